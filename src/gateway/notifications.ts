@@ -1,7 +1,8 @@
 /**
  * Connects the notices of quotas with the rest of the gateway: quota-notices.ts finds what operators must be
- * told, webhook-outbox.ts sends it, and the registry and the store are what both work on. gateway.ts owns one
- * Notifications, on the main thread of each gateway process.
+ * told, webhook-outbox.ts sends it, and the registry and the store are what both work on. Also owns the
+ * samples of groups' quotas, because the primary alone has those too. gateway.ts owns one Notifications, on
+ * the main thread of each gateway process.
  *
  * Must hold: every gateway process records notices, but of the processes of a host only the primary, the one
  * with the admin interface, sends webhooks; so each webhook has one sender (test/e2e/notify.test.ts).
@@ -31,7 +32,7 @@ export class Notifications {
   readonly #options: NotificationsOptions;
   readonly #notices: QuotaNotices;
   readonly #outbox: WebhookOutbox;
-  /** For the metrics. It has samples in the primary alone. */
+  /** For the metrics (stats.ts). It has samples between `lead` and `follow` alone. */
   readonly groupQuotas: GroupQuotas;
 
   constructor(options: NotificationsOptions) {
@@ -42,15 +43,16 @@ export class Notifications {
     this.#options = options;
     this.#notices = new QuotaNotices({
       settings,
+      // The flush adds to it (store/flush.ts); QuotaNotices alone takes out.
       changed,
       read: async (accounts, keys) => {
         const accountIds = idsOf(accounts, (index) => idNames.accountIdOf(index));
+        // Keys without quotas have nothing to report: a balance is its account's.
         const limited = keys.filter((index) => hasQuotas(ledger.keys.limitsOf(index)));
         const keyIds = idsOf(limited, (index) => idNames.keyIdOf(index));
         return accounting.service.read((registry) => usesOf(registry, accountIds, keyIds));
       },
       rows: store.notices,
-      // Of several hosts the one that has claimed a notice reports it. Undefined without other hosts.
       claim: accounting.sharing.claim,
       clock,
       log,
@@ -66,16 +68,16 @@ export class Notifications {
   }
 
   /**
-   * To be called after each flush of the timer. Returns at once. Neither `look` rejects: both log their
-   * errors.
+   * To be called after each flush of the timer (Accounting.flushEach). Returns at once. A `look` that still
+   * runs is not started again. Neither rejects: both log their errors.
    */
   run(): void {
     void this.#notices.look().then(() => this.#outbox.look());
   }
 
   /**
-   * To be called when this process becomes the primary of its process group, as it may more than once. Begins
-   * to send the host's webhooks and to give samples of groups, until `follow`.
+   * To be called when this process becomes the primary of its process group, as it may again after `follow`.
+   * From now on it sends the host's webhooks and gives samples of groups.
    */
   lead(): void {
     this.groupQuotas.turnOn(true);
@@ -94,6 +96,7 @@ export class Notifications {
     return { ...this.#outbox.counts, dropped: this.#notices.dropped };
   }
 
+  /** For the end of the process: nothing is sent from now on, and what waits stays in the store. */
   close(): void {
     this.#outbox.close();
   }
@@ -102,6 +105,7 @@ export class Notifications {
 const hasQuotas = (limits: QuotaLimits): boolean =>
   Object.values(limits).some((limit) => limit !== undefined);
 
+/** Leaves out indices whose id cannot be read: a notice is not worth an exception. */
 function idsOf<Index extends AccountIndex | KeyIndex>(
   indices: readonly Index[],
   idOf: (index: Index) => string | null,
@@ -111,7 +115,8 @@ function idsOf<Index extends AccountIndex | KeyIndex>(
 
 /**
  * Reads the accounts, the keys, and all groups that the accounts are in, from one state of the registry. Only
- * a key can be missing in it: accounts are never deleted, and a group is not while it has members.
+ * a key can be missing in it: the registry deletes no account, and no group that has members or that another
+ * group is in (registry/groups.ts).
  */
 function usesOf(registry: Registry, accountIds: readonly string[], keyIds: readonly string[]): ScopeUse[] {
   const accounts = accountIds.map((id) => registry.accounts.find(id));
@@ -132,6 +137,7 @@ function usesOf(registry: Registry, accountIds: readonly string[], keyIds: reado
 
 function accountUseOf({ record, available, held, quotas }: AccountStatement): ScopeUse {
   const { id, name, credited } = record;
+  // What calls hold is not spent yet: `left` may only fall until the next credit.
   const balance = { left: asPicoUnits(available + held), credited };
   return { kind: 'account', id, name, quotas, balance };
 }

@@ -30,9 +30,12 @@ const CHANGED_MAX = 100_000;
 const LOOKS_MAX = 200;
 /** Scopes that are due within this time of each other are checked together. */
 const MERGED_MS = 1_000;
-/** How many lines one check logs. */
+/** How many notices one check logs one by one; the rest is a number. */
 const LINES_MAX = 100;
-/** A claim needs an end. A low balance is a new notice after each credit, so this one may be long. */
+/**
+ * The server of sharing keeps a claim until its end. A low balance is a new notice after each credit, so this
+ * claim may be long.
+ */
 const BALANCE_CLAIM_MS = 31 * 86_400_000;
 /** A claim outlives its period by this, so that hosts whose clocks differ do not claim it twice. */
 const CLAIM_OVERLAP_MS = 3_600_000;
@@ -59,7 +62,7 @@ export class ChangedScopes {
     addUpTo(CHANGED_MAX, this.#keys, keys);
   }
 
-  /** Takes at most `max` of each out, the oldest first. */
+  /** Takes at most `max` of each out, the oldest first. `nowMs` is monotonic, as is `atMs`. */
   take(max: number, nowMs: number): TakenScopes {
     while (this.#later[0] !== undefined && this.#later[0].atMs <= nowMs) {
       const { accounts, keys } = this.#later.shift()!.scopes;
@@ -68,7 +71,7 @@ export class ChangedScopes {
     return { accounts: takeFrom(this.#accounts, max), keys: takeFrom(this.#keys, max) };
   }
 
-  /** Brings these back at `atMs`. */
+  /** Brings these back at `atMs`, which is never before that of an earlier call. */
   addLater(scopes: TakenScopes, atMs: number): void {
     const last = this.#later.at(-1);
     if (last === undefined || last.atMs + MERGED_MS < atMs) this.#later.push({ atMs, scopes });
@@ -124,7 +127,7 @@ interface Notice extends NoticeMark {
 
 type NotifySettings = NonNullable<Settings['notify']>;
 
-/** Returns the highest threshold that each quota has passed, and whether the balance is low. */
+/** The highest threshold that each quota has passed, and a low balance, told before or not. For tests too. */
 export function noticesOf(scope: ScopeUse, { at, low_balance: low }: NotifySettings): Notice[] {
   const notices: Notice[] = [];
   for (const use of scope.quotas) {
@@ -154,8 +157,9 @@ export interface QuotaNoticesOptions {
   readonly read: (accounts: readonly AccountIndex[], keys: readonly KeyIndex[]) => Promise<ScopeUse[]>;
   readonly rows: Pick<NoticeRows, 'isNew' | 'tell'>;
   /**
-   * Resolves with whether this host may report the notice, of all hosts that share the scope; undefined if it
-   * is the only host. The claim may be forgotten after `forMs`.
+   * Resolves with whether this host may report the notice, of all hosts that share the scope; with true also
+   * if the server of sharing cannot be reached. Undefined if it is the only host. The claim may be forgotten
+   * after `forMs`.
    */
   readonly claim: ((id: string, forMs: number) => Promise<boolean>) | undefined;
   readonly clock: Clock;
@@ -186,7 +190,10 @@ export class QuotaNotices {
     return this.#dropped;
   }
 
-  /** Checks scopes that have changed. To be called after each flush; does nothing while a check runs. */
+  /**
+   * Checks scopes that have changed. To be called after each flush; does nothing while a check runs. Never
+   * rejects.
+   */
   async look(): Promise<void> {
     const { settings, changed, read, claim, clock, log } = this.#options;
     const notify = settings();
@@ -220,6 +227,7 @@ export class QuotaNotices {
       if (claim === undefined || (await claim(webhookIdOf(notice), this.#claimMs(notice))))
         claimed.add(notice);
     }
+    // A notice that another host has claimed is marked as told too: this one does not ask again.
     const { told, dropped } = rows.tell(fresh, (notice) =>
       notify.url === undefined || !claimed.has(notice) ? undefined : this.#webhookOf(notice),
     );
