@@ -4,8 +4,8 @@
  *
  * Must hold in a sound store, and is checked here: each group's parent exists; no group is deeper than
  * GROUP_DEPTH_MAX or inside itself; a group's slot and name lead back to it; each account's group exists;
- * members are listed under their group and nowhere else; each row of quota use has an owner. Test:
- * unit/store/audit-groups (sound groups, and each thing that differs).
+ * members are listed under their group and nowhere else; each row of quota use has an owner
+ * (test/unit/store/audit-groups.test.ts: sound groups, and each thing that differs).
  */
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import type { AccountRecord, GroupRecord } from '../registry/account-record.js';
