@@ -12,8 +12,8 @@
  * name. And a file with a garbage page has its full length: that one still ended the gateway. So this walk
  * visits every page in use: 0.4 s a GB.
  *
- * Must hold: a sound file is never called damaged, even if another process writes it meanwhile. Test:
- * unit/store/page-walk (sound files pass; a file cut at any length).
+ * Must hold: a sound file is never called damaged, even if another process writes it meanwhile
+ * (test/unit/store/page-walk.test.ts: sound files pass; a file cut at any length).
  *
  *     page   0 number u64   8 transaction u64   18 kind u16   20 lower u16   22 upper u16   24 node offsets
  *            (u16 each); lower, upper and the node offsets count from byte 24;
