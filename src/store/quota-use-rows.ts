@@ -3,8 +3,9 @@
  * the transaction of the charges of the same calls; recovery, coordinators and the audit read them. Main
  * thread.
  *
- * Must hold: names and meanings of fields are on disk for ever, as in record-codec.ts. Tests:
- * unit/store/quota-uses (after a start each scope has used what had ended), audit-groups.
+ * Must hold: names and meanings of fields are on disk for ever, as in record-codec.ts
+ * (test/unit/store/quota-uses.test.ts: after a start each scope has used what had ended;
+ * test/unit/store/audit-groups.test.ts).
  */
 import { type Static, Type } from 'typebox';
 import { schemaCheck } from '../core/schema-check.js';
