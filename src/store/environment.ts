@@ -10,7 +10,8 @@
  *
  * Must hold: nobody calls lmdb's `open` or a writing method of an opened file but through this class. A
  * process takes the gate to open the file and to write it, so that neither happens while another process
- * writes. Tests: unit/store/environment (opened and killed beside writers), unit/tree (who may import lmdb).
+ * writes (test/unit/store/environment.test.ts: opened and killed beside writers; test/unit/tree.test.ts: who
+ * may import lmdb).
  *
  * The gate is the writers' lock of a second LMDB file, `<path>-gate`. Opening that file needs no gate: no
  * transaction ever commits to it, so nothing can be lost. If a process dies, the lock is free for the next
