@@ -25,8 +25,8 @@
  *
  * Must hold: of two processes that are not of one group, one at most has the hold, and a process that has
  * ended has none, whatever PID namespaces they are in. Nobody reads `hold.lmdb` but in a transaction, or with
- * the hold. Tests: unit/store/store-hold (between processes and namespaces, and after one was killed),
- * e2e/containers.
+ * the hold (test/unit/store/store-hold.test.ts: between processes and namespaces, and after one was killed;
+ * test/e2e/containers.test.ts).
  */
 import { hostname } from 'node:os';
 import { join, resolve } from 'node:path';
