@@ -6,7 +6,8 @@
  *
  * Must hold: methods that put rows are called inside `commit` (or a transaction of SharedChanges). Otherwise
  * a write bypasses the gate of environment.ts and may be lost, and the change log and other hosts miss it.
- * Tests: unit/store/store, change-feed.shared-changes; none would see a call outside of `commit`.
+ * Tests: test/unit/store/store.test.ts, test/unit/store/change-feed.shared-changes.test.ts; none would see a
+ * call outside of `commit`.
  */
 import { statfsSync } from 'node:fs';
 import {
