@@ -3,8 +3,9 @@
  * and the operators' change log are made from the rows, and hosts send them to each other. Main thread.
  *
  * Must hold: each table that an operator's change writes is watched, except indexes (names, slots), which
- * follow from the others. Rows of a table that is not watched never reach other processes and hosts. Tests:
- * unit/store/change-feed.shared-changes, unit/sharing/registry-log (random changes end the same on all).
+ * follow from the others. Rows of a table that is not watched never reach other processes and hosts
+ * (test/unit/store/change-feed.shared-changes.test.ts; test/unit/sharing/registry-log.test.ts: random changes
+ * end the same on all).
  */
 import type { Database, Key } from 'lmdb';
 
@@ -61,7 +62,8 @@ export class RowRecorder {
   }
 
   /**
-   * Returns the table, whose writes are recorded from now on: all, or those of `recordedKeys`.
+   * Replaces the writing methods of `table`, so that `record` gets the rows from now on: all, or those of
+   * `recordedKeys`, which are compared by `===` (texts). To be called once for each table.
    */
   watch<TableKey extends Key>(
     name: RecordedTable,
