@@ -13,7 +13,8 @@
  *
  * Must hold: a flush drains the journals first, then the ledger's counts, then the stored responses.
  * Listeners write the three in the opposite order, so no charge is on disk without its count and its
- * response. Tests: test/unit/store/flush.test.ts, shared-books.test.ts, stored-responses.test.ts.
+ * response (test/unit/store/flush.test.ts, test/unit/store/shared-books.test.ts,
+ * test/unit/store/stored-responses.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { ACCOUNTING_ROWS_WAITING_MAX } from '../core/limits.js';
@@ -117,7 +118,7 @@ export interface LedgerFlushOptions {
   /** The top-accounts counter, which gets each record. */
   readonly topAccounts?: Pick<TopAccounts, 'note'>;
   readonly storedResponses?: FlushedResponses | undefined;
-  /** Gets the accounts and keys of each transaction that is on disk. */
+  /** Gets the accounts and keys of each transaction that is on disk, for notices of their quotas. */
   readonly changed?: { add(accounts: Iterable<AccountIndex>, keys: Iterable<KeyIndex>): void };
   /**
    * Gets each record with an uncovered charge: one that leaves it, takes it back or has collected it. Absent
