@@ -9,7 +9,7 @@
  * Must hold: names and meanings of fields are on disk for ever, and so is the order of what
  * `digestOfResponse` hashes. A new field is `Type.Optional`, so that the same reader reads records of earlier
  * formats, and FORMAT is raised, so that an older Tollgate refuses the store instead of calling it damaged
- * (test/unit/store/record-codec.usage.test.ts, key-rows.key-codec.test.ts).
+ * (test/unit/store/record-codec.usage.test.ts, test/unit/store/key-rows.key-codec.test.ts).
  */
 import { createHash } from 'node:crypto';
 import { Type, type Static } from 'typebox';
