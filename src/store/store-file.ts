@@ -6,7 +6,8 @@
  * fault instead of an error (tried with lmdb 3.5.6).
  *
  * Must hold: `assertStoreFile` comes before every opening; `pageSize` and the encodings in OPTIONS never
- * change, or existing stores cannot be read (test/unit/store/store.test.ts, page-walk.test.ts).
+ * change, or existing stores cannot be read (test/unit/store/store.test.ts,
+ * test/unit/store/page-walk.test.ts).
  */
 import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readSync } from 'node:fs';
 import { join } from 'node:path';
