@@ -8,7 +8,7 @@
  *
  * Must hold: `rows` is called in the transaction that writes them, and `recordWritten` only when that is on
  * disk; otherwise calls of a shared day are counted twice (test/unit/store/recovery.test.ts,
- * shared-books.test.ts).
+ * test/unit/store/shared-books.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { KeyIndex } from '../core/units.js';
@@ -21,7 +21,7 @@ import { type Day, dayAfter } from './spent-totals.js';
 export class KeyUses {
   readonly #live: LiveBuffers;
   readonly #clock: Clock;
-  /** Keys whose rows are to be written. A flush that fails leaves them to the next. */
+  /** A flush that fails leaves them to the next. */
   readonly #waiting = new Set<KeyIndex>();
 
   constructor(live: LiveBuffers, clock: Clock) {
@@ -33,7 +33,7 @@ export class KeyUses {
     return this.#waiting.size;
   }
 
-  /** Keys whose rows are to be written. */
+  /** Keys whose rows are to be written; empty after `recordWritten`. */
   get waiting(): Iterable<KeyIndex> {
     return this.#waiting;
   }
@@ -70,6 +70,7 @@ export class KeyUses {
     this.#waiting.clear();
   }
 
+  /** The row to write, given what this gateway counts now; undefined if none is to be written. */
   protected rowOf(_key: KeyIndex, use: KeyUseRecord): KeyUseRecord | undefined {
     return use;
   }

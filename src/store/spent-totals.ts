@@ -5,7 +5,7 @@
  *
  * Must hold: amounts come from the journals and not from the ledger's words. Those words are ahead by what is
  * still in the journals, so money on disk would not agree with usage on disk (test/unit/store/audit.test.ts,
- * shared-books.test.ts).
+ * test/unit/store/shared-books.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
@@ -38,7 +38,7 @@ export class SpentTotals implements SpendingTotals {
     this.#uncovered = new BigInt64Array(accountsMax);
   }
 
-  /** Sets what the store has at start. */
+  /** Sets what the store has at the start. Recovery calls it, before the first `add`. */
   open(account: AccountIndex, spent: PicoUnits, uncovered: PicoUnits): void {
     this.#spent[account] = spent;
     this.#uncovered[account] = uncovered;
@@ -75,7 +75,7 @@ export class SpentTotals implements SpendingTotals {
   }
 }
 
-/** A day, and the calls of it. */
+/** A day, and the calls of it. key-uses.ts has the days of keys by it too. */
 export interface Day {
   readonly dayNumber: number;
   readonly dayCalls: number;

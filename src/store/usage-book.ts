@@ -5,7 +5,7 @@
  * (gateway/shared-accounting.ts).
  *
  * Must hold: `recordCommitted` is called only when the rows are on disk; otherwise usage and money differ on
- * disk (test/unit/store/flush.test.ts, shared-books.test.ts).
+ * disk (test/unit/store/flush.test.ts, test/unit/store/shared-books.test.ts).
  */
 import { CATALOG_ENTRIES_MAX, USAGE_ROWS_HOT_MAX } from '../core/limits.js';
 import { asPicoUnits, type KeyIndex, type PicoUnits } from '../core/units.js';
@@ -73,7 +73,7 @@ export class UsageBook {
     return row;
   }
 
-  /** Counts a call in its row. */
+  /** Counts a call in its row, which `rowOf` returned for it since the last `recordCommitted`. */
   add(row: GrowingUsage, record: JournalRecord): void {
     // A reversed call was counted as served before. It remains one call, and is a failed one now.
     const { outcome } = record;
