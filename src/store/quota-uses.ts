@@ -57,8 +57,8 @@ export class QuotaUses {
   }
 
   /**
-   * Returns the rows of all dirty groups and rules, and of those of `accounts` and `keys` that have such
-   * quotas. Call in the transaction that writes the rows.
+   * Returns the rows of all groups and rules that were drained, and of those of `accounts` and `keys` that
+   * have such quotas. Iterate it once, in the transaction that writes the rows.
    */
   *rows(
     accounts: Iterable<AccountIndex>,
