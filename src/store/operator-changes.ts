@@ -98,6 +98,7 @@ interface CurrentChange {
 
 type ChangeTables = Pick<Tables, 'path' | 'meta' | 'operatorChanges'>;
 
+/** ChangeStore (registry/operator-change.ts) says what the methods without a comment promise. */
 export class OperatorChanges implements ChangeStore {
   readonly #tables: ChangeTables;
   readonly #nameOfGroup: (id: string) => string;
@@ -126,13 +127,14 @@ export class OperatorChanges implements ChangeStore {
     this.#put(this.#current, note);
   }
 
-  /** Called inside the transaction that wrote the rows. */
+  /** Called inside the transaction that wrote the rows. Outside of `during` no operator changes anything. */
   append(rows: readonly WrittenRow[]): void {
     if (this.#current === undefined) return;
     const note = describeChange(rows, this.#nameOfGroup);
     if (note !== undefined) this.#put(this.#current, note);
   }
 
+  /** In the caller's transaction: appends a row to the chain, and removes what is beyond `#rowsMax`. */
   #put(current: CurrentChange, note: ChangeNote): void {
     const { operatorChanges, meta } = this.#tables;
     const { actor, action, atMs } = current.cause;
