@@ -121,7 +121,8 @@ export class ResponseTable {
   }
 
   /**
-   * A store of a former version has no sums, so the models of its responses are unknown: they are removed.
+   * Undefined exactly if there is no table `modelAges`, which code below relies on. A store of a former
+   * version has no sums, so the models of its responses are unknown: they are removed.
    */
   #modelSums(): ModelSums | undefined {
     const { meta, modelAges } = this.#tables;
@@ -215,6 +216,7 @@ export class ResponseTable {
   #evictOf(model: string, bytesMax: number, sums: ModelSums | undefined): number {
     let removed = 0;
     while ((sums?.get(model) ?? 0) > bytesMax) {
+      // A shorter key sorts before all that begin with it.
       const start = [model, 0] as unknown as [string, number, number, string];
       const oldest = Array.from(this.#tables.modelAges!.getRange({ start, limit: BATCH })).filter(
         ({ key: [of] }) => of === model,
