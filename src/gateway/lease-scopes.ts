@@ -2,8 +2,9 @@
  * Finds where the leases of a scope (account, key, group, rule for a model, upstream) lie in shared memory
  * and which limits it has. shared-accounting.ts creates it for the lease manager, on the main thread.
  *
- * `limits` of an address is a function, because a reload or an operator may change limits later.
- * Tests: test/e2e/shared-limits.test.ts, test/e2e/shared-quotas.test.ts, test/e2e/upstream-quotas.test.ts.
+ * Must hold: `limits` of an address is a function that reads the limits anew, because a reload or an operator
+ * may change them later (test/e2e/shared-limits.test.ts, test/e2e/shared-quotas.test.ts,
+ * test/e2e/upstream-quotas.test.ts).
  */
 import type { LeaseScope } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
@@ -36,7 +37,7 @@ export interface LeaseScopesOptions {
   readonly live: LiveSettings;
   readonly accounting: SpentAccounting;
   readonly upstreams: UpstreamLeases;
-  /** Each looks up an id in the store, and returns undefined for a scope that is not there. */
+  /** Each looks up an id, and returns undefined for a scope that is not there. */
   readonly idOf: {
     readonly account: (account: AccountIndex) => string | undefined;
     readonly key: (key: KeyIndex) => string | undefined;

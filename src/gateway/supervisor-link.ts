@@ -1,8 +1,12 @@
 /**
  * A gateway's side of the IPC channel to its supervisor, by which it asks for a reload or for the snapshots
  * of all gateways, and sends operators' changes to the other gateways. Only the supervisor reads the settings
- * file and reaches the other gateways. main.ts creates it, on the main thread; AdminService and Stats call
- * it. Tests: test/e2e/reload.test.ts, test/e2e/upstream-reset.test.ts.
+ * file and reaches the other gateways. main.ts creates it, on the main thread; AdminService, Stats and
+ * gateway.ts call it.
+ *
+ * Must hold: nothing here waits without a bound for a supervisor that stands still or has gone, or the last
+ * flush would wait with it (test/unit/gateway/supervisor-link.test.ts; what is asked and sent:
+ * test/e2e/reload.test.ts, test/e2e/upstream-reset.test.ts).
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { PendingReplies } from '../core/ask-port.js';

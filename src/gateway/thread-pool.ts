@@ -7,7 +7,10 @@
  * new objects and keeps what a burst has taken. And if the whole heap may exceed 2 GiB, V8 lets it grow to
  * four times the live data before it collects in earnest; the buffers and sockets of dead objects stay as
  * long. After seven bursts of 1,000 streams a gateway on Node 24 held 674 MiB. With these limits it holds
- * 394, as on Node 20. Test: test/unit/gateway/thread-pool.thread-memory.test.ts.
+ * 394, as on Node 20.
+ *
+ * Must hold: every thread with a heap of its own gets `threadMemory()`
+ * (test/unit/gateway/thread-pool.thread-memory.test.ts tests the limits alone).
  */
 import { getHeapStatistics } from 'node:v8';
 import type { ResourceLimits } from 'node:worker_threads';
