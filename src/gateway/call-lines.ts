@@ -12,9 +12,10 @@
  * Usage log, for every record of the journal:
  *
  *     {"time":"2025-01-31T12:00:00.000Z","request_id":"req_3fQx0aZcW8Lk-1c","account":"acct_…",
- *      "key":"key_…","model":"gpt-4o-mini","outcome":"served","prompt_tokens":9,"cached_tokens":0,
- *      "cache_write_tokens":0,"cache_write_1h_tokens":0,"completion_tokens":12,"reasoning_tokens":0,
- *      "source":"reported","cost":"0.00000855","uncovered":"0.00","duration_ms":640}
+ *      "key":"key_…","model":"gpt-4o-mini","answered_model":"gpt-4o-mini","outcome":"served",
+ *      "prompt_tokens":9,"cached_tokens":0,"cache_write_tokens":0,"cache_write_1h_tokens":0,
+ *      "completion_tokens":12,"reasoning_tokens":0,"source":"reported","cost":"0.00000855",
+ *      "uncovered":"0.00","duration_ms":640}
  *
  * In both, `time` is when the call ended. In the usage log `outcome` is `served`, an error code, `reversed`
  * (the line takes back the charge of an earlier line of the same request) or `collected` (it charges what an
@@ -200,7 +201,10 @@ function attemptOf(names: CallRecordNames, attempt: EndedAttempt): CallAttempt {
   };
 }
 
-/** Returns what was left of each quota, first of those that every call has. `id` is the account's. */
+/**
+ * Returns what was left of each quota, first of those that every call has; QuotasLeft (core/quotas.ts) says
+ * how the `others` are laid out. `id` is the account's.
+ */
 function quotasOf(
   names: CallRecordNames,
   id: string | null,
