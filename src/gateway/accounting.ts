@@ -131,7 +131,10 @@ export class Accounting {
       );
   }
 
-  /** Flushes a last time and closes the store. Returns false if charges were lost, and logs that. */
+  /**
+   * Flushes a last time and closes the store. To be called once, when the listeners have ended. Resolves with
+   * false if charges were lost, and logs that.
+   */
   async close(): Promise<boolean> {
     const { usageLog, store, log } = this.base;
     clearTimeout(this.#flushTimer);

@@ -93,7 +93,10 @@ export class CounterPool {
     return this.#waiting.size;
   }
 
-  /** Replies to the questions of a listener or a worker. Withdraws its jobs when the port closes. */
+  /**
+   * Replies to the questions of a listener or a worker, to be called once for each port. Withdraws its jobs
+   * when the port closes.
+   */
   serve(port: MessagePort): void {
     const jobs = new Map<number, Job>();
     port.on('message', (message: Question | Withdrawal) => {
@@ -187,6 +190,7 @@ export class CounterPool {
 function bytesOf(task: CounterTask): number {
   if (task.kind !== 'count') return 0;
   const { body } = task.request;
+  // V8 may take two bytes for a character.
   return typeof body === 'string' ? 2 * body.length : body.length;
 }
 

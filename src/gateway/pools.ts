@@ -135,7 +135,10 @@ export class UpstreamWorkers {
     return this.#options.workers === 0 ? [] : [...this.#controls.keys()];
   }
 
-  /** Connects a worker with a listener, in place of their earlier channel. Returns the listener's end. */
+  /**
+   * Connects a running worker (`indices`, `attachWorker`) with a listener, in place of their earlier channel.
+   * Returns the listener's end.
+   */
   connect(workerIndex: number, listenerIndex: number): FrameChannel<MessagePort> {
     const [ours, theirs] = createFrameChannel();
     const message: ToUpstreamWorker = { kind: 'listener', index: listenerIndex, channel: theirs };
@@ -173,7 +176,7 @@ export class UpstreamWorkers {
       port.postMessage({ kind: 'credentials', records } satisfies ToUpstreamWorker);
   }
 
-  /** Ends the tasks, then the threads. */
+  /** Ends the tasks, then the threads. To be called when the listeners have ended. */
   async close(): Promise<void> {
     this.#closing = true;
     for (const { port } of this.#controls.values())
