@@ -1,7 +1,7 @@
 /**
  * Groups the upstreams that share their limits into scopes: those with one url and one key, because a
  * provider limits what a key may use. Several models may name the same key, so limits that differ are an
- * error. load.ts calls the check; gateway/snapshot.ts gives each scope its counters. Pure.
+ * error. load.ts calls the check; upstream/upstream-scopes.ts gives each scope its counters. Pure.
  *
  * Must hold: upstreams of one url and key have one scope, however the key is given
  * (test/unit/config/upstream-scopes.test.ts).
@@ -16,12 +16,13 @@ import type { Settings, SettingsDraft } from './schema.js';
 /** The limits that upstreams of one scope declare. A limit that only one of them declares holds for all. */
 export type DeclaredLimits = Partial<Record<UpstreamQuotaName, number>>;
 
-/** Of a header that may be the upstream's key. */
+/** Matches a header that may be the upstream's key. litellm/model.ts uses it too. */
 export const SECRET_NAME = new RegExp(HEADER_NAMES_SECRET, 'i');
 
 /**
  * A text that is the same for upstreams that share their limits. It contains the key, so it must not be shown
- * or stored. Some providers take the key in a header or in the url's query.
+ * or stored. Some providers take the key in a header or in the url's query. Throws if `urlOf` is empty.
+ * Exported for tests.
  */
 export function scopeTextOf(upstream: UpstreamDraft, modelId: string | undefined): string {
   const { provider = 'openai', key, headers = {}, model, quota_scope: by } = upstream;
@@ -77,7 +78,7 @@ export function limitsByScope(models: Settings['models']): Map<string, DeclaredL
 
 /**
  * Reports limits that differ within a scope, and keys that are counted by key in one place and by model in
- * another. Call it when the keys are known.
+ * another. Call it when the key files were read.
  */
 export function checkUpstreamLimits(
   { models }: SettingsDraft,
