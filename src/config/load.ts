@@ -87,6 +87,7 @@ export function loadSettings(
     report,
   });
   const draft = (reader.read(yaml === undefined ? DEMO_SETTINGS : yaml.value) ?? {}) as SettingsDraft;
+  // `checkProviders` needs the errors so far, and `checkUpstreamLimits` the keys of the files.
   crossCheck(draft, report);
   checkProviders(draft, report, (path) => rejected.has(formatPath(path)));
 
@@ -233,7 +234,10 @@ function readCaFiles(draft: SettingsDraft, folder: string, report: Report): void
 
 type TlsDraft = { [Name in keyof TlsSettings]?: TlsSettings[Name] | undefined };
 
-/** Makes the paths of `listen.tls` absolute, and adds the digest of its files or reports what is wrong. */
+/**
+ * Makes the paths of `listen.tls` absolute, and adds the digest of its files or reports what is wrong.
+ * `nowMs`: by the calendar. Exported for tests.
+ */
 export function readTlsFiles(tls: TlsDraft | undefined, folder: string, nowMs: number, report: Report): void {
   if (tls?.cert_file === undefined || tls.key_file === undefined) return;
   tls.cert_file = resolve(folder, tls.cert_file);
