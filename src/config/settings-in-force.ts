@@ -26,7 +26,10 @@ export function declarationOnDisk(): Declaration {
   return (declared ??= JSON.parse(readFileSync(file, 'utf8')) as Declaration);
 }
 
-/** When a change at this path takes effect. `path` may name models and plans by position or by id. */
+/**
+ * When a change at this path takes effect. `path` may name models and plans by position or by id, because no
+ * declaration below a list says when it applies. Exported for tests.
+ */
 export function appliesAt(path: SettingPath): Applies {
   let declared: Declaration | undefined = declarationOnDisk();
   for (const name of path) {
@@ -128,7 +131,7 @@ export function settingsInForce(
   return entries;
 }
 
-/** The values that are declared as secrets, as texts. */
+/** The values that are declared as secrets, as texts: gateway.ts masks them in stored contents of calls. */
 export function secretsIn(declaration: Declaration, value: unknown): string[] {
   if (value === undefined) return [];
   if (declaration['x-secret'] === true) return [value as string];
