@@ -12,7 +12,8 @@ import { nearestName } from '../core/wrong-input.js';
 import type { SettingsDraft } from './schema.js';
 
 /**
- * Whether `pattern` matches the model's id. `*` stands for any characters. Takes time linear in both lengths.
+ * Whether `pattern` matches the model's id. `*` stands for any characters. gateway/snapshot.ts applies the
+ * patterns of plans by it too.
  */
 export function matchesModel(pattern: string, id: string): boolean {
   const [head = '', ...rest] = pattern.split('*');

@@ -36,7 +36,7 @@ export interface Interpolation {
   readonly malformed: readonly string[];
 }
 
-/** Replaces each `${NAME}` by the variable's value, in one pass. */
+/** Replaces each `${NAME}` by the variable's value, in one pass: values are not searched. For tests too. */
 export function interpolate(raw: string, environment: Environment): Interpolation {
   const unset: string[] = [];
   const malformed: string[] = [];

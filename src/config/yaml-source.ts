@@ -42,7 +42,10 @@ export interface YamlOptions {
   readonly merge?: boolean;
 }
 
-/** Returns the text of a file, or undefined if it is longer than `bytesMax`. Throws what node:fs throws. */
+/**
+ * Returns the text of a file, or undefined if it is longer than `bytesMax`. Throws what node:fs throws. Also
+ * for load.ts, of keys and certificates, and cli/config-command.ts.
+ */
 export function readBounded(path: string, bytesMax: number): string | undefined {
   const file = openSync(path, 'r');
   try {

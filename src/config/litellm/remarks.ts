@@ -1,7 +1,7 @@
 /**
  * Collects what an import from LiteLLM cannot carry over. ImportMap reads a map of the file and remembers
  * which of its names were read; what is left becomes a remark. import.ts and deployment.ts use both, for
- * `tollgate config import`. Pure.
+ * `tollgate config import-litellm`. Pure.
  *
  * Must hold: no name of the file is lost without a remark, and no remark has a value that may be secret
  * (test/unit/config/litellm/import.test.ts). A new feature of Tollgate that LiteLLM has too changes its
