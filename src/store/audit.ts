@@ -139,7 +139,7 @@ function auditMoney(scope: AuditScope, record: AccountRecord, sums: AccountSums)
   const { snapshot } = scope;
   const { id: account, index, credited } = record;
   const ofAccount: AuditSubject = { account, location: snapshot.locationOf('accounts', account) };
-  scope.expect(ofAccount, 'credited', credited, journalSum(scope, record));
+  scope.expect(ofAccount, 'credited', credited, creditSum(scope, record));
   if (credited < 0n || credited > CREDITED_PICO_UNITS_MAX) {
     // The bound in whole units: CREDITED_PICO_UNITS_MAX.
     scope.differs(ofAccount, 'credited', credited, 'from 0 to 9000000');
@@ -167,7 +167,7 @@ function auditMoney(scope: AuditScope, record: AccountRecord, sums: AccountSums)
 }
 
 /** Sum of the account's credits and debits. Damaged rows are reported and left out. */
-function journalSum(scope: AuditScope, { id, index }: AccountRecord): bigint {
+function creditSum(scope: AuditScope, { id, index }: AccountRecord): bigint {
   let sum = 0n;
   for (const { key, value } of scope.snapshot.rows('credits', [index], [index + 1])) {
     sum += scope.read(readCredit, 'credits', key, value, id)?.amount ?? 0n;

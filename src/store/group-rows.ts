@@ -101,6 +101,7 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
     return asGroupIndex(this.takeSlots(1, restedMs, groupSlotsFree, GROUP_SLOTS_USED, clear)[0]!);
   }
 
+  /** The registry never changes name, parent or slot of a group, so no index row of an earlier one stays. */
   put(record: GroupRecord): void {
     const { groups, groupSlots, groupNames, groupMembers } = this.#tables;
     groups.putSync(record.id, packGroup(record));

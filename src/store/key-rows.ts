@@ -203,6 +203,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
     return this.takeSlots(count, restedMs, keySlotsFree, KEY_SLOTS_USED, clear).map(asKeyIndex);
   }
 
+  /** The registry never changes name, account or slot of a key, so no index row of an earlier one stays. */
   put(record: KeyRecord): void {
     this.#tables.keys.putSync(record.id, packKey(record));
     this.#tables.keySlots.putSync(record.index, record.id);

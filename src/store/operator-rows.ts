@@ -53,13 +53,13 @@ export class OperatorRows implements OperatorStore {
 
   find(digest: string): OperatorRecord | undefined {
     const stored = this.#tables.operators.get(digest);
-    return stored === undefined ? undefined : readOperator(stored, this.#place(digest));
+    return stored === undefined ? undefined : readOperator(stored, this.#locationOf(digest));
   }
 
   /** Throws at the first damaged row: a list that leaves out an operator would hide who has access. */
   all(): OperatorRecord[] {
     const rows = this.#tables.operators.getRange();
-    return Array.from(rows, ({ key, value }) => readOperator(value, this.#place(key)));
+    return Array.from(rows, ({ key, value }) => readOperator(value, this.#locationOf(key)));
   }
 
   put({ expiresSeconds, ...rest }: OperatorRecord): void {
@@ -84,7 +84,7 @@ export class OperatorRows implements OperatorStore {
     this.#tables.meta.putSync(OPERATOR_USES, Object.fromEntries(known));
   }
 
-  #place(digest: string): string {
+  #locationOf(digest: string): string {
     return `${this.#tables.path}: record ${digest} of table operators`;
   }
 }

@@ -98,7 +98,7 @@ export class QuotaUseRows {
   find(scope: UsedScope): QuotaUseRecord | undefined {
     const key = quotaUseKeyOf(scope);
     const stored = this.#tables.quotaUses.get(key);
-    return stored === undefined ? undefined : readQuotaUse(stored, this.#place(key));
+    return stored === undefined ? undefined : readQuotaUse(stored, this.#locationOf(key));
   }
 
   /** The id of who has the slot; undefined if the key or the group was deleted, here or elsewhere. */
@@ -120,13 +120,13 @@ export class QuotaUseRows {
   *all(): Generator<[UsedScope, QuotaUseRecord]> {
     for (const { key, value } of this.#tables.quotaUses.getRange()) {
       const [kind, index, modelId] = key;
-      const record = readQuotaUse(value, this.#place(key));
+      const record = readQuotaUse(value, this.#locationOf(key));
       if (kind === 'model') yield [{ kind, index: asAccountIndex(index), modelId }, record];
       else yield [{ kind: kind as 'account' | 'key' | 'group', index }, record];
     }
   }
 
-  #place(key: QuotaUseKey): string {
+  #locationOf(key: QuotaUseKey): string {
     return `${this.#tables.path}: record ${key.join('/')} of table quota_uses`;
   }
 }

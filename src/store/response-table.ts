@@ -84,7 +84,7 @@ export class ResponseTable {
     const stored = unlessUndecodable(() => this.#tables.answers.get([key.account, key.key]));
     return stored === undefined
       ? undefined
-      : readResponse(stored, key, this.#place(key), this.#tables.digestSince);
+      : readResponse(stored, key, this.#locationOf(key), this.#tables.digestSince);
   }
 
   /** When the oldest response ended; undefined if there is none. Some µs. */
@@ -249,7 +249,7 @@ export class ResponseTable {
     }
   }
 
-  #place({ account, key }: ResponseKey): string {
+  #locationOf({ account, key }: ResponseKey): string {
     return `${this.#tables.path}: record ${account}/${key} of table ${this.#tables.name}`;
   }
 }

@@ -54,8 +54,8 @@ import { SlotRows } from './slot-rows.js';
 import { StoreHold, type StoreHolder } from './store-hold.js';
 import { openTables, type Tables } from './tables.js';
 
-/** Above the number of every journal line, and still a key that LMDB orders after them. */
-const AFTER_ALL_LINES = Number.MAX_SAFE_INTEGER;
+/** Above the number of every credit of an account, and still a key that LMDB orders after them. */
+const AFTER_ALL_CREDITS = Number.MAX_SAFE_INTEGER;
 
 export class Store implements RecordStore {
   /** Stored responses for replays by Idempotency-Key. */
@@ -164,7 +164,7 @@ export class Store implements RecordStore {
 
   findAccountId(index: AccountIndex): string | undefined {
     const id = this.#tables.accountSlots.get(index);
-    if (id !== undefined && typeof id !== 'string') throw damaged(this.#place('account_slots', index));
+    if (id !== undefined && typeof id !== 'string') throw damaged(this.#locationOf('account_slots', index));
     return id;
   }
 
@@ -175,7 +175,7 @@ export class Store implements RecordStore {
   findAccountsByIdStart(start: string, limit: number): AccountIndex[] {
     // No character of an id comes after z.
     const range = this.#tables.accounts.getRange({ start, end: `${start}~`, limit });
-    return Array.from(range, ({ key, value }) => readAccount(value, this.#place('accounts', key)).index);
+    return Array.from(range, ({ key, value }) => readAccount(value, this.#locationOf('accounts', key)).index);
   }
 
   freeAccountIndex(): AccountIndex {
@@ -183,6 +183,7 @@ export class Store implements RecordStore {
     return asAccountIndex(last === undefined ? 0 : last + 1);
   }
 
+  /** The registry never changes name or slot of an account, so no index row of an earlier one stays. */
   putAccount(record: AccountRecord): void {
     this.groups.moveAccount(this.findAccount(record.id), record);
     this.#tables.accounts.putSync(record.id, packAccount(record));
@@ -200,23 +201,23 @@ export class Store implements RecordStore {
 
   addCredit(account: AccountIndex, record: CreditRecord): void {
     const { credits } = this.#tables;
-    const range = { start: [account, AFTER_ALL_LINES], end: [account], reverse: true, limit: 1 };
+    const range = { start: [account, AFTER_ALL_CREDITS], end: [account], reverse: true, limit: 1 };
     const [last] = Array.from(credits.getKeys(range));
     credits.putSync([account, last === undefined ? 0 : last[1] + 1], packCredit(record));
   }
 
-  /** The sum of all lines is the record's `credited`. */
+  /** The sum of all credits and debits is the record's `credited`. */
   listCredits(account: AccountIndex, from: number, limit: number): Page<CreditRecord> {
     const range = this.#tables.credits.getRange({
       start: [account, from],
-      end: [account, AFTER_ALL_LINES],
+      end: [account, AFTER_ALL_CREDITS],
       limit: limit + 1,
     });
     const entries = Array.from(range);
     return {
       items: entries
         .slice(0, limit)
-        .map(({ key, value }) => readCredit(value, this.#place('credits', key.join('/')))),
+        .map(({ key, value }) => readCredit(value, this.#locationOf('credits', key.join('/')))),
       next: entries[limit]?.key[1],
     };
   }
@@ -224,7 +225,7 @@ export class Store implements RecordStore {
   findCreditRequest(account: AccountIndex, idempotencyKey: string): CreditRequestRecord | undefined {
     const stored = this.#tables.creditRequests.get([account, idempotencyKey]);
     if (stored === undefined) return undefined;
-    return readCreditRequest(stored, this.#place('credit_requests', `${account}/${idempotencyKey}`));
+    return readCreditRequest(stored, this.#locationOf('credit_requests', `${account}/${idempotencyKey}`));
   }
 
   putCreditRequest(account: AccountIndex, idempotencyKey: string, record: CreditRequestRecord): void {
@@ -233,7 +234,7 @@ export class Store implements RecordStore {
 
   findSpending(account: AccountIndex): SpendingRecord | undefined {
     const stored = this.#tables.spending.get(account);
-    return stored === undefined ? undefined : readSpending(stored, this.#place('spending', account));
+    return stored === undefined ? undefined : readSpending(stored, this.#locationOf('spending', account));
   }
 
   /**
@@ -276,7 +277,7 @@ export class Store implements RecordStore {
   findUsage({ account, hour, keyId, modelId }: UsageKey): UsageTotals | undefined {
     const key: [number, number, string, string] = [account, hour, keyId, modelId];
     const stored = this.#tables.usage.get(key);
-    return stored === undefined ? undefined : readUsage(stored, this.#place('usage', key.join('/')));
+    return stored === undefined ? undefined : readUsage(stored, this.#locationOf('usage', key.join('/')));
   }
 
   /** Ordered by hour. */
@@ -285,7 +286,7 @@ export class Store implements RecordStore {
     const range = { start: [account, fromHour, keyId, modelId], end: [account, toHour + 1, '', ''] };
     for (const { key, value } of this.#tables.usage.getRange(range)) {
       const [, hour, keyId, modelId] = key;
-      yield { account, hour, keyId, modelId, ...readUsage(value, this.#place('usage', key.join('/'))) };
+      yield { account, hour, keyId, modelId, ...readUsage(value, this.#locationOf('usage', key.join('/'))) };
     }
   }
 
@@ -295,7 +296,7 @@ export class Store implements RecordStore {
   }
 
   /** Names a record in an error about it. */
-  #place(table: string, key: string | number): string {
+  #locationOf(table: string, key: string | number): string {
     return `${this.#tables.path}: record ${key} of table ${table}`;
   }
 }
