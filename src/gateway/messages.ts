@@ -1,7 +1,10 @@
 /**
  * The messages between the supervisor and a gateway process, and the snapshots in them. They go over the IPC
  * channel of `fork`, with 'advanced' serialization. Both processes import this file.
- * Tests: test/unit/supervisor/process-group.test.ts, test/e2e/processes.test.ts.
+ *
+ * Must hold: a gateway carries out `reset_upstreams` and `clear_cache` as they come, because its reply to a
+ * later `read` confirms them (test/e2e/upstream-reset.test.ts; other messages:
+ * test/unit/supervisor/process-group.test.ts, test/e2e/processes.test.ts).
  *
  *     supervisor → gateway   start    the first message, sent once: the settings. They contain the providers'
  *                                     keys, which `ps` would show in an argument or a variable
