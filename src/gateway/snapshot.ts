@@ -161,6 +161,7 @@ export function routesOf(
       })),
     ),
   );
+  // `slots` are in the order of the models and of their upstreams.
   let next = 0;
   return settings.models.map((model) => ({
     id: model.id,
