@@ -21,6 +21,7 @@ export function webhookKeyOf(secret: string): Buffer | undefined {
   const encoded = SECRET.exec(secret)?.[1];
   if (encoded === undefined) return undefined;
   const bytes = Buffer.from(encoded, 'base64');
+  // The last character may be one too many, or have bits that count for nothing: Buffer.from drops them.
   const isWhole = bytes.toString('base64').replace(/={1,2}$/, '') === encoded.replace(/={1,2}$/, '');
   return isWhole && bytes.length >= SECRET_BYTES_MIN && bytes.length <= SECRET_BYTES_MAX ? bytes : undefined;
 }

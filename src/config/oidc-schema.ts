@@ -28,6 +28,7 @@ const CLAIM = '^[\\x20-\\x7e]{1,256}$';
 function isSafeUrl(text: string): boolean {
   if (!URL.canParse(text)) return false;
   const { protocol, hostname, username, password, hash } = new URL(text);
+  // `hash` is empty for a lone `#` too.
   if (username !== '' || password !== '' || hash !== '' || text.endsWith('#')) return false;
   return protocol === 'https:' || (protocol === 'http:' && LOOPBACK.includes(hostname));
 }

@@ -16,7 +16,7 @@ export type UpstreamDraft = {
   readonly [Name in keyof UpstreamSettings]?: UpstreamSettings[Name] | undefined;
 };
 
-/** Settings that only some providers know. */
+/** Settings that only some providers know: `uses` of RULES says which. */
 const SPECIAL = [
   'api_version',
   'betas',
@@ -197,6 +197,7 @@ function checkProvider(
     report('provider', `got ${provider}, but the built-in model of url has none`);
     return;
   }
+  // A text that is no address was rejected when it was read: `url` is undefined then.
   const { pathname, search } = new URL(url);
   if (search !== '') report('url', `has a query, which the provider ${provider} does not take`);
   const [added] = adds?.exec(pathname.replace(/\/$/, '')) ?? [];

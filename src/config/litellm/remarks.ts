@@ -61,11 +61,13 @@ export class ImportMap {
     this.#values = isMap ? value : {};
   }
 
+  /** Reads any value; undefined if the file has none, or null. */
   take(name: string): unknown {
     this.#read.add(name);
     return Object.hasOwn(this.#values, name) ? (this.#values[name] ?? undefined) : undefined;
   }
 
+  /** Reads a map, in which no name counts as read yet, whoever has called this before. */
   map(name: string): ImportMap {
     return new ImportMap(this.take(name), [...this.path, name], this.remarks);
   }
