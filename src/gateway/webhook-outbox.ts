@@ -62,6 +62,7 @@ export class WebhookOutbox {
   #failures = 0;
   /** When the pause ends; monotonic. */
   #resumesMs = -Infinity;
+  /** Monotonic. */
   #sweptMs = -Infinity;
   readonly #counts = { sent: 0, failedAttempts: 0, givenUp: 0 };
 
@@ -169,6 +170,7 @@ export class WebhookOutbox {
     this.#options.log.error('a webhook was given up', { webhook: webhook.id, reason, body: webhook.body });
   }
 
+  /** Begins the pause before the next attempt: at least `leastMs`, the receiver's Retry-After. */
   #pauseFor(leastMs: number): void {
     const { clock, random } = this.#options;
     const fullMs = Math.min(PAUSE_MS_MIN * 2 ** Math.min(this.#failures, 20), PAUSE_MS_MAX);
@@ -176,6 +178,7 @@ export class WebhookOutbox {
     this.#resumesMs = clock.monotonicMs() + Math.max(leastMs, fullMs * (0.5 + random() / 2));
   }
 
+  /** `nowMs`: by the calendar of what is removed. */
   #sweep(nowMs: number): void {
     const { rows, clock } = this.#options;
     if (clock.monotonicMs() - this.#sweptMs < SWEEP_MS) return;
