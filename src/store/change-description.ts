@@ -194,6 +194,7 @@ function bulkOf(records: readonly ChangedRecord[]): ChangeNote {
   for (const { type } of records) counts.set(type, (counts.get(type) ?? 0) + 1);
   const [first] = records;
   const { type } = first!;
+  // One record of its type with many others, as an account with its keys, is what was changed.
   const isOne = counts.get(type) === 1;
   return {
     target: isOne ? targetOf(first!) : { type: `${type}s`, id: null, name: null },

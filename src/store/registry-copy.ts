@@ -11,7 +11,8 @@
  * (names, slots).
  *
  * Must hold: a position is set in the transaction of the rows that it stands for, and `take` knows every
- * RecordedTable, or two hosts at one position differ (test/unit/sharing/registry-log.test.ts).
+ * RecordedTable, or two hosts at one position differ (test/unit/sharing/registry-log.test.ts,
+ * test/unit/store/registry-copy.retain.test.ts).
  */
 import { randomUUID } from 'node:crypto';
 import type { Key } from 'lmdb';

@@ -69,6 +69,7 @@ export class StoredResponses implements FlushedResponses {
     const waiting = this.#waiting.get(nameOfResponse(key));
     const record = waiting === undefined ? this.#options.store.answers.find(key) : waiting.record;
     const { clock, keepHours } = this.#options;
+    // By the wall clock: one that is ahead hides a response, but only `#bounds` removes it for good.
     if (record === undefined || record.endedMs <= clock.wallMs() - keepHours * HOUR_MS) return undefined;
     return { record, unwritten: waiting !== undefined };
   }
