@@ -366,7 +366,7 @@ export class Gateway {
     this.#drainEndMs = Math.min(this.#drainEndMs, performance.now() + this.settings.drain_timeout_ms);
   }
 
-  /** Cuts the remaining calls, flushes and closes the store. */
+  /** Cuts the remaining calls, flushes and closes the store. Once: `drain` calls it, or main.ts does. */
   async close(): Promise<void> {
     this.#state.ready = false;
     try {
