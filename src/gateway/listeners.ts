@@ -148,8 +148,8 @@ export class Listeners implements WorkerClients {
   }
 
   /**
-   * Stops accepting; to be called once. Resolves with true when every call has ended, or false after `timeoutMs`. With
-   * `keepsIdle` it also waits for idle connections to close.
+   * Stops accepting; to be called once. Resolves with true when every call has ended, or false after
+   * `timeoutMs`. With `keepsIdle` it also waits for idle connections to close.
    */
   async drain(timeoutMs: number, keepsIdle: boolean): Promise<boolean> {
     this.#draining = true;
