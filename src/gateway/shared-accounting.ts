@@ -5,8 +5,8 @@
  * accounting.ts creates it, on the main thread of a gateway process.
  *
  * Must hold: `start` has the registry of the other hosts before calls are served, and `close` gives leases
- * back while the coordinator can still be reached. Tests: test/e2e/processes-limits.test.ts, and for other hosts
- * test/e2e/sharing-registry.test.ts and test/e2e/sharing-hosts.test.ts.
+ * back while the coordinator can still be reached. Tests: test/e2e/processes-limits.test.ts, and for other
+ * hosts test/e2e/sharing-registry.test.ts and test/e2e/sharing-hosts.test.ts.
  */
 import { randomUUID } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
