@@ -216,8 +216,8 @@ export class CallReader {
   }
 
   /**
-   * Searches at least one range of the batch, newest first. `ends`: where the search ends in some segments, by
-   * their number. `left`: extents it did not read, newest first.
+   * Searches at least one range of the batch, newest first. `ends`: where the search ends in some segments,
+   * by their number. `left`: extents it did not read, newest first.
    */
   async #search(
     batch: readonly Candidate[],

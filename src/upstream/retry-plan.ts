@@ -54,7 +54,7 @@ export class RetryPlan {
     return taken;
   }
 
-  /** Call it after `take` returned nothing, or if `isAnyLeft` is false: undefined if that was not because of limits. */
+  /** Call it after `take` returned nothing, or if `isAnyLeft` is false. Undefined if it is not by limits. */
   noRoom(): NoRoom | undefined {
     return this.#choice.noRoom(this.#tried, this.#account, this.tokens);
   }

@@ -140,16 +140,19 @@ void t.test('a stop takes the charge back of a response that waits for its commi
   t.end();
 });
 
-void t.test('a charge stays if the client left by itself, had the beginning, or has a key that replays it', (t) => {
-  for (const isCut of [false, true])
-    for (const hasBegun of [false, true]) {
-      const { delivery, seen, leave } = bed('commit', isCut && !hasBegun);
-      if (hasBegun) delivery.onData(Buffer.from('data: 1\n\n'), false);
-      delivery.onEnd(Buffer.from('data: 2\n\n'), usageOfWhole(1, 1, 'reported'), 0);
-      leave(isCut);
-      delivery.onCommitted();
-      const expected = { outcome: 'client_gone', reversed: 0, forgotten: 0, published: 1, released: 1 };
-      t.match(seen, expected, `${isCut} ${hasBegun}`);
-    }
-  t.end();
-});
+void t.test(
+  'a charge stays if the client left by itself, had the beginning, or has a key that replays it',
+  (t) => {
+    for (const isCut of [false, true])
+      for (const hasBegun of [false, true]) {
+        const { delivery, seen, leave } = bed('commit', isCut && !hasBegun);
+        if (hasBegun) delivery.onData(Buffer.from('data: 1\n\n'), false);
+        delivery.onEnd(Buffer.from('data: 2\n\n'), usageOfWhole(1, 1, 'reported'), 0);
+        leave(isCut);
+        delivery.onCommitted();
+        const expected = { outcome: 'client_gone', reversed: 0, forgotten: 0, published: 1, released: 1 };
+        t.match(seen, expected, `${isCut} ${hasBegun}`);
+      }
+    t.end();
+  },
+);
