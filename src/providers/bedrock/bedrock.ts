@@ -42,8 +42,8 @@ export const BEDROCK: Provider = {
   readResponse,
   openStream: (call) => new ConverseStream(call),
   readError,
-  passed(call, callerHeaders, passedCall) {
-    const { model, operation, body } = claudeRequest(call, callerHeaders, passedCall);
+  passed(call, callersBody, passedCall) {
+    const { model, operation, body } = claudeRequest(call, callersBody, passedCall);
     const path = pathsOf(model, call.settings.basePath).prefix + operation;
     return {
       path,

@@ -58,7 +58,7 @@ export function failureOf(name: string, message: string, status = 500): Provider
   if (known === 400 && NO_SUCH_MODEL.test(message)) {
     return { status: 404, message: cleaned, code: 'model_not_found' };
   }
-  // By 501 upstream/count-session.ts knows that the gateway must count the tokens itself.
+  // 501 is no rejection of the request, so upstream/count-session.ts counts the tokens itself.
   if (known === 400 && CANNOT_COUNT.test(message)) return { status: 501, message: cleaned };
   if (known === 400 && TOO_LONG.test(message)) {
     return { status: 400, message: cleaned, code: 'context_length_exceeded' };
