@@ -103,6 +103,7 @@ export class MessageWriter implements DoorStream {
    */
   #thinkingBlock({ type, thinking, signature, data }: Members): void {
     if (type === 'redacted_thinking') {
+      // It has no deltas, and is closed at once, so its kind does not matter.
       this.#start('text', { type, data });
       this.#close();
       return;

@@ -48,7 +48,7 @@ const MESSAGES_ERRORS: ErrorShape = {
   event: (error, requestId) => `event: error\ndata: ${body(error, requestId)}\n\n`,
 };
 
-/** The last time that was formatted: most resets that are lastTime within a second are at the same second. */
+/** The last time that was formatted: most resets that follow each other are at the same second. */
 let lastTime = { seconds: -1, text: '' };
 
 /** The time in RFC 3339, in whole seconds, rounded up. */

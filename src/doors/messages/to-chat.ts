@@ -158,7 +158,7 @@ function addThinking(chat: Record<string, unknown>, body: Members, extras: boole
 
 type Part = Record<string, unknown>;
 
-/** `extras`: as in to-chat.ts. Throws a FieldError. */
+/** Throws a FieldError. */
 function messagesOf(messages: readonly Members[], extras: boolean): Part[] {
   const written: Part[] = [];
   messages.forEach(({ role, content }, index) => {
