@@ -79,7 +79,10 @@ export class Level {
     });
   }
 
-  /** Finds an ASCII name, which is in `bytes`. Returns its index, `FOLDED - index`, or UNKNOWN. */
+  /**
+   * Finds the ASCII name `bytes[start..end)`, whose bytes `hashWith` has added to `hash`, from 0. Returns its
+   * index, `FOLDED - index`, or UNKNOWN.
+   */
   find(bytes: Uint8Array, start: number, end: number, hash: number): number {
     for (let slot = slotOf(hash); ; slot = (slot + 1) & (SLOTS - 1)) {
       const index = this.#slots[slot]! - 1;

@@ -33,14 +33,14 @@ const NAME_CHARS_MAX = 40;
 const LEVELS: (Level | undefined)[] = Array.from({ length: BODY_NESTING_MAX + 1 }, () => undefined);
 /** By depth: the index of the item, or of the known name, that is being read. */
 const POSITIONS = new Int32Array(BODY_NESTING_MAX + 1);
-/** By depth: a bit for each known name that was given. A level has at most 32 (known-members.ts). */
+/** By depth: a bit for each known name that was given. A level has at most 31 (known-members.ts). */
 const SEEN = new Int32Array(BODY_NESTING_MAX + 1);
 /** By depth: the unknown names that were given, folded. A single name, the common case, needs no Set. */
 const OTHERS: (string | Set<string> | undefined)[] = LEVELS.map(() => undefined);
 
 const NOTHING_STORED: readonly RoutingMember[] = Object.freeze([]);
 
-/** Whether a value is null or false, by its first byte. A member with it asks for nothing. */
+/** Whether a value is null or false, by its first byte (n, f). A member with it asks for nothing. */
 export const isNothing = (first: number | undefined): boolean => first === 110 || first === 102;
 
 export class MemberReader extends JsonReader {
