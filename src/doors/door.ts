@@ -66,8 +66,9 @@ export interface DoorCall {
   /** The id of the model that serves the call. */
   readonly model: string;
   readonly stream: boolean;
-  /** The body of the request, parsed. */
+  /** The body of the request, parsed. Of a large body without the conversation. */
   readonly body: Readonly<Record<string, unknown>>;
+  /** Unix milliseconds, as of the attempt's start. */
   readonly nowMs: number;
 }
 
@@ -99,7 +100,11 @@ export const SAYS_NOTHING: EventMeaning = {
   garbage: undefined,
 };
 
-/** Reads the events of one stream in the door's own protocol. `event` was parsed from JSON. */
+/**
+ * Reads the events of one stream in the door's own protocol. upstream/passed-stream-reader.ts calls it for
+ * events with data, in order: `known`, and `judge` if that returns undefined or the event is long. It skips
+ * events that differ only in their texts from one that brought text alone, so a judge keeps nothing of these.
+ */
 export interface EventJudge {
   /** The event that ends a stream; undefined if no event has `isTextOver`. */
   readonly lastEvent?: string;
@@ -113,17 +118,21 @@ export interface EventJudge {
    * which is Latin-1 and not parsed; undefined if the data must be parsed.
    */
   known?(data: string): EventMeaning | undefined;
+  /** `event` was parsed from JSON. */
   judge(event: Readonly<Record<string, unknown>>): EventMeaning;
 }
 
-/** Writes one stream in the door's protocol from the chunks of a chat completion. */
+/**
+ * Writes one stream in the door's protocol from the chunks of a chat completion. Both methods throw a
+ * ProviderError (providers/provider.ts) for what the protocol cannot express; then the stream is over.
+ */
 export interface DoorStream {
   /**
    * `chunk`: one chat.completion.chunk, with usage as providers/chat-writer.ts writes it. Returns whole
    * events, or an empty text.
    */
   push(chunk: Readonly<Record<string, unknown>>): string;
-  /** Call when the chat completion has ended without an error. Returns the last events. */
+  /** Call once, when the chat completion has ended without an error. Returns the last events. */
   end(): string;
 }
 
@@ -146,7 +155,7 @@ export interface Translator {
   readonly names: Readonly<Record<string, string>>;
   /**
    * Returns the response of a call that is not streamed, as JSON text. `response`: the chat completion, with
-   * usage as providers/chat-writer.ts writes it.
+   * usage as providers/chat-writer.ts writes it. Throws a ProviderError, as a DoorStream does.
    */
   fromChat(response: Readonly<Record<string, unknown>>, call: DoorCall): string;
   openStream(call: DoorCall): DoorStream;
