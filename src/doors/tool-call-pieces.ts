@@ -8,7 +8,7 @@
  *     others                      repeat id and name; send whole calls without an index, or without an id
  *
  * Must hold: the pieces of one call stay one call, and two calls stay two
- * (messages/messages-dialect.test.ts and responses/response-stream.test.ts in test/unit/doors).
+ * (test/unit/doors/messages/messages-dialect.test.ts, test/unit/doors/responses/response-stream.test.ts).
  */
 import { isRecord } from '../core/json.js';
 
@@ -38,7 +38,10 @@ export function pieceOf(call: Members): CallPiece {
   };
 }
 
-/** Whether a piece begins a call other than `open`, which has the same index, or none. */
+/**
+ * Whether a piece begins a call other than `open`, which has the same index, or none. A new id at the same
+ * index does so only together with a name.
+ */
 export function isOtherCall({ id, name, index }: CallPiece, open: CallSoFar): boolean {
   if (id !== undefined && open.id !== undefined)
     return id !== open.id && (name !== undefined || index === undefined);

@@ -37,7 +37,7 @@ const TEXT_PARTS: readonly unknown[] = ['input_text', 'output_text', 'text'];
 export function messagesOf(input: unknown, extras: boolean): unknown[] {
   if (typeof input === 'string') return [from('input', { role: 'user', content: input })];
   if (!Array.isArray(input)) throw new FieldError('input', 'must be a string or an array of items');
-  const writer = new MessageWriter(extras);
+  const writer = new InputWriter(extras);
   (input as unknown[]).forEach((item, index) => {
     if (!isRecord(item)) throw new FieldError(`input[${index}]`, 'must be an object');
     writer.add(item, `input[${index}]`);
@@ -45,7 +45,8 @@ export function messagesOf(input: unknown, extras: boolean): unknown[] {
   return writer.end();
 }
 
-class MessageWriter {
+/** Call `add` for each item in order, then `end`. */
+class InputWriter {
   readonly #messages: unknown[] = [];
   readonly #extras: boolean;
   /** Images and files of outputs, for a user message after the last of these. */
@@ -61,7 +62,7 @@ class MessageWriter {
     this.#extras = extras;
   }
 
-  /** Returns the messages. Call once, after the last item. */
+  /** Returns the messages. */
   end(): unknown[] {
     this.#pushMoved();
     return this.#messages;
