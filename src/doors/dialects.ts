@@ -32,7 +32,7 @@ function simpleDialect(
 
 /**
  * The texts of an input: a text, tokens, or a list of either. Tokens become a text of as many tokens, because
- * the texts are only counted.
+ * the texts are only counted. Exported for its test, as SIMPLE_DIALECTS.
  */
 export function inputTexts(input: unknown): string[] {
   if (typeof input === 'string') return [input];

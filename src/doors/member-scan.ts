@@ -84,7 +84,7 @@ function scanMembers(bytes: Uint8Array, isAscii: boolean, form: BodyForm): BodyS
   const more = form.routing?.(body as Members) ?? NO_MEMBERS;
   if (more.length + reader.storedMembers.length > 0)
     found.routing = [...found.routing, ...reader.storedMembers, ...more];
-  // For a long or non-ASCII name of a model, `named` has a stand-in.
+  // For a name that is long or not ASCII `named` has a stand-in or its bytes (`textOf`).
   const { start, end: modelEnd } = found.model;
   if (isNamed && !(isAscii && modelEnd - start <= SHORT_BYTES_MAX))
     found.named.model = reader.decoded(start, modelEnd);
@@ -266,6 +266,7 @@ function plainValue(reader: MemberReader): unknown {
   if (first === BRACKET && !isListOfRequest) return ANY_ARRAY;
   if (first === LETTER_T) return true;
   if (first === LETTER_F) return false;
+  // Digits and the minus are below all letters.
   const isNumber = first !== undefined && first < LETTER_F && first !== BRACKET;
   if (isNumber) return numberOf(bytes, start, reader.at);
   // A list such as `stop_sequences`, or `null`.
