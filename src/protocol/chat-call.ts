@@ -4,10 +4,9 @@
  * it. A ChatCall is a plain record, because counter threads send it to listeners. Pure; any thread.
  *
  * Must hold: the body is spliced and never encoded anew, so that all other members reach the upstream byte
- * for byte as the client sent them; so spans are in bytes and exact
- * (test/unit/protocol/request-bytes.test.ts). Each splice moves the positions of all spans behind it: to
- * search for them again would cost a listener 10 to 60 ms for a body of 10 MB
- * (test/unit/protocol/chat-call.test.ts).
+ * for byte as the client sent them; so spans are exact (test/unit/protocol/request-bytes.test.ts). Each
+ * splice moves the positions of all spans behind it: to search for them again would cost a listener 10 to 60
+ * ms for a body of 10 MB (test/unit/protocol/chat-call.test.ts).
  */
 import type { ErrorRecord } from '../core/errors.js';
 import type { RoutingMember } from '../core/routing-members.js';
@@ -40,7 +39,7 @@ export interface ChatCall {
   readonly largeBody: Uint8Array | undefined;
   /** UTF-8 length of what the client sent. No tokenizer makes more tokens of a prompt than it has bytes. */
   readonly bodyBytes: number;
-  /** Where the value of `model` is, with its quotes: characters of `body`, or bytes of `largeBody`. */
+  /** Where the value of `model` is, with its quotes: UTF-16 units of `body`, or bytes of `largeBody`. */
   readonly modelStart: number;
   readonly modelEnd: number;
   /** Spans of the values of the two members, in the same units; NOWHERE if a member is not given. */
@@ -65,8 +64,8 @@ export interface Splice {
 export type ModelBody = Pick<ChatCall, 'body' | 'modelStart' | 'modelEnd'>;
 
 /**
- * The body with the upstream's own name of the model. V8 copies the concatenated text only when it is
- * written.
+ * The body with the upstream's own name of the model; not for a call with `largeBody`. V8 copies the
+ * concatenated text only when it is written.
  */
 export function withModelName(call: ModelBody, name: string): string {
   return call.body.slice(0, call.modelStart) + JSON.stringify(name) + call.body.slice(call.modelEnd);
@@ -101,6 +100,7 @@ export function withOutputTokensMax<
     const splices = tooHigh.map((span) => ({ ...span, text }));
     return { ...(splices.length === 0 ? call : spliced(call, splices)), outputTokensMax };
   }
+  // All that are given are null. One with a value is enough.
   const [unset] = fields;
   if (unset !== undefined) return { ...spliced(call, [{ ...unset, text }]), outputTokensMax };
   const { bodyEnd, outputTokensName = 'max_tokens' } = call;
@@ -127,6 +127,7 @@ function spliced<Body extends SplicedBody>(call: Body, splices: readonly Splice[
     let growth = 0;
     for (const [index, splice] of splices.entries()) {
       if (splice.start < start) shift += growths[index]!;
+      // It replaces the value of this span.
       else if (splice.start === start) growth = growths[index]!;
     }
     return { start: start + shift, end: end + shift + growth };
@@ -170,7 +171,7 @@ export function splicedBytes(bytes: Uint8Array, splices: readonly Splice[], grow
   return copy;
 }
 
-/** Positions in the body, in bytes. */
+/** Positions in a body: in bytes, but in those of a ChatCall's `body` in UTF-16 units. */
 export interface Span {
   readonly start: number;
   readonly end: number;
