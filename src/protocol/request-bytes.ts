@@ -31,7 +31,7 @@ import { BodyError, BRACE, JsonReader, QUOTE } from './json-reader.js';
  */
 const BODY_AS_BYTES_MIN = 4 * 1024;
 
-/** Space behind a large body for the text of `usageSplice`, of at most 41 bytes. */
+/** Space behind a large body for the text of `usageSplice`, of at most 40 bytes. */
 const SPLICE_BYTES_MAX = 64;
 
 const INVALID_UTF8: ChatRequestResult = {
@@ -42,7 +42,7 @@ const INVALID_UTF8: ChatRequestResult = {
   },
 };
 
-/** The scanner of one door's bodies; throws a BodyError. */
+/** The scanner of one door's bodies. `bytes` are valid UTF-8, and ASCII if `isAscii`. Throws a BodyError. */
 export type Scanner = (bytes: Uint8Array, isAscii: boolean) => BodyScan;
 
 const scanChat: Scanner = (bytes, isAscii) => new ChatScan(bytes, isAscii);

@@ -36,7 +36,7 @@ const IGNORED: ReadonlySet<string> = new Set([
   'stream_options',
 ]);
 
-/** Bodies that are a string are shorter: below 4 KiB of characters, each of at most three bytes. */
+/** Above three times BODY_AS_BYTES_MIN (request-bytes.ts), so that nearly all bodies that are a string fit. */
 const SHORT_BYTES_MAX = 16 * 1024;
 /** Scratch buffers, used by all requests of the thread in turn. */
 const SOURCE = Buffer.allocUnsafeSlow(SHORT_BYTES_MAX);
