@@ -36,7 +36,7 @@ const IGNORED: ReadonlySet<string> = new Set([
   'stream_options',
 ]);
 
-/** Above three times BODY_AS_BYTES_MIN (request-bytes.ts), so that nearly all bodies that are a string fit. */
+/** Above three times BODY_AS_BYTES_MIN (request-bytes.ts), so nearly all bodies that are a string fit. */
 const SHORT_BYTES_MAX = 16 * 1024;
 /** Scratch buffers, used by all requests of the thread in turn. */
 const SOURCE = Buffer.allocUnsafeSlow(SHORT_BYTES_MAX);
