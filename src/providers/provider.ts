@@ -71,6 +71,7 @@ export interface UnsignedCall {
   readonly model: string;
   readonly stream: boolean;
   readonly requestId: string;
+  /** Unix milliseconds, as of the attempt's start. */
   readonly nowMs: number;
 }
 
@@ -84,7 +85,7 @@ export interface ProviderCall extends UnsignedCall {
 export interface PassedCall {
   readonly door: DoorName;
   readonly stream: boolean;
-  /** `anthropic-beta` of the client; mostly empty. */
+  /** The header `anthropic-beta` of the client; mostly empty. Those of the settings are in `ProviderSettings`. */
   readonly betas: string;
 }
 
@@ -112,8 +113,9 @@ export interface ProviderRequest extends WrittenRequest {
 /** An error of the provider in terms of OpenAI's API. Thrown as ProviderError. */
 export interface ProviderFailure {
   /**
-   * The status that OpenAI's API would send: 400 the request is wrong, 401 and 403 the gateway's credentials
-   * are, 404 no such model, 413 too large, 429 a limit is reached, 503 overloaded, 500 anything else.
+   * The status that OpenAI's API would send: 400 the request is wrong, 401 to 403 the gateway's credentials
+   * or account are, 404 no such model, 413 too large, 429 a limit is reached, 503 overloaded, mostly 500
+   * for anything else. 502 is that of `ProviderError.invalid`; 501: the model cannot count tokens.
    */
   readonly status: number;
   /** Callers see it if the status is 400 or 413. It may still contain secrets: upstream/ removes them. */
@@ -152,7 +154,10 @@ export class FieldError extends Error {
   }
 }
 
-/** Translates one stream into events of a chat completion. Chunks may be cut anywhere. */
+/**
+ * Translates one stream into events of a chat completion. Chunks may be cut anywhere. After `end`, or once a
+ * method has thrown, only `usageSoFar` is read (translated-call.ts).
+ */
 export interface ProviderStream {
   /**
    * Returns the events that `chunk` completes, as text of server-sent events; empty if none. Throws a
