@@ -40,7 +40,10 @@ export function promptPartOf(usage: ProviderUsage): ProviderUsage {
   return { ...usage, completionTokens: 0, reasoningTokens: 0, audioCompletionTokens: 0 };
 }
 
-/** The `usage` of a chat completion, which upstream/usage-shapes.ts reads again for the bill. */
+/**
+ * The `usage` of a chat completion, which upstream/usage-shapes.ts reads again for the bill. door-call.ts of
+ * upstream/ makes it too, of the usage that it has read, for the doors.
+ */
 export function usageMember(usage: TokenCounts & Partial<ProviderUsage>): Record<string, unknown> {
   // OpenRouter's name, and LiteLLM's for the part that is kept for an hour.
   const prompt: Record<string, number> = {
@@ -166,7 +169,10 @@ export type TextMember = 'content' | 'reasoning_content';
 
 const AFTER_PIECE = '"},"logprobs":null,"finish_reason":null}]}\n\n';
 
-/** Writes the chunks of one stream; each method returns the text of one event. */
+/**
+ * Writes the chunks of one stream; each method returns the text of one event. It keeps no order: its caller
+ * begins each choice by `role`, ends it by `finish`, and the stream by `usage`, if there is one, and `done`.
+ */
 export class ChunkWriter {
   readonly #head: string;
   /**

@@ -70,7 +70,7 @@ export class ProviderClient {
    * Sends the call, as HttpClient.start does (http1/client.ts). `body` is a JSON object with `model` and, if
    * a stream is asked for, `stream`: a chat completion, or with `passed` a request in the provider's own
    * protocol. In a chat completion that is translated the target's model counts; any other body goes out
-   * with the model that it has.
+   * with the model that it has. `path` counts for Azure alone: a provider makes its own.
    */
   start(
     target: ProviderTarget,
@@ -213,6 +213,7 @@ function callOf(
 
 /**
  * A call that fails before anything is sent. The handler learns of it in a microtask, after `start` returned.
+ * upstream/attempt.ts makes one if a door cannot write the request.
  */
 export class NoCall implements HttpCall {
   readonly sent = false;
@@ -244,7 +245,7 @@ const ERROR_BODY_BYTES_MAX = 64 * 1024;
 /**
  * Wraps the handler of a call that passes untranslated, but with a credential that the gateway renews (Azure
  * with a token of Entra). It reports a credential that the provider rejects, and removes the credential from
- * an error's body.
+ * an error's body. Exported for its test.
  *
  * Must hold: as much of an error's body as is read of it reaches the handler at once, after the credential
  * was removed from it (test/unit/providers/provider-client.watched-handler.test.ts).
@@ -268,7 +269,7 @@ export class WatchedHandler implements HttpHandler {
     this.#credential = credential;
   }
 
-  /** Call when the request is being sent. */
+  /** Call once, right after the HTTP client's `start`: a long body of an error aborts `call`. */
   sending(call: HttpCall): void {
     this.#call = call;
   }

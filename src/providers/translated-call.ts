@@ -2,7 +2,8 @@
  * One call in a provider's protocol: it translates the response for a handler that expects a chat completion.
  * ProviderClient (provider-client.ts) makes one for each call. Upstream worker.
  *
- *     request sent → response comes → ended       abort() or an error may come at any point
+ *     made (→ passes) → sending, or unwritten → response comes → ended
+ *                                                 abort() or an error may come at any point
  *
  * Must hold: the handler's onStart is called with the first translated bytes and not before, so that an error
  * until then has a status of its own and the call can fail over; and after `#ended` no handler method is
@@ -100,12 +101,12 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#inner?.abort();
   }
 
-  /** Call before the request is sent, if the handler reads the protocol of the call's door. */
+  /** Call once, before the request is sent, if the handler reads the protocol of the call's door. */
   passes(request: PassedRequest): void {
     this.#passed = request;
   }
 
-  /** Call when the request is being sent. `inner`: the HTTP client's call. */
+  /** Call once, right after the HTTP client's `start`, which returned `inner`. */
   sending(inner: HttpCall): void {
     this.#inner = inner;
     if (this.#paused) inner.pause();
