@@ -2,7 +2,7 @@
  * A source map for translated requests: from paths in the chat completion to paths in the caller's own
  * request. A provider that refuses a part of a chat completion names it by its path there, which a caller of
  * another door does not know. The doors' `toChat` record origins with `from`; upstream/door-call.ts calls
- * `callersPath`. Upstream worker.
+ * `callersPath`, on the same thread: upstream worker, or counter thread if the body is large.
  *
  *     messages[3].content[0].image_url.url  →  input[2].content[0].image_url
  *

@@ -1,7 +1,7 @@
 /**
- * The table of dialects, the half of a door that upstream workers load: all doors but chat, whose protocol is
- * that of the workers themselves.
- * A new door is added here and in doors.ts. Files of upstream/ look a dialect up by index or name.
+ * The table of dialects, the half of a door that upstream workers and counter threads load: all doors but
+ * chat, whose protocol is that of the workers themselves. A new door is added here and in doors.ts. Files of
+ * upstream/ look a dialect up by index or name.
  *
  * Must hold: every door but chat has one dialect; a door without one would be served as chat
  * (test/unit/doors/simple/simple-doors.test.ts for simple doors, each other door's own tests).

@@ -1,9 +1,9 @@
 /**
  * The interfaces of a door, one API by which callers call models. Each folder beside this file is a door, in
  * two halves. Listeners load `Door`: it reads a request's body and writes errors. Upstream workers load
- * `Dialect`: it reads the responses of upstreams that speak the door's protocol, and translates for the
- * others, by way of a chat completion. doors.ts and dialects.ts are the tables; no other file of the
- * listeners knows a door by name.
+ * `Dialect`, and counter threads for the translation of large bodies: it reads the responses of upstreams
+ * that speak the door's protocol, and translates for the others, by way of a chat completion. doors.ts and
+ * dialects.ts are the tables; no other file of the listeners knows a door by name.
  *
  *     body ─ Door.read ─→ ChatCall ─→ worker ─┬─ the upstream speaks the door's protocol: bytes pass,
  *                                             │    and EventJudge finds the usage and the end
@@ -54,7 +54,7 @@ export interface Door {
   readonly isFree?: true;
   /** Reads a body in one piece. Does not keep `bytes`. */
   read(bytes: Uint8Array): ChatRequestResult;
-  /** Reads a large body in pieces, in the counter pool; the call has `largeBody`. */
+  /** Reads a large body in pieces, in a counter thread; the call has `largeBody`. */
   readPieces(pieces: readonly Uint8Array[]): ChatRequestResult;
   /** Headers that only this door has, each after its line break; mostly empty. */
   headerLines(facts: ResponseFacts): string;

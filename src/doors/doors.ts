@@ -1,5 +1,5 @@
 /**
- * The table of doors, the half that listeners and the counter pool load. A new door is a folder, a line here,
+ * The table of doors, the half that listeners and counter threads load. A new door is a folder, a line here,
  * a line in dialects.ts, and a name at the end of DOOR_NAMES.
  *
  * Must hold: paths and statuses are those of core/door-names.ts (test/unit/core/door-names.test.ts).

@@ -1,8 +1,8 @@
 /**
  * The parser of bodies at all doors but chat. One pass finds the members that the gateway may change, and
  * checks that every JSON decoder reads the body alike; then the body is parsed, and validated by the door's
- * compiled schema. The doors make their readers with `readersOf`. Pure; listener thread, and the counter
- * pool for large bodies, because parsing takes some 5 ms a megabyte.
+ * compiled schema. The doors make their readers with `readersOf`. Pure; listener thread, and counter threads
+ * for large bodies, because parsing takes some 5 ms a megabyte.
  *
  * For a door with `readsNamedAlone` the pass itself reads the values of named members (`knownValue`), with a
  * stand-in for long strings: JSON.parse builds the whole tree, and takes 1 µs more for a short body.

@@ -1,6 +1,6 @@
 /**
  * The compiled request validators, checked when they are loaded. chat-scan.ts and the scans of the other
- * doors call them, in listener threads and the counter pool.
+ * doors call them, in listener threads and counter threads.
  *
  * Must hold: no thread starts without the compiled validators. TypeBox would silently interpret schemas,
  * which is many times slower (test/unit/protocol/validators.test.ts).

@@ -1,6 +1,6 @@
 /**
  * The door of OpenAI's chat completions, to whose form other doors are translated. doors.ts has it in its
- * table. Listener thread; large bodies in the counter pool. Its parts are in protocol/, with their tests.
+ * table. Listener thread; large bodies in counter threads. Its parts are in protocol/, with their tests.
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { errorBody, statusOf } from '../../core/errors.js';

@@ -1,7 +1,7 @@
 /**
  * The doors of Anthropic's Messages API, messages and count_tokens: the half for listeners (the other half,
- * for workers, is messages-dialect.ts). doors.ts has both in its table. Listener thread; large bodies in the
- * counter pool.
+ * for workers, is messages-dialect.ts). doors.ts has both in its table. Listener thread; large bodies in
+ * counter threads.
  *
  * Must hold: the door checks only members that cost, route or bound a call; all others reach the upstream as
  * they came (test/unit/doors/messages/messages-door.test.ts).

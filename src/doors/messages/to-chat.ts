@@ -1,5 +1,6 @@
 /**
- * A Messages request as a chat completion. messages-dialect.ts calls it. No I/O; upstream worker.
+ * A Messages request as a chat completion. messages-dialect.ts calls it. No I/O; upstream worker, or counter
+ * thread if the body is large.
  *
  *     text, image, document      parts of the same kind; a document's base64 is a file. Title and context of
  *                                a document of text, which are for the model, come before the text

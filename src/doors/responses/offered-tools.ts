@@ -1,7 +1,8 @@
 /**
  * Flattens the tools of a request to POST /v1/responses for a chat completion, which has no namespaces: a
  * tool of a namespace is offered as `namespace__name`, and a call of it gets both names back. to-chat.ts
- * calls it for the request, response-stream.ts for the calls. Pure; upstream worker.
+ * calls it for the request, response-stream.ts for the calls. Pure; upstream worker; for requests also
+ * counter threads, if the body is large.
  *
  * Must hold: two tools with one flat name are rejected, because nobody could know which of them a call means
  * (test/unit/doors/responses/offered-tools.test.ts).

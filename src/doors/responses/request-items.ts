@@ -1,6 +1,6 @@
 /**
  * The `input` of a request to POST /v1/responses as messages of a chat completion. to-chat.ts calls it. No
- * I/O; upstream worker.
+ * I/O; upstream worker, or counter thread if the body is large.
  *
  *     message                    a message of its role; a lone text as a string
  *     reasoning                  its signed blocks go into the next assistant

@@ -1,7 +1,7 @@
 /**
  * The door of OpenAI's Responses API, the half for listeners: its route, how its bodies are read, and its
  * errors. doors.ts has it in its table; responses-dialect.ts is the other half. Listener thread and counter
- * pool.
+ * threads.
  *
  * Must hold: an error event goes on with the numbers of the stream, and OpenAI's client raises it
  * (test/unit/doors/responses/responses-door.test.ts).

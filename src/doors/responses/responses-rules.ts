@@ -1,7 +1,7 @@
 /**
  * The rules of a request to POST /v1/responses, and the sentence for a body that breaks one.
  * responses-door.ts calls it for a body that the compiled validator has rejected. Pure; listener thread and
- * counter pool.
+ * counter threads.
  *
  * Must hold: request-schemas.ts has the same rules, or `explainResponsesRequest` throws for a body that only
  * the validator rejects (test/unit/doors/responses/responses-rules.test.ts compares both). The rules are not

@@ -1,6 +1,7 @@
 /**
  * A request to POST /v1/responses as a chat completion, for upstreams that do not speak Responses.
- * responses-dialect.ts has it in its translator. No I/O; upstream worker.
+ * responses-dialect.ts has it in its translator. No I/O; upstream worker, or counter thread if the body is
+ * large.
  *
  * Must hold: every member is translated, dropped because it does not change the response, or refused, as
  * docs/responses.md says (test/unit/doors/responses/to-chat.test.ts).

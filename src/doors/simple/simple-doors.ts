@@ -1,7 +1,7 @@
 /**
  * The doors whose calls are never translated: embeddings, legacy completions, moderations and reranks. Their
  * upstreams have OpenAI's paths. doors.ts has them in its table; dialects.ts is the half for upstream
- * workers. Listener thread and counter pool.
+ * workers. Listener thread and counter threads.
  *
  * Must hold: `choices` counts all generated texts, or a call holds too little money
  * (test/unit/doors/simple/simple-doors.test.ts).
