@@ -1,7 +1,8 @@
 /**
  * Reads the members of a chat completion for a provider, and refuses those that nobody read. A member that
  * the provider lacks is refused with a FieldError, unless it is harmless or the upstream has
- * `drop_unsupported`. Each provider's `write` makes one Fields for each call. Upstream worker.
+ * `drop_unsupported`. Each provider's `write` makes one Fields for each call. Upstream worker, or counter
+ * thread if the body is large.
  *
  * Must hold: `finish` is called once, after every member that the provider has was taken. If it is called
  * before, it refuses a member that the provider has; if it is not called, unknown members vanish. It looks

@@ -85,7 +85,7 @@ export interface ProviderCall extends UnsignedCall {
 export interface PassedCall {
   readonly door: DoorName;
   readonly stream: boolean;
-  /** The header `anthropic-beta` of the client; mostly empty. `ProviderSettings` has those of the settings. */
+  /** The header `anthropic-beta` of the client; mostly empty. `settings.betas` are beside it. */
   readonly betas: string;
 }
 

@@ -1,6 +1,7 @@
 /**
  * The table of providers by their names. `openai` and `azure` are not here, because their calls are not
- * translated. Upstream workers load it, and commands that probe upstreams.
+ * translated. Upstream workers load it, counter threads, and what probes upstreams
+ * (gateway/upstream-probe.ts).
  *
  * Must hold: each provider reads or refuses every member of a chat completion
  * (test/unit/providers/sdk-fields.test.ts).

@@ -1,6 +1,6 @@
 /**
  * Anthropic's Messages API as a Provider (provider.ts): path, headers, versions. The other files of this
- * folder translate; vertex/ and bedrock/ use them too. Upstream worker.
+ * folder translate; vertex/ and bedrock/ use them too. Upstream worker; `write` also on counter threads.
  *
  * Follows platform.claude.com, pages "API overview", "Versions", "Beta headers", "Claude on Vertex AI" and
  * "Claude on Amazon Bedrock", 2026-11.

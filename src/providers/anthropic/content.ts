@@ -1,6 +1,6 @@
 /**
  * Message contents as content blocks of Anthropic's Messages API. conversation.ts calls it. No I/O; upstream
- * worker.
+ * worker, or counter thread if the body is large.
  *
  * Follows platform.claude.com, pages "Messages", "Vision" and "PDF support", 2026-11.
  *

@@ -1,6 +1,7 @@
 /**
- * The messages of a chat completion as Anthropic's `system` and `messages`. request.ts makes one Conversation
- * for each request. No I/O, and the caller's messages are not changed; upstream worker.
+ * The messages of a chat completion as Anthropic's `system` and `messages`. request.ts makes one
+ * Conversation for each request. No I/O, and the caller's messages are not changed; upstream worker, or
+ * counter thread if the body is large.
  *
  * Follows platform.claude.com, pages "Messages", "Handle tool calls" and "Mid-conversation system messages",
  * 2026-11:

@@ -1,6 +1,6 @@
 /**
  * What a Claude model accepts, by its name. request.ts, tools.ts and bedrock/models.ts look it up. Upstream
- * worker.
+ * worker, or counter thread if the body is large.
  *
  * Follows platform.claude.com, pages "Thinking", "Effort", "Structured outputs", "Mid-conversation system
  * messages" and the migration guides of Opus 4.7 to 5.5, 2026-11; LiteLLM 1.109's table of models says the

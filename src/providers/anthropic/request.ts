@@ -1,6 +1,6 @@
 /**
  * A chat completion as the body of a request to Anthropic's Messages API. anthropic.ts calls it, and vertex/
- * for its Claude models. No I/O; upstream worker.
+ * for its Claude models. No I/O; upstream worker, or counter thread if the body is large.
  *
  * Follows platform.claude.com, pages "Messages", "Versions" (2023-06-01 and 2026-10-21), "Thinking", "Effort"
  * and "Prompt caching", 2026-11. models.ts says what differs by model.

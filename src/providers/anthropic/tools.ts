@@ -1,6 +1,7 @@
 /**
- * `tools`, `tool_choice` and `response_format` of a chat completion in Anthropic's form. request.ts calls it,
- * and the readers of responses ask whether the content comes as a tool call. No I/O; upstream worker.
+ * `tools`, `tool_choice` and `response_format` of a chat completion in Anthropic's form. request.ts calls
+ * it, and the readers of responses ask whether the content comes as a tool call. No I/O; upstream worker;
+ * for requests also counter threads, if the body is large.
  *
  * Follows platform.claude.com, pages "Define tools", "Parallel tool use", "Strict tool use" and "Structured
  * outputs", 2026-11.

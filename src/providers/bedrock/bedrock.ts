@@ -1,7 +1,8 @@
 /**
  * Amazon Bedrock as a Provider (provider.ts): all models by its Converse API, and Claude also by Anthropic's
  * own protocol for requests to the Messages door: InvokeModel accepts the body except for a few members, and
- * its stream wraps Anthropic's events in messages of Amazon's event stream. Upstream worker.
+ * its stream wraps Anthropic's events in messages of Amazon's event stream. Upstream worker; `write` also on
+ * counter threads.
  *
  * Follows Amazon Bedrock API Reference, "Converse", "ConverseStream", "InvokeModel",
  * "InvokeModelWithResponseStream" and "CountTokens"; User Guide, "Use an Amazon Bedrock API key", "Anthropic

@@ -1,6 +1,6 @@
 /**
  * Message contents as content blocks of Converse. messages.ts makes one ContentWriter for each request. No
- * I/O; upstream worker.
+ * I/O; upstream worker, or counter thread if the body is large.
  *
  * Follows Amazon Bedrock API Reference, "ContentBlock" and the types it names, 2026-11.
  *

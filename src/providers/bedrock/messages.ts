@@ -1,6 +1,6 @@
 /**
  * The messages of a chat completion as `system` and `messages` of Converse. request.ts calls it. No I/O;
- * upstream worker.
+ * upstream worker, or counter thread if the body is large.
  *
  *     system, developer  at the start: `system`. Later: a <system-reminder> text in the user turn, because
  *                        moving it to the start would void the prompt cache

@@ -1,7 +1,7 @@
 /**
  * What a model on Bedrock accepts, by its name, and how it is told to reason. Converse has the same members
- * for all models, but each model accepts only some. The files that write requests ask it. Pure; upstream
- * worker.
+ * for all models, but each model accepts only some. The files that write requests ask it. Upstream worker,
+ * or counter thread if the body is large.
  *
  * A name is like `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, alone or at the end of an ARN. Some ARNs
  * hide the model (application inference profiles, provisioned throughput): its family is `hidden`, and

@@ -1,5 +1,6 @@
 /**
- * A chat completion as the body of Converse or ConverseStream. bedrock.ts calls it. No I/O; upstream worker.
+ * A chat completion as the body of Converse or ConverseStream. bedrock.ts calls it. No I/O; upstream worker,
+ * or counter thread if the body is large.
  *
  * Follows Amazon Bedrock API Reference, "Converse"; for fields of models, Amazon Bedrock User Guide,
  * "Inference request parameters and response fields" and "Adaptive thinking", and Amazon Nova User Guide,

@@ -1,6 +1,7 @@
 /**
- * `tools`, `tool_choice` and `response_format` of a chat completion in the form of Converse. request.ts calls
- * it, and the readers of responses ask whether the content comes as a tool call. No I/O; upstream worker.
+ * `tools`, `tool_choice` and `response_format` of a chat completion in the form of Converse. request.ts
+ * calls it, and the readers of responses ask whether the content comes as a tool call. No I/O; upstream
+ * worker; for requests also counter threads, if the body is large.
  *
  *     response_format json_schema  outputConfig.textFormat, if the model has it and the schema allows for it
  *                                  (closedSchema: Bedrock knows the same part of JSON Schema); else a

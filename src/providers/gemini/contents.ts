@@ -1,6 +1,6 @@
 /**
  * The messages of a chat completion as Gemini's `systemInstruction` and `contents`. request.ts calls it for
- * each call. Upstream worker.
+ * each call. Upstream worker, or counter thread if the body is large.
  *
  * Follows https://ai.google.dev/api/caching#Content, docs/function-calling and docs/thought-signatures, read
  * 2026-11. What differs from a chat completion:

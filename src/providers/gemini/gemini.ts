@@ -1,6 +1,7 @@
 /**
  * The Gemini API as a Provider (provider.ts): `models/{model}:generateContent`, and `:streamGenerateContent`
- * as server-sent events, with an API key in `x-goog-api-key`. provider-client.ts calls it. Upstream worker.
+ * as server-sent events, with an API key in `x-goog-api-key`. provider-client.ts calls it. Upstream worker;
+ * `write` also on counter threads.
  *
  * Follows https://ai.google.dev/api/generate-content and https://ai.google.dev/api (v1beta), read 2026-11.
  *

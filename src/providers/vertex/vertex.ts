@@ -2,7 +2,7 @@
  * Vertex AI as a Provider (provider.ts): Gemini and Claude at Google Cloud, with a token of a service
  * account. Gemini's bodies are those of the Gemini API, Claude's those of Anthropic's Messages. The path
  * names project, region and publisher; the publisher follows from the model's name. provider-client.ts calls
- * it. Upstream worker.
+ * it. Upstream worker; `write` also on counter threads.
  *
  * Must hold: `isClaude` alone decides on the protocol, for request, response and stream of a call alike; no
  * error names a project of the operator (test/unit/providers/vertex/vertex.test.ts).
