@@ -65,7 +65,7 @@ export interface KeeperOptions {
 
 /**
  * Makes the source of the spec's cloud. Its module is loaded when the settings first need it: the packages of
- * a cloud take 5 to 20 MB of memory.
+ * a cloud take 5 to 20 MB of memory. gateway/upstream-probe.ts calls it too.
  */
 export async function openSource(
   spec: CredentialSpec,
@@ -112,7 +112,7 @@ interface Entry {
   source: CredentialSource | undefined;
   revision: number;
   grant: Grant | undefined;
-  /** When the credential expires; undefined if that is unknown. */
+  /** When the credential expires; undefined if that is unknown, or if there is none. */
   expires: Deadline | undefined;
   due: Deadline;
   renewal: Promise<void> | undefined;
@@ -167,8 +167,9 @@ export class CredentialKeeper {
   }
 
   /**
-   * Gets the credentials at these positions that are missing. Resolves when all are there, or after
-   * FIRST_FAILURES_MAX failures of each missing one, or after `waitMs`. Never rejects.
+   * Gets the credentials at these positions that are missing, and renews them from now on. Resolves when all
+   * are there, or after FIRST_FAILURES_MAX failures of each missing one, or after `waitMs`. Never rejects.
+   * gateway.ts calls it at start, and at each reload before workers get the new routes; then `retain`.
    */
   async want(positions: readonly number[], waitMs: number): Promise<void> {
     for (const position of new Set(positions)) {
@@ -203,7 +204,7 @@ export class CredentialKeeper {
       if (!positions.includes(entry.position)) entry.forgottenMs = Math.min(entry.forgottenMs, forgottenMs);
   }
 
-  /** Call when a provider has rejected that revision. Renews it early, with growing pauses. */
+  /** Call when a provider has rejected that revision; an older one is ignored. Renews early, with pauses. */
   rejected(position: number, revision: number): void {
     const entry = this.#entries.get(position);
     if (entry?.revision !== revision || entry.isRejected) return;
@@ -216,7 +217,10 @@ export class CredentialKeeper {
     this.look();
   }
 
-  /** Starts the renewals that are due. A timer calls it each CHECK_PERIOD_MS while there are credentials. */
+  /**
+   * Starts the renewals that are due. A timer calls it each CHECK_PERIOD_MS while there are credentials.
+   * Public for tests.
+   */
   look(): void {
     const { clock, send } = this.#options;
     const nowMs = clock.monotonicMs();
@@ -256,6 +260,7 @@ export class CredentialKeeper {
       revision: 0,
       grant: undefined,
       expires: undefined,
+      // At once.
       due: { wallMs: Infinity, monotonicMs: -Infinity },
       renewal: undefined,
       renewals: 0,

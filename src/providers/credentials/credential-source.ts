@@ -63,9 +63,10 @@ export function filesOf(spec: CredentialSpec, env: NodeJS.ProcessEnv = process.e
 const SENDABLE = /^[!-~]{1,16384}$/;
 
 /**
- * Calls `work` with a signal that is aborted after `msMax`, or when `stop` is. Resolves and rejects as `work`
- * does. It does not use AbortSignal.any, because Node 20 may collect a timeout signal that nothing else
- * holds, and then the signal is never aborted.
+ * Calls `work` with a signal that is aborted after `msMax`, or when `stop` is. Resolves and rejects as
+ * `work` does, so `work` must heed the signal. entra-source.ts calls it too. It does not use
+ * AbortSignal.any, because Node 20 may collect a timeout signal that nothing else holds, and then the signal
+ * is never aborted.
  */
 export async function callWithin<Result>(
   msMax: number,
