@@ -73,7 +73,7 @@ function mergedBetas(own: readonly string[], given: string): readonly string[] {
   return [...new Set([...own, ...names.filter((name) => name !== '')])];
 }
 
-/** The clouds refuse `model`. The others are written anew: callers send betas as a header. */
+/** Members that cloudBodyOf takes out. Clouds refuse `model`; it writes the others anew. */
 const OWN_MEMBERS = ['model', 'anthropic_version', 'anthropic_beta'] as const;
 
 export interface CloudBody {
@@ -82,6 +82,7 @@ export interface CloudBody {
 }
 
 /**
+ * The body of a passed call in the form of a cloud: bedrock.ts and vertex.ts call it.
  * `body` is a valid request: the door has checked it. `version`: the cloud's own, for `anthropic_version`.
  * `betas`: names of the settings. `callersBetas`: the caller's `anthropic-beta` header. `removed`: a
  * further member to take out. `added`: a member to add unless the body has it, and what makes its

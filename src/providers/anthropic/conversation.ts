@@ -33,7 +33,10 @@ interface Turn {
 
 type Message = Readonly<Record<string, unknown>>;
 
-/** Anthropic wants a user turn first. LiteLLM sends the same text, so prompts are the same through either. */
+/**
+ * Anthropic wants a user turn first, and so does Converse (bedrock/messages.ts). LiteLLM sends the same text,
+ * so prompts are the same through either.
+ */
 export const PLACEHOLDER_USER_TEXT = 'Please continue.';
 
 export class Conversation {
@@ -206,12 +209,14 @@ function asReminder(block: Block): Block {
   return { ...block, text: reminderOf(String(block.text)) };
 }
 
+/** bedrock/messages.ts calls it too. */
 export function reminderOf(text: string): string {
   return `<system-reminder>\n${text}\n</system-reminder>`;
 }
 
 /**
  * Anthropic's ids have only these characters. After a change of the model, ids of other providers come here.
+ * bedrock/messages.ts calls it too.
  */
 export function toolIdOf(id: string): string {
   return id.replace(/[^\w-]/g, '_');

@@ -24,6 +24,7 @@ import { traitsOf, type ModelTraits } from './models.js';
 /** Name of the tool that stands in for `response_format`, unless a tool of the caller has it. */
 const RESPONSE_TOOL = 'json_response';
 
+/** Schemas of tools; bedrock/tools.ts has both too. */
 export const NO_PARAMETERS = { type: 'object', properties: {} };
 export const ANY_OBJECT = { type: 'object', additionalProperties: true };
 

@@ -13,12 +13,12 @@ import { requestBody } from './request.js';
 import { readResponse } from './response.js';
 import { GeminiStream } from './stream.js';
 
-/** The end of the path: the method, and for a stream its query. */
+/** The end of the path: the method, and for a stream its query. vertex.ts has the same. */
 export function methodOf(stream: boolean): string {
   return stream ? ':streamGenerateContent?alt=sse' : ':generateContent';
 }
 
-/** The headers that authorise: an API key goes in Google's own header, a token in `authorization`. */
+/** The headers that authorise, also at Vertex: a key in Google's own header, a token in `authorization`. */
 export function authorization({ credential }: ProviderCall): readonly string[] {
   switch (credential?.kind) {
     case 'key':
