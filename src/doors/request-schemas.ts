@@ -7,8 +7,8 @@
  * tools, pass unchecked: the upstream or the translation checks them.
  *
  * Must hold: messages-rules.ts, responses-rules.ts and simple-rules.ts explain each rule
- * (test/unit/doors/messages/messages-door.test.ts, responses/responses-rules.test.ts,
- * simple/simple-doors.test.ts).
+ * (test/unit/doors/messages/messages-door.test.ts, test/unit/doors/responses/responses-rules.test.ts,
+ * test/unit/doors/simple/simple-doors.test.ts).
  */
 import Type from 'typebox';
 import { MESSAGES_MAX } from '../core/limits.js';

@@ -10,10 +10,10 @@
  * 20 ns for each name.
  *
  * Must hold: a body that two decoders read differently is rejected; otherwise a caller pays for one call and
- * gets another. Such are a member that is given twice, a known name in another case (`Model`), and an integer
- * that is not written in digits alone (test/unit/protocol/request-bytes.chat-request.test.ts,
- * known-members.test.ts). A member that gets a rule is added to chat-schema.ts, chat-rules.ts and StandIn,
- * and is read here.
+ * gets another. Such are a member that is given twice, a known name in another case (`Model`), and an
+ * integer that is not written in digits alone (test/unit/protocol/request-bytes.chat-request.test.ts,
+ * test/unit/protocol/known-members.test.ts). A member that gets a rule is added to chat-schema.ts,
+ * chat-rules.ts and StandIn, and is read here.
  */
 import { MESSAGES_MAX } from '../core/limits.js';
 import { CALLERS_TOOL_TYPES, USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';

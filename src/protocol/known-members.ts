@@ -8,8 +8,9 @@
  *
  * Must hold: a member that the gateway or an upstream acts on is listed here; otherwise a second member, in
  * another case, goes to the upstream unseen (test/unit/protocol/known-members.test.ts,
- * known-members.steering.test.ts). A value that is not certainly public counts as stored at the provider, so
- * that no odd spelling gets around the rule (known-members.stored.test.ts).
+ * test/unit/protocol/known-members.steering.test.ts). A value that is not certainly public counts as stored
+ * at the provider, so that no odd spelling gets around the rule
+ * (test/unit/protocol/known-members.stored.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { STEERING_MEMBERS, type RoutingMember } from '../core/routing-members.js';

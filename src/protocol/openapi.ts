@@ -2,8 +2,8 @@
  * Makes the OpenAPI document of the public interface, from its schemas and the error catalogue.
  * doors/build-generated.ts calls it in the build; admin/openapi.ts and tests use parts of it.
  *
- * Must hold: the document names what callers send and get as it is on the wire: the tests in test/judges
- * compare responses of a gateway with it.
+ * Must hold: the document names what callers send and get as it is on the wire:
+ * test/judges/schemathesis.test.ts compares responses of a gateway with it.
  */
 import Type, { type TSchema } from 'typebox';
 import { ANTHROPIC_DOORS, DOOR_PATHS, SERVICES, statusByDoor, type DoorName } from '../core/door-names.js';
