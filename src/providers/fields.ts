@@ -6,8 +6,8 @@
  *
  * Must hold: `finish` is called once, after every member that the provider has was taken. If it is called
  * before, it refuses a member that the provider has; if it is not called, unknown members vanish. It looks
- * at the top level alone: each provider checks the members below itself. Tests: request.test.ts of each
- * provider, such as test/unit/providers/gemini/request.test.ts.
+ * at the top level alone: each provider checks the members below itself. Tests: those of each provider's
+ * requests, such as test/unit/providers/gemini/request.test.ts.
  */
 import { exactJson } from '../core/exact-json.js';
 import { isNestedTooDeeply, isRecord } from '../core/json.js';

@@ -13,7 +13,8 @@
  *     tools that Anthropic runs    refused: searches and containers are billed apart from the tokens
  *
  * Must hold: `responseToolOf` decides as `toolMembersOf` did for the same call, or a caller gets a tool call
- * in place of content (test/unit/providers/anthropic/response.test.ts, stream.test.ts).
+ * in place of content (test/unit/providers/anthropic/response.test.ts,
+ * test/unit/providers/anthropic/stream.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 import type { Fields } from '../fields.js';

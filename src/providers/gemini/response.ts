@@ -8,7 +8,7 @@
  *
  * Must hold: `completionTokens` includes thoughts exactly once, or a call is billed wrongly
  * (test/unit/providers/gemini/gemini.test.ts); contents.ts reads images and signatures as they are written
- * here (contents.test.ts).
+ * here (test/unit/providers/gemini/contents.test.ts).
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';

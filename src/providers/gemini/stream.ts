@@ -7,8 +7,8 @@
  * each event, and the last one counts. No event marks the end: the stream ends with the body.
  *
  * Must hold: memory is bounded: counters for each candidate, the last usage and the form of an event
- * (test/unit/providers/gemini/stream.test.ts, long-events.test.ts). An event that TextForm takes says what
- * the parsed event would (test/unit/providers/gemini/stream.text-form.test.ts).
+ * (test/unit/providers/gemini/stream.test.ts, test/unit/providers/long-events.test.ts). An event that
+ * TextForm takes says what the parsed event would (test/unit/providers/gemini/stream.text-form.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { exactJson } from '../../core/exact-json.js';
