@@ -21,7 +21,8 @@ import {
   ResponsesRequestSchema,
 } from './request-schemas.js';
 
-export const DOOR_DOCUMENTS: readonly DoorOperation[] = [
+/** What the OpenAPI document says of the doors; chat is in protocol/openapi.ts itself. */
+const DOOR_DOCUMENTS: readonly DoorOperation[] = [
   {
     door: 'messages',
     operationId: 'createMessage',

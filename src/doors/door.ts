@@ -16,7 +16,7 @@ import type { DoorName, DoorPath } from '../core/door-names.js';
 import type { ErrorRecord } from '../core/errors.js';
 import type { ChatRequestResult } from '../protocol/chat-call.js';
 
-/** The facts that response headers are made of. Each is undefined before its phase has run. */
+/** What response headers are made of. A limit is undefined before its phase, or if there is none. */
 export interface ResponseFacts {
   readonly requestId: string;
   /** `resetSeconds`: Unix seconds. */
@@ -106,7 +106,7 @@ export const SAYS_NOTHING: EventMeaning = {
  * events that differ only in their texts from one that brought text alone, so a judge keeps nothing of these.
  */
 export interface EventJudge {
-  /** The event that ends a stream; undefined if no event has `isTextOver`. */
+  /** The event that ends a stream, for one that fails after `isTextOver`; undefined if no event has that. */
   readonly lastEvent?: string;
   /**
    * A report of the usage so far that no `judge` has returned, for a stream that is left or breaks off: of
