@@ -85,6 +85,7 @@ function compactMembers(bytes: Buffer, compact: Buffer): Member[] {
   const members: Member[] = [];
   let to = 0;
   let depth = 0;
+  /** Start of the current member in `compact`. */
   let start = 0;
   /** End of the current member's name; 0 before the name was read. */
   let nameEnd = 0;
@@ -106,6 +107,7 @@ function compactMembers(bytes: Buffer, compact: Buffer): Member[] {
     if (byte <= 32) continue;
     if (byte === BRACE || byte === BRACKET) {
       depth += 1;
+      // The request's own braces and commas are left out: members are put in the order of names.
       if (depth === 1) continue;
     } else if (byte === BRACE_END || byte === BRACKET_END) {
       depth -= 1;

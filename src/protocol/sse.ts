@@ -173,7 +173,10 @@ export class SseSplitter {
 export interface StreamEvent {
   /** Where the next event starts. */
   readonly end: number;
-  /** The data lines, joined with LF. Undefined if there are none, as in a comment or a lone `event:`. */
+  /**
+   * The data lines, joined with LF; as Latin-1 from `latin1EventFrom`. Undefined if there are none, as in a
+   * comment or a lone `event:`.
+   */
   readonly data: string | undefined;
 }
 
@@ -254,8 +257,8 @@ function anyEventFrom(events: Buffer, start: number): StreamEvent | undefined {
 }
 
 /**
- * Calls `visit` with the data of each event that has any; `events` are whole and UTF-8. Decodes them in one
- * go, up to the first event that is not one data line.
+ * Calls `visit` with the data of each event that has any; `events` are whole and UTF-8, which the caller
+ * (gemini/stream.ts) checks. Decodes them in one go, up to the first event that is not one data line.
  */
 export function forEachData(events: Buffer, visit: (data: string) => void): void {
   const text = events.toString();
