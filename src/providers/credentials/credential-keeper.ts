@@ -8,8 +8,9 @@
  *
  * While renewals fail, the old credential serves until it expires.
  *
- * Must hold: a credential has one renewal at a time; `revision` rises with every change, so that workers
- * ignore older records; records with secrets go to upstream workers alone, never to listeners or logs
+ * Must hold: a credential has one renewal at a time; `revision` rises with every change while the settings
+ * name the credential, so that a rejection counts only for the one that was rejected; records with secrets
+ * go to upstream workers alone, never to listeners or logs
  * (test/unit/providers/credentials/credential-keeper.test.ts).
  */
 import { statSync } from 'node:fs';

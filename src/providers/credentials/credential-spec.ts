@@ -26,7 +26,7 @@ export type CredentialSpec =
 /** A credential as the keeper sends it to upstream workers. */
 export interface CredentialRecord {
   readonly position: number;
-  /** Grows with each renewal. */
+  /** Rises with each new credential, and begins anew if the settings drop the position and name it again. */
   readonly revision: number;
   /** Undefined if there is none now: it could not be had, it has expired, or no upstream uses it any more. */
   readonly credential: Credential | undefined;
