@@ -127,7 +127,7 @@ export interface ProviderFailure {
 
 /**
  * Thrown by readResponse and by a stream, if the provider reports an error inside a 200, or breaks its
- * protocol.
+ * protocol. Doors throw it too, for a chat completion that they cannot express.
  */
 export class ProviderError extends Error {
   readonly failure: ProviderFailure;
@@ -143,7 +143,10 @@ export class ProviderError extends Error {
   }
 }
 
-/** Thrown by `write`: the provider's protocol cannot express the request. Its sender gets 400. */
+/**
+ * Thrown by `write`, and by a door's `toChat`: the protocol cannot express the request. If no upstream of the
+ * model takes it, its sender gets 400.
+ */
 export class FieldError extends Error {
   /** `field`: the member with its path, as `messages[2].content[0].image_url`. */
   constructor(
@@ -191,6 +194,7 @@ export interface PassedRequest extends Omit<ProviderRequest, 'body'> {
   readonly readResponse?: (body: Buffer) => string;
 }
 
+/** An exception other than those below is a bug; it ends its call alone (translated-call.ts). */
 export interface Provider {
   /**
    * Makes the request of a passed call. Undefined if the provider speaks no door's protocol. `body`: the
