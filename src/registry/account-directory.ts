@@ -7,7 +7,7 @@
  * A slot is never reused and a name never changes, so the lists only grow.
  *
  * Must hold: it has every account of the store, whatever made or changed it. Test:
- * unit/registry/account-directory (the registry keeps it, with or without a gateway).
+ * test/unit/registry/account-directory.test.ts (the registry keeps it, with or without a gateway).
  */
 import { asAccountIndex, type AccountIndex } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';

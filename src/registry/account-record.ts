@@ -3,8 +3,8 @@
  * totals that the flush writes. Plain records of the registry and the store; main thread.
  *
  * Must hold: rows of these records are on disk (store/record-codec.ts), so a field keeps its meaning, and a
- * new one is optional. Tests: unit/store/store (what was committed is there after opening), recovery; no test
- * reads an account's row of an earlier format.
+ * new one is optional. Tests: test/unit/store/store.test.ts (what was committed is there after opening),
+ * recovery.test.ts; no test reads an account's row of an earlier format.
  */
 import type { QuotaLimits } from '../core/quotas.js';
 import type { Role } from '../core/roles.js';

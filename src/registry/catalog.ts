@@ -4,8 +4,8 @@
  * ones into those that run. Any thread.
  *
  * Must hold: a model keeps its index over reloads, because calls in flight, metrics and slots name the model
- * by it. The cost of a call is never above what was held for it. Tests: unit/registry/catalog.catalog-merge,
- * catalog.cost.
+ * by it. The cost of a call is never above what was held for it. Tests:
+ * test/unit/registry/catalog.catalog-merge.test.ts, catalog.cost.test.ts.
  */
 import type { Service } from '../core/door-names.js';
 import type { RoutingMember } from '../core/routing-members.js';

@@ -4,7 +4,7 @@
  *
  * Must hold: the main thread writes a name before the ledger gets the group, and changes none while accounts
  * are in the group. So the ledger's atomics make the name visible to a thread that sees the group. (No test
- * sees that order; unit/registry/group-names tests the bytes.)
+ * sees that order; test/unit/registry/group-names.test.ts tests the bytes.)
  *
  * One group, 404 bytes; pages that no group has touched take no memory:
  *

@@ -4,7 +4,7 @@
  * command.
  *
  * Must hold: the tree is never deeper than GROUP_DEPTH_MAX and has no cycle, and a group with accounts or
- * groups in it is not deleted. Test: unit/registry/groups (random trees; what is refused).
+ * groups in it is not deleted. Test: test/unit/registry/groups.test.ts (random trees; what is refused).
  */
 import { editDistance, nearestName } from '../core/wrong-input.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';

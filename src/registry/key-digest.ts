@@ -3,7 +3,8 @@
  * nowhere. Listeners check and hash keys (request/authenticate.ts), on any thread; the registry makes keys,
  * ids and tokens on the main thread.
  *
- * Must hold: no byte of the random source is used twice. Test: unit/registry/key-digest.random-bytes.
+ * Must hold: no byte of the random source is used twice. Test:
+ * test/unit/registry/key-digest.random-bytes.test.ts.
  */
 import { hash, randomBytes } from 'node:crypto';
 import { invariant } from '../core/errors.js';

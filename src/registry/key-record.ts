@@ -4,7 +4,7 @@
  * the store; main thread.
  *
  * Must hold: a rotated key passes on what was used of its limits, even if it was never used itself. Test:
- * unit/registry/key-record.inherited-use.
+ * test/unit/registry/key-record.inherited-use.test.ts.
  */
 import { hasQuotas, type QuotaLimits } from '../core/quotas.js';
 import { type AccountIndex, asWallMs, ceilDiv, type KeyIndex, type WallMs } from '../core/units.js';

@@ -29,8 +29,8 @@
  * did not change meanwhile; otherwise it is repeated.
  *
  * Must hold: a reader between any two writes sees all of a key or nothing of it, and finds a key that was
- * there all the time. Tests: unit/registry/key-table (a reader between any two writes; a small world,
- * exhaustively), threads/key-table-race.
+ * there all the time. Tests: test/unit/registry/key-table.test.ts (a reader between any two writes; a small
+ * world, exhaustively), test/threads/key-table-race.test.ts.
  */
 import { invariant } from '../core/errors.js';
 import { KEYS_MAX } from '../core/limits.js';

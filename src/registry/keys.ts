@@ -3,7 +3,7 @@
  * part of the registry (registry.ts), used on the main thread of a gateway process, or in a command.
  *
  * Must hold: from its creation to its deletion a key is both on disk and in the key table; a rejected request
- * leaves no trace. Test: unit/registry/registry-keys.
+ * leaves no trace. Test: test/unit/registry/registry-keys.test.ts.
  */
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
 import { asWallMs, type KeyIndex } from '../core/units.js';

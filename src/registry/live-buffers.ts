@@ -5,7 +5,7 @@
  * store.
  *
  * Must hold: an account is active only if its record is, its plan is in the catalogue and its group in the
- * buffers. Tests: unit/registry/live-buffers.account-state, unit/store/recovery.
+ * buffers. Tests: test/unit/registry/live-buffers.account-state.test.ts, test/unit/store/recovery.test.ts.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { NO_QUOTAS } from '../core/quotas.js';

@@ -4,7 +4,8 @@
  * altered, removed or inserted. The registry and the admin interface use it. Main thread.
  *
  * Must hold: HASHED_CHANGE keeps its members and their order, since the hashes of all rows on disk are made
- * of them. Test: unit/store/operator-changes (the hash is that of the hash before and the JSON of the row).
+ * of them. Test: test/unit/store/operator-changes.test.ts (the hash is that of the hash before and the JSON
+ * of the row).
  */
 import { Type, type Static } from 'typebox';
 import { type Operator, ROLES } from '../core/roles.js';

@@ -5,7 +5,7 @@
  *
  * Must hold: only the digest of a token is kept. Each request reads the store, so a disabled operator is
  * rejected at the next request in every process of the host, and on other hosts as soon as their copy has the
- * change. Test: unit/registry/operators.
+ * change. Test: test/unit/registry/operators.test.ts.
  */
 import { hash } from 'node:crypto';
 import { type Operator, type Role } from '../core/roles.js';

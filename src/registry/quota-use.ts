@@ -3,7 +3,8 @@
  * up to now. The statements of accounts, keys and groups, the notices and the store use it. Pure; main thread
  * of a gateway process, or a command.
  *
- * Must hold: a count of a day, a month or a minute that is over is shown as 0. Test: unit/registry/quota-use.
+ * Must hold: a count of a day, a month or a minute that is over is shown as 0. Test:
+ * test/unit/registry/quota-use.test.ts.
  */
 import { PICO_PER_NANO } from '../core/money.js';
 import {

@@ -3,7 +3,7 @@
  * `store` may import `registry` but not the other way round. Main thread.
  *
  * Must hold: reads and writes are synchronous, and writes are made only inside `commit`, so that a throw
- * undoes all of a change. Test: unit/store/store (a throw undoes the whole commit).
+ * undoes all of a change. Test: test/unit/store/store.test.ts (a throw undoes the whole commit).
  */
 import type { AccountIndex, GroupIndex, KeyIndex, WallMs } from '../core/units.js';
 import type {

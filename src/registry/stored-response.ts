@@ -3,7 +3,7 @@
  * responses. Plain records of the idempotency service, the cache service and the store; any thread.
  *
  * Must hold: only the account that called finds a response, unless the settings share it. Tests:
- * unit/gateway/idempotency-service, unit/request/response-cache.
+ * test/unit/gateway/idempotency-service.test.ts, test/unit/request/response-cache.test.ts.
  */
 import { asAccountIndex, type AccountIndex, type WallMs } from '../core/units.js';
 

@@ -4,7 +4,7 @@
  * thread. Pure but for KeptReport, which the routes of usage use there.
  *
  * Must hold: a report has at most LINES_MAX lines, however many rows it sums. Test:
- * unit/registry/usage-report (lines have a bound, rows have none).
+ * test/unit/registry/usage-report.test.ts (lines have a bound, rows have none).
  */
 import { type AccountIndex, asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { invalid } from './record-id.js';

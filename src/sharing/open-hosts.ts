@@ -4,7 +4,8 @@
  * others do not, because the server's client costs memory.
  *
  * Must hold: the store's total is read with the version that was read before it, so that an older total never
- * replaces a newer one at the server (no test sees that order). Tests: unit/sharing/open-hosts.*.
+ * replaces a newer one at the server (no test sees that order). Tests:
+ * test/unit/sharing/open-hosts.*.test.ts.
  */
 import { randomUUID } from 'node:crypto';
 import type { Settings } from '../config/schema.js';
