@@ -4,17 +4,18 @@
  * StoreOnly and OwnBuffers (registry-context.ts), the ChangeApplier and recovery fill it; accounts.ts
  * searches it. Main thread.
  *
- * A slot is never reused and a name never changes, so the lists only grow.
+ * Accounts are never deleted and names never change, so the lists only grow. A slot is empty for a while if
+ * the ChangeApplier could not apply its account yet.
  *
- * Must hold: it has every account of the store, whatever made or changed it. Test:
+ * Must hold: it has every account of the store that limits.accounts allows, whatever made or changed it. Test:
  * test/unit/registry/account-directory.test.ts (the registry keeps it, with or without a gateway).
  */
 import { asAccountIndex, type AccountIndex } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';
 
-/** A field that is undefined does not restrict the search. */
+/** A field that is undefined does not restrict the search. At least one does, or empty slots are found too. */
 export interface AccountFilter {
-  /** `text`: part of the name, in any case. `ids`: accounts whose id begins with that text. */
+  /** `text`: part of the name, in any case. `ids`: the accounts whose id begins with that text. */
   readonly search?: { readonly text: string; readonly ids: ReadonlySet<AccountIndex> } | undefined;
   readonly planId?: string | undefined;
   readonly active?: boolean | undefined;
@@ -25,14 +26,15 @@ export interface AccountFilter {
 /** How many slots one search reads, in some 30 ms. A search that ends there returns a short page. */
 const SLOTS_PER_SEARCH_MAX = 500_000;
 
+/** The lists have an entry for each slot of an account. */
 export class AccountDirectory {
   readonly #names: string[] = [];
   readonly #planIds: string[] = [];
   readonly #active: boolean[] = [];
   readonly #groupIds: (string | undefined)[] = [];
-  /** One string object for each plan and group, so that equal texts do not take memory twice. */
+  /** One string object for each plan and group, so that equal texts do not take memory twice. Never cleared. */
   readonly #texts = new Map<string, string>();
-  /** Accounts by the group that they are in. */
+  /** How many accounts are in each group, by its id. */
   readonly #counts = new Map<string, number>();
 
   /** Adds an account, or sets its plan, group and status. */
@@ -47,7 +49,7 @@ export class AccountDirectory {
     this.#groupIds[index] = groupId === undefined ? undefined : this.#textOf(groupId);
   }
 
-  /** Number of accounts that are in the group itself. */
+  /** How many accounts are in the group itself, and not in one below it. groups.ts shows it. */
   countOf(groupId: string): number {
     return this.#counts.get(groupId) ?? 0;
   }

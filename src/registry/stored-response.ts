@@ -1,16 +1,17 @@
 /**
- * The stored response of a call with an `Idempotency-Key`, and the keys under which the response cache has
- * responses. Plain records of the idempotency service, the cache service and the store; any thread.
+ * The stored response of a call with an `Idempotency-Key`, and of one in the response cache. Plain records of
+ * the idempotency service, the cache service, the store and listeners; any thread. The two kinds lie in
+ * tables and maps of their own, so a key of one kind may equal a key of the other.
  *
  * Must hold: only the account that called finds a response, unless the settings share it. Tests:
  * test/unit/gateway/idempotency-service.test.ts, test/unit/request/response-cache.test.ts.
  */
 import { asAccountIndex, type AccountIndex, type WallMs } from '../core/units.js';
 
-/** A key belongs to its account: two accounts may use the same text. */
+/** A key belongs to its account: two accounts may use the same text. Of the cache: see `cacheKeyOf`. */
 export interface ResponseKey {
   readonly account: AccountIndex;
-  /** The header's value: printable ASCII. */
+  /** The header's value, printable ASCII; in the cache, model and digest. */
   readonly key: string;
 }
 
@@ -26,15 +27,21 @@ export interface ResponseRecord extends ResponseKey {
   readonly bytes: Uint8Array | undefined;
 }
 
-/** Joins both parts of a key, for maps. */
+/** Joins both parts of a key, for maps. An account is a number, so no two keys are joined to the same text. */
 export function nameOfResponse({ account, key }: ResponseKey): string {
   return `${account}/${key}`;
 }
 
-/** Stands for the account in the key of a cached response that all accounts may get. */
+/**
+ * Stands for the account in the key of a cached response that all accounts may get, if the model's cache is
+ * shared. No account has this slot: ACCOUNTS_MAX of core/limits.ts is far below it.
+ */
 export const ALL_ACCOUNTS = asAccountIndex(2 ** 32 - 1);
 
-/** About how many bytes a cached response takes besides its body. */
+/**
+ * What memory budgets count for a cached response besides its body, so that they bound short ones too. A
+ * rough figure for its key and its objects.
+ */
 export const CACHED_ROW_BYTES = 512;
 
 /** The key under which the response cache has a response; `digest` is 64 hex digits (request-digest.ts). */
@@ -42,6 +49,7 @@ export function cacheKeyOf(account: AccountIndex, modelId: string, digest: strin
   return { account, key: `${modelId}/${digest}` };
 }
 
+/** The opposite. A model's id may have slashes, a digest has none. */
 export function modelOfCacheKey({ key }: ResponseKey): string {
   return key.slice(0, key.lastIndexOf('/'));
 }
