@@ -1,7 +1,7 @@
 /**
- * The sessions of operators who are signed in to the console. A session is a random secret in a cookie.
- * authentication.ts opens one at a sign-in and looks it up at each request. Main thread of the gateway; all
- * sessions end with it.
+ * The console sessions of operators who are signed in. The browser has a session's random secret in a cookie.
+ * authentication.ts opens one at a sign-in and looks it up at each request. Main thread of the one gateway
+ * process that has the admin interface; all sessions end with it.
  *
  * Must hold: only the digest of a secret is kept, so that a leak of memory opens no session, and an operator
  * with many sessions cannot push out those of others (test/unit/admin/authentication.session.test.ts,
@@ -17,12 +17,14 @@ const SECRET_BITS = 256;
 export const SESSION_SECONDS = 12 * 3_600;
 /**
  * More than the operators of one gateway have browsers. Beyond it the oldest session of the operator with the
- * most sessions ends.
+ * most sessions ends; of several with as many, the oldest of all theirs. An expired session counts until it
+ * is looked up.
  */
 const SESSIONS_MAX = 200;
 const MS_PER_SECOND = 1_000;
 
 export interface NewSession {
+  /** Called at the sign-in and at each request; it returns undefined once its operator may not go on. */
   readonly identify: Identify;
   /** Where its operator can sign out of the OpenID Connect provider; undefined without one. */
   readonly logoutUrl?: string | undefined;
@@ -30,7 +32,7 @@ export interface NewSession {
 
 interface Session extends NewSession {
   readonly endMs: number;
-  /** The name of the operator who opened it. */
+  /** The name of the operator who opened it; undefined if `identify` knew none any more. */
   readonly who: string | undefined;
 }
 
@@ -52,7 +54,7 @@ export class Sessions {
 
   /**
    * Opens a session and returns its secret, 43 characters of base64url. It ends after `seconds`, or at the
-   * first request at which `identify` returns undefined.
+   * first `find` at which `identify` returns undefined. Beyond SESSIONS_MAX another one ends first.
    */
   open(session: NewSession, seconds = SESSION_SECONDS): string {
     if (this.#sessions.size >= SESSIONS_MAX) this.#endOne();

@@ -1,21 +1,25 @@
 /**
  * Whether the coordinator answers, and when to try again after it did not. `LeaseManager` and `EqualShare`
- * have one each. Main thread.
+ * have one each, and report to it how exchanges ended. Main thread. All times are of the monotonic clock.
  *
  * Must hold: the pause before the next try is 0.75 s at most, or 3 s in a quarantine. Test:
- * test/unit/sharing/lease-manager.test.ts (a start without the authority), which does not measure the pause.
+ * test/unit/sharing/lease-manager.test.ts ("a start without the authority", which is the coordinator); it
+ * does not measure the pause.
  */
 import { addValue, emptyHistogram, type HistogramSnapshot } from '../telemetry/histogram.js';
 import { EXCHANGE_BOUNDS_MS } from '../telemetry/metrics-source.js';
 import { CoordinatorLost, type LossReason } from './coordinator.js';
 
-/** The pause after a loss doubles from first to longest; a random part keeps nodes from coming at once. */
+/** The pause after a failure doubles from MIN to MAX; a random part keeps nodes from coming at once. */
 const RETRY_MS_MIN = 100;
-/** A thousand hosts then ask 4,000 times a second, while the coordinator has nothing else to do. */
+/**
+ * Each contact then tries twice a second on average. A thousand processes, which have two contacts each, ask
+ * 4,000 times a second at most, while the coordinator has nothing else to do.
+ */
 const RETRY_MS_MAX = 500;
 /** A quarantine takes a minute or more, so frequent tries are no use. */
 const RETRY_MS_QUARANTINE = 2_000;
-/** A loss shorter than this may be a failover: requests that find nothing leased wait for its end. */
+/** In a shorter loss another server may be taking over: requests that find nothing leased wait for its end. */
 const BRIEF_MS = 2_000;
 
 /** For status and metrics. */
@@ -34,7 +38,7 @@ export interface ContactState {
   readonly exchanges: HistogramSnapshot;
   /** How many exchanges were not answered, or rejected: each try counts, also during one loss. */
   readonly failures: number;
-  /** When the last exchange was answered. */
+  /** When the last exchange was answered; 0 before the first. */
   readonly repliedMs: number;
 }
 
@@ -65,17 +69,18 @@ export class CoordinatorContact {
     return this.#lost !== undefined;
   }
 
-  /** Whether the loss is no brief failover, so that requests need not wait for its end. */
+  /** Whether the loss is not a brief one, so that requests need not wait for its end. */
   isLostForLong(nowMs: number): boolean {
     if (this.#lost === undefined) return false;
     return this.#lost.reason === 'quarantine' || nowMs - this.#lost.sinceMs >= BRIEF_MS;
   }
 
-  /** False during the pause after a loss. */
+  /** False during the pause after a failure. */
   mayTry(nowMs: number): boolean {
     return nowMs >= this.#retryMs;
   }
 
+  /** Ends the loss. A pause that still runs, after a try that did not ask `mayTry`, is not cut short. */
   answered(sentMs: number, nowMs: number): void {
     this.#lost = undefined;
     this.#failuresInRow = 0;
@@ -83,13 +88,14 @@ export class CoordinatorContact {
     this.#repliedMs = nowMs;
   }
 
+  /** Begins a loss, or goes on with the one that lasts: `sinceMs` stays. */
   failed(error: unknown, nowMs: number): void {
     const reason = error instanceof CoordinatorLost ? error.reason : 'failing';
     const waitMs = error instanceof CoordinatorLost ? error.waitMs : undefined;
     const untilMs = waitMs === undefined ? undefined : nowMs + waitMs;
     this.#lost = { reason, message: String(error), sinceMs: this.#lost?.sinceMs ?? nowMs, untilMs };
     this.#failures += 1;
-    // The server ends a check when the last node has asked, so the pauses start again from the shortest.
+    // The check for lost data ends once the last node has asked, so pauses start again from the shortest.
     if (reason === 'checking') this.#failuresInRow = 0;
     const longestMs = reason === 'quarantine' ? RETRY_MS_QUARANTINE : RETRY_MS_MAX;
     const pauseMs = Math.min(longestMs, RETRY_MS_MIN * 2 ** this.#failuresInRow);
