@@ -38,6 +38,7 @@ export interface GroupStatement {
 /** Among how many groups the nearest name is searched for the message about a wrong one. */
 const NEAREST_LOOKS_MAX = 1_000;
 
+/** `ids` are those of accounts; undefined if there are too many. */
 export interface GroupMembers {
   readonly ids: readonly string[] | undefined;
   readonly has: (accountId: string) => boolean;
@@ -156,8 +157,8 @@ export class Groups {
     assertReference(field ?? 'group', idOrName);
     const record = isId(idOrName) ? groups.find(idOrName) : groups.findByName(idOrName);
     if (record !== undefined) return record;
-    const place = field === undefined ? '' : `${field}: `;
-    throw notFound(`${place}there is no group ${idOrName}${this.#nearestTo(idOrName)}`);
+    const prefix = field === undefined ? '' : `${field}: `;
+    throw notFound(`${prefix}there is no group ${idOrName}${this.#nearestTo(idOrName)}`);
   }
 
   /** The end of a message. Looks at the first groups only: each costs 20 µs. */
@@ -170,6 +171,7 @@ export class Groups {
 
   /** Returns the group and its ancestors, from the top down. */
   pathOf(record: GroupRecord): GroupRecord[] {
+    // It ends at the greatest depth even if a damaged row makes a cycle.
     const path = [record];
     for (let at = record; at.parentId !== undefined && path.length < GROUP_DEPTH_MAX; path.unshift(at)) {
       const parent = this.#context.store.groups.find(at.parentId);
@@ -185,6 +187,7 @@ export class Groups {
     return { id, name: record.name, path: this.#namesTo(record) };
   }
 
+  /** The ids of the group itself and of all groups below it. */
   idsBelow(record: GroupRecord): Set<string> {
     const ids = new Set([record.id]);
     // The loop also visits the ids that it adds.

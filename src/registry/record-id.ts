@@ -3,7 +3,8 @@
  * the rejections of what breaks them. The registry and the admin interface use them on the main thread.
  *
  * Must hold: no name has the form of an id, so that one path segment can hold either. A key or a token given
- * as a name is rejected and never repeated in a message. Test: test/unit/registry/record-id.test.ts.
+ * as a name is rejected and never repeated in a message. Test: test/unit/registry/record-id.test.ts. The
+ * rules for the documents (`…_RULE`) agree with the functions: test/unit/admin/openapi.test.ts compares them.
  */
 import { ProxyError } from '../core/errors.js';
 import { UNPRINTABLE } from '../core/wrong-input.js';
@@ -24,6 +25,7 @@ const PRINTABLE_TEXT = `(?:(?!${UNPRINTABLE.source})[^])*$`;
 /** Tokens of operators: 256 bits are 43 characters of base64url. */
 export const OPERATOR_TOKEN = /^tgop_[A-Za-z0-9_-]{43}$/;
 
+/** `slice(1)` drops the `^` with which each of these patterns begins. */
 const NOT_A_KEY = `(?!${WELL_FORMED.source.slice(1)}|${OPERATOR_TOKEN.source.slice(1)})`;
 
 /** The rules of texts as JSON Schema, for the documents. The functions here say which rule was broken. */
@@ -32,8 +34,9 @@ export const NAME_RULE = {
   maxLength: NAME_CHARS_MAX,
   pattern: `^(?!\\.{1,2}$)(?!${ID.source.slice(1)})${NOT_A_KEY}${PRINTABLE_TEXT}`,
 };
-/** In UTF-16 units, which the document counts as characters. */
+/** What `assertReference` accepts. In UTF-16 units, which the document counts as characters. */
 export const REFERENCE_RULE = { maxLength: 2 * NAME_CHARS_MAX, pattern: `^${NOT_A_KEY}` };
+/** One line of text, or none: the notes of credits. */
 export const LINE_PATTERN = `^${PRINTABLE_TEXT}`;
 
 /** Returns a new id of 80 random bits: among a million of them two are equal with a probability of 10^-12. */
@@ -66,7 +69,10 @@ export function assertName(field: string, name: string): void {
   if (name === '.' || name === '..') throw invalid(`${field} must not be . or ..`);
 }
 
-/** 100 characters are more than a UUID or a document's number has, and bound the store's index keys. */
+/**
+ * Of a credit (credits.ts), not of a call. 100 characters are more than a UUID or a document's number has,
+ * and bound the store's index keys.
+ */
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,100}$/;
 export const IDEMPOTENCY_KEY_RULE = {
   minLength: 1,
@@ -84,7 +90,8 @@ export function assertIdempotencyKey(key: string): void {
 
 /**
  * Throws `invalid_parameters` if the text can be neither an id nor a name. An API key or a token given by
- * mistake is not repeated in the message.
+ * mistake is not repeated in the message. `noun` is what is named, or the field that names a group: `parent`,
+ * or the `root` of the tree to be listed.
  */
 export function assertReference(
   noun: 'account' | 'group' | 'parent' | 'root' | 'key' | 'operator',
