@@ -12,7 +12,7 @@ import type { AccountIndex, GroupIndex, PicoUnits, WallMs } from '../core/units.
 
 /** An account. It is on disk before the change that made it is acknowledged. */
 export interface AccountRecord {
-  /** The account's slot in the ledger; never reused, because no account is ever removed. */
+  /** The account's slot in the ledger; never given again, because no account is ever deleted. */
   readonly index: AccountIndex;
   /** `acct_` and 16 characters. */
   readonly id: string;
@@ -48,7 +48,7 @@ export interface CreditRequestRecord {
 /** Absolute totals as of the last flush: writing one twice changes nothing. */
 export interface SpendingRecord {
   readonly spent: PicoUnits;
-  /** Charges that the balance could not pay. */
+  /** The sum of the uncovered charges. */
   readonly uncovered: PicoUnits;
   /** The day of `dayCalls`, counted from 1970-01-01 in UTC+8. */
   readonly dayNumber: number;

@@ -13,7 +13,7 @@ import { KEY_EXPIRES_SECONDS_MAX } from './key-table.js';
 import { conflict, invalid } from './record-id.js';
 
 export interface KeyRecord {
-  /** The key's slot in the key table; free again when the key was deleted. */
+  /** The key's slot in the key table; free again a day after the key was deleted (SLOT_REST_MS). */
   readonly index: KeyIndex;
   /** `key_` and 16 characters. */
   readonly id: string;
@@ -73,9 +73,10 @@ export function prefixOf(key: string): string {
   return key.slice(0, PREFIX_CHARS);
 }
 
-/** How long a permit counts. */
+/** How long a permit weighs. */
 const WINDOW_MS = 60_000;
 
+/** The counts of the minute and the day; the caller adds those of other quotas. */
 export function inheritedOf(use: KeyUseRecord | undefined): InheritedUse | undefined {
   if (use === undefined) return undefined;
   const { minuteUsed, dayNumber, dayCalls, takenMs } = use;
