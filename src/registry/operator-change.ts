@@ -110,7 +110,7 @@ export interface ChainProblem {
   readonly problem: string;
 }
 
-/** A row's place in the chain. Number 0 with an empty hash is before the first. */
+/** A row's position in the chain. Number 0 with an empty hash is before the first. */
 export interface ChainLink {
   readonly number: number;
   readonly hash: string;
@@ -138,7 +138,7 @@ export interface ChangeStore {
    * as the change of `cause`.
    */
   during<Result>(cause: Cause & { readonly atMs: WallMs }, work: () => Result): Recorded<Result>;
-  /** Records a change that writes no row of the registry. Call it within `during`, inside a transaction. */
+  /** Records a change that writes no row of the registry. Call it in a commit of `work` in `during`. */
   note(note: ChangeNote): void;
   /**
    * Returns at most `limit` rows before the number `before`, or the newest. Reads some thousand rows at most,
@@ -148,7 +148,7 @@ export interface ChangeStore {
   page(filter: ChangeFilter, before: number | undefined, limit: number): ChangePage;
   /**
    * Reads the whole chain, in slices of some 10 ms. A million rows take some seconds. If `left` is aborted,
-   * it ends with the slice, and rejects.
+   * because who asked has gone, it ends with the slice, and rejects.
    */
   verify(left?: AbortSignal): Promise<ChainReport>;
 }

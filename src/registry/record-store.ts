@@ -27,8 +27,8 @@ export interface Page<Item> {
 
 export interface RecordStore {
   /**
-   * Runs `work` as one transaction and returns its result when everything is on disk; a throw undoes all of
-   * it. Costs a disk flush; waits while another process writes.
+   * Runs `work` as one transaction and returns its result when everything is on disk; a throw of `work`
+   * undoes all of it. Costs an fsync; blocks the thread while another process writes.
    */
   commit<Result>(work: () => Result): Result;
   /** Later reads see what is on disk by now, whoever committed it and however the commit ended. */
