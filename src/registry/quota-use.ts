@@ -65,7 +65,7 @@ export function settledIn(record: QuotaUseRecord): SettledQuotas {
   return { minuteTokens, ...days, monthNumber, callsPerMonth, tokensPerMonth, spendPerMonth };
 }
 
-/** `flushed` brought up to now: the minute may be over. */
+/** `flushed` brought up to now: the minute may be over. Whether the day is over, `quotasIn` sees. */
 export function countsAt(flushed: FlushedCounts | undefined, nowMs: WallMs): PlainCounts {
   if (flushed === undefined) return { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
   const { minuteUsed, dayNumber, dayCalls, takenMs } = flushed;
@@ -107,7 +107,10 @@ export function quotasIn(
   });
 }
 
-/** The use as of the last flush, with nothing held. `record` is undefined if there was no flush. */
+/**
+ * The use as of the last flush, with nothing held. `record` is undefined if there was no flush. It has money
+ * in nano-units, the use has it in pico-units.
+ */
 export function flushedUses(
   record: QuotaUseRecord | undefined,
   calendar: Calendar,
@@ -118,9 +121,9 @@ export function flushedUses(
   const isDay = record?.dayNumber === day.number;
   const isMonth = record?.monthNumber === month.number;
   const isMinute = record !== undefined && nowMs - record.takenMs < MINUTE_MS;
-  const use = (quota: QuotaName, used: number | undefined, isNow: boolean, resetsMs?: WallMs) => {
+  const use = (quota: QuotaName, used: number | undefined, isCurrent: boolean, resetsMs?: WallMs) => {
     const unit = QUOTA_KINDS[quota].unit === 'money' ? PICO_PER_NANO : 1n;
-    return { quota, used: isNow ? BigInt(used ?? 0) * unit : 0n, held: 0n, resetsMs };
+    return { quota, used: isCurrent ? BigInt(used ?? 0) * unit : 0n, held: 0n, resetsMs };
   };
   return [
     use('tokens_per_minute', record?.minuteTokens, isMinute),
@@ -165,7 +168,10 @@ export function sharedQuotas(
   });
 }
 
-/** The use of a rotated key, for its successor. Includes leases of other hosts, which may still use them. */
+/**
+ * The use of a rotated key, for its successor. Includes leases of other hosts, which may still use them.
+ * Money is rounded up to nano-units.
+ */
 export function settledOf(counts: QuotaCounts, calendar: Calendar, nowMs: WallMs): SettledQuotas {
   const uses = new Map(
     Array.from(counts.keys(), (quota) => {

@@ -11,7 +11,7 @@ import { invalid } from './record-id.js';
 
 const HOUR_MS = 3_600_000;
 
-/** Key and model are named by id, because slots and indices are reused later. */
+/** Key and model are named by id: a key's slot is given again, a model's index lasts until a restart. */
 export interface UsageKey {
   readonly account: AccountIndex;
   /** Hours since 1970-01-01T00:00Z: the hour in which the calls ended. */
@@ -42,7 +42,7 @@ export interface UsageTotals {
   readonly reasoningTokens: number;
   /** What was taken from the balance. */
   readonly cost: PicoUnits;
-  /** What the calls cost beyond that. */
+  /** What the calls cost beyond that: uncovered charges. */
   readonly uncovered: PicoUnits;
 }
 
@@ -116,7 +116,7 @@ export class UsageReport {
     this.#question = question;
   }
 
-  /** Adds the rows that the question is about. Throws `invalid_parameters` if there are too many lines. */
+  /** Adds the rows of a page that the question is about. Throws `invalid_parameters` above LINES_MAX lines. */
   add(rows: Iterable<UsageRow>): void {
     const { keyId, modelId, by } = this.#question;
     for (const row of rows) {
