@@ -58,7 +58,7 @@ export class Accounts {
   }
 
   /**
-   * The account is on disk and in the live state when it returns, which costs a disk flush. Throws
+   * The account is on disk and in the live state when it returns, which costs an fsync. Throws
    * `invalid_parameters`.
    */
   create(request: NewAccount): AccountStatement {

@@ -181,7 +181,10 @@ export function restoreModelUse(
   ledger.restoreSettled({ kind: 'model', index }, use, ageMs);
 }
 
-/** Adds the key to the table, or applies its status, expiry and limits if it is there. */
+/**
+ * Adds the key to the table, or applies its status, expiry and limits if it is there: the slot must have no
+ * other key any more. An expiry once set can change, but not be taken away; no operation does.
+ */
 export function applyKey(record: KeyRecord, live: LiveBuffers): void {
   const { index, digest, accountIndex, active, expiresSeconds, isPrivate = false } = record;
   const { ledger, keyTable } = live;
@@ -228,7 +231,7 @@ export function restoreKeyUse(
     ledger.keys.open(key, ledger.keys.limitsOf(key), { used: use, ageMs: nowMs - use.takenMs });
 }
 
-/** How many accounts are read in one turn of the event loop, in 10 ms. */
+/** How many accounts are read in one event-loop turn, in 10 ms. */
 const PAGE_ITEMS = 1_000;
 
 /**

@@ -36,18 +36,22 @@ export interface CreatedOperator extends OperatorStatement {
   readonly token: string;
 }
 
-/** How often last uses are written, by one disk flush. A crash loses so much of them. */
+/** How often last uses are written, by one fsync. A crash loses so much of them. */
 const USES_PERIOD_MS = 600_000;
 
 /** A bound, because finding one by its name reads all of them, 3 µs each. */
 const OPERATORS_MAX = 1_000;
 
 const TOKEN_BYTES = 32;
+/** The ids that `createId('op_')` of record-id.ts makes. */
 const ID = /^op_[0-9a-hjkmnp-tv-z]{16}$/;
 /** Names that the log of changes uses for other actors; see core/roles.ts. */
 const OTHERS = '(?:bootstrap|command|signal|start|watch)$';
 const NAME_CHARS_MAX = 64;
-/** Names appear in logs and tables, so none may look like another actor, an id, a token or a formula. */
+/**
+ * Names appear in logs and tables, so none may look like another actor, an id, a token or a formula.
+ * `slice(1)` drops the `^` of the joined patterns.
+ */
 const NAME = new RegExp(
   `^(?!${OTHERS})(?!${ID.source.slice(1)})(?!${OPERATOR_TOKEN.source.slice(1)})[A-Za-z0-9][A-Za-z0-9._@+-]{0,${NAME_CHARS_MAX - 1}}$`,
 );

@@ -91,6 +91,7 @@ interface MadeAccount {
 }
 
 const DEMO_NAME = 'demo';
+/** 100.00 of the currency, in pico-units. */
 const DEMO_CREDIT = asPicoUnits(100_000_000_000_000n);
 
 export class Registry {
@@ -132,7 +133,10 @@ export class Registry {
     return this.#store.changes;
   }
 
-  /** Runs `work` and records what it changes, as the change of `cause`. Returns its row if there is one. */
+  /**
+   * Runs `work`, which may commit once, and records what it changes, as the change of `cause`. Returns its
+   * row if there is one.
+   */
   during<Result>(cause: Cause, work: () => Result): Recorded<Result> {
     const atMs = recordMomentMs(this.#context.clock);
     return this.#store.changes.during({ ...cause, atMs }, work);
@@ -145,7 +149,7 @@ export class Registry {
 
   /**
    * Creates many accounts with their keys in one transaction, all of them or none, in the order of `items`.
-   * They are on disk on return. Throws `invalid_parameters` that names the wrong item. Costs one disk flush,
+   * They are on disk on return. Throws `invalid_parameters` that names the wrong item. Costs one fsync,
    * and 100 µs of the main thread for an account with two keys.
    */
   createInBulk(items: readonly NewAccountWithKeys[]): CreatedAccount[] {
@@ -216,7 +220,7 @@ export class Registry {
     this.#longReportEnd = new Promise((resolve) => (end = resolve));
     const endTurn = (): void => {
       this.#longReports -= 1;
-      // One that ends while it waits must not let the next one begin beside the one that runs.
+      // If this one ends while it waits, the next one still waits for the one that runs.
       void before.then(end);
     };
     await (left === undefined ? before : Promise.race([before, once(left, 'abort')]));
