@@ -7,13 +7,13 @@
  * Accounts are never deleted and names never change, so the lists only grow. A slot is empty for a while if
  * the ChangeApplier could not apply its account yet.
  *
- * Must hold: it has every account of the store that limits.accounts allows, whatever made or changed it. Test:
- * test/unit/registry/account-directory.test.ts (the registry keeps it, with or without a gateway).
+ * Must hold: it has every account of the store that limits.accounts allows, whatever made or changed it.
+ * Test: test/unit/registry/account-directory.test.ts (the registry keeps it, with or without a gateway).
  */
 import { asAccountIndex, type AccountIndex } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';
 
-/** A field that is undefined does not restrict the search. At least one does, or empty slots are found too. */
+/** A field that is undefined does not restrict the search. One must, or empty slots would be found too. */
 export interface AccountFilter {
   /** `text`: part of the name, in any case. `ids`: the accounts whose id begins with that text. */
   readonly search?: { readonly text: string; readonly ids: ReadonlySet<AccountIndex> } | undefined;
@@ -32,7 +32,7 @@ export class AccountDirectory {
   readonly #planIds: string[] = [];
   readonly #active: boolean[] = [];
   readonly #groupIds: (string | undefined)[] = [];
-  /** One string object for each plan and group, so that equal texts do not take memory twice. Never cleared. */
+  /** One string object for each plan and group ever seen, so that equal texts do not take memory twice. */
   readonly #texts = new Map<string, string>();
   /** How many accounts are in each group, by its id. */
   readonly #counts = new Map<string, number>();

@@ -27,7 +27,7 @@ export interface ResponseRecord extends ResponseKey {
   readonly bytes: Uint8Array | undefined;
 }
 
-/** Joins both parts of a key, for maps. An account is a number, so no two keys are joined to the same text. */
+/** Joins both parts of a key, for maps. An account is a number, so different keys give different texts. */
 export function nameOfResponse({ account, key }: ResponseKey): string {
   return `${account}/${key}`;
 }

@@ -19,7 +19,7 @@ const RETRY_MS_MIN = 100;
 const RETRY_MS_MAX = 500;
 /** A quarantine takes a minute or more, so frequent tries are no use. */
 const RETRY_MS_QUARANTINE = 2_000;
-/** In a shorter loss another server may be taking over: requests that find nothing leased wait for its end. */
+/** In a shorter loss another server may be taking over: requests without a lease wait for its end. */
 const BRIEF_MS = 2_000;
 
 /** For status and metrics. */
