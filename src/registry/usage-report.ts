@@ -116,7 +116,7 @@ export class UsageReport {
     this.#question = question;
   }
 
-  /** Adds the rows of a page that the question is about. Throws `invalid_parameters` above LINES_MAX lines. */
+  /** Adds the rows of a page that the question is about. Throws `invalid_parameters` beyond LINES_MAX. */
   add(rows: Iterable<UsageRow>): void {
     const { keyId, modelId, by } = this.#question;
     for (const row of rows) {
