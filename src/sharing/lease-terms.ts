@@ -19,7 +19,7 @@ const PLENTIFUL_TIMES = 8n;
 export const FIRST_BATCH = 4;
 /** How far ahead the need is covered; what others may lack is not hoarded. */
 const COVERED_MS_SCARCE = 2_000;
-/** If plenty is left, a lease is refilled when it covers half of this, which outlasts a failover. */
+/** If plenty is left, a lease is refilled when it covers half of this, which outlasts a takeover. */
 const COVERED_MS_PLENTIFUL = 20_000;
 /** Refill when a quarter is left. Small leases are refilled when they are empty: else each use would ask. */
 const LOW_PART = 4;
@@ -33,18 +33,19 @@ export function lowOf(held: number, remaining: number): number {
   return held < LOW_LEAST || remaining <= 0 ? NEVER_LOW : Math.floor(held / LOW_PART);
 }
 
-/** For how long the need is covered by what an ask wants. */
+/** For how long what an ask wants covers the need: both kinds of leases multiply it by their rate of use. */
 export function coveredMsOf(plentiful: boolean): number {
   return plentiful ? COVERED_MS_PLENTIFUL : COVERED_MS_SCARCE;
 }
 
+/** `held` here, `remaining` at the coordinator. minute-lease.ts has a rule of its own, by the limit. */
 export function isPlentiful(held: bigint, remaining: bigint): boolean {
   return remaining >= held * PLENTIFUL_TIMES;
 }
 
 /** The coordinator's last reply about a resource that was wanted and not granted. */
 export interface Denial {
-  /** When the ask was sent: a request that came later has not been denied anything. */
+  /** When the ask was sent, monotonic: a request that came later has not been denied anything. */
   readonly sentMs: number;
   /** Others hold some that they may give back. */
   readonly heldByOthers: boolean;
@@ -65,7 +66,7 @@ export class IdleFloor {
     this.#sinceMs = nowMs;
   }
 
-  /** `left` is there now. Returns what lay idle for `idleMs`, and nothing between the ends of two halves. */
+  /** `left` is there now. Returns what lay idle for `idleMs`; 0 between the ends of two halves. */
   look(left: bigint, idleMs: number, nowMs: number): bigint {
     if (this.#least === undefined || left < this.#least) this.#least = left;
     if (nowMs - this.#sinceMs < idleMs / 2) return 0n;

@@ -30,7 +30,7 @@ export interface LeaseWaitsOptions {
   readonly contact: CoordinatorContact;
   /** By the coordinator's calendar. */
   readonly periodOf: PeriodOf;
-  /** Puts the scope into the next exchange. */
+  /** Puts the scope into the next exchange, which leaves in a later event-loop turn. */
   readonly ask: (scope: LeasedScope) => void;
 }
 
@@ -75,7 +75,7 @@ export class LeaseWaits {
     for (const wait of this.#waits) this.#reply(wait, new Map());
   }
 
-  /** Ends the waits whose deadline is over, and asks again for the others. */
+  /** Ends the waits whose deadline is over, and asks again for the others. Called every 60 to 250 ms. */
   onTime(): void {
     const { clock, contact, ask } = this.#options;
     const nowMs = clock.monotonicMs();
