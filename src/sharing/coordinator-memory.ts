@@ -7,7 +7,7 @@
  * whole when it changes: at a join, and when nodes come or go.
  *
  * Must hold: what was remembered or promised is on disk before the caller goes on, and nothing older replaces
- * it; else two servers could both grant after a failover. A damaged file is an error, never an empty memory.
+ * it; else two servers could both grant after a takeover. A damaged file is an error, never an empty memory.
  * Test: test/unit/sharing/coordinator-memory.test.ts (not the loss of power).
  */
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';

@@ -22,14 +22,14 @@ invariant(Number.isInteger(WEIGHING_TICKS), 'a minute is a whole number of ticks
  * one percent of the throughput; less would leave slow networks no time to use a permit.
  */
 export const SHORT_TICKS = 1;
-/** The validity for a quiet account, some 24 s: renewed at a half, its leases outlast a failover. */
+/** The validity for a quiet account, some 24 s: renewed at a half, its leases outlast a takeover. */
 export const LONG_TICKS = 40;
 /** Long validity is for accounts of which less than this part weighs: so much can lie idle. */
 export const QUIET_PART = 2;
 /** A node gets this part of what is left, so the next node finds some; a node that needs more asks again. */
 export const SHARE = 4;
 
-/** The last tick in which a grant may be used. `weighing`: permits that count, the grant's included. */
+/** The last tick in which a grant may be used. `weighing`: permits that weigh, the grant's included. */
 export function expiryTickOf(
   nowTick: number,
   weighing: number,

@@ -83,7 +83,7 @@ export class GrantedStock {
    * Records what `ask` reports, and grants what it wants of what is left of `limit`. `current`: the period by
    * the coordinator's calendar. A period too far ahead of it was a mistake of a clock. If the stock is of
    * one, what was counted then counts for now. If the ask is of one, nothing is recorded: what is on record
-   * of the node is never less than what it holds.
+   * of the node is never less than what it holds. `nowMs`: the time by which the coordinator counts ticks.
    */
   reply(node: string, limit: bigint, ask: StockAsk, nowMs: number, current: number): StockGrant {
     if (this.#period > current + PERIODS_AHEAD_MAX) this.#period = current;
