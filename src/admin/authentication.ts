@@ -1,7 +1,7 @@
 /**
  * Admin authentication: finds the operator of a request, by the admin token, the token of an operator, or a
- * session that was opened with one. server.ts calls it before it serves a request. Main thread of the
- * gateway.
+ * console session (sessions.ts), below just _session_. server.ts calls `hostRejectionOf` for every request
+ * but those of probes, then `identify` for each that needs an operator. Main thread of the gateway.
  *
  * A browser sends a session's cookie by itself, so another site could make it do so (CSRF). Three defences,
  * each sufficient alone: the cookie is SameSite=Strict; a request that names its origin must name this one;
@@ -187,7 +187,10 @@ export class AdminAuthentication {
     return this.#identityOf(sent)?.();
   }
 
-  /** Returns undefined if the text is neither the admin token nor has the form of an operator's. */
+  /**
+   * Returns who has the token, to be asked at each request. Undefined if the text is neither the admin token
+   * nor has the form of an operator's.
+   */
   #identityOf(token: string): Identify | undefined {
     if (this.#token.accepts(token)) return () => BOOTSTRAP;
     if (!isOperatorToken(token)) return undefined;
@@ -202,7 +205,7 @@ export class AdminAuthentication {
     };
   }
 
-  /** Returns whether an admitted request still would be: a stream may outlast its session or its token. */
+  /** Whether a request that `identify` admitted still would be: a stream may outlast its session or token. */
   stillAdmits(head: RequestHead): boolean {
     return (this.#sessionIn(head)?.operator ?? this.#operatorOf(head)) !== undefined;
   }
@@ -241,8 +244,8 @@ export class AdminAuthentication {
   }
 
   /**
-   * Opens a session and returns its `set-cookie`. `secure`: whether browsers use HTTPS according to the
-   * settings, also if no proxy sends `x-forwarded-proto`.
+   * Opens a session and returns its `set-cookie`; oidc.ts calls it too. `secure`: whether browsers use HTTPS
+   * according to the settings, also if no proxy sends `x-forwarded-proto`.
    */
   openSession(head: RequestHead, session: NewSession, secure = false): string {
     return this.#cookie(this.#sessions.open(session), SESSION_SECONDS, secure || isHttps(head));
@@ -256,9 +259,9 @@ export class AdminAuthentication {
     const secret = this.#secretOf(head);
     const url = secret === undefined ? undefined : this.#sessions.end(secret);
     const view = viewOfSession(undefined);
-    const told = url === undefined ? view : { ...view, sign_out: { issuer: new URL(url).host, url } };
+    const body = url === undefined ? view : { ...view, sign_out: { issuer: new URL(url).host, url } };
     const secure = isHttps(head) || cookieOf(head, this.#cookieName(true)) !== '';
-    return { ...ok(told), setCookie: this.#cookie('', 0, secure) };
+    return { ...ok(body), setCookie: this.#cookie('', 0, secure) };
   }
 
   #wrong(response: HttpResponse): AdminResponse {

@@ -9,8 +9,8 @@
  * All subscribers get the same bytes, made once. Nothing is made while there is no subscriber.
  *
  * Must hold: a subscriber misses no span: the connection of one that reads too slowly is closed, and the page
- * reconnects and gets all spans. A stream ends with the session or the token that began it; an operator with
- * many pages keeps out no other (test/unit/admin/live-feed.test.ts).
+ * reconnects and gets all spans. A stream ends with the console session or the token that began it; an
+ * operator with many pages keeps out no other (test/unit/admin/live-feed.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { jsonText } from '../core/json.js';
@@ -39,7 +39,7 @@ interface Subscriber {
   /** The operator's name. */
   readonly who: string;
   readonly stillAdmitted: () => boolean;
-  /** Whether the socket has not sent all that was written. */
+  /** Whether the socket has not sent all that was written (backpressure). */
   full: boolean;
 }
 
@@ -53,8 +53,8 @@ export class LiveFeed {
   }
 
   /**
-   * Starts the stream of the operator `who`, or rejects the request. Calls `stillAdmitted` before each event.
-   * Rejects with `invalid_parameters` if the query is wrong.
+   * Starts the stream of the operator `who`, who was admitted, or rejects the request. Calls `stillAdmitted`
+   * before each event. Rejects with `invalid_parameters` if the query is wrong: call it within a Guard.
    */
   async subscribe(
     response: HttpResponse,
