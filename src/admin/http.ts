@@ -160,12 +160,12 @@ export interface AdminResponse {
 }
 
 /**
- * Whether the operator `who` may take no further place. Beyond `max` places as many operators may have one
- * each, so that nobody keeps the others out.
+ * Whether the operator `who` may open no further page (live-feed.ts) or call (playground.ts) beside those in
+ * `open`. Beyond `max` as many operators may have one each, so that nobody keeps the others out.
  */
-export function isFull(places: ReadonlySet<{ readonly who: string }>, max: number, who: string): boolean {
-  if (places.size < max) return false;
-  return places.size >= 2 * max || [...places].some((place) => place.who === who);
+export function isFull(open: ReadonlySet<{ readonly who: string }>, max: number, who: string): boolean {
+  if (open.size < max) return false;
+  return open.size >= 2 * max || [...open].some((one) => one.who === who);
 }
 
 export function responseOfError(error: ErrorRecord): AdminResponse {

@@ -275,8 +275,8 @@ function serveHealth(response: HttpResponse, head: RequestHead, readiness: () =>
       return true;
     case '/readyz': {
       const ready = readiness();
-      const told = { ...ok({ status: ready ? 'ready' : 'not ready' }), status: ready ? 200 : 503 };
-      send(response, told, head.head, false);
+      const given = { ...ok({ status: ready ? 'ready' : 'not ready' }), status: ready ? 200 : 503 };
+      send(response, given, head.head, false);
       return true;
     }
     default:
