@@ -23,7 +23,7 @@ export interface Person {
 }
 
 const NAME_CHARS_MAX = 200;
-/** The setting `roles` has no longer names. A session keeps at most VALUES_MAX values, 256 KB. */
+/** The setting `roles` has no longer names. A console session keeps at most VALUES_MAX values, 256 KB. */
 const VALUE_CHARS_MAX = 256;
 const VALUES_MAX = 1_000;
 /** Names are logged, so they have no control characters and none that change the direction of text. */

@@ -27,7 +27,7 @@ const NONCE_BYTES = 32;
 /** Long enough to find a second factor. */
 const PENDING_SECONDS = 600;
 const MS_PER_SECOND = 1_000;
-/** How many exchanges with the provider run at a time; each may have documents of 1 MiB in memory. */
+/** How many requests of browsers are served at a time; each may have documents of 1 MiB in memory. */
 const EXCHANGES_MAX = 16;
 /**
  * How many used states are kept while their cookies are valid, some 150 bytes each. Beyond that the oldest is
@@ -39,7 +39,7 @@ const VALUES_SHOWN_MAX = 20;
 export interface OidcOptions {
   /** Returns the settings of now, because a reload may change them; undefined without this sign-in. */
   readonly settings: () => OidcSettings | undefined;
-  /** Opens a session and returns its `set-cookie`. */
+  /** Opens a console session and returns its `set-cookie`. */
   readonly openSession: (head: RequestHead, session: NewSession, secure: boolean) => string;
   /** The admin port: part of the cookie's name, because the ports of a host share cookies. */
   readonly port: () => number;
@@ -133,7 +133,7 @@ export class OidcSignIn {
     ]);
   }
 
-  /** A session follows the settings of now: if a reload takes a role from a group, it is gone at once. */
+  /** A console session follows the settings of now: a role that a reload takes from a group is gone at once. */
   #identifyOf(
     { name, values }: Person,
     { issuer, client_id: clientId, role_claim: claim }: OidcSettings,
@@ -160,6 +160,7 @@ export class OidcSignIn {
     return opened;
   }
 
+  /** Monotonic: no other process reads the cookies. */
   #nowSeconds(): number {
     return Math.floor(this.#options.clock.monotonicMs() / MS_PER_SECOND);
   }

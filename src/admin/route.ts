@@ -71,7 +71,7 @@ export interface AdminParts {
     readonly dryRun: boolean;
     readonly restart: boolean;
   }) => Promise<ReloadResult>;
-  /** Changes what is logged by the members that are there, and returns what is logged then. */
+  /** Changes what is logged, by those members of `change` that are there, and returns what is logged then. */
   readonly changeLog: (change: LogChange) => LogView;
   /** Resets the breakers of that model's upstreams, or of all. Resolves when all processes have done so. */
   readonly resetUpstreams: (model: string | undefined) => Promise<void>;
