@@ -143,13 +143,13 @@ export const LIMIT_CHANGE_FIELDS = fieldsOf((name) => orNull(limitSchema(name)))
  * Returns the limits that a body names, undefined for null, without those that it does not name. Messages
  * have `prefix` before the names of fields. Throws `invalid_parameters`.
  */
-export function limitsOf(body: object, place = ''): Partial<QuotaLimits> {
+export function limitsOf(body: object, prefix = ''): Partial<QuotaLimits> {
   const given = body as LimitFields;
   return Object.fromEntries(
     QUOTA_NAMES.flatMap((name) => {
       const value = given[name];
       if (value === undefined) return [];
-      const limit = typeof value === 'string' ? spendOf(`${place}${name}`, value) : (value ?? undefined);
+      const limit = typeof value === 'string' ? spendOf(`${prefix}${name}`, value) : (value ?? undefined);
       return [[QUOTA_FIELDS[name], limit]];
     }),
   );

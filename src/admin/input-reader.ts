@@ -1,6 +1,7 @@
 /**
  * Checks bodies and query parameters of the admin interface by their schemas, and explains errors. route.ts
- * creates a reader for the body and one for the query of each route.
+ * creates a reader for the body and one for the query of each route; live-feed.ts and others use its parts.
+ * Main thread.
  *
  * Must hold: no code is made from text, which the main thread disallows (test/unit/admin/openapi.test.ts).
  * So TypeBox interprets the schemas here; the first request with input loads it. It takes some 30 µs for an

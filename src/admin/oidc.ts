@@ -133,7 +133,7 @@ export class OidcSignIn {
     ]);
   }
 
-  /** A console session follows the settings of now: a role that a reload takes from a group is gone at once. */
+  /** A session follows the settings of now: if a reload takes a role from a group, it is gone at once. */
   #identifyOf(
     { name, values }: Person,
     { issuer, client_id: clientId, role_claim: claim }: OidcSettings,
