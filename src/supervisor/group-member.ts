@@ -50,8 +50,8 @@ export class RestartPolicy {
   }
 
   /**
-   * To be called when the gateway has ended, ready or not. Returns the pause in milliseconds, which doubles
-   * each time up to `longestMs`.
+   * To be called once for each gateway that has ended, ready or not. Returns the pause in milliseconds, which
+   * doubles each time up to `longestMs`.
    */
   pauseAfterExitMs(): number {
     const { firstMs, longestMs, healthyMs } = this.#pauses;
@@ -71,7 +71,7 @@ export interface MemberOptions extends GatewayProcessOptions {
 
 /** What a member needs of its group; ProcessGroup implements it. */
 export interface MemberOwner {
-  /** Returns the message that starts the member's next process. */
+  /** Returns the message that starts the member's next process. Called once for each process. */
   startOf(member: GroupMember): StartGateway;
   onReady(member: GroupMember, ready: GatewayReady): void;
   /** The member's process has ended. Must not throw, nor start a process at once (`startLater` may). */
@@ -154,6 +154,7 @@ export class GroupMember implements PrimaryCandidate {
     return pauseMs;
   }
 
+  /** See PrimaryCandidate. */
   lead(): void {
     this.#process?.lead();
   }

@@ -219,7 +219,7 @@ export class ProcessGroup {
     this.#endIfEmpty();
   }
 
-  /** Kills every gateway. Calls in flight are cut, and charges of the last flush interval may be lost. */
+  /** Kills every gateway. Calls in flight are cut, and charges since the last flush may be lost. */
   kill(): void {
     this.drain();
     for (const member of this.#members) member.kill();
@@ -254,7 +254,7 @@ export class ProcessGroup {
     for (const member of this.#members) member.process?.broadcast(message);
   }
 
-  /** Whether a second gateway may use the data directory beside the first. */
+  /** Whether a second gateway may use the data directory together with the first. */
   get #isShared(): boolean {
     return this.#settings.processes > 1 || this.#settings.sharing !== undefined;
   }
@@ -263,6 +263,7 @@ export class ProcessGroup {
     const { demo, groupId } = this.#options;
     const inForce = this.#inForce;
     const leads = this.#primary.current === undefined;
+    // With `leads` it opens the admin interface by itself; no `onLeads` follows.
     if (leads) this.#primary.begin(member);
     return {
       kind: 'start',
@@ -289,7 +290,10 @@ export class ProcessGroup {
     for (const member of this.#members) member.settings = adoptLive(member.settings, next);
   }
 
-  /** Sends the settings to the gateways that are not being replaced. Returns the reasons against them. */
+  /**
+   * Sends the settings to the gateways that are not being replaced; with `check` only asks whether they could
+   * take them. Returns the reasons against them.
+   */
   async #reloadAll(next: Settings, check: boolean): Promise<readonly string[]> {
     const replies = this.#members
       .filter(({ isRetiring }) => !isRetiring)

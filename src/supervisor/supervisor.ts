@@ -98,6 +98,7 @@ export async function supervise(
   onSettings(settings);
   let { inForce, source } = options;
   let latest: Pick<LoadedSettings, 'inForce' | 'source'> = options;
+  // `reloads` and `watch` use what is made below them, but not before this function first awaits.
   const reloads: Reloads = new Reloads({
     settings,
     load: async () => {
