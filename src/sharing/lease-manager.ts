@@ -55,7 +55,7 @@ export interface LeaseManagerOptions {
   readonly random: () => number;
   /** The coordinator's calendar showed `wallMs` when this host's showed `hostWallMs`. */
   readonly onCalendar: (wallMs: WallMs, hostWallMs: number) => void;
-  /** Called when the coordinator is lost, and when it answers again. */
+  /** Called once when the coordinator is lost, and once when it answers again. */
   readonly onContact: (state: ContactState) => void;
 }
 
@@ -109,7 +109,7 @@ export class LeaseManager {
     };
   }
 
-  /** Resolves when the need is met or cannot be. Never rejects. */
+  /** Resolves when the need is met or cannot be, also of the groups of accounts in `scopes`. Never rejects. */
   wait(scopes: readonly LeaseScope[], need: LeaseNeed): Promise<LeaseEnd> {
     const { groupsOf } = this.#options;
     const groups = scopes.flatMap(({ kind, index }) => (kind === 'account' ? (groupsOf?.(index) ?? []) : []));

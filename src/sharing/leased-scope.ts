@@ -1,7 +1,7 @@
 /**
  * What this process leases of one scope, and the requests that wait for it: a MinuteLease, and a StockLease
  * for each stock that was needed. `LeaseManager` sends the asks of all scopes in one exchange and hands the
- * replies back; lease-waits.ts asks what a request lacks. Main thread.
+ * replies back; lease-waits.ts asks what a request lacks. Main thread. All times are of the monotonic clock.
  *
  * Must hold: a reply is applied to the ask that was sent, and only once. A scope is forgotten only if nothing
  * is held of it and no request waits. Tests: test/unit/sharing/lease-manager.test.ts, lease-laws.test.ts.
@@ -26,7 +26,7 @@ import { MinuteLease } from './minute-lease.js';
 import type { CallsUse } from './sharing-stats.js';
 import { StockLease } from './stock-leases.js';
 
-/** After a denial, requests are rejected for so long without an ask: a busy client costs four a second. */
+/** After a denial, requests are rejected for so long without an ask: a busy client costs four asks in 1 s. */
 const DENIED_MS = 250;
 /** An account that was not used for so long counts as resting. */
 const RESTING_MS = 2_000;
@@ -46,7 +46,7 @@ const LACKS = [
 ] as const;
 export type Lack = (typeof LACKS)[number];
 
-/** Returns whichever of the two comes later in LACKS. */
+/** Returns whichever of the two comes later in LACKS. lease-waits.ts joins those of several scopes by it. */
 export function worse(one: Lack, other: Lack): Lack {
   return LACKS.indexOf(one) > LACKS.indexOf(other) ? one : other;
 }
@@ -104,6 +104,7 @@ export class LeasedScope {
   /** Leases of the stocks that have been needed. */
   readonly #stocks = new Map<StockName, StockLease>();
   readonly #budget: Budget = { round: -1, minute: 0, stocks: new Map() };
+  /** The last ask, until its reply was taken. */
   #sent: LeaseAsk | undefined;
 
   constructor(address: ScopeAddress, nowMs: number) {
@@ -111,7 +112,10 @@ export class LeasedScope {
     this.#minute = new MinuteLease(address.minute, address.minuteIndex, nowMs);
   }
 
-  /** The ask for the next exchange; undefined if there is nothing to ask or report. */
+  /**
+   * The ask for the next exchange; undefined if there is nothing to ask or report. `take` gets the reply; if
+   * none comes, the next ask replaces this one.
+   */
   ask({ nowMs, periodOf, all, number }: Asking): LeaseAsk | undefined {
     const { scope } = this.address;
     const limits = this.address.limits();
@@ -311,7 +315,7 @@ function lackOf(
   return denial.heldByOthers ? 'denied' : 'refused';
 }
 
-/** The stocks of a scope as the shared memory has them, whether anything is leased or not. */
+/** For `LeaseManager`: the stocks of a scope as shared memory has them, whether anything is leased or not. */
 export function stocksIn({ wordsOf }: ScopeAddress): CallsUse['stocks'] {
   const stocks = STOCK_NAMES.flatMap((name) => {
     const held = wordsOf(name)?.read();
