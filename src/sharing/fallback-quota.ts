@@ -1,7 +1,7 @@
 /**
  * The fallback quota of one scope: a part of its permits and stocks that is set aside for the time when the
  * coordinator cannot be reached. `FallbackCoordinator` keeps one for each scope that was served lately, sends
- * its asks, and grants calls from it. Main thread.
+ * its asks, and grants calls from it. Main thread. All times are of the monotonic clock.
  *
  * Must hold: the coordinator's record is never less than what is held here; otherwise an amount is granted
  * twice. If calls are denied an amount, the quota of it is given back. Tests:
@@ -136,6 +136,7 @@ class StockQuota {
 export class FallbackQuota {
   readonly #scope: string;
   readonly #parts: number;
+  /** When the coordinator last replied to calls. */
   servedMs: number;
   /** The last ask of calls for permits. */
   #minute: MinuteAsk | undefined;
@@ -148,6 +149,7 @@ export class FallbackQuota {
   /** Until then no permits are set aside, because calls were denied some. */
   #minuteReleasedUntilMs = 0;
   readonly #stocks = new Map<StockName, StockQuota>();
+  /** Whether the last ask only reported. */
   #askedForNothing = false;
 
   /** `shares`: how many nodes share the limits. */
@@ -207,7 +209,7 @@ export class FallbackQuota {
     };
   }
 
-  /** Takes in the reply to the ask sent at `sentMs`; returns whether to ask for more at once. */
+  /** Takes in the reply to the last ask, sent at `sentMs`; returns whether to ask for more at once. */
   take({ minute, stocks = {} }: LeaseReply, sentMs: number): boolean {
     if (minute !== undefined) {
       this.#minuteLeft = minute.remaining;

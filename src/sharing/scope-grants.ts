@@ -1,7 +1,8 @@
 /**
  * What a coordinator knows of one scope, and how it replies to an ask about it. `LmdbCoordinator` makes one
  * from the scope's row and writes it back; `EqualShare` keeps one for each scope. The Lua scripts do the same
- * arithmetic on hashes of the server. Main thread.
+ * arithmetic on hashes of the server. Main thread. All times, also those of ticks, are of the host's
+ * monotonic clock.
  *
  * Must hold: what is granted and weighs is never above the limit, whatever messages are lost or come twice.
  * Tests: test/unit/sharing/scope-grants.test.ts, lease-laws.test.ts.
@@ -82,7 +83,10 @@ class MinuteBuckets {
     return { ...this.view(nowMs, node), number: this.#numbers.get(node) ?? 0 };
   }
 
-  /** Takes back what `ask` returns, and grants what it wants of what is left of the limit. */
+  /**
+   * Takes back what `ask` returns, unless its order says that the last grant was not heard of: then it takes
+   * back that one. Grants what the ask wants of what is left of the limit.
+   */
   reply(node: string, ask: MinuteAsk, nowMs: number): MinuteGrant {
     const { limit } = ask;
     const nowTick = Math.floor(nowMs / TICK_MS);
@@ -197,7 +201,7 @@ export class ScopeGrants {
   readonly #stocks = new Map<StockName, GrantedStock>();
   readonly #hostSpent = new Map<string, HostSpent>();
 
-  /** From what `state` returned; what is credited and spent has to be set. */
+  /** From what `state` returned. Before a `reply` about money, what is credited and spent has to be set. */
   static of(state: ScopeState | FormerState): ScopeGrants {
     const grants = new ScopeGrants();
     for (const [tick, granted] of state.buckets) grants.#minute.put(tick, granted);
