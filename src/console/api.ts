@@ -1,6 +1,6 @@
 /**
  * The console's client of the admin interface: requests, and the hooks by which components make them. All
- * pages use it. The session is in a cookie that this code cannot read. Browser.
+ * pages use it. The console session is in a cookie that this code cannot read. Browser.
  *
  * Must hold: each request that changes something has CONSOLE_HEADER, which a page of another site cannot set,
  * or the gateway rejects it (test/unit/admin/authentication.session.test.ts); a response for a path that is
@@ -25,6 +25,7 @@ export class ApiError extends Error {
 let onSignedOut: () => void = () => undefined;
 /** How many dialogs keep the page. */
 let keepers = 0;
+/** The session has ended, and a dialog keeps the page. */
 let isOver = false;
 
 /** Calls back when the session has ended. */

@@ -18,8 +18,8 @@ export interface PageAddress {
 }
 
 function readAddress(): PageAddress {
-  const [place = '', query = ''] = location.hash.replace(/^#\/?/, '').split('?', 2);
-  const [page = '', item = ''] = place.split('/');
+  const [path = '', query = ''] = location.hash.replace(/^#\/?/, '').split('?', 2);
+  const [page = '', item = ''] = path.split('/');
   return {
     page: page === '' ? 'overview' : page,
     item: decode(item),

@@ -38,20 +38,20 @@ interface Chunk {
 }
 
 /**
- * Calls `tell` at each progress. Resolves when the response is complete or has failed; never rejects.
+ * Calls `onProgress` with all that is known by then. Resolves when the response is complete or has failed; never rejects.
  * `leaving` ends the call, which is paid no further.
  */
 export async function chat(
   key: string,
   request: ChatRequest,
-  tell: (outcome: Outcome) => void,
+  onProgress: (outcome: Outcome) => void,
   leaving: AbortSignal,
 ): Promise<void> {
   const start = performance.now();
   let outcome: Outcome = { text: '' };
   const change = (part: Partial<Outcome>): void => {
     outcome = { ...outcome, ...part };
-    tell(outcome);
+    onProgress(outcome);
   };
   const take = (chunk: Chunk): void => {
     const [choice] = chunk.choices ?? [];
