@@ -123,6 +123,7 @@ export class KeyTable {
     throw new Error('invariant broken: a search is overtaken by bounded removals');
   }
 
+  /** Of a key that `find` returned. Any thread. */
   accountOf(key: KeyIndex): AccountIndex {
     return asAccountIndex(Atomics.load(this.#records, key * RECORD_WORDS + ACCOUNT));
   }
@@ -170,9 +171,10 @@ export class KeyTable {
   }
 
   /**
-   * Adds a key. Its index must be vacant and its digest not in the table. Reuse an index only a second or
-   * more after its removal, because a request that found the former key may still ask for its account. The
-   * ledger must have the limits of a limited key before. Main thread.
+   * Adds a key. Its index must be vacant and its digest not in the table. Give an index again only a second
+   * or more after its removal, because a request that found the former key may still ask for its account:
+   * keys.ts waits for a day (SLOT_REST_MS). The ledger must have the limits of a limited key before. Main
+   * thread.
    */
   insert(
     key: KeyIndex,
@@ -192,8 +194,8 @@ export class KeyTable {
     Atomics.store(this.#records, record + ACCOUNT, account);
     Atomics.store(this.#records, record + EXPIRES, traits.expiresSeconds ?? NEVER);
     Atomics.store(this.#records, record + USED, NEVER);
-    const marks = (traits.limited === true ? LIMITED : 0) | (traits.isPrivate === true ? PRIVATE : 0);
-    Atomics.store(this.#records, record + STATE, (active ? STATE_ACTIVE : STATE_DISABLED) | marks);
+    const flags = (traits.limited === true ? LIMITED : 0) | (traits.isPrivate === true ? PRIVATE : 0);
+    Atomics.store(this.#records, record + STATE, (active ? STATE_ACTIVE : STATE_DISABLED) | flags);
     Atomics.store(this.#slots, position, key + SLOT_FIRST_KEY);
   }
 
