@@ -109,7 +109,7 @@ export class LeaseManager {
     };
   }
 
-  /** Resolves when the need is met or cannot be, also of the groups of accounts in `scopes`. Never rejects. */
+  /** Resolves when the need is met or cannot be, also by the groups of the accounts. Never rejects. */
   wait(scopes: readonly LeaseScope[], need: LeaseNeed): Promise<LeaseEnd> {
     const { groupsOf } = this.#options;
     const groups = scopes.flatMap(({ kind, index }) => (kind === 'account' ? (groupsOf?.(index) ?? []) : []));

@@ -203,7 +203,7 @@ async function isItMaster(client: ReturnType<typeof clientOf>): Promise<boolean>
   }
 }
 
-/** `epoch` grows with each failover: by it a Sentinel that has missed one is known. */
+/** `epoch` grows whenever Sentinels name another master: by it a Sentinel that has missed one is known. */
 interface NamedMaster extends ServerAddress {
   readonly epoch: number;
 }
@@ -232,14 +232,14 @@ async function masterNamedBy(
     sentinel.on('error', () => undefined);
     try {
       await sentinel.connect();
-      const [place, facts] = await Promise.all([
+      const [address, facts] = await Promise.all([
         sentinel.sendCommand<ValkeyReply>(['SENTINEL', 'GET-MASTER-ADDR-BY-NAME', master]),
         sentinel.sendCommand<ValkeyReply>(['SENTINEL', 'MASTER', master]),
       ]);
-      if (!Array.isArray(place) || !Array.isArray(facts))
+      if (!Array.isArray(address) || !Array.isArray(facts))
         throw new Error(`a Sentinel knows no master "${master}"`);
       const epoch = Number(facts[facts.indexOf('config-epoch') + 1]);
-      const named = { host: String(place[0]), port: Number(place[1]), epoch };
+      const named = { host: String(address[0]), port: Number(address[1]), epoch };
       if (epoch < epochLast) {
         late.push(named);
         throw new Error('a Sentinel has missed a failover');
