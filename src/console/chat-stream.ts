@@ -38,8 +38,8 @@ interface Chunk {
 }
 
 /**
- * Calls `onProgress` with all that is known by then. Resolves when the response is complete or has failed; never rejects.
- * `leaving` ends the call, which is paid no further.
+ * Calls `onProgress` with all that is known by then. Resolves when the response is complete or has failed;
+ * never rejects. `leaving` ends the call, which is paid no further.
  */
 export async function chat(
   key: string,
