@@ -156,9 +156,10 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     answer: ({ query }, { service }) => {
       const { from, limit } = pageOf(query);
       const { search: text, plan: planId, group, active } = query;
-      const all = [text, planId, group, active].every((filter) => filter === undefined);
+      const isUnfiltered = [text, planId, group, active].every((filter) => filter === undefined);
       return service.read(({ accounts }) => {
-        const { items, next } = all
+        // A search needs a filter, see account-directory.ts.
+        const { items, next } = isUnfiltered
           ? accounts.list(from, limit)
           : accounts.search({ text, planId, group, active }, from, limit);
         return listOf(items.map(viewOfAccount), next);

@@ -6,7 +6,7 @@
  *     now       every two seconds: the document of `/admin/v1/status`
  *     span      whenever a span of that ring has ended
  *
- * All subscribers get the same bytes, made once. Nothing is made while there is no subscriber.
+ * All subscribers of a ring get the same bytes, made once. Nothing is made while there is no subscriber.
  *
  * Must hold: a subscriber misses no span: the connection of one that reads too slowly is closed, and the page
  * reconnects and gets all spans. A stream ends with the console session or the token that began it; an

@@ -16,7 +16,7 @@ import { type SignInFailure, SignInError } from './oidc-pages.js';
 const BODY_BYTES_MAX = 1024 * 1024;
 /** How long the document is used. The library renews keys by itself. */
 const DOCUMENT_MS = 3_600_000;
-/** Servers take request lines of 8 KiB. Each session keeps an address. */
+/** Servers take request lines of 8 KiB. Each console session keeps such an address. */
 const LOGOUT_URL_CHARS_MAX = 6_000;
 
 /** The secrets that tie the end of a sign-in to its beginning. */
@@ -37,6 +37,7 @@ export class OidcProvider {
   readonly #settings: OidcSettings;
   readonly #clock: Clock;
   #configuration: Promise<client.Configuration> | undefined;
+  /** From then on, by the monotonic clock, the document is read again. */
   #endMs = 0;
 
   constructor(settings: OidcSettings, clock: Clock) {

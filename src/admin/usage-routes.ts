@@ -36,7 +36,7 @@ import {
 
 const PAGE_LINES_MAX = 1_000;
 
-/** A year of hours, or as many accounts as a spreadsheet still handles. About 1 MB. */
+/** More than the hours of a year, and as many accounts as a spreadsheet still handles. About 1 MB. */
 const CSV_LINES_MAX = 10_000;
 
 const CSV_TYPE = 'text/csv; charset=utf-8';
@@ -190,6 +190,7 @@ function hoursOf(from: string | undefined, to: string | undefined): { fromHour: 
   };
 }
 
+/** call-routes.ts uses it too, and `momentOf`. */
 export function isDay(text: string): boolean {
   return /^\d{4}-\d{2}-\d{2}$/.test(text);
 }
