@@ -327,8 +327,8 @@ export class RegistryServer {
     const match = table === undefined ? [] : ['MATCH', `\\[${JSON.stringify(table)},*`];
     let cursor = '0';
     do {
-      const words = ['HSCAN', key, cursor, 'COUNT', String(count), ...match];
-      const reply = await this.#client.command(key, words, { deadlineMs: PULL_DEADLINE_MS });
+      const args = ['HSCAN', key, cursor, 'COUNT', String(count), ...match];
+      const reply = await this.#client.command(key, args, { deadlineMs: PULL_DEADLINE_MS });
       const [next, found] = listOf(reply);
       const fields = listOf(found).map(textOf);
       yield fields.flatMap((row, at) => (at % 2 === 0 ? [rowOf([row, fields[at + 1]!])] : []));
