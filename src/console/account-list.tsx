@@ -237,6 +237,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   const { search, plan, group, active } = filter;
   const filtered = Object.values(filter).some((value) => value !== '');
   const found = useRef<Found>({ rows: [], next: FIRST, pages: 0 });
+  /** Pages that are being fetched or were; with a filter page -1 is the next one, whichever that is. */
   const asked = useRef(new Set<number>());
   const sight = useRef<readonly [number, number]>([0, 0]);
   /** Grows with each filter; responses to an earlier one are dropped. */
@@ -245,6 +246,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   const [error, setError] = useState<string>();
 
   const fetchFrom = useCallback(
+    /** `again`: also if the page was fetched before, for its counters. */
     async (page: number, cursor: string, again: boolean): Promise<void> => {
       if (asked.current.has(page) && !again) return;
       asked.current.add(page);

@@ -76,6 +76,7 @@ export function linesOf<Row>(times: readonly number[], rows: ReadonlyMap<number,
   });
 }
 
+/** The least height of `.plot` in style/layout.css. */
 const HEIGHT_PX = 168;
 const FONT = '11px system-ui, sans-serif';
 const AXIS_WIDTH_PX = 56;

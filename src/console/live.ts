@@ -3,7 +3,7 @@
  * and percentiles that pages show of it. main.tsx opens it and gives it to the pages. Browser.
  *
  * Must hold: a stream that is silent for SILENCE_MS is shown as broken; one that broke or was rejected is
- * requested again until it comes; after the end of a session the form to sign in is shown
+ * requested again until it comes; after the end of a console session the form to sign in is shown
  * (test/unit/admin/live-feed.test.ts, test/e2e/console.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
@@ -119,6 +119,7 @@ function follow(url: string, takes: Takes, change: (next: (before: Live) => Live
   };
 }
 
+/** Before the first event, which says how long spans are. */
 function nothing(range: Range): Live {
   return { range, spanSeconds: 2, spans: [], snapshots: [], connected: false };
 }
