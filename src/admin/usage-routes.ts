@@ -78,8 +78,8 @@ export const USAGE_ROUTES: readonly Route[] = [
         throw invalid(`${cursor === undefined ? 'limit' : 'cursor'} must not be given with format=csv`);
       }
       const request = { account, key, model, ...hoursOf(from, to), by };
-      const question = JSON.stringify(request);
-      const kept = cursor === undefined ? undefined : registry.keptReport.find(question);
+      const requestText = JSON.stringify(request);
+      const kept = cursor === undefined ? undefined : registry.keptReport.find(requestText);
       if (kept === undefined) await flushBooks();
       const lines = kept ?? (await registry.reportUsage(request, requesterLeft));
       if (format !== 'csv') {
@@ -87,8 +87,8 @@ export const USAGE_ROUTES: readonly Route[] = [
         const viewOf = (line: UsageLine) =>
           viewOfUsage(line, by, isNamed ? registry.namesOf(line.name) : undefined);
         const page = pageOfLines(lines, viewOf, cursor, limit);
-        if (page.next === null) registry.keptReport.drop(question);
-        else if (kept === undefined) registry.keptReport.keep(question, lines);
+        if (page.next === null) registry.keptReport.drop(requestText);
+        else if (kept === undefined) registry.keptReport.keep(requestText, lines);
         return page;
       }
       if (lines.length > CSV_LINES_MAX) {

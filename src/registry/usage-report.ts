@@ -109,16 +109,16 @@ const LINES_MAX = 100_000;
 
 /** Sums rows, which come in any order. */
 export class UsageReport {
-  readonly #question: UsageQuestion;
+  readonly #selection: UsageQuestion;
   readonly #lines = new Map<string, Sum>();
 
-  constructor(question: UsageQuestion) {
-    this.#question = question;
+  constructor(selection: UsageQuestion) {
+    this.#selection = selection;
   }
 
-  /** Adds the rows of a page that the question is about. Throws `invalid_parameters` beyond LINES_MAX. */
+  /** Adds the rows of a page that are selected. Throws `invalid_parameters` beyond LINES_MAX. */
   add(rows: Iterable<UsageRow>): void {
-    const { keyId, modelId, by } = this.#question;
+    const { keyId, modelId, by } = this.#selection;
     for (const row of rows) {
       if (keyId !== undefined && row.keyId !== keyId) continue;
       if (modelId !== undefined && row.modelId !== modelId) continue;
@@ -151,26 +151,26 @@ const REPORT_KEPT_MS = 60_000;
  * at most LINES_MAX lines: the pages of two that are read in turns are made as if none were kept.
  */
 export class KeptReport {
-  #question = '';
+  #requestText = '';
   #lines: readonly UsageLine[] | undefined;
   #timer: NodeJS.Timeout | undefined;
 
-  /** Returns the report that was kept with that `question`; undefined if it is not kept any more. */
-  find(question: string): readonly UsageLine[] | undefined {
-    return this.#question === question ? this.#lines : undefined;
+  /** Returns the report that was kept with that `requestText`; undefined if it is not kept any more. */
+  find(requestText: string): readonly UsageLine[] | undefined {
+    return this.#requestText === requestText ? this.#lines : undefined;
   }
 
-  /** Keeps `lines` in place of the report before. `question`: everything that the lines depend on. */
-  keep(question: string, lines: readonly UsageLine[]): void {
+  /** Keeps `lines` instead of the report before. `requestText`: all that the lines depend on. */
+  keep(requestText: string, lines: readonly UsageLine[]): void {
     clearTimeout(this.#timer);
-    this.#question = question;
+    this.#requestText = requestText;
     this.#lines = lines;
-    this.#timer = setTimeout(() => this.drop(question), REPORT_KEPT_MS).unref();
+    this.#timer = setTimeout(() => this.drop(requestText), REPORT_KEPT_MS).unref();
   }
 
   /** Its last page was read. */
-  drop(question: string): void {
-    if (this.#question !== question) return;
+  drop(requestText: string): void {
+    if (this.#requestText !== requestText) return;
     clearTimeout(this.#timer);
     this.#lines = undefined;
   }
