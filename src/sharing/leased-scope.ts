@@ -136,12 +136,11 @@ export class LeasedScope {
       const ask = lease?.ask(wants, limit ?? 0n, periodOf(name), nowMs);
       if (ask !== undefined) asks.push([name, ask]);
     }
-    if (minute === undefined && asks.length === 0) return undefined;
-    this.#sent = {
-      scope,
-      ...(minute && { minute }),
-      ...(asks.length > 0 && { stocks: Object.fromEntries(asks) }),
-    };
+    const hasAsks = minute !== undefined || asks.length > 0;
+    // Also if the exchange of the ask before was lost: a scope that waits for its reply is never at rest.
+    this.#sent = hasAsks
+      ? { scope, ...(minute && { minute }), ...(asks.length > 0 && { stocks: Object.fromEntries(asks) }) }
+      : undefined;
     return this.#sent;
   }
 

@@ -55,6 +55,20 @@ void t.test('a start without the authority', async (t) => {
   t.equal(end, 'served');
 });
 
+void t.test('a scope whose ask was lost is forgotten, if nothing is asked for it any more', async (t) => {
+  const { time, node } = createWorld(GOOD_NETWORK, { ...LIMITS, requestsPerMinute: 0 });
+  void node.keeper.start();
+  await time.run(1_000);
+  node.authority.network = { ...GOOD_NETWORK, lost: 1 };
+  let end: string | undefined;
+  void node.call(ACCOUNT, asPicoUnits(1_000n)).then((call) => (end = call.end));
+  await time.run(20_000);
+  t.not(end, undefined, 'the call has ended');
+  node.authority.network = GOOD_NETWORK;
+  await time.run(200_000);
+  t.match(node.keeper.state, { lost: undefined, scopes: 0 });
+});
+
 void t.test(
   'money that lies idle comes back at once where it is recalled, but for what a call holds',
   async (t) => {
