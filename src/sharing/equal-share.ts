@@ -173,8 +173,12 @@ export class EqualShare implements Coordinator {
     this.#stopHeartbeat?.();
     this.#left = true;
     await this.#inTurn(() => this.#reportUnreported());
-    await this.#fallback?.leave();
-    await this.#inTurn(() => this.#options.coordinator.leave());
+    try {
+      await this.#fallback?.leave();
+    } finally {
+      // What the fallback's node still holds is its own: the calls' node leaves all the same.
+      await this.#inTurn(() => this.#options.coordinator.leave());
+    }
   }
 
   async close(): Promise<void> {

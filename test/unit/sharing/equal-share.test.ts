@@ -7,6 +7,7 @@ import type { Clock } from '#src/core/clock.js';
 import { asMonotonicMs, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { CoordinatorLost, type Coordinator } from '#src/sharing/coordinator.js';
 import { EqualShare, SHARE_BEGINS_MS } from '#src/sharing/equal-share.js';
+import type { FallbackCoordinator } from '#src/sharing/fallback-coordinator.js';
 import { ValkeyError } from '#src/sharing/valkey-client.js';
 import { identity } from '../../support/authority-conformance.js';
 import { eventually } from '../../support/gateway.js';
@@ -166,6 +167,27 @@ void t.test(
     });
   },
 );
+
+void t.test("the calls' node leaves though the fallback's cannot", async (t) => {
+  const left: string[] = [];
+  const leaves = (name: string, error?: Error) => ({
+    leave: () => {
+      left.push(name);
+      return error === undefined ? Promise.resolve() : Promise.reject(error);
+    },
+  });
+  const lost = offline();
+  const share = new EqualShare({
+    coordinator: leaves('calls') as unknown as Coordinator,
+    node: identity('a'),
+    clock: { monotonicMs: () => asMonotonicMs(0), wallMs: () => asWallMs(0) },
+    shares: SHARES,
+    nodeExpiryMs: EXPIRY_MS,
+    openFallback: () => leaves('fallback', lost) as unknown as FallbackCoordinator,
+  });
+  await t.rejects(share.leave(), lost);
+  t.same(left, ['fallback', 'calls']);
+});
 
 void t.test('a request that never arrives postpones no expiry', NO_REDIS, async (t) => {
   const { world, members } = await startGroup(t);
