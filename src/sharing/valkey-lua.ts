@@ -245,7 +245,9 @@ local function read_scope(key, place)
     all.dc = {d[1], d[2] + d[3] + d[4], 0, 0, d[6]}
   end
   for code, s in pairs(all) do assert(s[1] + s[2] + s[3] + s[4], code) end
-  return unpack_or(got[1], {}), all, unpack_or(got[3], {{}, false, {}}), not got[2] and not got[4]
+  local own = unpack_or(got[3], {{}, false, {}})
+  for _, n in pairs(own[3]) do assert(n[1] + n[2] + n[3], place) end
+  return unpack_or(got[1], {}), all, own, not got[2] and not got[4]
 end
 -- The hash expires when nothing of it counts any more: permits and tokens of the minute weigh no longer, and
 -- each period that something was counted in is over.

@@ -41,6 +41,13 @@ void t.test('rows of scopes', NO_REDIS, async (t) => {
     'a stock of all': () => command('HSET', counts, 's', packed({ dc: 7 })),
     'the minute of all': () => command('HSET', counts, 'm', packed(['x', 1])),
     "the node's own": () => command('HSET', counts, 'p:a:0', packed([[], false])),
+    // Calls of a day that no calendar has reached yet: all records of the scope are to be written anew.
+    "a stock of the node's own, and a mistaken day": () =>
+      command(
+        ...['HSET', counts, 's', packed({ dc: [99_999, 0, 10, 0, 0] })],
+        ...['p:b:0', packed([[], false, { dc: [99_999, 5, 0] }])],
+        ...['p:a:0', packed([[], false, { dc: [99_999, 5, 'x'] }])],
+      ),
     'another type': async () => {
       await command('DEL', counts);
       await command('SET', counts, 'x');
