@@ -6,6 +6,7 @@
  * Must hold: a damaged row is not written anew, because nobody knows who holds what; and other scopes go on.
  * Tests: test/unit/sharing/lmdb-coordinator.test.ts, valkey-damage.test.ts.
  */
+import { StoreError } from '../store/store-file.js';
 import type { Log, LogFields } from '../telemetry/log.js';
 import { entriesOf, type LeaseAsk, type LeaseReply, type StockGrant, type StockName } from './coordinator.js';
 import { TICK_MS } from './grant-policy.js';
@@ -27,6 +28,18 @@ export class DamagedScopes {
     if (this.#known.has(scope)) return;
     this.#known.add(scope);
     this.#log.error(this.#message, { scope, ...fields });
+  }
+
+  /** What `read` returns; undefined, and recorded, if it throws that a record of the scope is damaged. */
+  read<Result>(scope: string, read: () => Result): Result | undefined {
+    try {
+      return read();
+    } catch (error) {
+      // What is no damaged row costs more than this scope.
+      if (!(error instanceof StoreError)) throw error;
+      this.record(scope, { error: error.message });
+      return undefined;
+    }
   }
 }
 

@@ -215,19 +215,14 @@ export class LmdbCoordinator implements Coordinator {
   #leasesOf(scope: string, nowMs: number, readsMoney: boolean): ScopeGrants | undefined {
     const { file, store, clock } = this.#options;
     const state = file.subjects.get(scope);
-    try {
+    return this.#damage.read(scope, () => {
       const leases =
         state === undefined
           ? ScopeGrants.after(usedBefore(store, scope, clock.wallMs()), nowMs)
           : this.#stored(scope, state, nowMs);
       if (readsMoney) this.#readMoney(scope, leases);
       return leases;
-    } catch (error) {
-      // What is no damaged row costs more than this scope.
-      if (!(error instanceof StoreError)) throw error;
-      this.#damage.record(scope, { error: error.message });
-      return undefined;
-    }
+    });
   }
 
   /** Throws StoreError if the row is damaged. */

@@ -74,6 +74,7 @@ export class ValkeyCoordinator implements Coordinator {
       'a record at the server of sharing is damaged, and its scope gets no leases; docs/sharing.md says how ' +
         'to free it',
     );
+    const storeDamage = new DamagedScopes(log, 'a record is damaged, and its scope gets no leases');
     this.#moments = new Array<number>(partitions).fill(0);
     this.#partitions = Array.from(
       { length: partitions },
@@ -89,6 +90,7 @@ export class ValkeyCoordinator implements Coordinator {
           isMine: (scope) => partitionOf(scope, partitions) === partition,
           held: this.#held,
           damage,
+          storeDamage,
           remembered: memory.of(partition),
           remember: (remembered) => memory.set(partition, remembered),
           promised: memory.promisedBy(placeOf(node), partition),

@@ -4,11 +4,13 @@
  * Main thread.
  *
  * Must hold: a promise is on disk before it is sent, and all that is held is reported before the server
- * grants again after a loss. Tests: test/unit/sharing/valkey-loss.test.ts, valkey-blink.test.ts.
+ * grants again after a loss. A damaged record of the host's store costs its own scope alone in exchanges and
+ * looks. Tests: test/unit/sharing/valkey-loss.test.ts, valkey-blink.test.ts, valkey-damage.test.ts.
  */
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
 import type { InheritedUse } from '../registry/key-record.js';
+import { StoreError } from '../store/store-file.js';
 import {
   CoordinatorLost,
   type HostSpent,
@@ -37,7 +39,7 @@ import { ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
 /** A server asks for one promise, and for a second one if another server took over meanwhile. */
 const PROMISES_MAX = 4;
 
-/** What the host's store knows; the reads are synchronous. */
+/** What the host's store knows; the reads are synchronous, and throw StoreError if a record is damaged. */
 export interface HostAccounting {
   /** Undefined if the host has charged nothing. */
   spentOf(scope: string): HostSpent | undefined;
@@ -72,7 +74,10 @@ export interface PartitionOptions extends ValkeyServerOptions {
   /** Whether the scope belongs to this partition. */
   readonly isMine: (scope: string) => boolean;
   readonly held: HeldLeases;
+  /** Of scopes with a damaged row at the server. */
   readonly damage: Pick<DamagedScopes, 'record'>;
+  /** Of scopes with a damaged record in the host's store. */
+  readonly storeDamage: Pick<DamagedScopes, 'read'>;
   readonly remembered: Remembered;
   readonly remember: (remembered: Remembered) => void;
   readonly promised: PromisedTerm;
@@ -132,8 +137,15 @@ export class ValkeyPartition {
     this.#promised = options.promised;
   }
 
-  /** Resolves with the server's time. Rejects with CoordinatorLost. */
-  async enter(): Promise<number> {
+  /**
+   * Resolves with the server's time. Rejects with CoordinatorLost, also if a record of the store is damaged:
+   * what the host has spent is reported in full or not at all, or others would be granted the rest again.
+   */
+  enter(): Promise<number> {
+    return readOrLost(() => this.#enter());
+  }
+
+  async #enter(): Promise<number> {
     const { incarnation, timeInsteadMs, equalShares, hasShare, clock } = this.#options;
     const candidate = randomBytes(16).toString('hex');
     const { epoch: known, places } = this.#remembered;
@@ -174,17 +186,13 @@ export class ValkeyPartition {
     asks: readonly LeaseAsk[],
     wasSetForward: (serverMs: number) => boolean,
   ): Promise<PartitionReply> {
-    const { incarnation, timeInsteadMs, equalShares, nodeExpiryMs, accounting, calendar } = this.#options;
-    const raws = asks.map((ask) => {
-      const { scope, stocks: { balance } = {} } = ask;
-      if (balance === undefined) return encodeAsk(ask, undefined, undefined, accounting.inheritedOf?.(scope));
-      // Read after `unused`, see StockAsk.
-      const spent = balance.spent ?? accounting.spentOf(scope);
-      return encodeAsk(ask, spent, accounting.creditedOf(scope), undefined);
-    });
+    const { incarnation, timeInsteadMs, equalShares, nodeExpiryMs, storeDamage, calendar } = this.#options;
+    const encoded = asks.map((ask) => storeDamage.read(ask.scope, () => this.#encode(ask)));
+    const sent = asks.filter((_, at) => encoded[at] !== undefined);
+    const raws = encoded.filter((raw) => raw !== undefined);
     const args = [incarnation, sequence, sentAtMs, timeInsteadMs(), equalShares, nodeExpiryMs];
     const heard = [this.#heard.sequence, this.#heard.server];
-    const scopes = asks.map(({ scope }) => scope);
+    const scopes = sent.map(({ scope }) => scope);
     const [status, nowMs, epoch, waitMs, rest = [], places] = await this.#inTerm<Exchanged>((promised) =>
       this.#server.run(EXCHANGE_SCRIPT, [...args, heard, promised, calendar()], scopes, raws),
     );
@@ -195,10 +203,11 @@ export class ValkeyPartition {
     if (status !== 'ok') throw lossOf(status, waitMs, rest as readonly string[]);
     // The server carries out only what promises its own term.
     this.#heard = { sequence, server: this.#promised.server, atMs: this.#options.clock.monotonicMs() };
-    const replies = rest as readonly (RawReply | string)[];
+    const replies = (rest as readonly (RawReply | string)[]).values();
     if (places !== this.#places) await this.#finish(epoch, this.#pages);
     const answers = asks.map((ask, at) => {
-      const reply = replies[at]!;
+      if (encoded[at] === undefined) return unknownReply(ask, nowMs);
+      const reply = replies.next().value!;
       if (typeof reply !== 'string') return decodeReply(ask, reply);
       this.#recordDamage(ask.scope, reply);
       return unknownReply(ask, nowMs);
@@ -213,14 +222,28 @@ export class ValkeyPartition {
     const views = (await this.#server.call(LOOK_SCRIPT, keys, [this.#options.timeInsteadMs(), slots])) as (
       RawView | string
     )[];
-    const { accounting } = this.#options;
+    const { accounting, storeDamage } = this.#options;
     const decoded = new Map<string, ScopeView>();
     scopes.forEach((scope, at) => {
       const view = views[at]!;
-      if (typeof view === 'string') this.#recordDamage(scope, view);
-      else decoded.set(scope, decodeView(scope, view, accounting.spentOf(scope)?.totalPicoUnits));
+      if (typeof view === 'string') {
+        this.#recordDamage(scope, view);
+        return;
+      }
+      const read = (): ScopeView => decodeView(scope, view, accounting.spentOf(scope)?.totalPicoUnits);
+      const seen = storeDamage.read(scope, read);
+      if (seen !== undefined) decoded.set(scope, seen);
     });
     return decoded;
+  }
+
+  #encode(ask: LeaseAsk): unknown {
+    const { accounting } = this.#options;
+    const { scope, stocks: { balance } = {} } = ask;
+    if (balance === undefined) return encodeAsk(ask, undefined, undefined, accounting.inheritedOf?.(scope));
+    // Read after `unused`, see StockAsk.
+    const spent = balance.spent ?? accounting.spentOf(scope);
+    return encodeAsk(ask, spent, accounting.creditedOf(scope), undefined);
   }
 
   #recordDamage(scope: string, error: string): void {
@@ -229,7 +252,7 @@ export class ValkeyPartition {
 
   /** Rejects with CoordinatorLost, also if this life is not known. */
   async leave(): Promise<void> {
-    await this.#void([]);
+    await readOrLost(() => this.#void([]));
     if ((await this.#server.run(LEAVE_SCRIPT, [this.#options.incarnation, true])) === false)
       throw lossOf('unknown', 0);
   }
@@ -306,6 +329,18 @@ export class ValkeyPartition {
     onDisk(() => this.#options.remember(remembered));
     this.#remembered = remembered;
     this.#places = version;
+  }
+}
+
+/** A damaged record of the host's store ends no process. */
+async function readOrLost<Result>(work: () => Promise<Result>): Promise<Result> {
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof StoreError)) throw error;
+    throw new CoordinatorLost('failing', `what this host has spent cannot be read: ${error.message}`, {
+      cause: error,
+    });
   }
 }
 

@@ -1,13 +1,16 @@
 /**
  * A row at the server of sharing that cannot be read costs its own scope alone: in exchanges, in looks, when
  * an ended life's leases are freed, and when leases are reported after a loss. A node whose row cannot be
- * read is as one that was lost.
+ * read is as one that was lost. A damaged record of the host's own store costs its own scope alone too, in
+ * exchanges and looks.
  */
 import t, { type Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import { coordinatorKeys, packed } from '#src/sharing/valkey-codec.js';
 import { ValkeyClient, type ValkeyArgument } from '#src/sharing/valkey-client.js';
 import { QUARANTINE_MS } from '#src/sharing/valkey-lua.js';
+import type { HostAccounting } from '#src/sharing/valkey-partition.js';
+import { StoreError } from '#src/store/store-file.js';
 import { identity } from '../../support/authority-conformance.js';
 import { exchangePlain, type PlainAsk } from '../../support/plain-asks.js';
 import { NO_REDIS, startRedis } from '../../support/redis-server.js';
@@ -111,6 +114,55 @@ void t.test('rows of scopes', NO_REDIS, async (t) => {
       t.match(freed, [{ day: { granted: 5 } }], 'who asked meanwhile does not report all as used');
     });
   }
+});
+
+void t.test('records of the own store', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const world = new ValkeyWorld(() => server.url);
+  t.teardown(() => world.close());
+  const host = new TestHost();
+  const KEY = 'key_bad';
+  let isDamaged = false;
+  const damaged = (name: string): never => {
+    throw new StoreError('damaged', `record ${name} is damaged`);
+  };
+  const accounting: HostAccounting = {
+    ...host.books,
+    creditedOf: () => ({ totalPicoUnits: asPicoUnits(1_000n), version: 1 }),
+    spentOf: (scope) => (isDamaged && scope === BAD ? damaged('of spending') : host.books.spentOf(scope)),
+    inheritedOf: (scope) => (isDamaged && scope === KEY ? damaged('of keys') : undefined),
+    allSpent: () => (isDamaged ? damaged('of spending') : host.books.allSpent()),
+  };
+  const node = await world.connect(identity('a'), host, { accounting });
+  await node.join();
+  const minute = { scope: KEY, limits: { requestsPerMinute: 10 }, minute: ask(KEY).minute! };
+  const asks = [ask(BAD), minute, ask(GOOD)];
+  const granted = { isUnknown: undefined, minute: { granted: 1 } };
+  t.match((await exchangePlain(node, asks)).answers, [granted, granted, granted]);
+
+  isDamaged = true;
+  for (let times = 0; times < 2; times++) {
+    const { answers } = await exchangePlain(node, asks);
+    const unknown = { isUnknown: true, minute: { granted: 0 } };
+    t.match(answers, [unknown, unknown, { ...granted, money: { granted: 10n } }], 'others go on');
+    const looked = await node.look([BAD, GOOD]);
+    t.same(
+      looked.map(({ scope }) => scope),
+      [GOOD],
+    );
+  }
+  t.match(world.log.lines, [
+    { level: 'error', fields: { scope: BAD, error: /of spending/ } },
+    { level: 'error', fields: { scope: KEY, error: /of keys/ } },
+  ]);
+  t.equal(world.log.lines.length, 2, 'each is told once');
+
+  await t.rejects(node.leave(), lossOf('failing'), 'what was spent of what it held is not known');
+  await server.command('FLUSHALL');
+  await t.rejects(node.join(), lossOf('failing'), 'what the host has spent is reported in full');
+  isDamaged = false;
+  await node.join();
+  await node.leave();
 });
 
 void t.test('rows of nodes', NO_REDIS, async (t) => {
