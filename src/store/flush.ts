@@ -72,8 +72,9 @@ export interface FlushedResponses {
   /** Call when `changes`, which `due` returned, are on disk. */
   recordWritten(changes: ResponseChanges): void;
   /**
-   * Call when the transaction failed. Responses are long and the disk may have room for the charges alone, so
-   * the next flush writes them without their bodies.
+   * Call when the transaction failed, and once it is known that it is not on disk all the same. Responses are
+   * long and the disk may have room for the charges alone, so the next flush writes them without their
+   * bodies.
    */
   recordFailed(): void;
 }
@@ -149,8 +150,11 @@ export class LedgerFlush {
   readonly #bootId = bootId();
   /** Accounts whose rows are to be written. A run that fails leaves them to the next. */
   readonly #accounts = new Set<AccountIndex>();
-  /** The last commit failed, and it is not known yet whether its rows are on disk all the same. */
-  #inDoubt = false;
+  /**
+   * What the last commit had of stored responses, if it failed and it is not known yet whether its rows are
+   * on disk all the same.
+   */
+  #doubt: { readonly responses: ResponseChanges | undefined } | undefined;
   /** Why the last transaction failed; undefined if it did not. */
   #lastError: string | undefined;
   #loggedAtMs = -Infinity;
@@ -277,13 +281,14 @@ export class LedgerFlush {
 
   #writeRows(): boolean {
     const { store, mark, usage, journals, keyUses, quotaUses, storedResponses } = this.#options;
+    let responses: ResponseChanges | undefined;
     try {
       if (this.#accounts.size > 0 || (keyUses?.size ?? 0) > 0 || (quotaUses?.size ?? 0) > 0) {
         // First: if this flush fails before its transaction, the mark on disk must not be taken for its own.
         mark?.begin();
         // After the drain of the journals. A listener hands a response over before it appends the charge: so
         // the response of each charge that was drained is here.
-        const responses = storedResponses?.due();
+        responses = storedResponses?.due();
         store.commit(() => {
           mark?.put();
           store.putAccounting({
@@ -295,12 +300,11 @@ export class LedgerFlush {
             quotaUses: quotaUses?.rows(this.#accounts, keyUses?.waiting ?? []),
           });
         });
-        this.#recordWritten();
-        if (responses !== undefined) storedResponses?.recordWritten(responses);
+        this.#recordWritten(responses);
       }
     } catch (error) {
-      this.#inDoubt = mark !== undefined;
-      storedResponses?.recordFailed();
+      if (mark === undefined) storedResponses?.recordFailed();
+      else this.#doubt = { responses };
       this.#fail(error);
       return false;
     }
@@ -309,14 +313,15 @@ export class LedgerFlush {
     return true;
   }
 
-  #recordWritten(): void {
-    const { totals, keyUses, quotaUses, usage, changed } = this.#options;
+  #recordWritten(responses: ResponseChanges | undefined): void {
+    const { totals, keyUses, quotaUses, usage, changed, storedResponses } = this.#options;
     for (const account of this.#accounts) totals.recordWritten?.(account);
     changed?.add(this.#accounts, keyUses?.waiting ?? []);
     this.#accounts.clear();
     keyUses?.recordWritten();
     quotaUses?.recordWritten();
     usage.recordCommitted();
+    if (responses !== undefined) storedResponses?.recordWritten(responses);
   }
 
   /**
@@ -324,9 +329,10 @@ export class LedgerFlush {
    * are done with; else the next commit writes them. Throws what the store throws.
    */
   #resolveDoubt(): void {
-    if (!this.#inDoubt) return;
-    if (this.#options.mark!.hasReachedDisk()) this.#recordWritten();
-    this.#inDoubt = false;
+    if (this.#doubt === undefined) return;
+    if (this.#options.mark!.hasReachedDisk()) this.#recordWritten(this.#doubt.responses);
+    else this.#options.storedResponses?.recordFailed();
+    this.#doubt = undefined;
   }
 
   #spendings(): Map<AccountIndex, SpendingRecord> {

@@ -167,6 +167,8 @@ export class ResponseTable {
   /** Puts the record, in place of an older one. Returns by how many bytes the sum grows. */
   #put(record: ResponseRecord, sums: ModelSums | undefined): number {
     const { account, key, endedMs } = record;
+    // A commit that failed may be on disk all the same. Its response lost its bytes in memory, not there.
+    if (record.bytes === undefined && this.#holds(record)) return 0;
     const removed = this.#remove(record, sums);
     const bytes = responseBytesOf(record);
     this.#tables.answers.putSync([account, key], packResponse(record));
@@ -183,17 +185,27 @@ export class ResponseTable {
    * response is unknown, so its row of ages stays, and counts, until it is evicted.
    */
   #remove(key: ResponseKey, sums: ModelSums | undefined): number {
-    let record: ResponseRecord | undefined;
-    try {
-      record = this.find(key);
-    } catch (error) {
-      if (!(error instanceof StoreError)) throw error;
-    }
+    const record = this.#findUndamaged(key);
     if (record === undefined) {
       this.#tables.answers.removeSync([key.account, key.key]);
       return 0;
     }
     return this.#removeRow([record.endedMs, key.account, key.key], responseBytesOf(record), sums);
+  }
+
+  /** Whether the response of that call is on disk. */
+  #holds({ account, key, bodyDigest, endedMs }: ResponseRecord): boolean {
+    const found = this.#findUndamaged({ account, key });
+    return found?.endedMs === endedMs && found.bodyDigest === bodyDigest;
+  }
+
+  #findUndamaged(key: ResponseKey): ResponseRecord | undefined {
+    try {
+      return this.find(key);
+    } catch (error) {
+      if (!(error instanceof StoreError)) throw error;
+      return undefined;
+    }
   }
 
   /** Removes a row of all tables; `value` is what it counted for. Returns that. */

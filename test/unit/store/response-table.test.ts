@@ -100,6 +100,22 @@ void t.test('the oldest go first where they are too many bytes', async (t) => {
   await store.close();
 });
 
+void t.test('without bytes an answer takes the place of those of other calls alone', async (t) => {
+  const store = new Store(t.testdir({}));
+  const whole = answer('a', 5);
+  apply(store, { kept: [whole] });
+  apply(store, { kept: [{ ...whole, bytes: undefined }] });
+  t.same(store.answers.find(whole), whole);
+  t.equal(store.answers.bytes, 3 + ROW_BYTES);
+  const others = [{ endedMs: asWallMs(6) }, { endedMs: asWallMs(6), bodyDigest: 'cd'.repeat(32) }];
+  for (const other of others) {
+    apply(store, { kept: [{ ...whole, ...other, bytes: undefined }] });
+    t.same(store.answers.find(whole), { ...whole, ...other, bytes: undefined });
+    t.equal(store.answers.bytes, ROW_BYTES);
+  }
+  await store.close();
+});
+
 void t.test('what is too old goes, a thousand rows a transaction', async (t) => {
   const store = new Store(t.testdir({}));
   const kept = Array.from({ length: 1_500 }, (_, n) => answer(`k${n}`, n + 1));

@@ -8,6 +8,7 @@ import { audit } from '#src/store/audit.js';
 import type { FlushedResponses, FlushStore } from '#src/store/flush.js';
 import { hostClocks } from '#src/store/flush-mark.js';
 import { recover } from '#src/store/recovery.js';
+import { StoredResponses } from '#src/store/stored-responses.js';
 import type { Store } from '#src/store/store.js';
 import { BOUNDS, joinBooks, type BooksMember } from '../../support/books-member.js';
 import { CATALOG, ListLog, flushOf, openHouse, serve, type House, type StoppedClock } from './support.js';
@@ -244,6 +245,37 @@ void t.test('a flush whose end was not told is looked up, and made once', async 
   t.match(store.keys.findUse(KEY), { dayCalls: 12 });
   t.equal(one.totals.writtenOf(FIRST), 66n);
   t.match(await audit(path, BOUNDS), { differences: [] });
+  await store.close();
+});
+
+void t.test('responses of a flush whose end was not told are whole, if they are on disk', async (t) => {
+  const { store, clock } = openShop(t.testdir());
+  const through = unclear(store);
+  const storedResponses = new StoredResponses({
+    store,
+    keepHours: 24,
+    storeBytesMax: 1_000_000,
+    isDrained: () => true,
+    isCharged: () => true,
+    clock,
+  });
+  const one = joinBooks(store, clock, 0, 'life 0', through, { storedResponses });
+  lend(one, clock);
+  for (const outcome of ['untold', 'nothing'] as const) {
+    const bytes = new Uint8Array([1, 2]);
+    const record = {
+      ...{ account: FIRST, key: outcome, bodyDigest: '00'.repeat(32), endedMs: asWallMs(clock.nowMs) },
+      ...{ stream: false, bytes },
+    };
+    storedResponses.keep(record, { listener: 0, position: 0 });
+    callerOf(clock)(one, 11n);
+    through.outcome = outcome;
+    t.notOk(one.flush.run());
+    through.outcome = 'works';
+    t.ok(one.flush.run());
+    const kept = { ...record, bytes: outcome === 'untold' ? bytes : undefined };
+    t.same(storedResponses.find(record), { record: kept, unwritten: false }, outcome);
+  }
   await store.close();
 });
 

@@ -130,6 +130,24 @@ void t.test(
   },
 );
 
+void t.test('a commit that failed is on disk all the same: its answers stay whole', async (t) => {
+  const shop = openShop(t.testdir({}));
+  const commit = shop.books.commit.bind(shop.books);
+  const record = keep(shop, 'a');
+  charge(shop);
+  shop.books.commit = (work) => {
+    commit(work);
+    throw new Error('input/output error');
+  };
+  t.notOk(shop.flush.run());
+  shop.books.commit = commit;
+  t.ok(shop.flush.run());
+  t.same(shop.answers.find(record), { record, unwritten: false });
+  t.equal(spentOf(shop), COST);
+  t.equal(shop.store.answers.bytes, 512 + record.bytes!.length);
+  await shop.store.close();
+});
+
 void t.test('an answer whose charge is taken back is forgotten, in memory and on disk', async (t) => {
   const shop = openShop(t.testdir({}));
   for (const written of [false, true]) {
