@@ -208,7 +208,10 @@ export class CacheService {
     const { stream, endedMs, bytes } = response;
     const name = nameOfResponse(key);
     this.#dropOne(name);
-    if (endedMs <= this.#clearedMsOf(key)) return;
+    if (endedMs <= this.#clearedMsOf(key)) {
+      this.#end(key, index);
+      return;
+    }
     if (this.#waitingBytes + bytes.length + CACHED_ROW_BYTES <= WAITING_BYTES_MAX) {
       const bodyDigest = key.key.slice(key.key.lastIndexOf('/') + 1);
       this.#waiting.set(name, { ...key, bodyDigest, endedMs: asWallMs(endedMs), stream, bytes });

@@ -331,6 +331,23 @@ void t.test('cleared by model, by a reload, and what was in work then is not kep
   leads(t, await one.request(keyOf('d'), 1));
 });
 
+void t.test(
+  'what is made in the millisecond of a clearing is not kept, and nobody waits for it',
+  async (t) => {
+    const { caches, service, response } = openWorld(t);
+    const [one, other] = [caches[0]!, caches[1]!];
+    const key = keyOf('a');
+    await service.clear('priced');
+    const flight = leads(t, await one.request(key, 10));
+    const waits = other.request(key, 10).then(textOf);
+    await settled();
+    one.publish(key, response('made'), flight);
+    t.equal(await Promise.race([waits, settled().then(() => 'waits')]), 'alone');
+    const next = other.request(key, 10).then(textOf);
+    t.equal(await Promise.race([next, settled().then(() => 'waits')]), 'lead');
+  },
+);
+
 void t.test('a row that is damaged in any way is no response, and empties the tables', async (t) => {
   const { service, tables, caches, response, log } = openWorld(t, 1, 0);
   const one = caches[0]!;
