@@ -129,6 +129,8 @@ export class AdminService {
   #recorder: HistoryRecorder | undefined;
   /** Whether another gateway has the interface. Clients connected here are served until this gateway ends. */
   #follows = false;
+  /** Counts `lead` and `follow`: a `lead` that still tries ends at the next of them, or two would open. */
+  #orders = 0;
   #closed = false;
 
   constructor(options: AdminServiceOptions) {
@@ -240,18 +242,18 @@ export class AdminService {
 
   /**
    * Opens the interface while another gateway of the group still has it. Tries until it succeeds, and
-   * resolves with true; or with false if `close` or `follow` is called before.
+   * resolves with true; or with false if `close`, `follow` or another `lead` is called before.
    */
   async lead(): Promise<boolean> {
     let failed = false;
     this.#follows = false;
-    const isAsked = (): boolean => !this.#closed && !this.#follows;
+    const order = ++this.#orders;
+    const isAsked = (): boolean => !this.#closed && order === this.#orders;
     for (let pauseMs = TRY_PAUSE_MS_MIN; isAsked(); pauseMs = Math.min(pauseMs * 2, TRY_PAUSE_MS_MAX)) {
       try {
         await this.open(false);
         if (!isAsked()) {
-          this.#server?.stop();
-          this.#recorder?.close();
+          this.#stop();
           return false;
         }
         this.#options.log.info('gateway has the admin interface');
@@ -269,8 +271,15 @@ export class AdminService {
   /** Accepts no new connections. Connected clients are served until this gateway ends. */
   follow(): void {
     this.#follows = true;
+    this.#orders += 1;
+    this.#stop();
+  }
+
+  /** The next `open` gets a recorder of its own, with what other gateways have recorded until then. */
+  #stop(): void {
     this.#server?.stop();
     this.#recorder?.close();
+    this.#recorder = undefined;
   }
 
   close(): void {

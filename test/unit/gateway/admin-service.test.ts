@@ -1,0 +1,62 @@
+/** The admin interface passes from one gateway of a group to another, and back. */
+import { once } from 'node:events';
+import { type AddressInfo, createServer } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import t, { type Test } from 'tap';
+import { AdminService, type AdminServiceOptions } from '#src/gateway/admin-service.js';
+import { ListLog, openHouse } from '../store/support.js';
+
+const HOST = '127.0.0.1';
+
+/** A service whose gateway has a store and a registry; its other parts are not called. */
+function openService(t: Test, port: number) {
+  const data = t.testdir({});
+  const { store, registry } = openHouse(data);
+  const log = new ListLog();
+  const reads = { status: 0 };
+  const service = new AdminService({
+    settings: { data, admin: { host: HOST, port, hosts: [] } },
+    live: { settings: { admin: {} } },
+    accounting: { base: { store }, registry, sharing: {} },
+    stats: {
+      status: () => Promise.resolve({ calls_in_flight: 0, reads: (reads.status += 1) }),
+      accounts: () => Promise.resolve([]),
+    },
+    log,
+  } as unknown as AdminServiceOptions);
+  t.teardown(async () => {
+    service.close();
+    await store.close();
+  });
+  return { service, log, reads };
+}
+
+async function until(isTrue: () => boolean): Promise<boolean> {
+  for (let tries = 0; tries < 500 && !isTrue(); tries++) await sleep(10);
+  return isTrue();
+}
+
+void t.test('a gateway that has the interface again records the history again', async (t) => {
+  const { service, reads } = openService(t, 0);
+  await service.open(false);
+  service.follow();
+  t.equal(await service.lead(), true);
+  t.ok(await until(() => reads.status > 0));
+});
+
+void t.test('a try to open the interface ends at the next order', async (t) => {
+  const holder = createServer().listen(0, HOST);
+  await once(holder, 'listening');
+  const { port } = holder.address() as AddressInfo;
+  const { service, log } = openService(t, port);
+  const first = service.lead();
+  t.ok(await until(() => log.lines.length > 0), 'it cannot be opened');
+  service.follow();
+  const second = service.lead();
+  holder.close();
+  await once(holder, 'close');
+  t.same(await Promise.all([first, second]), [false, true]);
+  t.equal((await fetch(`http://${HOST}:${port}/healthz`)).status, 200);
+  service.follow();
+  await t.rejects(fetch(`http://${HOST}:${port}/healthz`, { headers: { connection: 'close' } }));
+});
