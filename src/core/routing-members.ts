@@ -65,6 +65,10 @@ export const STEERING_MEMBERS = [
   'search_parameters',
   'enable_search',
   'enable_code_interpreter',
+  // Baidu: https://cloud.baidu.com/doc/qianfan-docs/s/Wm8r4sw29.
+  'web_search',
+  // xAI generates later, and bills, what nobody here fetches: https://docs.x.ai, "Deferred Chat Completions".
+  'deferred',
   // Anthropic: containers, servers of tools, a faster or a placed model have prices of their own;
   // `hosted_tools` stands for tools that the provider runs, at any door: Groq's `browser_search`,
   // OpenRouter's `openrouter:web_search`, Moonshot's `builtin_function`.

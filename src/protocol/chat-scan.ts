@@ -215,10 +215,14 @@ export class ChatScan implements BodyScan {
     if (hosted) this.routingMembers = [...this.routingMembers, 'hosted_tools'];
   }
 
-  /** Reads a tool, and returns whether the provider runs it. A tool without a type is a function. */
+  /**
+   * Reads a tool, and returns whether the provider runs it. Without a type, one that defines something is a
+   * function; LiteLLM takes `{"googleSearch":{}}`: https://docs.litellm.ai/docs/providers/vertex.
+   */
   #isHostedTool(): boolean {
     const reader = this.#reader;
-    let hosted = false;
+    let hosted: boolean | undefined;
+    let isDefined = false;
     if (!reader.openLevel(TOOL)) return false;
     do {
       const index = reader.name(TOOL);
@@ -227,8 +231,9 @@ export class ChatScan implements BodyScan {
       reader.skipMember(TOOL, index);
       if (index === TOOL_TYPE && first === QUOTE)
         hosted = !CALLERS_TOOL_TYPES.includes(reader.bytes.toString('latin1', start, reader.at));
+      else if (index !== TOOL_TYPE && index !== UNKNOWN) isDefined = true;
     } while (reader.moreMembers());
-    return hosted;
+    return hosted ?? !isDefined;
   }
 
   /**

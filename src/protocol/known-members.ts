@@ -144,7 +144,7 @@ const GOOGLE = new Level(plain('cached_content', CAMEL_CACHED_CONTENT), {
   [CAMEL_CACHED_CONTENT]: 'cached_content',
 });
 const DEFINITION = new Level(plain('name', 'description', 'parameters', 'strict', 'format'));
-export const TOOL = new Level({ ...plain('type'), function: DEFINITION, custom: DEFINITION });
+export const TOOL = new Level({ ...plain('type', 'name'), function: DEFINITION, custom: DEFINITION });
 const CHOICE = new Level({ ...plain('type', 'mode'), function: new Level(plain('name')) });
 
 export const EXTRA_BODY = new Level({ google: GOOGLE });

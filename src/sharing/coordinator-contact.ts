@@ -13,8 +13,9 @@ import { CoordinatorLost, type LossReason } from './coordinator.js';
 /** The pause after a failure doubles from MIN to MAX; a random part keeps nodes from coming at once. */
 const RETRY_MS_MIN = 100;
 /**
- * Each contact then tries twice a second on average. A thousand processes, which have two contacts each, ask
- * 4,000 times a second at most, while the coordinator has nothing else to do.
+ * Each contact then tries twice a second on average. A process has up to four (LeaseManager, and the nodes of
+ * calls, of debits and of fallback quotas), so a thousand processes ask 8,000 times a second, while the
+ * coordinator has nothing else to do.
  */
 const RETRY_MS_MAX = 500;
 /** A quarantine takes a minute or more, so frequent tries are no use. */

@@ -8,7 +8,8 @@
  *
  * Must hold: the money of a debit is leased here until the change is written, so at no moment can calls spend
  * it, too. Tests: test/unit/sharing/shared-registry.test.ts (while a debit is committed nobody else is lent
- * the money), test/unit/sharing/debits.test.ts (it joins at the start and leaves in the end).
+ * the money), test/unit/sharing/debits.test.ts (it joins at the start and leaves in the end, which frees
+ * nothing of a change that runs).
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
@@ -54,6 +55,8 @@ export class DebitService {
   #joining: Promise<void> | undefined;
   readonly #end = new AbortController();
   #last: Promise<unknown> = Promise.resolve();
+  /** Changes with debits that are not over. */
+  #running = 0;
 
   /** `recall` makes this process give back the account's idle money. */
   constructor(coordinator: Coordinator, recall: (accountId: string) => void) {
@@ -84,17 +87,27 @@ export class DebitService {
    */
   during<Result>(debits: readonly Debit[], work: () => Promise<Result>): Promise<Result> {
     if (debits.length === 0) return work();
-    const done = this.#last.then(() => this.#during(debits, work));
+    this.#running += 1;
+    const done = this.#last
+      .then(() => this.#during(debits, work))
+      .finally(() => {
+        this.#running -= 1;
+      });
     this.#last = done.catch(() => undefined);
     return done;
   }
 
-  /** Leaves the coordinator, which would wait for this node after its next loss of data. Does not reject. */
+  /**
+   * Leaves the coordinator, which would wait for this node after its next loss of data; not while a change
+   * with debits runs. Does not reject.
+   */
   async close(): Promise<void> {
     this.#end.abort();
     try {
       await this.#joining;
-      if (this.#joined) await this.#coordinator.leave();
+      // The money of a change that still runs stays leased, because it may be written after this: the next
+      // life of the node frees it.
+      if (this.#joined && this.#running === 0) await this.#coordinator.leave();
     } catch (error) {
       if (!(error instanceof CoordinatorLost)) throw error;
     }

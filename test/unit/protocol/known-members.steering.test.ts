@@ -51,8 +51,11 @@ void t.test('a member that routes is named, whatever its value, and goes on byte
 
 void t.test('a tool that the provider runs is named', (t) => {
   const functions = '{"type":"function","function":{"name":"f"}},{"type": "custom" ,"custom":{"name":"c"}}';
-  for (const tools of ['[]', `[${functions}]`, '[{"function":{"name":"f"}}]', '[1]', '{}', 'null'])
+  const plain = ['[{"function":{"name":"f"}}]', '[{"name":"f","parameters":{}}]', '[{"type":null,"name":"f"}]'];
+  for (const tools of ['[]', `[${functions}]`, ...plain, '[1]', '{}', 'null'])
     t.same(routing(t, body(`"tools":${tools},`)), [], tools);
+  for (const tool of ['{"googleSearch":{}}', '{"urlContext":{},"type":null}'])
+    t.same(routing(t, body(`"tools":[${functions},${tool}],`)), ['hosted_tools'], tool);
   for (const type of [
     'browser_search',
     'openrouter:web_search',
@@ -124,8 +127,12 @@ void t.test('within other members, and as a part of a name, they are nothing', (
       `"tools":[${inner}],`,
       `"${name}_":1,`,
     ]) {
-      // It is one of them itself, as what else than `google` is within.
-      const expected = member.startsWith('"extra_body"') ? ['extra_body'] : [];
+      // It is one of them itself, as what else than `google` is within. A tool that defines nothing is hosted.
+      const expected = member.startsWith('"extra_body"')
+        ? ['extra_body']
+        : member.startsWith('"tools"')
+          ? ['hosted_tools']
+          : [];
       t.same(routing(t, body(member)), expected, member);
     }
     const message = `{"model":"m","messages":[{"role":"user","content":"x","${name}":["a"]}]}`;

@@ -1,6 +1,6 @@
 /** The node of debits joins at the start and leaves in the end: a server awaits each node that it knows. */
 import t from 'tap';
-import { asWallMs } from '#src/core/units.js';
+import { asPicoUnits, asWallMs } from '#src/core/units.js';
 import { CoordinatorLost, type Coordinator } from '#src/sharing/coordinator.js';
 import { DebitService } from '#src/sharing/debits.js';
 import { QUARANTINE_MS, SERVER_CHECK_MS } from '#src/sharing/valkey-lua.js';
@@ -26,7 +26,8 @@ function recorded(failures: number): { readonly calls: string[]; readonly coordi
     },
     exchange: async (asks) => {
       await call('exchange');
-      return { wallMs: asWallMs(1), answers: asks.map(() => ({})) };
+      const balance = { granted: 1n, remaining: 1n, heldByOthers: false, freeInMs: 0, period: 0 };
+      return { wallMs: asWallMs(1), answers: asks.map(() => ({ stocks: { balance } })) };
     },
     look: () => Promise.resolve([]),
     leave: () => call('leave'),
@@ -59,6 +60,21 @@ void t.test('an end while a join is under way', async (t) => {
   void debits.start();
   await debits.close();
   t.same(calls, ['join', 'leave', 'close']);
+});
+
+void t.test('an end while a change with debits is written frees nothing of it', async (t) => {
+  const { calls, coordinator } = recorded(0);
+  const debits = new DebitService(coordinator, nobody);
+  await debits.start();
+  let written = nobody;
+  const change = debits.during([{ accountId: 'acct_a', amount: asPicoUnits(1n) }], async () => {
+    await new Promise<void>((resolve) => (written = resolve));
+  });
+  await eventually('its money is leased', () => Promise.resolve(calls.includes('exchange') || undefined));
+  await debits.close();
+  t.same(calls, ['join', 'exchange', 'close'], 'the place is kept with the money');
+  written();
+  await change;
 });
 
 void t.test('a server that was restarted does not wait for a node of debits', NO_REDIS, async (t) => {
