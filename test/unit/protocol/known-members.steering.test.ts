@@ -51,7 +51,11 @@ void t.test('a member that routes is named, whatever its value, and goes on byte
 
 void t.test('a tool that the provider runs is named', (t) => {
   const functions = '{"type":"function","function":{"name":"f"}},{"type": "custom" ,"custom":{"name":"c"}}';
-  const plain = ['[{"function":{"name":"f"}}]', '[{"name":"f","parameters":{}}]', '[{"type":null,"name":"f"}]'];
+  const plain = [
+    '[{"function":{"name":"f"}}]',
+    '[{"name":"f","parameters":{}}]',
+    '[{"type":null,"name":"f"}]',
+  ];
   for (const tools of ['[]', `[${functions}]`, ...plain, '[1]', '{}', 'null'])
     t.same(routing(t, body(`"tools":${tools},`)), [], tools);
   for (const tool of ['{"googleSearch":{}}', '{"urlContext":{},"type":null}'])
