@@ -122,7 +122,9 @@ export class CallTable {
   spend(slot: CallSlot, bytes: number): boolean {
     const base = slot * WORDS_PER_CALL;
     if (Atomics.sub(this.#words, base + CREDIT_BYTES, bytes) - bytes > 0) return true;
-    Atomics.store(this.#words, base + WAITING, 1);
+    // A frame before has paused the worker, and the wake-up is still to come: a refund that reaches the mark
+    // exchanges the flag after it has added.
+    if (Atomics.exchange(this.#words, base + WAITING, 1) === 1) return false;
     // The listener may have refunded between the two lines above, when the worker did not wait yet. Then the
     // worker itself takes the flag back and continues.
     const credit = Atomics.load(this.#words, base + CREDIT_BYTES);

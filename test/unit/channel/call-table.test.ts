@@ -25,6 +25,31 @@ void t.test('credits are spent to the last byte and overdrawn by one frame at mo
   t.end();
 });
 
+void t.test('a frame behind the one that paused the worker leaves the wake-up to the listener', (t) => {
+  const buffer = createCallTable(8, 2 * WINDOW_BYTES);
+  const table = new CallTable(buffer);
+  table.open(SLOT, 1);
+  const words = new Int32Array(buffer.shared);
+  const credit = words.indexOf(WINDOW_BYTES);
+  t.equal(table.spend(SLOT, WINDOW_BYTES), false);
+  // The first of the two steps of a refund falls between two steps of the worker, which sends a frame that
+  // was on its way.
+  const { sub } = Atomics;
+  const restore = (): unknown => Object.assign(Atomics, { sub });
+  t.teardown(restore);
+  Object.assign(Atomics, {
+    sub: (array: Int32Array, index: number, value: number): number => {
+      const before = sub(array, index, value);
+      Atomics.add(words, credit, 2 * WINDOW_BYTES);
+      return before;
+    },
+  });
+  t.equal(table.spend(SLOT, WINDOW_BYTES), false, 'it stays paused');
+  restore();
+  t.equal(table.refund(SLOT, 0), true, 'and is owed its wake-up');
+  t.end();
+});
+
 void t.test('a slot that is opened again has a whole window and no memory of a cancel', (t) => {
   const table = new CallTable(createCallTable(8, 2 * WINDOW_BYTES));
   table.begin(FIRST);
