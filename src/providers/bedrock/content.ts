@@ -1,11 +1,12 @@
 /**
- * Message contents as content blocks of Converse. messages.ts makes one ContentWriter for each request. No
- * I/O; upstream worker, or counter thread if the body is large.
+ * Message contents as content blocks of Converse. messages.ts makes one ContentWriter for each request, so
+ * that the names of its documents differ; tools.ts uses one for the cache points of tools. No I/O; upstream
+ * worker, or counter thread if the body is large.
  *
  * Follows Amazon Bedrock API Reference, "ContentBlock" and the types it names, 2026-11.
  *
- * Must hold: no blank text becomes a block; the names of documents in a request differ
- * (test/unit/providers/bedrock/messages.test.ts).
+ * Must hold: no blank text becomes a block. The names of documents in a request differ, and Converse accepts
+ * their characters, or it refuses the request (test/unit/providers/bedrock/messages.test.ts).
  */
 import { isRecord } from '../../core/json.js';
 import { FieldError } from '../provider.js';
@@ -55,8 +56,13 @@ const DOCUMENT_FORMATS: ReadonlyMap<string, string> = new Map([
   ['md', 'md'],
 ]);
 
-const DATA_URL = /^data:([\w.+-]+)\/([\w.+-]+)(?:;[^,;]*)*;base64,/i;
+/** Captures the subtype, which alone decides the format: `data:application/png` passes as an image too. */
+const DATA_URL = /^data:[\w.+-]+\/([\w.+-]+)(?:;[^,;]*)*;base64,/i;
 const S3_URL = /^s3:\/\/[^/]+\/.+/;
+/** The name of a document whose file has no name. */
+const DEFAULT_NAME = 'document';
+/** Converse allows 200 characters; the rest is for the number that makes a name differ. */
+const NAME_CHARS_MAX = 100;
 
 /** Writes the contents of one request's messages. */
 export class ContentWriter {
@@ -83,12 +89,14 @@ export class ContentWriter {
   }
 
   /**
-   * The cache point to put after the blocks of `holder`, if that has `cache_control` and the model caches.
+   * The cache point to put after the blocks of `holder`, if that has `cache_control` and the model caches;
+   * otherwise none. `holder`: a content part, a message, a tool or the body of the request.
    */
   cachePoint(holder: Readonly<Record<string, unknown>>): Block[] {
     const { cache_control: control } = holder;
     if (!isRecord(control) || !this.#facts.cachePoints) return [];
-    // Without `ttl` a cache point lasts five minutes. Other models refuse the member.
+    // Without `ttl` a cache point lasts five minutes. Models other than Claude from 4.5 refuse the member. A
+    // model that its ARN hides gets it, and Bedrock decides (models.ts). `version` is 0 if it is not Claude.
     const ttl = control.ttl === '1h' && (this.#facts.family === 'hidden' || this.#facts.version >= 4.5);
     return [{ cachePoint: { type: 'default', ...(ttl && { ttl: '1h' }) } }];
   }
@@ -132,15 +140,21 @@ export class ContentWriter {
     return { document: { ...(block.document as Block), name } };
   }
 
-  /** Converse allows letters, digits, single spaces, hyphens, parentheses and brackets in a name. */
+  /**
+   * Returns a name that no other document of the request has. Converse allows letters of English, digits,
+   * single spaces, hyphens, parentheses and brackets in it.
+   */
   #documentName(filename: string): string {
     const allowed = filename
       .replace(/\.[^.]*$/, '')
       .replace(/[^A-Za-z0-9\s()[\]-]+/g, '-')
       .replace(/\s+/g, ' ')
       .trim()
-      .slice(0, 100);
-    const base = allowed === '' ? 'document' : allowed;
+      .slice(0, NAME_CHARS_MAX)
+      // The cut may end in a space. With the one before a number that would be two, which Converse refuses.
+      .trimEnd();
+    const base = allowed === '' ? DEFAULT_NAME : allowed;
+    // Starts at the last number of this name, so that many files of one name cost no search each.
     let number = this.#numbers.get(base) ?? 1;
     let name = number === 1 ? base : `${base} ${number}`;
     while (this.#documents.has(name)) name = `${base} ${++number}`;
@@ -156,6 +170,7 @@ function urlOf(value: unknown, path: string): string {
   return url;
 }
 
+/** `kind`: the member of the block, and the word for it in errors. `path`: of the URL, for a FieldError. */
 function media(kind: string, formats: ReadonlyMap<string, string>, url: string, path: string): Block {
   const data = DATA_URL.exec(url);
   if (data === null && !S3_URL.test(url)) {
@@ -164,13 +179,14 @@ function media(kind: string, formats: ReadonlyMap<string, string>, url: string, 
       'must be a data URL in base64, or an s3:// address: Bedrock fetches no others',
     );
   }
-  const subtype = data?.[2] ?? /\.([^./]*)$/.exec(url)?.[1] ?? '';
+  const subtype = data?.[1] ?? /\.([^./]*)$/.exec(url)?.[1] ?? '';
   const format = formats.get(subtype.toLowerCase());
   if (format === undefined) throw new FieldError(path, `is of a format that Bedrock takes for no ${kind}`);
   const source = data === null ? { s3Location: { uri: url } } : { bytes: url.slice(data[0].length) };
   return { [kind]: { format, source } };
 }
 
+/** The format passes unchecked: Bedrock itself rejects one that it does not know. */
 function audio(value: unknown, path: string): Block {
   if (!isRecord(value) || typeof value.data !== 'string' || typeof value.format !== 'string') {
     throw new FieldError(path, 'must have data and format');

@@ -300,6 +300,8 @@ void t.test('any number of documents may have one name, in bounded time', (t) =>
   t.same(names(['a.pdf', 'a 2.pdf', 'a.pdf', 'a', 'a 2', 'b'].map(file)), [
     ...['a', 'a 2', 'a 3', 'a 4', 'a 2 2', 'b'],
   ]);
+  const cut = 'a'.repeat(99);
+  t.same(names([file(`${cut} b.pdf`), file(`${cut} c.pdf`)]), [cut, `${cut} 2`], 'a cut in front of a space');
   const startMs = performance.now();
   const many = names(Array.from({ length: 50_000 }, () => file()));
   t.ok(performance.now() - startMs < 5_000);
