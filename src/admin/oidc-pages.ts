@@ -3,7 +3,8 @@
  * and oidc-provider.ts throw SignInError; oidc.ts responds with the page. Main thread of the gateway.
  *
  * Must hold: the page shows no token, authorization code or secret, so whoever throws a SignInError puts none
- * into `detail` (test/unit/admin/oidc.test.ts).
+ * into `detail`. `detail` may be the provider's or the browser's text, so all of it is escaped. Test:
+ * test/unit/admin/oidc.test.ts.
  */
 import { OIDC_START_PATH } from '../config/oidc-schema.js';
 import { clipped } from '../core/wrong-input.js';
@@ -20,62 +21,75 @@ const AGAIN = 'Sign in again from the start.';
 const BY_OPERATOR = 'Tell whoever runs this gateway';
 
 const FAILURES = {
+  // oidc.ts: the settings have no admin.oidc.
   not_configured: {
     status: 404,
     what: 'This gateway has no sign-in at a provider.',
-    remedy: `Use the admin token. ${BY_OPERATOR}: it wants the setting admin.oidc.`,
+    remedy: `Use the admin token. ${BY_OPERATOR}: it needs the setting admin.oidc.`,
   },
+  // oidc.ts: the sign-in's cookie is missing, older than PENDING_SECONDS (10 minutes), or of another state.
   not_begun: {
     status: 400,
     what: 'This browser has not begun this sign-in here, or it took longer than 10 minutes, or the gateway has been restarted since.',
     remedy: AGAIN,
   },
+  // oidc.ts: the state has come back before.
   used: { status: 400, what: 'This sign-in has been finished already.', remedy: AGAIN },
+  // oidc.ts: EXCHANGES_MAX requests are served now, or sign-ins of this address fail too often.
   too_many: {
     status: 429,
     what: 'Too many sign-ins fail or are under way.',
     remedy: 'Wait for some seconds, then sign in again from the start.',
   },
+  // The next ones are of oidc-provider.ts. The provider sent the browser back with an error.
   refused: {
     status: 403,
     what: 'The provider has not signed you in.',
     remedy: `Ask whoever runs the provider whether you may use this application. ${AGAIN}`,
   },
+  // The provider responded to the code with an error.
   refused_code: {
     status: 400,
     what: 'The provider does not take the code that your browser brought. It has been used already, or it has expired.',
     remedy: `${AGAIN} ${BY_OPERATOR} if it happens again: client and admin.oidc.redirect_url must be those of the provider.`,
   },
+  // The provider does not accept the gateway's id and secret.
   wrong_client: {
     status: 502,
     what: 'The provider does not take this gateway for the client that it says it is.',
     remedy: `${BY_OPERATOR}: admin.oidc.client_id and client_secret must be those of the provider.`,
   },
+  // No connection to the provider, or no whole response in time.
   unreachable: {
     status: 502,
     what: 'The gateway cannot reach the provider, or it does not answer in time.',
     remedy: `Try again later, or use the admin token. ${BY_OPERATOR} if it happens again: the gateway's host must reach the provider.`,
   },
+  // All other errors, in oidc.ts too.
   bad_answer: {
     status: 502,
     what: 'The provider’s answer is not as it must be: forged, incomplete or broken.',
-    remedy: `${BY_OPERATOR}, or of the provider: what came is in the log of the gateway.`,
+    remedy: `${BY_OPERATOR} or the provider: what came is in the log of the gateway.`,
   },
+  // The provider's document names another issuer.
   wrong_provider: {
     status: 502,
     what: 'The provider is not the one that the settings name.',
     remedy: `${BY_OPERATOR}: admin.oidc.issuer must be what the provider calls itself, and one tenant.`,
   },
+  // A claim of the token is for another sign-in or client, or no key of the provider fits its signature.
   wrong_token: {
     status: 403,
     what: 'The provider’s token is not for this sign-in at this gateway, or the provider has not signed it.',
     remedy: `${AGAIN} ${BY_OPERATOR} if it happens again.`,
   },
+  // The token is not valid now, also with `admin.oidc.clock_tolerance_seconds`.
   wrong_time: {
     status: 403,
     what: 'By the clock of this gateway, the provider’s token has expired or is not valid yet.',
-    remedy: `${BY_OPERATOR}, or of the provider: one of the clocks is wrong.`,
+    remedy: `${BY_OPERATOR} or the provider: one of the clocks is wrong.`,
   },
+  // oidc.ts: `admin.oidc.roles` has none of the person's values.
   no_role: {
     status: 403,
     what: 'The provider has signed you in, but nothing that it says of you has a role at this gateway.',
@@ -85,7 +99,10 @@ const FAILURES = {
 
 export type SignInFailure = keyof typeof FAILURES;
 
-/** After `too_many`: sign-ins under way end, and failed ones are allowed again, within some seconds. */
+/**
+ * `Retry-After` of `too_many`. Failures of an address are counted over one second (WrongTokens), and most
+ * requests under way end within some.
+ */
 const WAIT_SECONDS = 5;
 /** A provider's own message may be long. */
 const DETAIL_CHARS_MAX = 300;
@@ -101,8 +118,9 @@ export class SignInError extends Error {
 }
 
 /**
- * Headers of this page and of the redirects of oidc.ts. The browser loads, runs and frames nothing, sends no
- * form, and tells no other site the address from which it comes (Referer).
+ * Headers of this page and of the redirects of oidc.ts. With them the browser loads and runs nothing, sends
+ * no form, shows the page in no other page's frame, and tells no other site the address from which it comes
+ * (Referer). http.ts adds `cache-control: no-store`, as to every response.
  */
 export const PAGE_HEADERS: readonly (readonly [string, string])[] = [
   [

@@ -1,6 +1,7 @@
 /** Signing in to the console at a real provider, from the first address to the session. */
 import t, { type Test } from 'tap';
 import type { OidcSettings } from '#src/admin/oidc-claims.js';
+import { pageOf, SignInError } from '#src/admin/oidc-pages.js';
 import {
   CLIENT_ID,
   CLIENT_SECRET,
@@ -178,7 +179,7 @@ void t.test('a session follows the settings', async (t) => {
   t.notOk('oidc' in told, 'no such sign-in');
   const visit = await world.visitor.ask(world.start);
   t.equal(visit.status, 404);
-  t.match(visit.body, 'it wants the setting admin.oidc');
+  t.match(visit.body, 'it needs the setting admin.oidc');
 });
 
 void t.test('signing out here, then at the provider', async (t) => {
@@ -284,6 +285,12 @@ void t.test('one that somebody else began, or nobody, or too long ago', async (t
     headers: { cookie: `tollgate-sign-in-${house.port}=${Number(seconds) + 600}${rest}` },
   });
   t.equal(younger.status, 400);
+});
+
+void t.test('a fault of the provider is for those to mend who run it or the gateway', (t) => {
+  for (const failure of ['bad_answer', 'wrong_time'] as const)
+    t.match(pageOf(new SignInError(failure)).body, '<p>Tell whoever runs this gateway or the provider: ');
+  t.end();
 });
 
 void t.test('codes and states are good for once', async (t) => {
