@@ -73,7 +73,7 @@ export class AdminApi {
     }
     const denied = roleRejectionOf(requester.operator.role, route);
     if (denied !== undefined) return { bodyBytesMax: route.bodyBytesMax, handle: () => denied };
-    // The path's one variable segment. In a route without one findIndex returns -1, and nothing is there.
+    // A path has at most one variable segment (route.ts). Without one findIndex returns -1, and `id` is ''.
     const id = segments[route.segments.findIndex(isVariable)] ?? '';
     const failed = (error: unknown): AdminResponse => this.failureOf(method, path, error);
     return {
@@ -91,7 +91,8 @@ export class AdminApi {
   ): Promise<AdminResponse> {
     // The body of a GET means nothing (RFC 9110 §9.3.1).
     const input = { ...sent, body: route.method === 'GET' ? {} : parseBody(sent.body) };
-    // Set if some processes did not confirm the change in time, or if it could not be recorded.
+    // Set if some processes did not confirm the change in time, or if it could not be recorded. A response
+    // has one warning: of two the later one.
     let warning: string | undefined;
     const { service } = this.#parts;
     const onBehind = (unconfirmed: number): void => void (warning = warningText(unconfirmed));
@@ -99,6 +100,8 @@ export class AdminApi {
     const requestService: RequestService = {
       read: (work) => service.read(work),
       change: (work) => service.change(cause(), work, onBehind),
+      // Records what the route has already changed outside of the registry, so an error must not fail the
+      // request. Only a route without an action fails: `cause` throws in the catch block too.
       note: async (note) => {
         try {
           await service.change(cause(), (registry) => registry.note(note), onBehind);
@@ -117,7 +120,7 @@ export class AdminApi {
     return { ...responseOfView(view), warning };
   }
 
-  /** Logs who made the change, which stays made, and returns the warning for the response. */
+  /** Called if `note` fails. Logs who made the change, and returns the warning for the response. */
   #notRecorded({ actor, action }: Cause, { target, changes }: ChangeNote, error: unknown): string {
     const reason = error instanceof Error ? error.message : String(error);
     this.#log.error('a change was made, and could not be recorded', {
@@ -127,7 +130,10 @@ export class AdminApi {
     return `The change is made, and could not be recorded among the changes: ${reason}`;
   }
 
-  /** Returns the response to what was thrown. Logs it, unless it is an expected failure. */
+  /**
+   * Returns the response to what was thrown. Logs it, unless it is an expected failure. server.ts calls it
+   * too, for what is thrown outside of `handle`.
+   */
   failureOf(method: string, path: string, error: unknown): AdminResponse {
     if (error instanceof ProxyError) {
       const { code, message, retryAfterSeconds } = error;
@@ -163,7 +169,10 @@ export class AdminApi {
   }
 }
 
-/** The returned function fails for a route that declares that it changes nothing. */
+/**
+ * Returns a function, because a route that changes nothing has no cause: for such a route the function throws
+ * when it is called.
+ */
 function causeOf({ method, path, action }: Route, { operator, from }: Requester): () => Cause {
   return () => {
     invariant(action !== undefined, `${method} ${path} changes something, and has an action`);
@@ -194,9 +203,10 @@ function responseOfView(view: unknown): AdminResponse {
   return { status: 200, contentType, body: text };
 }
 
-function matches(path: readonly string[], segments: readonly string[]): boolean {
+function matches(declared: readonly string[], segments: readonly string[]): boolean {
   return (
-    path.length === segments.length && path.every((word, at) => isVariable(word) || word === segments[at])
+    declared.length === segments.length &&
+    declared.every((segment, at) => isVariable(segment) || segment === segments[at])
   );
 }
 

@@ -1,6 +1,7 @@
 /**
- * `tollgate audit`: reads the books on disk and checks that they balance, also while a gateway runs.
- * program.ts adds the command; it reads the store in its own process.
+ * `tollgate audit`: reads the accounting on disk and checks that it balances, also while a gateway runs.
+ * program.ts adds the command. The command reads the store in its own process, and asks a running gateway
+ * only to write what is in its memory.
  *
  * Must hold: a difference ends with the exit code EXIT_DIFFERS, because schedulers read only the exit code
  * (test/unit/cli/audit-command.test.ts).
@@ -21,10 +22,16 @@ interface AuditOptions extends DataOptions {
  */
 const LINES_MAX = 50;
 
-/** How long a running gateway has to write what its processes have settled. The audit goes on without it. */
+/**
+ * How long a running gateway has to write what its processes have settled. After that the audit reads the
+ * store as it is.
+ */
 const FLUSH_MS_MAX = 5_000;
 
-/** Also the exit code of any failure (program.ts); the text or the JSON tells which it was. */
+/**
+ * Also the exit code of a command that failed (program.ts). The output tells which it was: a report, or only
+ * an error on standard error.
+ */
 const EXIT_DIFFERS = 1;
 /** As for any wrong command line (program.ts). */
 const EXIT_USAGE = 2;
@@ -42,6 +49,7 @@ export function addAuditCommand(program: Command): void {
     .addHelpText('after', exampleText('audit --data /var/lib/tollgate'))
     .action(async (options: AuditOptions) => {
       if (options.repair === true) {
+        // Throws, because of `exitOverride` in program.ts: nothing below runs.
         command.error(
           'The audit does not repair: of two figures that differ, none is known to be the true one. ' +
             'Stop the gateway, restore the store from a backup and audit that.',
@@ -59,6 +67,7 @@ async function run(options: AuditOptions): Promise<void> {
     import('../config/load.js'),
     import('../store/audit.js'),
   ]);
+  // Without secrets, so that it works for a user who may not read the files of keys.
   const { settings } = loadSettings({ config: options.config, data: options.data, secrets: false });
   await flushGateway(settings.data);
   const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = settings.limits;
@@ -95,7 +104,10 @@ async function askToFlush(dataPath: string, origin: string): Promise<string | un
 /** `decimalOf` of core/money.ts, which is loaded at the call. */
 type Decimal = (amount: bigint) => string;
 
-/** The JSON of the report. Its names are public, and so `location` stays `place` in it. */
+/**
+ * The JSON of the report. Its names are public, and so `location` stays `place` in it. It has no sum of
+ * holds: they are not on disk, so `available` still contains them.
+ */
 function viewOf(report: AuditReport, decimal: Decimal): object {
   return {
     ok: report.differencesCount === 0,

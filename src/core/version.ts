@@ -1,11 +1,15 @@
 /**
- * The version of the package, for the banner, the User-Agent and the status. Any thread. No test of its own.
+ * The version of the package: for `tollgate --version`, the banner, the User-Agent of requests that the
+ * gateway sends, the OpenAPI documents, the traces, the metrics, and `/admin/v1/status`. Any thread.
+ *
+ * Must hold: what runs lies two folders below package.json: dist/core, or dist/chunks as scripts/bundle.mjs
+ * writes it. Otherwise no process starts (test/deploy/package.test.ts asks the package for its version).
  */
 import { readFileSync } from 'node:fs';
 
 let version: string | undefined;
 
-/** The version, such as `0.1.0`. The first call reads package.json, two folders above the built file. */
+/** Returns the version, such as `0.1.0`. The first call of each thread reads package.json. */
 export function packageVersion(): string {
   version ??= (
     JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8')) as { version: string }

@@ -3,9 +3,10 @@
  * of JSON with an id that stays the same over all attempts, the time of the attempt, and an HMAC-SHA256 of
  * both and the body. gateway/webhook-outbox.ts calls it on the main thread.
  *
- * Must hold: whatever a receiver responds, the attempt ends in time. The caller sends one webhook after the
- * other, so an attempt without an end would be the last one. The signature is the standard's, and redirects
- * are not followed, because no operator has named their address (test/unit/telemetry/webhook.test.ts).
+ * Must hold: whatever a receiver responds, the attempt to send ends in time. The outbox sends one webhook
+ * after the other, so an attempt without an end would be the last one. The signature is the standard's.
+ * Redirects are not followed, because no operator has named their address; the outbox tries again later, as
+ * after any failure (test/unit/telemetry/webhook.test.ts).
  */
 import { createHmac } from 'node:crypto';
 import { request as requestHttp } from 'node:http';
@@ -36,11 +37,11 @@ export interface Webhook {
 
 export interface Delivery {
   readonly sent: boolean;
-  /** Why it was not sent. Has no secret, and of the address only host and port. */
+  /** Why it was not sent, for the log. Has no secret, and nothing of the address. */
   readonly reason?: string;
   /** The pause that the receiver asks for (Retry-After). */
   readonly pauseMs?: number;
-  /** Whether further attempts are of no use. */
+  /** The receiver wants no more webhooks, so the outbox removes this one. */
   readonly rejectedForGood?: boolean;
 }
 
@@ -55,9 +56,10 @@ export function signedHeaders({ id, body }: Webhook, key: Buffer, seconds: numbe
 }
 
 /**
- * Makes one attempt; `nowMs` is wall-clock time, which the signature has in seconds. Resolves within
- * `timeoutMs`, and at once if `stop` is aborted. Never rejects, as long as `url` is an http or https URL,
- * which the schema of the settings checks. Only status and Retry-After of the response are used.
+ * Makes one attempt to send. `nowMs` is wall-clock time: the signature has it in seconds, and a Retry-After
+ * with a date is compared with it. Resolves within `timeoutMs`, and at once if `stop` is aborted. Never
+ * rejects, as long as `url` is an http or https URL, which the schema of the settings checks. Only status and
+ * Retry-After of the response are used.
  *
  * Several events may come for one attempt, such as a response and then a reset. Each of them resolves. The
  * first one counts, because a promise ignores the others.
@@ -95,7 +97,8 @@ export function sendWebhook(
     });
     request.on('response', (response) => {
       resolve(deliveryOf(response.statusCode!, response.headers['retry-after'], nowMs));
-      // The body is read so that the receiver can finish it. An error in it does not matter.
+      // The body is read so that the receiver can finish it. An error in it does not matter. The timer runs
+      // until `close`, so it also ends a body that never ends.
       let bytes = 0;
       response.on('error', () => undefined);
       response.on('data', ({ length }: Buffer) => {
@@ -118,12 +121,12 @@ function deliveryOf(status: number, retryAfter: string | undefined, nowMs: numbe
     sent: false,
     reason: isRedirect ? `status ${status}: redirects are not followed` : `status ${status}`,
     ...(pauseMs !== undefined && { pauseMs }),
-    // The specification: a receiver that responds with 410 wants no more webhooks.
+    // Standard Webhooks: a receiver that responds with 410 wants no more webhooks.
     ...(status === GONE && { rejectedForGood: true }),
   };
 }
 
-/** Reads seconds, or a date. */
+/** Reads seconds, or a date; undefined if it is neither. */
 function pauseMsOf(retryAfter: string, nowMs: number): number | undefined {
   const ms = /^\d{1,9}$/.test(retryAfter) ? Number(retryAfter) * 1_000 : Date.parse(retryAfter) - nowMs;
   return Number.isFinite(ms) ? Math.min(Math.max(0, ms), PAUSE_MS_MAX) : undefined;
