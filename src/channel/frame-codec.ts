@@ -2,21 +2,28 @@
  * Encodes the frames between listener and worker as binary records of a ring, and decodes them. frame-port.ts
  * calls it, in both threads. Both run the same build, so the layout may change from build to build.
  *
- *     Call            float64 callId; int32 model, flags, modelStart, modelEnd, characters of requestId, of
- *                     traceparent, of tracestate, of body, account, outputTokensMax, choices, characters
- *                     of betas, number of fallbacks; if there are any, where maxTokens and
- *                     maxCompletionTokens start and end, and the fallbacks; these texts
+ *     Call            float64 callId; CALL_INTS int32: model, flags, modelStart, modelEnd, the characters of
+ *                     requestId, of traceparent, of tracestate and of body, account, outputTokensMax,
+ *                     choices, the characters of betas, the number of fallbacks; if that is not 0, where
+ *                     maxTokens and maxCompletionTokens start and end in the body, and the fallbacks; then
+ *                     the texts: requestId, traceparent, tracestate, betas, body
  *     Cancel, Credit  float64 callId
  *     Data            float64 callId; int32 bytes, 0; the bytes
  *     End, Cut        float64 callId; int32 bytes, usage source; float64 prompt, cached, cache-write, 1h
  *                     cache-write, completion, reasoning tokens, wait in ms; the bytes
  *
+ * A Credit tells no number of bytes, because both threads count credits in shared memory (call-table.ts).
  * Fail and Tried are rare, and are posted as messages. So is a frame that is too long for a record or finds
- * no room in the ring. The large body of a call is always posted, behind the call's record, because its
- * memory can be transferred.
+ * no space in the ring.
  *
- * Must hold: `readFrame` returns what `writeFrame` was given, field by field and for any text. A field that
- * is read at a wrong offset may charge wrong tokens (test/unit/channel/frame-port.test.ts).
+ * The record of a call has no large body, and its `body` is empty then. frame-port.ts always posts the large
+ * body behind the record, because its memory can be transferred, and puts it back into the frame at the other
+ * end.
+ *
+ * Must hold: `readFrame` returns what `writeFrame` was given, field by field and for any body, except
+ * `largeBody`. requestId, trace and betas must be ASCII: the gateway makes the first,
+ * telemetry/trace-context.ts and request/request-head.ts check the others. A field that is read at a wrong
+ * offset may charge wrong tokens (test/unit/channel/frame-port.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { FIELDS_AT, type SpscReader, type SpscWriter } from '../core/spsc-ring.js';
@@ -43,12 +50,18 @@ import type { CallId } from './open-calls.js';
 /** A longer frame is posted: to transfer its bytes costs no more than to copy them. */
 export const RECORD_BYTES_MAX = 32 * 1024;
 
+// Offsets in bytes from the start of a record, which is a multiple of 8.
 const ID_AT = FIELDS_AT;
+/** Bytes of a Cancel or Credit. */
 const SIGNAL_BYTES = ID_AT + 8;
 const CALL_INTS_AT = ID_AT + 8;
-/** Offset of the texts, if the call has no fallbacks. */
-const CALL_TEXT_AT = CALL_INTS_AT + 13 * 4;
-/** Numbers that stand before the fallbacks' own. */
+/** How many int32 each call has, in the order in which `writeCall` writes them; two by their positions. */
+const CALL_INTS = 13;
+const BETAS_CHARS_INT = 11;
+const FALLBACK_COUNT_INT = 12;
+/** Where the int32 of the fallbacks begin; without fallbacks, the texts. */
+const CALL_TEXT_AT = CALL_INTS_AT + CALL_INTS * 4;
+/** The int32 in front of the fallbacks: where two members start and end. */
 const FALLBACK_INTS = 4;
 const LENGTH_AT = ID_AT + 8;
 const DATA_BYTES_AT = LENGTH_AT + 8;
@@ -60,10 +73,11 @@ const END_BYTES_AT = END_FLOATS_AT + 7 * 8;
 const STREAM = 1;
 const INCLUDE_USAGE = 2;
 /**
- * The body has one byte a character; else it is UTF-16, as V8 keeps a string with other characters in memory.
+ * All characters of the body are ASCII (U+0000 to U+007F), so it has one byte a character. Otherwise it is
+ * UTF-16, as V8 keeps a string with wider characters in memory.
  */
 const ASCII = 4;
-/** The call belongs to a trace. If the record has no text of it, the trace is not recorded. */
+/** The call belongs to a trace. Without a traceparent in the record the trace is UNRECORDED. */
 const TRACED = 8;
 /** Bits from here on are the door's position in DOOR_NAMES. */
 const DOOR_SHIFT = 8;
@@ -93,7 +107,10 @@ export function writeFrame(ring: SpscWriter, frame: Frame): boolean {
   }
 }
 
-/** The frame at `at`. Bytes of a response are a view of the ring, valid until the record is given back. */
+/**
+ * The frame at `at`, which FramePort has got from the ring. Bytes of a response are a view of the ring, valid
+ * until the record is given back.
+ */
 export function readFrame(ring: SpscReader, at: number): Frame {
   const id = ring.floats[(at + ID_AT) >> 3]!;
   const kind = ring.kindAt(at);
@@ -115,7 +132,7 @@ export function readFrame(ring: SpscReader, at: number): Frame {
 
 /**
  * Reserves a record of `bytes`, its kind and length included, and writes the call's id. Returns its offset;
- * -1 if the record is too long or the ring is full.
+ * -1 if the record is too long or the ring is full. The reader sees the record when FramePort announces it.
  */
 function begin(ring: SpscWriter, kind: number, id: CallId, bytes: number): number {
   if (bytes > RECORD_BYTES_MAX) return -1;
@@ -161,6 +178,7 @@ function writeCall(ring: SpscWriter, { id, request }: CallFrame): boolean {
   return true;
 }
 
+/** `at`: an index in `ints`, as in `readFallbacks`. */
 function writeFallbacks(
   ints: Int32Array,
   at: number,
@@ -173,30 +191,29 @@ function writeFallbacks(
   ints.set(models, at + FALLBACK_INTS);
 }
 
-/** `at` is the index in `ints` behind the number of fallbacks. */
-function readFallbacks(ints: Int32Array, at: number): FallbackModels {
+function readFallbacks(ints: Int32Array, at: number, count: number): FallbackModels {
   const models = at + FALLBACK_INTS;
   return {
-    models: Array.from(ints.subarray(models, models + ints[at - 1]!)),
+    models: Array.from(ints.subarray(models, models + count)),
     maxTokens: { start: ints[at]!, end: ints[at + 1]! },
     maxCompletionTokens: { start: ints[at + 2]!, end: ints[at + 3]! },
   };
 }
 
 function readRequest({ ints, bytes }: SpscReader, at: number): UpstreamRequest {
-  let int = (at + CALL_INTS_AT) >> 2;
+  const first = (at + CALL_INTS_AT) >> 2;
+  let int = first;
   const modelIndex = ints[int++]!;
   const flags = ints[int++]!;
   const modelStart = ints[int++]!;
   const modelEnd = ints[int++]!;
-  const fallbacksAt = (at + CALL_TEXT_AT) >> 2;
-  const fallbacks = ints[fallbacksAt - 1]!;
+  const fallbacks = ints[first + FALLBACK_COUNT_INT]!;
   const requestIdAt = at + CALL_TEXT_AT + (fallbacks === 0 ? 0 : 4 * (FALLBACK_INTS + fallbacks));
   const traceParentAt = requestIdAt + ints[int++]!;
   const traceStateAt = traceParentAt + ints[int++]!;
   const betasAt = traceStateAt + ints[int++]!;
   const bodyChars = ints[int++]!;
-  const bodyAt = betasAt + ints[fallbacksAt - 2]!;
+  const bodyAt = betasAt + ints[first + BETAS_CHARS_INT]!;
   const bodyIsAscii = (flags & ASCII) !== 0;
   return {
     requestId: bytes.toString('latin1', requestIdAt, traceParentAt),
@@ -216,7 +233,7 @@ function readRequest({ ints, bytes }: SpscReader, at: number): UpstreamRequest {
     account: asAccountIndex(ints[int++]!),
     outputTokensMax: ints[int++]!,
     choices: ints[int]!,
-    fallbacks: fallbacks === 0 ? undefined : readFallbacks(ints, fallbacksAt),
+    fallbacks: fallbacks === 0 ? undefined : readFallbacks(ints, first + CALL_INTS, fallbacks),
   };
 }
 
@@ -263,7 +280,10 @@ function readEnd(ring: SpscReader, at: number, kind: EndFrame['kind'], id: CallI
   };
 }
 
-/** Not a Buffer, because receivers copy by `slice`, and that of a Buffer does not copy. */
+/**
+ * A view of the ring, whose Buffer covers its memory from byte 0. Not a Buffer, because receivers copy by
+ * `slice`, and that of a Buffer does not copy.
+ */
 function bytesOf({ bytes, ints }: SpscReader, at: number, bytesAt: number): Uint8Array {
   return new Uint8Array(bytes.buffer, at + bytesAt, ints[(at + LENGTH_AT) >> 2]);
 }

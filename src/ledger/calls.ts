@@ -1,30 +1,21 @@
 /**
  * What calls take from their scopes (scope-chain.ts), and give back: calls in flight, calls of the day,
  * tokens, spending, holds. Ledger extends this class; listeners admit and settle by it, and the main thread
- * releases the calls of a dead listener. Any thread.
+ * releases the calls of a dead listener. Each thread has one object, over the same shared memory.
  *
  *     admit ──> settle ──> (reverse)      charged, and in rare cases reversed
  *          └──> release                   given back
  *
- * Most calls have no quotas but the plan's calls a day and in flight: `#takeDay` touches no quota record.
- *
  * Must hold: a rejected call has taken nothing. An admitted call is settled or released once, and gives back
- * to the day and month that it took of. Tests: test/unit/ledger/quotas.test.ts,
- * test/unit/ledger/ledger.test.ts, test/threads/ledger-hammer.test.ts.
+ * to the day and month that it took of. One exception: calls a day that were taken of some scopes just after
+ * midnight are not given back, so these scopes have counted one call too many; no limit is exceeded. Tests:
+ * test/unit/ledger/quotas.test.ts, test/unit/ledger/ledger.test.ts, test/threads/ledger-hammer.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import type { QuotasLeft } from '../core/quotas.js';
-import {
-  type AccountIndex,
-  asPicoUnits,
-  type CallSlot,
-  asMonotonicMs,
-  type MonotonicMs,
-  asWallMs,
-  type PicoUnits,
-  type WallMs,
-} from '../core/units.js';
+import type { AccountIndex, CallSlot, MonotonicMs, PicoUnits, WallMs } from '../core/units.js';
+import { asMonotonicMs, asPicoUnits, asWallMs } from '../core/units.js';
 import type { Balance, Settlement } from './balance.js';
 import type { DayCounter } from './day.js';
 import type { DirtySet } from './dirty-set.js';
@@ -50,14 +41,8 @@ import {
 } from './quota-rejections.js';
 import { CallLeft } from './call-left.js';
 import { type CallScopes, FLIGHT_BIT, ScopeChain, type ScopeTables } from './scope-chain.js';
-import {
-  createAmounts,
-  nanoUnitsOf,
-  type Periods,
-  type ScopeQuotas,
-  setAmounts,
-  type TokenMinute,
-} from './scope-quotas.js';
+import type { ScopeQuotas, TokenMinute } from './scope-quotas.js';
+import { createAmounts, nanoUnitsOf, setAmounts } from './scope-quotas.js';
 import { NO_PERIOD, type Stocks } from './stocks.js';
 
 export interface CallsOptions extends ScopeTables, QuotaRejectionsOptions {
@@ -67,11 +52,11 @@ export interface CallsOptions extends ScopeTables, QuotaRejectionsOptions {
 }
 
 const NO_MASKS = new Uint8Array(0);
-/** Tries to take of one day and month. Each is of a later one than the try before; so many are a bug. */
+/** How often `#takeAll` may start again, each time with a later day or month. More often is a bug. */
 const PERIODS_MAX = 1_000;
-/** `Taken.dayNumber` before any call of a day is taken: later than all, so `Math.min` replaces it. */
+/** `Taken.dayNumber` before any call of a day is taken: later than all days, so `Math.min` replaces it. */
 const AFTER_ALL_DAYS = 2 ** 30 - 1;
-/** `Taken.dayNumber` of a free call, which takes no call of a day. */
+/** `Taken.dayNumber` of a free call (`CallNeeds.isFree`), which takes no call of a day. */
 const NO_DAY = -1;
 
 export class Calls {
@@ -85,6 +70,8 @@ export class Calls {
   readonly dirty: DirtySet;
   protected readonly quotas: ScopeQuotas;
   protected readonly clock: Clock;
+  // These are of the call that is being admitted or settled. One call follows the other: no method that
+  // `Calls` calls on its way, such as `low`, may admit or settle another one.
   readonly #chain: ScopeChain;
   readonly #taken = createTaken();
   readonly #rejections: QuotaRejections;
@@ -135,6 +122,7 @@ export class Calls {
     invariant(this.reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
     const { account, plan } = scopes;
     const taken = this.#taken;
+    // `asks` is false because no coordinator can help: all quota records of this gateway are in use.
     if (!this.#chain.set(scopes, taken))
       return { ...this.#rejections.plain(account, 'scopes', 0n, 0n), asks: false };
     if (!this.#takeFlight(account, plan.callsInFlightMax))
@@ -150,9 +138,8 @@ export class Calls {
       this.#giveBack(taken);
       rejection = this.#rejections.of(ACCOUNT_SCOPE, 'balance', scopes, needs);
     }
-    if (rejection === undefined && scopes.model?.limits.requestsPerMinute !== undefined) {
+    if (rejection === undefined && scopes.model?.limits.requestsPerMinute !== undefined)
       rejection = this.#takeModelMinute(scopes, needs);
-    }
     if (rejection !== undefined) {
       this.#flights.settle(flightOf(account), NO_PERIOD, 1, 0);
       return rejection;
@@ -162,7 +149,10 @@ export class Calls {
     return undefined;
   }
 
-  /** What is left of the quotas of the call that `admit` has just admitted; see `CallLeft.read`. */
+  /**
+   * What is left of the quotas of the call that `admit` has just admitted; no other method may be called in
+   * between. `minute` and `minutes` are the rate-limit phase's: see `CallLeft.read`.
+   */
   quotasLeft(account: AccountIndex, minute: number | undefined, minutes?: readonly number[]): QuotasLeft {
     return this.#left.read(account, minute, minutes);
   }
@@ -201,10 +191,12 @@ export class Calls {
     return { ...taken, masks: taken.scopes === 0 ? NO_MASKS : taken.masks.slice() };
   }
 
-  /** Reverses `settle` of an undelivered response; the tokens of the minute stay used. Any thread. */
+  /**
+   * Reverses `settle` of an undelivered response; the tokens of the minute stay used. Only whoever settled
+   * the call may call it, once: the slot is free by then, so nothing else prevents a second time.
+   */
   reverse(taken: Taken, { charged, uncovered }: Settlement, tokens = 0): void {
-    const { account } = taken;
-    this.balance.reverse(account, charged, uncovered);
+    this.balance.reverse(taken.account, charged, uncovered);
     if (taken.scopes > 0) {
       this.#chain.recall(taken);
       setAmounts(this.#used, tokens, nanoUnitsOf(asPicoUnits(charged + uncovered)));
@@ -216,22 +208,21 @@ export class Calls {
       this.quotas.reverse(this.#chain.links[scope]!.record, quotas, this.#used, taken);
       this.#mark(scope);
     }
-    this.dirty.mark(account);
+    this.dirty.mark(taken.account);
   }
 
   /** Gives back all that the call took; false if it was settled or released before. Any thread. */
   release(slot: CallSlot): boolean {
     if (!this.reservations.claim(slot)) return false;
     const taken = this.reservations.read(slot, this.#taken);
-    const { account } = taken;
     const hold = this.reservations.holdOf(slot);
-    this.balance.giveBack(account, hold);
+    this.balance.giveBack(taken.account, hold);
     if (taken.scopes > 0) {
       setAmounts(this.#held, taken.tokens, nanoUnitsOf(hold));
       this.#chain.recall(taken);
     }
     this.#giveBack(taken);
-    this.close(slot, account);
+    this.close(slot, taken.account);
     return true;
   }
 
@@ -257,6 +248,7 @@ export class Calls {
   #takeFlight(account: AccountIndex, callsMax: number): boolean {
     const flights = this.#flights;
     const isTaken = flights.take(flightOf(account), NO_PERIOD, 1, callsMax) !== undefined;
+    // `take` leaves its other results in fields, so that it allocates nothing.
     this.#left.inFlight = flights.left;
     if (flights.ranLow) {
       flights.ranLow = false;
@@ -265,7 +257,7 @@ export class Calls {
     return isTaken;
   }
 
-  /** The account's call of the day, for a call that takes of nothing else. */
+  /** The account's call of the day, for a call that takes of nothing else, as most do: no quota record. */
   #takeDay(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const dayNumber = this.day.take(scopes.account, scopes.plan.callsPerDay);
     if (dayNumber === undefined) return this.#rejections.of(ACCOUNT_SCOPE, CALLS_PER_DAY, scopes, needs);
@@ -277,7 +269,7 @@ export class Calls {
   /**
    * Takes all but the hold and the account's calls in flight, from every scope of the same day and month; a
    * free call takes of the scopes' calls in flight alone. If midnight comes meanwhile, or a scope is a day
-   * ahead because the calendar was set back, it starts again with the later day, for a record has one day.
+   * ahead because the calendar was set back, it starts again with the later day: a reservation has one.
    */
   #takeAll(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const taken = this.#taken;
@@ -313,9 +305,11 @@ export class Calls {
           return this.#rejections.of(scope, quota, scopes, needs);
         }
         if (taken.day === day && taken.month === month) continue;
-        const later: Periods = { day: taken.day, month: taken.month };
-        this.quotas.release(this.#chain.links[scope]!.record, 1 << quota, this.#held, taken, this.#nowMs);
-        taken.masks[scope]! &= ~(1 << quota);
+        // `#take` found a later day or month (`#takeDayOf` never does): this quota is given back to that one,
+        // all that were taken before to the old one. The next try begins at the later one.
+        const later = { day: taken.day, month: taken.month };
+        this.quotas.release(this.#chain.links[scope]!.record, bit, this.#held, taken, this.#nowMs);
+        taken.masks[scope]! &= ~bit;
         this.#giveBack(Object.assign(taken, { day, month }));
         Object.assign(taken, later).masks.fill(0);
         return undefined;
@@ -350,7 +344,7 @@ export class Calls {
         : limited.takeDay(index, callsPerDay, this.#wallMs);
     if (dayNumber === undefined) return false;
     this.#left.setDay(scope, limited === undefined ? this.day.left : limited.day.left);
-    // If midnight comes before the last of them is taken, those of the later day are not given back.
+    // The earliest day, if midnight comes meanwhile: no call is given back to a day that has not counted it.
     taken.dayNumber = Math.min(taken.dayNumber, dayNumber);
     taken.masks[scope]! |= DAY_BIT;
     return true;
@@ -389,7 +383,7 @@ export class Calls {
     }
   }
 
-  /** Marks a scope dirty. The public methods mark the account. */
+  /** Marks a scope dirty, but not the account: `admit`, `reverse` and `close` mark that. */
   #mark(scope: number): void {
     if (scope !== ACCOUNT_SCOPE) this.#chain.limitedAt(scope).dirty.mark(this.#chain.links[scope]!.index);
   }
