@@ -57,20 +57,21 @@ export function createStartSession(deps: SessionDeps): StartSession {
       : start(request, downstream);
 }
 
-/** calling → settling (the token count is awaited) → delivering → ended, or from any of them to ended. */
-type State = 'calling' | 'settling' | 'delivering' | 'ended';
+/** calling → counting (the usage is awaited) → delivering → ended, or from any of them to ended. */
+type State = 'calling' | 'counting' | 'delivering' | 'ended';
 
 class ChatSession implements UpstreamSession, AttemptOwner {
   readonly #shared: SessionShared;
   readonly #models: CallModels;
   readonly #downstream: DownstreamHandle;
+  /** For AttemptOwner: the reader of a response that is no stream adds its bytes; the session clears it. */
   readonly budget: ResponseBudget;
   #state: State = 'calling';
   #attempt: Attempt | undefined;
   #retryTimer: NodeJS.Timeout | undefined;
   /** Set if the call has waited because its upstreams were at their limits. */
   #wait: QuotaWait | undefined;
-  /** The client has a byte, or will get one. */
+  /** `relay` has sent bytes to the client. `complete` does not set it, because no attempt follows it. */
   #relayed = false;
   #upstreamWaitMs = 0;
   /** The client has gone. */
@@ -84,7 +85,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #reason: string | undefined;
   /** The error if an upstream's protocol cannot express the request. Other upstreams' may. */
   #unsupported: ErrorRecord | undefined;
-  #rest: Uint8Array = EMPTY;
+  /** What `complete` brought and the client has not been sent. */
+  #unsent: Uint8Array = EMPTY;
   #usage: Usage | undefined;
 
   constructor(shared: SessionShared, request: UpstreamRequest, downstream: DownstreamHandle) {
@@ -102,6 +104,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     }
   }
 
+  // The channel calls these two. They must not throw: unlike callbacks of the attempt, they have no `crash`.
   onCredit(): void {
     if (this.#state === 'calling') this.#attempt?.resume();
     else if (this.#state === 'delivering') this.#deliver();
@@ -115,12 +118,13 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       this.#end();
       return;
     }
-    if (this.#state === 'settling') return;
+    // The call is charged. What is counted ends it.
+    if (this.#state === 'counting') return;
     const attempt = this.#attempt;
     const isCharged = attempt?.sent === true && !attempt.isRejected;
     attempt?.abort();
     if (isCharged) {
-      this.#settleSoon();
+      this.#findUsageSoon();
       return;
     }
     attempt?.taken.settle(0);
@@ -128,6 +132,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#fail(CLIENT_GONE);
   }
 
+  // The attempt and its reader call these, up to `crash`, as AttemptOwner says.
   relay(bytes: Uint8Array): void {
     invariant(this.#state === 'calling', 'bytes are relayed during the call');
     if (!this.#relayed) this.#upstreamWaitMs = this.#models.spentMs();
@@ -137,9 +142,14 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   complete(rest: Uint8Array): void {
     if (!this.#relayed) this.#upstreamWaitMs = this.#models.spentMs();
-    this.#settle(rest);
+    this.#findUsage(rest);
   }
 
+  /**
+   * In this order: an error that any upstream would give ends the model's attempts; a lack of the gateway's
+   * own ends the call; else the call is tried again, if it may be. If not, the model has failed: with the
+   * last reason that an upstream gave, as `unsupported` if none gave one, or because the others cool down.
+   */
   reject(failure: AttemptFailure): void {
     invariant(this.#state === 'calling', 'an attempt fails during the call');
     const attempt = this.#attempt!;
@@ -163,9 +173,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     if (failure.unsupported === undefined) this.#reason = failure.reason;
     const { plan } = this.#models;
     const pauseMs = this.#relayed ? undefined : plan.pauseMs(attempt.taken, failure, attempt.sent);
-    const again = pauseMs !== undefined || (!this.#relayed && this.#models.hasNext('unavailable'));
+    const goesOn = pauseMs !== undefined || (!this.#relayed && this.#models.hasNext('unavailable'));
     if (failure.unsupported === undefined)
-      this.#shared.errors.writeFailure(attempt.taken.target, failure, again);
+      this.#shared.errors.writeFailure(attempt.taken.target, failure, goesOn);
     if (pauseMs !== undefined) this.#tryAfter(pauseMs);
     else if (this.#reason !== undefined)
       this.#giveUp(unavailableError(this.#reason, this.#retryAfterSeconds), 'unavailable');
@@ -186,21 +196,18 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#report(attempt, failure.kind, failure.cause);
     if (!isHeldUp) {
       this.#shared.metrics.countFailure(target.slot, failure.kind, this.#shared.clock.wallMs());
-      this.#shared.errors.write(
-        'warn',
-        target.name,
-        'a stream was cut at a bound of the gateway, what was relayed is charged',
-        failure.cause,
-      );
+      const text = 'a stream was cut at a bound of the gateway, what was relayed is charged';
+      this.#shared.errors.write('warn', target.name, text, failure.cause);
     }
     this.#cut = true;
-    this.#settle(EMPTY);
+    this.#findUsage(EMPTY);
   }
 
   crash(error: unknown): void {
     const cause = error instanceof Error ? (error.stack ?? error.message) : String(error);
     this.#shared.errors.write('error', 'gateway', 'a call failed inside of the gateway', cause);
     this.#attempt?.abort();
+    // Without a number: what was used is not known, so all that the call may use counts.
     this.#attempt?.taken.settle();
     if (this.#state !== 'ended') this.#fail(CRASHED);
   }
@@ -208,17 +215,10 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   /** Sends the listener how an attempt failed. */
   #report({ taken, status }: Attempt, code: AttemptCode, error: string): void {
     const { number: fallback, plan } = this.#models;
+    const { slot: upstream } = taken.target;
     const startMs = plan.triedMs;
     const durationMs = this.#shared.clock.monotonicMs() - startMs;
-    this.#downstream.tried({
-      upstream: taken.target.slot,
-      fallback,
-      startMs,
-      durationMs,
-      status,
-      code,
-      error,
-    });
+    this.#downstream.tried({ upstream, fallback, startMs, durationMs, status, code, error });
   }
 
   #tryAfter(pauseMs: number): void {
@@ -230,17 +230,18 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else this.#retryTimer = setTimeout(again, pauseMs);
   }
 
-  /** `queued`: the call has waited, and it is its turn. Returns false if it must go on waiting. */
+  /** `queued`: the call has waited, and it is its turn. Returns false only if it must go on waiting. */
   #try(queued = false): boolean {
-    const { request, plan, number } = this.#models;
+    const { request, plan, number: fallback } = this.#models;
     const taken = plan.take(queued);
     if (taken === undefined) return this.#notTaken(queued);
     if (queued) this.#wait!.ended(true);
-    this.#downstream.recordUpstream(taken.target.slot, number, plan.triedMs);
+    this.#downstream.recordUpstream(taken.target.slot, fallback, plan.triedMs);
     try {
       const client = this.#clientOf(taken.target);
       this.#attempt = new Attempt(client, taken, request, this.#newSpan(taken.target), this.#shared, this);
     } catch (error) {
+      // TakenTarget needs both: an outcome for the breaker, and the tokens, of which none were used.
       taken.release();
       taken.settle(0);
       throw error;
@@ -254,6 +255,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     return target.origin === ECHO_ORIGIN ? echo : http;
   }
 
+  /** No upstream can be taken: the call waits, or the model has failed. Returns what `#try` returns. */
   #notTaken(queued: boolean): boolean {
     const noRoom = this.#models.plan.noRoom();
     if (noRoom !== undefined) {
@@ -290,7 +292,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     try {
       return this.#try(true);
     } catch (error) {
-      // It leaves the queue by this return, not by `leave`, which would change the queue during a look.
+      // It leaves the queue by this return, not by `leave`, which would change the queue while it is walked.
       this.#wait!.ended(false);
       this.crash(error);
       return true;
@@ -334,27 +336,27 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   /**
-   * Settles at the end of the event-loop turn: if many clients leave together, all upstream calls are aborted
-   * before the first one is counted.
+   * Finds the usage after this event-loop turn: if many clients leave together, all upstream calls are
+   * aborted before the first one is counted.
    */
-  #settleSoon(): void {
+  #findUsageSoon(): void {
     setImmediate(() => {
-      if (this.#state === 'calling') this.#settle(EMPTY);
+      if (this.#state === 'calling') this.#findUsage(EMPTY);
     });
   }
 
-  /** Finds the usage, then delivers `rest`. */
-  #settle(rest: Uint8Array): void {
-    invariant(this.#state === 'calling', 'a call is settled once');
-    this.#state = 'settling';
-    this.#rest = rest;
+  /** Finds the usage of a call that is charged, then delivers `rest`. */
+  #findUsage(rest: Uint8Array): void {
+    invariant(this.#state === 'calling', 'the usage of a call is found once');
+    this.#state = 'counting';
+    this.#unsent = rest;
     const usage = usageOf(this.#attempt!, this.#models.request, this.#shared);
     if (usage instanceof Promise)
-      usage.then((counted) => this.#settled(counted)).catch((error: unknown) => this.crash(error));
-    else this.#settled(usage);
+      usage.then((counted) => this.#foundUsage(counted)).catch((error: unknown) => this.crash(error));
+    else this.#foundUsage(usage);
   }
 
-  #settled(usage: Usage): void {
+  #foundUsage(usage: Usage): void {
     const isLeft = this.#cancelled || this.#cut;
     this.#attempt?.taken.settle(usage.promptTokens + usage.completionTokens);
     this.#attempt = undefined;
@@ -366,20 +368,20 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   /** Sends the rest, a large non-streamed response in pieces, as credits allow. */
   #deliver(): void {
-    while (this.#rest.length > FRAME_BYTES_MAX) {
-      const piece = this.#rest.subarray(0, FRAME_BYTES_MAX);
-      this.#rest = this.#rest.subarray(FRAME_BYTES_MAX);
+    while (this.#unsent.length > FRAME_BYTES_MAX) {
+      const piece = this.#unsent.subarray(0, FRAME_BYTES_MAX);
+      this.#unsent = this.#unsent.subarray(FRAME_BYTES_MAX);
       if (!this.#downstream.data(piece)) return;
     }
     this.#end();
   }
 
   #end(): void {
-    invariant(this.#state === 'delivering' && this.#usage !== undefined, 'a call ends once, with its bill');
+    invariant(this.#state === 'delivering' && this.#usage !== undefined, 'a call ends once, with its usage');
     this.#state = 'ended';
     if (this.#cut) this.#downstream.cut(this.#usage, this.#upstreamWaitMs);
-    else this.#downstream.end(this.#cancelled ? EMPTY : this.#rest, this.#usage, this.#upstreamWaitMs);
-    this.#rest = EMPTY;
+    else this.#downstream.end(this.#cancelled ? EMPTY : this.#unsent, this.#usage, this.#upstreamWaitMs);
+    this.#unsent = EMPTY;
     this.budget.clear();
   }
 
@@ -387,7 +389,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     invariant(this.#state !== 'ended', 'a call fails once');
     this.#state = 'ended';
     this.#attempt = undefined;
-    this.#rest = EMPTY;
+    this.#unsent = EMPTY;
     this.budget.clear();
     clearTimeout(this.#retryTimer);
     this.#wait?.leave();
