@@ -6,14 +6,15 @@
  * messages. request-bytes.ts calls it, on any thread.
  *
  * It needs some KB beside the bytes, 16 bytes for each content part before the first wrong one, and the
- * unknown names of one object (BODY_MEMBERS_MAX). It costs what the reader costs (json-reader.ts), and some
- * 20 ns for each name.
+ * unknown names of one object (BODY_MEMBERS_MAX in core/limits.ts). It takes the time of the reader
+ * (json-reader.ts), and some 20 ns for each name.
  *
  * Must hold: a body that two decoders read differently is rejected; otherwise a caller pays for one call and
  * gets another. Such are a member that is given twice, a known name in another case (`Model`), and an
  * integer that is not written in digits alone (test/unit/protocol/request-bytes.chat-request.test.ts,
- * test/unit/protocol/known-members.test.ts). A member that gets a rule is added to chat-schema.ts,
- * chat-rules.ts and StandIn, and is read here.
+ * test/unit/protocol/known-members.test.ts). The reader throws for the first two (`name` of
+ * member-reader.ts). A member that gets a rule is added to chat-schema.ts, chat-rules.ts, known-members.ts
+ * and StandIn, and is read here.
  */
 import { MESSAGES_MAX } from '../core/limits.js';
 import { CALLERS_TOOL_TYPES, USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
@@ -91,8 +92,16 @@ const ONE_MESSAGE: { model: string; messages: unknown[] } = { model: 'm', messag
 const VALID_MESSAGES: readonly unknown[] = [{ role: 'user', content: '' }];
 const NO_MEMBERS: readonly RoutingMember[] = Object.freeze([]);
 
-/** Each private method starts with the reader at its value, and leaves the reader behind that value. */
+/**
+ * Each private method but `#recordSteering` starts with the reader at its value, and leaves the reader behind
+ * that value.
+ *
+ * An object is read in this order: `openLevel`; of each member `name`, `colon` (which goes to the value and
+ * returns its first byte) and whatever reads or skips the value; then `moreMembers`. An array likewise:
+ * `openItems`, `item`, the item, `moreItems`. `skipMember` also checks the names within the value.
+ */
 export class ChatScan implements BodyScan {
+  // BodyScan says what these three mean. They are the same for each body of this door.
   readonly outputTokensName = 'max_tokens';
   readonly outputTokensMin = 1;
   readonly asksForUsage = true;
@@ -113,7 +122,7 @@ export class ChatScan implements BodyScan {
   readonly #reader: ValueReader;
   readonly #isAscii: boolean;
   readonly #standIn = new StandIn();
-  /** The error message for the first item of `messages` that breaks a rule. */
+  /** Why `messages` is invalid: the wrong number of items, else the first item that breaks a rule. */
   #messagesError: string | undefined;
 
   /** `bytes` are valid UTF-8, and ASCII if `isAscii`. Throws a BodyError whose message is for the caller. */
@@ -153,6 +162,7 @@ export class ChatScan implements BodyScan {
         const first = reader.colon();
         const start = reader.at;
         if (index === REQUEST_MODEL) {
+          // In full, because the model is looked up by it. `value` may cut a long string.
           standIn.model = reader.valueInFull(first, this.#isAscii);
           this.model = { start, end: reader.at };
         } else if (index === REQUEST_MESSAGES) standIn.messages = this.#messages();
@@ -172,6 +182,7 @@ export class ChatScan implements BodyScan {
         else if (index === REQUEST_TOOLS && first === BRACKET) this.#tools();
         else if (index === REQUEST_EXTRA_BODY) this.#extraBody(first);
         else {
+          // `name` sets it only if it returns UNKNOWN; before that it is of an earlier member.
           const steering = index === UNKNOWN ? reader.steering : undefined;
           reader.skipMember(REQUEST, index);
           if (steering !== undefined) this.#recordSteering(steering, start);
@@ -179,11 +190,15 @@ export class ChatScan implements BodyScan {
       } while (reader.moreMembers());
     }
     this.end = reader.at - 1;
+    // Those that `skipMember` has found, anywhere in the request.
     if (reader.storedMembers.length > 0)
       this.routingMembers = [...this.routingMembers, ...reader.storedMembers];
   }
 
-  /** Google's interface reads the member `google`. Some upstreams merge other members into the request. */
+  /**
+   * Records `extra_body` unless it has `google` alone, which Google's interface reads, or asks for nothing.
+   * Some upstreams merge its other members into the request. An empty object is recorded too.
+   */
   #extraBody(first: number): void {
     const reader = this.#reader;
     let isGoogle = false;
@@ -229,6 +244,7 @@ export class ChatScan implements BodyScan {
       const first = reader.colon();
       const start = reader.at;
       reader.skipMember(TOOL, index);
+      // The constants have quotes. A type that is written with escapes counts as the provider's.
       if (index === TOOL_TYPE && first === QUOTE)
         hosted = !CALLERS_TOOL_TYPES.includes(reader.bytes.toString('latin1', start, reader.at));
       else if (index !== TOOL_TYPE && index !== UNKNOWN) isDefined = true;
@@ -285,12 +301,10 @@ export class ChatScan implements BodyScan {
         const first = reader.colon();
         if (index === MESSAGE_ROLE) role = first === QUOTE ? this.#role() : reader.value();
         else if (index === MESSAGE_CONTENT) content = this.#content(first);
-        else if (index === MESSAGE_TOOL_CALLS) {
+        else {
           // The rules ask only whether these four stand for `content`. Null does not, nor does a wrong type.
-          toolCalls = first === BRACKET ? ANY_ARRAY : null;
-          reader.skipMember(MESSAGE, index);
-        } else {
-          if (index === MESSAGE_FUNCTION_CALL) functionCall = first === BRACE ? ANY_OBJECT : null;
+          if (index === MESSAGE_TOOL_CALLS) toolCalls = first === BRACKET ? ANY_ARRAY : null;
+          else if (index === MESSAGE_FUNCTION_CALL) functionCall = first === BRACE ? ANY_OBJECT : null;
           else if (index === MESSAGE_REFUSAL) refusal = first === QUOTE ? '' : null;
           else if (index === MESSAGE_AUDIO) audio = first === BRACE ? ANY_OBJECT : null;
           reader.skipMember(MESSAGE, index);
@@ -306,6 +320,7 @@ export class ChatScan implements BodyScan {
     return MESSAGE_STAND_IN;
   }
 
+  /** Returns the role; of an unknown one its text, for the error. */
   #role(): string {
     const reader = this.#reader;
     const start = reader.at;
@@ -322,6 +337,7 @@ export class ChatScan implements BodyScan {
     return reader.excerpt(start, reader.at);
   }
 
+  /** Returns what stands for the content: of its parts the first wrong one, at its index, or VALID_PARTS. */
   #content(first: number): unknown {
     const reader = this.#reader;
     if (first === QUOTE) {
