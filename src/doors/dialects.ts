@@ -3,8 +3,9 @@
  * chat, whose protocol is that of the workers themselves. A new door is added here and in doors.ts. Files of
  * upstream/ look a dialect up by index or name.
  *
- * Must hold: every door but chat has one dialect; a door without one would be served as chat
- * (test/unit/doors/simple/simple-doors.test.ts for simple doors, each other door's own tests).
+ * Must hold: every door but chat has one dialect, or its calls would be served as chat. No test compares the
+ * table with DOOR_NAMES. Dialects have their own: test/unit/doors/simple/simple-doors.test.ts,
+ * test/unit/doors/messages/messages-dialect.test.ts, test/unit/doors/callers-path.test.ts.
  */
 import { DOOR_INDEX, DOOR_NAMES, type DoorName } from '../core/door-names.js';
 import { isRecord } from '../core/json.js';
@@ -13,14 +14,15 @@ import { COUNT_TOKENS_DIALECT, MESSAGES_DIALECT } from './messages/messages-dial
 import { RESPONSES_DIALECT } from './responses/responses-dialect.js';
 
 /**
- * One token to each tokenizer of the gateway, and four bytes, so an estimate by length counts one token too.
+ * One token to each tokenizer of the gateway. `estimateTextTokens` (upstream/tokenizer.ts) counts it as one
+ * too, because it has four bytes.
  */
 const ONE_TOKEN = ' the';
 
 /**
- * The dialect of a door whose calls are never translated (simple-doors.ts). `marker`: the member that every
- * good response of the door has. It needs no judge: of these doors only legacy completions streams, and the
- * reader of chat streams takes its events, which have `text` in place of `delta`.
+ * The dialect of a simple door, whose calls are never translated (simple-doors.ts). `marker`: the member by
+ * which a good response is known. The dialect has no judge: of these doors only legacy completions streams,
+ * and the reader of chat streams accepts its events, which have `text` in place of `delta`.
  */
 function simpleDialect(
   name: Dialect['name'],
@@ -31,8 +33,9 @@ function simpleDialect(
 }
 
 /**
- * The texts of an input: a text, tokens, or a list of either. Tokens become a text of as many tokens, because
- * the texts are only counted. Exported for its test, as SIMPLE_DIALECTS.
+ * The texts of an input: a text, tokens, or a list of either; request-schemas.ts has checked that it is one.
+ * Tokens become a text of as many tokens, because the texts are only counted. Exported for its test, as
+ * SIMPLE_DIALECTS.
  */
 export function inputTexts(input: unknown): string[] {
   if (typeof input === 'string') return [input];
@@ -70,8 +73,8 @@ const BY_INDEX: readonly (Dialect | undefined)[] = DOOR_NAMES.map((name) =>
   DIALECTS.find((one) => one.name === name),
 );
 
-/** By position in DOOR_NAMES, as frames have it; undefined for chat. */
+/** By position in DOOR_NAMES, as frames have it; undefined for chat, and for a position that no door has. */
 export const dialectAt = (index: number): Dialect | undefined => BY_INDEX[index];
 
-/** The dialect of a door, by its name; undefined for chat. */
+/** By name, for tests; undefined for chat. */
 export const dialectOf = (name: DoorName): Dialect | undefined => BY_INDEX[DOOR_INDEX[name]];

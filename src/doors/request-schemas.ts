@@ -1,10 +1,13 @@
 /**
- * The TypeBox schemas of requests at all doors but chat. Only the build loads them: build-generated.ts
- * compiles them; after a change run `npm run build`. Messages follow platform.claude.com, page "Messages",
- * as of November 2026.
+ * The TypeBox schemas of requests at all doors but chat, which chat-schema.ts has. Only the build loads them:
+ * build-generated.ts compiles them; after a change run `npm run build`. Messages follow platform.claude.com,
+ * page "Messages", as of November 2026. The bounds of the other doors have their sources in the files of
+ * rules below.
  *
  * They check what the gateway reads or bills by. Other members, and the insides of content blocks, items and
- * tools, pass unchecked: the upstream or the translation checks them.
+ * tools, pass unchecked: the upstream or the translation checks them. A member that makes output which no
+ * hold covers (`best_of`) is rejected before, by member-scan.ts. `optional` allows null, because SDKs send
+ * null for what their caller left out.
  *
  * Must hold: messages-rules.ts, responses-rules.ts and simple-rules.ts explain each rule
  * (test/unit/doors/messages/messages-door.test.ts, test/unit/doors/responses/responses-rules.test.ts,
@@ -33,7 +36,8 @@ import { DOCUMENTS_MAX, ENCODINGS, INPUTS_MAX } from './simple/simple-rules.js';
 const ContentBlocks = Type.Array(Type.Object({ type: Type.String() }));
 const UnitInterval = Type.Number({ minimum: UNIT_INTERVAL_MIN, maximum: UNIT_INTERVAL_MAX });
 
-const COMMON_MEMBERS = {
+/** What a Messages request and a request to count its tokens have in common. */
+const MESSAGES_MEMBERS = {
   model: Type.String({ minLength: 1 }),
   messages: Type.Array(
     Type.Object({
@@ -49,7 +53,7 @@ const COMMON_MEMBERS = {
 };
 
 export const MessagesRequestSchema = Type.Object({
-  ...COMMON_MEMBERS,
+  ...MESSAGES_MEMBERS,
   max_tokens: Type.Integer({ minimum: OUTPUT_TOKENS_MIN }),
   temperature: optional(UnitInterval),
   top_p: optional(UnitInterval),
@@ -60,10 +64,11 @@ export const MessagesRequestSchema = Type.Object({
 });
 
 /** Body of count_tokens. A stream makes no sense there, so `stream: true` is rejected. */
-export const CountRequestSchema = Type.Object({ ...COMMON_MEMBERS, stream: optional(Type.Literal(false)) });
+export const CountRequestSchema = Type.Object({ ...MESSAGES_MEMBERS, stream: optional(Type.Literal(false)) });
 
 export const ResponsesRequestSchema = Type.Object({
   model: Type.String({ minLength: 1 }),
+  // Optional, because a stored prompt may take its place; that needs the model's `pass_members`.
   input: optional(
     Type.Union([Type.String(), Type.Array(Type.Object({}), { minItems: 1, maxItems: MESSAGES_MAX })]),
   ),
@@ -74,6 +79,7 @@ export const ResponsesRequestSchema = Type.Object({
   stream: optional(Type.Boolean()),
   stream_options: optional(Type.Object({})),
   store: optional(Type.Boolean()),
+  // A background response is fetched by a later request, so this call would have no usage.
   background: optional(Type.Literal(false)),
   parallel_tool_calls: optional(Type.Boolean()),
   tools: optional(Type.Array(Type.Object({ type: Type.String() }))),
@@ -81,7 +87,9 @@ export const ResponsesRequestSchema = Type.Object({
   reasoning: optional(Type.Object({})),
 });
 
+/** One text, as the numbers of its tokens. */
 const Tokens = Type.Array(Type.Integer({ minimum: 0 }), { minItems: 1 });
+/** One text or up to `max`, each as a string or as tokens. */
 const inputs = (max: number) =>
   Type.Union([
     Type.String(),
@@ -90,11 +98,11 @@ const inputs = (max: number) =>
     Type.Array(Tokens, { minItems: 1, maxItems: max }),
   ]);
 
-const MEMBERS = { model: Type.String({ minLength: 1 }) };
+const MODEL = { model: Type.String({ minLength: 1 }) };
 const NO_STREAM = { stream: optional(Type.Literal(false)) };
 
 export const EmbeddingsRequestSchema = Type.Object({
-  ...MEMBERS,
+  ...MODEL,
   ...NO_STREAM,
   input: inputs(INPUTS_MAX),
   encoding_format: optional(Type.Enum([...ENCODINGS])),
@@ -102,7 +110,8 @@ export const EmbeddingsRequestSchema = Type.Object({
 });
 
 export const CompletionsRequestSchema = Type.Object({
-  ...MEMBERS,
+  ...MODEL,
+  // Each prompt gives at least one choice. Without a prompt the model begins a text of its own.
   prompt: optional(inputs(CHOICES_MAX)),
   max_tokens: optional(Type.Integer({ minimum: OUTPUT_TOKENS_MIN })),
   n: optional(Type.Integer({ minimum: CHOICES_MIN, maximum: CHOICES_MAX })),
@@ -111,7 +120,7 @@ export const CompletionsRequestSchema = Type.Object({
 });
 
 export const ModerationsRequestSchema = Type.Object({
-  ...MEMBERS,
+  ...MODEL,
   ...NO_STREAM,
   input: Type.Union([
     Type.String(),
@@ -121,7 +130,7 @@ export const ModerationsRequestSchema = Type.Object({
 });
 
 export const RerankRequestSchema = Type.Object({
-  ...MEMBERS,
+  ...MODEL,
   ...NO_STREAM,
   query: Type.String(),
   documents: Type.Array(Type.Union([Type.String(), Type.Object({})]), {

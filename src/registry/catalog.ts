@@ -1,11 +1,13 @@
 /**
- * Models, prices and plans as the data plane sees them: plain frozen records without secrets. The main thread
- * makes them from the settings and sends them to every thread; a reload (gateway/reload.ts) merges the new
- * ones into those that run. Any thread.
+ * Models, prices and plans as the threads see them that serve calls: plain frozen records without secrets.
+ * The main thread makes them from the settings and sends them to every thread; a reload (gateway/reload.ts)
+ * merges the new ones into those that run. Any thread.
  *
- * Must hold: a model keeps its index over reloads, because calls in flight, metrics and slots name the model
- * by it. The cost of a call is never above what was held for it. Tests:
- * test/unit/registry/catalog.catalog-merge.test.ts, catalog.cost.test.ts.
+ * Must hold: a model keeps its index over reloads, because calls in flight, metrics, journals and the slots
+ * of rules name the model by it (test/unit/registry/catalog.catalog-merge.test.ts). `costOf` is never above
+ * `worstCaseOf`, by which a call holds, if the tokens keep the rules of core/token-counts.ts and are no more
+ * than `worstCaseOf` was given (test/unit/registry/catalog.cost.test.ts). upstream/usage-shapes.ts believes
+ * reports of somewhat more tokens; such a call costs more than its hold.
  */
 import type { Service } from '../core/door-names.js';
 import type { RoutingMember } from '../core/routing-members.js';
@@ -76,15 +78,15 @@ export interface ModelEntry {
   readonly createdSeconds: number;
   readonly price: TokenPrice;
   readonly outputTokensMax: number;
-  /** The services that it offers; each door needs one of them. */
+  /** What it can do, such as `chat` or `embeddings`; each door needs one service (core/door-names.ts). */
   readonly serves: readonly Service[];
-  /** Members of a request that choose where the call goes and are passed on. */
+  /** Members that steer a call and are passed on; a request with another one is rejected. */
   readonly passMembers: readonly RoutingMember[];
   /** Indices of the models to try, in order, if this one fails. */
   readonly fallbacks: readonly number[];
   /** Undefined if responses are not cached. */
   readonly cache?: CacheRule | undefined;
-  /** A reload removed it. It is on no list and no plan; calls in flight end as they were admitted. */
+  /** A reload removed it from the settings. It is on no list and no plan; calls in flight still use it. */
   readonly retired?: true;
 }
 
@@ -98,7 +100,10 @@ export interface CacheRule {
   readonly bytesMax?: number | undefined;
   /** The part of the cache's memory that they may take at most: more than 0, at most 1. */
   readonly memoryShare?: number | undefined;
-  /** Changes with the model's upstreams and cache settings, so that no older response is found. */
+  /**
+   * A hash of the model's upstreams and cache settings, and not the number of the settings' state. If it
+   * changes, no older response is found.
+   */
   readonly revision: string;
 }
 
@@ -120,7 +125,7 @@ export interface PlanEntry {
   readonly modelLimits: readonly (QuotaLimits | undefined)[] | undefined;
   /** Indices into `Catalog.models` of the models that the plan may use, ascending. */
   readonly modelIndices: readonly number[];
-  /** A reload removed it, and no account is on it. */
+  /** A reload removed it from the settings. No account is on it, or the reload is rejected. */
   readonly retired?: true;
 }
 
@@ -141,7 +146,10 @@ export function isListed({ retired }: ModelEntry | PlanEntry): boolean {
   return retired === undefined;
 }
 
-/** Returns the exact cost of a call. Parts are rare, so their multiplications are skipped if they are 0. */
+/**
+ * Returns the exact cost of a call, if the tokens keep the rules of core/token-counts.ts: a part is never
+ * more than its whole. Parts are rare, so their multiplications are skipped if they are 0.
+ */
 export function costOf(price: TokenPrice, tokens: TokenCounts): PicoUnits {
   const { inputPicoUnits: input, outputPicoUnits: output } = price;
   const { cachedTokens, cacheWriteTokens, cacheWrite1hTokens, reasoningTokens } = tokens;
@@ -157,7 +165,7 @@ export function costOf(price: TokenPrice, tokens: TokenCounts): PicoUnits {
   return cost as PicoUnits;
 }
 
-/** Returns the most that a call can cost if its prompt has at most `promptTokensMax` tokens. */
+/** Returns the most that a call can cost with at most so many tokens of the prompt and of the completion. */
 export function worstCaseOf(
   price: TokenPrice,
   promptTokensMax: number,
@@ -197,7 +205,10 @@ export function mergeCatalogs(current: Catalog, next: Catalog): Catalog {
   return { models, plans: mergeById(current.plans, plans) };
 }
 
-/** Returns `current` with the plans retired that `next` lacks, so that no account can be put on them. */
+/**
+ * Returns `current` with the plans retired that `next` lacks, so that no account can be put on them while a
+ * reload waits for workers. Keeps the order of `current`.
+ */
 export function retireMissingPlans(current: Catalog, next: Catalog): Catalog {
   const listed = new Set(next.plans.filter(isListed).map(({ id }) => id));
   const plans = current.plans.map((plan) =>
@@ -206,7 +217,7 @@ export function retireMissingPlans(current: Catalog, next: Catalog): Catalog {
   return { models: current.models, plans };
 }
 
-/** Returns `next` with the indices of `current`; see `mergeCatalogs`. */
+/** Returns `next` with the indices of `current`; see `mergeCatalogs`. A reload merges routes by it too. */
 export function mergeById<T extends Entry>(current: readonly T[], next: readonly T[]): T[] {
   const byId = new Map(next.map((entry) => [entry.id, entry]));
   const merged = current.map((entry): T => byId.get(entry.id) ?? { ...entry, retired: true });
