@@ -1,10 +1,13 @@
 /**
- * `tollgate plans list` and `models list`, which show the catalogue, `upstreams test` and `upstreams reset`,
- * and `cache clear`. program.ts adds the commands; `config check --probe` (config-command.ts) prints with
- * `printProbes`. All call the admin interface but `upstreams test`, which reads the settings and calls the
- * upstreams from its own process.
+ * Commands about the models of the settings. `tollgate plans list` and `models list` show the catalogue,
+ * `upstreams test` probes the upstreams (calls each once), `upstreams reset` and `cache clear` act on a
+ * running gateway. program.ts adds the commands; `config check --probe` (config-command.ts) prints with
+ * `printProbes`. Each runs in its own process. All call the admin interface but `upstreams test`, which reads
+ * the settings and calls the upstreams itself.
  *
- * Must hold: no key of an upstream is printed (test/e2e/upstream-test.test.ts, test/e2e/secrets.test.ts).
+ * Must hold: no key of an upstream is printed, which gateway/probe-diagnosis.ts sees to
+ * (test/e2e/upstream-test.test.ts, test/e2e/secrets.test.ts). Unit test of the tables:
+ * test/unit/cli/catalog-commands.plans.test.ts.
  */
 import type { Command } from 'commander';
 import type { CacheClearView, UpstreamResetView, ModelView, PlanView } from '../admin/views.js';
@@ -22,6 +25,7 @@ export function addCatalogCommands(program: Command): void {
   addList(program, 'models', 'models and their prices per million tokens', MODEL_COLUMNS);
 }
 
+/** `listed`: the words for the help. The route of the admin interface has the command's name. */
 function addList<View>(
   program: Command,
   command: 'plans' | 'models',
@@ -62,6 +66,7 @@ function quotasText(plan: PlanView): string {
   return texts.join(', ') || '–';
 }
 
+/** The quotas that have a limit, in words. Null and a missing quota both mean no limit. */
 function limitTexts(limits: Readonly<Partial<Record<QuotaName, number | string | null>>>): string[] {
   return QUOTA_NAMES.flatMap((name) => {
     const limit = limits[name] ?? null;
@@ -151,6 +156,7 @@ async function testUpstreams(
     import('../config/load.js'),
     import('../gateway/upstream-probe.js'),
   ]);
+  // Undefined if the settings have no such model.
   const views = await probeUpstreams(loadSettings({ config }).settings, model);
   if (views === undefined) throw new CommandError(`There is no model '${model}' in the configuration.`);
   if (json === true) printJson({ data: views });
