@@ -12,10 +12,12 @@ import { isRecord } from './mock-protocol.js';
 
 export type Fields = Readonly<Record<string, unknown>>;
 
+/** The one version that permits temperature, top_p and top_k. */
 const OLD_VERSION = '2023-06-01';
 const VERSIONS: readonly unknown[] = [OLD_VERSION, '2026-10-21'];
 
-const MARK = 'cache_control';
+const CACHE_CONTROL = 'cache_control';
+/** The members of each kind of object; of a block the kind is its type. */
 const MEMBERS: Readonly<Record<string, readonly string[]>> = {
   request: [
     'model',
@@ -35,22 +37,22 @@ const MEMBERS: Readonly<Record<string, readonly string[]>> = {
     'service_tier',
     'container',
     'inference_geo',
-    MARK,
+    CACHE_CONTROL,
   ],
   message: ['role', 'content'],
-  tool: ['name', 'description', 'input_schema', 'type', 'strict', MARK],
+  tool: ['name', 'description', 'input_schema', 'type', 'strict', CACHE_CONTROL],
   thinking_config: ['type', 'budget_tokens', 'display'],
   tool_choice: ['type', 'name', 'disable_parallel_tool_use'],
   output_config: ['effort', 'format'],
-  text: ['type', 'text', 'citations', MARK],
-  image: ['type', 'source', MARK],
-  document: ['type', 'source', 'title', 'context', 'citations', MARK],
+  text: ['type', 'text', 'citations', CACHE_CONTROL],
+  image: ['type', 'source', CACHE_CONTROL],
+  document: ['type', 'source', 'title', 'context', 'citations', CACHE_CONTROL],
   thinking: ['type', 'thinking', 'signature'],
   redacted_thinking: ['type', 'data'],
-  tool_use: ['type', 'id', 'name', 'input', 'caller', MARK],
-  tool_result: ['type', 'tool_use_id', 'content', 'is_error', MARK],
+  tool_use: ['type', 'id', 'name', 'input', 'caller', CACHE_CONTROL],
+  tool_result: ['type', 'tool_use_id', 'content', 'is_error', CACHE_CONTROL],
 };
-/** The types of blocks that a message of that role may have, and those in a tool's result. */
+/** The types of blocks that a message of that role may have; `result` is no role, but a tool's result. */
 const BLOCKS: Readonly<Record<string, readonly string[]>> = {
   user: ['text', 'image', 'document', 'tool_result'],
   assistant: ['text', 'thinking', 'redacted_thinking', 'tool_use'],
@@ -65,7 +67,7 @@ const SOURCES: Readonly<Record<string, readonly string[]>> = {
 const IMAGES: readonly unknown[] = ['image/jpeg', 'image/png', 'image/gif', 'image/webp'];
 const TOOL_NAME = /^[\w-]{1,128}$/;
 const TOOL_ID = /^[\w-]+$/;
-const MARKS_MAX = 4;
+const CACHED_BLOCKS_MAX = 4;
 
 /** Thrown at the first broken rule, and caught within this file. */
 class Problem extends Error {}
@@ -74,18 +76,19 @@ function must(isTrue: boolean, message: string): asserts isTrue {
   if (!isTrue) throw new Problem(message);
 }
 
-/** The blocks of a content that follows the rules. */
+/** The blocks of a content that `anthropicProblem` has found right. */
 export function blocksIn(content: unknown): readonly Fields[] {
   return typeof content === 'string' ? [{ type: 'text', text: content }] : (content as readonly Fields[]);
 }
 
-export function versionProblem(version: string | undefined, type: string | undefined): string | undefined {
+/** What is wrong with the headers `anthropic-version` and `content-type`; undefined if nothing is. */
+export function headersProblem(version: string | undefined, type: string | undefined): string | undefined {
   if (version === undefined) return 'anthropic-version: header is required';
   if (!VERSIONS.includes(version)) return `anthropic-version: "${version}" is not a valid version`;
   return type?.startsWith('application/json') === true ? undefined : 'content-type: must be application/json';
 }
 
-/** The first rule that the request breaks; undefined if it breaks none. */
+/** The first rule that the request breaks; undefined if it breaks none. `version`: one of VERSIONS. */
 export function anthropicProblem(request: Fields, version: string): string | undefined {
   try {
     checkRequest(request, version);
@@ -100,6 +103,7 @@ function checkRequest(request: Fields, version: string): void {
   known(request, 'request', '');
   must(typeof request.model === 'string', 'model: Field required');
   const { max_tokens: maxTokens, messages, system, stop_sequences: stops, thinking } = request;
+  // Any integer passes, 0 too.
   must(Number.isInteger(maxTokens), 'max_tokens: Field required');
   must(Array.isArray(messages) && messages.length > 0, 'messages: at least one message is required');
   for (const name of ['temperature', 'top_p'] as const) {
@@ -116,16 +120,19 @@ function checkRequest(request: Fields, version: string): void {
       'stop_sequences: each stop sequence must contain non-whitespace',
     );
   if (system !== undefined) checkContent(system, 'system', 'system');
+  checkOutput(request);
   checkThinking(thinking, maxTokens as number, request);
   checkTools(request);
   checkMessages(messages);
-  const marks = JSON.stringify(request).split('"cache_control":{').length - 1;
+  // A member of that name in a tool's input or schema would count too.
+  const cached = JSON.stringify(request).split('"cache_control":{').length - 1;
   must(
-    marks <= MARKS_MAX,
-    `A maximum of ${MARKS_MAX} blocks with cache_control may be provided. Found ${marks}.`,
+    cached <= CACHED_BLOCKS_MAX,
+    `A maximum of ${CACHED_BLOCKS_MAX} blocks with cache_control may be provided. Found ${cached}.`,
   );
 }
 
+/** Checks that `given` is an object with no members but those of its kind, and its `cache_control`. */
 function known(given: unknown, kind: string, path: string): asserts given is Fields {
   must(isRecord(given), `${path}: Input should be a valid dictionary`);
   for (const name in given)
@@ -133,31 +140,31 @@ function known(given: unknown, kind: string, path: string): asserts given is Fie
       MEMBERS[kind]!.includes(name),
       `${path}${path === '' ? '' : '.'}${name}: Extra inputs are not permitted`,
     );
-  const mark = given[MARK];
-  if (mark === undefined) return;
+  const control = given[CACHE_CONTROL];
+  if (control === undefined) return;
   const isRight =
-    isRecord(mark) && mark.type === 'ephemeral' && [undefined, '5m', '1h'].includes(mark.ttl as string);
+    isRecord(control) &&
+    control.type === 'ephemeral' &&
+    [undefined, '5m', '1h'].includes(control.ttl as string);
   must(isRight, `${path}.cache_control: Input should be of type ephemeral`);
 }
 
-function checkThinking(
-  thinking: unknown,
-  maxTokens: number,
-  { output_config: output, temperature }: Fields,
-): void {
-  if (output !== undefined) {
-    known(output, 'output_config', 'output_config');
-    const { effort, format } = output;
-    const isEffort = [undefined, 'low', 'medium', 'high', 'xhigh', 'max'].includes(effort as string);
-    must(isEffort, 'output_config.effort: Input should be low, medium, high, xhigh or max');
-    if (format !== undefined) {
-      must(isRecord(format) && format.type === 'json_schema', 'output_config.format.type: Field required');
-      must(isRecord(format.schema), 'output_config.format.schema: Field required');
-    }
-  }
+function checkOutput({ output_config: output }: Fields): void {
+  if (output === undefined) return;
+  known(output, 'output_config', 'output_config');
+  const { effort, format } = output;
+  const isEffort = [undefined, 'low', 'medium', 'high', 'xhigh', 'max'].includes(effort as string);
+  must(isEffort, 'output_config.effort: Input should be low, medium, high, xhigh or max');
+  if (format === undefined) return;
+  must(isRecord(format) && format.type === 'json_schema', 'output_config.format.type: Field required');
+  must(isRecord(format.schema), 'output_config.format.schema: Field required');
+}
+
+function checkThinking(thinking: unknown, maxTokens: number, { temperature }: Fields): void {
   if (thinking === undefined) return;
   known(thinking, 'thinking_config', 'thinking');
   const { type, budget_tokens: budget } = thinking;
+  // For some models `between_tools` switches thinking off (providers/anthropic/models.ts).
   const types: readonly unknown[] = ['enabled', 'disabled', 'adaptive', 'between_tools'];
   must(types.includes(type), 'thinking.type: unknown');
   if (type !== 'enabled') return;
@@ -198,7 +205,9 @@ function checkTools({ tools, tool_choice: choice }: Fields): void {
 }
 
 function checkMessages(messages: readonly unknown[]): void {
-  let calls = new Set<unknown>();
+  /** Ids of the tool_use blocks of the message before. */
+  let toolUses = new Set<unknown>();
+  /** Role of the message before. */
   let before = '';
   messages.forEach((message, index) => {
     const path = `messages.${index}`;
@@ -217,10 +226,11 @@ function checkMessages(messages: readonly unknown[]): void {
       );
     before = role;
     checkContent(message.content, role, `${path}.content`);
+    // It has texts alone, so there is nothing more to check.
     if (role === 'system') return;
     const blocks = blocksIn(message.content);
-    checkResults(blocks, calls, path, index);
-    calls = new Set(blocks.flatMap(({ type, id }) => (type === 'tool_use' ? [id] : [])));
+    checkResults(blocks, toolUses, path, index);
+    toolUses = new Set(blocks.flatMap(({ type, id }) => (type === 'tool_use' ? [id] : [])));
     if (index === messages.length - 1 && role === 'assistant') {
       const text = blocks.at(-1)!.text as string | undefined;
       must(
@@ -231,10 +241,10 @@ function checkMessages(messages: readonly unknown[]): void {
   });
 }
 
-/** Checks that each tool call of the message before has its result, before all other blocks. */
+/** Checks that each of `toolUses`, of the message before, has its result, before all other blocks. */
 function checkResults(
   blocks: readonly Fields[],
-  calls: ReadonlySet<unknown>,
+  toolUses: ReadonlySet<unknown>,
   path: string,
   index: number,
 ): void {
@@ -242,10 +252,10 @@ function checkResults(
   const answered = new Set(results.map(({ tool_use_id: id }) => id));
   for (const id of answered)
     must(
-      calls.has(id),
+      toolUses.has(id),
       `${path}.content: unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${String(id)}. Each \`tool_result\` block must have a corresponding \`tool_use\` block in the previous message.`,
     );
-  for (const id of calls)
+  for (const id of toolUses)
     must(
       answered.has(id),
       `messages.${index - 1}: \`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${String(id)}.`,
@@ -309,6 +319,7 @@ function checkSource(source: unknown, kind: string, path: string): void {
     must(String(source.url).startsWith('https://'), `${path}.source.url: Only HTTPS URLs are supported`);
     return;
   }
+  // A document is a PDF or a text.
   const types = kind === 'image' ? IMAGES : [source.type === 'text' ? 'text/plain' : 'application/pdf'];
   must(types.includes(source.media_type), `${path}.source.media_type: Input should be ${types.join(', ')}`);
   must(typeof source.data === 'string' && source.data !== '', `${path}.source.data: Field required`);

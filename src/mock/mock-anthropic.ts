@@ -7,7 +7,7 @@
  *
  * Must hold: Anthropic's own SDK reads the responses (test/unit/mock/mock-anthropic.test.ts).
  */
-import { anthropicProblem, blocksIn, versionProblem, type Fields } from './mock-anthropic-rules.js';
+import { anthropicProblem, blocksIn, headersProblem, type Fields } from './mock-anthropic-rules.js';
 import {
   BYTES_PER_TOKEN,
   brokenSse,
@@ -63,7 +63,7 @@ function read({ path, headers, body }: MockCall): MockRequest | MockError {
   if (headers['x-api-key'] !== undefined && headers.authorization !== undefined)
     return errorOf(401, 'invalid x-api-key');
   const version = headers['anthropic-version'];
-  const wrong = versionProblem(version, headers['content-type']);
+  const wrong = headersProblem(version, headers['content-type']);
   if (wrong !== undefined) return errorOf(400, wrong);
   const request = jsonOf(body);
   if (!isRecord(request)) return errorOf(400, 'The request body is not valid JSON: object expected');
