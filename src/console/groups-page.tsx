@@ -1,7 +1,10 @@
 /**
  * The page of groups, which main.tsx shows: the tree with what is used of each quota, a panel for the open
- * group with its limits and its accounts, and the limits of the plans. Browser
- * (test/e2e/console-groups.test.ts).
+ * group with its limits and its accounts, and the limits of the plans. Browser.
+ *
+ * Must hold: what was changed in a dialog is seen in the tree and in the panel at once
+ * (test/e2e/console-groups.test.ts; there is no unit test). An operator who may not change groups sees no
+ * button for it; no test shows this, and the gateway rejects the change anyway (`may` in api.ts).
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, GroupView, ListView, PlanView } from '../admin/views.js';
@@ -26,7 +29,7 @@ import { Table } from './table.js';
 
 /** How often the tree and the open group are fetched again, for their counters. */
 const REFRESH_MS = 5_000;
-/** Rows of the tree, and accounts of a group. */
+/** Rows of the tree, and accounts of a group. The search looks through the rows that have come. */
 const GROUPS_SHOWN_MAX = 1_000;
 const ACCOUNTS_SHOWN_MAX = 100;
 
@@ -69,6 +72,7 @@ export function GroupsPage({ item }: { readonly item: string }) {
             </>
           )}
         </section>
+        {/* By its key, another group gets a new panel, without the open dialog and the view of this one. */}
         {item === '' ? null : <GroupPanel key={item} id={item} onChanged={reload} />}
       </div>
       <section>
@@ -96,7 +100,7 @@ interface TreeProps {
   readonly open: string;
 }
 
-/** Groups stand below the one that they are in. */
+/** `groups`: in the order of `/group-tree`, which sends each group followed by those in it. */
 function Tree({ groups, open }: TreeProps) {
   return (
     <ul class="tree" aria-label="Groups">
@@ -119,12 +123,15 @@ function Tree({ groups, open }: TreeProps) {
 }
 
 interface GroupPanelProps {
+  /** Id or name. */
   readonly id: string;
+  /** The group was changed or deleted: the tree must be fetched again. */
   readonly onChanged: () => void;
 }
 
 function GroupPanel({ id, onChanged }: GroupPanelProps) {
   const { view: group, error, reload } = useView<GroupView>(`/groups/${encodeURIComponent(id)}`, REFRESH_MS);
+  /** The open dialog. `inner`: that of a new group in this one. */
   const [dialog, setDialog] = useState<'limits' | 'delete' | 'inner' | 'account'>();
   const onClose = (): void => setDialog(undefined);
   const onDone = (): void => {
@@ -171,6 +178,7 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
             ) : null}
           </div>
           <QuotaBars quotas={group.quotas} owner={{ group: group.id }} label="Quotas of the group" />
+          {/* By its key, a new number of accounts in the group makes a new list, which is fetched at once. */}
           <GroupAccounts key={group.accounts} group={group} onAdd={() => setDialog('account')} />
           {dialog === 'limits' ? (
             <GroupLimitsDialog item={group} onClose={onClose} onChanged={onDone} />
@@ -203,7 +211,7 @@ interface GroupAccountsProps {
   readonly onAdd: () => void;
 }
 
-/** Accounts of the group and of the groups below it. */
+/** Accounts of the group and of the groups below it. (`group.accounts` counts those of the group itself.) */
 function GroupAccounts({ group, onAdd }: GroupAccountsProps) {
   const path = `/accounts${queryOf({ group: group.id, limit: ACCOUNTS_SHOWN_MAX })}`;
   const { view, error } = useView<ListView<AccountView>>(path, REFRESH_MS);
