@@ -8,8 +8,8 @@
  * and a request that changes something must have a header that a page of another origin cannot set without a
  * CORS preflight. AllowedHosts rejects pages that have their own name resolve to this port (DNS rebinding).
  *
- * Must hold: without a token or a session a client learns only that the process lives. Tests in
- * test/unit/admin: authentication.session.test.ts, authentication.allowed-hosts.test.ts.
+ * Must hold: without a token or a session a client learns only that the process lives. Tests:
+ * test/unit/admin/authentication.session.test.ts, test/unit/admin/authentication.allowed-hosts.test.ts.
  */
 import { isIP, isIPv6 } from 'node:net';
 import type { HttpResponse } from 'uWebSockets.js';

@@ -4,7 +4,7 @@
  *
  * Must hold: only the owner may read the file, and it is created once, also if two processes start together;
  * the comparison takes the same time wherever a wrong token differs; a right token is never limited
- * (test/unit/admin/token.test.ts, token.wrong-tokens.test.ts).
+ * (test/unit/admin/token.test.ts, test/unit/admin/token.wrong-tokens.test.ts).
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';

@@ -1,7 +1,7 @@
 /**
  * The page of accounts, which main.tsx shows: a list with search and filters, a dialog that creates an
  * account, and a panel for the open account with its live counters, its keys and its recent calls. Browser
- * (test/e2e/console.test.ts, console-accounts.test.ts).
+ * (test/e2e/console.test.ts, test/e2e/console-accounts.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
 import type { AccountView, CreditView, ListView, PlanView } from '../admin/views.js';

@@ -1,6 +1,9 @@
 /**
  * The page of calls, which main.tsx shows: those that have ended, newest first and live, by filters that
- * stand in the address. Browser (test/e2e/console-calls.test.ts).
+ * stand in the address. Browser.
+ *
+ * Must hold: the list has no gap, also if the live tail cuts it while older calls are fetched
+ * (test/e2e/console-calls.test.ts).
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { CallsPageView, CallView } from '../admin/call-routes.js';

@@ -1,6 +1,9 @@
 /**
  * A chat call of the playground, and its response as it comes (server-sent events). playground-page.tsx uses
- * it. Browser (test/e2e/console.test.ts).
+ * it. Browser.
+ *
+ * Must hold: a call ends when its page is left, because it is charged, and a wrong API key ends no console
+ * session (test/e2e/console-pages.test.ts, test/e2e/console.test.ts).
  */
 import { ApiError, send, textOf } from './api.js';
 

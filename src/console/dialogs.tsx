@@ -4,7 +4,7 @@
  * them. Browser.
  *
  * Must hold: a key that was created is shown once, and its dialog does not close by itself, at the end of the
- * session neither (test/e2e/console.test.ts, console-pages.test.ts).
+ * session neither (test/e2e/console.test.ts, test/e2e/console-pages.test.ts).
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';

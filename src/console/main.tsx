@@ -3,7 +3,8 @@
  * else one of the pages in its frame: links to the others, the gateway's state, the colours, signing out.
  * All pages share one stream of stats. Browser.
  *
- * Must hold: the admin token is sent once and kept nowhere (test/e2e/console.test.ts, console-oidc.test.ts).
+ * Must hold: the admin token is sent once and kept nowhere (test/e2e/console.test.ts,
+ * test/e2e/console-oidc.test.ts).
  */
 import 'uplot/dist/uPlot.min.css';
 import './style/theme.css';

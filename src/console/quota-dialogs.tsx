@@ -1,8 +1,10 @@
 /**
  * The dialogs by which an operator makes and changes groups, moves an account to another group, and changes
  * the limits of a group or a key: forms that post to the admin interface. accounts-page.tsx and
- * groups-page.tsx open them. Of limits only those that were changed are sent; a field that was emptied takes
- * its limit away. Runs in the browser (test/e2e/console-groups.test.ts).
+ * groups-page.tsx open them. Browser.
+ *
+ * Must hold: of limits only those that were changed are sent, or two operators would undo each other's
+ * changes. A field that was emptied takes its limit away (test/e2e/console-groups.test.ts).
  */
 import type { AccountView, GroupView, KeyView, ListView } from '../admin/views.js';
 import { post, queryOf, useView } from './api.js';

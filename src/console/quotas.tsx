@@ -1,6 +1,9 @@
 /**
  * Quotas as people see them: bars of what is used, the same in one line, fields for limits, and the table of
  * the plans. The pages of accounts and of groups show these. Browser (test/e2e/console-groups.test.ts).
+ *
+ * Must hold: what is used of a quota links to the calls that it counts, those of its day or month
+ * (test/e2e/console-numbers.test.ts).
  */
 import { useState } from 'preact/hooks';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';

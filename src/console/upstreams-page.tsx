@@ -1,6 +1,9 @@
 /**
  * The page of upstreams and models with their prices, which main.tsx shows. The overview shows the table of
  * upstreams too. Browser (test/e2e/console.test.ts).
+ *
+ * Must hold: the counts of an upstream are compared with its own earlier ones, also after a reload has moved
+ * it and after a restart (test/e2e/console-numbers.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type { ListView, ModelView } from '../admin/views.js';

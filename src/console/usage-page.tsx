@@ -1,6 +1,9 @@
 /**
  * The page of usage, which main.tsx shows: calls, tokens and cost from the usage on disk, filtered and
- * grouped, as charts, as a table and as CSV. Browser (test/e2e/console.test.ts).
+ * grouped, as charts, as a table and as CSV. Browser.
+ *
+ * Must hold: if only a part of the lines has come, the page says that its sums are without the others
+ * (test/e2e/console-pages.test.ts; the rest of the page: test/e2e/console.test.ts).
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ListView, ModelView, UsageView } from '../admin/views.js';

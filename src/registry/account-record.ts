@@ -4,7 +4,7 @@
  *
  * Must hold: rows of these records are on disk (store/record-codec.ts), so a field keeps its meaning, and a
  * new one is optional. Tests: test/unit/store/store.test.ts (what was committed is there after opening),
- * recovery.test.ts; no test reads an account's row of an earlier format.
+ * test/unit/store/recovery.test.ts; no test reads an account's row of an earlier format.
  */
 import type { QuotaLimits } from '../core/quotas.js';
 import type { Role } from '../core/roles.js';

@@ -5,7 +5,7 @@
  * Must hold: a debit takes from the ledger before it is on disk, and gives back only what the disk has not
  * taken; a credit is on disk before the ledger has it. Otherwise a call spends money that is gone. A request
  * repeated with its idempotency key changes nothing. Tests: test/unit/registry/registry-money.test.ts,
- * credits-once.test.ts.
+ * test/unit/registry/credits-once.test.ts.
  */
 import type { ProxyError } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';

@@ -14,11 +14,12 @@
  *
  * Must hold: a change is committed to the store before the live state has it, so that no thread acts on what
  * a crash takes back. The one exception is a debit: the ledger gives the money up first, and gets it back if
- * the transaction fails (credits.ts). Tests: test/unit/registry/registry.test.ts, registry-money.test.ts.
+ * the transaction fails (credits.ts). Tests: test/unit/registry/registry.test.ts,
+ * test/unit/registry/registry-money.test.ts.
  *
  * Must hold: each method of StoreOnly that changes something is overridden in OwnBuffers; the compiler does
- * not ask for it. Tests: test/unit/registry/registry.test.ts, registry-keys.test.ts (they read the shared
- * buffers).
+ * not ask for it. Tests: test/unit/registry/registry.test.ts, test/unit/registry/registry-keys.test.ts (they
+ * read the shared buffers).
  */
 import {
   asWallMs,

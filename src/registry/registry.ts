@@ -8,7 +8,7 @@
  * Must hold: a change that does not get to disk leaves the live state as it was, and one that does is in it
  * also if its commit threw (commitAndApply in record-store.ts); a bulk creation makes all accounts or none.
  * Tests: test/unit/registry/registry-money.test.ts (a disk that fails rolls the words back),
- * registry.failed-commits.test.ts, registry.bulk-creation.test.ts.
+ * test/unit/registry/registry.failed-commits.test.ts, test/unit/registry/registry.bulk-creation.test.ts.
  */
 import { once } from 'node:events';
 import { setImmediate as nextTurn } from 'node:timers/promises';

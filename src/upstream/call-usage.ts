@@ -3,8 +3,9 @@
  * chat-session.ts calls it once, when an attempt is over. Upstream worker.
  *
  * Must hold: a report that is not believed is never billed, counts in the metrics and is logged. The count
- * that is billed in its place stays within the call's hold
- * (test/unit/upstream/usage-shapes.usage-bounds.test.ts, test/hostile/billing.test.ts).
+ * that is billed in its place stays within the call's hold, unless the report went beyond `max_tokens` alone:
+ * then within what the model can generate (test/unit/upstream/usage-shapes.usage-bounds.test.ts,
+ * test/hostile/billing.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import { dialectAt } from '../doors/dialects.js';

@@ -5,7 +5,7 @@
  * call-models.ts makes one for each model of a call. Upstream worker.
  *
  * Must hold: the session makes no further attempt once a byte was sent to the client
- * (test/unit/upstream/target-choice.retry-plan.test.ts, chat-session-failover.test.ts).
+ * (test/unit/upstream/target-choice.retry-plan.test.ts, test/unit/upstream/chat-session-failover.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, MonotonicMs } from '../core/units.js';

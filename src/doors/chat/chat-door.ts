@@ -1,6 +1,9 @@
 /**
  * The door of OpenAI's chat completions, to whose form other doors are translated. doors.ts has it in its
  * table. Listener thread; large bodies in counter threads. Its parts are in protocol/, with their tests.
+ *
+ * Must hold: OPENAI_ERRORS is the form of errors at the simple doors too, and at the responses door but for
+ * its events. Test of the status: test/unit/core/door-names.test.ts.
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { errorBody, statusOf } from '../../core/errors.js';
