@@ -6,7 +6,7 @@
  *                     requestId, of traceparent, of tracestate and of body, account, outputTokensMax,
  *                     choices, the characters of betas, the number of fallbacks; if that is not 0, where
  *                     maxTokens and maxCompletionTokens start and end in the body, and the fallbacks; then
- *                     the texts: requestId, traceparent, tracestate, betas, body
+ *                     the texts: requestId, traceparent, tracestate, betas (header anthropic-beta), body
  *     Cancel, Credit  float64 callId
  *     Data            float64 callId; int32 bytes, 0; the bytes
  *     End, Cut        float64 callId; int32 bytes, usage source; float64 prompt, cached, cache-write, 1h
@@ -16,9 +16,9 @@
  * Fail and Tried are rare, and are posted as messages. So is a frame that is too long for a record or finds
  * no space in the ring.
  *
- * The record of a call has no large body, and its `body` is empty then. frame-port.ts always posts the large
- * body behind the record, because its memory can be transferred, and puts it back into the frame at the other
- * end.
+ * A call with a large body has an empty `body`. Its record has everything but the large body, which
+ * frame-port.ts posts behind the record, because its memory can be transferred. At the other end it puts the
+ * large body back into the frame.
  *
  * Must hold: `readFrame` returns what `writeFrame` was given, field by field and for any body, except
  * `largeBody`. requestId, trace and betas must be ASCII: the gateway makes the first,
