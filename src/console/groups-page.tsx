@@ -178,7 +178,7 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
             ) : null}
           </div>
           <QuotaBars quotas={group.quotas} owner={{ group: group.id }} label="Quotas of the group" />
-          {/* By its key, a new number of accounts in the group makes a new list, which is fetched at once. */}
+          {/* By its key a new number of accounts in the group makes a new list, which is fetched at once. */}
           <GroupAccounts key={group.accounts} group={group} onAdd={() => setDialog('account')} />
           {dialog === 'limits' ? (
             <GroupLimitsDialog item={group} onClose={onClose} onChanged={onDone} />

@@ -131,7 +131,7 @@ void t.test('within other members, and as a part of a name, they are nothing', (
       `"tools":[${inner}],`,
       `"${name}_":1,`,
     ]) {
-      // It is one of them itself, as what else than `google` is within. A tool that defines nothing is hosted.
+      // It is one itself, as what else than `google` is within. A tool that defines nothing is hosted.
       const expected = member.startsWith('"extra_body"')
         ? ['extra_body']
         : member.startsWith('"tools"')
