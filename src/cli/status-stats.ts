@@ -16,10 +16,10 @@ import type {
   UpstreamStatus,
 } from '../telemetry/status-document.js';
 
-type Told = 'limits' | 'tokens' | 'sharing' | 'store' | 'upstreams' | 'credentials' | 'threads';
+type Nested = 'limits' | 'tokens' | 'sharing' | 'store' | 'upstreams' | 'credentials' | 'threads';
 
 /** Histograms, and the use of a quota, have all of their members or are missing themselves. */
-export interface StatusView extends Partial<Omit<StatusDocument, Told>> {
+export interface StatusView extends Partial<Omit<StatusDocument, Nested>> {
   readonly groups?: readonly Partial<GroupView>[];
   readonly limits?: Partial<Pick<StatusDocument['limits'], 'calls_in_flight'>>;
   readonly tokens?: Partial<StatusDocument['tokens']>;

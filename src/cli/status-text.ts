@@ -115,18 +115,18 @@ function headOf(status: StatusView): string[] {
   return [...lines, ...sharingOf(status)].map(visible);
 }
 
-const NOT_TOLD = `${UNKNOWN}: the gateway has another version, which does not tell`;
+const OTHER_VERSION = `${UNKNOWN}: the gateway has another version, which does not tell`;
 
 /** A line for each part of sharing that does not work, or may not; none if all is well. */
 function sharingOf({ sharing }: StatusView): string[] {
   if (sharing === undefined || sharing === null) return [];
   const { state, reason, lost_seconds: seconds, registry } = sharing;
   const lines: string[] = [];
-  if (state === undefined) lines.push(`shared limits ${NOT_TOLD}`);
+  if (state === undefined) lines.push(`shared limits ${OTHER_VERSION}`);
   else if (state !== 'connected')
     lines.push(`shared limits ${state} for ${countText(seconds)} s: ${reason ?? UNKNOWN}`);
   if (registry === null || registry?.state === 'following') return lines;
-  if (registry?.state === undefined) lines.push(`shared accounts and keys ${NOT_TOLD}`);
+  if (registry?.state === undefined) lines.push(`shared accounts and keys ${OTHER_VERSION}`);
   else lines.push(`shared accounts and keys ${registry.state}: ${registry.reason ?? UNKNOWN}`);
   return lines;
 }

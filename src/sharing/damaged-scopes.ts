@@ -3,8 +3,10 @@
  * know what is left, and says so once. `LmdbCoordinator`, `ValkeyCoordinator` and `ValkeyPartition` use it on
  * the main thread of a gateway process.
  *
- * Must hold: a damaged row is not written anew, because nobody knows who holds what; and other scopes go on.
- * Tests: test/unit/sharing/lmdb-coordinator.test.ts, valkey-damage.test.ts.
+ * Must hold: a coordinator does not write a damaged row of leases anew, because nobody knows who holds what;
+ * and other scopes go on (test/unit/sharing/lmdb-coordinator.test.ts,
+ * test/unit/sharing/valkey-damage.test.ts). A damaged row of use in the store is the flush's to replace
+ * (store/quota-uses.ts, store/key-uses.ts).
  */
 import { StoreError } from '../store/store-file.js';
 import type { Log, LogFields } from '../telemetry/log.js';

@@ -66,8 +66,8 @@ export class DebitService {
 
   /**
    * Joins, and tries again until it works. So this life takes the place of the one before, which a server
-   * that has lost data, or may have, waits for. Call it when the calls' node has joined: at a server without
-   * nodes only the first one is granted something at once.
+   * that has lost data, or may have, waits for. Call it after the calls' node has tried to join: at a server
+   * without nodes only the first one is granted something at once.
    */
   async start(): Promise<void> {
     const { signal } = this.#end;

@@ -32,12 +32,12 @@ end
 -- money, and whether it did before.
 local function answer_money(key, place, host, ask)
   local a, known, own, had = read_money(key, place, host)
-  local spent, credited, told = ask[7], ask[8], false
+  local spent, credited, is_later = ask[7], ask[8], false
   if credited and credited[3] > a[3] then a[1], a[2], a[3] = credited[1], credited[2], credited[3] end
   if spent and spent[3] > known[3] then
     a[4], a[5] = sub(a[4], a[5], known[1], known[2])
     a[4], a[5] = add(a[4], a[5], spent[1], spent[2])
-    told = true
+    is_later = true
   end
   a[6], a[7] = sub(a[6], a[7], own[1], own[2])
   local elsewhere = is_positive(a[6], a[7])
@@ -55,7 +55,7 @@ local function answer_money(key, place, host, ask)
   if lh < 0 then lh, ll = 0, 0 end
   local nh, nl = add(ask[1], ask[2], gh, gl)
   local holds = is_positive(nh, nl)
-  if told then call('HSET', key, 'h:' .. host, pack(spent)) end
+  if is_later then call('HSET', key, 'h:' .. host, pack(spent)) end
   call('HSET', key, 'a', pack(a))
   if holds then call('HSET', key, 'n:' .. place, pack({nh, nl}))
   elseif had then call('HDEL', key, 'n:' .. place) end

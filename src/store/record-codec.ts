@@ -179,12 +179,12 @@ export function packAccount(record: AccountRecord): StoredAccount {
 
 /**
  * Returns what `read` does; if the row is damaged, calls `onDamaged` and returns undefined. For rows that
- * only count use, which a flush reads in the transaction of charges: these must not wait for a counter for
- * ever.
+ * only count use and for stored responses, which a flush reads in the transaction of charges: these must not
+ * wait for such a row for ever.
  */
 export function unlessDamaged<Row>(
   read: () => Row | undefined,
-  onDamaged: (message: string) => void,
+  onDamaged: (message: string) => void = () => undefined,
 ): Row | undefined {
   try {
     return read();

@@ -9,8 +9,7 @@
 import { parsedJson } from '../core/json.js';
 import { asAccountIndex } from '../core/units.js';
 import { modelOfCacheKey, type ResponseKey, type ResponseRecord } from '../registry/stored-response.js';
-import { packResponse, readResponse } from './record-codec.js';
-import { StoreError } from './store-file.js';
+import { packResponse, readResponse, unlessDamaged } from './record-codec.js';
 import type { Tables } from './tables.js';
 
 /** About how many bytes a row takes besides its body; counted, so that short responses are bounded too. */
@@ -185,7 +184,7 @@ export class ResponseTable {
    * response is unknown, so its row of ages stays, and counts, until it is evicted.
    */
   #remove(key: ResponseKey, sums: ModelSums | undefined): number {
-    const record = this.#findUndamaged(key);
+    const record = unlessDamaged(() => this.find(key));
     if (record === undefined) {
       this.#tables.answers.removeSync([key.account, key.key]);
       return 0;
@@ -195,17 +194,8 @@ export class ResponseTable {
 
   /** Whether the response of that call is on disk. */
   #holds({ account, key, bodyDigest, endedMs }: ResponseRecord): boolean {
-    const found = this.#findUndamaged({ account, key });
+    const found = unlessDamaged(() => this.find({ account, key }));
     return found?.endedMs === endedMs && found.bodyDigest === bodyDigest;
-  }
-
-  #findUndamaged(key: ResponseKey): ResponseRecord | undefined {
-    try {
-      return this.find(key);
-    } catch (error) {
-      if (!(error instanceof StoreError)) throw error;
-      return undefined;
-    }
   }
 
   /** Removes a row of all tables; `value` is what it counted for. Returns that. */
