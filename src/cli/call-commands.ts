@@ -13,8 +13,8 @@ import { type CsvCell, csvOf } from '../core/csv.js';
 import { addAdminCommand } from './admin-command.js';
 import { type AdminClient, queryOf, withAdminClient, withGateway, withQuery } from './admin-client.js';
 import { addDataOptions, type DataOptions, exampleText, nonEmpty, wholeNumberFrom } from './options.js';
-import { Misuse, printFields, printJson, printLine, printTable } from './output.js';
-import { type Column, visible } from './table.js';
+import { Misuse, printFields, printJson, printLine, printTable, visible } from './output.js';
+import type { Column } from './table.js';
 
 /** The most that the route allows (admin/call-routes.ts). */
 const PAGE_CALLS = 1_000;

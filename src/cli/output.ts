@@ -2,10 +2,17 @@
  * Prints the results of commands, and declares the two errors that they throw: program.ts prints their
  * message and sets the exit code.
  *
- * Must hold: table.ts, which takes 0.05 s to load, is imported only when a table is printed; to a pipe
- * nothing of a table is cut (test/unit/cli/output.test.ts).
+ * Must hold: table.ts, which takes 0.05 s to load, is imported only when a table is printed
+ * (test/unit/bundle.test.ts); to a pipe nothing of a table is cut (test/unit/cli/output.test.ts).
  */
+import { UNPRINTABLE } from '../core/wrong-input.js';
 import type { Column } from './table.js';
+
+/**
+ * Of them, some move a terminal's cursor or change the direction of writing. Texts may come from anybody, so
+ * they must not be able to do that to an operator's terminal.
+ */
+const UNPRINTABLES = new RegExp(UNPRINTABLE, 'gu');
 
 /**
  * The command cannot be done. Exit code 1. The operator sees its message and no stack, because it has a
@@ -23,6 +30,11 @@ export class Misuse extends Error {
 /** Prints the value as one line of JSON, on standard output. */
 export function printJson(value: unknown): void {
   process.stdout.write(`${JSON.stringify(value)}\n`);
+}
+
+/** The text on one line, with `�` for each unprintable character. */
+export function visible(text: string): string {
+  return text.replace(UNPRINTABLES, '\u{fffd}');
 }
 
 export function printLine(text: string): void {
@@ -55,7 +67,7 @@ export async function printTable<Row>(
 
 /** Prints one item as lines of `name  value`. */
 export async function printFields(fields: readonly (readonly [string, string])[]): Promise<void> {
-  const { pad, visible, widthOf } = await import('./table.js');
+  const { pad, widthOf } = await import('./table.js');
   const width = Math.max(...fields.map(([name]) => widthOf(name)));
   for (const [name, value] of fields) printLine(`${pad(name, width, 'left')}  ${visible(value)}`);
 }

@@ -16,7 +16,8 @@ import {
   type StatusView,
   type UpstreamView,
 } from './status-stats.js';
-import { type Column, cutTo, tableText, visible } from './table.js';
+import { visible } from './output.js';
+import { type Column, cutTo, tableText } from './table.js';
 
 const UNKNOWN = '–';
 

@@ -6,7 +6,7 @@
  * Must hold: no name can control the terminal by escape sequences (test/unit/cli/table.test.ts).
  */
 import stringWidth from 'string-width';
-import { UNPRINTABLE } from '../core/wrong-input.js';
+import { visible } from './output.js';
 
 export interface Column<Row> {
   readonly title: string;
@@ -29,12 +29,7 @@ export interface TableText {
 const GAP = '  ';
 /** A column with `cut` keeps at least so many cells: fewer characters of a name do not identify it. */
 const CUT_CELLS_MIN = 8;
-/**
- * Of them, some move a terminal's cursor or change the direction of writing. Texts may come from anybody, so
- * they must not be able to do that to an operator's terminal.
- */
-const UNPRINTABLES = new RegExp(UNPRINTABLE, 'gu');
-/** Printable ASCII: no control character, and one cell each. */
+/** One cell each. */
 const PRINTABLE_ASCII = /^[ -~]*$/;
 
 /** A title line, and a line of visible text for each row. Without `terminalWidth` (cells) nothing is cut. */
@@ -83,11 +78,6 @@ function shrunkWidths<Row>(
 
 function totalOf(widths: readonly number[]): number {
   return widths.reduce((sum, width) => sum + width, 0) + GAP.length * (widths.length - 1);
-}
-
-/** The text on one line, with `�` for each unprintable character. */
-export function visible(text: string): string {
-  return PRINTABLE_ASCII.test(text) ? text : text.replace(UNPRINTABLES, '\u{fffd}');
 }
 
 /** The cells that the text takes on a terminal, if it went through `visible`. */
