@@ -32,6 +32,11 @@ function simpleDialect(
   return { name, marker, openJudge: undefined, translator: undefined, promptTexts };
 }
 
+/** As `simpleDialect`, for a door without output. */
+function textlessDialect(...members: Parameters<typeof simpleDialect>): Dialect {
+  return { ...simpleDialect(...members), isTextless: true };
+}
+
 /**
  * The texts of an input: a text, tokens, or a list of either; request-schemas.ts has checked that it is one.
  * Tokens become a text of as many tokens, because the texts are only counted. Exported for its test, as
@@ -54,11 +59,11 @@ function rerankTexts({ query, documents }: Readonly<Record<string, unknown>>): s
 }
 
 export const SIMPLE_DIALECTS: readonly Dialect[] = [
-  simpleDialect('embeddings', 'data', ({ input }) => inputTexts(input)),
+  textlessDialect('embeddings', 'data', ({ input }) => inputTexts(input)),
   simpleDialect('completions', 'choices', ({ prompt }) => inputTexts(prompt)),
   // Providers do not bill tokens of moderations, unless they report them.
-  simpleDialect('moderations', 'results', () => []),
-  simpleDialect('rerank', 'results', rerankTexts),
+  textlessDialect('moderations', 'results', () => []),
+  textlessDialect('rerank', 'results', rerankTexts),
 ];
 
 const DIALECTS: readonly Dialect[] = [

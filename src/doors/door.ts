@@ -173,6 +173,8 @@ export interface Dialect {
    * the protocol; if none can count, the gateway does.
    */
   readonly isCount?: true;
+  /** Responses have no text of a model, so nothing of them is counted. */
+  readonly isTextless?: true;
   /** Undefined if streams of the door have the form of chat completions, or if there are none. */
   readonly openJudge: (() => EventJudge) | undefined;
   /** Undefined if only upstreams that speak the protocol can serve the door. */

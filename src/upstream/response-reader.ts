@@ -156,7 +156,7 @@ function isEscaped(text: Buffer, at: number): boolean {
 
 const ASCII = /^[\0-\x7f]*$/;
 
-type WholeForm = Pick<Dialect, 'marker' | 'isCount' | 'faultIn'>;
+type WholeForm = Pick<Dialect, 'marker' | 'isCount' | 'isTextless' | 'faultIn'>;
 
 export class ResponseReader implements ResponseBodyReader {
   /** The client gets nothing before `onEnd`. */
@@ -223,7 +223,8 @@ export class ResponseReader implements ResponseBodyReader {
   #complete(response: Buffer, members: Readonly<Record<string, unknown>>): void {
     this.#over = true;
     this.#meter.report(reportIn(members), members.model);
-    this.#meter.answered(response);
+    // Megabytes of embeddings would be parsed once more, to look for text.
+    if (this.#form.isTextless !== true) this.#meter.answered(response);
     this.#outcome.complete(response);
   }
 

@@ -1,6 +1,8 @@
 /** Whole answers: checked, unchanged, bounded. */
 import t from 'tap';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '#src/core/limits.js';
+import { dialectOf } from '#src/doors/dialects.js';
+import type { Dialect } from '#src/doors/door.js';
 import { ResponseBudgetBuffer, ResponseBudget } from '#src/upstream/response-reader.js';
 import { ResponseReader } from '#src/upstream/response-reader.js';
 import type { AttemptFailure } from '#src/upstream/error-mapping.js';
@@ -9,7 +11,10 @@ import { answerOf, USAGE } from '../../fixtures/upstream-server.js';
 
 const AMPLE = new ResponseBudgetBuffer(Infinity, 0);
 
-function read(chunks: readonly Uint8Array[], { budget = AMPLE } = {}) {
+function read(
+  chunks: readonly Uint8Array[],
+  { budget = AMPLE, dialect }: { budget?: ResponseBudgetBuffer; dialect?: Dialect } = {},
+) {
   const meter = new UsageMeter();
   const room = new ResponseBudget(budget);
   const outcome: { rest?: string; failure?: AttemptFailure; endings: number } = { endings: 0 };
@@ -27,6 +32,7 @@ function read(chunks: readonly Uint8Array[], { budget = AMPLE } = {}) {
     },
     meter,
     room,
+    dialect,
   );
   for (const chunk of chunks) reader.onData(chunk);
   reader.onEnd();
@@ -55,6 +61,34 @@ void t.test('without usage there is what the counter needs', (t) => {
   const { meter, rest } = read([Buffer.from(answerOf(undefined))]);
   t.equal(meter.reported, undefined);
   t.equal(meter.countRequest('none', '{}').completion, rest);
+  t.end();
+});
+
+void t.test('a response without text is not kept to be looked through for text', (t) => {
+  for (const [door, marker] of [
+    ['embeddings', 'data'],
+    ['moderations', 'results'],
+    ['rerank', 'results'],
+  ] as const)
+    for (const usage of [undefined, { prompt_tokens: 7, total_tokens: 7 }]) {
+      const bytes = Buffer.from(JSON.stringify({ [marker]: [{ embedding: [0.5, 0.25] }], usage }));
+      let reads = 0;
+      bytes.toString = (encoding?: BufferEncoding): string => {
+        reads++;
+        return Buffer.from(bytes).toString(encoding);
+      };
+      const { meter, rest } = read([bytes], { dialect: dialectOf(door)! });
+      t.match(rest, marker);
+      t.equal(meter.reported?.promptTokens, usage?.prompt_tokens);
+      const before = reads;
+      t.equal(meter.hasText(), false);
+      t.match(meter.countRequest('none', '{}'), { completionForm: 'none', completion: '' }, door);
+      t.equal(reads, before, `${door}: not read once more`);
+    }
+  const { meter } = read([Buffer.from('{"choices":[{"text":"word"}]}')], {
+    dialect: dialectOf('completions')!,
+  });
+  t.equal(meter.hasText(), true);
   t.end();
 });
 
