@@ -72,6 +72,8 @@ export interface HttpCall {
   readonly sent: boolean;
   /** Whether the stream is held up, or was until just now: see HELD_UP_MS_MIN. */
   readonly isHeldUp: boolean;
+  /** An error of the upstream is being read that the handler does not know of yet: the call costs nothing. */
+  readonly isRefused?: boolean;
   /**
    * A report of the usage so far that onData has not brought, from a client that translates a stream; in any
    * form that upstream/usage-shapes.ts reads. For a stream that is left or breaks off.

@@ -80,6 +80,10 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     return this.#inner?.isHeldUp ?? false;
   }
 
+  get isRefused(): boolean {
+    return this.#mode === 'error';
+  }
+
   get usageSoFar(): unknown {
     const usage = this.#stream?.usageSoFar;
     return usage === undefined ? undefined : usageMember(usage);

@@ -162,7 +162,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
 
   /** The upstream rejects the request; its reason may not be whole yet. It charges nothing. */
   get isRejected(): boolean {
-    return this.#state === 'refused';
+    return this.#state === 'refused' || this.#call.isRefused === true;
   }
 
   pause(): void {

@@ -130,6 +130,10 @@ class LargeCall implements HttpCall {
     return this.#inner?.isHeldUp ?? false;
   }
 
+  get isRefused(): boolean {
+    return this.#inner?.isRefused === true;
+  }
+
   get usageSoFar(): unknown {
     return this.#inner?.usageSoFar;
   }

@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import t from 'tap';
 import type { Usage } from '#src/core/token-counts.js';
+import { FORMS, settingsOf } from '../../support/provider-forms.js';
 import { answerOf, chunkOf, requestOf, sse, USAGE } from '../../fixtures/upstream-server.js';
 import { COUNTED, turn, answering, failing, world } from '../../fixtures/upstream-world.js';
 
@@ -99,20 +100,36 @@ void t.test('cancel between two tries, while counting, and after the end', async
 });
 
 void t.test('a client that leaves while a rejection comes pays nothing', async (t) => {
-  for (const status of [400, 413, 422]) {
-    const { call, counts, upstreams } = await world(t, [
-      (_request, response) => {
-        response.writeHead(status, { 'content-type': 'application/json', 'content-length': 100 });
-        response.write('{"error":{');
-      },
-    ]);
-    const { session, downstream } = call();
+  const plain = [400, 413, 422].map((status) => ({ what: 'chat', status, target: {}, changes: {} }));
+  const body = JSON.stringify({ model: 'm', messages: [{ role: 'user', content: 'hi' }] });
+  const largeBody = new Uint8Array(Buffer.from(body));
+  const translated = FORMS.filter(({ credential }) => credential.kind === 'key').flatMap((form) =>
+    [400, 401, 429, 529].flatMap((status) =>
+      [{ body }, { body: '', largeBody }].map((changes) => ({
+        ...{ what: form.name, status, changes },
+        target: { model: form.model, provider: settingsOf(form.provider), key: 'sk-1' },
+      })),
+    ),
+  );
+  for (const { what, status, target, changes } of [...plain, ...translated]) {
+    const { call, counts, upstreams } = await world(
+      t,
+      [
+        (_request, response) => {
+          response.writeHead(status, { 'content-type': 'application/json', 'content-length': 100 });
+          response.write('{"error":{');
+        },
+      ],
+      undefined,
+      target,
+    );
+    const { session, downstream } = call(changes);
     while (upstreams[0]!.requests.length === 0) await turn();
     // The head and the half of the body are on their way.
     await new Promise((resolve) => setTimeout(resolve, 100));
     session.onCancel();
     await downstream.ended;
-    t.equal(downstream.usage, undefined, `${status}: not charged`);
+    t.equal(downstream.usage, undefined, `${what}, ${status}: not charged`);
     t.ok(downstream.error);
     t.equal(downstream.endings, 1);
     t.equal(counts.length, 0);
