@@ -35,11 +35,6 @@ export interface ProviderUsage {
   readonly audioCompletionTokens: number;
 }
 
-/** The usage of the prompt alone. */
-export function promptPartOf(usage: ProviderUsage): ProviderUsage {
-  return { ...usage, completionTokens: 0, reasoningTokens: 0, audioCompletionTokens: 0 };
-}
-
 /**
  * The `usage` of a chat completion, which upstream/usage-shapes.ts reads again for the bill. door-call.ts of
  * upstream/ makes it too, of the usage that it has read, for the doors.

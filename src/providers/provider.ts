@@ -174,7 +174,7 @@ export interface ProviderStream {
   readonly heldBytes?: number;
   /**
    * What the provider has told of the usage so far, for a stream that is left or breaks off: of the prompt,
-   * and of the completion once all of that has come. Read once a call; undefined if it has told nothing.
+   * and of the completion as far as it tells that. Read once a call; undefined if it has told nothing.
    */
   readonly usageSoFar?: ProviderUsage | undefined;
   /**

@@ -16,13 +16,7 @@ import { isRecord, parsedJson, jsonStringEnd } from '../../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../../core/limits.js';
 import { CHOICES_MAX } from '../../protocol/chat-rules.js';
 import { forEachData, SseSplitter } from '../../protocol/sse.js';
-import {
-  ChunkWriter,
-  promptPartOf,
-  type FinishReason,
-  type ProviderUsage,
-  type TextMember,
-} from '../chat-writer.js';
+import { ChunkWriter, type FinishReason, type ProviderUsage, type TextMember } from '../chat-writer.js';
 import { ProviderError, type UnsignedCall, type ProviderStream } from '../provider.js';
 import { throwError } from './errors.js';
 import {
@@ -58,8 +52,6 @@ export class GeminiStream implements ProviderStream {
   #writer: ChunkWriter | undefined;
   /** Whether the first chunk has the usage so far. */
   readonly #reportsEarly: boolean;
-  /** How many candidates were asked for. A candidate may end before the next one begins. */
-  readonly #choices: number;
   /** Candidate and member of the delta for events of the learnt form. */
   #formIndex = 0;
   #formMember: TextMember = 'content';
@@ -71,8 +63,7 @@ export class GeminiStream implements ProviderStream {
 
   constructor(call: UnsignedCall) {
     this.#call = call;
-    const { stream_options: options, n } = call.body;
-    this.#choices = typeof n === 'number' ? n : 1;
+    const { stream_options: options } = call.body;
     this.#reportsEarly = isRecord(options) && options.continuous_usage_stats === true;
   }
 
@@ -82,10 +73,7 @@ export class GeminiStream implements ProviderStream {
 
   get usageSoFar(): ProviderUsage | undefined {
     if (this.#unread !== undefined) this.#readUsage(parsedJson(this.#unread));
-    if (this.#usage === undefined) return undefined;
-    const states = [...this.#candidates.values()];
-    const isWhole = states.length >= this.#choices && states.every(({ finish }) => finish !== undefined);
-    return isWhole ? this.#usage : promptPartOf(this.#usage);
+    return this.#usage;
   }
 
   push(chunk: Uint8Array): string {
