@@ -59,7 +59,7 @@ export class RetryPlan {
     return this.#choice.noRoom(this.#tried, this.#account, this.tokens);
   }
 
-  /** The limits of the upstreams that could serve the call if they were below them. Cheap. */
+  /** As TargetChoice.limitsOf. Cheap. */
   limits(): readonly TargetQuotas[] {
     return this.#choice.limitsOf(this.#tried, this.#account, this.tokens);
   }

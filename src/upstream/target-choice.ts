@@ -198,8 +198,7 @@ export class TargetChoice {
       if (freeInMs === Infinity) continue;
       if (first === undefined || freeInMs < first.freeInMs)
         first = { quota: shortage?.quota, slot, freeInMs };
-      if (quotas === undefined) continue;
-      queueMs = Math.max(queueMs, quotas.queueMs);
+      queueMs = Math.max(queueMs, quotas?.queueMs ?? 0);
       asks ||= shortage?.asks === true;
       isLate ||= shortage?.isLate === true;
     }
@@ -207,18 +206,19 @@ export class TargetChoice {
   }
 
   /**
-   * The limits of the upstreams that could serve the call now if they were below them. Reads no counter,
-   * because each look at the queue asks it for every call that waits. O(targets).
+   * The limits of the upstreams that could serve the call now if they were below them; none if one of these
+   * has no limits. Each look at the queue asks it for all calls, so it reads no counter. O(targets).
    */
   limitsOf(tried: readonly number[], account: AccountIndex, tokens: number): TargetQuotas[] {
     const nowMs = this.#clock.monotonicMs();
     const isAnyAwake = this.#states.some((state) => cooldownMsOf(state, nowMs, account) <= 0);
+    const waitMsOf = isAnyAwake ? cooldownMsOf : loneCooldownMsOf;
     const limits: TargetQuotas[] = [];
     for (const state of this.#states) {
+      if (tried.includes(state.index) || waitMsOf(state, nowMs, account) > 0) continue;
       const { quotas } = state.target;
-      if (quotas === undefined || tried.includes(state.index)) continue;
-      const restMs = (isAnyAwake ? cooldownMsOf : loneCooldownMsOf)(state, nowMs, account);
-      if (restMs <= 0 && tokens <= (quotas.limits.tokensPerMinute ?? Infinity)) limits.push(quotas);
+      if (quotas === undefined) return [];
+      if (tokens <= (quotas.limits.tokensPerMinute ?? Infinity)) limits.push(quotas);
     }
     return limits;
   }
