@@ -174,6 +174,8 @@ export interface UpstreamSession {
    * `fail`.
    */
   onCancel(): void;
+  /** `onCredit` or `onCancel` has thrown, which is a bug: the call ends, if it has not. */
+  crash(error: unknown): void;
 }
 
 /**

@@ -47,7 +47,7 @@ export class WorkerChannel {
 
   /** Aborts all calls of the listener, because the listener has died or the worker ends. */
   cancelAll(): void {
-    for (const session of this.#sessions.all()) session.onCancel();
+    for (const session of this.#sessions.all()) wake(session, 'onCancel');
   }
 
   /** As the thread ends, after `cancelAll`: the frames that were sent still go. */
@@ -61,10 +61,10 @@ export class WorkerChannel {
         this.#start(frame);
         return;
       case FRAME_CANCEL:
-        this.#sessions.get(frame.id)?.onCancel();
+        wake(this.#sessions.get(frame.id), 'onCancel');
         return;
       case FRAME_CREDIT:
-        this.#sessions.get(frame.id)?.onCredit();
+        wake(this.#sessions.get(frame.id), 'onCredit');
         return;
       default:
         invariant(false, `a listener sends call, cancel or credit, not kind ${frame.kind}`);
@@ -76,6 +76,15 @@ export class WorkerChannel {
     const session = this.#startSession(request, downstream);
     // A session may end its call at once.
     if (!downstream.ended) this.#sessions.add(id, session);
+  }
+}
+
+/** An exception of one session is a bug. It ends that call, and not the worker with all of its calls. */
+function wake(session: UpstreamSession | undefined, by: 'onCancel' | 'onCredit'): void {
+  try {
+    session?.[by]();
+  } catch (error) {
+    session?.crash(error);
   }
 }
 

@@ -62,8 +62,6 @@ export interface AttemptOwner extends ResponseSink {
    * what was relayed is charged. `isHeldUp`: the client cut it, by not reading.
    */
   cut(failure: AttemptFailure, isHeldUp: boolean): void;
-  /** An exception, which is a bug of the gateway, at any point: the owner aborts the attempt. */
-  crash(error: unknown): void;
 }
 
 /** HttpClient, as attempts use it. */

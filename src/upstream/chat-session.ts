@@ -104,7 +104,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     }
   }
 
-  // The channel calls these two. They must not throw: unlike callbacks of the attempt, they have no `crash`.
+  // The channel calls these two, and `crash` if they throw.
   onCredit(): void {
     if (this.#state === 'calling') this.#attempt?.resume();
     else if (this.#state === 'delivering') this.#deliver();
@@ -280,23 +280,13 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       account,
       bytes: bodyBytesOf(this.#models.request),
       waitsFor: () => this.#models.plan.limits().map(({ scope }) => scope),
-      tryNow: () => this.#tryQueued(),
+      tryNow: () => this.#try(true),
       giveUp: () => this.#failNoRoom(),
+      crash: (error) => this.crash(error),
       recordQueued: (ms) => this.#downstream.recordQueued(ms),
       isAsking: () => this.#models.plan.limits().some((limits) => quotas.isAsking(limits)),
     });
     this.#wait.begin(noRoom);
-  }
-
-  #tryQueued(): boolean {
-    try {
-      return this.#try(true);
-    } catch (error) {
-      // It leaves the queue by this return, not by `leave`, which would change the queue while it is walked.
-      this.#wait!.ended(false);
-      this.crash(error);
-      return true;
-    }
   }
 
   #failNoRoom(): void {
@@ -341,7 +331,11 @@ class ChatSession implements UpstreamSession, AttemptOwner {
    */
   #findUsageSoon(): void {
     setImmediate(() => {
-      if (this.#state === 'calling') this.#findUsage(EMPTY);
+      try {
+        if (this.#state === 'calling') this.#findUsage(EMPTY);
+      } catch (error) {
+        this.crash(error);
+      }
     });
   }
 

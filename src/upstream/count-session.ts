@@ -108,4 +108,8 @@ class CountSession implements UpstreamSession {
     this.#isCancelled = true;
     this.#counting?.onCancel();
   }
+
+  crash(error: unknown): void {
+    this.#counting?.crash(error);
+  }
 }

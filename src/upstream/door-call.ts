@@ -293,6 +293,10 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
     this.#sink.relay(Buffer.from(text));
   }
 
+  crash(error: unknown): void {
+    this.#sink.crash(error);
+  }
+
   /** The first chunk may translate to nothing (Azure's has no choices): the client has no byte then. */
   begun(): void {
     // `relay` says so.

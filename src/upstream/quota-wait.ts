@@ -17,6 +17,8 @@ export interface WaitOwner extends Pick<WaitingCall, 'account' | 'bytes' | 'wait
   recordQueued(queuedMs: number): void;
   /** The coordinator has not replied yet. */
   isAsking(): boolean;
+  /** Another method has thrown, which is a bug. The queue must not: all calls of the worker would end. */
+  crash(error: unknown): void;
 }
 
 /** Each wait begins by `begin`, and ends by the first of `ended`, `giveUp` and `leave`. */
@@ -56,20 +58,40 @@ export class QuotaWait implements WaitingCall {
   }
 
   isLate(nowMs: number): boolean {
-    return nowMs >= this.#endMs && (nowMs >= this.#askEndMs || !this.#owner.isAsking());
+    try {
+      return nowMs >= this.#endMs && (nowMs >= this.#askEndMs || !this.#owner.isAsking());
+    } catch (error) {
+      this.#crash(error);
+      return true;
+    }
   }
 
   waitsFor(): readonly UpstreamScopeIndex[] {
-    return this.#owner.waitsFor();
+    try {
+      return this.#owner.waitsFor();
+    } catch (error) {
+      this.#crash(error);
+      return [];
+    }
   }
 
   tryNow(): boolean {
-    return this.#owner.tryNow();
+    try {
+      // After `#crash` the queue has the call until it is tried.
+      return this.#since === undefined || this.#owner.tryNow();
+    } catch (error) {
+      this.#crash(error);
+      return true;
+    }
   }
 
   giveUp(): void {
     this.#end('refused');
-    this.#owner.giveUp();
+    try {
+      this.#owner.giveUp();
+    } catch (error) {
+      this.#crash(error);
+    }
   }
 
   /** The call has left the queue: an upstream took it, or none would even below its limits. */
@@ -82,6 +104,12 @@ export class QuotaWait implements WaitingCall {
     if (this.#since === undefined) return;
     this.#queue.remove(this);
     this.#end('left');
+  }
+
+  /** Ends the wait first: `leave` would change the queue, which may be walking through its calls. */
+  #crash(error: unknown): void {
+    this.#end('left');
+    this.#owner.crash(error);
   }
 
   #end(how: 'served' | 'refused' | 'left'): void {

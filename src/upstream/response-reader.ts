@@ -17,6 +17,8 @@ import { reportIn } from './usage-shapes.js';
 /** The session, as readers see it: it sends bytes to the client. */
 export interface ResponseSink {
   relay(bytes: Uint8Array): void;
+  /** An exception, which is a bug of the gateway, at any point: the session aborts the attempt. */
+  crash(error: unknown): void;
 }
 
 /** The attempt, as readers see it. Exactly one of complete and reject is called, last. */

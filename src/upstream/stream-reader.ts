@@ -131,7 +131,7 @@ export class StreamReader implements ResponseBodyReader {
     this.#look(events, text, knownEnd);
     if (!this.#done || this.#over) return;
     if (this.#meter.reported !== undefined) this.#complete();
-    else if (!wasDone) setTimeout(() => this.#complete(), LATE_USAGE_MS_MAX).unref();
+    else if (!wasDone) setTimeout(() => this.#completeLate(), LATE_USAGE_MS_MAX).unref();
   }
 
   /**
@@ -240,6 +240,15 @@ export class StreamReader implements ResponseBodyReader {
     if (this.#over) return;
     this.#over = true;
     this.#outcome.complete(DONE_BYTES);
+  }
+
+  /** By a timer, which the attempt does not see, as it sees what it calls itself. */
+  #completeLate(): void {
+    try {
+      this.#complete();
+    } catch (error) {
+      this.#sink.crash(error);
+    }
   }
 
   /** After the end of the text, an invalid event or an error is no reason to give the text up. */

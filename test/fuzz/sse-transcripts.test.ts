@@ -38,6 +38,10 @@ class Sink implements ResponseSink, ResponseOutcome {
     this.begins++;
   }
 
+  crash(error: unknown): void {
+    throw error;
+  }
+
   relay(bytes: Uint8Array): void {
     if (this.begins === 0) throw new Error('relayed before it has begun');
     if (this.endings > 0) throw new Error('relayed after the end');

@@ -55,7 +55,15 @@ function bed(t: Test, slots = 4) {
       new WorkerChannel(theirs, new CallTable(buffer), (request, downstream) => {
         const told: string[] = [];
         sessions.push({ request, downstream, told });
-        return { onCredit: () => told.push('credit'), onCancel: () => told.push('cancel') };
+        const heard = (what: string) => (): void => {
+          told.push(what);
+          if (request.requestId === 'broken') throw new Error('a bug');
+        };
+        return {
+          onCredit: heard('credit'),
+          onCancel: heard('cancel'),
+          crash: (error) => void told.push(String(error)),
+        };
       }),
     );
     return theirs.port;
@@ -64,7 +72,7 @@ function bed(t: Test, slots = 4) {
     link.close();
     for (const workerLink of workerLinks) workerLink.close();
   });
-  return { buffer, link, sessions, addWorker };
+  return { buffer, link, sessions, addWorker, workerLinks };
 }
 
 function recorder(): CallReceiver & { readonly heard: string[] } {
@@ -88,6 +96,23 @@ async function until(what: string, condition: () => boolean): Promise<void> {
     await new Promise((resolve) => setImmediate(resolve));
   }
 }
+
+void t.test('a bug in one session ends its call alone', async (t) => {
+  const { link, sessions, addWorker, workerLinks } = bed(t);
+  addWorker(0);
+  const slot = link.acquire()!;
+  link.dispatch(slot, { ...REQUEST, requestId: 'broken' }, recorder());
+  link.dispatch(link.acquire()!, REQUEST, recorder());
+  await until('the calls arrive', () => sessions.length === 2);
+  const [broken, other] = sessions;
+  link.cancel(slot);
+  await until('the news arrives', () => broken!.told.length === 2);
+  t.same(broken!.told, ['cancel', 'Error: a bug']);
+  t.same(other!.told, []);
+  workerLinks[0]!.cancelAll();
+  t.same(broken!.told.slice(2), ['cancel', 'Error: a bug']);
+  t.same(other!.told, ['cancel'], 'and the others are cancelled with it');
+});
 
 void t.test('a call goes over whole, its answer comes back in order, its slot is free again', async (t) => {
   const { link, sessions, addWorker } = bed(t);
@@ -227,7 +252,7 @@ void t.test('a call of a listener that has died changes nothing of the next call
   const heard: DownstreamHandle[] = [];
   const worker = new WorkerChannel(theirs, new CallTable(buffer), (_request, downstream) => {
     heard.push(downstream);
-    return { onCredit: () => undefined, onCancel: () => undefined };
+    return { onCredit: () => undefined, onCancel: () => undefined, crash: () => undefined };
   });
   const slot = successor.acquire()!;
   successor.dispatch(slot, REQUEST, recorder());

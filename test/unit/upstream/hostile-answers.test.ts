@@ -30,6 +30,10 @@ class Sink implements ResponseSink, ResponseOutcome {
     this.begins++;
   }
 
+  crash(error: unknown): void {
+    throw error;
+  }
+
   relay(bytes: Uint8Array): void {
     if (this.begins === 0) throw new Error('relayed before it has begun');
     this.relayed.push(bytes);

@@ -1,0 +1,31 @@
+/** A bug within a callback of a timer ends one call, and not the worker with all of its calls. */
+import t from 'tap';
+import { chunkOf, DONE, sse, USAGE, usageEvent, type Script } from '../../fixtures/upstream-server.js';
+import { STREAM, turn, world } from '../../fixtures/upstream-world.js';
+
+/** A stream that goes no further than `text`. */
+const beginning =
+  (text: string): Script =>
+  (_request, response) => {
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.write(text);
+  };
+
+for (const [name, text, leaves] of [
+  ['usage that is late', STREAM + DONE, false],
+  ['a client that leaves', sse(chunkOf('a')) + sse(usageEvent(USAGE)), true],
+] as const) {
+  void t.test(`a bug at the end of a call: ${name}`, async (t) => {
+    const { call, routes, log } = await world(t, [beginning(text)]);
+    const { session, downstream } = call({ stream: true });
+    while (downstream.text === '') await turn();
+    routes.routeOf = () => {
+      throw new Error('a bug');
+    };
+    if (leaves) session.onCancel();
+    await downstream.ended;
+    t.equal(downstream.error?.code, 'internal_error');
+    t.equal(downstream.endings, 1);
+    t.match(log.lines, [{ message: 'a call failed inside of the gateway', fields: { cause: /a bug/ } }]);
+  });
+}

@@ -1,0 +1,66 @@
+/** A bug in one call that waits ends that call, and not the worker with all of its calls. */
+import t from 'tap';
+import { asAccountIndex, asUpstreamScopeIndex } from '#src/core/units.js';
+import { createMetrics } from '#src/telemetry/metrics-layout.js';
+import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
+import { QuotaQueue } from '#src/upstream/quota-queue.js';
+import { QuotaWait, type WaitOwner } from '#src/upstream/quota-wait.js';
+import { ASK_MS } from '#src/upstream/upstream-quotas.js';
+import { ManualClock } from '../../fixtures/manual-clock.js';
+
+const NO_ROOM = { quota: undefined, slot: 0, freeInMs: 0, queueMs: 1_000, asks: false, isLate: false };
+
+void t.test('whichever of its methods throws', (t) => {
+  for (const broken of ['waitsFor', 'tryNow', 'giveUp', 'isAsking'] as const) {
+    const clock = new ManualClock();
+    const queue = new QuotaQueue(clock);
+    const metrics = new UpstreamMetrics(createMetrics(1, 1), 0);
+    const bug = new Error('a bug');
+    const heard: string[] = [];
+    let isBroken = false;
+    const waitOf = (name: string, changes: Partial<WaitOwner>, queueMs: number): QuotaWait => {
+      const wait: QuotaWait = new QuotaWait(queue, clock, metrics, {
+        account: asAccountIndex(1),
+        bytes: 0,
+        waitsFor: () => [asUpstreamScopeIndex(0)],
+        tryNow: () => false,
+        giveUp: () => void heard.push(`${name} gives up`),
+        recordQueued: () => undefined,
+        isAsking: () => false,
+        crash: (error) => {
+          heard.push(`${name} crashes`);
+          t.equal(error, bug);
+          // As a session does that fails.
+          wait.leave();
+        },
+        ...changes,
+      });
+      wait.begin({ ...NO_ROOM, queueMs });
+      return wait;
+    };
+    const owner = {
+      waitsFor: () => [asUpstreamScopeIndex(0)],
+      tryNow: () => false,
+      giveUp: () => undefined,
+      isAsking: () => false,
+    };
+    const breaking = (): never => {
+      throw bug;
+    };
+    waitOf(
+      'first',
+      { [broken]: () => (isBroken ? breaking() : owner[broken]()) },
+      broken === 'waitsFor' ? 60_000 : 1,
+    );
+    const second = waitOf('second', { tryNow: () => (second.ended(true), isBroken) }, 60_000);
+    isBroken = true;
+    // The first has waited for as long as it may, unless the coordinator is asked.
+    clock.advance(ASK_MS / 2);
+    t.doesNotThrow(() => queue.look(), broken);
+    t.same(heard, ['first crashes'], broken);
+    queue.look();
+    t.equal(queue.size, 0, `${broken}: the other call was served`);
+    t.same(heard, ['first crashes'], `${broken}: once`);
+  }
+  t.end();
+});
