@@ -27,16 +27,14 @@ import { CallModels } from './call-models.js';
 import { startCountSession } from './count-session.js';
 import { usageOf } from './call-usage.js';
 import {
-  beyondQuota,
   CLIENT_GONE,
   CRASHED,
-  noRoomError,
   shorter,
   tokensUsedBy,
   unavailableError,
   type AttemptFailure,
 } from './error-mapping.js';
-import { QuotaWait } from './quota-wait.js';
+import { beyondQuota, noRoomError, QuotaWait } from './quota-wait.js';
 import { ECHO_ORIGIN, type FallbackReason, type UpstreamTarget } from './target.js';
 import type { NoRoom } from './target-choice.js';
 import { bodyBytesOf } from './usage-shapes.js';
@@ -163,7 +161,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
         this.#giveUp(failure.callerError, failure.contextLength ? 'context_length' : undefined);
         return;
       }
-      const text = 'a call was refused for want of room or descriptors';
+      const text = 'a call ended at a bound of the gateway: room, descriptors, or length of a response';
       this.#shared.errors.write('error', 'gateway', text, failure.cause);
       this.#fail(failure.callerError);
       return;

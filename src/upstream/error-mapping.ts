@@ -7,8 +7,7 @@
  * (test/unit/upstream/error-mapping.test.ts, test/unit/upstream/secret-traces.test.ts).
  */
 import { OUT_OF_DESCRIPTORS, type ErrorRecord } from '../core/errors.js';
-import { UPSTREAM_MESSAGE_CHARS_MAX } from '../core/limits.js';
-import type { UpstreamQuotaName } from '../core/quotas.js';
+import { UPSTREAM_MESSAGE_CHARS_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import type { WallMs } from '../core/units.js';
 import type { FailureKind } from '../telemetry/metrics-layout.js';
 import { isHtml, type HttpFault } from '../http1/http-client.js';
@@ -140,6 +139,13 @@ const NO_BUDGET: ErrorRecord = {
   retryAfterSeconds: 5,
 };
 
+const TOO_LONG: ErrorRecord = {
+  code: 'provider_unavailable',
+  message:
+    `The response is longer than the gateway takes (${UPSTREAM_RESPONSE_BYTES_MAX} bytes). ` +
+    'Ask for less: fewer inputs, choices or log probabilities. This call is not billed.',
+};
+
 /** No counter thread has translated a large body: the pool is full or late, or the task failed. */
 export const NOT_TRANSLATED = 'NOT_TRANSLATED';
 /** The counter pool is full. */
@@ -177,7 +183,7 @@ export function connectionFailure(fault: HttpFault): AttemptFailure {
   const { reported } = fault;
   if (reported !== undefined) return reportedFailure(reported.status, reported.retryAfterSeconds);
   if (fault.code === 'RESPONSE_INVALID') return garbageFailure(fault.message);
-  if (fault.code === 'RESPONSE_TOO_LONG') return tooLongFailure(fault.message);
+  if (fault.code === 'RESPONSE_TOO_LONG') return wholeTooLongFailure();
   const reason = ERROR_REASONS[fault.code] ?? 'the connection to it failed';
   const isShort = NO_DESCRIPTOR_ERRORS.has(fault.code);
   if (fault.code === NOT_TRANSLATED)
@@ -234,11 +240,23 @@ export function garbageFailure(what: string): AttemptFailure {
 }
 
 /**
- * For a response that is longer than the gateway takes. Callers can cause it (many choices, logarithms of
- * probabilities, a long request that the response repeats), so it is not the upstream's failure.
+ * For an event of a stream that is longer than the gateway takes. Callers can cause it (many choices,
+ * logarithms of probabilities, a long request that the response repeats), so it is not the upstream's
+ * failure.
  */
 export function tooLongFailure(what: string): AttemptFailure {
   return { ...garbageFailure(what), reason: 'its answer was too long', ours: true };
+}
+
+/**
+ * As `tooLongFailure`, for a response that is not streamed. It has been generated to its end, or nearly, and
+ * is paid. Another upstream's would be as long, whatever the door, and paid too.
+ */
+export function wholeTooLongFailure(): AttemptFailure {
+  return {
+    ...tooLongFailure(`above ${UPSTREAM_RESPONSE_BYTES_MAX} bytes`),
+    callerError: TOO_LONG,
+  };
 }
 
 /** For a response for which the memory budget is used up: see ResponseBudget. */
@@ -321,29 +339,6 @@ export function unavailableError(reason: string, seconds: number | undefined): E
     code: 'provider_unavailable',
     message,
     ...(seconds === undefined ? {} : { retryAfterSeconds: seconds }),
-  };
-}
-
-/** All upstreams were at their limits for as long as the call could wait; with `isLate`, nobody knows. */
-export function noRoomError(
-  quota: UpstreamQuotaName | undefined,
-  seconds: number,
-  isLate = false,
-): ErrorRecord {
-  const what = quota === undefined ? '' : ` (${quota})`;
-  const state = isLate ? 'could not be found out in time' : 'is used up';
-  return {
-    code: 'overloaded',
-    message: `what the gateway may ask of the provider of this model ${state}${what}; retry after ${seconds} seconds. This call is not billed.`,
-    retryAfterSeconds: seconds,
-  };
-}
-
-/** The call may use more tokens than any of its upstreams allows in a minute, so waiting would be in vain. */
-export function beyondQuota(tokens: number, tokensMax: number): ErrorRecord {
-  return {
-    code: 'invalid_parameters',
-    message: `this call may use ${tokens} tokens, and the providers of this model allow ${tokensMax} a minute: shorten it, or bound its output lower. It is not billed.`,
   };
 }
 

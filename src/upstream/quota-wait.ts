@@ -6,6 +6,8 @@
  * (test/unit/upstream/chat-session-quotas.test.ts).
  */
 import type { Clock } from '../core/clock.js';
+import type { ErrorRecord } from '../core/errors.js';
+import type { UpstreamQuotaName } from '../core/quotas.js';
 import type { AccountIndex, UpstreamScopeIndex } from '../core/units.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { QuotaQueue, WaitingCall } from './quota-queue.js';
@@ -121,4 +123,27 @@ export class QuotaWait implements WaitingCall {
     this.#owner.recordQueued(this.#waitedMs);
     this.#metrics.waitEnded(slot, waitedMs, how === 'refused');
   }
+}
+
+/** All upstreams were at their limits for as long as the call could wait; with `isLate`, nobody knows. */
+export function noRoomError(
+  quota: UpstreamQuotaName | undefined,
+  seconds: number,
+  isLate = false,
+): ErrorRecord {
+  const what = quota === undefined ? '' : ` (${quota})`;
+  const state = isLate ? 'could not be found out in time' : 'is used up';
+  return {
+    code: 'overloaded',
+    message: `what the gateway may ask of the provider of this model ${state}${what}; retry after ${seconds} seconds. This call is not billed.`,
+    retryAfterSeconds: seconds,
+  };
+}
+
+/** The call may use more tokens than any of its upstreams allows in a minute, so waiting would be in vain. */
+export function beyondQuota(tokens: number, tokensMax: number): ErrorRecord {
+  return {
+    code: 'invalid_parameters',
+    message: `this call may use ${tokens} tokens, and the providers of this model allow ${tokensMax} a minute: shorten it, or bound its output lower. It is not billed.`,
+  };
 }

@@ -10,7 +10,7 @@ import { invariant } from '../core/errors.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import type { Dialect } from '../doors/door.js';
-import { type AttemptFailure, garbageFailure, budgetFailure, tooLongFailure } from './error-mapping.js';
+import { type AttemptFailure, garbageFailure, budgetFailure, wholeTooLongFailure } from './error-mapping.js';
 import type { UsageMeter } from './usage-meter.js';
 import { reportIn } from './usage-shapes.js';
 
@@ -188,8 +188,7 @@ export class ResponseReader implements ResponseBodyReader {
   onData(chunk: Uint8Array): void {
     if (this.#over) return;
     this.#bytes += chunk.length;
-    if (this.#bytes > UPSTREAM_RESPONSE_BYTES_MAX)
-      this.#reject(tooLongFailure(`above ${UPSTREAM_RESPONSE_BYTES_MAX} bytes`));
+    if (this.#bytes > UPSTREAM_RESPONSE_BYTES_MAX) this.#reject(wholeTooLongFailure());
     else if (!this.#budget.grow(chunk.length)) this.#reject(budgetFailure());
     else this.#chunks.push(chunk);
   }
