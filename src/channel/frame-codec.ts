@@ -4,9 +4,10 @@
  *
  *     Call            float64 callId; CALL_INTS int32: model, flags, modelStart, modelEnd, the characters of
  *                     requestId, of traceparent, of tracestate and of body, account, outputTokensMax,
- *                     choices, the characters of betas, the number of fallbacks; if that is not 0, where
- *                     maxTokens and maxCompletionTokens start and end in the body, and the fallbacks; then
- *                     the texts: requestId, traceparent, tracestate, betas (header anthropic-beta), body
+ *                     choices, mediaParts, the characters of betas, the number of fallbacks; if that is not
+ *                     0, where maxTokens and maxCompletionTokens start and end in the body, and the
+ *                     fallbacks; then the texts: requestId, traceparent, tracestate, betas (header
+ *                     anthropic-beta), body
  *     Cancel, Credit  float64 callId
  *     Data            float64 callId; int32 bytes, 0; the bytes
  *     End, Cut        float64 callId; int32 bytes, usage source; float64 prompt, cached, cache-write, 1h
@@ -56,9 +57,9 @@ const ID_AT = FIELDS_AT;
 const SIGNAL_BYTES = ID_AT + 8;
 const CALL_INTS_AT = ID_AT + 8;
 /** How many int32 each call has, in the order in which `writeCall` writes them; two by their positions. */
-const CALL_INTS = 13;
-const BETAS_CHARS_INT = 11;
-const FALLBACK_COUNT_INT = 12;
+const CALL_INTS = 14;
+const BETAS_CHARS_INT = 12;
+const FALLBACK_COUNT_INT = 13;
 /** Where the int32 of the fallbacks begin; without fallbacks, the texts. */
 const CALL_TEXT_AT = CALL_INTS_AT + CALL_INTS * 4;
 /** The int32 in front of the fallbacks: where two members start and end. */
@@ -169,6 +170,7 @@ function writeCall(ring: SpscWriter, { id, request }: CallFrame): boolean {
   ints[int++] = request.account;
   ints[int++] = request.outputTokensMax;
   ints[int++] = request.choices;
+  ints[int++] = request.mediaParts;
   ints[int++] = betas.length;
   ints[int++] = fallbacks === undefined ? 0 : fallbacks.models.length;
   if (fallbacks !== undefined) writeFallbacks(ints, int, fallbacks);
@@ -232,7 +234,8 @@ function readRequest({ ints, bytes }: SpscReader, at: number): UpstreamRequest {
     trace: (flags & TRACED) === 0 ? undefined : traceOf(bytes, traceParentAt, traceStateAt, betasAt),
     account: asAccountIndex(ints[int++]!),
     outputTokensMax: ints[int++]!,
-    choices: ints[int]!,
+    choices: ints[int++]!,
+    mediaParts: ints[int]!,
     fallbacks: fallbacks === 0 ? undefined : readFallbacks(ints, first + CALL_INTS, fallbacks),
   };
 }

@@ -130,6 +130,8 @@ export interface UpstreamRequest {
   readonly outputTokensMax: number;
   /** How many responses the call asks for (`n`). */
   readonly choices: number;
+  /** As in ChatCall. */
+  readonly mediaParts: number;
   /** Undefined if the call has none. */
   readonly fallbacks?: FallbackModels | undefined;
 }

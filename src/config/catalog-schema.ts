@@ -8,6 +8,7 @@
  */
 import { Type } from 'typebox';
 import { SERVICES } from '../core/door-names.js';
+import { PROMPT_TOKENS_OF_PART } from '../core/limits.js';
 import { picoUnitsOf, picoUnitsPerCall, picoUnitsPerToken } from '../core/money.js';
 import { QUOTA_SPEND_MIN } from '../core/quotas.js';
 import { ROUTING_MEMBERS } from '../core/routing-members.js';
@@ -139,6 +140,10 @@ export const modelSchema = Type.Object(
     max_output_tokens: whole(1, OUTPUT_TOKENS_MAX, 16_384, 'tokens', {
       description:
         'The most that the model generates: the hold on the balance of a call that names no max_tokens.',
+    }),
+    media_part_tokens: whole(0, PROMPT_TOKENS_OF_PART, 0, 'tokens', {
+      description:
+        'What each part of a prompt that is not text (image, document, sound, video) is taken for, beside its bytes: in the holds of balances and quotas, and where the gateway counts because no usage was reported. An address is some bytes, and what is behind it may be billed as a million tokens; what a balance does not cover of that is lost (docs/providers.md has figures to set).',
     }),
     pass_members: Type.Array(
       Type.Enum([...ROUTING_MEMBERS], { description: 'A member of a request.' } satisfies Annotations),

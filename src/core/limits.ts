@@ -96,6 +96,8 @@ export const PROMPT_TOKENS_BESIDE_BODY = 4_096;
  * Gemini takes a video or a document by its address in any of these parts.
  */
 export const PROMPT_TOKENS_OF_PART = 1_048_576;
+/** How many of them count: with more, a body of such names would make any report believable. */
+export const PROMPT_PARTS_MAX = 64;
 /** Output tokens by which a report may exceed its bound, besides a tenth of the bound. */
 export const REPORTED_OUTPUT_SLACK_TOKENS = 64;
 

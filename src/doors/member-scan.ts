@@ -48,6 +48,8 @@ export interface BodyForm {
   readonly choices: (body: Members) => number;
   /** Further members by which the provider routes a call elsewhere, or bills it higher. `body` is valid. */
   readonly routing?: (body: Members) => readonly RoutingMember[];
+  /** Media parts (ChatCall) that have no type; absent: none. `body` is valid. */
+  readonly untypedMediaParts?: (body: Members) => number;
   /** A stream reports its usage only if `stream_options` asks for it. */
   readonly asksForUsage: boolean;
 }
@@ -88,7 +90,8 @@ function scanMembers(bytes: Uint8Array, isAscii: boolean, form: BodyForm): BodyS
   const { start, end: modelEnd } = found.model;
   if (isNamed && !(isAscii && modelEnd - start <= SHORT_BYTES_MAX))
     found.named.model = reader.decoded(start, modelEnd);
-  return scanOf(reader.bytes, body as Members, form, found, end);
+  const mediaParts = reader.mediaParts + (form.untypedMediaParts?.(body as Members) ?? 0);
+  return scanOf(reader.bytes, body as Members, form, found, mediaParts, end);
 }
 
 /** What the pass over a body finds. The spans are those of values. */
@@ -146,6 +149,7 @@ function scanOf(
   body: Members,
   form: BodyForm,
   { model, bound, streamOptions, routing }: Found,
+  mediaParts: number,
   end: number,
 ): BodyScan {
   const { outputTokens, asksForUsage } = form;
@@ -165,6 +169,7 @@ function scanOf(
       n: form.choices(body),
     },
     routingMembers: routing,
+    mediaParts,
     model,
     maxTokens: bound,
     maxCompletionTokens: NOWHERE,
@@ -236,14 +241,21 @@ function valueOf(reader: MemberReader, level: Level): unknown {
 
 function objectOf(reader: MemberReader, level: Level): Members {
   const members: Record<string, unknown> = {};
+  let typeStart = 0;
+  let typeEnd = 0;
   if (!reader.openLevel(level)) return members;
   do {
     const index = reader.name(level);
     reader.colon();
+    const start = reader.at;
     if (reader.members > BODY_TREE_MEMBERS_MAX) throw tooManyMembers();
     if (index < 0) reader.skipValue();
     else members[level.names[index]!] = knownValue(reader, level, index);
+    if (index < 0 || index !== level.typeIndex) continue;
+    typeStart = start;
+    typeEnd = reader.at;
   } while (reader.moreMembers());
+  reader.countPart(level, typeStart, typeEnd);
   return members;
 }
 

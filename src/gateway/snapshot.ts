@@ -54,6 +54,7 @@ export function catalogOf(settings: Settings): Catalog {
       cachedResponsePicoUnits: callPrice(model.price.cached_response),
     }),
     outputTokensMax: model.max_output_tokens,
+    mediaPartTokens: model.media_part_tokens,
     serves: model.serves,
     passMembers: model.pass_members,
     fallbacks: model.fallbacks.map((id) => settings.models.findIndex((other) => other.id === id)),
@@ -168,6 +169,7 @@ export function routesOf(
     ownedBy: model.owned_by,
     tokenizer: model.tokenizer,
     outputTokensMax: model.max_output_tokens,
+    mediaPartTokens: model.media_part_tokens,
     fallbackOn: model.fallback_on,
     targets: model.upstreams
       .map((upstream) =>

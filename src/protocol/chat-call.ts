@@ -9,6 +9,7 @@
  * ms for a body of 10 MB (test/unit/protocol/chat-call.test.ts).
  */
 import type { ErrorRecord } from '../core/errors.js';
+import { PROMPT_PARTS_MAX, PROMPT_TOKENS_OF_PART } from '../core/limits.js';
 import type { RoutingMember } from '../core/routing-members.js';
 import type { ChatRequest } from './chat-schema.js';
 
@@ -39,6 +40,8 @@ export interface ChatCall {
   readonly largeBody: Uint8Array | undefined;
   /** UTF-8 length of what the client sent. No tokenizer makes more tokens of a prompt than it has bytes. */
   readonly bodyBytes: number;
+  /** How many parts of the prompt are not text (images, documents, sounds, videos), or may not be. */
+  readonly mediaParts: number;
   /** Where the value of `model` is, with its quotes: UTF-16 units of `body`, or bytes of `largeBody`. */
   readonly modelStart: number;
   readonly modelEnd: number;
@@ -47,6 +50,28 @@ export interface ChatCall {
   readonly maxCompletionTokens: Span;
   /** Position of the brace that closes the body. */
   readonly bodyEnd: number;
+}
+
+/** How many tokens a model takes each media part for (`media_part_tokens`). */
+interface MediaRate {
+  readonly mediaPartTokens: number;
+}
+
+/** No report of more tokens of parts is believed (usage-shapes.ts), so more need not be held. */
+const MEDIA_TOKENS_MAX = PROMPT_PARTS_MAX * PROMPT_TOKENS_OF_PART;
+
+/** Tokens that the media parts of a call are taken for. */
+export function mediaTokensOf({ mediaParts }: Pick<ChatCall, 'mediaParts'>, model: MediaRate): number {
+  return Math.min(mediaParts * model.mediaPartTokens, MEDIA_TOKENS_MAX);
+}
+
+/**
+ * The most tokens that the prompt of a call is held for: one for each byte, because no token of text is
+ * shorter, and those of the media parts. A part whose data is in the body has its bytes in both: how long it
+ * is would have to be known of each part, because the larger of two depends on the model.
+ */
+export function promptTokensMaxOf(call: ChatCall, model: MediaRate): number {
+  return call.bodyBytes + mediaTokensOf(call, model);
 }
 
 /** The outcome of reading a body. */
@@ -188,6 +213,8 @@ export interface BodyScan {
     'model' | 'stream' | 'stream_options' | 'max_tokens' | 'max_completion_tokens' | 'n'
   >;
   readonly routingMembers: readonly RoutingMember[];
+  /** As in ChatCall. */
+  readonly mediaParts: number;
   /**
    * The spans of the values of these members, or NOWHERE. `maxTokens` is that of the door's own output bound,
    * whatever its name is.

@@ -53,7 +53,6 @@ const MESSAGE_TOOL_CALLS = MESSAGE.indexOf('tool_calls');
 const MESSAGE_FUNCTION_CALL = MESSAGE.indexOf('function_call');
 const MESSAGE_REFUSAL = MESSAGE.indexOf('refusal');
 const MESSAGE_AUDIO = MESSAGE.indexOf('audio');
-const PART_TYPE = PART.indexOf('type');
 const TOOL_TYPE = TOOL.indexOf('type');
 const INCLUDE_USAGE = STREAM_OPTIONS.indexOf('include_usage');
 
@@ -117,6 +116,7 @@ export class ChatScan implements BodyScan {
   hasStreamOptions = false;
   /** Members of the body that need the model's `pass_members` (core/routing-members.ts). */
   routingMembers = NO_MEMBERS;
+  mediaParts = 0;
   /** The valid request. Its `messages` are VALID_MESSAGES. */
   readonly request: ChatRequest;
   readonly #reader: ValueReader;
@@ -190,6 +190,7 @@ export class ChatScan implements BodyScan {
       } while (reader.moreMembers());
     }
     this.end = reader.at - 1;
+    this.mediaParts = reader.mediaParts;
     // Those that `skipMember` has found, anywhere in the request.
     if (reader.storedMembers.length > 0)
       this.routingMembers = [...this.routingMembers, ...reader.storedMembers];
@@ -365,10 +366,12 @@ export class ChatScan implements BodyScan {
       do {
         const index = reader.name(PART);
         const first = reader.colon();
+        const start = reader.at;
         // Any type is valid here: upstreams check it.
-        if (index !== PART_TYPE) reader.skipMember(PART, index);
+        if (index !== PART.typeIndex) reader.skipMember(PART, index);
         else if (first === QUOTE) {
           reader.skipScalar(QUOTE);
+          reader.countPart(PART, start, reader.at);
           type = '';
         } else type = reader.value();
       } while (reader.moreMembers());

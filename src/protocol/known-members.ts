@@ -59,18 +59,31 @@ export class Level {
   readonly inner: readonly (Level | undefined)[];
   /** By the name's index: what the value may name that the provider stores. */
   readonly stored: readonly (StoredKind | undefined)[];
+  /** Whether objects of this level are parts of a prompt, which MemberReader counts if they are not text. */
+  readonly isOfParts: boolean;
+  /** The index of `type`; UNKNOWN if it is no known name. */
+  readonly typeIndex: number;
+  readonly #textTypes: readonly Uint8Array[];
   readonly #bytes: readonly Uint8Array[];
   /** Open addressing: a name's index plus 1, in the slot of its hash or the next free slot; 0 is free. */
   readonly #slots = new Int8Array(SLOTS);
 
-  /** The names must consist of lower-case letters, digits and `_`: `find` folds no other characters. */
+  /**
+   * The names must consist of lower-case letters, digits and `_`: `find` folds no other characters.
+   * `textTypes`, for a level of parts: the types of those that are text; an empty one stands for no type.
+   */
   constructor(
     members: Readonly<Record<string, Level | undefined>>,
     stored: Readonly<Record<string, StoredKind>> = {},
+    textTypes?: readonly string[],
   ) {
     this.names = Object.keys(members);
     this.inner = Object.values(members);
     this.stored = this.names.map((name) => stored[name]);
+    this.isOfParts = textTypes !== undefined;
+    this.typeIndex = this.names.indexOf('type');
+    invariant(!this.isOfParts || this.typeIndex >= 0, 'parts have a type');
+    this.#textTypes = (textTypes ?? []).map((type) => Buffer.from(type === '' ? '' : `"${type}"`));
     this.#bytes = this.names.map((name) => Buffer.from(name));
     invariant(this.names.length <= NAMES_MAX, 'a level has as many names as marks');
     this.#bytes.forEach((bytes, index) => {
@@ -108,6 +121,20 @@ export class Level {
     if (index >= 0) return index;
     const folded = this.names.indexOf(foldedName(name));
     return folded >= 0 ? FOLDED - folded : UNKNOWN;
+  }
+
+  /**
+   * Whether a part is text, by its type `bytes[start..end)` with its quotes; nothing stands for no type. A
+   * type that is written with escapes is none of text.
+   */
+  isTextType(bytes: Uint8Array, start: number, end: number): boolean {
+    for (const type of this.#textTypes) {
+      if (type.length !== end - start) continue;
+      let at = 0;
+      while (at < type.length && bytes[start + at] === type[at]) at++;
+      if (at === type.length) return true;
+    }
+    return false;
   }
 
   indexOf(name: string): number {
@@ -150,29 +177,36 @@ const CHOICE = new Level({ ...plain('type', 'mode'), function: new Level(plain('
 export const EXTRA_BODY = new Level({ google: GOOGLE });
 
 /** `file_id` and `document_url` are Mistral's, which takes strings for the other addresses too. */
-export const PART = new Level(
-  {
-    ...plain('type', 'text', 'refusal', 'cache_control', 'file_id', 'document_url'),
-    image_url: SOURCE,
-    video_url: SOURCE,
-    audio_url: SOURCE,
-    input_audio: SOURCE,
-    file: SOURCE,
-    source: SOURCE,
-  },
-  {
-    file_id: 'file_id',
-    document_url: 'storage_url',
-    image_url: 'storage_url',
-    video_url: 'storage_url',
-    audio_url: 'storage_url',
-  },
-);
+const PART_MEMBERS = {
+  ...plain('type', 'text', 'refusal', 'cache_control', 'file_id', 'document_url'),
+  image_url: SOURCE,
+  video_url: SOURCE,
+  audio_url: SOURCE,
+  input_audio: SOURCE,
+  file: SOURCE,
+  source: SOURCE,
+};
+const STORED_IN_PART = {
+  file_id: 'file_id',
+  document_url: 'storage_url',
+  image_url: 'storage_url',
+  video_url: 'storage_url',
+  audio_url: 'storage_url',
+} as const;
 
-/** `images` are those that a model made: providers read them again (gemini/contents.ts). */
+/** Servers read a part by its type. One that is not known may be of an image or a video: it counts as one. */
+const TEXT_TYPES = ['text', 'refusal', 'thinking', 'redacted_thinking', 'input_text', 'output_text'];
+
+/** A part of a message's content. */
+export const PART = new Level(PART_MEMBERS, STORED_IN_PART, TEXT_TYPES);
+
+/**
+ * `images` are those that a model made: providers read them again, whatever their type is
+ * (gemini/contents.ts).
+ */
 export const MESSAGE = new Level({
   ...plain('role', 'content', 'name', 'tool_call_id', 'refusal', 'reasoning', 'reasoning_content'),
-  images: PART,
+  images: new Level(PART_MEMBERS, STORED_IN_PART, []),
   audio: AUDIO,
   tool_calls: TOOL_CALL,
   function_call: CALLED,

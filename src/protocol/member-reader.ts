@@ -51,6 +51,8 @@ export class MemberReader extends JsonReader {
   steering: Steering | undefined = undefined;
   /** Kinds of stored things (files, audio, caches) that the request has named so far. */
   storedMembers: readonly RoutingMember[] = NOTHING_STORED;
+  /** Parts of the prompt so far that are not text, or of a type that is not known. */
+  mediaParts = 0;
   /** Unknown names so far, in all objects. */
   #otherNames = 0;
 
@@ -188,12 +190,27 @@ export class MemberReader extends JsonReader {
   }
 
   #skipObject(level: Level): void {
+    let typeStart = 0;
+    let typeEnd = 0;
     if (!this.openLevel(level)) return;
     do {
       const index = this.name(level);
       this.colon();
+      const start = this.at;
       this.skipMember(level, index);
+      if (index === UNKNOWN || index !== level.typeIndex) continue;
+      typeStart = start;
+      typeEnd = this.at;
     } while (this.moreMembers());
+    this.countPart(level, typeStart, typeEnd);
+  }
+
+  /**
+   * Called behind an object of `level`: counts it if it is a part that is not text. `[start, end)`: the value
+   * of its `type`; nothing if it has none.
+   */
+  countPart(level: Level, start: number, end: number): void {
+    if (level.isOfParts && !level.isTextType(this.bytes, start, end)) this.mediaParts += 1;
   }
 
   #twice(name: string): BodyError {

@@ -166,7 +166,7 @@ type Positions = Pick<BodyScan, 'model' | 'maxTokens' | 'maxCompletionTokens' | 
 
 /** The call of a valid request. `positions` are those before `splice`, which is outside of their spans. */
 function callOf(
-  { request, routingMembers, outputTokensName, outputTokensMin }: BodyScan,
+  { request, routingMembers, mediaParts, outputTokensName, outputTokensMin }: BodyScan,
   bodyBytes: number,
   positions: Positions,
   splice: Splice | undefined,
@@ -190,6 +190,7 @@ function callOf(
     bodyIsAscii,
     largeBody,
     bodyBytes,
+    mediaParts,
     modelStart: model.start,
     modelEnd: model.end,
     maxTokens: moved(positions.maxTokens, splice),

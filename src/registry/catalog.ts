@@ -78,6 +78,8 @@ export interface ModelEntry {
   readonly createdSeconds: number;
   readonly price: TokenPrice;
   readonly outputTokensMax: number;
+  /** Tokens that each part of a prompt which is not text is taken for, beside its bytes. */
+  readonly mediaPartTokens: number;
   /** What it can do, such as `chat` or `embeddings`; each door needs one service (core/door-names.ts). */
   readonly serves: readonly Service[];
   /** Members that steer a call and are passed on; a request with another one is rejected. */

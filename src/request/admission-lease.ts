@@ -9,7 +9,7 @@ import type { LeaseChannel } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { asPicoUnits } from '../core/units.js';
 import type { CallNeeds } from '../ledger/quota-rejections.js';
-import type { ChatCall } from '../protocol/chat-call.js';
+import { promptTokensMaxOf, type ChatCall } from '../protocol/chat-call.js';
 import { worstCaseOf } from '../registry/catalog.js';
 import { boundedCall, lowersOutput, type Models, needOf } from './admit.js';
 import type { CallContext, Caller, ListenerContext } from './context.js';
@@ -98,7 +98,7 @@ export class AdmissionAsk {
     const { lacking } = this.#context;
     if (lacking !== undefined) return lacking;
     const least = this.#models()
-      .map(({ model }) => worstCaseOf(model.price, call.bodyBytes, call.choices))
+      .map(({ model }) => worstCaseOf(model.price, promptTokensMaxOf(call, model), call.choices))
       .reduce((one, other) => (other > one ? other : one));
     const balance = this.#listener.ledger.balanceOf(caller.account);
     const { tokens } = this.#whole(caller, call);

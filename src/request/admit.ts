@@ -17,7 +17,13 @@ import type { RoutingMember } from '../core/routing-members.js';
 import { QUOTA_KINDS, type QuotaName, type QuotasLeft } from '../core/quotas.js';
 import { type AccountIndex, asPicoUnits, type CallSlot, ceilDiv, type MonotonicMs } from '../core/units.js';
 import type { CallNeeds, QuotaRejection } from '../ledger/quota-rejections.js';
-import { withModelId, withOutputTokensMax, type ChatCall } from '../protocol/chat-call.js';
+import {
+  mediaTokensOf,
+  promptTokensMaxOf,
+  withModelId,
+  withOutputTokensMax,
+  type ChatCall,
+} from '../protocol/chat-call.js';
 import { type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
 import type { CallContext, Caller, ListenerContext } from './context.js';
 import type { ChosenModel } from './model-access.js';
@@ -191,7 +197,6 @@ function recordsPending({ durability, channel, pendingCommits }: ListenerContext
 
 /**
  * What the call may cost and use at most, whichever model answers. It holds that until it is settled.
- * `bodyBytes` stands for the tokens of its prompt, because no token is shorter than a byte.
  *
  * With `token_quota: settle` a call holds no tokens, or one if limits are shared. A coordinator counts what a
  * process has used of a stock only as long as the process holds some of it. One token is enough for that.
@@ -204,16 +209,17 @@ export function needOf(
 ): CallNeeds {
   if (door.isFree === true) return FREE;
   if (hit !== undefined) return { hold: models[0]!.model.price.cachedResponsePicoUnits, tokens: 0 };
-  let outputTokensMax = 0;
+  let tokens = 0;
   let hold = asPicoUnits(0n);
   for (const { model } of models) {
-    const tokens = completionTokensMaxOf(model, call);
-    const cost = worstCaseOf(model.price, call.bodyBytes, tokens);
-    if (tokens > outputTokensMax) outputTokensMax = tokens;
+    const prompt = promptTokensMaxOf(call, model);
+    const completion = completionTokensMaxOf(model, call);
+    const cost = worstCaseOf(model.price, prompt, completion);
+    if (prompt + completion > tokens) tokens = prompt + completion;
     if (cost > hold) hold = cost;
   }
-  const least = leases === undefined ? 0 : 1;
-  return { hold, tokens: tokenQuota === 'reserve' ? call.bodyBytes + outputTokensMax : least };
+  if (tokenQuota === 'reserve') return { hold, tokens };
+  return { hold, tokens: leases === undefined ? 0 : 1 };
 }
 
 /**
@@ -306,7 +312,7 @@ function affordedBy(amount: bigint, models: Models, call: ChatCall): bigint | un
   let most: bigint | undefined;
   for (const { model } of models) {
     const { price } = model;
-    const rest = amount - worstCaseOf(price, call.bodyBytes, 0);
+    const rest = amount - worstCaseOf(price, promptTokensMaxOf(call, model), 0);
     const perToken = price.outputPicoUnitsMax * BigInt(call.choices);
     if (rest < 0n) return -1n;
     if (perToken > 0n && (most === undefined || rest / perToken < most)) most = rest / perToken;
@@ -324,7 +330,8 @@ function rejectionOf(
   listener: ListenerContext,
 ): ErrorRecord {
   const { account, plan } = context.caller!;
-  if (quota === 'balance') return callTooCostly(hold, listener.ledger.balanceOf(account), call);
+  const hasMedia = models.some(({ model }) => mediaTokensOf(call, model) > 0);
+  if (quota === 'balance') return callTooCostly(hold, listener.ledger.balanceOf(account), call, hasMedia);
   if (quota === 'scopes') return QUOTA_SCOPES_FULL;
   const { unit } = QUOTA_KINDS[quota];
   const owner = ownerOf(kind, index, plan.id, models[0]!.model.id, listener.groupNames);
@@ -335,6 +342,7 @@ function rejectionOf(
       { owner, quota, limit, need },
       call.outputTokensField ?? call.outputTokensName,
       fittingOutput(quota, limit, models, call),
+      hasMedia,
     );
   if (quota === 'calls_in_flight') {
     return kind === 'account'
@@ -360,7 +368,8 @@ function rejectionOf(
 /** The most output tokens of each choice with which the call would fit an unused quota. */
 function fittingOutput(quota: QuotaName, limit: bigint, models: Models, call: ChatCall): number {
   if (QUOTA_KINDS[quota].unit === 'money') return Number(affordedBy(limit, models, call) ?? 0n);
-  return Number((limit - BigInt(call.bodyBytes)) / BigInt(call.choices));
+  const promptTokensMax = Math.max(...models.map(({ model }) => promptTokensMaxOf(call, model)));
+  return Number((limit - BigInt(promptTokensMax)) / BigInt(call.choices));
 }
 
 /** The model's bound limits numbers such as 10^12 that a client may write, before they multiply a price. */

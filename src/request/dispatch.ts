@@ -43,6 +43,7 @@ export function dispatch(
       account: exchange.account,
       outputTokensMax: Math.min(call.outputTokensMax ?? Infinity, OUTPUT_TOKENS_UNLIMITED),
       choices: Math.min(call.choices, OUTPUT_TOKENS_UNLIMITED),
+      mediaParts: call.mediaParts,
       fallbacks:
         exchange.models.length === 1
           ? undefined

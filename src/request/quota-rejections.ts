@@ -87,19 +87,24 @@ export function quotaUsedUp({ owner, quota, limit, left, need, retryAfterSeconds
   return detail === undefined ? record : { ...record, detail };
 }
 
+/** The advice to a caller whose call holds tokens of parts that are not text (`media_part_tokens`). */
+export const FEWER_MEDIA = 'send fewer images, documents, sounds and videos';
+
 /**
  * The rejection of a call that needs more than the whole quota. `outputTokensMax` is the largest value of
- * `field` that would fit; undefined or less than 1 if none would.
+ * `field` that would fit; undefined or less than 1 if none would. `hasMedia`: whether tokens of parts that
+ * are not text are held.
  */
 export function neverFits(
   { owner, quota, limit, need }: Quota,
   field: string,
   outputTokensMax: number | undefined,
+  hasMedia = false,
 ): ErrorRecord {
   const advice =
     outputTokensMax !== undefined && outputTokensMax >= 1
       ? `Set ${field} to at most ${outputTokensMax}.`
-      : 'Shorten the messages.';
+      : `Shorten the messages${hasMedia ? `, or ${FEWER_MEDIA}` : ''}.`;
   return {
     code: 'invalid_parameters',
     detail: 'beyond_quota',

@@ -20,6 +20,7 @@ import type { PicoUnits } from '../core/units.js';
 import { clipped } from '../core/wrong-input.js';
 import type { ChatCall } from '../protocol/chat-call.js';
 import type { ModelEntry } from '../registry/catalog.js';
+import { FEWER_MEDIA } from './quota-rejections.js';
 import { shown } from './request-head.js';
 
 const rejection = (code: ErrorCode, message: string): ErrorRecord => ({ code, message });
@@ -223,15 +224,19 @@ export const routingMember = (member: RoutingMember): ErrorRecord =>
     'invalid_parameters',
     `${member}${MEMBERS_WITHIN[member] ?? ''} must not be given: by it an upstream may serve another call than the one that is priced, serve it before those of others, bill more than its tokens, or use what it stores for others. Who runs the gateway can let it through with pass_members of the model.`,
   );
-/** Advises to lower the bound of the output, if the door has one (`outputTokensMax` is 0 otherwise). */
+/**
+ * Advises to lower the bound of the output, if the door has one (`outputTokensMax` is 0 otherwise).
+ * `hasMedia`: as for `neverFits`.
+ */
 export const callTooCostly = (
   hold: PicoUnits,
   balance: PicoUnits,
   { outputTokensMax, outputTokensField, outputTokensName }: ChatCall,
+  hasMedia: boolean,
 ): ErrorRecord =>
   rejection(
     'insufficient_quota',
-    `The call may cost up to ${decimalOf(hold)} and the balance is ${decimalOf(balance)}. Top up the account, or ${outputTokensMax === 0 ? 'shorten the request' : `lower ${outputTokensField ?? outputTokensName}`}.`,
+    `The call may cost up to ${decimalOf(hold)} and the balance is ${decimalOf(balance)}. Top up the account, or ${outputTokensMax === 0 ? 'shorten the request' : `lower ${outputTokensField ?? outputTokensName}`}${hasMedia ? `, or ${FEWER_MEDIA}` : ''}.`,
   );
 export const bodyTooCostly = (hold: bigint, balance: PicoUnits): ErrorRecord =>
   rejection(

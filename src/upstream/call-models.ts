@@ -84,7 +84,7 @@ export class CallModels {
     const { request } = this;
     const isCount = dialectAt(request.door)?.isCount === true;
     return new RetryPlan(this.#routes.choiceOf(request.modelIndex), request.account, this.#clock, () =>
-      isCount ? 0 : tokensMaxOf(request, this.#routes.routeOf(request.modelIndex).outputTokensMax),
+      isCount ? 0 : tokensMaxOf(request, this.#routes.routeOf(request.modelIndex)),
     );
   }
 }

@@ -9,12 +9,14 @@
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import { dialectAt } from '../doors/dialects.js';
+import { mediaTokensOf } from '../protocol/chat-call.js';
 import { usageOfWhole, type Usage } from '../core/token-counts.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { Attempt } from './attempt.js';
 import type { ErrorLog } from './error-log.js';
 import type { RouteTable } from './route-table.js';
+import type { ModelRoute } from './target.js';
 import { countOrEstimate, type CountTokens } from './token-count.js';
 import { doubtOf, withinHold } from './usage-shapes.js';
 
@@ -36,17 +38,23 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
   if (dialectAt(request.door)?.isCount === true) return NO_USAGE;
   const { meter } = attempt;
   meter.reportSoFar(attempt);
-  const { tokenizer, outputTokensMax } = deps.routes.routeOf(request.modelIndex);
-  const doubt = doubtAbout(attempt, request, outputTokensMax, deps);
+  const route = deps.routes.routeOf(request.modelIndex);
+  const { tokenizer } = route;
+  const doubt = doubtAbout(attempt, request, route, deps);
   const reported = doubt === undefined ? meter.reported : undefined;
   if (reported !== undefined && !meter.isReportOld) return reported;
   // If the prompt is known, it is not counted.
   const wanted =
     reported === undefined
-      ? meter.countRequest(tokenizer, request.largeBody ?? request.body, request.door)
+      ? meter.countRequest(
+          tokenizer,
+          request.largeBody ?? request.body,
+          request.door,
+          mediaTokensOf(request, route),
+        )
       : meter.countRequest(tokenizer, NO_PROMPT);
   return countOrEstimate(deps.count, wanted, request.account, deps.errors).then((counted) => {
-    const usage = doubt === undefined ? counted : withinHold(counted, doubt, request, outputTokensMax);
+    const usage = doubt === undefined ? counted : withinHold(counted, doubt, request, route);
     return reported === undefined ? usage : atLeast(reported, usage);
   });
 }
@@ -58,14 +66,14 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
 function doubtAbout(
   { meter, taken: { target } }: Attempt,
   request: UpstreamRequest,
-  outputTokensMax: number,
+  route: ModelRoute,
   { metrics, errors }: UsageDeps,
 ): DisbeliefReason | undefined {
   const { reported } = meter;
   const doubt =
     reported === undefined
       ? meter.fault
-      : doubtOf(reported, request, outputTokensMax, () => !meter.isReportOfPrompt && meter.hasText());
+      : doubtOf(reported, request, route, () => !meter.isReportOfPrompt && meter.hasText());
   if (doubt === undefined) return undefined;
   metrics.countDisbelieved(target.slot, doubt);
   const cause = reported === undefined ? doubt : `${doubt}: ${JSON.stringify(reported)}`;

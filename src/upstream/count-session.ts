@@ -16,6 +16,7 @@ import type { Clock } from '../core/clock.js';
 import type { ErrorCode } from '../core/errors.js';
 import { CRASHED } from './error-mapping.js';
 import { dialectAt } from '../doors/dialects.js';
+import { mediaTokensOf } from '../protocol/chat-call.js';
 import { NO_USAGE } from './call-usage.js';
 import type { ErrorLog } from './error-log.js';
 import type { RouteTable } from './route-table.js';
@@ -86,8 +87,9 @@ class CountSession implements UpstreamSession {
     const { routes, count, errors, clock } = this.#deps;
     const { modelIndex, account, door, body, largeBody } = this.#request;
     const beganMs = clock.monotonicMs();
-    const { tokenizer } = routes.routeOf(modelIndex);
-    const wanted = new UsageMeter().countRequest(tokenizer, largeBody ?? body, door);
+    const route = routes.routeOf(modelIndex);
+    const mediaTokens = mediaTokensOf(this.#request, route);
+    const wanted = new UsageMeter().countRequest(route.tokenizer, largeBody ?? body, door, mediaTokens);
     countOrEstimate(count, wanted, account, errors)
       .then(({ promptTokens }) => {
         const body = Buffer.from(`{"input_tokens":${promptTokens}}`);

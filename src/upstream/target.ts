@@ -64,6 +64,8 @@ export interface ModelRoute {
   readonly tokenizer: Tokenizer;
   /** The most tokens of one choice. */
   readonly outputTokensMax: number;
+  /** As in ModelEntry. */
+  readonly mediaPartTokens: number;
   /** When the model's fallbacks are asked. */
   readonly fallbackOn: readonly FallbackReason[];
   /** Sorted by priority, best first. */

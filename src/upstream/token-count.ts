@@ -30,6 +30,8 @@ export interface CountRequest {
   readonly door?: number;
   /** The request's JSON, in the protocol of that door. */
   readonly body: string | Uint8Array;
+  /** Tokens of its parts that are not text (`mediaTokensOf`); 0 if it is left out. */
+  readonly mediaTokens?: number;
   readonly completionForm: CompletionForm;
   /** For a stream: texts of the events before `completion`. */
   readonly texts: StreamTexts;
@@ -121,7 +123,7 @@ export class TokenCount {
 
   /** Reads the request's body, whose bytes are bounded: see prompt-text.ts. */
   static begin(request: CountRequest): TokenCount {
-    const { tokenizer, door = CHAT_DOOR, completionBytes, relayedBytes } = request;
+    const { tokenizer, door = CHAT_DOOR, mediaTokens = 0, completionBytes, relayedBytes } = request;
     const body = countedBodyOf(door, request.body);
     const completion = completionTexts(request);
     const bytes = completion.reduce((sum, text) => sum + Buffer.byteLength(text), Buffer.byteLength(body));
@@ -129,6 +131,7 @@ export class TokenCount {
     const prompt = promptOf(body);
     const sum: CountSum = {
       promptTokens:
+        mediaTokens +
         (prompt.messages === 0 ? 0 : PRIMING_TOKENS) +
         prompt.messages * MESSAGE_TOKENS +
         prompt.names * NAME_TOKENS,

@@ -108,14 +108,23 @@ export class UsageMeter {
     this.#response = response;
   }
 
-  /** What a counter thread needs to count this call. `body` is in the protocol of `door`. */
-  countRequest(tokenizer: Tokenizer, body: string | Uint8Array, door = CHAT_DOOR): CountRequest {
+  /**
+   * What a counter thread needs to count this call. `body` is in the protocol of `door`; `mediaTokens` are
+   * those of its media parts.
+   */
+  countRequest(
+    tokenizer: Tokenizer,
+    body: string | Uint8Array,
+    door = CHAT_DOOR,
+    mediaTokens = 0,
+  ): CountRequest {
     const response = this.#response;
     if (response !== undefined) {
       return {
         tokenizer,
         door,
         body,
+        mediaTokens,
         completionForm: 'answer',
         texts: new Map(),
         completion: response.toString(),
@@ -127,6 +136,7 @@ export class UsageMeter {
       tokenizer,
       door,
       body,
+      mediaTokens,
       completionForm: this.#relayedBytes === 0 ? 'none' : 'stream',
       texts: this.#transcript.texts,
       completion: this.#transcript.events().toString(),

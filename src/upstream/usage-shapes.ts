@@ -54,6 +54,7 @@
 import type { UpstreamRequest } from '../channel/messages.js';
 import { isRecord } from '../core/json.js';
 import {
+  PROMPT_PARTS_MAX,
   PROMPT_TOKENS_BESIDE_BODY,
   PROMPT_TOKENS_OF_PART,
   REPORTED_OUTPUT_SLACK_TOKENS,
@@ -61,6 +62,8 @@ import {
 import { type TokenCounts, type Usage, usageOfWhole } from '../core/token-counts.js';
 import { MessageUsage } from '../providers/anthropic/response.js';
 import type { ProviderUsage } from '../providers/chat-writer.js';
+import { mediaTokensOf } from '../protocol/chat-call.js';
+import type { ModelRoute } from './target.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 
 /** Why a report is impossible in itself. */
@@ -263,8 +266,9 @@ function isTokenCount(value: unknown): value is number {
  */
 const BEYOND_TEXT =
   /"(?:image|image_url|input_image|input_audio|audio_url|video_url|document|document_url|file|input_file|(?:[\w-]+:)?(?:web|file|browser)_(?:search|fetch)\w*|code_(?:interpreter|execution)\w*|mcp\w*|plugins|cached_?[cC]ontent|previous_response_id|conversation|prompt)"/g;
-/** How many of them count: with more, a body of such names would make any report believable. */
-const BEYOND_TEXT_MAX = 64;
+
+/** What is known of the model that a call was sent to. */
+type ModelBounds = Pick<ModelRoute, 'outputTokensMax' | 'mediaPartTokens'>;
 
 /**
  * Why the report cannot be true of the call: more than its model can generate or its body can hold. Undefined
@@ -273,15 +277,15 @@ const BEYOND_TEXT_MAX = 64;
 export function doubtOf(
   tokens: TokenCounts,
   request: UpstreamRequest,
-  modelOutputTokensMax: number,
+  model: ModelBounds,
   hasText: () => boolean,
 ): DisbeliefReason | undefined {
   const { promptTokens, completionTokens, reasoningTokens } = tokens;
-  if (completionTokens > withSlack(modelOutputTokensMax * request.choices)) return 'too_much_output';
+  if (completionTokens > withSlack(model.outputTokensMax * request.choices)) return 'too_much_output';
   // Some models' thoughts are not bounded by `max_tokens`.
-  if (completionTokens - reasoningTokens > withSlack(outputTokensAllowed(request, modelOutputTokensMax)))
+  if (completionTokens - reasoningTokens > withSlack(outputTokensAllowed(request, model)))
     return 'beyond_max_tokens';
-  if (promptTokens > PROMPT_TOKENS_BESIDE_BODY && isBeyondBody(promptTokens, request))
+  if (promptTokens > PROMPT_TOKENS_BESIDE_BODY && isBeyondBody(promptTokens, request, model))
     return 'too_much_input';
   if (promptTokens === 0) return 'zero';
   return completionTokens === 0 && hasText() ? 'zero' : undefined;
@@ -296,30 +300,32 @@ export function withinHold(
   usage: Usage,
   reason: DisbeliefReason,
   request: UpstreamRequest,
-  modelOutputTokensMax: number,
+  model: ModelBounds,
 ): Usage {
   const outputMax =
     reason === 'beyond_max_tokens'
-      ? modelOutputTokensMax * request.choices
-      : outputTokensAllowed(request, modelOutputTokensMax);
+      ? model.outputTokensMax * request.choices
+      : outputTokensAllowed(request, model);
   return usageOfWhole(
-    Math.min(usage.promptTokens, bodyBytesOf(request)),
+    Math.min(usage.promptTokens, promptTokensHeld(request, model)),
     Math.min(usage.completionTokens, outputMax),
     usage.source,
   );
 }
 
 /** As in the hold. */
-function outputTokensAllowed(
-  { outputTokensMax, choices }: UpstreamRequest,
-  modelOutputTokensMax: number,
-): number {
-  return Math.min(outputTokensMax, modelOutputTokensMax) * choices;
+function outputTokensAllowed({ outputTokensMax, choices }: UpstreamRequest, model: ModelBounds): number {
+  return Math.min(outputTokensMax, model.outputTokensMax) * choices;
+}
+
+/** As in the hold (promptTokensMaxOf), of the body as it goes to this model. */
+function promptTokensHeld(request: UpstreamRequest, model: ModelBounds): number {
+  return bodyBytesOf(request) + mediaTokensOf(request, model);
 }
 
 /** The most tokens that the call can use, as its caller's quotas hold them. */
-export function tokensMaxOf(request: UpstreamRequest, modelOutputTokensMax: number): number {
-  return bodyBytesOf(request) + outputTokensAllowed(request, modelOutputTokensMax);
+export function tokensMaxOf(request: UpstreamRequest, model: ModelBounds): number {
+  return promptTokensHeld(request, model) + outputTokensAllowed(request, model);
 }
 
 /** Tokenizers differ, and some count the marks between messages. */
@@ -328,18 +334,22 @@ function withSlack(tokens: number): number {
 }
 
 /**
- * Whether the body cannot hold so many prompt tokens. No tokenizer makes more tokens of a text than it has
- * bytes; the provider adds words of its own. Only for a report that this does not explain the body is
- * searched: that stalls all calls of the worker, for 0.2 ms with 60 KB of JSON.
+ * Whether neither the body nor what its media parts are taken for can be so many prompt tokens. No tokenizer
+ * makes more tokens of a text than it has bytes; the provider adds words of its own. Only for a report that
+ * this does not explain the body is searched: that stalls all calls of the worker, for 0.2 ms with 60 KB of
+ * JSON.
  */
-function isBeyondBody(promptTokens: number, request: UpstreamRequest): boolean {
+function isBeyondBody(promptTokens: number, request: UpstreamRequest, model: ModelBounds): boolean {
   const beyondText = promptTokens - bodyBytesOf(request) - PROMPT_TOKENS_BESIDE_BODY;
-  return beyondText > 0 && !namesParts(request, Math.ceil(beyondText / PROMPT_TOKENS_OF_PART));
+  return (
+    beyondText > mediaTokensOf(request, model) &&
+    !namesParts(request, Math.ceil(beyondText / PROMPT_TOKENS_OF_PART))
+  );
 }
 
 /** Whether the body names at least `count` parts that can be more tokens than bytes. */
 function namesParts({ body, largeBody }: UpstreamRequest, count: number): boolean {
-  if (count > BEYOND_TEXT_MAX) return false;
+  if (count > PROMPT_PARTS_MAX) return false;
   const text = largeBody === undefined ? body : Buffer.from(largeBody).toString('latin1');
   // `test` goes on after the part that it found last.
   BEYOND_TEXT.lastIndex = 0;

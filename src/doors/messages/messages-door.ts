@@ -87,13 +87,18 @@ export function messagesHeaderLines(
 const CACHE_CONTROL = new Level(plain('type', 'ttl'));
 const SOURCE_MEMBERS = plain('type', 'media_type', 'data', 'url', 'file_id');
 const STORED_SOURCES = { url: 'storage_url', file_id: 'file_id' } as const;
+/**
+ * Each source is a media part, of an image, a document or what a provider has besides, unless it is text. Of
+ * the blocks in a `content` each counts by its own source.
+ */
+const TEXT_SOURCES = ['text', 'content'];
 /** A block within the source of a document, or a document within a block of a tool result. */
 const INNERMOST_BLOCK = new Level({
   ...plain('type', 'text', 'title', 'context'),
-  source: new Level(SOURCE_MEMBERS, STORED_SOURCES),
+  source: new Level(SOURCE_MEMBERS, STORED_SOURCES, TEXT_SOURCES),
   cache_control: CACHE_CONTROL,
 });
-const SOURCE = new Level({ ...SOURCE_MEMBERS, content: INNERMOST_BLOCK }, STORED_SOURCES);
+const SOURCE = new Level({ ...SOURCE_MEMBERS, content: INNERMOST_BLOCK }, STORED_SOURCES, TEXT_SOURCES);
 /** A block within a tool result. */
 const INNER_BLOCK = new Level({
   ...plain('type', 'text', 'title', 'context'),

@@ -16,12 +16,16 @@ import type { Door } from '../door.js';
 import { readersOf } from '../member-scan.js';
 import { explainResponsesRequest, routingIn } from './responses-rules.js';
 
+/** Types of parts that are text. Without a type are the results of a shell. */
+const TEXT_TYPES = ['input_text', 'output_text', 'text', 'refusal', 'summary_text', 'reasoning_text', ''];
+
 const PART = new Level(
   {
     ...plain('type', 'text', 'refusal', 'annotations', 'logprobs', 'prompt_cache_breakpoint'),
     ...plain('image_url', 'detail', 'file_id', 'file_data', 'file_url', 'filename', 'input_audio'),
   },
   { image_url: 'storage_url', file_id: 'file_id', file_data: 'storage_url', file_url: 'storage_url' },
+  TEXT_TYPES,
 );
 
 const ITEM = new Level({

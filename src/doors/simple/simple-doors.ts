@@ -7,6 +7,7 @@
  * (test/unit/doors/simple/simple-doors.test.ts).
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
+import { isRecord } from '../../core/json.js';
 import { CHOICES_MAX } from '../../protocol/chat-rules.js';
 import { BodyError } from '../../protocol/json-reader.js';
 import { Level, plain, STREAM_OPTIONS } from '../../protocol/known-members.js';
@@ -61,7 +62,7 @@ export const COMPLETIONS = simpleDoor('completions', {
 export const MODERATIONS = simpleDoor('moderations', {
   level: new Level({
     ...plain('model', 'stream'),
-    input: new Level({ ...plain('type', 'text'), image_url: IMAGE }),
+    input: new Level({ ...plain('type', 'text'), image_url: IMAGE }, {}, ['text']),
   }),
   check: checkModerationsRequest,
   explain: explainModerations,
@@ -75,10 +76,16 @@ export const RERANK = simpleDoor('rerank', {
   }),
   check: checkRerankRequest,
   explain: explainRerank,
+  untypedMediaParts: ({ documents }) => (documents as readonly unknown[]).filter(isWithoutText).length,
   ...NO_OUTPUT,
 });
 
 export const SIMPLE_DOORS: readonly Door[] = [EMBEDDINGS, COMPLETIONS, MODERATIONS, RERANK];
+
+/** Some models rank images too (jina-reranker-m0): then a document is an address beside no text. */
+function isWithoutText(document: unknown): boolean {
+  return isRecord(document) && typeof document.text !== 'string';
+}
 
 /** Number of generated texts: `n` for each prompt. `prompt` is valid; a list of numbers is one prompt. */
 function choicesOf(prompt: unknown, n: number): number {

@@ -14,6 +14,7 @@ void t.test('prices are shown as the settings give them', (t) => {
       price: tokenPriceOf({ inputPicoUnits: picoUnits, outputPicoUnits: picoUnits }),
       outputTokensMax: 1,
       serves: ['chat' as const],
+      mediaPartTokens: 0,
       passMembers: [],
       fallbacks: [],
     };

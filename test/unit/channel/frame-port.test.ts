@@ -91,6 +91,7 @@ function frameOf(random: () => number, id: number): Frame {
         account: asAccountIndex(Math.floor(random() * 4_194_304)),
         outputTokensMax: Math.floor(random() * 2 ** 31),
         choices: 1 + Math.floor(random() * 128),
+        mediaParts: Math.floor(random() * 500_000),
         fallbacks:
           random() < 0.5
             ? undefined
@@ -210,6 +211,7 @@ void t.test('small calls and answers are not serialised: their message is a numb
       account: asAccountIndex(3),
       outputTokensMax: 16,
       choices: 1,
+      mediaParts: 0,
     };
     const usage: Usage = usageOfWhole(1, 2, USAGE_SOURCES[0]);
     port.push({ kind: FRAME_CALL, id, request });
@@ -239,6 +241,7 @@ void t.test('a large body follows the record of its call, and is transferred', a
     account: asAccountIndex(3),
     outputTokensMax: 16,
     choices: 1,
+    mediaParts: 0,
   };
   const sent = [1, 2, 3].map((id) => {
     const frame = {

@@ -33,6 +33,7 @@ const REQUEST: UpstreamRequest = {
   account: asAccountIndex(0x7fffff),
   outputTokensMax: 100,
   choices: 2,
+  mediaParts: 0,
 };
 const FAILURE: ErrorRecord = { code: 'provider_unavailable', message: 'gone', retryAfterSeconds: 3 };
 

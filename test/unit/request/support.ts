@@ -41,6 +41,7 @@ const model = (id: string, price = PRICE) => ({
   price,
   outputTokensMax: 1_000,
   serves: ['chat' as const],
+  mediaPartTokens: 0,
   passMembers: [],
   fallbacks: [] as number[],
 });

@@ -66,6 +66,7 @@ export const CATALOG: Catalog = {
       price: tokenPriceOf({ inputPicoUnits: price, outputPicoUnits: price }),
       outputTokensMax: 100,
       serves: ['chat' as const],
+      mediaPartTokens: 0,
       passMembers: [],
       fallbacks: [],
     },

@@ -15,7 +15,7 @@ const error = (message: string): ErrorRecord => ({ code: 'provider_unavailable',
 function modelsOf(changes: Partial<UpstreamRequest>, fallbackOn: readonly FallbackReason[]): CallModels {
   const clock = new SystemClock();
   const model = (id: string, outputTokensMax: number) => ({
-    ...{ id, ownedBy: 'o', tokenizer: 'none' as const, outputTokensMax, fallbackOn },
+    ...{ id, ownedBy: 'o', tokenizer: 'none' as const, outputTokensMax, mediaPartTokens: 0, fallbackOn },
     targets: [targetOf('http://127.0.0.1:1', {})],
   });
   const routes = new RouteTable(

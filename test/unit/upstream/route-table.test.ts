@@ -22,6 +22,7 @@ const routeOf = (...targets: UpstreamTarget[]): ModelRoute => ({
   ownedBy: 'o',
   tokenizer: 'none',
   outputTokensMax: 16_384,
+  mediaPartTokens: 0,
   fallbackOn: [],
   targets,
 });

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { countTokens as encodingOf } from 'gpt-tokenizer/encoding/o200k_base';
 import { addStreamTexts, type StreamTexts } from '#src/upstream/chat-text.js';
-import { countTokens, type CountRequest } from '#src/upstream/token-count.js';
+import { countTokens, estimateTokens, type CountRequest } from '#src/upstream/token-count.js';
 import { answerOf, chunkOf, DONE, sse } from '../../fixtures/upstream-server.js';
 import { newSeed } from '../../support/random.js';
 
@@ -75,6 +75,21 @@ void t.test('text parts count as text; what is no text makes it an estimate', (t
     request([{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'x' } }] }]),
   );
   t.equal(image.source, 'estimated');
+  t.end();
+});
+
+void t.test('parts that are no text count what they are taken for, also in an estimate', (t) => {
+  const messages = [{ role: 'user', content: [{ type: 'image_url', image_url: { url: 'x' } }] }];
+  for (const tokenizer of ['o200k_base', 'none'] as const) {
+    const without = countTokens(request(messages, { tokenizer }));
+    const counted = countTokens(request(messages, { tokenizer, mediaTokens: 1_500 }));
+    t.strictSame(counted, { ...without, promptTokens: without.promptTokens + 1_500 });
+  }
+  const url = `data:image/png;base64,${'A'.repeat(400_000)}`;
+  const large = [{ role: 'user', content: [{ type: 'image_url', image_url: { url } }] }];
+  const less = estimateTokens(request(large)).promptTokens;
+  t.ok(less < 100, 'data is no text');
+  t.equal(estimateTokens(request(large, { mediaTokens: 1_500 })).promptTokens, less + 1_500);
   t.end();
 });
 

@@ -8,14 +8,17 @@ import {
   PROMPT_TOKENS_OF_PART,
   REPORTED_OUTPUT_SLACK_TOKENS,
 } from '#src/core/limits.js';
+import type { UpstreamRequest } from '#src/channel/messages.js';
+import { usageOfWhole } from '#src/core/token-counts.js';
 import { asPicoUnits } from '#src/core/units.js';
 import { costOf, tokenPriceOf, worstCaseOf } from '#src/registry/catalog.js';
-import { doubtOf, withinHold } from '#src/upstream/usage-shapes.js';
+import { doubtOf, tokensMaxOf, withinHold } from '#src/upstream/usage-shapes.js';
 import { UsageMeter } from '#src/upstream/usage-meter.js';
 import { requestOf } from '../../fixtures/upstream-server.js';
 import { newSeed, pick, type Random, randomOf } from '../../support/random.js';
 
 const MODEL_MAX = 1_000;
+const MODEL = { outputTokensMax: MODEL_MAX, mediaPartTokens: 0 };
 const PRICE = tokenPriceOf({
   inputPicoUnits: asPicoUnits(3n),
   cachedInputPicoUnits: asPicoUnits(1n),
@@ -56,7 +59,7 @@ function doubt(
   meter.report(report);
   return meter.reported === undefined
     ? meter.fault
-    : doubtOf(meter.reported, requestOf(changes), MODEL_MAX, () => hasText);
+    : doubtOf(meter.reported, requestOf(changes), MODEL, () => hasText);
 }
 
 const report = (prompt: number, completion: number, reasoning = 0): object => ({
@@ -167,8 +170,7 @@ void t.test(
       const { reported, fault } = meter;
       if (reported === undefined && fault === undefined) continue;
       const asked = Math.min(request.outputTokensMax, MODEL_MAX) * request.choices;
-      const reason =
-        reported === undefined ? fault : doubtOf(reported, request, MODEL_MAX, () => next() < 0.5);
+      const reason = reported === undefined ? fault : doubtOf(reported, request, MODEL, () => next() < 0.5);
       if (reason === undefined) {
         believed++;
         const most =
@@ -193,7 +195,7 @@ void t.test(
       } as const;
       const outputMax = reason === 'beyond_max_tokens' ? MODEL_MAX * request.choices : asked;
       const hold = worstCaseOf(PRICE, request.body.length, outputMax);
-      const charge = costOf(PRICE, withinHold(counted, reason, request, MODEL_MAX));
+      const charge = costOf(PRICE, withinHold(counted, reason, request, MODEL));
       if (charge > hold) t.fail(`seed ${seed}: ${charge} of ${hold}`);
     }
     t.ok(believed > 500 && doubted > 10_000, `${believed} believed, ${doubted} not`);
@@ -215,3 +217,19 @@ function hostileReport(next: Random): unknown {
   if (next() < 0.1) value.prompt_cache_hit_tokens = any();
   return value;
 }
+
+void t.test('what parts are taken for is held, believed and charged', (t) => {
+  const MEDIA = { outputTokensMax: MODEL_MAX, mediaPartTokens: 20_000 };
+  const request = requestOf({ mediaParts: 2, outputTokensMax: 10 });
+  const plain = { ...request, mediaParts: 0 };
+  t.equal(tokensMaxOf(request, MEDIA), tokensMaxOf(plain, MEDIA) + 40_000);
+  t.equal(tokensMaxOf(request, MODEL), tokensMaxOf(plain, MODEL), 'nothing by default');
+  const why = (promptTokens: number, call: UpstreamRequest): string | undefined =>
+    doubtOf(usageOfWhole(promptTokens, 5, 'reported'), call, MEDIA, () => true);
+  t.equal(why(40_000, request), undefined, 'although the body names no part that is known');
+  t.equal(why(40_000, plain), 'too_much_input');
+  t.equal(why(60_000, request), 'too_much_input');
+  const charged = withinHold(usageOfWhole(90_000, 5, 'counted'), 'too_much_input', request, MEDIA);
+  t.equal(charged.promptTokens, tokensMaxOf(request, MEDIA) - 10);
+  t.end();
+});

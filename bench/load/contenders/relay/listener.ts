@@ -53,6 +53,7 @@ app.post(CHAT_PATH, (res) => {
         account: asAccountIndex(0),
         outputTokensMax: 16,
         choices: 1,
+        mediaParts: 0,
       },
     });
   });
