@@ -76,16 +76,24 @@ export class ContentWriter {
     this.#facts = facts;
   }
 
-  /** `path`: of the content, for a FieldError. Blank texts are left out, which Converse refuses. */
-  blocks(content: unknown, path: string): Block[] {
+  /**
+   * `path`: of the content, for a FieldError. Blank texts are left out, which Converse refuses. The mark of
+   * one counts for what is before it, and is left out if that is nothing, unless `marksBlank`.
+   */
+  blocks(content: unknown, path: string, marksBlank = false): Block[] {
     if (content === undefined || content === null) return [];
     if (typeof content === 'string') return content.trim() === '' ? [] : [{ text: content }];
     if (!Array.isArray(content)) throw new FieldError(path, 'must be a string or an array');
-    return content.flatMap((part: unknown, index) => {
+    const blocks: Block[] = [];
+    content.forEach((part: unknown, index) => {
       const at = `${path}[${index}]`;
       if (!isRecord(part)) throw new FieldError(at, 'must be an object');
-      return [...this.#part(part, at), ...this.cachePoint(part)];
+      blocks.push(...this.#part(part, at));
+      const last = blocks.at(-1);
+      const isMarked = last === undefined || 'cachePoint' in last;
+      if (marksBlank || !isMarked) blocks.push(...this.cachePoint(part));
     });
+    return blocks;
   }
 
   /**
@@ -129,8 +137,8 @@ export class ContentWriter {
   #file(file: unknown, path: string): Block {
     if (!isRecord(file)) throw new FieldError(path, 'must be an object');
     const { file_data: data, file_id: id, filename } = file;
-    const member = data === undefined ? 'file_id' : 'file_data';
     const url = data ?? id;
+    const member = url === data ? 'file_data' : 'file_id';
     if (typeof url !== 'string') throw new FieldError(`${path}.file_data`, 'must be a string');
     const kind = /^data:(image|video)\//i.exec(url)?.[1]!.toLowerCase();
     if (kind === 'image') return media('image', IMAGE_FORMATS, url, `${path}.${member}`);

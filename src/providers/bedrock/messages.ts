@@ -193,7 +193,7 @@ function toolCallsOf(calls: unknown, path: string, called: Set<string>): Block[]
 function toolResultOf(message: Record<string, unknown>, path: string, writer: ContentWriter): Block[] {
   const { tool_call_id: id, content, is_error: isError } = message;
   if (typeof id !== 'string') throw new FieldError(`${path}.tool_call_id`, 'must be a string');
-  const blocks = writer.blocks(content, `${path}.content`);
+  const blocks = writer.blocks(content, `${path}.content`, true);
   // Converse accepts no cache point within a tool result, so that of a part goes after the result.
   const cachePoints = blocks.filter((block) => 'cachePoint' in block);
   const results = blocks.filter((block) => !('cachePoint' in block));

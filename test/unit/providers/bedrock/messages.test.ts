@@ -121,6 +121,15 @@ void t.test('images, videos, sounds and documents', (t) => {
   t.equal(refusal(user({ type: 'image_url' })), `${at}.image_url`);
   t.equal(refusal(user({ type: 'file', file: { file_id: 'file-1' } })), `${at}.file.file_id`);
   t.equal(refusal(user({ type: 'file', file: {} })), `${at}.file.file_data`);
+  t.equal(refusal(user({ type: 'file', file: { file_data: null } })), `${at}.file.file_data`);
+  t.equal(
+    refusal(user({ type: 'file', file: { file_data: null, file_id: 'file-1' } })),
+    `${at}.file.file_id`,
+  );
+  t.equal(
+    refusal(user({ type: 'file', file: { file_data: 'data:application/png;base64,AA' } })),
+    `${at}.file.file_data`,
+  );
   t.equal(refusal(user({ type: 'input_audio', input_audio: {} })), `${at}.input_audio`);
   t.end();
 });
@@ -287,6 +296,27 @@ void t.test('marks for the cache', (t) => {
     { text: 'x' },
     point,
   ]);
+  t.end();
+});
+
+void t.test('the mark of a blank text is that of what is before it', (t) => {
+  const point = { cachePoint: { type: 'default' } };
+  const blank = { type: 'text', text: ' ', cache_control: { type: 'ephemeral' } };
+  const one = { type: 'text', text: 'one' };
+  const ask = { role: 'user', content: 'x' };
+  t.same(content([one, blank, blank]), [{ text: 'one' }, point]);
+  t.same(content([blank, one]), [{ text: 'one' }], 'no turn begins with a cache point');
+  t.equal(refusal([{ role: 'user', content: [blank] }]), 'messages[0].content');
+  t.notMatch(written([{ role: 'system', content: [blank] }, ask]), { system: [] });
+  t.same(
+    written([
+      ask,
+      { role: 'assistant', tool_calls: [CALL] },
+      { role: 'tool', tool_call_id: 'c1', content: [blank] },
+    ]).messages[2]!.content,
+    [{ toolResult: { toolUseId: 'c1', content: [{ text: '' }] } }, point],
+    'a result without text is one that can be marked',
+  );
   t.end();
 });
 
