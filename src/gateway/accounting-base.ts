@@ -82,6 +82,7 @@ export interface AccountingBase {
   readonly groupNames: GroupNames;
   readonly directory: AccountDirectory;
   readonly journals: readonly JournalReader[];
+  readonly requestPrefixOf: (listenerIndex: number) => string;
   readonly idNames: IdNames;
   readonly topAccounts: TopAccounts;
   readonly usageLog: UsageLog | undefined;
@@ -169,9 +170,10 @@ export function openBase(options: AccountingOptions): AccountingBase {
     groupNames: new GroupNames(buffers.groupNames),
     directory: new AccountDirectory(),
     journals: buffers.journals.map((journal) => new JournalReader(journal)),
+    requestPrefixOf,
     idNames,
     topAccounts: new TopAccounts((account) => idNames.accountIdOf(account), hostClock),
-    usageLog: usageLogOf(settings, { ids: idNames, requestPrefixOf, modelIdOf: live.modelIdOf }, log),
+    usageLog: usageLogOf(settings, { ids: idNames, modelIdOf: live.modelIdOf }, log),
     changed: new ChangedScopes(() => live.settings.notify !== undefined),
   };
 }
@@ -213,10 +215,11 @@ export function flushOptionsOf(
   base: AccountingBase,
   storedResponses: IdempotencyService,
 ): Omit<LedgerFlushOptions, 'totals' | 'usage' | 'keyUses' | 'quotaUses'> {
-  const { live, ledger, journals, store, usageLog, topAccounts, changed, clock, log } = base;
+  const { live, ledger, journals, requestPrefixOf, store, usageLog, topAccounts, changed, clock, log } = base;
   return {
     ledger,
     journals,
+    requestPrefixOf,
     store,
     rejectOnError: () => live.settings.on_store_error === 'refuse' || live.settings.durability === 'commit',
     usageLog,

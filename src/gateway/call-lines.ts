@@ -60,12 +60,12 @@ const SERVED_OUTCOMES: readonly JournalOutcome[] = ['served', 'reversed', 'colle
 
 export interface CallNames {
   readonly ids: Pick<IdNames, 'accountIdOf' | 'keyIdOf'>;
-  /** Returns what the ids of the listener of that index begin with. */
-  readonly requestPrefixOf: (listener: number) => string;
   readonly modelIdOf: (modelIndex: number) => string;
 }
 
 export interface CallRecordNames extends CallNames {
+  /** Returns what the ids of the listener of that index begin with. */
+  readonly requestPrefixOf: (listener: number) => string;
   readonly ids: CallNames['ids'] & Pick<IdNames, 'forgetOld'>;
   readonly upstreamNameOf: (upstreamSlot: number) => string | undefined;
   readonly groupNameOf: (group: GroupIndex) => string;
@@ -242,12 +242,12 @@ export function accessLine(call: CallRecord, listener: number): string {
 }
 
 /**
- * Returns the usage log's line of a record of the journal of that index, without a newline; `row` is the
- * usage row in which the call was counted.
+ * Returns the usage log's line of a record of a journal, without a newline; `row` is the usage row in which
+ * the call was counted.
  */
 export function usageLine(
   names: CallNames,
-  journal: number,
+  requestPrefix: string,
   record: JournalRecord,
   row: Pick<UsageKey, 'keyId' | 'modelId'>,
 ): string {
@@ -256,7 +256,7 @@ export function usageLine(
     record.requested === record.model ? answered : JSON.stringify(names.modelIdOf(record.requested));
   const source = SERVED_OUTCOMES.includes(record.outcome) ? USAGE_SOURCES[record.source]! : null;
   return (
-    `{"time":"${timeText(record.endedMs)}","request_id":"${requestIdOf(names.requestPrefixOf(journal), record.request)}",` +
+    `{"time":"${timeText(record.endedMs)}","request_id":"${requestIdOf(requestPrefix, record.request)}",` +
     `"account":${quoted(names.ids.accountIdOf(record.account))},"key":${quoted(row.keyId)},` +
     `"model":${model},"answered_model":${source === null ? 'null' : answered},"outcome":"${record.outcome}",` +
     `${chargeText(record, source, record.charged)},` +

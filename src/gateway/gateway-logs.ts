@@ -300,9 +300,9 @@ export class UsageLog {
     this.#output = output;
   }
 
-  /** Adds a call. Its record comes from the journal of that index and was counted in the usage row `row`. */
-  note(journal: number, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void {
-    this.#lines.push(usageLine(this.#names, journal, record, row));
+  /** Adds a call, whose record was counted in the usage row `row`. */
+  note(requestPrefix: string, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void {
+    this.#lines.push(usageLine(this.#names, requestPrefix, record, row));
     if (this.#lines.length >= USAGE_LINES_WAITING_MAX) this.handOver();
   }
 

@@ -78,7 +78,7 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
     usage: new SharedUsageBook(store, live.modelIdOf),
     keyUses: new SharedKeyUses(tables, clock, store.keys, log),
     quotaUses: new SharedQuotaUses(ledger, clock, base.live.modelIdOf, store.quotaUses, log),
-    uncoveredCharges: { note: (journal, record) => sharing.uncoveredCharges.record(journal, record) },
+    uncoveredCharges: { note: (prefix, record) => sharing.uncoveredCharges.record(prefix, record) },
     mark: store.newFlushMark(group.slot, randomUUID()),
   });
   const groupRequests = new GroupRequests(options.readAll, () => void store.shared.feed.newest());
@@ -151,7 +151,7 @@ class SharedAccounting implements Sharing {
     this.uncoveredCharges = new UncoveredCharges({
       setUncovered: (account, amount) => this.#manager.setUncovered(account, amount),
       charge: (account, most) => ledger.collect(account, most),
-      correct: (journal, record) => flush.correct(journal, record),
+      correct: (prefix, record) => flush.correct(prefix, record),
       holdsResponses: () => live.settings.durability === 'commit',
       timers: SYSTEM_TIMERS,
     });

@@ -23,7 +23,8 @@ export const COLLECT_HELD_AFTER_MS = 2 * COMMIT_WAIT_MS_MAX;
 export const COLLECT_FOR_MS = 2 * IDLE_MS_PLENTIFUL;
 
 interface Entry {
-  readonly journal: number;
+  /** With the record's number it is the id of the call. */
+  readonly requestPrefix: string;
   readonly record: JournalRecord;
   left: bigint;
   isDue: boolean;
@@ -35,7 +36,7 @@ export interface UncoveredChargesOptions {
   /** Charges the account's lease, at most so much; returns how much. */
   readonly charge: (account: AccountIndex, most: PicoUnits) => PicoUnits;
   /** Has a record written with the next flush. */
-  readonly correct: (journal: number, record: JournalRecord) => void;
+  readonly correct: (requestPrefix: string, record: JournalRecord) => void;
   /** Whether responses wait until their charge is on disk. */
   readonly holdsResponses: () => boolean;
   readonly timers: Pick<LeaseTimers, 'after'>;
@@ -50,10 +51,10 @@ export class UncoveredCharges {
   }
 
   /** Takes in the record of a call that left something uncovered, or that reverses such a charge. */
-  record(journal: number, record: JournalRecord): void {
+  record(requestPrefix: string, record: JournalRecord): void {
     if (record.outcome === 'collected') return;
-    if (record.outcome === 'reversed') this.#forgetCall(journal, record);
-    else if (record.uncovered > 0n && this.#entries.size < ENTRIES_MAX) this.#add(journal, record);
+    if (record.outcome === 'reversed') this.#forgetCall(requestPrefix, record);
+    else if (record.uncovered > 0n && this.#entries.size < ENTRIES_MAX) this.#add(requestPrefix, record);
   }
 
   /** Money of the account is here: charges what is due, at most `most`; returns how much. */
@@ -68,15 +69,15 @@ export class UncoveredCharges {
       left -= part;
       entry.left -= part;
       if (entry.left === 0n) this.#entries.delete(entry);
-      this.#options.correct(entry.journal, collectionOf(entry.record, part));
+      this.#options.correct(entry.requestPrefix, collectionOf(entry.record, part));
     }
     return taken;
   }
 
-  #add(journal: number, record: JournalRecord): void {
+  #add(requestPrefix: string, record: JournalRecord): void {
     const { timers, holdsResponses } = this.#options;
     // The journal reuses the record's object for the next one.
-    const entry: Entry = { journal, record: { ...record }, left: record.uncovered, isDue: false };
+    const entry: Entry = { requestPrefix, record: { ...record }, left: record.uncovered, isDue: false };
     this.#entries.add(entry);
     const { account } = record;
     timers.after(holdsResponses() ? COLLECT_HELD_AFTER_MS : 0, () => {
@@ -89,10 +90,11 @@ export class UncoveredCharges {
     });
   }
 
-  #forgetCall(journal: number, { request, account }: JournalRecord): void {
+  #forgetCall(requestPrefix: string, { request, account }: JournalRecord): void {
     for (const entry of this.#entries) {
       const { record } = entry;
-      if (entry.journal !== journal || record.request !== request || record.account !== account) continue;
+      if (entry.requestPrefix !== requestPrefix || record.request !== request || record.account !== account)
+        continue;
       this.#entries.delete(entry);
       if (entry.isDue) this.#publish(account);
     }

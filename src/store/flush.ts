@@ -90,8 +90,8 @@ export interface FlushStore extends UsageStore {
 
 /** The usage log: a line for each journal record. */
 interface UsageLogLines {
-  /** Makes the line of a record of the journal with that index, which was counted in the usage row `row`. */
-  note(journal: number, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void;
+  /** Makes the line of a record, which was counted in the usage row `row`. */
+  note(requestPrefix: string, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void;
   /** Writes the lines to the log's file. Called after each transaction, also after one that failed. */
   handOver(): void;
 }
@@ -100,6 +100,11 @@ export interface LedgerFlushOptions {
   readonly ledger: Ledger;
   /** One for each listener, by its index. */
   readonly journals: readonly JournalReader[];
+  /**
+   * What the request ids of the listener of that index begin with. Records have it from when they are
+   * drained: a correction of a call may come after the listener's successor, whose ids differ, has begun.
+   */
+  readonly requestPrefixOf: (listener: number) => string;
   /**
    * `totals`, `usage` and `keyUses` are SpentTotals, UsageBook and KeyUses if this gateway alone writes to
    * the store; else SharedTotals, SharedUsageBook and SharedKeyUses, and then `mark` is present.
@@ -125,7 +130,7 @@ export interface LedgerFlushOptions {
    * Gets each record with an uncovered charge: one that leaves it, takes it back or has collected it. Absent
    * if this gateway alone has the balances.
    */
-  readonly uncoveredCharges?: { note(journal: number, record: JournalRecord): void } | undefined;
+  readonly uncoveredCharges?: { note(requestPrefix: string, record: JournalRecord): void } | undefined;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -162,7 +167,7 @@ export class LedgerFlush {
    * Correction records of the main thread, which the next drain counts. Example: a call has left 0.02
    * uncovered, and the coordinator has granted 0.02 since. The correction has 0.02 charged, -0.02 uncovered.
    */
-  readonly #corrections: { readonly journal: number; readonly record: JournalRecord }[] = [];
+  readonly #corrections: { readonly requestPrefix: string; readonly record: JournalRecord }[] = [];
 
   constructor(options: LedgerFlushOptions) {
     this.#options = options;
@@ -210,11 +215,12 @@ export class LedgerFlush {
       // First: if the last commit is on disk after all, its rows leave memory. A record that was counted in
       // such a row before would be lost with it.
       this.#resolveDoubt();
-      this.#options.journals.forEach((journal, index) =>
-        journal.drain((record) => this.#note(index, record)),
-      );
+      this.#options.journals.forEach((journal, index) => {
+        const requestPrefix = this.#options.requestPrefixOf(index);
+        journal.drain((record) => this.#note(requestPrefix, record));
+      });
       for (let next = this.#corrections[0]; next !== undefined; next = this.#corrections[0]) {
-        this.#note(next.journal, next.record);
+        this.#note(next.requestPrefix, next.record);
         this.#corrections.shift();
       }
       return true;
@@ -224,9 +230,9 @@ export class LedgerFlush {
     }
   }
 
-  /** Queues a correction record. `journal` is the index of the one that had the call's first record. */
-  correct(journal: number, record: JournalRecord): void {
-    this.#corrections.push({ journal, record });
+  /** Queues a correction record. `requestPrefix`: with it the call's first record was counted. */
+  correct(requestPrefix: string, record: JournalRecord): void {
+    this.#corrections.push({ requestPrefix, record });
   }
 
   get state(): FlushState {
@@ -260,7 +266,7 @@ export class LedgerFlush {
     return false;
   }
 
-  #note(journal: number, record: JournalRecord): void {
+  #note(requestPrefix: string, record: JournalRecord): void {
     const { usage, totals, keyUses, usageLog, topAccounts, uncoveredCharges } = this.#options;
     // First `rowOf`, which may throw: a record is counted whole or not at all.
     const row = usage.rowOf(record);
@@ -268,9 +274,9 @@ export class LedgerFlush {
     usage.add(row, record);
     this.#accounts.add(record.account);
     keyUses?.note(record.key);
-    usageLog?.note(journal, record, row);
+    usageLog?.note(requestPrefix, record, row);
     topAccounts?.note(record);
-    if (record.uncovered !== 0n) uncoveredCharges?.note(journal, record);
+    if (record.uncovered !== 0n) uncoveredCharges?.note(requestPrefix, record);
   }
 
   #write(): boolean {

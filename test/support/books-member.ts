@@ -80,6 +80,7 @@ export function joinBooks(
   const flush = new LedgerFlush({
     ledger,
     journals: [new JournalReader(ring)],
+    requestPrefixOf: (listener) => `req_${listener}-`,
     totals,
     mark: store.newFlushMark(slot, life),
     store: through,

@@ -264,7 +264,7 @@ const SETTLED: JournalRecord = {
 const ROW = { keyId: 'key_a', modelId: 'small' };
 
 const settledLine = (record: Partial<JournalRecord>): string =>
-  usageLine(names, 1, { ...SETTLED, ...record }, ROW);
+  usageLine(names, 'req_1-', { ...SETTLED, ...record }, ROW);
 
 void t.test('a settled call is a line of the usage log with all that is known of it', (t) => {
   t.equal(
@@ -298,7 +298,7 @@ void t.test('failed and reversed calls', (t) => {
 void t.test('names beyond ASCII, and an account that cannot be read', (t) => {
   const row = { ...ROW, modelId: 'a "quoted" m\u00f6del' };
   const ids = { accountIdOf: () => null, keyIdOf: () => null };
-  const line = usageLine({ ...names, ids }, 0, SETTLED, row);
+  const line = usageLine({ ...names, ids }, 'req_0-', SETTLED, row);
   t.match(JSON.parse(line), { account: null, key: 'key_a', model: row.modelId });
   t.end();
 });

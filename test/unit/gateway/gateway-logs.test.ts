@@ -51,7 +51,6 @@ function world() {
   const written: number[] = [];
   const names = {
     ids: { accountIdOf: () => null, keyIdOf: () => null },
-    requestPrefixOf: (journal: number) => `req_${journal}-`,
     modelIdOf: () => 'small',
   };
   const output = {
@@ -63,7 +62,7 @@ function world() {
 
 void t.test('lines of the usage log wait for the end of the flush', (t) => {
   const { log, written } = world();
-  log.note(1, RECORD, ROW);
+  log.note('req_1-', RECORD, ROW);
   t.same(written, [], 'not before the flush has ended');
   log.handOver();
   log.handOver();
@@ -73,7 +72,7 @@ void t.test('lines of the usage log wait for the end of the flush', (t) => {
 
 void t.test('many lines do not wait for the flush', (t) => {
   const { log, written } = world();
-  for (let calls = 0; calls < 20_001; calls++) log.note(0, RECORD, ROW);
+  for (let calls = 0; calls < 20_001; calls++) log.note('req_0-', RECORD, ROW);
   t.same(written, [20_000]);
   log.handOver();
   t.same(written, [20_000, 1]);

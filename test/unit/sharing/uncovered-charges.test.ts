@@ -119,7 +119,10 @@ function uncovered(holdsResponses: boolean) {
       lease.left -= taken;
       return pico(taken);
     },
-    correct: (_journal, record) => written.push(record),
+    correct: (prefix, record) => {
+      t.equal(prefix, 'req_0-', 'that of the call, whoever listens now');
+      written.push(record);
+    },
     holdsResponses: () => holdsResponses,
     timers: time,
   });
@@ -128,8 +131,8 @@ function uncovered(holdsResponses: boolean) {
 
 void t.test('a record for each part that is collected, and no more than is due', async (t) => {
   const { time, asked, written, lease, charges } = uncovered(false);
-  charges.record(0, RECORD);
-  charges.record(0, { ...RECORD, request: 8, uncovered: pico(5n) });
+  charges.record('req_0-', RECORD);
+  charges.record('req_0-', { ...RECORD, request: 8, uncovered: pico(5n) });
   await time.run(0);
   t.equal(asked.at(-1), 35n);
   lease.left = 33n;
@@ -147,14 +150,14 @@ void t.test('a record for each part that is collected, and no more than is due',
     ],
   );
   t.match(written[0], { outcome: 'collected', promptTokens: 0, completionTokens: 0, durationMs: 0 });
-  for (const record of written) charges.record(0, record);
+  for (const record of written) charges.record('req_0-', record);
   await time.run(0);
   t.equal(asked.at(-1), 35n, 'what was collected is not asked');
 });
 
 void t.test('what is not there in time stays uncovered', async (t) => {
   const { time, asked, charges } = uncovered(false);
-  charges.record(0, RECORD);
+  charges.record('req_0-', RECORD);
   await time.run(COLLECT_FOR_MS);
   t.same(asked, [30n, 0n]);
 });
@@ -162,11 +165,11 @@ void t.test('what is not there in time stays uncovered', async (t) => {
 void t.test('nothing is collected of a call that is taken back', async (t) => {
   const { time, asked, lease, charges } = uncovered(true);
   lease.left = 100n;
-  charges.record(0, RECORD);
+  charges.record('req_0-', RECORD);
   await time.run(COLLECT_HELD_AFTER_MS - 1);
   t.same(asked, [], 'while it may be taken back');
-  charges.record(1, { ...RECORD, outcome: 'reversed', uncovered: pico(-30n) });
-  charges.record(0, { ...RECORD, outcome: 'reversed', uncovered: pico(-30n) });
+  charges.record('req_1-', { ...RECORD, outcome: 'reversed', uncovered: pico(-30n) });
+  charges.record('req_0-', { ...RECORD, outcome: 'reversed', uncovered: pico(-30n) });
   t.equal(charges.collect(ACCOUNT, pico(100n)), 0n);
   await time.run(COLLECT_FOR_MS);
   t.same(asked, []);

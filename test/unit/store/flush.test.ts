@@ -1,5 +1,6 @@
 import t from 'tap';
 import { asAccountIndex, asCallSlot, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
+import type { JournalRecord } from '#src/ledger/journal-layout.js';
 import type { FlushStore } from '#src/store/flush.js';
 import { KeyUses } from '#src/store/key-uses.js';
 import type { Store } from '#src/store/store.js';
@@ -326,3 +327,34 @@ void t.test('a charge is on disk with the use of its key, however many keys were
   t.match(store.keys.findUse(index), { dayCalls: 1 });
   await store.close();
 });
+
+void t.test(
+  "a correction has the request id of its call, whatever the listener's successor begins with",
+  (t) => {
+    const house = openShop(t.testdir());
+    t.teardown(() => house.store.close());
+    const lines: string[] = [];
+    const uncovered: { prefix: string; record: JournalRecord }[] = [];
+    let prefix = 'req_a-';
+    const flush = flushOf(house, new ListLog(), house.store, {
+      requestPrefixOf: () => prefix,
+      usageLog: {
+        note: (prefix, { request, outcome }) => void lines.push(`${prefix}${request} ${outcome}`),
+        handOver: () => undefined,
+      },
+      uncoveredCharges: {
+        note: (prefix, record) => void uncovered.push({ prefix, record: { ...record } }),
+      },
+    });
+    serve(house, 0, 10n, { request: 7, uncovered: asPicoUnits(5n) });
+    flush.drain();
+    prefix = 'req_b-';
+    serve(house, 1, 10n, { request: 7, key: asKeyIndex(1) });
+    flush.drain();
+    const [left] = uncovered;
+    flush.correct(left!.prefix, { ...left!.record, outcome: 'collected', uncovered: asPicoUnits(-5n) });
+    flush.drain();
+    t.same(lines, ['req_a-7 served', 'req_b-7 served', 'req_a-7 collected']);
+    t.end();
+  },
+);

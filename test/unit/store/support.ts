@@ -172,6 +172,7 @@ export function flushOf(
   return new LedgerFlush({
     ledger,
     journals: [journalReader],
+    requestPrefixOf: (listener) => `req_${listener}-`,
     totals,
     store,
     usage: new UsageBook(store, (index) => CATALOG.models[index]!.id),
