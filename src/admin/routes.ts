@@ -12,7 +12,13 @@ import { ProxyError } from '../core/errors.js';
 import { jsonText } from '../core/json.js';
 import { decimalOf } from '../core/money.js';
 import { ADMIN_ONLY, ALL_ROLES, RIGHTS } from '../core/roles.js';
-import { type Catalog, isListed, type ModelEntry, type PlanEntry } from '../registry/catalog.js';
+import {
+  type Catalog,
+  isListed,
+  type ModelEntry,
+  type PartPrices,
+  type PlanEntry,
+} from '../registry/catalog.js';
 import type { ChangeNote } from '../registry/operator-change.js';
 import { conflict, invalid } from '../registry/record-id.js';
 import { LOG_LEVELS, type LogView } from '../telemetry/log.js';
@@ -43,6 +49,7 @@ import {
   listSchema,
   ModelView,
   PlanView,
+  type TokenPricesView,
   optionalText,
 } from './views.js';
 
@@ -51,7 +58,6 @@ const TOKENS_PER_PRICE = 1_000_000n;
 /** Prices are shown as in the settings: per million tokens, and per call. */
 export function viewOfModel(model: ModelEntry, models: Catalog['models']): ModelView {
   const { price } = model;
-  const perMillion = (picoUnits: bigint): string => decimalOf(picoUnits * TOKENS_PER_PRICE);
   return {
     id: model.id,
     aliases: [...model.aliases],
@@ -59,17 +65,25 @@ export function viewOfModel(model: ModelEntry, models: Catalog['models']): Model
     created: model.createdSeconds,
     serves: [...model.serves],
     price: {
-      input: perMillion(price.inputPicoUnits),
-      cached_input: perMillion(price.cachedInputPicoUnits),
-      cache_write: perMillion(price.cacheWritePicoUnits),
-      cache_write_1h: perMillion(price.cacheWrite1hPicoUnits),
-      output: perMillion(price.outputPicoUnits),
-      reasoning: perMillion(price.reasoningPicoUnits),
+      ...viewOfTokenPrices(price),
       call: decimalOf(price.callPicoUnits),
       cached_response: decimalOf(price.cachedResponsePicoUnits),
+      long: (price.long ?? []).map((long) => ({ above: long.aboveTokens, ...viewOfTokenPrices(long) })),
     },
     max_output_tokens: model.outputTokensMax,
     fallbacks: model.fallbacks.map((index) => models[index]!.id),
+  };
+}
+
+function viewOfTokenPrices(price: PartPrices): TokenPricesView {
+  const perMillion = (picoUnits: bigint): string => decimalOf(picoUnits * TOKENS_PER_PRICE);
+  return {
+    input: perMillion(price.inputPicoUnits),
+    cached_input: perMillion(price.cachedInputPicoUnits),
+    cache_write: perMillion(price.cacheWritePicoUnits),
+    cache_write_1h: perMillion(price.cacheWrite1hPicoUnits),
+    output: perMillion(price.outputPicoUnits),
+    reasoning: perMillion(price.reasoningPicoUnits),
   };
 }
 

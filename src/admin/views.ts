@@ -251,6 +251,16 @@ export const UsageRowView = closed({
 });
 export type UsageRowView = Readonly<Static<typeof UsageRowView>>;
 
+const TOKEN_PRICES = {
+  input: Money,
+  cached_input: Money,
+  cache_write: Money,
+  cache_write_1h: Money,
+  output: Money,
+  reasoning: Money,
+};
+export type TokenPricesView = Readonly<Record<keyof typeof TOKEN_PRICES, string>>;
+
 export const ModelView = closed({
   id: Type.String(),
   aliases: Type.Array(Type.String(), { description: 'other names that callers may use' }),
@@ -259,14 +269,15 @@ export const ModelView = closed({
   serves: Type.Array(Type.Enum([...SERVICES]), { description: 'what it is called for' }),
   price: closed(
     {
-      input: Money,
-      cached_input: Money,
-      cache_write: Money,
-      cache_write_1h: Money,
-      output: Money,
-      reasoning: Money,
+      ...TOKEN_PRICES,
       call: Money,
       cached_response: Money,
+      long: Type.Array(
+        closed({ above: Type.Integer({ description: 'tokens of the prompt' }), ...TOKEN_PRICES }),
+        {
+          description: 'prices of calls with more tokens in the prompt than above, ascending',
+        },
+      ),
     },
     'per million tokens; call and cached_response: per call',
   ),

@@ -84,9 +84,16 @@ const MODEL_COLUMNS: readonly Column<ModelView>[] = [
   { title: 'OUTPUT', text: ({ price }) => price.output, align: 'right' },
   { title: 'REASONING', text: ({ price }) => price.reasoning, align: 'right' },
   { title: 'CALL', text: ({ price }) => price.call, align: 'right' },
+  { title: 'LONG PROMPTS', text: longPricesText, align: 'left' },
   { title: 'MAX OUTPUT TOKENS', text: (model) => String(model.max_output_tokens), align: 'right' },
   { title: 'ALIASES', text: ({ aliases }) => aliases.join(', '), align: 'left', cut: true },
 ];
+
+/** Input and output of each long price; `--json` tells its other parts. */
+function longPricesText({ price: { long } }: ModelView): string {
+  const texts = long.map(({ above, input, output }) => `${input} / ${output} above ${amountText(above)}`);
+  return texts.join(', ') || '–';
+}
 
 export function addUpstreamCommands(program: Command): void {
   const upstreams = program

@@ -88,7 +88,7 @@ interface Meaning {
 }
 
 /** A whole number without a default. */
-const limit = (minimum: number, maximum: number, unit: string, { description, applies }: Meaning) =>
+export const limit = (minimum: number, maximum: number, unit: string, { description, applies }: Meaning) =>
   Type.Integer({
     minimum,
     maximum,

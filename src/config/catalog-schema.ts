@@ -16,6 +16,7 @@ import {
   BODY_BYTES_MAX,
   BODY_BYTES_MIN,
   identifier,
+  limit,
   optionalLimit,
   optionalQuota,
   quota,
@@ -38,6 +39,12 @@ export const FALLBACKS_MAX = 8;
 const MODELS_LIMITS_MAX = 100;
 /** Far above what providers document. The highest price times this fits the 64-bit words of the ledger. */
 export const OUTPUT_TOKENS_MAX = 10_000_000;
+/** What `max_output_tokens` is if it is left out. */
+export const OUTPUT_TOKENS_USUAL = 16_384;
+/** Long prices of a model: for each call a listener looks at all of them. */
+export const LONG_PRICES_MAX = 4;
+/** Far above what models read. */
+export const LONG_PROMPT_TOKENS_MAX = 10_000_000;
 /** A model's id, or a pattern. */
 const MODEL_PATTERN = '^[!-~]{1,128}$';
 
@@ -76,6 +83,39 @@ const budget = money(
   (text) => (picoUnitsOf(text) ?? 0n) >= QUOTA_SPEND_MIN,
 );
 
+/** The prices of tokens, of a model's own price and of its long ones. */
+const TOKEN_PRICES = {
+  input: price('Price of prompt tokens.'),
+  output: price('Price of generated tokens.'),
+  cached_input: Type.Optional(
+    price('Price of prompt tokens that the provider had in its cache; that of input where it is left out.'),
+  ),
+  cache_write: Type.Optional(
+    price('Price of prompt tokens that the provider wrote to its cache; that of input where it is left out.'),
+  ),
+  cache_write_1h: Type.Optional(
+    price(
+      'Price of those that it keeps for an hour; that of cache_write where it is left out, else that of input.',
+    ),
+  ),
+  reasoning: Type.Optional(
+    price(
+      'Price of generated tokens that the provider reports as reasoning; that of output where it is left out.',
+    ),
+  ),
+};
+
+const longPriceSchema = Type.Object(
+  {
+    above: limit(1, LONG_PROMPT_TOKENS_MAX, 'tokens', {
+      description:
+        'The set is for calls whose prompt has more tokens than this, those from a cache included.',
+    }),
+    ...TOKEN_PRICES,
+  },
+  settingsMap('Prices of all tokens of a call with a long prompt.'),
+);
+
 export const modelSchema = Type.Object(
   {
     id: identifier('The name that callers use.'),
@@ -97,28 +137,7 @@ export const modelSchema = Type.Object(
     }),
     price: Type.Object(
       {
-        input: price('Price of prompt tokens.'),
-        output: price('Price of generated tokens.'),
-        cached_input: Type.Optional(
-          price(
-            'Price of prompt tokens that the provider had in its cache; that of input where it is left out.',
-          ),
-        ),
-        cache_write: Type.Optional(
-          price(
-            'Price of prompt tokens that the provider wrote to its cache; that of input where it is left out.',
-          ),
-        ),
-        cache_write_1h: Type.Optional(
-          price(
-            'Price of those that it keeps for an hour; that of cache_write where it is left out, else that of input.',
-          ),
-        ),
-        reasoning: Type.Optional(
-          price(
-            'Price of generated tokens that the provider reports as reasoning; that of output where it is left out.',
-          ),
-        ),
+        ...TOKEN_PRICES,
         call: Type.Optional(
           callPrice(
             'Price of each call that is served, beside that of its tokens; nothing if it is left out.',
@@ -129,6 +148,15 @@ export const modelSchema = Type.Object(
             'All that a response of the response cache costs; nothing if it is left out. A hit that costs nothing counts toward requests_per_minute alone.',
           ),
         ),
+        long: Type.Optional(
+          Type.Array(longPriceSchema, {
+            minItems: 1,
+            maxItems: LONG_PRICES_MAX,
+            description:
+              'Prices of all tokens of a call with a long prompt: sets, ascending by above, of which the last counts whose above the prompt exceeds. A part that a set leaves out costs what input or output of the same set does. The length of a prompt changes nothing where it is left out.',
+            'x-want': 'a list of one to four maps with above, input and output',
+          } satisfies Annotations),
+        ),
       },
       {
         // Input and output have no defaults: a price of input alone would give every response away.
@@ -137,7 +165,7 @@ export const modelSchema = Type.Object(
         'x-want': 'a map with input and output',
       } satisfies Annotations,
     ),
-    max_output_tokens: whole(1, OUTPUT_TOKENS_MAX, 16_384, 'tokens', {
+    max_output_tokens: whole(1, OUTPUT_TOKENS_MAX, OUTPUT_TOKENS_USUAL, 'tokens', {
       description:
         'The most that the model generates: the hold on the balance of a call that names no max_tokens.',
     }),

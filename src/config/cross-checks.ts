@@ -40,6 +40,7 @@ function idsOf(models: SettingsDraft['models']): string[] {
 export function crossCheck(draft: SettingsDraft, report: Report): void {
   checkModelNames(draft.models, report);
   checkFallbacks(draft.models, report);
+  checkLongPrices(draft.models, report);
   checkServices(draft.models, report);
   checkPlanNames(draft.plans, report);
   checkPlanModels(draft, report);
@@ -80,6 +81,23 @@ function checkFallbacks(models: SettingsDraft['models'], report: Report): void {
         report(path, `got "${id}", which is in the list already`);
       // If a model's id was rejected, the fallback that names it may be right.
       else if (!ids.includes(id) && ids.length === models.length) report(path, unknownModel(id, models, ids));
+    });
+  });
+}
+
+/** Long prices ascend, because the last one counts of those that a prompt is too long for. */
+function checkLongPrices(models: SettingsDraft['models'], report: Report): void {
+  models?.forEach((model, modelIndex) => {
+    let before = 0;
+    model?.price?.long?.forEach((price, index) => {
+      const above = price?.above;
+      if (above === undefined) return;
+      if (above <= before)
+        report(
+          ['models', modelIndex, 'price', 'long', index, 'above'],
+          `got ${above}, want more than ${before}, which an entry before it has`,
+        );
+      before = Math.max(before, above);
     });
   });
 }

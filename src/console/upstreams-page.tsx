@@ -51,6 +51,11 @@ export function UpstreamsPage({ snapshots }: { readonly snapshots: readonly Snap
             { head: 'For 1 h', money: ({ price }) => price.cache_write_1h },
             { head: 'Output', money: ({ price }) => price.output },
             { head: 'Reasoning', money: ({ price }) => price.reasoning },
+            {
+              head: 'Long prompts',
+              value: (model) => longPricesOf(model).join('; '),
+              cell: (model) => longPricesOf(model).map((text) => <div key={text}>{text}</div>),
+            },
             { head: 'Call', money: ({ price }) => price.call },
             { head: 'Cached response', money: ({ price }) => price.cached_response },
             { head: 'Most tokens', figure: (model) => model.max_output_tokens },
@@ -59,6 +64,23 @@ export function UpstreamsPage({ snapshots }: { readonly snapshots: readonly Snap
         <p class="muted">Prices are per million tokens; that of a call is added to those of its tokens.</p>
       </section>
     </>
+  );
+}
+
+const PART_WORDS = [
+  ['input', 'input'],
+  ['cached_input', 'cached'],
+  ['cache_write', 'cache write'],
+  ['cache_write_1h', 'for 1 h'],
+  ['output', 'output'],
+  ['reasoning', 'reasoning'],
+] as const;
+
+/** One text for each long price, with all of its parts. */
+function longPricesOf({ price: { long } }: ModelView): string[] {
+  return long.map(
+    (prices) =>
+      `above ${number(prices.above)}: ${PART_WORDS.map(([part, word]) => `${word} ${prices[part]}`).join(', ')}`,
   );
 }
 

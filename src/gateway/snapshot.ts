@@ -44,14 +44,10 @@ export function catalogOf(settings: Settings): Catalog {
     ownedBy: model.owned_by,
     createdSeconds: model.created,
     price: tokenPriceOf({
-      inputPicoUnits: tokenPrice(model.price.input),
-      cachedInputPicoUnits: priceIfGiven(model.price.cached_input),
-      cacheWritePicoUnits: priceIfGiven(model.price.cache_write),
-      cacheWrite1hPicoUnits: priceIfGiven(model.price.cache_write_1h),
-      outputPicoUnits: tokenPrice(model.price.output),
-      reasoningPicoUnits: priceIfGiven(model.price.reasoning),
+      ...tokenPricesOf(model.price),
       callPicoUnits: callPrice(model.price.call),
       cachedResponsePicoUnits: callPrice(model.price.cached_response),
+      long: model.price.long?.map((long) => ({ ...tokenPricesOf(long), aboveTokens: long.above })),
     }),
     outputTokensMax: model.max_output_tokens,
     mediaPartTokens: model.media_part_tokens,
@@ -333,6 +329,18 @@ function providerOf(
 /** Undefined if the upstream knows the model by its id, which admission puts in place of an alias. */
 function upstreamNameOf({ model: name }: UpstreamSettings, model: ModelSettings): string | undefined {
   return name === model.id ? undefined : name;
+}
+
+/** The prices of tokens, of a model's own price or of a long one; undefined if they are not set. */
+function tokenPricesOf(price: Omit<NonNullable<ModelSettings['price']['long']>[number], 'above'>) {
+  return {
+    inputPicoUnits: tokenPrice(price.input),
+    cachedInputPicoUnits: priceIfGiven(price.cached_input),
+    cacheWritePicoUnits: priceIfGiven(price.cache_write),
+    cacheWrite1hPicoUnits: priceIfGiven(price.cache_write_1h),
+    outputPicoUnits: tokenPrice(price.output),
+    reasoningPicoUnits: priceIfGiven(price.reasoning),
+  };
 }
 
 function callPrice(text = '0'): PicoUnits {

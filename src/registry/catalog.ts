@@ -10,13 +10,14 @@
  * reports of somewhat more tokens; such a call costs more than its hold.
  */
 import type { Service } from '../core/door-names.js';
+import { PROMPT_TOKENS_BESIDE_BODY } from '../core/limits.js';
 import type { RoutingMember } from '../core/routing-members.js';
 import type { QuotaLimits } from '../core/quotas.js';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { TokenCounts } from '../core/token-counts.js';
 
 /** Prices of one token, for each part of `TokenCounts` and for the rest of prompt and completion. */
-interface PartPrices {
+export interface PartPrices {
   readonly inputPicoUnits: PicoUnits;
   readonly cachedInputPicoUnits: PicoUnits;
   readonly cacheWritePicoUnits: PicoUnits;
@@ -25,28 +26,66 @@ interface PartPrices {
   readonly reasoningPicoUnits: PicoUnits;
 }
 
-export interface TokenPrice extends PartPrices {
+/** The prices of all tokens of a call, with the dearest of the prompt and of the completion. */
+interface PriceSet extends PartPrices {
+  /** Of a long price also over the sets before it, so no longer prompt has a lower one. */
+  readonly inputPicoUnitsMax: PicoUnits;
+  readonly outputPicoUnitsMax: PicoUnits;
+}
+
+/** What all tokens of a call cost if its prompt has more than `aboveTokens`. */
+export interface LongPrice extends PriceSet {
+  readonly aboveTokens: number;
+}
+
+/** The price of a model. Its own set is for prompts that no long price is for. */
+export interface TokenPrice extends PriceSet {
   /** Price of the call itself, besides its tokens. */
   readonly callPicoUnits: PicoUnits;
   /** Price of a whole response from the cache. */
   readonly cachedResponsePicoUnits: PicoUnits;
-  /** The dearest that a token of the prompt, or of the completion, can be. */
-  readonly inputPicoUnitsMax: PicoUnits;
-  readonly outputPicoUnitsMax: PicoUnits;
+  /** Ascending by `aboveTokens`; undefined, and not empty, if the length of a prompt changes no price. */
+  readonly long: readonly LongPrice[] | undefined;
+}
+
+type GivenPrices = Pick<PartPrices, 'inputPicoUnits' | 'outputPicoUnits'> & {
+  readonly [Part in keyof PartPrices]?: PicoUnits | undefined;
+};
+
+/** Makes the price of a model. `long`: ascending by `aboveTokens`. `priceSetOf` fills in what is not set. */
+export function tokenPriceOf(
+  prices: GivenPrices & {
+    readonly callPicoUnits?: PicoUnits | undefined;
+    readonly cachedResponsePicoUnits?: PicoUnits | undefined;
+    readonly long?: readonly (GivenPrices & { readonly aboveTokens: number })[] | undefined;
+  },
+): TokenPrice {
+  const base = priceSetOf(prices);
+  let before = base;
+  const long = prices.long?.map((given): LongPrice => {
+    const own = priceSetOf(given);
+    const set = {
+      ...own,
+      aboveTokens: given.aboveTokens,
+      inputPicoUnitsMax: dearestOf(own.inputPicoUnitsMax, before.inputPicoUnitsMax),
+      outputPicoUnitsMax: dearestOf(own.outputPicoUnitsMax, before.outputPicoUnitsMax),
+    };
+    before = set;
+    return set;
+  });
+  return {
+    ...base,
+    callPicoUnits: prices.callPicoUnits ?? asPicoUnits(0n),
+    cachedResponsePicoUnits: prices.cachedResponsePicoUnits ?? asPicoUnits(0n),
+    long: long === undefined || long.length === 0 ? undefined : long,
+  };
 }
 
 /**
  * Fills in prices that are not set. Cached and written prompt tokens cost as much as other input, tokens
  * written for an hour as much as other written ones, and reasoning tokens as much as other output.
  */
-export function tokenPriceOf(
-  prices: Pick<PartPrices, 'inputPicoUnits' | 'outputPicoUnits'> & {
-    readonly [Part in keyof PartPrices]?: PicoUnits | undefined;
-  } & {
-    readonly callPicoUnits?: PicoUnits | undefined;
-    readonly cachedResponsePicoUnits?: PicoUnits | undefined;
-  },
-): TokenPrice {
+function priceSetOf(prices: GivenPrices): PriceSet {
   const { inputPicoUnits: input, outputPicoUnits: output } = prices;
   const cached = prices.cachedInputPicoUnits ?? input;
   const cacheWrite = prices.cacheWritePicoUnits ?? input;
@@ -59,8 +98,6 @@ export function tokenPriceOf(
     cacheWrite1hPicoUnits: cacheWrite1h,
     outputPicoUnits: output,
     reasoningPicoUnits: reasoning,
-    callPicoUnits: prices.callPicoUnits ?? asPicoUnits(0n),
-    cachedResponsePicoUnits: prices.cachedResponsePicoUnits ?? asPicoUnits(0n),
     inputPicoUnitsMax: dearestOf(input, cached, cacheWrite, cacheWrite1h),
     outputPicoUnitsMax: dearestOf(output, reasoning),
   };
@@ -148,34 +185,50 @@ export function isListed({ retired }: ModelEntry | PlanEntry): boolean {
   return retired === undefined;
 }
 
+/** The prices of all tokens of a call whose prompt has so many tokens. */
+function pricesFor(price: TokenPrice, promptTokens: number): PriceSet {
+  const { long } = price;
+  if (long === undefined) return price;
+  let prices: PriceSet = price;
+  for (const set of long) if (promptTokens > set.aboveTokens) prices = set;
+  return prices;
+}
+
 /**
  * Returns the exact cost of a call, if the tokens keep the rules of core/token-counts.ts: a part is never
  * more than its whole. Parts are rare, so their multiplications are skipped if they are 0.
  */
 export function costOf(price: TokenPrice, tokens: TokenCounts): PicoUnits {
-  const { inputPicoUnits: input, outputPicoUnits: output } = price;
+  const prices = pricesFor(price, tokens.promptTokens);
+  const { inputPicoUnits: input, outputPicoUnits: output } = prices;
   const { cachedTokens, cacheWriteTokens, cacheWrite1hTokens, reasoningTokens } = tokens;
   let cost = BigInt(tokens.promptTokens) * input + BigInt(tokens.completionTokens) * output;
-  if (cachedTokens !== 0) cost += BigInt(cachedTokens) * (price.cachedInputPicoUnits - input);
+  if (cachedTokens !== 0) cost += BigInt(cachedTokens) * (prices.cachedInputPicoUnits - input);
   if (cacheWriteTokens !== 0) {
     cost +=
-      BigInt(cacheWriteTokens - cacheWrite1hTokens) * (price.cacheWritePicoUnits - input) +
-      BigInt(cacheWrite1hTokens) * (price.cacheWrite1hPicoUnits - input);
+      BigInt(cacheWriteTokens - cacheWrite1hTokens) * (prices.cacheWritePicoUnits - input) +
+      BigInt(cacheWrite1hTokens) * (prices.cacheWrite1hPicoUnits - input);
   }
-  if (reasoningTokens !== 0) cost += BigInt(reasoningTokens) * (price.reasoningPicoUnits - output);
+  if (reasoningTokens !== 0) cost += BigInt(reasoningTokens) * (prices.reasoningPicoUnits - output);
   if (price.callPicoUnits !== 0n) cost += price.callPicoUnits;
   return cost as PicoUnits;
 }
 
-/** Returns the most that a call can cost with at most so many tokens of the prompt and of the completion. */
+/**
+ * Returns the most that a call can cost with at most so many tokens of the prompt and of the completion. A
+ * report may name somewhat more of the prompt (core/limits.ts): if a long price is for those, it is held.
+ */
 export function worstCaseOf(
   price: TokenPrice,
   promptTokensMax: number,
   completionTokensMax: number,
 ): PicoUnits {
+  const { inputPicoUnitsMax, outputPicoUnitsMax } = pricesFor(
+    price,
+    promptTokensMax + PROMPT_TOKENS_BESIDE_BODY,
+  );
   const tokens =
-    BigInt(promptTokensMax) * price.inputPicoUnitsMax +
-    BigInt(completionTokensMax) * price.outputPicoUnitsMax;
+    BigInt(promptTokensMax) * inputPicoUnitsMax + BigInt(completionTokensMax) * outputPicoUnitsMax;
   return (price.callPicoUnits === 0n ? tokens : tokens + price.callPicoUnits) as PicoUnits;
 }
 

@@ -312,8 +312,10 @@ function affordedBy(amount: bigint, models: Models, call: ChatCall): bigint | un
   let most: bigint | undefined;
   for (const { model } of models) {
     const { price } = model;
-    const rest = amount - worstCaseOf(price, promptTokensMaxOf(call, model), 0);
-    const perToken = price.outputPicoUnitsMax * BigInt(call.choices);
+    const promptTokensMax = promptTokensMaxOf(call, model);
+    const prompt = worstCaseOf(price, promptTokensMax, 0);
+    const rest = amount - prompt;
+    const perToken = worstCaseOf(price, promptTokensMax, call.choices) - prompt;
     if (rest < 0n) return -1n;
     if (perToken > 0n && (most === undefined || rest / perToken < most)) most = rest / perToken;
   }

@@ -58,7 +58,10 @@ export class ModelAccess {
     return [...alone, ...listed.flatMap((index) => this.#alone[index]!)];
   }
 
-  /** No call on the plan costs less a token. It need not be the price of a single model. */
+  /**
+   * No call on the plan holds less for a token: long prices hold no less than a model's own. It need not be
+   * the price of a single model.
+   */
   leastPriceOf(planIndex: number): LeastPrice {
     return (this.#leastPrices[planIndex] ??= leastPrice(this.modelsOf(planIndex)));
   }

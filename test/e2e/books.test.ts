@@ -103,6 +103,45 @@ void t.test('usage is the sum of the answers, and agrees with the account', asyn
   t.equal(await gateway.stop(), 0);
 });
 
+void t.test('a long prompt is charged at its own prices, all of it, and held at them', async (t) => {
+  const long = [
+    { above: 50, input: '3', output: '4.5' },
+    { above: 100, input: '6', output: '9', cached_input: '3' },
+  ];
+  const { gateway } = await startBed(t, {
+    flush_interval_ms: 50,
+    model: { price: { input: '1.5', output: '2.25', cached_input: '0.75', long } },
+  });
+  const customer = await gateway.admin.customer();
+  const micro = 1_000_000n;
+  const usages: readonly (readonly [number[], bigint])[] = [
+    [[50, 20, 10], 30n * INPUT + 20n * CACHED + 10n * OUTPUT],
+    [[51, 20, 10], 51n * 3n * micro + (10n * 9n * micro) / 2n],
+    [[101, 20, 10], 81n * 6n * micro + 20n * 3n * micro + 10n * 9n * micro],
+  ];
+  let spent = 0n;
+  for (const [usage, cost] of usages)
+    for (const stream of [false, true]) {
+      t.equal((await gateway.chat(customer.key, prompt(usage), { stream })).status, 200);
+      spent += cost;
+      t.match(
+        await gateway.admin.account(customer.accountId),
+        { spent: decimalOf(spent), held: '0.00' },
+        `${usage.join()}, ${stream ? 'streamed' : 'whole'}`,
+      );
+    }
+  const [row] = await eventually('all calls in the books', async () => {
+    const rows = await usageOf(gateway, `account=${customer.accountId}`);
+    return rows[0]?.calls === 6 ? rows : undefined;
+  });
+  t.match(row, { cost: decimalOf(spent), uncovered: '0.00' });
+
+  // A thousand tokens of output at 9 are held for any prompt: 4,096 tokens beside its body are believed.
+  const poor = await gateway.admin.customer({ credit: '0.008' });
+  t.equal((await gateway.chat(poor.key, prompt([10, 0, 1]))).status, 403);
+  t.equal(await gateway.stop(), 0);
+});
+
 /** A gateway over the same data folder again, with the same settings. */
 async function restart(
   t: Test,

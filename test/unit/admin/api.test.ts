@@ -515,6 +515,7 @@ void t.test('models, plans, status', async (t) => {
           reasoning: '0.15',
           call: '0.00',
           cached_response: '0.00',
+          long: [],
         },
         max_output_tokens: 100,
         fallbacks: [],

@@ -31,3 +31,17 @@ void t.test('all quotas of plans, and those of single models', async (t) => {
     / 2,000,000 tokens per month, 5\.00 spend per day, small: 10 requests per minute and 1\.00 spend per month {2}small$/,
   );
 });
+
+void t.test('prices of long prompts', async (t) => {
+  const { folder, run } = commandFolder(t);
+  const long = 'price: { input: "1", output: "2", long: [{ above: 200000, input: "2", output: "3" }] }';
+  const settings = SETTINGS.replace(/price: \{[^}]*\}/, long);
+  t.ok(settings.includes(long));
+  writeFileSync(join(folder, 'tollgate.yaml'), settings);
+  t.match((await run('models', 'list', '--json')).json(), {
+    data: [{ price: { input: '1.00', long: [{ above: 200_000, input: '2.00', reasoning: '3.00' }] } }],
+  });
+  const table = (await run('models', 'list')).stdout.split('\n');
+  t.match(table[0], / LONG PROMPTS +MAX OUTPUT TOKENS/);
+  t.match(table[1], / 2\.00 \/ 3\.00 above 200,000 /);
+});

@@ -69,6 +69,36 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
   ['"1"', '"-1"', `3: models[0].price.input: got "-1", ${PRICE_WANT}`],
   ['"1"', '"10000.000001"', `3: models[0].price.input: got "10000.000001", ${PRICE_WANT}`],
   ['"1"', '""', `3: models[0].price.input: got "", ${PRICE_WANT}`],
+  [
+    'output: "2"',
+    'output: "2", long: [{ above: 5, input: "1", output: "-2" }]',
+    `3: models[0].price.long[0].output: got "-2", ${PRICE_WANT}`,
+  ],
+  [
+    'output: "2"',
+    'output: "2", long: [{ above: 5, input: "1" }]',
+    `3: models[0].price.long[0].output: missing, ${PRICE_WANT}`,
+  ],
+  [
+    'output: "2"',
+    'output: "2", long: [{ input: "1", output: "2" }]',
+    '3: models[0].price.long[0].above: missing, want a whole number of tokens from 1 to 10000000',
+  ],
+  [
+    'output: "2"',
+    'output: "2", long: [{ above: 5, input: "1", output: "2" }, { above: 5, input: "1", output: "2" }]',
+    '3: models[0].price.long[1].above: got 5, want more than 5, which an entry before it has',
+  ],
+  [
+    'output: "2"',
+    `output: "2", long: [${'{ above: 5, input: "1", output: "2" },'.repeat(5)}]`,
+    '3: models[0].price.long: got 5 entries, want at most 4',
+  ],
+  [
+    'output: "2"',
+    'output: "2", long: []',
+    '3: models[0].price.long: got an empty list, want a list of one to four maps with above, input and output',
+  ],
   ['"echo:"', '"ftp://h"', `4: models[0].upstreams[0].url: got "ftp://h", ${URL_WANT}`],
   ['"echo:"', '"api.openai.com/v1"', `4: models[0].upstreams[0].url: got "api.openai.com/v1", ${URL_WANT}`],
   // Missing and unknown.

@@ -1,6 +1,6 @@
 import t from 'tap';
 import type { ErrorRecord } from '#src/core/errors.js';
-import { decimalOf } from '#src/core/money.js';
+import { decimalOf, picoUnitsOf } from '#src/core/money.js';
 import { asPicoUnits } from '#src/core/units.js';
 import { dayNumberOf } from '#src/ledger/day.js';
 import { admit } from '#src/request/admit.js';
@@ -400,6 +400,108 @@ void t.test('a balance clamps to what the dearest leaves', (t) => {
   t.equal(admit(context, call, listener), undefined);
   const sent = JSON.parse(context.admission!.call.body) as { max_tokens: number };
   t.equal(sent.max_tokens, Math.floor((1_000 - 4 * call.bodyBytes) / 6));
+  t.end();
+});
+
+/** The catalogue with `long` in the price of its first model. */
+function withLongPrices(listener: ListenerContext, aboveTokens: number): ListenerContext {
+  const [priced, ...others] = CATALOG.models;
+  const price = tokenPriceOf({
+    ...priced!.price,
+    long: [
+      { inputPicoUnits: asPicoUnits(3_000_000n), outputPicoUnits: asPicoUnits(5_000_000n), aboveTokens },
+    ],
+  });
+  const catalog = { ...CATALOG, models: [{ ...priced!, price }, ...others] };
+  return { ...listener, catalog, access: new ModelAccess(catalog) };
+}
+
+void t.test('a call holds a long price if its prompt may be so long, and pays it if it was', (t) => {
+  const house = openHouse({ credit: '10.00', slots: 8 });
+  const call = chatCall({ messages: [{ role: 'user', content: 'x'.repeat(500) }] });
+  const { bodyBytes } = call;
+  const held = (aboveTokens: number, promptTokens: number) => {
+    const listener = withLongPrices(house.listener, aboveTokens);
+    const context = knownCaller(house, { callsPerDay: 100 });
+    t.equal(admit(context, call, listener), undefined);
+    const { held: hold, spent: before } = fundsOf(house);
+    settle(context, { ...USAGE, promptTokens, cachedTokens: 0, completionTokens: 10 }, listener);
+    return [hold, decimalOf(picoUnitsOf(fundsOf(house).spent)! - picoUnitsOf(before)!)];
+  };
+  const [short, long] = [
+    decimalOf(BigInt(bodyBytes) * 1_000_000n + 1_000n * 2_000_000n),
+    decimalOf(BigInt(bodyBytes) * 3_000_000n + 1_000n * 5_000_000n),
+  ];
+  t.same(held(bodyBytes + 4_096, 120), [short, decimalOf(140_000_000n)]);
+  t.same(held(bodyBytes + 4_095, 120), [long, decimalOf(140_000_000n)]);
+  t.same(held(120, 120), [long, decimalOf(140_000_000n)]);
+  t.same(held(119, 120), [long, decimalOf(410_000_000n)]);
+  t.end();
+});
+
+void t.test('no usage within its bounds costs a call more than it holds, whatever its prices', (t) => {
+  const seed = newSeed();
+  const random = randomOf(seed);
+  const upTo = (most: number) => random(most + 1);
+  const tokenPrices = () => ({
+    inputPicoUnits: asPicoUnits(BigInt(upTo(10 ** 8))),
+    outputPicoUnits: asPicoUnits(BigInt(upTo(10 ** 8))),
+    ...(random(2) === 0 && { cachedInputPicoUnits: asPicoUnits(BigInt(upTo(10 ** 8))) }),
+    ...(random(2) === 0 && { cacheWrite1hPicoUnits: asPicoUnits(BigInt(upTo(10 ** 8))) }),
+    ...(random(2) === 0 && { reasoningPicoUnits: asPicoUnits(BigInt(upTo(10 ** 8))) }),
+  });
+  const house = openHouse({ credit: '1000000.00' });
+  const [priced, free, hidden] = CATALOG.models;
+  for (let run = 0; run < 500; run++) {
+    const priceOf = () => {
+      const aboves = [...new Set([upTo(12_000), upTo(12_000), upTo(12_000)])].sort((a, b) => a - b);
+      const long = aboves.slice(upTo(3)).map((aboveTokens) => ({ ...tokenPrices(), aboveTokens }));
+      return tokenPriceOf({ ...tokenPrices(), callPicoUnits: asPicoUnits(BigInt(upTo(99))), long });
+    };
+    const catalog = {
+      ...CATALOG,
+      models: [{ ...priced!, price: priceOf(), fallbacks: [1] }, { ...free!, price: priceOf() }, hidden!],
+    };
+    const listener = { ...house.listener, catalog, access: new ModelAccess(catalog) };
+    const context = knownCaller(house, { callsPerDay: 1_000 });
+    const call = chatCall({
+      messages: [{ role: 'user', content: 'x'.repeat(upTo(12_000)) }],
+      ...(random(2) === 0 && { max_tokens: 1 + upTo(2_000) }),
+      n: 1 + upTo(2),
+    });
+    const rejection = admit(context, call, listener);
+    if (rejection !== undefined) t.fail(`seed ${seed}: ${rejection.message}`);
+    const held = picoUnitsOf(fundsOf(house).held)!;
+    const promptTokens = upTo(call.bodyBytes);
+    const cachedTokens = upTo(promptTokens);
+    const cacheWriteTokens = upTo(promptTokens - cachedTokens);
+    const completionTokens = upTo(Math.min(call.outputTokensMax ?? 1_000, 1_000) * call.choices);
+    const usage = {
+      promptTokens,
+      cachedTokens,
+      cacheWriteTokens,
+      cacheWrite1hTokens: upTo(cacheWriteTokens),
+      completionTokens,
+      reasoningTokens: upTo(completionTokens),
+      source: 'reported' as const,
+    };
+    const { charged, uncovered } = settle(context, usage, listener, context.models[upTo(1)]);
+    if (charged > held || uncovered !== 0n)
+      t.fail(`seed ${seed}: ${JSON.stringify(usage)} cost ${charged} of ${held}`);
+    house.records();
+    listener.channel.release(context.admission!.slot);
+  }
+  t.equal(fundsOf(house).held, '0.00', `seed ${seed}`);
+  t.end();
+});
+
+void t.test('a balance clamps to what a long price leaves', (t) => {
+  const house = openHouse({ credit: '0.003', lowBalance: 'clamp' });
+  const context = knownCaller(house);
+  const call = chatCall({ n: 2 });
+  t.equal(admit(context, call, withLongPrices(house.listener, 4_096)), undefined);
+  const sent = JSON.parse(context.admission!.call.body) as { max_tokens: number };
+  t.equal(sent.max_tokens, Math.floor((3_000 - 3 * call.bodyBytes) / 10));
   t.end();
 });
 
