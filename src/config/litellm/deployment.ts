@@ -2,15 +2,13 @@
  * Converts an entry of LiteLLM's `model_list` to an upstream of Tollgate, with its prices. import.ts calls
  * it, in the process of `tollgate config import-litellm`. What is not carried over gets a remark.
  *
- * Must hold: a price is never below LiteLLM's cost, so one with too many decimals is rounded up
- * (test/unit/config/litellm/deployment.price.test.ts); no secret of the file is written
- * (test/unit/config/litellm/import.test.ts).
+ * Must hold: no secret of the file is written (test/unit/config/litellm/import.test.ts).
  */
 import type { Service } from '../../core/door-names.js';
-import { picoUnitsPerCall, picoUnitsPerToken } from '../../core/money.js';
 import { OUTPUT_TOKENS_MAX } from '../catalog-schema.js';
 import { TIMEOUT_MS_MAX } from '../upstream-schema.js';
 import { headersOf, secretOf } from './headers.js';
+import { type DeploymentPrices, PRICE_WORDS, pricesOf, UNPLACED_PRICE } from './price.js';
 import {
   nativeSettings,
   type NativeSettings,
@@ -22,27 +20,6 @@ import {
   type Variables,
 } from './provider.js';
 import type { ImportMap } from './remarks.js';
-
-export const PRICE_NAMES = [
-  'input',
-  'output',
-  'cached_input',
-  'cache_write',
-  'cache_write_1h',
-  'reasoning',
-  'call',
-] as const;
-export type PriceName = (typeof PRICE_NAMES)[number];
-
-const COSTS: Readonly<Record<PriceName, string>> = {
-  input: 'input_cost_per_token',
-  output: 'output_cost_per_token',
-  cached_input: 'cache_read_input_token_cost',
-  cache_write: 'cache_creation_input_token_cost',
-  cache_write_1h: 'cache_creation_input_token_cost_above_1hr',
-  reasoning: 'output_cost_per_reasoning_token',
-  call: 'input_cost_per_query',
-};
 
 const SERVICE_OF_MODE: Readonly<Record<string, Service>> = {
   chat: 'chat',
@@ -73,7 +50,7 @@ export interface Deployment {
   readonly rpm: number | undefined;
   readonly tpm: number | undefined;
   readonly order: number | undefined;
-  readonly prices: Readonly<Partial<Record<PriceName, ImportedPrice>>>;
+  readonly prices: DeploymentPrices;
   readonly outputTokensMax: number | undefined;
 }
 
@@ -186,8 +163,13 @@ export function importDeployment(
     prices: pricesOf(own, info),
     outputTokensMax: outputTokensOf(info),
   };
-  for (const name of own.unread) own.remark(name, PARAMETER_REASONS[name] ?? 'has no counterpart');
-  const notes = info.unread;
+  for (const name of own.unread)
+    own.remark(
+      name,
+      PARAMETER_REASONS[name] ?? (PRICE_WORDS.test(name) ? UNPLACED_PRICE : 'has no counterpart'),
+    );
+  const notes = info.unread.filter((name) => !PRICE_WORDS.test(name));
+  for (const name of info.unread) if (PRICE_WORDS.test(name)) info.remark(name, UNPLACED_PRICE);
   if (notes.length > 0) {
     entry.remark('model_info', `${notes.join(', ')}: a description that Tollgate has no place for`);
   }
@@ -227,27 +209,6 @@ function millisecondsOf(own: ImportMap, usualSeconds: number | undefined): numbe
   return undefined;
 }
 
-function pricesOf(own: ImportMap, info: ImportMap): Partial<Record<PriceName, ImportedPrice>> {
-  const prices: Partial<Record<PriceName, ImportedPrice>> = {};
-  for (const name of PRICE_NAMES) {
-    const cost = COSTS[name];
-    const ownCost = own.costText(cost);
-    const infoCost = info.costText(cost);
-    const costText = ownCost ?? infoCost;
-    if (costText === undefined) continue;
-    const owner = ownCost === undefined ? info : own;
-    const kind = name === 'call' ? PER_CALL : PER_TOKEN;
-    const price = importPrice(costText, kind);
-    if (price === undefined) {
-      owner.remark(cost, kind.rule);
-      continue;
-    }
-    if (!price.exact) owner.remark(cost, `rounded up to ${price.text} ${kind.limit}`);
-    prices[name] = price;
-  }
-  return prices;
-}
-
 function outputTokensOf(info: ImportMap): number | undefined {
   const most = info.number('max_output_tokens');
   const general = info.number('max_tokens');
@@ -256,77 +217,4 @@ function outputTokensOf(info: ImportMap): number | undefined {
   if (Number.isInteger(tokens) && tokens >= 1 && tokens <= OUTPUT_TOKENS_MAX) return tokens;
   info.remark(most === undefined ? 'max_tokens' : 'max_output_tokens', `wanted is 1 to ${OUTPUT_TOKENS_MAX}`);
   return undefined;
-}
-
-export interface ImportedPrice {
-  /** A decimal number with at most six decimals. */
-  readonly text: string;
-  /** False if it had more decimals and was rounded up. */
-  readonly exact: boolean;
-}
-
-/** Costs as a YAML file writes them: `1.5e-07`, `.00000015`, `0.00000015`, `1`. */
-const COST = /^\+?(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,3}))?$/;
-/** A number with more digits is no price. */
-const DIGITS_MAX = 40;
-const EXPONENT_MAX = 40;
-
-/** How a cost becomes a price. */
-interface PriceKind {
-  /** The most decimals of the price. */
-  readonly decimals: number;
-  /** The cost is multiplied by 10 to this power. */
-  readonly power: number;
-  readonly picoUnits: (price: string) => bigint | undefined;
-  readonly rule: string;
-  readonly limit: string;
-}
-
-/** Prices of tokens are per million. */
-const PER_TOKEN: PriceKind = {
-  decimals: 6,
-  power: 6,
-  picoUnits: picoUnitsPerToken,
-  rule: 'is no cost of a token between 0 and 0.01',
-  limit: 'per million tokens: six decimals at most',
-};
-export const PER_CALL: PriceKind = {
-  decimals: 12,
-  power: 0,
-  picoUnits: picoUnitsPerCall,
-  rule: 'is no cost of a call between 0 and 10000',
-  limit: 'per call: twelve decimals at most',
-};
-
-/**
- * Converts LiteLLM's cost, as the file writes it, to a price, in decimals all the way. Returns undefined if
- * it is no cost or above the highest price.
- */
-export function importPrice(cost: string, kind: PriceKind = PER_TOKEN): ImportedPrice | undefined {
-  const match = COST.exec(cost.trim());
-  if (match === null) return undefined;
-  const [, whole = '', fraction = '', exponentText = '0'] = match;
-  const digits = whole + fraction;
-  const exponent = Number(exponentText);
-  if (digits === '' || digits.length > DIGITS_MAX || Math.abs(exponent) > EXPONENT_MAX) return undefined;
-  const decimals = fraction.length - exponent - kind.power;
-  const divisor = 10n ** BigInt(Math.max(decimals - kind.decimals, 0));
-  const scaled = BigInt(digits) * 10n ** BigInt(Math.max(kind.decimals - decimals, 0));
-  const exact = scaled % divisor === 0n;
-  const text = decimalText(scaled / divisor + (exact ? 0n : 1n), kind.decimals);
-  return kind.picoUnits(text) === undefined ? undefined : { text, exact };
-}
-
-/** The higher of two prices of one kind. */
-export function higherPrice(left: ImportedPrice, right: ImportedPrice): ImportedPrice {
-  // Both kinds are below the bound of a call, and have no more decimals.
-  return picoUnitsPerCall(left.text)! >= picoUnitsPerCall(right.text)! ? left : right;
-}
-
-/** `amount` is in the unit of the last decimal. */
-function decimalText(amount: bigint, decimals: number): string {
-  const digits = amount.toString().padStart(decimals + 1, '0');
-  const fraction = digits.slice(-decimals).replace(/(?<!0)0+$/, '');
-  const whole = digits.slice(0, -decimals);
-  return fraction === '' ? whole : `${whole}.${fraction}`;
 }

@@ -7,33 +7,25 @@
  * as read, and a name that nobody has read gets a remark in the end. So a function that reads a name and
  * cannot use its value adds the remark itself.
  *
- * Must hold: each price of a model (input, output, cached input …) is the highest that the file has for one
- * of its upstreams, so that no upstream with a price in the file is sold below it
- * (test/unit/config/litellm/import.test.ts). That says nothing of an upstream without this price in the file:
- * LiteLLM takes such a price from a table of its own, which is not read here.
+ * Must hold: what `config check` would refuse is left out, with a remark
+ * (test/unit/config/litellm/import.test.ts).
  */
 import type { Service } from '../../core/door-names.js';
 import { IDENTIFIER_PATTERN } from '../annotations.js';
 import { QUOTA_LIMITS_MAX } from '../../core/quotas.js';
 import { isRecord } from '../../core/json.js';
-import { ALIASES_MAX, FALLBACKS_MAX, UPSTREAMS_MAX } from '../catalog-schema.js';
+import { ALIASES_MAX, FALLBACKS_MAX, OUTPUT_TOKENS_USUAL, UPSTREAMS_MAX } from '../catalog-schema.js';
 import { urlOf } from '../provider-settings.js';
 import { SECRET_NAME } from '../upstream-scopes.js';
-import {
-  type Deployment,
-  higherPrice,
-  type ImportedPrice,
-  PRICE_NAMES,
-  type PriceName,
-  type Upstream,
-} from './deployment.js';
+import type { Deployment, Upstream } from './deployment.js';
+import { type ModelPrice, priceOf } from './price.js';
 import type { ImportMap } from './remarks.js';
 
 export interface ImportedModel {
   readonly id: string;
   readonly aliases?: readonly string[];
   readonly owned_by: string;
-  readonly price?: Readonly<Partial<Record<PriceName, string>>>;
+  readonly price?: ModelPrice;
   readonly serves?: readonly Service[];
   readonly max_output_tokens?: number;
   readonly fallbacks?: readonly string[];
@@ -81,6 +73,11 @@ export function importModel(
   const price = priceOf(used);
   const outputTokensMax = outputTokensOf(used);
   const serves = [...new Set(used.map(({ service }) => service))];
+  if (price !== undefined && outputTokensMax === undefined && serves.includes('chat'))
+    used[0]!.entry.remark(
+      'model_name',
+      `max_output_tokens is not in the file (LiteLLM has a table of its own): ${OUTPUT_TOKENS_USUAL} is taken, and a report of more output is not believed, so that only its text is billed`,
+    );
   return {
     id,
     owned_by: used[0]!.provider,
@@ -160,47 +157,6 @@ function prioritiesOf(deployments: readonly Deployment[]): number[] | undefined 
   if (orders.length === 0) return undefined;
   orders.sort((left, right) => left - right);
   return deployments.map(({ order }) => (order === undefined ? orders.length : orders.indexOf(order)) + 1);
-}
-
-/**
- * A model has one price, whichever upstream responds. So each kind of price (PRICE_NAMES) is the highest that
- * an entry has; entries without that kind do not count. If no entry has an input price, or none an output
- * price, the model has no price and its calls cost nothing, which a remark says. A price of calls alone is
- * enough: then tokens cost nothing.
- */
-function priceOf(deployments: readonly Deployment[]): Partial<Record<PriceName, string>> | undefined {
-  const highest: Partial<Record<PriceName, ImportedPrice>> = {};
-  for (const deployment of deployments) {
-    for (const name of PRICE_NAMES) {
-      const price = deployment.prices[name];
-      const known = highest[name];
-      if (price === undefined) continue;
-      if (known !== undefined && known.text !== price.text) {
-        deployment.entry.remark(
-          'litellm_params',
-          `the ${name} price differs from another entry's; a model has one price: the higher was taken`,
-        );
-      }
-      highest[name] = known === undefined ? price : higherPrice(known, price);
-    }
-  }
-  const { input, output, ...parts } = highest;
-  const first = deployments[0]!.entry;
-  if (input === undefined && output === undefined && parts.call !== undefined)
-    return { input: '0', output: '0', call: parts.call.text };
-  if (input === undefined || output === undefined) {
-    const found = input === undefined && output === undefined ? 'no price' : 'only one of the two prices';
-    first.remark(
-      'model_name',
-      `${found} in the file (LiteLLM has a table of its own): calls cost nothing until price is set`,
-    );
-    return undefined;
-  }
-  return {
-    input: input.text,
-    output: output.text,
-    ...Object.fromEntries(Object.entries(parts).map(([name, { text }]) => [name, text])),
-  };
 }
 
 function outputTokensOf(deployments: readonly Deployment[]): number | undefined {

@@ -230,6 +230,102 @@ void t.test('limits of deployments, unless entries of one upstream differ in the
   t.end();
 });
 
+void t.test('prices of long prompts, and prices without a place', (t) => {
+  const params = { model: 'openai/gpt-x', api_key: 'os.environ/K' };
+  const costs = {
+    input_cost_per_token: 1e-6,
+    output_cost_per_token: 4e-6,
+    cache_read_input_token_cost: 1e-7,
+    cache_creation_input_token_cost: 2e-6,
+    input_cost_per_token_above_200k_tokens: 2e-6,
+    output_cost_per_token_above_200k_tokens: 6e-6,
+    cache_creation_input_token_cost_above_1hr_above_200k_tokens: 5e-6,
+  };
+  const unplaced = {
+    input_cost_per_audio_token: 1e-6,
+    search_context_cost_per_query: { search_context_size_low: 0.03 },
+    tiered_pricing: [],
+    input_cost_per_token_above_272k_tokens_priority: 1e-6,
+    input_cost_per_token_above_99999k_tokens: 1e-6,
+  };
+  const list = [
+    { model_name: 'm', litellm_params: params, model_info: { ...costs, ...unplaced, supports_vision: true } },
+    {
+      model_name: 'm',
+      litellm_params: {
+        ...params,
+        input_cost_per_token: 1.5e-6,
+        output_cost_per_token: 3e-6,
+        output_cost_per_token_above_128k_tokens: 4.5e-6,
+        output_cost_per_token_above_200k_tokens: 7e-6,
+        output_cost_per_second: 1,
+      },
+    },
+    { model_name: 'calls', litellm_params: { ...params, input_cost_per_query: 0.5 } },
+    ...[128, 200, 256, 272, 512].map((thousands) => ({
+      model_name: 'many',
+      litellm_params: {
+        ...params,
+        input_cost_per_token: 1e-6,
+        output_cost_per_token: 4e-6,
+        [`input_cost_per_token_above_${thousands}k_tokens`]: 2e-6,
+      },
+    })),
+  ];
+  const { yaml, remarks, variables } = importLitellm(JSON.stringify({ model_list: list }), 'x');
+  const [model, calls, many] = loaded(t.testdir(), yaml, variables).models;
+  t.same(model!.price, {
+    input: '1.5',
+    output: '4',
+    cached_input: '0.1',
+    cache_write: '2',
+    long: [
+      // The first entry has no other price here, and LiteLLM takes its usual one.
+      { above: 128_000, input: '1.5', output: '4.5', cached_input: '0.1', cache_write: '2' },
+      {
+        above: 200_000,
+        input: '2',
+        output: '7',
+        cached_input: '0.1',
+        cache_write: '2',
+        cache_write_1h: '5',
+      },
+    ],
+  });
+  t.same(calls!.price, { input: '0', output: '0', call: '0.5' });
+  t.same(
+    many!.price.long!.map(({ above }) => above),
+    [128_000, 200_000, 256_000, 272_000],
+  );
+  const lines = remarks.map(({ path, text }) => `${path}: ${text}`);
+  const none = 'a price that Tollgate has no place for: raise price.input or price.output';
+  for (const name of Object.keys(unplaced))
+    t.ok(lines.includes(`model_list[0].model_info.${name}: ${none}`), name);
+  t.ok(lines.includes(`model_list[1].litellm_params.output_cost_per_second: ${none}`));
+  t.match(lines.join('\n'), /model_info: supports_vision: a description/);
+  t.match(lines.join('\n'), /the output price above 200000 tokens differs from another entry's/);
+  t.match(lines.join('\n'), /its prices above 512000 tokens are left out: a model has at most 4 long prices/);
+  t.end();
+});
+
+void t.test('a chat model with a price and no bound of its output is told of', (t) => {
+  const toldOf = (
+    info: object,
+    costs: object = { input_cost_per_token: 1e-6, output_cost_per_token: 1e-6 },
+  ) => {
+    const entry = { model_name: 'm', litellm_params: { model: 'openai/gpt-x', ...costs }, model_info: info };
+    const { remarks } = importLitellm(JSON.stringify({ model_list: [entry] }), 'x');
+    return remarks.some(({ text }) => text.startsWith('max_output_tokens is not in the file'));
+  };
+  t.ok(toldOf({}));
+  t.ok(toldOf({ max_output_tokens: 0 }), 'one that cannot be');
+  t.notOk(toldOf({ max_output_tokens: 32_000 }));
+  t.notOk(toldOf({ max_tokens: 32_000 }));
+  t.notOk(toldOf({ mode: 'embedding' }));
+  t.notOk(toldOf({}, {}), 'its calls cost nothing, which another remark tells');
+  t.end();
+});
+
 void t.test('what is no configuration is refused with its lines', (t) => {
   t.throws(() => importLitellm('model_list: [', 'x.yaml'), {
     code: 'config_refused',

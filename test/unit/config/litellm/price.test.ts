@@ -1,5 +1,5 @@
 import t from 'tap';
-import { higherPrice, importPrice, PER_CALL } from '#src/config/litellm/deployment.js';
+import { higherPrice, importPrice, PER_CALL } from '#src/config/litellm/price.js';
 
 void t.test('costs per token become exact prices per million', (t) => {
   const exact: Readonly<Record<string, string>> = {
