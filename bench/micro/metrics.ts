@@ -49,6 +49,7 @@ function countCall(call: number, stream: boolean): void {
       completionTokens: call % 999,
     },
     asPicoUnits(12_345_678n),
+    asPicoUnits(0n),
   );
   const nowMs = clock.monotonicMs();
   listener.observeDuration(model, nowMs - receivedMs + (call % 500));

@@ -128,6 +128,7 @@ const ACCOUNT_COLUMNS: readonly Column<AccountView>[] = [
   { head: 'Balance', money: ({ balance }) => balance },
   { head: 'Held', money: ({ held }) => held },
   { head: 'Spent', money: ({ spent }) => spent },
+  { head: 'Uncovered', money: ({ uncovered }) => uncovered },
   { head: 'Credited', money: ({ credited }) => credited },
   { head: 'Created', at: ({ created }) => created },
 ];
@@ -258,6 +259,9 @@ function Counters({ account, plan }: CountersProps) {
       </a>,
       `since ${moment(account.created)}`,
     ],
+    ...(Number(account.uncovered) > 0
+      ? [['Uncovered', <CutMoney amount={account.uncovered} />, 'beyond the balance, unpaid'] as const]
+      : []),
     ...(leased === undefined
       ? []
       : [

@@ -220,6 +220,7 @@ function UsageTable({ rows, question, isPart }: UsageTableProps) {
     foot: <a href={href({})}>{number(rows.reduce((total, row) => total + count(row), 0))}</a>,
   });
   const sum = sumOfMoney(rows.map(({ cost }) => cost));
+  const uncovered = sumOfMoney(rows.map((row) => row.uncovered));
   return (
     <Table
       label="Usage"
@@ -264,6 +265,16 @@ function UsageTable({ rows, question, isPart }: UsageTableProps) {
             </a>
           ),
         },
+        // Seldom, and a table of nothing but zeros would hide it.
+        ...(rows.some((row) => Number(row.uncovered) !== 0)
+          ? [
+              {
+                head: 'Uncovered',
+                money: (row: UsageView) => row.uncovered,
+                foot: <Money amount={uncovered} />,
+              },
+            ]
+          : []),
         {
           head: { hidden: 'Share of the cost' },
           cell: ({ cost }) => (

@@ -250,8 +250,8 @@ export class ChatExchange extends CallContext {
     const isError = outcome !== 'ok' && outcome !== 'client_gone';
     metrics.countCall(model, outcome, isError && this.#responseMs !== undefined, DOOR_INDEX[this.door.name]);
     if (this.#settled === undefined) return;
-    const { usage, charged, answered } = this.#settled;
-    metrics.countUsage(modelSlotOf(answered), usage, charged);
+    const { usage, charged, uncovered, answered } = this.#settled;
+    metrics.countUsage(modelSlotOf(answered), usage, charged, uncovered);
     if (answered !== this.modelIndex) metrics.countFallback(model, modelSlotOf(answered));
     if (outcome !== 'ok') return;
     const responseMs = this.#responseMs ?? nowMs;

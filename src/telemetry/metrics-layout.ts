@@ -174,8 +174,11 @@ export const MODEL_CACHE_MISSES = MODEL_CACHE_HITS + 1;
 export const MODEL_COST = MODEL_CACHE_MISSES + 1;
 export const MODEL_COST_REST = MODEL_COST + 1;
 export const COST_PART = 1_000_000n;
+/** Likewise the sum of what charges were beyond the balances: uncovered charges. */
+export const MODEL_UNCOVERED = MODEL_COST_REST + 1;
+export const MODEL_UNCOVERED_REST = MODEL_UNCOVERED + 1;
 /** Histograms: of the tokens of a call, then of times in milliseconds. */
-export const MODEL_INPUT = MODEL_COST_REST + 1;
+export const MODEL_INPUT = MODEL_UNCOVERED_REST + 1;
 export const MODEL_OUTPUT = MODEL_INPUT + histogramWords(TOKENS_BOUNDS);
 export const MODEL_DURATION = MODEL_OUTPUT + histogramWords(TOKENS_BOUNDS);
 export const MODEL_FIRST_TOKEN = MODEL_DURATION + histogramWords(DURATION_BOUNDS_MS);

@@ -38,6 +38,8 @@ export interface ModelSnapshot {
   readonly cacheHits: number;
   readonly cacheMisses: number;
   readonly costPicoUnits: bigint;
+  /** What calls cost beyond the balances of their accounts. */
+  readonly uncoveredPicoUnits: bigint;
   readonly inputTokens: HistogramSnapshot;
   readonly outputTokens: HistogramSnapshot;
   readonly durationMs: HistogramSnapshot;
@@ -139,6 +141,9 @@ export class MetricsReader {
       costPicoUnits:
         BigInt(sum(listeners, at + layout.MODEL_COST)) * layout.COST_PART +
         BigInt(sum(listeners, at + layout.MODEL_COST_REST)),
+      uncoveredPicoUnits:
+        BigInt(sum(listeners, at + layout.MODEL_UNCOVERED)) * layout.COST_PART +
+        BigInt(sum(listeners, at + layout.MODEL_UNCOVERED_REST)),
       inputTokens: histogram(listeners, at + layout.MODEL_INPUT, layout.TOKENS_BOUNDS),
       outputTokens: histogram(listeners, at + layout.MODEL_OUTPUT, layout.TOKENS_BOUNDS),
       durationMs: histogram(listeners, at + layout.MODEL_DURATION, layout.DURATION_BOUNDS_MS),

@@ -64,8 +64,13 @@ export class ListenerMetrics {
     this.#words[layout.REJECTIONS + layout.REJECTION_REASONS.indexOf(reason)]! += 1;
   }
 
-  /** Counts the tokens of a call and its charge. */
-  countUsage(modelSlot: number, tokens: TokenCounts, chargedPicoUnits: bigint): void {
+  /** Counts the tokens of a call, its charge and the part of its cost that the balance did not cover. */
+  countUsage(
+    modelSlot: number,
+    tokens: TokenCounts,
+    chargedPicoUnits: bigint,
+    uncoveredPicoUnits: bigint,
+  ): void {
     const words = this.#words;
     const model = layout.modelAt(modelSlot);
     observe(words, model + layout.MODEL_INPUT, layout.TOKENS_BOUNDS, tokens.promptTokens);
@@ -75,6 +80,9 @@ export class ListenerMetrics {
     words[model + layout.MODEL_REASONING_TOKENS]! += tokens.reasoningTokens;
     words[model + layout.MODEL_COST]! += Number(chargedPicoUnits / layout.COST_PART);
     words[model + layout.MODEL_COST_REST]! += Number(chargedPicoUnits % layout.COST_PART);
+    if (uncoveredPicoUnits === 0n) return;
+    words[model + layout.MODEL_UNCOVERED]! += Number(uncoveredPicoUnits / layout.COST_PART);
+    words[model + layout.MODEL_UNCOVERED_REST]! += Number(uncoveredPicoUnits % layout.COST_PART);
   }
 
   /** Counts a call that names one model and was answered by another. */

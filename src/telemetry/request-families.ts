@@ -299,6 +299,17 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
         labels: { model: id },
       })),
   },
+  {
+    name: 'tollgate_uncovered_total',
+    type: 'counter',
+    help: 'What calls cost beyond the balance of their account, in units of the currency of the prices: nobody pays it. It is not in tollgate_cost_total. If processes share balances, some of it is collected within half a minute, and stays counted here. "tollgate usage --by account" says whose calls they were.',
+    labels: ['model'],
+    collect: (source) =>
+      charged(source).map(([{ id }, { uncoveredPicoUnits }]) => ({
+        value: currencyOf(uncoveredPicoUnits),
+        labels: { model: id },
+      })),
+  },
 ];
 
 /** Returns the models with a charged call, also if it cost nothing: each charged call counts input tokens. */

@@ -8,7 +8,7 @@ import type { CallView } from '#src/admin/call-routes.js';
 import type { StatusDocument } from '#src/telemetry/status-document.js';
 import { startBed } from '../support/bed.js';
 import { HAS_BROWSER, shoot, signIn, startBrowser } from '../support/browser.js';
-import { type Gateway, TEST_MODEL } from '../support/gateway.js';
+import { eventually, type Gateway, TEST_MODEL } from '../support/gateway.js';
 import { steered } from '../support/mock.js';
 
 const SKIP = HAS_BROWSER ? {} : { skip: 'Chromium is not installed' };
@@ -184,5 +184,47 @@ void t.test('failed calls lead to those too that broke after their status', SKIP
   const tile = page.locator('.tile').filter({ hasText: 'Failed' }).getByRole('link');
   await tile.click();
   await page.getByText('2 calls shown').waitFor();
+  t.same(faults, []);
+});
+
+void t.test('what nobody pays is shown, where there is any', SKIP, async (t) => {
+  const { gateway } = await startBed(t, { flush_interval_ms: 50 });
+  const { accountId, key } = await gateway.admin.customer({ credit: '0.001' });
+  const other = await gateway.admin.customer();
+  const { page, faults } = await (await startBrowser(t)).open({ viewport: WIDE });
+  await signIn(page, gateway);
+  const tile = page.locator('.tile').filter({ hasText: 'Uncovered' });
+  const head = page.getByRole('columnheader', { name: 'Uncovered' });
+  await gateway.chat(other.key, 'Hello');
+  await page.goto(at(gateway, `accounts/${other.accountId}`));
+  await page.locator('.tile').filter({ hasText: 'Spent' }).waitFor();
+  t.equal(await tile.count(), 0);
+  await page.goto(at(gateway, 'usage'));
+  await page.getByRole('columnheader', { name: 'Cost', exact: true }).waitFor();
+  t.equal(await head.count(), 0);
+
+  await gateway.chat(key, steered('prompt_tokens=3000&completion_tokens=1'), { max_tokens: 1 });
+  const { uncovered } = await gateway.admin.account(accountId);
+  await eventually('the flush', async () => {
+    const { body } = await gateway.admin.send('GET', '/admin/v1/usage?by=day');
+    return body.includes(`"uncovered":"${uncovered}"`) ? true : undefined;
+  });
+  await page.goto(at(gateway, `accounts/${accountId}`));
+  t.match(await tile.textContent(), uncovered.slice(0, 6));
+  for (const viewport of [WIDE, PHONE]) {
+    await page.setViewportSize(viewport);
+    await shoot(page, `account-uncovered-${viewport.width}`);
+  }
+  await page.setViewportSize(WIDE);
+  await page.goto(at(gateway, 'usage'));
+  await head.waitFor();
+  t.match(
+    await page.getByRole('region', { name: 'Usage' }).locator('tfoot').textContent(),
+    uncovered.slice(0, 6),
+  );
+  for (const viewport of [WIDE, PHONE]) {
+    await page.setViewportSize(viewport);
+    await shoot(page, `usage-uncovered-${viewport.width}`);
+  }
   t.same(faults, []);
 });

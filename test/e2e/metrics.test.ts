@@ -180,6 +180,27 @@ void t.test('known traffic, exact counters', async (t) => {
   t.equal(await gateway.stop(), 0);
 });
 
+void t.test('what a call costs beyond the balance is counted', async (t) => {
+  const { gateway } = await startBed(t);
+  const { accountId, key } = await gateway.admin.customer({ credit: '0.001' });
+  // The report is of more tokens than the body, for which the call was held, has.
+  const answer = await gateway.chat(key, steered('prompt_tokens=3000&completion_tokens=1'), {
+    max_tokens: 1,
+  });
+  t.equal(answer.status, 200);
+  const account = await gateway.admin.account(accountId);
+  t.match(account, { balance: '0.00', spent: '0.001' });
+  t.ok(Number(account.uncovered) > 0);
+  const page = await eventually('the call to be counted', async () => {
+    const seen = await scrape(gateway.admin.port);
+    return seen.names().has('tollgate_uncovered_total') ? seen : undefined;
+  });
+  const labels = { model: TEST_MODEL };
+  t.equal(page.value('tollgate_uncovered_total', labels), Number(account.uncovered));
+  t.equal(page.value('tollgate_cost_total', labels), 0.001, 'what nobody pays is no charge');
+  t.equal(await gateway.stop(), 0);
+});
+
 void t.test('both formats, without a token, and no fault in them', async (t) => {
   const { gateway } = await startBed(t);
   const { key } = await gateway.admin.customer();

@@ -212,7 +212,7 @@ void t.test('every family is declared as it is shown', async (t) => {
     reasoningTokens: 0,
     completionTokens: 1,
   };
-  listeners[0]!.countUsage(modelSlotOf(0), tokens, 1n);
+  listeners[0]!.countUsage(modelSlotOf(0), tokens, 1n, 0n);
   listeners[0]!.countFallback(modelSlotOf(0), modelSlotOf(0));
   listeners[0]!.countCached(modelSlotOf(0), true);
   listeners[0]!.observeDuration(modelSlotOf(0), 1);
@@ -244,7 +244,7 @@ void t.test('a thousand models that all had calls', async (t) => {
         completionTokens: 1,
       };
       metrics.countCall(modelSlotOf(model), 'ok', false, 0);
-      metrics.countUsage(modelSlotOf(model), tokens, 1n);
+      metrics.countUsage(modelSlotOf(model), tokens, 1n, 0n);
       metrics.observeDuration(modelSlotOf(model), model);
       metrics.observeFirstToken(modelSlotOf(model), model);
     }

@@ -74,7 +74,7 @@ void t.test('no two counters of a listener share a word', (t) => {
           ),
         ),
       ),
-      (metrics: ListenerMetrics) => metrics.countUsage(slot, TOKENS, 9n),
+      (metrics: ListenerMetrics) => metrics.countUsage(slot, TOKENS, 9n, 7n),
       (metrics: ListenerMetrics) => metrics.observeDuration(slot, 1e9),
       (metrics: ListenerMetrics) => metrics.observeFirstToken(slot, 1e9),
     ]),
@@ -133,7 +133,7 @@ void t.test('listeners and workers add up under the names that were counted', (t
   for (const [index, metrics] of listeners.entries()) {
     for (let count = 0; count <= index; count++) metrics.countCall(modelSlotOf(4), 'overloaded', false, 0);
     metrics.countCall(modelSlotOf(4), 'internal_error', true, DOOR_INDEX.rerank);
-    metrics.countUsage(modelSlotOf(4), TOKENS, 5n);
+    metrics.countUsage(modelSlotOf(4), TOKENS, 5n, 2n);
     metrics.observeDuration(modelSlotOf(4), 15);
     metrics.callBegun();
   }
@@ -154,10 +154,13 @@ void t.test('listeners and workers add up under the names that were counted', (t
   t.equal(model.outputTokens.sum, 21);
   t.equal(model.cachedTokens, 120);
   t.equal(model.costPicoUnits, 15n);
+  t.equal(model.uncoveredPicoUnits, 6n);
   const large = 20_000n * 10n ** 12n + 1n;
-  for (const metrics of listeners) metrics.countUsage(modelSlotOf(5), TOKENS, large);
-  listeners[0]!.countUsage(modelSlotOf(5), TOKENS, 1n);
-  t.equal(reader.model(modelSlotOf(5)).costPicoUnits, 3n * large + 1n, 'exact beyond what one float holds');
+  for (const metrics of listeners) metrics.countUsage(modelSlotOf(5), TOKENS, large, large);
+  listeners[0]!.countUsage(modelSlotOf(5), TOKENS, 1n, 1n);
+  const { costPicoUnits, uncoveredPicoUnits } = reader.model(modelSlotOf(5));
+  for (const sum of [costPicoUnits, uncoveredPicoUnits])
+    t.equal(sum, 3n * large + 1n, 'exact beyond what one float holds');
   t.equal(model.durationMs.counts[1], 3, '15 ms is above 10 and not above 20');
   t.equal(reader.callsInFlight(), 2);
   t.equal(
