@@ -25,16 +25,11 @@ const BRACE = 123;
 const BRACE_END = 125;
 
 /**
- * Members that name the caller's user, steer the provider's own cache, or are in `facts`: whether a stream
- * reports its usage, and the model, by its id, because aliases mean the same model.
+ * Members that name the caller's user or steer the provider's own cache; and the model, which is in `facts` by
+ * its id, because aliases mean the same model. (`facts` says too whether a stream reports its usage: the body
+ * has `include_usage` for the gateway itself.)
  */
-const IGNORED: ReadonlySet<string> = new Set([
-  'model',
-  'user',
-  'safety_identifier',
-  'prompt_cache_key',
-  'stream_options',
-]);
+const IGNORED: ReadonlySet<string> = new Set(['model', 'user', 'safety_identifier', 'prompt_cache_key']);
 
 /** Above three times BODY_AS_BYTES_MIN (request-bytes.ts), so nearly all bodies that are a string fit. */
 const SHORT_BYTES_MAX = 16 * 1024;

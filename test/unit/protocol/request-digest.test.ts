@@ -39,6 +39,10 @@ void t.test('everything else does', (t) => {
     ),
     digestOf(BASE.replace('"tools":[]', '"tools":[],"stream":true')),
     digestOf(BASE.replace('"tools":[]', '"tools":[],"stream":false')),
+    // Some upstreams have further options, of which events show: padding, or their usage so far.
+    ...['{}', '{"include_obfuscation":false}', '{"continuous_usage_stats":true}'].map((options) =>
+      digestOf(BASE.replace('"tools":[]', `"stream":true,"stream_options":${options}`)),
+    ),
     digestOf(BASE.replace(',"tools":[]', '')),
     digestOf(BASE.replace('a \\"', 'ä \\"')),
     digestOf(BASE.replace('1.0', '1.0,"seed":12345678901234567890')),
