@@ -23,7 +23,8 @@
  * poll and the close are lost: those of some microseconds, if the close follows an idle tick. To lose none,
  * let the kernel hand them to another listener: `net.ipv4.tcp_migrate_req=1`, Linux 5.14 and later.
  *
- * Must hold: only `close` cuts a connection that has a call. Before the thread ends every socket is closed,
+ * Must hold: only `close`, and the ninth certificate, cuts a connection that has a call, and then `isClosing`
+ * is true (test/unit/request/connections.test.ts). Before the thread ends every socket is closed,
  * or libuv aborts the process (test/hostile/draining.test.ts, test/e2e/tls.test.ts).
  */
 import uWS, { type TemplatedApp, type us_listen_socket } from 'uWebSockets.js';
@@ -45,8 +46,8 @@ const IDLE_MS_MAX = 0.05;
 const TURNS_MAX = 1_000;
 /**
  * Apps at a time: the one that accepts, and those of former certificates, which keep their connections. A
- * ninth app closes the oldest and cuts its connections; a certificate lasts for weeks, so few are left by
- * then. µWS keeps the memory of an app's routes until its thread ends.
+ * ninth app closes the oldest and cuts its connections, as `close` does; a certificate lasts for weeks, so
+ * few are left by then. µWS keeps the memory of an app's routes until its thread ends.
  */
 const APPS_MAX = 8;
 /**
@@ -102,9 +103,12 @@ export class Connections {
     return this.#descriptors.isShort;
   }
 
-  /** Whether `close` was called: a connection that ends now was cut here, not by its client. */
+  /**
+   * Whether connections are cut here: after `close`, and while the app of an old certificate is closed. A
+   * connection that ends now was not ended by its client.
+   */
   get isClosing(): boolean {
-    return this.#isClosing;
+    return this.#isClosing || this.#apps.isClosingOldest;
   }
 
   /** Checks now whether descriptors are short. Called if a call may have failed for want of one. */
@@ -298,9 +302,15 @@ class ListenApps {
   /** Listening sockets that are closed at the next idle tick. */
   readonly #retiring = new Set<us_listen_socket>();
   #digest: string | undefined;
+  /** True while the oldest app is closed: µWS calls back for each connection before `close` returns. */
+  #isClosingOldest = false;
 
   constructor(route: (app: TemplatedApp) => void) {
     this.#route = route;
+  }
+
+  get isClosingOldest(): boolean {
+    return this.#isClosingOldest;
   }
 
   /** Whether the app that accepts has this certificate, or none if undefined. */
@@ -323,7 +333,11 @@ class ListenApps {
     this.#socket = opened;
     this.#digest = tls?.digest;
     this.#apps.push(app);
-    if (this.#apps.length > APPS_MAX) this.#apps.shift()?.close();
+    if (this.#apps.length > APPS_MAX) {
+      this.#isClosingOldest = true;
+      this.#apps.shift()?.close();
+      this.#isClosingOldest = false;
+    }
     return true;
   }
 

@@ -1,9 +1,12 @@
 /** New connections of a real µWS app: how many of their requests are read in one turn of the event loop. */
 import { once } from 'node:events';
+import { join } from 'node:path';
+import { connect } from 'node:tls';
 import { Worker } from 'node:worker_threads';
 import t from 'tap';
 import { Connections } from '#src/request/connections.js';
 import type { ConnectBurst } from '../../fixtures/connect-burst.worker.js';
+import { selfSigned } from '../../fixtures/upstream-certificate.js';
 import { freePort } from '../../support/redis-server.js';
 
 const COUNT = 200;
@@ -50,4 +53,50 @@ void t.test('new connections are read by turns, and who leaves before its turn h
   await worker.terminate();
   while (open > 0) await new Promise(setImmediate);
   t.pass('no connection is left');
+});
+
+const CERTIFICATE = selfSigned();
+const SKIP = CERTIFICATE === undefined ? { skip: 'openssl is not installed' } : {};
+/** Apps at a time, APPS_MAX of connections.ts. */
+const APPS_MAX = 8;
+
+void t.test('who is cut by a ninth certificate has not left by itself', SKIP, async (t) => {
+  const { certificate, key } = CERTIFICATE!;
+  const folder = t.testdir({ 'cert.pem': certificate, 'key.pem': key });
+  const files = {
+    certFile: join(folder, 'cert.pem'),
+    keyFile: join(folder, 'key.pem'),
+    passphrase: undefined,
+  };
+  const cutHere: boolean[] = [];
+  let onCall = (): void => undefined;
+  const connections = new Connections((app) => {
+    app.get('/', (res) => {
+      res.onAborted(() => cutHere.push(connections.isClosing));
+      onCall();
+    });
+  });
+  t.teardown(() => connections.close(() => undefined));
+  const port = await freePort();
+  t.equal(connections.listen('127.0.0.1', port, { ...files, digest: '0' }), true);
+  /** A connection with a call that is not answered. */
+  const call = async () => {
+    const socket = connect({ port, host: '127.0.0.1', ca: certificate, servername: '' });
+    const come = new Promise<void>((resolve) => (onCall = resolve));
+    socket.write('GET / HTTP/1.1\r\nhost: a\r\n\r\n');
+    await come;
+    return socket;
+  };
+  const left = await call();
+  left.destroy();
+  while (cutHere.length === 0) await new Promise(setImmediate);
+  t.strictSame(cutHere, [false], 'one that leaves');
+  const cut = await call();
+  const end = once(cut, 'close');
+  for (let at = 1; at < APPS_MAX; at++) t.ok(connections.replaceTls({ ...files, digest: String(at) }));
+  t.equal(cutHere.length, 1, 'eight have their connections');
+  t.ok(connections.replaceTls({ ...files, digest: 'ninth' }));
+  await end;
+  t.strictSame(cutHere, [false, true]);
+  t.equal(connections.isClosing, false, 'and the others go on');
 });
