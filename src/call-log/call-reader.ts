@@ -193,6 +193,8 @@ export class CallReader {
     const calls: CallRecord[] = [];
     const segments = await this.#begun();
     let extentsLeft = NEWER_EXTENTS_MAX;
+    /** The newest segment of which something was read, now or before. */
+    let read = seen.last;
     for (const segment of segments) {
       const from = seen.segments.get(segment.number) ?? (segment.number > seen.last ? START : undefined);
       if (from === undefined) continue;
@@ -206,12 +208,16 @@ export class CallReader {
         } else position = { at: extent.at + extent.bytes, call: 0 };
       }
       seen.segments.set(segment.number, position);
+      if (position.at > 0 || position.call > 0) read = Math.max(read, segment.number);
     }
     for (const [number, { at }] of seen.segments) {
       const segment = this.#segments.get(number);
       if (segment === undefined || (!segment.isGrowing && at >= segment.end)) seen.segments.delete(number);
     }
-    seen.last = Math.max(seen.last, segments.at(-1)?.number ?? 0);
+    // Segments beyond the last one that was read are new for the next request too. Named, they would push out
+    // others: a client that comes back late may have more segments before it than a cursor names.
+    seen.last = read;
+    for (const number of seen.segments.keys()) if (number > read) seen.segments.delete(number);
     return { calls, next: null, searchedToMs: null, newest: cursorOfSeen(seen) };
   }
 

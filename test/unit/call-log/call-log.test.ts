@@ -214,6 +214,26 @@ void t.test('pages and looks for newer calls miss nothing while two processes wr
   t.equal(new Set(numbers).size, numbers.length);
 });
 
+void t.test('a look from long ago finds the calls of more segments than a cursor names', async (t) => {
+  const folder = t.testdir();
+  const reader = new CallReader(folder);
+  const start = await reader.page({}, 10);
+  const written = calls(13, 130);
+  for (const call of written) {
+    const writer = writerOn(folder);
+    writer.append(call);
+    writer.close();
+  }
+  const found: CallRecord[] = [];
+  for (let cursor = start!.newest, more = -1; more !== 0;) {
+    const after = await reader.after(cursor, {}, 7);
+    found.push(...after!.calls);
+    cursor = after!.newest;
+    more = after!.calls.length;
+  }
+  t.same(found.map(idOf), written.map(idOf));
+});
+
 void t.test('what another process writes between two reads of a page comes once', async (t) => {
   const folder = t.testdir();
   const written = calls(12, 300);
