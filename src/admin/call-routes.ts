@@ -244,10 +244,13 @@ function filterOf(query: CallsQuery, registry: Registry): CallFilter {
 
 /**
  * Returns the id that calls of the model are kept by. A model that a reload has removed stays in the
- * catalogue with its aliases, which other models may have now.
+ * catalogue with its aliases: its calls are found by them until another model has the name.
  */
-function idOfModel(name: string, { catalog }: Registry): string {
-  return catalog.models.find((one) => isListed(one) && one.aliases.includes(name))?.id ?? name;
+function idOfModel(name: string, { catalog: { models } }: Registry): string {
+  const called = models.filter(({ aliases }) => aliases.includes(name));
+  const listed = called.find(isListed);
+  if (listed !== undefined) return listed.id;
+  return models.some(({ id }) => id === name) ? name : (called.at(-1)?.id ?? name);
 }
 
 function statusOf(text: string): number {

@@ -226,13 +226,19 @@ function timelineOf(call: CallView): (readonly [number, string])[] {
     events.push([startMs, `${on}${model === null ? '' : ` (${model})`}`]);
     const status = attempt.status === null ? 'no status' : `status ${attempt.status}`;
     const reason = attempt.error === null ? '' : `: ${attempt.error}`;
-    const end = attempt.code === null ? 'ended' : `failed (${attempt.code})`;
-    events.push([startMs + ms, `attempt ${at + 1} ${end}, ${status}, after ${ms.toFixed(1)} ms${reason}`]);
+    const end = `attempt ${at + 1} ${attemptEndText(attempt.code)}`;
+    events.push([startMs + ms, `${end}, ${status}, after ${ms.toFixed(1)} ms${reason}`]);
   });
   if (call.first_token_ms !== null) events.push([call.first_token_ms, 'first token']);
   events.sort(([left], [right]) => left - right);
   events.push([call.duration_ms, `ended, ${outcomeText(call)}`]);
   return events;
+}
+
+/** `cancelled` is no failure: the upstream was in order, and its client had left. */
+function attemptEndText(code: string | null): string {
+  if (code === null) return 'ended';
+  return code === 'cancelled' ? 'was stopped, as the caller had left' : `failed (${code})`;
 }
 
 function quotasText({ quotas }: CallView): string {

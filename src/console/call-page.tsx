@@ -227,7 +227,7 @@ function stepsOf(call: CallView): Step[] {
       atMs: attempt.start_ms,
       untilMs: attempt.start_ms + attempt.duration_ms,
       what: `Attempt on ${attempt.upstream ?? 'an upstream that is gone'}`,
-      bad: attempt.code !== null,
+      bad: isFailed(attempt),
       detail: <AttemptDetail attempt={attempt} model={call.model} />,
     })),
     ...(firstMs === null ? [] : [{ atMs: firstMs, what: 'First token' }]),
@@ -289,15 +289,18 @@ interface AttemptDetailProps {
   readonly model: string | null;
 }
 
+/** An attempt that the caller has ended says nothing of its upstream. */
+const isFailed = ({ code }: CallView['attempts'][number]): boolean => code !== null && code !== 'cancelled';
+
 function AttemptDetail({ attempt, model }: AttemptDetailProps) {
   const { status, code, error } = attempt;
   return (
     <>
       {status === null ? 'no status' : `status ${status}`}
-      {code === null ? '' : `, ${words(code)}`}
+      {code === null ? '' : `, ${isFailed(attempt) ? words(code) : 'stopped, as the caller had left'}`}
       {attempt.model === null || attempt.model === model ? '' : `, model ${attempt.model}`}
       {error === null || error === `status ${status}` ? null : <p class="said-error">{error}</p>}
-      {code === null ? null : <ResetButton model={attempt.model ?? model ?? undefined} />}
+      {!isFailed(attempt) ? null : <ResetButton model={attempt.model ?? model ?? undefined} />}
     </>
   );
 }

@@ -177,23 +177,30 @@ void t.test('a call by its request id', async (t) => {
   t.match(checkError(t, none, 'not_found', 'no such call'), /on this host.*of several hosts ask each/);
 });
 
-void t.test('an alias of a removed model hides no model that has the name now', async (t) => {
-  const { house, page } = await keep(t);
-  const [model] = house.registry.catalog.models;
-  const catalogOf = (id: string, alias: string): Catalog => ({
-    models: [{ ...model!, id, aliases: [alias] }],
-    plans: [],
-  });
-  const isOf = async (name: string, wanted: string): Promise<void> => {
-    const { data } = await page(`limit=1000&model=${name}`);
-    t.ok(data.length > 0);
-    t.ok(data.every(({ model: named, answered_model: by }) => named === wanted || by === wanted));
-  };
-  house.registry.catalog = catalogOf('model-0', 'model-1');
-  await isOf('model-1', 'model-0');
-  house.registry.catalog = mergeCatalogs(house.registry.catalog, catalogOf('model-1', 'other'));
-  await isOf('model-1', 'model-1');
-});
+void t.test(
+  'an alias of a removed model finds its calls, and hides no model that has the name now',
+  async (t) => {
+    const { house, page } = await keep(t);
+    const [model] = house.registry.catalog.models;
+    const catalogOf = (id: string, alias: string): Catalog => ({
+      models: [{ ...model!, id, aliases: [alias] }],
+      plans: [],
+    });
+    const isOf = async (name: string, wanted: string): Promise<void> => {
+      const { data } = await page(`limit=1000&model=${name}`);
+      t.ok(data.length > 0);
+      t.ok(data.every(({ model: named, answered_model: by }) => named === wanted || by === wanted));
+    };
+    house.registry.catalog = catalogOf('model-0', 'model-1');
+    await isOf('model-1', 'model-0');
+    house.registry.catalog = mergeCatalogs(house.registry.catalog, catalogOf('model-1', 'other'));
+    await isOf('model-1', 'model-1');
+    house.registry.catalog = mergeCatalogs(catalogOf('model-0', 'former'), catalogOf('model-1', 'other'));
+    await isOf('former', 'model-0');
+    house.registry.catalog = mergeCatalogs(house.registry.catalog, catalogOf('model-1', 'former'));
+    await isOf('former', 'model-1');
+  },
+);
 
 void t.test('wrong queries are explained', async (t) => {
   const { house } = await keep(t);

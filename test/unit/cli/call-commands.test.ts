@@ -1,7 +1,7 @@
 /** What `tollgate calls show` prints of a call that a gateway knows. */
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import t from 'tap';
+import t, { type Test } from 'tap';
 import type { CallView } from '#src/admin/call-routes.js';
 import { runCommand } from '../../support/command.js';
 
@@ -13,8 +13,9 @@ const CALL: Partial<CallView> = {
   ...{ error: null, attempts: [], quotas: [] },
 };
 
-void t.test('why an id has no name: keys are deleted, accounts are not', async (t) => {
-  const server = createServer((_request, response) => response.end(JSON.stringify(CALL)));
+/** What `tollgate calls show` prints of that call. */
+async function shown(t: Test, call: Partial<CallView>): Promise<string> {
+  const server = createServer((_request, response) => response.end(JSON.stringify(call)));
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   t.teardown(() => {
     server.closeAllConnections();
@@ -25,6 +26,23 @@ void t.test('why an id has no name: keys are deleted, accounts are not', async (
     TOLLGATE_ADMIN_TOKEN: 'operator-token-0123456789',
   });
   t.match(end, { code: 0, stderr: '' });
-  t.match(end.stdout, /^account +acct_0123456789abcdef \(not in the books of this host\)$/m);
-  t.match(end.stdout, /^key +key_0123456789abcdef \(deleted\)$/m);
+  return end.stdout;
+}
+
+void t.test('why an id has no name: keys are deleted, accounts are not', async (t) => {
+  const text = await shown(t, CALL);
+  t.match(text, /^account +acct_0123456789abcdef \(not in the books of this host\)$/m);
+  t.match(text, /^key +key_0123456789abcdef \(deleted\)$/m);
+});
+
+void t.test('an attempt that the caller has ended has not failed', async (t) => {
+  const attempt = { upstream: 'u', model: 'm', start_ms: 1, duration_ms: 3, error: null };
+  const attempts = [
+    { ...attempt, status: 500, code: 'status' },
+    { ...attempt, start_ms: 5, status: 200, code: 'cancelled' },
+  ];
+  const text = await shown(t, { ...CALL, status: 200, code: 'client_gone', attempts });
+  t.match(text, /attempt 1 failed \(status\), status 500, after 3\.0 ms$/m);
+  t.match(text, /attempt 2 was stopped, as the caller had left, status 200, after 3\.0 ms$/m);
+  t.notMatch(text, /failed \(cancelled\)/);
 });
