@@ -11,17 +11,17 @@
  */
 import { useEffect, useLayoutEffect, useRef, useState, useCallback } from 'preact/hooks';
 import type { AccountView, ListView } from '../admin/views.js';
-import { get, queryOf, textOf, useRefresh, useView } from './api.js';
+import { get, queryOf, textOf, useRefresh, useRows } from './api.js';
 import { addressOf } from './browser.js';
 import { Money, Name, StatusBadge } from './controls.js';
-import { short } from './format.js';
+import { number, short } from './format.js';
 
 /** The height of a row in style/pages.css, in pixels. */
 const ROW_PX = 52;
 /** Rows that are drawn beyond the edges, so that scrolling shows no gap. */
 const MARGIN_ROWS = 8;
 /** Browsers draw no box higher than some 17 million pixels. Operators with more accounts have to search. */
-const ROWS_MAX = 300_000;
+export const ROWS_MAX = 300_000;
 
 interface AccountListProps {
   readonly rows: AccountRows;
@@ -328,9 +328,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   };
 }
 
-/**
- * As many as one request brings: the gateway needs 15 ms for them. An operator who has more searches first.
- */
+/** The gateway needs 15 ms for them. An operator who has more searches first. */
 const SORTED_MAX = 1_000;
 
 const names = new Intl.Collator('en', { numeric: true });
@@ -343,15 +341,11 @@ export function useSortedAccounts(
   filter: AccountFilter,
   order: AccountOrder | undefined,
 ): AccountRows | undefined {
-  const query = queryOf({ limit: SORTED_MAX, ...filter });
-  const { view, error, reload } = useView<ListView<AccountView>>(
-    order === undefined ? undefined : `/accounts${query}`,
-    REFRESH_MS,
-  );
+  const path = order === undefined ? undefined : '/accounts';
+  const { view, error, reload } = useRows<AccountView>(path, { ...filter }, SORTED_MAX, REFRESH_MS);
   if (order === undefined) return undefined;
   const sign = order.descending ? -1 : 1;
-  const rows = (view?.data ?? []).toSorted((left, right) => sign * compare(left, right, order.by));
-  const isPart = view !== undefined && view.next !== null;
+  const rows = (view?.rows ?? []).toSorted((left, right) => sign * compare(left, right, order.by));
   return {
     count: rows.length,
     more: false,
@@ -360,7 +354,9 @@ export function useSortedAccounts(
     refresh: reload,
     error:
       error ??
-      (isPart ? `Sorted are the first ${SORTED_MAX} of them: search for fewer to sort all.` : undefined),
+      (view?.more === true
+        ? `Sorted are the first ${number(SORTED_MAX)} of them: search for fewer to sort all.`
+        : undefined),
   };
 }
 

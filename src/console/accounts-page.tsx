@@ -7,7 +7,13 @@ import { useEffect, useState } from 'preact/hooks';
 import type { AccountView, CreditView, ListView, PlanView } from '../admin/views.js';
 import { AccountCourse, AccountHours } from './account-course.js';
 import { AccountKeys } from './account-keys.js';
-import { AccountList, type AccountOrder, useAccountRows, useSortedAccounts } from './account-list.js';
+import {
+  AccountList,
+  type AccountOrder,
+  ROWS_MAX,
+  useAccountRows,
+  useSortedAccounts,
+} from './account-list.js';
 import { allOf, may, type Part, useAction, useView } from './api.js';
 import { addressOf, callsAddress, go } from './browser.js';
 import {
@@ -91,6 +97,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
         </div>
         <p class="count muted" role="status">
           {counted(rows.count, 'account', (all) => `${number(all)}${rows.more ? ' or more' : ''}`)}
+          {rows.count > ROWS_MAX ? `: the first ${number(ROWS_MAX)} are listed, search for the others` : ''}
         </p>
         <ErrorText text={rows.error ?? error} />
         <AccountList rows={rows} open={item} order={order} onOrder={setOrder} />

@@ -116,21 +116,25 @@ export interface Part<Row> {
 export const ROWS_OF_CSV_MAX = 10_000;
 const PAGE_ROWS_MAX = 1_000;
 
-/** The rows of a list from its first page on, at most ROWS_OF_CSV_MAX. `query` as for `queryOf`. */
+/**
+ * The rows of a list from its first page on, at most `rowsMax`. A page may be short, or empty, and not be the
+ * last. `query` as for `queryOf`.
+ */
 export async function allOf<Row>(
   path: string,
   query: Parameters<typeof queryOf>[0] = {},
+  rowsMax = ROWS_OF_CSV_MAX,
 ): Promise<Part<Row>> {
   const rows: Row[] = [];
   let cursor: string | null | undefined;
-  while (cursor !== null && rows.length < ROWS_OF_CSV_MAX) {
+  while (cursor !== null && rows.length < rowsMax) {
     const page: ListView<Row> = await get<ListView<Row>>(
-      path + queryOf({ ...query, limit: PAGE_ROWS_MAX, cursor }),
+      path + queryOf({ ...query, limit: Math.min(PAGE_ROWS_MAX, rowsMax), cursor }),
     );
     rows.push(...page.data);
     cursor = page.next;
   }
-  return { rows, more: cursor !== null };
+  return { rows: rows.slice(0, rowsMax), more: cursor !== null || rows.length > rowsMax };
 }
 
 /** A provider where operators sign in or out, and where the browser goes for it. */
@@ -201,13 +205,33 @@ export interface Viewed<View> {
  * undefined path requests nothing.
  */
 export function useView<View>(path: string | undefined, refreshMs?: number): Viewed<View> {
+  return useRead(path, get<View>, refreshMs);
+}
+
+/** As `useView`, the first rows of a list, at most `rowsMax`, from as many pages as they are on. */
+export function useRows<Row>(
+  path: string | undefined,
+  query: Parameters<typeof queryOf>[0],
+  rowsMax: number,
+  refreshMs?: number,
+): Viewed<Part<Row>> {
+  const asked = path === undefined ? undefined : path + queryOf(query);
+  return useRead(asked, () => allOf<Row>(path!, query, rowsMax), refreshMs);
+}
+
+/** `path` names what `read` reads: another path is read at once, and what came of the former is dropped. */
+function useRead<View>(
+  path: string | undefined,
+  read: (path: string) => Promise<View>,
+  refreshMs: number | undefined,
+): Viewed<View> {
   const [view, setView] = useState<View>();
   const [error, setError] = useState<string>();
   const wanted = useRef(path);
   wanted.current = path;
   const reload = useCallback((): void => {
     if (path === undefined) return;
-    get<View>(path).then(
+    read(path).then(
       (found) => {
         if (wanted.current !== path) return;
         setView(found);

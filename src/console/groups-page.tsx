@@ -8,7 +8,7 @@
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, GroupView, ListView, PlanView } from '../admin/views.js';
-import { allOf, may, queryOf, useView } from './api.js';
+import { allOf, may, queryOf, useRows, useView } from './api.js';
 import { addressOf, callsAddress, go } from './browser.js';
 import {
   Button,
@@ -213,8 +213,12 @@ interface GroupAccountsProps {
 
 /** Accounts of the group and of the groups below it. (`group.accounts` counts those of the group itself.) */
 function GroupAccounts({ group, onAdd }: GroupAccountsProps) {
-  const path = `/accounts${queryOf({ group: group.id, limit: ACCOUNTS_SHOWN_MAX })}`;
-  const { view, error } = useView<ListView<AccountView>>(path, REFRESH_MS);
+  const { view, error } = useRows<AccountView>(
+    '/accounts',
+    { group: group.id },
+    ACCOUNTS_SHOWN_MAX,
+    REFRESH_MS,
+  );
   return (
     <section>
       <div class="head">
@@ -226,13 +230,13 @@ function GroupAccounts({ group, onAdd }: GroupAccountsProps) {
         ) : null}
       </div>
       <ErrorText text={error} />
-      {view === undefined ? null : view.data.length === 0 ? (
+      {view === undefined ? null : view.rows.length === 0 ? (
         <p class="empty">No accounts are in this group.</p>
       ) : (
         <Table
           label="Accounts of the group"
           class="cards"
-          rows={view.data}
+          rows={view.rows}
           keyOf={({ id }) => id}
           all={() => allOf<AccountView>('/accounts', { group: group.id })}
           columns={[
@@ -248,9 +252,11 @@ function GroupAccounts({ group, onAdd }: GroupAccountsProps) {
           ]}
         />
       )}
-      {view?.next == null ? null : (
-        <p class="muted">The first {ACCOUNTS_SHOWN_MAX} are shown; the command tells all.</p>
-      )}
+      {view?.more === true ? (
+        <p class="muted">
+          The first {ACCOUNTS_SHOWN_MAX} are shown; <code>tollgate accounts list --group</code> tells all.
+        </p>
+      ) : null}
     </section>
   );
 }

@@ -159,7 +159,7 @@ void t.test('the sums of a part of the usage say so', SKIP, async (t) => {
   await page.route('**/admin/v1/usage?*', (route) => {
     const isFirst = !new URL(route.request().url()).searchParams.has('cursor');
     const counts = { calls: 2, failed_calls: 0, prompt_tokens: 1, cached_tokens: 0, cache_write_tokens: 0 };
-    const row = { ...counts, completion_tokens: 1, reasoning_tokens: 0, cost: '1.00' };
+    const row = { ...counts, completion_tokens: 1, reasoning_tokens: 0, cost: '1.00', uncovered: '0.00' };
     const day = isFirst ? '2025-11-23' : '2025-11-24';
     return route.fulfill({ json: { data: [{ day, ...row }], next: isFirst ? '1' : null } });
   });
@@ -170,4 +170,42 @@ void t.test('the sums of a part of the usage say so', SKIP, async (t) => {
   await page.getByRole('button', { name: 'Show more' }).click();
   await table.getByText('Sum', { exact: true }).waitFor();
   t.equal(await page.getByText('These are the first').count(), 0);
+});
+
+void t.test('a page of accounts without rows is no end', SKIP, async (t) => {
+  const { page, gateway } = await startConsole(t);
+  const { accountId } = await gateway.admin.customer({ group: await gateway.admin.group({}) });
+  await page.route('**/admin/v1/accounts?*', async (route) => {
+    const query = new URL(route.request().url()).searchParams;
+    if ((query.get('cursor') ?? '0') !== '0') await route.continue();
+    // As of the first half of a million accounts, in which the filter finds none.
+    else await route.fulfill({ json: { data: [], next: '0000' } });
+  });
+  const to = (place: string) => page.goto(`http://127.0.0.1:${gateway.admin.port}/#/${place}`);
+  await to('groups/group-1');
+  const panel = page.getByRole('region', { name: 'Group', exact: true });
+  await panel.getByRole('link', { name: 'customer-1' }).waitFor();
+  t.equal(await panel.getByText('No accounts are in this group.').count(), 0);
+  await to('accounts');
+  await page.getByLabel('State').selectOption({ label: 'Active' });
+  await page.getByRole('button', { name: 'Balance' }).click();
+  const list = page.getByRole('list', { name: 'Accounts' });
+  await list.locator(`a[href$="${accountId}"]`).waitFor();
+  t.equal(await page.getByText('Sorted are').count(), 0, 'all of them');
+});
+
+void t.test('more accounts than the list can have are told', SKIP, async (t) => {
+  const { page, gateway } = await startConsole(t);
+  await page.route('**/admin/v1/live*', async (route) => {
+    const status = (await gateway.admin.send('GET', '/admin/v1/status')).json() as object;
+    const now = { ...status, accounts: 600_000 };
+    const history = { range: '5m', seconds: 2, spans: [] };
+    const body = Object.entries({ history, now })
+      .map(([name, data]) => `event: ${name}\ndata: ${JSON.stringify(data)}\n\n`)
+      .join('');
+    await route.fulfill({ contentType: 'text/event-stream', body });
+  });
+  await page.reload();
+  await page.getByRole('link', { name: 'Accounts' }).click();
+  await page.getByText('600,000 accounts: the first 300,000 are listed, search for the others').waitFor();
 });
