@@ -75,7 +75,7 @@ models:
         weight: 1
         priority: 1
         connect_timeout_ms: 5000
-        first_byte_timeout_ms: 60000
+        first_byte_timeout_ms: 60000    # of a whole answer it comes last: reasoning models need more
         idle_timeout_ms: 60000
         total_timeout_ms: 600000
         connections_max: 10000          # from one worker

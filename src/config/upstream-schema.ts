@@ -205,8 +205,14 @@ export const upstreamSchema = Type.Object(
       } satisfies Annotations,
     ),
     connect_timeout_ms: timeout(5_000, 'Longest wait for a connection.'),
-    first_byte_timeout_ms: timeout(60_000, 'Longest wait for the first byte of an answer.'),
-    idle_timeout_ms: timeout(60_000, 'Longest silence between two pieces of an answer.'),
+    first_byte_timeout_ms: timeout(
+      60_000,
+      'Longest wait for the first byte of an answer. Most providers send that of a whole answer when all of it is made: reasoning models need minutes.',
+    ),
+    idle_timeout_ms: timeout(
+      60_000,
+      'Longest silence between two pieces of an answer, such as that of a stream while a reasoning model thinks.',
+    ),
     total_timeout_ms: timeout(
       600_000,
       'Longest duration of one try of a call, without the time that its caller does not read; after it no other upstream is tried. A stream that still comes is cut then and charged for what was sent.',
