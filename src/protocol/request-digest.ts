@@ -25,9 +25,9 @@ const BRACE = 123;
 const BRACE_END = 125;
 
 /**
- * Members that name the caller's user or steer the provider's own cache; and the model, which is in `facts` by
- * its id, because aliases mean the same model. (`facts` says too whether a stream reports its usage: the body
- * has `include_usage` for the gateway itself.)
+ * Members that name the caller's user or steer the provider's own cache; and the model, which is in `facts`
+ * by its id, because aliases mean the same model. (`facts` says too whether a stream reports its usage: the
+ * body has `include_usage` for the gateway itself.)
  */
 const IGNORED: ReadonlySet<string> = new Set(['model', 'user', 'safety_identifier', 'prompt_cache_key']);
 
