@@ -17,7 +17,7 @@ import { type CallRecord, callView } from '../telemetry/call-record.js';
 import { pageLimit } from './fields.js';
 import { shown } from './input-reader.js';
 import { defineRoute, type Route } from './route.js';
-import { isDay, momentOf } from './usage-routes.js';
+import { checkSpan, isDay, momentOf } from './usage-routes.js';
 import { closed, Money, orNull, optionalText } from './views.js';
 
 const PAGE_CALLS_MAX = 1_000;
@@ -227,6 +227,10 @@ function viewOf(call: CallRecord, registry: Registry): CallView {
 /** Throws `invalid_parameters`, or `not_found` if no account, group or key has the name that was given. */
 function filterOf(query: CallsQuery, registry: Registry): CallFilter {
   const { account, group, key, model, upstream, status, code, failed, from, to } = query;
+  const fromMs = from === undefined ? undefined : timeOf('from', from);
+  const toMs = to === undefined ? undefined : timeOf('to', to) + (isDay(to) ? DAY_MS : 0);
+  // Calls that ended at `toMs` are not found, so that a day is whole without the first moment of the next.
+  checkSpan(fromMs ?? -Infinity, to !== undefined && isDay(to) ? toMs! - 1 : (toMs ?? Infinity));
   return {
     // An id is not looked up, so that calls of a deleted key are found by it.
     account: account === undefined || isId(account) ? account : registry.accounts.find(account).record.id,
@@ -237,8 +241,8 @@ function filterOf(query: CallsQuery, registry: Registry): CallFilter {
     code,
     status: status === undefined ? undefined : statusOf(status),
     failed,
-    fromMs: from === undefined ? undefined : timeOf('from', from),
-    toMs: to === undefined ? undefined : timeOf('to', to) + (isDay(to) ? DAY_MS : 0),
+    fromMs,
+    toMs,
   };
 }
 

@@ -183,14 +183,21 @@ const LAST_HOUR = hourOf(asWallMs(Date.UTC(9_999, 11, 31, 23)));
 
 /** The report includes the hours that `from` and `to` fall into, and the whole day if `to` is a day. */
 function hoursOf(from: string | undefined, to: string | undefined): { fromHour: number; toHour: number } {
+  const fromMs = from === undefined ? 0 : momentOf('from', from);
+  const toMs = to === undefined ? Infinity : momentOf('to', to) + (isDay(to) ? DAY_MS - 1 : 0);
+  checkSpan(fromMs, toMs);
   return {
-    fromHour: from === undefined ? 0 : hourOf(asWallMs(momentOf('from', from))),
-    toHour:
-      to === undefined ? LAST_HOUR : hourOf(asWallMs(momentOf('to', to) + (isDay(to) ? DAY_MS - 1 : 0))),
+    fromHour: hourOf(asWallMs(fromMs)),
+    toHour: toMs === Infinity ? LAST_HOUR : hourOf(asWallMs(toMs)),
   };
 }
 
-/** call-routes.ts uses it too, and `momentOf`. */
+/** Nothing is in a span that ends before it begins, which must not read like a time without calls. */
+export function checkSpan(fromMs: number, toMs: number): void {
+  if (fromMs > toMs) throw invalid('from must not be after to');
+}
+
+/** call-routes.ts uses it too, `momentOf` and `checkSpan`. */
 export function isDay(text: string): boolean {
   return /^\d{4}-\d{2}-\d{2}$/.test(text);
 }

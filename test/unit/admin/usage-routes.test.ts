@@ -4,6 +4,7 @@ import { connect } from 'node:net';
 import t, { type Test } from 'tap';
 import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import { NO_USAGE } from '#src/registry/usage-report.js';
+import { checkError } from '../../support/error-answer.js';
 import { startAdminHouse, TOKEN, type AdminHouse } from './support.js';
 
 const HOUR = 482_000;
@@ -80,4 +81,14 @@ void t.test('who leaves is not worked for', async (t) => {
     socket.destroy();
     await aborted;
   }
+});
+
+void t.test('a span that ends before it begins is told', async (t) => {
+  const { house } = await openBooks(t);
+  for (const query of ['from=2025-01-02&to=2025-01-01', 'from=1735776001&to=1735776000']) {
+    const answer = await house.send('GET', `/admin/v1/usage?by=hour&${query}`);
+    t.match(checkError(t, answer, 'invalid_parameters', query), /^from must not be after to$/);
+  }
+  const day = new Date(HOUR * 3_600_000).toISOString().slice(0, '2025-01-01'.length);
+  t.ok((await pageOf(house, `from=${day}&to=${day}`)).data.length > 0, 'a day alone is whole');
 });
