@@ -155,7 +155,7 @@ function plansInUse(current: Catalog, next: Catalog, count: () => ReadonlyMap<nu
     const accounts = counts.get(index);
     if (accounts === undefined) return [];
     return [
-      `plans: ${id} is not there any more and ${accounts} accounts are on it: move them first (accounts set-plan), or keep the plan`,
+      `plans: ${id} is not there any more, and accounts are on it (${accounts}): move them first (accounts set-plan), or keep the plan`,
     ];
   });
 }

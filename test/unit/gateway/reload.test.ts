@@ -87,7 +87,7 @@ void t.test('a plan that accounts are on stays, and the refusal names plan and n
   registry.accounts.setActive('two', false);
   const next = settingsOf(t, ['m'], ['a']);
   const [problem, ...more] = live.problemsOf(next, parts);
-  t.match(problem, /^plans: b is not there any more and 2 accounts are on it/);
+  t.match(problem, /^plans: b is not there any more, and accounts are on it \(2\)/);
   t.same(more, [], 'nobody is on c');
   t.same(await live.replace(next, parts), [problem]);
   t.same(told, []);
