@@ -197,8 +197,8 @@ export class CallTable {
   }
 
   /**
-   * Worker: whether the client has gone, seen before the Cancel frame arrives. Also if another call has the
-   * slot: see `hasSlot`.
+   * Whether the client has gone; the worker sees it before the Cancel frame arrives. Also if another call has
+   * the slot: see `hasSlot`.
    */
   isCancelled(id: CallId): boolean {
     const word = slotOfCall(id) * WORDS_PER_CALL + GENERATION;

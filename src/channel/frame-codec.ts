@@ -8,7 +8,8 @@
  *                     0, where maxTokens and maxCompletionTokens start and end in the body, and the
  *                     fallbacks; then the texts: requestId, traceparent, tracestate, betas (header
  *                     anthropic-beta), body
- *     Cancel, Credit  float64 callId
+ *     Cancel, Stop,   float64 callId
+ *     Credit
  *     Data            float64 callId; int32 bytes, 0; the bytes
  *     End, Cut        float64 callId; int32 bytes, usage source; float64 prompt, cached, cache-write, 1h
  *                     cache-write, completion, reasoning tokens, wait in ms; the bytes
@@ -39,6 +40,7 @@ import {
   FRAME_DATA,
   FRAME_END,
   FRAME_FAIL,
+  FRAME_STOP,
   FRAME_TRIED,
   type CallFrame,
   type EndFrame,
@@ -53,7 +55,7 @@ export const RECORD_BYTES_MAX = 32 * 1024;
 
 // Offsets in bytes from the start of a record, which is a multiple of 8.
 const ID_AT = FIELDS_AT;
-/** Bytes of a Cancel or Credit. */
+/** Bytes of a Cancel, Stop or Credit. */
 const SIGNAL_BYTES = ID_AT + 8;
 const CALL_INTS_AT = ID_AT + 8;
 /** How many int32 each call has, in the order in which `writeCall` writes them; two by their positions. */
@@ -89,6 +91,7 @@ export function writeFrame(ring: SpscWriter, frame: Frame): boolean {
     case FRAME_CALL:
       return writeCall(ring, frame);
     case FRAME_CANCEL:
+    case FRAME_STOP:
     case FRAME_CREDIT:
       return begin(ring, frame.kind, frame.id, SIGNAL_BYTES) !== -1;
     case FRAME_DATA: {
@@ -119,6 +122,7 @@ export function readFrame(ring: SpscReader, at: number): Frame {
     case FRAME_CALL:
       return { kind, id, request: readRequest(ring, at) };
     case FRAME_CANCEL:
+    case FRAME_STOP:
     case FRAME_CREDIT:
       return { kind, id };
     case FRAME_DATA:

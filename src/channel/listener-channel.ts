@@ -23,6 +23,7 @@ import {
   FRAME_DATA,
   FRAME_END,
   FRAME_FAIL,
+  FRAME_STOP,
   FRAME_TRIED,
   type Frame,
   type TriedAttempt,
@@ -36,7 +37,7 @@ import { OpenCalls, type CallId } from './open-calls.js';
  * calls `release` later.
  */
 export interface CallReceiver {
-  /** An attempt has failed. */
+  /** An attempt has failed, or has ended after its client had left. */
   onTried(attempt: TriedAttempt): void;
   /**
    * `bytes` are shared memory that the worker writes to again: they are valid until this method returns. With
@@ -82,6 +83,8 @@ export class ListenerChannel {
   #freeCount: number;
   readonly #calls: OpenCalls<OpenCall>;
   readonly #workers = new Map<number, WorkerEnd>();
+  /** `stopLeft` was called. */
+  #isStopping = false;
 
   constructor(table: CallTable, { first, count }: SlotRange) {
     this.table = table;
@@ -152,12 +155,22 @@ export class ListenerChannel {
     return true;
   }
 
-  /** The client has gone: the worker aborts its upstream, then sends the last frame as always. */
+  /**
+   * The client has gone: the worker aborts its upstream, or lets it finish, then sends the last frame as
+   * always.
+   */
   cancel(slot: CallSlot): void {
     const call = this.#calls.at(slot);
     if (call === undefined) return;
     this.table.cancel(call.id);
-    call.worker.port.push({ kind: FRAME_CANCEL, id: call.id });
+    call.worker.port.push({ kind: this.#isStopping ? FRAME_STOP : FRAME_CANCEL, id: call.id });
+  }
+
+  /** The listener ends: workers no longer let upstreams finish for clients that have gone, or will go. */
+  stopLeft(): void {
+    this.#isStopping = true;
+    for (const { id, worker } of this.#calls.all())
+      if (this.table.isCancelled(id)) worker.port.push({ kind: FRAME_STOP, id });
   }
 
   /** The client's socket has taken `bytes` of the call's response, which `onData` had brought. */

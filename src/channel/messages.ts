@@ -4,7 +4,8 @@
  * frame that goes by the ring (all but Fail and Tried), or a new kind, needs a change of frame-codec.ts too.
  *
  *     listener → worker   Call    the request
- *                         Cancel  the client has gone, or the gateway is closing
+ *                         Cancel  the client has gone
+ *                         Stop    the client has gone, and the gateway is closing: nothing is awaited
  *                         Credit  the worker had run out of credits, and has some again
  *     worker → listener   Tried   an attempt that failed; more may follow
  *                         Data    bytes of the response: events of a stream, or a piece of a large response
@@ -13,8 +14,8 @@
  *                         Fail    the call is not billed; a stream that has begun ends with an error event
  *
  * Must hold: for each call a worker sends any number of Tried and Data and then exactly one End, Cut or Fail,
- * after a Cancel too. The listener uses the call's slot again only after that last frame; if it never comes,
- * the slot is lost (test/unit/channel/link.test.ts).
+ * after a Cancel or Stop too. The listener uses the call's slot again only after that last frame; if it never
+ * comes, the slot is lost (test/unit/channel/link.test.ts).
  */
 import type { ErrorRecord } from '../core/errors.js';
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
@@ -32,6 +33,7 @@ export const FRAME_END = 5;
 export const FRAME_FAIL = 6;
 export const FRAME_CUT = 7;
 export const FRAME_TRIED = 8;
+export const FRAME_STOP = 9;
 
 export interface CallFrame {
   readonly kind: typeof FRAME_CALL;
@@ -39,7 +41,7 @@ export interface CallFrame {
   readonly request: UpstreamRequest;
 }
 interface SignalFrame {
-  readonly kind: typeof FRAME_CANCEL | typeof FRAME_CREDIT;
+  readonly kind: typeof FRAME_CANCEL | typeof FRAME_CREDIT | typeof FRAME_STOP;
   readonly id: CallId;
 }
 export interface DataFrame {
@@ -68,7 +70,7 @@ interface TriedFrame {
 }
 export type Frame = CallFrame | SignalFrame | DataFrame | EndFrame | FailFrame | TriedFrame;
 
-/** An attempt that has failed, for the call log. */
+/** An attempt that has failed, or whose client left before it was over, for the call log. */
 export interface TriedAttempt {
   /** The upstream's index in the metrics. */
   readonly upstream: number;
@@ -78,7 +80,8 @@ export interface TriedAttempt {
   readonly durationMs: number;
   /** HTTP status; 0 if the upstream sent none. */
   readonly status: number;
-  readonly code: AttemptCode;
+  /** Undefined if the response came whole, after the client had left. */
+  readonly code: AttemptCode | undefined;
   /** Why, in words for operators. */
   readonly error: string;
 }
@@ -152,7 +155,7 @@ export interface DownstreamHandle {
    * before. Sends no frame.
    */
   recordUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void;
-  /** The attempt on the upstream that was recorded last has failed. */
+  /** The attempt on the upstream that was recorded last has failed, or has ended without its client. */
   tried(attempt: TriedAttempt): void;
   /** How long the call has waited so far because its upstreams were at their limits. Sends no frame. */
   recordQueued(queuedMs: number): void;
@@ -173,9 +176,10 @@ export interface UpstreamSession {
   onCredit(): void;
   /**
    * The client has gone: abort the upstream at once, then call `end` with what was relayed (estimated), or
-   * `fail`.
+   * `fail`. If the upstream is set to finish, its response is read to the end before, and discarded, unless
+   * `atOnce`, which may also come later.
    */
-  onCancel(): void;
+  onCancel(atOnce?: boolean): void;
   /** `onCredit` or `onCancel` has thrown, which is a bug: the call ends, if it has not. */
   crash(error: unknown): void;
 }

@@ -18,6 +18,7 @@ import {
   FRAME_DATA,
   FRAME_END,
   FRAME_FAIL,
+  FRAME_STOP,
   FRAME_TRIED,
   type CallFrame,
   type DownstreamHandle,
@@ -47,7 +48,7 @@ export class WorkerChannel {
 
   /** Aborts all calls of the listener, because the listener has died or the worker ends. */
   cancelAll(): void {
-    for (const session of this.#sessions.all()) wake(session, 'onCancel');
+    for (const session of this.#sessions.all()) wake(session, 'onCancel', true);
   }
 
   /** As the thread ends, after `cancelAll`: the frames that were sent still go. */
@@ -63,11 +64,14 @@ export class WorkerChannel {
       case FRAME_CANCEL:
         wake(this.#sessions.get(frame.id), 'onCancel');
         return;
+      case FRAME_STOP:
+        wake(this.#sessions.get(frame.id), 'onCancel', true);
+        return;
       case FRAME_CREDIT:
         wake(this.#sessions.get(frame.id), 'onCredit');
         return;
       default:
-        invariant(false, `a listener sends call, cancel or credit, not kind ${frame.kind}`);
+        invariant(false, `a listener sends call, cancel, stop or credit, not kind ${frame.kind}`);
     }
   }
 
@@ -80,9 +84,9 @@ export class WorkerChannel {
 }
 
 /** An exception of one session is a bug. It ends that call, and not the worker with all of its calls. */
-function wake(session: UpstreamSession | undefined, by: 'onCancel' | 'onCredit'): void {
+function wake(session: UpstreamSession | undefined, by: 'onCancel' | 'onCredit', atOnce = false): void {
   try {
-    session?.[by]();
+    session?.[by](atOnce);
   } catch (error) {
     session?.crash(error);
   }

@@ -229,6 +229,11 @@ export const upstreamSchema = Type.Object(
       description:
         'Longest time for which a Retry-After of this upstream (with 429 or 503) holds back all calls where the model has no other that serves; then one call asks again. While others serve they take its calls, for 60 seconds at most. 0: it never holds back another call.',
     }),
+    when_client_leaves: Type.Enum(['abort', 'finish'], {
+      default: 'abort',
+      description:
+        'What becomes of a call whose client leaves. abort: it is ended at once and charged for what was relayed, or by what the provider has reported by then. finish: the rest of the response is read and discarded, and charged, as providers bill it: for models that think unseen and tell their usage last, and for providers that go on when they are left, such as Bedrock (docs/limits.md).',
+    } satisfies Annotations),
     requests_per_minute: optionalQuota('requests_per_minute', 'requests', {
       description:
         "Calls that the provider's key gets in any span of 60 seconds, further tries of a call among them; by all processes and hosts together.",

@@ -247,6 +247,7 @@ function targetOf(
     connectionsMax: upstream.connections_max,
     breakerFailuresMax: upstream.breaker_failures,
     parkMsMax: upstream.park_max_ms,
+    whenClientLeaves: upstream.when_client_leaves,
     quotas,
     ca: upstream.ca,
     doors: doorsOf(upstream, model, url, provider),

@@ -188,6 +188,8 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       this.#finish('client_gone');
     } else if (state === 'waiting' || state === 'responding') {
       if (isWithdrawn) this.#state = 'withdrawn';
+      // The response is not kept, and until the worker's last frame minutes may pass.
+      this.#exchange.storable?.giveUp();
       channel.cancel(this.#admission.slot);
     } else if (state === 'committing' && isWithdrawn && this.#exchange.keyed === undefined) {
       // A keyed response may be replayed from the disk as soon as its charge is there: both stay.

@@ -64,12 +64,14 @@ export class ListenerServer {
 
   /** Takes no new connection. Calls `onDrained` when no call is left: see Connections.drain. */
   drain(keepsIdle: boolean, onDrained: () => void): void {
+    this.#listener.channel.stopLeft();
     this.#listener.connections.drain(() => this.#requestCount, keepsIdle, onDrained);
   }
 
   /** Ends every call that is left. Calls `onSettled` when all are settled: see Connections.close. */
   close(onSettled: () => void): void {
     this.#stopSweeps();
+    this.#listener.channel.stopLeft();
     this.#listener.connections.close(onSettled);
   }
 

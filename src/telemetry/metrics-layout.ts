@@ -100,6 +100,17 @@ export const DISBELIEF_REASONS = [
 ] as const;
 export type DisbeliefReason = (typeof DISBELIEF_REASONS)[number];
 
+/** What became of the upstream of a call whose client left after the request was sent. */
+export const LEFT_ENDS = [
+  /** The upstream was aborted as the client left. */
+  'aborted',
+  /** The upstream's response was read to its end. */
+  'finished',
+  /** That was begun, and a failure, a timeout or the gateway's end came before. */
+  'cut',
+] as const;
+export type LeftEnd = (typeof LEFT_ENDS)[number];
+
 /** `closed` is first because a word that was never written is 0. The others ascend in severity. */
 export const BREAKER_STATES = ['closed', 'half_open', 'open'] as const;
 export type BreakerState = (typeof BREAKER_STATES)[number];
@@ -213,7 +224,9 @@ export const UPSTREAM_WAITING = UPSTREAM_FAILED_KIND + 1;
 export const UPSTREAM_WAITS = UPSTREAM_WAITING + 1;
 export const UPSTREAM_WAITS_REJECTED = UPSTREAM_WAITS + 1;
 export const UPSTREAM_WAITED_MS = UPSTREAM_WAITS_REJECTED + 1;
-const UPSTREAM_WORDS = wholeLines(UPSTREAM_WAITED_MS + 1);
+/** Calls whose clients have left, one word for each of LEFT_ENDS. */
+export const UPSTREAM_LEFT = UPSTREAM_WAITED_MS + 1;
+const UPSTREAM_WORDS = wholeLines(UPSTREAM_LEFT + LEFT_ENDS.length);
 export const UPSTREAM_STRIPE_WORDS = UPSTREAM_SLOTS_MAX * UPSTREAM_WORDS;
 
 /** A thread's stripe. The thread writes the 99th percentile and the heap every 5 s. */

@@ -11,6 +11,7 @@ import type {
   BreakerState,
   DisbeliefReason,
   FailureKind,
+  LeftEnd,
   MetricsBuffers,
   OtherRoute,
   Outcome,
@@ -55,6 +56,8 @@ export interface UpstreamSnapshot {
   readonly lastFailure: { readonly kind: FailureKind; readonly atMs: number } | undefined;
   /** Reports of usage that were not believed. */
   readonly disbelieved: ReadonlyMap<DisbeliefReason, number>;
+  /** Calls whose clients have left. */
+  readonly left: ReadonlyMap<LeftEnd, number>;
   /** Calls that wait for the limits of upstreams now, and waits that have ended. */
   readonly waits: {
     readonly now: number;
@@ -176,6 +179,7 @@ export class MetricsReader {
         ms: sum(this.#workers, at + layout.UPSTREAM_WAITED_MS),
       },
       disbelieved: row(this.#workers, at + layout.UPSTREAM_DISBELIEVED, layout.DISBELIEF_REASONS),
+      left: row(this.#workers, at + layout.UPSTREAM_LEFT, layout.LEFT_ENDS),
       breakers,
     };
   }

@@ -15,6 +15,7 @@ import type {
   BreakerState,
   DisbeliefReason,
   FailureKind,
+  LeftEnd,
   MetricsBuffers,
   OtherRoute,
   Outcome,
@@ -195,6 +196,11 @@ export class UpstreamMetrics {
     this.#words[
       layout.upstreamAt(slot) + layout.UPSTREAM_DISBELIEVED + layout.DISBELIEF_REASONS.indexOf(reason)
     ]! += 1;
+  }
+
+  /** Counts a call whose client has left after the request was sent. */
+  countLeft(slot: number, end: LeftEnd): void {
+    this.#words[layout.upstreamAt(slot) + layout.UPSTREAM_LEFT + layout.LEFT_ENDS.indexOf(end)]! += 1;
   }
 
   setBreaker(slot: number, state: BreakerState): void {

@@ -87,6 +87,13 @@ export const UPSTREAM_FAMILIES: readonly MetricFamily[] = [
       upstreamRows(source, source.knownUpstreams(), 'reason', ({ disbelieved }) => disbelieved),
   },
   {
+    name: 'tollgate_upstream_clients_left_total',
+    type: 'counter',
+    help: 'Calls whose client left after their request was sent, by what became of the upstream: aborted (at once), finished (when_client_leaves: finish, its response was read to the end), cut (before that end, by a failure, a timeout or the end of the gateway).',
+    labels: [...UPSTREAM_LABELS, 'end'],
+    collect: (source) => upstreamRows(source, source.knownUpstreams(), 'end', ({ left }) => left),
+  },
+  {
     name: 'tollgate_upstream_calls_in_flight',
     type: 'gauge',
     help: 'Attempts in work on an upstream.',

@@ -6,6 +6,7 @@
  * (test/e2e/traces.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
+import type { Clock } from '../core/clock.js';
 import {
   type CarriedTrace,
   isSampledText,
@@ -20,10 +21,11 @@ import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import { DOOR_NAMES } from '../core/door-names.js';
 import { SPAN_OF_ATTEMPT } from '../telemetry/span-record.js';
 import type { ProviderName } from '../core/provider-names.js';
+import type { RouteTable } from './route-table.js';
 import type { UpstreamTarget } from './target.js';
 
 /** `gen_ai.provider.name` by OpenTelemetry's conventions. */
-export const SPAN_NAMES: Readonly<Record<ProviderName, string>> = {
+const SPAN_NAMES: Readonly<Record<ProviderName, string>> = {
   openai: 'openai',
   azure: 'azure.ai.openai',
   anthropic: 'anthropic',
@@ -33,7 +35,7 @@ export const SPAN_NAMES: Readonly<Record<ProviderName, string>> = {
 };
 
 /** What is known when an attempt begins. */
-export interface AttemptBegin {
+interface AttemptBegin {
   readonly request: UpstreamRequest;
   readonly target: UpstreamTarget;
   /** The model's id in the catalogue. */
@@ -52,6 +54,30 @@ interface AttemptEnd {
   readonly status: number;
   readonly responseModel: string | undefined;
   readonly nowMs: number;
+}
+
+interface SpanDeps {
+  readonly routes: RouteTable;
+  readonly spans: SpanOutbox | undefined;
+  readonly clock: Clock;
+}
+
+/**
+ * The span of the attempt on `target` that begins now, which is the call's `tries`th; undefined if the trace
+ * is not recorded.
+ */
+export function newAttemptSpan(
+  { routes, spans, clock }: SpanDeps,
+  { request, tries }: { readonly request: UpstreamRequest; readonly tries: number },
+  target: UpstreamTarget,
+): AttemptSpan | undefined {
+  if (request.trace === undefined) return undefined;
+  const begin = (): AttemptBegin => {
+    const { id: modelId, ownedBy } = routes.routeOf(request.modelIndex);
+    const provider = target.provider === undefined ? ownedBy : SPAN_NAMES[target.provider.name];
+    return { request, target, modelId, provider, earlierTries: tries - 1, nowMs: clock.monotonicMs() };
+  };
+  return AttemptSpan.of(begin, request.trace, spans);
 }
 
 export class AttemptSpan {

@@ -3,9 +3,9 @@
  * back-pressure, cancelling, usage. channel/worker-channel.ts starts a session for each Call frame.
  *
  * Must hold: the listener gets exactly one of end, cut and fail, last. After the first byte for the client no
- * other upstream is tried. A client that leaves pays for what was relayed to it, and nothing if no request
- * was sent or the upstream rejects it (test/unit/upstream/chat-session.test.ts,
- * test/unit/upstream/chat-session-cancel.test.ts, test/unit/upstream/chat-session-failover.test.ts).
+ * other upstream is tried, nor after the client has left. A client that leaves pays for what was relayed to
+ * it, or for all that has come if the upstream was let finish, and nothing if no request was sent or the
+ * upstream rejects it (test/unit/upstream/chat-session.test.ts, and -cancel, -finish, -failover.test.ts).
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
@@ -20,12 +20,13 @@ import { dialectAt } from '../doors/dialects.js';
 import type { Usage } from '../core/token-counts.js';
 import type { AttemptCode } from '../telemetry/ended-call.js';
 import { ResponseBudget } from './response-reader.js';
-import { sharedOf, type SessionDeps, type SessionShared } from './session-shared.js';
-import { AttemptSpan, SPAN_NAMES, type AttemptBegin } from './attempt-span.js';
-import { Attempt, type AttemptClient, type AttemptOwner } from './attempt.js';
+import { clientOf, sharedOf, type SessionDeps, type SessionShared } from './session-shared.js';
+import { newAttemptSpan } from './attempt-span.js';
+import { Attempt, type AttemptOwner } from './attempt.js';
 import { CallModels } from './call-models.js';
 import { startCountSession } from './count-session.js';
 import { usageOf } from './call-usage.js';
+import type { LeftCall } from './left-calls.js';
 import {
   CLIENT_GONE,
   CRASHED,
@@ -35,7 +36,7 @@ import {
   type AttemptFailure,
 } from './error-mapping.js';
 import { beyondQuota, noRoomError, QuotaWait } from './quota-wait.js';
-import { ECHO_ORIGIN, type FallbackReason, type UpstreamTarget } from './target.js';
+import type { FallbackReason } from './target.js';
 import type { NoRoom } from './target-choice.js';
 import { bodyBytesOf } from './usage-shapes.js';
 
@@ -74,9 +75,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #upstreamWaitMs = 0;
   /** The client has gone. */
   #cancelled = false;
-  /**
-   * A bound of the gateway has cut the stream, or its client did not read: it ends as if the client had gone.
-   */
+  /** Set if the upstream finishes without its client: what comes is discarded. */
+  #left: LeftCall | undefined;
+  /** A bound or a client that does not read has cut the stream: it ends as if the client had gone. */
   #cut = false;
   #retryAfterSeconds: number | undefined;
   /** Why the last attempt failed, for the caller. */
@@ -108,8 +109,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else if (this.#state === 'delivering') this.#deliver();
   }
 
-  onCancel(): void {
-    if (this.#cancelled || this.#state === 'ended') return;
+  onCancel(atOnce = false): void {
+    if (this.#state === 'ended' || (this.#cancelled && !(atOnce && this.#left))) return;
     this.#cancelled = true;
     // The whole response has come: it is charged, whether the client reads it or not.
     if (this.#state === 'delivering') {
@@ -120,6 +121,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     if (this.#state === 'counting') return;
     const attempt = this.#attempt;
     const isCharged = attempt?.sent === true && !attempt.isRejected;
+    if (isCharged && this.#finishes(attempt, atOnce)) return;
     attempt?.abort();
     if (isCharged) {
       this.#findUsageSoon();
@@ -130,16 +132,28 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#fail(CLIENT_GONE);
   }
 
+  /** Whether the attempt goes on without its client. */
+  #finishes(attempt: Attempt, atOnce: boolean): boolean {
+    this.#left?.end('cut');
+    if (this.#left !== undefined) return false;
+    this.#left = this.#shared.leftCalls.begin(attempt.taken.target, this.#models.request.account, atOnce);
+    // It may wait until the client reads.
+    if (this.#left !== undefined && this.#relayed) attempt.resume();
+    return this.#left !== undefined;
+  }
+
   // The attempt and its reader call these, up to `crash`, as AttemptOwner says.
   relay(bytes: Uint8Array): void {
     invariant(this.#state === 'calling', 'bytes are relayed during the call');
     if (!this.#relayed) this.#upstreamWaitMs = this.#models.spentMs();
     this.#relayed = true;
-    if (!this.#downstream.data(bytes)) this.#attempt?.pause();
+    if (this.#left === undefined && !this.#downstream.data(bytes)) this.#attempt?.pause();
   }
 
   complete(rest: Uint8Array): void {
     if (!this.#relayed) this.#upstreamWaitMs = this.#models.spentMs();
+    if (this.#left !== undefined) this.#report(this.#attempt!, undefined, '');
+    this.#left?.end('finished');
     this.#findUsage(rest);
   }
 
@@ -151,6 +165,11 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   reject(failure: AttemptFailure): void {
     invariant(this.#state === 'calling', 'an attempt fails during the call');
     const attempt = this.#attempt!;
+    // As if the upstream had been aborted before it failed.
+    if (this.#left !== undefined && this.#relayed) {
+      this.cut(failure, false);
+      return;
+    }
     this.#attempt = undefined;
     this.budget.clear();
     attempt.taken.settle(tokensUsedBy(failure, attempt.sent));
@@ -170,8 +189,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#unsupported ??= failure.unsupported;
     if (failure.unsupported === undefined) this.#reason = failure.reason;
     const { plan } = this.#models;
-    const pauseMs = this.#relayed ? undefined : plan.pauseMs(attempt.taken, failure, attempt.sent);
-    const goesOn = pauseMs !== undefined || (!this.#relayed && this.#models.hasNext('unavailable'));
+    const isLast = this.#relayed || this.#cancelled;
+    const pauseMs = isLast ? undefined : plan.pauseMs(attempt.taken, failure, attempt.sent);
+    const goesOn = pauseMs !== undefined || (!isLast && this.#models.hasNext('unavailable'));
     if (failure.unsupported === undefined)
       this.#shared.errors.writeFailure(attempt.taken.target, failure, goesOn);
     if (pauseMs !== undefined) this.#tryAfter(pauseMs);
@@ -181,9 +201,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else this.#failCoolingDown();
   }
 
-  /** The upstreams of the model have failed. A fallback gets the call, if the client has no byte. */
+  /** The upstreams of the model have failed. A fallback gets the call, if its client awaits the first byte. */
   #giveUp(error: ErrorRecord, why: FallbackReason | undefined): void {
-    const last = this.#relayed ? error : this.#models.next(error, why);
+    const last = this.#relayed || this.#cancelled ? error : this.#models.next(error, why);
     if (last === undefined) this.#tryAfter(0);
     else this.#fail(last);
   }
@@ -194,24 +214,25 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#report(attempt, failure.kind, failure.cause);
     if (!isHeldUp) {
       this.#shared.metrics.countFailure(target.slot, failure.kind, this.#shared.clock.wallMs());
-      const text = 'a stream was cut at a bound of the gateway, what was relayed is charged';
+      const bound = 'a stream was cut at a bound of the gateway, what was relayed is charged';
+      const text = this.#left ? 'a stream without its client did not finish, what came is charged' : bound;
       this.#shared.errors.write('warn', target.name, text, failure.cause);
     }
+    this.#left?.end('cut');
     this.#cut = true;
     this.#findUsage(EMPTY);
   }
 
   crash(error: unknown): void {
-    const cause = error instanceof Error ? (error.stack ?? error.message) : String(error);
-    this.#shared.errors.write('error', 'gateway', 'a call failed inside of the gateway', cause);
+    this.#shared.errors.writeCrash(error);
     this.#attempt?.abort();
     // Without a number: what was used is not known, so all that the call may use counts.
     this.#attempt?.taken.settle();
     if (this.#state !== 'ended') this.#fail(CRASHED);
   }
 
-  /** Sends the listener how an attempt failed. */
-  #report({ taken, status }: Attempt, code: AttemptCode, error: string): void {
+  /** Sends the listener how an attempt failed, or that it ended without its client. */
+  #report({ taken, status }: Attempt, code: AttemptCode | undefined, error: string): void {
     const { number: fallback, plan } = this.#models;
     const { slot: upstream } = taken.target;
     const startMs = plan.triedMs;
@@ -236,8 +257,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     if (queued) this.#wait!.ended(true);
     this.#downstream.recordUpstream(taken.target.slot, fallback, plan.triedMs);
     try {
-      const client = this.#clientOf(taken.target);
-      this.#attempt = new Attempt(client, taken, request, this.#newSpan(taken.target), this.#shared, this);
+      const client = clientOf(this.#shared, taken.target);
+      const span = newAttemptSpan(this.#shared, this.#models, taken.target);
+      this.#attempt = new Attempt(client, taken, request, span, this.#shared, this);
     } catch (error) {
       // TakenTarget needs both: an outcome for the breaker, and the tokens, of which none were used.
       taken.release();
@@ -245,12 +267,6 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       throw error;
     }
     return true;
-  }
-
-  #clientOf(target: UpstreamTarget): AttemptClient {
-    const { echo, http, providers } = this.#shared;
-    if (target.provider !== undefined) return providers;
-    return target.origin === ECHO_ORIGIN ? echo : http;
   }
 
   /** No upstream can be taken: the call waits, or the model has failed. Returns what `#try` returns. */
@@ -297,28 +313,12 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#giveUp(error, 'unavailable');
   }
 
-  #newSpan(target: UpstreamTarget): AttemptSpan | undefined {
-    const { routes, spans, clock } = this.#shared;
-    const { trace, modelIndex } = this.#models.request;
-    if (trace === undefined) return undefined;
-    const begin = (): AttemptBegin => {
-      const { id: modelId, ownedBy } = routes.routeOf(modelIndex);
-      const provider = target.provider === undefined ? ownedBy : SPAN_NAMES[target.provider.name];
-      const earlierTries = this.#models.tries - 1;
-      const nowMs = clock.monotonicMs();
-      return { request: this.#models.request, target, modelId, provider, earlierTries, nowMs };
-    };
-    return AttemptSpan.of(begin, trace, spans);
-  }
-
   /** All upstreams cool down. The call fails at once, so that calls do not pile up. */
   #failCoolingDown(): void {
     const { routes, errors } = this.#shared;
     const { restMs, reason } = this.#models.plan.rest();
-    const subject = `model ${routes.routeOf(this.#models.request.modelIndex).id}`;
-    if (this.#models.hasNext('unavailable'))
-      errors.write('warn', subject, 'all upstreams of a model rest, a fallback got the call', reason);
-    else errors.write('error', subject, 'all upstreams of a model rest, the call was lost', reason);
+    const { id } = routes.routeOf(this.#models.request.modelIndex);
+    errors.writeResting(id, reason, this.#models.hasNext('unavailable'));
     const seconds = shorter(this.#retryAfterSeconds, Math.max(1, ceilDiv(Math.ceil(restMs), 1_000)));
     this.#giveUp(unavailableError(this.#reason ?? reason, seconds), 'unavailable');
   }
@@ -384,6 +384,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#unsent = EMPTY;
     this.budget.clear();
     clearTimeout(this.#retryTimer);
+    this.#left?.end('cut');
     this.#wait?.leave();
     this.#downstream.fail(error);
   }

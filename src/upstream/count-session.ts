@@ -96,7 +96,7 @@ class CountSession implements UpstreamSession {
         this.#downstream.end(body, NO_USAGE, clock.monotonicMs() - beganMs);
       })
       .catch((error: unknown) => {
-        errors.write('error', 'gateway', 'a call failed inside of the gateway', String(error));
+        errors.writeCrash(error);
         this.#downstream.fail(CRASHED);
       });
   }
@@ -108,7 +108,8 @@ class CountSession implements UpstreamSession {
   /** A count by a counter thread goes on, and its end is that of the call. */
   onCancel(): void {
     this.#isCancelled = true;
-    this.#counting?.onCancel();
+    // It is free, so the upstream need not finish.
+    this.#counting?.onCancel(true);
   }
 
   crash(error: unknown): void {

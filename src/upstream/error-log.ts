@@ -46,6 +46,19 @@ export class ErrorLog {
     else this.write('error', name, 'an upstream failed, the call was lost', failure.cause);
   }
 
+  /** Writes that all upstreams of a model are left alone, and why. `again`: a fallback gets the call. */
+  writeResting(modelId: string, reason: string, again: boolean): void {
+    const subject = `model ${modelId}`;
+    if (again) this.write('warn', subject, 'all upstreams of a model rest, a fallback got the call', reason);
+    else this.write('error', subject, 'all upstreams of a model rest, the call was lost', reason);
+  }
+
+  /** Writes an exception, which is a bug of the gateway. */
+  writeCrash(error: unknown): void {
+    const cause = error instanceof Error ? (error.stack ?? error.message) : String(error);
+    this.write('error', 'gateway', 'a call failed inside of the gateway', cause);
+  }
+
   /** `subject` is an upstream's name or another fixed word, `message` a fixed text; only `cause` varies. */
   write(level: 'error' | 'warn', subject: string, message: string, cause: string): void {
     const nowMs = this.#clock.monotonicMs();

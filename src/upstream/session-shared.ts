@@ -2,8 +2,8 @@
  * What all sessions of an upstream worker share. upstream-task.ts makes the SessionDeps, chat-session.ts
  * calls `sharedOf`. Upstream worker.
  *
- * Must hold: `sharedOf` is called once a worker, or its bound of buffered responses is not one bound (no test
- * shows this).
+ * Must hold: `sharedOf` is called once a worker, or its bounds of buffered responses and of calls without a
+ * client are not one bound each (no test shows this).
  */
 import type { Clock } from '../core/clock.js';
 import { WHOLE_RESPONSES_BYTES_MAX, WHOLE_RESPONSE_BYTES_UNCOUNTED } from '../core/limits.js';
@@ -12,9 +12,12 @@ import type { ProviderClient } from '../providers/provider-client.js';
 import type { Log } from '../telemetry/log.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
+import type { AttemptClient } from './attempt.js';
 import { ErrorLog } from './error-log.js';
+import { LeftCalls } from './left-calls.js';
 import { ResponseBudgetBuffer } from './response-reader.js';
 import type { RouteTable } from './route-table.js';
+import { ECHO_ORIGIN, type UpstreamTarget } from './target.js';
 import type { TranslateLarge } from './large-call.js';
 import type { CountTokens } from './token-count.js';
 import type { UpstreamQuotas } from './upstream-quotas.js';
@@ -39,6 +42,7 @@ export interface SessionDeps {
 export interface SessionShared extends Omit<SessionDeps, 'log'> {
   readonly errors: ErrorLog;
   readonly wholeResponses: ResponseBudgetBuffer;
+  readonly leftCalls: LeftCalls;
 }
 
 /** Called once a worker. */
@@ -47,5 +51,12 @@ export function sharedOf({ log, ...deps }: SessionDeps): SessionShared {
     ...deps,
     errors: new ErrorLog(log, deps.clock),
     wholeResponses: new ResponseBudgetBuffer(WHOLE_RESPONSES_BYTES_MAX, WHOLE_RESPONSE_BYTES_UNCOUNTED),
+    leftCalls: new LeftCalls(deps.metrics),
   };
+}
+
+/** The client that calls this target. */
+export function clientOf({ echo, http, providers }: SessionShared, target: UpstreamTarget): AttemptClient {
+  if (target.provider !== undefined) return providers;
+  return target.origin === ECHO_ORIGIN ? echo : http;
 }

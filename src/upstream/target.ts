@@ -33,6 +33,8 @@ export interface UpstreamTarget extends HttpTarget {
   readonly breakerFailuresMax: number;
   /** How long its Retry-After is obeyed if no other upstream is left; 0: it is never obeyed. */
   readonly parkMsMax: number;
+  /** What becomes of an attempt that is charged, if its client leaves. */
+  readonly whenClientLeaves: 'abort' | 'finish';
   /** Undefined if it has no limits. */
   readonly quotas: TargetQuotas | undefined;
   /**

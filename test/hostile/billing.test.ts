@@ -41,16 +41,6 @@ interface World {
   readonly kills: boolean;
 }
 
-/** A visit has 2.5 calls. */
-const WORLDS: readonly World[] = [
-  { name: 'one worker', visits: FULL ? 2_000 : 130, settings: { workers: 1 }, kills: false },
-  {
-    name: 'workers that are killed, and ends that wait for the disk',
-    visits: FULL ? 1_000 : 80,
-    settings: { workers: 2, durability: 'commit' },
-    kills: true,
-  },
-];
 const KILL_EVERY_MS = 700;
 /** From a thread's exception to the end of its calls, and from a caller's end to its call's. */
 const KILL_TAKES_MS = 500;
@@ -84,6 +74,23 @@ const SETTINGS = {
   upstream: UPSTREAM,
   limits: { stream_buffer_bytes: 65_536, client_idle_timeout_ms: 1_000 },
 };
+
+/** A visit has 2.5 calls. */
+const WORLDS: readonly World[] = [
+  { name: 'one worker', visits: FULL ? 2_000 : 130, settings: { workers: 1 }, kills: false },
+  {
+    name: 'upstreams that finish for clients who left',
+    visits: FULL ? 1_000 : 80,
+    settings: { workers: 1, upstream: { ...UPSTREAM, when_client_leaves: 'finish' } },
+    kills: false,
+  },
+  {
+    name: 'workers that are killed, and ends that wait for the disk',
+    visits: FULL ? 1_000 : 80,
+    settings: { workers: 2, durability: 'commit' },
+    kills: true,
+  },
+];
 
 interface Played {
   readonly number: number;

@@ -10,6 +10,7 @@ import { RECORD_BYTES_MAX } from '#src/channel/frame-codec.js';
 import {
   FRAME_CALL,
   FRAME_CANCEL,
+  FRAME_STOP,
   FRAME_CREDIT,
   FRAME_CUT,
   FRAME_DATA,
@@ -19,7 +20,7 @@ import {
 } from '#src/channel/messages.js';
 import { type Usage, USAGE_SOURCES, usageOfWhole } from '#src/core/token-counts.js';
 import { UNRECORDED, type CarriedTrace } from '#src/telemetry/trace-context.js';
-import { randomOf } from '../../support/random.js';
+import { pick, randomOf } from '../../support/random.js';
 
 const SEED = 20_261_122;
 /** More than a ring holds, in one turn. */
@@ -122,7 +123,7 @@ function frameOf(random: () => number, id: number): Frame {
     case 2:
       return { kind: FRAME_FAIL, id, error: { code: 'internal_error', message: 'gone' } };
     case 3:
-      return { kind: random() < 0.5 ? FRAME_CREDIT : FRAME_CANCEL, id };
+      return { kind: pick(random, [FRAME_CREDIT, FRAME_CANCEL, FRAME_STOP]), id };
     default:
       return { kind: FRAME_DATA, id, bytes };
   }

@@ -56,13 +56,13 @@ function bed(t: Test, slots = 4) {
       new WorkerChannel(theirs, new CallTable(buffer), (request, downstream) => {
         const told: string[] = [];
         sessions.push({ request, downstream, told });
-        const heard = (what: string) => (): void => {
+        const heard = (what: string): void => {
           told.push(what);
           if (request.requestId === 'broken') throw new Error('a bug');
         };
         return {
-          onCredit: heard('credit'),
-          onCancel: heard('cancel'),
+          onCredit: () => heard('credit'),
+          onCancel: (atOnce) => heard(atOnce ? 'stop' : 'cancel'),
           crash: (error) => void told.push(String(error)),
         };
       }),
@@ -176,6 +176,24 @@ void t.test('without a worker nothing is dispatched', (t) => {
   t.end();
 });
 
+void t.test('a listener that ends stops the calls whose clients have left, or leave then', async (t) => {
+  const { link, sessions, addWorker } = bed(t);
+  addWorker(0);
+  const slots = [0, 1, 2].map(() => link.acquire()!);
+  for (const slot of slots) link.dispatch(slot, REQUEST, recorder());
+  await until('the calls arrive', () => sessions.length === 3);
+  link.cancel(slots[0]!);
+  await until('the first is told', () => sessions[0]!.told.length === 1);
+  link.stopLeft();
+  link.cancel(slots[1]!);
+  await until('both are told', () => sessions[1]!.told.length === 1);
+  t.same(
+    sessions.map(({ told }) => told),
+    [['cancel', 'stop'], ['stop'], []],
+    'who is there is served on',
+  );
+});
+
 void t.test('credits stop a worker and start it again', async (t) => {
   const { link, sessions, addWorker } = bed(t);
   addWorker(0);
@@ -236,7 +254,7 @@ void t.test('a listener that goes cancels its calls in the worker', async (t) =>
   await until('the call arrives', () => sessions.length === 1);
   link.close();
   await once(port, 'close');
-  t.same(sessions[0]!.told, ['cancel']);
+  t.same(sessions[0]!.told, ['stop'], 'nobody could be told of an end');
   sessions[0]!.downstream.end(new Uint8Array(0), USAGE, 1.5);
 });
 

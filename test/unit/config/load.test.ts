@@ -46,6 +46,7 @@ void t.test('no file: the demo, with every default', (t) => {
             connections_max: 10000,
             breaker_failures: 10,
             park_max_ms: 5000,
+            when_client_leaves: 'abort',
             quota_scope: 'key',
             queue_ms: 5000,
           },

@@ -9,6 +9,7 @@ import { asWallMs } from '#src/core/units.js';
 import {
   DISBELIEF_REASONS,
   FAILURE_KINDS,
+  LEFT_ENDS,
   LISTENER_STRIPE_WORDS,
   NO_MODEL,
   OTHER_MODEL,
@@ -106,6 +107,7 @@ void t.test('no two counters of a worker share a word, and its stripe is its own
           (reason) => (metrics: UpstreamMetrics) => metrics.countDisbelieved(slot, reason),
         ),
         ...FAILURE_KINDS.map((kind) => (metrics: UpstreamMetrics) => metrics.countFailure(slot, kind, NOW)),
+        ...LEFT_ENDS.map((end) => (metrics: UpstreamMetrics) => metrics.countLeft(slot, end)),
       ];
       for (const step of steps) {
         const buffers = createMetrics(1, 2);
@@ -122,7 +124,7 @@ void t.test('no two counters of a worker share a word, and its stripe is its own
       }
     }
   }
-  t.equal(seen.size, 2 * 3 * (3 + 1 + FAILURE_KINDS.length + DISBELIEF_REASONS.length));
+  t.equal(seen.size, 2 * 3 * (3 + 1 + FAILURE_KINDS.length + DISBELIEF_REASONS.length + LEFT_ENDS.length));
   t.end();
 });
 

@@ -1,0 +1,62 @@
+/**
+ * A worker's calls whose clients have left and whose upstreams finish all the same. chat-session.ts asks when
+ * a client leaves. Upstream worker.
+ *
+ * Must hold: each LeftCall is ended, or the worker lets no upstream finish any more once LEFT_CALLS_MAX are
+ * lost (test/unit/upstream/chat-session-finish.test.ts).
+ */
+import { LEFT_CALLS_MAX, LEFT_CALLS_OF_ACCOUNT_MAX } from '../core/limits.js';
+import type { AccountIndex } from '../core/units.js';
+import type { LeftEnd } from '../telemetry/metrics-layout.js';
+import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
+import type { UpstreamTarget } from './target.js';
+
+export class LeftCalls {
+  readonly #metrics: Pick<UpstreamMetrics, 'countLeft'>;
+  #count = 0;
+  /** Accounts without such a call are left out. */
+  readonly #ofAccounts = new Map<AccountIndex, number>();
+
+  constructor(metrics: Pick<UpstreamMetrics, 'countLeft'>) {
+    this.#metrics = metrics;
+  }
+
+  /**
+   * The client of a call that is charged has left. Returns undefined if its upstream must be aborted: by its
+   * settings, because it must be `atOnce`, or beyond the bounds.
+   */
+  begin({ slot, whenClientLeaves }: UpstreamTarget, account: AccountIndex, atOnce: boolean) {
+    const own = this.#ofAccounts.get(account) ?? 0;
+    const isFull = this.#count >= LEFT_CALLS_MAX || own >= LEFT_CALLS_OF_ACCOUNT_MAX;
+    if (whenClientLeaves === 'abort' || atOnce || isFull) {
+      this.#metrics.countLeft(slot, 'aborted');
+      return undefined;
+    }
+    this.#add(account, 1);
+    return new LeftCall((end) => {
+      this.#metrics.countLeft(slot, end);
+      this.#add(account, -1);
+    });
+  }
+
+  #add(account: AccountIndex, change: 1 | -1): void {
+    const own = (this.#ofAccounts.get(account) ?? 0) + change;
+    this.#count += change;
+    if (own > 0) this.#ofAccounts.set(account, own);
+    else this.#ofAccounts.delete(account);
+  }
+}
+
+export class LeftCall {
+  #onEnd: ((end: LeftEnd) => void) | undefined;
+
+  constructor(onEnd: (end: LeftEnd) => void) {
+    this.#onEnd = onEnd;
+  }
+
+  /** Only the first call counts. */
+  end(end: LeftEnd): void {
+    this.#onEnd?.(end);
+    this.#onEnd = undefined;
+  }
+}
