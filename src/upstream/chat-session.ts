@@ -201,7 +201,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else this.#failCoolingDown();
   }
 
-  /** The upstreams of the model have failed. A fallback gets the call, if its client awaits the first byte. */
+  /** The upstreams of the model have failed. A fallback gets the call, if its client awaits a first byte. */
   #giveUp(error: ErrorRecord, why: FallbackReason | undefined): void {
     const last = this.#relayed || this.#cancelled ? error : this.#models.next(error, why);
     if (last === undefined) this.#tryAfter(0);
