@@ -11,6 +11,7 @@
 import { randomUUID } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
 import type { LeaseScope } from '../channel/lease-channel.js';
+import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
 import { Calendar } from '../core/quotas.js';
 import { CoordinatorClock } from '../ledger/coordinator-clock.js';
@@ -276,6 +277,7 @@ function managerOf(
   });
   return new LeaseManager({
     coordinator,
+    silentMsMax: () => silentMsMaxOf(live.settings),
     clock,
     timers: SYSTEM_TIMERS,
     random: Math.random,
@@ -293,4 +295,15 @@ function managerOf(
       }
     },
   });
+}
+
+/**
+ * For how long this process may begin calls that the coordinator does not hear of. At the expiry of its node
+ * they must be over.
+ */
+function silentMsMaxOf({ sharing, models }: Settings): number {
+  if (sharing === undefined) return Infinity;
+  const upstreams = models.flatMap((model) => model.upstreams);
+  const longestMs = Math.max(0, ...upstreams.map((upstream) => upstream.total_timeout_ms));
+  return sharing.node_expiry_seconds * 1_000 - longestMs;
 }

@@ -157,6 +157,7 @@ export class LeasedStocks extends Stocks {
       read: () => this.#held(stock),
       add: (period, amount, low) => this.#grant(stock, period, amount, low),
       takeBack: (most) => this.#takeBack(stock, most),
+      held: () => BigInt(this.read(stock, 0).taken),
       publish: (remaining, freeInMs) => this.#publish(stock, remaining, freeInMs),
       moveBack: (period) => this.#moveBack(stock, period),
     };
@@ -252,6 +253,8 @@ export interface LeaseWords {
   add(period: number, amount: bigint, low: bigint): void;
   /** Takes at most `most` of what is available out of what was granted; returns how much. */
   takeBack(most: bigint): bigint;
+  /** Of call slots: how many calls hold, whatever is granted. */
+  held?(): bigint;
   /** Shows listeners what the coordinator could still grant, and when what was asked for will be free. */
   publish(remaining: bigint, freeInMs: number): void;
   /**

@@ -6,7 +6,8 @@
  * busy process therefore grow and do not multiply. No timer runs while nothing is held, unless the
  * coordinator is lost: an idle gateway sends nothing.
  *
- * Must hold: one exchange at a time, every wait ends, and an idle gateway sends nothing. Tests:
+ * Must hold: one exchange at a time, every wait ends, an idle gateway sends nothing, and once others may be
+ * granted what is leased here, no call is admitted from it. Tests:
  * test/unit/sharing/lease-manager.test.ts, lease-laws.test.ts.
  */
 import type { MessagePort } from 'node:worker_threads';
@@ -37,7 +38,7 @@ const LOOK_MS = 250;
 /** A process that holds something sends a heartbeat after so long a silence. */
 const HEARTBEAT_MS = 5_000;
 /** After so long without the coordinator tokens of the minute are not taken: see `drop_silent`. */
-const CUT_OFF_MS = 30_000;
+export const CUT_OFF_MS = 30_000;
 /** A reply that took longer says too little about the coordinator's calendar, unless that is far off. */
 const CALENDAR_EXCHANGE_MS_MAX = 500;
 
@@ -49,6 +50,11 @@ export interface LeaseManagerOptions {
   /** For all days and months but those of calls a day, whose time zone is fixed. */
   readonly calendar: Calendar;
   readonly coordinator: Coordinator;
+  /**
+   * If the coordinator has not replied for so long, no call begins that takes slots or tokens of the minute:
+   * before it ends, others may be granted them. Default: never.
+   */
+  readonly silentMsMax?: (() => number) | undefined;
   readonly clock: Clock;
   readonly timers: LeaseTimers;
   /** In [0, 1). */
@@ -76,6 +82,8 @@ export class LeaseManager {
   #joined = false;
   /** The last reply did not come from the coordinator. */
   #isAlone = false;
+  /** When the last exchange was sent that the coordinator itself replied to. */
+  #heardMs = Infinity;
   /** The coordinator may have forgotten what this process holds: every scope is reported anew. */
   #reportsAll = false;
   #closed = false;
@@ -241,7 +249,10 @@ export class LeaseManager {
       const nowMs = this.#nowMs;
       this.#contact.answered(sentMs, nowMs);
       // A node that replies to itself has only the host's calendar: the last known difference holds.
-      if (!isAlone) this.#follow(wallMs, clock.wallMs(), nowMs - sentMs);
+      if (!isAlone) {
+        this.#follow(wallMs, clock.wallMs(), nowMs - sentMs);
+        this.#heard(sentMs, nowMs);
+      }
       this.#take(asked, replies, sentMs, nowMs);
       if (wasLost) this.#options.onContact(this.#contact.state);
     } catch (error) {
@@ -262,8 +273,25 @@ export class LeaseManager {
     return { nowMs, periodOf: this.#periodOf, all, number: this.#exchanges };
   }
 
+  /** The coordinator itself replied to an exchange that was sent at `sentMs`. */
+  #heard(sentMs: number, nowMs: number): void {
+    // It may know nothing more of what was withheld, so all scopes say what they hold.
+    if (nowMs - this.#heardMs >= CUT_OFF_MS) for (const scope of this.#scopes.values()) this.#due.add(scope);
+    this.#heardMs = sentMs;
+  }
+
+  /** Whether others may soon be granted what is leased here. */
+  #isSilent(nowMs: number): boolean {
+    const silentMs = nowMs - this.#heardMs;
+    return silentMs >= CUT_OFF_MS && silentMs >= (this.#options.silentMsMax?.() ?? Infinity);
+  }
+
   #take(asked: readonly LeasedScope[], replies: readonly LeaseReply[], sentMs: number, nowMs: number): void {
-    for (const [at, scope] of asked.entries()) scope.take(replies[at]!, sentMs, nowMs);
+    const isSilent = this.#isSilent(nowMs);
+    for (const [at, scope] of asked.entries()) {
+      scope.withholdSlots(isSilent);
+      scope.take(replies[at]!, sentMs, nowMs);
+    }
     this.#waits.answered(asked);
     for (const scope of asked) this.#forgetIfEmpty(scope);
   }
@@ -309,9 +337,11 @@ export class LeaseManager {
   }
 
   #look(nowMs: number): void {
-    const isCutOff = nowMs - this.#contact.state.repliedMs >= CUT_OFF_MS;
+    const isSilent = this.#isSilent(nowMs);
+    const isCutOff = isSilent || nowMs - this.#contact.state.repliedMs >= CUT_OFF_MS;
     for (const scope of this.#scopes.values()) {
       if (isCutOff) scope.dropWindow();
+      if (isSilent) scope.withholdSlots(true);
       if (scope.look(nowMs, this.#isAlone)) this.#due.add(scope);
       else this.#forgetIfEmpty(scope);
     }

@@ -148,7 +148,7 @@ export class LeasedScope {
   take({ minute, stocks = {}, isUnknown = false }: LeaseReply, sentMs: number, nowMs: number): void {
     const sent = this.#sent;
     if (sent === undefined) return;
-    this.isUnknown = isUnknown;
+    this.isUnknown = isUnknown || this.#stocks.get('calls_in_flight')?.isWithheld === true;
     if (minute !== undefined && sent.minute !== undefined)
       this.#minute.take(minute, sent.minute, sentMs, nowMs);
     for (const [name, ask] of entriesOf(sent.stocks ?? {})) {
@@ -237,6 +237,14 @@ export class LeasedScope {
   /** Gives up the tokens of the minute: after a long silence others may be granted them (`drop_silent`). */
   dropWindow(): void {
     this.#stocks.get('tokens_per_minute')?.giveBack();
+  }
+
+  /**
+   * Lets no call begin that needs a slot, until it is called with false, once the coordinator has taken in an
+   * ask. Others may have the slots before such a call ends (`drop_silent`).
+   */
+  withholdSlots(isWithheld: boolean): void {
+    this.#stocks.get('calls_in_flight')?.withhold(isWithheld);
   }
 
   /** Gives back all that is unused. */

@@ -22,6 +22,7 @@ import type { HostSpent } from './coordinator.js';
 import { EqualShare, type EqualShareOptions } from './equal-share.js';
 import { FallbackCoordinator } from './fallback-coordinator.js';
 import { HostDirectory } from './host-directory.js';
+import { CUT_OFF_MS } from './lease-manager.js';
 import { SYSTEM_TIMERS } from './lease-terms.js';
 import type { Coordinators } from './lmdb-coordinator.js';
 import { RegistryLog } from './registry-log.js';
@@ -33,6 +34,11 @@ import type { HostAccounting } from './valkey-partition.js';
 
 /** A request waits for its exchange. A server that needs longer is taken for lost. */
 const EXCHANGE_DEADLINE_MS = 1_000;
+/**
+ * The server waits for so much longer than the nodes themselves before it takes one for ended: they look at
+ * the time now and then, their clocks drift, and one that was heard in the last CUT_OFF_MS begins calls.
+ */
+const EXPIRY_MARGIN_MS = CUT_OFF_MS + 5_000;
 /** The slots of debit nodes count from here; as on one host, see lmdb-coordinator.ts. */
 const DEBIT_SLOTS_FROM = 1_000_000;
 /** The slots of the nodes that lease fallback quotas count from here. */
@@ -89,7 +95,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       // Whatever a node leases, what is held back for others is not granted.
       equalShares: shares,
       hasShare: ownShares > 0,
-      nodeExpiryMs,
+      nodeExpiryMs: nodeExpiryMs + EXPIRY_MARGIN_MS,
     });
     const opened = new EqualShare({
       coordinator,

@@ -70,6 +70,7 @@ export class StockLease {
   #repliedMs: number;
   /** How much of the account's uncovered charges is still to be collected from this lease. */
   #uncovered = 0n;
+  #isWithheld = false;
   /** The limit that `follow` last saw. */
   #followed = 0n;
   /** The largest need of the calls that waited at the last ask for which any waited. It sizes the asks. */
@@ -125,7 +126,7 @@ export class StockLease {
     current: number,
     nowMs: number,
   ): StockAsk | undefined {
-    const held = this.#words.read();
+    const held = this.#read();
     if (this.#rate.read(this.#usedOf(held), nowMs)) this.#usedMs = nowMs;
     this.#gaveBack = false;
     const isOver = held.period < current;
@@ -143,7 +144,9 @@ export class StockLease {
       if (need > this.#largest) this.#largest = need;
     }
     if (sum <= available && !low) {
-      if (!all && !this.#isOverreported(held) && !this.#isUnderreported(held)) return undefined;
+      // What is withheld is given free by the reply.
+      const isKnown = !this.#isWithheld && !this.#isOverreported(held) && !this.#isUnderreported(held);
+      if (!all && isKnown) return undefined;
       return { ...report, least: 0n, most: 0n };
     }
     const missing = least === undefined ? 1n : least - available;
@@ -169,14 +172,16 @@ export class StockLease {
 
   /** Applies the reply to `ask`, which was sent at `sentMs`. */
   take(grant: StockGrant, ask: StockAsk, sentMs: number, nowMs: number): void {
-    const { granted, remaining, heldByOthers, period, freeInMs } = grant;
+    const { remaining, heldByOthers, period, freeInMs } = grant;
     if (period < ask.period) {
       this.#moveBack(period, ask.period, nowMs);
       return;
     }
     // The coordinator counts a new period from 0: nothing of the one before is on its record of this one.
     const said = period === ask.period ? ask : { used: 0n, unused: 0n };
-    const unused = said.unused + granted;
+    const unused = said.unused + grant.granted;
+    // What comes while slots are withheld (of the fallback quota) is reported by the next ask as given back.
+    const granted = this.#isWithheld ? 0n : grant.granted;
     if (ask.most > 0n) {
       this.denial = granted === 0n ? { sentMs, heldByOthers } : undefined;
       // A grant leaves this as it is: until `deniedUntilMs` needs of so much are rejected, smaller ones not.
@@ -227,7 +232,7 @@ export class StockLease {
     const isDue = this.#gaveBack || nowMs - this.#repliedMs >= idleMs;
     if (this.#uncovered > 0n) return true;
     if (!isDue) return false;
-    const now = this.#words.read();
+    const now = this.#read();
     return this.#isOverreported(now) || this.#isUnderreported(now);
   }
 
@@ -248,6 +253,24 @@ export class StockLease {
     this.#gaveBack = true;
   }
 
+  /**
+   * Of call slots: calls take none while they are withheld. Those that calls hold go on and stay reported.
+   * When that ends, what calls hold is here again, so that the coordinator must have taken in an ask.
+   */
+  withhold(isWithheld: boolean): void {
+    if (isWithheld === this.#isWithheld) return;
+    this.#isWithheld = isWithheld;
+    const { period, granted } = this.#words.read();
+    const change = isWithheld ? -granted : this.#words.held!();
+    this.#words.add(period, change, 0n);
+    this.#net += change;
+    this.#gaveBack = true;
+  }
+
+  get isWithheld(): boolean {
+    return this.#isWithheld;
+  }
+
   /** Takes out of the ledger what no call holds. The next ask reports that less is outstanding. */
   giveBack(): void {
     this.#giveBack(this.#words.read().available);
@@ -255,9 +278,15 @@ export class StockLease {
 
   /** Nothing is held, and the coordinator knows that. */
   get isEmpty(): boolean {
-    const held = this.#words.read();
+    const held = this.#read();
     if (held.granted > held.used || this.#uncovered > 0n) return false;
     return !this.#isOverreported(held) && !this.#isUnderreported(held);
+  }
+
+  /** Call slots that are withheld are not in the words, except for those that calls hold. */
+  #read(): StockHeld {
+    const held = this.#words.read();
+    return this.#isWithheld ? { ...held, granted: this.#words.held!() } : held;
   }
 
   get #plentifulMs(): number {

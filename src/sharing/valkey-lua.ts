@@ -357,7 +357,7 @@ local function end_stock(all, own, code, now)
   elseif code ~= 'f' then s[2], s[3], s[6] = s[2] + n[2], s[3] - n[2], (s[6] or 0) + n[3] end
 end
 -- Ends the call slots and the tokens of the minute of other nodes that were silent for longer than expiry:
--- such a node has cut its calls, and has taken no tokens in the last minute of that.
+-- such a node has cut its calls and begins none, and takes no tokens (LeaseManagerOptions.silentMsMax).
 local function drop_silent(key, all, place, now, expiry)
   for who, record in pairs(others_of(key, place)) do
     local known = node_of(KEYS[2], who)

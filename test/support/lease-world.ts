@@ -200,6 +200,8 @@ export interface NodeSubjects {
   readonly limitsOf: (account: AccountIndex) => WorldLimits;
   /** Of each account, besides `limitsOf`. */
   readonly quotas?: QuotaLimits;
+  /** As of LeaseManager. */
+  readonly silentMsMax?: number;
   /** By index. All accounts are in the last one. */
   readonly groups?: readonly WorldGroup[];
 }
@@ -258,6 +260,7 @@ export class LeaseNode {
       },
       random,
       calendar: new Calendar(),
+      silentMsMax: subjects.silentMsMax && (() => subjects.silentMsMax!),
       addressOf: ({ kind, index }) => {
         const group = asGroupIndex(index);
         if (kind === 'group')

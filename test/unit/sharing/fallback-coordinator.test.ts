@@ -28,6 +28,7 @@ const COST = asPicoUnits(301n);
 const CALL_MS = 200;
 const FLUSH_MS = 500;
 const EXPIRY_MS = 900_000;
+const LONGEST_CALL_MS = 600_000;
 
 interface Limits {
   readonly requestsPerMinute: number;
@@ -55,7 +56,10 @@ class Host {
       time,
       shared,
       identity,
-      { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => world.limits },
+      {
+        ...{ accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => world.limits },
+        silentMsMax: EXPIRY_MS - LONGEST_CALL_MS,
+      },
       random,
       GOOD_NETWORK,
       1_000,
@@ -239,6 +243,23 @@ void t.test('what was lent to a few calls is not lost while nobody can be given 
   await world.time.run(12_000);
   await world.hosts[0]!.hammer(5_000, 5);
   t.equal(world.inFlightMost, 30, 'back again, it has given back what it did not use');
+  await world.settle(t);
+});
+
+void t.test('who is cut off for long begins no call whose slot others may have by its end', async (t) => {
+  const world = new World({ ...PLENTY, requestsPerMinute: 0, callsInFlight: 30 }, HOLD * 1_000_000n);
+  const [, cut] = world.hosts as [Host, Host];
+  for (const host of world.hosts) await host.hammer(3_000, 1_000);
+  cut.network = CUT;
+  const endMs = world.time.nowMs + EXPIRY_MS - LONGEST_CALL_MS;
+  await world.time.run(200_000);
+  t.ok(countOf(await cut.hammer(10_000, 200), 'served') > 20, 'of what was set aside');
+  await world.time.run(endMs - world.time.nowMs + 1_000);
+  t.ok(cut.share.isAlone);
+  t.equal(countOf(await cut.hammer(60_000, 500), 'served'), 0);
+  cut.network = GOOD_NETWORK;
+  await world.time.run(12_000);
+  t.ok(countOf(await cut.hammer(5_000, 200), 'served') > 20, 'back again');
   await world.settle(t);
 });
 

@@ -321,3 +321,61 @@ void t.test('a node that replies to itself keeps to the calendar of the coordina
   await manager.start();
   t.same(seenMs, [aheadMs]);
 });
+
+void t.test('after a long silence no call begins whose slot others may have by its end', async (t) => {
+  const time = new EventTime();
+  const shared = new MemoryCoordinator(time.clock);
+  const limits = { requestsPerMinute: 0, callsPerDay: 1_000_000, callsInFlight: 4 };
+  const subjects = { accountsMax: 1, subjectOf: () => SUBJECT, limitsOf: () => limits };
+  const identity = { host: 'host', slot: 0, incarnation: 'one' };
+  const node = new LeaseNode(
+    time,
+    shared,
+    identity,
+    { ...subjects, silentMsMax: 40_000 },
+    randomOf(7),
+    GOOD_NETWORK,
+  );
+  void node.keeper.start();
+  const [servedMs, held]: [number[], number[]] = [[], []];
+  let inFlight = 0;
+  let inFlightMost = 0;
+  const call = async (ms: number): Promise<void> => {
+    // Free of charge: nothing but a slot is needed.
+    const { slot } = await node.call(ACCOUNT, asPicoUnits(0n));
+    if (slot === undefined) return;
+    servedMs.push(time.nowMs);
+    inFlightMost = Math.max(inFlightMost, (inFlight += 1));
+    const end = (): void => {
+      inFlight -= 1;
+      node.endCall(ACCOUNT, slot, asPicoUnits(0n));
+    };
+    if (ms === Infinity) held.push(slot);
+    else time.after(ms, end);
+  };
+  /** More calls than there are slots, so that each one that comes back is taken at once. */
+  const hammer = async (ms: number): Promise<number> => {
+    const before = servedMs.length;
+    for (let atMs = 0; atMs < ms; atMs += 50) time.after(atMs, () => void call(1_000));
+    await time.run(ms);
+    return servedMs.length - before;
+  };
+  void call(Infinity);
+  void call(Infinity);
+  await hammer(5_000);
+  node.authority.network = { ...GOOD_NETWORK, lost: 1 };
+  // The last heartbeat was up to 5 s ago.
+  t.ok((await hammer(33_000)) > 20, 'it goes on with what it holds');
+  await time.run(8_000);
+  t.equal(await hammer(30_000), 0, 'and then no more');
+  t.equal(inFlight, 2, 'those that had begun go on');
+  node.authority.network = GOOD_NETWORK;
+  await time.run(5_000);
+  t.equal(plainView(shared.look([SUBJECT])[0]!).callsInFlight, 2, 'and are counted when it is back');
+  t.ok((await hammer(5_000)) > 5, 'which serves again');
+  t.equal(inFlightMost, 4);
+  for (const slot of held) node.endCall(ACCOUNT, slot, asPicoUnits(0n));
+  await time.run(60_000);
+  t.equal(plainView(shared.look([SUBJECT])[0]!).callsInFlight, 0);
+  t.equal(node.keeper.state.scopes, 0);
+});
