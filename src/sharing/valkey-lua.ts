@@ -26,7 +26,7 @@
  *                       gone:<host>: when an operator said that the host will not come back
  *     T:nodes     hash  P → the fields INCARNATION to PAGES of the node there, see LUA_PRELUDE
  *     T:awaited   set   places that have to report, or to show their marks, before anything is granted
- *     T:held:P    set   scopes of which the node at P holds stocks or money
+ *     T:held:P    set   scopes of which the node at P has a record, or holds money
  *     T:s:S       hash  of scope S: m = minute of all, s = stocks of all, p:P = minute and stocks of P (see
  *                       STOCKS_LUA); d = the day as a former version wrote it. `write_scope` makes it expire
  *     T:m:S       hash  money of scope S (see valkey-money.ts): a = of all, h:H = spent by host H, n:P =
@@ -206,6 +206,16 @@ local function weigh(list, tick)
     end
   end
   return kept, weighing, unexpired
+end
+local function count_at(list, tick)
+  for i = 1, #list, 2 do if list[i] == tick then return list[i + 1] end end
+  return 0
+end
+-- The node's permits, of those that the list of all has: if the clock was days ahead for a while, that lost some.
+local function within(own, list)
+  local kept = {}
+  for i = 1, #own, 2 do kept[i], kept[i + 1] = own[i], min(own[i + 1], count_at(list, own[i])) end
+  return kept
 end
 -- Adds the count at the tick; a negative count lowers what is there, to 0 at least.
 local function put(list, tick, count)

@@ -16,14 +16,10 @@ import { MONEY_LUA } from './valkey-money.js';
 
 /** The minute: `node` is the record of the node that asks, see STOCKS_LUA. */
 const MINUTE = `
-local function count_at(list, tick)
-  for i = 1, #list, 2 do if list[i] == tick then return list[i + 1] end end
-  return 0
-end
 local function answer_minute(list, node, ask, now, holders, incarnation)
   local limit, least, most, forMs, returned, is_stand_by, order, used =
     ask[1], ask[2], ask[3], ask[4], ask[5], ask[6], ask[7], ask[8]
-  local own, last_grant = node[1], node[2]
+  local own, last_grant = within(node[1], list), node[2]
   local tick = floor(now / TICK)
   -- The node has not heard of its last grant, so it has not used it. What that ask returned was taken then.
   if order and last_grant and last_grant[1] == incarnation and last_grant[2] > order[2] then
@@ -129,6 +125,8 @@ local function holders(limit)
   return min(limit, silent * floor(limit / head[5]))
 end
 
+-- Whether the place has a record of the scope. Also of permits: those of an ended life are not the next life's.
+local function has_record(own) return (next(own[1]) or own[2] or next(own[3])) and true or false end
 local function carry_out(ask, key, money_key)
   local subject, minute, stocks, money, inherited = ask[1], ask[2], ask[3], ask[4], ask[5]
   local answer = {false, false, false}
@@ -143,7 +141,7 @@ local function carry_out(ask, key, money_key)
       put(list, floor(inherited[2] / TICK), inherited[1])
       for _, used in ipairs(inherited[3]) do all[used[1]] = {used[2], used[3], 0, 0, 0} end
     end
-    held_before = next(own[3]) ~= nil
+    held_before = has_record(own)
     if minute then answer[1], list = answer_minute(list, own, minute, now, holders, incarnation) end
     if stocks then
       answer[2] = {}
@@ -159,7 +157,7 @@ local function carry_out(ask, key, money_key)
         answer[2][j] = got
       end
     end
-    holds = next(own[3]) ~= nil
+    holds = has_record(own)
     write_scope(key, place, list, all, own)
   end
   if money then
@@ -283,7 +281,7 @@ local function view_of(key, money_key)
     local text = call('HGET', key, 'p:' .. host .. ':' .. slot)
     if text then
       local node, used = cmsgpack.unpack(text), {}
-      local _, own, own_unexpired = weigh(node[1], tick)
+      local _, own, own_unexpired = weigh(within(node[1], list), tick)
       for code, n in pairs(node[3]) do
         if all[code] and n[1] == all[code][1] then used[#used + 1] = {code, n[2]} end
       end
