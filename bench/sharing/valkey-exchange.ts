@@ -76,7 +76,7 @@ async function connected(node: number): Promise<ValkeyCoordinator> {
     node: { host: `host${node}`, slot: 0, incarnation: randomUUID() },
     clock,
     calendar: new Calendar(),
-    accounting: { spentOf: () => undefined, creditedOf: () => CREDITED, allSpent: () => [] },
+    accounting: { spentOf: () => undefined, creditedOf: () => CREDITED, accounts: () => [] },
     memory: {
       of: () => NOTHING,
       set: () => undefined,

@@ -61,8 +61,8 @@ export class HeldLeases {
     this.#keep(scope, { ...before, ...held });
   }
 
-  entries(): IterableIterator<[string, HeldScope]> {
-    return this.#held.entries();
+  keys(): IterableIterator<string> {
+    return this.#held.keys();
   }
 
   /**

@@ -144,7 +144,7 @@ export class HostDirectory {
     ])) as Forgotten;
     if (status === 'alive') throw isAlive(host, heardAgo(ms));
     if (status === 'early') throw isEarly(host, Math.ceil(ms / MS_PER_SECOND));
-    const isFree = await place.free(incarnation, scopes, () => undefined);
+    const isFree = await place.free(incarnation, scopes, () => false);
     if (!isFree || (await place.run(LEAVE_SCRIPT, [incarnation, false])) === false) {
       throw isAlive(host, 'it has just come back');
     }

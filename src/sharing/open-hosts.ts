@@ -232,15 +232,12 @@ function hostAccounting(
       return { totalPicoUnits: account.credited, version: versionOf(position) };
     },
     inheritedOf: (scope) => (scope.startsWith(KEY_PREFIX) ? store.keys.find(scope)?.inherited : undefined),
-    *allSpent() {
+    *accounts() {
       // Page by page: the event loop goes on between two of them.
       for (let from: number | undefined = 0; from !== undefined;) {
         store.refresh();
         const page: Page<AccountRecord> = store.listAccounts(from, PAGE_ACCOUNTS);
-        for (const account of page.items) {
-          const spent = spentBy(account);
-          if (spent !== undefined) yield [account.id, spent];
-        }
+        for (const account of page.items) yield account.id;
         from = page.next;
       }
     },

@@ -30,7 +30,7 @@
  *     T:s:S       hash  of scope S: m = minute of all, s = stocks of all, p:P = minute and stocks of P (see
  *                       STOCKS_LUA); d = the day as a former version wrote it. `write_scope` makes it expire
  *     T:m:S       hash  money of scope S (see valkey-money.ts): a = of all, h:H = spent by host H, n:P =
- *                       outstanding of P. It does not expire
+ *                       outstanding of P, u = why it cannot be told. It does not expire
  *
  * A record in a hash is one packed array. Sums over all nodes are kept, so an ask costs the same with two
  * nodes and with two thousand.

@@ -13,6 +13,7 @@
  *     a    of all nodes: [1, 2] credited, [3] the version of that, [4, 5] spent, [6, 7] outstanding
  *     h:H  [1, 2] spent by host H, [3] the version of that
  *     n:P  [1, 2] outstanding of the node at P
+ *     u    if there, why nobody can tell what is left: a host could not report what it has spent
  *     ask  [1, 2] outstanding, [3, 4] least, [5, 6] most, [7] spent by the host, [8] credited; the last two
  *          are [high, low, version], or false if they are not told
  *
@@ -22,7 +23,8 @@
 export const MONEY_LUA = `
 -- Returns a, what the host has spent, what the node has outstanding, and whether that is stored.
 local function read_money(key, place, host)
-  local got = call('HMGET', key, 'a', 'h:' .. host, 'n:' .. place)
+  local got = call('HMGET', key, 'a', 'h:' .. host, 'n:' .. place, 'u')
+  assert(not got[4], got[4])
   local a, known = unpack_or(got[1], {0, 0, -1, 0, 0, 0, 0}), unpack_or(got[2], {0, 0, -1})
   local own = unpack_or(got[3], {0, 0})
   assert(a[1] + a[2] + a[3] + a[4] + a[5] + a[6] + a[7] + known[1] + known[2] + known[3] + own[1] + own[2])

@@ -4,13 +4,13 @@
  * Main thread.
  *
  * Must hold: a promise is on disk before it is sent, and all that is held is reported before the server
- * grants again after a loss. A damaged record of the host's store costs its own scope alone in exchanges and
- * looks. Tests: test/unit/sharing/valkey-loss.test.ts, valkey-blink.test.ts, valkey-damage.test.ts.
+ * grants again after a loss. A damaged record of the host's store costs its own scope alone, except that the
+ * host cannot leave. Tests: test/unit/sharing/valkey-loss.test.ts, valkey-blink.test.ts,
+ * valkey-damage.test.ts.
  */
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
 import type { InheritedUse } from '../registry/key-record.js';
-import { StoreError } from '../store/store-file.js';
 import {
   CoordinatorLost,
   type HostSpent,
@@ -47,8 +47,8 @@ export interface HostAccounting {
   creditedOf(scope: string): Credited | undefined;
   /** What a rotated key inherited from the one before; undefined for all other scopes. */
   inheritedOf?(scope: string): InheritedUse | undefined;
-  /** All accounts that the host has charged. */
-  allSpent(): Iterable<readonly [string, HostSpent]>;
+  /** All accounts that the host may have charged. */
+  accounts(): Iterable<string>;
 }
 
 /**
@@ -99,6 +99,8 @@ export interface PartitionReply {
   readonly answers: readonly LeaseReply[];
 }
 
+/** What is told of what the host has spent of a scope: false is nothing, true that its record is damaged. */
+export type SpentRow = ReturnType<typeof versioned> | true;
 type Term = readonly [term: number, server: string];
 type Entered = readonly [
   status: string,
@@ -138,11 +140,11 @@ export class ValkeyPartition {
   }
 
   /**
-   * Resolves with the server's time. Rejects with CoordinatorLost, also if a record of the store is damaged:
-   * what the host has spent is reported in full or not at all, or others would be granted the rest again.
+   * Resolves with the server's time. Rejects with CoordinatorLost. If the store's record of an account is
+   * damaged, the server lends nobody the account's money: what was spent of it would be granted again.
    */
   enter(): Promise<number> {
-    return readOrLost(() => this.#enter());
+    return orLost(() => this.#enter());
   }
 
   async #enter(): Promise<number> {
@@ -167,7 +169,8 @@ export class ValkeyPartition {
           'what is evicted would be given twice',
       );
     // It is empty for a life that the server knows, which keeps what it holds.
-    if (Array.isArray(first) && first.length > 0) await this.#void(first as readonly string[]);
+    if (Array.isArray(first) && first.length > 0)
+      await this.#void(first as readonly string[], (scope) => this.#spentRow(scope));
     let pages = 0;
     if (epoch !== known) pages += await this.#reportHeld();
     if (!hostReported) pages += await this.#reportSpent();
@@ -180,7 +183,16 @@ export class ValkeyPartition {
    * this was too long ago, `wasSetForward` gets the server's time and says whether a step of its clock is the
    * reason. Rejects with CoordinatorLost.
    */
-  async exchange(
+  exchange(
+    sequence: number,
+    sentAtMs: number,
+    asks: readonly LeaseAsk[],
+    wasSetForward: (serverMs: number) => boolean,
+  ): Promise<PartitionReply> {
+    return orLost(() => this.#exchange(sequence, sentAtMs, asks, wasSetForward));
+  }
+
+  async #exchange(
     sequence: number,
     sentAtMs: number,
     asks: readonly LeaseAsk[],
@@ -252,7 +264,7 @@ export class ValkeyPartition {
 
   /** Rejects with CoordinatorLost, also if this life is not known. */
   async leave(): Promise<void> {
-    await readOrLost(() => this.#void([]));
+    await orLost(() => this.#void([], (scope) => versioned(this.#options.accounting.spentOf(scope))));
     if ((await this.#server.run(LEAVE_SCRIPT, [this.#options.incarnation, true])) === false)
       throw lossOf('unknown', 0);
   }
@@ -274,34 +286,36 @@ export class ValkeyPartition {
   }
 
   /** Frees what earlier lives of the place hold. */
-  async #void(first: readonly string[]): Promise<void> {
-    const { incarnation, accounting } = this.#options;
-    const isFree = await this.#server.free(incarnation, first, (scope) => accounting.spentOf(scope));
+  async #void(first: readonly string[], spentOf: (scope: string) => SpentRow): Promise<void> {
+    const isFree = await this.#server.free(this.#options.incarnation, first, spentOf);
     if (!isFree) throw lossOf('unknown', 0);
   }
 
   #reportHeld(): Promise<number> {
-    const { held, accounting } = this.#options;
-    return this.#report(held.entries(), (scope, lease) =>
-      heldRow(scope, lease, versioned(accounting.spentOf(scope))),
-    );
+    const { held } = this.#options;
+    return this.#report(held.keys(), (scope) => heldRow(scope, held.of(scope), this.#spentRow(scope)));
   }
 
   #reportSpent(): Promise<number> {
-    const spent = this.#options.accounting.allSpent();
-    return this.#report(spent, (scope, total) => [scope, [], false, versioned(total)]);
+    return this.#report(this.#options.accounting.accounts(), (scope) => {
+      const spent = this.#spentRow(scope);
+      return spent === false ? undefined : [scope, [], false, spent];
+    });
   }
 
-  /** Reports the entries of this partition, page by page; returns how many pages. */
-  async #report<Value>(
-    entries: Iterable<readonly [string, Value]>,
-    rowOf: (scope: string, value: Value) => unknown[],
-  ): Promise<number> {
+  #spentRow(scope: string): SpentRow {
+    const { accounting, storeDamage } = this.#options;
+    return storeDamage.read(scope, () => versioned(accounting.spentOf(scope))) ?? true;
+  }
+
+  /** Reports the scopes of this partition that have a row, page by page; returns how many pages. */
+  async #report(scopes: Iterable<string>, rowOf: (scope: string) => unknown[] | undefined): Promise<number> {
     const rows: unknown[][] = [];
     let pages = 0;
-    for (const [scope, value] of entries) {
-      if (!this.#options.isMine(scope)) continue;
-      rows.push(rowOf(scope, value));
+    for (const scope of scopes) {
+      const row = this.#options.isMine(scope) ? rowOf(scope) : undefined;
+      if (row === undefined) continue;
+      rows.push(row);
       if (rows.length < PAGE_SCOPES) continue;
       await this.#reportPage(rows.splice(0));
       pages += 1;
@@ -332,15 +346,17 @@ export class ValkeyPartition {
   }
 }
 
-/** A damaged record of the host's store ends no process. */
-async function readOrLost<Result>(work: () => Promise<Result>): Promise<Result> {
+/**
+ * What the host's store cannot read, or a reply that nobody can read, ends no process: as on one host, see
+ * lmdb-coordinator.ts.
+ */
+async function orLost<Result>(work: () => Promise<Result>): Promise<Result> {
   try {
     return await work();
   } catch (error) {
-    if (!(error instanceof StoreError)) throw error;
-    throw new CoordinatorLost('failing', `what this host has spent cannot be read: ${error.message}`, {
-      cause: error,
-    });
+    if (error instanceof CoordinatorLost) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new CoordinatorLost('failing', `leases cannot be had: ${reason}`, { cause: error });
   }
 }
 

@@ -189,7 +189,7 @@ export const PAGE_SCOPES = 500;
  *
  *     KEYS     meta, nodes, awaited, held; then two of each scope
  *     ARGV[3]  [incarnation, time]
- *     ARGV[4]  of each scope [scope, spent by the host or false]
+ *     ARGV[4]  of each scope [scope, spent by the host, false, or true if its record is damaged]
  *     reply    the next page of scopes; false if another life has come. What is damaged stays as it is
  */
 export const VOID_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}${MONEY_LUA}
@@ -203,7 +203,10 @@ local function void_counts(key)
   call('HDEL', key, 'p:' .. place)
 end
 local function void_money(key, spent)
-  if call('EXISTS', key) == 1 then answer_money(key, place, host, {0, 0, 0, 0, 0, 0, spent, false}) end
+  -- true: the host's record is damaged. The money stays outstanding, as nobody knows what was charged of it.
+  if spent ~= true and call('EXISTS', key) == 1 then
+    answer_money(key, place, host, {0, 0, 0, 0, 0, 0, spent, false})
+  end
 end
 for i, row in ipairs(cmsgpack.unpack(ARGV[4])) do
   attempt(void_counts, KEYS[3 + 2 * i])
@@ -218,7 +221,8 @@ return pack(call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}))
  *
  *     KEYS     meta, nodes, awaited, held; then two of each scope
  *     ARGV[3]  [incarnation, time, calendar]
- *     ARGV[4]  of each scope [scope, stocks, money or false, spent or false];
+ *     ARGV[4]  of each scope [scope, stocks, money or false, spent, false, or true if the host's record of
+ *              it is damaged: then nobody is lent its money];
  *              a stock is [code, period, used, unused, total seen]
  *     reply    true; false if another life has come. What is damaged stays as it is
  */
@@ -241,6 +245,10 @@ local function report_counts(key, stocks)
 end
 local function report_money(key, money, spent)
   if not money and not spent then return end
+  if spent == true then
+    call('HSET', key, 'u', 'host ' .. host .. ' cannot read what it has spent')
+    return
+  end
   local held = money or unpack_or(call('HGET', key, 'n:' .. place), {0, 0})
   answer_money(key, place, host, {held[1], held[2], 0, 0, 0, 0, spent, false})
 end

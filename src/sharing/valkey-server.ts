@@ -5,9 +5,9 @@
  * Must hold: all scripts of valkey-scripts.ts have their KEYS and ARGV in the order of `run`. Test:
  * test/unit/sharing/valkey-coordinator.test.ts (conformance).
  */
-import { CoordinatorLost, type HostSpent } from './coordinator.js';
+import { CoordinatorLost } from './coordinator.js';
 import { asLoss, type ValkeyClient, type ValkeyScript } from './valkey-client.js';
-import { coordinatorKeys, packed, unpacked, versioned } from './valkey-codec.js';
+import { coordinatorKeys, packed, unpacked } from './valkey-codec.js';
 import { VOID_SCRIPT } from './valkey-scripts.js';
 
 /** So many pages of PAGE_SCOPES are more scopes than a process can have. */
@@ -68,17 +68,17 @@ export class ValkeyServer {
 
   /**
    * Frees what the place holds, page by page from the scopes `first` on, and reports what the host has
-   * spent as far as that is known. Returns false if another life than `incarnation` has come. Rejects with
-   * CoordinatorLost.
+   * spent as far as that is known; `spentOf` says that as VOID_SCRIPT has it. Returns false if another life
+   * than `incarnation` has come. Rejects with CoordinatorLost.
    */
   async free(
     incarnation: string,
     first: readonly string[],
-    spentOf: (scope: string) => HostSpent | undefined,
+    spentOf: (scope: string) => readonly number[] | boolean,
   ): Promise<boolean> {
     let page = first;
     for (let pages = 0; pages < PAGES_MAX; pages++) {
-      const rows = page.map((scope) => [scope, versioned(spentOf(scope))]);
+      const rows = page.map((scope) => [scope, spentOf(scope)]);
       const next = await this.run(VOID_SCRIPT, [incarnation, this.#options.timeInsteadMs()], page, rows);
       if (next === false) return false;
       if (!Array.isArray(next) || next.length === 0) return true;

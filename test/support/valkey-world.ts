@@ -42,7 +42,7 @@ export class TestHost {
   readonly books = {
     inheritedOf: (subject: string): InheritedUse | undefined => this.inherited.get(subject),
     spentOf: (subject: string): HostSpent | undefined => this.#spent.get(subject),
-    allSpent: (): Iterable<readonly [string, HostSpent]> => [...this.#spent],
+    accounts: (): Iterable<string> => [...this.#spent.keys()],
   };
 
   /** A flush: so much more is on its disk as spent. */

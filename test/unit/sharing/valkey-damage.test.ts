@@ -1,8 +1,7 @@
 /**
  * A row at the server of sharing that cannot be read costs its own scope alone: in exchanges, in looks, when
  * an ended life's leases are freed, and when leases are reported after a loss. A node whose row cannot be
- * read is as one that was lost. A damaged record of the host's own store costs its own scope alone too, in
- * exchanges and looks.
+ * read is as one that was lost. A damaged record of the host's own store costs its own scope alone too.
  */
 import t, { type Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
@@ -131,7 +130,6 @@ void t.test('records of the own store', NO_REDIS, async (t) => {
     creditedOf: () => ({ totalPicoUnits: asPicoUnits(1_000n), version: 1 }),
     spentOf: (scope) => (isDamaged && scope === BAD ? damaged('of spending') : host.books.spentOf(scope)),
     inheritedOf: (scope) => (isDamaged && scope === KEY ? damaged('of keys') : undefined),
-    allSpent: () => (isDamaged ? damaged('of spending') : host.books.allSpent()),
   };
   const node = await world.connect(identity('a'), host, { accounting });
   await node.join();
@@ -158,10 +156,34 @@ void t.test('records of the own store', NO_REDIS, async (t) => {
   t.equal(world.log.lines.length, 2, 'each is told once');
 
   await t.rejects(node.leave(), lossOf('failing'), 'what was spent of what it held is not known');
+  // The server has lost all: this host enters, and others are not lent what it may have spent.
+  host.spend(BAD, 900n);
   await server.command('FLUSHALL');
-  await t.rejects(node.join(), lossOf('failing'), 'what the host has spent is reported in full');
-  isDamaged = false;
+  const nothing = { spentOf: () => undefined, accounts: () => [] };
+  const other = await world.connect(identity('b'), undefined, { accounting: { ...accounting, ...nothing } });
   await node.join();
+  await other.join();
+  world.nowMs += QUARANTINE_MS;
+  await exchangePlain(node, []);
+  const { answers: left } = await exchangePlain(other, [ask(BAD), ask(GOOD)]);
+  t.match(left, [
+    { isUnknown: true, money: { granted: 0n } },
+    { isUnknown: undefined, money: { granted: 10n } },
+  ]);
+  isDamaged = false;
+  // What docs/sharing.md says.
+  const keys = coordinatorKeys(NAMESPACE, 0);
+  await server.command('DEL', ...keys.of(BAD), keys.meta, keys.nodes);
+  for (const each of [node, other]) {
+    await t.rejects(exchangePlain(each, []), lossOf('unknown_node'));
+    await each.join();
+  }
+  world.nowMs += QUARANTINE_MS;
+  await exchangePlain(other, []);
+  const { answers: freed } = await exchangePlain(node, [
+    { ...ask(BAD), money: { ...ask(BAD).money!, most: 1n } },
+  ]);
+  t.match(freed, [{ money: { granted: 1n, remaining: 99n } }], 'what it has spent is known');
   await node.leave();
 });
 
