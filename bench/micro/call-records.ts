@@ -12,7 +12,7 @@ import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import type { CallFilter } from '#src/call-log/call-filter.js';
+import type { CallFilter } from '#src/call-log/call-query.js';
 import { callReaderOf, type CallReader } from '#src/call-log/call-reader.js';
 import { CallWriter } from '#src/call-log/call-writer.js';
 import { CALLS_FOLDER } from '#src/call-log/segment-files.js';

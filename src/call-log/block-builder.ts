@@ -23,9 +23,9 @@ import {
   STATUS,
   STREAM,
   VARIABLE,
+  putNumber,
 } from './call-block.js';
 import { BlockNames, type SlotNames, SlotPositions } from './block-names.js';
-import { putNumber } from './varint.js';
 import { DOOR_NAMES, DOOR_PATHS } from '../core/door-names.js';
 import { FIELDS_AT } from '../core/spsc-ring.js';
 import { PICO_PER_NANO } from '../core/money.js';

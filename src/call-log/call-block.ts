@@ -1,11 +1,11 @@
 /**
  * The bytes of the call log on disk. The call log keeps the records of ended calls for a while, to be found
  * by request id, caller, model, status and so on. An LMDB table was considered (indexes cost microseconds a
- * call, and all processes share one write lock), and logging libraries too (they do not search): records that
- * are written once, in order, and removed oldest first need neither.
+ * call, and all processes share one write lock), and logging libraries too (they do not search): records
+ * that are written once, in order, and removed oldest first need neither.
  *
- * A segment file is SEGMENT_START and then blocks. Each block can be read alone, so that a crash or a flipped
- * bit loses only the calls of one block.
+ * A segment file is SEGMENT_START and then blocks. Each block can be read alone, so that a crash or a
+ * flipped bit loses only the calls of one block.
  *
  *     byte  block (begins and ends on a multiple of 8)
  *        0  MAGIC, bytes of the block, CRC-32 of all that follows this word, count of calls (32 bits each)
@@ -81,7 +81,7 @@ export const QUEUED_MS = 13;
 export const STREAM = 1;
 export const CACHE_HIT = 2;
 export const CACHE_MISS = 4;
-/** The call has attempts: call-filter.ts reads the attempts of no other call. */
+/** The call has attempts: call-query.ts reads the attempts of no other call. */
 export const ATTEMPTS = 8;
 /** The call's variable part is that of a plain call. */
 export const PLAIN = 16;
@@ -130,8 +130,8 @@ export class Block {
   }
 
   /**
-   * Returns the block of these bytes without a check, because block-builder.ts has just made them. They begin
-   * where their ArrayBuffer begins.
+   * Returns the block of these bytes without a check, because block-builder.ts has just made them. They
+   * begin where their ArrayBuffer begins.
    */
   static of(bytes: Buffer): Block {
     return new Block(bytes, 0, new Uint32Array(bytes.buffer, 0, HEAD_BYTES / 4));
@@ -311,4 +311,32 @@ class VariableReader {
     this.#at += 8;
     return amount;
   }
+}
+
+const TWO_28 = 2 ** 28;
+
+/**
+ * Writes a number of 7 bits a byte, up to 2^53 (test/unit/call-log/plain-calls.test.ts). Writes at `start`
+ * and returns the position after the number.
+ */
+export function putNumber(bytes: Uint8Array, start: number, value: number): number {
+  let rest = value | 0;
+  if (rest !== value || rest < 0) return putOther(bytes, start, value);
+  let at = start;
+  for (; rest > 0x7f; rest >>= 7) bytes[at++] = (rest & 0x7f) | 0x80;
+  bytes[at++] = rest;
+  return at;
+}
+
+/** Writes a number beyond 31 bits, or the whole part of a fraction. A negative number, a bug, becomes 0. */
+function putOther(bytes: Uint8Array, start: number, value: number): number {
+  const whole = value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0;
+  if (whole < TWO_28) return putNumber(bytes, start, whole);
+  const high = Math.floor(whole / TWO_28);
+  const low = whole - high * TWO_28;
+  bytes[start] = (low & 0x7f) | 0x80;
+  bytes[start + 1] = ((low >> 7) & 0x7f) | 0x80;
+  bytes[start + 2] = ((low >> 14) & 0x7f) | 0x80;
+  bytes[start + 3] = (low >> 21) | 0x80;
+  return putNumber(bytes, start + 4, high);
 }

@@ -11,9 +11,10 @@
 import { join } from 'node:path';
 import type { CallRecord } from '../telemetry/call-record.js';
 import { NAMED } from './call-block.js';
-import { type CallFilter, extentTestOf, testOf } from './call-filter.js';
-import type { GrowingSegment } from './call-writer.js';
 import {
+  type CallFilter,
+  extentTestOf,
+  testOf,
   cursorOf,
   cursorOfSeen,
   newestFirst,
@@ -22,7 +23,8 @@ import {
   type Position,
   seenOf,
   START,
-} from './call-cursors.js';
+} from './call-query.js';
+import type { GrowingSegment } from './call-writer.js';
 import { CALLS_FOLDER, segmentFiles } from './segment-files.js';
 import { type Extent, mayHaveCall } from './segment-index.js';
 import type { ExtentAt } from './segment-summary.js';

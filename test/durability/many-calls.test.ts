@@ -5,7 +5,7 @@
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import type { CallFilter } from '#src/call-log/call-filter.js';
+import type { CallFilter } from '#src/call-log/call-query.js';
 import { callReaderOf } from '#src/call-log/call-reader.js';
 import { CallWriter } from '#src/call-log/call-writer.js';
 import { CALLS_FOLDER } from '#src/call-log/segment-files.js';

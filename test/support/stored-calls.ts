@@ -1,6 +1,6 @@
 /** Random records of calls, and the plain search that the call log is held against. */
 import { asPicoUnits, asWallMs } from '#src/core/units.js';
-import type { CallFilter } from '#src/call-log/call-filter.js';
+import type { CallFilter } from '#src/call-log/call-query.js';
 import type { CallRecord } from '#src/telemetry/call-record.js';
 import { pick, type Random } from './random.js';
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import t, { type Test } from 'tap';
 import { Block, SEGMENT_START } from '#src/call-log/call-block.js';
-import type { CallFilter } from '#src/call-log/call-filter.js';
+import type { CallFilter } from '#src/call-log/call-query.js';
 import { CallReader } from '#src/call-log/call-reader.js';
 import { CallWriter } from '#src/call-log/call-writer.js';
 import { REMOVE_PERIOD_MS, type CallRetention } from '#src/call-log/segment-files.js';

@@ -6,8 +6,8 @@
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t from 'tap';
-import type { CallFilter } from '#src/call-log/call-filter.js';
-import { extentTestOf } from '#src/call-log/call-filter.js';
+import type { CallFilter } from '#src/call-log/call-query.js';
+import { extentTestOf } from '#src/call-log/call-query.js';
 import { CallReader } from '#src/call-log/call-reader.js';
 import { CallWriter } from '#src/call-log/call-writer.js';
 import { Segment } from '#src/call-log/segment.js';
