@@ -10,13 +10,7 @@
  * call outside of `commit`.
  */
 import { statfsSync } from 'node:fs';
-import {
-  asAccountIndex,
-  asPicoUnits,
-  type AccountIndex,
-  type KeyIndex,
-  type PicoUnits,
-} from '../core/units.js';
+import { asAccountIndex, type AccountIndex, type KeyIndex } from '../core/units.js';
 import type {
   AccountRecord,
   CreditRecord,
@@ -27,7 +21,7 @@ import type { Page, RecordStore } from '../registry/record-store.js';
 import type { UsageKey, UsageRange, UsageRecord, UsageTotals } from '../registry/usage-report.js';
 import { type ResponseTable, cachedResponseTable, keyedResponseTable } from './response-table.js';
 import type { FlushRows } from './flush.js';
-import { FlushMark, type HostClocks, accountingVersionOf, putClocks, steppedMs } from './flush-mark.js';
+import { FlushMark, type HostClocks, putClocks, steppedMs } from './flush-mark.js';
 import {
   damaged,
   packAccount,
@@ -235,16 +229,6 @@ export class Store implements RecordStore {
   findSpending(account: AccountIndex): SpendingRecord | undefined {
     const stored = this.#tables.spending.get(account);
     return stored === undefined ? undefined : readSpending(stored, this.#locationOf('spending', account));
-  }
-
-  /**
-   * What all gateways of this data directory have charged an account, and the version (flush-mark.ts) that
-   * says so.
-   */
-  findHostSpent(account: AccountIndex): { readonly totalPicoUnits: PicoUnits; readonly version: number } {
-    // The version first: an older version with a newer total does no harm.
-    const version = accountingVersionOf(this.#tables);
-    return { totalPicoUnits: this.findSpending(account)?.spent ?? asPicoUnits(0n), version };
   }
 
   /** Writes the rows of a flush. Called in a transaction. */

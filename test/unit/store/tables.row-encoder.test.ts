@@ -1,7 +1,7 @@
 /** Rows are what msgpackr alone makes of them, so that every Tollgate reads those of every other. */
 import { Encoder, RESET_BUFFER_MODE, REUSE_BUFFER_MODE } from 'msgpackr';
 import t from 'tap';
-import { RowEncoder, UNREADABLE } from '#src/store/row-encoder.js';
+import { RowEncoder, UNREADABLE } from '#src/store/tables.js';
 
 /** As lmdb makes them for a table. */
 const OPTIONS = { copyBuffers: true } as const;
