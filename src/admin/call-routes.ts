@@ -6,11 +6,11 @@
  * (test/e2e/operator-roles.test.ts, test/e2e/contents.test.ts).
  */
 import { Type, type Static } from 'typebox';
-import type { CallFilter } from '../call-log/call-filter.js';
+import type { CallFilter } from '../call-log/call-query.js';
 import { isListed } from '../registry/catalog.js';
 import type { Registry } from '../registry/registry.js';
 import { invalid, isId, notFound } from '../registry/record-id.js';
-import { parseMomentMs } from '../core/moment.js';
+import { parseMomentMs } from '../core/clock.js';
 import { RIGHTS } from '../core/roles.js';
 import type { ClippedText } from '../telemetry/contents-layout.js';
 import { type CallRecord, callView } from '../telemetry/call-record.js';

@@ -7,7 +7,7 @@
  */
 import { Type } from 'typebox';
 import { csvOf } from '../core/csv.js';
-import { parseMomentMs } from '../core/moment.js';
+import { parseMomentMs } from '../core/clock.js';
 import { decimalOf } from '../core/money.js';
 import { asWallMs } from '../core/units.js';
 import { invalid } from '../registry/record-id.js';

@@ -11,7 +11,7 @@ import { Argument, type Command, InvalidArgumentError, Option } from 'commander'
 import type { CallView } from '../admin/call-routes.js';
 import type { UsageRowView } from '../admin/views.js';
 import { type CsvCell, csvOf } from '../core/csv.js';
-import { parseMomentMs } from '../core/moment.js';
+import { parseMomentMs } from '../core/clock.js';
 import { type AdminClient, queryOf, withAdminClient, withQuery } from './admin-client.js';
 import { CALL_CELLS, cellsOf, eachCall } from './call-commands.js';
 import { addDataOptions, type DataOptions, exampleText } from './options.js';

@@ -8,7 +8,7 @@
 import { once } from 'node:events';
 import { createInterface } from 'node:readline/promises';
 import { type Command, InvalidArgumentError } from 'commander';
-import { parseMomentMs } from '../core/moment.js';
+import { parseMomentMs } from '../core/clock.js';
 import { CommandError, Misuse } from './output.js';
 
 export interface DataOptions {

@@ -1,12 +1,13 @@
 /**
- * The clocks of a thread. Code takes the time from a Clock that it is given, so that tests can stop it. Any
- * thread.
+ * The clocks of a thread, and moments as people write them. Code takes the time from a Clock that it is
+ * given, so that tests can stop it. Any thread.
  *
  * Must hold: `monotonicMs` means the same in all threads and processes of a host, because leases and windows
- * in shared memory are written by one and read by another; durations are never taken from `wallMs`, which may
- * step (test/unit/core/clock.test.ts); what is removed by age for good is removed by a RetentionCalendar
+ * in shared memory are written by one and read by another; durations are never taken from `wallMs`, which
+ * may step (test/unit/core/clock.test.ts); what is removed by age for good is removed by a RetentionCalendar
  * (test/unit/call-log/segment-writer.test.ts, test/unit/gateway/webhook-outbox.test.ts,
- * test/unit/store/stored-responses.test.ts).
+ * test/unit/store/stored-responses.test.ts); a day that is in no calendar is not read as another
+ * (test/unit/core/clock.moment.test.ts).
  */
 import { performance } from 'node:perf_hooks';
 import { asMonotonicMs, asWallMs, type MonotonicMs, type WallMs } from './units.js';
@@ -106,8 +107,8 @@ const EARLY_MS_MAX = 5;
 /**
  * Milliseconds from now to the next multiple of `periodMs` by the thread's own clock, or 5 ms more than the
  * period at most. Timers of one thread that use it fire together, so that an idle thread wakes once for all
- * of them. Each wake costs up to 0.1 ms of CPU. `nowMs` is for tests and for who has read that clock already;
- * a Clock starts at another moment, so by its `monotonicMs` a timer would fire apart.
+ * of them. Each wake costs up to 0.1 ms of CPU. `nowMs` is for tests and for who has read that clock
+ * already; a Clock starts at another moment, so by its `monotonicMs` a timer would fire apart.
  */
 export function msToNextTick(periodMs: number, nowMs: number = performance.now()): number {
   const restMs = periodMs - (nowMs % periodMs);
@@ -128,4 +129,16 @@ export function onEachTick(periodMs: number, act: () => void): () => void {
   };
   later();
   return () => clearTimeout(timer);
+}
+
+/**
+ * `Date.parse` of a text that begins with a day, such as `2025-01-31` or `2025-01-31T12:00Z`. Returns Unix
+ * milliseconds; NaN also for a day that is in no calendar, such as 2025-02-31, which `Date.parse` takes for
+ * one of the next month.
+ */
+export function parseMomentMs(text: string): number {
+  const day = text.slice(0, '2025-01-31'.length);
+  const dayMs = Date.parse(day);
+  const isInCalendar = !Number.isNaN(dayMs) && new Date(dayMs).toISOString().startsWith(day);
+  return isInCalendar ? Date.parse(text) : NaN;
 }

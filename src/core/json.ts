@@ -53,6 +53,9 @@ function hasLevels(value: unknown, levels: number): boolean {
   return false;
 }
 
+/** The members of a JSON object that came from outside: any name may be there or not. */
+export type Members = Readonly<Record<string, unknown>>;
+
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -9,8 +9,8 @@
  * hold covers (`best_of`) is rejected before, by member-scan.ts. `optional` allows null, because SDKs send
  * null for what their caller left out.
  *
- * Must hold: messages-rules.ts, responses-rules.ts and simple-rules.ts explain each rule
- * (test/unit/doors/messages/messages-door.test.ts, test/unit/doors/responses/responses-rules.test.ts,
+ * Must hold: messages-rules.ts, responses-door.ts and simple-rules.ts explain each rule
+ * (test/unit/doors/messages/messages-door.test.ts, test/unit/doors/responses/responses-door.rules.test.ts,
  * test/unit/doors/simple/simple-doors.test.ts).
  */
 import Type from 'typebox';

@@ -10,14 +10,12 @@
  */
 import { hash } from 'node:crypto';
 import { exactJson, exactJsonText } from '../core/exact-json.js';
-import { isRecord, parsedJson } from '../core/json.js';
+import { isRecord, type Members, parsedJson } from '../core/json.js';
 import { dialectAt } from '../doors/dialects.js';
 import { PROVIDERS } from '../providers/providers.js';
 import { FieldError, type ProviderSettings } from '../providers/provider.js';
 import { inCallersWords, parsedBody, readsExtras } from './door-call.js';
 import { inNamesOf, type MemberNames } from './upstream-body.js';
-
-type Members = Readonly<Record<string, unknown>>;
 
 /** What a translation needs: a plain record, which is sent to another thread. */
 export interface LargeBody {

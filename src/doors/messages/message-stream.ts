@@ -12,13 +12,18 @@
  * (test/unit/doors/messages/messages-dialect.test.ts).
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
-import { isRecord } from '../../core/json.js';
+import { isRecord, type Members } from '../../core/json.js';
 import { ProviderError } from '../../providers/provider.js';
 import type { DoorCall, DoorStream } from '../door.js';
-import { textOf, thoughtsOf } from '../message-texts.js';
-import { addPiece, canBegin, isOtherCall, pieceOf, type CallSoFar } from '../tool-call-pieces.js';
-
-type Members = Readonly<Record<string, unknown>>;
+import {
+  textOf,
+  thoughtsOf,
+  addPiece,
+  canBegin,
+  isOtherCall,
+  pieceOf,
+  type CallSoFar,
+} from '../message-parts.js';
 
 export class MessageWriter implements DoorStream {
   readonly #call: DoorCall;

@@ -4,7 +4,7 @@
  *
  * Must hold: `known` returns what `judge` would (test/unit/doors/messages/messages-dialect.test.ts).
  */
-import { isRecord } from '../../core/json.js';
+import { isRecord, type Members } from '../../core/json.js';
 import { promptReportOf } from '../../providers/anthropic/response.js';
 import { SAYS_NOTHING, type Dialect, type EventJudge, type EventMeaning, type Translator } from '../door.js';
 import { fromChat, MessageWriter } from './message-stream.js';
@@ -34,8 +34,6 @@ export const COUNT_TOKENS_DIALECT: Dialect = {
   marker: 'input_tokens',
   isCount: true,
 };
-
-type Members = Readonly<Record<string, unknown>>;
 
 const TEXT: EventMeaning = { ...SAYS_NOTHING, isText: true };
 const END: EventMeaning = { ...SAYS_NOTHING, isEnd: true };

@@ -22,12 +22,10 @@
  */
 import { createHash } from 'node:crypto';
 import { exactJsonText } from '../../core/exact-json.js';
-import { isRecord } from '../../core/json.js';
+import { isRecord, type Members } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';
 import { from } from '../callers-path.js';
 import { summarisingEditIn } from './messages-rules.js';
-
-type Members = Readonly<Record<string, unknown>>;
 
 /** Members that are translated below, or do not change the response. */
 const KNOWN: ReadonlySet<string> = new Set([

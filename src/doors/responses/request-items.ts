@@ -1,6 +1,7 @@
 /**
- * The `input` of a request to POST /v1/responses as messages of a chat completion. to-chat.ts calls it. No
- * I/O; upstream worker, or counter thread if the body is large.
+ * The `input` and the `tools` of a request to POST /v1/responses as messages and tools of a chat completion.
+ * to-chat.ts calls it, and response-stream.ts for the names of calls. No I/O; upstream worker, or for
+ * requests a counter thread if the body is large.
  *
  *     message                    a message of its role; a lone text as a string
  *     reasoning                  its signed blocks go into the next assistant
@@ -12,15 +13,17 @@
  *                                  unless the upstream reads them (`extras`)
  *     any other                  refused: only an upstream that speaks Responses can read it
  *
- * Must hold: each message and part that is made is registered with `from` (callers-path.ts), or an error
- * names a path that the caller does not know (test/unit/doors/callers-path.test.ts).
+ * A chat completion has no namespaces: a tool of a namespace is offered as `namespace__name`, and a call of
+ * it gets both names back.
+ *
+ * Must hold: two tools with one flat name are rejected, because nobody could know which of them a call means
+ * (test/unit/doors/responses/request-items.offered-tools.test.ts); each message and part that is made is
+ * registered with `from` (callers-path.ts), or an error names a path that the caller does not know
+ * (test/unit/doors/callers-path.test.ts).
  */
-import { isNestedTooDeeply, isRecord, parsedJson } from '../../core/json.js';
+import { isNestedTooDeeply, isRecord, type Members, parsedJson } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';
 import { from } from '../callers-path.js';
-import { flatName } from './offered-tools.js';
-
-type Members = Readonly<Record<string, unknown>>;
 
 interface AssistantMessage {
   readonly role: 'assistant';
@@ -245,8 +248,8 @@ function isGiven(value: unknown): boolean {
 /**
  * Marks `encrypted_content` of this gateway, in which a client carries signed reasoning from one turn to the
  * next: thinking blocks of Anthropic and Bedrock, signatures of Gemini's calls, as JSON in base64.
- * response-stream.ts writes it. It is not encrypted: the caller's own model wrote it, and the provider checks
- * its signatures. Content without the prefix is another service's, which no upstream here could read.
+ * response-stream.ts writes it. It is not encrypted: the caller's own model wrote it, and the provider
+ * checks its signatures. Content without the prefix is another service's, which no upstream here could read.
  *
  * Must hold: clients store the content, so the form after this prefix never changes; another form gets
  * another prefix (test/unit/doors/responses/request-items.carried-signatures.test.ts).
@@ -274,4 +277,70 @@ export function carriedIn(content: unknown): Carried | undefined {
     ...(Array.isArray(value.blocks) && { blocks: value.blocks as unknown[] }),
     ...(isRecord(value.extra) && { extra: value.extra }),
   };
+}
+
+export interface OfferedTool {
+  readonly tool: Members;
+  /** Path of the tool in the request. */
+  readonly path: string;
+}
+
+interface Named {
+  readonly name: string;
+  readonly namespace: string;
+}
+
+/**
+ * The start of the type of hosted tools that coding agents offer by default. An upstream of chat completions
+ * cannot run them, so they are left out if there are other tools and the model need not call one; else
+ * to-chat.ts rejects them.
+ */
+const SEARCH = 'web_search';
+
+/**
+ * `mayChoose`: the model need not call a tool. Throws a FieldError for an item that is no object, and for
+ * two tools with one flat name.
+ */
+export function offeredTools(tools: readonly unknown[], mayChoose: boolean): OfferedTool[] {
+  const offered = tools.flatMap((tool, index): OfferedTool[] => {
+    const path = `tools[${index}]`;
+    if (!isRecord(tool)) throw new FieldError(path, 'must be an object');
+    const { type, name, tools: inner } = tool;
+    if (type !== 'namespace' || typeof name !== 'string' || !Array.isArray(inner)) return [{ tool, path }];
+    return (inner as unknown[]).map((one, position) => {
+      const at = `${path}.tools[${position}]`;
+      if (!isRecord(one)) throw new FieldError(at, 'must be an object');
+      return { tool: { ...one, name: flatName(one.name, name) }, path: at };
+    });
+  });
+  const names = new Set<unknown>();
+  for (const { tool, path } of namespacesIn(tools).size === 0 ? [] : offered) {
+    if (typeof tool.name !== 'string') continue;
+    if (names.has(tool.name))
+      throw new FieldError(`${path}.name`, `another tool has the name ${tool.name} too`);
+    names.add(tool.name);
+  }
+  const others = offered.filter(
+    ({ tool: { type } }) => !(typeof type === 'string' && type.startsWith(SEARCH)),
+  );
+  return mayChoose && others.length > 0 ? others : offered;
+}
+
+/** The name under which a chat completion has the tool. */
+export function flatName(name: unknown, namespace: unknown): unknown {
+  const isNamed = typeof name === 'string' && typeof namespace === 'string' && namespace !== '';
+  return isNamed ? `${namespace}__${name}` : name;
+}
+
+/** The names of tools in namespaces, by their flat names. */
+export function namespacesIn(tools: unknown): ReadonlyMap<unknown, Named> {
+  const names = new Map<unknown, Named>();
+  for (const tool of Array.isArray(tools) ? (tools as unknown[]) : []) {
+    if (!isRecord(tool) || tool.type !== 'namespace' || typeof tool.name !== 'string') continue;
+    const namespace = tool.name;
+    for (const one of Array.isArray(tool.tools) ? (tool.tools as unknown[]) : [])
+      if (isRecord(one) && typeof one.name === 'string')
+        names.set(flatName(one.name, namespace), { name: one.name, namespace });
+  }
+  return names;
 }

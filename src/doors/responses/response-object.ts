@@ -6,10 +6,8 @@
  * Must hold: the object has every member of OpenAI's reference, because clients validate it
  * (test/unit/doors/responses/response-stream.test.ts, 'a response in full').
  */
-import { isRecord } from '../../core/json.js';
+import { isRecord, type Members } from '../../core/json.js';
 import type { DoorCall } from '../door.js';
-
-type Members = Readonly<Record<string, unknown>>;
 
 /** The members that are known from the first chunk on. */
 export interface ResponseHead {

@@ -12,15 +12,20 @@
  * Must hold: the deltas of an item, joined, are its text; the ended items are the output; sequence numbers
  * have no gaps (test/unit/doors/responses/response-stream.test.ts).
  */
-import { isRecord } from '../../core/json.js';
+import { isRecord, type Members } from '../../core/json.js';
 import type { DoorCall, DoorStream } from '../door.js';
-import { textOf, thoughtsOf } from '../message-texts.js';
-import { addPiece, canBegin, isOtherCall, pieceOf, type CallSoFar } from '../tool-call-pieces.js';
-import { encryptedContent } from './request-items.js';
-import { namespacesIn } from './offered-tools.js';
+import {
+  textOf,
+  thoughtsOf,
+  addPiece,
+  canBegin,
+  isOtherCall,
+  pieceOf,
+  type CallSoFar,
+} from '../message-parts.js';
+import { encryptedContent, namespacesIn } from './request-items.js';
 import { headOf, responseObject, type ResponseHead, type ResponseState } from './response-object.js';
 
-type Members = Readonly<Record<string, unknown>>;
 type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
 
 /** An output item that is being written. */

@@ -6,7 +6,7 @@
  * Must hold: only response.completed and response.incomplete end a stream well; a stream without either was
  * cut off (test/unit/doors/responses/response-stream.test.ts).
  */
-import { isRecord } from '../../core/json.js';
+import { isRecord, type Members } from '../../core/json.js';
 import {
   SAYS_NOTHING,
   type Dialect,
@@ -41,8 +41,6 @@ export const RESPONSES_DIALECT: Dialect = {
   // The texts of the prompt are those of the translated chat completion.
   promptTexts: undefined,
 };
-
-type Members = Readonly<Record<string, unknown>>;
 
 /**
  * Statuses of a success; some upstreams leave it out. `failed`, `cancelled` and `in_progress` come with

@@ -8,14 +8,11 @@
  *
  * Follows the reference of OpenAI, "Create a model response", as of November 2026.
  */
-import { isRecord } from '../../core/json.js';
+import { isRecord, type Members } from '../../core/json.js';
 import { Fields } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
 import { from } from '../callers-path.js';
-import { offeredTools } from './offered-tools.js';
-import { messagesOf } from './request-items.js';
-
-type Members = Readonly<Record<string, unknown>>;
+import { messagesOf, offeredTools } from './request-items.js';
 
 /** Members that mean the same in both APIs. */
 const SAME = [

@@ -1,6 +1,6 @@
 /** Moments as people write them. */
 import t from 'tap';
-import { parseMomentMs } from '#src/core/moment.js';
+import { parseMomentMs } from '#src/core/clock.js';
 
 void t.test('a day that is in no calendar is no moment', (t) => {
   t.equal(parseMomentMs('2025-01-31'), Date.UTC(2025, 0, 31));

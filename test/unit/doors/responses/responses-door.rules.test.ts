@@ -1,7 +1,7 @@
 /** The rules of a request in words against the schema of the same: one sentence for each body it rejects. */
 import t from 'tap';
 import { Check } from 'typebox/value';
-import { explainResponsesRequest } from '#src/doors/responses/responses-rules.js';
+import { explainResponsesRequest } from '#src/doors/responses/responses-door.js';
 import { ResponsesRequestSchema } from '#src/doors/request-schemas.js';
 
 const VALUES: readonly unknown[] = [

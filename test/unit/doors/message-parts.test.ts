@@ -1,7 +1,7 @@
 /** Thoughts and texts of servers that differ, as Messages and Responses have them, whole and streamed. */
 import t from 'tap';
 import type { DoorCall } from '#src/doors/door.js';
-import { textOf, thoughtsOf } from '#src/doors/message-texts.js';
+import { textOf, thoughtsOf } from '#src/doors/message-parts.js';
 import { MESSAGES_DIALECT } from '#src/doors/messages/messages-dialect.js';
 import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
 
