@@ -58,14 +58,14 @@ export class ConsoleFiles {
   readonly #files = new Map<string, ConsoleFile>();
 
   /** Reads all files into memory, some 200 KB with their compressed twins. */
-  constructor(folder = FOLDER) {
-    const names = readdirSync(folder).filter((name) => typeOf(name) in TYPES);
+  constructor() {
+    const names = readdirSync(FOLDER).filter((name) => typeOf(name) in TYPES);
     for (const name of names) {
       this.#files.set(name === PAGE ? '/' : `${ASSETS}${name}`, {
         contentType: TYPES[typeOf(name)]!,
         cacheControl: name === PAGE ? 'no-cache' : 'public, max-age=31536000, immutable',
-        plain: readFileSync(`${folder}${name}`),
-        gzip: readFileSync(`${folder}${name}.gz`),
+        plain: readFileSync(`${FOLDER}${name}`),
+        gzip: readFileSync(`${FOLDER}${name}.gz`),
       });
     }
   }

@@ -53,13 +53,13 @@ export class Sessions {
   }
 
   /**
-   * Opens a session and returns its secret, 43 characters of base64url. It ends after `seconds`, or at the
-   * first `find` at which `identify` returns undefined. Beyond SESSIONS_MAX another one ends first.
+   * Opens a session and returns its secret, 43 characters of base64url. It ends after SESSION_SECONDS, or at
+   * the first `find` at which `identify` returns undefined. Beyond SESSIONS_MAX another one ends first.
    */
-  open(session: NewSession, seconds = SESSION_SECONDS): string {
+  open(session: NewSession): string {
     if (this.#sessions.size >= SESSIONS_MAX) this.#endOne();
     const secret = randomBytes(SECRET_BITS / 8).toString('base64url');
-    const endMs = this.#clock.monotonicMs() + seconds * MS_PER_SECOND;
+    const endMs = this.#clock.monotonicMs() + SESSION_SECONDS * MS_PER_SECOND;
     this.#sessions.set(digestOf(secret), { ...session, endMs, who: session.identify()?.who });
     return secret;
   }

@@ -217,20 +217,14 @@ export class ChunkWriter {
     return this.#before + text + AFTER_PIECE;
   }
 
-  /**
-   * The chunk that begins a tool call; `tool` is its position in the message. `extra`: further members, such
-   * as Gemini's signature.
-   */
-  toolStart(tool: number, id: string, name: string, index = 0, extra: Record<string, unknown> = {}): string {
-    const call = { index: tool, id, type: 'function', function: { name, arguments: '' }, ...extra };
-    return this.delta(`{"tool_calls":[${JSON.stringify(call)}]}`, index);
+  /** The chunk that begins a tool call; `tool` is its position in the message. */
+  toolStart(tool: number, id: string, name: string): string {
+    const call = { index: tool, id, type: 'function', function: { name, arguments: '' } };
+    return this.delta(`{"tool_calls":[${JSON.stringify(call)}]}`);
   }
 
-  toolArguments(tool: number, text: string, index = 0): string {
-    return this.delta(
-      `{"tool_calls":[{"index":${tool},"function":{"arguments":${JSON.stringify(text)}}}]}`,
-      index,
-    );
+  toolArguments(tool: number, text: string): string {
+    return this.delta(`{"tool_calls":[{"index":${tool},"function":{"arguments":${JSON.stringify(text)}}}]}`);
   }
 
   finish(reason: FinishReason, index = 0): string {
