@@ -111,8 +111,8 @@ void t.test('a bug in one session ends its call alone', async (t) => {
   t.same(broken!.told, ['cancel', 'Error: a bug']);
   t.same(other!.told, []);
   workerLinks[0]!.cancelAll();
-  t.same(broken!.told.slice(2), ['cancel', 'Error: a bug']);
-  t.same(other!.told, ['cancel'], 'and the others are cancelled with it');
+  t.same(broken!.told.slice(2), ['stop', 'Error: a bug']);
+  t.same(other!.told, ['stop'], 'and the others are cancelled with it');
 });
 
 void t.test('a call goes over whole, its answer comes back in order, its slot is free again', async (t) => {

@@ -25,6 +25,7 @@ void t.test('no file: the demo, with every default', (t) => {
         created: 0,
         price: { input: '0.15', output: '0.60' },
         max_output_tokens: 16384,
+        media_part_tokens: 0,
         fallbacks: [],
         fallback_on: ['unavailable'],
         pass_members: [],
