@@ -157,13 +157,14 @@ export class ListenerChannel {
 
   /**
    * The client has gone: the worker aborts its upstream, or lets it finish, then sends the last frame as
-   * always.
+   * always. `atOnce`: it was cut here, so the upstream is aborted in any case.
    */
-  cancel(slot: CallSlot): void {
+  cancel(slot: CallSlot, atOnce: boolean): void {
     const call = this.#calls.at(slot);
     if (call === undefined) return;
     this.table.cancel(call.id);
-    call.worker.port.push({ kind: this.#isStopping ? FRAME_STOP : FRAME_CANCEL, id: call.id });
+    const kind = atOnce || this.#isStopping ? FRAME_STOP : FRAME_CANCEL;
+    call.worker.port.push({ kind, id: call.id });
   }
 
   /** The listener ends: workers no longer let upstreams finish for clients that have gone, or will go. */

@@ -5,7 +5,7 @@
  *
  *     listener → worker   Call    the request
  *                         Cancel  the client has gone
- *                         Stop    the client has gone, and the gateway is closing: nothing is awaited
+ *                         Stop    the client was cut, or the gateway is closing: nothing is awaited
  *                         Credit  the worker had run out of credits, and has some again
  *     worker → listener   Tried   an attempt that failed; more may follow
  *                         Data    bytes of the response: events of a stream, or a piece of a large response

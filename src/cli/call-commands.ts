@@ -10,10 +10,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Command } from 'commander';
 import type { CallsPageView, CallView, ContentsView } from '../admin/call-routes.js';
 import { type CsvCell, csvOf } from '../core/csv.js';
+import { visible } from '../core/wrong-input.js';
 import { addAdminCommand } from './admin-command.js';
 import { type AdminClient, queryOf, withAdminClient, withGateway, withQuery } from './admin-client.js';
 import { addDataOptions, type DataOptions, exampleText, nonEmpty, wholeNumberFrom } from './options.js';
-import { Misuse, printFields, printJson, printLine, printTable, visible } from './output.js';
+import { Misuse, printFields, printJson, printLine, printTable } from './output.js';
 import type { Column } from './table.js';
 
 /** The most that the route allows (admin/call-routes.ts). */

@@ -5,14 +5,8 @@
  * Must hold: table.ts, which takes 0.05 s to load, is imported only when a table is printed
  * (test/unit/bundle.test.ts); to a pipe nothing of a table is cut (test/unit/cli/output.test.ts).
  */
-import { UNPRINTABLE } from '../core/wrong-input.js';
+import { visible } from '../core/wrong-input.js';
 import type { Column } from './table.js';
-
-/**
- * Of them, some move a terminal's cursor or change the direction of writing. Texts may come from anybody, so
- * they must not be able to do that to an operator's terminal.
- */
-const UNPRINTABLES = new RegExp(UNPRINTABLE, 'gu');
 
 /**
  * The command cannot be done. Exit code 1. The operator sees its message and no stack, because it has a
@@ -30,11 +24,6 @@ export class Misuse extends Error {
 /** Prints the value as one line of JSON, on standard output. */
 export function printJson(value: unknown): void {
   process.stdout.write(`${JSON.stringify(value)}\n`);
-}
-
-/** The text on one line, with `�` for each unprintable character. */
-export function visible(text: string): string {
-  return text.replace(UNPRINTABLES, '\u{fffd}');
 }
 
 export function printLine(text: string): void {

@@ -6,6 +6,7 @@
  * version; no line is wider than the terminal (test/unit/cli/status-text.test.ts).
  */
 import type { GroupView } from '../admin/views.js';
+import { visible } from '../core/wrong-input.js';
 import type { CredentialStatus, ThreadStatus } from '../telemetry/status-document.js';
 import {
   type Percentile,
@@ -16,7 +17,6 @@ import {
   type StatusView,
   type UpstreamView,
 } from './status-stats.js';
-import { visible } from './output.js';
 import { type Column, cutTo, tableText } from './table.js';
 
 const UNKNOWN = '–';

@@ -6,7 +6,7 @@
  * Must hold: no name can control the terminal by escape sequences (test/unit/cli/table.test.ts).
  */
 import stringWidth from 'string-width';
-import { visible } from './output.js';
+import { visible } from '../core/wrong-input.js';
 
 export interface Column<Row> {
   readonly title: string;

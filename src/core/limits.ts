@@ -168,7 +168,7 @@ export const COUNTER_ACCOUNT_BYTES_MAX = 64 * 1024 * 1024;
 /**
  * Calls of a worker whose clients have left and whose upstreams finish all the same
  * (`when_client_leaves: finish`), of all accounts and of one. To leave costs a client nothing, and each such
- * call keeps a connection, a call slot, and some 100 KiB of text that may have to be counted.
+ * call keeps a connection, a call slot, its body, and some 100 KiB of text that may have to be counted.
  */
 export const LEFT_CALLS_MAX = 512;
 export const LEFT_CALLS_OF_ACCOUNT_MAX = LEFT_CALLS_MAX / 4;

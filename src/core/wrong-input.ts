@@ -15,6 +15,16 @@
  */
 export const UNPRINTABLE = /[\p{Cc}\p{Cs}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/u;
 
+const UNPRINTABLES = new RegExp(UNPRINTABLE, 'gu');
+
+/**
+ * The text on one line, with `�` for each unprintable character: texts may come from anybody, and must not
+ * move the cursor of an operator's terminal or turn its writing.
+ */
+export function visible(text: string): string {
+  return text.replace(UNPRINTABLES, '\u{fffd}');
+}
+
 /** Names and positions from the root, such as `['models', 0, 'price']`. */
 export type InputPath = readonly (string | number)[];
 

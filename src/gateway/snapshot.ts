@@ -72,15 +72,15 @@ export function catalogOf(settings: Settings): Catalog {
   return { models, plans };
 }
 
-/**
- * `revision` changes with all that may change a response; another revision removes the cached ones. An
- * upstream's key is left out, because a renewed key gives the same responses.
- */
+/** Of an upstream, what changes no response: a renewed key gives the same ones. */
+const NOT_OF_RESPONSES = { key: undefined, key_file: undefined, when_client_leaves: undefined };
+
+/** `revision` changes with all that may change a response; another revision removes the cached ones. */
 function cacheRuleOf({ cache }: Settings, model: ModelSettings): CacheRule | undefined {
   const ttlMs = 1_000 * (model.cache?.ttl_seconds ?? cache.ttl_seconds);
   if (ttlMs === 0) return undefined;
   const isShared = (model.cache?.scope ?? cache.scope) === 'all';
-  const upstreams = model.upstreams.map((upstream) => ({ ...upstream, key: undefined, key_file: undefined }));
+  const upstreams = model.upstreams.map((upstream) => ({ ...upstream, ...NOT_OF_RESPONSES }));
   const { max_output_tokens: outputTokensMax } = model;
   const revision = hash(
     'sha256',

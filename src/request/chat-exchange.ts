@@ -122,8 +122,8 @@ export class ChatExchange extends CallContext {
   }
 
   /**
-   * An attempt has failed. The gateway's status shows it even if no log keeps the call. At most
-   * CALL_ATTEMPTS_MAX attempts are kept: the first ones and the last.
+   * An attempt has failed, or ended after its client had left. The gateway's status shows it even if no log
+   * keeps the call. At most CALL_ATTEMPTS_MAX attempts are kept: the first ones and the last.
    */
   onTried({ upstream, fallback, startMs, durationMs, status, code, error }: TriedAttempt): void {
     const model = this.models[fallback]?.modelIndex;
@@ -134,7 +134,7 @@ export class ChatExchange extends CallContext {
 
   /**
    * The response is whole, or its client has left, and it was charged. Adds its attempt, unless the worker
-   * has sent it as a failed one (`onTried`), as for a stream that broke.
+   * has sent it already (`onTried`), as for a stream that broke.
    */
   onLastAttempt(): void {
     if (!this.#listener.callRing.stores) return;
@@ -149,8 +149,8 @@ export class ChatExchange extends CallContext {
     const upstream = this.#slot === undefined ? undefined : channel.table.upstreamOf(this.#slot);
     if (upstream === undefined || settled === undefined) return;
     const startMs = channel.table.triedMs(this.#slot!, this.#receivedMs);
-    const failed = this.#attempts?.at(-1);
-    if (failed?.upstream === upstream && Math.abs(failed.startMs - startMs) < TRIED_MS) return;
+    const sent = this.#attempts?.at(-1);
+    if (sent?.upstream === upstream && Math.abs(sent.startMs - startMs) < TRIED_MS) return;
     const durationMs = Math.max(0, settled.settledMs - this.#receivedMs - startMs);
     const status = isCut && this.#responseMs === undefined ? 0 : RESPONDED;
     const code = isCut ? 'cancelled' : undefined;

@@ -333,12 +333,19 @@ class ListenApps {
     this.#socket = opened;
     this.#digest = tls?.digest;
     this.#apps.push(app);
-    if (this.#apps.length > APPS_MAX) {
-      this.#isClosingOldest = true;
+    if (this.#apps.length > APPS_MAX) this.#closeOldest();
+    return true;
+  }
+
+  #closeOldest(): void {
+    // Its own may be among them, and would be closed twice, which ends the process.
+    for (const socket of this.#retiring) this.#closeSocket(socket);
+    this.#isClosingOldest = true;
+    try {
       this.#apps.shift()?.close();
+    } finally {
       this.#isClosingOldest = false;
     }
-    return true;
   }
 
   /** Closes the listening socket at the next idle tick, then calls back. */

@@ -56,6 +56,8 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   readonly #admission: Admission;
   readonly #listener: DeliveryContext;
   #state: State = 'waiting';
+  /** The gateway cuts the connection, because its client does not read. */
+  #isCutHere = false;
   /** Undefined until the first piece, and again when the client has left. */
   #writer: ResponseWriter | undefined;
   /** Set from `committing` on: the last bytes, and the charge. */
@@ -173,7 +175,9 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   onSweep(nowMs: MonotonicMs): void {
     if (this.#writer?.isBlocked === true) this.#exchange.cached?.letOthersGo();
     const alive = this.#writer?.onSweep(nowMs, this.#listener.limits.clientIdleTimeoutMs) ?? true;
-    if (!alive) this.#exchange.res.close();
+    if (alive) return;
+    this.#isCutHere = true;
+    this.#exchange.res.close();
   }
 
   /** `exchange.clientGone` was set before. */
@@ -190,7 +194,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       if (isWithdrawn) this.#state = 'withdrawn';
       // The response is not kept, and until the worker's last frame minutes may pass.
       this.#exchange.storable?.giveUp();
-      channel.cancel(this.#admission.slot);
+      channel.cancel(this.#admission.slot, connections.isClosing || this.#isCutHere);
     } else if (state === 'committing' && isWithdrawn && this.#exchange.keyed === undefined) {
       // A keyed response may be replayed from the disk as soon as its charge is there: both stay.
       this.#state = 'withdrawn';

@@ -64,13 +64,18 @@ export class CallModels {
     );
   }
 
+  /** The error for the caller if the model has failed with `error`, and no other is asked. */
+  last(error: ErrorRecord): ErrorRecord {
+    return (this.#error ??= error);
+  }
+
   /**
    * The model has failed with `error`. Returns undefined if the next model gets the call, else the error for
    * the caller.
    */
   next(error: ErrorRecord, why: FallbackReason | undefined): ErrorRecord | undefined {
-    this.#error ??= error;
-    if (!this.hasNext(why)) return this.#error;
+    const last = this.last(error);
+    if (!this.hasNext(why)) return last;
     this.#earlierMs += this.plan.spentMs();
     this.#earlierTries += this.plan.tries;
     const modelIndex = this.#original.fallbacks!.models[this.number]!;

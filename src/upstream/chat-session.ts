@@ -203,7 +203,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   /** The upstreams of the model have failed. A fallback gets the call, if its client awaits a first byte. */
   #giveUp(error: ErrorRecord, why: FallbackReason | undefined): void {
-    const last = this.#relayed || this.#cancelled ? error : this.#models.next(error, why);
+    const isLast = this.#relayed || this.#cancelled;
+    const last = isLast ? this.#models.last(error) : this.#models.next(error, why);
     if (last === undefined) this.#tryAfter(0);
     else this.#fail(last);
   }

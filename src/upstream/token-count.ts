@@ -129,6 +129,7 @@ export class TokenCount {
     const bytes = completion.reduce((sum, text) => sum + Buffer.byteLength(text), Buffer.byteLength(body));
     const isCounted = tokenizer !== 'none' && bytes <= TOKENIZER_BYTES_MAX;
     const prompt = promptOf(body);
+    const isText = mediaTokens === 0 && !prompt.beyondText;
     const sum: CountSum = {
       promptTokens:
         mediaTokens +
@@ -138,7 +139,7 @@ export class TokenCount {
       completionTokens: 0,
       countedBytes: 0,
       countedTokens: 0,
-      isExact: isCounted && !prompt.beyondText && relayedBytes <= completionBytes,
+      isExact: isCounted && isText && relayedBytes <= completionBytes,
       completionBytes,
       relayedBytes,
       turns: 0,

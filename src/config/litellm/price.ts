@@ -122,10 +122,14 @@ export function priceOf(deployments: readonly Priced[]): ModelPrice | undefined 
   for (const above of aboves.slice(LONG_PRICES_MAX))
     first.remark(
       'model_name',
-      `its prices above ${above} tokens are left out: a model has at most ${LONG_PRICES_MAX} long prices`,
+      `its prices above ${above} tokens hold from ${aboves[LONG_PRICES_MAX - 1]} on where they are higher: ` +
+        `a model has at most ${LONG_PRICES_MAX} long prices`,
     );
-  const long = aboves.slice(0, LONG_PRICES_MAX).map((above) => {
-    const set = highestOf(deployments, (prices) => pricesAbove(prices, above), ` above ${above} tokens`);
+  const long = aboves.slice(0, LONG_PRICES_MAX).map((above, at) => {
+    const held = at === LONG_PRICES_MAX - 1 ? aboves.slice(at) : [above];
+    const pricesIn = (prices: DeploymentPrices): Prices =>
+      held.map((each) => pricesAbove(prices, each)).reduce(higherOf);
+    const set = highestOf(deployments, pricesIn, ` above ${above} tokens`);
     return { above, ...textsOf(set) };
   });
   return { ...textsOf(base), ...(long.length === 0 ? {} : { long }) };
@@ -137,15 +141,26 @@ function pricesAbove({ base: { call: _, ...base }, long }: DeploymentPrices, abo
   return { ...base, ...long.get(Math.max(...reached)) };
 }
 
+/** The higher of each kind. */
+function higherOf(left: Prices, right: Prices): Prices {
+  const higher: Partial<Record<PriceName, ImportedPrice>> = { ...left };
+  for (const [name, price] of Object.entries(right) as [PriceName, ImportedPrice][]) {
+    const known = higher[name];
+    higher[name] = known === undefined ? price : higherPrice(known, price);
+  }
+  return higher;
+}
+
 /** The highest of each kind. `which`: of which prompts the prices are, for a remark. */
 function highestOf(
   deployments: readonly Priced[],
   pricesIn: (prices: DeploymentPrices) => Prices,
   which: string,
-): Partial<Record<PriceName, ImportedPrice>> {
-  const highest: Partial<Record<PriceName, ImportedPrice>> = {};
+): Prices {
+  let highest: Prices = {};
   for (const { entry, prices } of deployments) {
-    for (const [name, price] of Object.entries(pricesIn(prices)) as [PriceName, ImportedPrice][]) {
+    const own = pricesIn(prices);
+    for (const [name, price] of Object.entries(own) as [PriceName, ImportedPrice][]) {
       const known = highest[name];
       if (known !== undefined && known.text !== price.text) {
         entry.remark(
@@ -153,8 +168,8 @@ function highestOf(
           `the ${name} price${which} differs from another entry's; a model has one price: the higher was taken`,
         );
       }
-      highest[name] = known === undefined ? price : higherPrice(known, price);
     }
+    highest = higherOf(highest, own);
   }
   return highest;
 }

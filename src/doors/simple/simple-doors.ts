@@ -62,7 +62,7 @@ export const COMPLETIONS = simpleDoor('completions', {
 export const MODERATIONS = simpleDoor('moderations', {
   level: new Level({
     ...plain('model', 'stream'),
-    input: new Level({ ...plain('type', 'text'), image_url: IMAGE }, {}, ['text']),
+    input: new Level({ ...plain('type', 'text'), image_url: IMAGE }),
   }),
   check: checkModerationsRequest,
   explain: explainModerations,

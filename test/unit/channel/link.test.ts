@@ -106,7 +106,7 @@ void t.test('a bug in one session ends its call alone', async (t) => {
   link.dispatch(link.acquire()!, REQUEST, recorder());
   await until('the calls arrive', () => sessions.length === 2);
   const [broken, other] = sessions;
-  link.cancel(slot);
+  link.cancel(slot, false);
   await until('the news arrives', () => broken!.told.length === 2);
   t.same(broken!.told, ['cancel', 'Error: a bug']);
   t.same(other!.told, []);
@@ -182,10 +182,10 @@ void t.test('a listener that ends stops the calls whose clients have left, or le
   const slots = [0, 1, 2].map(() => link.acquire()!);
   for (const slot of slots) link.dispatch(slot, REQUEST, recorder());
   await until('the calls arrive', () => sessions.length === 3);
-  link.cancel(slots[0]!);
+  link.cancel(slots[0]!, false);
   await until('the first is told', () => sessions[0]!.told.length === 1);
   link.stopLeft();
-  link.cancel(slots[1]!);
+  link.cancel(slots[1]!, false);
   await until('both are told', () => sessions[1]!.told.length === 1);
   t.same(
     sessions.map(({ told }) => told),
@@ -217,13 +217,24 @@ void t.test('a cancel reaches the session, and its end frees the slot', async (t
   const receiver = recorder();
   link.dispatch(slot, REQUEST, receiver);
   await until('the call arrives', () => sessions.length === 1);
-  link.cancel(slot);
+  link.cancel(slot, false);
   t.equal(sessions[0]!.downstream.data(Buffer.from('unseen')), true, 'known from the shared word at once');
   await until('the session is told', () => sessions[0]!.told.length === 1);
   t.equal(link.inFlight, 1, 'the slot is not free before the last frame');
   sessions[0]!.downstream.end(new Uint8Array(0), USAGE, 1.5);
   await until('the slot is free', () => link.inFlight === 0);
   t.match(receiver.heard, [/^end /]);
+});
+
+void t.test('a client that was cut is no client that left: the session is stopped', async (t) => {
+  const { link, sessions, addWorker } = bed(t);
+  addWorker(0);
+  const slot = link.acquire()!;
+  link.dispatch(slot, REQUEST, recorder());
+  await until('the call arrives', () => sessions.length === 1);
+  link.cancel(slot, true);
+  await until('the session is told', () => sessions[0]!.told.length === 1);
+  t.same(sessions[0]!.told, ['stop']);
 });
 
 void t.test(
@@ -308,7 +319,7 @@ void t.test('a receiver whose client is slow keeps the slot beyond the last fram
   await until('it ends', () => heard.length === 1);
   t.equal(link.inFlight, 1);
   link.refund(slot, 10);
-  link.cancel(slot);
+  link.cancel(slot, false);
   t.same(sessions[0]!.told, [], 'the worker hears nothing more of it');
   link.release(slot);
   t.equal(link.inFlight, 0);

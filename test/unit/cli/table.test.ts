@@ -1,6 +1,6 @@
 import t from 'tap';
-import { visible } from '#src/cli/output.js';
 import { cutTo, pad, tableText, widthOf, type Column } from '#src/cli/table.js';
+import { visible } from '#src/core/wrong-input.js';
 
 type Row = readonly [name: string, amount: string];
 const COLUMNS: readonly Column<Row>[] = [

@@ -191,7 +191,7 @@ check(RESPONSES, [
 
 check(MODERATIONS, [
   ['a text', 0, { model: 'm', input: 'hi' }],
-  ['parts', 1, { model: 'm', input: [TEXT, IMAGE] }],
+  ['parts, which no provider bills', 0, { model: 'm', input: [TEXT, IMAGE] }],
 ]);
 check(RERANK, [
   ['texts', 0, { model: 'm', query: 'q', documents: ['a', { text: 'b', image: 1 }] }],

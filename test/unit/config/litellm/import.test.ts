@@ -268,7 +268,7 @@ void t.test('prices of long prompts, and prices without a place', (t) => {
         ...params,
         input_cost_per_token: 1e-6,
         output_cost_per_token: 4e-6,
-        [`input_cost_per_token_above_${thousands}k_tokens`]: 2e-6,
+        [`input_cost_per_token_above_${thousands}k_tokens`]: thousands === 512 ? 3e-6 : 2e-6,
       },
     })),
   ];
@@ -294,8 +294,14 @@ void t.test('prices of long prompts, and prices without a place', (t) => {
   });
   t.same(calls!.price, { input: '0', output: '0', call: '0.5' });
   t.same(
-    many!.price.long!.map(({ above }) => above),
-    [128_000, 200_000, 256_000, 272_000],
+    many!.price.long!.map(({ above, input }) => [above, input]),
+    [
+      [128_000, '2'],
+      [200_000, '2'],
+      [256_000, '2'],
+      // Never below what the file has for longer prompts.
+      [272_000, '3'],
+    ],
   );
   const lines = remarks.map(({ path, text }) => `${path}: ${text}`);
   const none = 'a price that Tollgate has no place for: raise price.input or price.output';
@@ -304,7 +310,10 @@ void t.test('prices of long prompts, and prices without a place', (t) => {
   t.ok(lines.includes(`model_list[1].litellm_params.output_cost_per_second: ${none}`));
   t.match(lines.join('\n'), /model_info: supports_vision: a description/);
   t.match(lines.join('\n'), /the output price above 200000 tokens differs from another entry's/);
-  t.match(lines.join('\n'), /its prices above 512000 tokens are left out: a model has at most 4 long prices/);
+  t.match(
+    lines.join('\n'),
+    /its prices above 512000 tokens hold from 272000 on where they are higher: a model has at most 4/,
+  );
   t.end();
 });
 
