@@ -95,6 +95,7 @@ export class LiveSettings {
             ],
       ),
       ...this.scopes.problemsOf(next),
+      ...longCalls(next),
     ];
   }
 
@@ -143,6 +144,20 @@ export class LiveSettings {
     const accounts = await reopenPlanless(store, { ledger, groupNames }, () => registry.catalog);
     if (accounts > 0) log.info('accounts are enabled again: their plan is in the settings', { accounts });
   }
+}
+
+/** A file is checked by its own `node_expiry_seconds`, and the one in force stays until a restart. */
+function longCalls({ sharing, models }: Settings): string[] {
+  if (sharing === undefined) return [];
+  const timeoutsMs = models.flatMap(({ upstreams }) =>
+    upstreams.map((upstream) => upstream.total_timeout_ms),
+  );
+  const longestMs = Math.max(...timeoutsMs);
+  const expirySeconds = sharing.node_expiry_seconds;
+  if (longestMs <= expirySeconds * 1_000) return [];
+  return [
+    `models: total_timeout_ms of ${longestMs} is longer than the sharing.node_expiry_seconds in force, ${expirySeconds}: restart`,
+  ];
 }
 
 function plansInUse(current: Catalog, next: Catalog, count: () => ReadonlyMap<number, number>): string[] {

@@ -277,7 +277,7 @@ function managerOf(
   });
   return new LeaseManager({
     coordinator,
-    silentMsMax: () => silentMsMaxOf(live.settings),
+    silentMsMax: silentMsMaxOf(live.settings),
     clock,
     timers: SYSTEM_TIMERS,
     random: Math.random,
@@ -298,12 +298,9 @@ function managerOf(
 }
 
 /**
- * For how long this process may begin calls that the coordinator does not hear of. At the expiry of its node
- * they must be over.
+ * For how long this process may begin calls that the coordinator does not hear of. Twice as long after its
+ * last word their slots are lent to others: no `total_timeout_ms` is longer than the expiry.
  */
-function silentMsMaxOf({ sharing, models }: Settings): number {
-  if (sharing === undefined) return Infinity;
-  const upstreams = models.flatMap((model) => model.upstreams);
-  const longestMs = Math.max(0, ...upstreams.map((upstream) => upstream.total_timeout_ms));
-  return sharing.node_expiry_seconds * 1_000 - longestMs;
+function silentMsMaxOf({ sharing }: Settings): number {
+  return sharing === undefined ? Infinity : sharing.node_expiry_seconds * 1_000;
 }

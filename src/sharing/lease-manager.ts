@@ -51,10 +51,10 @@ export interface LeaseManagerOptions {
   readonly calendar: Calendar;
   readonly coordinator: Coordinator;
   /**
-   * If the coordinator has not replied for so long, no call begins that takes slots or tokens of the minute:
-   * before it ends, others may be granted them. Default: never.
+   * If the coordinator has not replied for so long, no call begins that takes a slot: before it ends, others
+   * may be granted it. Each account has a limit of its calls in flight, so none begins at all. Default: never.
    */
-  readonly silentMsMax?: (() => number) | undefined;
+  readonly silentMsMax?: number | undefined;
   readonly clock: Clock;
   readonly timers: LeaseTimers;
   /** In [0, 1). */
@@ -283,7 +283,7 @@ export class LeaseManager {
   /** Whether others may soon be granted what is leased here. */
   #isSilent(nowMs: number): boolean {
     const silentMs = nowMs - this.#heardMs;
-    return silentMs >= CUT_OFF_MS && silentMs >= (this.#options.silentMsMax?.() ?? Infinity);
+    return silentMs >= CUT_OFF_MS && silentMs >= (this.#options.silentMsMax ?? Infinity);
   }
 
   #take(asked: readonly LeasedScope[], replies: readonly LeaseReply[], sentMs: number, nowMs: number): void {

@@ -11,9 +11,9 @@ import { randomUUID } from 'node:crypto';
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
 import { Calendar } from '../core/quotas.js';
+import { asAccountIndex } from '../core/units.js';
 import type { AccountRecord } from '../registry/account-record.js';
 import type { IdPrefix } from '../registry/record-id.js';
-import type { Page } from '../registry/record-store.js';
 import type { RegistryPosition } from '../store/registry-copy.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
@@ -197,7 +197,6 @@ export async function claimOf(
   }
 }
 
-const PAGE_ACCOUNTS = 500;
 const KEY_PREFIX = 'key_' satisfies IdPrefix;
 /** Bound of the versions in one epoch. Epoch and version together stay below 2^53. */
 const VERSIONS_PER_EPOCH = 2 ** 40;
@@ -211,7 +210,14 @@ const VERSIONS_PER_EPOCH = 2 ** 40;
 function hostAccounting(
   store: Pick<
     Store,
-    'copy' | 'findAccount' | 'findSpending' | 'keys' | 'listAccounts' | 'refresh' | 'shared'
+    | 'copy'
+    | 'findAccount'
+    | 'findAccountId'
+    | 'findSpending'
+    | 'freeAccountIndex'
+    | 'keys'
+    | 'refresh'
+    | 'shared'
   >,
 ): HostAccounting {
   const spentBy = (account: AccountRecord | undefined): HostSpent | undefined => {
@@ -233,12 +239,11 @@ function hostAccounting(
     },
     inheritedOf: (scope) => (scope.startsWith(KEY_PREFIX) ? store.keys.find(scope)?.inherited : undefined),
     *accounts() {
-      // Page by page: the event loop goes on between two of them.
-      for (let from: number | undefined = 0; from !== undefined;) {
-        store.refresh();
-        const page: Page<AccountRecord> = store.listAccounts(from, PAGE_ACCOUNTS);
-        for (const account of page.items) yield account.id;
-        from = page.next;
+      store.refresh();
+      // By their slots, since one damaged account must not keep the others from being reported.
+      for (let at = 0, end = store.freeAccountIndex(); at < end; at++) {
+        const id = store.findAccountId(asAccountIndex(at));
+        if (id !== undefined) yield id;
       }
     },
   };

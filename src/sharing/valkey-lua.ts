@@ -366,13 +366,13 @@ local function end_stock(all, own, code, now)
   if code == 'w' then put(s[6], floor(now / TICK), n[3])
   elseif code ~= 'f' then s[2], s[3], s[6] = s[2] + n[2], s[3] - n[2], (s[6] or 0) + n[3] end
 end
--- Ends the call slots and the tokens of the minute of other nodes that were silent for longer than expiry:
--- such a node has cut its calls and begins none, and takes no tokens (LeaseManagerOptions.silentMsMax).
+-- Ends the call slots and the tokens of the minute of other nodes that were silent for longer than two
+-- expiries: after the first such a node begins no call (LeaseManagerOptions.silentMsMax), and none is longer.
 local function drop_silent(key, all, place, now, expiry)
   for who, record in pairs(others_of(key, place)) do
     local known = node_of(KEYS[2], who)
     local holds = record[3].f or record[3].w
-    if holds and (not known or now - known[SEEN] > expiry) then
+    if holds and (not known or now - known[SEEN] > 2 * expiry) then
       end_stock(all, record[3], 'f', now)
       end_stock(all, record[3], 'w', now)
       call('HSET', key, 'p:' .. who, pack(record))

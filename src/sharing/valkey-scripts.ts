@@ -130,7 +130,7 @@ local function has_record(own) return (next(own[1]) or own[2] or next(own[3])) a
 local function carry_out(ask, key, money_key)
   local subject, minute, stocks, money, inherited = ask[1], ask[2], ask[3], ask[4], ask[5]
   local answer = {false, false, false}
-  local held_before, holds = false, false
+  local held_before, holds, had_stocks, gained = false, false, false, false
   -- Before anything of the scope is written.
   if money then read_money(money_key, place, host) end
   if minute or stocks then
@@ -141,7 +141,7 @@ local function carry_out(ask, key, money_key)
       put(list, floor(inherited[2] / TICK), inherited[1])
       for _, used in ipairs(inherited[3]) do all[used[1]] = {used[2], used[3], 0, 0, 0} end
     end
-    held_before = has_record(own)
+    held_before, had_stocks = has_record(own), next(own[3]) ~= nil
     if minute then answer[1], list = answer_minute(list, own, minute, now, holders, incarnation) end
     if stocks then
       answer[2] = {}
@@ -157,16 +157,17 @@ local function carry_out(ask, key, money_key)
         answer[2][j] = got
       end
     end
-    holds = has_record(own)
+    -- A former version left a scope with permits alone out of the set.
+    holds, gained = has_record(own), next(own[3]) ~= nil and not had_stocks
     write_scope(key, place, list, all, own)
   end
   if money then
     local has, had
     answer[3], has, had = answer_money(money_key, place, host, money)
-    holds, held_before = holds or has, held_before or had
+    holds, held_before, gained = holds or has, held_before or had, gained or (has and not had)
   end
   -- It stays in the set until the node's end, because an ask may name only some of the resources.
-  if holds and not held_before then call('SADD', KEYS[4], subject) end
+  if gained or (holds and not held_before) then call('SADD', KEYS[4], subject) end
   return answer
 end
 

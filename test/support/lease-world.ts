@@ -260,7 +260,7 @@ export class LeaseNode {
       },
       random,
       calendar: new Calendar(),
-      silentMsMax: () => subjects.silentMsMax ?? Infinity,
+      silentMsMax: subjects.silentMsMax,
       addressOf: ({ kind, index }) => {
         const group = asGroupIndex(index);
         if (kind === 'group')

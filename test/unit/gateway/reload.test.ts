@@ -212,3 +212,20 @@ void t.test('a reload that takes another back waits for it, and is the last', as
   t.same(order, ['slow begins', 'slow ends', 'back']);
   t.equal(live.settings, before);
 });
+
+void t.test('a call may not become longer than the expiry of a node that is in force', (t) => {
+  const sharing = (seconds: number): string =>
+    `sharing: { url: "redis://h", node_expiry_seconds: ${seconds} }`;
+  const settings = settingsOf(t, ['m'], ['a'], sharing(700));
+  const { live, parts } = houseOf(t, settings);
+  const [model] = settingsOf(t, ['m'], ['a']).models;
+  const nextOf = (ms: number): Settings => {
+    const upstreams = model!.upstreams.map((upstream) => ({ ...upstream, total_timeout_ms: ms }));
+    return { ...settings, models: [{ ...model!, upstreams }] };
+  };
+  t.same(live.problemsOf(nextOf(700_000), parts), []);
+  t.match(live.problemsOf(nextOf(700_001), parts), [
+    /^models: total_timeout_ms of 700001 is longer .* 700: restart$/,
+  ]);
+  t.end();
+});
