@@ -1,10 +1,13 @@
 /**
- * The admin token: its file, its comparison, and the rate limit of wrong ones. The gateway creates and checks
- * it (authentication.ts), on its main thread; commands read it. oidc.ts limits failed sign-ins likewise.
+ * The admin token: its file, its comparison, and the rate limit of wrong ones. gateway/admin-service.ts
+ * obtains the token and authentication.ts checks it, both on the gateway's main thread. Commands read the
+ * file (cli/admin-client.ts). oidc.ts limits failed sign-ins by a WrongTokens of its own.
  *
- * Must hold: only the owner may read the file, and it is created once, also if two processes start together;
- * the comparison takes the same time wherever a wrong token differs; a right token is never limited
- * (test/unit/admin/token.test.ts, test/unit/admin/token.wrong-tokens.test.ts).
+ * Must hold: a new file is readable by its owner alone, and is created once, also if two processes start
+ * together. (The mode of a file that is there already is the operator's affair: it is not checked.) The
+ * comparison takes the same time wherever a wrong token differs (test/unit/admin/token.test.ts). A right
+ * token is never limited: callers of `WrongTokens.record` have compared the token before, and call it for a
+ * wrong one alone (test/unit/admin/token.wrong-tokens.test.ts).
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
@@ -18,11 +21,15 @@ const TOKEN_BITS = 256;
 const TOKEN = /^[\x21-\x7e]{16,256}$/;
 const TOKEN_RULE = 'wanted are 16 to 256 printable ASCII characters without spaces';
 
-/** An expected error: what is given as the token breaks TOKEN_RULE. */
+/**
+ * An expected error: what is given as the token breaks TOKEN_RULE. A command prints an error with a `code`
+ * without its stack (cli/program.ts).
+ */
 class TokenError extends Error {
   readonly code = 'no_token';
 }
 
+/** `dataPath`, here and below: the data directory. */
 export function tokenPath(dataPath: string): string {
   return join(dataPath, 'admin-token');
 }
@@ -30,6 +37,11 @@ export function tokenPath(dataPath: string): string {
 /**
  * Returns `TOLLGATE_ADMIN_TOKEN` if it is set and not empty, else the content of the token's file, else a new
  * token, which it writes to that file. Throws TokenError if the token breaks TOKEN_RULE.
+ *
+ * A new token is written to a temporary file, which then gets the token's name, unless another process was
+ * first. The pid makes the temporary name unique: the caller has opened the store, so only processes of its
+ * own group can be here too, and these are in one PID namespace (store/store-hold.ts). Two containers with
+ * the same pid never are here together. A crash in here may leave the temporary file, which nothing reads.
  */
 export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEnv): string {
   const known = findAdminToken(dataPath, environment);
@@ -51,7 +63,7 @@ export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEn
   }
 }
 
-/** As `obtainAdminToken`, but creates none. Without a folder it reads only the environment. */
+/** As `obtainAdminToken`, but creates none. If `dataPath` is undefined it reads only the environment. */
 export function findAdminToken(
   dataPath: string | undefined,
   environment: NodeJS.ProcessEnv,
@@ -87,7 +99,7 @@ export class TokenCheck {
 /** How many wrong tokens of one address in any second get 401. Further ones get 429. */
 const WRONG_PER_SECOND_MAX = 5;
 const SECOND_MS = 1_000;
-/** How many addresses are kept, about 200 bytes each. The oldest is dropped first. */
+/** How many senders are kept, about 200 bytes each. The one that was added first is dropped first. */
 const ADDRESSES_MAX = 4_096;
 
 const IPV4_BYTES = 4;
@@ -96,10 +108,11 @@ const IPV6_NETWORK_BYTES = 8;
 const IPV4_IN_IPV6 = '00000000000000000000ffff';
 
 /**
- * Rate limit of wrong tokens by remote address (a sliding log). A right token is accepted from any address:
- * an operator must be able to work beside a broken script on the same host. So this does not protect against
- * guessing, which the length of the token does. It keeps a flood of wrong tokens out of the logs, and asks
- * the sender to stop.
+ * Rate limit of wrong tokens by sender: the times of the last ones are kept (a sliding log). A sender is an
+ * IPv4 address or an IPv6 network (`senderOf`). The caller accepts a right token from any sender, also from
+ * one that must wait: an operator must be able to work beside a broken script on the same host. So this
+ * does not protect against guessing, which the length of the token does. It keeps a flood of wrong tokens
+ * out of the logs, and asks the sender to stop.
  */
 export class WrongTokens {
   readonly #clock: Clock;
@@ -110,7 +123,10 @@ export class WrongTokens {
     this.#clock = clock;
   }
 
-  /** Counts a wrong token and returns true; or false, without counting it, if its sender must wait. */
+  /**
+   * Counts a wrong token and returns true; or false, without counting it, if its sender must wait. Call it
+   * only once the token is known to be wrong.
+   */
   record(address: ArrayBuffer): boolean {
     const sender = senderOf(address);
     const nowMs = this.#clock.monotonicMs();
@@ -132,7 +148,10 @@ export class WrongTokens {
   }
 }
 
-/** `address`: 4 bytes of IPv4, or 16 of IPv6, which may hold an address of IPv4. */
+/**
+ * `address`: 4 bytes of IPv4, or 16 of IPv6, which may hold an address of IPv4. Returns the IPv4 address,
+ * or the first bytes of an IPv6 address, as hex digits.
+ */
 function senderOf(address: ArrayBuffer): string {
   const hex = Buffer.from(address).toString('hex');
   if (address.byteLength === IPV4_BYTES) return hex;

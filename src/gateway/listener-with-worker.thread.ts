@@ -1,26 +1,40 @@
 /**
- * Entry of a listener thread that is an upstream worker too (`workers: 0`): the listener, and the task that a
- * thread of the pool runs otherwise. They exchange the same frames, by a channel within this thread.
- * listeners.ts starts it.
+ * Entry of a listener thread that is an upstream worker too. gateway/listeners.ts starts it if the settings
+ * have `workers: 0`. Otherwise it starts request/listener.thread.ts, and workers are threads of a Piscina
+ * pool.
  *
- * Must hold: if this thread fails, its calls end unbilled and a successor serves
- * (test/e2e/listener-with-worker.test.ts).
+ * The import of request/listener.thread.ts starts the listener: it listens on its port when the import is
+ * done. Then this file starts the worker's task in the same thread. No call has come before that, because
+ * the event loop has not run in between. Listener and worker exchange the same frames as over threads, by a
+ * channel within this thread.
+ *
+ * Must hold: if this thread fails, in the listener's part or in the worker's, its calls are cut. The main
+ * thread gives back what they held, charges nothing, and starts a successor
+ * (test/e2e/thread-failure.test.ts). That is the price of `workers: 0`: otherwise the connections outlive a
+ * failure of the worker. Callers see no other difference (test/e2e/listener-with-worker.test.ts runs other
+ * tests again).
  */
 import { workerData } from 'node:worker_threads';
 import { createLocalChannel } from '../channel/frame-port.js';
 import type { ListenerInit } from '../request/messages.js';
-import { channel } from '../request/listener.thread.js';
+import { channel as listenerChannel } from '../request/listener.thread.js';
 import { runUpstreamTask } from '../upstream/upstream-task.js';
 import type { UpstreamTask } from '../upstream/worker-messages.js';
 
-/** `workerData` of a listener thread; the task is undefined if workers have threads of their own. */
+/**
+ * `workerData` of every listener thread. The task is undefined if workers have threads of their own; then
+ * request/listener.thread.ts is the entry, and this file does not run.
+ */
 export interface ListenerWithWorkerInit extends ListenerInit {
   readonly upstreamTask: UpstreamTask | undefined;
 }
 
 const { upstreamTask } = workerData as ListenerWithWorkerInit;
 if (upstreamTask !== undefined) {
+  // The order of the two ends does not matter: each keeps what is sent to it before it is opened.
   const [listenerEnd, workerEnd] = createLocalChannel();
-  channel.attachWorker(upstreamTask.index, listenerEnd);
+  listenerChannel.attachWorker(upstreamTask.index, listenerEnd);
+  // A rejection is an uncaught exception of this thread on purpose: listener.thread.ts logs it and ends the
+  // thread. Without its worker the listener could serve nobody.
   void runUpstreamTask(upstreamTask, workerEnd);
 }
