@@ -1,8 +1,12 @@
 /**
  * What the busiest accounts called over the last 24 hours, in rings of the same lengths as history.ts. Each
- * process reports its own spans (top-accounts.ts). In the process with the
- * admin interface gateway/admin-service.ts adds them up, on the main thread, once all processes have had time
- * to report. All times are whole Unix seconds.
+ * process reports its own spans (top-accounts.ts). In the process with the admin interface
+ * gateway/admin-service.ts adds them up here, once all processes have had time to report.
+ * admin/account-routes.ts reads the sums. Main thread. All times are whole Unix seconds.
+ *
+ * A process reports its 50 busiest accounts of a span, and a span here has the 50 busiest of the sums. So the
+ * sums of an account are lower bounds: in a span, or in a process's part of it, in which it was not among the
+ * 50 it counts as 0.
  *
  * Must hold: each process's part of a span is added once, and a span is complete only after all processes
  * have had time to report it (test/unit/telemetry/account-history.test.ts).
@@ -20,14 +24,16 @@ import {
 /** Sums of one account. Costs are numbers: for charts and not for bills. */
 export interface AccountStats {
   calls: number;
-  /** Tokens. */
+  /** Tokens of prompts. */
   prompt: number;
+  /** The part of `prompt` that providers served from their caches. */
   cached: number;
+  /** Tokens of completions. */
   completion: number;
   costPicoUnits: number;
 }
 
-/** The sums of each account that called, by its id. */
+/** Sums by the account's id, the busiest first (objects keep the order in which such ids were added). */
 type AccountsStats = Readonly<Record<string, Readonly<AccountStats>>>;
 
 export interface AccountSpan extends Span {
@@ -93,7 +99,11 @@ export function busiestOf<Account>(
   return busiest;
 }
 
-/** The time from a span's end to its sum: two reads, so that every process has reported the whole span. */
+/**
+ * The time from a span's end to its sum. The reports of all processes are read every
+ * HISTORY_PERIOD_SECONDS, and a process ends a span when it is read. So the first read after the end may be
+ * up to one period late, and the second period is a reserve for a read that takes long.
+ */
 const REPORTING_SECONDS = 2 * HISTORY_PERIOD_SECONDS;
 
 export class AccountHistory extends Rings<AccountSpan, AccountRing> {
@@ -129,12 +139,16 @@ class AccountRing extends SpanRing<AccountSpan> {
 
   /** A process repeats its report of a span until it has a later one. */
   take(source: string, { start, accounts }: AccountSpan, nowSeconds: number): void {
+    // Complete spans of a clock that was ahead go, or nothing would be new until that time. `complete` drops
+    // reports of such spans.
     this.dropMistaken(nowSeconds);
+    // Not new: the sum of the span was made already, or the span is too old for the ring or in the future.
     if (!this.isNew(start, nowSeconds)) return;
     const reports = this.#reported.get(start) ?? new Map<string, AccountsStats>();
     this.#reported.set(start, reports.set(source, accounts));
   }
 
+  /** Sums up the spans whose reporting time is over, adds them to the ring and returns them, oldest first. */
   complete(nowSeconds: number): AccountSpan[] {
     for (const start of this.#reported.keys())
       if (isMistaken(start, nowSeconds)) this.#reported.delete(start);
@@ -150,18 +164,22 @@ class AccountRing extends SpanRing<AccountSpan> {
   }
 }
 
+/** Returns the ACCOUNTS_OF_SPAN_MAX busiest accounts of the parts together, the busiest first. */
 function sumOf(parts: readonly AccountsStats[]): AccountsStats {
   const sums = new Map<string, AccountStats>();
   for (const part of parts) for (const [id, stats] of Object.entries(part)) addTo(sums, id, stats);
   return Object.fromEntries(busiestOf(sums));
 }
 
-/** Returns the busiest accounts of all the spans together, the busiest first. */
+/** Returns the busiest accounts of all the spans together, the busiest first; their sums are lower bounds. */
 export function busiestAccounts(spans: readonly AccountSpan[]): [string, AccountStats][] {
   return Object.entries(sumOf(spans.map(({ accounts }) => accounts)));
 }
 
-/** Returns the sums of one account in each of the spans. */
+/**
+ * Returns the sums of one account in each of the spans, for its chart. 0 in a span means that it was not
+ * among the busiest, and not that it did not call.
+ */
 export function courseOf(
   spans: readonly AccountSpan[],
   id: string,

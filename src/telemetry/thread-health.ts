@@ -2,17 +2,20 @@
  * Measures a thread's event-loop delay and heap, and writes both into its stripe (metrics-layout.ts).
  * metrics-reader.ts reads them for `/metrics` and the console. Every thread with a JavaScript event loop
  * creates one ThreadHealth at its start. Counter threads start and end at any time, so each takes a free
- * stripe first; without one it is not measured.
+ * stripe first (upstream/counter-task.ts); without one it is not measured. The main thread frees the stripe
+ * when the thread has ended (gateway/counter-pool.ts).
  *
  * A timer measures the delay: it fires as much later than it was due as the event loop was blocked. Each
- * firing costs up to 0.1 ms of CPU, so an idle thread measures once a second and a busy one every 20 ms. A
- * block of 1.5 s in an idle thread may be shown as 0.5 s, because the timer was not due for its first second.
+ * measurement costs up to 0.1 ms of CPU, so an idle thread measures once a second and a busy one every 20
+ * ms. A block of 1.5 s in an idle thread may be shown as 0.5 s, because the timer was not due for its first
+ * second.
  *
  * Node's `monitorEventLoopDelay` is not used: its timer always runs at the fine resolution, and its `reset`
  * drops the running delay, so that a thread that blocks just after a reset is shown as never late.
  *
- * Must hold: the stripes of counter threads are the last ones, and THREAD_HOLDER comes after the words that
- * the holder writes (metrics-layout.ts). Tests: test/unit/telemetry/thread-health.test.ts and
+ * Must hold: only the thread that has a stripe writes its words, but for THREAD_HOLDER. The stripes of
+ * counter threads are the last ones, and THREAD_HOLDER comes after the words that the holder writes
+ * (metrics-layout.ts). Tests: test/unit/telemetry/thread-health.test.ts and
  * test/unit/telemetry/thread-health.counter-stripe.test.ts.
  */
 import { performance } from 'node:perf_hooks';
@@ -32,12 +35,13 @@ import {
   THREAD_STRIPE_WORDS,
 } from './metrics-layout.js';
 
-const LOOK_BUSY_MS = 20;
-const LOOK_IDLE_MS = 1_000;
+/** The time between two measurements. */
+const BUSY_INTERVAL_MS = 20;
+const IDLE_INTERVAL_MS = 1_000;
 /**
- * A thread is busy if its event loop was active for this share of the time since the last measurement. Below
- * it no turn of the loop can have taken 50 ms between two measurements a second apart. The share is above the
- * 1.5 % that frequent measurements take on a slow machine, so that these do not make a thread busy.
+ * A thread is busy if its event loop was active for more than this share of the time. An idle thread that
+ * measures once a second has so been active for 50 ms at most: no block was longer. The share is above the
+ * 1.5 % that measurements every 20 ms take on a slow machine, so that they alone do not make a thread busy.
  */
 const BUSY_SHARE = 0.05;
 /** Below the usual scrape intervals of 10 s and more, so that every scrape sees another period. */
@@ -47,7 +51,7 @@ const PERIOD_MS = 5_000;
 export interface EventLoop {
   /** Monotonic clock. */
   nowMs(): number;
-  /** Share of the time since the last call in which the loop was not waiting for events, 0 to 1. */
+  /** Share of the time since the last call of this in which the loop was not waiting for events, 0 to 1. */
   activeShare(): number;
   /** Calls `act` after `delayMs`; returns a function that cancels it. Does not keep the process alive. */
   later(delayMs: number, act: () => void): () => void;
@@ -73,15 +77,23 @@ export class ThreadHealth {
   readonly #words: Float64Array;
   readonly #loop: EventLoop;
   readonly #watch: MainWatch | undefined;
-  /** Delays measured in this period, `#looks` of them. */
-  readonly #delaysMs = new Float64Array(Math.ceil(PERIOD_MS / LOOK_BUSY_MS) + 1);
-  #looks = 0;
+  /**
+   * Delays measured in this period, `#measured` of them. A timer never fires before it is due, but by less
+   * than a millisecond that its clock rounds off: one more than fit into the period is enough.
+   */
+  readonly #delaysMs = new Float64Array(Math.ceil(PERIOD_MS / BUSY_INTERVAL_MS) + 1);
+  #measured = 0;
   #periodEndMs: number;
-  #lookMs = LOOK_BUSY_MS;
+  #intervalMs = BUSY_INTERVAL_MS;
   #dueMs = 0;
   #stop: () => void = () => undefined;
 
-  /** Begins to measure; `thread` is the index in `threadNames`. Each measurement also calls `watch.look`. */
+  /**
+   * Begins to measure; `thread` is the index in `threadNames`. `watch` is given by listeners: each
+   * measurement also looks whether the main thread is stuck (main-watch.ts). Until the first period is
+   * over, the stripe of a dead thread's successor still has the delays of the dead one, but for a counter
+   * thread's.
+   */
   constructor(
     buffers: MetricsBuffers,
     thread: number,
@@ -92,41 +104,46 @@ export class ThreadHealth {
     this.#watch = watch;
     this.#words[THREAD_HEAP_BYTES] = getHeapStatistics().used_heap_size;
     this.#periodEndMs = loop.nowMs() + PERIOD_MS;
-    this.#lookLater(loop.nowMs());
+    this.#measureLater(loop.nowMs());
   }
 
   stop(): void {
     this.#stop();
   }
 
-  #lookLater(nowMs: number): void {
-    const waitMs = this.#lookMs === LOOK_IDLE_MS ? msToNextTick(LOOK_IDLE_MS, nowMs) : this.#lookMs;
+  #measureLater(nowMs: number): void {
+    // At rest at the whole second of the thread's own clock, as all its timers that use msToNextTick: the
+    // thread wakes once for all of them.
+    const isIdle = this.#intervalMs === IDLE_INTERVAL_MS;
+    const waitMs = isIdle ? msToNextTick(IDLE_INTERVAL_MS, nowMs) : this.#intervalMs;
     this.#dueMs = nowMs + waitMs;
-    this.#stop = this.#loop.later(waitMs, () => this.#look());
+    this.#stop = this.#loop.later(waitMs, () => this.#measure());
   }
 
-  #look(): void {
+  #measure(): void {
     const nowMs = this.#loop.nowMs();
     const delayMs = Math.max(0, nowMs - this.#dueMs);
     this.#words[THREAD_LOOKS]! += 1;
     this.#watch?.look(nowMs);
-    this.#delaysMs[this.#looks++] = delayMs;
-    // Written at once, so that a long block can be read before the end of the period.
+    this.#delaysMs[this.#measured++] = delayMs;
+    // Written at once, so that a long block can be read before the end of the period. Until then the word
+    // also covers the period before.
     this.#words[THREAD_DELAY_MAX_MS] = Math.max(this.#words[THREAD_DELAY_MAX_MS]!, delayMs);
     const isPeriodOver = nowMs >= this.#periodEndMs;
     if (isPeriodOver) this.#publish(nowMs);
     // A busy thread stays at the fine resolution for the rest of the period.
-    if (isPeriodOver || this.#lookMs === LOOK_IDLE_MS)
-      this.#lookMs = this.#loop.activeShare() > BUSY_SHARE ? LOOK_BUSY_MS : LOOK_IDLE_MS;
-    this.#lookLater(nowMs);
+    if (isPeriodOver || this.#intervalMs === IDLE_INTERVAL_MS)
+      this.#intervalMs = this.#loop.activeShare() > BUSY_SHARE ? BUSY_INTERVAL_MS : IDLE_INTERVAL_MS;
+    this.#measureLater(nowMs);
   }
 
+  /** Ends the period. It has one delay at least: that of the measurement that calls this. */
   #publish(nowMs: number): void {
-    const delaysMs = this.#delaysMs.subarray(0, this.#looks).sort();
+    const delaysMs = this.#delaysMs.subarray(0, this.#measured).sort();
     this.#words[THREAD_DELAY_P99_MS] = delaysMs[Math.ceil(delaysMs.length * 0.99) - 1]!;
     this.#words[THREAD_DELAY_MAX_MS] = delaysMs.at(-1)!;
     this.#words[THREAD_HEAP_BYTES] = getHeapStatistics().used_heap_size;
-    this.#looks = 0;
+    this.#measured = 0;
     this.#periodEndMs = nowMs + PERIOD_MS;
   }
 }
@@ -136,6 +153,7 @@ const NO_HOLDER = 0;
 
 /**
  * Takes a free stripe for this counter thread and returns its index, or undefined if other threads hold all.
+ * `threadId` is Node's, never 0.
  */
 export function takeCounterStripe(buffers: MetricsBuffers, threadId: number): number | undefined {
   return counterStripes(buffers).find(
@@ -158,6 +176,7 @@ function counterStripes({ threads }: MetricsBuffers): number[] {
   return [...openStripes(threads, THREAD_STRIPE_WORDS).keys()].slice(-COUNTER_THREADS_MAX);
 }
 
+/** The first half of the word THREAD_HOLDER: Atomics work on integers alone, and the stripe has floats. */
 function holderOf({ threads }: MetricsBuffers, stripe: number): Int32Array {
   const { byteOffset } = openStripe(threads, stripe, THREAD_STRIPE_WORDS).subarray(THREAD_HOLDER);
   return new Int32Array(threads, byteOffset, 1);
