@@ -4,7 +4,8 @@
  * calls it unless limits are shared; UpstreamCounters always. Any thread, each with an object of its own.
  * What counts toward the limit now is said to weigh.
  *
- * Two 64-bit words count up; `taken` also falls, by what calls give back:
+ * Two 64-bit words count up; `taken` also falls, by what calls give back. In this text and in private names
+ * `taken` is always that word; `read().taken` and `takenOf` return what weighs.
  *
  *     taken     what all calls since the start used, and what calls in flight hold
  *     settled   what all calls since the start used
@@ -31,9 +32,12 @@
  * - A tick without a start began with the `settled` of the next tick that has one: nothing ended in between.
  *   If no later tick has one, it began with `settled` itself, read before `last`. The thread that looked for
  *   it writes it as the missing start, unless the word is of a later tick or changes meanwhile.
- * - Nothing is awaited. A thread that dies after it added U leaves what its own call held, R - U at most.
+ * - Nothing is awaited. A thread that dies within `settle` leaves R in `taken`, or R - U if it had added U.
+ *   That stays until the process ends, because a claimed call is not settled again (Reservations.claim). So
+ *   too much weighs, not too little.
  * - Amounts are compared modulo 2^42, half of which is more than two limits. The same word is of the same
- *   tick number again after 51 x 2^22 ticks, eight years.
+ *   tick number again after 51 x 2^22 ticks, eight years. A word that was never written is 0, which reads as
+ *   the start of a tick whose number is 0 modulo 2^22. That is one tick in 58 days; in it too much weighs.
  *
  * Must hold: in no 60 seconds more tokens than the limit, however a call is counted. What a call used beyond
  * its hold is counted, and not prevented. Tests: test/unit/ledger/token-window.test.ts (at whatever step
@@ -71,12 +75,19 @@ export class TokenWindow {
   readonly #words32: Int32Array;
   readonly #clock: Clock;
 
-  /** What the last successful take left of the limit. */
+  /** What the last successful take left of the limit: a second result of `take`, to be read at once. */
   left = 0;
-  /** Set by `#weightOf`, for `msUntil`: the first tick from `from` on that has a start; undefined if none. */
+  /**
+   * A second result of `#weightOf`, which only `msUntil` reads: the first tick from `from` on that has a
+   * start; undefined if none has.
+   */
   #startedTick: number | undefined;
 
-  /** Scratch: words as they were read. `#next` is to be written; `#weightOf` reads tick starts into it. */
+  /**
+   * Scratch, so that nothing is allocated: words as they were read. `#taken` is also what `#weightOf` is
+   * given, and `#seen` the start that `#writeStart` replaces. `#next` is a word to be written; `#weightOf`
+   * also reads tick starts into it.
+   */
   readonly #taken: Halves = { low: 0, high: 0 };
   readonly #settled: Halves = { low: 0, high: 0 };
   readonly #seen: Halves = { low: 0, high: 0 };
@@ -91,7 +102,7 @@ export class TokenWindow {
   /**
    * Takes `amount` (not negative). Returns false and takes nothing if less is left, or nothing at all (also
    * for an amount of 0). `record` is the scope's quota record. `nowMs` may be a little old: then more weighs,
-   * not less.
+   * not less. Throws after EXCHANGES_MAX tries, which layout.ts says more of; then nothing was taken.
    */
   take(record: number, amount: number, limit: number, nowMs = this.#clock.monotonicMs()): boolean {
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
@@ -99,12 +110,13 @@ export class TokenWindow {
       // will do if an exchange follows: that fails if the glance saw halves of two moments.
       if (tries === 0 && amount > 0) this.#words.glance(takenAt(record), this.#taken);
       else this.#words.load(takenAt(record), this.#taken);
-      const used = this.#weightOf(record, this.#tick(record, nowMs) - TICKS_PER_MINUTE);
-      if (used >= limit || used + amount > limit) {
+      const weight = this.#weightOf(record, this.#tick(record, nowMs) - TICKS_PER_MINUTE);
+      if (weight >= limit || weight + amount > limit) {
+        // No exchange tells whether the glance was right: decide again by a load.
         if (tries === 0 && amount > 0) continue;
         return false;
       }
-      this.left = limit - used - amount;
+      this.left = limit - weight - amount;
       if (amount === 0) return true;
       plus(this.#taken, amount, this.#next);
       if (this.#words.exchange(takenAt(record), this.#taken, this.#next)) return true;
@@ -113,8 +125,9 @@ export class TokenWindow {
   }
 
   /**
-   * Replaces `held` by `used`, which weighs for a minute from `nowMs`, when the call ended. That no hold is
-   * settled twice is seen to by `Reservations.claim` and QuotaHold (upstream/upstream-quotas.ts).
+   * Replaces `held` by `used`, which weighs for a minute from `nowMs`, when the call ended. The caller
+   * settles no hold twice: Reservations.claim and QuotaHold (upstream/upstream-quotas.ts) see to it. Throws
+   * as `take`; then the call weighs on.
    */
   settle(record: number, held: number, used: number, nowMs = this.#clock.monotonicMs()): void {
     const counted = Math.min(used, USED_MAX);
@@ -139,7 +152,13 @@ export class TokenWindow {
     return this.#weightOf(record, this.#tick(record, nowMs) - TICKS_PER_MINUTE);
   }
 
-  /** Milliseconds until `amount` fits if every call in flight ends now and uses all that it holds. */
+  /**
+   * Milliseconds until `amount` fits if every call in flight ends now and uses all that it holds. If `amount`
+   * is above the limit: until nothing weighs.
+   *
+   * Looks for the first tick from whose beginning on so little has ended, or is in flight, that `amount` fits
+   * beside it. What ended before weighs no more once that tick is TICKS_PER_MINUTE ticks ago.
+   */
   msUntil(record: number, amount: number, limit: number): number {
     const nowMs = this.#clock.monotonicMs();
     const now = this.#tick(record, nowMs);
@@ -148,6 +167,8 @@ export class TokenWindow {
     while (tick <= now) {
       const weight = this.#weightOf(record, tick);
       if (weight < limit && weight + amount <= limit) break;
+      // All ticks up to the next that has a start began with the same `settled`, so they have the same
+      // weight. If none has one, nothing has ended since: only what is in flight now is left to wait for.
       tick = (this.#startedTick ?? now) + 1;
     }
     return Math.max(0, (tick + TICKS_PER_MINUTE) * TICK_MS - nowMs);
@@ -155,6 +176,7 @@ export class TokenWindow {
 
   /** Milliseconds until nothing weighs, if calls in flight end at `nowMs`. */
   msUntilFree(record: number, nowMs: MonotonicMs): number {
+    // The last tick in which a call ends weighs in that tick and in TICKS_PER_MINUTE more.
     const from =
       this.#heldOf(record) > 0 ? this.#tick(record, nowMs) : Atomics.load(this.#words32, lastAt(record));
     return Math.max(0, (from + TICKS_PER_MINUTE + 1) * TICK_MS - nowMs);
@@ -178,7 +200,7 @@ export class TokenWindow {
     this.#words.store(takenAt(record), word);
   }
 
-  /** What calls in flight hold. Leaves `taken` in `#taken`. */
+  /** What calls in flight hold. Leaves the word `taken` in `#taken`, for `#weightOf`. */
   #heldOf(record: number): number {
     this.#words.load(takenAt(record) + STOCK_SETTLED, this.#settled);
     this.#words.load(takenAt(record), this.#taken);
@@ -191,9 +213,12 @@ export class TokenWindow {
   }
 
   /**
-   * The part of `#taken` that had not ended before tick `from`; the caller has loaded `#taken`. If `from` has
-   * no start, this writes it, so that the next search is short. `headsSince` is by how many ticks the word is
-   * older than a tick; negative if it is of a later one.
+   * What weighs of `#taken` if ticks before `from` weigh no more; the caller has loaded `#taken`.
+   * `headsSince` is by how many ticks the word is older than a tick; negative if it is of a later one.
+   *
+   *     1. The start of `from` is there: the weight is `#taken` less that.
+   *     2. It is missing: the start of the next tick that has one serves, or `settled` if no tick has.
+   *     3. Then it is written, so that the next search is short.
    */
   #weightOf(record: number, from: number): number {
     const first = Math.max(0, from);
@@ -201,6 +226,7 @@ export class TokenWindow {
     this.#words.load(at, this.#seen);
     this.#startedTick = first;
     if (headsSince(this.#seen, TICK_BITS, first) === 0) return differenceOf(this.#taken, this.#seen);
+    // `settled` before `last`, as the header says.
     this.#words.load(takenAt(record) + STOCK_SETTLED, this.#settled);
     this.#startedTick = undefined;
     let found = this.#settled;
@@ -220,7 +246,8 @@ export class TokenWindow {
 
   /**
    * Writes the start of the current tick, unless it is there. It is if `last` has reached the clock's tick:
-   * then `last` is the current tick (see `#tick`).
+   * then `last` is the current tick (see `#tick`). Each lost try means that another thread has written a
+   * start or raised `last`, so EXCHANGES_MAX of them are a bug.
    */
   #beginTick(record: number, nowMs: MonotonicMs): void {
     if (Atomics.load(this.#words32, lastAt(record)) >= Math.floor(nowMs / TICK_MS)) return;
@@ -245,6 +272,7 @@ export class TokenWindow {
     return this.#words.exchange(at, this.#seen, this.#next);
   }
 
+  /** Raises `last` to `tick`, unless it is there or above. Called once the start of `tick` is written. */
   #raise(record: number, tick: number): void {
     for (let last = Atomics.load(this.#words32, lastAt(record)); last < tick;) {
       const seen = Atomics.compareExchange(this.#words32, lastAt(record), last, tick);
@@ -255,8 +283,13 @@ export class TokenWindow {
 }
 
 /**
- * `taken` less a tick start or less `settled`, modulo 2^42. It is below zero if another thread has taken and
- * settled since `taken` was read, and then counts as 0: the exchange of `taken` will fail.
+ * `taken` less a tick start or less `settled`, modulo 2^42; 0 if that is below zero.
+ *
+ * It is below zero only if `taken` is older than what is subtracted, because calls of other threads have
+ * begun and ended meanwhile, or if a glance saw halves of two moments. As the word `taken` is never behind
+ * `settled`, it is another one by now, so the exchange of `take` fails and 0 does no harm. What exchanges
+ * nothing may then show too little: a `take` of 0, which adds nothing; `read`, `takenOf` and `msUntil`,
+ * which are for people and for waits, and admit nobody.
  */
 function differenceOf(taken: Halves, settled: Halves): number {
   const difference = amountOf(taken, TICK_BITS) - amountOf(settled, TICK_BITS);
@@ -264,6 +297,7 @@ function differenceOf(taken: Halves, settled: Halves): number {
   return difference < -AMOUNT_HALF ? difference + 2 * AMOUNT_HALF : Math.max(0, difference);
 }
 
+/** `settled` is the word at STOCK_SETTLED from here: the two have the place of a stock in the record. */
 function takenAt(record: number): number {
   return record * QUOTA_WORDS64 + TOKENS_OF_MINUTE;
 }
