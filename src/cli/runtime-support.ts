@@ -1,6 +1,10 @@
 /**
- * Checks whether Tollgate can serve on this Node and this system, and tells what to do if not. main.ts and
- * `serve` call it first.
+ * Checks whether Tollgate can serve on this Node and this system, and tells what to do if not. Main thread:
+ * main.ts calls `unsupportedNode` first of all; the process that reads the settings of `serve`
+ * (serve-command.ts) calls `unsupportedRuntime` before it loads them.
+ *
+ * Whoever supports another Node changes NODE_MIN, NODE_OF_ABI and the sentences below, which name releases,
+ * systems and the glibc of Node 20 in words, and also `engines` in package.json, the README and the test.
  *
  * Must hold: it imports only modules of Node, so that its sentence comes before a dependency fails with a
  * stack trace (test/unit/cli/runtime-support.test.ts).
@@ -15,10 +19,13 @@ const NODE_MIN = [20, 18] as const;
 /** Node's releases by the number of their native interface, `process.versions.modules`. */
 const NODE_OF_ABI: Readonly<Record<string, number>> = { 115: 20, 127: 22, 137: 24 };
 
-/** The variable by which a `serve` knows that it only has to send its settings. */
+/**
+ * The variable by which a `serve` knows that it only has to send its settings. It is here because main.ts
+ * asks for it before it knows which modules to load, and may import only this one.
+ */
 export const SETTINGS_PROCESS_VARIABLE = 'TOLLGATE_SETTINGS_PROCESS';
 
-/** Whether `readSettings` of serve.ts has forked this process. */
+/** Whether `readSettings` of serve.ts has forked this process. A shell may have the variable too. */
 export function isSettingsProcess(): boolean {
   return process.send !== undefined && process.env[SETTINGS_PROCESS_VARIABLE] !== undefined;
 }
@@ -52,29 +59,32 @@ export function unsupportedRuntime(facts: RuntimeFacts): string | undefined {
   const abis = binaries
     .filter((name) => name.startsWith(prefix))
     .map((name) => /_(\d+)\.node$/.exec(name)?.[1] ?? '');
-  const library = 'the binaries of µWebSockets.js, which Tollgate serves with,';
+  const theBinaries = 'the binaries of µWebSockets.js, which Tollgate serves with,';
   if (abis.length === 0) {
-    return `Tollgate cannot serve on ${platform} ${arch}: ${library} are for other systems. Use Linux (glibc) on x64 or arm64, or the container image.`;
+    return `Tollgate cannot serve on ${platform} ${arch}: ${theBinaries} are for other systems. Use Linux (glibc) on x64 or arm64, or the container image.`;
   }
   if (!abis.includes(abi)) {
     const nodes = abis.map((known) => NODE_OF_ABI[known]).filter((known) => known !== undefined);
-    return `Tollgate cannot serve on Node ${node}: ${library} are for Node ${nodes.sort().join(', ')}. Start it with Node 24 or 22, or use the container image.`;
+    return `Tollgate cannot serve on Node ${node}: ${theBinaries} are for Node ${nodes.sort().join(', ')}. Start it with Node 24 or 22, or use the container image.`;
   }
   if (platform !== 'linux') return undefined;
   if (glibc === undefined) {
-    return `Tollgate cannot serve on this Linux: ${library} need glibc, and this system's C library is another (musl on Alpine). Use Debian, Ubuntu, Fedora or the container image.`;
+    return `Tollgate cannot serve on this Linux: ${theBinaries} need glibc, and this system's C library is another (musl on Alpine). Use Debian, Ubuntu, Fedora or the container image.`;
   }
   if (glibcWanted !== undefined && isOlder(glibc, glibcWanted)) {
-    return `Tollgate cannot serve on Node ${node} here: ${library} need glibc ${glibcWanted} with this Node, and this system has ${glibc}. Use a newer system (Debian 13, Ubuntu 24.04), the container image, or Node 20, whose binary runs on glibc 2.27.`;
+    return `Tollgate cannot serve on Node ${node} here: ${theBinaries} need glibc ${glibcWanted} with this Node, and this system has ${glibc}. Use a newer system (Debian 13, Ubuntu 24.04), the container image, or Node 20, whose binary runs on glibc 2.27.`;
   }
   return undefined;
 }
 
-/** Facts of this process. Takes some 15 ms, to search the binary for versions. Throws nothing. */
+/**
+ * Facts of this process. Takes some 15 ms, to search the binary for versions. Throws only if the package is
+ * there and its files cannot be read.
+ */
 export function runtimeFacts(): RuntimeFacts {
   const { node, modules: abi } = process.versions;
   const { platform, arch } = process;
-  const folder = libraryFolder();
+  const folder = packageFolder();
   const own = folder === undefined ? undefined : join(folder, `uws_${platform}_${arch}_${abi}.node`);
   return {
     node,
@@ -87,8 +97,11 @@ export function runtimeFacts(): RuntimeFacts {
   };
 }
 
-/** Undefined if the package is not installed. Its import says so later. */
-function libraryFolder(): string | undefined {
+/**
+ * The folder of µWebSockets.js. Undefined if the package is not installed: then there are no `binaries`, and
+ * `unsupportedRuntime` says the same as for a system that the package has none for.
+ */
+function packageFolder(): string | undefined {
   try {
     return dirname(createRequire(import.meta.url).resolve('uWebSockets.js'));
   } catch {
@@ -103,12 +116,21 @@ function glibcVersion(): string | undefined {
   return header?.glibcVersionRuntime;
 }
 
-/** An ELF binary names each version of glibc that it needs in plain text. */
+/** Before the number of a glibc version, and the most digits of that number that are read. */
+const GLIBC_PREFIX = 'GLIBC_2.';
+const GLIBC_DIGITS_MAX = 4;
+
+/** Returns the newest version: an ELF binary names each version of glibc that it needs in plain text. */
 function glibcNamedIn(path: string): string | undefined {
   const binary = readFileSync(path);
   let newest: string | undefined;
-  for (let at = binary.indexOf('GLIBC_2.'); at !== -1; at = binary.indexOf('GLIBC_2.', at + 8)) {
-    const version = /^GLIBC_(2\.\d+)/.exec(binary.toString('latin1', at, at + 12))?.[1];
+  for (
+    let at = binary.indexOf(GLIBC_PREFIX);
+    at !== -1;
+    at = binary.indexOf(GLIBC_PREFIX, at + GLIBC_PREFIX.length)
+  ) {
+    const text = binary.toString('latin1', at, at + GLIBC_PREFIX.length + GLIBC_DIGITS_MAX);
+    const version = /^GLIBC_(2\.\d+)/.exec(text)?.[1];
     if (version !== undefined && (newest === undefined || isOlder(newest, version))) newest = version;
   }
   return newest;
