@@ -1,6 +1,10 @@
 /**
- * The page of settings, which main.tsx shows: what the gateway runs with and where each value came from; and
- * a reload: first what it would change, then doing it. Browser (test/e2e/console.test.ts).
+ * The page of settings, which main.tsx shows: what the gateway runs with and where each value came from;
+ * and a reload: first what it would change (a dry run), then doing it. Browser. Values come as text from
+ * the gateway (config/settings-in-force.ts), secrets already hidden.
+ *
+ * Must hold: nothing is applied before the operator has seen a dry run and confirmed it
+ * (test/e2e/console.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type { ReloadView, SettingChangeView, SettingView, ListView } from '../admin/views.js';
@@ -8,7 +12,7 @@ import { may, post, useAction, useView } from './api.js';
 import { Badge, Button, Choice, ErrorText, TextField, useInput } from './controls.js';
 import { Table } from './table.js';
 
-/** Rows drawn at a time. A thousand models have more settings, which are searched. */
+/** Rows drawn at a time. A thousand models have more settings: the operator searches for those. */
 const ROWS_MAX = 500;
 
 const DEFAULT = <span class="muted">default</span>;
@@ -28,6 +32,7 @@ export function SettingsPage() {
       <div class="head">
         <h1>Settings</h1>
       </div>
+      {/* Only hides it from others: the gateway rejects their reloads anyway. */}
       {may('everything') ? <ReloadCard onApplied={reload} /> : null}
       <ErrorText text={error} />
       <div class="filters">
@@ -45,6 +50,7 @@ export function SettingsPage() {
         label="Settings"
         class="settings cards"
         rows={found.slice(0, ROWS_MAX)}
+        // For the CSV, which has each column's `value`, and all rows found. `cell` is what is drawn.
         all={() => ({ rows: found, more: false })}
         keyOf={({ setting }) => setting}
         columns={[
@@ -52,6 +58,7 @@ export function SettingsPage() {
           {
             head: 'Value',
             value: ({ value }) => value,
+            // <bdi>: a value in a right-to-left script does not reorder what stands around it.
             cell: ({ value }) => <bdi>{value}</bdi>,
             class: 'value',
           },
@@ -61,7 +68,7 @@ export function SettingsPage() {
             cell: (line) => (line.origin === 'default' ? DEFAULT : <code>{line.origin}</code>),
           },
           {
-            head: 'Changed by',
+            head: 'Takes effect on',
             value: ({ live }) => (live ? 'Reload' : 'Restart'),
             cell: ({ live }) => <Badge tone={live ? 'good' : 'plain'}>{live ? 'Reload' : 'Restart'}</Badge>,
           },
@@ -74,12 +81,17 @@ export function SettingsPage() {
   );
 }
 
+/**
+ * The gateway reads its file anew for each request, so Apply applies the file as it is then, also if it has
+ * changed since the dry run. What is shown after it is what was applied.
+ */
 function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
   const [view, setView] = useState<ReloadView>();
   const { error, busy, run } = useAction(async (dryRun: boolean) => {
     try {
       setView(await post<ReloadView>('/reload', { dry_run: dryRun }));
     } catch (reason) {
+      // The former dry run no longer holds, or Apply would still be offered.
       setView(undefined);
       throw reason;
     }
@@ -97,7 +109,7 @@ function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
         </Button>
       </div>
       <ErrorText text={error} />
-      <div role="status">{view === undefined ? null : <Outcome view={view} />}</div>
+      <div role="status">{view === undefined ? null : <ReloadResult view={view} />}</div>
       {view?.dry_run === true && view.applied.length > 0 ? (
         <div class="actions">
           <Button onClick={() => setView(undefined)}>Leave it</Button>
@@ -110,30 +122,32 @@ function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
   );
 }
 
-function Outcome({ view }: { readonly view: ReloadView }) {
+function ReloadResult({ view }: { readonly view: ReloadView }) {
   const { dry_run: dryRun, applied, restart_needed: restartNeeded, changes } = view;
   if (applied.length + restartNeeded.length === 0) {
     return <p>{dryRun ? 'Nothing differs from what runs.' : 'Done; nothing differed.'}</p>;
   }
   return (
     <>
-      <Changes
+      <SettingList
         title={dryRun ? 'Would take effect at once' : 'Taken into effect'}
         paths={applied}
         values={changes}
       />
-      <Changes title="Waits for a restart" paths={restartNeeded} values={changes} />
+      <SettingList title="Waits for a restart" paths={restartNeeded} values={changes} />
     </>
   );
 }
 
-interface ChangesProps {
+interface SettingListProps {
   readonly title: string;
   readonly paths: readonly string[];
+  /** Only a dry run's reply has them. */
   readonly values: readonly SettingChangeView[] | undefined;
 }
 
-function Changes({ title, paths, values = [] }: ChangesProps) {
+/** Paths of settings, each with its value before and after if that is known. */
+function SettingList({ title, paths, values = [] }: SettingListProps) {
   if (paths.length === 0) return null;
   return (
     <>
@@ -150,6 +164,7 @@ function Changes({ title, paths, values = [] }: ChangesProps) {
   );
 }
 
+/** Both are null if a whole entry is added or removed. A secret never is: `(secret)` stands for it. */
 function Values({ change }: { readonly change: SettingChangeView | undefined }) {
   if (change === undefined || (change.before === null && change.after === null)) return null;
   return (
