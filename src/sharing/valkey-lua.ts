@@ -2,7 +2,11 @@
  * The Lua that the coordinator's scripts are built from: constants, exact money, time, and the grants of
  * stocks (valkey-money.ts has those of money). valkey-scripts.ts, valkey-life-scripts.ts and
  * host-directory.ts put it before their own. Redis 7 and Valkey run Lua 5.1, and every script is atomic. Here
- * is only the text: main thread.
+ * is only the text: main thread. One script is one Lua function, which may have 200 locals.
+ *
+ * A script about a node has KEYS[1] to [4] = meta, nodes, awaited, held of its place, as far as it needs
+ * them; keys of scopes follow. ARGV[1] is the place, ARGV[2] the host, ARGV[3] the packed array `head`, which
+ * each script describes. If it calls `own_node`, head[1] is the name of the life that asks.
  *
  * Lua's numbers are doubles, exact to 2^53, and balances go to 9 × 10^18. An amount is therefore two numbers,
  * high × 10^9 + low, with 0 <= low < 10^9; high carries the sign. Sums of a million such amounts are exact.
@@ -28,16 +32,17 @@
  *     T:awaited   set   places that have to report, or to show their marks, before anything is granted
  *     T:held:P    set   scopes of which the node at P has a record, or holds money
  *     T:s:S       hash  of scope S: m = minute of all, s = stocks of all, p:P = minute and stocks of P (see
- *                       STOCKS_LUA); d = the day as a former version wrote it. `write_scope` makes it expire
+ *                       STOCKS_LUA); d = calls of a day as written before FORMAT 2. `write_scope` makes the
+ *                       key expire
  *     T:m:S       hash  money of scope S (see valkey-money.ts): a = of all, h:H = spent by host H, n:P =
- *                       outstanding of P, u = why it cannot be told. It does not expire
+ *                       outstanding of P, u = why nobody can tell what is left. It does not expire
  *
  * A record in a hash is one packed array. Sums over all nodes are kept, so an ask costs the same with two
  * nodes and with two thousand.
  *
  * Must hold: the replies are those of `ScopeGrants` (scope-grants.ts) to the same asks, and a record of a
  * former version is still read, or FORMAT changes (test/unit/sharing/valkey-coordinator.test.ts, random
- * asks).
+ * asks). The tests start a redis-server, and are skipped without one.
  */
 import { ZONE_OFFSET_MS } from '../ledger/day.js';
 import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
@@ -89,8 +94,9 @@ local INCARNATION, SEQUENCE, SEEN, EPOCH, BACK, VOIDS, EQUAL_SHARES = 1, 2, 3, 4
 -- 14: pages that it has reported since it entered. valkey-marks.ts says what 8 to 14 are for.
 local MARK, MARK_SERVER, MARK_VERSION, JOIN_VERSION, JOINED, FORMER, PAGES = 8, 9, 10, 11, 12, 13, 14
 local function unpack_or(text, default) if text then return cmsgpack.unpack(text) end return default end
--- Works on the rows of one scope: returns true and the work's result, or false and why a row of it cannot be
--- read, which costs that scope alone. What the server refuses otherwise (no master, no memory) ends the script.
+-- Calls work, which reads and writes the rows of one scope. Returns true and its result, or false and why a
+-- row cannot be read: then only that scope gets no reply. Errors of Lua, as of a damaged row, are texts.
+-- Those of the server are tables, and end the script (no master, no memory), but for a key of the wrong type.
 local function attempt(work, ...)
   local ok, result = pcall(work, ...)
   if ok then return true, result end
@@ -124,7 +130,7 @@ local function info_of(section, word)
   return string.match(call('INFO', section), word .. ':([^\\r\\n]*)') or ''
 end
 
--- The record of a node, of its text; nil if it cannot be read: then the node is as one that was lost.
+-- The record of a node in T:nodes, from its text; nil if it cannot be read: then the node counts as lost.
 local function node_in(text)
   local ok, node = pcall(cmsgpack.unpack, text)
   if not ok or type(node) ~= 'table' then return nil end
@@ -133,8 +139,8 @@ local function node_in(text)
   end
   return node
 end
-local function node_of(nodes, place)
-  local text = call('HGET', nodes, place)
+local function node_of(nodes, who)
+  local text = call('HGET', nodes, who)
   return text and node_in(text) or nil
 end
 -- The node of the place, if its life is still the one that asks: head[1].
@@ -142,16 +148,16 @@ local function own_node()
   local node = node_of(KEYS[2], place)
   return node and node[INCARNATION] == head[1] and node or nil
 end
-local function host_of(place) return string.match(place, '^(.*):%d+$') end
-local function is_gone(meta, place)
-  return call('HEXISTS', meta, 'gone:' .. (host_of(place) or '')) == 1
+local function host_of(who) return string.match(who, '^(.*):%d+$') end
+local function is_gone(meta, who)
+  return call('HEXISTS', meta, 'gone:' .. (host_of(who) or '')) == 1
 end
 -- Drops awaited places whose host has reported what it spent in this epoch. Called so long after a loss that
 -- a process which was silent ever since has cut all calls: nothing more is spent of what it held.
 local function drop_silent_awaited(meta, awaited, epoch)
-  for _, place in ipairs(call('SMEMBERS', awaited)) do
-    local host = host_of(place)
-    if host and call('HGET', meta, 'host:' .. host) == epoch then call('SREM', awaited, place) end
+  for _, who in ipairs(call('SMEMBERS', awaited)) do
+    local of_host = host_of(who)
+    if of_host and call('HGET', meta, 'host:' .. of_host) == epoch then call('SREM', awaited, who) end
   end
 end
 `;
@@ -168,14 +174,17 @@ end
  *     [2]  used by ended lives        what weighs, the sum of [6]     used
  *     [3]  used: sum of all n[2]      0                               unused: granted, not reported as used
  *     [4]  unused: sum of all n[3]    as d?
- *     [5]  seen, of d? and m? alone   0
+ *     [5]  seen; of f 0               0
  *     [6]  unknown: what ended lives  use by tick
  *          had unused, counts as used
+ *
+ * `used` of d? and m? is of the period, that of `w` since the life began; of `f` it is 0.
  *
  * _Seen_: after a loss of data each node reports what all together had used and held when it last heard
  * (HeldStock in held-leases.ts); REPORT_SCRIPT stores the highest in s[5]. If nodes saw 100 and all that came
  * back have 70, then 30 were used by nodes that nobody knows any more. The first ask that wants something
- * counts the 30 as unknown. By then all have reported, because nobody may ask before.
+ * counts the 30 as unknown. By then all have reported, because nobody may ask before. Nodes report 0 as seen
+ * of stocks without a period (`w` and `f`).
  *
  *     p:P  [minute of the node by tick, its last grant of the minute or false: {life, number of the ask,
  *          tick, count}, its stocks n by code]
@@ -211,7 +220,7 @@ local function count_at(list, tick)
   for i = 1, #list, 2 do if list[i] == tick then return list[i + 1] end end
   return 0
 end
--- The node's permits, of those that the list of all has: if the clock was days ahead for a while, that lost some.
+-- The node's permits (own), of those that the list of all has: that lost some if the clock was days ahead.
 local function within(own, list)
   local kept = {}
   for i = 1, #own, 2 do kept[i], kept[i + 1] = own[i], min(own[i + 1], count_at(list, own[i])) end
@@ -246,7 +255,9 @@ local function free_in(list, missing, now)
   end
   return 0
 end
--- Returns the minute and the stocks of all, the record p:P of the place, and whether the scope is new.
+-- Returns the minute and the stocks of all, the record p:P of the place, and whether the scope is new. A sum
+-- throws if a part of it is missing or no number: so nothing is written that a damaged row was read for. d is
+-- [day, used by ended lives, used, unused, slots, seen]; it may go once nobody updates from before FORMAT 2.
 local function read_scope(key, place)
   local got = call('HMGET', key, 'm', 's', 'p:' .. place, 'd')
   local all = unpack_or(got[2], {})
@@ -255,24 +266,25 @@ local function read_scope(key, place)
     all.dc = {d[1], d[2] + d[3] + d[4], 0, 0, d[6]}
   end
   for code, s in pairs(all) do assert(s[1] + s[2] + s[3] + s[4], code) end
-  local own = unpack_or(got[3], {{}, false, {}})
-  for _, n in pairs(own[3]) do assert(n[1] + n[2] + n[3], place) end
-  return unpack_or(got[1], {}), all, own, not got[2] and not got[4]
+  local record = unpack_or(got[3], {{}, false, {}})
+  for _, n in pairs(record[3]) do assert(n[1] + n[2] + n[3], place) end
+  return unpack_or(got[1], {}), all, record, not got[2] and not got[4]
 end
 -- The hash expires when nothing of it counts any more: permits and tokens of the minute weigh no longer, and
--- each period that something was counted in is over.
-local function write_scope(key, place, list, all, node)
+-- each period that something was counted in is over. record: p:P of the place.
+local function write_scope(key, place, list, all, record)
   local forMs = (LONG + WEIGHING + 2) * TICK
   for code, s in pairs(all) do
     local kind = string.sub(code, 1, 1)
     -- Something is outstanding. A call lasts a day at most, and the report of its end writes again.
     if s[4] > 0 then forMs = max(forMs, 2 * DAY) end
     local counted = code ~= 'w' and s[2] + s[3] + s[4] + (s[6] or 0) or 0
-    -- The longest day has 25 hours (summer time ends), the longest month 31 days and an hour.
+    -- The longest day has 25 hours (summer time ends), the longest month 31 days and an hour. An hour or more
+    -- is added for a node whose clock is ahead, and which so begins the period before the server does.
     if kind == 'd' and counted > 0 then forMs = max(forMs, 26 / 24 * DAY) end
     if kind == 'm' and counted > 0 then forMs = max(forMs, 32 * DAY) end
   end
-  call('HSET', key, 'm', pack(list), 's', pack(all), 'p:' .. place, pack(node))
+  call('HSET', key, 'm', pack(list), 's', pack(all), 'p:' .. place, pack(record))
   call('PEXPIRE', key, ceil(forMs))
 end
 -- The records of a scope by the place of each other node. All of them are read before one is written anew, or
@@ -295,7 +307,8 @@ local function period_of(code, now, calendar)
   if kind ~= 'd' and kind ~= 'm' then return 0 end
   local day = floor((now + calendar[1] + (code == 'dc' and SPECIFIED_ZONE or calendar[2])) / DAY)
   if kind == 'd' then return day end
-  -- Counted from a first of March, so that the leap day is the last of its year.
+  -- Months since 1970, by Howard Hinnant's civil_from_days. Years are counted from a first of March, so that
+  -- the leap day is the last of its year.
   local of_era = (day + 719468) % 146097
   local year = floor((of_era - floor(of_era / 1460) + floor(of_era / 36524) - floor(of_era / 146096)) / 365)
   local of_year = of_era - 365 * year - floor(year / 4) + floor(year / 100)
@@ -303,7 +316,7 @@ local function period_of(code, now, calendar)
   return (year + floor((day + 719468) / 146097) * 400 - 1970) * 12 + month
 end
 -- If the period of the stock was a mistake of a clock, what was counted in it counts in the current period:
--- in s, in the record of the asking node (own) and in those of all others.
+-- in s, in the stocks of the asking node (own) and in those of all others.
 local function give_up_mistaken(key, place, all, own, code, current)
   local s = all[code]
   if not s or s[1] <= current + PERIODS_AHEAD then return end
@@ -333,15 +346,15 @@ local function answer_stock(all, own, ask, now, current)
   if period < s[1] then used, unused = 0, 0 end
   if n and n[1] ~= s[1] then n = nil end
   if code == 'w' then
-    -- A node without a record had nothing left to use and no call in flight when it last asked, so it has
-    -- reported all its use. A node with one has asked before, which made s[6].
+    -- Use that the node has not reported before weighs from now. A node without a record had nothing left to
+    -- use and no call in flight when it last asked, so it has reported all. One with a record made s[6] then.
     if n then put(s[6], tick, max(0, used - n[2])) end
     s[6], s[2] = weigh(s[6] or {}, tick)
   else
     s[3], s[6] = s[3] + used - (n and n[2] or 0), s[6] or 0
   end
   s[4] = s[4] + unused - (n and n[3] or 0)
-  -- What was seen before a loss and nobody has reported counts as used: see STOCKS_LUA.
+  -- What was seen before a loss and nobody has reported counts as used: see STOCKS_LUA. Of w seen is 0.
   if most > 0 and s[5] > 0 then
     if code == 'w' then s[2] = max(s[2], s[5] - s[3] - s[4]) else s[6] = max(s[6], s[5] - s[2] - s[3] - s[4]) end
     s[5] = 0
@@ -357,7 +370,7 @@ local function answer_stock(all, own, ask, now, current)
   return {granted, max(0, left - granted), elsewhere, s[1], free}
 end
 -- A life has ended that has the record own[code]. What it had unused is free (f), or counts as used because
--- nobody knows (others).
+-- nobody knows whether it was: from now on (w), or until the period is over (d? and m?).
 local function end_stock(all, own, code, now)
   local s, n = all[code], own[code]
   own[code] = nil
