@@ -177,8 +177,8 @@ export function busiestAccounts(spans: readonly AccountSpan[]): [string, Account
 }
 
 /**
- * Returns the sums of one account in each of the spans, for its chart. 0 in a span means that it was not
- * among the busiest, and not that it did not call.
+ * Returns the sums of one account in each of the spans, for its chart. 0 in a span means
+ * only that it was not among the busiest: it may have called.
  */
 export function courseOf(
   spans: readonly AccountSpan[],
