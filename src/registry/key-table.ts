@@ -3,13 +3,14 @@
  * (live-buffers.ts), every thread reads (request/authenticate.ts), nobody locks. So a million keys cost one
  * copy, not one for each thread.
  *
- * `slots` is an open-addressing table of 32-bit words, a power of two and at least twice the keys. A word is
- * empty, or the index of a key plus one. `records` has 48 bytes a key; with 8 to 16 bytes of slots that is at
- * most 64 a key:
+ * A key has a number, its index (the slot of a key in docs/glossary.md), and a record of 48 bytes in
+ * `records` at that index. The buffer `slots` is a hash table with open addressing: 32-bit entries, their
+ * number a power of two and at least twice the keys. An entry is empty, or the index of a key plus one. Where
+ * an entry is in `slots` is its position. With 8 to 16 bytes of entries a key takes at most 64 bytes.
  *
  *     byte  bits  field     written by the main thread
- *        0  8×32  digest    before a slot names the key
- *       32    32  account   before a slot names the key
+ *        0  8×32  digest    before an entry names the key
+ *       32    32  account   before an entry names the key
  *       36    32  state     vacant, active or disabled, limited, private; each request reads it anew
  *       40    32  expires   at any time: Unix seconds from which on it is rejected, 0 for never
  *
@@ -17,19 +18,21 @@
  *       44    32  used      Unix seconds of its last use, 0 for none; written once a second at most,
  *                           so that threads do not fight for the cache line of a busy key
  *
- * The first slot of a key is the first word of its digest, and the search goes on from slot to slot. No
- * stronger hash is needed: digests are SHA-256 and keys are made here, so nobody can choose where keys
- * collide.
+ * The home of a key is the position that the first word of its digest gives. A search begins there, goes on
+ * from position to position, and ends at an empty entry. No stronger hash is needed: digests are SHA-256 and
+ * keys are made here, so nobody can choose where keys collide.
  *
- * Removal closes the gap: keys behind it that may be nearer to their first slot move up. No slot stays marked
- * as removed, so the search for an unknown key stays short however many keys have come and gone.
+ * A removal closes the gap that it makes: an entry behind the gap moves into it, unless the home of its key
+ * lies behind the gap too. No entry stays marked as removed, so the search for an unknown key stays short
+ * however many keys have come and gone.
  *
- * The order of writes: a slot is published after its record is whole. A key that moves is in both slots, then
- * `moves` is counted up, then the key leaves the old slot. So a search that found nothing is right if `moves`
- * did not change meanwhile; otherwise it is repeated.
+ * The order of writes: an entry is published after its record is whole. A key that moves has two entries for
+ * a moment. Then `moves` is counted up, and then the key loses its old entry. So a search that found nothing
+ * is right if `moves` did not change meanwhile; otherwise it is repeated.
  *
  * Must hold: a reader between any two writes sees all of a key or nothing of it, and finds a key that was
- * there all the time. Tests: test/unit/registry/key-table.test.ts (a reader between any two writes; a small
+ * there all the time. The main thread alone inserts, removes and writes states, so it may load a state and
+ * store it changed. Tests: test/unit/registry/key-table.test.ts (a reader between any two writes; a small
  * world, exhaustively), test/threads/key-table-race.test.ts.
  */
 import { invariant } from '../core/errors.js';
@@ -54,13 +57,16 @@ const LIMITED = 4;
 const PRIVATE = 8;
 
 const NEVER = 0;
-/** Seconds are kept in 32 bits: until the year 2106. */
+/** Seconds are kept in 32 bits: until the year 2106. key-record.ts rejects a later expiry. */
 export const KEY_EXPIRES_SECONDS_MAX = 2 ** 32 - 1;
 
-const SLOT_EMPTY = 0;
-const SLOT_FIRST_KEY = 1;
+const ENTRY_EMPTY = 0;
+const ENTRY_FIRST_KEY = 1;
 
-/** A search is repeated only if a key moved meanwhile. To be overtaken so often is a bug. */
+/**
+ * A search takes some microseconds, and is repeated only if a removal on the main thread moved a key
+ * meanwhile. That removals overtake so many repeats in a row is a bug.
+ */
 const SEARCHES_MAX = 10_000;
 
 export type KeyState = 'active' | 'disabled';
@@ -77,6 +83,7 @@ export interface KeyTraits {
 /** A plain record: hand it to a thread in its `workerData`. */
 export interface KeyTableBuffers {
   readonly keysMax: number;
+  /** The hash table: its entries name keys. */
   readonly slots: SharedArrayBuffer;
   readonly records: SharedArrayBuffer;
   /** One word: how often a key has moved. */
@@ -86,10 +93,10 @@ export interface KeyTableBuffers {
 export function createKeyTableBuffers(capacity: { readonly keysMax: number }): KeyTableBuffers {
   const { keysMax } = capacity;
   invariant(keysMax >= 1 && keysMax <= KEYS_MAX, `keysMax within 1..${KEYS_MAX}`);
-  const slotCount = 2 ** Math.ceil(Math.log2(2 * keysMax));
+  const entryCount = 2 ** Math.ceil(Math.log2(2 * keysMax));
   return {
     keysMax,
-    slots: new SharedArrayBuffer(slotCount * 4),
+    slots: new SharedArrayBuffer(entryCount * 4),
     records: new SharedArrayBuffer(keysMax * RECORD_WORDS * 4),
     moves: new SharedArrayBuffer(4),
   };
@@ -97,17 +104,17 @@ export function createKeyTableBuffers(capacity: { readonly keysMax: number }): K
 
 export class KeyTable {
   readonly #keysMax: number;
-  readonly #slots: Int32Array;
+  readonly #entries: Int32Array;
   readonly #records: Int32Array;
   readonly #moves: Int32Array;
-  readonly #slotMask: number;
+  readonly #positionMask: number;
 
   constructor(buffers: KeyTableBuffers) {
     this.#keysMax = buffers.keysMax;
-    this.#slots = new Int32Array(buffers.slots);
+    this.#entries = new Int32Array(buffers.slots);
     this.#records = new Int32Array(buffers.records);
     this.#moves = new Int32Array(buffers.moves);
-    this.#slotMask = this.#slots.length - 1;
+    this.#positionMask = this.#entries.length - 1;
   }
 
   /**
@@ -123,7 +130,7 @@ export class KeyTable {
     throw new Error('invariant broken: a search is overtaken by bounded removals');
   }
 
-  /** Of a key that `find` returned. Any thread. */
+  /** Of a key that `find` returned, also if it was removed since. Any thread. */
   accountOf(key: KeyIndex): AccountIndex {
     return asAccountIndex(Atomics.load(this.#records, key * RECORD_WORDS + ACCOUNT));
   }
@@ -134,7 +141,10 @@ export class KeyTable {
     return (state & STATE_MASK) === STATE_ACTIVE ? 'active' : 'disabled';
   }
 
-  /** Any thread. */
+  /**
+   * False of a key that was removed since it was found: a call that was past `stateOf` by then counts for no
+   * limit of the key. Any thread.
+   */
   isLimited(key: KeyIndex): boolean {
     return (Atomics.load(this.#records, key * RECORD_WORDS + STATE) & LIMITED) !== 0;
   }
@@ -145,13 +155,16 @@ export class KeyTable {
     return state === STATE_VACANT || (state & PRIVATE) !== 0;
   }
 
-  /** Any thread. */
+  /** Whether the key is expired by `nowSeconds`, Unix seconds. Any thread. */
   isExpired(key: KeyIndex, nowSeconds: number): boolean {
     const expires = Atomics.load(this.#records, key * RECORD_WORDS + EXPIRES) >>> 0;
     return expires !== NEVER && expires <= nowSeconds;
   }
 
-  /** Records a use. Returns true if the last use was not in the same second. Any thread. */
+  /**
+   * Records a use. Returns true if the last use was not in the same second. If two threads record a use at
+   * once, both may get true. Any thread.
+   */
   recordUse(key: KeyIndex, nowSeconds: number): boolean {
     const used = key * RECORD_WORDS + USED;
     if (Atomics.load(this.#records, used) >>> 0 === nowSeconds) return false;
@@ -187,7 +200,7 @@ export class KeyTable {
     invariant(digest.length === DIGEST_BYTES, 'a digest has 32 bytes');
     const record = key * RECORD_WORDS;
     invariant(Atomics.load(this.#records, record + STATE) === STATE_VACANT, `key ${key} is vacant`);
-    const position = this.#vacancyOf(digest);
+    const position = this.#freePositionOf(digest);
     for (let word = 0; word < DIGEST_WORDS; word++) {
       Atomics.store(this.#records, record + word, digest.readInt32LE(word * 4));
     }
@@ -196,7 +209,7 @@ export class KeyTable {
     Atomics.store(this.#records, record + USED, NEVER);
     const flags = (traits.limited === true ? LIMITED : 0) | (traits.isPrivate === true ? PRIVATE : 0);
     Atomics.store(this.#records, record + STATE, (active ? STATE_ACTIVE : STATE_DISABLED) | flags);
-    Atomics.store(this.#slots, position, key + SLOT_FIRST_KEY);
+    Atomics.store(this.#entries, position, key + ENTRY_FIRST_KEY);
   }
 
   /** Takes effect on every thread with the next request. Main thread. */
@@ -221,40 +234,47 @@ export class KeyTable {
     Atomics.or(this.#records, key * RECORD_WORDS + STATE, LIMITED);
   }
 
-  /** Takes effect on every thread with the next request. Main thread. */
+  /**
+   * `expiresSeconds`: 1 to KEY_EXPIRES_SECONDS_MAX. An expiry can be changed, but no operation takes it away.
+   * Takes effect on every thread with the next request. Main thread.
+   */
   setExpiry(key: KeyIndex, expiresSeconds: number): void {
     invariant(this.has(key), `key ${key} is in the table`);
     Atomics.store(this.#records, key * RECORD_WORDS + EXPIRES, expiresSeconds);
   }
 
-  /** Removes a key; its index is then vacant. Main thread. */
+  /**
+   * Removes a key; its index is then vacant. Its account, digest and expiry stay in the record, because a
+   * request may have found the key just before. Main thread.
+   */
   remove(key: KeyIndex): void {
     const state = key * RECORD_WORDS + STATE;
     invariant(Atomics.load(this.#records, state) !== STATE_VACANT, `key ${key} is in the table`);
-    let gap = this.#slotOf(key);
+    let gap = this.#positionOf(key);
     Atomics.store(this.#records, state, STATE_VACANT);
     let position = gap;
-    for (let steps = 0; steps <= this.#slotMask; steps++) {
-      position = (position + 1) & this.#slotMask;
-      const slot = Atomics.load(this.#slots, position);
-      if (slot === SLOT_EMPTY) break;
-      const first = Atomics.load(this.#records, (slot - SLOT_FIRST_KEY) * RECORD_WORDS);
-      // A key whose first slot lies behind the gap stays: no search for it would pass the gap.
-      if (((position - first) & this.#slotMask) < ((position - gap) & this.#slotMask)) continue;
-      Atomics.store(this.#slots, gap, slot);
+    for (let steps = 0; steps <= this.#positionMask; steps++) {
+      position = (position + 1) & this.#positionMask;
+      const entry = Atomics.load(this.#entries, position);
+      if (entry === ENTRY_EMPTY) break;
+      const home = Atomics.load(this.#records, (entry - ENTRY_FIRST_KEY) * RECORD_WORDS);
+      // `home` is not masked yet. A key whose home lies behind the gap stays: no search for it would pass
+      // the gap.
+      if (((position - home) & this.#positionMask) < ((position - gap) & this.#positionMask)) continue;
+      Atomics.store(this.#entries, gap, entry);
       Atomics.add(this.#moves, 0, 1);
       gap = position;
     }
-    Atomics.store(this.#slots, gap, SLOT_EMPTY);
+    Atomics.store(this.#entries, gap, ENTRY_EMPTY);
   }
 
   #search(digest: Buffer): KeyIndex | undefined {
-    let position = digest.readInt32LE(0) & this.#slotMask;
-    for (let steps = 0; steps <= this.#slotMask; steps++) {
-      const slot = Atomics.load(this.#slots, position);
-      if (slot === SLOT_EMPTY) return undefined;
-      if (this.#hasDigest(slot - SLOT_FIRST_KEY, digest)) return asKeyIndex(slot - SLOT_FIRST_KEY);
-      position = (position + 1) & this.#slotMask;
+    let position = digest.readInt32LE(0) & this.#positionMask;
+    for (let steps = 0; steps <= this.#positionMask; steps++) {
+      const entry = Atomics.load(this.#entries, position);
+      if (entry === ENTRY_EMPTY) return undefined;
+      if (this.#hasDigest(entry - ENTRY_FIRST_KEY, digest)) return asKeyIndex(entry - ENTRY_FIRST_KEY);
+      position = (position + 1) & this.#positionMask;
     }
     return undefined;
   }
@@ -267,23 +287,24 @@ export class KeyTable {
     return true;
   }
 
-  /** Returns the empty slot for a new digest. */
-  #vacancyOf(digest: Buffer): number {
+  /** Returns the position for a new digest: the first empty one from its home on. */
+  #freePositionOf(digest: Buffer): number {
     invariant(this.#search(digest) === undefined, 'a digest is in the table once');
-    let position = digest.readInt32LE(0) & this.#slotMask;
-    for (let steps = 0; steps <= this.#slotMask; steps++) {
-      if (Atomics.load(this.#slots, position) === SLOT_EMPTY) return position;
-      position = (position + 1) & this.#slotMask;
+    let position = digest.readInt32LE(0) & this.#positionMask;
+    for (let steps = 0; steps <= this.#positionMask; steps++) {
+      if (Atomics.load(this.#entries, position) === ENTRY_EMPTY) return position;
+      position = (position + 1) & this.#positionMask;
     }
+    // `slots` has at least two entries for each of `keysMax` keys, and a key has one.
     throw new Error('invariant broken: half of the slots are empty');
   }
 
-  /** Returns the slot that names a key of the table. */
-  #slotOf(key: KeyIndex): number {
-    let position = Atomics.load(this.#records, key * RECORD_WORDS) & this.#slotMask;
-    for (let steps = 0; steps <= this.#slotMask; steps++) {
-      if (Atomics.load(this.#slots, position) === key + SLOT_FIRST_KEY) return position;
-      position = (position + 1) & this.#slotMask;
+  /** Returns the position of the entry that names a key of the table. */
+  #positionOf(key: KeyIndex): number {
+    let position = Atomics.load(this.#records, key * RECORD_WORDS) & this.#positionMask;
+    for (let steps = 0; steps <= this.#positionMask; steps++) {
+      if (Atomics.load(this.#entries, position) === key + ENTRY_FIRST_KEY) return position;
+      position = (position + 1) & this.#positionMask;
     }
     throw new Error(`invariant broken: key ${key} has a slot`);
   }
