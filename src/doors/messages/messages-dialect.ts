@@ -1,8 +1,11 @@
 /**
  * The Messages door's half for upstream workers: its Dialect, and that of the door that counts tokens.
- * dialects.ts has both in its table; messages-door.ts is the other half.
+ * dialects.ts has both in its table; messages-door.ts is the other half. Upstream worker; for the translation
+ * of large bodies counter threads too. door.ts explains the members of a Dialect.
  *
- * Must hold: `known` returns what `judge` would (test/unit/doors/messages/messages-dialect.test.ts).
+ * Must hold: `known`, the fast path that parses nothing, returns what `judge` would return for the same event
+ * (test/unit/doors/messages/messages-dialect.test.ts, "an event that is not parsed means what it means if it
+ * is").
  */
 import { isRecord, type Members } from '../../core/json.js';
 import { promptReportOf } from '../../providers/anthropic/response.js';
@@ -12,7 +15,8 @@ import { NAMES, toChat } from './to-chat.js';
 
 const TRANSLATOR: Translator = {
   toChat: (body, extras = false) => toChat(body, extras),
-  // Inputs of tools become `arguments`, which are texts; schemas of tools go on as they are.
+  // Inputs of tools become `arguments`, which are texts; schemas of tools go on as they are. Both may have
+  // long integers, whose digits JSON.parse would change.
   exactMembers: ['messages', 'tools'],
   names: NAMES,
   fromChat,
@@ -21,9 +25,11 @@ const TRANSLATOR: Translator = {
 
 export const MESSAGES_DIALECT: Dialect = {
   name: 'messages',
+  // The array that every whole response of this protocol has.
   marker: 'content',
   openJudge: () => new MessageJudge(),
   translator: TRANSLATOR,
+  // The texts of the prompt are those of the translated chat completion.
   promptTexts: undefined,
 };
 
@@ -31,6 +37,7 @@ export const MESSAGES_DIALECT: Dialect = {
 export const COUNT_TOKENS_DIALECT: Dialect = {
   ...MESSAGES_DIALECT,
   name: 'count_tokens',
+  // The number that is the whole response.
   marker: 'input_tokens',
   isCount: true,
 };
@@ -38,31 +45,40 @@ export const COUNT_TOKENS_DIALECT: Dialect = {
 const TEXT: EventMeaning = { ...SAYS_NOTHING, isText: true };
 const END: EventMeaning = { ...SAYS_NOTHING, isEnd: true };
 
-/** Events as Anthropic writes them, for `known`; some have padding before the end. */
+/**
+ * The data of a text event as Anthropic writes it, for `known`: members in this order, and up to 32 spaces of
+ * padding before the last brace. So are the patterns below. Data that is written otherwise, has `\u` escapes
+ * or an empty text, or is beyond a bound of its pattern, is parsed for `judge`. So the bounds change what an
+ * event costs, and never what it means.
+ */
 const TEXT_DELTA =
   /^\{"type":"content_block_delta","index":(?:0|[1-9]\d{0,5}),"delta":\{"type":"text_delta","text":"(?:[^"\\\u0000-\u001f]|\\["\\/bfnrt])+"\} {0,32}\}$/;
+/** Events that bring nothing which counts: a ping, the start of an empty text block, the end of a block. */
 const SILENT =
   /^\{"type": ?"(?:ping"|content_block_st(?:op","index":\d|art","index":\d,"content_block":\{"type":"text","text":""\})) {0,32}\}$/;
-/** As all types of Anthropic's errors are written. */
+/** As all types of Anthropic's errors are written, of 64 characters at most. */
 const ERROR_TYPE = /^[a-z_]{1,58}_error$/;
 const STOP = /^\{"type":"message_stop" {0,32}\}$/;
 
 /**
- * Finds usage, text and end in a stream that passes from an upstream that speaks Messages; one for each
- * stream.
+ * Finds usage, text and end in a stream that passes from an upstream that speaks Messages;
+ * passed-stream-reader.ts has one for each stream.
  *
  * Must hold: usage is reported only once `message_delta` has come. `message_start` has that of the prompt
  * alone, so the completion of a stream that breaks off before `message_delta` is counted by its text
  * (test/unit/doors/messages/messages-dialect.test.ts).
  */
 class MessageJudge implements EventJudge {
+  /** Sent for a stream that fails between `message_delta` with its stop reason and `message_stop`. */
   readonly lastEvent = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
+  /** All reports so far. Given out as it is and changed later: its readers take the numbers at once. */
   #usage: Record<string, unknown> = {};
 
   get usageSoFar(): unknown {
     return this.#usage;
   }
 
+  /** The fast path: what `judge` would return, if the event is one of the frequent kinds. */
   known(data: string): EventMeaning | undefined {
     if (TEXT_DELTA.test(data)) return TEXT;
     if (SILENT.test(data)) return SAYS_NOTHING;
@@ -98,6 +114,10 @@ class MessageJudge implements EventJudge {
     }
   }
 
+  /**
+   * Counts are cumulative, so a later one replaces an earlier one. A null is no count: `promptReportOf` sets
+   * it for what `message_start` does not know, and it leaves the earlier count.
+   */
   #add(usage: unknown): void {
     if (!isRecord(usage)) return;
     for (const name in usage) if (usage[name] !== null) this.#usage[name] = usage[name];
@@ -110,6 +130,10 @@ function errorTypeIn(error: unknown): string {
   return typeof type === 'string' && ERROR_TYPE.test(type) ? type : 'an error';
 }
 
+/**
+ * Whether a block or its delta brings tokens that the model has generated: text, thoughts, or the name and
+ * the arguments of a tool. The signature of a thought is no such token.
+ */
 function hasText({ text, thinking, partial_json: json, name }: Members): boolean {
   return Boolean(text) || Boolean(thinking) || Boolean(json) || Boolean(name);
 }

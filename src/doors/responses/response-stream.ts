@@ -1,7 +1,8 @@
 /**
  * Translates a chat completion into the events of the Responses API, chunk by chunk, and into the `response`
  * object at the end. responses-dialect.ts makes one for each stream, and for each response that is not
- * streamed, whose message counts as one large chunk. Upstream worker.
+ * streamed, whose message counts as one large chunk. upstream/door-call.ts calls `push` and `end`. Upstream
+ * worker.
  *
  *     response.created, response.in_progress             with the first chunk
  *     response.output_item.added … done                  reasoning, then the message, then tool calls: an
@@ -9,8 +10,10 @@
  *                                                        whose pieces may alternate, end together
  *     response.completed, response.incomplete            at the end, with the usage
  *
- * Must hold: the deltas of an item, joined, are its text; the ended items are the output; sequence numbers
- * have no gaps (test/unit/doors/responses/response-stream.test.ts).
+ * If the upstream breaks off, `end` is not called: the listener then writes the door's error event.
+ *
+ * Must hold: the deltas of an item, joined, are its text; the ended items are the output, and each was added
+ * once before it was done; sequence numbers have no gaps (test/unit/doors/responses/response-stream.test.ts).
  */
 import { isRecord, type Members } from '../../core/json.js';
 import type { DoorCall, DoorStream } from '../door.js';
@@ -32,12 +35,16 @@ type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
 interface OpenItem {
   readonly index: number;
   readonly item: Record<string, unknown> & { readonly id: string; readonly type: string };
-  /** Returns the events that end the item and the text of its last part, in order. */
+  /**
+   * Writes what is still missing to `item`, and returns the item's last events but response.output_item.done.
+   * `status` is written to items that have one: reasoning has none.
+   */
   readonly close: (status: ItemStatus) => string;
 }
 
 interface OpenReasoning extends OpenItem {
   text: string;
+  /** Blocks that the provider has signed, for `encrypted_content` (request-items.ts). */
   readonly blocks: unknown[];
   /** The end of `text` that no signed block covers yet. */
   unsigned: string;
@@ -52,18 +59,24 @@ interface OpenPart {
 }
 
 interface OpenMessage extends OpenItem {
+  /** The parts as the item has them at its end. */
   readonly content: object[];
+  /** The part that is being written. */
   part: OpenPart | undefined;
 }
 
 interface OpenCall extends OpenItem, CallSoFar {
-  /** The client knows the item; it does not until the upstream has told its name. */
+  /** Whether response.output_item.added was written: not before the upstream has told the call's name. */
   isAdded: boolean;
 }
 
 export class ResponseStream implements DoorStream {
   readonly #call: DoorCall;
   readonly #isStream: boolean;
+  /**
+   * The items, in the order of their `output_index`. An item is changed until it is done. An event has it as
+   * it was when the event was written, because that is text.
+   */
   readonly #output: object[] = [];
   #head: ResponseHead | undefined;
   #sequence = 0;
@@ -72,8 +85,9 @@ export class ResponseStream implements DoorStream {
   #finish: unknown;
   #reasoning: OpenReasoning | undefined;
   #message: OpenMessage | undefined;
-  /** The open tool calls, by their positions in the message. */
+  /** The open tool calls, by the index that their pieces have, or else by their positions in the delta. */
   readonly #calls = new Map<unknown, OpenCall>();
+  /** For tools in namespaces: name and namespace at this door, by the name in the chat completion. */
   readonly #namespaces: ReturnType<typeof namespacesIn>;
 
   /** `isStream`: `push` and `end` return events; else only `response` is used. */
@@ -95,6 +109,7 @@ export class ResponseStream implements DoorStream {
     return isRecord(delta) ? events + this.#translate(delta, choice.logprobs) : events;
   }
 
+  /** The last events. The output is incomplete if the upstream has cut it: its last item is too. */
   end(): string {
     const { reason } = this.#state;
     const events = this.#start({}) + this.#closeAll(reason === undefined ? 'completed' : 'incomplete');
@@ -168,7 +183,11 @@ export class ResponseStream implements DoorStream {
     return events + this.#event('response.reasoning_summary_text.delta', { ...at, delta: text });
   }
 
-  /** Keeps a block that the provider has signed. In a stream its text has come before. */
+  /**
+   * Keeps a block that the provider has signed. In a stream its text has come before, as thoughts, and the
+   * block brings none of its own: so it gets what no earlier block has. Providers sign before the message
+   * begins. For a block after that a new reasoning item begins, in which the block stays as it came.
+   */
   #addSignedBlock(block: unknown): string {
     if (!isRecord(block)) return '';
     const events = this.#openReasoning();
@@ -256,7 +275,11 @@ export class ResponseStream implements DoorStream {
     );
   }
 
-  /** Events for a tool call, or for a piece of its arguments. `position`: in the delta. */
+  /**
+   * Events for a tool call, or for a piece of its arguments. `position`: in the delta. The first call ends
+   * reasoning and message. A piece of another call at an index that is taken (message-parts.ts) ends all
+   * open calls: such a server sends one call after the other.
+   */
   #writeCall(call: Members, position: number): string {
     const piece = pieceOf(call);
     const key = piece.index ?? position;
@@ -273,6 +296,12 @@ export class ResponseStream implements DoorStream {
     return canBegin(open) ? events + this.#addCall(open) : events;
   }
 
+  /**
+   * Takes the next output index for a call. Its item is not added yet, because the client must get the name
+   * with it. The returned events are those of `before`, and a whole reasoning item if the call has
+   * `extra_content`, the signature of Gemini: so the client sends it back before the call. It is read from
+   * the first piece alone: Gemini sends whole calls, each in one piece.
+   */
   #openCall(call: Members, before: string): [OpenCall, string] {
     let events = before;
     const extra = call.extra_content;
@@ -301,11 +330,11 @@ export class ResponseStream implements DoorStream {
       json: '',
       isAdded: false,
       close: (status) => {
-        const events = open.isAdded ? '' : this.#addCall(open);
+        const late = open.isAdded ? '' : this.#addCall(open);
         const { item, index, json } = open;
         Object.assign(item, { status, [textName]: json });
         const at = { item_id: item.id, output_index: index, name: item.name, [textName]: json };
-        return events + this.#event(`${eventsOf(open)}.done`, at);
+        return late + this.#event(`${eventsOf(open)}.done`, at);
       },
     };
     return [open, events];
@@ -314,8 +343,11 @@ export class ResponseStream implements DoorStream {
   /** Tells the client of a call, with the arguments that have come by now. */
   #addCall(open: OpenCall): string {
     open.isAdded = true;
-    // The caller sends the id back beside those of earlier responses. 40 characters are OpenAI's bound.
+    // If the upstream has sent no id, the caller gets one that no earlier response has, because it sends all
+    // of them back in one request. The end of the request id is the part that differs. OpenAI's bound is 40
+    // characters: 5 of `call_`, 28, `_`, and up to 6 digits.
     const { index, item, id = `call_${this.#call.requestId.slice(-28)}_${index}`, name = '', json } = open;
+    // For a tool in a namespace its own name replaces `name`.
     Object.assign(item, { call_id: id, name, ...this.#namespaces.get(name) });
     return this.#itemAdded(open) + this.#callDelta(open, json);
   }
@@ -350,6 +382,7 @@ export class ResponseStream implements DoorStream {
     return [base, this.#itemAdded(base)];
   }
 
+  /** Puts an item into the output, which gives it its index, without an event. */
   #newItem(prefix: string, members: Members & { readonly type: string }): Pick<OpenItem, 'index' | 'item'> {
     const index = this.#output.length;
     const item = { id: `${prefix}_${this.#call.requestId}_${index}`, ...members };
@@ -376,16 +409,19 @@ export class ResponseStream implements DoorStream {
   }
 }
 
+/** The start of the names of a call's events. */
 function eventsOf({ item }: OpenCall): string {
   return item.type === 'function_call'
     ? 'response.function_call_arguments'
     : 'response.custom_tool_call_input';
 }
 
+/** The members by which an event names the open part of a message. */
 function positionOf({ item, index, part }: OpenMessage): object {
   return { item_id: item.id, output_index: index, content_index: part!.index };
 }
 
+/** The part as the client gets it: a copy, which later pieces do not change. */
 function partOf({ type, text, logprobs }: OpenPart): object {
   return type === 'output_text'
     ? { type, annotations: [], logprobs: [...logprobs], text }

@@ -1,10 +1,16 @@
 /**
- * The rules of requests for embeddings, legacy completions, moderations and reranks: their bounds, and the
- * sentence for a body that breaks one. simple-doors.ts calls it for a body that the compiled validator has
- * rejected. Pure; any thread.
+ * The rules of requests at the simple doors, those of simple-doors.ts whose calls are never translated:
+ * embeddings, legacy completions, moderations and reranks. Here are their bounds, and the sentence for a body
+ * that breaks one. member-scan.ts calls an `explain…` for a body that the compiled validator has rejected.
+ * Pure; listener thread, and counter threads for large bodies.
  *
- * Must hold: request-schemas.ts has the same rules, or an `explain` throws for a body that only the
- * validator rejects (test/unit/doors/simple/simple-doors.test.ts compares both).
+ * Only members that the gateway reads or bills by have rules. All others (`temperature`, `logprobs`) pass
+ * unchecked, and the upstream checks them.
+ *
+ * Must hold: src/doors/request-schemas.ts has the same rules as this file. If the validator rejects a body
+ * that keeps the rules here, an `explain…` throws. In a listener no one catches that: the thread ends, its
+ * calls are cut, and another takes its place. test/unit/doors/simple/simple-doors.test.ts compares both on
+ * random bodies.
  */
 import { invariant } from '../../core/errors.js';
 import { isRecord } from '../../core/json.js';
@@ -20,15 +26,17 @@ import {
   streamOptionsError,
 } from '../../protocol/chat-rules.js';
 
-/** Texts of a request for embeddings or moderations: OpenAI's bound. */
+/** Most texts of a request for embeddings or moderations: OpenAI's bound. */
 export const INPUTS_MAX = 2_048;
-/** Documents of a rerank: Cohere's bound. */
+/** Most documents of a rerank: Cohere's bound. */
 export const DOCUMENTS_MAX = 10_000;
 export const ENCODINGS = ['float', 'base64'] as const;
 
 type Fields = Readonly<Record<string, unknown>>;
+/** Returns the sentence for the first rule that the body breaks, except those of `model`. */
 type Explain = (body: Fields) => string | undefined;
 
+/** As every Rule it is not asked about a member that is absent or null. */
 const NO_STREAM: Rule = { must: 'be false: there is nothing to stream', keeps: (value) => value === false };
 
 function countError(name: string, { length }: readonly unknown[], max: number) {
@@ -38,7 +46,14 @@ function countError(name: string, { length }: readonly unknown[], max: number) {
 
 const isToken = integerFrom(0).keeps;
 
-/** The sentence for an input that is no text, no tokens, and no list of either. */
+/**
+ * The sentence for an input that is not one of these: a text, tokens, or a list of up to `max` of either.
+ * Tokens are the numbers that stand for one text. How many they are is not bounded here: a text has no bound
+ * either, except that of the body.
+ *
+ * The first item decides which kind all must have. If it is of no kind, or an array without tokens, it breaks
+ * the rule itself, and the sentence names item 0. An empty list gets the sentence of `countError`.
+ */
 function inputError(name: string, value: unknown, max: number): string | undefined {
   if (typeof value === 'string') return undefined;
   if (!Array.isArray(value)) return broken(name, 'be a string, an array of strings, or tokens', value);
@@ -56,6 +71,7 @@ function inputError(name: string, value: unknown, max: number): string | undefin
   return countError(name, items, isToken(first) ? Infinity : max);
 }
 
+/** The sentence for an input that is no text, no list of texts, and no list of typed parts. */
 function moderatedError(value: unknown): string | undefined {
   if (typeof value === 'string') return undefined;
   if (!Array.isArray(value)) return broken('input', 'be a string, an array of strings, or of parts', value);
@@ -78,7 +94,8 @@ function documentsError(value: unknown): string | undefined {
 }
 
 /**
- * Makes the `explain` of a BodyForm (member-scan.ts). It throws if `body` breaks no rule: a bug of this file.
+ * Makes the `explain` of a BodyForm (member-scan.ts): the check of the body itself and of `model`, then
+ * `explain` for the rest. It throws if `body` breaks no rule: a bug of this file.
  */
 function explainer(explain: Explain): (body: unknown) => string {
   return (body) => {
@@ -106,6 +123,8 @@ export const explainEmbeddings = explainer(
 
 export const explainCompletions = explainer(
   (body) =>
+    // Without a prompt the model begins a text of its own. Each prompt gives at least one choice, and a call
+    // has at most CHOICES_MAX of them; `choicesOf` in simple-doors.ts multiplies the prompts by `n`.
     (body.prompt === undefined || body.prompt === null
       ? undefined
       : inputError('prompt', body.prompt, CHOICES_MAX)) ??

@@ -1,22 +1,27 @@
 /**
  * Paths and headers of Azure OpenAI. Azure speaks OpenAI's protocol, so bodies and responses pass as they
- * are, and there is no Provider. On the main thread gateway/snapshot.ts makes the path once for each
- * upstream; in upstream workers provider-client.ts adds the headers to each call.
+ * are, and Azure has no Provider (providers/provider.ts), which is what translates for others. On the main
+ * thread gateway/snapshot.ts makes the path once for each upstream and door; in upstream workers
+ * provider-client.ts adds the headers to each call. Pure.
  *
  * Follows "Azure OpenAI in Microsoft Foundry Models REST API reference" (2024-10-21:
  * learn.microsoft.com/azure/ai-foundry/openai/reference; the v1 interface: …/openai/latest), read in November
  * 2026.
  *
- * Test: test/e2e/providers-azure.test.ts.
+ * Must hold: a call has at most one of the two headers, and its path is the one that Azure documents for the
+ * version (test/e2e/providers-azure.test.ts; there is no unit test).
  */
 import type { Credential } from '../provider.js';
 
-/**
- * The query for versions of the interface whose path names no deployment, because the body's `model` does.
- */
+/** Queries by version, for versions whose path names no deployment because the body's `model` does. */
 const V1_QUERIES: Readonly<Record<string, string>> = { v1: '', preview: '?api-version=preview' };
 
-/** `basePath` without a slash at its end; `operation` is `/chat/completions` or another of OpenAI's paths. */
+/**
+ * Returns path and query of a call. `basePath`: the path of the upstream's `url`, without a slash at its end.
+ * `deployment`: the model's name at the upstream, which may have any character, so it is encoded.
+ * `apiVersion` goes out as it is: the settings allow only letters, digits, `.` and `-` in it
+ * (config/upstream-schema.ts). `operation`: `/chat/completions`, or another of OpenAI's paths.
+ */
 export function azurePath(
   basePath: string,
   apiVersion: string,
@@ -29,7 +34,11 @@ export function azurePath(
   return `${basePath}/openai/deployments/${name}${operation}?api-version=${apiVersion}`;
 }
 
-/** Empty without a credential: then the headers that the settings give the upstream authorise it. */
+/**
+ * Returns the headers that authorise a call, each as its name and then its value. `key` is the key of the
+ * settings, `bearer` a token of Microsoft Entra that the gateway renews. Empty without a credential: then the
+ * headers that the settings give the upstream authorise it. The third kind, `aws`, no upstream on Azure has.
+ */
 export function azureHeaders(credential: Credential | undefined): readonly string[] {
   if (credential?.kind === 'key') return ['api-key', credential.key];
   return credential?.kind === 'bearer' ? ['authorization', `Bearer ${credential.token}`] : [];
