@@ -1,9 +1,10 @@
 /**
- * The connections of one listener: which µWS app accepts them, and when they end (connection draining). Made
- * by listener.thread.ts, which orders the drain and the close; listener thread.
+ * The connections of one listener: which µWS app accepts them, how many new ones a turn may read, and when
+ * they end (connection draining). Made by listener.thread.ts, which orders drain and close; listener thread.
  *
- *     serving  → stopping   `drain` was called; the listening socket closes at the next idle tick
- *              → draining   the socket is closed; every response head says `connection: close`
+ *     serving  → stopping   `drain` was called; the listening socket closes at the next idle tick (#stopping)
+ *              → draining   the socket is closed; every response head says `connection: close` (#hasBegun)
+ *              → late       `drainLate` was called: calls from before the drain are not waited for (#isLate)
  *              → drained    what `drain` waits for has ended; connections are cut if no call is in flight
  *              → closing    `close` was called, now or in any state before; every connection is cut
  *              → settled    the calls that were cut are settled
@@ -57,8 +58,9 @@ const APPS_MAX = 8;
 const CIPHERS = 'ECDHE+AESGCM:ECDHE+CHACHA20';
 
 /**
- * New connections that are read in a turn. A first request with a large body takes some 0.5 ms, or 1 ms on
- * busy cores: 64 KiB and more of its body come with it.
+ * New connections that are read in an event-loop turn, because each small call waits for four turns
+ * (read-turns.ts). The first request of one takes up to 0.5 ms, or 1 ms on busy cores, if it has a large
+ * body, of which 64 KiB and more come with it: so a turn reads them for 2 to 4 ms at most.
  */
 const ARRIVALS_A_TURN = 4;
 
@@ -87,6 +89,7 @@ export class Connections {
       app.filter((res, change) => {
         this.#draining.onConnection(Number(change));
         const isNew = Number(change) === 1;
+        // It counts 1 of ARRIVALS_A_TURN. If it was paused and its client leaves, it must not be resumed.
         if (isNew && this.#arrivals.take(res, 1)) res.onAborted(() => this.#arrivals.leave(res, true));
       });
       route(app);
@@ -151,7 +154,7 @@ export class Connections {
    * - after `drainLate`, when the calls that began during the drain have ended. Earlier calls may still be in
    *   flight: then no connection is cut before `close`
    *
-   * If `close` comes first, `onDrained` may never be called.
+   * If `close` comes first, `onDrained` may never be called, or needlessly: nothing is left to cut then.
    */
   drain(lastRequest: () => number, keepsIdle: boolean, onDrained: () => void): void {
     if (this.#stopping) return;
@@ -190,7 +193,7 @@ class Draining {
   #hasBegun = false;
   /** Number of the last request before the drain. Requests of all routes are numbered. */
   #lastRequestBefore = Infinity;
-  /** Calls in flight that began during the drain. */
+  /** Calls in flight that began during the drain: their numbers are above `#lastRequestBefore`. */
   #lateCalls = 0;
   #keepsIdle = false;
   /** The drain waits only for late calls. */
@@ -282,7 +285,7 @@ class Draining {
     // call back in the same turn, so that no call begins in between.
     setImmediate(() => {
       if (this.#calls > 0 && this.#connections > 0 && !this.#isLate && this.#onSettled === undefined) {
-        // A call began meanwhile: the drain goes on.
+        // A call began meanwhile: the drain goes on. Not if the connection is gone, if late, after `close`.
         this.#onDrained = onDrained;
         this.#checkDrained();
         return;
@@ -338,7 +341,8 @@ class ListenApps {
   }
 
   #closeOldest(): void {
-    // Its own may be among them, and would be closed twice, which ends the process.
+    // The oldest app's listening socket is among them if nine apps came before an idle tick. `close` would
+    // close it again, which ends the process. So rare a case may reset connections in these sockets' queues.
     for (const socket of this.#retiring) this.#closeSocket(socket);
     this.#isClosingOldest = true;
     try {
@@ -389,6 +393,7 @@ function appOf(tls: TlsFiles | undefined): TemplatedApp | undefined {
       ssl_prefer_low_memory_usage: true,
     });
   } catch {
+    // config/load.ts has checked both files and told what is wrong: mostly they have changed since.
     return undefined;
   }
 }
