@@ -1,14 +1,18 @@
 /**
- * The write-behind buffer of key uses: which keys were used since their rows were written. The flush uses it
- * on the main thread: KeyUses if this gateway alone writes the rows, SharedKeyUses if several gateways add to
- * them.
+ * The write-behind buffer of key uses: which keys were used since their rows were written. flush.ts calls it
+ * on the main thread of a gateway process. gateway/accounting.ts makes a KeyUses, if this process alone
+ * writes the rows; gateway/shared-accounting.ts a SharedKeyUses, if several processes add to them.
  *
  * A listener marks a key as dirty once a second while it is used, and at each call if the key has limits of
  * its own. However often a key is marked, a flush writes one row.
  *
+ *     note, drain     the keys of drained charges, and the ledger's dirty keys, wait
+ *     rows            in the transaction: a row for each waiting key. It may be called again if that fails
+ *     recordWritten   the transaction is on disk: no key waits
+ *
  * Must hold: `rows` is called in the transaction that writes them, and `recordWritten` only when that is on
  * disk; otherwise calls of a shared day are counted twice (test/unit/store/recovery.test.ts,
- * test/unit/store/shared-books.test.ts).
+ * test/unit/store/shared-books.test.ts; this file has no test of its own).
  */
 import type { Clock } from '../core/clock.js';
 import type { KeyIndex } from '../core/units.js';
@@ -21,7 +25,7 @@ import { type Day, dayAfter } from './spent-totals.js';
 export class KeyUses {
   readonly #live: LiveBuffers;
   readonly #clock: Clock;
-  /** A flush that fails leaves them to the next. */
+  /** Keys whose rows are to be written. A flush that fails leaves them to the next. */
   readonly #waiting = new Set<KeyIndex>();
 
   constructor(live: LiveBuffers, clock: Clock) {
@@ -65,20 +69,24 @@ export class KeyUses {
     return rows;
   }
 
-  /** Call when what `rows` returned is on disk. */
+  /**
+   * Call when what `rows` returned is on disk. No `note` or `drain` may come between the two, or their keys
+   * are forgotten here. flush.ts runs `rows` and `recordWritten` without a pause; and if it learns only later
+   * that a failed commit is on disk all the same, then before it drains anything.
+   */
   recordWritten(): void {
     this.#waiting.clear();
   }
 
-  /** The row to write, given what this gateway counts now; undefined if none is to be written. */
+  /** The row to write, given what this process counts now; undefined if none is to be written. */
   protected rowOf(_key: KeyIndex, use: KeyUseRecord): KeyUseRecord | undefined {
     return use;
   }
 }
 
-/** The rows that several gateways add to. */
+/** The rows on disk that several gateway processes add to. Read in the transaction that writes them. */
 export interface SharedKeyRows {
-  /** False of a key that another gateway has deleted. */
+  /** False of a key that another process has deleted. */
   has(key: KeyIndex): boolean;
   findUse(key: KeyIndex): KeyUseRecord | undefined;
 }
@@ -86,14 +94,20 @@ export interface SharedKeyRows {
 const NO_DAY: Day = { dayNumber: 0, dayCalls: 0 };
 
 /**
- * Adds what this gateway has counted since its last flush to the row, which is read in the transaction that
- * writes it. A damaged row is replaced, as that of a gateway that is alone is at each flush.
+ * For rows that several gateway processes add to. A flush reads the row in the transaction that will write
+ * it. To the row's calls of the day it adds those that this process has counted since its last flush, and it
+ * keeps the later of both last uses. A damaged row is replaced by the counts of this process alone.
  */
 export class SharedKeyUses extends KeyUses {
   readonly #rows: SharedKeyRows;
   readonly #log: Log;
-  /** This gateway's own count of keys with limits: as far as it is on disk, and as it is being written. */
+  /**
+   * For keys with limits: the day that this process counted last, and its calls of it, as far as they are on
+   * disk. An entry stays for good, so there are at most as many as keys. It does no harm to the next key with
+   * the index: that comes a day later (SLOT_REST_MS), and `dayAfter` ignores an entry of another day.
+   */
   readonly #written = new Map<KeyIndex, Day>();
+  /** The same for the rows that are being written: `recordWritten` moves them to `#written`. */
   readonly #writing = new Map<KeyIndex, Day>();
 
   constructor(live: LiveBuffers, clock: Clock, rows: SharedKeyRows, log: Log) {
@@ -122,7 +136,9 @@ export class SharedKeyUses extends KeyUses {
     );
     const { dayNumber, dayCalls } = use;
     const lastUsedSeconds = laterOf(use.lastUsedSeconds, stored?.lastUsedSeconds);
+    // Also if the count has fallen to 0, as calls gave their day back: the row loses them again.
     if (dayCalls > 0 || written.dayCalls > 0) this.#writing.set(key, { dayNumber, dayCalls });
+    // The sum for the day: the row's calls, and this process's calls less those that are in the row already.
     return { ...use, lastUsedSeconds, ...dayAfter(use, written, stored) };
   }
 }

@@ -1,9 +1,14 @@
 /**
- * The main thread's side of the call ring, which carries ended calls from a listener (call-ring-layout.ts).
- * gateway/gateway-logs.ts has a reader for each listener, whose side is call-ring.ts.
+ * The main thread's side of the call ring, which carries ended calls from a listener (call-ring-layout.ts,
+ * with the tables of all fields). gateway/gateway-logs.ts has a reader for each listener, whose side is
+ * call-ring.ts, and drains it on the main thread.
  *
- * Must hold: each field is read from the word to which call-ring.ts writes it, memory is given back only
- * after it was read, and nobody uses a PlainCall after its visit (test/unit/telemetry/call-ring.test.ts).
+ * `at` is the offset of a record in bytes. Its fields begin at `first64` if counted in 64-bit words, and at
+ * `first32` if counted in 32-bit words: the layout counts each field in words of its own width.
+ *
+ * Must hold: each field is read from the word to which call-ring.ts writes it (request/chat-exchange.ts, in a
+ * plain call), memory is given back only after it was read, and nobody uses a PlainCall after its visit
+ * (test/unit/telemetry/call-ring.test.ts; for plain calls test/unit/call-log/plain-calls.test.ts).
  */
 import type { QuotasLeft } from '../core/quotas.js';
 import { FIELDS_AT, SpscReader } from '../core/spsc-ring.js';
@@ -14,7 +19,7 @@ import { OUTCOMES } from './metrics-layout.js';
 
 const HTTP_OK = 200;
 const MICROS_PER_MS = 1_000;
-/** Memory is given back once for so many plain calls, as it takes an atomic store. A power of two. */
+/** Memory is given back once for so many plain calls, as that takes an atomic store. A power of two. */
 const GIVE_BACK_CALLS = 64;
 
 /**
@@ -35,6 +40,7 @@ export class CallRingReader {
   readonly #dropped: Int32Array;
   /** The words of `dropped`, DROPPED and UNSTORED, as they were at the last `take…` of each. */
   readonly #droppedBefore = new Int32Array(2);
+  /** Plain calls that were visited as views, for GIVE_BACK_CALLS. */
   #visited = 0;
 
   constructor({ ring, dropped }: layout.CallRingBuffer) {
@@ -47,8 +53,10 @@ export class CallRingReader {
 
   /**
    * Visits all records that have been appended, oldest first. If `plain` is given, it gets the plain ones
-   * instead of `visit`, because making an object of a record takes most of the time. Memory is given back as
-   * records are visited, so the listener goes on writing meanwhile.
+   * instead of `visit`, because making an object of a record takes most of the time. It gets no Wanted,
+   * because only the call log wants a plain call. Memory is given back as records are visited, so the
+   * listener goes on writing meanwhile. `giveBack` frees all that was read, the record at `at` too: so its
+   * fields are read before.
    */
   drain(visit: (record: EndedCall, wanted: Wanted) => void, plain?: (call: PlainCall) => void): void {
     const bytes = this.#ring.published();
@@ -64,7 +72,8 @@ export class CallRingReader {
       const record = isPlain ? this.#plainAt(at) : this.#recordAt(at);
       const flagsAt = isPlain ? layout.PLAIN_FLAGS : layout.FLAGS;
       const flags = this.#ring.ints[((at + FIELDS_AT) >> 2) + flagsAt]!;
-      // `record` is a copy, so its memory is free before the visit. A plain call is a view: freed after it.
+      // `record` is a copy, so its memory is freed before the visit. The view of a plain call, above, must
+      // stay until its visit is over.
       this.#ring.giveBack();
       visit(record, { log: (flags & layout.LOGGED) !== 0, store: (flags & layout.STORED) !== 0 });
     });
@@ -76,7 +85,10 @@ export class CallRingReader {
     return this.#takeGrowth(layout.DROPPED);
   }
 
-  /** Returns how many rejected calls were too many to be stored, since the last call. */
+  /**
+   * Returns how many rejected calls the listener has kept from the call log since the last call, because
+   * there were too many in a second.
+   */
   takeUnstored(): number {
     return this.#takeGrowth(layout.UNSTORED);
   }
@@ -88,6 +100,12 @@ export class CallRingReader {
     return more;
   }
 
+  /**
+   * A copy of the plain call at `at`. Its times are 32-bit microseconds, but for `endedMs` and `queuedMs`,
+   * and its tokens are 32-bit integers. A call is plain only if it went well at its only attempt, so outcome,
+   * status, code and errors are not in the record. The flags have the door in one byte. Above it is the
+   * source alone, so that needs no mask.
+   */
   #plainAt(at: number): EndedCall {
     const { floats, ints } = this.#ring;
     const first64 = (at + FIELDS_AT) >> 3;
@@ -144,6 +162,11 @@ export class CallRingReader {
     };
   }
 
+  /**
+   * A copy of the record at `at`, which is not plain. Its times are milliseconds, and its tokens floats of 64
+   * bits, but for those that the layout has in 32 bits. NOTHING (-1) stands for what is not known: times,
+   * slots and indexes are never negative.
+   */
   #recordAt(at: number): EndedCall {
     const { floats, ints } = this.#ring;
     const first64 = (at + FIELDS_AT) >> 3;
@@ -189,6 +212,10 @@ export class CallRingReader {
     };
   }
 
+  /**
+   * If `inFlight` is NOTHING, the record has no quotas at all. The number itself is never negative: a call is
+   * admitted only if it leaves 0 or more.
+   */
   #quotasAt(at: number): QuotasLeft | undefined {
     const { floats, ints } = this.#ring;
     const first32 = (at + FIELDS_AT) >> 2;
@@ -204,6 +231,7 @@ export class CallRingReader {
     };
   }
 
+  /** `count` quotas from `at` on, each as code, slot and what is left (`others` in core/quotas.ts). */
   #othersAt(at: number, count: number): number[] | undefined {
     const { floats, ints } = this.#ring;
     let others: number[] | undefined;
@@ -213,6 +241,7 @@ export class CallRingReader {
     return others;
   }
 
+  /** Their texts follow the other quotas, in the order of the attempts. Most calls have one attempt. */
   #attemptsAt(at: number): readonly EndedAttempt[] {
     const { ints } = this.#ring;
     const first32 = (at + FIELDS_AT) >> 2;
@@ -228,7 +257,7 @@ export class CallRingReader {
     return attempts;
   }
 
-  /** The error's text follows the texts of the attempts. */
+  /** The error that the caller got. Its text follows those of the attempts, so their lengths are added up. */
   #errorAt(at: number): string {
     const { ints, bytes } = this.#ring;
     const first32 = (at + FIELDS_AT) >> 2;
@@ -244,6 +273,7 @@ export class CallRingReader {
     return bytes.toString('utf8', textAt, textAt + errorBytes);
   }
 
+  /** The attempt at `at`, which begins with two floats: start and duration. Its text is at `textAt`. */
   #attemptAt(at: number, textAt: number): EndedAttempt {
     const { floats, ints, bytes } = this.#ring;
     const first = at >> 2;
