@@ -22,7 +22,7 @@ import {
   type PlanEntry,
   tokenPriceOf,
 } from '../registry/catalog.js';
-import type { TlsFiles } from '../request/connections.js';
+import type { TlsFiles } from '../request/listen-apps.js';
 import type { CorsSettings, ListenerSettings } from '../request/messages.js';
 import { DOOR_PATHS, type DoorName } from '../core/door-names.js';
 import { azurePath } from '../providers/azure/azure.js';

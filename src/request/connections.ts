@@ -14,22 +14,13 @@
  * were closed. That request is served, and its response says `connection: close`. So each idle connection
  * brings at most one more call, and none is lost.
  *
- * Facts of µWebSockets.js (µWS) and Linux that this file is built around:
- *
- * - A µWS app has one certificate for life, and open connections stay with the app that accepted them. So a
- * new certificate needs a new app, which listens beside the old one (SO_REUSEPORT) before that one stops.
- * - With SO_REUSEPORT each listening socket has a queue of its own. Closing the socket resets the connections
- * in it, which the kernel has made and µWS has not accepted yet.
- * - µWS accepts the whole queue each time it polls its sockets. So only connections made between the last
- * poll and the close are lost: those of some microseconds, if the close follows an idle tick. To lose none,
- * let the kernel hand them to another listener: `net.ipv4.tcp_migrate_req=1`, Linux 5.14 and later.
- *
  * Must hold: only `close`, and the ninth certificate, cuts a connection that has a call, and then `isClosing`
  * is true (test/unit/request/connections.test.ts). Before the thread ends every socket is closed,
  * or libuv aborts the process (test/hostile/draining.test.ts, test/e2e/tls.test.ts).
  */
-import uWS, { type TemplatedApp, type us_listen_socket } from 'uWebSockets.js';
+import type { TemplatedApp } from 'uWebSockets.js';
 import { DescriptorGuard } from './descriptor-guard.js';
+import { ListenApps, onIdleTick, type TlsFiles } from './listen-apps.js';
 import { ReadTurns } from './read-turns.js';
 
 /**
@@ -38,40 +29,12 @@ import { ReadTurns } from './read-turns.js';
  * over an ocean (some 200 ms there and back) or on a busy machine.
  */
 const NO_CALL_MS = 400;
-/** A turn of the event loop up to this long is idle: without work it takes 10 µs, with a request some 100. */
-const IDLE_MS_MAX = 0.05;
-/**
- * The wait for an idle tick ends after so many turns: some 100 ms with a request in each turn, longer if
- * turns are longer.
- */
-const TURNS_MAX = 1_000;
-/**
- * Apps at a time: the one that accepts, and those of former certificates, which keep their connections. A
- * ninth app closes the oldest and cuts its connections, as `close` does; a certificate lasts for weeks, so
- * few are left by then. µWS keeps the memory of an app's routes until its thread ends.
- */
-const APPS_MAX = 8;
-/**
- * The cipher suites of TLS 1.2 that have forward secrecy: without it a stolen private key opens connections
- * that were recorded before. All suites of TLS 1.3 have it, and this list does not restrict them.
- */
-const CIPHERS = 'ECDHE+AESGCM:ECDHE+CHACHA20';
-
 /**
  * New connections that are read in an event-loop turn, because each small call waits for four turns
  * (read-turns.ts). The first request of one takes up to 0.5 ms, or 1 ms on busy cores, if it has a large
  * body, of which 64 KiB and more come with it: so a turn reads them for 2 to 4 ms at most.
  */
 const ARRIVALS_A_TURN = 4;
-
-/** Paths of a certificate and its key, which belonged together when the settings were read. */
-export interface TlsFiles {
-  readonly certFile: string;
-  readonly keyFile: string;
-  readonly passphrase: string | undefined;
-  /** Digest of both files: a new certificate at the same paths has another. */
-  readonly digest: string;
-}
 
 export class Connections {
   readonly #apps: ListenApps;
@@ -294,126 +257,4 @@ class Draining {
       onDrained();
     });
   }
-}
-
-/** The µWS app that accepts connections, and former apps, whose connections go on. */
-class ListenApps {
-  readonly #route: (app: TemplatedApp) => void;
-  /** Oldest first. The last one accepts. */
-  readonly #apps: TemplatedApp[] = [];
-  #socket: us_listen_socket | undefined;
-  /** Listening sockets that are closed at the next idle tick. */
-  readonly #retiring = new Set<us_listen_socket>();
-  #digest: string | undefined;
-  /** True while the oldest app is closed: µWS calls back for each connection before `close` returns. */
-  #isClosingOldest = false;
-
-  constructor(route: (app: TemplatedApp) => void) {
-    this.#route = route;
-  }
-
-  get isClosingOldest(): boolean {
-    return this.#isClosingOldest;
-  }
-
-  /** Whether the app that accepts has this certificate, or none if undefined. */
-  serves(tls: TlsFiles | undefined): boolean {
-    return this.#socket !== undefined && this.#digest === tls?.digest;
-  }
-
-  /** Accepts by a new app with `tls` from now on. False, without a change, if that fails. */
-  listen(host: string, port: number, tls: TlsFiles | undefined): boolean {
-    const app = appOf(tls);
-    if (app === undefined) return false;
-    this.#route(app);
-    let opened: us_listen_socket | undefined;
-    // µWS calls back before `listen` returns.
-    app.listen(host, port, (socket) => {
-      if (socket !== false) opened = socket;
-    });
-    if (opened === undefined) return false;
-    this.stop(() => undefined);
-    this.#socket = opened;
-    this.#digest = tls?.digest;
-    this.#apps.push(app);
-    if (this.#apps.length > APPS_MAX) this.#closeOldest();
-    return true;
-  }
-
-  #closeOldest(): void {
-    // The oldest app's listening socket is among them if nine apps came before an idle tick. `close` would
-    // close it again, which ends the process. So rare a case may reset connections in these sockets' queues.
-    for (const socket of this.#retiring) this.#closeSocket(socket);
-    this.#isClosingOldest = true;
-    try {
-      this.#apps.shift()?.close();
-    } finally {
-      this.#isClosingOldest = false;
-    }
-  }
-
-  /** Closes the listening socket at the next idle tick, then calls back. */
-  stop(then: () => void): void {
-    const socket = this.#socket;
-    this.#socket = undefined;
-    if (socket !== undefined) this.#retiring.add(socket);
-    onIdleTick(() => {
-      if (socket !== undefined) this.#closeSocket(socket);
-      then();
-    });
-  }
-
-  /**
-   * Closes the sockets and cuts every connection. Needed before the thread ends: if µWS holds a socket then,
-   * the whole process aborts.
-   */
-  close(): void {
-    if (this.#socket !== undefined) this.#retiring.add(this.#socket);
-    this.#socket = undefined;
-    for (const socket of this.#retiring) this.#closeSocket(socket);
-    for (const app of this.#apps.splice(0)) app.close();
-  }
-
-  #closeSocket(socket: us_listen_socket): void {
-    // `close` may have closed it already.
-    if (this.#retiring.delete(socket)) uWS.us_listen_socket_close(socket);
-  }
-}
-
-function appOf(tls: TlsFiles | undefined): TemplatedApp | undefined {
-  if (tls === undefined) return uWS.App();
-  const { certFile, keyFile, passphrase } = tls;
-  try {
-    return uWS.SSLApp({
-      cert_file_name: certFile,
-      key_file_name: keyFile,
-      ...(passphrase === undefined ? {} : { passphrase }),
-      ssl_ciphers: CIPHERS,
-      // Most of many connections are idle: OpenSSL frees their buffers between messages.
-      ssl_prefer_low_memory_usage: true,
-    });
-  } catch {
-    // config/load.ts has checked both files and told what is wrong: mostly they have changed since.
-    return undefined;
-  }
-}
-
-/**
- * Calls back once, right after an idle tick, or after TURNS_MAX turns. It does so in the check phase of the
- * event loop, which follows the poll: µWS has just accepted and read what the kernel had.
- */
-function onIdleTick(then: () => void): void {
-  let turns = 0;
-  let lastTurnMs = -Infinity;
-  const onTurn = (): void => {
-    const nowMs = performance.now();
-    if (nowMs - lastTurnMs <= IDLE_MS_MAX || turns >= TURNS_MAX) {
-      then();
-      return;
-    }
-    turns += 1;
-    lastTurnMs = nowMs;
-    setImmediate(onTurn);
-  };
-  setImmediate(onTurn);
 }

@@ -18,7 +18,7 @@ import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { SpanOutlet } from '../telemetry/span-outbox.js';
 import type { Sampling } from '../telemetry/trace-context.js';
 import type { ContentsSettings } from './call-contents.js';
-import type { TlsFiles } from './connections.js';
+import type { TlsFiles } from './listen-apps.js';
 
 export interface ListenerLimits {
   /** Memory of the bodies of all calls, of all listeners together. */

@@ -2,13 +2,12 @@
  * Manages the leases of this process: asks the coordinator for what requests wait for and for what runs low,
  * and gives back what lies idle. Listeners reach it through `serveLeases`. Main thread.
  *
- * One exchange is under way at a time, and what comes up meanwhile leaves with the next. The exchanges of a
- * busy process therefore grow and do not multiply. No timer runs while nothing is held, unless the
- * coordinator is lost: an idle gateway sends nothing.
+ * One exchange is under way at a time, and what comes up meanwhile leaves with the next: those of a busy
+ * process grow and do not multiply. While nothing is held no timer runs, unless the coordinator is lost.
  *
  * Must hold: one exchange at a time, every wait ends, an idle gateway sends nothing, and once others may be
- * granted what is leased here, no call is admitted from it. Tests:
- * test/unit/sharing/lease-manager.test.ts, lease-laws.test.ts.
+ * granted what is leased here, no call is admitted from it (test/unit/sharing/lease-manager.test.ts,
+ * test/unit/sharing/lease-laws.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { LeaseEnd, LeaseMessages, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
@@ -57,8 +56,7 @@ export interface LeaseManagerOptions {
   readonly silentMsMax?: number | undefined;
   readonly clock: Clock;
   readonly timers: LeaseTimers;
-  /** In [0, 1). */
-  readonly random: () => number;
+  readonly random: () => number; // in [0, 1)
   /** The coordinator's calendar showed `wallMs` when this host's showed `hostWallMs`. */
   readonly onCalendar: (wallMs: WallMs, hostWallMs: number) => void;
   /** Called once when the coordinator is lost, and once when it answers again. */
@@ -110,11 +108,7 @@ export class LeaseManager {
   }
 
   get state(): ManagerState {
-    return {
-      ...this.#contact.state,
-      scopes: this.#scopes.size,
-      waits: this.#waits.size,
-    };
+    return { ...this.#contact.state, scopes: this.#scopes.size, waits: this.#waits.size };
   }
 
   /** Resolves when the need is met or cannot be, also by the groups of the accounts. Never rejects. */
@@ -282,8 +276,7 @@ export class LeaseManager {
 
   /** Whether others may soon be granted what is leased here. */
   #isSilent(nowMs: number): boolean {
-    const silentMs = nowMs - this.#heardMs;
-    return silentMs >= CUT_OFF_MS && silentMs >= (this.#options.silentMsMax ?? Infinity);
+    return nowMs - this.#heardMs >= Math.max(CUT_OFF_MS, this.#options.silentMsMax ?? Infinity);
   }
 
   #take(asked: readonly LeasedScope[], replies: readonly LeaseReply[], sentMs: number, nowMs: number): void {
