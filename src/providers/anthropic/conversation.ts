@@ -34,8 +34,8 @@ interface Turn {
 type Message = Readonly<Record<string, unknown>>;
 
 /**
- * Anthropic wants a user turn first, and so does Converse (bedrock/messages.ts). LiteLLM sends the same text,
- * so prompts are the same through either.
+ * Anthropic wants a user turn first, and so do Converse (bedrock/messages.ts) and Gemini
+ * (gemini/contents.ts). LiteLLM sends the same text, so prompts are the same through either.
  */
 export const PLACEHOLDER_USER_TEXT = 'Please continue.';
 

@@ -7,6 +7,7 @@
  *
  *     system, developer     one instruction outside of the turns, wherever the messages are
  *     consecutive messages  are one turn; function results are a turn of their own
+ *     the first turn        is the user's: a placeholder goes before one of the model
  *     tool_call_id          a function result names its function; `id` is accepted from Gemini 3 on
  *     signatures            Gemini 3 wants the signature of a call back, beside the first call of a turn
  *
@@ -15,6 +16,7 @@
  */
 import { exactJson } from '../../core/exact-json.js';
 import { isNestedTooDeeply, isRecord } from '../../core/json.js';
+import { PLACEHOLDER_USER_TEXT } from '../anthropic/conversation.js';
 import { argumentsOf } from '../fields.js';
 import { FieldError } from '../provider.js';
 
@@ -76,6 +78,9 @@ class ContentsWriter {
   }
 
   finish(): Contents {
+    // Google rejects a call of a function that no turn of the user comes before.
+    if (this.#contents[0]?.role === 'model')
+      this.#contents.unshift({ role: 'user', parts: [{ text: PLACEHOLDER_USER_TEXT }] });
     // Gemini wants at least one turn, so a prompt of instructions alone becomes a user turn.
     if (this.#contents.length > 0) return { system: this.#system, contents: this.#contents };
     if (this.#system.length === 0) throw new FieldError('messages', 'must have some content');

@@ -38,6 +38,12 @@ const TURNS: [name: string, messages: object[], system: object[], contents: obje
     [],
     [turn('user', text('1')), turn('model', text('2'), text('3')), turn('user', text('4'))],
   ],
+  [
+    'a turn of the user goes before a first one of the model',
+    [system('A'), user(''), assistant('1'), user('2')],
+    [text('A')],
+    [turn('user', text('Please continue.')), turn('model', text('1')), turn('user', text('2'))],
+  ],
   ['empty texts are left out', [user(''), assistant(''), user('x')], [], [turn('user', text('x'))]],
   [
     'a refusal is what the model said',
@@ -128,6 +134,15 @@ void t.test('calls and results since Gemini 3 have ids, and the first a signatur
     ),
     turn('user', text('thanks')),
   ]);
+  t.end();
+});
+
+void t.test('a conversation that begins with a call', (t) => {
+  for (const isGemini3 of [false, true]) {
+    const { contents } = contentsOf(conversation.slice(1), isGemini3);
+    t.strictSame(contents[0], turn('user', text('Please continue.')));
+    t.strictSame(contents.slice(1), contentsOf(conversation, isGemini3).contents.slice(1));
+  }
   t.end();
 });
 
