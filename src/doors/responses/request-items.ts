@@ -13,8 +13,8 @@
  *                                  unless the upstream reads them (`extras`)
  *     any other                  refused: only an upstream that speaks Responses can read it
  *
- * A chat completion has no namespaces: a tool of a namespace is offered as `namespace__name`, and a call of
- * it gets both names back.
+ * A chat completion has no namespaces: a tool of a namespace is offered as `namespace__name`, shortened if
+ * that is too long, and a call of it gets both names back.
  *
  * Must hold: two tools with one flat name are rejected, because nobody could know which of them a call means
  * (test/unit/doors/responses/request-items.offered-tools.test.ts); each message and part that is made is
@@ -22,6 +22,7 @@
  * (test/unit/doors/callers-path.test.ts).
  */
 import { isNestedTooDeeply, isRecord, type Members, parsedJson } from '../../core/json.js';
+import { hash } from 'node:crypto';
 import { FieldError } from '../../providers/provider.js';
 import { from } from '../callers-path.js';
 
@@ -326,10 +327,22 @@ export function offeredTools(tools: readonly unknown[], mayChoose: boolean): Off
   return mayChoose && others.length > 0 ? others : offered;
 }
 
-/** The name under which a chat completion has the tool. */
+/** The bound of a tool's name at OpenAI, Bedrock and others. Clients allow 128 in Responses. */
+const NAME_CHARS_MAX = 64;
+/** 64 bits: two long names of one request do not get the same. */
+const NAME_DIGEST_CHARS = 16;
+
+/**
+ * The name under which a chat completion has the tool. One that is too long ends with a digest of the whole
+ * name. It depends on nothing else, so that calls of earlier turns have it too.
+ */
 export function flatName(name: unknown, namespace: unknown): unknown {
   const isNamed = typeof name === 'string' && typeof namespace === 'string' && namespace !== '';
-  return isNamed ? `${namespace}__${name}` : name;
+  if (!isNamed) return name;
+  const flat = `${namespace}__${name}`;
+  if (flat.length <= NAME_CHARS_MAX) return flat;
+  const start = flat.slice(0, NAME_CHARS_MAX - NAME_DIGEST_CHARS - 1);
+  return `${start}_${hash('sha256', flat).slice(0, NAME_DIGEST_CHARS)}`;
 }
 
 /** The names of tools in namespaces, by their flat names. */

@@ -51,6 +51,41 @@ void t.test('a call has both names again, and goes back with them', (t) => {
   t.end();
 });
 
+void t.test('a long name is shortened, and a call of it has both names again', (t) => {
+  const namespace = `mcp__${'n'.repeat(40)}__`;
+  const names = ['close', 'x'.repeat(80), `${'x'.repeat(79)}y`];
+  const exact = 'e'.repeat(64 - namespace.length - '__'.length);
+  const tools = [
+    { type: 'namespace', name: namespace, tools: [...names, exact].map(fn) },
+    fn('p'.repeat(70)),
+  ];
+  const flat = (toolsOf({ tools }) as { function: { name: string } }[]).map((tool) => tool.function.name);
+  t.equal(new Set(flat).size, 5);
+  t.equal(flat[0], `${namespace}__close`);
+  t.equal(flat[3], `${namespace}__${exact}`);
+  t.equal(flat[4], 'p'.repeat(70), 'a name without a namespace is the own affair of the caller');
+  for (const name of flat.slice(0, 4)) t.match(name, /^mcp__n{40}__[\w-]{1,17}$/);
+
+  const call = { requestId: 'r', model: 'm', stream: false, body: bodyOf({ tools }), nowMs: 0 };
+  const calls = flat.map((name, index) => ({
+    id: `c${index}`,
+    type: 'function',
+    function: { name, arguments: '{}' },
+  }));
+  const answer = {
+    choices: [{ message: { content: null, tool_calls: calls }, finish_reason: 'tool_calls' }],
+  };
+  const { output } = JSON.parse(TRANSLATOR.fromChat(answer, call)) as { output: Record<string, unknown>[] };
+  t.match(
+    output,
+    [...names, exact].map((name) => ({ type: 'function_call', name, namespace })),
+  );
+  const { messages } = TRANSLATOR.toChat(bodyOf({ input: output })) as { messages: unknown };
+  t.match(messages, [{ role: 'assistant', tool_calls: calls }], 'in a later turn, without the tools');
+  t.throws(() => toolsOf({ tools: [...tools, fn(flat[1]!)] }), /another tool has the name/);
+  t.end();
+});
+
 void t.test('a search that the model need not make is left out beside other tools', (t) => {
   const only = [{ type: 'function', function: { name: 'other', parameters: { type: 'object' } } }];
   for (const choice of [{}, { tool_choice: 'auto' }, { tool_choice: 'none' }])
