@@ -4,8 +4,8 @@
  * requests a counter thread if the body is large.
  *
  *     message                    a message of its role; a lone text as a string
- *     reasoning                  its signed blocks go into the next assistant
- *                                message; reasoning without signatures is left out
+ *     reasoning                  its signed blocks go into the next assistant message, if the upstream reads
+ *                                them (`extras`); reasoning without signatures is left out
  *     function_call,             `tool_calls` of the assistant message before it, if no other item came
  *       custom_tool_call           between
  *     function_call_output,      a message of the role `tool`. A chat completion allows only text there, so
@@ -21,8 +21,8 @@
  * registered with `from` (callers-path.ts), or an error names a path that the caller does not know
  * (test/unit/doors/callers-path.test.ts).
  */
-import { isNestedTooDeeply, isRecord, type Members, parsedJson } from '../../core/json.js';
 import { hash } from 'node:crypto';
+import { isNestedTooDeeply, isRecord, type Members, parsedJson } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';
 import { from } from '../callers-path.js';
 
@@ -164,8 +164,9 @@ class InputWriter {
 
   #addReasoning(item: Members, path: string): void {
     const { blocks, extra } = carriedIn(item.encrypted_content) ?? {};
+    // Google's interface in OpenAI's protocol wants `extra_content` back too.
     this.#extra = extra;
-    if (blocks === undefined) return;
+    if (blocks === undefined || !this.#extras) return;
     const last = this.#assistant;
     const message = last?.content === null && last.tool_calls === undefined ? last : this.#newAssistant(path);
     message.thinking_blocks = appended(message.thinking_blocks ?? [], blocks);

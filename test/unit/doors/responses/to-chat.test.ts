@@ -170,6 +170,40 @@ void t.test('items', (t) => {
   t.end();
 });
 
+void t.test('signed thoughts for servers behind the protocol of OpenAI', (t) => {
+  const blocks = [{ type: 'thinking', thinking: 'Hm.', signature: 's' }];
+  const extra = { google: { thought_signature: 'g' } };
+  const thought = { type: 'reasoning', summary: [], encrypted_content: encryptedContent({ blocks }) };
+  const signature = { ...thought, encrypted_content: encryptedContent({ extra }) };
+  const user = { role: 'user', content: 'Go on.' };
+  const input = [
+    thought,
+    user,
+    thought,
+    { role: 'assistant', content: 'Wait.' },
+    thought,
+    signature,
+    { type: 'function_call', call_id: 'a', name: 'n', arguments: '{}' },
+    { type: 'function_call_output', call_id: 'a', output: 'x' },
+    thought,
+  ];
+  const call = { id: 'a', type: 'function', function: { name: 'n', arguments: '{}' }, extra_content: extra };
+  t.same(toChatFor({ model: 'm', input }, false).messages, [
+    user,
+    { role: 'assistant', content: 'Wait.', tool_calls: [call] },
+    { role: 'tool', tool_call_id: 'a', content: 'x' },
+  ]);
+  t.match(messagesOf(input), [
+    { role: 'assistant', content: null, thinking_blocks: blocks },
+    user,
+    { role: 'assistant', content: 'Wait.', thinking_blocks: blocks },
+    { role: 'assistant', content: null, thinking_blocks: blocks, tool_calls: [call] },
+    { role: 'tool' },
+    { role: 'assistant', content: null, thinking_blocks: blocks },
+  ]);
+  t.end();
+});
+
 void t.test('what a chat completion cannot say is refused by its name', (t) => {
   const cases: [string, object][] = [
     ['previous_response_id', { previous_response_id: 'resp_1' }],
