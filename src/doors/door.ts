@@ -141,8 +141,9 @@ export interface Translator {
    * Returns the body of a chat completion for the same call, with the member `model` as it is in `body`. A
    * stream asks for its usage. `extras`: whether the upstream reads `thinking_blocks`, `thinking` and
    * `cache_control` in a chat completion, and images and files in a message of a tool; for others the first
-   * three are left out, and these go to a user message. Throws a FieldError that names a member which a chat
-   * completion cannot express.
+   * three are left out, and these go to a user message. Others may not know the role `developer` either, so
+   * it becomes `system`, and the leading messages of the system become one. Throws a FieldError that names a
+   * member which a chat completion cannot express.
    */
   toChat(body: Readonly<Record<string, unknown>>, extras?: boolean): Record<string, unknown>;
   /**

@@ -1,7 +1,8 @@
 /**
  * Reads the texts and the tool calls of a message of a chat completion, or of a delta of one, in which
- * servers of OpenAI's kind differ. The stream writers of Messages and Responses call it. Pure; upstream
- * worker.
+ * servers of OpenAI's kind differ, and joins messages of the system, which some of them want as one. The
+ * stream writers of Messages and Responses call it, and their `toChat`. No I/O; upstream worker, or for
+ * `toChat` a counter thread if the body is large.
  *
  *     DeepSeek, vLLM, SGLang   thoughts in `reasoning_content`
  *     OpenRouter, Groq         in `reasoning`
@@ -14,9 +15,9 @@
  *     lmdeploy                    gives every call the index 0
  *     others                      repeat id and name; send whole calls without an index, or without an id
  *
- * Must hold: no text is both content and a thought (test/unit/doors/message-parts.test.ts); the pieces of
- * one call stay one call, and two calls stay two (test/unit/doors/messages/messages-dialect.test.ts,
- * test/unit/doors/responses/response-stream.test.ts).
+ * Must hold: no text is both content and a thought, and no text of the system is lost
+ * (test/unit/doors/message-parts.test.ts); the pieces of one call stay one call, and two calls stay two
+ * (test/unit/doors/messages/messages-dialect.test.ts, test/unit/doors/responses/response-stream.test.ts).
  */
 import { isRecord, type Members } from '../core/json.js';
 
@@ -34,6 +35,30 @@ export function thoughtsOf({ reasoning_content: thoughts, reasoning, content }: 
   if (typeof thoughts === 'string' && thoughts !== '') return thoughts;
   if (typeof reasoning === 'string' && reasoning !== '') return reasoning;
   return joined(content, thoughtIn);
+}
+
+/**
+ * Joins the leading messages of the system, for a server behind OpenAI's protocol: templates of Qwen, Mistral
+ * and others raise an error at a second one, or leave it out. One that has other parts than texts ends them;
+ * later ones stay in place. Changes the first, which so keeps its origin (callers-path.ts).
+ */
+export function withOneSystem(messages: readonly unknown[]): readonly unknown[] {
+  const end = messages.findIndex((message) => !isSystemText(message));
+  const count = end < 0 ? messages.length : end;
+  if (count < 2) return messages;
+  const heads = messages.slice(0, count) as Members[];
+  const texts = heads.flatMap(({ content }) =>
+    typeof content === 'string' ? content : (content as readonly Members[]).map(ownText),
+  );
+  const content = texts.filter((text) => text !== '').join('\n\n');
+  return [Object.assign(heads[0]!, { content }), ...messages.slice(count)];
+}
+
+function isSystemText(message: unknown): boolean {
+  if (!isRecord(message) || message.role !== 'system') return false;
+  const { content } = message;
+  if (!Array.isArray(content)) return typeof content === 'string';
+  return (content as unknown[]).every((part) => isRecord(part) && part.type === 'text');
 }
 
 function joined(parts: unknown, read: (part: Members) => unknown): string {

@@ -25,6 +25,7 @@ import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord, type Members } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';
 import { from } from '../callers-path.js';
+import { withOneSystem } from '../message-parts.js';
 import { summarisingEditIn } from './messages-rules.js';
 
 /** Members that are translated below, or do not change the response. */
@@ -72,7 +73,7 @@ export function toChat(body: Members, extras: boolean): Record<string, unknown> 
     const content = textPartsOf(body.system, 'system', extras);
     if (content.length > 0) messages.unshift(from('system', { role: 'system', content }));
   }
-  chat.messages = messages;
+  chat.messages = extras ? messages : withOneSystem(messages);
   for (const name of ['temperature', 'top_p', 'top_k'])
     if (typeof body[name] === 'number') chat[name] = body[name];
   if (Array.isArray(body.stop_sequences) && body.stop_sequences.length > 0) chat.stop = body.stop_sequences;

@@ -3,7 +3,8 @@
  * to-chat.ts calls it, and response-stream.ts for the names of calls. No I/O; upstream worker, or for
  * requests a counter thread if the body is large.
  *
- *     message                    a message of its role; a lone text as a string
+ *     message                    a message of its role; a lone text as a string. `developer` becomes
+ *                                `system`, unless the upstream reads it (`extras`)
  *     reasoning                  its signed blocks go into the next assistant message, if the upstream reads
  *                                them (`extras`); reasoning without signatures is left out
  *     function_call,             `tool_calls` of the assistant message before it, if no other item came
@@ -141,7 +142,8 @@ class InputWriter {
       throw new FieldError(`${path}.role`, 'must be user, assistant, system or developer');
     const content = contentOf(item.content, `${path}.content`);
     if (role !== 'assistant') {
-      this.#push({ role, content }, path);
+      // DeepSeek, Mistral and others reject `developer`. OpenAI's own models read `system` as it.
+      this.#push({ role: role === 'developer' && !this.#extras ? 'system' : role, content }, path);
       return;
     }
     const last = this.#assistant;

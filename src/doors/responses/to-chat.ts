@@ -12,6 +12,7 @@ import { isRecord, type Members } from '../../core/json.js';
 import { Fields } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
 import { from } from '../callers-path.js';
+import { withOneSystem } from '../message-parts.js';
 import { messagesOf, offeredTools } from './request-items.js';
 
 /** Members that mean the same in both APIs. */
@@ -75,10 +76,11 @@ export function toChat(body: Members, extras: boolean): Record<string, unknown> 
   }
   const instructions = fields.string('instructions');
   const messages = messagesOf(fields.take('input'), extras);
-  chat.messages =
+  const all =
     instructions === undefined
       ? messages
       : [from('instructions', { role: 'system', content: instructions }), ...messages];
+  chat.messages = extras ? all : withOneSystem(all);
   const bound = fields.integer('max_output_tokens');
   if (bound !== undefined) chat.max_completion_tokens = bound;
   if (fields.boolean('stream') === true) {

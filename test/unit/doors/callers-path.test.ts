@@ -92,6 +92,26 @@ void t.test('outputs with images for an upstream whose tools return texts alone'
   ),
 );
 
+void t.test('messages of the system that become one', (t) =>
+  check(
+    t,
+    'responses',
+    {
+      model: 'm',
+      instructions: 'Be brief',
+      input: [
+        { role: 'developer', content: 'You may read.' },
+        { role: 'user', content: 'a' },
+      ],
+    },
+    false,
+    [
+      ['messages[0].content', 'instructions'],
+      ['messages[1].content', 'input[1].content'],
+    ],
+  ),
+);
+
 void t.test('messages', (t) =>
   check(
     t,

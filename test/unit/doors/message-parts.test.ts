@@ -1,7 +1,10 @@
-/** Thoughts and texts of servers that differ, as Messages and Responses have them, whole and streamed. */
+/**
+ * Thoughts and texts of servers that differ, as Messages and Responses have them, whole and streamed; and the
+ * messages of the system, of which some servers take one.
+ */
 import t from 'tap';
 import type { DoorCall } from '#src/doors/door.js';
-import { textOf, thoughtsOf } from '#src/doors/message-parts.js';
+import { textOf, thoughtsOf, withOneSystem } from '#src/doors/message-parts.js';
 import { MESSAGES_DIALECT } from '#src/doors/messages/messages-dialect.js';
 import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
 
@@ -112,5 +115,37 @@ void t.test('no text is both content and a thought', (t) => {
   t.equal(thoughtsOf({ content: parts }), 'a');
   t.equal(thoughtsOf({ content: 'x', reasoning_content: 3, reasoning: [] }), '');
   t.equal(textOf(undefined), '');
+  t.end();
+});
+
+void t.test('messages of the system at the start become one', (t) => {
+  const text = (text: string): object => ({ type: 'text', text });
+  const system = (content: unknown): object => ({ role: 'system', content });
+  const user = { role: 'user', content: 'x' };
+  const image = system([text('c'), { type: 'image_url', image_url: { url: 'https://x/y' } }]);
+  const parts = system([text('b'), text('c')]);
+  for (const [messages, joined] of [
+    [[], []],
+    [[user], [user]],
+    [[system('a')], [system('a')]],
+    [
+      [parts, user],
+      [parts, user],
+    ],
+    [[system('a'), parts], [system('a\n\nb\n\nc')]],
+    [
+      [system(''), parts, system([]), user, system('d'), system('e')],
+      [system('b\n\nc'), user, system('d'), system('e')],
+    ],
+    [
+      [system('a'), image, system('d')],
+      [system('a'), image, system('d')],
+    ],
+    [
+      [system('a'), system('b'), image, user],
+      [system('a\n\nb'), image, user],
+    ],
+  ] as const)
+    t.same(withOneSystem(structuredClone(messages)), joined);
   t.end();
 });

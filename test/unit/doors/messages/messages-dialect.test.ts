@@ -107,6 +107,17 @@ void t.test('a request becomes a chat completion', (t) => {
   t.end();
 });
 
+void t.test('turns of the system', (t) => {
+  const turn = (role: string, content: unknown): Members => ({ role, content });
+  const later = [turn('user', 'a'), turn('system', 'It is late.')];
+  const body = { ...BODY, messages: [turn('system', [{ type: 'text', text: 'It is noon.' }]), ...later] };
+  const plain = toChat(body).messages;
+  t.same(plain, [turn('system', 'be brief\n\nIt is noon.'), ...later], 'one at the start');
+  const roles = (toChat(body, true).messages as Members[]).map(({ role }) => role);
+  t.same(roles, ['system', 'system', 'user', 'system'], 'with the extras');
+  t.end();
+});
+
 void t.test('what a chat completion cannot say is refused by its name', (t) => {
   const refused = (more: Members): string => {
     try {

@@ -170,6 +170,40 @@ void t.test('items', (t) => {
   t.end();
 });
 
+void t.test('messages of the system for servers behind the protocol of OpenAI', (t) => {
+  const developer = (...texts: string[]): object => ({
+    type: 'message',
+    role: 'developer',
+    content: texts.map((text) => ({ type: 'input_text', text })),
+  });
+  const input = [
+    developer('You may read.', 'You may write.'),
+    { role: 'system', content: 'It is noon.' },
+    { role: 'user', content: 'Hello' },
+    developer('Now you may not write.'),
+  ];
+  const rest = [
+    { role: 'user', content: 'Hello' },
+    { role: 'system', content: 'Now you may not write.' },
+  ];
+  const start = 'You may read.\n\nYou may write.\n\nIt is noon.';
+  for (const [instructions, content] of [
+    ['Be brief.', `Be brief.\n\n${start}`],
+    ['', start],
+    [undefined, start],
+  ])
+    t.same(toChatFor({ model: 'm', instructions, input }, false).messages, [
+      { role: 'system', content },
+      ...rest,
+    ]);
+  t.match(
+    toChat({ model: 'm', instructions: 'Be brief.', input }).messages,
+    [{ role: 'system' }, { role: 'developer' }, { role: 'system' }, { role: 'user' }, { role: 'developer' }],
+    "the gateway's own translators read all of them",
+  );
+  t.end();
+});
+
 void t.test('signed thoughts for servers behind the protocol of OpenAI', (t) => {
   const blocks = [{ type: 'thinking', thinking: 'Hm.', signature: 's' }];
   const extra = { google: { thought_signature: 'g' } };
