@@ -51,7 +51,7 @@ export interface LeaseManagerOptions {
   readonly coordinator: Coordinator;
   /**
    * If the coordinator has not replied for so long, no call begins that takes a slot: before it ends, others
-   * may be granted it. Each account has a limit of its calls in flight, so none begins at all. Default: never.
+   * may be granted it. Each account limits its calls in flight, so none begins at all. Default: never.
    */
   readonly silentMsMax?: number | undefined;
   readonly clock: Clock;

@@ -1,13 +1,14 @@
 /**
  * The `response` object of the Responses API, made of a chat completion and of members that it repeats from
- * the request. response-stream.ts calls it, for events and for a response that is not streamed. Pure;
- * upstream worker.
+ * the request; and the types of the output items that response-stream.ts writes, which calls all of it, for
+ * events and for a response that is not streamed. Pure; upstream worker.
  *
  * Must hold: the object has every member of OpenAI's reference, because clients validate it
  * (test/unit/doors/responses/response-stream.test.ts, 'a response in full').
  */
 import { isRecord, type Members } from '../../core/json.js';
 import type { DoorCall } from '../door.js';
+import type { CallSoFar } from '../message-parts.js';
 
 /** The members that are known from the first chunk on. */
 export interface ResponseHead {
@@ -100,4 +101,64 @@ function usageOf(usage: unknown): object | null {
 
 function countOf(value: unknown): number {
   return typeof value === 'number' ? value : 0;
+}
+
+export type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
+
+/** An output item that is being written. */
+export interface OpenItem {
+  readonly index: number;
+  readonly item: Record<string, unknown> & { readonly id: string; readonly type: string };
+  /**
+   * Writes what is still missing to `item`, and returns the item's last events but response.output_item.done.
+   * `status` is written to items that have one: reasoning has none.
+   */
+  readonly close: (status: ItemStatus) => string;
+}
+
+export interface OpenReasoning extends OpenItem {
+  text: string;
+  /** Blocks that the provider has signed, for `encrypted_content` (request-items.ts). */
+  readonly blocks: unknown[];
+  /** The end of `text` that no signed block covers yet. */
+  unsigned: string;
+}
+
+/** A part of the message. Its text is in the member that its type names. */
+export interface OpenPart {
+  readonly type: 'output_text' | 'refusal';
+  readonly index: number;
+  text: string;
+  readonly logprobs: unknown[];
+}
+
+export interface OpenMessage extends OpenItem {
+  /** The parts as the item has them at its end. */
+  readonly content: object[];
+  /** The part that is being written. */
+  part: OpenPart | undefined;
+}
+
+export interface OpenCall extends OpenItem, CallSoFar {
+  /** Whether response.output_item.added was written: not before the upstream has told the call's name. */
+  isAdded: boolean;
+}
+
+/** The start of the names of a call's events. */
+export function eventsOf({ item }: OpenCall): string {
+  return item.type === 'function_call'
+    ? 'response.function_call_arguments'
+    : 'response.custom_tool_call_input';
+}
+
+/** The members by which an event names the open part of a message. */
+export function positionOf({ item, index, part }: OpenMessage): object {
+  return { item_id: item.id, output_index: index, content_index: part!.index };
+}
+
+/** The part as the client gets it: a copy, which later pieces do not change. */
+export function partOf({ type, text, logprobs }: OpenPart): object {
+  return type === 'output_text'
+    ? { type, annotations: [], logprobs: [...logprobs], text }
+    : { type, refusal: text };
 }

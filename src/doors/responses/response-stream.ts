@@ -17,58 +17,23 @@
  */
 import { isRecord, type Members } from '../../core/json.js';
 import type { DoorCall, DoorStream } from '../door.js';
-import {
-  textOf,
-  thoughtsOf,
-  addPiece,
-  canBegin,
-  isOtherCall,
-  pieceOf,
-  type CallSoFar,
-} from '../message-parts.js';
+import { textOf, thoughtsOf, addPiece, canBegin, isOtherCall, pieceOf } from '../message-parts.js';
 import { encryptedContent, namespacesIn } from './request-items.js';
-import { headOf, responseObject, type ResponseHead, type ResponseState } from './response-object.js';
-
-type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
-
-/** An output item that is being written. */
-interface OpenItem {
-  readonly index: number;
-  readonly item: Record<string, unknown> & { readonly id: string; readonly type: string };
-  /**
-   * Writes what is still missing to `item`, and returns the item's last events but response.output_item.done.
-   * `status` is written to items that have one: reasoning has none.
-   */
-  readonly close: (status: ItemStatus) => string;
-}
-
-interface OpenReasoning extends OpenItem {
-  text: string;
-  /** Blocks that the provider has signed, for `encrypted_content` (request-items.ts). */
-  readonly blocks: unknown[];
-  /** The end of `text` that no signed block covers yet. */
-  unsigned: string;
-}
-
-/** A part of the message. Its text is in the member that its type names. */
-interface OpenPart {
-  readonly type: 'output_text' | 'refusal';
-  readonly index: number;
-  text: string;
-  readonly logprobs: unknown[];
-}
-
-interface OpenMessage extends OpenItem {
-  /** The parts as the item has them at its end. */
-  readonly content: object[];
-  /** The part that is being written. */
-  part: OpenPart | undefined;
-}
-
-interface OpenCall extends OpenItem, CallSoFar {
-  /** Whether response.output_item.added was written: not before the upstream has told the call's name. */
-  isAdded: boolean;
-}
+import {
+  eventsOf,
+  headOf,
+  type ItemStatus,
+  type OpenCall,
+  type OpenItem,
+  type OpenMessage,
+  type OpenPart,
+  type OpenReasoning,
+  partOf,
+  positionOf,
+  responseObject,
+  type ResponseHead,
+  type ResponseState,
+} from './response-object.js';
 
 export class ResponseStream implements DoorStream {
   readonly #call: DoorCall;
@@ -407,23 +372,4 @@ export class ResponseStream implements DoorStream {
     if (!this.#isStream) return '';
     return `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: this.#sequence++, ...members })}\n\n`;
   }
-}
-
-/** The start of the names of a call's events. */
-function eventsOf({ item }: OpenCall): string {
-  return item.type === 'function_call'
-    ? 'response.function_call_arguments'
-    : 'response.custom_tool_call_input';
-}
-
-/** The members by which an event names the open part of a message. */
-function positionOf({ item, index, part }: OpenMessage): object {
-  return { item_id: item.id, output_index: index, content_index: part!.index };
-}
-
-/** The part as the client gets it: a copy, which later pieces do not change. */
-function partOf({ type, text, logprobs }: OpenPart): object {
-  return type === 'output_text'
-    ? { type, annotations: [], logprobs: [...logprobs], text }
-    : { type, refusal: text };
 }
