@@ -184,6 +184,17 @@ export function cursorOfSeen({ last, segments }: Seen): string {
   return [last.toString(36), ...positions].join('_');
 }
 
+/** The cursor behind all that the segments have now; of ended ones the newest number says it. */
+export function cursorOfNewest(
+  segments: readonly { readonly number: number; readonly end: number; readonly isGrowing: boolean }[],
+): string {
+  const growing = segments.filter(({ isGrowing }) => isGrowing);
+  return cursorOfSeen({
+    last: segments.at(-1)?.number ?? 0,
+    segments: new Map(growing.map(({ number, end }) => [number, { at: end, call: 0 }])),
+  });
+}
+
 export function seenOf(cursor: string): Seen | undefined {
   if (!/^[0-9a-z]{1,7}(_[0-9a-z]{1,7}\.[0-9a-z]{1,7}\.[0-9a-z]{1,7})*$/.test(cursor)) return undefined;
   const [lastText, ...positions] = cursor.split('_');

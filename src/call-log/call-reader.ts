@@ -16,6 +16,7 @@ import {
   extentTestOf,
   testOf,
   cursorOf,
+  cursorOfNewest,
   cursorOfSeen,
   newestFirst,
   type SortKey,
@@ -121,7 +122,7 @@ export class CallReader {
     if (cursor !== undefined && before === undefined) return undefined;
     const endMs = performance.now() + this.#searchMs;
     const segments = await this.#begun();
-    const newest = newestOf(segments);
+    const newest = cursorOfNewest(segments);
     // Segments of other processes may be read again below: what was written since then is left for `after`.
     const ends = new Map(
       segments.filter(({ isGrowing }) => isGrowing).map(({ number, end }) => [number, end]),
@@ -394,12 +395,4 @@ function matchesIn(
 
 function newestExtentFirst(left: Candidate, right: Candidate): number {
   return right.extent.lastMs - left.extent.lastMs;
-}
-
-function newestOf(segments: readonly Segment[]): string {
-  const growing = segments.filter(({ isGrowing }) => isGrowing);
-  return cursorOfSeen({
-    last: segments.at(-1)?.number ?? 0,
-    segments: new Map(growing.map(({ number, end }) => [number, { at: end, call: 0 }])),
-  });
 }

@@ -304,20 +304,16 @@ function clampedCall(
     : withOutputTokensMax(call, Math.min(Number(tokens), tokensMax));
 }
 
-/**
- * The most output tokens of each choice for which `amount` pays, whichever model answers; negative if it does
- * not pay for the prompt, undefined if output costs nothing.
- */
+/** The output tokens of each choice that `amount` pays at any model; -1: not the prompt; undefined: free. */
 function affordedBy(amount: bigint, models: Models, call: ChatCall): bigint | undefined {
   let most: bigint | undefined;
   for (const { model } of models) {
-    const { price } = model;
     const promptTokensMax = promptTokensMaxOf(call, model);
-    const prompt = worstCaseOf(price, promptTokensMax, 0);
-    const rest = amount - prompt;
-    const perToken = worstCaseOf(price, promptTokensMax, call.choices) - prompt;
-    if (rest < 0n) return -1n;
-    if (perToken > 0n && (most === undefined || rest / perToken < most)) most = rest / perToken;
+    const prompt = worstCaseOf(model.price, promptTokensMax, 0);
+    const perToken = worstCaseOf(model.price, promptTokensMax, call.choices) - prompt;
+    if (prompt > amount) return -1n;
+    const paid = perToken > 0n ? (amount - prompt) / perToken : undefined;
+    if (most === undefined || (paid !== undefined && paid < most)) most = paid;
   }
   return most;
 }

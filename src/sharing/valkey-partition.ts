@@ -34,7 +34,7 @@ import {
 } from './valkey-codec.js';
 import { DISTRUST_SCRIPT, ENTER_SCRIPT, LEAVE_SCRIPT, REPORTED_SCRIPT } from './valkey-life-scripts.js';
 import { EXCHANGE_SCRIPT, LOOK_SCRIPT, PAGE_SCOPES, REPORT_SCRIPT } from './valkey-scripts.js';
-import { ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
+import { lossOf, ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
 
 /** A server asks for one promise, and for a second one if another server took over meanwhile. */
 const PROMISES_MAX = 4;
@@ -379,34 +379,4 @@ function heldRow(scope: string, held: HeldScope, spent: unknown): unknown[] {
     ...[used, unused, seen].map(Number),
   ]);
   return [scope, counted, held.balance !== undefined && moneyPair(held.balance.unused), spent];
-}
-
-function lossOf(status: string, waitMs: number, awaited: readonly string[] = []): CoordinatorLost {
-  switch (status) {
-    case 'unknown':
-      return new CoordinatorLost('unknown_node', 'this life of the node is not known to the server');
-    case 'report':
-    case 'quarantine':
-      return new CoordinatorLost(
-        'quarantine',
-        `the server may have lost data; nothing is lent for ${Math.ceil(waitMs / 1_000)} s, and until all hosts have reported` +
-          (awaited.length === 0 ? '' : `: ${awaited.join(', ')} and maybe others have not`),
-        { waitMs },
-      );
-    case 'check':
-      return new CoordinatorLost(
-        'checking',
-        'the server is another one than before, and lends nothing until all hosts have found that it lost nothing, ' +
-          `for ${Math.ceil(waitMs / 1_000)} s at most: ${awaited.join(', ')} and maybe others have not`,
-      );
-    case 'new':
-      return new CoordinatorLost(
-        'checking',
-        'this host is new to the server, and is lent nothing until another one was heard',
-      );
-    case 'aged':
-      return new CoordinatorLost('quarantine', "the server's clock was set forward");
-    default:
-      return new CoordinatorLost('failing', `the server refused an exchange: ${status}`);
-  }
 }

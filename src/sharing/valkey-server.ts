@@ -87,3 +87,34 @@ export class ValkeyServer {
     throw new CoordinatorLost('failing', 'leases of an ended life do not end');
   }
 }
+
+/** What it means that the server has replied with `status` in place of leases. Times in ms. */
+export function lossOf(status: string, waitMs: number, awaited: readonly string[] = []): CoordinatorLost {
+  switch (status) {
+    case 'unknown':
+      return new CoordinatorLost('unknown_node', 'this life of the node is not known to the server');
+    case 'report':
+    case 'quarantine':
+      return new CoordinatorLost(
+        'quarantine',
+        `the server may have lost data; nothing is lent for ${Math.ceil(waitMs / 1_000)} s, and until all hosts have reported` +
+          (awaited.length === 0 ? '' : `: ${awaited.join(', ')} and maybe others have not`),
+        { waitMs },
+      );
+    case 'check':
+      return new CoordinatorLost(
+        'checking',
+        'the server is another one than before, and lends nothing until all hosts have found that it lost nothing, ' +
+          `for ${Math.ceil(waitMs / 1_000)} s at most: ${awaited.join(', ')} and maybe others have not`,
+      );
+    case 'new':
+      return new CoordinatorLost(
+        'checking',
+        'this host is new to the server, and is lent nothing until another one was heard',
+      );
+    case 'aged':
+      return new CoordinatorLost('quarantine', "the server's clock was set forward");
+    default:
+      return new CoordinatorLost('failing', `the server refused an exchange: ${status}`);
+  }
+}
