@@ -143,7 +143,7 @@ const TOO_LONG: ErrorRecord = {
   code: 'provider_unavailable',
   message:
     `The response is longer than the gateway takes (${UPSTREAM_RESPONSE_BYTES_MAX} bytes). ` +
-    'Ask for less: fewer inputs, choices or log probabilities. This call is not billed.',
+    'Ask for fewer inputs. This call is not billed.',
 };
 
 /** No counter thread has translated a large body: the pool is full or late, or the task failed. */
@@ -183,7 +183,7 @@ export function connectionFailure(fault: HttpFault): AttemptFailure {
   const { reported } = fault;
   if (reported !== undefined) return reportedFailure(reported.status, reported.retryAfterSeconds);
   if (fault.code === 'RESPONSE_INVALID') return garbageFailure(fault.message);
-  if (fault.code === 'RESPONSE_TOO_LONG') return wholeTooLongFailure();
+  if (fault.code === 'RESPONSE_TOO_LONG') return tooLongFailure(fault.message);
   const reason = ERROR_REASONS[fault.code] ?? 'the connection to it failed';
   const isShort = NO_DESCRIPTOR_ERRORS.has(fault.code);
   if (fault.code === NOT_TRANSLATED)
@@ -240,23 +240,20 @@ export function garbageFailure(what: string): AttemptFailure {
 }
 
 /**
- * For an event of a stream that is longer than the gateway takes. Callers can cause it (many choices,
- * logarithms of probabilities, a long request that the response repeats), so it is not the upstream's
- * failure.
+ * For a response, or an event of a stream, that is longer than the gateway takes. Callers can cause it (many
+ * choices, logarithms of probabilities, a long request that the response repeats), so it is not the
+ * upstream's failure.
  */
 export function tooLongFailure(what: string): AttemptFailure {
   return { ...garbageFailure(what), reason: 'its answer was too long', ours: true };
 }
 
 /**
- * As `tooLongFailure`, for a response that is not streamed. It has been generated to its end, or nearly, and
- * is paid. Another upstream's would be as long, whatever the door, and paid too.
+ * As `tooLongFailure`, for a response without text, of which the request alone decides how long it is: that
+ * of another upstream would be as long, and paid too.
  */
-export function wholeTooLongFailure(): AttemptFailure {
-  return {
-    ...tooLongFailure(`above ${UPSTREAM_RESPONSE_BYTES_MAX} bytes`),
-    callerError: TOO_LONG,
-  };
+export function textlessTooLongFailure(what: string): AttemptFailure {
+  return { ...tooLongFailure(what), callerError: TOO_LONG };
 }
 
 /** For a response for which the memory budget is used up: see ResponseBudget. */

@@ -10,7 +10,13 @@ import { invariant } from '../core/errors.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import type { Dialect } from '../doors/door.js';
-import { type AttemptFailure, garbageFailure, budgetFailure, wholeTooLongFailure } from './error-mapping.js';
+import {
+  type AttemptFailure,
+  garbageFailure,
+  budgetFailure,
+  textlessTooLongFailure,
+  tooLongFailure,
+} from './error-mapping.js';
 import type { UsageMeter } from './usage-meter.js';
 import { reportIn } from './usage-shapes.js';
 
@@ -158,6 +164,11 @@ function isEscaped(text: Buffer, at: number): boolean {
 
 const ASCII = /^[\0-\x7f]*$/;
 
+function tooLong({ isTextless }: WholeForm): AttemptFailure {
+  const what = `above ${UPSTREAM_RESPONSE_BYTES_MAX} bytes`;
+  return isTextless === true ? textlessTooLongFailure(what) : tooLongFailure(what);
+}
+
 type WholeForm = Pick<Dialect, 'marker' | 'isCount' | 'isTextless' | 'faultIn'>;
 
 export class ResponseReader implements ResponseBodyReader {
@@ -188,7 +199,7 @@ export class ResponseReader implements ResponseBodyReader {
   onData(chunk: Uint8Array): void {
     if (this.#over) return;
     this.#bytes += chunk.length;
-    if (this.#bytes > UPSTREAM_RESPONSE_BYTES_MAX) this.#reject(wholeTooLongFailure());
+    if (this.#bytes > UPSTREAM_RESPONSE_BYTES_MAX) this.#reject(tooLong(this.#form));
     else if (!this.#budget.grow(chunk.length)) this.#reject(budgetFailure());
     else this.#chunks.push(chunk);
   }

@@ -22,7 +22,6 @@ import {
   failing,
   world,
 } from '../../fixtures/upstream-world.js';
-import { FORMS, settingsOf } from '../../support/provider-forms.js';
 
 const good = answering(answerOf(USAGE));
 
@@ -101,6 +100,7 @@ void t.test('what is no answer', async (t) => {
     ['no content', (_request, response) => response.writeHead(204).end()],
     ['an error that calls itself a success', answering('{"error":{"message":"m"}}')],
     ['a stream', streaming(STREAM + DONE)],
+    ['too much', answering(`{"choices":[],"x":"${'a'.repeat(UPSTREAM_RESPONSE_BYTES_MAX)}"}`)],
     ['packed', answering(answerOf(USAGE), 'application/json', 200, { 'content-encoding': 'gzip' })],
     ['no HTTP', (request) => request.socket.end('oops\r\n\r\n')],
     ['a reset', (request) => request.socket.resetAndDestroy()],
@@ -115,32 +115,6 @@ void t.test('what is no answer', async (t) => {
   script = answering(answerOf(USAGE));
   t.equal((await run({ stream: true })).error?.code, 'provider_unavailable', 'JSON for a stream');
   t.equal((await run()).error, undefined, 'and the next call is well');
-});
-
-void t.test('a whole response that is too long would be so elsewhere: it is asked for once', async (t) => {
-  const long = 'a'.repeat(UPSTREAM_RESPONSE_BYTES_MAX);
-  const { model, provider } = FORMS.find(({ name }) => name === 'anthropic')!;
-  for (const [name, script, target] of [
-    ['chat', answering(`{"choices":[],"x":"${long}"}`), {}],
-    ['translated', answering(`{"content":[],"x":"${long}"}`), { model, provider: settingsOf(provider) }],
-  ] as const) {
-    const { run, upstreams, log } = await world(t, [script, good], undefined, {
-      ...target,
-      breakerFailuresMax: 1,
-    });
-    for (const calls of [1, 2]) {
-      const { error, text } = await run();
-      t.equal(error?.code, 'provider_unavailable', name);
-      t.match(error?.message, /longer than the gateway takes/);
-      t.equal(text, '');
-      t.same(
-        upstreams.map(({ requests }) => requests.length),
-        [calls, 0],
-        `${name}: the upstream is not left alone for it`,
-      );
-    }
-    t.match(log.lines[0], { level: 'error', message: /bound of the gateway/, fields: { cause: /above/ } });
-  }
 });
 
 void t.test('an error body without end does not hold the caller', async (t) => {

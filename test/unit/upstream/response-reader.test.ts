@@ -117,7 +117,11 @@ void t.test('the bound', (t) => {
   t.equal(read([head, filler, tail]).rest?.length, UPSTREAM_RESPONSE_BYTES_MAX);
   const { failure, endings } = read([head, filler, Buffer.from('a'), tail]);
   t.match(failure?.cause, /above/);
+  t.equal(failure?.callerError, undefined, 'another upstream may be asked');
   t.equal(endings, 1);
+  const batch = read([head, filler, Buffer.from('a'), tail], { dialect: dialectOf('embeddings')! });
+  t.match(batch.failure?.callerError?.message, /longer than the gateway takes/, 'and is not, for a batch');
+  t.equal(batch.failure?.ours, true);
   t.end();
 });
 
