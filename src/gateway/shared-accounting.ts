@@ -11,7 +11,6 @@
 import { randomUUID } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
 import type { LeaseScope } from '../channel/lease-channel.js';
-import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
 import { Calendar } from '../core/quotas.js';
 import { CoordinatorClock } from '../ledger/coordinator-clock.js';
@@ -277,7 +276,8 @@ function managerOf(
   });
   return new LeaseManager({
     coordinator,
-    silentMsMax: silentMsMaxOf(live.settings),
+    // Of the nodes of one host none is lent to others for its silence.
+    silentMsMax: (live.settings.sharing?.node_expiry_seconds ?? Infinity) * 1_000,
     clock,
     timers: SYSTEM_TIMERS,
     random: Math.random,
@@ -295,12 +295,4 @@ function managerOf(
       }
     },
   });
-}
-
-/**
- * For how long this process may begin calls that the coordinator does not hear of. Twice as long after its
- * last word their slots are lent to others: no `total_timeout_ms` is longer than the expiry.
- */
-function silentMsMaxOf({ sharing }: Settings): number {
-  return sharing === undefined ? Infinity : sharing.node_expiry_seconds * 1_000;
 }

@@ -17,17 +17,11 @@ import type { RoutingMember } from '../core/routing-members.js';
 import { QUOTA_KINDS, type QuotaName, type QuotasLeft } from '../core/quotas.js';
 import { type AccountIndex, asPicoUnits, type CallSlot, ceilDiv, type MonotonicMs } from '../core/units.js';
 import type { CallNeeds, QuotaRejection } from '../ledger/quota-rejections.js';
-import {
-  mediaTokensOf,
-  promptTokensMaxOf,
-  withModelId,
-  withOutputTokensMax,
-  type ChatCall,
-} from '../protocol/chat-call.js';
+import { promptTokensMaxOf, withModelId, withOutputTokensMax, type ChatCall } from '../protocol/chat-call.js';
 import { type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
 import type { CallContext, Caller, ListenerContext } from './context.js';
 import type { ChosenModel } from './model-access.js';
-import { neverFits, ownerOf, quotaUsedUp } from './quota-rejections.js';
+import { holdsMedia, neverFits, ownerOf, quotaUsedUp } from './quota-rejections.js';
 import { secondsUntil, setTokenLimit } from './rate-limit.js';
 import {
   ACCOUNT_CALLS_FULL,
@@ -328,8 +322,8 @@ function rejectionOf(
   listener: ListenerContext,
 ): ErrorRecord {
   const { account, plan } = context.caller!;
-  const hasMedia = models.some(({ model }) => mediaTokensOf(call, model) > 0);
-  if (quota === 'balance') return callTooCostly(hold, listener.ledger.balanceOf(account), call, hasMedia);
+  if (quota === 'balance')
+    return callTooCostly(hold, listener.ledger.balanceOf(account), call, holdsMedia(models, call));
   if (quota === 'scopes') return QUOTA_SCOPES_FULL;
   const { unit } = QUOTA_KINDS[quota];
   const owner = ownerOf(kind, index, plan.id, models[0]!.model.id, listener.groupNames);
@@ -340,7 +334,7 @@ function rejectionOf(
       { owner, quota, limit, need },
       call.outputTokensField ?? call.outputTokensName,
       fittingOutput(quota, limit, models, call),
-      hasMedia,
+      holdsMedia(models, call),
     );
   if (quota === 'calls_in_flight') {
     return kind === 'account'

@@ -10,7 +10,9 @@ import type { ErrorCode, ErrorRecord, RejectionDetail } from '../core/errors.js'
 import { decimalOf } from '../core/money.js';
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asGroupIndex } from '../core/units.js';
+import { type ChatCall, mediaTokensOf } from '../protocol/chat-call.js';
 import type { GroupNames } from '../registry/group-names.js';
+import type { ChosenModel } from './model-access.js';
 
 /**
  * The scope that has the quota. An account's quotas are its plan's; `model` is a plan's rule for one model.
@@ -89,6 +91,11 @@ export function quotaUsedUp({ owner, quota, limit, left, need, retryAfterSeconds
 
 /** The advice to a caller whose call holds tokens of parts that are not text (`media_part_tokens`). */
 export const FEWER_MEDIA = 'send fewer images, documents, sounds and videos';
+
+/** Whether any of the models that may answer takes parts of the call for tokens. */
+export function holdsMedia(models: readonly Pick<ChosenModel, 'model'>[], call: ChatCall): boolean {
+  return models.some(({ model }) => mediaTokensOf(call, model) > 0);
+}
 
 /**
  * The rejection of a call that needs more than the whole quota. `outputTokensMax` is the largest value of
