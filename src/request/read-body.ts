@@ -126,7 +126,8 @@ class BufferedBody {
     if (this.#length > 0) this.pieces[0]!.set(chunk, this.#bytes);
     else this.#append(chunk, isLast || (!this.#isFirstSeen && end > this.#onePieceBytesMax));
     this.#bytes = end;
-    if (this.#isFirstSeen || end <= this.#onePieceBytesMax) return true;
+    // A body that is whole is judged as one: what is wrong with it comes before its model.
+    if (isLast || this.#isFirstSeen || end <= this.#onePieceBytesMax) return true;
     this.#isFirstSeen = true;
     return this.#hold.takeFirstPiece(this.pieces[0]!.subarray(0, end));
   }

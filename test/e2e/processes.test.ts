@@ -227,6 +227,21 @@ function writeSettings({ gateway, mock }: Bed, settings: object): void {
   writeFileSync(file, JSON.stringify(testSettings(mock.url, settings as Parameters<typeof testSettings>[1])));
 }
 
+/**
+ * What docs/operations.md says of `net.ipv4.tcp_migrate_req`, where this user may set it: without it a
+ * connection that is made in the microseconds in which a listener closes is reset.
+ */
+function keepsConnecting(t: Test): void {
+  const file = '/proc/sys/net/ipv4/tcp_migrate_req';
+  try {
+    const before = readFileSync(file);
+    writeFileSync(file, '1');
+    t.teardown(() => writeFileSync(file, before));
+  } catch {
+    t.comment(`${file} cannot be written`);
+  }
+}
+
 void t.test(
   'replaced twice under load: no call fails, streams finish, nothing is lost of the figures',
   async (t) => {
@@ -235,6 +250,7 @@ void t.test(
     const { gateway, mock } = bed;
     const { key } = await gateway.admin.customer();
     const limited = await gateway.admin.customer({ plan: sixty.id });
+    keepsConnecting(t);
     const before = await serving(gateway, 2);
     const load = startLoad(t, gateway, key);
     const endLimited = hammer(t, gateway, limited.key);
@@ -267,7 +283,7 @@ void t.test(
     t.ok(most <= LIMIT, `${most} of ${LIMIT} in a minute`);
     const calls = (await load.end()) + admitted.length;
     const seen = await stopWatching();
-    t.same(load.faults, []);
+    t.same(load.faults, [], load.faults.slice(0, 5).join('; ') || 'no call failed');
     t.equal(seen.falls, 0, 'no counter fell');
     t.ok(
       seen.awayMsMax < AWAY_MS_MAX,

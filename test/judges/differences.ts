@@ -27,6 +27,11 @@ const GEMINI: readonly Listed[] = [
       "What the assistant said when it refused is its turn; LiteLLM leaves it out, and the user's turns meet.",
   },
   {
+    difference: /^contents: \[{"role":"user","parts":\[{"text":"Please continue\."}\]},/,
+    cases: /^begins with the assistant$/,
+    decision: 'A call of a function must follow a turn of the user; LiteLLM adds that turn for Claude alone.',
+  },
+  {
     difference: /^contents\.\*\.parts: .*\| .*/,
     cases: /^(image |two images|audio)/,
     decision:
