@@ -37,8 +37,8 @@ const ELLIPSIS = Buffer.from('…');
 /** A text to search for, of 3 bytes or more. */
 interface Needle {
   readonly bytes: Buffer;
-  /** Returns the end of the match at `at` in a text that ends at `to`; undefined if there is none. */
-  readonly endAt: (text: Buffer, at: number, to: number) => number | undefined;
+  /** Returns the end of the match at `at` in the text from `from` to before `to`; undefined if there is none. */
+  readonly endAt: (text: Buffer, at: number, to: number, from: number) => number | undefined;
   /** How many of its first bytes are not overwritten: the prefix of a token stays. */
   readonly shown: number;
 }
@@ -84,7 +84,7 @@ export class SecretMask {
       if (list === 0) continue;
       for (const { bytes, endAt, shown } of this.#lists[list]!) {
         if (data[at + 2] !== bytes[2] || (bytes.length > 3 && data[at + 3] !== bytes[3])) continue;
-        const found = endAt(data, at, to);
+        const found = endAt(data, at, to, from);
         if (found === undefined || found <= end) continue;
         // A match is overwritten later, because another secret may begin within it.
         if (at + shown > end) {
@@ -150,9 +150,12 @@ function base64Within(bytes: Buffer, before: number): string {
 function literalOf(form: string): Needle {
   const bytes = Buffer.from(form, 'latin1');
   const endAt = (text: Buffer, at: number, to: number): number | undefined => {
-    const length = Math.min(bytes.length, to - at);
-    if (length < SECRET_BYTES_MIN) return undefined;
-    return text.compare(bytes, 0, length, at, at + length) === 0 ? at + length : undefined;
+    let length = 0;
+    while (length < bytes.length && at + length < to && text[at + length] === bytes[length]) length++;
+    const end = at + length;
+    return length === bytes.length || (length >= SECRET_BYTES_MIN && isCutAt(text, end, to))
+      ? end
+      : undefined;
   };
   return { bytes, endAt, shown: 0 };
 }
@@ -173,9 +176,9 @@ function tokensOf(mark: string): Needle[] {
   const encoded = ALIGNMENTS.map((skipped, before): Needle => {
     const bytes = Buffer.from(base64Within(Buffer.from(mark), before));
     const base64Chars = Math.floor(((before + chars) * 8) / BITS_OF_BASE64);
-    const endAt = (text: Buffer, at: number, to: number): number | undefined => {
+    const endAt = (text: Buffer, at: number, to: number, from: number): number | undefined => {
       const start = at - skipped;
-      if (start < 0 || text.compare(bytes, 0, bytes.length, at, Math.min(to, at + bytes.length)) !== 0)
+      if (start < from || text.compare(bytes, 0, bytes.length, at, Math.min(to, at + bytes.length)) !== 0)
         return undefined;
       // One character more, because the token's last byte ends in it.
       const [run] = BASE64_RUN.exec(text.toString('latin1', start, Math.min(to, start + base64Chars + 1)))!;
@@ -196,7 +199,7 @@ function tokenChars(text: string, mark: string): number {
   return mark.length + TOKEN_RUN.exec(text.slice(mark.length))![0].length;
 }
 
-/** Whether the text was cut at `at`, so that a token which ends there may be shorter. It ends at `to`. */
+/** Whether the text was cut at `at`, so that a secret which ends there may be shorter. It ends at `to`. */
 function isCutAt(text: Buffer, at: number, to: number): boolean {
   const end = at + ELLIPSIS.length;
   return at === to || (end <= to && text.compare(ELLIPSIS, 0, ELLIPSIS.length, at, end) === 0);

@@ -92,12 +92,17 @@ void t.test('a text that was cut within a secret, and what is beside the text', 
   const mask = new SecretMask(() => [secret]);
   for (let chars = 8; chars < secret.length; chars++)
     t.equal(hidden(mask, `x ${secret.slice(0, chars)}`), `x ${'*'.repeat(chars)}`);
+  for (let chars = 8; chars < secret.length; chars++)
+    t.equal(hidden(mask, `"${secret.slice(0, chars)}…" x`), `"${'*'.repeat(chars)}…" x`, 'as messages clip');
+  t.equal(hidden(mask, `"${secret.slice(0, 12)}" x`), `"${secret.slice(0, 12)}" x`, 'it was not cut there');
   t.equal(hidden(mask, `x sk-${'k'.repeat(30)}`), `x sk-${'*'.repeat(30)}`);
   t.equal(hidden(mask, `got "sk-${'k'.repeat(37)}…".`), `got "sk-${'*'.repeat(37)}…".`, 'as messages clip');
   t.equal(hidden(mask, `got "sk-${'k'.repeat(7)}…".`), `got "sk-${'k'.repeat(7)}…".`);
   t.equal(hidden(mask, `sk-${'k'.repeat(30)}…`, 0, 34), `sk-${'k'.repeat(30)}…`, 'the ellipsis is not whole');
   const clipped = base64(`u:sk-${'k'.repeat(43)}`).slice(0, 40);
   t.match(hidden(mask, `got "${clipped}…"`), /^got "dTp.?\*{36,37}…"$/);
+  const whole = base64(`u:sk-${'k'.repeat(43)}`);
+  t.equal(hidden(mask, whole, 4), whole, 'it begins beside the text');
   t.equal(hidden(mask, `tgop_${'k'.repeat(43)}`, 0, 20), `tgop_${'*'.repeat(15)}${'k'.repeat(28)}`);
   t.equal(hidden(mask, `${secret}${secret}`, secret.length), `${secret}${'*'.repeat(secret.length)}`);
   t.end();
