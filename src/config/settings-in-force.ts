@@ -27,14 +27,22 @@ export function declarationOnDisk(): Declaration {
 }
 
 /**
+ * When a setting takes effect that only a newer version knows: it was installed while this supervisor runs,
+ * and the processes that are started from then on are of that version.
+ */
+const UNKNOWN_APPLIES: Applies = 'replacement';
+
+/**
  * When a change at this path takes effect. `path` may name models and plans by position or by id, because no
  * declaration below a list says when it applies. Exported for tests.
  */
 export function appliesAt(path: SettingPath): Applies {
-  let declared: Declaration | undefined = declarationOnDisk();
+  let declared = declarationOnDisk();
   for (const name of path) {
-    declared = declared?.properties?.[name];
-    if (declared?.['x-applies'] !== undefined) return declared['x-applies'];
+    const property: Declaration | undefined = declared.properties?.[name];
+    if (property === undefined) return UNKNOWN_APPLIES;
+    if (property['x-applies'] !== undefined) return property['x-applies'];
+    declared = property;
   }
   return 'restart';
 }
@@ -54,6 +62,10 @@ export function adoptReplaced(current: Settings, next: Settings): Settings {
   return adopt(declarationOnDisk(), current, next, (applies) => applies !== 'restart') as Settings;
 }
 
+/**
+ * The declaration may be older or newer than `current` and `next`: the supervisor keeps running while another
+ * version is installed, and that one reads the file.
+ */
 function adopt(
   declaration: Declaration,
   current: unknown,
@@ -62,13 +74,36 @@ function adopt(
 ): unknown {
   const applies = declaration['x-applies'];
   if (applies !== undefined) return isAdopted(applies) ? next : current;
-  const [from, to] = [current as Fields, next as Fields];
-  return Object.fromEntries(
-    Object.entries(declaration.properties ?? {}).flatMap(([name, property]) => {
-      const value = adopt(property, from[name], to[name], isAdopted);
-      return value === undefined ? [] : [[name, value]];
-    }),
+  if (current === undefined && next === undefined) return undefined;
+  const from = isRecord(current) ? current : {};
+  const to = isRecord(next) ? next : {};
+  const { properties = {} } = declaration;
+  const unknown = Object.entries(isAdopted(UNKNOWN_APPLIES) ? to : from).filter(
+    ([name]) => !Object.hasOwn(properties, name),
   );
+  const known = Object.entries(properties).flatMap(([name, property]) => {
+    const value = adopt(property, from[name], to[name], isAdopted);
+    return value === undefined ? [] : [[name, value] as const];
+  });
+  return Object.fromEntries([...unknown, ...known]);
+}
+
+/**
+ * Settings with the defaults of those that they lack, as SettingsReader fills them in. A gateway calls it
+ * with what its supervisor sends: that may be of an older version, or have what a newer one has read (see
+ * `adopt`). `declaration`: of schema.ts, because the file's requires no setting with a default.
+ */
+export function withDefaults(declaration: Declaration, settings: unknown): unknown {
+  const value = settings ?? declaration.default;
+  const { items, properties, required = [] } = declaration;
+  if (Array.isArray(value) && items !== undefined) return value.map((entry) => withDefaults(items, entry));
+  if (!isRecord(value) || properties === undefined) return value;
+  const known = Object.entries(properties).flatMap(([name, property]) => {
+    if (value[name] === undefined && !required.includes(name)) return [];
+    const own = withDefaults(property, value[name]);
+    return own === undefined ? [] : [[name, own] as const];
+  });
+  return { ...value, ...Object.fromEntries(known) };
 }
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -142,12 +177,16 @@ export function secretsIn(declaration: Declaration, value: unknown): string[] {
   );
 }
 
-/** The entries after a change: those of `next` that took effect, and those of `current` for the rest. */
+/**
+ * The entries after a change at which the settings that apply at `applied` took effect: those of `next` for
+ * these, and those of `current` for the rest.
+ */
 export function adoptInForce(
   current: readonly SettingInForce[],
   next: readonly SettingInForce[],
-  isAdopted: (entry: SettingInForce) => boolean = ({ live }) => live,
+  applied: Applies,
 ): SettingInForce[] {
+  const isAdopted = ({ setting }: SettingInForce): boolean => appliesAt(setting.split('.')) === applied;
   return [...current.filter((entry) => !isAdopted(entry)), ...next.filter(isAdopted)];
 }
 

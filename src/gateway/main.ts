@@ -7,6 +7,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { onEachTick } from '../core/clock.js';
+import { type Settings, settingsDeclaration } from '../config/schema.js';
+import { withDefaults } from '../config/settings-in-force.js';
 import { EXIT_GRACE_MS } from '../core/limits.js';
 import { StoreHeld } from '../store/store-hold.js';
 import type { Store } from '../store/store.js';
@@ -75,16 +77,20 @@ function rejectionOf(held: StoreHeld): Error {
   );
 }
 
+/** The settings of this gateway: complete, whatever version its supervisor is of, with its own log files. */
+function ownSettings(sent: Settings): Settings {
+  return withOwnLogs(withDefaults(settingsDeclaration, sent) as Settings, slot);
+}
+
 async function start(message: StartGateway): Promise<void> {
   try {
     slot = message.group?.slot ?? 0;
+    const settings = ownSettings(message.settings);
     const openHosts =
-      message.settings.sharing === undefined
-        ? undefined
-        : (await import('../sharing/open-hosts.js')).openHosts;
+      settings.sharing === undefined ? undefined : (await import('../sharing/open-hosts.js')).openHosts;
     gateway = new Gateway({
-      store: await open(message),
-      settings: withOwnLogs(message.settings, slot),
+      store: await open({ ...message, settings }),
+      settings,
       demo: message.demo,
       group: message.group,
       openHosts,

@@ -11,7 +11,7 @@ import { statSync } from 'node:fs';
 import { ConfigError } from '../config/config-error.js';
 import type { LoadedSettings } from '../config/load.js';
 import type { Settings } from '../config/schema.js';
-import { adoptInForce, isReplaceable } from '../config/settings-in-force.js';
+import { adoptInForce } from '../config/settings-in-force.js';
 import { SystemClock } from '../core/clock.js';
 import { EXIT_GRACE_MS } from '../core/limits.js';
 import {
@@ -117,7 +117,7 @@ export async function supervise(
         watch.isOn = next.watch && !stopping;
         onSettings(next);
         source = latest.source;
-        inForce = adoptInForce(inForce, latest.inForce);
+        inForce = adoptInForce(inForce, latest.inForce, 'reload');
         group.showInForce(inForce);
       }
       return errors;
@@ -128,11 +128,7 @@ export async function supervise(
       const replaced = latest.inForce;
       void replacement.done.then((failure) => {
         if (failure !== undefined) return;
-        inForce = adoptInForce(
-          inForce,
-          replaced,
-          ({ setting, live }) => !live && isReplaceable(setting.split('.')),
-        );
+        inForce = adoptInForce(inForce, replaced, 'replacement');
         group.showInForce(inForce);
       });
       return replacement;
