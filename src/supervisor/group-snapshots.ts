@@ -6,8 +6,8 @@
  * A process that drains sends a last snapshot. For a killed one the last collected snapshot counts, because
  * no operator has seen higher numbers.
  *
- * Must hold: no sum falls, and a process that ends while it is asked is counted once
- * (test/unit/supervisor/group-snapshots.test.ts).
+ * Must hold: no sum falls, a process that ends while it is asked is counted once, and nothing replaces its
+ * last snapshot (test/unit/supervisor/group-snapshots.test.ts).
  */
 import { addStatus, endedStatus } from '../gateway/group-status.js';
 import { GROUP_REQUESTS, type GroupSnapshot, type Snapshot, type SnapshotKind } from '../gateway/messages.js';
@@ -23,6 +23,8 @@ interface Entry {
   readonly slot: number;
   /** The latest snapshots that the process sent, without replies to GROUP_REQUESTS. */
   last: Snapshot;
+  /** Whether `last` has the last snapshot. What the process replies to later requests lacks a part of it. */
+  isFinal: boolean;
 }
 
 export class GroupSnapshots {
@@ -39,13 +41,20 @@ export class GroupSnapshots {
 
   /** Includes the process in all later collections. */
   add(process: ReadableProcess, slot: number): void {
-    this.#entries.set(process, { slot, last: {} });
+    this.#entries.set(process, { slot, last: {}, isFinal: false });
   }
 
-  /** Stores a snapshot that the process sent unasked. */
-  note(process: ReadableProcess, snapshot: Snapshot): void {
+  /** Stores the last snapshot, which the process sends unasked. The process is asked for no more to store. */
+  noteLast(process: ReadableProcess, snapshot: Snapshot): void {
     const entry = this.#entries.get(process);
-    if (entry !== undefined) entry.last = { ...entry.last, ...snapshot };
+    if (entry === undefined) return;
+    entry.last = { ...entry.last, ...snapshot };
+    entry.isFinal = true;
+  }
+
+  /** Drops the reply if the last snapshot has come meanwhile. */
+  #note(entry: Entry, reply: Snapshot): void {
+    if (!entry.isFinal) entry.last = { ...entry.last, ...reply };
   }
 
   /** To be called when the process has ended. Its counters are kept. */
@@ -102,7 +111,9 @@ export class GroupSnapshots {
 
   async #collect(what: SnapshotKind): Promise<GroupSnapshot> {
     await Promise.all(
-      [...this.#entries.keys()].map(async (process) => this.note(process, await process.read(what))),
+      [...this.#entries].map(async ([process, entry]) => {
+        if (!entry.isFinal) this.#note(entry, await process.read(what));
+      }),
     );
     // No await between these two: a process that has just ended is then in `ended` and not in `members`.
     return {

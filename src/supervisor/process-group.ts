@@ -238,7 +238,7 @@ export class ProcessGroup {
         onReady: (member, ready) => this.#onMemberReady(member, ready),
         onExit: (member, process, exit) => this.#onMemberExit(member, process, exit),
         onLeads: (member) => this.#primary.onLeads(member),
-        onLastReading: (member, snapshot) => this.#snapshots.note(member.process!, snapshot),
+        onLastReading: (member, snapshot) => this.#snapshots.noteLast(member.process!, snapshot),
         onReloadRequested: (request) => this.#callbacks.onReloadRequested(request),
         onSnapshotsRequested: (what, accounts) => this.#snapshots.collect(what, accounts),
         onBroadcast: (message) => {
