@@ -194,7 +194,10 @@ export class GroupQuotas {
     return this.#samples;
   }
 
-  /** To be awaited before `samples`. If the use cannot be read, the samples stay as they were. */
+  /**
+   * To be awaited before `samples`. Never rejects: if groups or their use cannot be read, the
+   * samples stay as they were.
+   */
   async refresh(): Promise<void> {
     if (!this.#isOn || this.#options.monotonicMs() - this.#readMs < FRESH_MS) return;
     await (this.#reading ??= this.#read().finally(() => (this.#reading = undefined)));
@@ -202,11 +205,11 @@ export class GroupQuotas {
 
   async #read(): Promise<void> {
     const { service, records, showsNames, monotonicMs } = this.#options;
-    const ids = [...records()]
-      .filter(({ limits }) => QUOTA_NAMES.some((quota) => limits[QUOTA_FIELDS[quota]] !== undefined))
-      .map(({ id }) => id);
     let found: { readonly ratio: number; readonly samples: readonly GroupQuotaSample[] }[] = [];
     try {
+      const ids = [...records()]
+        .filter(({ limits }) => QUOTA_NAMES.some((quota) => limits[QUOTA_FIELDS[quota]] !== undefined))
+        .map(({ id }) => id);
       for (let from = 0; from < ids.length; from += PAGE_GROUPS) {
         const page = ids.slice(from, from + PAGE_GROUPS);
         const statements = await service.read(({ groups }) => page.map((id) => groups.find(id)));
@@ -224,7 +227,8 @@ export class GroupQuotas {
         found = found.sort((left, right) => right.ratio - left.ratio).slice(0, GROUPS_SHOWN_MAX);
       }
     } catch {
-      // A group was deleted meanwhile, or the server of sharing is away. The next scrape reads again.
+      // A row is damaged, a group was deleted meanwhile, or the server of sharing is away. The next scrape
+      // reads again.
       return;
     }
     this.#readMs = monotonicMs();

@@ -35,12 +35,18 @@ function world(count: number, showsNames = false) {
       return work({ groups: { find } } as unknown as Registry);
     },
   };
-  const quotas = new GroupQuotas({ service, records: () => records, showsNames, monotonicMs: () => nowMs });
+  let isDamaged = false;
+  const read = function* () {
+    yield* records;
+    if (isDamaged) throw new Error('a row is damaged');
+  };
+  const quotas = new GroupQuotas({ service, records: read, showsNames, monotonicMs: () => nowMs });
   return {
     quotas,
     reads: () => reads,
     pass: (ms: number) => void (nowMs += ms),
     break: () => void (broken = true),
+    damage: (damaged: boolean) => void (isDamaged = damaged),
   };
 }
 
@@ -71,4 +77,17 @@ void t.test('read every ten seconds, with names if they may be shown', async (t)
   pass(10_000);
   await quotas.refresh();
   t.equal(quotas.samples.length, 1, 'what was read last stays');
+});
+
+void t.test('a row that cannot be read leaves the metrics without new samples, and no more', async (t) => {
+  const { quotas, pass, damage, reads } = world(2);
+  quotas.turnOn(true);
+  await quotas.refresh();
+  pass(10_000);
+  damage(true);
+  await t.resolves(quotas.refresh());
+  t.equal(quotas.samples.length, 1, 'what was read last stays');
+  damage(false);
+  await quotas.refresh();
+  t.equal(reads(), 2, 'the next scrape reads again');
 });
