@@ -233,6 +233,15 @@ export function send(
 }
 
 /**
+ * Has the response close its connection when it ends, whoever ends it. One that is sent in pieces closes
+ * nothing, because µWS 20.41 would write the header into its body; nor does that of a HEAD.
+ */
+export function closeAfter(response: HttpResponse): void {
+  const end = response.end.bind(response);
+  response.end = (body) => end(body, response.getWriteOffset() === 0);
+}
+
+/**
  * Ends a response whose headers are written. Call it within `cork`. After a HEAD the connection stays open;
  * a body of the request is ignored.
  */

@@ -10,7 +10,8 @@
  *
  * Must hold: a subscriber misses no span: the connection of one that reads too slowly is closed, and the page
  * reconnects and gets all spans. A stream ends with the console session or the token that began it; an
- * operator with many pages keeps out no other (test/unit/admin/live-feed.test.ts).
+ * operator with many pages keeps out no other; no stream stands still when another gateway has the interface
+ * (test/unit/admin/live-feed.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { jsonText } from '../core/json.js';
@@ -47,6 +48,7 @@ export class LiveFeed {
   readonly #source: LiveSource;
   readonly #subscribers = new Set<Subscriber>();
   #unwatch: (() => void) | undefined;
+  #isClosed = false;
 
   constructor(source: LiveSource) {
     this.#source = source;
@@ -68,6 +70,11 @@ export class LiveFeed {
     });
     const { range: ring = '5m' } = await readQuery(parseQuery(query, RangeQuery));
     if (watched.isGone) return;
+    if (this.#isClosed) {
+      const message = 'Another process of this gateway has the interface now: connect again.';
+      send(response, responseOfError({ code: 'overloaded', message, retryAfterSeconds: 1 }), false, true);
+      return;
+    }
     if (isFull(this.#subscribers, SUBSCRIBERS_MAX, who)) {
       const message = `${SUBSCRIBERS_MAX} pages watch already: close one.`;
       send(response, responseOfError({ code: 'overloaded', message, retryAfterSeconds: 60 }), false, false);
@@ -89,6 +96,15 @@ export class LiveFeed {
     });
     this.#subscribers.add(subscriber);
     this.#unwatch ??= this.#source.watch((status, ended) => this.#send(status, ended));
+  }
+
+  /**
+   * To be called when the source will send no more. Closes the connections of all streams: a page that asks
+   * again on a kept connection would be with this gateway again. Rejects new streams.
+   */
+  close(): void {
+    this.#isClosed = true;
+    for (const { response } of [...this.#subscribers]) response.close();
   }
 
   #send(status: object, ended: readonly EndedSpan[]): void {

@@ -19,6 +19,7 @@ import { AdminAuthentication, AllowedHosts } from './authentication.js';
 import { ConsoleFiles } from './console-files.js';
 import {
   type AdminResponse,
+  closeAfter,
   endWith,
   type Guard,
   guardOf,
@@ -63,7 +64,11 @@ export interface AdminOptions extends Omit<AdminApiOptions, 'accountSpans'> {
 
 export interface AdminServer {
   readonly port: number;
-  /** Accepts no more connections; open ones stay. Idempotent. */
+  /**
+   * To be called when another gateway has the interface. Accepts no more connections, and ends live streams.
+   * Other requests of open connections are served, and each connection is closed by its next response.
+   * Idempotent.
+   */
   stop(): void;
   /** Closes the port and every connection; idempotent. */
   close(): void;
@@ -107,10 +112,12 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
     readiness: options.readiness,
   };
   const app = uWS.App({});
+  let accepts = true;
   const guardFor = (response: HttpResponse, { method, path, head }: RequestHead): Guard =>
     guardOf(response, head, (error) => parts.api.failureOf(method, path, error));
   const serveScrape = (response: HttpResponse, request: HttpRequest): void => {
     const head = readHead(request);
+    if (!accepts) closeAfter(response);
     const accept = request.getHeader('accept');
     guardFor(
       response,
@@ -126,6 +133,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   app.head('/metrics', serveScrape);
   app.any('/*', (response, request) => {
     const head = readHead(request);
+    if (!accepts) closeAfter(response);
     const guard = guardFor(response, head);
     guard(() => serve(response, head, parts, guard));
   });
@@ -141,13 +149,13 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
         return;
       }
       let open = true;
-      let accepts = true;
       openPort = uWS.us_socket_local_port(socket);
       resolve({
         port: openPort,
         stop: () => {
           if (open && accepts) uWS.us_listen_socket_close(socket);
           accepts = false;
+          if (open) parts.live.close();
         },
         close: () => {
           if (open) app.close();

@@ -127,7 +127,7 @@ export class AdminService {
   readonly token: string;
   #server: AdminServer | undefined;
   #recorder: HistoryRecorder | undefined;
-  /** Whether another gateway has the interface. Clients connected here are served until this gateway ends. */
+  /** Whether another gateway has the interface. Clients connected here are served once more. */
   #follows = false;
   /** Counts `lead` and `follow`: a `lead` that still tries ends at the next of them, or two would open. */
   #orders = 0;
@@ -268,7 +268,7 @@ export class AdminService {
     return false;
   }
 
-  /** Accepts no new connections. Connected clients are served until this gateway ends. */
+  /** Accepts no new connections. Connected clients are served once more, and then connect to the other. */
   follow(): void {
     this.#follows = true;
     this.#orders += 1;

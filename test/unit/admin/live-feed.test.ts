@@ -1,6 +1,6 @@
 /** The live stream: what it begins with, what follows, whom it is refused, when it ends. */
 import { once } from 'node:events';
-import { request as httpRequest, type IncomingMessage } from 'node:http';
+import { Agent, request as httpRequest, type IncomingMessage } from 'node:http';
 import t from 'tap';
 import type { StatusStats } from '#src/telemetry/history.js';
 import { checkError } from '../../support/error-answer.js';
@@ -130,4 +130,42 @@ void t.test('subscribers are bounded, and those that have left make room', async
   for (const { incoming } of streams) incoming.destroy();
   while (house.watchers() > 0) await house.send('GET', '/healthz');
   t.pass('nobody is watched for when all have left');
+});
+
+void t.test(
+  'when another gateway has the interface: streams end, and nobody is left on this one',
+  async (t) => {
+    const house = await startAdminHouse(t);
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    t.teardown(() => agent.destroy());
+    const send = (method: string, path: string) => house.send(method, path, undefined, { agent });
+    const streams = [await open(house, '', BEARER), await open(house, '?range=1h', BEARER)];
+    t.notMatch((await send('GET', '/admin/v1/status')).headers, { connection: 'close' });
+    const closed = streams.map(({ incoming }) => {
+      incoming.on('error', () => undefined).resume();
+      return new Promise((resolve) => incoming.once('close', resolve));
+    });
+    house.stop();
+    house.stop();
+    await Promise.all(closed);
+    t.equal(house.watchers(), 0);
+    const refused = await send('GET', '/admin/v1/live');
+    t.equal(refused.headers.connection, 'close');
+    t.match(checkError(t, refused, 'overloaded', 'a new stream'), 'connect again');
+    await t.rejects(send('GET', '/healthz'), { code: 'ECONNREFUSED' }, 'it has closed the connection');
+  },
+);
+
+void t.test('each response of a kept connection is then its last', async (t) => {
+  const paths = ['/healthz', '/metrics', '/', '/admin/v1/status', '/admin/v1/nothing', '/admin/session'];
+  for (const path of paths) {
+    const house = await startAdminHouse(t);
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    t.teardown(() => agent.destroy());
+    const before = await house.send('GET', path, undefined, { agent });
+    house.stop();
+    const { status, body, headers } = await house.send('GET', path, undefined, { agent });
+    t.match({ status, body }, { status: before.status, body: before.body }, path);
+    t.equal(headers.connection, 'close', path);
+  }
 });

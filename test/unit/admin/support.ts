@@ -38,6 +38,8 @@ export interface AdminHouse extends House {
   record(figures: StatusStats, nowSeconds: number): void;
   /** The course of the busiest accounts. */
   readonly accounts: AccountHistory;
+  /** Another gateway has the interface from now on. */
+  stop(): void;
   /** Those who want to be told. */
   watchers(): number;
   /** The setting `admin.oidc`; absent by default. */
@@ -71,6 +73,7 @@ export async function startAdminHouse(
       const ended = history.add(figures, nowSeconds);
       for (const watcher of watchers) watcher(figures, ended);
     },
+    stop: (): void => server.stop(),
     watchers: () => watchers.size,
     history,
     metrics: (format: MetricsFormat): Promise<MetricsPage> =>

@@ -60,3 +60,15 @@ void t.test('a try to open the interface ends at the next order', async (t) => {
   service.follow();
   await t.rejects(fetch(`http://${HOST}:${port}/healthz`, { headers: { connection: 'close' } }));
 });
+
+void t.test('a gateway that gives the interface away ends its live streams', async (t) => {
+  const { service } = openService(t, 0);
+  const port = await service.open(false);
+  const headers = { authorization: `Bearer ${service.token}` };
+  const stream = await fetch(`http://${HOST}:${port}/admin/v1/live`, { headers });
+  t.equal(stream.status, 200);
+  const ended = stream.text().catch(() => undefined);
+  service.follow();
+  await ended;
+  t.pass('it does not stand still');
+});
