@@ -115,10 +115,14 @@ async function start(message: StartGateway): Promise<void> {
 
 async function reload({ id, settings, check }: ReloadGateway): Promise<void> {
   await started;
-  const errors =
-    gateway === undefined || draining
-      ? ['the gateway is stopping']
-      : await gateway.reload(withOwnLogs(settings, slot), check);
+  let errors: readonly string[] = ['the gateway is stopping'];
+  try {
+    if (gateway !== undefined && !draining) errors = await gateway.reload(ownSettings(settings), check);
+  } catch (error) {
+    // All gateways of a group would end at the same moment. The supervisor has them take the former settings.
+    log.error('the gateway failed while it took new settings', { error: (error as Error).stack });
+    errors = [`the gateway failed while it took the settings: ${String(error)}`];
+  }
   await send({ kind: 'reloaded', id, problems: errors });
 }
 

@@ -184,8 +184,9 @@ export class GatewayProcess {
       this.kill();
     }, this.#options.readyMsMax);
     child.on('message', (message) => this.#onMessage(message as FromGateway));
-    child.once('error', (error) => {
-      // If the fork failed, there is no 'exit'. Any other error is followed by 'exit'.
+    child.on('error', (error) => {
+      // If the fork failed, there is no 'exit'. Any other error is followed by 'exit', perhaps after more
+      // errors: one that nobody listens to would end the supervisor.
       if (child.pid === undefined) this.#onEnd(`no process: ${error.message}`, false);
     });
     child.once('exit', (code, signal) => {
