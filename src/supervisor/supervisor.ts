@@ -113,6 +113,7 @@ export async function supervise(
     },
     apply: async (next, dryRun) => {
       const errors = await group.reload(next, dryRun);
+      if (!dryRun) watch.isTaken = errors.length === 0;
       if (!dryRun && errors.length === 0) {
         watch.isOn = next.watch && !stopping;
         onSettings(next);
@@ -203,6 +204,13 @@ function namedFiles({ models, notify, admin: { oidc }, listen: { tls } }: Settin
  */
 const FILES_MAX = 1_000;
 
+/**
+ * After how many polls files are reported again that the gateways did not take. The number doubles, from the
+ * first value to the second: seconds for a gateway that had ended, minutes for a plan in use.
+ */
+const RETRY_POLLS_MIN = 5;
+const RETRY_POLLS_MAX = 300;
+
 export interface FileWatchOptions {
   /** Returns the paths to watch now, the most important first. */
   readonly files: () => readonly string[];
@@ -215,8 +223,9 @@ export interface FileWatchOptions {
  * files (editors), switched links to the folder (config maps of Kubernetes), and mounts without events (NFS,
  * bind mounts of containers). A poll costs some 3 µs a file.
  *
- * Must hold: a change is reported once, when its writer has finished, also one during the gateway's start; a
- * file that is named from now on is no change (test/unit/supervisor/supervisor.file-watch.test.ts).
+ * Must hold: a change is reported once, when its writer has finished, also one during the gateway's start,
+ * and again while the gateways do not take it; a file that is named from now on is no change
+ * (test/unit/supervisor/supervisor.file-watch.test.ts).
  */
 export class FileWatch {
   readonly #options: FileWatchOptions;
@@ -225,6 +234,9 @@ export class FileWatch {
   readonly #reported = new Map<string, string>();
   /** The states at the last poll. */
   #polled: ReadonlyMap<string, string> = new Map();
+  /** The polls from a failure to the report after it, and how many of them are left; 0 if there was none. */
+  #retryPolls = 0;
+  #pollsLeft = 0;
 
   /** To be called when the files have just been read: the first start reports what changed since. */
   constructor(options: FileWatchOptions) {
@@ -235,7 +247,10 @@ export class FileWatch {
   /** Starts or stops polling. Idempotent. */
   set isOn(on: boolean) {
     // What changed while it was off is no news when it is switched on.
-    if (!on) this.#reported.clear();
+    if (!on) {
+      this.#reported.clear();
+      this.isTaken = true;
+    }
     if (on === (this.#timer !== undefined)) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
@@ -244,6 +259,12 @@ export class FileWatch {
     this.#isNews(this.#polled);
     this.#timer = setInterval(() => this.#poll(), this.#options.periodMs);
     this.#timer.unref();
+  }
+
+  /** Whether the gateways run with the files as they were last read. */
+  set isTaken(taken: boolean) {
+    this.#retryPolls = taken ? 0 : Math.min(Math.max(2 * this.#retryPolls, RETRY_POLLS_MIN), RETRY_POLLS_MAX);
+    this.#pollsLeft = this.#retryPolls;
   }
 
   /** To be called when files have just been read that are perhaps watched from now on. */
@@ -259,7 +280,9 @@ export class FileWatch {
       states.size === this.#polled.size &&
       [...states].every(([path, state]) => this.#polled.get(path) === state);
     this.#polled = states;
-    if (!isSettled || !this.#isNews(states)) return;
+    if (!isSettled) return;
+    const isRetried = this.#pollsLeft > 0 && --this.#pollsLeft === 0;
+    if (!this.#isNews(states) && !isRetried) return;
     for (const [path, state] of states) this.#reported.set(path, state);
     this.#options.onChange();
   }

@@ -154,3 +154,25 @@ void t.test('files that are named from now on are no news, and their changes are
   files.push(more!, key!);
   await noticed(3, 'what changed between its reading and the first poll');
 });
+
+void t.test('what the gateways did not take is reported again, ever later, until they have', async (t) => {
+  const path = join(t.testdir({ a: '1' }), 'a');
+  const timesMs: number[] = [];
+  const { watch, changes } = watchOf(t, [path], () => {
+    timesMs.push(performance.now());
+    watch.isTaken = timesMs.length === 4;
+  });
+  writeFileSync(path, '22');
+  await eventually('three more tries', () => (changes() === 4 ? true : undefined));
+  const pauses = timesMs.slice(1).map((timeMs, at) => timeMs - timesMs[at]!);
+  // Polls are never early.
+  for (const [at, pauseMs] of pauses.entries())
+    t.ok(pauseMs >= 5 * 2 ** at * PERIOD_MS * 0.8, `${Math.round(pauseMs)} ms before try ${at + 1}`);
+  await sleep(100 * PERIOD_MS);
+  t.equal(changes(), 4, 'and then it is quiet');
+  watch.isTaken = false;
+  watch.isOn = false;
+  watch.isOn = true;
+  await sleep(QUIET_MS);
+  t.equal(changes(), 4, 'what is switched off forgets it');
+});

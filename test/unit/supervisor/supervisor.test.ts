@@ -5,8 +5,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
 import { loadSettings, type LoadedSettings } from '#src/config/load.js';
 import type { GatewayReady } from '#src/gateway/messages.js';
-import type { GroupEnd, GroupOptions } from '#src/supervisor/group-member.js';
-import { supervise, supervisorOptions } from '#src/supervisor/supervisor.js';
+import type { GroupEnd } from '#src/supervisor/group-member.js';
+import { supervise, type SupervisorOptions, supervisorOptions } from '#src/supervisor/supervisor.js';
 import type { LogFields } from '#src/telemetry/log.js';
 
 const FIXTURE = new URL('../../fixtures/supervisor-gateway.js', import.meta.url);
@@ -26,7 +26,7 @@ interface Run {
   readonly end: Promise<GroupEnd>;
 }
 
-function run(behaviour: string, changes: Partial<GroupOptions> = {}, drainTimeoutMs = LONG_MS): Run {
+function run(behaviour: string, changes: Partial<SupervisorOptions> = {}, drainTimeoutMs = LONG_MS): Run {
   const { settings } = loadSettings({}, { environment: {}, workingDirectory: tmpdir() });
   const lines = new EventEmitter();
   const seen: [string, LogFields][] = [];
@@ -190,6 +190,27 @@ for (const [plan, changes, problem] of [
     t.equal((await end).exitCode, 0);
   });
 }
+
+void t.test('with watch, a file that a gateway did not take is tried again', async (t) => {
+  const { signals, ready, end, logged, file } = run('serve', { watchPeriodMs: 5 });
+  await ready;
+  const sound = withPlan(file.loaded, 'sound');
+  file.loaded = { ...sound, settings: { ...sound.settings, watch: true } };
+  signals.emit('SIGHUP');
+  await logged(/^settings reloaded/);
+  const { loaded } = file;
+  file.loaded = {
+    ...withPlan(loaded, 'crash'),
+    settings: { ...withPlan(loaded, 'crash').settings, watch: true },
+  };
+  signals.emit('SIGHUP');
+  t.match(await logged(/^settings not reloaded/), { problems: /^the gateway ended/ });
+  file.loaded = { ...loaded, settings: { ...withPlan(loaded, 'later').settings, watch: true } };
+  const { origin } = await logged(/^settings reloaded/, ({ applied }) => String(applied).includes('later'));
+  t.equal(origin, 'file');
+  signals.emit('SIGTERM');
+  t.equal((await end).exitCode, 0);
+});
 
 void t.test('a reload before the first gateway serves is refused in words', async (t) => {
   const { signals, end, logged } = run('stall', { exitGraceMs: 20 }, 0);
