@@ -47,6 +47,7 @@ export function crossCheck(draft: SettingsDraft, report: Report): void {
   checkModelLimits(draft, report);
   checkSources(draft, report);
   checkPorts(draft, report);
+  checkCallsInFlight(draft, report);
   checkSharing(draft, report);
   checkNotify(draft, report);
   checkOidc(draft.admin?.oidc, report);
@@ -235,6 +236,16 @@ function checkPorts(draft: SettingsDraft, report: Report): void {
   const port = draft.admin?.port;
   if (port === undefined || port === 0 || port !== draft.listen?.port) return;
   report(['admin', 'port'], `got ${port}, which is listen.port too, want another one`);
+}
+
+/** Each listener has its part of the calls in flight, rounded down. With none it would refuse every call. */
+function checkCallsInFlight({ limits, listen }: SettingsDraft, report: Report): void {
+  const [calls, listeners] = [limits?.calls_in_flight, listen?.listeners];
+  if (calls === undefined || listeners === undefined || calls >= listeners) return;
+  report(
+    ['limits', 'calls_in_flight'],
+    `got ${calls}, want at least ${listeners}, one for each of listen.listeners`,
+  );
 }
 
 function checkSharing(draft: SettingsDraft, report: Report): void {
