@@ -51,6 +51,7 @@ interface InWork {
   readonly waiting: { readonly port: MessagePort; readonly id: number }[];
 }
 
+type StoreUse = 'read' | 'write';
 type FromListener = Question<ResponseKey> | Withdrawal | CacheMessage;
 
 export class CacheService {
@@ -68,7 +69,8 @@ export class CacheService {
   /** How many bytes all responses may take on disk. */
   #bytesMax = 0;
   #sweptAtMs: number;
-  #hasLogged = false;
+  /** What the store failed at last, which is logged: a good read does not mean that it takes writes again. */
+  readonly #failing = new Set<StoreUse>();
 
   constructor(options: CacheServiceOptions) {
     this.#options = options;
@@ -105,7 +107,7 @@ export class CacheService {
 
   /** Bytes on disk; 0 if the store can't be read. For the metrics. */
   get storedBytes(): number {
-    return this.#tried(() => this.#options.store.cached.bytes) ?? 0;
+    return this.#tried('read', () => this.#options.store.cached.bytes) ?? 0;
   }
 
   /** To be called after each flush: writes what waits, and once a minute removes what has expired. */
@@ -120,7 +122,7 @@ export class CacheService {
       if (fits) this.#apply(kept);
     } else if (nowMs - this.#sweptAtMs >= SWEEP_PERIOD_MS) {
       this.#sweptAtMs = nowMs;
-      const oldestMs = this.#tried(() => store.cached.oldestMs());
+      const oldestMs = this.#tried('read', () => store.cached.oldestMs());
       if (oldestMs !== undefined && oldestMs <= this.#expiredMs) this.#apply([]);
     }
   }
@@ -136,7 +138,7 @@ export class CacheService {
     for (const [name, record] of this.#waiting) if (isCleared(record)) this.#dropOne(name);
     // Calls in work began before the clearing, so their responses must not be kept.
     for (const { key } of [...this.#inWork.values()]) if (isCleared(key)) this.#end(key);
-    if (modelId === undefined) this.#tried(() => store.commit(() => store.cached.clear()));
+    if (modelId === undefined) this.#tried('write', () => store.commit(() => store.cached.clear()));
     else await this.#removeModel(isCleared);
   }
 
@@ -144,7 +146,7 @@ export class CacheService {
     const { cached } = this.#options.store;
     let last: ResponseKey | undefined;
     for (;;) {
-      const keys = this.#tried(() => cached.keys(last, CLEARED_MAX)) ?? [];
+      const keys = this.#tried('read', () => cached.keys(last, CLEARED_MAX)) ?? [];
       const forgotten = keys.filter(isCleared);
       if (forgotten.length > 0) this.#apply([], forgotten);
       last = keys.at(-1);
@@ -184,7 +186,8 @@ export class CacheService {
 
   #find(key: ResponseKey): CachedResponse | undefined {
     const { store, clock } = this.#options;
-    const record = this.#waiting.get(nameOfResponse(key)) ?? this.#tried(() => store.cached.find(key));
+    const record =
+      this.#waiting.get(nameOfResponse(key)) ?? this.#tried('read', () => store.cached.find(key));
     if (record?.bytes === undefined) return undefined;
     const { stream, endedMs, bytes } = record;
     const { ttlMs = 0 } = this.#rules.get(modelOfCacheKey(key)) ?? {};
@@ -240,7 +243,7 @@ export class CacheService {
     for (const [id, { bytesMax }] of this.#rules) if (bytesMax !== undefined) modelBytesMax.set(id, bytesMax);
     const bounds = { expiredMs: this.#expiredMs, bytesMax: this.#bytesMax, modelBytesMax };
     const changes = { kept, forgotten, bounds };
-    this.#tried(() => store.commit(() => store.cached.apply(changes)));
+    this.#tried('write', () => store.commit(() => store.cached.apply(changes)));
   }
 
   get #expiredMs(): number {
@@ -249,20 +252,20 @@ export class CacheService {
   }
 
   /** Returns undefined if the store fails: that costs hits only. Empties the tables if a row is damaged. */
-  #tried<Result>(work: () => Result): Result | undefined {
+  #tried<Result>(use: StoreUse, work: () => Result): Result | undefined {
     const { store, log } = this.#options;
     try {
       const result = work();
-      this.#hasLogged = false;
+      this.#failing.delete(use);
       return result;
     } catch (error) {
-      if (this.#hasLogged) return undefined;
-      this.#hasLogged = true;
+      if (this.#failing.has(use)) return undefined;
+      this.#failing.add(use);
       log.warn('cached responses cannot be read or written; calls are made instead', {
         error: String(error),
       });
       if (error instanceof Error && 'code' in error && error.code === 'damaged')
-        this.#tried(() => store.commit(() => store.cached.clear()));
+        this.#tried('write', () => store.commit(() => store.cached.clear()));
       return undefined;
     }
   }

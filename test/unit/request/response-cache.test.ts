@@ -402,3 +402,37 @@ void t.test('all that wait for one call get its response, however long: it is he
   one.letGo(hits[0]!.bytes);
   t.equal(one.hold(others[127]!), true);
 });
+
+void t.test('a store that takes no writes is warned of once, however well it is read', async (t) => {
+  const { service, caches, store, response, log, clock } = openWorld(t);
+  const commit = store.commit;
+  store.commit = () => {
+    throw new Error('the disk is full');
+  };
+  const keep = async (digit: string): Promise<void> => {
+    const key = keyOf(digit);
+    caches[0]!.publish(key, response('x'), leads(t, await caches[0]!.request(key, 10)));
+    await settled();
+    service.onFlushed();
+    t.equal(service.storedBytes, 0);
+    clock.nowMs += 1;
+  };
+  for (const digit of ['a', 'b', 'c']) await keep(digit);
+  t.equal(log.lines.length, 1);
+  store.commit = commit;
+  caches[0]!.publish(keyOf('d'), response('x'), leads(t, await caches[0]!.request(keyOf('d'), 10)));
+  await settled();
+  service.onFlushed();
+  t.ok(service.storedBytes > 0);
+  store.commit = () => {
+    throw new Error('full again');
+  };
+  await keepAgain();
+  t.equal(log.lines.length, 2, 'a new failure is news');
+
+  async function keepAgain(): Promise<void> {
+    caches[0]!.publish(keyOf('e'), response('x'), leads(t, await caches[0]!.request(keyOf('e'), 10)));
+    await settled();
+    service.onFlushed();
+  }
+});
