@@ -11,9 +11,9 @@ import { randomUUID } from 'node:crypto';
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
 import { Calendar } from '../core/quotas.js';
-import { asAccountIndex } from '../core/units.js';
 import type { AccountRecord } from '../registry/account-record.js';
 import type { IdPrefix } from '../registry/record-id.js';
+import { unlessDamaged } from '../store/record-codec.js';
 import type { RegistryPosition } from '../store/registry-copy.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
@@ -198,6 +198,7 @@ export async function claimOf(
 }
 
 const KEY_PREFIX = 'key_' satisfies IdPrefix;
+const IDS_OF_PAGE = 500;
 /** Bound of the versions in one epoch. Epoch and version together stay below 2^53. */
 const VERSIONS_PER_EPOCH = 2 ** 40;
 
@@ -210,14 +211,7 @@ const VERSIONS_PER_EPOCH = 2 ** 40;
 function hostAccounting(
   store: Pick<
     Store,
-    | 'copy'
-    | 'findAccount'
-    | 'findAccountId'
-    | 'findSpending'
-    | 'freeAccountIndex'
-    | 'keys'
-    | 'refresh'
-    | 'shared'
+    'copy' | 'findAccount' | 'findSpending' | 'keys' | 'listAccountIds' | 'refresh' | 'shared'
   >,
 ): HostAccounting {
   const spentBy = (account: AccountRecord | undefined): HostSpent | undefined => {
@@ -226,24 +220,27 @@ function hostAccounting(
     const spending = account === undefined ? undefined : store.findSpending(account.index);
     return spending === undefined ? undefined : { totalPicoUnits: spending.spent, version };
   };
+  // If it cannot be read, nothing is said of credits, and the newest that the server knows go on to count.
+  // RegistryLog, which cannot follow then, logs it.
+  const position = (): RegistryPosition | undefined => unlessDamaged(() => store.copy.position());
   return {
     spentOf: (scope) => {
       store.refresh();
       return spentBy(store.findAccount(scope));
     },
     creditedOf: (scope): Credited | undefined => {
-      const position = store.copy.position();
+      const known = position();
       const account = store.findAccount(scope);
-      if (position === undefined || account === undefined) return undefined;
-      return { totalPicoUnits: account.credited, version: versionOf(position) };
+      if (known === undefined || account === undefined) return undefined;
+      return { totalPicoUnits: account.credited, version: versionOf(known) };
     },
     inheritedOf: (scope) => (scope.startsWith(KEY_PREFIX) ? store.keys.find(scope)?.inherited : undefined),
     *accounts() {
       store.refresh();
-      // By their slots, since one damaged account must not keep the others from being reported.
-      for (let at = 0, end = store.freeAccountIndex(); at < end; at++) {
-        const id = store.findAccountId(asAccountIndex(at));
-        if (id !== undefined) yield id;
+      // By pages, since the caller awaits the server between them, and a range is of one transaction.
+      for (let ids = store.listAccountIds('', IDS_OF_PAGE); ids.length > 0;) {
+        yield* ids;
+        ids = store.listAccountIds(ids.at(-1)!, IDS_OF_PAGE);
       }
     },
   };

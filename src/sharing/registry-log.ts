@@ -24,6 +24,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { ProxyError } from '../core/errors.js';
 import { registryRowsOf, type RegistryPosition, type RegistryRow } from '../store/registry-copy.js';
 import type { Store } from '../store/store.js';
+import { StoreError } from '../store/store-file.js';
 import {
   appendOnce,
   madeElsewhere,
@@ -73,8 +74,8 @@ export class RegistryLog {
 
   /**
    * Brings the copy up to date before calls are served, and follows the log from then on. If the server
-   * cannot be reached, a host that has a copy goes on by it. Rejects with RegistryDiverged, or with
-   * ValkeyError if there is no copy.
+   * cannot be reached, or a record of its registry is damaged, a host that has a copy goes on by it. Rejects
+   * with RegistryDiverged, or with ValkeyError or StoreError if there is no copy.
    */
   async join(): Promise<void> {
     const { store } = this.#options;
@@ -84,7 +85,7 @@ export class RegistryLog {
         break;
       } catch (error) {
         this.#recordFailure(error);
-        if (!(error instanceof ValkeyError)) throw error;
+        if (!(error instanceof ValkeyError || isDamage(error))) throw error;
         if (tries < JOIN_TRIES_MAX) await pause(RETRY_MS);
         else if (store.copy.position() === undefined) throw error;
         else break;
@@ -177,13 +178,17 @@ export class RegistryLog {
     found: ServerRegistry | undefined,
     position: RegistryPosition | undefined,
   ): Promise<boolean> {
-    const { store, server } = this.#options;
+    const { store, server, log } = this.#options;
     const way = this.#reseed.wayTo(found?.position, position);
     if (way === 'reseed' || found === undefined) {
       await this.#reseed.offer(found?.position, this.#end.signal);
       return false;
     }
     if (way === 'equal') return true;
+    if (found.damage !== undefined)
+      log.error('a change of accounts and keys is damaged: all of them are taken over anew', {
+        error: found.damage,
+      });
     const [next] = found.changes;
     const isNext = way === 'behind' && next?.version === (position?.version ?? 0) + 1;
     try {
@@ -246,4 +251,8 @@ export class RegistryLog {
   #hasEnded(): boolean {
     return this.#end.signal.aborted;
   }
+}
+
+function isDamage(error: unknown): boolean {
+  return error instanceof StoreError && error.code === 'damaged';
 }

@@ -31,19 +31,32 @@ export function argumentsOf({ table, key, value }: RegistryRow): RowArguments {
 
 /** The contents are not checked here: store/registry-copy.ts does that when it takes the row. */
 export function rowOf([name, value]: RowArguments): RegistryRow {
-  const [table, key] = JSON.parse(name) as [RegistryRow['table'], RegistryRow['key']];
-  return { table, key, value: value === false ? null : (JSON.parse(value) as unknown) };
+  return readRecord(name, () => {
+    const [table, key] = JSON.parse(name) as [RegistryRow['table'], RegistryRow['key']];
+    return { table, key, value: value === false ? null : (JSON.parse(value) as unknown) };
+  });
+}
+
+/** What `read` makes of the server's record `name`. Throws ValkeyError that names it if that is damaged. */
+function readRecord<Result>(name: string, read: () => Result): Result {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof ValkeyError) throw error;
+    throw new ValkeyError('refused', `record ${name} at the sharing server is damaged (${String(error)})`);
+  }
 }
 
 /** Parses `[ 'version-0', ['id', id, 'after', id, 'rows', rows] ]`. */
 export function changeOf(entry: ValkeyReply): ServerChange {
   const [entryId, fields] = listOf(entry);
   const [, id, , after, , rows] = listOf(fields).map(textOf);
+  const name = textOf(entryId);
   return {
-    version: Number(textOf(entryId).split('-', 1)[0]),
+    version: Number(name.split('-', 1)[0]),
     id: id ?? '',
     after: after ?? '',
-    rows: (JSON.parse(rows ?? '[]') as RowArguments[]).map(rowOf),
+    rows: readRecord(name, () => (JSON.parse(rows ?? '[]') as RowArguments[]).map(rowOf)),
   };
 }
 
@@ -154,11 +167,27 @@ end
 return {now, may, redis.call('HGETALL', KEYS[1])}
 `);
 
+/** The changes up to the first that cannot be read, in the log `name`. */
+function readableOf(entries: readonly ValkeyReply[], name: string): Omit<ServerRegistry, 'position'> {
+  const changes: ServerChange[] = [];
+  for (const entry of entries) {
+    try {
+      changes.push(changeOf(entry));
+    } catch (error) {
+      if (!(error instanceof ValkeyError)) throw error;
+      return { changes, damage: `${name}: ${error.message}` };
+    }
+  }
+  return { changes };
+}
+
 export interface ServerRegistry {
   /** Position of the server's registry. */
   readonly position: RegistryPosition;
   /** The first changes after the asker's version, oldest first; none if it has another epoch. */
   readonly changes: readonly ServerChange[];
+  /** Why the change after those cannot be read: whoever needs it takes all rows anew. */
+  readonly damage?: string | undefined;
 }
 
 /** How new a host's copy is, as it reported itself. */
@@ -207,14 +236,15 @@ export class RegistryServer {
     });
     const [found, version, lastId, history, changes] = listOf(reply);
     if (found === undefined) return undefined;
+    const historyOf = (): unknown => JSON.parse(textOf(history));
     return {
       position: {
         epoch: textOf(found),
         version: Number(version),
         lastId: textOf(lastId),
-        history: JSON.parse(textOf(history)) as RegistryPosition['history'],
+        history: readRecord(state, historyOf) as RegistryPosition['history'],
       },
-      changes: listOf(changes).map(changeOf),
+      ...readableOf(listOf(changes), logOf(epoch)),
     };
   }
 

@@ -107,7 +107,7 @@ end
 -- The server's time, or the one given instead if that is not 0 (tests). Less the skew of this server's clock,
 -- so that time goes on where that of the server before it stopped, see valkey-marks.ts.
 local function now_ms(instead, meta)
-  local skew = meta and tonumber(call('HGET', meta, 'skew') or 0) or 0
+  local skew = meta and tonumber(call('HGET', meta, 'skew') or 0) or 0 -- state_of sees one that is damaged
   if instead > 0 then return instead - skew end
   local t = call('TIME')
   return t[1] * 1000 + floor(t[2] / 1000) - skew
@@ -139,9 +139,15 @@ local function node_in(text)
   end
   return node
 end
+-- As node_in, also with the fields that a former version left out: without them no script can go on with it.
 local function node_of(nodes, who)
   local text = call('HGET', nodes, who)
-  return text and node_in(text) or nil
+  local node = text and node_in(text)
+  if not node then return nil end
+  for _, field in ipairs({MARK, MARK_VERSION, JOIN_VERSION, JOINED, PAGES}) do
+    if type(node[field]) ~= 'number' then return nil end
+  end
+  return node
 end
 -- The node of the place, if its life is still the one that asks: head[1].
 local function own_node()

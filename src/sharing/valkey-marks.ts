@@ -64,12 +64,21 @@ local function begin_term(s, now, above)
   for _, place in ipairs(places) do call('SADD', KEYS[3], place) end
 end
 
--- Returns the state of the partition, or nil if it is empty. It writes, so that a server that cannot write
+-- Returns the state of the partition, or nil if it is empty, or cannot be read and is empty now. It writes, so that a server that cannot write
 -- fails here.
 local function state_of(now)
   local m = call('HMGET', KEYS[1], 'epoch', 'run', 'checked', 'until', 'lost', 'places', 'term', 'checking',
-    'grown', 'born', 'witnessed', 'ahead')
+    'grown', 'born', 'witnessed', 'ahead', 'skew')
   if not m[1] then return nil end
+  for at = 3, 13 do
+    local is_number = m[at] and tonumber(m[at]) or (not m[at] and at > 5)
+    if not is_number then
+      -- As docs/sharing.md mends it by hand: the list of nodes is of no use without it, the rows of scopes stay.
+      redis.log(redis.LOG_WARNING, 'tollgate: ' .. KEYS[1] .. ' is damaged, and counts as lost')
+      call('DEL', KEYS[1], KEYS[2])
+      return nil
+    end
+  end
   local s = {epoch = m[1], run = m[2], till = tonumber(m[4]), lost = tonumber(m[5]), places = tonumber(m[6] or 0),
     term = tonumber(m[7] or 0), checking = tonumber(m[8] or 0), grown = m[9] == '1', witnessed = tonumber(m[11] or 0),
     ahead = tonumber(m[12])}

@@ -172,6 +172,14 @@ export class Store implements RecordStore {
     return Array.from(range, ({ key, value }) => readAccount(value, this.#locationOf('accounts', key)).index);
   }
 
+  /**
+   * At most `limit` ids after `after`, in their order. No row is read for them: a damaged one hides neither
+   * its own account nor any other.
+   */
+  listAccountIds(after: string, limit: number): string[] {
+    return Array.from(this.#tables.accounts.getKeys({ start: after, exclusiveStart: true, limit }));
+  }
+
   freeAccountIndex(): AccountIndex {
     const [last] = Array.from(this.#tables.accountSlots.getKeys({ reverse: true, limit: 1 }));
     return asAccountIndex(last === undefined ? 0 : last + 1);

@@ -7,7 +7,9 @@ import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { loadSettings } from '#src/config/load.js';
 import type { Coordinator } from '#src/sharing/coordinator.js';
 import { openHostCoordinators, type HostCoordinators } from '#src/sharing/open-hosts.js';
+import { REGISTRY_POSITION } from '#src/store/registry-copy.js';
 import { Store } from '#src/store/store.js';
+import { openTables, type Tables } from '#src/store/tables.js';
 import { eventually, temporaryFolder } from '../../support/gateway.js';
 import { NO_REDIS, startRedis } from '../../support/redis-server.js';
 import { exchangePlain, type PlainReply } from '../../support/plain-asks.js';
@@ -22,6 +24,8 @@ interface Host {
   readonly nodes: HostCoordinators;
   credit(amount: bigint, version: number): void;
   flush(spent: bigint): void;
+  /** Damages rows of the store. */
+  damage(put: (tables: Tables) => void): Promise<void>;
 }
 
 function hostOf(t: Test, url: string, name: string): Host {
@@ -54,6 +58,11 @@ function hostOf(t: Test, url: string, name: string): Host {
   return {
     store,
     nodes,
+    damage: async (put) => {
+      const tables = openTables(data);
+      tables.environment.write(() => put(tables));
+      await tables.environment.close();
+    },
     credit: (amount, version) =>
       store.shared.take(() => {
         const credited = asPicoUnits(amount);
@@ -115,4 +124,17 @@ void t.test('what hosts are credited, hold and have spent', NO_REDIS, async (t) 
   t.match(await money(first.nodes.calls, 50n, 40n), { granted: 40n, remaining: 0n });
   first.flush(total - 155n);
   t.match(await money(first.nodes.calls, 90n, 0n), { remaining: 5n }, 'a reversal');
+});
+
+void t.test('damaged rows that name an account or a version keep no host out', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const host = hostOf(t, server.url, 'a');
+  host.credit(1_000n, 5);
+  host.flush(400n);
+  await host.damage(({ accountSlots }) => accountSlots.putSync(INDEX, { no: 'id' }));
+  await eventually('a join', () => host.nodes.calls.join());
+  t.match(await money(host.nodes.calls, 0n, 100n), { granted: 100n, remaining: 500n }, 'all is reported');
+  await host.damage(({ meta }) => meta.putSync(REGISTRY_POSITION, 'no position'));
+  t.match(await money(host.nodes.calls, 100n, 500n), { granted: 500n, remaining: 0n });
+  await host.nodes.calls.leave();
 });

@@ -6,6 +6,7 @@ import t, { type Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import { eventually, temporaryFolder } from '../../support/gateway.js';
 import { NO_REDIS, startRedis, type RedisServer } from '../../support/redis-server.js';
+import { registryKeys } from '#src/sharing/valkey-codec.js';
 import { RegistryHost } from './registry-host.js';
 import { newSeed } from '../../support/random.js';
 
@@ -311,3 +312,30 @@ async function logKey(redis: RedisServer): Promise<string> {
   const state = await redis.command('HGET', '{test:0}:registry', 'epoch');
   return `{test:0}:registry:log:${state}`;
 }
+
+void t.test('a damaged record of the shared registry', NO_REDIS, async (t) => {
+  const redis = await startRedis(t);
+  const hosts = await joinedHosts(t, redis.url, 2);
+  const [first] = hosts;
+  await first!.change(({ accounts }) => accounts.create({ name: 'all', planId: 'free', credit: none }));
+  await assertAllEqual(t, hosts, 'a change');
+  const { epoch, version, lastId } = first!.store.copy.position()!;
+  const { state, logOf, rowsOf } = registryKeys('test');
+  const words = ['id', 'damaged', 'after', lastId, 'rows', '[['];
+  await redis.command('XADD', logOf(epoch), `${version + 1}-0`, ...words);
+  await redis.command('HSET', state, 'version', String(version + 1), 'last', 'damaged');
+  await eventually('the next version', () =>
+    Promise.resolve(hosts.every(({ store }) => store.copy.position()?.version === version + 1) || undefined),
+  );
+  await first!.change(({ accounts }) => accounts.setActive('all', false));
+  await assertAllEqual(t, hosts, 'a change after one that nobody can read');
+  for (const { lines } of hosts) t.equal(lines.lines.filter((line) => line.includes('is damaged')).length, 1);
+
+  await redis.command('HSET', rowsOf(epoch), '["operators","x"]', '{');
+  await t.rejects(openHost(t, redis.url, 'empty').log.join(), {
+    code: 'refused',
+    message: /"operators","x"/,
+  });
+  await first!.change(({ accounts }) => accounts.setActive('all', true));
+  await assertAllEqual(t, hosts, 'those that have a copy go on');
+});
