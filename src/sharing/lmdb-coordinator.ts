@@ -40,6 +40,7 @@ import {
 import type { Log } from '../telemetry/log.js';
 import { DamagedScopes, unknownReply } from './damaged-scopes.js';
 import type { LeaseFile } from './lease-file.js';
+import { UnexpectedErrors } from './unexpected-errors.js';
 import { ScopeGrants, type ScopeState, type UsedBefore } from './scope-grants.js';
 
 const LIVES = 'lives';
@@ -135,6 +136,7 @@ export class LmdbCoordinator implements Coordinator {
   readonly #nodes: LeaseNodes;
   readonly #process: string;
   readonly #damage: DamagedScopes;
+  readonly #unexpected: UnexpectedErrors;
   #closed = false;
 
   constructor(options: LmdbCoordinatorOptions) {
@@ -143,6 +145,7 @@ export class LmdbCoordinator implements Coordinator {
     this.#options = options;
     this.#nodes = new LeaseNodes(options.file);
     this.#damage = new DamagedScopes(options.log, 'a record is damaged, and its scope gets no leases');
+    this.#unexpected = new UnexpectedErrors(options.log);
     this.#process = process;
   }
 
@@ -260,9 +263,7 @@ export class LmdbCoordinator implements Coordinator {
     try {
       return this.#options.file.environment.write(work);
     } catch (error) {
-      if (error instanceof CoordinatorLost) throw error;
-      const reason = error instanceof Error ? error.message : String(error);
-      throw new CoordinatorLost('failing', `leases cannot be had: ${reason}`, { cause: error });
+      throw this.#unexpected.asLoss(error);
     }
   }
 }

@@ -30,6 +30,7 @@ import {
 import type { CoordinatorMemory } from './coordinator-memory.js';
 import { DamagedScopes } from './damaged-scopes.js';
 import { HeldLeases } from './held-leases.js';
+import { UnexpectedErrors } from './unexpected-errors.js';
 import { partitionOf } from './valkey-codec.js';
 import { ValkeyPartition, type PartitionOptions, type PartitionReply } from './valkey-partition.js';
 
@@ -74,6 +75,7 @@ export class ValkeyCoordinator implements Coordinator {
       'a record at the server of sharing is damaged, and its scope gets no leases; docs/sharing.md says how ' +
         'to free it',
     );
+    const unexpected = new UnexpectedErrors(log);
     const storeDamage = new DamagedScopes(log, 'a record is damaged, and its scope gets no leases');
     this.#moments = new Array<number>(partitions).fill(0);
     this.#partitions = Array.from(
@@ -91,6 +93,7 @@ export class ValkeyCoordinator implements Coordinator {
           held: this.#held,
           damage,
           storeDamage,
+          unexpected,
           remembered: memory.of(partition),
           remember: (remembered) => memory.set(partition, remembered),
           promised: memory.promisedBy(placeOf(node), partition),

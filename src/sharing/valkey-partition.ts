@@ -4,9 +4,8 @@
  * Main thread.
  *
  * Must hold: a promise is on disk before it is sent, and all that is held is reported before the server
- * grants again after a loss. A damaged record of the host's store costs its own scope alone, except that the
- * host cannot leave. Tests: test/unit/sharing/valkey-loss.test.ts, valkey-blink.test.ts,
- * valkey-damage.test.ts.
+ * grants again after a loss. A damaged record of the host's store costs its own scope alone. Tests:
+ * test/unit/sharing/valkey-loss.test.ts, valkey-blink.test.ts, valkey-damage.test.ts.
  */
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
@@ -20,6 +19,7 @@ import {
 } from './coordinator.js';
 import { type DamagedScopes, unknownReply } from './damaged-scopes.js';
 import type { HeldLeases, HeldScope } from './held-leases.js';
+import type { UnexpectedErrors } from './unexpected-errors.js';
 import {
   countedOf,
   type Credited,
@@ -78,6 +78,7 @@ export interface PartitionOptions extends ValkeyServerOptions {
   readonly damage: Pick<DamagedScopes, 'record'>;
   /** Of scopes with a damaged record in the host's store. */
   readonly storeDamage: Pick<DamagedScopes, 'read'>;
+  readonly unexpected: Pick<UnexpectedErrors, 'asLoss'>;
   readonly remembered: Remembered;
   readonly remember: (remembered: Remembered) => void;
   readonly promised: PromisedTerm;
@@ -144,7 +145,7 @@ export class ValkeyPartition {
    * damaged, the server lends nobody the account's money: what was spent of it would be granted again.
    */
   enter(): Promise<number> {
-    return orLost(() => this.#enter());
+    return this.#orLost(() => this.#enter());
   }
 
   async #enter(): Promise<number> {
@@ -189,7 +190,7 @@ export class ValkeyPartition {
     asks: readonly LeaseAsk[],
     wasSetForward: (serverMs: number) => boolean,
   ): Promise<PartitionReply> {
-    return orLost(() => this.#exchange(sequence, sentAtMs, asks, wasSetForward));
+    return this.#orLost(() => this.#exchange(sequence, sentAtMs, asks, wasSetForward));
   }
 
   async #exchange(
@@ -262,11 +263,25 @@ export class ValkeyPartition {
     this.#options.damage.record(scope, { rows: this.#server.keys.of(scope).join(' '), error });
   }
 
-  /** Rejects with CoordinatorLost, also if this life is not known. */
-  async leave(): Promise<void> {
-    await orLost(() => this.#void([], (scope) => versioned(this.#options.accounting.spentOf(scope))));
-    if ((await this.#server.run(LEAVE_SCRIPT, [this.#options.incarnation, true])) === false)
-      throw lossOf('unknown', 0);
+  /**
+   * Rejects with CoordinatorLost, also if this life is not known. Money of an account whose record is damaged
+   * stays outstanding.
+   */
+  leave(): Promise<void> {
+    return this.#orLost(async () => {
+      await this.#void([], (scope) => this.#spentRow(scope));
+      if ((await this.#server.run(LEAVE_SCRIPT, [this.#options.incarnation, true])) === false)
+        throw lossOf('unknown', 0);
+    });
+  }
+
+  /** What the store cannot read, or a reply that nobody can read, ends no process. */
+  async #orLost<Result>(work: () => Promise<Result>): Promise<Result> {
+    try {
+      return await work();
+    } catch (error) {
+      throw this.#options.unexpected.asLoss(error);
+    }
   }
 
   /** Sends what `send` sends, again if the server wants another term to be promised first. */
@@ -343,20 +358,6 @@ export class ValkeyPartition {
     onDisk(() => this.#options.remember(remembered));
     this.#remembered = remembered;
     this.#places = version;
-  }
-}
-
-/**
- * What the host's store cannot read, or a reply that nobody can read, ends no process: as on one host, see
- * lmdb-coordinator.ts.
- */
-async function orLost<Result>(work: () => Promise<Result>): Promise<Result> {
-  try {
-    return await work();
-  } catch (error) {
-    if (error instanceof CoordinatorLost) throw error;
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new CoordinatorLost('failing', `leases cannot be had: ${reason}`, { cause: error });
   }
 }
 

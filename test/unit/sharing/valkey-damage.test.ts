@@ -155,7 +155,6 @@ void t.test('records of the own store', NO_REDIS, async (t) => {
   ]);
   t.equal(world.log.lines.length, 2, 'each is told once');
 
-  await t.rejects(node.leave(), lossOf('failing'), 'what was spent of what it held is not known');
   // The server has lost all: this host enters, and others are not lent what it may have spent.
   host.spend(BAD, 900n);
   await server.command('FLUSHALL');
@@ -214,4 +213,123 @@ void t.test('rows of nodes', NO_REDIS, async (t) => {
       t.pass('it can join again');
     });
   }
+});
+
+void t.test('a record of a node without its marks', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const keys = coordinatorKeys(NAMESPACE, 0);
+  const client = clientOf(t, server.url);
+  const world = new ValkeyWorld(() => server.url);
+  t.teardown(() => world.close());
+  const host = new TestHost();
+  const a = await world.connect(identity('a'), host);
+  await a.join();
+  await exchangePlain(a, [ask(GOOD)]);
+  const { epoch } = host.memory.of(0);
+  const damage = (incarnation: string) =>
+    client.command(undefined, [
+      ...['HSET', keys.nodes, 'a:0'],
+      packed([incarnation, 1, world.nowMs, epoch, 0, 0, 0]),
+    ]);
+  await damage(identity('a').incarnation);
+  await t.rejects(exchangePlain(a, [ask(GOOD)]), lossOf('unknown_node'));
+  await a.join();
+  await exchangePlain(a, []).catch(() => undefined);
+  world.nowMs += QUARANTINE_MS;
+  t.match(
+    (await exchangePlain(a, [ask(GOOD, 5)])).answers,
+    [{ day: { granted: 5 } }],
+    'the same life goes on',
+  );
+  await damage('another');
+  const next = await world.connect({ ...identity('a'), incarnation: 'next' }, host);
+  await next.join();
+  await exchangePlain(next, []).catch(() => undefined);
+  world.nowMs += QUARANTINE_MS;
+  t.match((await exchangePlain(next, [ask(GOOD)])).answers, [{ day: { granted: 5 } }], 'and another one');
+});
+
+void t.test('what a partition says of itself', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const keys = coordinatorKeys(NAMESPACE, 0);
+  for (const field of ['until', 'checked', 'lost', 'places', 'term', 'skew']) {
+    await t.test(field, async (t) => {
+      await server.command('FLUSHALL');
+      const world = new ValkeyWorld(() => server.url);
+      t.teardown(() => world.close());
+      await world.credit(GOOD, asPicoUnits(1_000n));
+      const [a, b] = await Promise.all([world.connect(identity('a')), world.connect(identity('b'))]);
+      for (const node of [a, b]) await node.join();
+      await exchangePlain(a, [ask(GOOD)]);
+      await server.command('HSET', keys.meta, field, 'x');
+      for (const node of [a, b]) {
+        await t.rejects(exchangePlain(node, []), lossOf('unknown_node'));
+        await node.join();
+      }
+      await t.rejects(exchangePlain(b, [ask(GOOD)]), lossOf('quarantine'), 'it counts as a loss');
+      world.nowMs += QUARANTINE_MS;
+      await exchangePlain(a, []);
+      const { answers } = await exchangePlain(b, [ask(GOOD, 0, 90)]);
+      t.match(
+        answers,
+        [{ day: { granted: 23, remaining: 67 }, money: { granted: 10n, remaining: 980n } }],
+        'none twice',
+      );
+    });
+  }
+});
+
+void t.test('a host leaves while a record of its store is damaged', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const world = new ValkeyWorld(() => server.url);
+  t.teardown(() => world.close());
+  const host = new TestHost();
+  for (const scope of [BAD, GOOD]) await world.credit(scope, asPicoUnits(1_000n));
+  let isDamaged = false;
+  const accounting: HostAccounting = {
+    ...host.books,
+    creditedOf: () => ({ totalPicoUnits: asPicoUnits(1_000n), version: 1 }),
+    spentOf: (scope) => {
+      if (isDamaged && scope === BAD) throw new StoreError('damaged', 'record of spending is damaged');
+      return host.books.spentOf(scope);
+    },
+  };
+  const node = await world.connect(identity('a'), host, { accounting });
+  const other = await world.connect(identity('b'));
+  for (const each of [node, other]) await each.join();
+  const all = (scope: string) => ({
+    ...ask(scope),
+    limits: { requestsPerMinute: 100, callsPerDay: 100, callsInFlight: 10 },
+    slots: { outstanding: 0, least: 10, most: 10 },
+    money: { outstanding: 0n, least: 1_000n, most: 1_000n },
+  });
+  await exchangePlain(node, [all(BAD), all(GOOD)]);
+  host.spend(BAD, 900n);
+  isDamaged = true;
+  await node.leave();
+  const { answers } = await exchangePlain(other, [all(BAD), all(GOOD)]);
+  t.match(answers, [{ money: { granted: 0n, heldByOthers: true } }, { money: { granted: 1_000n } }]);
+  t.match(answers, [{ slots: { granted: 10 } }, { slots: { granted: 10 } }], 'no place in flight waits');
+  isDamaged = false;
+  await other.exchange([]);
+  const next = await world.connect({ ...identity('a'), incarnation: 'next' }, host, { accounting });
+  await next.join();
+  const { answers: after } = await exchangePlain(next, [ask(BAD)]);
+  t.match(after, [{ money: { granted: 10n, remaining: 90n } }], 'mended, it is told what was spent');
+});
+
+void t.test('an error that nobody expects is told with its stack, once', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const world = new ValkeyWorld(() => server.url);
+  t.teardown(() => world.close());
+  const bug = (): never => {
+    throw new TypeError('a bug');
+  };
+  const accounting: HostAccounting = { ...new TestHost().books, creditedOf: bug };
+  const node = await world.connect(identity('a'), undefined, { accounting });
+  await node.join();
+  for (let times = 0; times < 2; times++)
+    await t.rejects(exchangePlain(node, [ask(GOOD)]), { ...lossOf('failing'), message: /a bug/ });
+  t.match(world.log.lines, [{ level: 'error', fields: { error: 'a bug', stack: /valkey-damage/ } }]);
+  t.equal(world.log.lines.length, 1, 'told once');
 });
