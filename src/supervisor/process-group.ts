@@ -2,12 +2,17 @@
  * Starts the gateway processes, restarts those that end, replaces them one by one, and stops them.
  * supervisor.ts creates one group, in the supervisor process.
  *
- * The first gateway starts alone. If it ends before it has served, the group ends: another try would fail the
- * same way, and an operator is watching. Once it serves, its ports are kept for every later start, so port 0
- * stays the same port for the life of the supervisor.
+ * The first gateway starts alone. If it ends before it has served, the group ends: most often another try
+ * would fail in the same way, and the operator who starts it should see why at once. Once it serves, its
+ * ports are kept for every later start, so port 0 stays the same port for the life of the supervisor.
  *
- * Must hold: if a replacement does not serve, the gateways that serve stay, and a drain in the middle of
- * replacements ends all gateways (test/unit/supervisor/process-group.test.ts).
+ * A member is a slot of the group and the process in it (GroupMember). It is fit if its process serves and is
+ * not being replaced. It is a trial while it replaces another member and has not taken over. The primary is
+ * the member with the admin interface.
+ *
+ * Must hold: if a replacement does not serve, the gateways that serve stay; a drain in the middle of
+ * replacements ends all gateways; and what operators have changed of the log since the last reload is in
+ * force at every gateway that serves (test/unit/supervisor/process-group.test.ts).
  */
 import { adoptLive, adoptReplaced } from '../config/settings-in-force.js';
 import type { Settings } from '../config/schema.js';
@@ -24,23 +29,23 @@ import {
 } from './group-member.js';
 import { GroupSnapshots } from './group-snapshots.js';
 
-interface ReplaceSteps<Member> {
+interface ReplaceSteps {
   /** Returns the members that exist now. */
-  members(): readonly Member[];
+  members(): readonly GroupMember[];
   /** Adds a member that is not started yet. */
-  add(): Member;
+  add(): GroupMember;
   /**
    * Resolves with undefined when the member serves. If it ends before, resolves with the reason; it is
    * removed.
    */
-  start(member: Member): Promise<string | undefined>;
+  start(member: GroupMember): Promise<string | undefined>;
   /**
    * Passes the admin interface on, if `from` has it. If `to` ends meanwhile, or cannot open it in time and is
-   * ended, it is removed.
+   * ended, `from` keeps the interface and `to` is no member any more.
    */
-  handOver(from: Member, to: Member): Promise<void>;
+  handOver(from: GroupMember, to: GroupMember): Promise<void>;
   /** Resolves when the member's calls and process have ended. */
-  retire(member: Member): Promise<void>;
+  retire(member: GroupMember): Promise<void>;
   isStopping(): boolean;
 }
 
@@ -49,14 +54,14 @@ interface ReplaceSteps<Member> {
  * ended before the next is started. So at most one more than usual runs. Resolves with undefined when all are
  * replaced, or with the reason why the rest stay.
  */
-async function replaceOneByOne<Member>(steps: ReplaceSteps<Member>): Promise<string | undefined> {
+async function replaceOneByOne(steps: ReplaceSteps): Promise<string | undefined> {
   for (const former of [...steps.members()]) {
     if (steps.isStopping()) return 'the gateways are stopping';
     const next = steps.add();
     const failure = await steps.start(next);
     if (failure !== undefined) return `the new gateway did not serve: ${failure}`;
     await steps.handOver(former, next);
-    // The former has kept the interface in that case, and goes on.
+    // `next` was removed because it did not take over: the former goes on, with the interface if it had it.
     if (!steps.members().includes(next)) return 'the new gateway ended before it had taken over';
     await steps.retire(former);
   }
@@ -73,7 +78,10 @@ export class ProcessGroup {
   #resolveEnded!: (end: GroupEnd) => void;
   #settings: Settings;
   #inForce: StartGateway['inForce'];
-  /** What operators have changed of the log since the last reload. */
+  /**
+   * What operators have changed of the log since the last reload. A gateway forgets it when it applies
+   * settings, and its successor starts without it: then it is sent again.
+   */
   #logChange: LogChange = {};
   #served = false;
   /** The settings of the next replacement; undefined if no replacement is in progress. */
@@ -124,15 +132,18 @@ export class ProcessGroup {
     this.#logChange = {};
     this.#adopt(next);
     const failures = await this.#reloadAll(next, false);
-    if (failures.length === 0) return failures;
+    if (failures.length === 0) {
+      // A change that came meanwhile is lost at gateways that got it before they had applied the settings.
+      for (const member of this.#members) this.#sendLogChange(member);
+      return failures;
+    }
     this.#logChange = { ...logChange, ...this.#logChange };
     // Those that have applied them would bill and admit by them, while operators see the former settings.
     this.#adopt(before);
     // Asking a member whose process has ended would start it again.
     if (this.#isStopping()) return failures;
     const more = await this.#reloadAll(before, false);
-    // Settings that a gateway takes reset what operators had changed of its log, and none was accepted.
-    if (Object.keys(this.#logChange).length > 0) this.#broadcast({ kind: 'log', change: this.#logChange });
+    for (const member of this.#members) this.#sendLogChange(member);
     return [...new Set([...failures, ...more])];
   }
 
@@ -162,7 +173,7 @@ export class ProcessGroup {
   replace(next: Settings): Replacement {
     this.#replacing = adoptReplaced(this.#settings, next);
     const count = this.#members.length;
-    const done = replaceOneByOne<GroupMember>({
+    const done = replaceOneByOne({
       members: () => this.#members,
       add: () => {
         const member = this.#memberOf(this.#freeSlot(), true, this.#replacing);
@@ -185,7 +196,8 @@ export class ProcessGroup {
 
   /**
    * Passes the admin interface on. If `to` cannot open it in time, the former keeps it, and `to` is ended:
-   * each later replacement would wait for this one. Resolves with false in that case.
+   * each later replacement would wait for this one. Resolves with false in that case; with true if `to` has
+   * opened it, or has ended by itself. A `to` that has ended was a trial, so it is no member any more.
    */
   async #handOver(to: GroupMember): Promise<boolean> {
     const waitMs = this.#options.readyMsMax;
@@ -202,7 +214,8 @@ export class ProcessGroup {
   }
 
   #retire(member: GroupMember): Promise<void> {
-    // Twice the drain timeout: a late call on an idle connection has the full time too.
+    // Twice the drain timeout: until the gateway closes an idle connection, its caller may send another call
+    // by it, which has the full time from then on (Gateway.drain).
     return member.retire(this.#endMsMax() + this.#settings.drain_timeout_ms);
   }
 
@@ -250,6 +263,12 @@ export class ProcessGroup {
     );
   }
 
+  /** Repeats what operators have changed of the log, if anything. Harmless to a gateway that has it. */
+  #sendLogChange(member: GroupMember): void {
+    if (Object.keys(this.#logChange).length > 0)
+      member.process?.broadcast({ kind: 'log', change: this.#logChange });
+  }
+
   #broadcast(message: Broadcast): void {
     for (const member of this.#members) member.process?.broadcast(message);
   }
@@ -262,8 +281,8 @@ export class ProcessGroup {
   #startOf(member: GroupMember): StartGateway {
     const { demo, groupId } = this.#options;
     const inForce = this.#inForce;
+    // With `leads` the gateway opens the admin interface at its start; no `onLeads` follows.
     const leads = this.#primary.current === undefined;
-    // With `leads` it opens the admin interface by itself; no `onLeads` follows.
     if (leads) this.#primary.begin(member);
     return {
       kind: 'start',
@@ -272,6 +291,7 @@ export class ProcessGroup {
       inForce,
       ...(this.#isShared ? { group: { id: groupId, slot: member.slot } } : {}),
       leads,
+      // Not the join of a coordinator: others of the group may listen on the ports already.
       joins: this.#isShared && this.#served,
     };
   }
@@ -291,8 +311,8 @@ export class ProcessGroup {
   }
 
   /**
-   * Sends the settings to the gateways that are not being replaced; with `check` only asks whether they could
-   * take them. Returns the reasons against them.
+   * Sends the settings to all gateways but those that have a successor and are ending (`isRetiring`); with
+   * `check` only asks whether they could take them. Returns the reasons against them.
    */
   async #reloadAll(next: Settings, check: boolean): Promise<readonly string[]> {
     const replies = this.#members
@@ -304,6 +324,7 @@ export class ProcessGroup {
   #onMemberReady(member: GroupMember, ready: GatewayReady): void {
     this.#snapshots.add(member.process!, member.slot);
     this.#primary.onFit(member);
+    this.#sendLogChange(member);
     if (this.#served) {
       this.#options.log.info('gateway serves again', { port: ready.port });
       return;
@@ -345,7 +366,8 @@ export class ProcessGroup {
   }
 
   #forget(member: GroupMember): void {
-    this.#members.splice(this.#members.indexOf(member), 1);
+    const at = this.#members.indexOf(member);
+    if (at !== -1) this.#members.splice(at, 1);
   }
 
   /** Ends the group: no gateway can run with these settings or this data. */

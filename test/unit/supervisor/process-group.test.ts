@@ -110,22 +110,44 @@ void t.test('one that dies comes back in its place; another leads meanwhile, and
   t.match([lead!.slot, again.leads], lead!.slot === 1 ? [1, false] : [0, false]);
 });
 
-void t.test('what an operator logs at one is logged at all', async (t) => {
-  const { group, settings, seen } = await groupOf(t, 3);
+void t.test('what an operator logs at one is logged at all, also if it comes during a reload', async (t) => {
+  const { group, settings, seen, events } = await groupOf(t, 3);
   await seen('start', 3);
   t.same(await group.reload({ ...settings, log: { level: 'error' } }, false), []);
-  const told = await seen('log', 3);
-  t.same(told.map(({ slot }) => slot).sort(), [0, 1, 2]);
+  const told = await seen('log', 6);
+  t.same(told.map(({ slot }) => slot).sort(), [0, 0, 1, 1, 2, 2], 'at once, and after the settings');
   t.same(new Set(told.map(({ level }) => level)), new Set(['warn']));
+  const atFirst = events().filter(({ event, slot }) => slot === 0 && /^(?:log|reload)$/.test(event));
+  t.same(
+    atFirst.map(({ event }) => event),
+    ['log', 'reload', 'log'],
+  );
+});
+
+void t.test('what an operator logs is logged by those that are started later', async (t) => {
+  const { group, settings, seen } = await groupOf(t, 2);
+  await seen('start', 2);
+  t.same(await group.reload({ ...settings, log: { level: 'error' } }, false), []);
+  await seen('log', 4);
+  process.kill((await seen('start', 2)).find(({ slot }) => slot === 1)!.pid, 'SIGKILL');
+  const again = (await seen('start', 3))[2]!;
+  t.match((await seen('log', 5))[4], { pid: again.pid, level: 'warn' }, 'one that is started again');
+  t.equal(await group.replace(settings).done, undefined);
+  const started = (await seen('start', 5)).slice(3);
+  t.match(
+    (await seen('log', 7)).slice(5),
+    started.map(({ pid }) => ({ pid, level: 'warn' })),
+    'those that replace the others',
+  );
 });
 
 void t.test('a reload that one gateway fails keeps what an operator logs', async (t) => {
   const { group, settings, seen, events } = await groupOf(t, 3);
   await seen('start', 3);
   t.same(await group.reload({ ...settings, log: { level: 'error' } }, false), []);
-  await seen('log', 3);
-  t.same(await group.reload({ ...settings, log: { level: 'warn' } }, false), ['a worker is stuck']);
   await seen('log', 6);
+  t.same(await group.reload({ ...settings, log: { level: 'warn' } }, false), ['a worker is stuck']);
+  await seen('log', 9);
   const last = new Map(
     events()
       .filter(({ event }) => event === 'reload' || event === 'log')
@@ -134,7 +156,7 @@ void t.test('a reload that one gateway fails keeps what an operator logs', async
   t.same([...last.values()], Array(3).fill(['log', 'warn']), 'after the settings that were in force');
   t.same(await group.reload({ ...settings, low_balance: 'clamp' }, false), []);
   t.same(await group.reload({ ...settings, log: { level: 'warn' } }, false), ['a worker is stuck']);
-  t.equal((await seen('log', 6)).length, 6, 'the reload between was accepted');
+  t.equal((await seen('log', 9)).length, 9, 'the reload between was accepted');
 });
 
 void t.test('a reload reaches all, and one that is started after it', async (t) => {
