@@ -3,10 +3,10 @@
  * creates a reader for the body and one for the query of each route; live-feed.ts and others use its parts.
  * Main thread.
  *
- * Must hold: no code is made from text, which the main thread disallows (test/unit/admin/openapi.test.ts).
- * So TypeBox interprets the schemas here; the first request with input loads it. It takes some 30 µs for an
- * account of `POST /bulk`, so lists that are too long and unknown names are rejected before it sees them
- * (test/unit/admin/input-reader.test.ts).
+ * Must hold: nothing here compiles text to code, as TypeBox's compiler would, because the gateway forbids it
+ * to its process (test/unit/admin/openapi.test.ts). So TypeBox interprets the schemas; the first request with
+ * input loads it. It takes some 30 µs for an account of `POST /bulk`, so lists that are too long and unknown
+ * names are rejected before it sees them (test/unit/admin/input-reader.test.ts).
  */
 import type { Static, TObject, TSchema } from 'typebox';
 import type { Errors } from 'typebox/schema';
@@ -26,7 +26,7 @@ import { invalid } from '../registry/record-id.js';
 
 /** How much of a wrong value a message shows: enough to recognise it. A whole body may be 64 KiB and more. */
 const SHOWN_CHARS_MAX = 100;
-/** How many unknown names are collected: more do not fit a message. */
+/** How many unknown names are collected: each takes a character of the message or more, so no more fit. */
 const NAMES_SHOWN_MAX = SHOWN_CHARS_MAX;
 
 export type InputNoun = 'field' | 'query parameter';
@@ -36,6 +36,10 @@ export type Reader<Value> = (value: unknown) => Promise<Value>;
 
 type InputErrors = ReturnType<typeof Errors>[1];
 
+/**
+ * Makes a reader of objects by that schema. A schema without required fields must accept `{}`: most requests
+ * bring nothing, and then it is not asked and TypeBox not loaded.
+ */
 export function createReader<Schema extends TObject>(
   schema: Schema,
   noun: InputNoun,
@@ -52,7 +56,9 @@ export function createReader<Schema extends TObject>(
 
 /**
  * Rejects unknown names and lists that are too long before TypeBox sees them: it checks every item of a list
- * before it counts them, which took 29 s of the main thread for a body of 8 MB.
+ * before it counts them, which took 29 s of the main thread for a body of 8 MB. Follows `properties` and
+ * `items` alone: what a schema puts into another keyword, such as `anyOf`, TypeBox checks without a bound.
+ * `path` is the JSON pointer of the value.
  */
 function assertBounded(schema: TSchema, value: unknown, noun: InputNoun, path = ''): void {
   const { properties, items, maxItems } = schema as Partial<TObject> & {
@@ -69,14 +75,14 @@ function assertBounded(schema: TSchema, value: unknown, noun: InputNoun, path = 
   const unknown: string[] = [];
   for (const name of Object.keys(value)) {
     if (Object.hasOwn(properties, name))
-      assertBounded(properties[name]!, value[name], noun, `${path}/${name}`);
+      assertBounded(properties[name]!, value[name], noun, pointerTo(path, name));
     else if (isClosed && unknown.push(name) === NAMES_SHOWN_MAX) break;
   }
   if (unknown.length > 0) throw invalid(unknownError(unknown, path, schema, noun));
 }
 
 function unknownError(names: readonly string[], path: string, schema: TSchema, noun: InputNoun): string {
-  const fields = names.slice(0, NAMES_SHOWN_MAX).map((name) => fieldOf(`${path}/${name}`));
+  const fields = names.slice(0, NAMES_SHOWN_MAX).map((name) => fieldOf(pointerTo(path, name)));
   const nearest = nearestTo(names[0]!, schema);
   return `unknown ${noun} ${clipped(fields.join(', '), SHOWN_CHARS_MAX)}${nearest}`;
 }
@@ -98,6 +104,7 @@ function jsonOf(value: unknown): string {
 /** Reports unknown names first, because a misspelt field is also a missing one. */
 function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, value: unknown): string {
   for (const fault of errors) {
+    // Unknown names in a part of the schema that `assertBounded` does not follow.
     if (fault.keyword === 'additionalProperties') {
       const { additionalProperties: names } = fault.params;
       return unknownError(names, fault.instancePath, schemaAt(schema, fault.schemaPath), noun);
@@ -105,12 +112,15 @@ function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, val
   }
   for (const fault of errors) {
     if (fault.keyword === 'required') {
-      const names = fault.params.requiredProperties.map((name) => fieldOf(`${fault.instancePath}/${name}`));
+      const names = fault.params.requiredProperties.map((name) =>
+        fieldOf(pointerTo(fault.instancePath, name)),
+      );
       return `${names.join(', ')} must be given`;
     }
   }
   const first = errors[0];
   invariant(first !== undefined, 'what is refused has a fault');
+  // A body: the parameters of a query are always an object (`parseQuery`).
   if (first.instancePath === '') return `the body must be a JSON object, got ${shown(value)}`;
   const wanted = wantedBy(schemaAt(schema, first.schemaPath));
   // The whole rule, because the validator's message has only a part of it, such as one of two bounds.
@@ -127,6 +137,11 @@ function nearestTo(name: string, { properties = {} }: Partial<TObject>): string 
   const isNear =
     meant !== undefined || (nearest !== undefined && 2 * editDistance(name, nearest) <= nearest.length);
   return isNear ? `, the nearest known one is ${nearest}` : '';
+}
+
+/** The JSON pointer of a field of the value at `path`. Names are escaped; `namesOf` takes that back. */
+function pointerTo(path: string, name: string): string {
+  return `${path}/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`;
 }
 
 /** Converts `/accounts/3/name` to `accounts[3].name`. */
@@ -156,14 +171,14 @@ function namesOf(path: string): string[] {
 /** More digits do not fit a JavaScript number exactly. */
 const WHOLE_NUMBER = /^-?\d{1,15}$/;
 
-/** The longest values are cursors: `newest` of the calls of 64 processes. */
+/** The longest value is `newest` of `GET /calls`: a cursor with a position for each of 64 processes. */
 const VALUE_CHARS_MAX = 1_500;
 
 /**
  * Returns a query string's parameters by name, ready for the schema's reader. A value that the schema
  * declares as an integer or a boolean is converted if it has that form; else it stays text, which the reader
- * rejects. Throws `invalid_parameters` if a parameter comes twice, is not percent-encoded UTF-8, or has an
- * unprintable character.
+ * rejects. Throws `invalid_parameters` if a parameter comes twice, is not percent-encoded UTF-8, is longer
+ * than VALUE_CHARS_MAX, or has an unprintable character.
  */
 export function parseQuery(query: string, schema: TObject): Record<string, unknown> {
   const values = new Map<string, unknown>();

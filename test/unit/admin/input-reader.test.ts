@@ -40,3 +40,15 @@ void t.test('a wrong body costs little, however large', async (t) => {
     t.ok((user + system) / 1_000 < CPU_MS_MAX, `${message.source}: ${(user + system) / 1_000} ms`);
   }
 });
+
+void t.test('a message shows a name as the caller wrote it', async (t) => {
+  const cases: readonly (readonly [body: unknown, message: RegExp])[] = [
+    [{ rows: [], 'a/b': 1 }, /^unknown field a\/b$/],
+    [{ rows: [{ name: 'x', '~1/~0': 1 }] }, /^unknown field rows\[0\]\.~1\/~0$/],
+  ];
+  for (const [body, message] of cases) await t.rejects(read(body), { message });
+  const odd = createReader(Type.Object({ 'm/1': Type.Array(Type.String(), { maxItems: 1 }) }), 'field');
+  await t.rejects(odd({ 'm/1': ['a', 'b'] }), { message: /^m\/1 must have at most 1 items, got 2$/ });
+  await t.rejects(odd({ 'm/1': [1] }), { message: /^m\/1\[0\] must be string, got 1$/ });
+  await t.rejects(odd({ n: 1 }), { message: /^m\/1 must be given$/ });
+});
