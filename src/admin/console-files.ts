@@ -2,7 +2,9 @@
  * Serves the console's page and the files that it loads, from the package. server.ts calls it before it asks
  * for a token. Main thread of the gateway.
  *
- * Must hold: only files of the package are served, because they need no token
+ * Must hold: only files of the package are served, because they need no token. Each has a compressed twin
+ * `NAME.gz`, or the gateway does not start; and each but the page has a digest of its content in its name, or
+ * browsers keep an old one for a year. scripts/build-console.mjs makes both
  * (test/unit/admin/console-files.test.ts).
  */
 import { readFileSync, readdirSync } from 'node:fs';
@@ -15,16 +17,20 @@ const FOLDER = fileURLToPath(new URL('../console/', import.meta.url));
 const ASSETS = '/console/';
 const PAGE = 'index.html';
 
-const TYPES: Readonly<Record<string, string>> = {
-  html: 'text/html; charset=utf-8',
-  js: 'text/javascript; charset=utf-8',
-  css: 'text/css; charset=utf-8',
-  svg: 'image/svg+xml',
-};
+/** The content types, by the end of a file's name. Other files of the folder are not served. */
+const TYPES: ReadonlyMap<string, string> = new Map([
+  ['html', 'text/html; charset=utf-8'],
+  ['js', 'text/javascript; charset=utf-8'],
+  ['css', 'text/css; charset=utf-8'],
+  ['svg', 'image/svg+xml'],
+]);
+
+/** `gzip` as a coding that the client accepts; a weight of 0 says that it does not. */
+const ACCEPTS_GZIP = /(?:^|[\s,])gzip\s*(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))(?:[;,]|$)/i;
 
 /**
- * The page runs, loads and calls only what the gateway serves. So a name that somebody chose can do nothing,
- * even if it gets into the page as markup.
+ * The browser runs, loads and calls for the page only what the gateway serves. Names of accounts and keys are
+ * texts of other people. Even if such a text got into the page as markup, a script in it would not run.
  */
 const POLICY = [
   "default-src 'none'",
@@ -59,10 +65,11 @@ export class ConsoleFiles {
 
   /** Reads all files into memory, some 200 KB with their compressed twins. */
   constructor() {
-    const names = readdirSync(FOLDER).filter((name) => typeOf(name) in TYPES);
-    for (const name of names) {
+    for (const name of readdirSync(FOLDER)) {
+      const contentType = TYPES.get(name.slice(name.lastIndexOf('.') + 1));
+      if (contentType === undefined) continue;
       this.#files.set(name === PAGE ? '/' : `${ASSETS}${name}`, {
-        contentType: TYPES[typeOf(name)]!,
+        contentType,
         cacheControl: name === PAGE ? 'no-cache' : 'public, max-age=31536000, immutable',
         plain: readFileSync(`${FOLDER}${name}`),
         gzip: readFileSync(`${FOLDER}${name}.gz`),
@@ -70,11 +77,14 @@ export class ConsoleFiles {
     }
   }
 
-  /** Sends the file if there is one at that path. Returns whether it has. */
+  /**
+   * Sends the file if there is one at that path; `head`: only its headers (a HEAD has the method `GET` too).
+   * Returns whether it has.
+   */
   serve(response: HttpResponse, { method, head, path, acceptEncoding }: RequestHead): boolean {
     const file = method === 'GET' ? this.#files.get(path) : undefined;
     if (file === undefined) return false;
-    const compressed = /\bgzip\b/.test(acceptEncoding);
+    const compressed = ACCEPTS_GZIP.test(acceptEncoding);
     const body = compressed ? file.gzip : file.plain;
     response.cork(() => {
       response.writeHeader('content-type', file.contentType);
@@ -85,8 +95,4 @@ export class ConsoleFiles {
     });
     return true;
   }
-}
-
-function typeOf(name: string): string {
-  return name.slice(name.lastIndexOf('.') + 1);
 }

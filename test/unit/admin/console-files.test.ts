@@ -17,6 +17,28 @@ void t.test('all of it is small', (t) => {
   t.end();
 });
 
+void t.test('compressed only for a client that accepts it', async (t) => {
+  const house = await startAdminHouse(t);
+  const cases: readonly (readonly [accepts: string, isCompressed: boolean])[] = [
+    ['gzip', true],
+    ['br, GZIP', true],
+    ['gzip;q=0.5, br', true],
+    ['br;q=0.1,gzip ; q=0.001', true],
+    ['gzip;q=0', false],
+    ['gzip; q=0.000, br', false],
+    ['br, gzip ; q=0', false],
+    ['br', false],
+    ['identity', false],
+  ];
+  for (const [accepts, isCompressed] of cases) {
+    const { headers, status } = await house.send('HEAD', '/', undefined, {
+      headers: { 'accept-encoding': accepts },
+    });
+    t.equal(status, 200);
+    t.equal(headers['content-encoding'], isCompressed ? 'gzip' : undefined, accepts);
+  }
+});
+
 void t.test('the page and what it names are served without a token, and nothing else', async (t) => {
   const house = await startAdminHouse(t);
   const open = { headers: {} };
