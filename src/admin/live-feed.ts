@@ -76,7 +76,7 @@ export class LiveFeed {
       return;
     }
     if (isFull(this.#subscribers, SUBSCRIBERS_MAX, who)) {
-      const message = `${SUBSCRIBERS_MAX} pages watch already: close one.`;
+      const message = `${this.#subscribers.size} pages watch already: close one.`;
       send(response, responseOfError({ code: 'overloaded', message, retryAfterSeconds: 60 }), false, false);
       return;
     }

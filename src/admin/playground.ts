@@ -1,9 +1,13 @@
 /**
- * `POST /admin/playground`: the console's chat calls. server.ts calls it; it sends each call to the gateway's
- * own public port and relays the response as it arrives (a reverse proxy). Main thread of the gateway.
+ * `POST /admin/playground`: the console's chat calls. It sends each call to the gateway's own public port and
+ * relays the response as it arrives (a reverse proxy). `GET /admin/playground`: the address of that port.
+ * server.ts calls both, after it has checked the operator and the body's length. Main thread of the gateway.
  *
  * The page cannot call the public port itself: that is another origin, which the page's policy forbids and
  * the listener does not allow.
+ *
+ * There is no timeout here: the listener ends every call by the timeouts of its upstreams, as for any caller.
+ * If the listener's thread hangs, the call stands still until the page leaves.
  *
  * Must hold: the call has only the rights of the key that the operator gave, and is cancelled when the page
  * disconnects (test/unit/admin/playground.test.ts).
@@ -11,13 +15,17 @@
 import { STATUS_CODES, request as httpRequest, type ClientRequest, type IncomingMessage } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import type { HttpResponse } from 'uWebSockets.js';
+import { isRecord } from '../core/json.js';
 import { type AdminResponse, type Guard, isFull, ok, responseOfError, send } from './http.js';
 
-/** Enough for a long conversation. */
+/** server.ts rejects a longer body. Enough for a long conversation. */
 export const PLAYGROUND_BODY_BYTES_MAX = 1024 * 1024;
-/** How many calls run at a time: a few for each operator with a window open. See `isFull`. */
+/**
+ * From so many calls under way on, an operator who has one may begin no other; one who has none may, up to
+ * twice as many calls in all (`isFull`). So a few operators can each have several calls at once.
+ */
 const CALLS_MAX = 16;
-/** Keys have 46 characters. The bound keeps the header line short. */
+/** What a header can carry. Keys have 46 characters; more are admitted, so that the listener rejects them. */
 const KEY_PATTERN = /^[\x21-\x7e]{1,500}$/;
 
 /** The headers of the response that are relayed to the page. */
@@ -49,7 +57,8 @@ export class Playground {
 
   /**
    * `body`: `{"key":"sk-…","request":{…}}`; the request is the body of the chat call. `who` is the operator's
-   * name. What comes later runs within `guard`.
+   * name. Call it within `guard`, which also gets the start of the relay. Later events are not guarded: each
+   * asks first whether the response is still open, and µWS throws only if it is not.
    */
   serve(response: HttpResponse, body: string, who: string, guard: Guard): void {
     const given = callIn(body);
@@ -59,7 +68,7 @@ export class Playground {
       return;
     }
     if (isFull(this.#calls, CALLS_MAX, who)) {
-      const message = `${CALLS_MAX} calls of the playground are under way: wait for one of them.`;
+      const message = `${this.#calls.size} calls of the playground are under way: wait for one of them`;
       send(response, responseOfError({ code: 'overloaded', message, retryAfterSeconds: 5 }), false, false);
       return;
     }
@@ -72,6 +81,7 @@ export class Playground {
       this.#calls.delete(call);
       ended = true;
     };
+    // Until `relay` sets its own, which replaces this one.
     response.onAborted(() => {
       end();
       outgoing.destroy();
@@ -80,7 +90,7 @@ export class Playground {
       // A connection that is reset within the response fails both: what is relayed ends the page's response.
       if (ended || begun) return;
       end();
-      const message = `The gateway's own public port cannot be reached: ${error.message}`;
+      const message = `the gateway's own public port cannot be reached: ${error.message}`;
       send(response, responseOfError({ code: 'internal_error', message }), false, false);
     });
     outgoing.once('response', (incoming) => {
@@ -111,7 +121,10 @@ export class Playground {
   }
 }
 
-/** Relays the response with back-pressure: reads from the gateway only as fast as the page reads. */
+/**
+ * Relays the response with back-pressure: reads from the gateway only as fast as the page reads. Calls `end`
+ * when the response is over or the page has left; more than once does no harm.
+ */
 function relay(response: HttpResponse, incoming: IncomingMessage, end: () => void): void {
   let open = true;
   const finish = (): boolean => {
@@ -155,7 +168,7 @@ function callIn(body: string): { readonly key: string; readonly request: string 
   try {
     const given = JSON.parse(body) as { key?: unknown; request?: unknown } | null;
     if (typeof given?.key !== 'string' || !KEY_PATTERN.test(given.key)) return undefined;
-    if (typeof given.request !== 'object' || given.request === null) return undefined;
+    if (!isRecord(given.request)) return undefined;
     // Within the `try`: JSON.stringify overflows the stack on values that JSON.parse could still read.
     return { key: given.key, request: JSON.stringify(given.request) };
   } catch {

@@ -101,7 +101,12 @@ void t.test('an operator with all calls under way keeps out no other', async (t)
     answers.map(({ status }) => status),
     Array(17).fill(200),
   );
-  t.equal((await call(token)).status, 503, 'one each');
+  const full = await call(token);
+  t.match(
+    [full.status, await full.text()],
+    [503, '17 calls of the playground are under way'],
+    'an operator who has one, beyond the number for all',
+  );
   for (const response of open) response.end();
   for (const answer of answers) await answer.text();
   t.equal((await call(TOKEN)).status, 200, 'they are over');
@@ -149,6 +154,7 @@ void t.test('what is refused', async (t) => {
     { key: 'sk-x' },
     { key: 'a\nb', request: {} },
     { key: 1, request: {} },
+    { key: 'sk-x', request: [] },
     'x',
     'null',
   ]) {
