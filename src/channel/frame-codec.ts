@@ -10,9 +10,14 @@
  *                     anthropic-beta), body
  *     Cancel, Stop,   float64 callId
  *     Credit
- *     Data            float64 callId; int32 bytes, 0; the bytes
- *     End, Cut        float64 callId; int32 bytes, usage source; float64 prompt, cached, cache-write, 1h
- *                     cache-write, completion, reasoning tokens, wait in ms; the bytes
+ *     Data            float64 callId; int32 length of the bytes; 4 bytes that are not written; the bytes
+ *     End, Cut        float64 callId; int32 length of the bytes, usage source; float64 tokens: prompt,
+ *                     cached, cache-write, the part of those that is kept for an hour, completion,
+ *                     reasoning; float64 wait in ms; the bytes
+ *
+ * Cancel: the client has gone. Stop: end the call at once. Credit: the worker, which had run out of credits,
+ * has some again. End: the last bytes and the usage. Cut: the usage of a stream that stops half-way. Fail:
+ * the call is not billed. Tried: an attempt that failed, for the call log. (messages.ts says more.)
  *
  * A Credit tells no number of bytes, because both threads count credits in shared memory (call-table.ts).
  * Fail and Tried are rare, and are posted as messages. So is a frame that is too long for a record or finds
@@ -24,8 +29,11 @@
  *
  * Must hold: `readFrame` returns what `writeFrame` was given, field by field and for any body, except
  * `largeBody`. requestId, trace and betas must be ASCII: the gateway makes the first,
- * telemetry/trace-context.ts and request/request-head.ts check the others. A field that is read at a wrong
- * offset may charge wrong tokens (test/unit/channel/frame-port.test.ts).
+ * telemetry/trace-context.ts and request/request-head.ts check the others. A body with `bodyIsAscii` must be
+ * too, or its wider characters change: protocol/request-bytes.ts sets the flag. Each int32 is a whole number
+ * below 2^31: an index, a count that a body or a limit bounds, a position in a body, or tokens up to
+ * OUTPUT_TOKENS_UNLIMITED. A field that is read at a wrong offset may charge wrong tokens
+ * (test/unit/channel/frame-port.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { FIELDS_AT, type SpscReader, type SpscWriter } from '../core/spsc-ring.js';
@@ -50,10 +58,12 @@ import {
 } from './messages.js';
 import type { CallId } from './open-calls.js';
 
-/** A longer frame is posted: to transfer its bytes costs no more than to copy them. */
+/** A longer frame is posted as a message: to transfer its bytes costs no more than to copy them. */
 export const RECORD_BYTES_MAX = 32 * 1024;
 
-// Offsets in bytes from the start of a record, which is a multiple of 8.
+// Offsets in bytes from the start of a record, which is a multiple of 8. Those of a float64 must be too, and
+// so FIELDS_AT; those of an int32 multiples of 4. Behind the id, a Call has its int32; a Data, End or Cut has
+// the length of its bytes.
 const ID_AT = FIELDS_AT;
 /** Bytes of a Cancel, Stop or Credit. */
 const SIGNAL_BYTES = ID_AT + 8;
@@ -220,6 +230,10 @@ function readRequest({ ints, bytes }: SpscReader, at: number): UpstreamRequest {
   const betasAt = traceStateAt + ints[int++]!;
   const bodyChars = ints[int++]!;
   const bodyAt = betasAt + ints[first + BETAS_CHARS_INT]!;
+  const account = asAccountIndex(ints[int++]!);
+  const outputTokensMax = ints[int++]!;
+  const choices = ints[int++]!;
+  const mediaParts = ints[int++]!;
   const bodyIsAscii = (flags & ASCII) !== 0;
   return {
     requestId: bytes.toString('latin1', requestIdAt, traceParentAt),
@@ -236,10 +250,10 @@ function readRequest({ ints, bytes }: SpscReader, at: number): UpstreamRequest {
     bodyIsAscii,
     largeBody: undefined,
     trace: (flags & TRACED) === 0 ? undefined : traceOf(bytes, traceParentAt, traceStateAt, betasAt),
-    account: asAccountIndex(ints[int++]!),
-    outputTokensMax: ints[int++]!,
-    choices: ints[int++]!,
-    mediaParts: ints[int]!,
+    account,
+    outputTokensMax,
+    choices,
+    mediaParts,
     fallbacks: fallbacks === 0 ? undefined : readFallbacks(ints, first + CALL_INTS, fallbacks),
   };
 }
@@ -254,6 +268,7 @@ function writeEnd(ring: SpscWriter, { kind, id, bytes, usage, upstreamWaitMs }: 
   if (at === -1) return false;
   const { ints, floats } = ring;
   ints[(at + LENGTH_AT) >> 2] = bytes.length;
+  // Never -1: the type has no other sources.
   ints[(at + END_SOURCE_AT) >> 2] = USAGE_SOURCES.indexOf(usage.source);
   let float = (at + END_FLOATS_AT) >> 3;
   floats[float++] = usage.promptTokens;
