@@ -1,6 +1,11 @@
 /**
- * Sums over the stripes of all threads (metrics-layout.ts), for `/metrics` and for the status. Main thread.
- * The sums are not of one moment: a call that ends meanwhile may be in one sum and not in another.
+ * Sums over the stripes of all threads (metrics-layout.ts), for `/metrics`, the status and the snapshots that
+ * gateways of a group exchange. gateway/gateway-metrics.ts creates the reader; the families in telemetry/ and
+ * gateway/stats.ts call it. Main thread.
+ *
+ * The sums are not of one moment: a call that ends meanwhile may be in one sum and not in another. The two
+ * words of a cost are read one after the other. So a part of a charge that is added meanwhile may be missing
+ * until the next reading. A cost never falls by that, because neither word does.
  *
  * Must hold: the sums are read where metrics-writers.ts counts (test/unit/telemetry/metrics-layout.test.ts).
  */
@@ -33,7 +38,7 @@ export interface ModelSnapshot {
   readonly reasoningTokens: number;
   /** Calls that named the model and were answered by another. */
   readonly fallenBack: number;
-  /** Calls that named another model and were answered by this one. */
+  /** Calls that named another model and were answered by this one, as its fallback. */
   readonly stoodIn: number;
   /** Requests for which the cache had a response, and those for which it had none. */
   readonly cacheHits: number;
@@ -52,11 +57,14 @@ export interface UpstreamSnapshot {
   readonly retries: number;
   readonly callsInFlight: number;
   readonly failures: ReadonlyMap<FailureKind, number>;
-  /** The last failure at any worker; undefined before the first. */
+  /**
+   * The last failure at any worker; undefined before the first. If one more is counted meanwhile, its kind
+   * may come with the time of the one before.
+   */
   readonly lastFailure: { readonly kind: FailureKind; readonly atMs: number } | undefined;
-  /** Reports of usage that were not believed. */
+  /** Reports of usage that were not believed, so that the gateway counted the tokens, by reason. */
   readonly disbelieved: ReadonlyMap<DisbeliefReason, number>;
-  /** Calls whose clients have left. */
+  /** Calls whose clients left after the request was sent, by what became of the upstream's response. */
   readonly left: ReadonlyMap<LeftEnd, number>;
   /** Calls that wait for the limits of upstreams now, and waits that have ended. */
   readonly waits: {
@@ -70,7 +78,7 @@ export interface UpstreamSnapshot {
 }
 
 export interface ThreadSnapshot {
-  /** Index in `threadNames`. */
+  /** The number of the thread's stripe: its index in what `threadNames` of metrics-layout.ts returns. */
   readonly thread: number;
   readonly delayP99Ms: number;
   readonly delayMaxMs: number;
@@ -88,10 +96,12 @@ export class MetricsReader {
     this.#threads = layout.openStripes(buffers.threads, layout.THREAD_STRIPE_WORDS);
   }
 
+  /** Calls that workers have now. */
   callsInFlight(): number {
     return sum(this.#listeners, layout.IN_FLIGHT);
   }
 
+  /** Requests of a route other than the doors, by outcome. */
   route(route: OtherRoute): ReadonlyMap<Outcome, number> {
     return row(
       this.#listeners,
@@ -100,6 +110,7 @@ export class MetricsReader {
     );
   }
 
+  /** Chat calls that were rejected before they were sent to an upstream, by reason. */
   rejections(): ReadonlyMap<RejectionReason, number> {
     return row(this.#listeners, layout.REJECTIONS, layout.REJECTION_REASONS);
   }
@@ -113,6 +124,7 @@ export class MetricsReader {
     };
   }
 
+  /** What calls took here beside their upstreams: of streams, or of responses that were sent whole. */
   overheadMs(stream: boolean): HistogramSnapshot {
     return histogram(
       this.#listeners,
@@ -121,7 +133,10 @@ export class MetricsReader {
     );
   }
 
-  /** Takes the model's slot, which may be NO_MODEL or OTHER_MODEL. Costs some 3 µs a listener. */
+  /**
+   * `modelSlot`: the number of the model's block (`modelSlotOf`), which may be NO_MODEL or OTHER_MODEL. Costs
+   * some 3 µs a listener.
+   */
   model(modelSlot: number): ModelSnapshot {
     const at = layout.modelAt(modelSlot);
     const listeners = this.#listeners;
@@ -141,12 +156,8 @@ export class MetricsReader {
       stoodIn: sum(listeners, at + layout.MODEL_STOOD_IN),
       cacheHits: sum(listeners, at + layout.MODEL_CACHE_HITS),
       cacheMisses: sum(listeners, at + layout.MODEL_CACHE_MISSES),
-      costPicoUnits:
-        BigInt(sum(listeners, at + layout.MODEL_COST)) * layout.COST_PART +
-        BigInt(sum(listeners, at + layout.MODEL_COST_REST)),
-      uncoveredPicoUnits:
-        BigInt(sum(listeners, at + layout.MODEL_UNCOVERED)) * layout.COST_PART +
-        BigInt(sum(listeners, at + layout.MODEL_UNCOVERED_REST)),
+      costPicoUnits: cost(listeners, at + layout.MODEL_COST, at + layout.MODEL_COST_REST),
+      uncoveredPicoUnits: cost(listeners, at + layout.MODEL_UNCOVERED, at + layout.MODEL_UNCOVERED_REST),
       inputTokens: histogram(listeners, at + layout.MODEL_INPUT, layout.TOKENS_BOUNDS),
       outputTokens: histogram(listeners, at + layout.MODEL_OUTPUT, layout.TOKENS_BOUNDS),
       durationMs: histogram(listeners, at + layout.MODEL_DURATION, layout.DURATION_BOUNDS_MS),
@@ -154,6 +165,7 @@ export class MetricsReader {
     };
   }
 
+  /** `upstreamSlot`: the number of the upstream's block, which UpstreamNames gave it. */
   upstream(upstreamSlot: number): UpstreamSnapshot {
     const at = layout.upstreamAt(upstreamSlot);
     const breakers = new Map<BreakerState, number>(layout.BREAKER_STATES.map((state) => [state, 0]));
@@ -201,6 +213,11 @@ function sum(stripes: readonly Float64Array[], at: number): number {
   let total = 0;
   for (const words of stripes) total += words[at]!;
   return total;
+}
+
+/** The sum of a cost, which is counted in two words. Both are whole numbers, or `BigInt` would throw. */
+function cost(stripes: readonly Float64Array[], partsAt: number, restAt: number): bigint {
+  return BigInt(sum(stripes, partsAt)) * layout.COST_PART + BigInt(sum(stripes, restAt));
 }
 
 /** Returns one sum for each name, from word `at` on. */
