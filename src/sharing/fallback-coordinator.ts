@@ -1,16 +1,19 @@
 /**
  * Sets a fallback quota aside for each scope that this process served lately, so that the process can go on
- * when the coordinator cannot be reached. `EqualShare` reports what was served, and grants calls from here
- * once the coordinator is lost. Main thread.
+ * when the coordinator cannot be reached. The `EqualShare` of the calls creates one (by open-hosts.ts), and
+ * starts it when it has joined. It says what was served, grants calls from here once the coordinator is lost,
+ * and ends it. Main thread.
  *
- * It is a node of its own at the coordinator, so what it holds is no part of the calls' leases. If calls are
- * denied an amount, it gives back what it holds of that. Once the coordinator is lost, this node is silent
- * until the calls' node has reported what it was granted from here.
+ * A process has two nodes at the coordinator: that of its calls, and this one with the fallback quotas,
+ * which are no part of the calls' leases. If calls are denied an amount, this node gives back what it holds
+ * of that. After a loss of the coordinator it sends nothing until the calls' node has reported what it was
+ * granted from here (`mayReport`).
  *
  * At most SCOPES_MAX scopes have a quota; each costs one ask a second. A scope beyond them has none.
  *
- * Must hold: each amount is counted all the time, at one of the two nodes or for a moment at both. Test:
- * test/unit/sharing/fallback-coordinator.test.ts (random cuts, random use).
+ * Must hold: whatever a process holds, the coordinator has on record at one of its two nodes, or for a moment
+ * at both; never at none, or it would be granted twice. Test: test/unit/sharing/fallback-coordinator.test.ts
+ * (random cuts, random use).
  */
 import type { Clock } from '../core/clock.js';
 import { CoordinatorLost, type Coordinator, type LeaseReply, type LeaseAsk } from './coordinator.js';
@@ -21,7 +24,7 @@ import { FallbackQuota, type FallbackGrant } from './fallback-quota.js';
 const REPORT_MS = 1_000;
 /** A scope that was not served for so long gives its quota back. */
 const SERVED_MS_MAX = 120_000;
-/** An ask costs the server some 50 µs, so twenty hosts take half of its time at the most. */
+/** An ask costs the server some 50 µs, so the quotas of twenty processes take at most half of its time. */
 const SCOPES_MAX = 500;
 
 export interface FallbackOptions {
@@ -29,10 +32,10 @@ export interface FallbackOptions {
   readonly coordinator: Coordinator;
   readonly clock: Clock;
   readonly timers: LeaseTimers;
-  /** The nodes of all hosts. */
+  /** How many processes of all hosts serve calls: each sets aside its part of what is left. */
   readonly shares: number;
   readonly nodeExpiryMs: number;
-  /** False while the coordinator has not heard of all that was granted from here. */
+  /** False while the coordinator is lost, or has not heard of all that was granted from here (EqualShare). */
   readonly mayReport: () => boolean;
 }
 
@@ -81,7 +84,10 @@ export class FallbackCoordinator {
     return this.#quotas.get(ask.scope)?.grant(ask, this.#nowMs);
   }
 
-  /** Gives all back. Rejects with CoordinatorLost. */
+  /**
+   * Gives all back, and ends the node. Before, the caller must have reported to the coordinator what was
+   * granted from here, because `mayReport` is not asked. Rejects with CoordinatorLost.
+   */
   async leave(): Promise<void> {
     this.#stop();
     await this.#reporting;
@@ -91,6 +97,7 @@ export class FallbackCoordinator {
     await this.#options.coordinator.leave();
   }
 
+  /** Sends nothing more. Without `leave` before, the coordinator counts the rest until the node expires. */
   close(): Promise<void> {
     this.#stop();
     return this.#options.coordinator.close();
@@ -119,6 +126,10 @@ export class FallbackCoordinator {
     });
   }
 
+  /**
+   * Reports, and sets the timer of the next report. If one is under way it waits for that one; what has
+   * become urgent meanwhile is then reported by the next, REPORT_MS later.
+   */
   async #onTime(): Promise<void> {
     this.#reporting ??= this.#report();
     await this.#reporting;
@@ -127,7 +138,10 @@ export class FallbackCoordinator {
       this.#reportAfter(REPORT_MS);
   }
 
-  /** Reports and asks for all quotas, and again for those that need a second ask. Does not reject. */
+  /**
+   * Reports and asks for all quotas, and again for those that need a second ask. The loss of the coordinator
+   * is no error: the next report tries again. Rejects only for a bug, which ends the process.
+   */
   async #report(): Promise<void> {
     const { coordinator, mayReport } = this.#options;
     if (!mayReport()) return;
@@ -145,7 +159,10 @@ export class FallbackCoordinator {
     }
   }
 
-  /** Returns those that want another ask at once. */
+  /**
+   * Sends an ask for each quota, and hands each its reply: there is one for each ask, in the same order.
+   * Removes quotas that are empty and were not served lately. Returns those that want another ask at once.
+   */
   async #exchange(
     quotas: readonly (readonly [string, FallbackQuota])[],
   ): Promise<(readonly [string, FallbackQuota])[]> {
