@@ -26,6 +26,7 @@ const SPECIAL = [
   'profile',
   'drop_unsupported',
   'member_names',
+  'thoughts_back',
 ] as const;
 type Special = (typeof SPECIAL)[number];
 
@@ -56,7 +57,7 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
   openai: {
     url: () => 'https://api.openai.com/v1',
     apiVersion: '',
-    uses: ['member_names'],
+    uses: ['member_names', 'thoughts_back'],
     needs: [],
     adds: undefined,
     writes: [],
@@ -64,7 +65,7 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
   azure: {
     url: undefined,
     apiVersion: '2024-10-21',
-    uses: ['api_version', 'member_names'],
+    uses: ['api_version', 'member_names', 'thoughts_back'],
     needs: ['url'],
     adds: /\/openai(?:\/.*)?$/,
     writes: [],

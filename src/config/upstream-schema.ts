@@ -167,6 +167,10 @@ export const upstreamSchema = Type.Object(
         } satisfies Annotations,
       ),
     ),
+    thoughts_back: off({
+      description:
+        "openai and azure: calls of Messages and Responses that are translated give the upstream its model's earlier thoughts back, as reasoning_content of the assistant's messages. For servers that refuse a conversation without them, such as DeepSeek and Kimi; OpenAI and others may refuse the member.",
+    }),
     drop_unsupported: off({
       description:
         'Leaves out what a request asks for and the provider has no word for; else such a request gets 400, which names the member.',

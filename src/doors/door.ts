@@ -142,10 +142,16 @@ export interface Translator {
    * stream asks for its usage. `extras`: whether the upstream reads `thinking_blocks`, `thinking` and
    * `cache_control` in a chat completion, and images and files in a message of a tool; for others the first
    * three are left out, and these go to a user message. Others may not know the role `developer` either, so
-   * it becomes `system`, and the leading messages of the system become one. Throws a FieldError that names a
-   * member which a chat completion cannot express.
+   * it becomes `system`, and the leading messages of the system become one. `thoughtsBack`: whether the
+   * upstream wants the thoughts of earlier turns back (the setting `thoughts_back`): then each message of the
+   * assistant has `reasoning_content`. Throws a FieldError that names a member which a chat completion cannot
+   * express.
    */
-  toChat(body: Readonly<Record<string, unknown>>, extras?: boolean): Record<string, unknown>;
+  toChat(
+    body: Readonly<Record<string, unknown>>,
+    extras?: boolean,
+    thoughtsBack?: boolean,
+  ): Record<string, unknown>;
   /**
    * The members of `body` that `toChat` takes as exactJson reads them, so that integers in them keep their
    * digits. For an upstream with a provider they keep them in large bodies only (callOf in provider-client.ts

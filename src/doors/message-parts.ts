@@ -1,8 +1,8 @@
 /**
  * Reads the texts and the tool calls of a message of a chat completion, or of a delta of one, in which
- * servers of OpenAI's kind differ, and joins messages of the system, which some of them want as one. The
- * stream writers of Messages and Responses call it, and their `toChat`. No I/O; upstream worker, or for
- * `toChat` a counter thread if the body is large.
+ * servers of OpenAI's kind differ; joins messages of the system, which some of them want as one, and writes
+ * the thoughts that some want back. The stream writers of Messages and Responses call it, and their `toChat`.
+ * No I/O; upstream worker, or for `toChat` a counter thread if the body is large.
  *
  *     DeepSeek, vLLM, SGLang   thoughts in `reasoning_content`
  *     OpenRouter, Groq         in `reasoning`
@@ -35,6 +35,15 @@ export function thoughtsOf({ reasoning_content: thoughts, reasoning, content }: 
   if (typeof thoughts === 'string' && thoughts !== '') return thoughts;
   if (typeof reasoning === 'string' && reasoning !== '') return reasoning;
   return joined(content, thoughtIn);
+}
+
+/**
+ * The `reasoning_content` of an assistant's message for a server that wants thoughts back. It is never empty:
+ * such servers refuse a message without thoughts, also one of another model, and some take an empty text for
+ * none.
+ */
+export function thoughtsBackOf(thoughts: string): string {
+  return thoughts === '' ? ' ' : thoughts;
 }
 
 /**

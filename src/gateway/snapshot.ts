@@ -253,6 +253,7 @@ function targetOf(
     doors: doorsOf(upstream, model, url, provider),
     provider,
     memberNames: memberNamesOf(upstream, model.id),
+    thoughtsBack: upstream.thoughts_back,
   };
 }
 

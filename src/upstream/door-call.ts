@@ -148,7 +148,7 @@ class TranslatedAttempt implements DoorAttempt {
     this.#translator = translator;
     this.#call = { requestId, model, stream, body, nowMs: clock.wallMs() };
     this.#choices = request.choices;
-    this.#chat = isLarge ? {} : translator.toChat(body, readsExtras(target.provider));
+    this.#chat = isLarge ? {} : translator.toChat(body, readsExtras(target.provider), target.thoughtsBack);
     const chat = { ...this.#chat, model: target.model ?? model };
     this.body = isLarge ? undefined : exactJsonText(inNamesOf(target.memberNames, chat));
   }

@@ -78,6 +78,7 @@ export function startLargeCall(
     model: target.model,
     provider: target.provider,
     memberNames: target.memberNames,
+    thoughtsBack: target.thoughtsBack === true,
     nowMs: deps.clock.wallMs(),
   };
   return new LargeCall(deps.translate(large, account), handler, (written) => {

@@ -29,6 +29,8 @@ export interface LargeBody {
   /** Undefined if the upstream speaks OpenAI's protocol. */
   readonly provider: ProviderSettings | undefined;
   readonly memberNames: MemberNames | undefined;
+  /** As in `Translator.toChat` (doors/door.ts). */
+  readonly thoughtsBack: boolean;
   readonly requestId: string;
   /** Calendar time, for members of the provider's body. */
   readonly nowMs: number;
@@ -55,7 +57,7 @@ const CONVERSATION: readonly string[] = ['messages', 'input', 'system'];
 
 /** Never throws. */
 export function translateLarge(large: LargeBody): LargeTranslated {
-  const { door, body, model, stream, provider, memberNames, requestId, nowMs } = large;
+  const { door, body, model, stream, provider, memberNames, thoughtsBack, requestId, nowMs } = large;
   const translator = dialectAt(door)?.translator;
   const text = Buffer.from(body.buffer, body.byteOffset, body.length).toString();
   const writer = provider && PROVIDERS[provider.name];
@@ -64,7 +66,8 @@ export function translateLarge(large: LargeBody): LargeTranslated {
   if (!isRecord(callers)) return { isWritten: false, isField: false, message: 'a body is a JSON object' };
   let translated = callers;
   try {
-    if (translator !== undefined) translated = translator.toChat(callers, readsExtras(provider));
+    if (translator !== undefined)
+      translated = translator.toChat(callers, readsExtras(provider), thoughtsBack);
     const chat = { ...translated, model: model ?? callers.model };
     const rest = {
       isWritten: true,

@@ -46,6 +46,8 @@ export interface UpstreamTarget extends HttpTarget {
   readonly provider: ProviderSettings | undefined;
   /** Only for an upstream that speaks OpenAI's protocol. */
   readonly memberNames?: MemberNames | undefined;
+  /** As in `Translator.toChat` (doors/door.ts). Only for an upstream that speaks OpenAI's protocol. */
+  readonly thoughtsBack?: boolean | undefined;
 }
 
 /** Origin of the built-in model. */

@@ -14,7 +14,7 @@ import { fromChat, MessageWriter } from './message-stream.js';
 import { NAMES, toChat } from './to-chat.js';
 
 const TRANSLATOR: Translator = {
-  toChat: (body, extras = false) => toChat(body, extras),
+  toChat,
   // Inputs of tools become `arguments`, which are texts; schemas of tools go on as they are. Both may have
   // long integers, whose digits JSON.parse would change.
   exactMembers: ['messages', 'tools'],

@@ -9,11 +9,13 @@
  *                                a result with `is_error` begins with "Error: "
  *     tool_use                   tool_calls
  *     thinking                   thinking_blocks, if it has a signature and the upstream reads them;
- *                                providers without signatures accept no thinking back
+ *                                reasoning_content with `thoughtsBack`: DeepSeek and Kimi refuse messages
+ *                                without it, OpenAI and others may refuse it
  *
  * Follows platform.claude.com, page "Messages", and OpenAI's reference of chat completions, as of November
  * 2026. `extras`: whether the upstream reads `thinking_blocks`, `thinking` and `cache_control` in a chat
- * completion; servers with OpenAI's protocol may refuse a request that has any of them.
+ * completion; servers with OpenAI's protocol may refuse a request that has any of them. `thoughtsBack`: as in
+ * `Translator.toChat` (door.ts).
  *
  * Must hold: a member that is neither translated nor in KNOWN is refused, never dropped silently
  * (test/unit/doors/messages/messages-dialect.test.ts). Each part that is made is registered with `from`
@@ -25,7 +27,7 @@ import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord, type Members } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';
 import { from } from '../callers-path.js';
-import { withOneSystem } from '../message-parts.js';
+import { thoughtsBackOf, withOneSystem } from '../message-parts.js';
 import { summarisingEditIn } from './messages-rules.js';
 
 /** Members that are translated below, or do not change the response. */
@@ -62,13 +64,13 @@ export const NAMES: Readonly<Record<string, string>> = {
 };
 
 /** Throws a FieldError. */
-export function toChat(body: Members, extras: boolean): Record<string, unknown> {
+export function toChat(body: Members, extras = false, thoughtsBack = false): Record<string, unknown> {
   for (const name in body)
     if (!KNOWN.has(name) && body[name] !== null && body[name] !== false)
       throw new FieldError(name, 'has no counterpart in a chat completion');
   checkContextEdits(body.context_management);
   const chat: Record<string, unknown> = { model: body.model, messages: [], max_tokens: body.max_tokens };
-  const messages = messagesOf(body.messages as readonly Members[], extras);
+  const messages = messagesOf(body.messages as readonly Members[], extras, thoughtsBack);
   if (body.system !== undefined && body.system !== null) {
     const content = textPartsOf(body.system, 'system', extras);
     if (content.length > 0) messages.unshift(from('system', { role: 'system', content }));
@@ -159,11 +161,11 @@ function addThinking(chat: Record<string, unknown>, body: Members, extras: boole
 type Part = Record<string, unknown>;
 
 /** Throws a FieldError. */
-function messagesOf(messages: readonly Members[], extras: boolean): Part[] {
+function messagesOf(messages: readonly Members[], extras: boolean, thoughtsBack: boolean): Part[] {
   const written: Part[] = [];
   messages.forEach(({ role, content }, index) => {
     const path = `messages[${index}]`;
-    if (role === 'assistant') written.push(from(path, assistantOf(content, path, extras)));
+    if (role === 'assistant') written.push(from(path, assistantOf(content, path, extras, thoughtsBack)));
     else if (role === 'system')
       written.push(from(path, { role, content: textPartsOf(content, `${path}.content`, extras) }));
     else written.push(...userTurnOf(content, path, extras));
@@ -220,8 +222,10 @@ function resultOf(block: Members, path: string, parts: Part[], extras: boolean):
   };
 }
 
-function assistantOf(content: unknown, path: string, extras: boolean): Part {
-  if (typeof content === 'string') return { role: 'assistant', content };
+function assistantOf(content: unknown, path: string, extras: boolean, thoughtsBack: boolean): Part {
+  if (typeof content === 'string')
+    return { role: 'assistant', content, ...(thoughtsBack && { reasoning_content: thoughtsBackOf('') }) };
+  let texts = '';
   const parts: Part[] = [];
   const calls: Part[] = [];
   const thoughts: Part[] = [];
@@ -229,6 +233,7 @@ function assistantOf(content: unknown, path: string, extras: boolean): Part {
     const at = `${path}.content[${index}]`;
     const { type, id, name, input, thinking, signature, data } = block;
     if (type === 'thinking') {
+      if (typeof thinking === 'string') texts += thinking;
       if (typeof signature === 'string' && signature !== '') thoughts.push({ type, thinking, signature });
     } else if (type === 'redacted_thinking') thoughts.push({ type, data });
     else if (type === 'tool_use') {
@@ -242,6 +247,7 @@ function assistantOf(content: unknown, path: string, extras: boolean): Part {
     role: 'assistant',
     content: parts.length > 0 ? contentOf(parts) : calls.length > 0 ? null : '',
     ...(extras && thoughts.length > 0 && { thinking_blocks: thoughts }),
+    ...(thoughtsBack && { reasoning_content: thoughtsBackOf(texts) }),
     ...(calls.length > 0 && { tool_calls: calls }),
   };
 }

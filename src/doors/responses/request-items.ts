@@ -6,7 +6,8 @@
  *     message                    a message of its role; a lone text as a string. `developer` becomes
  *                                `system`, unless the upstream reads it (`extras`)
  *     reasoning                  its signed blocks go into the next assistant message, if the upstream reads
- *                                them (`extras`); reasoning without signatures is left out
+ *                                them (`extras`); its texts become that message's `reasoning_content`, if
+ *                                the upstream wants them (`thoughtsBack`); else it is left out
  *     function_call,             `tool_calls` of the assistant message before it, if no other item came
  *       custom_tool_call           between
  *     function_call_output,      a message of the role `tool`. A chat completion allows only text there, so
@@ -26,23 +27,25 @@ import { hash } from 'node:crypto';
 import { isNestedTooDeeply, isRecord, type Members, parsedJson } from '../../core/json.js';
 import { FieldError } from '../../providers/provider.js';
 import { from } from '../callers-path.js';
+import { textOf, thoughtsBackOf } from '../message-parts.js';
 
 interface AssistantMessage {
   readonly role: 'assistant';
   content: unknown;
   tool_calls?: unknown[];
   thinking_blocks?: unknown[];
+  reasoning_content?: string;
 }
 
 const ROLES: readonly unknown[] = ['user', 'assistant', 'system', 'developer'];
 /** Types of parts that become text. */
 const TEXT_PARTS: readonly unknown[] = ['input_text', 'output_text', 'text'];
 
-/** `extras`: as in `Translator.toChat` (door.ts). Throws a FieldError. */
-export function messagesOf(input: unknown, extras: boolean): unknown[] {
+/** `extras`, `thoughtsBack`: as in `Translator.toChat` (door.ts). Throws a FieldError. */
+export function messagesOf(input: unknown, extras: boolean, thoughtsBack: boolean): unknown[] {
   if (typeof input === 'string') return [from('input', { role: 'user', content: input })];
   if (!Array.isArray(input)) throw new FieldError('input', 'must be a string or an array of items');
-  const writer = new InputWriter(extras);
+  const writer = new InputWriter(extras, thoughtsBack);
   (input as unknown[]).forEach((item, index) => {
     if (!isRecord(item)) throw new FieldError(`input[${index}]`, 'must be an object');
     writer.add(item, `input[${index}]`);
@@ -54,6 +57,7 @@ export function messagesOf(input: unknown, extras: boolean): unknown[] {
 class InputWriter {
   readonly #messages: unknown[] = [];
   readonly #extras: boolean;
+  readonly #thoughtsBack: boolean;
   /** Images and files of outputs, for a user message after the last of these. */
   #moved: Members[] = [];
   /** Path of the output that the first of them comes from. */
@@ -62,9 +66,12 @@ class InputWriter {
   #assistant: AssistantMessage | undefined;
   /** `extra_content` of a reasoning item, for the call that follows. */
   #extra: unknown;
+  /** Texts of reasoning for the next message or call of the assistant, unless another item comes first. */
+  #thoughts = '';
 
-  constructor(extras: boolean) {
+  constructor(extras: boolean, thoughtsBack: boolean) {
     this.#extras = extras;
+    this.#thoughtsBack = thoughtsBack;
   }
 
   /** Returns the messages. */
@@ -133,6 +140,7 @@ class InputWriter {
 
   #push(message: object, path: string): void {
     this.#assistant = undefined;
+    this.#thoughts = '';
     this.#messages.push(from(path, message));
   }
 
@@ -155,19 +163,30 @@ class InputWriter {
         : last;
     if (message.content === null) message.content = content;
     else message.content = appended(partsOf(message.content), partsOf(content));
+    this.#addThoughts(message);
   }
 
   #newAssistant(path: string): AssistantMessage {
     const message: AssistantMessage = { role: 'assistant', content: null };
-    this.#push(message, path);
+    this.#messages.push(from(path, message));
     this.#assistant = message;
     return message;
+  }
+
+  #addThoughts(message: AssistantMessage): void {
+    if (!this.#thoughtsBack) return;
+    const { reasoning_content: before = '' } = message;
+    message.reasoning_content = thoughtsBackOf(
+      before.trim() === '' ? this.#thoughts : before + this.#thoughts,
+    );
+    this.#thoughts = '';
   }
 
   #addReasoning(item: Members, path: string): void {
     const { blocks, extra } = carriedIn(item.encrypted_content) ?? {};
     // Google's interface in OpenAI's protocol wants `extra_content` back too.
     this.#extra = extra;
+    if (this.#thoughtsBack) this.#thoughts += reasoningTextOf(item);
     if (blocks === undefined || !this.#extras) return;
     const last = this.#assistant;
     const message = last?.content === null && last.tool_calls === undefined ? last : this.#newAssistant(path);
@@ -180,7 +199,13 @@ class InputWriter {
       from(path, this.#extra === undefined ? call : { ...call, extra_content: this.#extra }),
     );
     this.#extra = undefined;
+    this.#addThoughts(message);
   }
+}
+
+/** What the model thought, or where the item has only a summary, that. */
+function reasoningTextOf({ content, summary }: Members): string {
+  return textOf(content) || textOf(summary);
 }
 
 function textIn(item: Members, name: string, path: string): string {

@@ -61,11 +61,11 @@ export const NAMES: Readonly<Record<string, string>> = {
 };
 
 /**
- * Returns the chat completion for the same call, with the member `model` as it is in `body`. `extras`: as in
- * `Translator.toChat` (door.ts). Throws a FieldError that names a member which a chat completion cannot
- * express.
+ * Returns the chat completion for the same call, with the member `model` as it is in `body`. `extras` and
+ * `thoughtsBack`: as in `Translator.toChat` (door.ts). Throws a FieldError that names a member which a chat
+ * completion cannot express.
  */
-export function toChat(body: Members, extras: boolean): Record<string, unknown> {
+export function toChat(body: Members, extras = false, thoughtsBack = false): Record<string, unknown> {
   const fields = new Fields(body, 'an upstream that does not speak Responses', false);
   if (body.store === true)
     throw new FieldError('store', 'must be false: only an upstream that speaks Responses stores them');
@@ -75,7 +75,7 @@ export function toChat(body: Members, extras: boolean): Record<string, unknown> 
     if (value !== undefined) chat[name] = value;
   }
   const instructions = fields.string('instructions');
-  const messages = messagesOf(fields.take('input'), extras);
+  const messages = messagesOf(fields.take('input'), extras, thoughtsBack);
   const all =
     instructions === undefined
       ? messages

@@ -36,6 +36,7 @@ void t.test('no file: the demo, with every default', (t) => {
             provider: 'openai',
             url: 'echo:',
             speaks: [],
+            thoughts_back: false,
             drop_unsupported: false,
             weight: 1,
             priority: 1,

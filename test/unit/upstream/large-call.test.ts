@@ -150,6 +150,23 @@ void t.test('integers in the input of a tool keep their digits', async (t) => {
   }
 });
 
+void t.test('thoughts go back to the upstream that wants them', async (t) => {
+  for (const thoughtsBack of [true, undefined]) {
+    const at = await worldAt(t, failing(500), { thoughtsBack });
+    const thinking = { type: 'thinking', thinking: 'Hm.', signature: '' };
+    const reasoning = { type: 'reasoning', summary: [{ type: 'summary_text', text: 'Hm.' }] };
+    for (const [door, members] of [
+      ['messages', { max_tokens: 9, messages: [{ role: 'assistant', content: [thinking] }] }],
+      ['responses', { input: [reasoning, { role: 'assistant', content: 'Done.' }] }],
+    ] as const) {
+      const [short, large] = await bothWays(at, door, members);
+      t.same(large, short, door);
+      const [{ body }] = (short as { requests: [{ body: string }] }).requests;
+      t.equal(body.includes('"reasoning_content":"Hm."'), thoughtsBack === true, door);
+    }
+  }
+});
+
 void t.test('integers keep their digits where members are renamed', async (t) => {
   const at = await worldAt(t, failing(500), { memberNames: { seed: 'random_seed' } });
   const body =

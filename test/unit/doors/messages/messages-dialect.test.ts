@@ -12,7 +12,8 @@ import { newSeed, randomOf } from '../../../support/random.js';
 type Members = Record<string, unknown>;
 
 const { translator, openJudge } = MESSAGES_DIALECT;
-const toChat = (body: Members, extras?: boolean) => translator!.toChat(body, extras);
+const toChat = (body: Members, extras?: boolean, thoughtsBack?: boolean) =>
+  translator!.toChat(body, extras, thoughtsBack);
 const fromChat = (answer: Members, call: DoorCall) => translator!.fromChat(answer, call);
 const openStream = (call: DoorCall) => translator!.openStream(call);
 const CALL: DoorCall = { requestId: 'req_a-1', model: 'm', stream: false, body: {}, nowMs: 0 };
@@ -104,6 +105,27 @@ void t.test('a request becomes a chat completion', (t) => {
   t.same(toChat(BODY, true), chat);
   const plain = JSON.stringify(toChat(BODY));
   t.notMatch(plain, /cache_control|thinking_blocks|continuous/, 'without the extras');
+  t.end();
+});
+
+void t.test('thoughts go back to a server that wants them', (t) => {
+  const thought = (thinking: string, more = {}): Members => ({ type: 'thinking', thinking, ...more });
+  const use = { type: 'tool_use', id: 't1', name: 'f', input: {} };
+  const assistant = (content: unknown): Members => ({ role: 'assistant', content });
+  const messages = [
+    { role: 'user', content: 'Hello' },
+    assistant([thought('Hm. ', { signature: '' }), thought('So.', { signature: 's' }), use]),
+    { role: 'user', content: [{ type: 'tool_result', tool_use_id: 't1', content: 'x' }] },
+    assistant([{ type: 'redacted_thinking', data: 'r' }, use]),
+    assistant([{ type: 'text', text: 'Done.' }]),
+    assistant('Done.'),
+  ];
+  const writtenAs = (thoughtsBack: boolean): unknown =>
+    (toChat({ model: 'm', max_tokens: 9, messages }, false, thoughtsBack).messages as Members[])
+      .filter(({ role }) => role === 'assistant')
+      .map(({ reasoning_content: thoughts }) => thoughts);
+  t.same(writtenAs(true), ['Hm. So.', ' ', ' ', ' ']);
+  t.same(writtenAs(false), [undefined, undefined, undefined, undefined], 'to no other');
   t.end();
 });
 

@@ -204,6 +204,59 @@ void t.test('messages of the system for servers behind the protocol of OpenAI', 
   t.end();
 });
 
+void t.test('thoughts go back to a server that wants them', (t) => {
+  const thought = (...texts: string[]): object => ({
+    type: 'reasoning',
+    summary: texts.map((text) => ({ type: 'summary_text', text })),
+  });
+  const call = { type: 'function_call', call_id: 'a', name: 'n', arguments: '{}' };
+  const output = { type: 'function_call_output', call_id: 'a', output: 'x' };
+  const blocks = [{ type: 'thinking', thinking: 'Signed.', signature: 's' }];
+  const raw = { ...thought('short'), content: [{ type: 'reasoning_text', text: 'Raw.' }] };
+  const input = [
+    thought('Lost.'),
+    { role: 'user', content: 'Hello' },
+    { ...thought('Hm. ', 'So.'), encrypted_content: encryptedContent({ blocks }) },
+    { role: 'assistant', content: 'Wait.' },
+    call,
+    thought(' Also.'),
+    { ...call, call_id: 'b' },
+    output,
+    { ...output, call_id: 'b' },
+    call,
+    thought('Late.'),
+    { ...call, call_id: 'b' },
+    output,
+    { ...output, call_id: 'b' },
+    raw,
+    { role: 'assistant', content: 'Done.' },
+    { role: 'assistant', content: 'Bye.' },
+    thought('Lost.'),
+  ];
+  const turnsWith = (thoughtsBack: boolean): unknown =>
+    (toChatFor({ model: 'm', input }, false, thoughtsBack).messages as Record<string, unknown>[]).map(
+      ({ role, content, reasoning_content: thoughts }) => [role, content, thoughts],
+    );
+  const turns = [
+    ['user', 'Hello', undefined],
+    ['assistant', 'Wait.', 'Hm. So. Also.'],
+    ['tool', 'x', undefined],
+    ['tool', 'x', undefined],
+    ['assistant', null, 'Late.'],
+    ['tool', 'x', undefined],
+    ['tool', 'x', undefined],
+    ['assistant', 'Done.', 'Raw.'],
+    ['assistant', 'Bye.', ' '],
+  ];
+  t.same(turnsWith(true), turns);
+  t.same(
+    turnsWith(false),
+    turns.map(([role, content]) => [role, content, undefined]),
+    'to no other',
+  );
+  t.end();
+});
+
 void t.test('signed thoughts for servers behind the protocol of OpenAI', (t) => {
   const blocks = [{ type: 'thinking', thinking: 'Hm.', signature: 's' }];
   const extra = { google: { thought_signature: 'g' } };
