@@ -42,6 +42,10 @@ const CLAUDE: readonly Listed[] = [
     decision: 'Above 1, or with thinking, the provider answers 400: the caller gets it by name.',
   },
   {
+    difference: /^refused top_p \| taken/,
+    decision: 'Claude 4.1 to 4.6 takes one of the two and answers 400 to both: the caller gets it by name.',
+  },
+  {
     difference: /(stop_sequences|stopSequences): /,
     cases: /^stop of five$/,
     decision: "The reference has no such bound: LiteLLM cuts OpenAI's four.",

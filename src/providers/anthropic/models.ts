@@ -24,6 +24,8 @@ export interface ModelTraits {
   readonly efforts: readonly string[];
   /** Whether temperature, top_p and top_k may differ from their defaults. */
   readonly sampling: boolean;
+  /** Whether the model refuses temperature and top_p beside each other, as all do since Opus 4.1. */
+  readonly oneSampler: boolean;
   /** Whether the model obeys a JSON schema for its content, and for the arguments of a `strict` tool. */
   readonly schemas: boolean;
   /** Whether the request can force the model to call a tool. */
@@ -54,12 +56,14 @@ const BEFORE_THINKING: ModelTraits = {
   thinkingOff: 'absent',
   efforts: NO_EFFORTS,
   sampling: true,
+  oneSampler: false,
   schemas: false,
   forcedTools: true,
   systemTurns: false,
 };
 const SINCE_3_7: ModelTraits = { ...BEFORE_THINKING, thinking: 'budget' };
-const SINCE_4_5: ModelTraits = { ...SINCE_3_7, schemas: true };
+const SINCE_4_1: ModelTraits = { ...SINCE_3_7, oneSampler: true };
+const SINCE_4_5: ModelTraits = { ...SINCE_4_1, schemas: true };
 const SINCE_4_6: ModelTraits = { ...SINCE_4_5, thinking: 'either', efforts: EFFORTS_TO_MAX };
 const SINCE_4_7: ModelTraits = { ...SINCE_4_6, thinking: 'adaptive', efforts: EFFORTS, sampling: false };
 const SINCE_4_8: ModelTraits = { ...SINCE_4_7, systemTurns: true };
@@ -75,6 +79,7 @@ const BY_VERSION: readonly (readonly [number, ModelTraits])[] = [
   [4.7, SINCE_4_7],
   [4.6, SINCE_4_6],
   [4.5, SINCE_4_5],
+  [4.1, SINCE_4_1],
   [3.7, SINCE_3_7],
   [0, BEFORE_THINKING],
 ];
@@ -110,7 +115,7 @@ export function traitsOf(model: string, onVertex: boolean): ModelTraits {
     traits = traitsByName(model);
     traitsByModel.set(model, traits);
   }
-  return onVertex && traits === SINCE_4_5 ? SINCE_3_7 : traits;
+  return onVertex && traits === SINCE_4_5 ? SINCE_4_1 : traits;
 }
 
 function traitsByName(model: string): ModelTraits {

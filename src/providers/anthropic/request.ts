@@ -21,6 +21,8 @@ const VERSION_WITHOUT_SAMPLING = '2026-10-21';
 /** Default of temperature and top_p at OpenAI and at Anthropic. */
 const SAMPLING_DEFAULT = 1;
 const TEMPERATURE_MAX = 1;
+/** Why some models get no top_p. bedrock/request.ts says so too. */
+export const BESIDE_TEMPERATURE = 'cannot be set beside temperature for this model';
 
 /** Anthropic refuses longer user ids. */
 const USER_ID_CHARS_MAX = 256;
@@ -56,7 +58,7 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
       ...(format && { format }),
     };
   const samples = traits.sampling && !(isAnthropic && settings.apiVersion >= VERSION_WITHOUT_SAMPLING);
-  addSampling(request, fields, samples, isThinking(thinking.thinking));
+  addSampling(request, fields, samples, traits.oneSampler, isThinking(thinking.thinking));
   addStop(request, fields);
   const mark = fields.record('cache_control');
   if (mark !== undefined) request.cache_control = mark;
@@ -154,6 +156,7 @@ function addSampling(
   request: Record<string, unknown>,
   fields: Fields,
   samples: boolean,
+  oneSampler: boolean,
   thinks: boolean,
 ): void {
   const temperature = fields.number('temperature');
@@ -167,8 +170,9 @@ function addSampling(
   const topP = fields.number('top_p');
   if (topP !== undefined && topP !== SAMPLING_DEFAULT) {
     // While Claude thinks, top_p must be at least 0.95: Anthropic rejects others with its own message.
-    if (samples) request.top_p = topP;
-    else fields.unsupported('top_p', samplingReason(samples));
+    if (!samples) fields.unsupported('top_p', samplingReason(samples));
+    else if (oneSampler && request.temperature !== undefined) fields.unsupported('top_p', BESIDE_TEMPERATURE);
+    else request.top_p = topP;
   }
   const topK = fields.integer('top_k');
   if (topK === undefined) return;

@@ -10,12 +10,15 @@
  *                                  (closedSchema); else the model must call a tool of that schema, whose
  *                                  arguments become the content
  *     response_format json_object  such a tool with any object
+ *     strict: true of a tool       the same, with the schema in the subset that Anthropic enforces; left out
+ *                                  if the schema is not in it, or all strict tools exceed Anthropic's bounds
  *     tools that Anthropic runs    refused: searches and containers are billed apart from the tokens
  *
  * Must hold: `responseToolOf` decides as `toolMembersOf` did for the same call, or a caller gets a tool call
  * in place of content (test/unit/providers/anthropic/response.test.ts,
  * test/unit/providers/anthropic/stream.test.ts).
  */
+import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
 import type { Fields } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
@@ -43,6 +46,7 @@ export interface ToolMembers {
 export function toolMembersOf(fields: Fields, traits: ModelTraits, body: UnsignedCall['body']): ToolMembers {
   const tools = toolsOf(fields, traits);
   const choice = choiceOf(fields, tools, traits);
+  closeStrictTools(tools);
   const response = responseFormOf(fields.take('response_format'), traits, body);
   if (response?.tool === undefined) return { tools, choice, format: response?.format, byTool: false };
   if (!traits.forcedTools) {
@@ -118,6 +122,16 @@ function toolOf(given: unknown, path: string, fields: Fields, traits: ModelTrait
     else fields.unsupported(`${path}.strict`);
   }
   return withCacheControl(tool, given, path);
+}
+
+function closeStrictTools(tools: readonly Block[]): void {
+  const strict = tools.filter((tool) => tool.strict === true);
+  const schemas = strictSchemas(strict.map((tool) => tool.input_schema as Record<string, unknown>));
+  strict.forEach((tool, index) => {
+    const schema = schemas[index];
+    if (schema === undefined) delete tool.strict;
+    else tool.input_schema = schema;
+  });
 }
 
 /** The value of `tool_choice`. Removes from `tools` those that `allowed_tools` does not name. */
@@ -223,6 +237,14 @@ const MAPS: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions']
 /** Deeper schemas are not rewritten. No response in use is so deep. */
 const DEPTH_MAX = 64;
 
+/**
+ * Anthropic's bounds of all strict tools of a request: their number, optional properties, and places with
+ * more than one type. Beyond one it answers 400 (camel-ai/camel pull request 4171, read 2026-11).
+ */
+const STRICT_TOOLS_MAX = 20;
+const STRICT_OPTIONAL_MAX = 24;
+const STRICT_UNIONS_MAX = 16;
+
 /** The schema is outside of the subset; `closedSchema` catches it. */
 class Inexpressible extends Error {}
 
@@ -247,6 +269,38 @@ export function closedSchema(
   }
 }
 
+/**
+ * The schemas of strict tools as `closedSchema` gives them. Undefined for a tool that cannot be strict, and
+ * for all if together they exceed Anthropic's bounds: it would refuse the whole request. A tool that is not
+ * strict keeps its own schema, which the model reads. bedrock/tools.ts calls it too.
+ */
+export function strictSchemas(
+  schemas: readonly Record<string, unknown>[],
+): (Record<string, unknown> | undefined)[] {
+  const all = schemas.map((schema) => closedSchema(schema, true));
+  const counts = { optional: 0, unions: 0 };
+  for (const schema of all) count(schema, counts);
+  const isTooMuch =
+    all.filter((schema) => schema !== undefined).length > STRICT_TOOLS_MAX ||
+    counts.optional > STRICT_OPTIONAL_MAX ||
+    counts.unions > STRICT_UNIONS_MAX;
+  return isTooMuch ? all.map(() => undefined) : all;
+}
+
+/** Adds what is in `schema`, which is closed, at any depth. */
+function count(schema: unknown, counts: { optional: number; unions: number }): void {
+  if (!isRecord(schema)) return;
+  const { type, properties, required, anyOf, allOf, items, $defs, definitions } = schema;
+  if (Array.isArray(anyOf) || Array.isArray(type)) counts.unions++;
+  const needed = new Set<unknown>(Array.isArray(required) ? required : []);
+  for (const name in isRecord(properties) ? properties : {}) if (!needed.has(name)) counts.optional++;
+  for (const map of [properties, $defs, definitions])
+    if (isRecord(map)) for (const inner of Object.values(map)) count(inner, counts);
+  for (const list of [anyOf, allOf])
+    if (Array.isArray(list)) for (const inner of list as unknown[]) count(inner, counts);
+  count(items, counts);
+}
+
 function closed(schema: unknown, strict: boolean, depth: number): Record<string, unknown> {
   if (!isRecord(schema) || depth > DEPTH_MAX) throw new Inexpressible();
   const result: Record<string, unknown> = {};
@@ -267,7 +321,7 @@ function closed(schema: unknown, strict: boolean, depth: number): Record<string,
     else if (name === 'minItems' && (value === 0 || value === 1)) result.minItems = value;
     else if (name === 'additionalProperties') {
       if (value !== false && !strict) throw new Inexpressible();
-    } else if (name !== 'description' && name !== '$schema') limits.push(`${name}: ${JSON.stringify(value)}`);
+    } else if (name !== 'description' && name !== '$schema') limits.push(`${name}: ${exactJsonText(value)}`);
   }
   if (schema.type === 'object' || isRecord(schema.properties)) {
     if (!isRecord(schema.properties) && !strict) throw new Inexpressible();

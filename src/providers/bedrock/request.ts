@@ -12,6 +12,7 @@
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord, stringText } from '../../core/json.js';
+import { BESIDE_TEMPERATURE } from '../anthropic/request.js';
 import { Fields } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { conversationOf } from './messages.js';
@@ -121,8 +122,10 @@ function samplingOf(fields: Fields, { family, claude }: ModelFacts, thinks: bool
   const topP = fields.number('top_p');
   if (isSent(topP)) {
     // While Claude thinks, top_p must be at least 0.95: Bedrock rejects others with its own message.
-    if (samples) inference.topP = topP;
-    else fields.unsupported('top_p', reason);
+    if (!samples) fields.unsupported('top_p', reason);
+    else if (claude?.oneSampler === true && inference.temperature !== undefined)
+      fields.unsupported('top_p', BESIDE_TEMPERATURE);
+    else inference.topP = topP;
   }
   const topK = fields.integer('top_k');
   if (topK !== undefined) {
@@ -224,6 +227,7 @@ function plainInferenceOf(body: UnsignedCall['body'], { claude }: ModelFacts): s
   if (!isAbsentOr(topP, Number.isFinite) || Number(temperature ?? 0) > TEMPERATURE_MAX) return undefined;
   const isSent = (value: unknown): boolean =>
     value !== undefined && (claude === undefined || value !== CLAUDE_DEFAULT);
+  if (claude?.oneSampler === true && isSent(temperature) && isSent(topP)) return undefined;
   const inference = [
     ...(maxTokens === undefined ? [] : [`"maxTokens":${maxTokens as number}`]),
     ...(isSent(temperature) ? [`"temperature":${temperature as number}`] : []),

@@ -7,6 +7,7 @@
  *                                  (closedSchema: Bedrock knows the same part of JSON Schema); else a
  *                                  tool of that schema, whose arguments become the content
  *     response_format json_object  such a tool with any object
+ *     strict: true of a tool       as in anthropic/tools.ts, for Claude 4.5 and 4.6; else left out
  *     tool_choice none             no tools; rejected if messages have tool calls, since Converse then wants
  *                                  the tools declared
  *
@@ -21,7 +22,13 @@
  * depends on the model and the body alone (test/unit/providers/bedrock/stream.test.ts).
  */
 import { isRecord } from '../../core/json.js';
-import { closedSchema, ANY_OBJECT, NO_PARAMETERS, responseToolName } from '../anthropic/tools.js';
+import {
+  closedSchema,
+  ANY_OBJECT,
+  NO_PARAMETERS,
+  responseToolName,
+  strictSchemas,
+} from '../anthropic/tools.js';
 import type { Fields } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { ContentWriter, type Block } from './content.js';
@@ -101,6 +108,7 @@ export function toolsOf(
     tools.push(...names.map((name) => toolSpec(name, undefined, NO_PARAMETERS)));
   }
   let choice = choiceOf(fields, tools, usesTools);
+  closeStrictTools(tools);
   const isForced = choice !== undefined && !('auto' in choice);
   const { claude } = facts;
   const cannotForce = claude && (!claude.forcedTools || (thinks && claude.thinking !== 'adaptive'));
@@ -167,6 +175,21 @@ function toolOf(tool: unknown, index: number, facts: ModelFacts): Block[] {
     toolSpec(name, description, parameters ?? NO_PARAMETERS, isStrict),
     ...(canCache ? new ContentWriter(facts).cachePoint(tool) : []),
   ];
+}
+
+function closeStrictTools(tools: Block[]): void {
+  const specs = tools.map(({ toolSpec: spec }) =>
+    isRecord(spec) && spec.strict === true ? spec : undefined,
+  );
+  const strict = specs.filter((spec) => spec !== undefined);
+  const schemas = strictSchemas(
+    strict.map(({ inputSchema }) => (inputSchema as { json: Record<string, unknown> }).json),
+  );
+  strict.forEach((spec, index) => {
+    const schema = schemas[index];
+    if (schema === undefined) delete spec.strict;
+    else spec.inputSchema = { json: schema };
+  });
 }
 
 /** The value of `toolChoice`. Removes from `tools` those that the choice excludes. */

@@ -13,6 +13,7 @@ type Settings = Partial<ProviderCall['settings']>;
 
 const write = (call: ProviderCall): ProviderRequest => requestOf(ANTHROPIC, call);
 const OLD = { model: 'claude-sonnet-4-20250514' };
+const V4_1 = { model: 'claude-opus-4-1-20250805' };
 const V4_6 = { model: 'claude-opus-4-6' };
 const V4_8 = { model: 'claude-opus-4-8' };
 const V5 = { model: 'claude-opus-5' };
@@ -31,6 +32,7 @@ const ANSWER = (schema: object): object => ({
   description: 'Gives the answer.',
   input_schema: schema,
 });
+const SAMPLERS = { temperature: 0.5, top_p: 0.9 };
 const ADAPTIVE = { type: 'adaptive', display: 'summarized' };
 
 const WRITTEN: [
@@ -45,7 +47,9 @@ const WRITTEN: [
   ['max_completion_tokens goes before', { max_tokens: 7, max_completion_tokens: 9 }, { max_tokens: 9 }],
   ['max_tokens 0 fills the cache', { max_tokens: 0 }, { max_tokens: 0 }],
   ['a stream', { stream: true, stream_options: { include_usage: true } }, { stream: true }, { stream: true }],
-  ['temperature', { temperature: 0.25, top_p: 0.5, top_k: 3 }, { temperature: 0.25, top_p: 0.5, top_k: 3 }],
+  ['temperature', { temperature: 0.25, top_k: 3 }, { temperature: 0.25, top_k: 3 }],
+  ['top_p beside it', { temperature: 0.25, top_p: 0.5 }, { temperature: 0.25, top_p: 0.5 }, OLD],
+  ['top_p beside the default', { temperature: 1, top_p: 0.5 }, { temperature: undefined, top_p: 0.5 }],
   ['defaults are left out', { temperature: 1, top_p: 1 }, { temperature: undefined, top_p: undefined }],
   ['… also of the newest models', { temperature: 1, top_p: 1 }, { temperature: undefined }, V5_5],
   ['one stop', { stop: 'END' }, { stop_sequences: ['END'] }],
@@ -155,7 +159,7 @@ const WRITTEN: [
         {
           name: 'f',
           description: 'd',
-          input_schema: SCHEMA,
+          input_schema: CLOSED,
           strict: true,
           cache_control: { type: 'ephemeral', ttl: '1h' },
         },
@@ -276,6 +280,59 @@ void t.test('what is written', (t) => {
   t.end();
 });
 
+void t.test('strict tools', (t) => {
+  const strict = (name: string, parameters: object): object => tool(name, { parameters, strict: true });
+  const writtenAs = (tools: object[], more: Body = {}): unknown =>
+    (JSON.parse(write(anthropicCall({ tools, ...more })).body) as Body).tools;
+  const limited = { type: 'object', properties: { n: { type: 'integer', minimum: 1 } }, required: ['n'] };
+  const described = {
+    ...limited,
+    properties: { n: { type: 'integer', description: '{minimum: 1}' } },
+    additionalProperties: false,
+  };
+  const plain = { name: 'f', input_schema: limited };
+  const closed = { name: 'f', input_schema: described, strict: true };
+  const times = <Value>(count: number, value: Value): Value[] => Array<Value>(count).fill(value);
+  t.same(writtenAs([strict('f', limited)]), [closed], 'limits go to the description');
+  const odd = { type: 'object', properties: { a: true } };
+  t.same(
+    writtenAs([strict('g', odd), strict('f', limited), tool('f', { parameters: limited })]),
+    [{ name: 'g', input_schema: odd }, closed, plain],
+    'a schema that cannot be closed',
+  );
+  t.same(writtenAs(times(20, strict('f', limited))), times(20, closed), '20');
+  t.same(writtenAs(times(21, strict('f', limited))), times(21, plain), '21');
+  const allowed = { mode: 'auto', tools: [tool('f')] };
+  t.same(
+    writtenAs([...times(20, strict('g', limited)), strict('f', limited)], {
+      tool_choice: { type: 'allowed_tools', allowed_tools: allowed },
+    }),
+    [closed],
+    'of 21, the one that may be called',
+  );
+  const members = (count: number, value: object, isRequired: boolean): object => {
+    const names = Array.from({ length: count }, (_, index) => `m${index}`);
+    const properties = Object.fromEntries(names.map((name) => [name, value]));
+    return { type: 'object', properties, ...(isRequired && { required: names }) };
+  };
+  const number = { type: 'integer' };
+  const either = { anyOf: [number, { type: 'null' }] };
+  const inner = { type: 'array', items: members(8, { type: ['integer', 'null'] }, true) };
+  for (const [name, schema, isStrict] of [
+    ['24 optional', members(24, number, false), true],
+    ['25 optional', members(25, number, false), false],
+    ['16 unions', members(16, either, true), true],
+    ['17 unions', members(17, either, true), false],
+    ['16 unions below', members(2, inner, true), true],
+    ['24 unions below', members(3, inner, true), false],
+  ] as const) {
+    t.match(writtenAs([strict('f', schema)]), [{ name: 'f', strict: isStrict ? true : undefined }], name);
+    const half = [strict('f', schema), strict('g', members(1, either, false))];
+    t.match(writtenAs(half), times(2, { strict: undefined }), `${name}, and one more`);
+  }
+  t.end();
+});
+
 const image = (url: unknown): Body => ({
   messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url } }] }],
 });
@@ -304,6 +361,17 @@ const REJECTED: [
   ['a search of the web', { web_search_options: {} }, 'web_search_options', {}],
   ['an unknown member', { whatever: 1 }, 'whatever', { whatever: undefined }],
   ['temperature above 1', { temperature: 1.5 }, 'temperature', { temperature: 1 }],
+  ['two samplers of 4.1', SAMPLERS, 'top_p', { temperature: 0.5, top_p: undefined }, V4_1],
+  ['two samplers of 4.5', SAMPLERS, 'top_p', { temperature: 0.5, top_p: undefined }],
+  ['two samplers of 4.6', SAMPLERS, 'top_p', { temperature: 0.5, top_p: undefined }, V4_6],
+  [
+    'two samplers on Vertex',
+    SAMPLERS,
+    'top_p',
+    { temperature: 0.5, top_p: undefined },
+    { model: 'claude-sonnet-4-5' },
+    { name: 'vertex' },
+  ],
   ['temperature of 4.8', { temperature: 0.5 }, 'temperature', { temperature: undefined }, V4_8],
   ['top_p of 4.8', { top_p: 0.5 }, 'top_p', { top_p: undefined }, V4_8],
   ['top_k of 5', { top_k: 5 }, 'top_k', { top_k: undefined }, V5],

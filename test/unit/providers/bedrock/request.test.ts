@@ -40,9 +40,17 @@ function rejected(scope: Equals, members: Members, field: string, given: GivenCa
 }
 
 void t.test('sampling, bounds and stops', (t) => {
-  t.same(rest({ max_tokens: 5, temperature: 0.5, top_p: 0.9, stop: 'END' }), {
+  const samplers = { temperature: 0.5, top_p: 0.9 };
+  t.same(rest({ max_tokens: 5, ...samplers, stop: 'END' }, { model: OLD_CLAUDE }), {
     inferenceConfig: { maxTokens: 5, stopSequences: ['END'], temperature: 0.5, topP: 0.9 },
   });
+  for (const stop of [undefined, 'END']) {
+    rejected(t, { ...samplers, stop }, 'top_p');
+    t.match(rest({ ...samplers, stop }, { settings: { dropUnsupported: true } }), {
+      inferenceConfig: { temperature: 0.5, topP: undefined },
+    });
+    t.match(rest({ ...samplers, temperature: 1, stop }), { inferenceConfig: { topP: 0.9 } });
+  }
   t.same(rest({ max_tokens: 5, max_completion_tokens: 7, stop: ['a', '', 'b'] }), {
     inferenceConfig: { maxTokens: 7, stopSequences: ['a', 'b'] },
   });
@@ -264,7 +272,11 @@ void t.test('tools and the choice among them', (t) => {
     },
   });
   const strict = { type: 'function', function: { ...TOOL.function, strict: true } };
-  t.same(rest({ tools: [strict] }), config(undefined, [{ toolSpec: { ...SPEC.toolSpec, strict: true } }]));
+  const closed = { type: 'object', properties: {}, additionalProperties: false };
+  const spec = { ...SPEC.toolSpec, strict: true, inputSchema: { json: closed } };
+  t.same(rest({ tools: [strict] }), config(undefined, [{ toolSpec: spec }]));
+  const many = Array<typeof strict>(21).fill(strict);
+  t.same(rest({ tools: many }), config(undefined, Array<typeof SPEC>(21).fill(SPEC)), 'more than it takes');
   t.same(rest({ tools: [strict] }, { model: NOVA }), config());
   t.same(rest({ tools, parallel_tool_calls: false }), {
     ...config(),
