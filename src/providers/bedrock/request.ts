@@ -203,7 +203,7 @@ function plainConversationOf(messages: readonly unknown[]): string | undefined {
     if (role === 'system' || role === 'developer') {
       if (turns !== '') return undefined;
       system += system === '' ? block : `,${block}`;
-    } else if (role === last) turns += `,${block}`;
+    } else if (turns !== '' && role === last) turns += `,${block}`;
     // Converse wants a user turn first.
     else if (role === 'user') turns += `${turns === '' ? '' : ']},'}{"role":"user","content":[${block}`;
     else if (role === 'assistant' && turns !== '') turns += `]},{"role":"assistant","content":[${block}`;

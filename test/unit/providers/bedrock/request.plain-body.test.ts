@@ -19,7 +19,13 @@ const TEXTS = [
   '12345678901234567890',
   'x'.repeat(300),
 ];
-const MODELS = [CLAUDE, 'global.anthropic.claude-opus-4-7', 'us.amazon.nova-pro-v1:0', 'meta.llama3-1-8b'];
+const MODELS = [
+  CLAUDE,
+  'anthropic.claude-3-haiku-20240307-v1:0',
+  'global.anthropic.claude-opus-4-7',
+  'us.amazon.nova-pro-v1:0',
+  'meta.llama3-1-8b',
+];
 const ROLES = ['system', 'developer', 'tool', ...Array<string>(6).fill('user'), 'assistant', 'assistant'];
 const OTHERS: readonly (readonly [string, readonly unknown[]])[] = [
   ['max_tokens', [1, 4096, null, 1.5, '7']],
@@ -38,7 +44,7 @@ const OTHERS: readonly (readonly [string, readonly unknown[]])[] = [
 function messageOf(next: Random): unknown {
   const text = next() < 0.9 ? 'Hi' : pick(next, TEXTS);
   const content = next() < 0.9 ? text : [{ type: 'text', text: pick(next, TEXTS) }];
-  const message = { role: pick(next, ROLES), content };
+  const message = { ...(next() < 0.95 && { role: pick(next, ROLES) }), content };
   if (next() < 0.9) return message;
   return {
     ...message,
