@@ -107,13 +107,21 @@ export class SharedKeyUses extends KeyUses {
    * the index: that comes a day later (SLOT_REST_MS), and `dayAfter` ignores an entry of another day.
    */
   readonly #written = new Map<KeyIndex, Day>();
-  /** The same for the rows that are being written: `recordWritten` moves them to `#written`. */
+  /**
+   * The same for the rows that the last `rows` returned: `recordWritten` moves them to `#written`. Those of a
+   * flush that failed are forgotten, because the next one may write no row of that key, or one of 0 calls.
+   */
   readonly #writing = new Map<KeyIndex, Day>();
 
   constructor(live: LiveBuffers, clock: Clock, rows: SharedKeyRows, log: Log) {
     super(live, clock);
     this.#rows = rows;
     this.#log = log;
+  }
+
+  override rows(): Map<KeyIndex, KeyUseRecord> {
+    this.#writing.clear();
+    return super.rows();
   }
 
   override recordWritten(): void {

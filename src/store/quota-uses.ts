@@ -149,8 +149,9 @@ export class SharedQuotaUses extends QuotaUses {
   readonly #rows: SharedQuotaRows;
   readonly #log: Log;
   /**
-   * What this gateway has counted and has on disk, and what is being written; by row. The slot of a deleted
-   * key or group is given again after a day, and the next owner's counts begin at 0 within the same month.
+   * What this gateway has counted and has on disk, and what is in the rows that the last `rows` returned; by
+   * row. The slot of a deleted key or group is given again after a day, and the next owner's counts begin at
+   * 0 within the same month.
    */
   readonly #written = new Map<string, OwnedUse>();
   readonly #writing = new Map<string, OwnedUse>();
@@ -165,6 +166,12 @@ export class SharedQuotaUses extends QuotaUses {
     super(ledger, clock, modelIdOf);
     this.#rows = rows;
     this.#log = log;
+  }
+
+  override rows(...changed: Parameters<QuotaUses['rows']>): ReturnType<QuotaUses['rows']> {
+    // What a flush that failed has left: its scope may be gone by now.
+    this.#writing.clear();
+    return super.rows(...changed);
   }
 
   override recordWritten(): void {

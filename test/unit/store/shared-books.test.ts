@@ -292,6 +292,32 @@ void t.test('flushes that failed, however many, are no difference of the books',
   await store.close();
 });
 
+void t.test("a flush that failed leaves nothing to the next in which a key's calls are fewer", async (t) => {
+  const { store, clock } = openShop(t.testdir());
+  const call = callerOf(clock);
+  let fails = true;
+  const through: FlushStore = {
+    ...unclear(store),
+    commit: (work) =>
+      store.commit(() => {
+        const result = work();
+        if (fails) throw new Error('no space left on device');
+        return result;
+      }),
+  };
+  const one = joinStore(store, clock, 0, through);
+  call(one, 5n);
+  t.notOk(one.flush.run(), 'after its rows were made');
+  fails = false;
+  one.ledger.keys.giveBackDay(KEY, dayNumberOf(clock.wallMs()));
+  t.ok(one.flush.run());
+  t.match(store.keys.findUse(KEY), { dayCalls: 0 });
+  call(one, 5n);
+  t.ok(one.flush.run());
+  t.match(store.keys.findUse(KEY), { dayCalls: 1 });
+  await store.close();
+});
+
 void t.test('a damaged row of key use stops no charges: it is written anew', async (t) => {
   const { store, clock } = openShop(t.testdir());
   const call = callerOf(clock);
