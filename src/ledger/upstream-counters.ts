@@ -9,7 +9,9 @@
  * operators alone: `seen`.
  *
  * Beside the records each worker has a stripe, which it alone writes while it lives: for each scope its calls
- * in flight, and the tokens that they hold.
+ * in flight, and the tokens that they hold. A stripe never has more than the records hold for its worker: it
+ * is raised after them and lowered before them. So what a worker held is not given back twice if it dies
+ * between the two steps; it then stays held until the gateway is restarted, as in Stocks.
  *
  * Must hold: of a provider's key never more is taken than its limits, and a dead worker's calls are given
  * back. Tests: test/unit/ledger/upstream-counters.test.ts (two workers; a dead worker),
@@ -125,14 +127,14 @@ export class UpstreamCounters {
    * for each `take`: QuotaHold (upstream/upstream-quotas.ts) sees to it. Worker.
    */
   giveBackCall(scope: UpstreamScopeIndex): void {
-    this.#stocks.settle(stockOf(scope, FLIGHT), NO_PERIOD, 1, 0);
     this.#hold(scope, HELD_CALLS, -1);
+    this.#stocks.settle(stockOf(scope, FLIGHT), NO_PERIOD, 1, 0);
   }
 
   /** Replaces the tokens that `take` took by those used. Call it only if tokens were limited. Worker. */
   settle(scope: UpstreamScopeIndex, held: number, used: number): void {
-    this.#settleTokens(scope, held, used);
     this.#hold(scope, HELD_TOKENS, -held);
+    this.#settleTokens(scope, held, used);
   }
 
   /** Whether `take` would find a quota short now; with shared limits, also with what the coordinator has. */

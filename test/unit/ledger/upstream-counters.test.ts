@@ -3,6 +3,8 @@ import t from 'tap';
 import type { Clock } from '#src/core/clock.js';
 import type { UpstreamLimits } from '#src/core/quotas.js';
 import { asMonotonicMs, asUpstreamScopeIndex, asWallMs } from '#src/core/units.js';
+import { Stocks } from '#src/ledger/stocks.js';
+import { TokenWindow } from '#src/ledger/token-window.js';
 import { createUpstreamBuffers, UpstreamCounters } from '#src/ledger/upstream-counters.js';
 
 class HeldClock implements Clock {
@@ -95,6 +97,39 @@ void t.test('a dead worker gives its calls back, and its tokens count as used fo
   t.same(used(ALL), [2, 40, 0]);
   clock.ms += 61_500;
   t.same(used(ALL), [0, 0, 0]);
+  t.end();
+});
+
+void t.test('a worker that dies while it gives back does not give back twice', (t) => {
+  // A step that does not return is where the thread was ended.
+  const endsIn = (prototype: Stocks | TokenWindow, when: 'before' | 'after', act: () => void): void => {
+    const settle = Object.getOwnPropertyDescriptor(prototype, 'settle')!;
+    const whole = settle.value as (...given: unknown[]) => void;
+    Object.defineProperty(prototype, 'settle', {
+      ...settle,
+      value(...given: unknown[]) {
+        if (when === 'after') whole.apply(this, given);
+        throw new Error('terminated');
+      },
+    });
+    t.throws(act, { message: 'terminated' });
+    Object.defineProperty(prototype, 'settle', settle);
+  };
+  for (const [when, left] of [
+    ['before', 2],
+    ['after', 1],
+  ] as const) {
+    const { one, two, main, used } = world();
+    t.equal(one.take(SCOPE, ALL, 40), undefined);
+    t.equal(two.take(SCOPE, ALL, 40), undefined);
+    endsIn(Stocks.prototype, when, () => one.giveBackCall(SCOPE));
+    endsIn(TokenWindow.prototype, when, () => one.settle(SCOPE, 40, 0));
+    main.releaseWorker(0);
+    t.same(used(ALL), [2, 40 * left, left], `${when} the record was changed`);
+    main.releaseWorker(1);
+    two.take(SCOPE, ALL, 0);
+    t.ok(main.useOf(SCOPE, ALL)[1]!.used >= 40, 'the tokens of the other weigh for their minute');
+  }
   t.end();
 });
 
