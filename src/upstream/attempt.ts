@@ -13,6 +13,7 @@ import { invariant } from '../core/errors.js';
 import type { UpstreamRequest } from '../channel/messages.js';
 import { traceHeadersOf } from '../telemetry/trace-context.js';
 import {
+  type LastBytes,
   type ResponseBodyReader,
   type ResponseBudget,
   type ResponseOutcome,
@@ -54,7 +55,7 @@ export interface AttemptOwner extends ResponseSink {
   /** The memory budget of the response, if it is not a stream. */
   readonly budget: ResponseBudget;
   /** The response is whole and valid; `rest` are its last bytes. */
-  complete(rest: Uint8Array): void;
+  complete(rest: LastBytes): void;
   /** The attempt failed. */
   reject(failure: AttemptFailure): void;
   /**
@@ -239,7 +240,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#begun = true;
   }
 
-  complete(rest: Uint8Array): void {
+  complete(rest: LastBytes): void {
     if (this.#state !== 'reading') return;
     this.#endSpan(undefined);
     this.taken.releaseGood();

@@ -19,7 +19,7 @@ import type {
 import { dialectAt } from '../doors/dialects.js';
 import type { Usage } from '../core/token-counts.js';
 import type { AttemptCode } from '../telemetry/ended-call.js';
-import { ResponseBudget } from './response-reader.js';
+import { type LastBytes, ResponseBudget } from './response-reader.js';
 import { clientOf, sharedOf, type SessionDeps, type SessionShared } from './session-shared.js';
 import { newAttemptSpan } from './attempt-span.js';
 import { Attempt, type AttemptOwner } from './attempt.js';
@@ -150,7 +150,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     if (this.#left === undefined && !this.#downstream.data(bytes)) this.#attempt?.pause();
   }
 
-  complete(rest: Uint8Array): void {
+  complete(rest: LastBytes): void {
     if (!this.#relayed) this.#upstreamWaitMs = this.#models.spentMs();
     if (this.#left !== undefined) this.#report(this.#attempt!, undefined, '');
     this.#left?.end('finished');
@@ -210,9 +210,13 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   cut(failure: AttemptFailure, isHeldUp: boolean): void {
-    const attempt = this.#attempt!;
-    const { target } = attempt.taken;
-    this.#report(attempt, failure.kind, failure.cause);
+    this.#recordCut(failure, isHeldUp);
+    this.#findUsage(EMPTY);
+  }
+
+  #recordCut(failure: AttemptFailure, isHeldUp: boolean): void {
+    const { target } = this.#attempt!.taken;
+    this.#report(this.#attempt!, failure.kind, failure.cause);
     if (!isHeldUp) {
       this.#shared.metrics.countFailure(target.slot, failure.kind, this.#shared.clock.wallMs());
       const bound = 'a stream was cut at a bound of the gateway, what was relayed is charged';
@@ -221,7 +225,6 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     }
     this.#left?.end('cut');
     this.#cut = true;
-    this.#findUsage(EMPTY);
   }
 
   crash(error: unknown): void {
@@ -339,17 +342,22 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   /** Finds the usage of a call that is charged, then delivers `rest`. */
-  #findUsage(rest: Uint8Array): void {
+  #findUsage(rest: LastBytes): void {
     invariant(this.#state === 'calling', 'the usage of a call is found once');
     this.#state = 'counting';
-    this.#unsent = rest;
     const usage = usageOf(this.#attempt!, this.#models.request, this.#shared);
     if (usage instanceof Promise)
-      usage.then((counted) => this.#foundUsage(counted)).catch((error: unknown) => this.crash(error));
-    else this.#foundUsage(usage);
+      usage.then((counted) => this.#foundUsage(counted, rest)).catch((error: unknown) => this.crash(error));
+    else this.#foundUsage(usage, rest);
   }
 
-  #foundUsage(usage: Usage): void {
+  #foundUsage(usage: Usage, rest: LastBytes): void {
+    if (!this.#cancelled && !this.#cut) {
+      const last = typeof rest === 'function' ? rest(usage) : rest;
+      invariant(this.#relayed || last instanceof Uint8Array, 'only a response that has begun is cut');
+      if (last instanceof Uint8Array) this.#unsent = last;
+      else this.#recordCut(last, false);
+    }
     const isLeft = this.#cancelled || this.#cut;
     this.#attempt?.taken.settle(usage.promptTokens + usage.completionTokens);
     this.#attempt = undefined;

@@ -6,7 +6,7 @@
  * `parsedBody`, `readsExtras` and `inCallersWords`, in a counter thread.
  *
  * Must hold: the usage in a translated response is that which is billed, in the form of
- * providers/chat-writer.ts, however the upstream told it, if its reports tell the whole
+ * providers/chat-writer.ts, whether the upstream told it or it was counted here
  * (test/unit/upstream/door-call.test.ts). A passed body reaches the upstream byte for byte but for the
  * model's name, and a translated response is valid in the door's protocol (test/e2e/messages.test.ts,
  * test/e2e/responses.test.ts).
@@ -16,6 +16,7 @@ import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { exactJson, exactJsonText, LONG_INTEGER } from '../core/exact-json.js';
 import { isRecord, parsedJson } from '../core/json.js';
+import type { Usage } from '../core/token-counts.js';
 import { callersPath } from '../doors/callers-path.js';
 import { dialectAt } from '../doors/dialects.js';
 import type { Dialect, DoorCall, DoorStream, Translator } from '../doors/door.js';
@@ -164,7 +165,7 @@ class TranslatedAttempt implements DoorAttempt {
         meter,
         budget,
       );
-    const stream = new StreamTranslation(sink, outcome, meter, this.#translator.openStream(this.#call));
+    const stream = new StreamTranslation(sink, outcome, this.#translator.openStream(this.#call));
     // The caller's event of usage is made from that of the chat completion.
     const includeUsage = true;
     return new StreamReader(stream, stream, meter, includeUsage, this.#choices);
@@ -232,11 +233,14 @@ class WholeTranslation implements ResponseOutcome {
       this.#outcome.reject(garbageFailure('no JSON object'));
       return;
     }
-    const usage = this.#meter.reported;
+    const { reported } = this.#meter;
+    const textWith = (usage: Usage | undefined): Buffer => {
+      members.usage = usage === undefined ? undefined : usageMember(usage);
+      return Buffer.from(this.#translator.fromChat(members, this.#call));
+    };
     let text: Buffer;
     try {
-      members.usage = usage === undefined ? undefined : usageMember(usage);
-      text = Buffer.from(this.#translator.fromChat(members, this.#call));
+      text = textWith(reported);
     } catch (error) {
       // `ours`: it does not count against the breaker, because a caller can cause it by a stop sequence that
       // cuts the arguments of a tool. In a stream nobody can: there the arguments pass as they are.
@@ -244,7 +248,8 @@ class WholeTranslation implements ResponseOutcome {
       return;
     }
     // Less than 0 gives bytes back.
-    if (this.#budget.grow(text.length - response.length)) this.#outcome.complete(text);
+    if (this.#budget.grow(text.length - response.length))
+      this.#outcome.complete((usage) => (usage === reported ? text : textWith(usage)));
     else this.#outcome.reject(budgetFailure());
   }
 
@@ -257,16 +262,14 @@ class WholeTranslation implements ResponseOutcome {
 class StreamTranslation implements ResponseSink, ResponseOutcome {
   readonly #sink: ResponseSink;
   readonly #outcome: ResponseOutcome;
-  readonly #meter: UsageMeter;
   readonly #stream: DoorStream;
   #begun = false;
   /** The reader goes on after a chunk that could not be translated. */
   #isOver = false;
 
-  constructor(sink: ResponseSink, outcome: ResponseOutcome, meter: UsageMeter, stream: DoorStream) {
+  constructor(sink: ResponseSink, outcome: ResponseOutcome, stream: DoorStream) {
     this.#sink = sink;
     this.#outcome = outcome;
-    this.#meter = meter;
     this.#stream = stream;
   }
 
@@ -305,17 +308,14 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
   /** Sends the door's last events in place of `[DONE]`. What it kept until then may be too deep to write. */
   complete(): void {
     if (this.#isOver) return;
-    // The report may have come in no event that was relayed.
-    const { reported } = this.#meter;
-    const usage = reported === undefined ? undefined : usageMember(reported);
-    let last: string;
-    try {
-      last = this.#stream.push({ choices: [], usage }) + this.#stream.end();
-    } catch (error) {
-      this.reject(failureOf(error));
-      return;
-    }
-    this.#outcome.complete(Buffer.from(last));
+    this.#outcome.complete((usage) => {
+      try {
+        const told = this.#stream.push({ choices: [], usage: usageMember(usage) });
+        return Buffer.from(told + this.#stream.end());
+      } catch (error) {
+        return failureOf(error);
+      }
+    });
   }
 
   reject(failure: AttemptFailure): void {

@@ -9,6 +9,7 @@ import { isUtf8 } from 'node:buffer';
 import { invariant } from '../core/errors.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
+import type { Usage } from '../core/token-counts.js';
 import type { Dialect } from '../doors/door.js';
 import {
   type AttemptFailure,
@@ -27,12 +28,18 @@ export interface ResponseSink {
   crash(error: unknown): void;
 }
 
+/**
+ * The last bytes of a response. A function if they tell the caller the usage, which may have to be counted
+ * first. It returns a failure if they cannot be written after all: then what was relayed is charged.
+ */
+export type LastBytes = Uint8Array | ((usage: Usage) => Uint8Array | AttemptFailure);
+
 /** The attempt, as readers see it. Exactly one of complete and reject is called, last. */
 export interface ResponseOutcome {
   /** Called once, before the first `relay` to the sink. */
   begun(): void;
   /** The response is whole and valid; `rest` are its last bytes. */
-  complete(rest: Uint8Array): void;
+  complete(rest: LastBytes): void;
   /** The response, or the rest of it, cannot be used. */
   reject(failure: AttemptFailure): void;
 }

@@ -2,7 +2,7 @@
 import t from 'tap';
 import { DOOR_INDEX } from '#src/core/door-names.js';
 import { answerOf, chunkOf, sse, USAGE } from '../../fixtures/upstream-server.js';
-import { answering, streaming, STREAM, world } from '../../fixtures/upstream-world.js';
+import { answering, COUNTED, streaming, STREAM, world } from '../../fixtures/upstream-world.js';
 
 /** As Azure sends it before its model has thought. */
 const EMPTY_CHUNK = sse({ ...chunkOf(''), choices: [], prompt_filter_results: [] });
@@ -158,3 +158,35 @@ void t.test('a translated response has the usage that is billed, whoever tells i
     }
   }
 });
+
+void t.test(
+  'a translated response has the usage that was counted here, if the upstream told none',
+  async (t) => {
+    const { promptTokens: input, completionTokens: output } = COUNTED;
+    const finish = sse({ ...chunkOf(''), choices: [{ index: 0, delta: {}, finish_reason: 'stop' }] });
+    const untold = JSON.stringify({ ...(JSON.parse(answerOf(USAGE)) as object), usage: undefined });
+    // More than a prompt of so few bytes can have: it is not believed, and not told.
+    const lies = { usage: { prompt_tokens: 9_000_000, completion_tokens: 1, total_tokens: 9_000_001 } };
+    for (const door of ['messages', 'responses'] as const) {
+      const isMessages = door === 'messages';
+      const body = isMessages ? CALL.body : '{"model":"m","stream":true,"input":"hello"}';
+      const call = { ...CALL, door: DOOR_INDEX[door], body };
+      const usage = { input_tokens: input, output_tokens: output };
+      const bodies = [untold, JSON.stringify({ ...(JSON.parse(untold) as object), ...lies })];
+      for (const json of bodies) {
+        const whole = await world(t, [answering(json)]);
+        const given = await whole.run({ ...call, stream: false, body: body.replace('"stream":true,', '') });
+        t.match(JSON.parse(given.text), { usage }, `${door}, whole`);
+        t.match(given.usage, { promptTokens: input, completionTokens: output }, 'and it is billed');
+      }
+      for (const more of ['', sse({ ...chunkOf(''), choices: [], ...lies })]) {
+        const { run } = await world(t, [
+          streaming(sse(chunkOf('hello')) + finish + more + 'data: [DONE]\n\n'),
+        ]);
+        const last = (await run(call)).text.split('\n').filter((line) => line.startsWith('data: '));
+        const told = JSON.parse(last.at(isMessages ? -2 : -1)!.slice(6)) as Record<string, unknown>;
+        t.match(isMessages ? told : told.response, { usage }, `${door}, streamed`);
+      }
+    }
+  },
+);

@@ -22,7 +22,7 @@ function read(
     {
       begun: () => t.fail('a whole answer is not relayed in parts'),
       complete: (rest) => {
-        outcome.rest = Buffer.from(rest).toString('utf8');
+        outcome.rest = Buffer.from(rest as Uint8Array).toString('utf8');
         outcome.endings++;
       },
       reject: (failure) => {
