@@ -113,11 +113,11 @@ export class Accounting {
   /**
    * To be called when a listener's thread has exited, before its successor writes to the same journal and
    * uses the same call slots. Counts the calls that the listener had settled, and releases the holds of its
-   * other calls. If a row of the store cannot be read, a later drain counts them: they stay in the journal.
+   * other calls. If a row of the store cannot be read, a later drain counts them.
    */
   releaseListener(listenerIndex: number): void {
     const { ledger, slotsPerListener, log } = this.base;
-    this.flush.drain();
+    this.flush.drainEnded(listenerIndex);
     this.locks.detach(listenerIndex);
     this.cache.detach(listenerIndex);
     const first = asCallSlot(listenerIndex * slotsPerListener);

@@ -164,10 +164,11 @@ export class LedgerFlush {
   #lastError: string | undefined;
   #loggedAtMs = -Infinity;
   /**
-   * Correction records of the main thread, which the next drain counts. Example: a call has left 0.02
-   * uncovered, and the coordinator has granted 0.02 since. The correction has 0.02 charged, -0.02 uncovered.
+   * Records that the next drain counts after those of the journals: what `drainEnded` has taken from one, and
+   * corrections of the main thread. Example: a call has left 0.02 uncovered, and the coordinator has granted
+   * 0.02 since. The correction has 0.02 charged, -0.02 uncovered.
    */
-  readonly #corrections: { readonly requestPrefix: string; readonly record: JournalRecord }[] = [];
+  readonly #queued: { readonly requestPrefix: string; readonly record: JournalRecord }[] = [];
 
   constructor(options: LedgerFlushOptions) {
     this.#options = options;
@@ -219,9 +220,9 @@ export class LedgerFlush {
         const requestPrefix = this.#options.requestPrefixOf(index);
         journal.drain((record) => this.#note(requestPrefix, record));
       });
-      for (let next = this.#corrections[0]; next !== undefined; next = this.#corrections[0]) {
+      for (let next = this.#queued[0]; next !== undefined; next = this.#queued[0]) {
         this.#note(next.requestPrefix, next.record);
-        this.#corrections.shift();
+        this.#queued.shift();
       }
       return true;
     } catch (error) {
@@ -230,9 +231,20 @@ export class LedgerFlush {
     }
   }
 
-  /** Queues a correction record. `requestPrefix`: with it the call's first record was counted. */
+  /**
+   * Call when a listener has ended, before its successor gets another prefix of request ids. As `drain`; but
+   * what cannot be counted now leaves the journal, and is counted later with the prefix of this listener.
+   */
+  drainEnded(listener: number): void {
+    if (this.drain()) return;
+    const { journals, requestPrefixOf } = this.#options;
+    const requestPrefix = requestPrefixOf(listener);
+    journals[listener]!.drain((record) => this.correct(requestPrefix, { ...record }));
+  }
+
+  /** Queues a record. `requestPrefix`: with it the call's first record was counted. */
   correct(requestPrefix: string, record: JournalRecord): void {
-    this.#corrections.push({ requestPrefix, record });
+    this.#queued.push({ requestPrefix, record });
   }
 
   get state(): FlushState {

@@ -297,6 +297,45 @@ void t.test('a row that cannot be read holds up its journal and loses none of it
   await house.store.close();
 });
 
+void t.test('what a dead listener left is counted with its own request ids, if only later', async (t) => {
+  const house = openShop(t.testdir());
+  let damaged = true;
+  let prefix = 'req_dead-';
+  const lines: string[] = [];
+  const flush = flushOf(
+    house,
+    new ListLog(),
+    {
+      ...watch(house.store),
+      findUsage: (key) => {
+        if (damaged && key.account === SECOND) throw new Error('damaged');
+        return house.store.findUsage(key);
+      },
+    },
+    {
+      requestPrefixOf: () => prefix,
+      usageLog: {
+        note: (requestPrefix, { request }) => lines.push(`${requestPrefix}${request}`),
+        handOver: () => undefined,
+      },
+    },
+  );
+  serve(house, 0, 1n, { request: 1 });
+  serve(house, 1, 2n, { request: 2, key: asKeyIndex(1) });
+  serve(house, 0, 4n, { request: 3 });
+  flush.drainEnded(0);
+  prefix = 'req_successor-';
+  serve(house, 0, 8n, { request: 1 });
+  t.equal(flush.run(), false, 'the row is damaged still');
+  damaged = false;
+  t.equal(flush.run(), true);
+  t.same(lines.sort(), ['req_dead-1', 'req_dead-2', 'req_dead-3', 'req_successor-1']);
+  t.equal(house.store.findSpending(FIRST)?.spent, 13n);
+  t.equal(house.store.findSpending(SECOND)?.spent, 2n);
+  usageOf(house.store);
+  await house.store.close();
+});
+
 void t.test('a hold is not spent', async (t) => {
   const house = openShop(t.testdir());
   const flush = flushOf(house, new ListLog());
