@@ -19,15 +19,15 @@ import {
   variableNameOf,
   type Variables,
 } from './provider.js';
-import type { ImportMap } from './remarks.js';
+import { type ImportMap, reasonOf, type Reasons } from './remarks.js';
 
-const SERVICE_OF_MODE: Readonly<Record<string, Service>> = {
-  chat: 'chat',
-  embedding: 'embeddings',
-  completion: 'completions',
-  moderation: 'moderations',
-  rerank: 'rerank',
-};
+const SERVICE_OF_MODE: ReadonlyMap<string, Service> = new Map([
+  ['chat', 'chat'],
+  ['embedding', 'embeddings'],
+  ['completion', 'completions'],
+  ['moderation', 'moderations'],
+  ['rerank', 'rerank'],
+]);
 
 export interface Upstream extends Partial<NativeSettings> {
   readonly key?: string;
@@ -65,7 +65,7 @@ export interface DeploymentContext {
 }
 
 /** Why some parameters are not carried over. The remark for all others is "has no counterpart". */
-const PARAMETER_REASONS: Readonly<Record<string, string>> = {
+const PARAMETER_REASONS: Reasons = {
   max_parallel_requests: 'no bound for one upstream; limits.calls_in_flight bounds all calls',
   stream_timeout: 'first_byte_timeout_ms and idle_timeout_ms hold for whole answers and streams alike',
   max_retries: 'a call is tried at each upstream of its model until the first byte',
@@ -90,7 +90,7 @@ export function importDeployment(
     return undefined;
   }
   const mode = info.text('mode') ?? 'chat';
-  const service = SERVICE_OF_MODE[mode];
+  const service = SERVICE_OF_MODE.get(mode);
   if (service === undefined) {
     info.remark('mode', `${mode}: Tollgate does not serve it; the entry was left out`);
     return undefined;
@@ -166,7 +166,7 @@ export function importDeployment(
   for (const name of own.unread)
     own.remark(
       name,
-      PARAMETER_REASONS[name] ?? (PRICE_WORDS.test(name) ? UNPLACED_PRICE : 'has no counterpart'),
+      reasonOf(PARAMETER_REASONS, name) ?? (PRICE_WORDS.test(name) ? UNPLACED_PRICE : 'has no counterpart'),
     );
   const notes = info.unread.filter((name) => !PRICE_WORDS.test(name));
   for (const name of info.unread) if (PRICE_WORDS.test(name)) info.remark(name, UNPLACED_PRICE);

@@ -108,7 +108,12 @@ export class ImportMap {
 }
 
 /** By LiteLLM's name of a setting: which setting replaces it, or why none does. Operators read the text. */
-type Reasons = Readonly<Record<string, string>>;
+export type Reasons = Readonly<Record<string, string>>;
+
+/** Undefined if there is none, also for a name such as `constructor`, which every object has. */
+export function reasonOf(reasons: Reasons, name: string): string | undefined {
+  return Object.hasOwn(reasons, name) ? reasons[name] : undefined;
+}
 
 const FALLBACKS_FOR_ALL = 'name them in fallbacks of each model';
 const CACHE = 'responses are kept in memory and on disk: see cache.ttl_seconds, and cache of a model';
@@ -165,5 +170,5 @@ export function remarkSections(sections: { file: ImportMap; router: ImportMap; l
 }
 
 function remarkUnread(section: ImportMap, reasons: Reasons): void {
-  for (const name of section.unread) section.remark(name, reasons[name] ?? 'has no counterpart');
+  for (const name of section.unread) section.remark(name, reasonOf(reasons, name) ?? 'has no counterpart');
 }

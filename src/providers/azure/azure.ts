@@ -9,12 +9,15 @@
  * 2026.
  *
  * Must hold: a call has at most one of the two headers, and its path is the one that Azure documents for the
- * version (test/e2e/providers-azure.test.ts; there is no unit test).
+ * version (test/unit/providers/azure/azure.test.ts, test/e2e/providers-azure.test.ts).
  */
 import type { Credential } from '../provider.js';
 
 /** Queries by version, for versions whose path names no deployment because the body's `model` does. */
-const V1_QUERIES: Readonly<Record<string, string>> = { v1: '', preview: '?api-version=preview' };
+const V1_QUERIES: ReadonlyMap<string, string> = new Map([
+  ['v1', ''],
+  ['preview', '?api-version=preview'],
+]);
 
 /**
  * Returns path and query of a call. `basePath`: the path of the upstream's `url`, without a slash at its end.
@@ -28,7 +31,7 @@ export function azurePath(
   deployment: string,
   operation: string,
 ): string {
-  const v1Query = V1_QUERIES[apiVersion];
+  const v1Query = V1_QUERIES.get(apiVersion);
   if (v1Query !== undefined) return `${basePath}/openai/v1${operation}${v1Query}`;
   const name = encodeURIComponent(deployment);
   return `${basePath}/openai/deployments/${name}${operation}?api-version=${apiVersion}`;

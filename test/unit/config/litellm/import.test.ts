@@ -335,6 +335,24 @@ void t.test('a chat model with a price and no bound of its output is told of', (
   t.end();
 });
 
+void t.test('names that every object has are as unknown as others', (t) => {
+  const entryOf = (info: object) => ({
+    model_name: 'm',
+    litellm_params: { model: 'openai/gpt-x', api_key: 'os.environ/KEY', valueOf: 3 },
+    model_info: info,
+  });
+  const file = {
+    model_list: [entryOf({}), entryOf({ mode: 'constructor' })],
+    router_settings: { toString: 1 },
+  };
+  const { remarks } = importLitellm(JSON.stringify(file), 'x');
+  const toldOf = (path: string) => remarks.find((remark) => remark.path === path)?.text;
+  t.equal(toldOf('model_list[0].litellm_params.valueOf'), 'has no counterpart');
+  t.equal(toldOf('router_settings.toString'), 'has no counterpart');
+  t.match(toldOf('model_list[1].model_info.mode'), /^constructor: Tollgate does not serve it/);
+  t.end();
+});
+
 void t.test('what is no configuration is refused with its lines', (t) => {
   t.throws(() => importLitellm('model_list: [', 'x.yaml'), {
     code: 'config_refused',
