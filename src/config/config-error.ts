@@ -27,6 +27,17 @@ export class ConfigError extends Error {
   }
 }
 
+/**
+ * For a map with the name `50`, which `{ input: 1,50 }` has for YAML. No setting has a name of digits alone.
+ */
+export const COMMA_IN_NUMBER =
+  'no setting has a number as its name; within { } a comma ends a value, so write a decimal with a point and in quotes, such as "1.50"';
+
+/** Whether such a name may be the rest of a number with a comma. */
+export function isNumberName(name: string): boolean {
+  return /^\d+$/.test(name);
+}
+
 const SHOWN_CHARS_MAX = 80;
 
 /** A value as a sentence shows it: clipped, on one line. `withType`: its type too, which may be wrong. */

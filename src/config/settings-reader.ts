@@ -19,7 +19,7 @@
 import { isRecord } from '../core/json.js';
 import { wantedBy, nearestName, synonymOf } from '../core/wrong-input.js';
 import type { Declaration } from './annotations.js';
-import { describe, formatPath, type SettingPath } from './config-error.js';
+import { COMMA_IN_NUMBER, describe, formatPath, isNumberName, type SettingPath } from './config-error.js';
 
 /** `${NAME}` stands for a variable with a name that a shell accepts, `$${` for a plain `${`. */
 const REFERENCE = /\$(\$?)\{([^}]*)\}/g;
@@ -48,7 +48,8 @@ export function interpolate(raw: string, environment: Environment): Interpolatio
       return whole;
     }
     references++;
-    const value = environment[name];
+    // `process.env` has the members of every object too, such as `constructor`.
+    const value = Object.hasOwn(environment, name) ? environment[name] : undefined;
     if (value === undefined) unset.push(name);
     return value ?? whole;
   });
@@ -146,8 +147,10 @@ export class SettingsReader {
     const properties = declaration.properties ?? {};
     for (const name of Object.keys(raw)) {
       if (!Object.hasOwn(properties, name)) {
-        const nearest = this.#nearestTo(name, properties, path);
-        this.#options.report([...path, name], `unknown setting, the nearest known one is ${nearest}`);
+        const text = isNumberName(name)
+          ? COMMA_IN_NUMBER
+          : `unknown setting, the nearest known one is ${this.#nearestTo(name, properties, path)}`;
+        this.#options.report([...path, name], text);
       }
     }
     const result: Record<string, unknown> = {};

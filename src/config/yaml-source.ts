@@ -18,7 +18,7 @@ import {
   type Node,
   type ParsedNode,
 } from 'yaml';
-import { ConfigError, type SettingPath } from './config-error.js';
+import { COMMA_IN_NUMBER, ConfigError, isNumberName, type SettingPath } from './config-error.js';
 
 /** Longest file of settings. A thousand models with comments are some 500 KB. */
 export const CONFIG_BYTES_MAX = 1024 * 1024;
@@ -86,8 +86,10 @@ export function parseYaml(text: string, name: string, { merge = false }: YamlOpt
   if (errors.length > 0) {
     throw new ConfigError(
       errors.map(({ code, pos, message }) => {
-        const text = code === 'MULTIPLE_DOCS' ? 'a second document begins here, want one alone' : message;
-        return `${name}:${lineCounter.linePos(pos[0]).line}: ${text}`;
+        const line = `${name}:${lineCounter.linePos(pos[0]).line}`;
+        if (code === 'MULTIPLE_DOCS') return `${line}: a second document begins here, want one alone`;
+        const [key = ''] = code === 'DUPLICATE_KEY' ? (/^\w+/.exec(text.slice(pos[0])) ?? []) : [];
+        return `${line}: ${isNumberName(key) ? `${key} comes twice: ${COMMA_IN_NUMBER}` : message}`;
       }),
     );
   }

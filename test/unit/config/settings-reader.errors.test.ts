@@ -115,6 +115,11 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
     '6: plans[0].calls_per_day: missing, want a whole number of calls from 1 to 1440000000',
   ],
   ['price:', 'prise:', '3: models[0].prise: unknown setting, the nearest known one is models[0].price'],
+  [
+    ', output: "2"',
+    ',50, output: "2"',
+    '3: models[0].price.50: no setting has a number as its name; within { } a comma ends a value, so write a decimal with a point and in quotes, such as "1.50"',
+  ],
   ['plans:', 'port: 8080\nplans:', '5: port: unknown setting, the nearest known one is listen.port'],
   [
     'plans:',

@@ -17,6 +17,9 @@ function faultsOf(text: string): readonly string[] {
 void t.test('what is no plain YAML 1.2 is refused with its line', (t) => {
   t.match(faultsOf('a: 1\nb: [1\n').join(), /^f\.yaml:3: Flow sequence /);
   t.same(faultsOf('a: 1\nb: 2\na: 3\n'), ['f.yaml:3: Map keys must be unique']);
+  t.match(faultsOf('p: { a: 1,00, b: 2,00 }\n'), [
+    /^f\.yaml:1: 00 comes twice: .* a comma ends a value, so /,
+  ]);
   t.same(faultsOf('a: 1\nb: !secret x\n'), ['f.yaml:2: Unresolved tag: !secret']);
   t.match(faultsOf('a: 1\nb: !!binary aGk=\n').join(), /^f\.yaml:2: Unresolved tag/);
   t.same(faultsOf('a: 1\n---\nb: 2\n'), ['f.yaml:2: a second document begins here, want one alone']);
