@@ -40,8 +40,8 @@ export interface RuntimeFacts {
   readonly arch: string;
   /** Version of the C library; undefined if it is not glibc. */
   readonly glibc: string | undefined;
-  /** Names of the native binaries in the package of µWebSockets.js. */
-  readonly binaries: readonly string[];
+  /** Names of the native binaries in the package of µWebSockets.js; undefined if it is not installed. */
+  readonly binaries: readonly string[] | undefined;
   /** The newest glibc that the binary for this Node needs; undefined without a binary or a need. */
   readonly glibcWanted: string | undefined;
 }
@@ -55,6 +55,10 @@ export function unsupportedNode(node: string): string | undefined {
 /** Says why `serve` cannot run with these facts; undefined if it can. Pure. */
 export function unsupportedRuntime(facts: RuntimeFacts): string | undefined {
   const { node, abi, platform, arch, glibc, binaries, glibcWanted } = facts;
+  if (binaries === undefined) {
+    const system = `${platform} ${arch}${glibc === undefined ? '' : `, glibc ${glibc}`}`;
+    return `Tollgate cannot serve: the package uWebSockets.js, which it serves with, is not installed for this Node ${node} (${system}). Run "npm ci --omit=dev" in the folder of Tollgate's package.json with Node 24, 22 or 20, or use the container image.`;
+  }
   const prefix = `uws_${platform}_${arch}_`;
   const abis = binaries
     .filter((name) => name.startsWith(prefix))
@@ -92,15 +96,12 @@ export function runtimeFacts(): RuntimeFacts {
     platform,
     arch,
     glibc: glibcVersion(),
-    binaries: folder === undefined ? [] : readdirSync(folder).filter((name) => name.endsWith('.node')),
+    binaries: folder === undefined ? undefined : readdirSync(folder).filter((name) => name.endsWith('.node')),
     glibcWanted: own !== undefined && existsSync(own) ? glibcNamedIn(own) : undefined,
   };
 }
 
-/**
- * The folder of µWebSockets.js. Undefined if the package is not installed: then there are no `binaries`, and
- * `unsupportedRuntime` says the same as for a system that the package has none for.
- */
+/** The folder of µWebSockets.js. Undefined if the package is not installed. */
 function packageFolder(): string | undefined {
   try {
     return dirname(createRequire(import.meta.url).resolve('uWebSockets.js'));

@@ -51,7 +51,12 @@ void t.test('systems', (t) => {
     ['Alpine', { glibc: undefined }, /need glibc, .*\(musl on Alpine\)/],
     ['another processor', { arch: 'riscv64', glibcWanted: undefined }, /cannot serve on linux riscv64/],
     ['macOS', { platform: 'darwin', arch: 'arm64', glibc: undefined, glibcWanted: undefined }, undefined],
-    ['no package', { binaries: [], glibcWanted: undefined }, /cannot serve on linux x64/],
+    ['none for this system', { binaries: [], glibcWanted: undefined }, /cannot serve on linux x64/],
+    [
+      'no package',
+      { binaries: undefined, glibcWanted: undefined },
+      /uWebSockets\.js, .* not installed for this Node 24\.21\.0 \(linux x64, glibc 2\.41\)\. Run "npm ci/,
+    ],
   ];
   for (const [name, facts, expected] of cases) {
     const told = unsupportedRuntime({ ...DEBIAN_13, ...facts });
