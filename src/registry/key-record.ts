@@ -154,8 +154,16 @@ export function expiryOf(
   const nowSeconds = Math.floor(nowMs / MS_PER_SECOND);
   if (expiry > nowSeconds && expiry <= KEY_EXPIRES_SECONDS_MAX) return expiry;
   throw invalid(
-    `expires must be a moment from now, ${nowSeconds}, to ${KEY_EXPIRES_SECONDS_MAX} in Unix seconds, got ${expiry}`,
+    `expires must be a moment from now, ${momentText(nowSeconds)}, to ${momentText(KEY_EXPIRES_SECONDS_MAX)}, got ${momentText(expiry)}`,
   );
+}
+
+/** Commands are given a date, the admin interface Unix seconds: an error shows both. */
+function momentText(seconds: number): string {
+  const moment = new Date(seconds * MS_PER_SECOND);
+  // Unix seconds of any size may come, and a Date ends in the year 275760.
+  if (Number.isNaN(moment.getTime())) return `${seconds} in Unix seconds`;
+  return `${moment.toISOString().replace('.000', '')} (${seconds} in Unix seconds)`;
 }
 
 /** Returns when a key that is rotated now expires: at once, or when the grace period is over. */

@@ -100,6 +100,11 @@ void t.test('expiry, limits and rotation', async (t) => {
   checkRefused(t, await create(), /^name must be unique in the account, and key_\w{16} is named ci already/);
   await run('keys', 'delete', 'ci', '--yes');
   checkRefused(t, await create('--expires', '2001-01-31'), /^expires must be a moment from now/);
+  checkRefused(
+    t,
+    await create('--expires', '2001-01-31T12:00Z'),
+    /, got 2001-01-31T12:00:00Z \(980942400 in/,
+  );
   checkRefused(t, await create('--expires-in', '1d', '--expires', '2100-01-31'), /exclude each other/);
   checkRefused(t, await create('--requests-per-minute', '0'), /^requests_per_minute /);
   checkMisused(t, await create('--expires-in', 'soon'), /duration such as 90s/);
