@@ -166,9 +166,10 @@ function messagesOf(messages: readonly Members[], extras: boolean, thoughtsBack:
   messages.forEach(({ role, content }, index) => {
     const path = `messages[${index}]`;
     if (role === 'assistant') written.push(from(path, assistantOf(content, path, extras, thoughtsBack)));
-    else if (role === 'system')
-      written.push(from(path, { role, content: textPartsOf(content, `${path}.content`, extras) }));
-    else written.push(...userTurnOf(content, path, extras));
+    else if (role === 'system') {
+      const texts = textPartsOf(content, `${path}.content`, extras);
+      if (texts.length > 0) written.push(from(path, { role, content: texts }));
+    } else written.push(...userTurnOf(content, path, extras));
   });
   return written;
 }

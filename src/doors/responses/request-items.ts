@@ -123,7 +123,9 @@ class InputWriter {
 
   /** The content of an output. Parts that are no texts move, unless the upstream reads them there. */
   #outputOf(output: unknown, path: string): unknown {
-    if (this.#extras || !Array.isArray(output)) return contentOf(output, `${path}.output`);
+    if (!Array.isArray(output)) return contentOf(output, `${path}.output`);
+    if (output.length === 0) return '';
+    if (this.#extras) return contentOf(output, `${path}.output`);
     const parts = partsIn(output as unknown[], `${path}.output`);
     const moved = parts.filter(({ type }) => type !== 'text');
     if (moved.length > 0 && this.#moved.length === 0) this.#movedFrom = path;
@@ -149,6 +151,11 @@ class InputWriter {
     if (!ROLES.includes(role))
       throw new FieldError(`${path}.role`, 'must be user, assistant, system or developer');
     const content = contentOf(item.content, `${path}.content`);
+    if (Array.isArray(content) && content.length === 0) {
+      // Servers refuse a message without parts. Clients send such a turn of a model that only called tools.
+      if (role === 'assistant') return;
+      throw new FieldError(`${path}.content`, 'must not be empty');
+    }
     if (role !== 'assistant') {
       // DeepSeek, Mistral and others reject `developer`. OpenAI's own models read `system` as it.
       this.#push({ role: role === 'developer' && !this.#extras ? 'system' : role, content }, path);

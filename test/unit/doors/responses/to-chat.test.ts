@@ -170,6 +170,28 @@ void t.test('items', (t) => {
   t.end();
 });
 
+void t.test('what is empty', (t) => {
+  const called = { type: 'function_call', call_id: 'a', name: 'n', arguments: '{}' };
+  const input = [
+    { role: 'user', content: 'hi' },
+    { role: 'assistant', content: [] },
+    called,
+    { type: 'function_call_output', call_id: 'a', output: [] },
+    { role: 'assistant', content: [] },
+  ];
+  for (const extras of [true, false])
+    t.same(toChatFor({ model: 'm', input }, extras).messages, [
+      { role: 'user', content: 'hi' },
+      {
+        role: 'assistant',
+        content: null,
+        tool_calls: [{ id: 'a', type: 'function', function: { name: 'n', arguments: '{}' } }],
+      },
+      { role: 'tool', tool_call_id: 'a', content: '' },
+    ]);
+  t.end();
+});
+
 void t.test('messages of the system for servers behind the protocol of OpenAI', (t) => {
   const developer = (...texts: string[]): object => ({
     type: 'message',
@@ -305,6 +327,8 @@ void t.test('what a chat completion cannot say is refused by its name', (t) => {
     ['input[0].type', { input: [{ type: 'web_search_call', id: 'ws_1' }] }],
     ['input[0].role', { input: [{ role: 'tool', content: 'x' }] }],
     ['input[0].content', { input: [{ role: 'user', content: 1 }] }],
+    ['input[0].content', { input: [{ role: 'user', content: [] }] }],
+    ['input[0].content', { input: [{ role: 'developer', content: [] }] }],
     ['input[0].content[0].type', { input: [{ role: 'user', content: [{ type: 'input_smell' }] }] }],
     [
       'input[0].content[0].image_url',
