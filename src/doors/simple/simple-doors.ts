@@ -76,15 +76,25 @@ export const RERANK = simpleDoor('rerank', {
   }),
   check: checkRerankRequest,
   explain: explainRerank,
-  untypedMediaParts: ({ documents }) => (documents as readonly unknown[]).filter(isWithoutText).length,
+  untypedMediaParts: ({ documents, rank_fields: ranked }) =>
+    (documents as readonly unknown[]).filter((document) => isWithoutText(document, ranked)).length,
   ...NO_OUTPUT,
 });
 
 export const SIMPLE_DOORS: readonly Door[] = [EMBEDDINGS, COMPLETIONS, MODERATIONS, RERANK];
 
-/** Some models rank images too (jina-reranker-m0): then a document is an address beside no text. */
-function isWithoutText(document: unknown): boolean {
-  return isRecord(document) && typeof document.text !== 'string';
+/**
+ * Some models rank images too (jina-reranker-m0): then a document is an `image` beside no text. Others rank
+ * texts of other names, which the caller gives in `rank_fields`.
+ */
+function isWithoutText(document: unknown, ranked: unknown): boolean {
+  if (!isRecord(document) || typeof document.text === 'string') return false;
+  if (Object.hasOwn(document, 'image') || !Array.isArray(ranked)) return true;
+  return !ranked.some((name) => typeof name === 'string' && isTextIn(document, name));
+}
+
+function isTextIn(document: Readonly<Record<string, unknown>>, name: string): boolean {
+  return Object.hasOwn(document, name) && typeof document[name] === 'string';
 }
 
 /** Number of generated texts: `n` for each prompt. `prompt` is valid; a list of numbers is one prompt. */

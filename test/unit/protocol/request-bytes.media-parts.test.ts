@@ -196,6 +196,22 @@ check(MODERATIONS, [
 check(RERANK, [
   ['texts', 0, { model: 'm', query: 'q', documents: ['a', { text: 'b', image: 1 }] }],
   ['an image', 1, { model: 'm', query: 'q', documents: ['a', { image: URL_OF.url }] }],
+  [
+    'texts of other names',
+    0,
+    {
+      ...{ model: 'm', query: 'q', rank_fields: ['title', 'body'] },
+      documents: [{ title: 't', body: 'b' }, { body: 'b' }, { text: 'b' }],
+    },
+  ],
+  [
+    'no text of those names, and images whatever is said of them',
+    3,
+    {
+      ...{ model: 'm', query: 'q', rank_fields: ['title', 'image', 'constructor', 1] },
+      documents: [{ body: 'b' }, { title: 1 }, { image: URL_OF.url, title: 't' }],
+    },
+  ],
 ]);
 check(EMBEDDINGS, [['texts', 0, { model: 'm', input: ['a', 'b'] }]]);
 check(COMPLETIONS, [['a text', 0, { model: 'm', prompt: 'a' }]]);
