@@ -1,11 +1,16 @@
 /**
- * The fallback quota of one scope: a part of its permits and stocks that is set aside for the time when the
- * coordinator cannot be reached. `FallbackCoordinator` keeps one for each scope that was served lately, sends
- * its asks, and grants calls from it. Main thread. All times are of the monotonic clock.
+ * The fallback quota of one scope: permits and stocks that are set aside for the time when the coordinator
+ * cannot be reached. `FallbackCoordinator` keeps one for each scope that was served lately, sends its asks
+ * one at a time, and grants calls from it. Main thread. All times are of the monotonic clock.
+ *
+ * Of each resource it sets aside an equal part, with the other nodes, of what nobody has, up to a maximum.
+ * It sets nothing aside of what others lack, and gives back what calls are denied.
  *
  * Must hold: the coordinator's record is never less than what is held here; otherwise an amount is granted
- * twice. If calls are denied an amount, the quota of it is given back. Tests:
- * test/unit/sharing/fallback-quota.test.ts, fallback-coordinator.test.ts (random cuts, random use).
+ * twice. So an amount is gone from here before the ask that gives it back leaves. What calls were granted
+ * from here is missing from the next ask, which leaves only when the lease of the calls has reported it
+ * (`mayReport` of FallbackCoordinator). Tests: test/unit/sharing/fallback-quota.test.ts,
+ * test/unit/sharing/fallback-coordinator.test.ts (random cuts, random use).
  */
 import { ceilDiv } from '../core/units.js';
 import {
@@ -22,19 +27,27 @@ import {
 import { LONG_TICKS, SHARE, TICK_MS } from './grant-policy.js';
 import { VALIDITY_MARGIN_MS } from './minute-lease.js';
 
-/** After giving an amount back because calls were denied it, nothing of it is set aside for so long. */
-const RELEASED_MS = 2_000;
+/** For so long after calls were denied a resource, nothing of it is set aside. */
+const DENIED_MS = 2_000;
 /** Permits are renewed so long before they expire: longer than an exchange can take. */
 const RENEW_MS = 8_000;
-/** The longest validity there is. */
+/** The longest validity that a coordinator grants: some 24 s. */
 const VALID_MS = LONG_TICKS * TICK_MS;
 
-/** At least so many are set aside, otherwise what calls needed lately: never a million for a large limit. */
-const PERMITS_LEAST = 60;
-const CALLS_LEAST = 1_000n;
-const SLOTS_LEAST = 64n;
-/** Calls ask for the permits of two seconds; permits that are set aside are valid for eight times as long. */
-const PERMITS_TIMES = 8;
+/**
+ * The maximum to set aside is what calls needed lately, but at least so many: an unused account has some, and
+ * one with a limit of millions does not set aside a part of them.
+ */
+const PERMITS_MAX_MIN = 60;
+const CALLS_MAX_MIN = 1_000n;
+const SLOTS_MAX_MIN = 64n;
+/** Permits are set aside for so many asks of calls, since each covers 1 to 20 s and these last up to 24 s. */
+const ASKS_COVERED = 8;
+
+/** Whether others lack a resource: if less of it is left for them than half of what is held here. */
+function isScarce(held: number | bigint, left: number | bigint): boolean {
+  return Number(left) * 2 < Number(held);
+}
 
 interface Permits extends ReturnedPermits {
   readonly expiresMs: number;
@@ -46,22 +59,27 @@ export interface FallbackGrant {
   readonly stocks: Stocks<bigint>;
 }
 
-/** What is set aside of one stock. */
+/**
+ * What is set aside of one stock. An amount belongs to one period, and is void in any other. Periods come
+ * from the calendars of nodes, one of which may be wrong. The latest one counts, unless the coordinator
+ * replies with an earlier one.
+ */
 class StockQuota {
   readonly #name: StockName;
-  readonly #parts: bigint;
-  /** The last ask of calls that wanted more. */
+  readonly #nodes: bigint;
+  /** The last report of calls, with `least` and `most` of their last ask that wanted more. */
   #need: StockAsk;
+  /** Of what is held. */
   #period = 0;
   #held = 0n;
   /** What the coordinator could still grant to anybody, as of its last reply. */
   left = 0n;
   /** Until then none of it is set aside, because calls were denied it. */
-  #releasedUntilMs = 0;
+  #deniedUntilMs = 0;
 
-  constructor(name: StockName, parts: number, need: StockAsk) {
+  constructor(name: StockName, nodes: number, need: StockAsk) {
     this.#name = name;
-    this.#parts = BigInt(parts);
+    this.#nodes = BigInt(nodes);
     this.#need = need;
   }
 
@@ -73,33 +91,33 @@ class StockQuota {
   serve(ask: StockAsk, reply: StockGrant | undefined, nowMs: number): boolean {
     // An ask that only reports does not show how much calls need at once.
     const { least, most } = ask.most > 0n ? ask : this.#need;
-    // An earlier period in the reply: that of the ask was a mistake of a clock.
+    // The coordinator names an earlier period if that of the ask was a mistake of a clock.
     const period = reply !== undefined && reply.period < ask.period ? reply.period : ask.period;
     this.#need = { ...ask, period, least, most };
     const wasDenied = ask.most > 0n && (reply?.granted ?? 0n) <= 0n;
-    if (wasDenied) this.#releasedUntilMs = nowMs + RELEASED_MS;
-    return nowMs < this.#releasedUntilMs && this.holdsAny;
+    if (wasDenied) this.#deniedUntilMs = nowMs + DENIED_MS;
+    return nowMs < this.#deniedUntilMs && this.holdsAny;
   }
 
   /**
-   * Gives back what is more than this node's part, and asks for what is missing. The part is nothing if
-   * others lack the rest: if less is left than half of what is held here, or less than calls ask for at once.
+   * Gives back what is more than is to be set aside, and asks for what is missing to it. Nothing is to be set
+   * aside if others lack the stock: also if less is left than calls ask for at once. `all`: gives all back.
    */
   ask(all: boolean, nowMs: number): StockAsk {
     const { limit, period } = this.#need;
     if (period > this.#period) this.#held = 0n;
     this.#period = Math.max(this.#period, period);
-    const isReleased = all || nowMs < this.#releasedUntilMs;
-    const isScarce = this.left * 2n < this.#held || this.left < this.#atOnce;
-    const share = (this.#held + this.left) / this.#parts;
-    const part = isReleased || isScarce ? 0n : share < this.#most ? share : this.#most;
-    if (part < this.#held) this.#held = part;
-    const most = part - this.#held;
-    const unused = this.#held;
-    return { limit, period: this.#period, used: 0n, unused, least: most > 0n ? 1n : 0n, most };
+    const isReleased = all || nowMs < this.#deniedUntilMs;
+    const isLacked = isScarce(this.#held, this.left) || this.left < this.#atOnce;
+    const equalPart = (this.#held + this.left) / this.#nodes;
+    const max = this.#max;
+    const target = isReleased || isLacked ? 0n : equalPart < max ? equalPart : max;
+    if (target < this.#held) this.#held = target;
+    const most = target - this.#held;
+    return { limit, period: this.#period, used: 0n, unused: this.#held, least: most > 0n ? 1n : 0n, most };
   }
 
-  /** What was granted is added to what is here now, which may be less than when the ask left. */
+  /** What was granted is added to what is here now: calls may have been granted some since the ask left. */
   take({ granted, remaining, period }: StockGrant): void {
     if (period !== this.#period) this.#held = 0n;
     this.#period = period;
@@ -119,44 +137,51 @@ class StockQuota {
     this.#held = 0n;
   }
 
-  /** Calls take one call or slot each, but what they take of another stock may be much of what is left. */
+  /**
+   * What calls ask for at once. 0 for calls and call slots, of which a call takes one; of another stock it
+   * may be much of what is left.
+   */
   get #atOnce(): bigint {
     return this.#name.startsWith('calls_') ? 0n : this.#need.most;
   }
 
-  /** The most that is set aside. */
-  get #most(): bigint {
+  /** The most that is set aside. Money and tokens have no maximum: a call may need any part of them. */
+  get #max(): bigint {
     const { used, unused } = this.#need;
-    if (this.#name === 'calls_in_flight') return unused * 2n > SLOTS_LEAST ? unused * 2n : SLOTS_LEAST;
-    if (this.#name.startsWith('calls_')) return used > CALLS_LEAST ? used : CALLS_LEAST;
+    if (this.#name === 'calls_in_flight') {
+      // `unused` of the calls' ask is the slots that calls hold, and those leased and free.
+      return unused * 2n > SLOTS_MAX_MIN ? unused * 2n : SLOTS_MAX_MIN;
+    }
+    // As many calls as this node has made in the period so far.
+    if (this.#name.startsWith('calls_')) return used > CALLS_MAX_MIN ? used : CALLS_MAX_MIN;
     return this.#held + this.left;
   }
 }
 
 export class FallbackQuota {
   readonly #scope: string;
-  readonly #parts: number;
+  /** How many nodes share the limits, or 2 for a single node: the other half serves its calls. */
+  readonly #nodes: number;
   /** When the coordinator last replied to calls. */
   servedMs: number;
   /** The last ask of calls for permits. */
   #minute: MinuteAsk | undefined;
   #permits: Permits | undefined;
-  /** Permits that newer ones have replaced; the next ask returns them. */
+  /** Permits that the next ask returns: newer ones have replaced them, or others lack them. */
   #replaced: Permits[] = [];
+  /** What the coordinator could still grant to anybody, as of its last reply. */
   #minuteLeft = 0;
-  /** The most that calls need, by their asks. */
-  #minuteMost = PERMITS_LEAST;
+  /** The most permits that are set aside. */
+  #minuteMax = PERMITS_MAX_MIN;
   /** Until then no permits are set aside, because calls were denied some. */
-  #minuteReleasedUntilMs = 0;
+  #minuteDeniedUntilMs = 0;
   readonly #stocks = new Map<StockName, StockQuota>();
-  /** Whether the last ask only reported. */
-  #askedForNothing = false;
+  #hasReply = false;
 
-  /** `shares`: how many nodes share the limits. */
-  constructor(scope: string, shares: number, nowMs: number) {
+  /** `nodes`: how many nodes share the limits. */
+  constructor(scope: string, nodes: number, nowMs: number) {
     this.#scope = scope;
-    // A single node sets half aside: the other half serves its calls.
-    this.#parts = Math.max(2, shares);
+    this.#nodes = Math.max(2, nodes);
     this.servedMs = nowMs;
   }
 
@@ -168,13 +193,13 @@ export class FallbackQuota {
     this.servedMs = nowMs;
     if (minute !== undefined) {
       this.#minute = minute;
-      if (minute.most > 0) this.#minuteMost = Math.max(PERMITS_LEAST, minute.most * PERMITS_TIMES);
+      if (minute.most > 0) this.#minuteMax = Math.max(PERMITS_MAX_MIN, minute.most * ASKS_COVERED);
       if (minute.most > 0 && (reply.minute?.granted ?? 0) === 0)
-        this.#minuteReleasedUntilMs = nowMs + RELEASED_MS;
+        this.#minuteDeniedUntilMs = nowMs + DENIED_MS;
     }
-    let isLacking = nowMs < this.#minuteReleasedUntilMs && this.#hasPermits(nowMs);
+    let isLacking = nowMs < this.#minuteDeniedUntilMs && this.#hasPermits(nowMs);
     for (const [name, ask] of entriesOf(stocks)) {
-      const stock = this.#stocks.get(name) ?? new StockQuota(name, this.#parts, ask);
+      const stock = this.#stocks.get(name) ?? new StockQuota(name, this.#nodes, ask);
       this.#stocks.set(name, stock);
       isLacking = stock.serve(ask, reply.stocks?.[name], nowMs) || isLacking;
     }
@@ -198,10 +223,9 @@ export class FallbackQuota {
 
   /** Reports what is set aside and asks for what is missing. `all`: gives all back and asks for nothing. */
   ask(nowMs: number, all: boolean): LeaseAsk {
-    const isReleased = all || nowMs < this.#minuteReleasedUntilMs;
+    const isReleased = all || nowMs < this.#minuteDeniedUntilMs;
     const minute = this.#minute && this.#minuteAsk(this.#minute.limit, nowMs, isReleased);
     const stocks = Array.from(this.#stocks, ([name, stock]) => [name, stock.ask(all, nowMs)] as const);
-    this.#askedForNothing = (minute?.most ?? 0) === 0 && stocks.every(([, { most }]) => most === 0n);
     return {
       scope: this.#scope,
       ...(minute && { minute }),
@@ -209,7 +233,11 @@ export class FallbackQuota {
     };
   }
 
-  /** Takes in the reply to the last ask, sent at `sentMs`; returns whether to ask for more at once. */
+  /**
+   * Takes in the reply to the last ask, which was sent at `sentMs`. Returns whether to ask again at once: the
+   * first ask is for nothing, because only its reply says how much is left. Later asks know it, and what they
+   * do not ask for, others lack, or the scope is not served any more.
+   */
   take({ minute, stocks = {} }: LeaseReply, sentMs: number): boolean {
     if (minute !== undefined) {
       this.#minuteLeft = minute.remaining;
@@ -220,12 +248,12 @@ export class FallbackQuota {
       }
     }
     for (const [name, grant] of entriesOf(stocks)) this.#stocks.get(name)?.take(grant);
-    // The first reply is the first to say how much there is.
-    const isLeft = this.#minuteLeft > 0 || [...this.#stocks.values()].some(({ left }) => left > 0n);
-    return this.#askedForNothing && this.isEmpty && isLeft;
+    const isFirst = !this.#hasReply;
+    this.#hasReply = true;
+    return isFirst && (this.#minuteLeft > 0 || [...this.#stocks.values()].some(({ left }) => left > 0n));
   }
 
-  /** Drops all that is set aside: the coordinator may have granted it to others. */
+  /** Drops all that is set aside: the coordinator may have granted it to others. No ask is under way then. */
   drop(): void {
     this.#permits = undefined;
     this.#replaced = [];
@@ -246,19 +274,24 @@ export class FallbackQuota {
     return false;
   }
 
+  /**
+   * Permits cannot be given back in part. If less is to be set aside than is held, all are returned, and a
+   * later ask gets fewer.
+   */
   #minuteAsk(limit: number, nowMs: number, isReleased: boolean): MinuteAsk {
     const { count = 0, expiresMs = 0 } = isReleased ? {} : (this.#permits ?? {});
     const left = this.#minuteLeft;
-    const share = left * 2 < count ? 0 : Math.floor((count + left) / this.#parts);
-    const own = Math.min(share, this.#minuteMost);
-    // Newer permits take the place of older ones, so no more are wanted than are granted at once.
-    const part = Math.min(own, ceilDiv(left, SHARE));
-    const isScarce = own < count;
-    if (isReleased || isScarce || expiresMs <= nowMs) this.#replace();
+    const equalPart = isScarce(count, left) ? 0 : Math.floor((count + left) / this.#nodes);
+    const target = Math.min(equalPart, this.#minuteMax);
+    const isTooMuch = target < count;
+    if (isReleased || isTooMuch || expiresMs <= nowMs) this.#replace();
+    // If this ask is lost, nobody returns them. They expire at the coordinator, which counts them until then.
     const returned = this.#replaced.map(({ tick, count: permits }) => ({ tick, count: permits }));
     this.#replaced = [];
-    const renews = expiresMs - nowMs < RENEW_MS || part > count + count / 4;
-    const most = isReleased || isScarce || !renews ? 0 : part;
+    // A new grant replaces the older one, so it is no larger than what one ask is granted: `left` / SHARE.
+    const wanted = Math.min(target, ceilDiv(left, SHARE));
+    const renews = expiresMs - nowMs < RENEW_MS || wanted > count + count / 4;
+    const most = isReleased || isTooMuch || !renews ? 0 : wanted;
     return { limit, least: most > 0 ? 1 : 0, most, forMs: VALID_MS, isFallback: true, returned };
   }
 

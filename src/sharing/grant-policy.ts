@@ -26,7 +26,7 @@ export const SHORT_TICKS = 1;
 export const LONG_TICKS = 40;
 /** Long validity is for accounts of which less than this part weighs: so much can lie idle. */
 export const QUIET_PART = 2;
-/** A node gets this part of what is left, so the next node finds some; a node that needs more asks again. */
+/** A node gets 1 / SHARE of what is left, so the next node finds some; a node that needs more asks again. */
 export const SHARE = 4;
 
 /** The last tick in which a grant may be used. `weighing`: permits that weigh, the grant's included. */

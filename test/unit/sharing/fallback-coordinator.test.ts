@@ -263,6 +263,31 @@ void t.test('who is cut off for long begins no call whose slot others may have b
   await world.settle(t);
 });
 
+void t.test('a scope that is not served any more gives all back and costs no more asks', async (t) => {
+  const time = new EventTime();
+  const identity = { host: 'a', slot: 9, incarnation: 'one' };
+  const shared = new MemoryCoordinator(time.clock);
+  const random = randomOf(1);
+  const coordinator = new PlayedAuthority(time, shared, identity, random, GOOD_NETWORK);
+  const timers = { soon: (act: () => void) => void time.after(0, act), after: time.after.bind(time) };
+  const fallback = new FallbackCoordinator({
+    ...{ coordinator, clock: time.clock, timers, shares: NODES, nodeExpiryMs: EXPIRY_MS },
+    mayReport: () => true,
+  });
+  fallback.start();
+  await time.run(1_000);
+  const ask = { least: 1, most: 4, forMs: 2_000, limit: 600, returned: [] };
+  const grant = { granted: 4, remaining: 596, heldByOthers: false, tick: 1, validMs: 16_000, freeInMs: 0 };
+  fallback.served({ scope: SUBJECT, minute: ask }, { minute: grant });
+  await time.run(60_000);
+  t.ok(fallback.holdsAny);
+  await time.run(70_000);
+  t.notOk(fallback.holdsAny);
+  const { asks } = coordinator;
+  await time.run(60_000);
+  t.equal(coordinator.asks, asks, 'no more asks');
+});
+
 void t.test('random cuts, random use', async (t) => {
   const seed = Number(process.env.TOLLGATE_SEED ?? 20_261_122);
   t.comment(`seed ${seed}`);

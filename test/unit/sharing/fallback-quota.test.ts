@@ -94,3 +94,18 @@ for (const lacked of ['minute', 'calls_per_day', 'balance'] as const) {
     t.end();
   });
 }
+
+void t.test('only after its first reply does a quota ask again at once', (t) => {
+  const quota = new FallbackQuota(ASK.scope, SHARES, 0);
+  quota.serve(ASK, answerTo(ASK, 0), 0);
+  t.ok(
+    quota.take(answerTo(quota.ask(0, false), 0), 0),
+    'it has asked for nothing: how much is left was not known',
+  );
+  t.notOk(quota.take(answerTo(quota.ask(0, false), 0), 0), 'it has what it asked for');
+  const none: LeaseReply = { minute: { ...answerTo(ASK, 0).minute!, granted: 0 }, stocks: {} };
+  quota.serve(ASK, none, 1_000);
+  t.notOk(quota.take(answerTo(quota.ask(1_000, true), 1_000), 1_000), 'it has given all back');
+  t.ok(quota.isEmpty);
+  t.end();
+});
