@@ -29,6 +29,8 @@ export class RegistryDiverged extends Error {
 /** The store, or the shared registry, has changed since the work began: look at both again. */
 export class Superseded extends Error {}
 
+/** When a client may send a change again that was not made. */
+export const RETRY_AFTER_SECONDS = 1;
 /** How often the log repeats that something keeps this host from following. */
 const LOG_PERIOD_MS = 60_000;
 
@@ -73,14 +75,14 @@ export class RegistryContact {
   rejection(): ProxyError {
     const reason = this.#state.kind === 'following' ? 'it is being looked for' : this.#state.reason;
     const message = `Nothing was changed: the registry that hosts share is not to be had (${reason}). Try again.`;
-    return new ProxyError('overloaded', 'gateway', message, 1);
+    return new ProxyError('overloaded', 'gateway', message, RETRY_AFTER_SECONDS);
   }
 }
 
 /** For a change that may have been made. No 503, which a client may send again by itself: made twice. */
 export function unknownFate(): ProxyError {
   const message =
-    'It is not known whether this was changed: the connection to the registry that hosts share broke in the midst of it. ' +
+    'It is not known whether this was changed: the registry that hosts share was lost in the midst of it. ' +
     'Look before you try again.';
   return new ProxyError('conflict', 'gateway', message);
 }

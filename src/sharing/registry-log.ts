@@ -1,23 +1,24 @@
 /**
- * Replicates the registry between hosts: the server has a log of changes, and each host's store is a copy.
- * Main thread of a gateway process. Each process of a host follows the log, and whichever is quicker brings
- * the store further.
+ * Replicates the registry between hosts. The server of sharing has a log of changes. Each host's store has a
+ * copy of the registry, which is at a position of that log. open-hosts.ts creates one RegistryLog in each
+ * gateway process, on its main thread; gateway/shared-accounting.ts makes it join. Each process of a host
+ * follows the log, and whichever is quicker writes the next change to the store.
  *
  *     change   draft on the copy → appended to the log → written to the store → acknowledged
  *              if another host was quicker: its changes are written to the copy, and the draft is made again
  *     follow   wait at the server for what comes after the copy → written to the store
- *              → change feed → buffers
+ *              → `onTaken`: change-follower.ts brings it to the shared memory that calls go by
  *
- * A change must be a draft first, because only the server knows whether this host was first: until then
- * nothing of it may be in the store, which calls go by. The draft is of the copy's position, and the server
- * appends it only if that is the log's end.
+ * A change must be a draft first: it is made in a transaction that is undone, only to learn its rows. Only
+ * the server knows whether this host was first, and until then nothing of it may be in the store, which calls
+ * go by. The draft is of the copy's position, and the server appends it only if that is the end of its log.
  *
  * Without the server nothing can be changed, and calls go on by the copy. A server that has lost its memory
  * gets the newest copy: see registry-reseed.ts.
  *
- * Must hold: all hosts apply the same changes in the same order, and what was acknowledged is not lost. Test:
- * test/unit/sharing/registry-log.test.ts (random changes on four hosts at once; what was acknowledged
- * outlives kill -9).
+ * Must hold: all hosts apply the same changes in the same order, and what was acknowledged is not lost.
+ * Tests: test/unit/sharing/registry-log.test.ts (random changes on four hosts at once; what was acknowledged
+ * outlives kill -9), test/unit/sharing/registry-log.lost-change.test.ts.
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -31,6 +32,7 @@ import {
   RegistryContact,
   type RegistryContactState,
   RegistryDiverged,
+  RETRY_AFTER_SECONDS,
   Superseded,
   unknownFate,
 } from './registry-contact.js';
@@ -39,10 +41,14 @@ import type { ServerChange, ServerRegistry } from './registry-server.js';
 import type { CommitChange } from './shared-registry.js';
 import { ValkeyError } from './valkey-client.js';
 
-/** How often a change is tried. Each failed try means that another change came first; so many mean a bug. */
+/**
+ * How often a change is tried. Each failed try means that another change came first. So many are no chance:
+ * the log gets a warning, because another host floods the registry or there is a bug.
+ */
 const APPENDS_MAX = 200;
-/** Pause after some lost races, so that the next one is not lost to the same host. */
-const BACKOFF_MS_MAX = 20;
+/** After so many tries there are pauses, so that the next race is not lost to the same host. */
+const APPENDS_BEFORE_PAUSE = 3;
+const PAUSE_MS_MAX = 20;
 const RETRY_MS = 500;
 /** How often a start tries the server before it goes on by its copy, or refuses. */
 const JOIN_TRIES_MAX = 20;
@@ -60,7 +66,7 @@ export class RegistryLog {
   #catching: Promise<void> | undefined;
   #lastChange: Promise<unknown> = Promise.resolve();
   #following: Promise<void> | undefined;
-  readonly #end = new AbortController();
+  readonly #closing = new AbortController();
 
   constructor(options: RegistryLogOptions) {
     this.#options = options;
@@ -86,7 +92,9 @@ export class RegistryLog {
       } catch (error) {
         this.#recordFailure(error);
         if (!(error instanceof ValkeyError || isDamage(error))) throw error;
-        if (tries < JOIN_TRIES_MAX) await pause(RETRY_MS);
+        // Only the signal makes the pause reject. Then the next try ends at once.
+        if (tries < JOIN_TRIES_MAX)
+          await pause(RETRY_MS, undefined, { signal: this.#closing.signal }).catch(() => undefined);
         else if (store.copy.position() === undefined) throw error;
         else break;
       }
@@ -94,20 +102,27 @@ export class RegistryLog {
     this.#following = this.#follow();
   }
 
-  /** One change at a time. Rejects with `overloaded` if it was not made, `conflict` if it is or may be. */
+  /**
+   * Makes one change at a time. Rejects with `overloaded` if it was not made, and with `conflict` if it was
+   * made or may have been: the operator has to look before trying again.
+   */
   readonly commit: CommitChange = (work, check) => {
     const made = this.#lastChange.then(() => this.#change(work, check));
     this.#lastChange = made.catch(() => undefined);
     return made;
   };
 
+  /**
+   * The caller closes the clients of the server first, which rejects what waits there. A `join` or a change
+   * that is under way ends by itself.
+   */
   async close(): Promise<void> {
-    this.#end.abort();
+    this.#closing.abort();
     await this.#following;
   }
 
   async #change<Result>(work: () => Result, check: Parameters<CommitChange>[1]): Promise<Result> {
-    const { store, onTaken } = this.#options;
+    const { store, onTaken, log } = this.#options;
     for (let appends = 0; appends < APPENDS_MAX; appends++) {
       const position = store.copy.position();
       const draft = store.shared.draft(work);
@@ -117,12 +132,8 @@ export class RegistryLog {
       const rows = registryRowsOf(draft.rows);
       const id = randomUUID();
       if (await this.#append(position, id, rows)) {
-        try {
-          this.#takeOwn(position, id, rows);
-        } catch (error) {
-          this.#recordFailure(error);
-          throw madeElsewhere(error);
-        }
+        const change = { version: position.version + 1, id, after: position.lastId, rows };
+        await this.#takeOwn(position.epoch, change);
         onTaken();
         return draft.result;
       }
@@ -132,13 +143,14 @@ export class RegistryLog {
         this.#recordFailure(error);
         throw this.#contact.rejection();
       }
-      if (appends > 2) await pause(Math.random() * BACKOFF_MS_MAX);
+      if (appends >= APPENDS_BEFORE_PAUSE) await pause(Math.random() * PAUSE_MS_MAX);
     }
+    log.warn('a change of accounts and keys was not made: other hosts were quicker', { tries: APPENDS_MAX });
     throw new ProxyError(
       'overloaded',
       'gateway',
       'Nothing was changed: other hosts were quicker. Try again.',
-      1,
+      RETRY_AFTER_SECONDS,
     );
   }
 
@@ -162,7 +174,7 @@ export class RegistryLog {
 
   async #catchAllUp(): Promise<void> {
     const { store, server, onTaken } = this.#options;
-    while (!this.#hasEnded()) {
+    while (!this.#isClosing()) {
       const position = store.copy.position();
       const found = await server.pull(position);
       const done = await this.#stepTowards(found, position);
@@ -173,7 +185,7 @@ export class RegistryLog {
     }
   }
 
-  /** True if the copy is what the server has. */
+  /** Takes one step of those in registry-reseed.ts (`wayTo`). Returns true if the copy was equal already. */
   async #stepTowards(
     found: ServerRegistry | undefined,
     position: RegistryPosition | undefined,
@@ -181,7 +193,7 @@ export class RegistryLog {
     const { store, server, log } = this.#options;
     const way = this.#reseed.wayTo(found?.position, position);
     if (way === 'reseed' || found === undefined) {
-      await this.#reseed.offer(found?.position, this.#end.signal);
+      await this.#reseed.offer(found?.position, this.#closing.signal);
       return false;
     }
     if (way === 'equal') return true;
@@ -200,17 +212,42 @@ export class RegistryLog {
     return false;
   }
 
-  #takeOwn(position: RegistryPosition, id: string, rows: readonly RegistryRow[]): void {
-    const version = position.version + 1;
+  /**
+   * Writes this host's own change, which the server has appended, to the store. Rejects with `conflict` if
+   * that fails, or if the server may have lost the change since.
+   */
+  async #takeOwn(epoch: string, change: ServerChange): Promise<void> {
     try {
-      this.#take(position.epoch, { version, id, after: position.lastId, rows });
+      this.#take(epoch, change);
+      return;
     } catch (error) {
-      // It is in the log, and another process of this host is writing it to the store.
-      if (!(error instanceof Superseded)) throw error;
+      if (!(error instanceof Superseded)) {
+        this.#recordFailure(error);
+        throw madeElsewhere(error);
+      }
     }
+    // Another process of this host has put a later epoch in place of the copy. It begins after this change,
+    // unless the server lost its data before any host had the change.
+    try {
+      await this.#catchUp();
+    } catch (error) {
+      this.#recordFailure(error);
+      throw unknownFate();
+    }
+    if (!this.#hasVersion(epoch, change.version)) throw unknownFate();
   }
 
-  /** Writes a change of the log to the store; does nothing if another process of this host has done so. */
+  #hasVersion(epoch: string, version: number): boolean {
+    const position = this.#options.store.copy.position();
+    const former = position?.history.find(([earlier]) => earlier === epoch);
+    const last = position?.epoch === epoch ? position.version : former?.[1];
+    return last !== undefined && last >= version;
+  }
+
+  /**
+   * Writes a change of the log to the store; does nothing if another process of this host has done so. Throws
+   * Superseded if the copy is not at the position before it, RegistryDiverged if it has another change there.
+   */
   #take(epoch: string, change: ServerChange): void {
     const { copy, shared } = this.#options.store;
     shared.take(() => {
@@ -230,12 +267,12 @@ export class RegistryLog {
 
   async #follow(): Promise<void> {
     const { store, server } = this.#options;
-    const { signal } = this.#end;
-    while (!this.#hasEnded()) {
+    const { signal } = this.#closing;
+    while (!this.#isClosing()) {
       try {
         await this.#catchUp();
         const position = store.copy.position();
-        if (position !== undefined && !this.#hasEnded()) await server.wait(position);
+        if (position !== undefined && !this.#isClosing()) await server.wait(position);
       } catch (error) {
         this.#recordFailure(error);
         // Spread, so that hosts which lost the same server do not all come back at once.
@@ -245,11 +282,11 @@ export class RegistryLog {
   }
 
   #recordFailure(error: unknown): void {
-    if (!this.#hasEnded()) this.#contact.recordFailure(error);
+    if (!this.#isClosing()) this.#contact.recordFailure(error);
   }
 
-  #hasEnded(): boolean {
-    return this.#end.signal.aborted;
+  #isClosing(): boolean {
+    return this.#closing.signal.aborted;
   }
 }
 
