@@ -1,18 +1,19 @@
 /**
  * The body of a call as an OpenAI-compatible upstream gets it: with its own name of the model, and with its
- * own names of members (the setting `member_names`). attempt.ts, door-call.ts and, for large bodies,
- * large-translation.ts call it. Pure.
+ * own names of members (the setting `member_names`). attempt.ts and door-call.ts call it in an upstream
+ * worker, large-translation.ts for large bodies in a counter thread. Pure.
  *
- * Must hold: the bound of the output, on which the call's hold is based, is still sent. A body that has none
- * of the renamed members is sent byte for byte but for the model. In one that has, integers keep their
- * digits, if exact-json.ts can mark it (test/unit/upstream/upstream-body.test.ts,
+ * Must hold: the bound of the output, on which the call's hold is based, is still sent, or a smaller one.
+ * (config/provider-settings.ts rejects settings that leave the bound out.) A body that has none of the
+ * renamed members is sent byte for byte but for the model. In one that has, integers keep their digits; those
+ * of a text of more than 1 MiB may lose some, see exact-json.ts (test/unit/upstream/upstream-body.test.ts,
  * test/e2e/member-names.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import { exactJson, exactJsonText } from '../core/exact-json.js';
 import { withModelName } from '../protocol/chat-call.js';
 
-/** By OpenAI's name; empty for a member that the upstream does not know. */
+/** The upstream's name of a member, by OpenAI's name; empty if the member is left out. */
 export type MemberNames = Readonly<Record<string, string>>;
 
 interface Names {
@@ -21,6 +22,7 @@ interface Names {
   readonly memberNames?: MemberNames | undefined;
 }
 
+/** The model's JSON string is at `modelStart` to `modelEnd` of it: in characters, or bytes of `largeBody`. */
 type Body = Pick<UpstreamRequest, 'body' | 'largeBody' | 'modelStart' | 'modelEnd'>;
 type Members = Readonly<Record<string, unknown>>;
 
@@ -36,7 +38,11 @@ export function bodyFor({ model }: Names, request: Body): string | Uint8Array {
   ]);
 }
 
-/** As `bodyFor`, for a chat completion. Renames its members if it is small (some 10 µs a KB). */
+/**
+ * As `bodyFor`, for a chat completion. Renames its members if it is small (some 10 µs a KB). A large body
+ * that may have such a member (`mayHave`) does not come here: a counter thread renames its members, see
+ * `isLargeTranslation` in large-call.ts.
+ */
 export function chatBodyFor(names: Names, request: Body): string | Uint8Array {
   const body = bodyFor(names, request);
   if (names.memberNames === undefined || typeof body !== 'string') return body;
@@ -46,22 +52,31 @@ export function chatBodyFor(names: Names, request: Body): string | Uint8Array {
   return renamed === chat ? body : exactJsonText(renamed);
 }
 
-/** An ASCII character, as of a name, written by its code. */
+/**
+ * An ASCII character that is written by its code. Names have only letters, digits and `_.-`
+ * (config/upstream-schema.ts), for which JSON has no other escape.
+ */
 const ESCAPED = /\\u00[2-7]/;
 
-/** Whether `body` may have a member by one of the names. Cheap, so that most bodies are not parsed. */
+/** Whether `body` may have a member by one of OpenAI's names. Cheap, so that most bodies are not parsed. */
 export function mayHave(body: string | Uint8Array, names: MemberNames): boolean {
   const bytes = typeof body === 'string' ? body : Buffer.from(body.buffer, body.byteOffset, body.length);
   for (const name in names) if (bytes.includes(`"${name}"`)) return true;
   return typeof bytes === 'string' ? ESCAPED.test(bytes) : bytes.includes('\\u00');
 }
 
-/** `chat` itself if nothing is renamed. One that `chat` has by its new name too, not null, is left out. */
+/**
+ * `chat` with the upstream's names; `chat` itself if it has no member to rename. A member that `chat` has by
+ * the upstream's name already stays as it is, unless it is null.
+ */
 export function inNamesOf(names: MemberNames | undefined, chat: Members): Members {
   if (names === undefined || !Object.keys(names).some((name) => Object.hasOwn(chat, name))) return chat;
   const renamed = Object.fromEntries(Object.entries(chat).filter(([name]) => !Object.hasOwn(names, name)));
-  for (const [name, own] of Object.entries(names)) {
-    if (own !== '' && Object.hasOwn(chat, name)) renamed[own] ??= chat[name];
+  for (const [name, upstreamName] of Object.entries(names)) {
+    if (upstreamName === '' || !Object.hasOwn(chat, name)) continue;
+    // Objects inherit members too, such as `constructor`.
+    const present = Object.hasOwn(renamed, upstreamName) ? renamed[upstreamName] : undefined;
+    renamed[upstreamName] = present ?? chat[name];
   }
   return renamed;
 }

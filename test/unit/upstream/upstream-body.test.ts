@@ -55,6 +55,11 @@ void t.test('names that objects inherit are names like others', (t) => {
   t.end();
 });
 
+void t.test('a name of the upstream may be one that objects inherit', (t) => {
+  t.same(inNamesOf({ seed: 'constructor' }, { seed: 3 }), { constructor: 3 });
+  t.end();
+});
+
 void t.test('integers keep their digits, renamed or not', (t) => {
   const tools = '[{"function":{"parameters":{"enum":[9007199254740993],"minimum":-9223372036854775808}}}]';
   t.equal(
