@@ -18,13 +18,14 @@
  *     word 5  queued        milliseconds that the call has waited because its upstreams were at their
  *                           limits; set and cleared as word 4
  *     word 6  tried         when that upstream got the call: 10 µs of the monotonic clock, modulo 2^32; set
- *                           with word 4
+ *                           before word 4, and meant only if word 4 names an upstream
  *
  * `postMessage` has no back-pressure, so the credits bound the bytes between the two threads. A call's window
- * is the credits that it begins with.
+ * is the credits that it begins with: so many bytes may be under way, and one frame that overdraws.
  *
  * Must hold: a slot belongs to one call from `begin` by its listener until the worker's last frame for it, or
  * until that listener has died; and each word is written by the sides named above only, by atomics
+ * (a plain read is enough for what was stored before a frame that has come)
  * (test/unit/channel/call-table.test.ts, test/unit/channel/link.test.ts).
  */
 import { invariant } from '../core/errors.js';
@@ -40,17 +41,19 @@ const RESUME_BYTES = 3;
 const UPSTREAM = 4;
 const QUEUED_MS = 5;
 const TRIED = 6;
-/** Units of the word `tried` in a millisecond. It wraps after 11.9 hours, and no call takes as long. */
+/** Units of the word `tried` in a millisecond. It wraps after 11.9 hours. */
 const TRIED_UNITS_PER_MS = 100;
-/** The two parts of the word `upstream`. UPSTREAM_SLOTS_MAX fits the mask. */
+/** The clocks of two threads differ by microseconds (core/clock.ts): far less than this, a second. */
+const CLOCKS_APART_UNITS_MAX = 1_000 * TRIED_UNITS_PER_MS;
+/** The two parts of the word `upstream`. The test checks that UPSTREAM_SLOTS_MAX fits the mask. */
 const FALLBACK_SHIFT = 16;
 const UPSTREAM_MASK = 0xffff;
 
 /**
- * The windows of a listener's calls add up to about this before new calls get smaller windows. So 43 calls
- * have whole windows, and 20,000 slow readers hold 0.6 GB in theirs instead of 4. A lone fast stream needs a
- * whole window: with a sixth of it 50 MB took 1.5 s instead of 0.3 s. Eight streams at once were as fast with
- * either, because each event-loop turn finds work then.
+ * The windows of a listener's calls add up to about this before new calls get smaller windows. So 42 calls
+ * have whole windows by the default of `stream_buffer_bytes`, and 20,000 slow readers hold 0.6 GB in theirs
+ * instead of 4. A lone fast stream needs a whole window: with a sixth of it 50 MB took 1.5 s instead of 0.3
+ * s. Eight streams at once were as fast with either, because each event-loop turn finds work then.
  */
 const WINDOWS_BYTES_MAX = 8 * 1024 * 1024;
 /** No window is smaller, unless the settings make all smaller. */
@@ -94,7 +97,7 @@ export class CallTable {
 
   /**
    * Listener, first for each call: the slot belongs to it from now on. What was recorded of the one before is
-   * gone.
+   * gone; its word `tried` means nothing without an upstream.
    */
   begin(id: CallId): void {
     const base = slotOfCall(id) * WORDS_PER_CALL;
@@ -122,8 +125,8 @@ export class CallTable {
   spend(slot: CallSlot, bytes: number): boolean {
     const base = slot * WORDS_PER_CALL;
     if (Atomics.sub(this.#words, base + CREDIT_BYTES, bytes) - bytes > 0) return true;
-    // A frame before has paused the worker, and the wake-up is still to come: a refund that reaches the mark
-    // exchanges the flag after it has added.
+    // A frame before has paused the worker, and its wake-up is still to come: the refund that reaches
+    // RESUME_BYTES adds first, and then exchanges the flag.
     if (Atomics.exchange(this.#words, base + WAITING, 1) === 1) return false;
     // The listener may have refunded between the two lines above, when the worker did not wait yet. Then the
     // worker itself takes the flag back and continues.
@@ -142,7 +145,10 @@ export class CallTable {
     return Atomics.exchange(this.#words, base + WAITING, 0) === 1;
   }
 
-  /** Worker: the call goes to an upstream, named by its slot among the metrics; see words 4 and 6. */
+  /**
+   * Worker: the call goes to an upstream. `upstreamSlot`: the upstream's number in the metrics. `fallback`: 0
+   * if it serves the model that the call names, else which of its fallbacks, from 1. `nowMs`: of this moment.
+   */
   recordUpstream(slot: CallSlot, upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void {
     Atomics.store(this.#words, slot * WORDS_PER_CALL + TRIED, Math.floor(nowMs * TRIED_UNITS_PER_MS) | 0);
     const word = (1 + upstreamSlot) | (fallback << FALLBACK_SHIFT);
@@ -155,7 +161,7 @@ export class CallTable {
   }
 
   // What the listener reads when a call has ended was stored before the frame of the end, so a plain read of
-  // the 32 bits is enough. `Atomics.load` takes 13 ns (Node 20).
+  // the 32 bits is enough. `Atomics.load` takes 13 ns (Node 20). `fallbackOf` may be read earlier.
 
   /** Listener: how long the call waited because its upstreams were at their limits; 0 if it did not. */
   queuedMsOf(slot: CallSlot): number {
@@ -169,12 +175,13 @@ export class CallTable {
   }
 
   /**
-   * Listener: how long after `sinceMs` that upstream got the call; 0 if the threads' clocks say before it.
+   * Listener: how long after `sinceMs` the upstream of `upstreamOf`, which there must be, got the call; 0 if
+   * the threads' clocks say before it. Exact up to 11.9 hours, of which a later time has lost a multiple.
    */
   triedMs(slot: CallSlot, sinceMs: MonotonicMs): number {
     const tried = this.#words[slot * WORDS_PER_CALL + TRIED]!;
     const units = (tried - Math.floor(sinceMs * TRIED_UNITS_PER_MS)) >>> 0;
-    return units > 2 ** 31 ? 0 : units / TRIED_UNITS_PER_MS;
+    return units >= 2 ** 32 - CLOCKS_APART_UNITS_MAX ? 0 : units / TRIED_UNITS_PER_MS;
   }
 
   /**
@@ -190,7 +197,10 @@ export class CallTable {
     Atomics.store(this.#words, slotOfCall(id) * WORDS_PER_CALL + GENERATION, ~generationOfCall(id));
   }
 
-  /** Worker: false if its listener has died and the next one has given the slot to another call. */
+  /**
+   * Worker: whether the call still has its slot, also if its client has gone. False if its listener has died
+   * and the next one has given the slot to another call.
+   */
   hasSlot(id: CallId): boolean {
     const generation = Atomics.load(this.#words, slotOfCall(id) * WORDS_PER_CALL + GENERATION);
     return generation === generationOfCall(id) || ~generation === generationOfCall(id);
