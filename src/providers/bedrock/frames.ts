@@ -1,6 +1,7 @@
 /**
- * A decoder of Amazon's event-stream framing: it cuts the bytes into messages and checks their CRCs. Each
- * stream of ConverseStream or InvokeModel has one FrameReader. Upstream worker.
+ * A decoder of Amazon's event-stream framing: it cuts the bytes into messages and checks their CRCs.
+ * `eventOf` then tells what a message is. bedrock.ts (InvokeModel) and stream.ts (ConverseStream) have one
+ * FrameReader for each stream; at the stream's end they check `isBetweenMessages`. Upstream worker.
  *
  *     | bytes of all, 4 | bytes of headers, 4 | CRC of these 8 | headers | payload | CRC of all before |
  *
@@ -8,7 +9,7 @@
  * Numbers are big-endian, checksums CRC-32. Follows "Event stream encoding" of Amazon Transcribe's developer
  * guide and smithy.io, "Amazon Event Stream Specification", 2026-11.
  *
- * A message that lies whole in a chunk is read in place; a message that is cut is copied once.
+ * A message that lies whole in a chunk is read in place. One that is cut over chunks is copied together.
  *
  * Must hold: the result does not depend on how the bytes are cut into chunks, and a wrong CRC or length
  * throws (test/unit/providers/bedrock/frames.test.ts).
@@ -50,7 +51,7 @@ for (let at = 256; at < CRC_TABLES.length; at++) {
 }
 
 export type Headers = ReadonlyMap<string, string>;
-/** The payload is `bytes[start..end)`. */
+/** The payload is `bytes[start..end)`, which is valid only during the visit: `bytes` may be the chunk. */
 export type VisitMessage = (headers: Headers, bytes: Buffer, start: number, end: number) => void;
 
 export class FrameReader {
@@ -73,7 +74,10 @@ export class FrameReader {
     return this.#heldBytes === 0;
   }
 
-  /** Visits the messages that are whole with `chunk`. Throws a ProviderError. */
+  /**
+   * Visits the messages that are whole with `chunk`. Throws a ProviderError, and whatever the visit throws;
+   * the stream is of no use then. `chunk` is not kept.
+   */
   push(chunk: Uint8Array): void {
     const bytes = Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);
     let at = this.#heldBytes === 0 ? 0 : this.#finishHeld(bytes);
@@ -105,6 +109,7 @@ export class FrameReader {
     }
   }
 
+  /** Appends `bytes[start..end)` to the held message, of which there will be `neededBytes` next. */
   #hold(bytes: Buffer, start: number, end: number, neededBytes = end - start): void {
     if (this.#held.length < neededBytes) {
       const grown = Buffer.allocUnsafe(Math.max(neededBytes, PRELUDE_BYTES));
@@ -117,13 +122,15 @@ export class FrameReader {
   #read(bytes: Buffer, start: number, end: number): void {
     const crcAt = end - CRC_BYTES;
     if (crcOf(bytes, start, crcAt) !== bytes.readUInt32BE(crcAt)) {
-      throw ProviderError.invalid('the sum of a message is wrong');
+      throw ProviderError.invalid('the checksum of a message is wrong');
     }
     const headersAt = start + PRELUDE_BYTES;
     const headersEnd = headersAt + bytes.readUInt32BE(start + 4);
     if (!isAt(this.#lastHeaders, bytes, headersAt, headersEnd)) {
-      this.#lastHeaders = Buffer.from(bytes.subarray(headersAt, headersEnd));
-      this.#lastValues = stringsOf(this.#lastHeaders);
+      const headers = Buffer.from(bytes.subarray(headersAt, headersEnd));
+      // May throw. So the two fields always belong together.
+      this.#lastValues = stringsOf(headers);
+      this.#lastHeaders = headers;
     }
     this.#visit(this.#lastValues, bytes, headersEnd, crcAt);
   }
@@ -134,6 +141,7 @@ export function eventOf(headers: Headers, payload: string): Record<string, unkno
   const type = headers.get(':message-type');
   if (type === 'error')
     throw new ProviderError(failureOf(headers.get(':error-code') ?? '', headers.get(':error-message') ?? ''));
+  // Undefined if it is no JSON: an exception then has no text, and an event is rejected below.
   const body = parsedJson(payload);
   if (type === 'exception') {
     const { message } = isRecord(body) ? body : ({} as Record<string, unknown>);
@@ -148,7 +156,7 @@ export function eventOf(headers: Headers, payload: string): Record<string, unkno
 function lengthAt(bytes: Buffer, at: number): number {
   const length = bytes.readUInt32BE(at);
   if (crcOf(bytes, at, at + 8) !== bytes.readUInt32BE(at + 8)) {
-    throw ProviderError.invalid('the sum of a prelude is wrong, or it is no event stream');
+    throw ProviderError.invalid('the checksum of a prelude is wrong, or it is no event stream');
   }
   if (length > SSE_EVENT_BYTES_MAX) throw ProviderError.invalid('a message is too long');
   if (length < PRELUDE_BYTES + bytes.readUInt32BE(at + 4) + CRC_BYTES) {
@@ -157,6 +165,7 @@ function lengthAt(bytes: Buffer, at: number): number {
   return length;
 }
 
+/** CRC-32 of `bytes[start..end)`: eight bytes a step, then the rest byte by byte. */
 function crcOf(bytes: Buffer, start: number, end: number): number {
   if (end - start > NATIVE_BYTES_MIN) return crc32(bytes.subarray(start, end));
   const tables = CRC_TABLES;
@@ -178,6 +187,7 @@ function crcOf(bytes: Buffer, start: number, end: number): number {
   return ~sum >>> 0;
 }
 
+/** Whether `bytes[start..end)` is `expected`. */
 function isAt(expected: Buffer, bytes: Buffer, start: number, end: number): boolean {
   if (expected.length !== end - start) return false;
   for (let index = 0; index < expected.length; index++) {

@@ -81,6 +81,16 @@ void t.test('a length is believed with its sum only, and has a bound', (t) => {
   t.end();
 });
 
+void t.test('wrong headers are wrong also when they come again', (t) => {
+  const seen: string[] = [];
+  const reader = new FrameReader((headers) => seen.push([...headers.keys()].join()));
+  reader.push(event('messageStart', {}));
+  const bad = framed(Buffer.from([1, 97, 99]), 'x');
+  for (let time = 0; time < 2; time++) t.throws(() => reader.push(bad), /unknown type/);
+  t.equal(seen.length, 1, 'and are not read as those before');
+  t.end();
+});
+
 void t.test('headers of every type are passed over', (t) => {
   const named = (name: string, ...value: number[]): Buffer =>
     Buffer.concat([Buffer.from([name.length]), Buffer.from(name), Buffer.from(value)]);
