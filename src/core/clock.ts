@@ -131,13 +131,16 @@ export function onEachTick(periodMs: number, act: () => void): () => void {
   return () => clearTimeout(timer);
 }
 
+const DAY = /^\d{4}-\d{2}-\d{2}/;
+
 /**
  * `Date.parse` of a text that begins with a day, such as `2025-01-31` or `2025-01-31T12:00Z`. Returns Unix
- * milliseconds; NaN also for a day that is in no calendar, such as 2025-02-31, which `Date.parse` takes for
- * one of the next month.
+ * milliseconds; NaN for any other text, and for a day that is in no calendar, such as 2025-02-31, which
+ * `Date.parse` takes for one of the next month.
  */
 export function parseMomentMs(text: string): number {
-  const day = text.slice(0, '2025-01-31'.length);
+  const day = DAY.exec(text)?.[0];
+  if (day === undefined) return NaN;
   const dayMs = Date.parse(day);
   const isInCalendar = !Number.isNaN(dayMs) && new Date(dayMs).toISOString().startsWith(day);
   return isInCalendar ? Date.parse(text) : NaN;
