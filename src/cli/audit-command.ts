@@ -1,10 +1,12 @@
 /**
  * `tollgate audit`: reads the accounting on disk and checks that it balances, also while a gateway runs.
  * program.ts adds the command. The command reads the store in its own process, and asks a running gateway
- * only to write what is in its memory.
+ * only to write what is in its memory. Beside a gateway that writes it shows no difference that is none: it
+ * reads one snapshot of the store, and the gateway writes what belongs together in one transaction.
  *
- * Must hold: a difference ends with the exit code EXIT_DIFFERS, because schedulers read only the exit code
- * (test/unit/cli/audit-command.test.ts).
+ * Must hold: a difference ends with the exit code EXIT_DIFFERS, because schedulers read only the exit code.
+ * (If the output cannot be written, program.ts ends the command with another code than 0.) Whatever keeps the
+ * gateway from writing does not keep the audit from its check (test/unit/cli/audit-command.test.ts).
  */
 import { Option, type Command } from 'commander';
 import type { AuditReport } from '../store/audit.js';
@@ -36,6 +38,8 @@ const EXIT_DIFFERS = 1;
 /** As for any wrong command line (program.ts). */
 const EXIT_USAGE = 2;
 
+const ADVICE = 'Stop the gateway, restore the store from a backup and audit that.';
+
 export function addAuditCommand(program: Command): void {
   const command = program
     .command('audit')
@@ -51,8 +55,7 @@ export function addAuditCommand(program: Command): void {
       if (options.repair === true) {
         // Throws, because of `exitOverride` in program.ts: nothing below runs.
         command.error(
-          'The audit does not repair: of two figures that differ, none is known to be the true one. ' +
-            'Stop the gateway, restore the store from a backup and audit that.',
+          `The audit does not repair: of two figures that differ, none is known to be the true one. ${ADVICE}`,
           { exitCode: EXIT_USAGE },
         );
       }
@@ -80,7 +83,10 @@ async function run(options: AuditOptions): Promise<void> {
   if (report.differencesCount > 0) process.exitCode = EXIT_DIFFERS;
 }
 
-/** Asks the running gateway to write its last calls to the books. If it does not, standard error says so. */
+/**
+ * Asks the running gateway, if there is one, to write its last calls to the books. If it does not, standard
+ * error says so. Does not reject, as `findGateway` does not: its probe takes any failure for no gateway.
+ */
 async function flushGateway(dataPath: string): Promise<void> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
   const address = await findGateway(dataPath);
@@ -151,5 +157,5 @@ async function print(report: AuditReport, decimal: Decimal): Promise<void> {
     printLine(`  ${account ?? 'no account'}: ${what} is ${is}, should be ${shouldBe} (${location})`);
   }
   if (report.differencesCount > LINES_MAX) printLine(`  and ${report.differencesCount - LINES_MAX} more`);
-  printLine('Nothing was changed. Stop the gateway, restore the store from a backup and audit that.');
+  printLine(`Nothing was changed. ${ADVICE}`);
 }
