@@ -1,12 +1,14 @@
 /**
- * The clocks of a thread, and moments as people write them. Code takes the time from a Clock that it is
- * given, so that tests can stop it. Any thread.
+ * Time: the two clocks of a thread, the time by which old things are removed, timers that fire together, and
+ * moments as people write them. Code takes the time from a Clock that it is given, so that tests can stop it;
+ * only the timers go by the thread's own clock. Any thread.
  *
  * Must hold: `monotonicMs` means the same in all threads and processes of a host, because leases and windows
- * in shared memory are written by one and read by another; durations are never taken from `wallMs`, which
- * may step (test/unit/core/clock.test.ts); what is removed by age for good is removed by a RetentionCalendar
- * (test/unit/call-log/segment-writer.test.ts, test/unit/gateway/webhook-outbox.test.ts,
- * test/unit/store/stored-responses.test.ts); a day that is in no calendar is not read as another
+ * in shared memory are written by one and read by another. How long something took is never taken from
+ * `wallMs`, which may step (test/unit/core/clock.test.ts). The age of what outlives the host's start can only
+ * be told by `wallMs`: `isWithin` does so, and what is removed by age for good is removed by a
+ * RetentionCalendar (test/unit/call-log/segment-writer.test.ts, test/unit/gateway/webhook-outbox.test.ts,
+ * test/unit/store/stored-responses.test.ts). A day that is in no calendar is not read as another
  * (test/unit/core/clock.moment.test.ts).
  */
 import { performance } from 'node:perf_hooks';
@@ -67,41 +69,50 @@ export function isWithin(ageMsMax: number, thenMs: number, nowMs: number): boole
 
 /** How long a wall clock that has stepped ahead must stay there before anything is removed by it. */
 const BELIEVED_AFTER_MS = 3_600_000;
-/** How long nothing is removed by age after the start: a clock that was wrong at boot is set right soon. */
+/**
+ * How long nothing is removed by age after the start. A clock that is wrong at boot is set right soon, and
+ * until then there is no earlier reading that would show it.
+ */
 const FIRST_AFTER_MS = 240_000;
 
 /**
- * The time by which things are too old and are removed: that of the wall clock, but for steps ahead of the
- * last hour. What is removed does not come back when the clock is set right; what stays an hour longer does
- * no harm.
+ * The time by which things are too old and are removed: the wall clock's, but steps ahead count only after an
+ * hour (BELIEVED_AFTER_MS). What is removed does not come back when the clock is set right; what stays an
+ * hour longer does no harm.
  */
 export class RetentionCalendar {
   readonly #clock: Clock;
   readonly #startMs: number;
   /**
-   * By how much the wall clock was ahead of the monotonic clock, at looks of the last hour. Only those below
-   * all later ones are kept, so the first is the least.
+   * By how much the wall clock was ahead of the monotonic clock, at the calls of `nowMs` in the last hour. A
+   * reading is kept while it is less than all later ones, so the first is the least of the hour.
    */
-  #looks: { readonly atMs: number; readonly aheadMs: number }[] = [];
+  #readings: { readonly atMs: number; readonly aheadMs: number }[] = [];
 
   constructor(clock: Clock) {
     this.#clock = clock;
     this.#startMs = clock.monotonicMs();
   }
 
-  /** In Unix milliseconds; -Infinity just after the start. To be called some times an hour, used or not. */
+  /**
+   * In Unix milliseconds; -Infinity just after the start. To be called some times an hour also if nothing is
+   * to be removed: only a call takes a reading.
+   */
   nowMs(): number {
     const atMs = this.#clock.monotonicMs();
     const aheadMs = this.#clock.wallMs() - atMs;
-    const earlier = this.#looks.filter(
-      (look) => look.aheadMs < aheadMs && atMs - look.atMs < BELIEVED_AFTER_MS,
+    const earlier = this.#readings.filter(
+      (reading) => reading.aheadMs < aheadMs && atMs - reading.atMs < BELIEVED_AFTER_MS,
     );
-    this.#looks = [...earlier, { atMs, aheadMs }];
-    return atMs - this.#startMs < FIRST_AFTER_MS ? -Infinity : atMs + this.#looks[0]!.aheadMs;
+    this.#readings = [...earlier, { atMs, aheadMs }];
+    return atMs - this.#startMs < FIRST_AFTER_MS ? -Infinity : atMs + this.#readings[0]!.aheadMs;
   }
 }
 
-/** A timer may fire a millisecond before its tick. Then the next tick is a whole period away. */
+/**
+ * A timer may fire some milliseconds before the multiple of the period that it waits for (here a tick). It is
+ * then not set for the same tick again, but for the one after it.
+ */
 const EARLY_MS_MAX = 5;
 
 /**
