@@ -115,7 +115,7 @@ export const sharingSchema = Type.Object(
     ),
     node_expiry_seconds: whole(60, NODE_EXPIRY_SECONDS_MAX, 900, 'seconds', {
       description:
-        'A gateway that the server has not answered for so long begins no call; after twice as long its calls in flight are taken for ended. At least the longest total_timeout_ms.',
+        'A gateway that the server has not answered for so long begins no call; after as long again, or as long as a call can last on several upstreams, its calls in flight are taken for ended. At least the longest total_timeout_ms.',
     }),
     partitions: whole(1, PARTITIONS_MAX, 1, 'partitions', {
       description:

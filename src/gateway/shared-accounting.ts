@@ -11,6 +11,7 @@
 import { randomUUID } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
 import type { LeaseScope } from '../channel/lease-channel.js';
+import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
 import { Calendar } from '../core/quotas.js';
 import { CoordinatorClock } from '../ledger/coordinator-clock.js';
@@ -141,7 +142,8 @@ class SharedAccounting implements Sharing {
     this.#leaseFile = leaseFile;
     this.#slot = slot;
     const onTaken = (): void => this.#follower.look();
-    this.#hosts = options.openHosts?.({ settings, slot, store, clock, onTaken, log });
+    const modelsInForce = (): Settings['models'] => live.settings.models;
+    this.#hosts = options.openHosts?.({ settings, modelsInForce, slot, store, clock, onTaken, log });
     const coordinators: Coordinators =
       this.#hosts?.coordinators ??
       openCoordinators({

@@ -8,6 +8,7 @@
  * test/unit/sharing/open-hosts.*.test.ts.
  */
 import { randomUUID } from 'node:crypto';
+import { longestCallMs } from '../config/longest-call.js';
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
 import { Calendar } from '../core/quotas.js';
@@ -49,6 +50,8 @@ export interface HostCoordinatorOptions extends Pick<HostsOptions, 'slot' | 'sto
   readonly settings: Settings & { readonly sharing: NonNullable<Settings['sharing']> };
   /** The host's id, made once for the data directory. */
   readonly host: string;
+  /** The models in force. Default: those of `settings`. */
+  readonly modelsInForce?: () => Settings['models'];
   readonly log: Pick<Log, 'warn' | 'error'>;
 }
 
@@ -59,13 +62,22 @@ export interface HostCoordinators extends Coordinators {
 
 /** Opens the nodes, which begin to connect. Throws if the host's memory of the server is damaged. */
 export function openHostCoordinators(options: HostCoordinatorOptions): HostCoordinators {
-  const { settings, host, slot, store, clock, log } = options;
+  const { settings, host, slot, store, clock, log, modelsInForce = () => settings.models } = options;
   const { sharing } = settings;
   const memory = new CoordinatorMemory(settings.data, sharing.namespace);
   const accounting = hostAccounting(store);
   const { hosts, on_authority_loss: onLoss = hosts === undefined ? 'refuse' : 'equal_share' } = sharing;
   const shares = onLoss === 'equal_share' ? (hosts ?? 1) * settings.processes : 0;
   const nodeExpiryMs = sharing.node_expiry_seconds * 1_000;
+  // Calls that began by former settings go on by them.
+  let callMsMax = nodeExpiryMs;
+  let models: Settings['models'] | undefined;
+  const endedAfterMs = (): number => {
+    const now = modelsInForce();
+    if (now !== models) callMsMax = Math.max(callMsMax, longestCallMs(now));
+    models = now;
+    return nodeExpiryMs + callMsMax + 2 * EXPIRY_MARGIN_MS;
+  };
   const nodes: EqualShare[] = [];
   // What one of them finds, the others find out too.
   const disturb = (): void => {
@@ -96,6 +108,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       equalShares: shares,
       hasShare: ownShares > 0,
       nodeExpiryMs: nodeExpiryMs + EXPIRY_MARGIN_MS,
+      endedAfterMs,
     });
     const opened = new EqualShare({
       coordinator,
@@ -135,6 +148,7 @@ const REGISTRY_DEADLINE_MS = 2_000;
 
 export interface HostsOptions {
   readonly settings: Settings;
+  readonly modelsInForce: () => Settings['models'];
   /** Index of the process in its group. */
   readonly slot: number;
   readonly store: Store;
@@ -149,7 +163,7 @@ export type OpenHosts = typeof openHosts;
 export type Hosts = Readonly<ReturnType<OpenHosts>>;
 
 /** Nothing has joined yet. The settings must have `sharing`. */
-export function openHosts({ settings, slot, store, clock, onTaken, log }: HostsOptions) {
+export function openHosts({ settings, modelsInForce, slot, store, clock, onTaken, log }: HostsOptions) {
   const { sharing } = settings;
   if (sharing === undefined) throw new Error('invariant broken: hosts are opened where there is sharing');
   const { url, username, password, namespace, partitions } = sharing;
@@ -163,7 +177,11 @@ export function openHosts({ settings, slot, store, clock, onTaken, log }: HostsO
   const registry = new RegistryLog({ store, server, host, onTaken, log });
   return {
     /** Closed by whoever uses them. */
-    coordinators: openHostCoordinators({ settings: { ...settings, sharing }, host, slot, store, clock, log }),
+    coordinators: openHostCoordinators({
+      settings: { ...settings, sharing },
+      modelsInForce,
+      ...{ host, slot, store, clock, log },
+    }),
     registry,
     /** For operators. */
     directory: new HostDirectory({ client, namespace, partitions, host }),

@@ -39,11 +39,14 @@ const CLOCK_DRIFT = 0.001;
 /** Older estimates of the server's clock are not used: a server that is away for longer is not checked. */
 const CLOCK_ESTIMATE_MS_MAX = 600_000;
 
-/** As of a partition. `close` closes the client; `hasShare` is true by default. */
+/**
+ * As of a partition. `close` closes the client; by default `hasShare` is true and `endedAfterMs` twice the
+ * expiry.
+ */
 export interface ValkeyCoordinatorOptions
   extends
     Pick<PartitionOptions, 'client' | 'namespace' | 'clock' | 'accounting' | 'equalShares' | 'nodeExpiryMs'>,
-    Partial<Pick<PartitionOptions, 'hasShare' | 'timeInsteadMs'>> {
+    Partial<Pick<PartitionOptions, 'endedAfterMs' | 'hasShare' | 'timeInsteadMs'>> {
   readonly partitions: number;
   readonly node: NodeIdentity;
   /** Of all days and months but those of calls a day. */
@@ -85,6 +88,7 @@ export class ValkeyCoordinator implements Coordinator {
           ...options,
           hasShare,
           timeInsteadMs,
+          endedAfterMs: options.endedAfterMs ?? (() => 2 * options.nodeExpiryMs),
           partition,
           host: node.host,
           place: placeOf(node),

@@ -277,18 +277,20 @@ local function read_scope(key, place)
   return unpack_or(got[1], {}), all, record, not got[2] and not got[4]
 end
 -- The hash expires when nothing of it counts any more: permits and tokens of the minute weigh no longer, and
--- each period that something was counted in is over. record: p:P of the place.
-local function write_scope(key, place, list, all, record)
+-- each period that something was counted in is over. record: p:P of the place. A node whose clock was ahead
+-- may have begun a period before the server does, so the period says when it ends, within a day.
+local function write_scope(key, place, list, all, record, now)
   local forMs = (LONG + WEIGHING + 2) * TICK
   for code, s in pairs(all) do
     local kind = string.sub(code, 1, 1)
     -- Something is outstanding. A call lasts a day at most, and the report of its end writes again.
     if s[4] > 0 then forMs = max(forMs, 2 * DAY) end
     local counted = code ~= 'w' and s[2] + s[3] + s[4] + (s[6] or 0) or 0
-    -- The longest day has 25 hours (summer time ends), the longest month 31 days and an hour. An hour or more
-    -- is added for a node whose clock is ahead, and which so begins the period before the server does.
-    if kind == 'd' and counted > 0 then forMs = max(forMs, 26 / 24 * DAY) end
-    if kind == 'm' and counted > 0 then forMs = max(forMs, 32 * DAY) end
+    -- A day ends 12 h after that of UTC at most, a month 1.5 days after as many of mean length.
+    if kind == 'd' and counted > 0 then forMs = max(forMs, 26 / 24 * DAY, (s[1] + 1.6) * DAY - now) end
+    if kind == 'm' and counted > 0 then
+      forMs = max(forMs, 32 * DAY, ((s[1] + 1) * 30.436875 + 2.5) * DAY - now)
+    end
   end
   call('HSET', key, 'm', pack(list), 's', pack(all), 'p:' .. place, pack(record))
   call('PEXPIRE', key, ceil(forMs))
@@ -385,13 +387,13 @@ local function end_stock(all, own, code, now)
   if code == 'w' then put(s[6], floor(now / TICK), n[3])
   elseif code ~= 'f' then s[2], s[3], s[6] = s[2] + n[2], s[3] - n[2], (s[6] or 0) + n[3] end
 end
--- Ends the call slots and the tokens of the minute of other nodes that were silent for longer than two
--- expiries: after the first such a node begins no call (LeaseManagerOptions.silentMsMax), and none is longer.
-local function drop_silent(key, all, place, now, expiry)
+-- Ends the call slots and the tokens of the minute of other nodes that were silent for so long that they have
+-- no call any more: see PartitionOptions.endedAfterMs.
+local function drop_silent(key, all, place, now, ended_after)
   for who, record in pairs(others_of(key, place)) do
     local known = node_of(KEYS[2], who)
     local holds = record[3].f or record[3].w
-    if holds and (not known or now - known[SEEN] > 2 * expiry) then
+    if holds and (not known or now - known[SEEN] > ended_after) then
       end_stock(all, record[3], 'f', now)
       end_stock(all, record[3], 'w', now)
       call('HSET', key, 'p:' .. who, pack(record))

@@ -90,6 +90,11 @@ export interface PartitionOptions extends ValkeyServerOptions {
   /** Whether this node is one of them. */
   readonly hasShare: boolean;
   readonly nodeExpiryMs: number;
+  /**
+   * A node that was silent for so long has no call any more: for an expiry it begins some
+   * (LeaseManagerOptions.silentMsMax), which then last for as long as a call can.
+   */
+  readonly endedAfterMs: () => number;
   /** See STOCKS_LUA. */
   readonly calendar: () => readonly [aheadMs: number, zoneMs: number];
 }
@@ -199,7 +204,8 @@ export class ValkeyPartition {
     asks: readonly LeaseAsk[],
     wasSetForward: (serverMs: number) => boolean,
   ): Promise<PartitionReply> {
-    const { incarnation, timeInsteadMs, equalShares, nodeExpiryMs, storeDamage, calendar } = this.#options;
+    const { incarnation, timeInsteadMs, equalShares, nodeExpiryMs, storeDamage, calendar, endedAfterMs } =
+      this.#options;
     const encoded = asks.map((ask) => storeDamage.read(ask.scope, () => this.#encode(ask)));
     const sent = asks.filter((_, at) => encoded[at] !== undefined);
     const raws = encoded.filter((raw) => raw !== undefined);
@@ -207,7 +213,7 @@ export class ValkeyPartition {
     const heard = [this.#heard.sequence, this.#heard.server];
     const scopes = sent.map(({ scope }) => scope);
     const [status, nowMs, epoch, waitMs, rest = [], places] = await this.#inTerm<Exchanged>((promised) =>
-      this.#server.run(EXCHANGE_SCRIPT, [...args, heard, promised, calendar()], scopes, raws),
+      this.#server.run(EXCHANGE_SCRIPT, [...args, heard, promised, calendar(), endedAfterMs()], scopes, raws),
     );
     if (status === 'aged' && !wasSetForward(nowMs))
       throw new CoordinatorLost('deadline', 'an exchange came to the server too late to be carried out');

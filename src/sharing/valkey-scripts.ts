@@ -60,7 +60,8 @@ end
  *
  *     KEYS     meta, nodes, awaited, held; then two of each ask's scope
  *     ARGV[3]  [incarnation, sequence, sent at (ms, by the server's clock) or 0, time, equal shares or 0,
- *              expiry ms, heard [number, server], promised [term, server], calendar]
+ *              expiry ms, heard [number, server], promised [term, server], calendar, ms after which a
+ *              silent node has no call]
  *     ARGV[4]  asks, each [scope, minute, stocks, money, inherited], false for what is left out;
  *              valkey-codec.ts has their fields
  *     reply    [status, now ms, epoch, ms to wait, replies, version of the list of nodes]; in place of the
@@ -77,7 +78,7 @@ end
  *            new         wait until another node has heard of this one
  */
 const EXCHANGE = `
-local incarnation, sequence, expiry = head[1], head[2], head[6]
+local incarnation, sequence, expiry, ended_after = head[1], head[2], head[6], head[10]
 local now = now_ms(head[4], KEYS[1])
 local s = state_of(now)
 if not s then return pack({'unknown', now, '', 0}) end
@@ -100,7 +101,7 @@ if s.checking > 0 and not is_checked(s, now, place, head[3]) then
   return refuse('check', max(TICK, s.checking + QUARANTINE - now), call('SRANDMEMBER', KEYS[3], 3))
 end
 if call('SCARD', KEYS[3]) > 0 then
-  if now > s.lost + expiry then drop_silent_awaited(KEYS[1], KEYS[3], s.epoch) end
+  if now > s.lost + ended_after then drop_silent_awaited(KEYS[1], KEYS[3], s.epoch) end
   return refuse('quarantine', max(TICK, s.till - now), call('SRANDMEMBER', KEYS[3], 3))
 end
 if now < s.till then return refuse('quarantine', s.till - now) end
@@ -151,7 +152,7 @@ local function carry_out(ask, key, money_key)
         give_up_mistaken(key, place, all, own[3], stock[1], current)
         local got = answer_stock(all, own[3], stock, now, current)
         if got[1] == 0 and stock[7] > 0 and (stock[1] == 'f' or stock[1] == 'w') then
-          drop_silent(key, all, place, now, expiry)
+          drop_silent(key, all, place, now, ended_after)
           got = answer_stock(all, own[3], stock, now, current)
         end
         answer[2][j] = got
@@ -159,7 +160,7 @@ local function carry_out(ask, key, money_key)
     end
     -- A former version left a scope with permits alone out of the set.
     holds, gained = has_record(own), next(own[3]) ~= nil and not had_stocks
-    write_scope(key, place, list, all, own)
+    write_scope(key, place, list, all, own, now)
   end
   if money then
     local has, had
@@ -200,7 +201,7 @@ local function void_counts(key)
   local list, all, own, is_new = read_scope(key, place)
   if is_new then return end
   for code in pairs(all) do end_stock(all, own[3], code, now) end
-  write_scope(key, place, list, all, own)
+  write_scope(key, place, list, all, own, now)
   call('HDEL', key, 'p:' .. place)
 end
 local function void_money(key, spent)
@@ -242,7 +243,7 @@ local function report_counts(key, stocks)
     answer_stock(all, own[3], {code, 0, period, stock[3], stock[4], 0, 0}, now, current)
     if period == all[code][1] then all[code][5] = max(all[code][5], stock[5]) end
   end
-  write_scope(key, place, list, all, own)
+  write_scope(key, place, list, all, own, now)
 end
 local function report_money(key, money, spent)
   if not money and not spent then return end

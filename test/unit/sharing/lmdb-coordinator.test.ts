@@ -206,7 +206,10 @@ void t.test('a store that cannot be read is a loss', async (t) => {
     message: 'leases cannot be had: damaged',
   });
   t.equal(file.subjects.get('acct_x'), undefined, 'nothing was lent');
-  await t.rejects(exchangePlain(authority, [ask('acct_x', 1)]), { reason: 'failing' });
+  await t.rejects(exchangePlain(authority, [ask('acct_x', 1)]), {
+    code: 'authority_lost',
+    reason: 'failing',
+  });
   const told = log.lines.slice(linesBefore);
   t.match(told, [{ level: 'error', fields: { error: 'damaged', stack: /findAccount/ } }], 'it may be a bug');
   t.equal(told.length, 1, 'once');

@@ -4,14 +4,16 @@
  */
 import { inspect } from 'node:util';
 import t, { type Test } from 'tap';
+import { Calendar } from '#src/core/quotas.js';
 import { asPicoUnits } from '#src/core/units.js';
 import { CoordinatorLost, type Coordinator } from '#src/sharing/coordinator.js';
+import { coordinatorKeys } from '#src/sharing/valkey-codec.js';
 import { QUARANTINE_MS } from '#src/sharing/valkey-lua.js';
 import { identity } from '../../support/authority-conformance.js';
 import { eventually } from '../../support/gateway.js';
 import { NO_REDIS, startRedis, type RedisServer } from '../../support/redis-server.js';
 import { startWire } from '../../support/tcp-proxy.js';
-import { TestHost, ValkeyWorld } from '../../support/valkey-world.js';
+import { NAMESPACE, TestHost, ValkeyWorld } from '../../support/valkey-world.js';
 import { exchangePlain, type PlainAsk, type PlainReply } from '../../support/plain-asks.js';
 
 const SUBJECT = 'acct_1';
@@ -314,5 +316,63 @@ void t.test(
     world.nowMs += 2_000;
     t.match((await ask(other, { slots: 4 })).slots, { granted: 4 });
     t.match((await ask(other, { money: 41n })).money, { granted: 0n, remaining: 40n });
+  },
+);
+
+void t.test(
+  'what a node counted of a period that has not begun is kept until its end',
+  NO_REDIS,
+  async (t) => {
+    const server = await startRedis(t);
+    const world = await worldOf(t, () => server.url);
+    const calendar = new Calendar();
+    world.nowMs = calendar.monthAt(world.nowMs).startMs + 3_600_000;
+    const node = await world.connect(identity('a'));
+    await node.join();
+    const day = calendar.dayAt(world.nowMs).number + 1;
+    const month = calendar.monthAt(world.nowMs).number + 1;
+    const want = { limit: 10n, used: 0n, unused: 0n, least: 1n, most: 1n };
+    await node.exchange([
+      { scope: 'acct_day', stocks: { calls_per_day: { ...want, period: day } } },
+      { scope: 'acct_month', stocks: { calls_per_month: { ...want, period: month } } },
+    ]);
+    const leftOf = async (scope: string): Promise<number> =>
+      Number((await server.command('PTTL', coordinatorKeys(NAMESPACE, 0).of(scope)[0])).slice(1));
+    const DAY_MS = 86_400_000;
+    const [dayEndMs, monthEndMs] = [
+      calendar.dayAt(world.nowMs + DAY_MS).startMs + DAY_MS,
+      calendar.monthAt(calendar.monthAt(world.nowMs).startMs + 63 * DAY_MS).startMs,
+    ];
+    await node.exchange([
+      {
+        scope: 'acct_day',
+        stocks: { calls_per_day: { ...want, used: 1n, most: 0n, least: 0n, period: day } },
+      },
+      {
+        scope: 'acct_month',
+        stocks: { calls_per_month: { ...want, used: 1n, most: 0n, least: 0n, period: month } },
+      },
+    ]);
+    t.ok((await leftOf('acct_day')) >= dayEndMs - world.nowMs - 1_000);
+    t.ok((await leftOf('acct_month')) >= monthEndMs - world.nowMs - 1_000);
+  },
+);
+
+void t.test(
+  'a call that is tried on several upstreams keeps its place for as long as it lasts',
+  NO_REDIS,
+  async (t) => {
+    const server = await startRedis(t);
+    const world = await worldOf(t, () => server.url);
+    const more = { endedAfterMs: () => 900_000 + 1_205_000 };
+    const gone = await world.connect(identity('a'), undefined, more);
+    const other = await world.connect(identity('b'), undefined, more);
+    await gone.join();
+    await other.join();
+    await ask(gone, { slots: 4 });
+    world.nowMs += 2_104_000;
+    t.match((await ask(other, { slots: 1 })).slots, { granted: 0, heldByOthers: true });
+    world.nowMs += 2_000;
+    t.match((await ask(other, { slots: 4 })).slots, { granted: 4 });
   },
 );
