@@ -64,8 +64,8 @@ local function begin_term(s, now, above)
   for _, place in ipairs(places) do call('SADD', KEYS[3], place) end
 end
 
--- Returns the state of the partition, or nil if it is empty, or cannot be read and is empty now. It writes, so that a server that cannot write
--- fails here.
+-- Returns the state of the partition; nil if it is empty, or could not be read and is empty now. It writes, so
+-- that a server that cannot write fails here.
 local function state_of(now)
   local m = call('HMGET', KEYS[1], 'epoch', 'run', 'checked', 'until', 'lost', 'places', 'term', 'checking',
     'grown', 'born', 'witnessed', 'ahead', 'skew')
