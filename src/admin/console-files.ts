@@ -26,7 +26,7 @@ const TYPES: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** `gzip` as a coding that the client accepts; a weight of 0 says that it does not. */
-const ACCEPTS_GZIP = /(?:^|[\s,])gzip\s*(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))(?:[;,]|$)/i;
+const ACCEPTS_GZIP = /(?:^|[\s,])gzip(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))\s*(?:[;,]|$)/i;
 
 /**
  * The browser runs, loads and calls for the page only what the gateway serves. Names of accounts and keys are

@@ -37,7 +37,7 @@ const ELLIPSIS = Buffer.from('…');
 /** A text to search for, of 3 bytes or more. */
 interface Needle {
   readonly bytes: Buffer;
-  /** Returns the end of the match at `at` in the text from `from` to before `to`; undefined if there is none. */
+  /** Returns the end of the match at `at` in the text `from` to before `to`; undefined if there is none. */
   readonly endAt: (text: Buffer, at: number, to: number, from: number) => number | undefined;
   /** How many of its first bytes are not overwritten: the prefix of a token stays. */
   readonly shown: number;

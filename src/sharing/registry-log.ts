@@ -67,6 +67,8 @@ export class RegistryLog {
   #lastChange: Promise<unknown> = Promise.resolve();
   #following: Promise<void> | undefined;
   readonly #closing = new AbortController();
+  /** What was logged of a damaged change: it is found again until all rows could be taken over. */
+  #loggedDamage: string | undefined;
 
   constructor(options: RegistryLogOptions) {
     this.#options = options;
@@ -197,12 +199,14 @@ export class RegistryLog {
       return false;
     }
     if (way === 'equal') return true;
-    if (found.damage !== undefined)
+    const [next] = found.changes;
+    const isNext = way === 'behind' && next?.version === (position?.version ?? 0) + 1;
+    if (!isNext && found.damage !== undefined && found.damage !== this.#loggedDamage) {
+      this.#loggedDamage = found.damage;
       log.error('a change of accounts and keys is damaged: all of them are taken over anew', {
         error: found.damage,
       });
-    const [next] = found.changes;
-    const isNext = way === 'behind' && next?.version === (position?.version ?? 0) + 1;
+    }
     try {
       if (!isNext) await download(store, server, found.position);
       else for (const change of found.changes) this.#take(found.position.epoch, change);

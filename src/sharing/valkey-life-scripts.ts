@@ -122,8 +122,12 @@ else
     local needs_no_witness = call('HLEN', KEYS[2]) == 0 or call('SISMEMBER', KEYS[3], place) == 1
     if s.grown and not needs_no_witness then join_version, joined = s.places, now end
   end
-  -- In the order of the fields, INCARNATION to PAGES. The leases of earlier lives are to be voided: 1.
-  node = {incarnation, 0, now, '', back, 1, equal_shares, 0, '', 0, join_version, joined, former, 0}
+  -- The leases of earlier lives are to be voided: 1. But a life that has heard a reply has done so before it.
+  -- If the server has no record of it and still has rows of its place, those are its own: its report replaces
+  -- them. If they were voided first, what it has used would count twice.
+  local voids = (not node and heard_number > 0 and not was_gone) and 0 or 1
+  -- In the order of the fields, INCARNATION to PAGES.
+  node = {incarnation, 0, now, '', back, voids, equal_shares, 0, '', 0, join_version, joined, former, 0}
 end
 node[PAGES] = 0
 -- The node reports all that it holds from now on, so the server will have all that the node has heard.

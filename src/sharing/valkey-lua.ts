@@ -143,9 +143,8 @@ end
 local function node_of(nodes, who)
   local text = call('HGET', nodes, who)
   local node = text and node_in(text)
-  if not node then return nil end
   for _, field in ipairs({MARK, MARK_VERSION, JOIN_VERSION, JOINED, PAGES}) do
-    if type(node[field]) ~= 'number' then return nil end
+    if not node or type(node[field]) ~= 'number' then return nil end
   end
   return node
 end
@@ -287,10 +286,8 @@ local function write_scope(key, place, list, all, record, now)
     if s[4] > 0 then forMs = max(forMs, 2 * DAY) end
     local counted = code ~= 'w' and s[2] + s[3] + s[4] + (s[6] or 0) or 0
     -- A day ends 12 h after that of UTC at most, a month 1.5 days after as many of mean length.
-    if kind == 'd' and counted > 0 then forMs = max(forMs, 26 / 24 * DAY, (s[1] + 1.6) * DAY - now) end
-    if kind == 'm' and counted > 0 then
-      forMs = max(forMs, 32 * DAY, ((s[1] + 1) * 30.436875 + 2.5) * DAY - now)
-    end
+    if counted > 0 and kind == 'd' then forMs = max(forMs, 26 / 24 * DAY, (s[1] + 1.6) * DAY - now) end
+    if counted > 0 and kind == 'm' then forMs = max(forMs, 32 * DAY, (s[1] * 30.436875 + 33) * DAY - now) end
   end
   call('HSET', key, 'm', pack(list), 's', pack(all), 'p:' .. place, pack(record))
   call('PEXPIRE', key, ceil(forMs))

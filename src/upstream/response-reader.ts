@@ -30,7 +30,8 @@ export interface ResponseSink {
 
 /**
  * The last bytes of a response. A function if they tell the caller the usage, which may have to be counted
- * first. It returns a failure if they cannot be written after all: then what was relayed is charged.
+ * first. It returns a failure if they cannot be written after all: then what was relayed is charged, though
+ * the attempt's span has ended well.
  */
 export type LastBytes = Uint8Array | ((usage: Usage) => Uint8Array | AttemptFailure);
 

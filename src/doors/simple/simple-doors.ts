@@ -83,6 +83,9 @@ export const RERANK = simpleDoor('rerank', {
 
 export const SIMPLE_DOORS: readonly Door[] = [EMBEDDINGS, COMPLETIONS, MODERATIONS, RERANK];
 
+/** Each document is searched for each of them. With more, a document counts as media, which holds more. */
+const RANK_FIELDS_MAX = 100;
+
 /**
  * Some models rank images too (jina-reranker-m0): then a document is an `image` beside no text. Others rank
  * texts of other names, which the caller gives in `rank_fields`.
@@ -90,6 +93,7 @@ export const SIMPLE_DOORS: readonly Door[] = [EMBEDDINGS, COMPLETIONS, MODERATIO
 function isWithoutText(document: unknown, ranked: unknown): boolean {
   if (!isRecord(document) || typeof document.text === 'string') return false;
   if (Object.hasOwn(document, 'image') || !Array.isArray(ranked)) return true;
+  if (ranked.length > RANK_FIELDS_MAX) return true;
   return !ranked.some((name) => typeof name === 'string' && isTextIn(document, name));
 }
 

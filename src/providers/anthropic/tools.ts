@@ -126,6 +126,7 @@ function toolOf(given: unknown, path: string, fields: Fields, traits: ModelTrait
 
 function closeStrictTools(tools: readonly Block[]): void {
   const strict = tools.filter((tool) => tool.strict === true);
+  if (strict.length === 0) return;
   const schemas = strictSchemas(strict.map((tool) => tool.input_schema as Record<string, unknown>));
   strict.forEach((tool, index) => {
     const schema = schemas[index];
@@ -277,7 +278,8 @@ export function closedSchema(
 export function strictSchemas(
   schemas: readonly Record<string, unknown>[],
 ): (Record<string, unknown> | undefined)[] {
-  const all = schemas.map((schema) => closedSchema(schema, true));
+  // Not as a strict format: a closed object of any members would take no arguments at all.
+  const all = schemas.map((schema) => closedSchema(schema, false));
   const counts = { optional: 0, unions: 0 };
   for (const schema of all) count(schema, counts);
   const isTooMuch =

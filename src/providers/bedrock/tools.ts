@@ -182,6 +182,7 @@ function closeStrictTools(tools: Block[]): void {
     isRecord(spec) && spec.strict === true ? spec : undefined,
   );
   const strict = specs.filter((spec) => spec !== undefined);
+  if (strict.length === 0) return;
   const schemas = strictSchemas(
     strict.map(({ inputSchema }) => (inputSchema as { json: Record<string, unknown> }).json),
   );

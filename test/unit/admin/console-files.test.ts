@@ -28,6 +28,7 @@ void t.test('compressed only for a client that accepts it', async (t) => {
     ['gzip; q=0.000, br', false],
     ['br, gzip ; q=0', false],
     ['br', false],
+    [`gzip${' '.repeat(3_000)}x`, false],
     ['identity', false],
   ];
   for (const [accepts, isCompressed] of cases) {

@@ -212,6 +212,11 @@ check(RERANK, [
       documents: [{ body: 'b' }, { title: 1 }, { image: URL_OF.url, title: 't' }],
     },
   ],
+  [
+    'more names than are looked for',
+    1,
+    { model: 'm', query: 'q', rank_fields: Array(101).fill('title'), documents: [{ title: 't' }] },
+  ],
 ]);
 check(EMBEDDINGS, [['texts', 0, { model: 'm', input: ['a', 'b'] }]]);
 check(COMPLETIONS, [['a text', 0, { model: 'm', prompt: 'a' }]]);

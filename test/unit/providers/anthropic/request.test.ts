@@ -300,6 +300,8 @@ void t.test('strict tools', (t) => {
     [{ name: 'g', input_schema: odd }, closed, plain],
     'a schema that cannot be closed',
   );
+  const map = { type: 'object', properties: { m: { type: 'object', additionalProperties: true } } };
+  t.same(writtenAs([strict('f', map)]), [{ name: 'f', input_schema: map }], 'an object of any members');
   t.same(writtenAs(times(20, strict('f', limited))), times(20, closed), '20');
   t.same(writtenAs(times(21, strict('f', limited))), times(21, plain), '21');
   const allowed = { mode: 'auto', tools: [tool('f')] };
