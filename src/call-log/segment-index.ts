@@ -151,6 +151,7 @@ export class SegmentIndex {
     result.writeUInt32LE(MAGIC, 0);
     result.writeUInt32LE(this.extents.length, 4);
     result.writeUInt32LE(crc32(result.subarray(HEAD_BYTES, result.length - TAIL_BYTES)), 8);
+    result.writeInt32LE(~this.extents.length, 12);
     result.writeUInt32LE(at, result.length - TAIL_BYTES);
     result.writeUInt32LE(MAGIC, result.length - TAIL_BYTES + 4);
     return result;
@@ -202,8 +203,12 @@ export function extentsOf(bytes: Buffer): Extent[] | undefined {
   if (bytes.length < HEAD_BYTES + TAIL_BYTES || bytes.readUInt32LE(0) !== MAGIC) return undefined;
   if (bytes.readUInt32LE(8) !== crc32(bytes.subarray(HEAD_BYTES, bytes.length - TAIL_BYTES)))
     return undefined;
+  const count = bytes.readUInt32LE(4);
+  // The checksum does not have the count. An index of an earlier version has 0 here.
+  const inverted = bytes.readInt32LE(12);
+  if (inverted !== 0 && inverted !== ~count) return undefined;
   let offset = HEAD_BYTES;
-  return Array.from({ length: bytes.readUInt32LE(4) }, () => {
+  return Array.from({ length: count }, () => {
     const at = offset;
     const words = bytes.readUInt32LE(at + 12);
     const afterLast = bytes.readUInt32LE(at + LAST_REQUEST);

@@ -195,12 +195,14 @@ export class Segment {
   async #read(): Promise<void> {
     const extents = await this.#withFile([], async (file, size) => {
       if (this.isGrowing && size === this.#size) return this.#extents!;
-      this.#size = size;
       const indexed = await this.#readIndex(file, size);
-      if (indexed !== undefined) return indexed;
-      const index = (this.#growing ??= new SegmentIndex());
-      while (await this.#readBlocks(file, index));
-      return index.extents;
+      if (indexed === undefined) {
+        const index = (this.#growing ??= new SegmentIndex());
+        while (await this.#readBlocks(file, size, index));
+      }
+      // After the reads: if one fails, the next call reads on from `#end`.
+      this.#size = size;
+      return indexed ?? this.#growing!.extents;
     });
     this.#keep(extents);
   }
@@ -225,8 +227,8 @@ export class Segment {
   }
 
   /** Adds the whole blocks of the next bytes to the index. Returns whether there are more bytes. */
-  async #readBlocks(file: number, index: SegmentIndex): Promise<boolean> {
-    const bytes = await bytesOf(file, this.#end, Math.min(CHUNK_BYTES, Math.max(this.#size - this.#end, 0)));
+  async #readBlocks(file: number, size: number, index: SegmentIndex): Promise<boolean> {
+    const bytes = await bytesOf(file, this.#end, Math.min(CHUNK_BYTES, Math.max(size - this.#end, 0)));
     const from = this.#end;
     for (const { at, block } of blocksIn(bytes, from)) {
       index.add(at, block, block.names);

@@ -180,6 +180,7 @@ function tokensOfMembers(report: Record<string, unknown>): Usage | ReportError |
   const isBeside = inCache > 0 && (isInTotal || inCache > prompt) && hasAnthropicsNames(report);
   const input = isBeside ? prompt + inCache : prompt;
   if (inCache > input || written1h > written) return 'contradictory';
+  if (input > REPORTED_TOKENS_MAX) return 'malformed';
   const output = outputOf(
     prompt,
     completion,
@@ -188,6 +189,7 @@ function tokensOfMembers(report: Record<string, unknown>): Usage | ReportError |
     reasoning,
   );
   if (typeof output === 'string') return output;
+  if (output > REPORTED_TOKENS_MAX) return 'malformed';
   const hidden = Math.max(reasoning, output - completion);
   return {
     promptTokens: input,

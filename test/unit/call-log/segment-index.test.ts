@@ -90,6 +90,13 @@ void t.test('an index of an earlier version, which has no range, rules out none'
     at += EXTENT_BYTES + filter!.length * 4;
   }
   t.equal(extentsOf(bytes), undefined, 'bytes that were changed are damaged');
+  for (const count of [EXTENTS - 1, EXTENTS + 1]) {
+    const miscounted = index.toBytes(1_000_000);
+    miscounted.writeUInt32LE(count, 4);
+    t.equal(extentsOf(miscounted), undefined, `${count} of ${EXTENTS} extents`);
+  }
+  // Nor has it the second count.
+  bytes.fill(0, 12, HEAD_BYTES);
   // The sum of its bytes is right in an index that a version wrote.
   bytes.writeUInt32LE(crc32(bytes.subarray(HEAD_BYTES, bytes.length - 8)), 8);
   const read = extentsOf(bytes)!;
