@@ -15,6 +15,7 @@ import {
   openaiAddress,
   type Parameter,
   type Provider,
+  type ProviderModel,
   providerModelOf,
   variableNameOf,
   type Variables,
@@ -28,6 +29,21 @@ const SERVICE_OF_MODE: ReadonlyMap<string, Service> = new Map([
   ['moderation', 'moderations'],
   ['rerank', 'rerank'],
 ]);
+
+/**
+ * A model's mode by its name, for files that do not say it: to LiteLLM each model is at every path, and what
+ * it is stands in a table that is not read here. The first pattern that fits counts.
+ */
+const MODE_OF_NAME: readonly (readonly [name: RegExp, mode: string])[] = [
+  [/rerank/i, 'rerank'],
+  [/embed|(?:^|[/_-])(?:bge|e5|gte)-|all-minilm/i, 'embedding'],
+  [/moderation/i, 'moderation'],
+  [/whisper|transcribe/i, 'audio_transcription'],
+  [/(?:^|[/-])tts(?:-|$)/i, 'audio_speech'],
+  [/dall-e|gpt-image|imagen/i, 'image_generation'],
+  [/gpt-3\.?5-turbo-instruct|(?:davinci|babbage)-002/i, 'completion'],
+  [/gpt|chat|instruct|claude|gemini|gemma|llama|mi[sx]tral|qwen|deepseek|grok|(?:^|[/-])o\d/i, 'chat'],
+];
 
 export interface Upstream extends Partial<NativeSettings> {
   readonly key?: string;
@@ -89,12 +105,6 @@ export function importDeployment(
     own.remark('model', 'missing: the entry was left out');
     return undefined;
   }
-  const mode = info.text('mode') ?? 'chat';
-  const service = SERVICE_OF_MODE.get(mode);
-  if (service === undefined) {
-    info.remark('mode', `${mode}: Tollgate does not serve it; the entry was left out`);
-    return undefined;
-  }
   const credentials = credentialsOf(own, context);
   const parameter: Parameter = (wanted) => own.text(wanted) ?? credentials?.text(wanted);
 
@@ -105,6 +115,12 @@ export function importDeployment(
     return undefined;
   }
   const { speaks } = provider;
+  const mode = info.text('mode') ?? modeByName(own, info, found, name);
+  const service = SERVICE_OF_MODE.get(mode);
+  if (service === undefined) {
+    info.remark('mode', `${mode}: Tollgate does not serve it; the entry was left out`);
+    return undefined;
+  }
   if (service !== 'chat' && speaks !== undefined && speaks !== 'azure') {
     info.remark(
       'mode',
@@ -174,6 +190,29 @@ export function importDeployment(
     entry.remark('model_info', `${notes.join(', ')}: a description that Tollgate has no place for`);
   }
   return deployment;
+}
+
+/**
+ * The mode of an entry that does not say it, with a remark unless it is clear. What a deployment is called at
+ * its provider may say nothing: then `base_model`, or else `name`, the model's for callers, may.
+ */
+function modeByName(
+  own: ImportMap,
+  info: ImportMap,
+  { provider, model }: ProviderModel,
+  name: string,
+): string {
+  const names = [model, info.peek('base_model'), own.peek('base_model'), name];
+  const [mode] = names.flatMap((one) => {
+    const known = MODE_OF_NAME.find(([pattern]) => typeof one === 'string' && pattern.test(one));
+    return known === undefined ? [] : [known[1]];
+  });
+  const again = 'if it is not, set mode and import again';
+  const of = `model_info.mode is not in the file: ${JSON.stringify(model).slice(0, 200)} was taken for`;
+  const isChatAlone = provider?.speaks !== undefined && provider.speaks !== 'azure';
+  if (mode === undefined && !isChatAlone) own.remark('model', `${of} chat; ${again}`);
+  if (mode !== undefined && mode !== 'chat') own.remark('model', `${of} ${mode} by its name; ${again}`);
+  return mode ?? 'chat';
 }
 
 function addressOf(

@@ -64,6 +64,11 @@ export class ImportMap {
   /** Reads any value; undefined if the file has none, or null. */
   take(name: string): unknown {
     this.#read.add(name);
+    return this.peek(name);
+  }
+
+  /** As `take`, but the name does not count as read. */
+  peek(name: string): unknown {
     return Object.hasOwn(this.#values, name) ? (this.#values[name] ?? undefined) : undefined;
   }
 

@@ -1,24 +1,10 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import t, { type Test } from 'tap';
+import t from 'tap';
 import { importLitellm, remarkLine } from '#src/config/litellm/import.js';
-import { loadSettings } from '#src/config/load.js';
+import { imported, loaded } from './support.js';
 
 const FILE = readFileSync(join(process.cwd(), 'test/fixtures/litellm/config.yaml'), 'utf8');
-
-/**
- * What `config check` makes of the import; every variable that it names is set, those of addresses to one.
- */
-function loaded(folder: string, yaml: string, variables: readonly string[]) {
-  writeFileSync(join(folder, 'tollgate.yaml'), yaml);
-  const environment = Object.fromEntries(
-    variables.map((name) => [
-      name,
-      name === 'AZURE_CANADA' ? 'https://ca.openai.azure.com' : `value-of-${name}`,
-    ]),
-  );
-  return loadSettings({}, { environment, workingDirectory: folder }).settings;
-}
 
 void t.test('a file with everything in it', (t) => {
   const { yaml, remarks, variables } = importLitellm(FILE, 'config.yaml');
@@ -452,17 +438,6 @@ void t.test('upstreams beyond the most, and fallbacks of another service, are le
   t.match(lines, /of "emb": 1 of its models serve something else/);
   t.end();
 });
-
-/** The entries' parameters, each a model `m0`, `m1` … unless it names one: the import, and what is served. */
-function imported(t: Test, ...entries: { readonly name?: string; readonly [parameter: string]: unknown }[]) {
-  const list = entries.map(({ name, ...own }, at) => ({ model_name: name ?? `m${at}`, litellm_params: own }));
-  const { yaml, remarks, variables } = importLitellm(JSON.stringify({ model_list: list }), 'x');
-  const { models } = loaded(t.testdir(), yaml, variables);
-  return {
-    upstreams: models.flatMap(({ upstreams }) => upstreams),
-    lines: remarks.map(({ path, text }) => `${path}: ${text}`),
-  };
-}
 
 void t.test('limits that differ between models of one upstream', (t) => {
   const gpt = { model: 'openai/gpt-4o', api_key: 'os.environ/K' };
