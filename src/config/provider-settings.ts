@@ -36,7 +36,10 @@ interface Rules {
   readonly apiVersion: string;
   readonly uses: readonly Special[];
   readonly needs: readonly ('url' | 'region' | 'project')[];
-  /** The end of the path that the gateway adds itself, so that `url` must not have it. */
+  /**
+   * The end of the path that the gateway adds itself, so that `url` must not have it. The same words in the
+   * middle belong to what stands before the provider, such as `/v1/ACCOUNT/` of Cloudflare's AI Gateway.
+   */
   readonly adds: RegExp | undefined;
   /**
    * Headers that the gateway writes itself, so that `headers` must not have them, and what sets them instead.
@@ -67,7 +70,7 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
     apiVersion: '2024-10-21',
     uses: ['api_version', 'member_names', 'thoughts_back'],
     needs: ['url'],
-    adds: /\/openai(?:\/.*)?$/,
+    adds: /\/openai(?:\/(?:v1|deployments|responses)(?:\/.*)?)?$/,
     writes: [],
   },
   anthropic: {
@@ -83,7 +86,7 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
     apiVersion: 'v1beta',
     uses: ['api_version', 'drop_unsupported'],
     needs: [],
-    adds: /\/v1(?:beta|alpha)?(?:\/.*)?$/,
+    adds: /\/v1(?:beta|alpha)?(?:\/(?:models|openai)(?:\/.*)?)?$/,
     writes: [],
   },
   vertex: {
@@ -94,7 +97,7 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
     apiVersion: 'v1',
     uses: ['api_version', 'betas', 'region', 'project', 'credentials_file', 'drop_unsupported'],
     needs: ['region', 'project'],
-    adds: /\/v1(?:beta1)?(?:\/.*)?$/,
+    adds: /\/v1(?:beta1)?(?:\/projects(?:\/.*)?)?$/,
     writes: [VERSION, BETAS],
   },
   bedrock: {
@@ -102,7 +105,7 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
     apiVersion: '',
     uses: ['betas', 'region', 'profile', 'drop_unsupported'],
     needs: ['region'],
-    adds: /\/model(?:\/.*)?$/,
+    adds: /\/model(?:\/[^/]+(?:\/(?:converse|invoke)[\w-]*)?)?$/,
     writes: [BETAS, SIGNED],
   },
 };

@@ -85,11 +85,21 @@ void t.test('what a provider needs, and what means nothing to it, is said by nam
       'provider: anthropic, url: "https://api.anthropic.com/v1/"',
       'provider: azure, url: "https://n.openai.azure.com/openai/v1"',
       'provider: gemini, url: "https://h/base/v1beta"',
+      'provider: gemini, url: "https://h/v1/a/v1beta/models/gemini-x"',
+      'provider: gemini, url: "https://h/v1beta/openai"',
+      'provider: vertex, region: global, project: p, url: "https://h/v1/a/v1/projects/p/locations/global"',
+      'provider: azure, url: "https://n.openai.azure.com/openai/deployments/d"',
+      'provider: bedrock, region: us-east-1, url: "https://h/model/x.y-v1:0/converse-stream"',
     ),
     [
       `${place}[0].url: ends with a path that is added to it, want it without /v1 at its end`,
       `${place}[1].url: ends with a path that is added to it, want it without /openai at its end`,
       `${place}[2].url: ends with a path that is added to it, want it without /v1beta at its end`,
+      `${place}[3].url: ends with a path that is added to it, want it without /v1beta at its end`,
+      `${place}[4].url: ends with a path that is added to it, want it without /v1beta at its end`,
+      `${place}[5].url: ends with a path that is added to it, want it without /v1 at its end`,
+      `${place}[6].url: ends with a path that is added to it, want it without /openai at its end`,
+      `${place}[7].url: ends with a path that is added to it, want it without /model at its end`,
     ],
   );
   t.same(
@@ -112,6 +122,25 @@ void t.test('what a provider needs, and what means nothing to it, is said by nam
     ],
   );
   t.match(faults('provider: claude'), [/provider: got "claude", want one of openai, azure, anthropic/]);
+  t.end();
+});
+
+void t.test('the path of a gateway before the provider may have the same words', (t) => {
+  const urls = [
+    ['anthropic', 'https://gateway.example/v1/account/gateway/anthropic'],
+    ['gemini', 'https://gateway.example/v1/account/gateway/google-ai-studio'],
+    ['vertex, region: global, project: p', 'https://gateway.example/v1/account/gateway/google-vertex-ai'],
+    ['azure', 'https://apim.example/openai/team-a'],
+    ['bedrock, region: us-east-1', 'https://proxy.example/model/teams/a'],
+  ] as const;
+  const { models } = worldWith(
+    t,
+    ...urls.map(([provider, url]) => `provider: ${provider}, url: "${url}"`),
+  ).load().settings;
+  t.same(
+    models[0]!.upstreams.map((upstream) => urlOf(upstream)),
+    urls.map(([, url]) => url),
+  );
   t.end();
 });
 
