@@ -1,7 +1,7 @@
 /**
  * The rules of each provider for an upstream's settings: its default address and version, the settings that
- * it needs, and those that mean nothing to it. load.ts calls the check; gateway/snapshot.ts and
- * upstream-scopes.ts look up the address. Pure.
+ * it needs, and those that mean nothing to it. load.ts calls the check; gateway/snapshot.ts,
+ * upstream-scopes.ts and the import from LiteLLM look up the address. Pure.
  *
  * Must hold: a setting that means nothing to the provider is an error, and not ignored
  * (test/unit/config/provider-settings.test.ts).
@@ -117,6 +117,14 @@ export function urlOf({ provider = 'openai', url, region }: UpstreamDraft): stri
   const { url: preset, needs } = RULES[provider];
   if (url !== undefined) return url;
   return needs.includes('region') && region === undefined ? '' : (preset?.(region ?? '') ?? '');
+}
+
+/** The address, which has no slash at its end, without the path that the gateway adds itself. */
+export function withoutAddedPath(provider: ProviderName, url: string): string {
+  const { adds } = RULES[provider];
+  // The host is no path: `https://openai` stays.
+  const [, origin = '', path = url] = /^([a-z]+:\/\/[^/]*)(.*)$/i.exec(url) ?? [];
+  return adds === undefined ? url : origin + path.replace(adds, '');
 }
 
 /** What sets a header that the gateway writes itself; undefined for any other header. */

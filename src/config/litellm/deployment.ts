@@ -132,7 +132,7 @@ export function importDeployment(
   const settings =
     speaks === undefined
       ? addressOf(own, provider, parameter, context)
-      : nativeSettings(own, speaks, found.region, parameter, context.variables);
+      : nativeSettings(own, speaks, found, parameter, context.variables);
   if (settings === undefined) return undefined;
   if (speaks === 'bedrock' && BEDROCK_PREFIX.test(found.model))
     own.remark('model', "what is before the slash may be LiteLLM's own: see that Bedrock has this model id");
@@ -164,7 +164,7 @@ export function importDeployment(
     upstream: {
       ...settings,
       ...(key === undefined ? {} : { key }),
-      model: found.model,
+      model: settings.model ?? found.model,
       ...(provider.memberNames === undefined ? {} : { member_names: provider.memberNames }),
       ...(drops ? { drop_unsupported: true } : {}),
       ...(betas === undefined ? {} : { betas }),

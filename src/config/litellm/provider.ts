@@ -7,6 +7,7 @@
  * (test/unit/config/litellm/import.test.ts).
  */
 import type { ProviderName } from '../../core/provider-names.js';
+import { withoutAddedPath } from '../provider-settings.js';
 import { isUpstreamUrl } from '../upstream-schema.js';
 import type { ImportMap } from './remarks.js';
 
@@ -201,9 +202,11 @@ export function openaiAddress(
   return checkedUrl(own, full);
 }
 
-/** The settings of an upstream with a protocol of its own, besides the model. */
+/** The settings of an upstream with a protocol of its own. */
 export interface NativeSettings {
   readonly provider: ProviderName;
+  /** If it is another than the entry's. */
+  readonly model?: string;
   readonly url?: string;
   readonly api_version?: string;
   readonly region?: string;
@@ -217,17 +220,17 @@ const REGIONS: Readonly<Partial<Record<ProviderName, string>>> = {
   vertex: 'us-central1',
   bedrock: 'us-west-2',
 };
-/** Paths that Tollgate adds itself. */
-const ADDED_PATH = /\/(?:openai|v1|v1beta|v1alpha|v1beta1|model)(?:\/.*)?$/;
+/** The deployment that an address of Azure names. To LiteLLM it goes before the model's name. */
+const AZURE_DEPLOYMENT = /\/openai\/deployments\/([\w.-]+)/;
 
 /**
  * The settings of an upstream that speaks the provider's protocol. Undefined, with a remark, if one is
- * missing. `modelRegion`: the region that is before the model's name.
+ * missing. `found`: the model's name at the provider, with the region that is before it.
  */
 export function nativeSettings(
   own: ImportMap,
   speaks: ProviderName,
-  modelRegion: string | undefined,
+  found: ProviderModel,
   parameter: Parameter,
   variables: Variables,
 ): NativeSettings | undefined {
@@ -239,7 +242,7 @@ export function nativeSettings(
   const text = base === undefined ? undefined : variables.text(base.replace(/(?<!\/)\/+$/, ''));
   if (text?.startsWith('${') === true)
     own.remark('api_base', `the variable must be the provider's own address: no path, no slash at its end`);
-  const address = text?.replace(ADDED_PATH, '');
+  const address = text === undefined ? undefined : withoutAddedPath(speaks, text);
   const url = address === undefined ? undefined : checkedUrl(own, address);
   if (address !== undefined && url === undefined) return undefined;
   const settings = { provider: speaks, ...(url !== undefined && { url }) };
@@ -247,7 +250,13 @@ export function nativeSettings(
     const value = parameter(name);
     return value === undefined ? undefined : variables.text(value);
   };
-  if (speaks === 'azure') return { ...settings, ...azureVersion(own, text!, textOf('api_version')) };
+  if (speaks === 'azure') {
+    const version = azureVersion(own, text!, textOf('api_version'));
+    const [, deployment = found.model] = AZURE_DEPLOYMENT.exec(text!) ?? [];
+    if (deployment === found.model) return { ...settings, ...version };
+    own.remark('api_base', 'LiteLLM calls the deployment that this path names: it was taken as model');
+    return { ...settings, ...version, model: deployment };
+  }
   if (speaks === 'vertex') {
     const project = textOf('vertex_project');
     if (project === undefined) {
@@ -272,7 +281,7 @@ export function nativeSettings(
           'credentials come from where the AWS SDK finds them: its variables, files, or the role of the machine',
         );
     const profile = parameter('api_key') === undefined ? textOf('aws_profile_name') : undefined;
-    const region = regionOf(own, textOf('aws_region_name') ?? modelRegion, speaks);
+    const region = regionOf(own, textOf('aws_region_name') ?? found.region, speaks);
     return { ...settings, region, ...(profile !== undefined && { profile }) };
   }
   return settings;

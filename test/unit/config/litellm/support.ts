@@ -33,11 +33,14 @@ export function importedFile(t: Test, file: object) {
   };
 }
 
-/** The entries' parameters, each a model `m0`, `m1` … unless it names one: the import, and what is served. */
-export function imported(
-  t: Test,
-  ...entries: { readonly name?: string; readonly [parameter: string]: unknown }[]
-) {
+/** The `litellm_params` of an entry, and the model's `name`. */
+export interface Entry {
+  readonly name?: string;
+  readonly [parameter: string]: unknown;
+}
+
+/** Imports entries, each a model `m0`, `m1` … unless it names one. */
+export function imported(t: Test, ...entries: readonly Entry[]) {
   return importedFile(t, {
     model_list: entries.map(({ name, ...own }, at) => ({
       model_name: name ?? `m${at}`,
