@@ -20,7 +20,7 @@ import {
   variableNameOf,
   type Variables,
 } from './provider.js';
-import { type ImportMap, reasonOf, type Reasons } from './remarks.js';
+import { type ImportMap, PARAMETER_REASONS, reasonOf } from './remarks.js';
 
 const SERVICE_OF_MODE: ReadonlyMap<string, Service> = new Map([
   ['chat', 'chat'],
@@ -79,15 +79,6 @@ export interface DeploymentContext {
   /** `drop_params` of `litellm_settings`. */
   readonly dropsParameters: boolean;
 }
-
-/** Why some parameters are not carried over. The remark for all others is "has no counterpart". */
-const PARAMETER_REASONS: Reasons = {
-  max_parallel_requests: 'no bound for one upstream; limits.calls_in_flight bounds all calls',
-  stream_timeout: 'first_byte_timeout_ms and idle_timeout_ms hold for whole answers and streams alike',
-  max_retries: 'a call is tried at each upstream of its model until the first byte',
-  azure_ad_token: 'without a key, Tollgate gets tokens itself: see docs/credentials.md',
-  api_version: 'only Azure has one',
-};
 
 /** A word before the model's id. An ARN has a colon before its first slash. */
 const BEDROCK_PREFIX = /^[\w.-]+\//;
@@ -152,7 +143,7 @@ export function importDeployment(
         ? secretOf(own, 'api_key', given, wanted, context.variables)
         : undefined;
   const isAuthorised = [key, settings.credentials_file, settings.profile].some((one) => one !== undefined);
-  const { headers, betas } = headersOf(own, name, { speaks, isAuthorised }, context.variables);
+  const { headers, betas } = headersOf(own, name, { speaks, isAuthorised, parameter }, context.variables);
   if (provider.note !== undefined) own.remark('model', provider.note);
   const drops = dropsParameters === true && speaks !== undefined && speaks !== 'azure';
 

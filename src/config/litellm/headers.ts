@@ -14,7 +14,7 @@ import {
   HEADER_NAMES_REJECTED,
   HEADER_NAMES_SECRET,
 } from '../upstream-schema.js';
-import { variableNameOf, type Variables } from './provider.js';
+import { type Parameter, variableNameOf, type Variables } from './provider.js';
 import type { ImportMap } from './remarks.js';
 
 /**
@@ -41,24 +41,32 @@ export interface ImportedHeaders {
   readonly betas: readonly string[] | undefined;
 }
 
+/** What headers depend on. */
+interface HeaderContext {
+  /** The provider whose protocol it is. */
+  readonly speaks: ProviderName | undefined;
+  /** Whether the upstream has a credential. */
+  readonly isAuthorised: boolean;
+  readonly parameter: Parameter;
+}
+
 /**
  * Returns the entry's `organization` and `extra_headers` as headers and features. `model`: its name for
- * callers. `speaks`: the provider whose protocol it is. `isAuthorised`: whether the upstream has a
- * credential.
+ * callers.
  */
 export function headersOf(
   own: ImportMap,
   model: string,
-  { speaks, isAuthorised }: { readonly speaks: ProviderName | undefined; readonly isAuthorised: boolean },
+  { speaks, isAuthorised, parameter }: HeaderContext,
   variables: Variables,
 ): ImportedHeaders {
   let betas: readonly string[] | undefined;
   const headers: Record<string, string> = {};
-  const organization = own.take('organization');
-  if (typeof organization === 'string') {
-    headers['openai-organization'] = variables.text(organization);
-  } else if (organization !== undefined) {
+  if (Array.isArray(own.take('organization'))) {
     own.remark('organization', 'several make several upstreams: write one upstream for each');
+  } else {
+    const organization = parameter('organization');
+    if (organization !== undefined) headers['openai-organization'] = variables.text(organization);
   }
   const extra = own.map('extra_headers');
   const is = (pattern: string, name: string): boolean => new RegExp(pattern, 'i').test(name);

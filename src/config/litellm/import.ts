@@ -20,7 +20,7 @@ import {
 } from './model.js';
 import { importDeployment, type Deployment, type DeploymentContext } from './deployment.js';
 import { providerModelOf, Variables } from './provider.js';
-import { ImportMap, type Remark, Remarks, remarkSections } from './remarks.js';
+import { ImportMap, type Remark, remarkCredential, Remarks, remarkSections } from './remarks.js';
 
 export interface LitellmImport {
   /** A `tollgate.yaml` that passes `config check` once its variables are set; if not, remarks say why. */
@@ -52,6 +52,7 @@ export function importLitellm(text: string, fileName: string): LitellmImport {
   };
   const leftOut: ImportMap[] = [];
   const models = withFallbacks(withAliases(modelsOf(entries, context, leftOut), router), [router, litellm]);
+  for (const values of context.credentials.values()) remarkCredential(values);
   remarkSections({ file, router, litellm });
   if (models.length === 0) {
     throw new ConfigError([
@@ -114,13 +115,19 @@ function impliedVariables(entries: readonly ImportMap[]): string[] {
   });
 }
 
+/** The values of each credential, by its name. Of two with one name LiteLLM reads the first. */
 function credentialsOf(file: ImportMap, remarks: Remarks): Map<string, ImportMap> {
-  return new Map(
-    listOf(file, 'credential_list', remarks).flatMap((credential) => {
-      const name = credential.text('credential_name');
-      return name === undefined ? [] : [[name, credential.map('credential_values')] as const];
-    }),
-  );
+  const credentials = new Map<string, ImportMap>();
+  for (const credential of listOf(file, 'credential_list', remarks)) {
+    const name = credential.text('credential_name');
+    const values = credential.map('credential_values');
+    for (const unread of credential.unread) credential.remark(unread, 'has no counterpart');
+    if (name === undefined) credential.remark('credential_name', 'missing: the credential was left out');
+    else if (credentials.has(name))
+      credential.remark('credential_name', 'one before it has this name: the credential was left out');
+    else credentials.set(name, values);
+  }
+  return credentials;
 }
 
 /** Adds the entries that are in no model to `leftOut`. */

@@ -274,12 +274,6 @@ export function nativeSettings(
     return { ...settings, region, project, ...(isFile && { credentials_file: credentials }) };
   }
   if (speaks === 'bedrock') {
-    for (const name of ['aws_access_key_id', 'aws_secret_access_key', 'aws_session_token'])
-      if (own.take(name) !== undefined)
-        own.remark(
-          name,
-          'credentials come from where the AWS SDK finds them: its variables, files, or the role of the machine',
-        );
     const profile = parameter('api_key') === undefined ? textOf('aws_profile_name') : undefined;
     const region = regionOf(own, textOf('aws_region_name') ?? found.region, speaks);
     return { ...settings, region, ...(profile !== undefined && { profile }) };

@@ -120,6 +120,26 @@ export function reasonOf(reasons: Reasons, name: string): string | undefined {
   return Object.hasOwn(reasons, name) ? reasons[name] : undefined;
 }
 
+const AWS_CREDENTIALS =
+  'credentials come from where the AWS SDK finds them: its variables, files, or the role of the machine';
+
+/** Why some parameters of an entry, or of a credential, are not carried over. */
+export const PARAMETER_REASONS: Reasons = {
+  max_parallel_requests: 'no bound for one upstream; limits.calls_in_flight bounds all calls',
+  stream_timeout: 'first_byte_timeout_ms and idle_timeout_ms hold for whole answers and streams alike',
+  max_retries: 'a call is tried at each upstream of its model until the first byte',
+  azure_ad_token: 'without a key, Tollgate gets tokens itself: see docs/credentials.md',
+  api_version: 'only Azure has one',
+  aws_access_key_id: AWS_CREDENTIALS,
+  aws_secret_access_key: AWS_CREDENTIALS,
+  aws_session_token: AWS_CREDENTIALS,
+};
+
+/** Adds a remark for each value of a credential that no entry has read. */
+export function remarkCredential(values: ImportMap): void {
+  remarkUnread(values, PARAMETER_REASONS, 'no entry that was carried over reads it');
+}
+
 const FALLBACKS_FOR_ALL = 'name them in fallbacks of each model';
 const CACHE = 'responses are kept in memory and on disk: see cache.ttl_seconds, and cache of a model';
 const SHARING =
@@ -174,6 +194,6 @@ export function remarkSections(sections: { file: ImportMap; router: ImportMap; l
   remarkUnread(file, FILE_REASONS);
 }
 
-function remarkUnread(section: ImportMap, reasons: Reasons): void {
-  for (const name of section.unread) section.remark(name, reasonOf(reasons, name) ?? 'has no counterpart');
+function remarkUnread(section: ImportMap, reasons: Reasons, usual = 'has no counterpart'): void {
+  for (const name of section.unread) section.remark(name, reasonOf(reasons, name) ?? usual);
 }

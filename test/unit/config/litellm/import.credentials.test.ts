@@ -1,0 +1,58 @@
+/** The credentials of entries, their own or those of `credential_list`. */
+import t from 'tap';
+import { importedFile } from './support.js';
+
+void t.test('what no entry reads of a credential has a remark', (t) => {
+  const entry = (name: string, model: string, credential: string): object => ({
+    model_name: name,
+    litellm_params: { model, litellm_credential_name: credential },
+  });
+  const { upstreams, lines, yaml } = importedFile(t, {
+    model_list: [
+      entry('a', 'bedrock/amazon.nova-pro-v1:0', 'aws'),
+      entry('b', 'openai/gpt-4o', 'openai'),
+      entry('c', 'openai/gpt-4o-mini', 'several'),
+    ],
+    credential_list: [
+      {
+        credential_name: 'aws',
+        credential_values: {
+          aws_access_key_id: 'hidden-id',
+          aws_secret_access_key: 'hidden-secret',
+          aws_region_name: 'eu-central-1',
+        },
+        credential_info: { description: 'bills' },
+      },
+      {
+        credential_name: 'openai',
+        credential_values: { api_key: 'os.environ/K', organization: 'org-1', extra_headers: { a: 'hidden' } },
+      },
+      { credential_name: 'openai', credential_values: { api_key: 'hidden' } },
+      { credential_name: 'several', credential_values: { organization: ['org-1', 'org-2'] } },
+      { credential_name: 'unused', credential_values: { api_key: 'hidden' } },
+      { credential_values: { api_key: 'hidden' } },
+    ],
+  });
+  t.match(upstreams, [
+    { provider: 'bedrock', region: 'eu-central-1' },
+    { key: 'value-of-K', headers: { 'openai-organization': 'org-1' } },
+    { key: 'value-of-OPENAI_API_KEY', headers: {} },
+  ]);
+  const aws =
+    'credentials come from where the AWS SDK finds them: its variables, files, or the role of the machine';
+  const values = (at: number): string => `credential_list[${at}].credential_values`;
+  for (const line of [
+    `${values(0)}.aws_access_key_id: ${aws}`,
+    `${values(0)}.aws_secret_access_key: ${aws}`,
+    'credential_list[0].credential_info: has no counterpart',
+    `${values(1)}.extra_headers: no entry that was carried over reads it`,
+    'credential_list[2].credential_name: one before it has this name: the credential was left out',
+    `${values(3)}.organization: is no text`,
+    `${values(4)}.api_key: no entry that was carried over reads it`,
+    'credential_list[5].credential_name: missing: the credential was left out',
+  ])
+    t.ok(lines.includes(line), line);
+  t.notOk(lines.some((line) => line.startsWith(`${values(1)}.organization`)));
+  t.notMatch(yaml + lines.join(), /hidden/);
+  t.end();
+});
