@@ -83,6 +83,9 @@ export interface DeploymentContext {
 /** A word before the model's id. An ARN has a colon before its first slash. */
 const BEDROCK_PREFIX = /^[\w.-]+\//;
 
+/** What the provider vertex can call: Gemini, Claude, the endpoint of a tuned model. LiteLLM has more there. */
+const VERTEX_MODEL = /^(?:gemini-|claude-|\d+$|publishers\/google\/|endpoints\/)/;
+
 /** `name`: the model's, for callers. Returns undefined, with a remark, if no upstream can be made of it. */
 export function importDeployment(
   entry: ImportMap,
@@ -127,6 +130,8 @@ export function importDeployment(
   if (settings === undefined) return undefined;
   if (speaks === 'bedrock' && BEDROCK_PREFIX.test(found.model))
     own.remark('model', "what is before the slash may be LiteLLM's own: see that Bedrock has this model id");
+  if (speaks === 'vertex' && !VERTEX_MODEL.test(found.model))
+    own.remark('model', 'the provider vertex serves Gemini and Claude alone: calls of another model fail');
 
   const wanted = provider.variable ?? variableNameOf(name);
   const isKeyKnown = speaks !== 'vertex';

@@ -79,6 +79,8 @@ const ROUTES: Readonly<Record<string, RegExp>> = {
   openai: /^responses\//,
   azure: /^(?:o_series|gpt5_series|responses)\//,
   bedrock: /^(?:converse|converse_like|invoke)\//,
+  // A tuned model, by the number of its endpoint.
+  vertex_ai: /^gemini\/(?=\d+$)/,
 };
 const BEDROCK_REGION = /^([a-z]{2}(?:-[a-z]+)+-\d)\//;
 

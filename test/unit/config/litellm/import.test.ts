@@ -524,6 +524,10 @@ void t.test('words of LiteLLM before the name of a model are no part of it', (t)
     { model: 'azure/o_series/my-o3', api_base: 'https://r.openai.azure.com' },
     { model: 'openai/responses/gpt-5-mini' },
     { model: 'groq/openai/gpt-oss-20b' },
+    { model: 'vertex_ai/gemini/4965075652664360960', vertex_project: 'p', vertex_location: 'global' },
+    { model: 'vertex_ai/claude-sonnet-4-5@20250929', vertex_project: 'p', vertex_location: 'global' },
+    { model: 'vertex_ai/meta/llama-3.3-70b-instruct-maas', vertex_project: 'p', vertex_location: 'global' },
+    { model: 'vertex_ai/openai/gpt-oss-120b-maas', vertex_project: 'p', vertex_location: 'global' },
   );
   t.match(
     upstreams.map(({ model, region }) => [model, region]),
@@ -537,11 +541,19 @@ void t.test('words of LiteLLM before the name of a model are no part of it', (t)
       ['my-o3', undefined],
       ['gpt-5-mini', undefined],
       ['openai/gpt-oss-20b', undefined],
+      ['4965075652664360960', 'global'],
+      ['claude-sonnet-4-5@20250929', 'global'],
+      ['meta/llama-3.3-70b-instruct-maas', 'global'],
+      ['openai/gpt-oss-120b-maas', 'global'],
     ],
   );
   t.same(
     lines.filter((line) => line.includes('before the slash')).map((line) => line.split(':')[0]),
     ['model_list[5].litellm_params.model'],
+  );
+  t.same(
+    lines.filter((line) => line.includes('serves Gemini and Claude alone')).map((line) => line.split(':')[0]),
+    ['model_list[11].litellm_params.model', 'model_list[12].litellm_params.model'],
   );
   t.end();
 });
