@@ -28,6 +28,8 @@ const MEMBER_NAME_OR_NONE = '^(?!(?:model|messages|stream|n)$)(?:[A-Za-z][A-Za-z
 export const BETA_PATTERN = '^[A-Za-z0-9._-]{1,128}$';
 /** A day. */
 export const TIMEOUT_MS_MAX = 86_400_000;
+/** `total_timeout_ms` of an upstream that has none. */
+export const TOTAL_TIMEOUT_MS_USUAL = 600_000;
 
 /** A host has no ports for more connections to one origin. */
 const CONNECTIONS_MAX = 60_000;
@@ -218,7 +220,7 @@ export const upstreamSchema = Type.Object(
       'Longest silence between two pieces of an answer, such as that of a stream while a reasoning model thinks.',
     ),
     total_timeout_ms: timeout(
-      600_000,
+      TOTAL_TIMEOUT_MS_USUAL,
       'Longest duration of one try of a call, without the time that its caller does not read; after it no other upstream is tried. A stream that still comes is cut then and charged for what was sent.',
     ),
     connections_max: whole(1, CONNECTIONS_MAX, 10_000, 'connections', {

@@ -6,7 +6,7 @@
  */
 import type { Service } from '../../core/door-names.js';
 import { OUTPUT_TOKENS_MAX } from '../catalog-schema.js';
-import { TIMEOUT_MS_MAX } from '../upstream-schema.js';
+import { TIMEOUT_MS_MAX, TOTAL_TIMEOUT_MS_USUAL } from '../upstream-schema.js';
 import { headersOf, secretOf } from './headers.js';
 import { type DeploymentPrices, PRICE_WORDS, pricesOf, UNPLACED_PRICE } from './price.js';
 import {
@@ -52,6 +52,7 @@ export interface Upstream extends Partial<NativeSettings> {
   readonly headers?: Readonly<Record<string, string>>;
   readonly first_byte_timeout_ms?: number;
   readonly idle_timeout_ms?: number;
+  readonly total_timeout_ms?: number;
   readonly drop_unsupported?: true;
 }
 
@@ -152,7 +153,6 @@ export function importDeployment(
   if (provider.note !== undefined) own.remark('model', provider.note);
   const drops = dropsParameters === true && speaks !== undefined && speaks !== 'azure';
 
-  // To LiteLLM's HTTP client a timeout is the longest silence, before the first byte and after each.
   const timeoutMs = millisecondsOf(own, context.timeoutSeconds);
   const deployment: Deployment = {
     entry,
@@ -165,7 +165,7 @@ export function importDeployment(
       ...(drops ? { drop_unsupported: true } : {}),
       ...(betas === undefined ? {} : { betas }),
       ...(Object.keys(headers).length === 0 ? {} : { headers }),
-      ...(timeoutMs === undefined ? {} : { first_byte_timeout_ms: timeoutMs, idle_timeout_ms: timeoutMs }),
+      ...(timeoutMs === undefined ? {} : timeoutsOf(timeoutMs)),
     },
     provider: found.name,
     weight: own.number('weight'),
@@ -242,6 +242,18 @@ function millisecondsOf(own: ImportMap, usualSeconds: number | undefined): numbe
   if (milliseconds >= 1 && milliseconds <= TIMEOUT_MS_MAX) return milliseconds;
   own.remark('timeout', `wanted is up to a day (${TIMEOUT_MS_MAX / 1_000} seconds)`);
   return undefined;
+}
+
+/** To LiteLLM's HTTP client a timeout is the longest silence, before the first byte and after each. */
+function timeoutsOf(
+  timeoutMs: number,
+): Pick<Upstream, 'first_byte_timeout_ms' | 'idle_timeout_ms' | 'total_timeout_ms'> {
+  return {
+    first_byte_timeout_ms: timeoutMs,
+    idle_timeout_ms: timeoutMs,
+    // It bounds no whole call, but a silence must fit into one.
+    ...(timeoutMs > TOTAL_TIMEOUT_MS_USUAL && { total_timeout_ms: timeoutMs }),
+  };
 }
 
 function outputTokensOf(info: ImportMap): number | undefined {

@@ -558,6 +558,24 @@ void t.test('words of LiteLLM before the name of a model are no part of it', (t)
   t.end();
 });
 
+void t.test('a timeout longer than a call may last makes the call as long', (t) => {
+  const { upstreams } = imported(
+    t,
+    { model: 'openai/gpt-4o', timeout: 1_800 },
+    { model: 'openai/gpt-4o', timeout: 600 },
+    { model: 'openai/gpt-4o' },
+  );
+  t.same(
+    upstreams.map((one) => [one.first_byte_timeout_ms, one.idle_timeout_ms, one.total_timeout_ms]),
+    [
+      [1_800_000, 1_800_000, 1_800_000],
+      [600_000, 600_000, 600_000],
+      [60_000, 60_000, 600_000],
+    ],
+  );
+  t.end();
+});
+
 void t.test('what config check would reject has a remark', (t) => {
   const entries = [
     { model: 'openai/with a space' },
