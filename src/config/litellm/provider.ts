@@ -260,19 +260,22 @@ export function nativeSettings(
     return { ...settings, ...version, model: deployment };
   }
   if (speaks === 'vertex') {
-    const project = textOf('vertex_project');
+    // LiteLLM takes both spellings.
+    const vertexText = (name: string): string | undefined =>
+      textOf(`vertex_${name}`) ?? textOf(`vertex_ai_${name}`);
+    const project = vertexText('project');
     if (project === undefined) {
       own.remark('model', 'vertex_project is missing: the entry was left out');
       return undefined;
     }
-    const credentials = textOf('vertex_credentials');
+    const credentials = vertexText('credentials');
     const isFile = credentials !== undefined && !credentials.trimStart().startsWith('{');
     if (credentials !== undefined && !isFile)
       own.remark(
-        'vertex_credentials',
+        parameter('vertex_credentials') === undefined ? 'vertex_ai_credentials' : 'vertex_credentials',
         'a secret: write it into a file that only Tollgate reads, and name it in credentials_file',
       );
-    const region = regionOf(own, textOf('vertex_location'), speaks);
+    const region = regionOf(own, vertexText('location'), speaks);
     return { ...settings, region, project, ...(isFile && { credentials_file: credentials }) };
   }
   if (speaks === 'bedrock') {

@@ -1,4 +1,4 @@
-/** The addresses of providers with a protocol of their own. */
+/** The settings of providers with a protocol of their own. */
 import t from 'tap';
 import { type Entry, imported } from './support.js';
 
@@ -49,5 +49,37 @@ void t.test('the deployment that an address of Azure names', (t) => {
     lines.filter((line) => line.includes('the deployment that this path names')).map((line) => line[11]),
     ['0', '1'],
   );
+  t.end();
+});
+
+void t.test('both spellings of the settings of Vertex', (t) => {
+  const { upstreams, lines, yaml } = imported(
+    t,
+    {
+      model: 'vertex_ai/gemini-x',
+      vertex_ai_project: 'p-1',
+      vertex_ai_location: 'europe-west4',
+      vertex_ai_credentials: '/etc/sa.json',
+    },
+    { model: 'vertex_ai/gemini-x', vertex_project: 'p-2', vertex_ai_location: 'europe-west4' },
+    {
+      model: 'vertex_ai/gemini-x',
+      vertex_ai_project: 'p-3',
+      vertex_location: 'global',
+      vertex_ai_credentials: '{"private_key":"hidden"}',
+    },
+  );
+  t.match(upstreams, [
+    { project: 'p-1', region: 'europe-west4', credentials_file: /sa\.json$/ },
+    { project: 'p-2', region: 'europe-west4' },
+    { project: 'p-3', region: 'global' },
+  ]);
+  t.notOk(upstreams[2]!.credentials_file);
+  t.ok(
+    lines.includes(
+      'model_list[2].litellm_params.vertex_ai_credentials: a secret: write it into a file that only Tollgate reads, and name it in credentials_file',
+    ),
+  );
+  t.notMatch(yaml + lines.join(), /hidden|no region is given|has no counterpart/);
   t.end();
 });
