@@ -87,6 +87,9 @@ const BEDROCK_PREFIX = /^[\w.-]+\//;
 /** What the provider vertex can call: Gemini, Claude, the endpoint of a tuned model. LiteLLM has more there. */
 const VERTEX_MODEL = /^(?:gemini-|claude-|\d+$|publishers\/google\/|endpoints\/)/;
 
+/** Parameters with which LiteLLM gets tokens of Entra, so that there need be no key of Azure. */
+const ENTRA_NAMES = ['azure_ad_token', 'tenant_id', 'client_id', 'client_secret', 'azure_username'];
+
 /** `name`: the model's, for callers. Returns undefined, with a remark, if no upstream can be made of it. */
 export function importDeployment(
   entry: ImportMap,
@@ -139,7 +142,8 @@ export function importDeployment(
   const given = parameter('api_key');
   if (given !== undefined && !isKeyKnown)
     own.remark('api_key', 'vertex takes no key: name credentials_file, or see docs/credentials.md');
-  const implied = provider.variable;
+  const isEntra = speaks === 'azure' && ENTRA_NAMES.some((one) => isGiven(one, own, credentials));
+  const implied = isEntra ? undefined : provider.variable;
   const key =
     given === undefined
       ? implied === undefined
@@ -233,6 +237,11 @@ function credentialsOf(own: ImportMap, { credentials }: DeploymentContext): Impo
   const found = credentials.get(name);
   if (found === undefined) own.remark('litellm_credential_name', 'there is no such entry in credential_list');
   return found;
+}
+
+/** Whether the entry or its credential has the parameter, without reading it. */
+function isGiven(name: string, own: ImportMap, credentials: ImportMap | undefined): boolean {
+  return own.peek(name) !== undefined || credentials?.peek(name) !== undefined;
 }
 
 function millisecondsOf(own: ImportMap, usualSeconds: number | undefined): number | undefined {

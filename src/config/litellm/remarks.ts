@@ -123,12 +123,19 @@ export function reasonOf(reasons: Reasons, name: string): string | undefined {
 const AWS_CREDENTIALS =
   'credentials come from where the AWS SDK finds them: its variables, files, or the role of the machine';
 
+const ENTRA = 'without a key, Tollgate gets tokens itself: see docs/credentials.md';
+
 /** Why some parameters of an entry, or of a credential, are not carried over. */
 export const PARAMETER_REASONS: Reasons = {
   max_parallel_requests: 'no bound for one upstream; limits.calls_in_flight bounds all calls',
   stream_timeout: 'first_byte_timeout_ms and idle_timeout_ms hold for whole answers and streams alike',
   max_retries: 'a call is tried at each upstream of its model until the first byte',
-  azure_ad_token: 'without a key, Tollgate gets tokens itself: see docs/credentials.md',
+  azure_ad_token: ENTRA,
+  tenant_id: ENTRA,
+  client_id: ENTRA,
+  client_secret: ENTRA,
+  azure_username: ENTRA,
+  azure_password: ENTRA,
   api_version: 'only Azure has one',
   aws_access_key_id: AWS_CREDENTIALS,
   aws_secret_access_key: AWS_CREDENTIALS,

@@ -56,3 +56,34 @@ void t.test('what no entry reads of a credential has a remark', (t) => {
   t.notMatch(yaml + lines.join(), /hidden/);
   t.end();
 });
+
+void t.test('Azure with tokens of Entra has no key', (t) => {
+  const azure = { model: 'azure/gpt-4o', api_base: 'https://r.example', api_version: '2024-10-21' };
+  const model = (name: string, own: object): object => ({
+    model_name: name,
+    litellm_params: { ...azure, ...own },
+  });
+  const { upstreams, lines, variables, yaml } = importedFile(t, {
+    model_list: [
+      model('a', { azure_ad_token: 'os.environ/AZURE_AD_TOKEN' }),
+      model('b', { tenant_id: 'hidden', client_id: 'hidden', client_secret: 'hidden' }),
+      model('c', { litellm_credential_name: 'entra' }),
+      model('d', { client_id: 'hidden', api_key: 'os.environ/K' }),
+    ],
+    credential_list: [{ credential_name: 'entra', credential_values: { client_secret: 'hidden' } }],
+  });
+  t.same(
+    upstreams.map(({ key }) => key),
+    [undefined, undefined, undefined, 'value-of-K'],
+  );
+  t.same(variables, ['K']);
+  const told = 'without a key, Tollgate gets tokens itself: see docs/credentials.md';
+  for (const path of [
+    'model_list[0].litellm_params.azure_ad_token',
+    'model_list[1].litellm_params.client_secret',
+    'credential_list[0].credential_values.client_secret',
+  ])
+    t.ok(lines.includes(`${path}: ${told}`), path);
+  t.notMatch(yaml + lines.join(), /hidden/);
+  t.end();
+});
