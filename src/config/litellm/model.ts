@@ -70,9 +70,9 @@ export function importModel(
   }
   const weights = weightsOf(used);
   const priorities = prioritiesOf(used);
-  const price = priceOf(used);
-  const outputTokensMax = outputTokensOf(used);
   const serves = [...new Set(used.map(({ service }) => service))];
+  const price = priceOf(used, serves.includes('chat') || serves.includes('completions'));
+  const outputTokensMax = outputTokensOf(used);
   if (price !== undefined && outputTokensMax === undefined && serves.includes('chat'))
     used[0]!.entry.remark(
       'model_name',

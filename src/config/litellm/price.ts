@@ -102,14 +102,16 @@ interface Priced {
  * A model has one price, whichever upstream responds. So each kind of price (PRICE_NAMES) is the highest that
  * an entry has; entries without that kind do not count. If no entry has an input price, or none an output
  * price, the model has no price and its calls cost nothing, which a remark says. A price of calls alone is
- * enough: then tokens cost nothing.
+ * enough: then tokens cost nothing; so is one of input alone where responses have no output to pay for.
+ * `hasOutput`: whether they have, as those of embeddings have not.
  */
-export function priceOf(deployments: readonly Priced[]): ModelPrice | undefined {
+export function priceOf(deployments: readonly Priced[], hasOutput: boolean): ModelPrice | undefined {
   const base = highestOf(deployments, (prices) => prices.base, '');
   const { input, output, call } = base;
   const first = deployments[0]!.entry;
   const isOfCallsAlone = input === undefined && output === undefined && call !== undefined;
-  if ((input === undefined || output === undefined) && !isOfCallsAlone) {
+  const isOutputFree = input !== undefined && !hasOutput;
+  if ((input === undefined || output === undefined) && !isOfCallsAlone && !isOutputFree) {
     const found = input === undefined && output === undefined ? 'no price' : 'only one of the two prices';
     first.remark(
       'model_name',
@@ -174,7 +176,7 @@ function highestOf(
   return highest;
 }
 
-/** Of a model whose calls alone have a price, tokens cost nothing. */
+/** Of a model whose calls or input alone have a price, other tokens cost nothing. */
 function textsOf({ input, output, ...parts }: Prices): PriceTexts {
   return {
     input: input?.text ?? '0',

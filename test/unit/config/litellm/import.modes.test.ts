@@ -74,3 +74,20 @@ void t.test('a name that says nothing', (t) => {
   t.match(lines.join('\n'), /model_list\[2\]\.model_info: base_model: a description/);
   t.end();
 });
+
+void t.test('a price of input alone is whole where there is no output', (t) => {
+  const cost = { input_cost_per_token: 2e-8 };
+  const { models, lines } = imported(
+    t,
+    { model: 'openai/text-embedding-3-small', ...cost },
+    { model: 'openai/gpt-3.5-turbo-instruct', ...cost },
+    { name: 'both', model: 'openai/gpt-4o', ...cost },
+    { name: 'both', model: 'openai/text-embedding-3-small', ...cost },
+  );
+  t.match(models[0]!.price, { input: '0.02', output: '0' });
+  t.same(
+    lines.filter((line) => line.includes('only one of the two prices')).map((line) => line.split(':')[0]),
+    ['model_list[1].model_name', 'model_list[2].model_name'],
+  );
+  t.end();
+});
