@@ -152,6 +152,11 @@ export function importDeployment(
       : isKeyKnown
         ? secretOf(own, 'api_key', given, wanted, context.variables)
         : undefined;
+  if (given === undefined && provider.optionalVariable !== undefined)
+    own.remark(
+      'model',
+      `no api_key is given, and LiteLLM takes one from ${provider.optionalVariable} if that is set: set key if the server wants one`,
+    );
   const isAuthorised = [key, settings.credentials_file, settings.profile].some((one) => one !== undefined);
   const { headers, betas } = headersOf(own, name, { speaks, isAuthorised, parameter }, context.variables);
   if (provider.note !== undefined) own.remark('model', provider.note);

@@ -18,6 +18,8 @@ export interface Provider {
   readonly url: string | undefined;
   /** The variable from which LiteLLM reads the key; undefined if calls need no key. */
   readonly variable: string | undefined;
+  /** The variable from which LiteLLM reads a key if it is set; calls without one are tried. */
+  readonly optionalVariable?: string;
   /** The provider's prefix for a model's name without a slash. */
   readonly modelPrefix?: string;
   /** The path, for a file whose `api_base` has only the origin. */
@@ -65,13 +67,13 @@ const PROVIDERS: ReadonlyMap<string, Provider> = new Map<string, Provider>([
   ['bedrock', { speaks: 'bedrock', url: undefined, variable: undefined }],
   ['ollama', { url: 'http://localhost:11434/v1', variable: undefined, path: '/v1', note: COMPATIBLE }],
   ['ollama_chat', { url: 'http://localhost:11434/v1', variable: undefined, path: '/v1', note: COMPATIBLE }],
-  ['custom_openai', { url: undefined, variable: undefined }],
-  ['openai_like', { url: undefined, variable: undefined }],
-  ['hosted_vllm', { url: undefined, variable: undefined }],
-  ['lm_studio', { url: undefined, variable: undefined }],
-  ['llamafile', { url: undefined, variable: undefined }],
-  ['xinference', { url: undefined, variable: undefined }],
-  ['litellm_proxy', { url: undefined, variable: undefined }],
+  ['custom_openai', { url: undefined, variable: undefined, optionalVariable: 'OPENAI_API_KEY' }],
+  ['openai_like', { url: undefined, variable: undefined, optionalVariable: 'OPENAI_LIKE_API_KEY' }],
+  ['hosted_vllm', { url: undefined, variable: undefined, optionalVariable: 'HOSTED_VLLM_API_KEY' }],
+  ['lm_studio', { url: undefined, variable: undefined, optionalVariable: 'LM_STUDIO_API_KEY' }],
+  ['llamafile', { url: undefined, variable: undefined, optionalVariable: 'LLAMAFILE_API_KEY' }],
+  ['xinference', { url: undefined, variable: undefined, optionalVariable: 'XINFERENCE_API_KEY' }],
+  ['litellm_proxy', { url: undefined, variable: undefined, optionalVariable: 'LITELLM_PROXY_API_KEY' }],
 ]);
 
 /** Words that LiteLLM takes before a model's name, to choose the way in which it calls the provider. */

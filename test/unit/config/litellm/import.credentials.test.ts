@@ -1,6 +1,6 @@
 /** The credentials of entries, their own or those of `credential_list`. */
 import t from 'tap';
-import { importedFile } from './support.js';
+import { imported, importedFile } from './support.js';
 
 void t.test('what no entry reads of a credential has a remark', (t) => {
   const entry = (name: string, model: string, credential: string): object => ({
@@ -85,5 +85,22 @@ void t.test('Azure with tokens of Entra has no key', (t) => {
   ])
     t.ok(lines.includes(`${path}: ${told}`), path);
   t.notMatch(yaml + lines.join(), /hidden/);
+  t.end();
+});
+
+void t.test('a server that may want a key is told of', (t) => {
+  const { upstreams, lines } = imported(
+    t,
+    { model: 'hosted_vllm/qwen', api_base: 'http://h/v1' },
+    { model: 'litellm_proxy/gpt-4o', api_base: 'http://h/v1' },
+    { model: 'hosted_vllm/qwen', api_base: 'http://h/v1', api_key: 'none' },
+    { model: 'lm_studio/qwen', api_base: 'http://h/v1', api_key: 'os.environ/K' },
+  );
+  t.same(
+    upstreams.map(({ key }) => key),
+    [undefined, undefined, undefined, 'value-of-K'],
+  );
+  const variables = lines.flatMap((line) => /takes one from (\w+) if that is set/.exec(line)?.[1] ?? []);
+  t.same(variables, ['HOSTED_VLLM_API_KEY', 'LITELLM_PROXY_API_KEY']);
   t.end();
 });
