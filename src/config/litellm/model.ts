@@ -269,14 +269,24 @@ interface ListedFallbacks {
 function listedFallbacks(sections: readonly ImportMap[]): ListedFallbacks[] {
   return sections.flatMap((section) =>
     FALLBACK_SECTIONS.flatMap(([name, reason]) =>
-      listIn(section.take(name)).flatMap((entry) =>
-        Object.entries(isRecord(entry) ? entry : {}).map(([id, list]) => {
+      fallbackMaps(section, name).flatMap((map) =>
+        Object.entries(map).map(([id, list]) => {
           const listed = listIn(list).filter((other) => other !== id);
           return { section, name, reason, id, listed };
         }),
       ),
     ),
   );
+}
+
+/** The maps of such a list. A remark tells of anything else, with which LiteLLM does not start. */
+function fallbackMaps(section: ImportMap, name: string): Record<string, unknown>[] {
+  const value = section.take(name);
+  const maps = listIn(value).filter(isRecord);
+  const isListOfMaps = Array.isArray(value) && maps.length === value.length;
+  if (value !== undefined && !isListOfMaps)
+    section.remark(name, 'wanted is a list of maps from a model to a list of others; all else was left out');
+  return maps;
 }
 
 function listIn(value: unknown): readonly unknown[] {
