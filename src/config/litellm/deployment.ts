@@ -126,7 +126,7 @@ export function importDeployment(
     );
     return undefined;
   }
-  const dropsParameters = own.take('drop_params') ?? context.dropsParameters;
+  const dropsParameters = own.flag('drop_params') ?? context.dropsParameters;
   const settings =
     speaks === undefined
       ? addressOf(own, provider, parameter, context)
@@ -160,7 +160,7 @@ export function importDeployment(
   const isAuthorised = [key, settings.credentials_file, settings.profile].some((one) => one !== undefined);
   const { headers, betas } = headersOf(own, name, { speaks, isAuthorised, parameter }, context.variables);
   if (provider.note !== undefined) own.remark('model', provider.note);
-  const drops = dropsParameters === true && speaks !== undefined && speaks !== 'azure';
+  const drops = dropsParameters && speaks !== undefined && speaks !== 'azure';
 
   const timeoutMs = millisecondsOf(own, context.timeoutSeconds);
   const deployment: Deployment = {

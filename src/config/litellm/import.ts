@@ -48,7 +48,7 @@ export function importLitellm(text: string, fileName: string): LitellmImport {
     variables: new Variables(text, impliedVariables(entries)),
     credentials: credentialsOf(file, remarks),
     timeoutSeconds: router.number('timeout') ?? litellm.number('request_timeout'),
-    dropsParameters: litellm.take('drop_params') === true,
+    dropsParameters: litellm.flag('drop_params') ?? false,
   };
   const leftOut: ImportMap[] = [];
   const models = withFallbacks(withAliases(modelsOf(entries, context, leftOut), router), [router, litellm]);

@@ -97,6 +97,16 @@ export class ImportMap {
     return undefined;
   }
 
+  /** Reads true or false, also by the words of YAML 1.1, by which LiteLLM reads its file. */
+  flag(name: string): boolean | undefined {
+    const value = this.take(name);
+    if (value === undefined || typeof value === 'boolean') return value;
+    if (typeof value === 'string' && /^(?:yes|on|true)$/i.test(value)) return true;
+    if (typeof value === 'string' && /^(?:no|off|false)$/i.test(value)) return false;
+    this.remark(name, 'is neither true nor false');
+    return undefined;
+  }
+
   /** Reads a number as the file writes it, so that no digit is lost to binary fractions. */
   costText(name: string): string | undefined {
     const value = this.text(name);

@@ -25,3 +25,28 @@ void t.test('fallbacks that are no list of maps have a remark', (t) => {
   }
   t.end();
 });
+
+void t.test('drop_params by the words of YAML 1.1', (t) => {
+  const claude = (own: object): object => model('m', { model: 'anthropic/claude-x', ...own });
+  const cases: readonly (readonly [file: unknown, entry: object, drops: boolean, isTold: boolean])[] = [
+    ['yes', {}, true, false],
+    ['On', {}, true, false],
+    [true, {}, true, false],
+    [true, { drop_params: 'no' }, false, false],
+    [false, { drop_params: 'yes' }, true, false],
+    ['off', {}, false, false],
+    [null, {}, false, false],
+    ['os.environ/X', {}, false, true],
+    [false, { drop_params: 1 }, false, true],
+  ];
+  for (const [value, own, drops, isTold] of cases) {
+    const file = { model_list: [claude(own)], litellm_settings: { drop_params: value } };
+    const { upstreams, lines } = importedFile(t, file);
+    t.equal(upstreams[0]!.drop_unsupported, drops, JSON.stringify([value, own]));
+    t.equal(
+      lines.some((line) => line.endsWith('drop_params: is neither true nor false')),
+      isTold,
+    );
+  }
+  t.end();
+});
