@@ -169,7 +169,7 @@ export function importDeployment(
     upstream: {
       ...settings,
       ...(key === undefined ? {} : { key }),
-      model: settings.model ?? found.model,
+      model: settings.model ?? context.variables.text(found.model),
       ...(provider.memberNames === undefined ? {} : { member_names: provider.memberNames }),
       ...(drops ? { drop_unsupported: true } : {}),
       ...(betas === undefined ? {} : { betas }),

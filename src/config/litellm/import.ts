@@ -19,7 +19,7 @@ import {
   withFallbacks,
 } from './model.js';
 import { importDeployment, type Deployment, type DeploymentContext } from './deployment.js';
-import { providerModelOf, Variables } from './provider.js';
+import { escapedText, providerModelOf, Variables } from './provider.js';
 import { ImportMap, type Remark, remarkCredential, Remarks, remarkSections } from './remarks.js';
 
 export interface LitellmImport {
@@ -61,11 +61,17 @@ export function importLitellm(text: string, fileName: string): LitellmImport {
     ]);
   }
   const yaml = documentOf(models, fileName);
-  const named = Array.from(yaml.matchAll(/(?<!\$)\$\{(\w+)\}/g), ([, name]) => name!);
-  const variables = [...new Set(named)];
+  const variables = [...new Set(variablesOf(yaml))];
   for (const problem of problemsOf(yaml, variables, models))
     file.remark('model_list', `config check will reject what was written: ${problem}`);
   return { yaml, remarks: remarks.list, variables, leftOut: leftOut.length };
+}
+
+/** The variables of the written file, in which a text has no line break. Of `$${NAME}` none is read. */
+function variablesOf(yaml: string): string[] {
+  return Array.from(yaml.matchAll(/\$(\$?)\{([^}\n]*)\}/g)).flatMap(([, escape, name = '']) =>
+    escape === '' && /^\w+$/.test(name) ? [name] : [],
+  );
 }
 
 /** What `config check` says of the written file when its variables are set, to values that fit. */
@@ -176,11 +182,23 @@ function withAliases(models: readonly ImportedModel[], router: ImportMap): Impor
   });
 }
 
+/** LiteLLM takes the names of models as they are, and none from the environment. */
+function withEscapedNames(model: ImportedModel): ImportedModel {
+  const { id, aliases, fallbacks } = model;
+  return {
+    ...model,
+    id: escapedText(id),
+    ...(aliases !== undefined && { aliases: aliases.map(escapedText) }),
+    ...(fallbacks !== undefined && { fallbacks: fallbacks.map(escapedText) }),
+  };
+}
+
 /** LiteLLM's file has no plans, and Tollgate needs one. */
 const PLAN = { id: 'default', requests_per_minute: 60, calls_per_day: 1_000, models: ['*'] };
 
 function documentOf(models: readonly ImportedModel[], fileName: string): string {
-  const document = new Document({ models, plans: [PLAN] }, { version: '1.2', schema: 'core' });
+  const written = models.map(withEscapedNames);
+  const document = new Document({ models: written, plans: [PLAN] }, { version: '1.2', schema: 'core' });
   document.commentBefore =
     ` Made from ${fileName.replaceAll(/\s+/g, ' ')} by: tollgate config import-litellm\n` +
     ' Check with: tollgate config check';

@@ -148,7 +148,7 @@ export class Variables {
 
   /** Rewrites a value that is no secret: `${NAME}` for a reference, else the plain text. */
   text(value: string): string {
-    return referenceOf(value) ?? value.replaceAll('${', () => '$${');
+    return referenceOf(value) ?? escapedText(value);
   }
 
   /**
@@ -177,6 +177,11 @@ export class Variables {
 export function variableNameOf(model: string): string {
   const name = model.toUpperCase().replace(/[^A-Z0-9]+/g, '_');
   return `${/^[A-Z_]/.test(name) ? '' : 'MODEL_'}${name}_API_KEY`;
+}
+
+/** The text as Tollgate's file writes it: what looks there like a reference to a variable is none. */
+export function escapedText(value: string): string {
+  return value.replace(/\$\{[^}]*\}/g, (found) => `$${found}`);
 }
 
 function referenceOf(value: string): string | undefined {

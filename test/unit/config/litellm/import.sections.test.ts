@@ -50,3 +50,22 @@ void t.test('drop_params by the words of YAML 1.1', (t) => {
   }
   t.end();
 });
+
+void t.test('what looks like a reference of Tollgate stays a text', (t) => {
+  const headers = { 'x-a': 'a${b', 'x-b': 'a${b}', 'x-c': 'a$${b}', 'x-d': 'a${b${c}' };
+  const { models, variables } = importedFile(t, {
+    model_list: [
+      model('${NAME}', { model: 'openai/${MODEL}', extra_headers: headers }),
+      model('other', { model: 'os.environ/OTHER', custom_llm_provider: 'openai' }),
+    ],
+    router_settings: {
+      model_group_alias: { '${ALIAS}': '${NAME}' },
+      fallbacks: [{ other: ['${NAME}'] }],
+    },
+  });
+  const [first, second] = models;
+  t.match(first, { id: '${NAME}', aliases: ['${ALIAS}'], upstreams: [{ model: '${MODEL}', headers }] });
+  t.match(second, { fallbacks: ['${NAME}'], upstreams: [{ model: 'value-of-OTHER' }] });
+  t.same(variables, ['K', 'OTHER']);
+  t.end();
+});
