@@ -84,7 +84,7 @@ export interface DeploymentContext {
 /** A word before the model's id. An ARN has a colon before its first slash. */
 const BEDROCK_PREFIX = /^[\w.-]+\//;
 
-/** What the provider vertex can call: Gemini, Claude, the endpoint of a tuned model. LiteLLM has more there. */
+/** What the provider vertex can call: Gemini, Claude, a tuned model's endpoint. LiteLLM has more there. */
 const VERTEX_MODEL = /^(?:gemini-|claude-|\d+$|publishers\/google\/|endpoints\/)/;
 
 /** Parameters with which LiteLLM gets tokens of Entra, so that there need be no key of Azure. */

@@ -67,7 +67,7 @@ export function importLitellm(text: string, fileName: string): LitellmImport {
   return { yaml, remarks: remarks.list, variables, leftOut: leftOut.length };
 }
 
-/** The variables of the written file, in which a text has no line break. Of `$${NAME}` none is read. */
+/** The variables of the written file, where no text has a line break. `$${NAME}` is none. */
 function variablesOf(yaml: string): string[] {
   return Array.from(yaml.matchAll(/\$(\$?)\{([^}\n]*)\}/g)).flatMap(([, escape, name = '']) =>
     escape === '' && /^\w+$/.test(name) ? [name] : [],

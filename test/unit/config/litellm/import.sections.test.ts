@@ -1,4 +1,4 @@
-/** Settings of `router_settings` and `litellm_settings`, and texts that Tollgate's file would read otherwise. */
+/** Settings of `router_settings` and `litellm_settings`, and texts that Tollgate would read otherwise. */
 import t from 'tap';
 import { importedFile } from './support.js';
 
