@@ -4,7 +4,8 @@
  * and readers call it, on main threads and in commands.
  *
  * Must hold: no two processes begin the same number, and the oldest are removed first
- * (test/unit/call-log/call-log.test.ts).
+ * (test/unit/call-log/call-log.test.ts). A process begins no number again that it has seen, also if all files
+ * were removed (test/unit/call-log/segment-files.test.ts).
  */
 import { mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -56,10 +57,17 @@ export function segmentFiles(folder: string, kind: SegmentKind): SegmentFile[] {
     .map((name) => ({ number: Number(name.slice(0, 10)), path: join(folder, name) }));
 }
 
-/** Creates an empty file with the next number, which only its owner may read. */
-export function createSegment(folder: string, kind: SegmentKind): SegmentFile & { readonly file: number } {
+/**
+ * Creates an empty file with the next number, which only its owner may read. `after`: the greatest number
+ * that the caller has seen. Its file may have been removed, but readers and cursors know the number.
+ */
+export function createSegment(
+  folder: string,
+  kind: SegmentKind,
+  after: number,
+): SegmentFile & { readonly file: number } {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
-  for (let number = (segmentFiles(folder, kind).at(-1)?.number ?? 0) + 1; ; number++) {
+  for (let number = Math.max(lastNumberOf(segmentFiles(folder, kind)), after) + 1; ; number++) {
     try {
       const path = join(folder, `${String(number).padStart(10, '0')}.${kind}`);
       return { file: openSync(path, 'wx', 0o600), number, path };
@@ -68,6 +76,11 @@ export function createSegment(folder: string, kind: SegmentKind): SegmentFile & 
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     }
   }
+}
+
+/** Returns the greatest number of the files, which are oldest first; 0 without a file. */
+function lastNumberOf(files: readonly SegmentFile[]): number {
+  return files.at(-1)?.number ?? 0;
 }
 
 /** Returns the size at which a process begins a new segment. */
@@ -85,18 +98,20 @@ export function segmentAgeMsOf({ keepHours }: CallRetention): number {
  * many that each process can fill another segment. Every process does this when it begins a segment, so the
  * bound holds for all together. If an idle writer's segment is removed, the writer begins another. `nowMs` is
  * that of a RetentionCalendar (core/clock.ts): -Infinity just after the start, so that none is too old.
+ * Returns the greatest number that there was before, for `createSegment`; 0 without a file.
  */
 export function removeOldSegments(
   folder: string,
   kind: SegmentKind,
   retention: CallRetention,
   nowMs: number,
-): void {
+): number {
   const { keepHours, keepBytes, processes, blockBytes = BLOCK_BYTES_MAX / 4 } = retention;
   const reserved = processes * (segmentBytesOf(retention) * SEGMENT_MORE + blockBytes);
   // A segment's first call is at most the age of a segment, and a check, older than its last.
   const oldestMs = nowMs - keepHours * HOUR_MS + segmentAgeMsOf(retention) + 2 * REMOVE_PERIOD_MS;
-  const files = segmentFiles(folder, kind).flatMap(({ path }) => {
+  const found = segmentFiles(folder, kind);
+  const files = found.flatMap(({ path }) => {
     const stat = statSync(path, { throwIfNoEntry: false });
     return stat === undefined ? [] : [{ path, bytes: stat.size, writtenMs: stat.mtimeMs }];
   });
@@ -106,4 +121,5 @@ export function removeOldSegments(
     rmSync(path, { force: true });
     bytes -= fileBytes;
   }
+  return lastNumberOf(found);
 }

@@ -71,6 +71,8 @@ export class SegmentWriter<B extends WrittenBlock> {
   #retention: CallRetention;
   #waitingBytes = 0;
   #segment: OpenSegment<B> | undefined;
+  /** The greatest number seen. It is not given again, also if its file is gone, because readers know it. */
+  #lastNumber = 0;
   #flushTimer: NodeJS.Timeout | undefined;
   #dropped = 0;
   #loggedDropped = 0;
@@ -154,8 +156,8 @@ export class SegmentWriter<B extends WrittenBlock> {
 
   #begin(): OpenSegment<B> {
     const { folder, kind, start, newIndex, clock } = this.#options;
-    removeOldSegments(folder, kind, this.#retention, this.#calendar.nowMs());
-    const { file, number, path } = createSegment(folder, kind);
+    this.#removeOld();
+    const { file, number, path } = createSegment(folder, kind, this.#lastNumber);
     try {
       writeWhole(file, start, 0);
     } catch (error) {
@@ -164,6 +166,7 @@ export class SegmentWriter<B extends WrittenBlock> {
       rmSync(path, { force: true });
       throw error;
     }
+    this.#lastNumber = number;
     return { file, number, index: newIndex(), begunMs: clock.monotonicMs(), bytes: start.length };
   }
 
@@ -190,12 +193,17 @@ export class SegmentWriter<B extends WrittenBlock> {
 
   #remove(): void {
     if (this.#segment !== undefined && this.#isOld(this.#segment)) this.#end();
-    const { folder, kind } = this.#options;
     try {
-      removeOldSegments(folder, kind, this.#retention, this.#calendar.nowMs());
+      this.#removeOld();
     } catch (error) {
       this.#report(error);
     }
+  }
+
+  #removeOld(): void {
+    const { folder, kind } = this.#options;
+    const last = removeOldSegments(folder, kind, this.#retention, this.#calendar.nowMs());
+    this.#lastNumber = Math.max(this.#lastNumber, last);
   }
 
   #fail(error: unknown): void {

@@ -1,0 +1,103 @@
+/** Numbers of segments: readers and cursors know them, so a process begins none again that it has seen. */
+import { readdirSync, rmSync, utimesSync } from 'node:fs';
+import { join } from 'node:path';
+import t, { type Test } from 'tap';
+import { CallReader } from '#src/call-log/call-reader.js';
+import { CallWriter } from '#src/call-log/call-writer.js';
+import { type CallRetention, segmentAgeMsOf } from '#src/call-log/segment-files.js';
+import { type CallRecord, requestIdOf } from '#src/telemetry/call-record.js';
+import { randomOf } from '../../support/random.js';
+import { randomCall } from '../../support/stored-calls.js';
+import { ListLog, StoppedClock } from '../store/support.js';
+
+const HOUR_MS = 3_600_000;
+const RETENTION: CallRetention = { keepHours: 1, keepBytes: 1024 ** 3, processes: 2 };
+
+/** Two processes that write into one folder. */
+function world(t: Test) {
+  const folder = t.testdir();
+  const clock = new StoppedClock();
+  const random = randomOf(1);
+  const newWriter = (): CallWriter => {
+    const writer = new CallWriter({ folder, retention: RETENTION, clock, log: new ListLog() });
+    t.teardown(() => writer.close());
+    return writer;
+  };
+  const writers = [newWriter(), newWriter()] as const;
+  const apply = (): void => writers.forEach((writer) => writer.apply(RETENTION));
+  /** Writes one call, and nothing more until its segment is old, so that it ends. */
+  const write = (writer: CallWriter, request: number): CallRecord => {
+    const call = randomCall(random, request, 1_763_950_000_000 + request * 1_000, {
+      accounts: 1,
+      models: 1,
+      upstreams: 1,
+    });
+    writer.append(call);
+    writer.flush();
+    clock.nowMs += 2 * segmentAgeMsOf(RETENTION);
+    apply();
+    return call;
+  };
+  const files = (): string[] => readdirSync(folder).sort();
+  /** All that was written is too old now. */
+  const rest = (): void => {
+    const seconds = (clock.nowMs - HOUR_MS) / 1_000;
+    for (const name of files()) utimesSync(join(folder, name), seconds, seconds);
+    apply();
+  };
+  return { folder, writers, write, files, rest };
+}
+
+/** `newest`: the cursor of what the reader has found before. */
+async function findsNew(
+  t: Test,
+  reader: CallReader,
+  newest: string,
+  calls: readonly CallRecord[],
+): Promise<void> {
+  const requests = calls.map(({ request }) => request);
+  for (const call of calls)
+    t.same(await reader.find(requestIdOf(call.requestPrefix, call.request)), call, `call ${call.request}`);
+  const page = await reader.page({ fromMs: calls[0]!.endedMs }, 10);
+  t.same(
+    page!.calls.map(({ request }) => request),
+    [...requests].reverse(),
+    'by their time',
+  );
+  const after = await reader.after(newest, {}, 10);
+  t.same(
+    after!.calls.map(({ request }) => request),
+    requests,
+    'as new ones',
+  );
+}
+
+void t.test('after all segments were removed by age, a reader and a cursor find the new ones', async (t) => {
+  const { folder, writers, write, files, rest } = world(t);
+  const [writer, other] = writers;
+  write(writer, 0);
+  write(other, 1);
+  const reader = new CallReader(folder);
+  const page = await reader.page({}, 10);
+  t.equal(page!.calls.length, 2);
+  rest();
+  t.same(files(), []);
+  const calls = [write(writer, 2), write(other, 3), write(other, 4)];
+  t.same(files(), ['0000000003.calls', '0000000004.calls', '0000000005.calls']);
+  await findsNew(t, reader, page!.newest, calls);
+});
+
+void t.test('and after an operator has removed them', async (t) => {
+  const { folder, writers, write, files } = world(t);
+  const [writer, other] = writers;
+  write(writer, 0);
+  write(writer, 1);
+  const reader = new CallReader(folder);
+  const page = await reader.page({}, 10);
+  t.equal(page!.calls.length, 2);
+  for (const name of files()) rmSync(join(folder, name));
+  // The one that has written nothing saw them when it last looked for old ones.
+  const calls = [write(other, 2), write(writer, 3)];
+  t.same(files(), ['0000000003.calls', '0000000004.calls']);
+  await findsNew(t, reader, page!.newest, calls);
+});
