@@ -6,7 +6,8 @@
  * file the access log writes to standard error. Runs on the main thread of a gateway process.
  *
  * Must hold: lines of the usage log wait for the end of the flush that counts their calls, unless there are
- * more than memory should hold (20,000) (test/unit/gateway/gateway-logs.test.ts).
+ * more than memory should hold (20,000). A call is on disk a second after its end, or a tenth more in a busy
+ * process (test/unit/gateway/gateway-logs.test.ts).
  */
 import { join } from 'node:path';
 import type { SlotNames } from '../call-log/block-names.js';
@@ -148,7 +149,12 @@ export class GatewayLogs {
   #drainLater(isBusy: boolean): void {
     clearTimeout(this.#timer);
     const waitMs = isBusy ? DRAIN_PERIOD_MS : msToNextTick(IDLE_DRAIN_PERIOD_MS);
-    this.#timer = setTimeout(() => this.#drainLater(this.drain()), waitMs);
+    this.#timer = setTimeout(() => {
+      const isAny = this.drain();
+      // A call may have waited a second for this drain: it does not wait another one for the disk.
+      if (isAny && !isBusy) this.#calls.flush();
+      this.#drainLater(isAny);
+    }, waitMs);
   }
 
   /** Changes what is logged in all threads at once, until the next `apply`. Returns what is logged then. */

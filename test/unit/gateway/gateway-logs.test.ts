@@ -1,12 +1,21 @@
 /**
- * The logs of calls: when lines of the usage log are written, and that each gateway of a group has files of
- * its own.
+ * The logs of calls: when lines of the usage log and calls of the call log are written, and that each gateway
+ * of a group has files of its own.
  */
 import t from 'tap';
+import { callReaderOf } from '#src/call-log/call-reader.js';
+import { SystemClock } from '#src/core/clock.js';
 import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
-import { UsageLog, withOwnLogs } from '#src/gateway/gateway-logs.js';
+import type { CallRecordNames } from '#src/gateway/call-lines.js';
+import { GatewayLogs, UsageLog, withOwnLogs } from '#src/gateway/gateway-logs.js';
 import type { JournalRecord } from '#src/ledger/journal-layout.js';
+import { CallRingWriter } from '#src/telemetry/call-ring.js';
+import { createCallRing } from '#src/telemetry/call-ring-layout.js';
+import { createContentsBudget } from '#src/telemetry/contents-layout.js';
+import type { EndedCall } from '#src/telemetry/ended-call.js';
+import { createLogSwitch, LogSwitch } from '#src/telemetry/log.js';
 import { SOUND_YAML, worldOf } from '../config/support.js';
+import { ListLog } from '../store/support.js';
 
 void t.test('the first writes where the settings say, the others beside it', (t) => {
   const { settings } = worldOf(t, { 'tollgate.yaml': SOUND_YAML }).load();
@@ -77,4 +86,52 @@ void t.test('many lines do not wait for the flush', (t) => {
   log.handOver();
   t.same(written, [20_000, 1]);
   t.end();
+});
+
+const CALL: EndedCall = {
+  request: 1,
+  door: 0,
+  endedMs: asWallMs(Date.UTC(2025, 0, 31, 12)),
+  outcome: 'invalid_api_key',
+  begun: false,
+  stream: false,
+  cache: undefined,
+  account: undefined,
+  key: undefined,
+  model: undefined,
+  upstream: undefined,
+  usage: undefined,
+  firstTokenMs: undefined,
+  durationMs: 0.25,
+  queuedMs: 0,
+  admittedMs: undefined,
+  quotas: undefined,
+  attempts: [],
+  error: 'The key is not known.',
+};
+
+void t.test('a call of an idle process is written as soon as it is taken out of its ring', async (t) => {
+  const { settings } = worldOf(t, { 'tollgate.yaml': SOUND_YAML }).load();
+  const data = t.testdir();
+  const control = createLogSwitch();
+  const ring = createCallRing();
+  const names = { ids: { forgetOld: () => undefined }, requestPrefixOf: () => 'req_idle-' };
+  const logs = await new Promise<GatewayLogs>((resolve) => {
+    const begun = new GatewayLogs({
+      settings: { ...settings, data },
+      control,
+      rings: [ring],
+      contentsBudgets: [createContentsBudget()],
+      names: names as unknown as CallRecordNames,
+      secrets: () => [],
+      // It gets the call within the drain. What follows the drain at once is done by the next turn.
+      upstreamErrors: { append: () => void setImmediate(() => resolve(begun)) },
+      clock: new SystemClock(),
+      log: new ListLog(),
+    });
+    new CallRingWriter(ring, new LogSwitch(control)).append(CALL, { log: false, store: true });
+  });
+  t.teardown(() => logs.close());
+  t.ok(logs.growingCalls, 'without another second for its block');
+  t.ok(await callReaderOf(data).find('req_idle-1'));
 });
