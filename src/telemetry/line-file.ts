@@ -164,7 +164,8 @@ export class LineFile {
 
   #rotate(): void {
     this.#closeFile();
-    rmSync(`${this.#path}.${this.#keep}`, { force: true });
+    // Those of a former, higher `keep` too: they follow without a gap.
+    for (let age = this.#keep; isThere(`${this.#path}.${age}`); age++) rmSync(`${this.#path}.${age}`);
     for (let age = this.#keep - 1; age >= 1; age--)
       renameIfThere(`${this.#path}.${age}`, `${this.#path}.${age + 1}`);
     renameIfThere(this.#path, `${this.#path}.1`);
@@ -233,6 +234,10 @@ function firstLineIn(piece: Buffer): number {
   return piece.indexOf(NEWLINE) + 1;
 }
 
+function isThere(path: string): boolean {
+  return statSync(path, { throwIfNoEntry: false }) !== undefined;
+}
+
 function renameIfThere(from: string, to: string): void {
-  if (statSync(from, { throwIfNoEntry: false }) !== undefined) renameSync(from, to);
+  if (isThere(from)) renameSync(from, to);
 }

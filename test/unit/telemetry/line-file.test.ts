@@ -78,6 +78,25 @@ void t.test('no file grows beyond its size, and the oldest goes first', (t) => {
   t.end();
 });
 
+void t.test('files beyond a lowered bound go with the next rotation, others stay', (t) => {
+  const folder = t.testdir();
+  const path = join(folder, 'usage');
+  const before = open(path, { rotateBytes: 12, keep: 5 });
+  before.append(numbered(10, 6));
+  before.close();
+  writeFileSync(join(folder, 'usage.20250131'), "an operator's copy");
+  t.equal(readdirSync(folder).length, 7);
+  const after = open(path, { rotateBytes: 12, keep: 2 });
+  after.append(numbered(16, 1));
+  after.close();
+  t.same(readdirSync(folder).sort(), ['usage', 'usage.1', 'usage.2', 'usage.20250131']);
+  t.same(
+    ['usage.2', 'usage.1', 'usage'].flatMap((name) => linesOf(join(folder, name))),
+    numbered(14, 3),
+  );
+  t.end();
+});
+
 void t.test('a file that was moved, removed or emptied by a collector is begun anew', (t) => {
   const folder = t.testdir();
   const path = join(folder, 'usage');
