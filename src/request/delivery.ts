@@ -106,7 +106,6 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     exchange.giveBackBody();
     if (!exchange.clientGone)
       exchange.storable?.keep(bytes, this.isStream, journal.nextPosition, this.#fallback?.model.id);
-    if (!exchange.clientGone) exchange.contents?.addResponse(bytes);
     const settled = this.#settle(usage, upstreamWaitMs);
     exchange.onLastAttempt();
     if (settled.taken !== undefined && !exchange.clientGone) {
@@ -235,8 +234,10 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   }
 
   #end(bytes: Uint8Array): void {
-    const { res, clientGone } = this.#exchange;
+    const { res, clientGone, contents } = this.#exchange;
     this.#exchange.storable?.publish();
+    // Not before: a response whose charge is not committed is not sent.
+    if (!clientGone) contents?.addResponse(bytes);
     if (clientGone) {
       this.#finish('client_gone');
     } else if (this.#writer !== undefined) {

@@ -1,4 +1,7 @@
-/** What Delivery writes of frames whose memory the worker writes to again. */
+/**
+ * What Delivery writes of frames whose memory the worker writes to again, what it keeps as contents, and what
+ * is charged if a commit does not come.
+ */
 import t from 'tap';
 import type { HttpResponse } from 'uWebSockets.js';
 import type { TriedAttempt } from '#src/channel/messages.js';
@@ -18,8 +21,17 @@ const TRIED: TriedAttempt = {
   error: 'it closed the connection',
 };
 
-function bed(durability: 'interval' | 'commit' = 'interval', isKeyed = false) {
-  const seen = { text: '', outcome: '', bodies: 0, reversed: 0, forgotten: 0, published: 0, released: 0 };
+function bed(durability: 'interval' | 'commit' = 'interval', isKeyed = false, isStream = true) {
+  const seen = {
+    text: '',
+    kept: '',
+    outcome: '',
+    bodies: 0,
+    reversed: 0,
+    forgotten: 0,
+    published: 0,
+    released: 0,
+  };
   const res: HttpResponse = {
     cork: (write: () => void) => {
       write();
@@ -28,7 +40,7 @@ function bed(durability: 'interval' | 'commit' = 'interval', isKeyed = false) {
       seen.text += Buffer.from(bytes).toString();
       return true;
     },
-    end: (bytes: Uint8Array) => void (seen.text += Buffer.from(bytes).toString()),
+    end: (bytes: Uint8Array = new Uint8Array(0)) => void (seen.text += Buffer.from(bytes).toString()),
     writeStatus: () => res,
     writeHeader: () => res,
     onWritable: () => undefined,
@@ -38,7 +50,7 @@ function bed(durability: 'interval' | 'commit' = 'interval', isKeyed = false) {
     slot: asCallSlot(0),
     modelIndex: 0,
     model: {},
-    call: { stream: true },
+    call: { stream: isStream },
     admittedMs: asMonotonicMs(0),
     mayReverse: true,
   } as unknown as Admission;
@@ -51,7 +63,11 @@ function bed(durability: 'interval' | 'commit' = 'interval', isKeyed = false) {
     models: [{}],
     corsLines: '',
     cacheLine: '',
-    door: { isFree: true, errors: {}, headerLines: () => '' },
+    door: {
+      isFree: true,
+      errors: { status: () => 500, body: () => 'withheld', event: () => 'data: withheld\n\n' },
+      headerLines: () => '',
+    },
     clientGone: false,
     endsConnection: false,
     responseBegun: () => undefined,
@@ -67,6 +83,7 @@ function bed(durability: 'interval' | 'commit' = 'interval', isKeyed = false) {
       forget: () => void (seen.forgotten += 1),
       giveUp: () => undefined,
     },
+    contents: { addResponse: (bytes: Uint8Array) => void (seen.kept += Buffer.from(bytes).toString()) },
     charged: () => undefined,
     reversed: () => undefined,
     finish: (outcome: string) => void (seen.outcome = outcome),
@@ -156,3 +173,21 @@ void t.test(
     t.end();
   },
 );
+
+void t.test('contents are what the client got, also if the charge is not committed', (t) => {
+  for (const isCommitted of [true, false])
+    for (const isStream of [true, false]) {
+      const what = `committed: ${isCommitted}, stream: ${isStream}`;
+      const { delivery, seen } = bed('commit', false, isStream);
+      if (isStream) delivery.onData(Buffer.from('data: 1\n\n'), false);
+      delivery.onEnd(Buffer.from('last'), usageOfWhole(1, 1, 'reported'), 0);
+      t.equal(seen.kept, seen.text, `${what}: while it waits`);
+      if (isCommitted) delivery.onCommitted();
+      else delivery.onUncommitted();
+      t.equal(seen.outcome, isCommitted ? 'ok' : 'internal_error', what);
+      t.ok(seen.text.endsWith(isCommitted ? 'last' : isStream ? 'data: withheld\n\n' : 'withheld'), what);
+      // The exchange adds the error to contents that have no response.
+      t.equal(seen.kept, isCommitted || isStream ? seen.text : '', what);
+    }
+  t.end();
+});
