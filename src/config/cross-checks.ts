@@ -238,6 +238,21 @@ function checkPorts(draft: SettingsDraft, report: Report): void {
   report(['admin', 'port'], `got ${port}, which is listen.port too, want another one`);
 }
 
+/** In one file lines of both logs would mix, and each would rotate it. To be called with absolute paths. */
+export function checkLogFiles({ usage_log: usage, access_log: access }: SettingsDraft, report: Report): void {
+  if (usage?.path === undefined || access?.path === undefined) return;
+  if (!isLogFileOf(usage.path, access.path) && !isLogFileOf(access.path, usage.path)) return;
+  report(
+    ['access_log', 'path'],
+    `got "${access.path}", want a file that is none of usage_log, also no older one or another process's`,
+  );
+}
+
+/** Whether the log with that path has the file: the current or an older one, of any process. */
+function isLogFileOf(path: string, file: string): boolean {
+  return file.startsWith(path) && /^(\.p\d+)?(\.\d+)?$/.test(file.slice(path.length));
+}
+
 /** Each listener has its part of the calls in flight, rounded down. With none it would refuse every call. */
 function checkCallsInFlight({ limits, listen }: SettingsDraft, report: Report): void {
   const [calls, listeners] = [limits?.calls_in_flight, listen?.listeners];

@@ -9,7 +9,7 @@ import { createHash, createPrivateKey, X509Certificate } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
 import { SystemClock } from '../core/clock.js';
-import { crossCheck } from './cross-checks.js';
+import { checkLogFiles, crossCheck } from './cross-checks.js';
 import { DEMO_SETTINGS } from './examples.js';
 import { checkProviders } from './provider-settings.js';
 import { WANTED_SECRET, webhookKeyOf } from './notify-schema.js';
@@ -98,6 +98,7 @@ export function loadSettings(
   for (const file of [draft.usage_log, draft.access_log]) {
     if (file?.path !== undefined) file.path = resolve(folder, file.path);
   }
+  checkLogFiles(draft, report);
   readKeyFiles(draft, folder, secrets, report);
   // If the secret itself was rejected, it only seems to be missing.
   if (secrets && draft.notify?.url !== undefined && draft.notify.secret === undefined)
