@@ -47,14 +47,29 @@ export function tracesOf(
   env: NodeJS.ProcessEnv,
   options: Omit<TracesOptions, 'env' | 'wanted'>,
 ): Traces | undefined {
-  const wanted = { spans: wants(env, 'TRACES', ['', 'otlp']), logRecords: wants(env, 'LOGS', ['otlp']) };
+  const { log } = options;
+  const wanted = {
+    spans: wants(env, 'TRACES', ['', 'otlp'], log),
+    logRecords: wants(env, 'LOGS', ['otlp'], log),
+  };
   return wanted.spans || wanted.logRecords ? new Traces({ ...options, env, wanted }) : undefined;
 }
 
 /** `exporters` are the values of `OTEL_…_EXPORTER` that ask for OTLP. */
-function wants(env: NodeJS.ProcessEnv, signal: 'TRACES' | 'LOGS', exporters: readonly string[]): boolean {
+function wants(
+  env: NodeJS.ProcessEnv,
+  signal: 'TRACES' | 'LOGS',
+  exporters: readonly string[],
+  log: Log,
+): boolean {
   if (env.OTEL_SDK_DISABLED?.toLowerCase() === 'true') return false;
-  if (!exporters.includes(env[`OTEL_${signal}_EXPORTER`] ?? '')) return false;
+  const setting = `OTEL_${signal}_EXPORTER`;
+  const exporter = env[setting] ?? '';
+  if (!exporters.includes(exporter)) {
+    if (!['', 'none'].includes(exporter))
+      log.warn(`${setting}: only otlp or none can be chosen here, so nothing is exported`, { exporter });
+    return false;
+  }
   for (const name of [`OTEL_EXPORTER_OTLP_${signal}_ENDPOINT`, 'OTEL_EXPORTER_OTLP_ENDPOINT']) {
     const text = env[name]?.trim() ?? '';
     if (text === '') continue;

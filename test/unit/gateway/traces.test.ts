@@ -1,0 +1,39 @@
+/** What the environment says about exporters, as far as nothing is exported. */
+import t from 'tap';
+import { tracesOf } from '#src/gateway/traces.js';
+import { createMetrics } from '#src/telemetry/metrics-layout.js';
+import { ListLog } from '../store/support.js';
+
+const ENDPOINT = { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://127.0.0.1:4318' };
+
+/** The lines of the log, and their fields. Nothing may be exported. */
+function saidOf(env: Record<string, string>) {
+  const log = new ListLog();
+  const traces = tracesOf(env, { accountIdOf: () => null, metrics: createMetrics(1, 1), thread: 0, log });
+  if (traces !== undefined) throw new Error('a thread that exports was started');
+  return { lines: log.lines, fields: log.fields };
+}
+
+void t.test('an exporter that is not known here is named in the log', (t) => {
+  for (const exporter of ['console', 'otlp,console', 'jaeger']) {
+    const { lines, fields } = saidOf({ ...ENDPOINT, OTEL_TRACES_EXPORTER: exporter });
+    t.equal(lines.length, 1, exporter);
+    t.match(lines[0], /^warn OTEL_TRACES_EXPORTER: only otlp or none/);
+    t.same(fields, [{ exporter }]);
+  }
+  const { lines } = saidOf({ ...ENDPOINT, OTEL_TRACES_EXPORTER: 'none', OTEL_LOGS_EXPORTER: 'console' });
+  t.equal(lines.length, 1);
+  t.match(lines[0], /^warn OTEL_LOGS_EXPORTER: only otlp or none/);
+  t.end();
+});
+
+void t.test('who wants no export hears nothing', (t) => {
+  const envs: readonly Record<string, string>[] = [
+    {},
+    { OTEL_TRACES_EXPORTER: 'otlp' },
+    { ...ENDPOINT, OTEL_TRACES_EXPORTER: 'none', OTEL_LOGS_EXPORTER: 'none' },
+    { ...ENDPOINT, OTEL_SDK_DISABLED: 'true', OTEL_TRACES_EXPORTER: 'console' },
+  ];
+  for (const env of envs) t.same(saidOf(env).lines, [], JSON.stringify(env));
+  t.end();
+});
