@@ -1,12 +1,15 @@
 /**
  * A segment for readers, also while its writer appends: its summary, its index, and the blocks of an extent.
  * call-reader.ts creates one for each file, on a main thread or in a command, and awaits `begin` before each
- * search. Reads are asynchronous, except that of one extent (`blocksAt`). A read takes an index, the extents
- * that the caller asks for, or CHUNK_BYTES of a segment without an index. Files are opened synchronously,
- * which takes some 5 µs, where the thread pool takes 50.
+ * search.
+ *
+ * All reads are asynchronous, except those of `blocksAt`. One read brings at most one of these: the summary,
+ * the whole index, the extents that the caller asks for, or CHUNK_BYTES of a segment that has no index. Files
+ * are opened synchronously, which takes some 5 µs, where the thread pool takes 50.
  *
  * Must hold: every whole block is found. Only blocks that a crash has cut or that are damaged are left out
- * (test/unit/call-log/call-log.test.ts).
+ * (test/unit/call-log/call-log.test.ts). A file may have any length and any bytes: what is too short or
+ * damaged counts as if it were not there.
  */
 import { closeSync, fstatSync, openSync, read, readSync } from 'node:fs';
 import { promisify } from 'node:util';
@@ -22,7 +25,10 @@ import {
 } from './segment-index.js';
 import { type ExtentAt, SegmentSummary, SUMMARY_BYTES_MAX } from './segment-summary.js';
 
-/** Twice the longest block, so that a block that begins in the first half is whole. */
+/**
+ * Twice the longest block, so that a block that begins in the first half is whole. Half of it is a multiple
+ * of 8, as BLOCK_BYTES_MAX is: `#readBlocks` may step over one half and is still where a block may begin.
+ */
 const CHUNK_BYTES = 2 * BLOCK_BYTES_MAX;
 const readPiece = promisify(read);
 /** An index of this size and less is read into memory that is used again: new memory takes longer to get. */
@@ -42,7 +48,10 @@ export interface BlockAt {
 export class Segment {
   readonly number: number;
   readonly path: string;
-  /** Undefined before `extents`, and after `forget`. */
+  /**
+   * Undefined until `extents` has read them: at first, after `forget`, and after a writer in this thread has
+   * ended the segment.
+   */
   #extents: Extent[] | undefined;
   /** Built here while the segment grows, or if its index is damaged. */
   #growing: SegmentIndex | undefined;
@@ -50,15 +59,23 @@ export class Segment {
   #summary: SegmentSummary | undefined;
   /** The length of the file when its extents were read last. */
   #size = 0;
-  /** Where the index begins; 0 if `begin` has found no summary behind one. */
+  /**
+   * Where the index begins, for `extentsWith`. 0 unless `begin` has found a summary behind the index:
+   * `#readIndex` leaves it 0 for a segment that ended while it was read here. Then `extentsWith` returns
+   * undefined more often, which costs its caller time and no call.
+   */
   #indexAt = 0;
+  /** Always a multiple of 8, at which the next block begins: SEGMENT_START has 8 bytes. */
   #end = SEGMENT_START.length;
   #indexBytes = 0;
-  /** Returns the state of the segment's writer, if that is in this thread and still appends. */
+  /** Returns the state of the writer, if that is in this thread and still appends to this segment. */
   readonly #written: () => GrowingSegment | undefined;
   /** Whether there was such a writer at the last look. */
   #wasWritten = false;
-  /** Between these its calls ended, by the wall clock; `begin` and `extents` set both. */
+  /**
+   * Between these its calls ended, by the wall clock; `begin` and `extents` set both. While `lastMs` is
+   * -Infinity, neither has read a call, and `begin` reads.
+   */
   firstMs = Infinity;
   lastMs = -Infinity;
 
@@ -69,14 +86,18 @@ export class Segment {
   }
 
   /**
-   * Whether its index was built here: its writer still appends, or has left no index, or a damaged one. Then
-   * more blocks may follow.
+   * Whether its index was built from its blocks, by this object or by the writer in this thread. That is also
+   * so if the segment has ended without an index or with a damaged one, which looks as if its writer still
+   * appended. While it is true, callers must expect more blocks.
    */
   get isGrowing(): boolean {
     return this.#growing !== undefined;
   }
 
-  /** The end of the last whole block. */
+  /**
+   * The end of the last whole block, once the extents were read. Until then it is the start of the first
+   * block, also if `begin` has read the summary.
+   */
   get end(): number {
     return this.#end;
   }
@@ -93,7 +114,7 @@ export class Segment {
 
   /** Updates `firstMs` and `lastMs`, from the summary if the segment is complete and has one. */
   async begin(): Promise<void> {
-    if (this.#isWritten()) return;
+    if (this.#takeFromWriter()) return;
     if (!this.isGrowing) {
       if (this.lastMs !== -Infinity) return;
       this.#summary = await this.#withFile(undefined, (file, size) => this.#readSummary(file, size));
@@ -111,7 +132,7 @@ export class Segment {
    */
   async extents(): Promise<readonly Extent[]> {
     // Concurrent searches share one read.
-    if (!this.#isWritten() && (this.#extents === undefined || this.isGrowing)) {
+    if (!this.#takeFromWriter() && (this.#extents === undefined || this.isGrowing)) {
       await (this.#reading ??= this.#read().finally(() => (this.#reading = undefined)));
     }
     return this.isGrowing ? this.#extents!.map((extent) => ({ ...extent })) : this.#extents!;
@@ -122,11 +143,14 @@ export class Segment {
    * else by an index that is not kept, in a third of the time of `extents`. Undefined if only `extents` can
    * tell. `prefix` and `request` are the parts of its request id: the prefix of a listener's run, and the
    * request's number in it.
+   *
+   * The caller may read only `at` and `bytes` of an extent. Its filter, which ExtentAt does not have, is a
+   * view of memory that the next call of this method writes to.
    */
   async extentsWith(prefix: string, request: number): Promise<readonly ExtentAt[] | undefined> {
     const extents = this.#summary?.extentsWith(prefix, request);
     if (extents !== undefined && extents.length <= UNINDEXED_MAX) return extents;
-    if (this.#extents !== undefined || this.#indexAt === 0 || this.#isWritten()) return undefined;
+    if (this.#extents !== undefined || this.#indexAt === 0 || this.#takeFromWriter()) return undefined;
     return this.#withFile(undefined, async (file, size) => {
       const length = size - this.#indexAt;
       if (length <= 0 || length > SCRATCH_BYTES) return undefined;
@@ -140,15 +164,15 @@ export class Segment {
     });
   }
 
-  /** Adopts the state of the writer, if it is in this thread. Returns whether it is. */
-  #isWritten(): boolean {
+  /** Takes over the state of the writer, if `#written` returns one. Returns whether it does. */
+  #takeFromWriter(): boolean {
     const written = this.#written();
     if (written === undefined && !this.#wasWritten) return false;
     this.#wasWritten = written !== undefined;
     this.#growing = written?.index;
     this.#end = written?.bytes ?? SEGMENT_START.length;
     if (written === undefined) {
-      // The writer has ended the segment, so its index is on disk now.
+      // The writer has ended the segment, so its index is on disk now, and `begin` reads its summary.
       this.#extents = undefined;
       this.lastMs = -Infinity;
       return false;
@@ -182,6 +206,7 @@ export class Segment {
   }
 
   async #readSummary(file: number, size: number): Promise<SegmentSummary | undefined> {
+    // Of a shorter file all is read. If there are fewer bytes than a tail has, there is no index.
     const from = Math.max(size - SUMMARY_BYTES_MAX, 0);
     const bytes = await bytesOf(file, from, size - from);
     const end = bytes.length - TAIL_BYTES;
@@ -214,7 +239,9 @@ export class Segment {
     this.lastMs = extents.reduce((last, extent) => Math.max(last, extent.lastMs), -Infinity);
   }
 
+  /** Returns undefined if the file has no index, or a damaged one. */
   async #readIndex(file: number, size: number): Promise<Extent[] | undefined> {
+    // `indexStart` rejects the fewer bytes of a file that is shorter than TAIL_BYTES.
     const at = indexStart(await bytesOf(file, Math.max(size - TAIL_BYTES, 0), TAIL_BYTES));
     if (at === undefined || at >= size) return undefined;
     const bytes = await bytesOf(file, at, size - at);
@@ -261,7 +288,7 @@ export class Segment {
   }
 }
 
-/** The memory of SCRATCH_BYTES, while no read uses it. */
+/** At most one buffer of SCRATCH_BYTES, for all segments: here while no `extentsWith` uses it. */
 const scratch: Buffer[] = [];
 
 /**
