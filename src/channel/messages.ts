@@ -5,7 +5,8 @@
  *
  *     listener → worker   Call    the request
  *                         Cancel  the client has gone
- *                         Stop    the client was cut, or the gateway is closing: nothing is awaited
+ *                         Stop    the client was cut, or the gateway is closing: as Cancel, and no upstream
+ *                                 is let finish (`UpstreamSession.onCancel`)
  *                         Credit  the worker had run out of credits, and has some again
  *     worker → listener   Tried   an attempt that failed; more may follow
  *                         Data    bytes of the response: events of a stream, or a piece of a large response
@@ -15,7 +16,9 @@
  *
  * Must hold: for each call a worker sends any number of Tried and Data and then exactly one End, Cut or Fail,
  * after a Cancel or Stop too. The listener uses the call's slot again only after that last frame; if it never
- * comes, the slot is lost (test/unit/channel/link.test.ts).
+ * comes, the slot is lost (test/unit/channel/link.test.ts). frame-port.ts delivers frames in the order in
+ * which they were pushed, so a Fail, which is posted, cannot overtake Data in the ring
+ * (test/unit/channel/frame-port.test.ts).
  */
 import type { ErrorRecord } from '../core/errors.js';
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
@@ -49,10 +52,11 @@ export interface DataFrame {
   readonly id: CallId;
   readonly bytes: Uint8Array;
 }
+/** An End, or a Cut, which has the same fields. */
 export interface EndFrame {
   readonly kind: typeof FRAME_END | typeof FRAME_CUT;
   readonly id: CallId;
-  /** None in a Cut. */
+  /** Empty in a Cut. */
   readonly bytes: Uint8Array;
   readonly usage: Usage;
   /** See `DownstreamHandle.end`. */
@@ -72,7 +76,7 @@ export type Frame = CallFrame | SignalFrame | DataFrame | EndFrame | FailFrame |
 
 /** An attempt that has failed, or whose client left before it was over, for the call log. */
 export interface TriedAttempt {
-  /** The upstream's index in the metrics. */
+  /** The upstream's index in the metrics: the `upstreamSlot` of `recordUpstream`. */
   readonly upstream: number;
   /** Which fallback was tried, from 1; 0 for the model that the call names. */
   readonly fallback: number;
@@ -92,11 +96,17 @@ export interface TriedAttempt {
  */
 export const OUTPUT_TOKENS_UNLIMITED = 2 ** 31 - 1;
 
-/** The fallbacks of a call, and the spans of its body that change if a fallback allows less output. */
+/**
+ * The fallbacks of a call, and the spans of its body that change if a fallback allows less output. A worker
+ * only lowers a bound that is in the body. It adds none, so it needs no `bodyEnd` of ChatCall.
+ */
 export interface FallbackModels {
   /** Indices into the catalogue, in the order in which they are asked; at least one. */
   readonly models: readonly number[];
-  /** Spans of the members, as in ChatCall. */
+  /**
+   * Where the values of the two bounds stand in `body` or `largeBody`. Both are NOWHERE (chat-call.ts) if the
+   * call has no bound, or only bounds that are null.
+   */
   readonly maxTokens: Span;
   readonly maxCompletionTokens: Span;
 }
@@ -112,14 +122,14 @@ export interface UpstreamRequest {
   readonly stream: boolean;
   /** Whether the client gets the usage chunk of a stream. */
   readonly includeUsage: boolean;
-  /** Where the model's name stands in `body`, with its quotes. */
+  /** Where the model's name stands, with its quotes: in UTF-16 units of `body`, or bytes of `largeBody`. */
   readonly modelStart: number;
   readonly modelEnd: number;
   readonly body: string;
   readonly bodyIsAscii: boolean;
   /**
-   * The body, if it is longer than some KB (as in ChatCall): then `body` is empty. Its memory is transferred,
-   * so only the receiver may use it.
+   * The body as UTF-8, if it has 4 KiB or more (BODY_AS_BYTES_MIN of protocol/request-bytes.ts): then `body`
+   * is empty. Its memory is transferred, so only the receiver may use it.
    */
   readonly largeBody?: Uint8Array | undefined;
   /** Set if the call belongs to a trace. */
@@ -133,7 +143,7 @@ export interface UpstreamRequest {
   readonly outputTokensMax: number;
   /** How many responses the call asks for (`n`). */
   readonly choices: number;
-  /** As in ChatCall. */
+  /** How many parts of the prompt are not text, or may not be. */
   readonly mediaParts: number;
   /** Undefined if the call has none. */
   readonly fallbacks?: FallbackModels | undefined;
@@ -141,7 +151,7 @@ export interface UpstreamRequest {
 
 /**
  * An upstream session sends its response to the listener through this handle. Each method sends one frame
- * unless it says otherwise.
+ * unless it says otherwise. The session calls one of `end`, `cut` and `fail` once, and no method after it.
  */
 export interface DownstreamHandle {
   /**
@@ -150,9 +160,9 @@ export interface DownstreamHandle {
    */
   data(bytes: Uint8Array): boolean;
   /**
-   * Records which upstream gets the call now: `upstreamSlot` is its index in the metrics, `fallback` which of
-   * the call's fallbacks it serves, from 1; 0 for the model that the call names. Each record replaces the one
-   * before. Sends no frame.
+   * Records in the call table which upstream gets the call now: `upstreamSlot` is its index in the metrics,
+   * `fallback` which of the call's fallbacks it serves, from 1; 0 for the model that the call names. Each
+   * record replaces the one before. Sends no frame.
    */
   recordUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void;
   /** The attempt on the upstream that was recorded last has failed, or has ended without its client. */
@@ -172,20 +182,25 @@ export interface DownstreamHandle {
 
 /** What the channel calls of a running upstream session. */
 export interface UpstreamSession {
-  /** Credits are back after `data` returned false. */
+  /** There are credits again after `data` returned false, so the session may go on. */
   onCredit(): void;
   /**
-   * The client has gone: abort the upstream at once, then call `end` with what was relayed (estimated), or
-   * `fail`. If the upstream is set to finish, its response is read to the end before, and discarded, unless
-   * `atOnce`, which may also come later.
+   * The client has gone. If the upstream's setting `when_client_leaves` is `abort`, or `atOnce` is true, the
+   * session aborts the upstream. If the setting is `finish`, the session may read the response to its end,
+   * and discards it. Then it calls `end` or `cut` with the usage, or `fail` if the call is not billed. The
+   * channel may call this again: with `atOnce` that aborts an upstream which the first call let finish.
    */
   onCancel(atOnce?: boolean): void;
-  /** `onCredit` or `onCancel` has thrown, which is a bug: the call ends, if it has not. */
+  /**
+   * `onCredit` or `onCancel` has thrown, which is a bug: the session ends the call by `fail`, if it has not
+   * ended. Must not throw, or the worker's thread ends with all of its calls.
+   */
   crash(error: unknown): void;
 }
 
 /**
  * Starts a session. WorkerChannel calls it for every Call frame. The session may use `downstream`, even end
- * the call, before this function returns.
+ * the call, before this function returns. Must not throw, or the worker's thread ends with all of its calls:
+ * a session that cannot start calls `fail`.
  */
 export type StartSession = (request: UpstreamRequest, downstream: DownstreamHandle) => UpstreamSession;
