@@ -2,8 +2,8 @@
  * The worker's side of the channel to one listener: it starts a session for each Call frame, and sends the
  * session's output as frames. upstream/upstream-task.ts makes one for each listener. Upstream worker.
  *
- * Must hold: each session ends its call once, which SessionHandle asserts. If the end does not come, the
- * listener waits for ever (test/unit/channel/link.test.ts).
+ * Must hold: each session ends its call once. SessionHandle asserts that it does not end twice; nothing here
+ * notices an end that does not come, for which the listener waits for ever (test/unit/channel/link.test.ts).
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { CallSlot, MonotonicMs } from '../core/units.js';
@@ -40,14 +40,20 @@ export class WorkerChannel {
   constructor(channel: FrameChannel, table: CallTable, startSession: StartSession) {
     this.#table = table;
     this.#startSession = startSession;
+    // From 0 over all slots: which of them are this listener's is not known here.
     this.#sessions = new OpenCalls(0, table.slots);
     this.#port = new FramePort(channel, (frame) => this.#receive(frame));
-    // The listener has died, and with it the clients' connections.
+    // The listener has died, and with it the clients' connections. `close` of this end emits it too: by then
+    // `cancelAll` has been called, and sessions take a second `onCancel`.
     channel.port.on('close', () => this.cancelAll());
   }
 
-  /** Aborts all calls of the listener, because the listener has died or the worker ends. */
+  /**
+   * Aborts all calls of the listener, because the listener has died or been replaced, or the worker ends. May
+   * be called again.
+   */
   cancelAll(): void {
+    // Sessions may end their calls, and so remove themselves, within the loop: `all` returns a copy.
     for (const session of this.#sessions.all()) wake(session, 'onCancel', true);
   }
 
@@ -56,6 +62,7 @@ export class WorkerChannel {
     this.#port.close();
   }
 
+  /** Ignores a frame for a call that is not open: its last frame and this one have crossed. */
   #receive(frame: Frame): void {
     switch (frame.kind) {
       case FRAME_CALL:
@@ -77,13 +84,18 @@ export class WorkerChannel {
 
   #start({ id, request }: CallFrame): void {
     const downstream = new SessionHandle(id, this.#table, this.#port, this.#sessions);
+    // Not guarded: StartSession must not throw, and reports a failure by `downstream.fail`.
     const session = this.#startSession(request, downstream);
     // A session may end its call at once.
     if (!downstream.ended) this.#sessions.add(id, session);
   }
 }
 
-/** An exception of one session is a bug. It ends that call, and not the worker with all of its calls. */
+/**
+ * Calls one method of a session, if the call is still open. An exception is a bug. It ends that call, and not
+ * the worker with all of its calls; but what `crash` throws is not caught, and ends the worker. `onCredit`
+ * gets `atOnce` too, and has no use for it.
+ */
 function wake(session: UpstreamSession | undefined, by: 'onCancel' | 'onCredit', atOnce = false): void {
   try {
     session?.[by](atOnce);
@@ -92,7 +104,7 @@ function wake(session: UpstreamSession | undefined, by: 'onCancel' | 'onCredit',
   }
 }
 
-/** Sends the output of one session, and asserts that the session ends once. */
+/** Sends the output of one session, and asserts that the session does not end twice. */
 class SessionHandle implements DownstreamHandle {
   readonly #id: CallId;
   readonly #slot: CallSlot;
@@ -111,7 +123,8 @@ class SessionHandle implements DownstreamHandle {
 
   data(bytes: Uint8Array): boolean {
     invariant(!this.ended, 'no data after the end of a call');
-    // The client has gone, and the Cancel frame, or the news of the listener's end, is on its way.
+    // The client has gone, and the Cancel frame, or the news of the listener's end, is on its way. It is also
+    // true if another call has the slot, so `spend` needs no check of its own.
     if (this.#table.isCancelled(this.#id)) return true;
     this.#port.push({ kind: FRAME_DATA, id: this.#id, bytes });
     return this.#table.spend(this.#slot, bytes.length);
@@ -121,6 +134,7 @@ class SessionHandle implements DownstreamHandle {
     if (this.#table.hasSlot(this.#id)) this.#table.recordUpstream(this.#slot, upstreamSlot, fallback, nowMs);
   }
 
+  // Without a check of `ended`: the listener drops a Tried that comes after the end of its call.
   tried(attempt: TriedAttempt): void {
     this.#port.push({ kind: FRAME_TRIED, id: this.#id, attempt });
   }
@@ -144,6 +158,7 @@ class SessionHandle implements DownstreamHandle {
   #finish(frame: Frame): void {
     invariant(!this.ended, 'a call ends once');
     this.ended = true;
+    // Does nothing within `startSession`, before the session was added.
     this.#sessions.remove(this.#id);
     this.#port.push(frame);
   }
