@@ -2,7 +2,21 @@
  * Makes JavaScript code that checks a value by a TypeBox schema. Two build steps call it:
  * doors/build-generated.ts and scripts/build-checks.mjs. No running gateway loads it.
  *
- * Must hold: the code says of each value what TypeBox itself says (test/unit/core/schema-check.test.ts).
+ * It edits the text that `Code` of TypeBox returns, so it depends on the form of that text. TypeBox 1.4.3
+ * writes this, with blank lines and `// @ts-ignore` between the lines:
+ *
+ *     import { Hashing } from "typebox/system"
+ *     import { Guard } from "typebox/guard"
+ *     let External = []
+ *     export function SetExternal(external) { External = external.variables }
+ *     const check_0 = ((value) => (typeof value === "string" && External[0].test(value)));
+ *     export function Check(value) { return check_0(value) }
+ *
+ * Must hold: the code says of each value what TypeBox itself says (test/unit/core/schema-check.test.ts). Run
+ * that test after each change of TypeBox's version. The edits do not tell code from the texts of a schema
+ * (its names and constants): no schema may have a text with SetExternal, or one that looks like the beginning
+ * of a line above or like a call of `Guard.CodePointCount`. A text with the word Guard, Hashing or
+ * CheckContext makes `checkCode` throw.
  */
 import type { TSchema } from 'typebox';
 import { Code } from 'typebox/compile';
@@ -11,16 +25,18 @@ const CHECK = 'export function Check(';
 
 /**
  * Returns a JavaScript expression: a function that tells whether a value is as `schema` says. Throws an Error
- * if the code would need TypeBox to run.
+ * if the code would need TypeBox to run. `name` is the schema's, for that error, whose `its file` is the file
+ * that declares the schema.
  */
 export function checkCode(name: string, schema: TSchema): string {
   const { Code: code, External: external } = Code(schema);
-  // Code() imports TypeBox's helpers even if the schema needs none.
   const body = code
+    // `Code` imports TypeBox's helpers even if the schema needs none. Each import has one name.
     .replace(/^import \{ \w+ \} from "typebox\/\w+"$/gm, '')
     // A string that has a UTF-16 unit has a character.
     .replace(/Guard\.CodePointCount\(([\w.]+)\) >= 1\b/g, '$1.length >= 1')
     .replace(/Guard\.CodePointCount\(([\w.]+)\)/g, '[...$1].length')
+    // The patterns are written into the code below, so nothing sets them.
     .replace(/^.*SetExternal.*$/m, '')
     .replace(/^\/\/.*\n/gm, '')
     // By a function, because `$$` or `$&` of a pattern would mean something in a replacement's text.
@@ -31,7 +47,10 @@ export function checkCode(name: string, schema: TSchema): string {
   return `(() => {\n${body.replace(CHECK, 'return function (')}\n})()`;
 }
 
-/** TypeBox keeps regular expressions outside of the code, as variables. */
+/**
+ * Returns the literal of a variable: TypeBox keeps regular expressions outside of the code. Anything else,
+ * such as what a `Type.Refine` checks by, has no literal.
+ */
 function literalOf(variable: unknown): string {
   if (!(variable instanceof RegExp)) throw new Error('a schema wants more than patterns beside its code');
   return String(variable);
