@@ -4,9 +4,9 @@
  * it. A ChatCall is a plain record, because counter threads send it to listeners. Pure; any thread.
  *
  * Must hold: the body is spliced and never encoded anew, so that all other members reach the upstream byte
- * for byte as the client sent them; so spans are exact (test/unit/protocol/request-bytes.test.ts). Each
- * splice moves the positions of all spans behind it: to search for them again would cost a listener 10 to 60
- * ms for a body of 10 MB (test/unit/protocol/chat-call.test.ts).
+ * for byte as the client sent them (test/unit/protocol/request-bytes.test.ts). So all spans are exact after
+ * each splice, which moves those behind it (test/unit/protocol/chat-call.test.ts). They are not searched for
+ * again, because that would cost a listener 10 to 60 ms for a body of 10 MB.
  */
 import type { ErrorRecord } from '../core/errors.js';
 import { PROMPT_PARTS_MAX, PROMPT_TOKENS_OF_PART } from '../core/limits.js';
@@ -21,9 +21,17 @@ export interface ChatCall {
   readonly stream: boolean;
   /** Whether the client asked for the usage chunk of a stream (`stream_options.include_usage`). */
   readonly includeUsage: boolean;
-  /** `max_completion_tokens` or `max_tokens`, the larger if both were given; undefined if neither was. */
+  /**
+   * The bound of the output of one choice, by any of OutputTokensField; the larger one if both
+   * `max_completion_tokens` and `max_tokens` were given. Undefined if the client gave none, or null. 0 if the
+   * door has no such member, because its calls have no output that is billed.
+   */
   readonly outputTokensMax: number | undefined;
-  /** The member that gave `outputTokensMax`; undefined if none did. */
+  /**
+   * The member in which the client gave `outputTokensMax`; undefined if it gave none. `withOutputTokensMax`
+   * leaves it as it is, so it stays undefined if only the gateway bounds the call. Means nothing if
+   * `outputTokensMax` is 0.
+   */
   readonly outputTokensField: OutputTokensField | undefined;
   /** The member to add if the gateway bounds a call that has no bound. */
   readonly outputTokensName: OutputTokensField;
@@ -33,10 +41,20 @@ export interface ChatCall {
   readonly choices: number;
   /** Members of the request by which an upstream may serve another call: see core/routing-members.ts. */
   readonly routingMembers: readonly RoutingMember[];
-  /** The client's body, changed only in that a stream asks for its usage. */
+  /**
+   * The body. As it was read it is the client's, changed only in that a stream asks for its usage;
+   * `withModelId` and `withOutputTokensMax` change it further.
+   */
   readonly body: string;
+  /**
+   * Whether all characters of the body are ASCII. Splices leave it as it is, because what they insert is
+   * ASCII: numbers, names of members, and ids of models (IDENTIFIER_PATTERN of config/annotations.ts).
+   */
   readonly bodyIsAscii: boolean;
-  /** A body above some KB is here, and `body` is empty: UTF-8 in memory of its own. */
+  /**
+   * A body of 4 KiB or more (BODY_AS_BYTES_MIN of request-bytes.ts) is here, and `body` is empty: UTF-8 in
+   * memory of its own.
+   */
   readonly largeBody: Uint8Array | undefined;
   /** UTF-8 length of what the client sent. No tokenizer makes more tokens of a prompt than it has bytes. */
   readonly bodyBytes: number;
@@ -45,10 +63,14 @@ export interface ChatCall {
   /** Where the value of `model` is, with its quotes: UTF-16 units of `body`, or bytes of `largeBody`. */
   readonly modelStart: number;
   readonly modelEnd: number;
-  /** Spans of the values of the two members, in the same units; NOWHERE if a member is not given. */
+  /**
+   * Spans of the values of the two members that bound the output, in the same units; NOWHERE if a member is
+   * not given. `maxTokens` is that of `outputTokensName`. `maxCompletionTokens` is that of
+   * `max_completion_tokens`, which only chat completions have beside it.
+   */
   readonly maxTokens: Span;
   readonly maxCompletionTokens: Span;
-  /** Position of the brace that closes the body. */
+  /** Position of the brace that closes the body, in the same units. */
   readonly bodyEnd: number;
 }
 
@@ -67,8 +89,8 @@ export function mediaTokensOf({ mediaParts }: Pick<ChatCall, 'mediaParts'>, mode
 
 /**
  * The most tokens that the prompt of a call is held for: one for each byte, because no token of text is
- * shorter, and those of the media parts. A part whose data is in the body has its bytes in both: how long it
- * is would have to be known of each part, because the larger of two depends on the model.
+ * shorter, and those of the media parts. A part whose data is in the body counts twice: by its bytes and by
+ * the model's rate. The larger of the two would do, but the length of each part is not known here.
  */
 export function promptTokensMaxOf(call: ChatCall, model: MediaRate): number {
   return call.bodyBytes + mediaTokensOf(call, model);
@@ -102,7 +124,10 @@ export type SplicedBody = Pick<
   'body' | 'largeBody' | 'modelStart' | 'modelEnd' | 'maxTokens' | 'maxCompletionTokens' | 'bodyEnd'
 >;
 
-/** The call with the model's `id` in place of the name in its body. Costs a copy of the body. */
+/**
+ * The call with the model's `id` in place of the name in its body. `id` is ASCII: see `bodyIsAscii`. Costs a
+ * copy of the body.
+ */
 export function withModelId<Body extends SplicedBody>(call: Body, id: string): Body & { model: string } {
   const name = { start: call.modelStart, end: call.modelEnd, text: JSON.stringify(id) };
   return { ...spliced(call, [name]), model: id };
@@ -110,7 +135,8 @@ export function withModelId<Body extends SplicedBody>(call: Body, id: string): B
 
 /**
  * The call with at most `value` output tokens, an integer from 0. Lowers the member that the client used, or
- * both, or adds that of the door. Costs a copy of the body.
+ * both. Adds `outputTokensName` if the body has neither: only then it needs `bodyEnd`. Costs a copy of the
+ * body.
  */
 export function withOutputTokensMax<
   Body extends SplicedBody & Partial<Pick<ChatCall, 'outputTokensMax' | 'outputTokensName'>>,
@@ -181,7 +207,11 @@ export function splicedText(text: string, splices: readonly Splice[]): string {
   return result + text.slice(at);
 }
 
-/** As `splicedText`, for bytes: a copy in memory of its own, which may be transferred, longer by `growth`. */
+/**
+ * As `splicedText`, for bytes: a copy in memory of its own, which may be transferred. `growth` must be exactly
+ * as many bytes as the splices add, less those that they remove. With more, the copy ends in what was in that
+ * memory before; with less, it is cut or throws.
+ */
 export function splicedBytes(bytes: Uint8Array, splices: readonly Splice[], growth: number): Buffer {
   const copy = Buffer.allocUnsafeSlow(bytes.length + growth);
   let from = 0;
@@ -196,7 +226,7 @@ export function splicedBytes(bytes: Uint8Array, splices: readonly Splice[], grow
   return copy;
 }
 
-/** Positions in a body: in bytes, but in those of a ChatCall's `body` in UTF-16 units. */
+/** Positions in a body: in UTF-16 units of a ChatCall's `body`, else in bytes. */
 export interface Span {
   readonly start: number;
   readonly end: number;
@@ -213,7 +243,7 @@ export interface BodyScan {
     'model' | 'stream' | 'stream_options' | 'max_tokens' | 'max_completion_tokens' | 'n'
   >;
   readonly routingMembers: readonly RoutingMember[];
-  /** As in ChatCall. */
+  /** As `mediaParts` of ChatCall. */
   readonly mediaParts: number;
   /**
    * The spans of the values of these members, or NOWHERE. `maxTokens` is that of the door's own output bound,
