@@ -1,13 +1,15 @@
 /**
  * Requests that were hits of the response cache, by the bytes of their bodies: the call that was read of such
  * a body, and the key of its response. Most hits come again byte for byte; a request that is known is neither
- * parsed nor hashed. Made by ResponseCache, used by Intake and replay.ts; listener thread.
+ * parsed nor hashed. ResponseCache makes one KnownRequests, Intake and replay.ts use it; listener thread.
  *
- * What is known follows from the bytes, the door and `facts` alone, and decides nothing: plan, model and
- * limits are looked at for each request as ever, and its response is found, or is gone, as ever. So nothing
- * has to be forgotten but for its memory, which is bounded; the oldest go first.
+ * An entry never becomes wrong, because it follows from the bytes of the body, the door, the account and the
+ * `facts` alone, and each of these is compared. It also decides nothing: plan, model, limits and the response
+ * itself are looked up for each request, known or not. So entries are removed only to bound the memory, the
+ * oldest first.
  *
  * Must hold: a known request gets what reading it would give (test/unit/request/known-requests.test.ts).
+ * Requests share the ChatCall of an entry, so nothing may write to it.
  */
 import type { AccountIndex } from '../core/units.js';
 import type { Door } from '../doors/door.js';
@@ -15,50 +17,61 @@ import type { ChatCall, ChatRequestResult } from '../protocol/chat-call.js';
 import { nameOfResponse, type ResponseKey } from '../registry/stored-response.js';
 
 /**
- * Calls with longer bodies have bytes in place of a string, which a worker takes away: from BODY_AS_BYTES_MIN
- * of protocol/request-bytes.ts on.
+ * Must be less than BODY_AS_BYTES_MIN of protocol/request-bytes.ts: the call of a body from there on has a
+ * `largeBody`, whose memory its worker takes away, so that it cannot be used for a second call.
  */
 const KNOWN_BYTES_MAX = 4 * 1024 - 1;
-/** What a known request takes beside its texts, about. */
+/** About how many bytes a known request takes beside its texts. */
 const KNOWN_ROW_BYTES = 1_024;
 
 export interface KnownRequest {
   readonly door: Door;
   readonly read: ChatRequestResult;
-  /** See requestDigestOf. */
+  /**
+   * What decides on the response beside the body, as one text. replay.ts makes it for each request (of
+   * RequestFacts), and requestDigestOf of protocol/request-digest.ts puts it into the digest of the key.
+   */
   readonly facts: string;
   readonly key: ResponseKey;
   /** `nameOfResponse(key)` */
   readonly name: string;
+  /** About how much memory it takes. */
   readonly bytes: number;
 }
 
-/** What an exchange has of its body while the cache looks for its response. */
+/** A request while the cache looks for its response: the part of ChatExchange that this file uses. */
 export interface ReadRequest {
   readonly door: Door;
-  /** The bytes of the body as Latin-1; empty if they are too many, or there is no cache. */
+  /** The body's bytes as Latin-1, which `read` sets; empty if they are too many, or there is no cache. */
   bodyText: string;
+  /** What is known of the same body at the same door, which `read` sets. */
   known: KnownRequest | undefined;
 }
 
 export class KnownRequests {
-  /** The first that came first. */
+  /**
+   * By `bodyText`, in the order in which they were remembered. A body has one entry: if it comes by two
+   * doors, or from two accounts, each hit replaces the other's entry, which costs only time.
+   */
   readonly #byText = new Map<string, KnownRequest>();
   #bytes = 0;
   #bytesMax = 0;
 
-  /** At the start and at each reload; 0 if there is no cache. */
+  /** ResponseCache calls it at the start and at each reload; 0 if there is no cache. */
   setBytesMax(bytesMax: number): void {
     this.#bytesMax = bytesMax;
     this.#evict();
   }
 
-  /** What all take, about. */
+  /** About how much memory all take. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Reads the body, or takes what was read of the same bytes before. */
+  /**
+   * Returns what the door reads of the body, or has read of the same bytes before. Sets `bodyText` and
+   * `known` of the request, which has neither yet.
+   */
   read(request: ReadRequest, bytes: Uint8Array): ChatRequestResult {
     if (this.#bytesMax > 0 && bytes.length <= KNOWN_BYTES_MAX) {
       request.bodyText = latin1Of(bytes);
@@ -71,8 +84,9 @@ export class KnownRequests {
     return request.door.read(bytes);
   }
 
-  /** Remembers a hit. */
+  /** Remembers a hit. `call` is what `read` returned, `facts` and `key` are those of its response. */
   remember({ door, bodyText, known }: ReadRequest, call: ChatCall, facts: string, key: ResponseKey): void {
+    // The very object of the entry that `knownFor` returned: the request is remembered already.
     if (bodyText === '' || known?.key === key) return;
     this.#forget(bodyText);
     const bytes = KNOWN_ROW_BYTES + bodyText.length + 2 * call.body.length;
@@ -95,7 +109,10 @@ export class KnownRequests {
   }
 }
 
-/** The known request if its response is that of `facts` and the account. */
+/**
+ * Returns what is known of the request, if it holds for these `facts` and this account, else undefined. For a
+ * model whose cache is shared the account is ALL_ACCOUNTS.
+ */
 export function knownFor(
   { known }: ReadRequest,
   facts: string,
