@@ -3,11 +3,15 @@
  * written from. The phases return one of them or undefined, or give it to their call. Those of quotas are in
  * quota-rejections.ts. Pure; listener thread.
  *
- * Must hold: a message says what is wrong and what to do, and clips what it repeats of a request (`shown`,
- * `clipped`, so that a cut is seen and a key that is cut by it is masked in logs too). `detail` is for the
- * metrics, and never reaches a caller (test/e2e/error-table.test.ts). The codes and details are declared in
- * core/errors.ts, where `authority_lost` means that no coordinator could decide, and `books_…` is about
- * accounting.
+ * Must hold: a message says what is wrong and what to do. `detail` is for the metrics, and never reaches a
+ * caller (test/e2e/error-table.test.ts; the file has no unit test of its own). Callers see the messages and
+ * codes, so to change one is to change behaviour.
+ *
+ * A text of the request that a message repeats must be cut by `shown` or `clipped`, which put `…` at a cut.
+ * There call-log/secret-mask.ts looks for a secret that was cut, and overwrites what is left of it.
+ *
+ * core/errors.ts declares the codes and details. `authority_lost` means that no coordinator could decide, and
+ * `books_…` is about accounting.
  */
 import type { LeaseEnd } from '../channel/lease-channel.js';
 import type { ErrorCode, ErrorRecord, RejectionDetail } from '../core/errors.js';
@@ -197,6 +201,7 @@ export const unknownModel = (model: string): ErrorRecord =>
     'model_not_found',
     `The model ${JSON.stringify(clipped(model, MODEL_CHARS_SHOWN))} does not exist or is not on your plan. GET /v1/models lists those that are.`,
   );
+
 /** The rejection of a call at a door whose service the model does not have. */
 export function notServed({ id, serves }: Pick<ModelEntry, 'id' | 'serves'>, service: Service): ErrorRecord {
   const paths = DOOR_NAMES.filter((name) => serves.includes(SERVICE_OF[name])).map(
@@ -207,6 +212,7 @@ export function notServed({ id, serves }: Pick<ModelEntry, 'id' | 'serves'>, ser
     `The model ${id} does not serve ${service}. It serves ${serves.join(', ')}: use ${paths.join(' or ')}.`,
   );
 }
+
 /** Where in the request these members are, or what is wrong with them. */
 const MEMBERS_WITHIN: Partial<Record<RoutingMember, string>> = {
   file_id: ' (a file that the provider stores)',
@@ -224,9 +230,11 @@ export const routingMember = (member: RoutingMember): ErrorRecord =>
     'invalid_parameters',
     `${member}${MEMBERS_WITHIN[member] ?? ''} must not be given: by it an upstream may serve another call than the one that is priced, serve it before those of others, bill more than its tokens, or use what it stores for others. Who runs the gateway can let it through with pass_members of the model.`,
   );
+
 /**
- * Advises to lower the bound of the output, if the door has one (`outputTokensMax` is 0 otherwise).
- * `hasMedia`: as for `neverFits`.
+ * The rejection of a call that the balance cannot pay; `hold` is what it may cost at worst. Both are in
+ * pico-units. Advises to lower the bound of the output, if the door has one (`outputTokensMax` is 0
+ * otherwise). `hasMedia`: whether tokens of media parts are held, as for `neverFits` of quota-rejections.ts.
  */
 export const callTooCostly = (
   hold: PicoUnits,
@@ -238,6 +246,11 @@ export const callTooCostly = (
     'insufficient_quota',
     `The call may cost up to ${decimalOf(hold)} and the balance is ${decimalOf(balance)}. Top up the account, or ${outputTokensMax === 0 ? 'shorten the request' : `lower ${outputTokensField ?? outputTokensName}`}${hasMedia ? `, or ${FEWER_MEDIA}` : ''}.`,
   );
+
+/**
+ * The same before all of a large body has come: for `beyondBalance` of admit.ts. `hold`: what its call may
+ * cost at least, at the cheapest prices of the plan. Both are in pico-units.
+ */
 export const bodyTooCostly = (hold: bigint, balance: PicoUnits): ErrorRecord =>
   rejection(
     'insufficient_quota',
