@@ -208,9 +208,9 @@ export function splicedText(text: string, splices: readonly Splice[]): string {
 }
 
 /**
- * As `splicedText`, for bytes: a copy in memory of its own, which may be transferred. `growth` must be exactly
- * as many bytes as the splices add, less those that they remove. With more, the copy ends in what was in that
- * memory before; with less, it is cut or throws.
+ * As `splicedText`, for bytes: a copy in memory of its own, which may be transferred. `growth` must be
+ * exactly as many bytes as the splices add, less those that they remove. With more, the copy ends in what was
+ * in that memory before; with less, it is cut or this throws.
  */
 export function splicedBytes(bytes: Uint8Array, splices: readonly Splice[], growth: number): Buffer {
   const copy = Buffer.allocUnsafeSlow(bytes.length + growth);
