@@ -40,7 +40,10 @@ export function checkCode(name: string, schema: TSchema): string {
     .replace(/^.*SetExternal.*$/m, '')
     .replace(/^\/\/.*\n/gm, '')
     // By a function, because `$$` or `$&` of a pattern would mean something in a replacement's text.
-    .replace(/^let External = \[\]$/m, () => `const External = [${external.variables.map(literalOf).join(', ')}]`)
+    .replace(
+      /^let External = \[\]$/m,
+      () => `const External = [${external.variables.map(literalOf).join(', ')}]`,
+    )
     .trim();
   if (/\b(?:Guard|Hashing|CheckContext)\b/.test(body) || !body.includes(CHECK))
     throw new Error(`the schema of ${name} does not compile to code that stands alone; see its file`);
