@@ -1,7 +1,8 @@
 /**
- * Reads usage as providers report it: where it is in a response or an event, what its numbers mean, and
- * whether they can be true of a call. usage-meter.ts, call-usage.ts and the readers use it. Pure; upstream
- * worker.
+ * Reads usage as providers report it: where it is in a response or an event (`reportIn`, for
+ * stream-reader.ts, response-reader.ts and door-call.ts), what its numbers mean (`tokensOfReport`, for
+ * usage-meter.ts and door-call.ts), and whether they can be true of a call (call-usage.ts). call-models.ts
+ * and chat-session.ts ask for the most tokens and the bytes of a call. Pure; upstream worker.
  *
  * One table for all providers, because a shape is recognised by its members and not by the sender: compatible
  * servers relay for each other.
@@ -42,7 +43,7 @@
  *     no t, or t = 0            output is c, or c + r if r > c: a part cannot be more than the whole
  *     t = p + c                 output is c, or c + r if r > c, likewise
  *     t > p + c                 output is t - p: the excess was generated and not shown
- *     t = p + c - cached        output is c: the total leaves out what was cached
+ *     t = p + c - cached        output is c, or c + r if r > c: the total leaves out what was cached
  *     t < p + c otherwise       not believed
  *
  * With Anthropic's names of what was read from the cache and written to it, these are beside p if t is
@@ -66,7 +67,7 @@ import { mediaTokensOf } from '../protocol/chat-call.js';
 import type { ModelRoute } from './target.js';
 import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 
-/** Why a report is impossible in itself. */
+/** Why a report is impossible in itself: a number that is no count, or numbers that exclude each other. */
 export type ReportError = 'malformed' | 'contradictory';
 
 /** A report above is malformed: no call has as many. Below, a price times tokens fits 64 bits. */
@@ -126,7 +127,12 @@ export function tokensOfReport(report: unknown): Usage | ReportError | undefined
   return tokensOfMembers(inChatNames(report));
 }
 
-/** As tokensOfMembers of the same report in a chat completion, without making that. */
+/**
+ * Returns what tokensOfMembers returns for the `usage` of a chat completion that is made of this report
+ * (`usageMember` of providers/chat-writer.ts), without making it; the unit test compares both. It needs fewer
+ * checks: `promptTokens` is a sum with the cache in it, the total would be prompt + completion, and
+ * `MessageUsage` lowers the 1-hour writes to all writes and the reasoning to the output.
+ */
 function tokensOfMessage(usage: ProviderUsage): Usage | ReportError {
   const { promptTokens: prompt, cachedTokens: cached, completionTokens: output } = usage;
   const { cacheWriteTokens: written, reasoningTokens: reasoning } = usage;
@@ -161,17 +167,17 @@ function inChatNames(report: Record<string, unknown>): Record<string, unknown> {
 }
 
 function tokensOfMembers(report: Record<string, unknown>): Usage | ReportError | undefined {
-  const { completion_tokens: shown, total_tokens: total } = report;
-  // Of a rerank some tell the total alone.
-  const prompt = report.prompt_tokens ?? (shown === undefined ? total : undefined);
-  const isEmpty = (prompt ?? shown ?? total) === undefined || (prompt ?? shown ?? total) === null;
+  const { completion_tokens: given, total_tokens: total } = report;
+  // Some providers report of a rerank the total alone. All of it is the prompt.
+  const prompt = report.prompt_tokens ?? (given === undefined ? total : undefined);
+  const isEmpty = (prompt ?? given ?? total) === undefined || (prompt ?? given ?? total) === null;
   if (isEmpty) return undefined;
   const cached = cachedIn(report) ?? 0;
   const written = writtenIn(report) ?? 0;
   const written1h = written === 0 ? 0 : (written1hIn(report) ?? 0);
   const reasoning = reasoningIn(report) ?? 0;
-  // If the completion is left out, it is the total less the prompt.
-  const completion = shown ?? (isTokenCount(total) ? 0 : shown);
+  // If the completion is left out, 0 stands for it, and `outputOf` returns the total less the prompt.
+  const completion = given ?? (isTokenCount(total) ? 0 : given);
   if (!isTokenCount(prompt) || !isTokenCount(completion)) return 'malformed';
   if (!isTokenCount(cached) || !isTokenCount(reasoning)) return 'malformed';
   if (!isTokenCount(written) || !isTokenCount(written1h)) return 'malformed';
@@ -202,7 +208,7 @@ function tokensOfMembers(report: Record<string, unknown>): Usage | ReportError |
   };
 }
 
-/** The tokens billed as output, by the rules above. */
+/** The tokens billed as output, by the rules of the file's header. `prompt`: without a cache beside it. */
 function outputOf(
   prompt: number,
   completion: number,
@@ -248,7 +254,10 @@ function written1hIn(report: Record<string, unknown>): unknown {
   );
 }
 
-/** Anthropic's `input_tokens` is without them, and relays pass it on as `prompt_tokens`. */
+/**
+ * Whether the report has Anthropic's names of what the cache read or took. (A null of the second one counts
+ * too.) Then `prompt_tokens` may be without it, because relays pass `input_tokens` on by that name.
+ */
 function hasAnthropicsNames(report: Record<string, unknown>): boolean {
   return (report.cache_creation_input_tokens ?? report.cache_read_input_tokens) !== undefined;
 }
@@ -263,8 +272,9 @@ function isTokenCount(value: unknown): value is number {
 }
 
 /**
- * Parts of a prompt, tools that the provider runs, and what it keeps, that can be more tokens than their
- * bytes suggest. `image` and `document` are Anthropic's, `document_url` is Mistral's.
+ * Names in a body of what can be more prompt tokens than it has bytes: parts of a prompt, tools that the
+ * provider runs, and texts that it has stored (a cached content, an earlier response, a prompt). `image` and
+ * `document` are Anthropic's, `document_url` is Mistral's.
  */
 const BEYOND_TEXT =
   /"(?:image|image_url|input_image|input_audio|audio_url|video_url|document|document_url|file|input_file|(?:[\w-]+:)?(?:web|file|browser)_(?:search|fetch)\w*|code_(?:interpreter|execution)\w*|mcp\w*|plugins|cached_?[cC]ontent|previous_response_id|conversation|prompt)"/g;
@@ -273,8 +283,9 @@ const BEYOND_TEXT =
 type ModelBounds = Pick<ModelRoute, 'outputTokensMax' | 'mediaPartTokens'>;
 
 /**
- * Why the report cannot be true of the call: more than its model can generate or its body can hold. Undefined
- * if it can be. `hasText`: whether the response had any.
+ * Why the report cannot be true of the call: more output than its model can generate or its caller allows,
+ * more prompt than its body can be, or `zero`: no prompt at all, or no completion though the response had
+ * text. Undefined if it can be true. `hasText`: whether the response had any text.
  */
 export function doubtOf(
   tokens: TokenCounts,
@@ -294,9 +305,10 @@ export function doubtOf(
 }
 
 /**
- * A count that replaces a report that was not believed, within the call's hold. If the report went beyond
- * `max_tokens` alone, what was delivered is charged, up to what the model can generate: an upstream that
- * ignores the bound does not make a response free.
+ * Bounds `usage`, the gateway's own count in place of a report that was not believed for `reason`. In general
+ * the call's hold bounds it. If the reason is `beyond_max_tokens`, output is bounded by what the model can
+ * generate instead, so what was delivered is charged: an upstream that ignores `max_tokens` does not make a
+ * response free.
  */
 export function withinHold(
   usage: Usage,
@@ -315,12 +327,16 @@ export function withinHold(
   );
 }
 
-/** As in the hold. */
+/** The most output tokens, as in the hold (completionTokensMaxOf of request/admit.ts). */
 function outputTokensAllowed({ outputTokensMax, choices }: UpstreamRequest, model: ModelBounds): number {
   return Math.min(outputTokensMax, model.outputTokensMax) * choices;
 }
 
-/** As in the hold (promptTokensMaxOf), of the body as it goes to this model. */
+/**
+ * The most prompt tokens. The hold has the same sum of the body as the client sent it (`promptTokensMaxOf` of
+ * protocol/chat-call.ts). This is of the body as it goes to this model: it may differ by some bytes, those of
+ * the model's name and of members that the gateway adds or lowers.
+ */
 function promptTokensHeld(request: UpstreamRequest, model: ModelBounds): number {
   return bodyBytesOf(request) + mediaTokensOf(request, model);
 }
@@ -330,16 +346,19 @@ export function tokensMaxOf(request: UpstreamRequest, model: ModelBounds): numbe
   return promptTokensHeld(request, model) + outputTokensAllowed(request, model);
 }
 
-/** Tokenizers differ, and some count the marks between messages. */
+/** A tenth more, besides REPORTED_OUTPUT_SLACK_TOKENS. */
+const OUTPUT_SLACK_FACTOR = 1.1;
+
+/** The most output that is believed: tokenizers differ, and some count the marks between messages. */
 function withSlack(tokens: number): number {
-  return Math.ceil(tokens * 1.1) + REPORTED_OUTPUT_SLACK_TOKENS;
+  return Math.ceil(tokens * OUTPUT_SLACK_FACTOR) + REPORTED_OUTPUT_SLACK_TOKENS;
 }
 
 /**
  * Whether neither the body nor what its media parts are taken for can be so many prompt tokens. No tokenizer
- * makes more tokens of a text than it has bytes; the provider adds words of its own. Only for a report that
- * this does not explain the body is searched: that stalls all calls of the worker, for 0.2 ms with 60 KB of
- * JSON.
+ * makes more tokens of a text than it has bytes; the provider adds words of its own. The body is searched
+ * only if these do not explain the report, because a search stalls all calls of the worker: for 0.2 ms with
+ * 60 KB of JSON.
  */
 function isBeyondBody(promptTokens: number, request: UpstreamRequest, model: ModelBounds): boolean {
   const beyondText = promptTokens - bodyBytesOf(request) - PROMPT_TOKENS_BESIDE_BODY;
@@ -359,7 +378,10 @@ function namesParts({ body, largeBody }: UpstreamRequest, count: number): boolea
   return true;
 }
 
-/** UTF-8 length of the body as it goes to this model's upstreams. quota-queue.ts weighs calls by it too. */
+/**
+ * UTF-8 length of the body as it goes to this model's upstreams. chat-session.ts gives it to quota-queue.ts,
+ * which weighs waiting calls by it.
+ */
 export function bodyBytesOf({ body, bodyIsAscii, largeBody }: UpstreamRequest): number {
   return largeBody?.length ?? (bodyIsAscii ? body.length : Buffer.byteLength(body));
 }
