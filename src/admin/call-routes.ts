@@ -1,9 +1,12 @@
 /**
  * `/admin/v1/calls`: the calls in the call log of this host, by a filter, newer than a cursor, or by request
- * id; and their contents. routes.ts lists these routes with the others, api.ts calls them. Main thread.
+ * id; and their contents. routes.ts lists these routes with the others, api.ts calls them. The console and
+ * the commands read the views. Main thread of a gateway, and commands that work without one.
  *
- * Must hold: only roles of RIGHTS.contents see contents, and each look at them is logged
- * (test/e2e/operator-roles.test.ts, test/e2e/contents.test.ts).
+ * Must hold: only roles of RIGHTS.contents see contents, and each look at them is logged at the level `info`
+ * (test/e2e/operator-roles.test.ts, test/e2e/contents.test.ts). A filter finds exactly the calls that it
+ * describes, also those of deleted keys, of groups and of removed models; a wrong query is rejected. The
+ * functions below are tested through the routes (test/unit/admin/call-routes.test.ts).
  */
 import { Type, type Static } from 'typebox';
 import type { CallFilter } from '../call-log/call-query.js';
@@ -23,7 +26,9 @@ import { closed, Money, orNull, optionalText } from './views.js';
 const PAGE_CALLS_MAX = 1_000;
 const PAGE_CALLS_DEFAULT = 100;
 /**
- * The indexes of segments are asked for at most this many accounts of a group. Beyond it all calls are read.
+ * A group with at most this many accounts is searched by the indexes of segments, which are asked for each
+ * account. Of a larger group `membersOf` lists no accounts but only tells whether one is in the group. Then
+ * the indexes are not asked for accounts, and each call that the rest of the filter leaves is tested.
  */
 const ACCOUNTS_SOUGHT_MAX = 256;
 const DAY_MS = 86_400_000;
@@ -33,6 +38,7 @@ const Tokens = orNull(Type.Integer({ minimum: 0 }));
 const Milliseconds = Type.Number({ minimum: 0 });
 const Status = orNull(Type.Integer({ description: 'HTTP status; null if there was none' }));
 
+/** An item of `attempts`: a CallAttempt (telemetry/call-record.ts). `start_ms` is after the call came. */
 const AttemptSchema = closed({
   upstream: Text,
   model: Text,
@@ -43,6 +49,7 @@ const AttemptSchema = closed({
   error: Text,
 });
 
+/** An item of `quotas`: a QuotaLeft (telemetry/call-record.ts). `left` is decimal text if it is money. */
 const QuotaLeftSchema = closed({
   scope: Type.Enum(['account', 'key', 'group', 'model']),
   id: Text,
@@ -50,7 +57,10 @@ const QuotaLeftSchema = closed({
   left: Type.Union([Type.Number(), Money]),
 });
 
-/** telemetry/call-record.ts says when members are null. */
+/**
+ * telemetry/call-record.ts says what each member is, and when it is null. `callView` of that file makes all
+ * members but the names of account and key, which `viewOf` adds.
+ */
 export const CallView = closed({
   time: Type.String({ description: 'when the call ended; it came duration_ms before' }),
   request_id: Type.String({ description: 'the x-request-id of the response' }),
@@ -122,7 +132,7 @@ const CallsQuery = closed({
   code: optionalText('error code, or client_gone; of several, with commas between, any'),
   failed: Type.Optional(Type.Boolean({ description: 'true: has a code; false: has none' })),
   from: optionalText(`calls that ended then or later: ${moment}`),
-  to: optionalText(`calls that ended before it: ${moment}, which belongs to it`),
+  to: optionalText(`calls that ended before that time, or on or before that day: ${moment}`),
   limit: pageLimit('calls', PAGE_CALLS_MAX, PAGE_CALLS_DEFAULT),
   cursor: optionalText('`next` of the page before'),
   after: optionalText(
@@ -192,6 +202,7 @@ export const CALL_ROUTES: readonly Route[] = [
             'contents_keep_hours, and of private keys they never are',
         );
       }
+      // Whoever sets `log.level` above `info` has no such lines.
       log.info('an operator read the contents of a call', { who: operator.who, from, request: id });
       return {
         request_id: found.requestId,
@@ -212,6 +223,7 @@ function contentsText({ bytes, bytesInAll }: ClippedText): Static<typeof Content
   return { text: cut ? text.replace(/\ufffd$/, '') : text, bytes: bytesInAll, cut };
 }
 
+/** Names are those of now: a call has only the ids of its account and key. */
 function viewOf(call: CallRecord, registry: Registry): CallView {
   const { account, key } = call;
   const view = callView(call);
@@ -224,12 +236,16 @@ function viewOf(call: CallRecord, registry: Registry): CallView {
   };
 }
 
-/** Throws `invalid_parameters`, or `not_found` if no account, group or key has the name that was given. */
+/**
+ * Returns the filter that the query describes. `code` stays one text: call-log/call-query.ts splits it at its
+ * commas. Throws `invalid_parameters`, or `not_found` if no account, group or key has the given name.
+ */
 function filterOf(query: CallsQuery, registry: Registry): CallFilter {
   const { account, group, key, model, upstream, status, code, failed, from, to } = query;
   const fromMs = from === undefined ? undefined : timeOf('from', from);
+  // The filter finds calls that ended before `toMs`, so of a day it is the start of the next one.
   const toMs = to === undefined ? undefined : timeOf('to', to) + (isDay(to) ? DAY_MS : 0);
-  // Calls that ended at `toMs` are not found, so that a day is whole without the first moment of the next.
+  // `from` may not be that start itself: the last moment of the day is a millisecond before.
   checkSpan(fromMs ?? -Infinity, to !== undefined && isDay(to) ? toMs! - 1 : (toMs ?? Infinity));
   return {
     // An id is not looked up, so that calls of a deleted key are found by it.
@@ -257,16 +273,20 @@ function idOfModel(name: string, { catalog: { models } }: Registry): string {
   return models.some(({ id }) => id === name) ? name : (called.at(-1)?.id ?? name);
 }
 
+/** Returns the status, or of a class its first digit, as CallFilter has them: 502 is `502`, 5 is `5xx`. */
 function statusOf(text: string): number {
   if (/^[1-5]\d\d$/.test(text)) return Number(text);
   if (/^[1-5]xx$/.test(text)) return Number(text[0]);
   throw invalid(`status must be an HTTP status such as 502, or a class such as 5xx, got ${shown(text)}`);
 }
 
-/** A time of the day as `timeOf` reads it. */
+/** A day with a time of the day, in UTC, such as `2025-01-31T12:00Z`; seconds and milliseconds may follow. */
 const TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,3})?)?Z$/;
 
-/** As `momentOf` of usage-routes.ts, which takes Unix seconds or a day; here also a time of TIME. Unix ms. */
+/**
+ * Returns the Unix milliseconds of a text that is a TIME, Unix seconds or a day. `momentOf` reads the last
+ * two, and throws `invalid_parameters` for any other text.
+ */
 function timeOf(field: string, text: string): number {
   const ms = TIME.test(text) ? parseMomentMs(text) : NaN;
   return Number.isNaN(ms) ? momentOf(field, text) : ms;
