@@ -1,12 +1,14 @@
 /**
  * Checks bodies and query parameters of the admin interface by their schemas, and explains errors. route.ts
- * creates a reader for the body and one for the query of each route; live-feed.ts and others use its parts.
- * Main thread.
+ * creates a reader for the body and one for the query of each route; live-feed.ts creates one for its query.
+ * Files with routes use `shown` for errors of their own. Main thread of a gateway, and commands that work
+ * without one.
  *
  * Must hold: nothing here compiles text to code, as TypeBox's compiler would, because the gateway forbids it
  * to its process (test/unit/admin/openapi.test.ts). So TypeBox interprets the schemas; the first request with
- * input loads it. It takes some 30 µs for an account of `POST /bulk`, so lists that are too long and unknown
- * names are rejected before it sees them (test/unit/admin/input-reader.test.ts).
+ * input loads it. TypeBox needs some 30 µs to check one account of `POST /bulk`, whose body may have 8 MB. So
+ * lists that are too long and unknown names are rejected before TypeBox sees them
+ * (test/unit/admin/input-reader.test.ts).
  */
 import type { Static, TObject, TSchema } from 'typebox';
 import type { Errors } from 'typebox/schema';
@@ -29,6 +31,7 @@ const SHOWN_CHARS_MAX = 100;
 /** How many unknown names are collected: each takes a character of the message or more, so no more fit. */
 const NAMES_SHOWN_MAX = SHOWN_CHARS_MAX;
 
+/** What a message calls a member of the input: a field of a body or a parameter of a query. */
 export type InputNoun = 'field' | 'query parameter';
 
 /** Resolves with the value; rejects with `invalid_parameters`, naming the first wrong field and its rule. */
@@ -81,6 +84,10 @@ function assertBounded(schema: TSchema, value: unknown, noun: InputNoun, path = 
   if (unknown.length > 0) throw invalid(unknownError(unknown, path, schema, noun));
 }
 
+/**
+ * Names all unknown names that fit, but a near one of the first alone. That search is short for a long name
+ * too, because `editDistance` compares the beginnings of names.
+ */
 function unknownError(names: readonly string[], path: string, schema: TSchema, noun: InputNoun): string {
   const fields = names.slice(0, NAMES_SHOWN_MAX).map((name) => fieldOf(pointerTo(path, name)));
   const nearest = nearestTo(names[0]!, schema);
@@ -128,7 +135,10 @@ function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, val
   return `${fieldOf(first.instancePath)} ${rule}, got ${shown(valueAt(value, first.instancePath))}`;
 }
 
-/** Returns the end of the message; empty if no name of the schema is near. */
+/**
+ * Returns the end of a message about an unknown name; empty if the schema has no near one. A name is near if
+ * at most half of its characters differ, or if another gateway calls it so.
+ */
 function nearestTo(name: string, { properties = {} }: Partial<TObject>): string {
   const known = Object.keys(properties);
   const synonym = synonymOf(name);
@@ -144,12 +154,16 @@ function pointerTo(path: string, name: string): string {
   return `${path}/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`;
 }
 
+/** A position in a list, in a JSON pointer. A JavaScript number has so few digits exactly. */
+const POSITION = /^(?:0|[1-9]\d{0,14})$/;
+
 /** Converts `/accounts/3/name` to `accounts[3].name`. */
 function fieldOf(pointer: string): string {
-  const parts = namesOf(pointer).map((name) => (/^(?:0|[1-9]\d{0,14})$/.test(name) ? Number(name) : name));
+  const parts = namesOf(pointer).map((name) => (POSITION.test(name) ? Number(name) : name));
   return formatInputPath(parts);
 }
 
+/** `path` is TypeBox's path of a schema within `schema`: `#` and then a JSON pointer. */
 function schemaAt(schema: TSchema, path: string): ValueSchema {
   return valueAt(schema, path.slice('#'.length)) as ValueSchema;
 }
@@ -161,6 +175,7 @@ function valueAt(value: unknown, path: string): unknown {
   return found;
 }
 
+/** The names in a JSON pointer, without their escapes. */
 function namesOf(path: string): string[] {
   return path
     .split('/')
@@ -168,7 +183,7 @@ function namesOf(path: string): string[] {
     .map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'));
 }
 
-/** More digits do not fit a JavaScript number exactly. */
+/** A number of more digits is not exact in JavaScript. It stays text, which the reader rejects. */
 const WHOLE_NUMBER = /^-?\d{1,15}$/;
 
 /** The longest value is `newest` of `GET /calls`: a cursor with a position for each of 64 processes. */
