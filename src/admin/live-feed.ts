@@ -1,12 +1,13 @@
 /**
  * `GET /admin/v1/live`: the status every two seconds and the history of its stats, as server-sent events.
- * server.ts calls this for the console. Main thread of the gateway.
+ * server.ts calls this for the console, whose open pages are the subscribers. Main thread of the gateway.
  *
  *     history   once, first: the ended spans of the ring that was asked for, `?range=5m`, `1h`, `6h` or `24h`
  *     now       every two seconds: the document of `/admin/v1/status`
  *     span      whenever a span of that ring has ended
  *
- * All subscribers of a ring get the same bytes, made once. Nothing is made while there is no subscriber.
+ * The text of `now` is made once for all subscribers, that of a `span` once for all of its ring; `history` is
+ * made for each subscriber. Nothing is made while there is no subscriber.
  *
  * Must hold: a subscriber misses no span: the connection of one that reads too slowly is closed, and the page
  * reconnects and gets all spans. A stream ends with the console session or the token that began it; an
@@ -23,12 +24,19 @@ import { isFull, responseOfError, send } from './http.js';
 
 const readQuery = createReader(RangeQuery, 'query parameter');
 
-/** How many pages may be open: see `isFull`. Sixty of them took no measurable CPU. */
+/** For `send`: server.ts answers a HEAD itself. */
+const IS_HEAD = false;
+
+/**
+ * How many pages may be open. Beyond it `isFull` of http.ts still lets an operator who has none open one, so
+ * that nobody keeps the others out; twice as many are the end. Sixty took no measurable CPU.
+ */
 const SUBSCRIBERS_MAX = 64;
 
 /** Where the stats come from: gateway/admin-service.ts. */
 export interface LiveSource {
   readonly history: History;
+  /** Not used here: server.ts gives it to the route of the busiest accounts. */
   readonly accounts: AccountHistory;
   /** Calls back every two seconds with the status and the ended spans. Returns a function that stops this. */
   watch(watcher: (status: object, ended: readonly EndedSpan[]) => void): () => void;
@@ -39,6 +47,7 @@ interface Subscriber {
   readonly ring: RingName;
   /** The operator's name. */
   readonly who: string;
+  /** Whether the console session or the token that began the stream is still valid, with its role. */
   readonly stillAdmitted: () => boolean;
   /** Whether the socket has not sent all that was written (backpressure). */
   full: boolean;
@@ -55,8 +64,9 @@ export class LiveFeed {
   }
 
   /**
-   * Starts the stream of the operator `who`, who was admitted, or rejects the request. Calls `stillAdmitted`
-   * before each event. Rejects with `invalid_parameters` if the query is wrong: call it within a Guard.
+   * Starts the stream of the operator `who`, whom admin authentication has admitted, or sends an error
+   * response. Calls `stillAdmitted` before each event after the history. The promise rejects with
+   * `invalid_parameters` if the query is wrong: call it within a Guard.
    */
   async subscribe(
     response: HttpResponse,
@@ -64,23 +74,28 @@ export class LiveFeed {
     who: string,
     stillAdmitted: () => boolean,
   ): Promise<void> {
-    const watched = { isGone: false };
+    // The client may leave while the query is read. The response must not be used after that.
+    const client = { isGone: false };
     response.onAborted(() => {
-      watched.isGone = true;
+      client.isGone = true;
     });
     const { range: ring = '5m' } = await readQuery(parseQuery(query, RangeQuery));
-    if (watched.isGone) return;
+    if (client.isGone) return;
     if (this.#isClosed) {
       const message = 'Another process of this gateway has the interface now: connect again.';
-      send(response, responseOfError({ code: 'overloaded', message, retryAfterSeconds: 1 }), false, true);
+      const error = responseOfError({ code: 'overloaded', message, retryAfterSeconds: 1 });
+      // On a kept connection the page would be with this gateway again.
+      send(response, error, IS_HEAD, true);
       return;
     }
     if (isFull(this.#subscribers, SUBSCRIBERS_MAX, who)) {
       const message = `${this.#subscribers.size} pages watch already: close one.`;
-      send(response, responseOfError({ code: 'overloaded', message, retryAfterSeconds: 60 }), false, false);
+      const error = responseOfError({ code: 'overloaded', message, retryAfterSeconds: 60 });
+      send(response, error, IS_HEAD, false);
       return;
     }
     const subscriber: Subscriber = { response, ring, who, stillAdmitted, full: false };
+    // Replaces the handler above: µWS has one for each response.
     response.onAborted(() => this.#forget(subscriber));
     response.onWritable(() => {
       subscriber.full = false;
@@ -100,7 +115,7 @@ export class LiveFeed {
 
   /**
    * To be called when the source will send no more. Closes the connections of all streams: a page that asks
-   * again on a kept connection would be with this gateway again. Rejects new streams.
+   * again on a kept connection would be with this gateway again. From then on `subscribe` starts no stream.
    */
   close(): void {
     this.#isClosed = true;
@@ -109,6 +124,7 @@ export class LiveFeed {
 
   #send(status: object, ended: readonly EndedSpan[]): void {
     const now = eventOf('now', status);
+    // Of each ring at most one span ends with a status (StatusRing.add of history.ts).
     const texts = new Map<RingName, string>(ended.map(({ ring, span }) => [ring, eventOf('span', span)]));
     for (const subscriber of this.#subscribers) {
       const { response, ring, stillAdmitted } = subscriber;
@@ -118,7 +134,8 @@ export class LiveFeed {
         response.cork(() => response.end());
         continue;
       }
-      // A slow reader may miss `now` events, but no span: so its connection is closed, and it reconnects.
+      // A slow reader may miss `now` events, but no span: so its connection is closed, and it reconnects. µWS
+      // calls `onAborted` then, which forgets it.
       if (subscriber.full && span !== undefined) response.close();
       else if (!subscriber.full) response.cork(() => (subscriber.full = !response.write(now + (span ?? ''))));
     }
