@@ -1,11 +1,12 @@
 /**
- * The client of one OpenID Connect provider: reads its document and keys, and exchanges a code for claims.
- * oidc.ts loads this file when the first operator signs in there, because the client library takes memory.
- * Main thread of the gateway.
+ * The client of one OpenID Connect provider: reads its discovery document (here the _document_) and its keys,
+ * and exchanges an authorization code for claims. oidc.ts loads this file when the first operator signs in
+ * there, because the client library (openid-client) takes memory. Main thread of the gateway.
  *
  * Must hold: only the issuer's document and the addresses in it (token, keys, userinfo) are fetched, and no
- * redirect is followed. Signatures are always checked, although the specification accepts TLS instead
- * (test/unit/admin/oidc.test.ts, test/hostile/oidc.test.ts).
+ * redirect is followed. Signatures are always checked, although the specification accepts TLS instead. Each
+ * failure is a SignInError without a token, a code or a secret, because its text goes to a page and to the
+ * log (test/unit/admin/oidc.test.ts, test/hostile/oidc.test.ts).
  */
 import * as client from 'openid-client';
 import type { Clock } from '../core/clock.js';
@@ -14,9 +15,9 @@ import { type SignInFailure, SignInError } from './oidc-pages.js';
 
 /** The longest response. Keys and tokens have some kilobytes, a token with a thousand groups a hundred. */
 const BODY_BYTES_MAX = 1024 * 1024;
-/** How long the document is used. The library renews keys by itself. */
+/** How long the document is used, from when it was asked for. The library renews keys by itself. */
 const DOCUMENT_MS = 3_600_000;
-/** Servers take request lines of 8 KiB. Each console session keeps such an address. */
+/** Servers accept request lines of 8 KiB. Each console session keeps such an address. */
 const LOGOUT_URL_CHARS_MAX = 6_000;
 
 /** The secrets that tie the end of a sign-in to its beginning. */
@@ -37,8 +38,8 @@ export class OidcProvider {
   readonly #settings: OidcSettings;
   readonly #clock: Clock;
   #configuration: Promise<client.Configuration> | undefined;
-  /** From then on, by the monotonic clock, the document is read again. */
-  #endMs = 0;
+  /** When the document becomes too old to be used, by the monotonic clock. */
+  #staleMs = 0;
 
   constructor(settings: OidcSettings, clock: Clock) {
     this.#settings = settings;
@@ -48,6 +49,7 @@ export class OidcProvider {
   /** Resolves with the address for the browser. Rejects with a SignInError if the document cannot be read. */
   async addressFor({ state, nonce, verifier }: Proofs): Promise<string> {
     const configuration = await this.#configured();
+    // A digest of our own text: it does not fail, so it needs no `failureOf`.
     const challenge = await client.calculatePKCECodeChallenge(verifier);
     try {
       return client.buildAuthorizationUrl(configuration, {
@@ -64,8 +66,9 @@ export class OidcProvider {
   }
 
   /**
-   * Exchanges the code in `query`, with which the provider sent the browser back, for the claims of the id
-   * token, and of userinfo if the token lacks the role or the name. Rejects with a SignInError.
+   * Exchanges the code in `query` for the claims of the id token. Adds those of userinfo if the token lacks
+   * the role or the name. `query` is that of the address to which the provider has sent the browser back,
+   * without its question mark. Rejects with a SignInError.
    */
   async resultFrom(query: string, { state, nonce, verifier }: Proofs): Promise<SignInResult> {
     const configuration = await this.#configured();
@@ -85,16 +88,17 @@ export class OidcProvider {
       if (complete || configuration.serverMetadata().userinfo_endpoint === undefined) {
         return { claims, logoutUrl };
       }
-      const more = await client.fetchUserInfo(configuration, tokens.access_token, claims.sub);
-      return { claims: { ...more, ...claims }, logoutUrl };
+      const userInfo = await client.fetchUserInfo(configuration, tokens.access_token, claims.sub);
+      // The id token is signed, so its claims come before those of userinfo.
+      return { claims: { ...userInfo, ...claims }, logoutUrl };
     } catch (error) {
       throw failureOf(error);
     }
   }
 
   /**
-   * Returns the address of RP-initiated logout. Some providers require the id token in it. One that is too
-   * long for an address is left out; the provider may then ask the person.
+   * Returns the address of RP-initiated logout. Some providers require the id token in it. A token that makes
+   * the address too long is left out; the provider may then ask the person.
    */
   #logoutUrl(configuration: client.Configuration, idToken: string): string | undefined {
     if (configuration.serverMetadata().end_session_endpoint === undefined) return undefined;
@@ -109,14 +113,15 @@ export class OidcProvider {
     }
   }
 
+  /** Resolves with the library's view of the document. Calls at the same time share one reading of it. */
   #configured(): Promise<client.Configuration> {
     const nowMs = this.#clock.monotonicMs();
-    if (this.#configuration !== undefined && nowMs < this.#endMs) return this.#configuration;
-    this.#endMs = nowMs + DOCUMENT_MS;
+    if (this.#configuration !== undefined && nowMs < this.#staleMs) return this.#configuration;
+    this.#staleMs = nowMs + DOCUMENT_MS;
     const reading = this.#discover().catch((error: unknown) => {
       // The next sign-in tries again.
       if (this.#configuration === reading) this.#configuration = undefined;
-      throw strangerOf(error) ?? failureOf(error);
+      throw otherIssuerErrorOf(error) ?? failureOf(error);
     });
     this.#configuration = reading;
     return reading;
@@ -152,8 +157,8 @@ function authenticationWith(secret: string): client.ClientAuth {
   const basic = client.ClientSecretBasic(secret);
   const post = client.ClientSecretPost(secret);
   return (server, metadata, body, headers) => {
-    const taken = server.token_endpoint_auth_methods_supported ?? ['client_secret_basic'];
-    (taken.includes('client_secret_basic') ? basic : post)(server, metadata, body, headers);
+    const supported = server.token_endpoint_auth_methods_supported ?? ['client_secret_basic'];
+    (supported.includes('client_secret_basic') ? basic : post)(server, metadata, body, headers);
   };
 }
 
@@ -175,8 +180,12 @@ async function boundedFetch(url: string, options: client.CustomFetchOptions): Pr
 
 const namesIssuer = (issuer: unknown): string => `its document names the issuer ${JSON.stringify(issuer)}`;
 
-/** Returns an error if the library has rejected a document because it names another issuer. */
-function strangerOf(error: unknown): SignInError | undefined {
+/**
+ * Returns an error if the library has rejected a document because it names another issuer; else undefined.
+ * The library does not document this `cause`, which openid-client 6.9 makes. If another version makes another
+ * one, the failure becomes `bad_answer`, and test/hostile/oidc.test.ts fails.
+ */
+function otherIssuerErrorOf(error: unknown): SignInError | undefined {
   if (!(error instanceof client.ClientError)) return undefined;
   const { body, attribute } = (error.cause ?? {}) as { attribute?: string; body?: { issuer?: unknown } };
   return attribute === 'issuer' ? new SignInError('wrong_provider', namesIssuer(body?.issuer)) : undefined;
@@ -192,7 +201,10 @@ const FAILURES: Readonly<Record<string, SignInFailure>> = {
   OAUTH_UNSUPPORTED_OPERATION: 'wrong_token',
 };
 
-/** The library's own messages are fixed texts without tokens. */
+/**
+ * Makes the SignInError of what was thrown while the provider was asked. The library's own messages are fixed
+ * texts without tokens. Texts of the provider may have any length: SignInError cuts them.
+ */
 function failureOf(error: unknown): SignInError {
   const known = causesOf(error).find((cause) => cause instanceof SignInError);
   if (known !== undefined) return known;
@@ -220,11 +232,15 @@ function failureOf(error: unknown): SignInError {
   return new SignInError(FAILURES[code ?? ''] ?? 'bad_answer', words);
 }
 
-/** Returns an error and the errors in its chain of causes. */
+/**
+ * Returns an error and the errors in its chain of causes. The chain ends: the library and fetch give each new
+ * error one as its cause that was there before.
+ */
 function causesOf(error: unknown): Error[] {
   return error instanceof Error ? [error, ...causesOf(error.cause)] : [];
 }
 
+/** Errors of connections that were tried at several addresses have a code but no message. */
 function textOf(error: Error): string {
   const { code } = error as NodeJS.ErrnoException;
   return error.message === '' ? (code ?? error.name) : error.message;
