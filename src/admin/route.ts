@@ -1,10 +1,13 @@
 /**
- * The type of a route of the admin interface: one record, by which api.ts serves requests and openapi.ts
- * describes the route. The route files create theirs with `defineRoute`. OTHER_ROUTES lists what server.ts
- * serves beside them. Main thread.
+ * Four things that the files of the admin interface share: the type of a route, by which api.ts serves
+ * requests and openapi.ts describes the route; `defineRoute`, with which the route files create theirs; the
+ * parts of the gateway that routes use (AdminContext); and OTHER_ROUTES, what server.ts serves beside the
+ * routes. Main thread of a gateway, and commands that work without one.
  *
- * Must hold: each route declares the roles that may use it, and the action as which its changes are recorded
- * (test/unit/admin/roles.test.ts, test/unit/admin/openapi.test.ts).
+ * Must hold: each route has the roles that may use it, and a route with another method than GET declares
+ * them; each route that makes changes has an action, the name as which they are recorded
+ * (test/unit/admin/roles.test.ts, test/unit/admin/openapi.test.ts). OTHER_ROUTES, which only tests read, says
+ * what server.ts does (test/e2e/operator-roles.test.ts).
  */
 import { type Static, type TObject, type TSchema } from 'typebox';
 import type { CallReader } from '../call-log/call-reader.js';
@@ -23,7 +26,10 @@ import { createReader, parseQuery } from './input-reader.js';
 /** All paths of routes are below it. */
 export const ROOT = '/admin/v1';
 
-/** A body is a handful of fields; the longest is a note of 500 characters. */
+/**
+ * A body is a handful of fields, of which the longest is a note of 500 characters, so this leaves ample
+ * room. `POST /bulk` has a bound of its own.
+ */
 export const ADMIN_BODY_BYTES_MAX = 64 * 1024;
 
 export const JSON_TYPE = 'application/json';
@@ -79,6 +85,7 @@ export interface AdminParts {
   readonly clearCache: (model: string | undefined) => Promise<void>;
   /** Returns the busiest accounts of the last spans. */
   readonly accountSpans: (ring: RingName) => readonly AccountSpan[];
+  /** Returns each setting with the value that is in force now, and where that comes from. */
   readonly settings: () => readonly SettingInForce[];
   /** Reads the call log; it finds nothing if `call_log` was never on. */
   readonly calls: CallReader;
@@ -103,7 +110,8 @@ export interface ReloadResult {
 export interface SharedHosts {
   list(): Promise<readonly SharedHost[]>;
   /**
-   * Rejects with `ProxyError` if the host is alive or unknown, or the server of sharing cannot be reached.
+   * Removes a host that will not come back. Rejects with a ProxyError (core/errors.ts), which becomes the
+   * error response, if the host is alive or unknown, or the server of sharing cannot be reached.
    */
   forget(id: string): Promise<void>;
 }
@@ -112,6 +120,7 @@ export interface SharedHost {
   readonly id: string;
   readonly isSelf: boolean;
   readonly state: HostView['state'];
+  /** When the server of sharing last heard the host: Unix milliseconds by that server's clock. */
   readonly heardMs: number | undefined;
 }
 
@@ -189,7 +198,8 @@ export interface Route {
   readonly responseSchema: TSchema;
   readonly otherTypes: readonly string[];
   /**
-   * Checks the input and does the work. Resolves with a view or a TextResponse; rejects with `ProxyError`.
+   * Checks the input and does the work. Resolves with a view or a TextResponse. Rejects with a ProxyError if
+   * the failure is an expected one.
    */
   readonly answer: (input: RawInput, context: AdminContext) => Promise<unknown>;
 }
@@ -202,7 +212,8 @@ export function defineRoute<
   Body extends TObject = typeof NOTHING,
 >(declaration: RouteDeclaration<Query, Body, Response>): Route {
   const { path } = declaration;
-  // The casts are safe because the type parameters have the same defaults.
+  // If the declaration has no `query`, TypeScript infers Query as its default, the type of NOTHING. So the cast
+  // is safe; that of `body` is so too.
   const query = declaration.query ?? (NOTHING as unknown as Query);
   const body = declaration.body ?? (NOTHING as unknown as Body);
   const readQuery = createReader(query, 'query parameter');
@@ -235,7 +246,10 @@ const VERBS: Readonly<Record<RouteMethod, string | undefined>> = {
   DELETE: 'delete',
 };
 
-/** `POST /keys/{key}/rotate` is `keys.rotate`, and `POST /keys` is `keys.create`. */
+/**
+ * `POST /keys/{key}/rotate` is `keys.rotate`, and `POST /keys` is `keys.create`. Two methods of one path with
+ * two words would get the same action: then one of them must declare its own.
+ */
 function actionOf({
   method,
   path,
@@ -257,7 +271,10 @@ export function isVariable(segment: string): boolean {
   return segment.startsWith('{');
 }
 
-/** A route of the admin port that is not in ADMIN_ROUTES: a stream, a route of the console or of probes. */
+/**
+ * A route of the admin port that is not in ADMIN_ROUTES (routes.ts): a stream, a route of the console or of
+ * probes.
+ */
 export interface OtherRoute {
   readonly method: RouteMethod;
   readonly path: string;
@@ -269,7 +286,10 @@ export const SESSION_PATH = '/admin/session';
 
 export const LIVE_ROUTE = { method: 'GET', path: `${ROOT}/live`, roles: ALL_ROLES } as const;
 
-/** The operator gives the key for the call. A role that may only read makes no calls here all the same. */
+/**
+ * The playground makes a call with a caller's key, which the operator must give. So it would need no role;
+ * still a role that may only read makes no calls here.
+ */
 export const PLAYGROUND_ROUTE = {
   method: 'POST',
   path: '/admin/playground',
@@ -292,6 +312,7 @@ export const OTHER_ROUTES: readonly OtherRoute[] = [
   { method: 'GET', path: OIDC_CALLBACK_PATH, roles: 'anyone' },
   { method: 'GET', path: '/', roles: 'anyone' },
   { method: 'GET', path: '/console/*', roles: 'anyone' },
+  // Always open, so that Prometheus needs no token. Names accounts only with `metrics.account_labels`.
   { method: 'GET', path: '/metrics', roles: 'anyone' },
   { method: 'GET', path: '/healthz', roles: 'anyone' },
   { method: 'GET', path: '/readyz', roles: 'anyone' },
