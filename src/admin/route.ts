@@ -6,8 +6,8 @@
  *
  * Must hold: each route has the roles that may use it, and a route with another method than GET declares
  * them; each route that makes changes has an action, the name as which they are recorded
- * (test/unit/admin/roles.test.ts, test/unit/admin/openapi.test.ts). OTHER_ROUTES, which only tests read, says
- * what server.ts does (test/e2e/operator-roles.test.ts).
+ * (test/unit/admin/roles.test.ts, test/unit/admin/openapi.test.ts). OTHER_ROUTES, which
+ * scripts/write-docs.mjs and tests read, says what server.ts does (test/e2e/operator-roles.test.ts).
  */
 import { type Static, type TObject, type TSchema } from 'typebox';
 import type { CallReader } from '../call-log/call-reader.js';
@@ -212,8 +212,8 @@ export function defineRoute<
   Body extends TObject = typeof NOTHING,
 >(declaration: RouteDeclaration<Query, Body, Response>): Route {
   const { path } = declaration;
-  // If the declaration has no `query`, TypeScript infers Query as its default, the type of NOTHING. So the cast
-  // is safe; that of `body` is so too.
+  // If the declaration has no `query`, TypeScript infers for Query its default, the type of NOTHING. So the
+  // cast is safe. The same is true of `body`.
   const query = declaration.query ?? (NOTHING as unknown as Query);
   const body = declaration.body ?? (NOTHING as unknown as Body);
   const readQuery = createReader(query, 'query parameter');
