@@ -1,24 +1,53 @@
 /**
  * The index of a segment: for each extent of blocks, some 64 KiB, its offset, the times between which its
- * calls ended, and a Bloom filter of their keys. segment-writer.ts builds it block by block and writes it at
- * the segment's end. If a segment has none, because it still grows or its writer was killed, segment.ts
- * builds it in the same way.
+ * calls ended, and a Bloom filter. call-writer.ts builds it block by block, and segment-writer.ts writes it
+ * at the segment's end. If a segment has none, because it still grows or its writer was killed, segment.ts
+ * builds it in the same way, and writes it nowhere. segment.ts reads indexes too; call-query.ts and
+ * call-reader.ts ask the filters. Main threads, and commands.
  *
- * Keys are the request ids, all names, and the texts of `statusKeys`. With 16 bits and 7 probes a key, one
- * extent of 1,500 is a false positive: several of the 16,000 of 1 GiB. For a request id the lowest and the
- * highest request number of the extent rule out most of those, because numbers rise with time. For failed
- * calls there are also keys of account and failure together, because most extents have each account, and some
- * failed call. The index takes 3 to 6 percent of the calls' bytes.
+ *     byte  index (begins where the blocks end, at a multiple of 8; its length is a multiple of 8)
+ *        0  MAGIC, count of extents, CRC-32 of all that follows the head but for the tail, and the count with
+ *           all bits inverted, because the CRC-32 does not cover it (32 bits each). An earlier version wrote
+ *           0 in place of the inverted count
+ *       16  the extents, oldest first
+ *           0 or 4 zero bytes; the summary of the whole segment (segment-summary.ts)
+ *           the tail, the last TAIL_BYTES of the file: where the index begins in the file, MAGIC (32 bits
+ *           each)
  *
- * After the extents a summary (segment-summary.ts) tells which calls the whole segment may have.
+ *     byte  bits  an extent
+ *        0    32  at            offset in the file at which its first block begins
+ *        4    32  bytes         up to the end of its last block
+ *        8    32  count         of its calls; the highest bit is `hasPairs`
+ *       12    32  words         how many words of 32 bits its filter has
+ *       16    64  firstMs       (float)
+ *       24    64  lastMs        (float)
+ *       32    32  firstRequest  or 2^32 - 1 if it is greater
+ *       36    32  lastRequest   plus one; 0 if it is 2^32 - 1 or greater. An earlier version wrote 0 at 32
+ *                               and here
+ *       40        the filter
+ *
+ * Numbers are little-endian, and without sign but for the inverted count.
+ *
+ * A request id is a prefix, which names the run of a listener, and a request number, which counts that
+ * listener's requests. What a filter can be asked for is a _filter key_: each request id and each name of the
+ * extent, the texts of `statusKeys` of each status, FAILED_KEY if a call failed, and pairs. A pair is an
+ * account or key together with how one of its calls failed: most extents have each account, and some failed
+ * call, so that those alone rule out little. A filter takes filter keys as hashes of 32 bits.
+ *
+ * With 16 bits and 7 probes a filter key, one extent of 1,500 is a false positive: several of the 16,000 of 1
+ * GiB. For a request id the lowest and the highest request number of the extent rule out most of those,
+ * because numbers rise with time. The index takes 3 to 6 percent of the calls' bytes.
  *
  * Must hold: filters and ranges may give false positives but never false negatives, else a search misses
- * calls (test/unit/call-log/call-log.test.ts, test/unit/call-log/segment-index.test.ts).
+ * calls; later versions read these files, so neither the layout nor a hash changes without another MAGIC; a
+ * damaged index is not used (test/unit/call-log/call-log.test.ts,
+ * test/unit/call-log/segment-index.test.ts).
  */
 import { crc32 } from 'node:zlib';
 import { BLOCK_BYTES, NAMED, NONE, STATUS, type Block } from './call-block.js';
 import { SegmentSummary } from './segment-summary.js';
 
+/** Some blocks in a row, as the index describes them. The layout above says what its fields are. */
 export interface Extent {
   readonly at: number;
   readonly bytes: number;
@@ -29,31 +58,48 @@ export interface Extent {
   /** Lowest and highest request number of all listeners; 0 and Infinity in an earlier version's index. */
   readonly firstRequest: number;
   readonly lastRequest: number;
-  /** Whether the filter has the keys of `pairHash`. */
+  /** Whether the filter has the pairs: false in an earlier version's index, and beyond PAIRS_MAX. */
   readonly hasPairs: boolean;
-  /** Undefined while more may be added. */
+  /** Undefined while the extent is open: more blocks may be added. */
   readonly filter: Int32Array | undefined;
 }
 
 const MAGIC = 0x58494754;
+/** Offsets in the head. MAGIC is at 0. */
+const EXTENTS = 4;
+const SUM = 8;
+const INVERTED_EXTENTS = 12;
 const HEAD_BYTES = 16;
-const EXTENT_BYTES = 40;
-/** Offsets of 32-bit words. The second has the last number + 1, or 0 if that is unknown or has more bits. */
+/** Offsets in an extent. */
+const AT = 0;
+const BYTES = 4;
+const COUNT = 8;
+const FILTER_WORDS = 12;
+const FIRST_MS = 16;
+const LAST_MS = 24;
 const FIRST_REQUEST = 32;
 const LAST_REQUEST = 36;
+/** An extent without its filter. */
+const EXTENT_BYTES = 40;
+/** Offsets in the tail. */
+const INDEX_AT = 0;
+const TAIL_MAGIC = 4;
 const WORD_MAX = 2 ** 32 - 1;
-/** The bit of `hasPairs` in the word of the count, which earlier versions do not read. */
+/** The bit of `hasPairs` in the word of the count, which no earlier version reads. */
 const PAIRS_BIT = 2 ** 31;
 /** The most pairs of an extent. With more it has none, so that an outage makes no index too long. */
 const PAIRS_MAX = 1_024;
 /** Statuses from here on are those of calls that failed. */
 const FAILED_STATUS = 400;
 export const TAIL_BYTES = 8;
-const KEY_BITS = 16;
+/** Bits of a filter, and bits that are set or tested, for each filter key. */
+const BITS_A_KEY = 16;
 const PROBES = 7;
-/** The initial capacity for keys of an extent. */
+/** For how many filter keys of the open extent there is space at first. */
 const KEYS_FIRST = 4_096;
-/** The key of failed calls. No name begins with `=`. */
+/** What an extent's object takes in memory, roughly. */
+const OBJECT_BYTES = 100;
+/** The filter key of failed calls. No name begins with `=`. */
 export const FAILED_KEY = '=failed';
 
 type OpenExtent = { -readonly [Field in keyof Extent]: Extent[Field] };
@@ -61,20 +107,24 @@ type OpenExtent = { -readonly [Field in keyof Extent]: Extent[Field] };
 export class SegmentIndex {
   readonly extents: Extent[] = [];
   #open: OpenExtent | undefined;
-  /** The keys of the open extent, some of them twice. */
+  /** The filter keys of the open extent, some of them twice. */
   #keys = new Int32Array(KEYS_FIRST);
   #keyCount = 0;
+  /** The statuses of the block that is being added. */
   readonly #statuses = new Set<number>();
-  /** The pair keys of the open extent. */
+  /** The pairs of the open extent. */
   readonly #pairs = new Set<number>();
   readonly #summary = new SegmentSummary();
 
   /** Returns how many bytes extents take in memory. */
   static bytesOf(extents: readonly Extent[]): number {
-    return extents.reduce((sum, { filter }) => sum + 100 + (filter?.length ?? 0) * 4, 0);
+    return extents.reduce((sum, { filter }) => sum + OBJECT_BYTES + (filter?.length ?? 0) * 4, 0);
   }
 
-  /** Adds the block that begins at `at` in the file. `names` are the block's. */
+  /**
+   * Adds the block that begins at `at` in the file, with its names. Call it for blocks in the order in which
+   * they stand in the file; each has a call. If damaged bytes are between two, the extent has them too.
+   */
   add(at: number, block: Block, names: readonly string[]): void {
     const open = (this.#open ??= this.#begin(at));
     const { floats, shorts, count } = block;
@@ -93,6 +143,7 @@ export class SegmentIndex {
       if (endedMs > open.lastMs) open.lastMs = endedMs;
       if (request < open.firstRequest) open.firstRequest = request;
       if (request > open.lastRequest) open.lastRequest = request;
+      // The position of the prefix among the block's names.
       const prefix = shorts[at16 + NAMED.prefix]!;
       this.#summary.add(prefix, request, endedMs);
       this.#push(requestHash(hashes[prefix]!, request));
@@ -136,12 +187,12 @@ export class SegmentIndex {
     let offset = HEAD_BYTES;
     for (const extent of this.extents) {
       const filter = extent.filter!;
-      result.writeUInt32LE(extent.at, offset);
-      result.writeUInt32LE(extent.bytes, offset + 4);
-      result.writeUInt32LE(extent.count + (extent.hasPairs ? PAIRS_BIT : 0), offset + 8);
-      result.writeUInt32LE(filter.length, offset + 12);
-      result.writeDoubleLE(extent.firstMs, offset + 16);
-      result.writeDoubleLE(extent.lastMs, offset + 24);
+      result.writeUInt32LE(extent.at, offset + AT);
+      result.writeUInt32LE(extent.bytes, offset + BYTES);
+      result.writeUInt32LE(extent.count + (extent.hasPairs ? PAIRS_BIT : 0), offset + COUNT);
+      result.writeUInt32LE(filter.length, offset + FILTER_WORDS);
+      result.writeDoubleLE(extent.firstMs, offset + FIRST_MS);
+      result.writeDoubleLE(extent.lastMs, offset + LAST_MS);
       result.writeUInt32LE(Math.min(extent.firstRequest, WORD_MAX), offset + FIRST_REQUEST);
       result.writeUInt32LE(extent.lastRequest < WORD_MAX ? extent.lastRequest + 1 : 0, offset + LAST_REQUEST);
       new Int32Array(result.buffer, result.byteOffset + offset + EXTENT_BYTES, filter.length).set(filter);
@@ -149,15 +200,18 @@ export class SegmentIndex {
     }
     summary.copy(result, result.length - TAIL_BYTES - summary.length);
     result.writeUInt32LE(MAGIC, 0);
-    result.writeUInt32LE(this.extents.length, 4);
-    result.writeUInt32LE(crc32(result.subarray(HEAD_BYTES, result.length - TAIL_BYTES)), 8);
-    result.writeInt32LE(~this.extents.length, 12);
-    result.writeUInt32LE(at, result.length - TAIL_BYTES);
-    result.writeUInt32LE(MAGIC, result.length - TAIL_BYTES + 4);
+    result.writeUInt32LE(this.extents.length, EXTENTS);
+    result.writeUInt32LE(crc32(result.subarray(HEAD_BYTES, result.length - TAIL_BYTES)), SUM);
+    result.writeInt32LE(~this.extents.length, INVERTED_EXTENTS);
+    result.writeUInt32LE(at, result.length - TAIL_BYTES + INDEX_AT);
+    result.writeUInt32LE(MAGIC, result.length - TAIL_BYTES + TAIL_MAGIC);
     return result;
   }
 
-  /** `who` and `code` are hashes of names; undefined if the call has none. */
+  /**
+   * Adds the pairs of a failed call. `who`, its account or key, and `code` are hashes of names; undefined if
+   * the call has none.
+   */
   #addPairs(who: number | undefined, code: number | undefined, status: number): void {
     if (who === undefined || this.#pairs.size > PAIRS_MAX) return;
     if (code !== undefined) this.#pairs.add(pairHash(who, FAILED_HASH)).add(pairHash(who, code));
@@ -174,6 +228,7 @@ export class SegmentIndex {
   }
 
   #begin(at: number): OpenExtent {
+    // The ranges are those of no call: `add` sets them by the calls of the first block.
     const extent = {
       at,
       bytes: 0,
@@ -192,7 +247,7 @@ export class SegmentIndex {
 
 /** Returns the index's offset, from the last TAIL_BYTES of a segment; undefined if it has no index. */
 export function indexStart(tail: Buffer): number | undefined {
-  return tail.length === TAIL_BYTES && tail.readUInt32LE(4) === MAGIC ? tail.readUInt32LE(0) : undefined;
+  return tail.length === TAIL_BYTES && tail.readUInt32LE(TAIL_MAGIC) === MAGIC ? tail.readUInt32LE(INDEX_AT) : undefined;
 }
 
 /**
@@ -201,25 +256,24 @@ export function indexStart(tail: Buffer): number | undefined {
  */
 export function extentsOf(bytes: Buffer): Extent[] | undefined {
   if (bytes.length < HEAD_BYTES + TAIL_BYTES || bytes.readUInt32LE(0) !== MAGIC) return undefined;
-  if (bytes.readUInt32LE(8) !== crc32(bytes.subarray(HEAD_BYTES, bytes.length - TAIL_BYTES)))
+  if (bytes.readUInt32LE(SUM) !== crc32(bytes.subarray(HEAD_BYTES, bytes.length - TAIL_BYTES)))
     return undefined;
-  const count = bytes.readUInt32LE(4);
-  // The checksum does not have the count. An index of an earlier version has 0 here.
-  const inverted = bytes.readInt32LE(12);
+  const count = bytes.readUInt32LE(EXTENTS);
+  const inverted = bytes.readInt32LE(INVERTED_EXTENTS);
   if (inverted !== 0 && inverted !== ~count) return undefined;
   let offset = HEAD_BYTES;
   return Array.from({ length: count }, () => {
     const at = offset;
-    const words = bytes.readUInt32LE(at + 12);
+    const words = bytes.readUInt32LE(at + FILTER_WORDS);
     const afterLast = bytes.readUInt32LE(at + LAST_REQUEST);
     offset += EXTENT_BYTES + words * 4;
     return {
-      at: bytes.readUInt32LE(at),
-      bytes: bytes.readUInt32LE(at + 4),
-      count: bytes.readUInt32LE(at + 8) % PAIRS_BIT,
-      hasPairs: bytes.readUInt32LE(at + 8) >= PAIRS_BIT,
-      firstMs: bytes.readDoubleLE(at + 16),
-      lastMs: bytes.readDoubleLE(at + 24),
+      at: bytes.readUInt32LE(at + AT),
+      bytes: bytes.readUInt32LE(at + BYTES),
+      count: bytes.readUInt32LE(at + COUNT) % PAIRS_BIT,
+      hasPairs: bytes.readUInt32LE(at + COUNT) >= PAIRS_BIT,
+      firstMs: bytes.readDoubleLE(at + FIRST_MS),
+      lastMs: bytes.readDoubleLE(at + LAST_MS),
       firstRequest: bytes.readUInt32LE(at + FIRST_REQUEST),
       lastRequest: afterLast === 0 ? Infinity : afterLast - 1,
       filter: new Int32Array(bytes.buffer, bytes.byteOffset + at + EXTENT_BYTES, words),
@@ -227,7 +281,7 @@ export function extentsOf(bytes: Buffer): Extent[] | undefined {
   });
 }
 
-/** Returns whether the extent may have the call of that id. */
+/** Returns whether the extent may have the call whose request id has that prefix and number. */
 export function mayHaveCall(extent: Extent, prefix: string, request: number): boolean {
   if (!mayHaveRequest(extent, request)) return false;
   const prefixHash = hashOf(prefix);
@@ -239,7 +293,10 @@ export function mayHaveRequest({ firstRequest, lastRequest }: Extent, request: n
   return request >= firstRequest && request <= lastRequest;
 }
 
-/** Returns whether all keys may be in the extent; always true if it is open. */
+/**
+ * Returns whether the extent may have all these filter keys; true if it is open. Tests the same bits as
+ * `filterOf` sets: a change of one loop needs the other, and another MAGIC.
+ */
 export function mayHave({ filter }: Extent, hashes: readonly number[]): boolean {
   if (filter === undefined) return true;
   const scale = scaleOf(filter);
@@ -253,8 +310,12 @@ export function mayHave({ filter }: Extent, hashes: readonly number[]): boolean 
   return true;
 }
 
+/**
+ * Returns a Bloom filter of these filter keys. For each it sets PROBES bits: the first at the hash, each next
+ * one a step further, scaled to the length of the filter.
+ */
 function filterOf(keys: Int32Array): Int32Array {
-  const filter = new Int32Array(Math.ceil((keys.length * KEY_BITS) / 32) + 1);
+  const filter = new Int32Array(Math.ceil((keys.length * BITS_A_KEY) / 32) + 1);
   const scale = scaleOf(filter);
   for (const hash of keys) {
     const step = stepOf(hash);
@@ -266,7 +327,7 @@ function filterOf(keys: Int32Array): Int32Array {
   return filter;
 }
 
-/** Returns the keys of a status: itself, and its class such as `5xx`. */
+/** Returns the texts of a status among the filter keys: itself, and its class such as `=5xx`. */
 export function statusKeys(status: number): string[] {
   return [`=${status}`, `=${Math.floor(status / 100)}xx`];
 }
@@ -279,18 +340,22 @@ function statusHashes(status: number): readonly number[] {
   return hashes;
 }
 
-/** FNV-1a over the characters, then mixed. */
+/** Returns the filter key of a text: FNV-1a over its characters, then mixed. */
 export function hashOf(text: string): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < text.length; at++) hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
   return mixed(hash);
 }
 
+/** Returns the filter key of a request id, from the hash of its prefix and its request number. */
 export function requestHash(prefixHash: number, request: number): number {
   return mixed(prefixHash ^ Math.imul(request | 0, 0x9e3779b1));
 }
 
-/** Returns the key of calls with both: an account or key, and a code, status, class or FAILED_KEY. */
+/**
+ * Returns the filter key of a pair. `who`: the hash of an account or key; `how`: that of a code, a status, a
+ * class or FAILED_KEY.
+ */
 export function pairHash(who: number, how: number): number {
   return mixed(who ^ Math.imul(how, 0x85ebca77));
 }
@@ -305,6 +370,7 @@ function mixed(value: number): number {
 
 const FAILED_HASH = hashOf(FAILED_KEY);
 
+/** Returns the step between the probes of a filter key. It is odd, so it is never 0. */
 function stepOf(hash: number): number {
   return Math.imul(hash, 0x9e3779b1) | 1;
 }
