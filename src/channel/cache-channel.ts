@@ -1,33 +1,47 @@
 /**
- * The messages between a listener (request/response-cache.ts) and the main thread (gateway/cache-service.ts)
- * about cached responses. The main thread has the responses on disk, and sees to single flight over all
+ * The messages on the port between a listener (request/response-cache.ts) and the main thread
+ * (gateway/cache-service.ts) about cached responses. It is not a channel as the glossary has it, between a
+ * listener and a worker. The main thread has the responses on disk, and sees to single flight over all
  * listeners of a process.
  *
  *     listener → main   Question<ResponseKey>   asks for a response; the reply is a CacheReply
- *                       CacheMessage            how the leader's call ended; no reply
+ *                       Withdrawal              after WAIT_MS_MAX; a question that waits then gets `alone`
+ *                       CacheMessage            how a call ended; no reply
  *
- * Must hold: a listener that got `lead` sends exactly one `keep` or `abandon` for the key. Until then equal
- * questions of other listeners wait (test/fuzz/stored-responses.test.ts). If the listener's thread dies, the
- * main thread takes that for `abandon`.
+ * Must hold: a listener that got `lead` ends the wait of the other listeners for that key, by a `keep` or an
+ * `abandon`. Until then their equal questions wait on the main thread; equal requests of the same listener
+ * wait in its response-cache.ts. If the leader's thread dies, the main thread takes that for `abandon`
+ * (test/unit/request/response-cache.test.ts, test/fuzz/stored-responses.test.ts).
+ *
+ * A `keep` may also come without `lead`, or after `abandon`: the main thread then only keeps the response.
+ *
+ * A `lead` may come just after the listener has withdrawn its question. Then AskPort drops it, and the
+ * listener makes its call alone. A `keep` of that call ends the wait of the others, as a leader's does. If
+ * there is none, the others wait until they withdraw their questions too.
  */
 import type { ResponseKey } from '../registry/stored-response.js';
 
 /** One response of the cache; its key travels beside it. */
 export interface CachedResponse {
+  /** Whether it is a stream of server-sent events, whole. */
   readonly stream: boolean;
   /** When the call ended that made it: wall clock. */
   readonly endedMs: number;
+  /** The body as callers get it. A message has a copy: nothing is transferred. */
   readonly bytes: Uint8Array;
 }
 
 export type CacheReply =
-  /** The listener is the leader: it makes the call, and sends a CacheMessage at its end. */
+  /** The listener is the leader: it makes the call, and sends a CacheMessage. */
   | { readonly state: 'lead' }
-  /** The leader has failed, or its response cannot be kept. The listener makes its call without the cache. */
+  /** The listener waited for nothing (`abandon`, its withdrawal, a clearing): it makes its own call. */
   | { readonly state: 'alone' }
   | { readonly state: 'found'; readonly response: CachedResponse };
 
 export type CacheMessage =
   | { readonly kind: 'keep'; readonly key: ResponseKey; readonly response: CachedResponse }
-  /** The leader's call has failed, or its response cannot be kept: listeners that wait get `alone`. */
+  /**
+   * The leader's call has failed, or its response cannot be kept, or its client is slow to read it. Listeners
+   * that wait get `alone`.
+   */
   | { readonly kind: 'abandon'; readonly key: ResponseKey };
