@@ -1,6 +1,7 @@
 /**
  * Renews the credentials that expire (OAuth tokens, AWS session keys), ahead of time and off the calls' path,
- * once for all threads of a process. gateway.ts owns it, on the main thread.
+ * once for all threads of a process. gateway.ts owns it, on the main thread. A _position_ is the number of a
+ * credential (credential-spec.ts). A Grant is what a token server has issued, not that of a coordinator.
  *
  *     missing ── renewal ──► good ── it expires ──► calls fail until a renewal succeeds
  *                  ▲          │ due (renewal-schedule.ts), rejected by the provider, or a file changed
@@ -11,7 +12,8 @@
  * Must hold: a credential has one renewal at a time; `revision` rises with every change while the settings
  * name the credential, so that a rejection counts only for the one that was rejected; records with secrets
  * go to upstream workers alone, never to listeners or logs
- * (test/unit/providers/credentials/credential-keeper.test.ts).
+ * (test/unit/providers/credentials/credential-keeper.test.ts). Workers take each record as it comes, also one
+ * of a lower revision, as that of a credential that was dropped and is wanted again (credential-table.ts).
  */
 import { statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -31,18 +33,14 @@ import { nameOfSpec, type CredentialRecord, type CredentialSpec } from './creden
 const MINUTE_MS = 60_000;
 /** So long because the provider chain of AWS asks several places in turn. */
 const RENEWAL_MS_MAX = 30_000;
-/**
- * Pause between renewals after rejections by a provider: a missing permission looks like a bad credential.
- */
+/** Pause between renewals for rejections by a provider: a missing permission looks like a bad credential. */
 const REJECTED_PAUSE_MS_MIN = 30_000;
 const REJECTED_PAUSE_MS_MAX = 10 * MINUTE_MS;
 /** A rejection that comes so long after the last one starts with the shortest pause again. */
 const REJECTED_CALM_MS = 60 * MINUTE_MS;
 const CHECK_PERIOD_MS = 1_000;
 const FILES_CHECK_PERIOD_MS = 10_000;
-/**
- * How long a credential that the settings no longer name is kept: calls from before a reload may still wait.
- */
+/** How long one that the settings no longer name is kept: calls from before a reload may still wait. */
 const LINGER_MS = 2 * MINUTE_MS;
 /** `want` stops waiting after so many failures of each missing credential. */
 const FIRST_FAILURES_MAX = 3;
@@ -55,18 +53,18 @@ export interface KeeperLog {
 
 export interface KeeperOptions {
   readonly specOf: (position: number) => CredentialSpec;
-  /** Sends records to all upstream workers. A worker that starts later gets `current`. */
+  /** Sends records to all upstream workers, in order. A worker that starts later gets `current`. */
   readonly send: (records: readonly CredentialRecord[]) => void;
   readonly clock: Clock;
   readonly log: KeeperLog;
-  /** Uniform in [0, 1), for jitter. */
+  /** Returns a number uniform in [0, 1), for jitter. Tests replace it, and `open`. */
   readonly random?: () => number;
   readonly open?: (spec: CredentialSpec) => Promise<CredentialSource>;
 }
 
 /**
- * Makes the source of the spec's cloud. Its module is loaded when the settings first need it: the packages of
- * a cloud take 5 to 20 MB of memory. gateway/upstream-probe.ts calls it too.
+ * Makes the source of the spec's cloud; each renewal calls that. Its module is loaded when the settings first
+ * need it: the packages of a cloud take 5 to 20 MB of memory. gateway/upstream-probe.ts calls it too.
  */
 export async function openSource(
   spec: CredentialSpec,
@@ -105,16 +103,19 @@ interface Deadline {
   readonly monotonicMs: number;
 }
 
-/** One credential: how it is renewed, and what it is now. */
+/** One credential: how it is renewed, and what it is now. See CredentialStatus for `error` and the counts. */
 interface Entry {
   readonly position: number;
   readonly spec: CredentialSpec;
   readonly name: string;
+  /** Undefined before the first renewal. */
   source: CredentialSource | undefined;
   revision: number;
+  /** The credential that calls use now; undefined if there is none. */
   grant: Grant | undefined;
   /** When the credential expires; undefined if that is unknown, or if there is none. */
   expires: Deadline | undefined;
+  /** When the next renewal begins, if neither a rejection nor a file makes it begin before. */
   due: Deadline;
   renewal: Promise<void> | undefined;
   renewals: number;
@@ -123,11 +124,11 @@ interface Entry {
   error: string | undefined;
   /** A provider has rejected the present credential. */
   isRejected: boolean;
-  /** No renewal for a rejection before this; monotonic. */
+  /** No renewal for a rejection before this, by the monotonic clock. Each such renewal doubles the pause. */
   rejectedDueMs: number;
   rejectedPauseMs: number;
-  /** Stamp of the files that the credential is made of, as of the last renewal. */
-  files: string;
+  /** What `filesStampOf` returned as the last renewal began. */
+  filesStamp: string;
   /** When the credential is dropped, by the monotonic clock; Infinity while the settings name it. */
   forgottenMs: number;
 }
@@ -140,6 +141,7 @@ export class CredentialKeeper {
   readonly #entries = new Map<number, Entry>();
   readonly #stop = new AbortController();
   #timer: NodeJS.Timeout | undefined;
+  /** When files are looked at next, by the monotonic clock. */
   #filesDueMs = -Infinity;
 
   constructor(options: KeeperOptions) {
@@ -170,7 +172,8 @@ export class CredentialKeeper {
   /**
    * Gets the credentials at these positions that are missing, and renews them from now on. Resolves when all
    * are there, or after FIRST_FAILURES_MAX failures of each missing one, or after `waitMs`. Never rejects.
-   * gateway.ts calls it at start, and at each reload before workers get the new routes; then `retain`.
+   * gateway.ts calls it at start, and at each reload before workers get the new routes; then `retain`. Never
+   * call it after `close`, which ends a `want` that waits.
    */
   async want(positions: readonly number[], waitMs: number): Promise<void> {
     for (const position of new Set(positions)) {
@@ -186,7 +189,7 @@ export class CredentialKeeper {
         .map((position) => this.#entries.get(position)!)
         .filter(({ grant, failuresInRow }) => grant === undefined && failuresInRow < FIRST_FAILURES_MAX);
     const endMs = this.#options.clock.monotonicMs() + waitMs;
-    // `close` drops all entries.
+    // `close` drops all entries, so `missing` must not be asked after it.
     while (!this.#stop.signal.aborted) {
       const waiting = missing();
       const leftMs = endMs - this.#options.clock.monotonicMs();
@@ -205,7 +208,7 @@ export class CredentialKeeper {
       if (!positions.includes(entry.position)) entry.forgottenMs = Math.min(entry.forgottenMs, forgottenMs);
   }
 
-  /** Call when a provider has rejected that revision; an older one is ignored. Renews early, with pauses. */
+  /** gateway/pools.ts calls it: a provider rejects that revision. Renews early, unless it is an older one. */
   rejected(position: number, revision: number): void {
     const entry = this.#entries.get(position);
     if (entry?.revision !== revision || entry.isRejected) return;
@@ -219,8 +222,8 @@ export class CredentialKeeper {
   }
 
   /**
-   * Starts the renewals that are due. A timer calls it each CHECK_PERIOD_MS while there are credentials.
-   * Public for tests.
+   * Starts the renewals that are due, and drops what the settings no longer name. A timer calls it each
+   * CHECK_PERIOD_MS while there are credentials. Public for tests.
    */
   look(): void {
     const { clock, send } = this.#options;
@@ -233,18 +236,20 @@ export class CredentialKeeper {
         send([{ ...recordOf(entry), credential: undefined }]);
         continue;
       }
+      // Without a failure a renewal comes first, which replaces the credential or fails.
       if (entry.failuresInRow > 0) this.#dropIfExpired(entry);
       if (entry.renewal !== undefined || entry.forgottenMs !== Infinity) continue;
       const isRejectedDue = entry.isRejected && nowMs >= entry.rejectedDueMs;
       if (
         this.#isReached(entry.due) ||
         isRejectedDue ||
-        (looksAtFiles && entry.files !== filesStampOf(entry.spec))
+        (looksAtFiles && entry.filesStamp !== filesStampOf(entry.spec))
       )
         entry.renewal = this.#renew(entry, isRejectedDue).finally(() => (entry.renewal = undefined));
     }
   }
 
+  /** What renewals that are still running bring is ignored. Workers keep what they have. */
   close(): void {
     clearTimeout(this.#timer);
     this.#stop.abort();
@@ -271,11 +276,12 @@ export class CredentialKeeper {
       isRejected: false,
       rejectedDueMs: -Infinity,
       rejectedPauseMs: REJECTED_PAUSE_MS_MIN,
-      files: '',
+      filesStamp: '',
       forgottenMs: Infinity,
     };
   }
 
+  /** The timer goes by the thread's own clock, to fire with its others; `look` by the Clock it was given. */
   #schedule(): void {
     if (this.#timer !== undefined || this.#stop.signal.aborted) return;
     this.#timer = setTimeout(() => {
@@ -291,7 +297,7 @@ export class CredentialKeeper {
       entry.rejectedDueMs = clock.monotonicMs() + entry.rejectedPauseMs;
       entry.rejectedPauseMs = Math.min(2 * entry.rejectedPauseMs, REJECTED_PAUSE_MS_MAX);
     }
-    entry.files = filesStampOf(entry.spec);
+    entry.filesStamp = filesStampOf(entry.spec);
     try {
       entry.source ??= await this.#open(entry.spec);
       const grant = await grantWithin(entry.source, RENEWAL_MS_MAX, this.#stop.signal);
@@ -309,6 +315,7 @@ export class CredentialKeeper {
   #take(entry: Entry, grant: Grant): void {
     const { clock, send, log } = this.#options;
     const nowMs = clock.wallMs();
+    // NaN means to `believedMsOf` that the source does not say.
     const claimedMs = (grant.expiresMs ?? NaN) - nowMs;
     const lifeMs = believedMsOf(claimedMs);
     if (claimedMs <= 0)
