@@ -247,7 +247,9 @@ export class SegmentIndex {
 
 /** Returns the index's offset, from the last TAIL_BYTES of a segment; undefined if it has no index. */
 export function indexStart(tail: Buffer): number | undefined {
-  return tail.length === TAIL_BYTES && tail.readUInt32LE(TAIL_MAGIC) === MAGIC ? tail.readUInt32LE(INDEX_AT) : undefined;
+  return tail.length === TAIL_BYTES && tail.readUInt32LE(TAIL_MAGIC) === MAGIC
+    ? tail.readUInt32LE(INDEX_AT)
+    : undefined;
 }
 
 /**
