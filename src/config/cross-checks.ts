@@ -240,7 +240,7 @@ function checkPorts(draft: SettingsDraft, report: Report): void {
 
 /** In one file lines of both logs would mix, and each would rotate it. To be called with absolute paths. */
 export function checkLogFiles({ usage_log: usage, access_log: access }: SettingsDraft, report: Report): void {
-  if (usage?.path === undefined || access?.path === undefined || access.enabled === false) return;
+  if (usage?.path === undefined || access?.path === undefined) return;
   if (!isLogFileOf(usage.path, access.path) && !isLogFileOf(access.path, usage.path)) return;
   report(
     ['access_log', 'path'],

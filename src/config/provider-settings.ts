@@ -123,8 +123,8 @@ export function urlOf({ provider = 'openai', url, region }: UpstreamDraft): stri
 export function withoutAddedPath(provider: ProviderName, url: string): string {
   const { adds } = RULES[provider];
   // The host is no path: `https://openai` stays.
-  const [, origin = '', path = url] = /^([a-z]+:\/\/[^/]*)(.*)$/i.exec(url) ?? [];
-  return adds === undefined ? url : origin + path.replace(adds, '');
+  const pathAt = url.indexOf('/', url.indexOf('://') + '://'.length);
+  return adds === undefined || pathAt < 0 ? url : url.slice(0, pathAt) + url.slice(pathAt).replace(adds, '');
 }
 
 /** What sets a header that the gateway writes itself; undefined for any other header. */
