@@ -233,10 +233,11 @@ export class LedgerFlush {
 
   /**
    * Call when a listener has ended, before its successor gets another prefix of request ids. As `drain`; but
-   * what cannot be counted now leaves the journal, and is counted later with the prefix of this listener.
+   * what cannot be counted now leaves the journal, unless many records wait already, and is counted later
+   * with the prefix of this listener.
    */
   drainEnded(listener: number): void {
-    if (this.drain()) return;
+    if (this.drain() || this.#queued.length >= ACCOUNTING_ROWS_WAITING_MAX) return;
     const { journals, requestPrefixOf } = this.#options;
     const requestPrefix = requestPrefixOf(listener);
     journals[listener]!.drain((record) => this.correct(requestPrefix, { ...record }));
