@@ -71,6 +71,22 @@ function checkVersions(t: Test, packages: Lock['packages'], installed: string): 
   t.ok(compared >= 40, `${compared} packages are of the lock file's versions`);
 }
 
+void t.test('is not published without the address of its repository', async (t) => {
+  const folder = t.testdir({});
+  const { scripts } = JSON.parse(readFileSync('package.json', 'utf8')) as {
+    readonly scripts: Readonly<Record<string, string>>;
+  };
+  const publish = (repository?: object): Promise<unknown> => {
+    const manifest = { name: 'tollgate', version: '0.0.0', repository, scripts };
+    writeFileSync(join(folder, 'package.json'), JSON.stringify(manifest));
+    return run('npm', ['run', '--silent', 'prepublishOnly'], { cwd: folder });
+  };
+  const refusal = { code: 1, stderr: /package\.json has no repository\.url: give the address/ };
+  await t.rejects(publish(), refusal);
+  await t.rejects(publish({ type: 'git' }), refusal);
+  await publish({ type: 'git', url: 'git+https://git.example/you/tollgate.git' });
+});
+
 const skip = (await registryAnswers()) ? false : 'npm reaches no registry';
 
 void t.test('packed, installed, started', { skip, timeout: NPM_MS_MAX }, async (t) => {
