@@ -176,7 +176,7 @@ function fill(folder: string): number {
     names,
     retention: { keepHours: 72, keepBytes: KEEP_BYTES, processes: 1 },
     clock: new SystemClock(),
-    log: { error: fail, warn: fail, info: () => undefined },
+    log: { error: fail, warn: fail, info: () => undefined, record: () => undefined },
   });
   const ring = createCallRing();
   const listener = new CallRingWriter(ring, new LogSwitch(createLogSwitch()));

@@ -3,7 +3,7 @@
  * id; and their contents. routes.ts lists these routes with the others, api.ts calls them. The console and
  * the commands read the views. Main thread of a gateway, and commands that work without one.
  *
- * Must hold: only roles of RIGHTS.contents see contents, and each look at them is logged at the level `info`
+ * Must hold: only roles of RIGHTS.contents see contents, and each look at them is logged, whatever the level
  * (test/e2e/operator-roles.test.ts, test/e2e/contents.test.ts). A filter finds exactly the calls that it
  * describes, also those of deleted keys, of groups and of removed models; a wrong query is rejected. The
  * functions below are tested through the routes (test/unit/admin/call-routes.test.ts).
@@ -202,8 +202,7 @@ export const CALL_ROUTES: readonly Route[] = [
             'contents_keep_hours, and of private keys they never are',
         );
       }
-      // Whoever sets `log.level` above `info` has no such lines.
-      log.info('an operator read the contents of a call', { who: operator.who, from, request: id });
+      log.record('an operator read the contents of a call', { who: operator.who, from, request: id });
       return {
         request_id: found.requestId,
         time: new Date(found.endedMs).toISOString(),

@@ -120,7 +120,7 @@ export class OidcSignIn {
     const operator = identify();
     if (operator === undefined) throw new SignInError('no_role', noRoleText(person, settings));
     const { sub } = person;
-    this.#options.log.info('an operator signed in at the OpenID Connect provider', {
+    this.#options.log.record('an operator signed in at the OpenID Connect provider', {
       ...operator,
       sub,
       from,
@@ -202,7 +202,8 @@ export class OidcSignIn {
     if (known.failure === 'too_many') return pageOf(known);
     if (!this.#failures.record(address)) return pageOf(new SignInError('too_many'));
     const { failure, message: detail } = known;
-    this.#options.log.warn('a sign-in at the OpenID Connect provider failed', { failure, detail, from });
+    const fields = { failure, detail, from };
+    this.#options.log.record('a sign-in at the OpenID Connect provider failed', fields, 'warn');
     return pageOf(known);
   }
 

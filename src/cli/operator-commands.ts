@@ -273,7 +273,7 @@ function listChanges(options: ChangeListOptions): Promise<void> {
 /**
  * Prints whether the chain of changes is whole, and its head. The chain cannot show that its newest rows were
  * cut off. For that the operator compares the head with the gateway's log on standard error, which has each
- * change with its hash at the level info (changeLogger in gateway/accounting-base.ts).
+ * change with its hash, whatever the level (changeLogger in gateway/accounting-base.ts).
  */
 function verifyChanges(options: DataOptions): Promise<void> {
   return withAdminClient(options, async (client) => {

@@ -28,7 +28,7 @@ export const logSchema = Type.Object(
     level: Type.Enum(['error', 'warn', 'info'], {
       default: 'info',
       description:
-        'Least severe lines that are written: requests or data lost (error), what failed and was recovered (warn), starts and stops (info).',
+        'Least severe lines that are written: requests or data lost (error), what failed and was recovered (warn), starts and stops (info). What operators do is written at every level.',
     } satisfies Annotations),
   },
   section('The log, on standard error.', 'reload'),

@@ -179,12 +179,12 @@ export function openBase(options: AccountingOptions): AccountingBase {
 }
 
 /**
- * Returns a function that logs an operator's change with its hash. A copy of the log then shows whether the
- * chain of changes in the store was altered later.
+ * Returns a function that logs an operator's change with its hash, whatever the level. A copy of the log then
+ * shows whether the chain of changes in the store was altered later.
  */
 export function changeLogger(log: Log): (change: OperatorChange) => void {
   return ({ number, who, role, from, action, target, changes, hash }) =>
-    log.info('an operator changed something', {
+    log.record('an operator changed something', {
       ...{ number, who, role, from, action, hash },
       target: JSON.stringify(target),
       changes: JSON.stringify(changes),

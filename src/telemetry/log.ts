@@ -3,7 +3,8 @@
  * terminal. Each process and thread opens its own. Any thread.
  *
  * Levels mean: error = a request or data was lost, warn = something failed and was recovered, info = start
- * and stop. Calls have logs of their own (gateway/gateway-logs.ts).
+ * and stop. What operators do is written at every level, by `record`. Calls have logs of their own
+ * (gateway/gateway-logs.ts).
  *
  * Must hold: lines have no secrets and no contents of messages (test/e2e/secrets.test.ts), and no thread
  * waits for a reader of standard error that has stopped (test/unit/telemetry/log.test.ts).
@@ -108,6 +109,11 @@ export interface Log {
   error(message: string, fields?: LogFields): void;
   warn(message: string, fields?: LogFields): void;
   info(message: string, fields?: LogFields): void;
+  /**
+   * Writes what an operator did, whatever the least level is: who may set that must not hide what they do by
+   * it. `level` is what the line says; default `info`.
+   */
+  record(message: string, fields?: LogFields, level?: LogLevel): void;
 }
 
 /**
@@ -143,6 +149,7 @@ function logTo(logger: Logger, control: LogSwitch): Log {
     error: (message, fields) => write('error', message, fields),
     warn: (message, fields) => write('warn', message, fields),
     info: (message, fields) => write('info', message, fields),
+    record: (message, fields = {}, level = 'info') => logger(level, message, fields),
   };
 }
 

@@ -83,7 +83,12 @@ void t.test(`${COUNT} calls`, async (t) => {
     folder,
     retention: { keepHours: 72, keepBytes: KEEP_BYTES, processes: 1 },
     clock: new SystemClock(),
-    log: { error: (text) => void t.fail(text), warn: (text) => void t.fail(text), info: () => undefined },
+    log: {
+      error: (text) => void t.fail(text),
+      warn: (text) => void t.fail(text),
+      info: () => undefined,
+      record: () => undefined,
+    },
   });
   const bytes = (): number =>
     readdirSync(folder).reduce((sum, name) => sum + statSync(join(folder, name)).size, 0);

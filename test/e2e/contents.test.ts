@@ -246,8 +246,8 @@ void t.test('errors alone; never of a private key, an unknown one, or after it w
   for (const text of ['went well', 'secret', key, quiet.key]) t.notOk(files.includes(text), text);
 });
 
-void t.test('who reads them: an admin, and the log says so', async (t) => {
-  const { gateway, customer } = await start(t, { contents: 'all' });
+void t.test('who reads them: an admin, and the log says so, whatever its level', async (t) => {
+  const { gateway, customer } = await start(t, { contents: 'all' }, { log: { level: 'error' } });
   const { admin } = gateway;
   const answer = await gateway.chat(customer.key, `a key in a message: ${customer.key}`);
   await keptOf(gateway, answer);
@@ -261,6 +261,8 @@ void t.test('who reads them: an admin, and the log says so', async (t) => {
   }
   const looks = gateway.log().filter((line) => line.includes('an operator read the contents of a call'));
   t.ok(looks.some((line) => line.includes('"who":"admin"') && line.includes(idOf(answer))));
+  const changes = gateway.log().filter((line) => line.includes('an operator changed something'));
+  t.ok(changes.some((line) => line.includes('"action":"operators.create"')));
   t.equal((await admin.send('GET', `${ROOT}/calls/req_nothing-1/contents`)).status, 404);
 
   const shown = await runCommand(gateway.folder, ['calls', 'show', idOf(answer), '--contents']);

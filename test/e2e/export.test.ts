@@ -36,7 +36,7 @@ void t.test('calls and usage of a day', async (t) => {
     folder: join(gateway.folder, 'data', CALLS_FOLDER),
     retention: { keepHours: 1_000_000, keepBytes: 1e9, processes: 1 },
     clock: new SystemClock(),
-    log: { error: () => undefined, warn: () => undefined, info: () => undefined },
+    log: { error: () => undefined, warn: () => undefined, info: () => undefined, record: () => undefined },
   });
   const past = Array.from({ length: PAST_CALLS }, (_, number) => {
     const call = randomCall(random, number, PAST_MS + number, kinds);

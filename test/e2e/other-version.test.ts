@@ -38,6 +38,7 @@ void t.test('it completes what it is sent, and survives what it cannot take', as
     error: (message: string, fields?: object) => void errors.push([message, fields]),
     warn: () => undefined,
     info: () => undefined,
+    record: () => undefined,
   };
   const events = new EventEmitter();
   const ready = once(events, 'ready') as Promise<[GatewayReady]>;

@@ -61,7 +61,7 @@ void t.test('the recipes of docs/exports.md', async (t) => {
     folder: join(gateway.folder, 'data', CALLS_FOLDER),
     retention: { keepHours: 72, keepBytes: 1e9, processes: 1 },
     clock: new SystemClock(),
-    log: { error: () => undefined, warn: () => undefined, info: () => undefined },
+    log: { error: () => undefined, warn: () => undefined, info: () => undefined, record: () => undefined },
   });
   for (let number = 0; number < STORED_CALLS; number++)
     writer.append(

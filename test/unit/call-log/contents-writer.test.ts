@@ -16,7 +16,7 @@ const RETENTION: CallRetention = {
   processes: 1,
   blockBytes: 512 * 1024,
 };
-const log = { error: () => undefined, warn: () => undefined, info: () => undefined };
+const log = { error: () => undefined, warn: () => undefined, info: () => undefined, record: () => undefined };
 const writerOn = (
   dataPath: string,
   retention = RETENTION,

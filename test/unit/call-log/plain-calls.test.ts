@@ -24,7 +24,12 @@ import { randomOf } from '../../support/random.js';
 const RETENTION = { keepHours: 72, keepBytes: 1024 ** 3, processes: 1 };
 const STORED = { log: false, store: true };
 const BOTH = { log: true, store: true };
-const quiet = { error: () => undefined, warn: () => undefined, info: () => undefined };
+const quiet = {
+  error: () => undefined,
+  warn: () => undefined,
+  info: () => undefined,
+  record: () => undefined,
+};
 
 function bed(folder: string) {
   const life = { generation: 0 };

@@ -28,7 +28,12 @@ const PREFIX = 'req_abcdefgh-_12-';
 /** Extents that may be read between two looks at the clock. */
 const EXTENTS_AT_ONCE = 16;
 const seed = newSeed();
-const quiet = { error: () => undefined, warn: () => undefined, info: () => undefined };
+const quiet = {
+  error: () => undefined,
+  warn: () => undefined,
+  info: () => undefined,
+  record: () => undefined,
+};
 
 /** Calls that last long end in another order than they came: each extent has calls from far apart. */
 const shuffled = (number: number): number => (number & ~8_191) | ((number * 4_051) & 8_191);

@@ -47,6 +47,7 @@ class FieldLog implements Log {
   error = (message: string, fields: LogFields = {}): void => void this.lines.push({ message, ...fields });
   warn = this.error;
   info = this.error;
+  record = this.error;
 }
 
 interface World {

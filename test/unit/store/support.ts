@@ -28,7 +28,7 @@ import { OwnBuffers, StoreOnly } from '#src/registry/registry-context.js';
 import { Registry } from '#src/registry/registry.js';
 import { UsageBook } from '#src/store/usage-book.js';
 import { Store } from '#src/store/store.js';
-import type { Log } from '#src/telemetry/log.js';
+import type { Log, LogLevel } from '#src/telemetry/log.js';
 import { picoUnitsPerToken } from '#src/core/money.js';
 import { admitTo } from '../../fixtures/ledger-world.js';
 
@@ -95,7 +95,11 @@ export class ListLog implements Log {
   }
 
   info(message: string, fields: object = {}): void {
-    this.lines.push(`info ${message}`);
+    this.record(message, fields);
+  }
+
+  record(message: string, fields: object = {}, level: LogLevel = 'info'): void {
+    this.lines.push(`${level} ${message}`);
     this.fields.push(fields);
   }
 }

@@ -14,7 +14,7 @@ async function entriesOf(script: string): Promise<Entry[]> {
   const note = (message: string, fields: Readonly<Record<string, unknown>> = {}): void =>
     void entries.push({ message, fields });
   const child = spawn(process.execPath, ['-e', script], { stdio: ['ignore', 'ignore', 'pipe'] });
-  logStrayOutput(child.stderr, child.pid!, { error: note, warn: note, info: note });
+  logStrayOutput(child.stderr, child.pid!, { error: note, warn: note, info: note, record: note });
   await once(child, 'close');
   return entries;
 }

@@ -36,7 +36,12 @@ async function groupOf(
     drain_timeout_ms: LONG_MS,
     ...changes,
   };
-  const quiet = { error: () => undefined, warn: () => undefined, info: () => undefined };
+  const quiet = {
+    error: () => undefined,
+    warn: () => undefined,
+    info: () => undefined,
+    record: () => undefined,
+  };
   const ready = new EventEmitter();
   /** Whether the machine gives no more processes. */
   const machine = { isFull: false };

@@ -48,7 +48,7 @@ function houseOf(t: Test) {
       house.replaced.push(next);
       return { count: 3, done: new Promise((resolve) => (house.endReplace = resolve)) };
     },
-    log: { info: write, warn: write, error: write },
+    log: { info: write, warn: write, error: write, record: write },
   });
   return house;
 }

@@ -57,7 +57,7 @@ function run(behaviour: string, changes: Partial<SupervisorOptions> = {}, drainT
       ...supervisorOptions(
         file.loaded,
         () => Promise.resolve(file.loaded),
-        { error: write, warn: write, info: write },
+        { error: write, warn: write, info: write, record: write },
         () => undefined,
       ),
       entry: FIXTURE,
@@ -254,6 +254,7 @@ void t.test('a gateway that keeps crashing is started after growing pauses', asy
   const log = {
     error: () => undefined,
     info: () => undefined,
+    record: () => undefined,
     warn: (_: string, fields: LogFields = {}) => {
       pauses.push(fields.pause_ms);
       if (pauses.length === 4) signals.emit('SIGTERM');

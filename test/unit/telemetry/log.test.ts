@@ -157,6 +157,34 @@ void t.test('what waits keeps its order and its bound', (t) => {
   t.end();
 });
 
+void t.test('what an operator did is written at every level', (t) => {
+  const code = `import { createLog, createLogSwitch, LogSwitch } from '#src/telemetry/log.js';
+    const control = new LogSwitch(createLogSwitch());
+    const log = createLog('main', control);
+    for (const level of ['info', 'warn', 'error']) {
+      control.level = level;
+      log.info('an event');
+      log.record('an operator did something', { who: 'ann', at: level });
+      log.record('a sign-in failed', undefined, 'warn');
+    }`;
+  const { stderr } = spawnSync(process.execPath, ['--input-type=module', '--eval', code], {
+    encoding: 'utf8',
+  });
+  const did = { level: 'info', message: 'an operator did something', who: 'ann' };
+  const failed = { level: 'warn', message: 'a sign-in failed' };
+  t.match(parse(stderr), [
+    { message: 'an event' },
+    { ...did, at: 'info' },
+    failed,
+    { ...did, at: 'warn' },
+    failed,
+    { ...did, at: 'error' },
+    failed,
+  ]);
+  t.equal(parse(stderr).length, 7);
+  t.end();
+});
+
 const HAS_SCRIPT = spawnSync('script', ['--version']).status === 0;
 
 void t.test('a log in a terminal is for people', HAS_SCRIPT ? {} : { skip: 'no script(1)' }, (t) => {
