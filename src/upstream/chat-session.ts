@@ -20,7 +20,7 @@ import { dialectAt } from '../doors/dialects.js';
 import type { Usage } from '../core/token-counts.js';
 import type { AttemptCode } from '../telemetry/ended-call.js';
 import { type LastBytes, ResponseBudget } from './response-reader.js';
-import { clientOf, sharedOf, type SessionDeps, type SessionShared } from './session-shared.js';
+import { clientOf, guarded, sharedOf, type SessionDeps, type SessionShared } from './session-shared.js';
 import { newAttemptSpan } from './attempt-span.js';
 import { Attempt, type AttemptOwner } from './attempt.js';
 import { CallModels } from './call-models.js';
@@ -45,15 +45,12 @@ const EMPTY = new Uint8Array(0);
 /** Returns the function that the channel calls for each Call frame; it never throws. Called once a worker. */
 export function createStartSession(deps: SessionDeps): StartSession {
   const shared = sharedOf(deps);
-  const start: StartSession = (request, downstream) => {
-    const session = new ChatSession(shared, request, downstream);
-    session.start();
-    return session;
-  };
-  return (request, downstream) =>
+  const start: StartSession = (request, downstream) => new ChatSession(shared, request, downstream).start();
+  return guarded(shared.errors, (request, downstream) =>
     dialectAt(request.door)?.isCount === true
       ? startCountSession(shared, request, downstream, start)
-      : start(request, downstream);
+      : start(request, downstream),
+  );
 }
 
 /** calling → counting (the usage is awaited) → delivering → ended, or from any of them to ended. */
@@ -95,12 +92,13 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.budget = new ResponseBudget(shared.wholeResponses);
   }
 
-  start(): void {
+  start(): this {
     try {
       this.#try();
     } catch (error) {
       this.crash(error);
     }
+    return this;
   }
 
   // The channel calls these two, and `crash` if they throw.

@@ -5,6 +5,7 @@
  * Must hold: `sharedOf` is called once a worker, or its bounds of buffered responses and of calls without a
  * client are not one bound each (no test shows this).
  */
+import type { StartSession, UpstreamSession } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
 import { WHOLE_RESPONSES_BYTES_MAX, WHOLE_RESPONSE_BYTES_UNCOUNTED } from '../core/limits.js';
 import type { HttpClient } from '../http1/http-client.js';
@@ -14,6 +15,7 @@ import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
 import type { SpanOutbox } from '../telemetry/span-outbox.js';
 import type { AttemptClient } from './attempt.js';
 import { ErrorLog } from './error-log.js';
+import { CRASHED } from './error-mapping.js';
 import { LeftCalls } from './left-calls.js';
 import { ResponseBudgetBuffer } from './response-reader.js';
 import type { RouteTable } from './route-table.js';
@@ -59,4 +61,28 @@ export function sharedOf({ log, ...deps }: SessionDeps): SessionShared {
 export function clientOf({ echo, http, providers }: SessionShared, target: UpstreamTarget): AttemptClient {
   if (target.provider !== undefined) return providers;
   return target.origin === ECHO_ORIGIN ? echo : http;
+}
+
+/** The session of a call that has failed before it had one. The channel drops it: the call has ended. */
+const NO_SESSION: UpstreamSession = {
+  onCredit: () => undefined,
+  onCancel: () => undefined,
+  crash: () => undefined,
+};
+
+/**
+ * Returns `start` as a StartSession that does not throw: a bug before the session has begun, such as a model
+ * that the worker's routes do not have, fails that call, and not the worker with all of its calls. If the
+ * call has ended before the bug, the assertion that it ends once is thrown, as by `crash`.
+ */
+export function guarded(errors: ErrorLog, start: StartSession): StartSession {
+  return (request, downstream) => {
+    try {
+      return start(request, downstream);
+    } catch (error) {
+      errors.writeCrash(error);
+      downstream.fail(CRASHED);
+      return NO_SESSION;
+    }
+  };
 }

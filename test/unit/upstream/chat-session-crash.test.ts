@@ -1,5 +1,9 @@
-/** A bug within a callback of a timer ends one call, and not the worker with all of its calls. */
+/**
+ * A bug at the start of a call, or within a callback of a timer, ends that call, and not the worker with all
+ * of its calls.
+ */
 import t from 'tap';
+import { DOOR_INDEX } from '#src/core/door-names.js';
 import { chunkOf, DONE, sse, USAGE, usageEvent, type Script } from '../../fixtures/upstream-server.js';
 import { STREAM, turn, world } from '../../fixtures/upstream-world.js';
 
@@ -25,6 +29,28 @@ for (const [name, text, leaves] of [
     if (leaves) session.onCancel();
     await downstream.ended;
     t.equal(downstream.error?.code, 'internal_error');
+    t.equal(downstream.endings, 1);
+    t.match(log.lines, [{ message: 'a call failed inside of the gateway', fields: { cause: /a bug/ } }]);
+  });
+}
+
+for (const [name, changes] of [
+  ['a call', {}],
+  ['a call that counts', { door: DOOR_INDEX.count_tokens }],
+] as const) {
+  void t.test(`a bug at the start of ${name}`, async (t) => {
+    const { call, routes, log } = await world(t, [beginning(STREAM + DONE)]);
+    const failing = (): never => {
+      throw new Error('a bug');
+    };
+    routes.routeOf = failing;
+    routes.choiceOf = failing;
+    const { session, downstream } = call(changes);
+    await downstream.ended;
+    t.equal(downstream.error?.code, 'internal_error');
+    t.equal(downstream.endings, 1);
+    session.onCredit();
+    session.onCancel();
     t.equal(downstream.endings, 1);
     t.match(log.lines, [{ message: 'a call failed inside of the gateway', fields: { cause: /a bug/ } }]);
   });
