@@ -172,10 +172,11 @@ export class CredentialKeeper {
   /**
    * Gets the credentials at these positions that are missing, and renews them from now on. Resolves when all
    * are there, or after FIRST_FAILURES_MAX failures of each missing one, or after `waitMs`. Never rejects.
-   * gateway.ts calls it at start, and at each reload before workers get the new routes; then `retain`. Never
-   * call it after `close`, which ends a `want` that waits.
+   * gateway.ts calls it at start, and at each reload before workers get the new routes; then `retain`.
+   * `close` ends a `want` that waits; after it, `want` does nothing.
    */
   async want(positions: readonly number[], waitMs: number): Promise<void> {
+    if (this.#stop.signal.aborted) return;
     for (const position of new Set(positions)) {
       const entry = this.#entries.get(position);
       if (entry === undefined) this.#entries.set(position, this.#newEntry(position));
@@ -190,7 +191,7 @@ export class CredentialKeeper {
         .filter(({ grant, failuresInRow }) => grant === undefined && failuresInRow < FIRST_FAILURES_MAX);
     const endMs = this.#options.clock.monotonicMs() + waitMs;
     // `close` drops all entries, so `missing` must not be asked after it.
-    while (!this.#stop.signal.aborted) {
+    while (this.#entries.size > 0) {
       const waiting = missing();
       const leftMs = endMs - this.#options.clock.monotonicMs();
       if (waiting.length === 0 || leftMs <= 0) return;
@@ -215,9 +216,8 @@ export class CredentialKeeper {
     const nowMs = this.#options.clock.monotonicMs();
     if (nowMs > entry.rejectedDueMs + REJECTED_CALM_MS) entry.rejectedPauseMs = REJECTED_PAUSE_MS_MIN;
     entry.isRejected = true;
-    this.#options.log.warn('a provider rejects a credential; it is renewed early', {
-      credential: entry.name,
-    });
+    const fields = { credential: entry.name };
+    this.#options.log.warn('a provider rejects a credential; it is renewed early', fields);
     this.look();
   }
 
@@ -239,12 +239,11 @@ export class CredentialKeeper {
       // Without a failure a renewal comes first, which replaces the credential or fails.
       if (entry.failuresInRow > 0) this.#dropIfExpired(entry);
       if (entry.renewal !== undefined || entry.forgottenMs !== Infinity) continue;
-      const isRejectedDue = entry.isRejected && nowMs >= entry.rejectedDueMs;
-      if (
-        this.#isReached(entry.due) ||
-        isRejectedDue ||
-        (looksAtFiles && entry.filesStamp !== filesStampOf(entry.spec))
-      )
+      const isDue = this.#isReached(entry.due);
+      // After a failure a rejection waits for `due` too: the token server may have sent a Retry-After.
+      const isRejectedDue =
+        entry.isRejected && nowMs >= entry.rejectedDueMs && (isDue || entry.failuresInRow === 0);
+      if (isDue || isRejectedDue || (looksAtFiles && entry.filesStamp !== filesStampOf(entry.spec)))
         entry.renewal = this.#renew(entry, isRejectedDue).finally(() => (entry.renewal = undefined));
     }
   }
@@ -318,14 +317,11 @@ export class CredentialKeeper {
     // NaN means to `believedMsOf` that the source does not say.
     const claimedMs = (grant.expiresMs ?? NaN) - nowMs;
     const lifeMs = believedMsOf(claimedMs);
-    if (claimedMs <= 0)
-      log.warn(
-        'a new credential has expired already, by what its source says; see the clock of this machine',
-        {
-          credential: entry.name,
-          expired_seconds_ago: Math.round(-claimedMs / 1_000),
-        },
-      );
+    if (claimedMs <= 0) {
+      const fields = { credential: entry.name, expired_seconds_ago: Math.round(-claimedMs / 1_000) };
+      const text = 'a new credential has expired already, by what its source says';
+      log.warn(`${text}; see the clock of this machine`, fields);
+    }
     entry.expires = lifeMs === undefined ? undefined : this.#deadlineIn(lifeMs);
     entry.due = this.#deadlineIn(renewalMsOf(lifeMs, this.#random()));
     entry.renewals += 1;
@@ -346,27 +342,27 @@ export class CredentialKeeper {
     entry.failuresInRow += 1;
     const isNew = entry.error !== message;
     entry.error = message;
-    this.#dropIfExpired(entry);
-    if (!isNew) return;
     const fields = { credential: entry.name, error: message, advice };
+    // That it has expired is told with why it could not be renewed.
+    if (this.#dropIfExpired(entry, fields) || !isNew) return;
     if (entry.grant === undefined)
       this.#options.log.error('a credential could not be had; calls of its upstreams fail', fields);
     else this.#options.log.warn('a credential could not be renewed; the old one serves meanwhile', fields);
   }
 
-  #dropIfExpired(entry: Entry): void {
-    if (entry.grant === undefined || entry.expires === undefined || !this.#isReached(entry.expires)) return;
+  /** Returns whether it has dropped the credential, which it logs with `fields`. */
+  #dropIfExpired(entry: Entry, fields = { credential: entry.name, error: entry.error ?? '' }): boolean {
+    if (entry.grant === undefined || entry.expires === undefined || !this.#isReached(entry.expires))
+      return false;
     entry.grant = undefined;
     entry.expires = undefined;
     entry.revision += 1;
     this.#options.send([recordOf(entry)]);
     this.#options.log.error(
       'a credential has expired and could not be renewed; calls of its upstreams fail',
-      {
-        credential: entry.name,
-        error: entry.error ?? '',
-      },
+      fields,
     );
+    return true;
   }
 
   #deadlineIn(ms: number): Deadline {

@@ -344,3 +344,42 @@ void t.test('its timer fires with the others of its thread', async (t) => {
   const besideMs = Math.abs(dueMs - 1_000 * Math.round(dueMs / 1_000));
   t.ok(besideMs < 200, `it fires ${besideMs} ms beside the tick`);
 });
+
+void t.test('an expiry and why it could not be renewed are one line', async (t) => {
+  const world = new World();
+  world.script = () => Promise.resolve(world.token(2_000));
+  await world.start();
+  world.script = failing();
+  await world.pass(10_000);
+  t.same(world.tokens, ['secret-token-1', undefined]);
+  t.match(world.lines, [/^error .*has expired.*answered 500.*do this/]);
+  t.equal(world.lines.length, 1);
+  world.script = failing('the token server is gone');
+  await world.pass(MINUTE_MS);
+  t.match(world.lines[1], /^error .*could not be had.*is gone/, 'another reason is told');
+});
+
+void t.test('a Retry-After is kept while the provider rejects the credential', async (t) => {
+  const world = new World();
+  await world.start();
+  world.script = failing('429', 5 * MINUTE_MS);
+  world.keeper.rejected(0, 1);
+  await world.settle();
+  t.equal(world.asked, 2);
+  for (let second = 1; second < 300; second += 1) await world.pass(1_000);
+  t.equal(world.asked, 2);
+  world.script = () => Promise.resolve(world.token(HOUR_MS));
+  await world.pass(1_000);
+  t.equal(world.asked, 3);
+  t.equal(world.tokens.at(-1), 'secret-token-3');
+});
+
+void t.test('after its end it begins nothing', async (t) => {
+  const world = new World();
+  await world.start();
+  world.keeper.close();
+  await world.keeper.want([0, 1], HOUR_MS);
+  await world.settle();
+  t.equal(world.asked, 1);
+  t.same(world.keeper.statuses, []);
+});
