@@ -7,6 +7,8 @@ import { Option, type Command } from 'commander';
 import { PROVIDER_NAMES, type ProviderName } from '../core/provider-names.js';
 import { MOCK_FLAGS, MockOptionError, mockOptionsOfFlags, type MockOptions } from '../mock/mock-options.js';
 import { exampleText } from './options.js';
+import { CommandError } from './output.js';
+import { runtimeFacts, unsupportedRuntime } from './runtime-support.js';
 
 const STEERING_HELP = `
 One call is steered by the header x-mock, or where a gateway stands in between by the first line of the last user
@@ -55,6 +57,8 @@ export function addMockUpstreamCommand(program: Command): void {
     const host = String(flags.host);
     const { port, defaults } = optionsOf(command, flags);
     const provider = flags.provider as ProviderName;
+    const unsupported = unsupportedRuntime(runtimeFacts());
+    if (unsupported !== undefined) throw new CommandError(unsupported);
     const { startMockUpstream } = await import('../mock/mock-upstream.js');
     const mock = await startMockUpstream({ host, port, record: flags.record === true, provider, defaults });
     process.stdout.write(`mock upstream on http://${host}:${mock.port}\n`);

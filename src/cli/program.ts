@@ -20,6 +20,7 @@ import { addKeyCommands } from './key-commands.js';
 import { addChangeCommands, addOperatorCommands } from './operator-commands.js';
 import { addMockUpstreamCommand } from './mock-upstream-command.js';
 import { Misuse } from './output.js';
+import { unloadableStore } from './runtime-support.js';
 import { addServeCommand } from './serve-command.js';
 import { addStatusCommand } from './status-command.js';
 import { addUsageCommand } from './usage-command.js';
@@ -85,8 +86,11 @@ export async function runProgram(): Promise<void> {
   }
 }
 
-/** An error with a code explains itself; any other is a bug, and its stack is printed. */
+/**
+ * An error with a code explains itself, and one of a store that cannot be loaded is explained. Any other is a
+ * bug, and its stack is printed.
+ */
 function textOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  return 'code' in error ? error.message : (error.stack ?? error.message);
+  return unloadableStore(error) ?? ('code' in error ? error.message : (error.stack ?? error.message));
 }

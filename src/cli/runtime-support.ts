@@ -1,7 +1,8 @@
 /**
  * Checks whether Tollgate can serve on this Node and this system, and tells what to do if not. Main thread:
  * main.ts calls `unsupportedNode` first of all; the process that reads the settings of `serve`
- * (serve-command.ts) calls `unsupportedRuntime` before it loads them.
+ * (serve-command.ts), before it loads them, and `mock-upstream` call `unsupportedRuntime`. What opens the
+ * books loads lmdb when it first needs it: program.ts asks `unloadableStore` when a command has failed.
  *
  * Whoever supports another Node changes NODE_MIN, NODE_OF_ABI and the sentences below, which name releases,
  * systems and the glibc of Node 20 in words, and also `engines` in package.json, the README and the test.
@@ -79,6 +80,18 @@ export function unsupportedRuntime(facts: RuntimeFacts): string | undefined {
     return `Tollgate cannot serve on Node ${node} here: ${theBinaries} need glibc ${glibcWanted} with this Node, and this system has ${glibc}. Use a newer system (Debian 13, Ubuntu 24.04), the container image, or Node 20, whose binary runs on glibc 2.27.`;
   }
   return undefined;
+}
+
+/**
+ * Says why the books cannot be opened here, if `error`, thrown by an import, is of lmdb's native binary; else
+ * undefined. The error has no code if there is no binary, so its text tells.
+ */
+export function unloadableStore(error: Error): string | undefined {
+  const isForAnotherSystem =
+    'code' in error && error.code === 'ERR_DLOPEN_FAILED' && /[/\\]@?lmdb[/\\]/.test(error.message);
+  if (!isForAnotherSystem && !error.message.startsWith('No native build was found for ')) return undefined;
+  const { platform, arch, version } = process;
+  return `Tollgate cannot open its books on ${platform} ${arch} with Node ${version.slice(1)}: the package lmdb, which they are kept with, has no binary that runs here. Run "npm ci --omit=dev" in the folder of Tollgate's package.json on Linux, macOS or Windows on x64 or arm64, or use the container image.`;
 }
 
 /**

@@ -8,7 +8,7 @@ import type { Command } from 'commander';
 import type { LoadOptions } from '../config/load.js';
 import { addStoreOptions, exampleText, wholeNumberFrom } from './options.js';
 import { Misuse } from './output.js';
-import { runtimeFacts, unsupportedRuntime } from './runtime-support.js';
+import { runtimeFacts, unloadableStore, unsupportedRuntime } from './runtime-support.js';
 import type { ReadSettings } from './serve.js';
 
 const PORT = wholeNumberFrom(0, 65_535);
@@ -42,6 +42,14 @@ async function sendSettings(options: LoadOptions): Promise<void> {
 async function settingsOf(options: LoadOptions): Promise<ReadSettings> {
   const unsupported = unsupportedRuntime(runtimeFacts());
   if (unsupported !== undefined) return { kind: 'refused', problems: [unsupported] };
+  try {
+    // The gateways load it, and could say less well why they cannot.
+    await import('../store/environment.js');
+  } catch (error) {
+    const problem = unloadableStore(error as Error);
+    if (problem === undefined) throw error;
+    return { kind: 'refused', problems: [problem] };
+  }
   const [{ loadSettings }, { ConfigError }] = await Promise.all([
     import('../config/load.js'),
     import('../config/config-error.js'),

@@ -1,8 +1,9 @@
 /** What a Node or a system that cannot serve is told. */
-import { execFileSync, spawnSync } from 'node:child_process';
+import { execFileSync, spawnSync, type SpawnSyncReturns } from 'node:child_process';
 import t from 'tap';
 import {
   runtimeFacts,
+  unloadableStore,
   unsupportedNode,
   unsupportedRuntime,
   type RuntimeFacts,
@@ -77,20 +78,27 @@ void t.test('this system serves, and its facts are what other programs say', (t)
   t.end();
 });
 
+const MAIN = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
+
+/** Runs the program after `code`. */
+function runWith(
+  code: string,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv = {},
+): SpawnSyncReturns<string> {
+  return spawnSync(process.execPath, ['--import', `data:text/javascript,${code}`, MAIN, ...args], {
+    encoding: 'utf8',
+    env: { ...process.env, ...env },
+    timeout: 60_000,
+  });
+}
+
 void t.test('the command says it before anything is loaded', (t) => {
-  const main = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
   // A Node that says it is another one: what decides is read from process.versions.
-  const pretend = (versions: object): ReturnType<typeof spawnSync> =>
-    spawnSync(
-      process.execPath,
-      [
-        '--import',
-        `data:text/javascript,Object.defineProperty(process,'versions',{value:{...process.versions,...${JSON.stringify(versions)}}})`,
-        main,
-        'serve',
-      ],
-      { encoding: 'utf8', timeout: 60_000 },
-    );
+  const pretend = (versions: object): ReturnType<typeof spawnSync> => {
+    const value = `{...process.versions,...${JSON.stringify(versions)}}`;
+    return runWith(`Object.defineProperty(process,'versions',{value:${value}})`, ['serve']);
+  };
   for (const [versions, expected] of [
     [
       { node: '18.20.4', modules: '108' },
@@ -103,5 +111,47 @@ void t.test('the command says it before anything is loaded', (t) => {
     t.equal(stdout, '');
     t.match(stderr, expected, 'one sentence and no stack');
   }
+  t.end();
+});
+
+void t.test('every command that loads a native package says it, and prints no stack', (t) => {
+  const data = t.testdir();
+  const riscv = "Object.defineProperty(process,'arch',{value:'riscv64'})";
+  const noBooks = /^Tollgate cannot open its books on linux riscv64 with Node [\d.]+:[^\n]+\n$/;
+  for (const [args, expected] of [
+    [['mock-upstream'], /^Tollgate cannot serve on linux riscv64:[^\n]+\n$/],
+    [['accounts', 'list', '--data', data], noBooks],
+    [['usage', '--data', data], noBooks],
+    [['audit', '--data', data], noBooks],
+  ] as const) {
+    const { status, stdout, stderr } = runWith(riscv, args);
+    t.equal(status, 1, args.join(' '));
+    t.equal(stdout, '');
+    t.match(stderr, expected, args.join(' '));
+  }
+  t.end();
+});
+
+void t.test('a start without a binary of the books is refused in the same words', (t) => {
+  // What loads lmdb's binary takes the processor from here: µWebSockets.js is as it is.
+  const env = { npm_config_arch: 'riscv64' };
+  const { status, stdout, stderr } = runWith('', ['serve', '--data', t.testdir()], env);
+  t.equal(status, 1);
+  t.equal(stdout, '');
+  t.match(stderr, /^Tollgate cannot open its books on [^\n]+\n$/);
+  t.end();
+});
+
+void t.test('which errors are those of the native package of the books', (t) => {
+  const loading = (message: string): Error =>
+    Object.assign(new Error(message), { code: 'ERR_DLOPEN_FAILED' });
+  t.match(
+    unloadableStore(
+      loading("/x/node_modules/@lmdb/lmdb-linux-x64/node.napi.glibc.node: version `GLIBC_2.99' not found"),
+    ),
+    /^Tollgate cannot open its books/,
+  );
+  for (const error of [loading('/x/other.node: invalid ELF header'), new Error('this is a bug')])
+    t.equal(unloadableStore(error), undefined, error.message);
   t.end();
 });
