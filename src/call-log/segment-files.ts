@@ -4,8 +4,9 @@
  * and readers call it, on main threads and in commands.
  *
  * Must hold: no two processes begin the same number, and the oldest are removed first
- * (test/unit/call-log/call-log.test.ts). A process begins no number again that it has seen, also if all files
- * were removed (test/unit/call-log/segment-files.test.ts).
+ * (test/unit/call-log/call-log.test.ts). No number is begun again, also if all files were removed and the
+ * gateway was started again (test/unit/call-log/segment-files.test.ts): readers take a number for an
+ * identity, and a client's cursor for newer calls names the last one.
  */
 import { mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -59,15 +60,20 @@ export function segmentFiles(folder: string, kind: SegmentKind): SegmentFile[] {
 
 /**
  * Creates an empty file with the next number, which only its owner may read. `after`: the greatest number
- * that the caller has seen. Its file may have been removed, but readers and cursors know the number.
+ * that the caller has seen. Its file may have been removed, but readers and cursors know the number. If there
+ * is none, and the folder is not new, files of an earlier run were removed: the number is then that of the
+ * second, Unix time `nowMs`, which is beyond theirs, since a second brings no segment on average.
  */
 export function createSegment(
   folder: string,
   kind: SegmentKind,
   after: number,
+  nowMs: number,
 ): SegmentFile & { readonly file: number } {
-  mkdirSync(folder, { recursive: true, mode: 0o700 });
-  for (let number = Math.max(lastNumberOf(segmentFiles(folder, kind)), after) + 1; ; number++) {
+  const isNew = mkdirSync(folder, { recursive: true, mode: 0o700 }) !== undefined;
+  const known = Math.max(lastNumberOf(segmentFiles(folder, kind)), after);
+  const last = known === 0 && !isNew ? Math.floor(nowMs / 1_000) : known;
+  for (let number = last + 1; ; number++) {
     try {
       const path = join(folder, `${String(number).padStart(10, '0')}.${kind}`);
       return { file: openSync(path, 'wx', 0o600), number, path };

@@ -157,7 +157,7 @@ export class SegmentWriter<B extends WrittenBlock> {
   #begin(): OpenSegment<B> {
     const { folder, kind, start, newIndex, clock } = this.#options;
     this.#removeOld();
-    const { file, number, path } = createSegment(folder, kind, this.#lastNumber);
+    const { file, number, path } = createSegment(folder, kind, this.#lastNumber, clock.wallMs());
     try {
       writeWhole(file, start, 0);
     } catch (error) {

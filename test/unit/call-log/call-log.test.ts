@@ -22,6 +22,7 @@ const log = {
   error: () => undefined,
   warn: (_: string, fields?: object) => void logged.push(fields!),
   info: () => undefined,
+  record: () => undefined,
 };
 
 function writerOn(folder: string, retention = RETENTION, clock: Clock = new SystemClock()): CallWriter {
@@ -65,7 +66,7 @@ function sameCalls(t: Test, found: readonly CallRecord[], wanted: readonly CallR
 }
 
 void t.test('a call is read as it was written', async (t) => {
-  const folder = t.testdir();
+  const folder = join(t.testdir(), 'calls');
   const written = calls(1, 3_000);
   const writer = writerOn(folder);
   for (const call of written) writer.append(call);
@@ -260,7 +261,7 @@ void t.test('what another process writes between two reads of a page comes once'
 });
 
 void t.test('a segment that was cut anywhere has the whole blocks before the cut', async (t) => {
-  const folder = t.testdir();
+  const folder = join(t.testdir(), 'calls');
   const written = calls(7, 12);
   const writer = writerOn(folder);
   const ends: number[] = [];
@@ -291,7 +292,7 @@ void t.test('a segment that was cut anywhere has the whole blocks before the cut
 });
 
 void t.test('damaged bytes cost the blocks that they are in', async (t) => {
-  const folder = t.testdir();
+  const folder = join(t.testdir(), 'calls');
   const written = calls(9, 60);
   const writer = writerOn(folder);
   const path = join(folder, '0000000001.calls');

@@ -1,4 +1,4 @@
-/** Numbers of segments: readers and cursors know them, so a process begins none again that it has seen. */
+/** Numbers of segments: readers and cursors know them, so none is begun again. */
 import { readdirSync, rmSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
@@ -15,7 +15,7 @@ const RETENTION: CallRetention = { keepHours: 1, keepBytes: 1024 ** 3, processes
 
 /** Two processes that write into one folder. */
 function world(t: Test) {
-  const folder = t.testdir();
+  const folder = join(t.testdir(), 'calls');
   const clock = new StoppedClock();
   const random = randomOf(1);
   const newWriter = (): CallWriter => {
@@ -45,7 +45,12 @@ function world(t: Test) {
     for (const name of files()) utimesSync(join(folder, name), seconds, seconds);
     apply();
   };
-  return { folder, writers, write, files, rest };
+  /** All end, and start again. */
+  const restart = (): CallWriter => {
+    writers.forEach((writer) => writer.close());
+    return newWriter();
+  };
+  return { folder, writers, write, files, rest, restart };
 }
 
 /** `newest`: the cursor of what the reader has found before. */
@@ -100,4 +105,16 @@ void t.test('and after an operator has removed them', async (t) => {
   const calls = [write(other, 2), write(writer, 3)];
   t.same(files(), ['0000000003.calls', '0000000004.calls']);
   await findsNew(t, reader, page!.newest, calls);
+});
+
+void t.test('and after a restart with nothing left', async (t) => {
+  const { folder, writers, write, files, rest, restart } = world(t);
+  for (let request = 0; request < 4; request++) write(writers[request % 2]!, request);
+  const reader = new CallReader(folder);
+  const page = await reader.page({}, 10);
+  t.equal(page!.calls.length, 4);
+  rest();
+  t.same(files(), []);
+  const writer = restart();
+  await findsNew(t, reader, page!.newest, [write(writer, 4), write(writer, 5)]);
 });
