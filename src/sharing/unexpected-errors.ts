@@ -4,16 +4,22 @@
  * on the main thread of a gateway process.
  *
  * Must hold: it ends no process, and its stack is in the log (test/unit/sharing/valkey-damage.test.ts,
- * test/unit/sharing/lmdb-coordinator.test.ts).
+ * test/unit/sharing/lmdb-coordinator.test.ts). Kinds that alternate neither fill the log nor hide each other
+ * (test/unit/sharing/unexpected-errors.test.ts).
  */
 import { StoreError } from '../store/store-file.js';
 import type { Log } from '../telemetry/log.js';
 import { CoordinatorLost } from './coordinator.js';
 
+/** Kinds that are remembered. A program has few bugs at a time. */
+const KINDS_MAX = 50;
+/** Numbers in a message, such as those of a position, make no kind of their own. */
+const NUMBERS = /\d+/g;
+
 export class UnexpectedErrors {
   readonly #log: Pick<Log, 'error'>;
-  /** The last that was logged: one that comes with every exchange is logged once. */
-  #known = '';
+  /** The kinds that were logged, the one that came last at the end: one of every exchange is logged once. */
+  readonly #known = new Set<string>();
 
   constructor(log: Pick<Log, 'error'>) {
     this.#log = log;
@@ -28,8 +34,14 @@ export class UnexpectedErrors {
   }
 
   #record(reason: string, error: unknown): void {
-    if (reason === this.#known) return;
-    this.#known = reason;
+    const kind = reason.replace(NUMBERS, '0');
+    const isKnown = this.#known.delete(kind);
+    this.#known.add(kind);
+    if (isKnown) return;
+    for (const oldest of this.#known) {
+      if (this.#known.size <= KINDS_MAX) break;
+      this.#known.delete(oldest);
+    }
     const stack = error instanceof Error ? error.stack : undefined;
     this.#log.error('leases cannot be had: an error that nobody expects', { error: reason, stack });
   }
