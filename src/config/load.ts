@@ -152,7 +152,8 @@ function findFile(
 function readFile(file: ConfigFile, given: string | undefined): YamlSource {
   let text: string | undefined;
   try {
-    text = given ?? readBounded(file.path, CONFIG_BYTES_MAX);
+    if (given === undefined) text = readBounded(file.path, CONFIG_BYTES_MAX);
+    else if (Buffer.byteLength(given) <= CONFIG_BYTES_MAX) text = given;
   } catch (error) {
     throw new ConfigError([`${file.shown}: cannot be read: ${reasonOf(error)}`]);
   }

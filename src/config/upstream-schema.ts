@@ -51,8 +51,8 @@ export const HEADER_NAMES = "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$";
  */
 export const HEADER_NAMES_REJECTED =
   '^(host|connection|content-(length|type|encoding)|transfer-encoding|keep-alive|upgrade|te|trailer|expect|proxy-.*|http2-settings|accept-encoding|x-request-id)$';
-/** Names whose value is a secret. */
-export const HEADER_NAMES_SECRET = '^(cookie|(.*-)?(authorization|key|token|secret))$';
+/** Names whose value is a secret: also `apikey` of Kong, `x-apikey` of Apigee. */
+export const HEADER_NAMES_SECRET = '^(cookie|(.*[-_])?(authorization|(api)?key|token|secret))$';
 
 const timeout = (presetMs: number, description: string) =>
   whole(1, TIMEOUT_MS_MAX, presetMs, 'milliseconds', { description });

@@ -5,6 +5,7 @@
  * Must hold: no secret of the file is written (test/unit/config/litellm/import.test.ts).
  */
 import type { Service } from '../../core/door-names.js';
+import { secretsInQuery } from '../../core/secret-url.js';
 import { OUTPUT_TOKENS_MAX } from '../catalog-schema.js';
 import { TIMEOUT_MS_MAX, TOTAL_TIMEOUT_MS_USUAL } from '../upstream-schema.js';
 import { headersOf, secretOf } from './headers.js';
@@ -129,7 +130,7 @@ export function importDeployment(
   const dropsParameters = own.flag('drop_params') ?? context.dropsParameters;
   const settings =
     speaks === undefined
-      ? addressOf(own, provider, parameter, context)
+      ? addressOf(own, name, provider, parameter, context)
       : nativeSettings(own, speaks, found, parameter, context.variables);
   if (settings === undefined) return undefined;
   if (speaks === 'bedrock' && BEDROCK_PREFIX.test(found.model))
@@ -220,14 +221,25 @@ function modeByName(
   return mode ?? 'chat';
 }
 
+/** `name`: the model's, for callers. */
 function addressOf(
   own: ImportMap,
+  name: string,
   provider: Provider,
   parameter: Parameter,
   { variables }: DeploymentContext,
 ): Partial<NativeSettings> | undefined {
-  const url = openaiAddress(own, provider, parameter, variables);
-  return url === undefined ? undefined : { url };
+  const address = openaiAddress(own, provider, parameter, variables);
+  if (address === undefined) return undefined;
+  // Some providers take the key in the query.
+  const secrets = new Set(secretsInQuery(address).filter((secret) => address.includes(secret)));
+  const wanted = variableNameOf(`${name}_api_base`).replace(/_API_KEY$/, '');
+  let url = address;
+  for (const secret of secrets) {
+    const reference = secretOf(own, 'api_base', secret, wanted, variables) ?? secret;
+    url = url.replaceAll(secret, () => reference);
+  }
+  return { url };
 }
 
 function rejectionOf(provider: string, model: string): string {

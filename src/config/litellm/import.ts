@@ -44,9 +44,10 @@ export function importLitellm(text: string, fileName: string): LitellmImport {
   const entries = listOf(file, 'model_list', remarks);
   const router = file.map('router_settings');
   const litellm = file.map('litellm_settings');
+  const credentials = credentialsOf(file, remarks);
   const context: DeploymentContext = {
-    variables: new Variables(text, impliedVariables(entries)),
-    credentials: credentialsOf(file, remarks),
+    variables: new Variables(text, impliedVariables(entries, credentials)),
+    credentials,
     timeoutSeconds: router.number('timeout') ?? litellm.number('request_timeout'),
     dropsParameters: litellm.flag('drop_params') ?? false,
   };
@@ -109,12 +110,16 @@ function listOf(file: ImportMap, name: string, remarks: Remarks): ImportMap[] {
   return list.map((item: unknown, index) => new ImportMap(item, [name, index], remarks));
 }
 
-/** The variables from which LiteLLM takes the keys of entries that name none. */
-function impliedVariables(entries: readonly ImportMap[]): string[] {
+/** The variables from which LiteLLM takes the keys of entries that name none, nor do their credentials. */
+function impliedVariables(
+  entries: readonly ImportMap[],
+  credentials: ReadonlyMap<string, ImportMap>,
+): string[] {
   return entries.flatMap((entry) => {
     const own = entry.map('litellm_params');
     const model = own.text('model');
-    const named = own.text('api_key') ?? own.text('litellm_credential_name');
+    const credential = credentials.get(own.text('litellm_credential_name') ?? '');
+    const named = own.text('api_key') ?? credential?.peek('api_key');
     if (model === undefined || named !== undefined) return [];
     const { provider } = providerModelOf(model, own.text('custom_llm_provider'));
     return provider?.variable ?? [];
@@ -198,7 +203,9 @@ const PLAN = { id: 'default', requests_per_minute: 60, calls_per_day: 1_000, mod
 
 function documentOf(models: readonly ImportedModel[], fileName: string): string {
   const written = models.map(withEscapedNames);
-  const document = new Document({ models: written, plans: [PLAN] }, { version: '1.2', schema: 'core' });
+  // Entries share values, and load.ts expands few aliases.
+  const options = { version: '1.2', schema: 'core', aliasDuplicateObjects: false } as const;
+  const document = new Document({ models: written, plans: [PLAN] }, options);
   document.commentBefore =
     ` Made from ${fileName.replaceAll(/\s+/g, ' ')} by: tollgate config import-litellm\n` +
     ' Check with: tollgate config check';

@@ -282,6 +282,11 @@ export function nativeSettings(
         parameter('vertex_credentials') === undefined ? 'vertex_ai_credentials' : 'vertex_credentials',
         'a secret: write it into a file that only Tollgate reads, and name it in credentials_file',
       );
+    if (credentials?.startsWith('${') === true)
+      own.remark(
+        parameter('vertex_credentials') === undefined ? 'vertex_ai_credentials' : 'vertex_credentials',
+        "the variable must be a file's path: LiteLLM takes the JSON itself from it too",
+      );
     const region = regionOf(own, vertexText('location'), speaks);
     return { ...settings, region, project, ...(isFile && { credentials_file: credentials }) };
   }

@@ -104,3 +104,60 @@ void t.test('a server that may want a key is told of', (t) => {
   t.same(variables, ['HOSTED_VLLM_API_KEY', 'LITELLM_PROXY_API_KEY']);
   t.end();
 });
+
+void t.test('an entry whose credential has no key does not share a variable with a key of the file', (t) => {
+  const { upstreams, yaml } = importedFile(t, {
+    model_list: [
+      { model_name: 'a', litellm_params: { model: 'openai/gpt-4o', litellm_credential_name: 'org' } },
+      { model_name: 'b', litellm_params: { model: 'openai/gpt-4o', api_key: 'sk-hidden-of-b' } },
+    ],
+    credential_list: [{ credential_name: 'org', credential_values: { organization: 'org-1' } }],
+  });
+  t.match(upstreams, [{ key: 'value-of-OPENAI_API_KEY' }, { key: 'value-of-OPENAI_API_KEY_2' }]);
+  t.notMatch(yaml, 'hidden');
+  t.end();
+});
+
+void t.test('secrets in headers and addresses are not written', (t) => {
+  const vertex = { model: 'vertex_ai/gemini-x', vertex_project: 'p' };
+  const { upstreams, yaml, lines } = importedFile(t, {
+    model_list: [
+      {
+        model_name: 'a',
+        litellm_params: {
+          model: 'openai/gpt-4o',
+          api_key: 'os.environ/K',
+          api_base: 'https://h.example/v1?code=hidden-code%2B1&team=1',
+          extra_headers: {
+            apikey: 'hidden-1',
+            'x-apikey': 'hidden-2',
+            x_api_key: 'hidden-3',
+            'x-monkey': 'ape',
+          },
+        },
+      },
+      { model_name: 'b', litellm_params: { ...vertex, vertex_credentials: 'os.environ/GOOGLE' } },
+      { model_name: 'c', litellm_params: { ...vertex, vertex_ai_credentials: 'account.json' } },
+    ],
+  });
+  t.match(upstreams, [
+    {
+      url: 'https://h.example/v1?code=value-of-A_API_BASE&team=1',
+      headers: {
+        apikey: 'value-of-A_APIKEY',
+        'x-apikey': 'value-of-A_X_APIKEY',
+        x_api_key: /^value-of-/,
+        'x-monkey': 'ape',
+      },
+    },
+    { credentials_file: /value-of-GOOGLE$/ },
+    { credentials_file: /account\.json$/ },
+  ]);
+  t.notMatch(yaml, 'hidden');
+  const told = lines.join('\n');
+  t.notMatch(told, 'hidden');
+  t.match(told, /litellm_params\.api_base: a secret written inline .* A_API_BASE$/m);
+  t.match(told, /vertex_credentials: the variable must be a file's path/);
+  t.notMatch(told, /vertex_ai_credentials: the variable/);
+  t.end();
+});

@@ -69,3 +69,16 @@ void t.test('what looks like a reference of Tollgate stays a text', (t) => {
   t.same(variables, ['K', 'OTHER']);
   t.end();
 });
+
+void t.test('what many entries share is written for each, as few aliases of YAML are expanded', (t) => {
+  const file = {
+    model_list: Array.from({ length: 150 }, (_, at) => model(`m${at}`, { model: 'mistral/mistral-large' })),
+  };
+  const { models, lines } = importedFile(t, file);
+  t.equal(models.length, 150);
+  t.same(
+    lines.filter((line) => line.includes('config check')),
+    [],
+  );
+  t.end();
+});
