@@ -19,6 +19,7 @@ import type { Settings } from '../config/schema.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
 import { USAGE_SOURCES } from '../core/token-counts.js';
 import type { UsageKey } from '../registry/usage-report.js';
+import { CONTENTS_MESSAGE_BYTES } from '../request/call-contents.js';
 import type { CallRingBuffer } from '../telemetry/call-ring-layout.js';
 import { CallRingReader, type PlainCall } from '../telemetry/call-ring-reader.js';
 import {
@@ -361,8 +362,9 @@ function retentionOf({ call_log: callLog, processes }: Settings): CallRetention 
 
 function contentsRetentionOf({ call_log: callLog, processes }: Settings): CallRetention {
   const { contents_keep_hours: keepHours, contents_keep_bytes: keepBytes } = callLog;
-  // The longest block: the batch before a call, then its two texts with their heads.
-  const blockBytes = 2 * (callLog.contents_body_bytes + CONTENTS_HEAD_BYTES) + CONTENTS_BATCH_BYTES;
+  // The longest block: a batch, then a listener's message, at whose end are two texts with their heads.
+  const callBytes = 2 * (callLog.contents_body_bytes + CONTENTS_HEAD_BYTES);
+  const blockBytes = CONTENTS_BATCH_BYTES + CONTENTS_MESSAGE_BYTES + callBytes;
   return { keepHours, keepBytes, processes, blockBytes };
 }
 

@@ -18,8 +18,8 @@ import {
 } from '../telemetry/contents-layout.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 
-/** Contents that are sent to the main thread in one message, unless one call has more. */
-const BATCH_BYTES = 64 * 1024;
+/** A message to the main thread has less than this, and the contents of one call more. */
+export const CONTENTS_MESSAGE_BYTES = 64 * 1024;
 /** How long the first contents of a batch wait for others. */
 const BATCH_WAIT_MS = 200;
 /** Memory that a piece takes beside its bytes. */
@@ -166,7 +166,7 @@ export class ContentsGatherer {
   #push(packed: Buffer): void {
     this.#batch.push(packed);
     this.#batchBytes += packed.length;
-    if (this.#batchBytes >= BATCH_BYTES) this.flush();
+    if (this.#batchBytes >= CONTENTS_MESSAGE_BYTES) this.flush();
     else this.#timer ??= setTimeout(() => this.flush(), BATCH_WAIT_MS).unref();
   }
 }

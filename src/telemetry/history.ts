@@ -208,8 +208,12 @@ class StatusRing extends SpanRing<HistorySpan> {
     const last = this.spans.at(-1);
     if (first === undefined && last?.start === start && last.seconds !== undefined)
       this.#earlier = this.spans.pop();
-    // If the clock was set back, what was counted meanwhile belongs to no span.
-    if (first === undefined || first.start > start) return [];
+    if (first === undefined) return [];
+    // If the clock was set back, what was counted meanwhile belongs to no span, nor to one that now begins.
+    if (first.start > start) {
+      this.#earlier = undefined;
+      return [];
+    }
     const span = this.#spanOf(first, stats, nowSeconds);
     this.#inFlight = stats.calls_in_flight;
     this.#earlier = undefined;

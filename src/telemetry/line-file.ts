@@ -54,7 +54,8 @@ export class LineFile {
   /** Lines that wait, oldest first. A piece has up to some thousand whole lines, each with its newline. */
   #pending: Buffer[] = [];
   #pendingBytes = 0;
-  #failing = false;
+  /** Why the last write failed; undefined after one that did not. */
+  #failure: string | undefined;
   #droppedLines = 0;
 
   /**
@@ -89,15 +90,18 @@ export class LineFile {
     try {
       this.#reopen();
       while (this.#pending.length > 0) this.#writeBatch();
-      if (this.#failing) this.#log.warn(`the ${this.#name} is written again`, { path: this.#path });
-      this.#failing = false;
+      if (this.#failure !== undefined)
+        this.#log.warn(`the ${this.#name} is written again`, { path: this.#path });
+      this.#failure = undefined;
     } catch (error) {
       this.#fail(error);
     }
   }
 
+  /** Writes what waits. What cannot be written is dropped, and counted and logged as such. */
   close(): void {
     this.append([]);
+    this.#dropBeyond(0);
     this.#closeFile();
   }
 
@@ -179,32 +183,31 @@ export class LineFile {
 
   #fail(error: unknown): void {
     const reason = error instanceof Error ? error.message : String(error);
-    if (!this.#failing) {
+    if (this.#failure === undefined) {
       this.#log.warn(`the ${this.#name} cannot be written; its lines wait, charges are not affected`, {
         path: this.#path,
         error: reason,
       });
     }
-    this.#failing = true;
-    const dropped = this.#dropOldest();
+    this.#failure = reason;
+    this.#dropBeyond(this.#pendingBytesMax);
+  }
+
+  /** Drops the oldest waiting lines beyond `bytesMax`, and logs how many. */
+  #dropBeyond(bytesMax: number): void {
+    let dropped = 0;
+    while (this.#pendingBytes > bytesMax) {
+      this.#shift(firstLineIn(this.#pending[0]!));
+      dropped += 1;
+    }
     if (dropped === 0) return;
     this.#droppedLines += dropped;
     this.#log.error(`lines of the ${this.#name} were dropped; the charges themselves are in the books`, {
       path: this.#path,
       dropped,
       droppedSinceStart: this.#droppedLines,
-      error: reason,
+      error: this.#failure,
     });
-  }
-
-  /** Drops waiting lines beyond the bound; returns how many. */
-  #dropOldest(): number {
-    let dropped = 0;
-    while (this.#pendingBytes > this.#pendingBytesMax) {
-      this.#shift(firstLineIn(this.#pending[0]!));
-      dropped += 1;
-    }
-    return dropped;
   }
 }
 

@@ -88,6 +88,19 @@ void t.test('sums that begin anew, a clock that is set back, a pause', (t) => {
   t.end();
 });
 
+void t.test('a clock that is set back in the first span after a start', (t) => {
+  const history = new History();
+  const midnight = START - (START % 300);
+  // The run before has seen 100 s of the running span, and told 40 calls.
+  const told = { start: midnight, seconds: 100, in_flight: 7, outcomes: { ok: 40 } };
+  history.restore('24h', [told], midnight + 100);
+  history.add(figures(0), midnight + 102);
+  history.add(figures(1), midnight - 600);
+  const ended = history.add(figures(2), midnight - 300).find(({ ring }) => ring === '24h');
+  t.match(ended!.span, { start: midnight - 600, in_flight: 0, outcomes: { ok: 1 } });
+  t.end();
+});
+
 void t.test('a clock that was a day ahead and is set right: the charts go on', (t) => {
   const history = new History();
   let calls = 0;

@@ -21,6 +21,7 @@ const log = {
   error: (message: string, fields?: object) => void noted.push(`error ${message} ${JSON.stringify(fields)}`),
   warn: (message: string) => void noted.push(`warn ${message}`),
   info: (message: string) => void noted.push(`info ${message}`),
+  record: () => undefined,
 };
 t.beforeEach(() => noted.splice(0));
 
@@ -159,6 +160,19 @@ void t.test('a full device throws nothing', { skip: !existsSync('/dev/full') }, 
   t.equal(usageLog.droppedLines, 3);
   t.match(noted[1], /ENOSPC/);
   usageLog.close();
+  t.end();
+});
+
+void t.test('what its end cannot write is counted and told', (t) => {
+  const path = join(t.testdir(), 'later', 'usage');
+  const usageLog = open(path);
+  usageLog.append(numbered(10, 2));
+  usageLog.append(numbered(12, 1));
+  t.equal(usageLog.droppedLines, 0);
+  usageLog.close();
+  t.equal(usageLog.droppedLines, 3);
+  t.equal(noted.length, 2);
+  t.match(noted[1], /^error lines of the usage log were dropped.*"dropped":3,"droppedSinceStart":3.*ENOENT/);
   t.end();
 });
 
