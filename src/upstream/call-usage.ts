@@ -51,6 +51,7 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
           request.largeBody ?? request.body,
           request.door,
           mediaTokensOf(request, route),
+          attempt.taken.target.thoughtsBack,
         )
       : meter.countRequest(tokenizer, NO_PROMPT);
   return countOrEstimate(deps.count, wanted, request.account, deps.errors).then((counted) => {

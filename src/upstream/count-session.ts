@@ -96,7 +96,10 @@ class CountSession implements UpstreamSession {
     const beganMs = clock.monotonicMs();
     const route = routes.routeOf(modelIndex);
     const mediaTokens = mediaTokensOf(this.#request, route);
-    const wanted = new UsageMeter().countRequest(route.tokenizer, largeBody ?? body, door, mediaTokens);
+    // The upstream that will get the prompt is not known: the count is of the longest that any of them gets.
+    const thoughtsBack = route.targets.some((target) => target.thoughtsBack === true);
+    const prompt = largeBody ?? body;
+    const wanted = new UsageMeter().countRequest(route.tokenizer, prompt, door, mediaTokens, thoughtsBack);
     const { promptTokens } = await countOrEstimate(count, wanted, account, errors);
     const response = Buffer.from(`{"input_tokens":${promptTokens}}`);
     this.#downstream.end(response, NO_USAGE, clock.monotonicMs() - beganMs);

@@ -32,6 +32,8 @@ export interface CountRequest {
   readonly body: string | Uint8Array;
   /** Tokens of its parts that are not text (`mediaTokensOf`); 0 if it is left out. */
   readonly mediaTokens?: number;
+  /** Whether the upstream gets the thoughts of the conversation (`thoughtsBack` of target.ts). */
+  readonly thoughtsBack?: boolean | undefined;
   readonly completionForm: CompletionForm;
   /** For a stream: texts of the events before `completion`. */
   readonly texts: StreamTexts;
@@ -124,7 +126,7 @@ export class TokenCount {
   /** Reads the request's body, whose bytes are bounded: see prompt-text.ts. */
   static begin(request: CountRequest): TokenCount {
     const { tokenizer, door = CHAT_DOOR, mediaTokens = 0, completionBytes, relayedBytes } = request;
-    const body = countedBodyOf(door, request.body);
+    const body = countedBodyOf(door, request.body, request.thoughtsBack);
     const completion = completionTexts(request);
     const bytes = completion.reduce((sum, text) => sum + Buffer.byteLength(text), Buffer.byteLength(body));
     const isCounted = tokenizer !== 'none' && bytes <= TOKENIZER_BYTES_MAX;
@@ -291,9 +293,13 @@ export async function countOrEstimate(
 
 /**
  * The body of a call as a chat completion has it, for a count of its prompt. It was checked when it came.
- * `door`: its position in DOOR_NAMES.
+ * `door`: its position in DOOR_NAMES. `thoughtsBack`: as in CountRequest.
  */
-function countedBodyOf(door: number, body: string | Uint8Array): string | Uint8Array {
+function countedBodyOf(
+  door: number,
+  body: string | Uint8Array,
+  thoughtsBack: boolean | undefined,
+): string | Uint8Array {
   const dialect = dialectAt(door);
   const text = dialect === undefined || typeof body === 'string' ? body : Buffer.from(body).toString();
   if (dialect === undefined || typeof text !== 'string') return body;
@@ -304,7 +310,7 @@ function countedBodyOf(door: number, body: string | Uint8Array): string | Uint8A
     return texts.length === 0 ? '{}' : JSON.stringify(texts);
   }
   try {
-    return JSON.stringify(dialect.translator?.toChat(members) ?? members);
+    return JSON.stringify(dialect.translator?.toChat(members, false, thoughtsBack) ?? members);
   } catch (error) {
     if (!(error instanceof FieldError)) throw error;
     // A chat completion cannot express the body: promptOf finds texts in the body as it is.

@@ -110,13 +110,14 @@ export class UsageMeter {
 
   /**
    * What a counter thread needs to count this call. `body` is in the protocol of `door`; `mediaTokens` are
-   * those of its media parts.
+   * those of its media parts. `thoughtsBack`: as in CountRequest.
    */
   countRequest(
     tokenizer: Tokenizer,
     body: string | Uint8Array,
     door = CHAT_DOOR,
     mediaTokens = 0,
+    thoughtsBack?: boolean,
   ): CountRequest {
     const response = this.#response;
     if (response !== undefined) {
@@ -125,6 +126,7 @@ export class UsageMeter {
         door,
         body,
         mediaTokens,
+        thoughtsBack,
         completionForm: 'answer',
         texts: new Map(),
         completion: response.toString(),
@@ -137,6 +139,7 @@ export class UsageMeter {
       door,
       body,
       mediaTokens,
+      thoughtsBack,
       completionForm: this.#relayedBytes === 0 ? 'none' : 'stream',
       texts: this.#transcript.texts,
       completion: this.#transcript.events().toString(),

@@ -23,6 +23,14 @@ import {
   world,
 } from '../../fixtures/upstream-world.js';
 
+void t.test('a count knows whether the upstream got the thoughts of the conversation', async (t) => {
+  for (const thoughtsBack of [true, undefined]) {
+    const { run, counts } = await world(t, [answering(answerOf(undefined))], undefined, { thoughtsBack });
+    await run();
+    t.equal(counts[0]?.thoughtsBack, thoughtsBack);
+  }
+});
+
 void t.test('a whole answer goes through unchanged, with its bill', async (t) => {
   const { upstreams, run, counts } = await world(t, [answering(answerOf(USAGE))], undefined, {
     model: 'their "model"',

@@ -1,6 +1,7 @@
 /** Token counts against known numbers, and texts that would hurt. */
 import t from 'tap';
 import { countTokens as encodingOf } from 'gpt-tokenizer/encoding/o200k_base';
+import { DOOR_INDEX } from '#src/core/door-names.js';
 import { addStreamTexts, type StreamTexts } from '#src/upstream/chat-text.js';
 import { countTokens, estimateTokens, type CountRequest } from '#src/upstream/token-count.js';
 import { answerOf, chunkOf, DONE, sse } from '../../fixtures/upstream-server.js';
@@ -22,6 +23,33 @@ function request(messages: unknown, changes: Partial<CountRequest> & { more?: ob
     ...rest,
   };
 }
+
+void t.test('thoughts of the prompt count for an upstream that gets them', (t) => {
+  const thought = 'The caller wants to know how warm it is, so look it up.';
+  const bodies = {
+    messages: {
+      max_tokens: 5,
+      messages: [
+        { role: 'user', content: 'How warm?' },
+        { role: 'assistant', content: [{ type: 'thinking', thinking: thought, signature: '' }] },
+      ],
+    },
+    responses: {
+      input: [
+        { role: 'user', content: 'How warm?' },
+        { type: 'reasoning', summary: [{ type: 'summary_text', text: thought }] },
+        { role: 'assistant', content: '' },
+      ],
+    },
+  };
+  for (const [door, members] of Object.entries(bodies)) {
+    const body = JSON.stringify({ model: 'm', ...members });
+    const countOf = (thoughtsBack: boolean): number =>
+      countTokens(request([], { body, door: DOOR_INDEX[door as 'messages'], thoughtsBack })).promptTokens;
+    t.equal(countOf(true) - countOf(false), encodingOf(thought), door);
+  }
+  t.end();
+});
 
 void t.test("the cookbook's example: 129 tokens with cl100k_base, 124 with o200k_base", (t) => {
   // https://cookbook.openai.com/examples/how_to_count_tokens_with_tiktoken: numbers that the interface itself
