@@ -70,6 +70,11 @@ export interface DoorCall {
   readonly body: Readonly<Record<string, unknown>>;
   /** Unix milliseconds, as of the attempt's start. */
   readonly nowMs: number;
+  /**
+   * Whether the upstream wants the thoughts of this response back (as in `toChat`). Clients keep only those
+   * that look as if the provider had signed them, so they are marked.
+   */
+  readonly thoughtsBack?: boolean | undefined;
 }
 
 /**

@@ -146,10 +146,11 @@ class TranslatedAttempt implements DoorAttempt {
     const body = isLarge ? {} : bodyOf(request, translator);
     const model = modelIn(body);
     const { requestId, stream } = request;
+    const { thoughtsBack } = target;
     this.#translator = translator;
-    this.#call = { requestId, model, stream, body, nowMs: clock.wallMs() };
+    this.#call = { requestId, model, stream, body, nowMs: clock.wallMs(), thoughtsBack };
     this.#choices = request.choices;
-    this.#chat = isLarge ? {} : translator.toChat(body, readsExtras(target.provider), target.thoughtsBack);
+    this.#chat = isLarge ? {} : translator.toChat(body, readsExtras(target.provider), thoughtsBack);
     const chat = { ...this.#chat, model: target.model ?? model };
     this.body = isLarge ? undefined : exactJsonText(inNamesOf(target.memberNames, chat));
   }

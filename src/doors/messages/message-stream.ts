@@ -115,8 +115,7 @@ export class MessageWriter implements DoorStream {
     }
     if (this.#open !== 'thinking') this.#writeThinking(typeof thinking === 'string' ? thinking : '');
     if (typeof signature !== 'string' || signature === '') return;
-    this.#piece({ type: 'signature_delta', signature });
-    this.#close();
+    this.#close(signature);
   }
 
   #addToolCall(call: Members): void {
@@ -157,9 +156,12 @@ export class MessageWriter implements DoorStream {
     this.#event('content_block_delta', { index: this.#index, delta });
   }
 
-  #close(): void {
+  /** `signature`: of the open thinking block. The AI SDK and others drop one that got none, not even ''. */
+  #close(signature = this.#call.thoughtsBack === true ? '' : undefined): void {
     if (this.#isToolHeld) this.#startTool();
     if (this.#open === 'none') return;
+    if (this.#open === 'thinking' && signature !== undefined)
+      this.#piece({ type: 'signature_delta', signature });
     this.#open = 'none';
     this.#event('content_block_stop', { index: this.#index++ });
   }

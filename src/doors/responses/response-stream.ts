@@ -178,6 +178,8 @@ export class ResponseStream implements DoorStream {
         const part = { type: 'summary_text', text };
         if (text !== '') item.summary = [part];
         if (blocks.length > 0) item.encrypted_content = encryptedContent({ blocks });
+        // Without it the AI SDK and others drop the item. The texts go back in its summary.
+        else if (this.#call.thoughtsBack === true) item.encrypted_content = encryptedContent({});
         return text === ''
           ? ''
           : this.#event('response.reasoning_summary_text.done', { ...at, text }) +

@@ -366,6 +366,26 @@ function joined(events: readonly Event[]): Members[] {
   return blocks;
 }
 
+void t.test('each thinking block that the upstream wants back has one signature, or clients drop it', (t) => {
+  const signaturesOf = (thoughtsBack: boolean, ...deltas: object[]): unknown[] => {
+    const stream = translator!.openStream({ ...CALL, stream: true, thoughtsBack });
+    const pushed = deltas.map((delta) =>
+      stream.push({ choices: [{ index: 0, delta, finish_reason: null }] }),
+    );
+    return eventsOf(pushed.join('') + stream.end())
+      .map(({ delta }) => delta as Members | undefined)
+      .flatMap((delta) => (delta?.type === 'signature_delta' ? [delta.signature] : []));
+  };
+  const thoughts = { reasoning_content: 'Hm.' };
+  const signed = { thinking_blocks: [{ type: 'thinking', thinking: '', signature: 's' }] };
+  t.same(signaturesOf(true, thoughts, { content: 'Yes.' }), ['']);
+  t.same(signaturesOf(true, thoughts), ['']);
+  t.same(signaturesOf(true, thoughts, signed, { content: 'Yes.' }), ['s']);
+  t.same(signaturesOf(true, { content: 'Yes.' }), []);
+  t.same(signaturesOf(false, thoughts, { content: 'Yes.' }), []);
+  t.end();
+});
+
 void t.test('the joined pieces of a stream are the whole response', (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);

@@ -32,6 +32,20 @@ const USAGE = {
 };
 const { translator } = RESPONSES_DIALECT;
 
+void t.test('reasoning that the upstream wants back looks signed, or clients drop it', (t) => {
+  const message = { role: 'assistant', content: null, reasoning_content: 'Hm.' };
+  const response = { choices: [{ index: 0, message, finish_reason: 'stop' }], usage: USAGE };
+  const itemOf = (thoughtsBack?: boolean): Record<string, unknown> => {
+    const text = translator!.fromChat(response, { ...CALL, thoughtsBack });
+    return (JSON.parse(text) as { output: Record<string, unknown>[] }).output[0]!;
+  };
+  t.notOk('encrypted_content' in itemOf());
+  const { encrypted_content: content, summary } = itemOf(true);
+  t.same(carriedIn(content), {}, 'nothing is carried in it');
+  t.same(summary, [{ type: 'summary_text', text: 'Hm.' }]);
+  t.end();
+});
+
 const chunk = (delta: object, finish: string | null = null): Record<string, unknown> => ({
   id: 'c',
   object: 'chat.completion.chunk',
