@@ -68,6 +68,10 @@ const IMAGES: readonly unknown[] = ['image/jpeg', 'image/png', 'image/gif', 'ima
 const TOOL_NAME = /^[\w-]{1,128}$/;
 const TOOL_ID = /^[\w-]+$/;
 const CACHED_BLOCKS_MAX = 4;
+/** Bounds of all schemas of a request that Claude is held to: those of strict tools, and the response's. */
+const STRICT_TOOLS_MAX = 20;
+const OPTIONAL_MAX = 24;
+const UNIONS_MAX = 16;
 
 /** Thrown at the first broken rule, and caught within this file. */
 class Problem extends Error {}
@@ -123,6 +127,7 @@ function checkRequest(request: Fields, version: string): void {
   checkOutput(request);
   checkThinking(thinking, maxTokens as number, request);
   checkTools(request);
+  checkSchemas(request);
   checkMessages(messages);
   // A member of that name in a tool's input or schema would count too.
   const cached = JSON.stringify(request).split('"cache_control":{').length - 1;
@@ -202,6 +207,36 @@ function checkTools({ tools, tool_choice: choice }: Fields): void {
     choice.type !== 'tool' || names.has(choice.name),
     `tool_choice.name: Tool '${String(choice.name)}' not found`,
   );
+}
+
+/** Checks the bounds of all schemas together; `checkTools` and `checkOutput` have passed. */
+function checkSchemas({ tools, output_config: output }: Fields): void {
+  const strict = ((tools ?? []) as readonly Fields[]).filter((tool) => tool.strict === true);
+  must(strict.length <= STRICT_TOOLS_MAX, `tools: ${strict.length} strict tools, the limit is 20`);
+  const { format } = (output ?? {}) as Fields;
+  const given = [...strict.map((tool) => tool.input_schema), isRecord(format) ? format.schema : undefined];
+  const schemas = given.flatMap(schemasIn);
+  const optional = schemas.flatMap(({ properties, required = [] }) =>
+    Object.keys((properties ?? {}) as Fields).filter((name) => !(required as unknown[]).includes(name)),
+  );
+  must(
+    optional.length <= OPTIONAL_MAX,
+    `Schemas contains too many optional parameters (${optional.length}) which exceeds the limit: ${OPTIONAL_MAX}`,
+  );
+  const unions = schemas.filter(({ anyOf, type }) => anyOf !== undefined || Array.isArray(type));
+  must(
+    unions.length <= UNIONS_MAX,
+    `Schemas contains too many parameters with union types (${unions.length} parameters with type arrays or anyOf) which exceeds the limit: ${UNIONS_MAX}`,
+  );
+}
+
+/** The schema and all that are in it. */
+function schemasIn(schema: unknown): readonly Fields[] {
+  if (!isRecord(schema)) return [];
+  const { anyOf, allOf, items, properties, $defs, definitions } = schema;
+  const maps = [properties, $defs, definitions].filter(isRecord).flatMap((map) => Object.values(map));
+  const lists = [anyOf, allOf].flatMap((list) => (Array.isArray(list) ? (list as unknown[]) : []));
+  return [schema, ...[...maps, ...lists, items].flatMap(schemasIn)];
 }
 
 function checkMessages(messages: readonly unknown[]): void {

@@ -7,11 +7,12 @@
  * outputs", 2026-11.
  *
  *     response_format json_schema  output_config.format, if the model has it and the schema allows for it
- *                                  (closedSchema); else the model must call a tool of that schema, whose
+ *                                  (formatSchema); else the model must call a tool of that schema, whose
  *                                  arguments become the content
  *     response_format json_object  such a tool with any object
  *     strict: true of a tool       the same, with the schema in the subset that Anthropic enforces; left out
- *                                  if the schema is not in it, or all strict tools exceed Anthropic's bounds
+ *                                  if the schema is not in it, or all strict tools, with the schema of the
+ *                                  response, exceed Anthropic's bounds
  *     tools that Anthropic runs    refused: searches and containers are billed apart from the tokens
  *
  * Must hold: `responseToolOf` decides as `toolMembersOf` did for the same call, or a caller gets a tool call
@@ -46,13 +47,13 @@ export interface ToolMembers {
 export function toolMembersOf(fields: Fields, traits: ModelTraits, body: UnsignedCall['body']): ToolMembers {
   const tools = toolsOf(fields, traits);
   const choice = choiceOf(fields, tools, traits);
-  closeStrictTools(tools);
   const response = responseFormOf(fields.take('response_format'), traits, body);
+  closeStrictTools(tools, response?.format?.schema);
   if (response?.tool === undefined) return { tools, choice, format: response?.format, byTool: false };
   if (!traits.forcedTools) {
     fields.unsupported(
       'response_format',
-      'must be json_schema with closed objects: Claude has no other here',
+      'must be json_schema with closed objects, and not too complex: Claude has no other here',
     );
     return { tools, choice, format: undefined, byTool: false };
   }
@@ -124,10 +125,14 @@ function toolOf(given: unknown, path: string, fields: Fields, traits: ModelTrait
   return withCacheControl(tool, given, path);
 }
 
-function closeStrictTools(tools: readonly Block[]): void {
+/** `format`: the closed schema of `output_config.format`, if the request has it. */
+function closeStrictTools(tools: readonly Block[], format: unknown): void {
   const strict = tools.filter((tool) => tool.strict === true);
   if (strict.length === 0) return;
-  const schemas = strictSchemas(strict.map((tool) => tool.input_schema as Record<string, unknown>));
+  const schemas = strictSchemas(
+    strict.map((tool) => tool.input_schema as Record<string, unknown>),
+    format,
+  );
   strict.forEach((tool, index) => {
     const schema = schemas[index];
     if (schema === undefined) delete tool.strict;
@@ -211,7 +216,7 @@ function responseFormOf(
   const schema = isRecord(jsonSchema) ? jsonSchema.schema : undefined;
   if (!isRecord(jsonSchema) || !isRecord(schema))
     throw new FieldError('response_format.json_schema.schema', 'must be an object');
-  const closed = traits.schemas ? closedSchema(schema, jsonSchema.strict === true) : undefined;
+  const closed = traits.schemas ? formatSchema(schema, jsonSchema.strict === true) : undefined;
   if (closed !== undefined) return { format: { type: 'json_schema', schema: closed } };
   const description =
     typeof jsonSchema.description === 'string' ? jsonSchema.description : 'Gives the answer.';
@@ -239,8 +244,10 @@ const MAPS: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions']
 const DEPTH_MAX = 64;
 
 /**
- * Anthropic's bounds of all strict tools of a request: their number, optional properties, and places with
- * more than one type. Beyond one it answers 400 (camel-ai/camel pull request 4171, read 2026-11).
+ * Anthropic's bounds of a request: the number of its strict tools, and of all their schemas and that of
+ * `output_config.format` together the optional properties, and the places with more than one type. Beyond one
+ * it answers 400 (page "Structured outputs", "Schema complexity limits"; camel-ai/camel pull request 4171,
+ * read 2026-11).
  */
 const STRICT_TOOLS_MAX = 20;
 const STRICT_OPTIONAL_MAX = 24;
@@ -252,7 +259,8 @@ class Inexpressible extends Error {}
 /**
  * A caller's JSON schema in the subset that Anthropic enforces (transformJSONSchema of @anthropic-ai/sdk
  * 1.12): every object is closed, `oneOf` becomes `anyOf`, and limits that Anthropic does not enforce, such as
- * `maxLength`, go into the description, where the model reads them. bedrock/tools.ts calls it too.
+ * `maxLength`, go into the description, where the model reads them. bedrock/tools.ts calls it too, for models
+ * that are not Claude.
  *
  * Undefined if the schema has an object that allows members of any name, which Anthropic cannot enforce.
  * `strict`: OpenAI refuses such objects, so each object is closed whatever it says
@@ -272,21 +280,38 @@ export function closedSchema(
 
 /**
  * The schemas of strict tools as `closedSchema` gives them. Undefined for a tool that cannot be strict, and
- * for all if together they exceed Anthropic's bounds: it would refuse the whole request. A tool that is not
- * strict keeps its own schema, which the model reads. bedrock/tools.ts calls it too.
+ * for all if together, and with that of `format`, they exceed Anthropic's bounds: it would refuse the whole
+ * request. A tool that is not strict keeps its own schema, which the model reads. bedrock/tools.ts calls it
+ * too. `format`: what `formatSchema` gave, if the response has such a form.
  */
 export function strictSchemas(
   schemas: readonly Record<string, unknown>[],
+  format: unknown,
 ): (Record<string, unknown> | undefined)[] {
   // Not as a strict format: a closed object of any members would take no arguments at all.
   const all = schemas.map((schema) => closedSchema(schema, false));
-  const counts = { optional: 0, unions: 0 };
-  for (const schema of all) count(schema, counts);
   const isTooMuch =
-    all.filter((schema) => schema !== undefined).length > STRICT_TOOLS_MAX ||
-    counts.optional > STRICT_OPTIONAL_MAX ||
-    counts.unions > STRICT_UNIONS_MAX;
+    all.filter((schema) => schema !== undefined).length > STRICT_TOOLS_MAX || isTooComplex([...all, format]);
   return isTooMuch ? all.map(() => undefined) : all;
+}
+
+/**
+ * The schema of a response as `closedSchema` gives it. Undefined also if it alone exceeds Anthropic's bounds.
+ * bedrock/tools.ts calls it too.
+ */
+export function formatSchema(
+  schema: Record<string, unknown>,
+  strict: boolean,
+): Record<string, unknown> | undefined {
+  const closed = closedSchema(schema, strict);
+  return isTooComplex([closed]) ? undefined : closed;
+}
+
+/** `schemas`: closed ones; undefined is passed over. */
+function isTooComplex(schemas: readonly unknown[]): boolean {
+  const counts = { optional: 0, unions: 0 };
+  for (const schema of schemas) count(schema, counts);
+  return counts.optional > STRICT_OPTIONAL_MAX || counts.unions > STRICT_UNIONS_MAX;
 }
 
 /** Adds what is in `schema`, which is closed, at any depth. */

@@ -4,7 +4,7 @@
  * worker; for requests also counter threads, if the body is large.
  *
  *     response_format json_schema  outputConfig.textFormat, if the model has it and the schema allows for it
- *                                  (closedSchema: Bedrock knows the same part of JSON Schema); else a
+ *                                  (formatSchema: Bedrock knows the same part of JSON Schema); else a
  *                                  tool of that schema, whose arguments become the content
  *     response_format json_object  such a tool with any object
  *     strict: true of a tool       as in anthropic/tools.ts, for Claude 4.5 and 4.6; else left out
@@ -25,6 +25,7 @@ import { isRecord } from '../../core/json.js';
 import {
   closedSchema,
   ANY_OBJECT,
+  formatSchema,
   NO_PARAMETERS,
   responseToolName,
   strictSchemas,
@@ -35,10 +36,12 @@ import { ContentWriter, type Block } from './content.js';
 import type { Conversation } from './messages.js';
 import { factsOf, type ModelFacts } from './models.js';
 
-/** How `response_format` is written: natively, or as a tool. Exactly one member is there. */
+/** How `response_format` is written: natively (`output`, `closed`), or as a tool. */
 export interface ResponseForm {
   /** Members of `outputConfig`. */
   readonly output?: Block;
+  /** The schema in `output`. */
+  readonly closed?: Block;
   readonly tool?: { readonly name: string; readonly spec: Block };
 }
 
@@ -60,14 +63,16 @@ export function responseFormOf(
     throw new FieldError('response_format.json_schema.schema', 'must be an object');
   }
   const { schema, name, description, strict } = named;
-  const closed = facts.schemas ? closedSchema(schema, strict === true) : undefined;
+  // Anthropic's bounds are those of Claude alone.
+  const schemaOf = facts.claude === undefined ? closedSchema : formatSchema;
+  const closed = facts.schemas ? schemaOf(schema, strict === true) : undefined;
   if (closed === undefined) return responseTool(body, description ?? 'Gives the answer.', schema);
   const jsonSchema = {
     schema: JSON.stringify(closed),
     ...(typeof name === 'string' && { name }),
     ...(typeof description === 'string' && description !== '' && { description }),
   };
-  return { output: { textFormat: { type: 'json_schema', structure: { jsonSchema } } } };
+  return { output: { textFormat: { type: 'json_schema', structure: { jsonSchema } } }, closed };
 }
 
 function responseTool(body: UnsignedCall['body'], description: unknown, schema: Block): ResponseForm {
@@ -108,7 +113,7 @@ export function toolsOf(
     tools.push(...names.map((name) => toolSpec(name, undefined, NO_PARAMETERS)));
   }
   let choice = choiceOf(fields, tools, usesTools);
-  closeStrictTools(tools);
+  closeStrictTools(tools, form?.closed);
   const isForced = choice !== undefined && !('auto' in choice);
   const { claude } = facts;
   const cannotForce = claude && (!claude.forcedTools || (thinks && claude.thinking !== 'adaptive'));
@@ -120,7 +125,7 @@ export function toolsOf(
     if (cannotForce === true) {
       fields.unsupported(
         'response_format',
-        'must be json_schema with closed objects for this model, or while it thinks',
+        'must be json_schema with closed objects, and not too complex, for this model, or while it thinks',
       );
     }
     // With tools of the caller the model may call one of them first.
@@ -177,7 +182,8 @@ function toolOf(tool: unknown, index: number, facts: ModelFacts): Block[] {
   ];
 }
 
-function closeStrictTools(tools: Block[]): void {
+/** `format`: the closed schema of the response, if it has one. */
+function closeStrictTools(tools: Block[], format: unknown): void {
   const specs = tools.map(({ toolSpec: spec }) =>
     isRecord(spec) && spec.strict === true ? spec : undefined,
   );
@@ -185,6 +191,7 @@ function closeStrictTools(tools: Block[]): void {
   if (strict.length === 0) return;
   const schemas = strictSchemas(
     strict.map(({ inputSchema }) => (inputSchema as { json: Record<string, unknown> }).json),
+    format,
   );
   strict.forEach((spec, index) => {
     const schema = schemas[index];

@@ -115,7 +115,36 @@ const use = (...ids: string[]): object => ({
 const result = (id: string): object => ({ type: 'tool_result', tool_use_id: id, content: '1' });
 const text = (given: string): object => ({ type: 'text', text: given });
 
+/** A schema with so many members that are optional, and so many of two types. */
+const schemaOf = (optional: number, unions: number): object => {
+  const names = Array.from({ length: optional + unions }, (_, index) => `m${index}`);
+  const typeOf = (index: number): unknown => (index < optional ? 'integer' : ['integer', 'null']);
+  return {
+    type: 'object',
+    properties: Object.fromEntries(names.map((name, index) => [name, { type: typeOf(index) }])),
+    required: names.slice(optional),
+  };
+};
+const strictTool = (name: string, schema: object): object => ({ name, input_schema: schema, strict: true });
+const formatOf = (schema: object): object => ({ format: { type: 'json_schema', schema } });
+
 const REJECTED: [name: string, members: object, problem: RegExp][] = [
+  [
+    'optional members of a strict tool and of the response together',
+    { tools: [strictTool('f', schemaOf(12, 0))], output_config: formatOf(schemaOf(13, 0)) },
+    /too many optional parameters \(25\)/,
+  ],
+  [
+    'unions of them together',
+    { tools: [strictTool('f', schemaOf(0, 8))], output_config: formatOf(schemaOf(0, 9)) },
+    /too many parameters with union types \(17 /,
+  ],
+  ['unions of the response alone', { output_config: formatOf(schemaOf(0, 17)) }, /union types \(17 /],
+  [
+    '21 strict tools',
+    { tools: Array.from({ length: 21 }, (_, index) => strictTool(`f${index}`, schemaOf(0, 0))) },
+    /21 strict tools/,
+  ],
   ['an unknown member', { n: 1 }, /^n: Extra inputs/],
   ['a member of a block', { messages: [user([{ ...text('a'), detail: 1 }])] }, /detail: Extra inputs/],
   ['no bound', { max_tokens: undefined }, /max_tokens: Field required/],
@@ -162,6 +191,10 @@ const REJECTED: [name: string, members: object, problem: RegExp][] = [
 void t.test('what breaks the rules', (t) => {
   const base = { model: 'm', max_tokens: 2000, messages: [user('a')] };
   t.equal(anthropicProblem(base, '2023-06-01'), undefined);
+  const most = { tools: [strictTool('f', schemaOf(12, 8))], output_config: formatOf(schemaOf(12, 8)) };
+  t.equal(anthropicProblem({ ...base, ...most }, '2023-06-01'), undefined);
+  const loose = { tools: [{ name: 'f', input_schema: schemaOf(50, 50) }] };
+  t.equal(anthropicProblem({ ...base, ...loose }, '2023-06-01'), undefined, 'a tool that is not strict');
   for (const [name, members, problem] of REJECTED)
     t.match(anthropicProblem({ ...base, ...members }, '2023-06-01'), problem, name);
   t.match(anthropicProblem({ ...base, temperature: 1 }, '2026-10-21'), /temperature: Extra/);

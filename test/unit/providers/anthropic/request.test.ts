@@ -335,6 +335,38 @@ void t.test('strict tools', (t) => {
   t.end();
 });
 
+void t.test('the bounds of strict tools are those of the response too', (t) => {
+  const members = (count: number, prefix: string): object => ({
+    type: 'object',
+    properties: Object.fromEntries(
+      Array.from({ length: count }, (_, index) => [`${prefix}${index}`, { type: 'integer' }]),
+    ),
+    additionalProperties: false,
+  });
+  const writtenAs = (inTool: number, inResponse: number): [boolean, unknown, string | undefined] => {
+    const response = { name: 'r', schema: members(inResponse, 'r') };
+    const body = {
+      tools: [tool('f', { parameters: members(inTool, 'f'), strict: true })],
+      response_format: { type: 'json_schema', json_schema: response },
+    };
+    const written = JSON.parse(write(anthropicCall(body)).body) as Body;
+    const { tools, output_config: output } = written as { tools: Body[]; output_config?: Body };
+    const { messages, max_tokens: maxTokens } = written;
+    const checked = { model: 'claude', messages, max_tokens: maxTokens, tools, output_config: output };
+    const problem = anthropicProblem(JSON.parse(JSON.stringify(checked)) as Body, '2023-06-01');
+    return [tools[0]!.strict === true, output === undefined ? tools.at(-1)!.name : 'format', problem];
+  };
+  t.same(writtenAs(12, 12), [true, 'format', undefined], 'together within the bounds');
+  t.same(
+    writtenAs(12, 13),
+    [false, 'format', undefined],
+    'together beyond: the response is kept to its schema',
+  );
+  t.same(writtenAs(1, 24), [false, 'format', undefined]);
+  t.same(writtenAs(12, 25), [true, 'json_response', undefined], 'the response alone is beyond: a tool');
+  t.end();
+});
+
 const image = (url: unknown): Body => ({
   messages: [{ role: 'user', content: [{ type: 'image_url', image_url: { url } }] }],
 });

@@ -278,6 +278,23 @@ void t.test('tools and the choice among them', (t) => {
   const many = Array<typeof strict>(21).fill(strict);
   t.same(rest({ tools: many }), config(undefined, Array<typeof SPEC>(21).fill(SPEC)), 'more than it takes');
   t.same(rest({ tools: [strict] }, { model: NOVA }), config());
+  const optional = (count: number): Members => ({
+    type: 'object',
+    properties: Object.fromEntries(Array.from({ length: count }, (_, index) => [`m${index}`, {}])),
+    additionalProperties: false,
+  });
+  const loose = { type: 'function', function: { name: 'f', strict: true, parameters: optional(12) } };
+  for (const [count, isStrict, isNative] of [
+    [12, true, true],
+    [13, false, true],
+    [25, true, false],
+  ] as const) {
+    const format = { type: 'json_schema', json_schema: { name: 'r', schema: optional(count) } };
+    const written = rest({ tools: [loose], response_format: format });
+    t.equal('outputConfig' in written, isNative, `a response of ${count} optional members`);
+    const { tools: specs } = written.toolConfig as { tools: { toolSpec: Members }[] };
+    t.equal(specs[0]!.toolSpec.strict === true, isStrict);
+  }
   t.same(rest({ tools, parallel_tool_calls: false }), {
     ...config(),
     additionalModelRequestFields: { tool_choice: { type: 'auto', disable_parallel_tool_use: true } },
