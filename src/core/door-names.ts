@@ -56,6 +56,18 @@ export const SERVICE_OF: Readonly<Record<DoorName, Service>> = {
   count_tokens: 'chat',
 };
 
+/** The member of a request by which most of a prompt comes: what callers are told to shorten. */
+export const PROMPT_OF: Readonly<Record<DoorName, string>> = {
+  chat: 'messages',
+  messages: 'messages',
+  responses: 'input',
+  embeddings: 'input',
+  completions: 'prompt',
+  moderations: 'input',
+  rerank: 'documents',
+  count_tokens: 'messages',
+};
+
 /** The doors of Anthropic's interface, whose errors have a form of their own. */
 export const ANTHROPIC_DOORS: readonly DoorName[] = ['messages', 'count_tokens'];
 

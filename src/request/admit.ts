@@ -11,7 +11,7 @@
  * test/unit/request/admit.quotas.test.ts).
  */
 import { type ErrorRecord, invariant } from '../core/errors.js';
-import { SERVICE_OF } from '../core/door-names.js';
+import { type DoorName, SERVICE_OF } from '../core/door-names.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import type { RoutingMember } from '../core/routing-members.js';
 import { QUOTA_KINDS, type QuotaName, type QuotasLeft } from '../core/quotas.js';
@@ -332,6 +332,7 @@ function rejectionOf(
   if (never)
     return neverFits(
       { owner, quota, limit, need },
+      context.door.name,
       call.outputTokensField ?? call.outputTokensName,
       fittingOutput(quota, limit, models, call),
       holdsMedia(models, call),
@@ -377,13 +378,14 @@ function completionTokensMaxOf(model: ModelEntry, call: ChatCall): number {
 export function beyondBalance(
   caller: Caller,
   bodyBytes: number,
+  door: DoorName,
   { leases, access, ledger }: ListenerContext,
 ): ErrorRecord | undefined {
   if (leases !== undefined) return undefined;
   const { inputPicoUnits, outputPicoUnits } = access.leastPriceOf(caller.planIndex);
   const hold = BigInt(bodyBytes) * inputPicoUnits + outputPicoUnits;
   const available = ledger.balance.available(caller.account);
-  return available >= hold ? undefined : bodyTooCostly(hold, available);
+  return available >= hold ? undefined : bodyTooCostly(hold, available, door);
 }
 
 /** Whether the plan has the model. */

@@ -143,7 +143,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     const { parseInlineBytesMax, bodiesInWorkBytesMax } = limits;
     // What a repeat costs is known once its body has been read: nothing, if the response is stored.
     const isJudged = bytes > parseInlineBytesMax && door.isFree !== true && keyed === undefined;
-    const rejection = isJudged ? beyondBalance(caller, certainBytes, this.#listener) : undefined;
+    const rejection = isJudged ? beyondBalance(caller, certainBytes, door.name, this.#listener) : undefined;
     if (rejection !== undefined) return this.#rejectEarly(rejection, bytes);
     const bounds = {
       bytesMax: bodiesInWorkBytesMax,
@@ -194,9 +194,9 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   }
 
   onTooLarge(more: boolean): void {
-    const { caller, endsConnection } = this.#exchange;
+    const { caller, door, endsConnection } = this.#exchange;
     invariant(caller !== undefined, 'a body is read for a known caller');
-    this.reject(bodyTooLarge(caller.plan.bodyBytesMax), more || endsConnection);
+    this.reject(bodyTooLarge(caller.plan.bodyBytesMax, door.name), more || endsConnection);
   }
 
   #gather(pieces: readonly Uint8Array[]): void {

@@ -6,6 +6,7 @@
  * Must hold: a caller that waits for the seconds that a rejection names is admitted, unless another caller
  * was faster (test/unit/request/quota-rejections.test.ts, test/unit/request/admit.test.ts).
  */
+import { type DoorName, PROMPT_OF } from '../core/door-names.js';
 import type { ErrorCode, ErrorRecord, RejectionDetail } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
@@ -104,6 +105,7 @@ export function holdsMedia(models: readonly Pick<ChosenModel, 'model'>[], call: 
  */
 export function neverFits(
   { owner, quota, limit, need }: Quota,
+  door: DoorName,
   field: string,
   outputTokensMax: number | undefined,
   hasMedia = false,
@@ -111,7 +113,7 @@ export function neverFits(
   const advice =
     outputTokensMax !== undefined && outputTokensMax >= 1
       ? `Set ${field} to at most ${outputTokensMax}.`
-      : `Shorten the messages${hasMedia ? `, or ${FEWER_MEDIA}` : ''}.`;
+      : `Shorten the ${PROMPT_OF[door]}${hasMedia ? `, or ${FEWER_MEDIA}` : ''}.`;
   return {
     code: 'invalid_parameters',
     detail: 'beyond_quota',

@@ -15,7 +15,14 @@
  */
 import type { LeaseEnd } from '../channel/lease-channel.js';
 import type { ErrorCode, ErrorRecord, RejectionDetail } from '../core/errors.js';
-import { DOOR_NAMES, DOOR_PATHS, SERVICE_OF, type Service } from '../core/door-names.js';
+import {
+  DOOR_NAMES,
+  DOOR_PATHS,
+  type DoorName,
+  PROMPT_OF,
+  SERVICE_OF,
+  type Service,
+} from '../core/door-names.js';
 import { DOORS } from '../doors/doors.js';
 import { IDEMPOTENCY_KEY_CHARS_MAX, UPLOAD_MS_MAX } from '../core/limits.js';
 import { decimalOf } from '../core/money.js';
@@ -103,10 +110,10 @@ export const UPLOAD_TOO_SLOW = rejection(
 );
 export const uploadStalled = (idleMs: number): ErrorRecord =>
   rejection('request_timeout', `Nothing of the body came for ${idleMs} ms. Send it without long pauses.`);
-export const bodyTooLarge = (bodyBytesMax: number): ErrorRecord =>
+export const bodyTooLarge = (bodyBytesMax: number, door: DoorName): ErrorRecord =>
   rejection(
     'request_too_large',
-    `The body is longer than the ${bodyBytesMax} bytes that are accepted. Shorten the messages.`,
+    `The body is longer than the ${bodyBytesMax} bytes that are accepted. Shorten the ${PROMPT_OF[door]}.`,
   );
 /** `coding` is the header Content-Encoding. Returns undefined if the body is not compressed. */
 export const compressedBody = (coding: string | undefined): ErrorRecord | undefined =>
@@ -251,10 +258,10 @@ export const callTooCostly = (
  * The same before all of a large body has come: for `beyondBalance` of admit.ts. `hold`: what its call may
  * cost at least, at the cheapest prices of the plan. Both are in pico-units.
  */
-export const bodyTooCostly = (hold: bigint, balance: PicoUnits): ErrorRecord =>
+export const bodyTooCostly = (hold: bigint, balance: PicoUnits, door: DoorName): ErrorRecord =>
   rejection(
     'insufficient_quota',
-    `A call of this size may cost ${decimalOf(hold)} at least and the balance is ${decimalOf(balance)}. Top up the account, or shorten the messages.`,
+    `A call of this size may cost ${decimalOf(hold)} at least and the balance is ${decimalOf(balance)}. Top up the account, or shorten the ${PROMPT_OF[door]}.`,
   );
 
 // Delivery.

@@ -83,16 +83,17 @@ void t.test('the reason that the metric shows names the quota, if the code does 
 
 void t.test('a call that never fits is told the bound, and what would fit', (t) => {
   const beyond = { owner: OWNERS[2]!, quota: 'tokens_per_day', limit: 100n, need: 150n } as const;
-  t.match(neverFits(beyond, 'max_tokens', 40), {
+  t.match(neverFits(beyond, 'chat', 'max_tokens', 40), {
     code: 'invalid_parameters',
     detail: 'beyond_quota',
     message:
       'The call may use up to 150 tokens and the group research allows 100 tokens per day: it can never be admitted. Set max_tokens to at most 40.',
   });
-  t.match(neverFits(beyond, 'max_tokens', 0).message, /admitted\. Shorten the messages\.$/);
+  t.match(neverFits(beyond, 'chat', 'max_tokens', 0).message, /admitted\. Shorten the messages\.$/);
+  t.match(neverFits(beyond, 'rerank', 'max_tokens', 0).message, /admitted\. Shorten the documents\.$/);
   const money = { ...beyond, quota: 'spend_per_day', limit: UNIT, need: 2n * UNIT } as const;
   t.match(
-    neverFits(money, 'max_completion_tokens', undefined).message,
+    neverFits(money, 'chat', 'max_completion_tokens', undefined).message,
     /^The call may cost up to 2\.00 and the group research allows spending 1\.00 per day: /,
   );
   t.end();
