@@ -16,8 +16,8 @@
  * A `keep` may also come without `lead`, or after `abandon`: the main thread then only keeps the response.
  *
  * A `lead` may come just after the listener has withdrawn its question. Then AskPort drops it, and the
- * listener makes its call alone. A `keep` of that call ends the wait of the others, as a leader's does. If
- * there is none, the others wait until they withdraw their questions too.
+ * listener makes its call alone. The main thread takes a withdrawal of a question that got `lead` for
+ * `abandon`, so that nobody waits for it.
  */
 import type { ResponseKey } from '../registry/stored-response.js';
 

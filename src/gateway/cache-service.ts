@@ -48,6 +48,8 @@ export interface CacheServiceOptions {
 interface InWork {
   readonly key: ResponseKey;
   readonly listener: number;
+  /** The question of that listener that got `lead`. */
+  readonly id: number;
   readonly waiting: { readonly port: MessagePort; readonly id: number }[];
 }
 
@@ -157,7 +159,7 @@ export class CacheService {
 
   #onMessage(index: number, port: MessagePort, message: FromListener): void {
     if ('ask' in message) this.#reply(index, port, message);
-    else if ('withdrawn' in message) this.#withdraw(port, message.id);
+    else if ('withdrawn' in message) this.#withdraw(index, port, message.id);
     else if (message.kind === 'abandon') this.#end(message.key, index);
     else this.#keep(index, message.key, message.response);
   }
@@ -169,13 +171,18 @@ export class CacheService {
     if (response !== undefined) send(port, id, { state: 'found', response });
     else if (inWork !== undefined && inWork.listener !== index) inWork.waiting.push({ port, id });
     else {
-      this.#inWork.set(name, { key, listener: index, waiting: inWork?.waiting ?? [] });
+      this.#inWork.set(name, { key, listener: index, id, waiting: inWork?.waiting ?? [] });
       send(port, id, { state: 'lead' });
     }
   }
 
-  #withdraw(port: MessagePort, id: number): void {
-    for (const { waiting } of this.#inWork.values()) {
+  /** A question that got `lead` may be withdrawn before that comes: then nobody leads, and the wait ends. */
+  #withdraw(index: number, port: MessagePort, id: number): void {
+    for (const { key, listener, id: ledId, waiting } of this.#inWork.values()) {
+      if (listener === index && ledId === id) {
+        this.#end(key);
+        return;
+      }
       const at = waiting.findIndex((question) => question.id === id && question.port === port);
       if (at < 0) continue;
       waiting.splice(at, 1);

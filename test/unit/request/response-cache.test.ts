@@ -124,6 +124,30 @@ void t.test('if the first fails, or its listener dies, the others go on', async 
   t.equal(textOf(await second), 'alone');
 });
 
+void t.test('nobody waits for a lead that came after its withdrawal', async (t) => {
+  const { caches, service } = openWorld(t, 1);
+  const late = new MessageChannel();
+  t.teardown(() => late.port2.close());
+  service.attach(7, late.port1);
+  const key = keyOf('a');
+  // The main thread gets both in one turn of its event loop, so the reply comes after the withdrawal.
+  late.port2.postMessage({ id: 1, ask: key });
+  late.port2.postMessage({ id: 1, withdrawn: true });
+  await settled();
+  t.equal(textOf(await caches[0]!.request(key, 1)), 'lead', 'who asks afterwards leads');
+  const other = keyOf('b');
+  late.port2.postMessage({ id: 2, ask: other });
+  await settled();
+  const waits = caches[0]!.request(other, 1).then(textOf);
+  await settled();
+  late.port2.postMessage({ id: 1, withdrawn: true });
+  await settled();
+  t.equal(await Promise.race([waits, settled().then(() => 'waits')]), 'waits', 'of another question');
+  late.port2.postMessage({ id: 2, withdrawn: true });
+  await settled();
+  t.equal(await Promise.race([waits, settled().then(() => 'waits')]), 'alone');
+});
+
 void t.test('those that wait are bounded, in number and bytes', async (t) => {
   const { caches } = openWorld(t, 1);
   const one = caches[0]!;
