@@ -109,11 +109,7 @@ function usageOfTimings(timings: unknown): object | undefined {
 
 /** Anthropic's own: `input_tokens` are always without what the cache read and took. */
 function isOfMessages(report: Record<string, unknown>): boolean {
-  return (
-    report.input_tokens !== undefined &&
-    report.prompt_tokens === undefined &&
-    report.total_tokens === undefined
-  );
+  return isGiven(report.input_tokens) && !isGiven(report.prompt_tokens) && !isGiven(report.total_tokens);
 }
 
 /**
@@ -156,7 +152,7 @@ function tokensOfMessage(usage: ProviderUsage): Usage | ReportError {
 /** A report by the names of the Responses API, which always has a total, in those of chat completions. */
 function inChatNames(report: Record<string, unknown>): Record<string, unknown> {
   const { prompt_tokens: prompt, input_tokens: input, total_tokens: total } = report;
-  if (prompt !== undefined || input === undefined || total === undefined) return report;
+  if (isGiven(prompt) || !isGiven(input) || !isGiven(total)) return report;
   return {
     prompt_tokens: input,
     completion_tokens: report.output_tokens,
@@ -169,9 +165,8 @@ function inChatNames(report: Record<string, unknown>): Record<string, unknown> {
 function tokensOfMembers(report: Record<string, unknown>): Usage | ReportError | undefined {
   const { completion_tokens: given, total_tokens: total } = report;
   // Some providers report of a rerank the total alone. All of it is the prompt.
-  const prompt = report.prompt_tokens ?? (given === undefined ? total : undefined);
-  const isEmpty = (prompt ?? given ?? total) === undefined || (prompt ?? given ?? total) === null;
-  if (isEmpty) return undefined;
+  const prompt = report.prompt_tokens ?? (isGiven(given) ? undefined : total);
+  if (!isGiven(prompt ?? given)) return undefined;
   const cached = cachedIn(report) ?? 0;
   const written = writtenIn(report) ?? 0;
   const written1h = written === 0 ? 0 : (written1hIn(report) ?? 0);
@@ -255,16 +250,21 @@ function written1hIn(report: Record<string, unknown>): unknown {
 }
 
 /**
- * Whether the report has Anthropic's names of what the cache read or took. (A null of the second one counts
- * too.) Then `prompt_tokens` may be without it, because relays pass `input_tokens` on by that name.
+ * Whether the report has Anthropic's names of what the cache read or took. Then `prompt_tokens` may be
+ * without it, because relays pass `input_tokens` on by that name.
  */
 function hasAnthropicsNames(report: Record<string, unknown>): boolean {
-  return (report.cache_creation_input_tokens ?? report.cache_read_input_tokens) !== undefined;
+  return isGiven(report.cache_creation_input_tokens ?? report.cache_read_input_tokens);
 }
 
 function reasoningIn(report: Record<string, unknown>): unknown {
   const details = report.completion_tokens_details;
   return (isRecord(details) ? details.reasoning_tokens : undefined) ?? report.reasoning_tokens;
+}
+
+/** A member that is null says what one that is absent says: nothing. */
+function isGiven(value: unknown): boolean {
+  return value !== undefined && value !== null;
 }
 
 function isTokenCount(value: unknown): value is number {

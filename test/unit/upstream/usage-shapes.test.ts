@@ -164,6 +164,55 @@ void t.test('each shape', (t) => {
   t.end();
 });
 
+/** Every object of the report with one of its members changed: left out, or null. */
+function* changed(value: unknown, isNull: boolean): Generator<object> {
+  if (typeof value !== 'object' || value === null) return;
+  for (const [name, inner] of Object.entries(value)) {
+    // JSON has no members that are undefined.
+    yield { ...value, [name]: isNull ? null : undefined };
+    for (const one of changed(inner, isNull)) yield { ...value, [name]: one };
+  }
+}
+
+/** Every name that is read of a report. */
+const NAMES = [
+  ...['prompt_tokens', 'completion_tokens', 'total_tokens', 'input_tokens', 'output_tokens'],
+  ...['prompt_tokens_details', 'completion_tokens_details', 'input_tokens_details', 'output_tokens_details'],
+  ...['prompt_cache_hit_tokens', 'cached_tokens', 'num_cached_tokens', 'reasoning_tokens'],
+  ...['cache_read_input_tokens', 'cache_creation_input_tokens', 'cache_creation'],
+];
+
+void t.test('null is the same as absent: any member of any shape, and any name beside it', (t) => {
+  const compact = (event: object): object => JSON.parse(JSON.stringify(event)) as object;
+  const reports: [name: string, event: object][] = [
+    ...SHAPES.map(([name, event]): [string, object] => [name, event]),
+    ['rerank', { usage: { total_tokens: 7 } }],
+    ['Cohere', { meta: { billed_units: { input_tokens: 5 }, tokens: { input_tokens: 9 } } }],
+    ['Responses', { usage: { input_tokens: 5, output_tokens: 2, total_tokens: 7 } }],
+    ['Messages', { usage: { input_tokens: 5, output_tokens: 2, cache_read_input_tokens: 3 } }],
+  ];
+  for (const [name, event] of reports) {
+    const absent = [...changed(event, false)].map((one) => tokensIn(compact(one)));
+    const asNull = [...changed(event, true)].map(tokensIn);
+    t.same(asNull, absent, name);
+    const { usage: report } = event as { usage?: object };
+    if (report === undefined) continue;
+    for (const one of NAMES.filter((known) => !Object.hasOwn(report, known)))
+      t.same(tokensIn({ ...event, usage: { ...report, [one]: null } }), tokensIn(event), `${name}: ${one}`);
+  }
+  t.match(tokensOfReport({ total_tokens: 7, completion_tokens: null }), { promptTokens: 7 });
+  t.equal(
+    tokensOfReport({
+      prompt_tokens: 3,
+      completion_tokens: 1,
+      cached_tokens: 5,
+      cache_read_input_tokens: null,
+    }),
+    'contradictory',
+  );
+  t.end();
+});
+
 void t.test('no report', (t) => {
   for (const event of [
     {},
@@ -225,7 +274,7 @@ void t.test('a report of Messages counts as that of the chat completion that is 
   const seen = new Set<string>();
   for (let round = 0; round < 20_000; round++) {
     const report = {
-      input_tokens: pick(random, [0, 3, 900, 1_000_000_000, -5, 2.5, null]),
+      input_tokens: pick(random, [0, 3, 900, 1_000_000_000, -5, 2.5]),
       cache_read_input_tokens: count(),
       cache_creation_input_tokens: count(),
       cache_creation: pick(random, [null, { ephemeral_1h_input_tokens: count() }]),
