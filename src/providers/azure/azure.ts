@@ -20,6 +20,13 @@ const V1_QUERIES: ReadonlyMap<string, string> = new Map([
 ]);
 
 /**
+ * The end of a base path at Cloudflare's AI Gateway, which has the deployment right after the resource, and
+ * knows no version without a deployment (developers.cloudflare.com/ai-gateway, page "Azure OpenAI", read
+ * 2026-11).
+ */
+const CLOUDFLARE = /\/azure-openai\/[^/]+$/;
+
+/**
  * Returns path and query of a call. `basePath`: the path of the upstream's `url`, without a slash at its end.
  * `deployment`: the model's name at the upstream, which may have any character, so it is encoded.
  * `apiVersion` goes out as it is: the settings allow only letters, digits, `.` and `-` in it
@@ -34,7 +41,8 @@ export function azurePath(
   const v1Query = V1_QUERIES.get(apiVersion);
   if (v1Query !== undefined) return `${basePath}/openai/v1${operation}${v1Query}`;
   const name = encodeURIComponent(deployment);
-  return `${basePath}/openai/deployments/${name}${operation}?api-version=${apiVersion}`;
+  const deployments = CLOUDFLARE.test(basePath) ? basePath : `${basePath}/openai/deployments`;
+  return `${deployments}/${name}${operation}?api-version=${apiVersion}`;
 }
 
 /**

@@ -10,3 +10,17 @@ void t.test('only v1 and preview have the path without a deployment', (t) => {
     t.equal(pathOf(version), `/x/openai/deployments/gpt%204/chat/completions?api-version=${version}`);
   t.end();
 });
+
+void t.test("Cloudflare's AI Gateway has the deployment right after the resource", (t) => {
+  const base = '/v1/account/gateway/azure-openai/resource';
+  t.equal(
+    azurePath(base, '2024-10-21', 'gpt 4', '/chat/completions'),
+    `${base}/gpt%204/chat/completions?api-version=2024-10-21`,
+  );
+  t.equal(
+    azurePath('/azure-openai', '2024-10-21', 'd', '/embeddings'),
+    '/azure-openai/openai/deployments/d/embeddings?api-version=2024-10-21',
+    'a proxy of that name is none',
+  );
+  t.end();
+});
