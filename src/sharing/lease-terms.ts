@@ -1,46 +1,55 @@
 /**
- * How long and how much a process holds: the constants and the two estimators that minute-lease.ts and
- * stock-leases.ts share, and their timers. Main thread.
+ * How long and how much a process holds: the constants, the two estimators and the Denial that
+ * minute-lease.ts and stock-leases.ts share, and the timers of the sharing code. Main thread.
  *
- * The constants trade round trips for idle money and permits; no limit depends on them.
+ * The constants trade round trips for idle money and permits; no limit depends on them. Permits are counted
+ * as numbers, and stocks as bigints, because money is one.
  *
  * Must hold: if little is left, an idle amount is given back within the wait of a request (lease-waits.ts).
- * Tests: test/unit/sharing/stock-leases.test.ts (what was held when somebody looked is given back),
- * lease-manager.test.ts.
+ * Tests: test/unit/sharing/stock-leases.test.ts (IdleFloor too), lease-manager.test.ts.
  */
 
-/** If the coordinator has little left, an amount that was not used for so long is given back. */
+/**
+ * If the coordinator has little left, an amount that was not used for so long is given back; of a stock up to
+ * half of that time later (IdleFloor).
+ */
 export const IDLE_MS_SCARCE = 500;
-/** If it has plenty, it stays longer: a slow account costs an exchange every 16 s, not one a request. */
+/** If it has plenty, it stays longer: a slow account costs an exchange in 16 to 24 s, not one a request. */
 export const IDLE_MS_PLENTIFUL = 16_000;
 /** Plenty is left if the coordinator has at least this many times what is held here. */
 const PLENTIFUL_TIMES = 8n;
 /** A first ask wants so many times what one call needs: most accounts that make one call make another. */
 export const FIRST_BATCH = 4;
-/** How far ahead the need is covered; what others may lack is not hoarded. */
+/** How far ahead a lease covers the need if little is left: others may need the rest. */
 const COVERED_MS_SCARCE = 2_000;
-/** If plenty is left, a lease is refilled when it covers half of this, which outlasts a takeover. */
+/** If plenty is left. A lease is refilled while it covers half of this, which outlasts a takeover. */
 const COVERED_MS_PLENTIFUL = 20_000;
-/** Refill when a quarter is left. Small leases are refilled when they are empty: else each use would ask. */
+/**
+ * At the latest permits are refilled when a quarter is left. Fewer than LOW_LEAST are refilled when the last
+ * one is taken, or each use would ask.
+ */
 const LOW_PART = 4;
 const LOW_LEAST = 4;
 
-/** A low-water mark that is never reached. */
-export const NEVER_LOW = -1;
-
-/** A listener wakes the main thread when so much is left of `held`. NEVER_LOW if there is no more. */
+/**
+ * The low-water mark of permits: the thread that leaves so many of `held` wakes the main thread. If the
+ * coordinator has none `remaining`, an ask before the last one is taken would be in vain.
+ */
 export function lowOf(held: number, remaining: number): number {
-  return held < LOW_LEAST || remaining <= 0 ? NEVER_LOW : Math.floor(held / LOW_PART);
+  return held < LOW_LEAST || remaining <= 0 ? 0 : Math.floor(held / LOW_PART);
 }
 
-/** For how long what an ask wants covers the need: both kinds of leases multiply it by their rate of use. */
+/** How far ahead an ask covers the need: the rate of use times this is wanted. */
 export function coveredMsOf(plentiful: boolean): number {
   return plentiful ? COVERED_MS_PLENTIFUL : COVERED_MS_SCARCE;
 }
 
-/** `held` here, `remaining` at the coordinator. minute-lease.ts has a rule of its own, by the limit. */
+/**
+ * Whether the coordinator has plenty left of a stock: `held` here, `remaining` there. Not if it has nothing,
+ * also if nothing is held. minute-lease.ts has a rule of its own, by the limit.
+ */
 export function isPlentiful(held: bigint, remaining: bigint): boolean {
-  return remaining >= held * PLENTIFUL_TIMES;
+  return remaining > 0n && remaining >= held * PLENTIFUL_TIMES;
 }
 
 /** The coordinator's last reply about a resource that was wanted and not granted. */
@@ -66,7 +75,10 @@ export class IdleFloor {
     this.#sinceMs = nowMs;
   }
 
-  /** `left` is there now. Returns what lay idle for `idleMs`; 0 between the ends of two halves. */
+  /**
+   * `left` is there now. Returns what lay idle for `idleMs`, as far as the looks have seen; 0 between the
+   * ends of two halves. The lease manager looks every 250 ms, at least once in each half.
+   */
   look(left: bigint, idleMs: number, nowMs: number): bigint {
     if (this.#least === undefined || left < this.#least) this.#least = left;
     if (nowMs - this.#sinceMs < idleMs / 2) return 0n;
@@ -92,7 +104,7 @@ const SPAN_MS_MIN = 50;
 
 /** An exponentially weighted moving average (EWMA) of a rate, from readings of a total at irregular times. */
 export class UseRate {
-  /** Uses a second, lately. */
+  /** Uses a second, lately. `read` alone sets it. */
   perSecond = 0;
   #total: number;
   #readMs: number;
@@ -120,7 +132,7 @@ export class UseRate {
 export interface LeaseTimers {
   /** Runs `act` after the present turn of the event loop, so that all asks of that turn are sent together. */
   soon(act: () => void): void;
-  /** Runs `act` once, after `ms`. Returns a function that cancels it. */
+  /** Runs `act` once, after `ms`. Keeps the process alive until then, or until the returned cancel. */
   after(ms: number, act: () => void): () => void;
 }
 

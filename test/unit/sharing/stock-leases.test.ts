@@ -90,6 +90,21 @@ void t.test('one large hold does not enlarge the asks for smaller ones that come
   t.end();
 });
 
+void t.test('an empty lease at a coordinator that has nothing does not hoard what comes', (t) => {
+  const { lease, leases } = createLease();
+  lease.take(granted(100_000n, 0n), lease.ask({ needs: [1_000n] }, 0n, 0, 0)!, 0, 0);
+  for (let nowMs = 100; nowMs <= 5_000; nowMs += 100) {
+    leases.takeBackMoney(ACCOUNT, pico(1_000n));
+    lease.ask({}, 0n, 0, nowMs);
+  }
+  leases.takeBackMoney(ACCOUNT, pico(lease.left(0)));
+  const denied = lease.ask({ needs: [1_000n] }, 0n, 0, 5_001)!;
+  lease.take(granted(0n, 0n), denied, 5_001, 5_001);
+  const { most } = lease.ask({ needs: [1_000n] }, 0n, 0, 5_002)!;
+  t.ok(most > 10_000n && most <= 20_000n, `it wants the use of two seconds, not of twenty: ${most}`);
+  t.end();
+});
+
 void t.test('what was used of a day is reported soon after it was, though nothing is given back', (t) => {
   const TODAY = 20_000;
   let [given, used] = [0n, 0n];
