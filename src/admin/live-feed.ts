@@ -33,7 +33,7 @@ const IS_HEAD = false;
  */
 const SUBSCRIBERS_MAX = 64;
 
-/** Where the stats come from: gateway/admin-service.ts. */
+/** Where the stats come from: gateway/history-recorder.ts. */
 export interface LiveSource {
   readonly history: History;
   /** Not used here: server.ts gives it to the route of the busiest accounts. */

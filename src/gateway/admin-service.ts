@@ -1,11 +1,12 @@
 /**
- * Opens and closes the admin interface of a gateway, connects its routes with the gateway's parts, and
- * records the history. Within a process group one gateway has the interface: from its start, or from `lead`
- * until `follow`. gateway.ts owns it, on the main thread.
+ * Opens and closes the admin interface of a gateway, and connects its routes with the gateway's parts. Within
+ * a process group one gateway has the interface: from its start, or from `lead` until `follow`. gateway.ts
+ * owns it, on the main thread, and calls `findPort` for the port of the listeners too.
  *
- * Must hold: a second gateway never shares the port of one that is not of its process group. Each would get
- * a part of the calls, without an error (test/unit/gateway/admin-service.find-port.test.ts). History:
- * test/unit/telemetry/history.test.ts, test/e2e/account-history.test.ts.
+ * Must hold: a second gateway never shares an address with one that is not of its process group. Each would
+ * get a part of the calls, without an error (test/unit/gateway/admin-service.find-port.test.ts). What opens
+ * late, after `follow` or `close`, does not stay open, and only the gateway with the interface records the
+ * history (test/unit/gateway/admin-service.test.ts).
  */
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type ListenOptions, type Server } from 'node:net';
@@ -18,22 +19,12 @@ import { obtainAdminToken } from '../admin/token.js';
 import { callReaderOf } from '../call-log/call-reader.js';
 import { ContentsReader } from '../call-log/contents-writer.js';
 import type { Settings } from '../config/schema.js';
-import { type Clock, SystemClock, onEachTick } from '../core/clock.js';
-import type { HistoryRows } from '../store/history-rows.js';
-import { AccountHistory } from '../telemetry/account-history.js';
-import {
-  HISTORY_PERIOD_SECONDS,
-  HISTORY_RINGS,
-  History,
-  RING_NAMES,
-  type RingName,
-} from '../telemetry/history.js';
+import { type Clock, SystemClock } from '../core/clock.js';
 import type { Log, LogChange, LogView } from '../telemetry/log.js';
-import type { StatusDocument } from '../telemetry/status-document.js';
-import type { AccountReport } from '../telemetry/account-history.js';
 import type { Accounting } from './accounting.js';
 import type { GatewayLogs } from './gateway-logs.js';
 import type { GatewayState } from './gateway-options.js';
+import { HistoryRecorder } from './history-recorder.js';
 import type { Listeners } from './listeners.js';
 import type { UpstreamWorkers } from './pools.js';
 import type { LiveSettings } from './reload.js';
@@ -48,7 +39,10 @@ const ADVICE = {
 /** How many free ports the kernel is asked for: another gateway that starts may hold the one it returns. */
 const PORT_TRIES_MAX = 20;
 
-/** A port that no other gateway of this machine takes until `release`. Call that when the port is open. */
+/**
+ * A port that no other gateway of this machine takes at that host until `release`, or until the process ends.
+ * Call that when the port is open.
+ */
 export interface FoundPort {
   readonly port: number;
   readonly release: () => void;
@@ -58,9 +52,12 @@ export interface FoundPort {
  * Checks that nobody listens on `port`. Listeners share their port with SO_REUSEPORT, and a second gateway
  * started by mistake would share it too: each would get a part of the calls without an error. A bind
  * without that option fails if anybody listens. µWS does not set the option if the kernel chooses the port
- * (0), so the port is chosen here in that case too. Of two gateways that start at the same time, and so do
- * not listen yet, the first one holds a name for the address, an abstract Unix socket; systems other than
- * Linux have none.
+ * (0), so the port is chosen here in that case too.
+ *
+ * Of two gateways that start at the same time, and so do not listen yet, the first one holds a name for the
+ * address, an abstract Unix socket; systems other than Linux have none. Addresses that overlap, as 0.0.0.0
+ * and 127.0.0.1 do, have different names: one name for all would refuse gateways on two addresses of a
+ * machine. The kernel does not spread calls over such addresses: the narrower one gets them.
  *
  * Returns `port`, or a free port if it is 0. If the address cannot be bound, throws an Error that names it
  * and the settings of `section` that choose it.
@@ -68,7 +65,7 @@ export interface FoundPort {
 export async function findPort(host: string, port: number, section: keyof typeof ADVICE): Promise<FoundPort> {
   for (let tries = 1; ; tries++) {
     const probe = createServer();
-    const refused = await bind(probe, { host, port, exclusive: true });
+    const refused = await bind(probe, { host, port });
     if (refused !== undefined) throw cannotListen(`${host}:${port}`, refused, section);
     const found = (probe.address() as AddressInfo).port;
     // Bound while the probe has the port. A gateway that has released the name by now already listens, so the
@@ -78,6 +75,7 @@ export async function findPort(host: string, port: number, section: keyof typeof
     const held = await bind(name, { path: `\0tollgate-${found}-${host}` });
     probe.close();
     await once(probe, 'close');
+    // Any other error means that there are no such names here, and the check of the port has to do.
     if (held !== 'EADDRINUSE') return { port: found, release: () => name.close() };
     if (port !== 0 || tries === PORT_TRIES_MAX) throw cannotListen(`${host}:${port}`, held, section);
   }
@@ -101,8 +99,8 @@ function cannotListen(address: string, code: string, section: keyof typeof ADVIC
 }
 
 /**
- * The pause between tries to open the port doubles from the first value to the second. Nobody outside the
- * group should have the port.
+ * The pause between tries to open the port doubles from the first value to the second. Within a group the
+ * port is shared, so the first try succeeds unless another program has the port.
  */
 const TRY_PAUSE_MS_MIN = 20;
 const TRY_PAUSE_MS_MAX = 1_000;
@@ -127,9 +125,12 @@ export class AdminService {
   readonly token: string;
   #server: AdminServer | undefined;
   #recorder: HistoryRecorder | undefined;
-  /** Whether another gateway has the interface. Clients connected here are served once more. */
+  /** Whether another gateway has the interface. */
   #follows = false;
-  /** Counts `lead` and `follow`: a `lead` that still tries ends at the next of them, or two would open. */
+  /**
+   * Counts `lead`, `follow` and `close`. What an earlier order began and was not done, such as to open the
+   * port or to write the address, is dropped at the next one: it would undo what that one did.
+   */
   #orders = 0;
   #closed = false;
 
@@ -140,35 +141,47 @@ export class AdminService {
 
   /**
    * Opens the interface and returns its port; rejects if the port cannot be bound. With `probes` it first
-   * checks that nobody listens on it.
+   * checks that nobody listens on it. If `follow`, `close` or another `lead` comes meanwhile, nothing stays
+   * open.
    */
   async open(probes: boolean): Promise<number> {
     const { settings, accounting, stats, log } = this.#options;
     const { host, port } = settings.admin;
-    const clock = new SystemClock();
-    this.#recorder ??= new HistoryRecorder({
-      status: () => stats.status(),
-      accounts: () => stats.accounts(),
-      rows: accounting.base.store.history,
-      clock,
-      log,
-    });
+    const order = this.#orders;
+    const isAsked = (): boolean => !this.#closed && order === this.#orders;
     const found = probes ? await findPort(host, port, 'admin') : undefined;
-    this.#server = await startAdmin({
-      ...this.#routes(this.#recorder, clock),
-      port: found?.port ?? port,
-    });
-    found?.release();
-    this.#writeAddress(this.#server.port, true);
-    return this.#server.port;
+    try {
+      if (!isAsked()) return found?.port ?? port;
+      const clock = new SystemClock();
+      this.#recorder ??= new HistoryRecorder({
+        status: () => stats.status(),
+        accounts: () => stats.accounts(),
+        rows: accounting.base.store.history,
+        clock,
+        log,
+      });
+      const server = await startAdmin({
+        ...this.#routes(this.#recorder, clock),
+        port: found?.port ?? port,
+      });
+      if (isAsked()) {
+        this.#server = server;
+        this.#writeAddress(server.port, order, true);
+      } else {
+        server.close();
+      }
+      return server.port;
+    } finally {
+      found?.release();
+    }
   }
 
   /**
-   * Tells commands where the interface is; tries until it can. A full disk is no reason not to open the
-   * interface: a second try to open it would succeed too, beside the first.
+   * Tells commands where the interface is; tries until it can, or until the next order. A full disk does not
+   * make `open` reject: `lead` would try again, and open the port a second time.
    */
-  #writeAddress(adminPort: number, isFirst: boolean): void {
-    if (this.#closed || this.#follows) return;
+  #writeAddress(adminPort: number, order: number, isFirst: boolean): void {
+    if (order !== this.#orders) return;
     const { settings, log } = this.#options;
     try {
       writeGatewayFile(settings.data, { pid: process.pid, adminHost: settings.admin.host, adminPort });
@@ -177,7 +190,7 @@ export class AdminService {
         log.error('commands do not find this gateway: its address cannot be written', {
           error: String(error),
         });
-      setTimeout(() => this.#writeAddress(adminPort, false), TRY_PAUSE_MS_MAX).unref();
+      setTimeout(() => this.#writeAddress(adminPort, order, false), TRY_PAUSE_MS_MAX).unref();
     }
   }
 
@@ -235,6 +248,8 @@ export class AdminService {
 
   async #clearCache(model: string | undefined): Promise<void> {
     const { accounting, listeners, supervisor, log } = this.#options;
+    // All begin in this event-loop turn, in which no question of a listener is answered. A reply that is on
+    // its way already is served, but the listener does not keep it (`epoch` of ResponseCache).
     listeners.clearCache(model);
     log.info('an operator cleared the response cache', { model: model ?? 'all' });
     await Promise.all([accounting.cache.clear(model), supervisor.clearCache(model)]);
@@ -252,10 +267,7 @@ export class AdminService {
     for (let pauseMs = TRY_PAUSE_MS_MIN; isAsked(); pauseMs = Math.min(pauseMs * 2, TRY_PAUSE_MS_MAX)) {
       try {
         await this.open(false);
-        if (!isAsked()) {
-          this.#stop();
-          return false;
-        }
+        if (!isAsked()) return false;
         this.#options.log.info('gateway has the admin interface');
         return true;
       } catch (error) {
@@ -268,7 +280,10 @@ export class AdminService {
     return false;
   }
 
-  /** Accepts no new connections. Connected clients are served once more, and then connect to the other. */
+  /**
+   * Accepts no new connections. Each connected client gets one more response, which closes its connection,
+   * and then connects to the other gateway.
+   */
   follow(): void {
     this.#follows = true;
     this.#orders += 1;
@@ -284,6 +299,7 @@ export class AdminService {
 
   close(): void {
     this.#closed = true;
+    this.#orders += 1;
     this.#recorder?.close();
     this.#server?.close();
     removeGatewayFile(this.#options.settings.data, process.pid);
@@ -297,80 +313,4 @@ export class AdminService {
 function publicAddressOf({ listen }: Settings, port: number): PublicAddress {
   const host = listen.host === '0.0.0.0' ? '127.0.0.1' : listen.host === '::' ? '::1' : listen.host;
   return { host, port, tls: listen.tls !== undefined };
-}
-
-const MS_PER_SECOND = 1_000;
-
-export interface HistoryRecorderOptions {
-  readonly status: () => Promise<StatusDocument>;
-  readonly accounts: () => Promise<readonly AccountReport[]>;
-  readonly rows: HistoryRows;
-  readonly clock: Clock;
-  readonly log: Log;
-}
-
-/**
- * Reads the status every two seconds, adds it to the history in memory and on disk, and passes it to the
- * watchers of the live feed. If the status cannot be read, the history lacks these two seconds, and an error
- * is logged.
- */
-class HistoryRecorder implements LiveSource {
-  readonly history = new History();
-  readonly accounts = new AccountHistory();
-  readonly #options: HistoryRecorderOptions;
-  readonly #watchers = new Set<Parameters<LiveSource['watch']>[0]>();
-  readonly #stop: () => void;
-  #isReading = false;
-
-  constructor(options: HistoryRecorderOptions) {
-    this.#options = options;
-    for (const ring of RING_NAMES) {
-      if (!HISTORY_RINGS[ring].onDisk) continue;
-      this.history.restore(ring, options.rows.read(ring), this.#nowSeconds());
-      this.accounts.restore(ring, options.rows.readAccounts(ring), this.#nowSeconds());
-    }
-    this.#stop = onEachTick(HISTORY_PERIOD_SECONDS * MS_PER_SECOND, () => void this.#record());
-  }
-
-  /** Calls `watcher` after each read. Returns a function that ends this. */
-  watch(watcher: Parameters<LiveSource['watch']>[0]): () => void {
-    this.#watchers.add(watcher);
-    return () => this.#watchers.delete(watcher);
-  }
-
-  close(): void {
-    this.#stop();
-  }
-
-  /** Does nothing if the previous read is not done. */
-  async #record(): Promise<void> {
-    if (this.#isReading) return;
-    this.#isReading = true;
-    const { status, accounts, rows, log } = this.#options;
-    try {
-      const document = await status();
-      // Both are read before either is added: a span that has ended is given once.
-      const reports = await accounts();
-      const ended = this.history.add(document, this.#nowSeconds());
-      const complete = this.accounts.add(reports, this.#nowSeconds());
-      // Beside spans that are written anyway, so that no flush of the disk is made for the running ones.
-      const written = ended.filter(isOnDisk);
-      if (written.length > 0)
-        written.push(...this.history.running(document, this.#nowSeconds()).filter(isOnDisk));
-      rows.put(written, complete.filter(isOnDisk));
-      for (const watcher of this.#watchers) watcher(document, ended);
-    } catch (error) {
-      log.error('the history was not recorded', { error: String(error) });
-    } finally {
-      this.#isReading = false;
-    }
-  }
-
-  #nowSeconds(): number {
-    return Math.floor(this.#options.clock.wallMs() / MS_PER_SECOND);
-  }
-}
-
-function isOnDisk({ ring }: { readonly ring: RingName }): boolean {
-  return HISTORY_RINGS[ring].onDisk;
 }

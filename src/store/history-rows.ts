@@ -1,6 +1,6 @@
 /**
- * The history on disk: a row for each span of telemetry/history.ts, ended or running. The HistoryRecorder of
- * gateway/admin-service.ts reads it when it starts and writes it as spans end, on the main thread of the
+ * The history on disk: a row for each span of telemetry/history.ts, ended or running.
+ * gateway/history-recorder.ts reads it when it starts and writes it as spans end, on the main thread of the
  * process with the admin interface. It is no part of the accounting: the audit does not read it, and its loss
  * costs a chart.
  *

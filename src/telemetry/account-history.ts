@@ -1,7 +1,7 @@
 /**
  * What the busiest accounts called over the last 24 hours, in rings of the same lengths as history.ts. Each
  * process reports its own spans (top-accounts.ts). In the process with the admin interface
- * gateway/admin-service.ts adds them up here, once all processes have had time to report.
+ * gateway/history-recorder.ts adds them up here, once all processes have had time to report.
  * admin/account-routes.ts reads the sums. Main thread. All times are whole Unix seconds.
  *
  * A process reports its 50 busiest accounts of a span, and a span here has the 50 busiest of the sums. So the

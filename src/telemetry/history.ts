@@ -1,6 +1,6 @@
 /**
  * How the stats changed over the last 24 hours, in rings of spans, for the charts of the console. The finest
- * ring covers the last minutes, the coarsest the whole day. gateway/admin-service.ts fills them in the
+ * ring covers the last minutes, the coarsest the whole day. gateway/history-recorder.ts fills them in the
  * process with the admin interface, on the main thread. The console reads the shapes of the rings, and
  * computes growth by the same functions, in the browser. All times are whole Unix seconds.
  *
@@ -26,7 +26,7 @@ import type { CallStats, StatusDocument } from './status-document.js';
 export interface RingShape {
   readonly seconds: number;
   readonly spans: number;
-  /** Whether gateway/admin-service.ts has the ring on disk too, so that it outlives the gateway. */
+  /** Whether gateway/history-recorder.ts has the ring on disk too, so that it outlives the gateway. */
   readonly onDisk: boolean;
 }
 

@@ -8,19 +8,24 @@ import { ListLog, openHouse } from '../store/support.js';
 
 const HOST = '127.0.0.1';
 
-/** A service whose gateway has a store and a registry; its other parts are not called. */
-function openService(t: Test, port: number) {
+/**
+ * A service whose gateway has a registry, and a history in memory; its other parts are not called. `accounts`
+ * is the second of the two reads that are recorded.
+ */
+function openService(t: Test, port: number, accounts: () => Promise<[]> = () => Promise.resolve([])) {
   const data = t.testdir({});
   const { store, registry } = openHouse(data);
   const log = new ListLog();
   const reads = { status: 0 };
+  const written: unknown[] = [];
+  const history = { read: () => [], readAccounts: () => [], put: (...rows: unknown[]) => written.push(rows) };
   const service = new AdminService({
     settings: { data, admin: { host: HOST, port, hosts: [] } },
     live: { settings: { admin: {} } },
-    accounting: { base: { store }, registry, sharing: {} },
+    accounting: { base: { store: { history } }, registry, sharing: {} },
     stats: {
       status: () => Promise.resolve({ calls_in_flight: 0, reads: (reads.status += 1) }),
-      accounts: () => Promise.resolve([]),
+      accounts,
     },
     log,
   } as unknown as AdminServiceOptions);
@@ -28,7 +33,7 @@ function openService(t: Test, port: number) {
     service.close();
     await store.close();
   });
-  return { service, log, reads };
+  return { service, log, reads, written };
 }
 
 async function until(isTrue: () => boolean): Promise<boolean> {
@@ -71,4 +76,23 @@ void t.test('a gateway that gives the interface away ends its live streams', asy
   service.follow();
   await ended;
   t.pass('it does not stand still');
+});
+
+void t.test('an interface that opens after the gateway was closed does not stay open', async (t) => {
+  const { service } = openService(t, 0);
+  const opening = service.open(true);
+  service.close();
+  const port = await opening;
+  await t.rejects(fetch(`http://${HOST}:${port}/healthz`, { headers: { connection: 'close' } }));
+});
+
+void t.test('a gateway that gives the interface away records nothing that it reads later', async (t) => {
+  const waiting: ((reports: []) => void)[] = [];
+  const { service, written } = openService(t, 0, () => new Promise((resolve) => void waiting.push(resolve)));
+  await service.open(false);
+  t.ok(await until(() => waiting.length > 0));
+  service.follow();
+  waiting[0]!([]);
+  await sleep(10);
+  t.same(written, []);
 });

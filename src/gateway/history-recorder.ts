@@ -1,0 +1,104 @@
+/**
+ * Records the history that the admin interface shows. admin-service.ts makes one whenever this gateway gets
+ * the interface; main thread of a gateway process.
+ *
+ * Must hold: after `close` nothing is recorded, because another gateway may record then
+ * (test/unit/gateway/admin-service.test.ts). What is recorded: test/unit/telemetry/history.test.ts,
+ * test/e2e/account-history.test.ts.
+ */
+import type { LiveSource } from '../admin/live-feed.js';
+import { type Clock, onEachTick } from '../core/clock.js';
+import type { HistoryRows } from '../store/history-rows.js';
+import { AccountHistory, type AccountReport } from '../telemetry/account-history.js';
+import {
+  HISTORY_PERIOD_SECONDS,
+  HISTORY_RINGS,
+  History,
+  RING_NAMES,
+  type RingName,
+} from '../telemetry/history.js';
+import type { Log } from '../telemetry/log.js';
+import type { StatusDocument } from '../telemetry/status-document.js';
+
+const MS_PER_SECOND = 1_000;
+
+export interface HistoryRecorderOptions {
+  readonly status: () => Promise<StatusDocument>;
+  readonly accounts: () => Promise<readonly AccountReport[]>;
+  readonly rows: HistoryRows;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/**
+ * Reads the status every two seconds, adds it to the history in memory and on disk, and passes it to the
+ * watchers of the live feed. If the status cannot be read, the history lacks these two seconds, and an error
+ * is logged.
+ */
+export class HistoryRecorder implements LiveSource {
+  readonly history = new History();
+  readonly accounts = new AccountHistory();
+  readonly #options: HistoryRecorderOptions;
+  readonly #watchers = new Set<Parameters<LiveSource['watch']>[0]>();
+  readonly #stop: () => void;
+  #isReading = false;
+  #isClosed = false;
+
+  constructor(options: HistoryRecorderOptions) {
+    this.#options = options;
+    for (const ring of RING_NAMES) {
+      if (!HISTORY_RINGS[ring].onDisk) continue;
+      this.history.restore(ring, options.rows.read(ring), this.#nowSeconds());
+      this.accounts.restore(ring, options.rows.readAccounts(ring), this.#nowSeconds());
+    }
+    this.#stop = onEachTick(HISTORY_PERIOD_SECONDS * MS_PER_SECOND, () => void this.#record());
+  }
+
+  /**
+   * Calls `watcher` after each read. Returns a function that ends this. The live feed of the server, which
+   * has this recorder alone, is the only watcher.
+   */
+  watch(watcher: Parameters<LiveSource['watch']>[0]): () => void {
+    this.#watchers.add(watcher);
+    return () => this.#watchers.delete(watcher);
+  }
+
+  /** Idempotent. A read that has begun is not recorded. */
+  close(): void {
+    this.#isClosed = true;
+    this.#stop();
+  }
+
+  /** Does nothing if the previous read is not done. */
+  async #record(): Promise<void> {
+    if (this.#isReading) return;
+    this.#isReading = true;
+    const { status, accounts, rows, log } = this.#options;
+    try {
+      const document = await status();
+      // Both are read before either is added: a span that has ended is given once.
+      const reports = await accounts();
+      if (this.#isClosed) return;
+      const ended = this.history.add(document, this.#nowSeconds());
+      const complete = this.accounts.add(reports, this.#nowSeconds());
+      // Beside spans that are written anyway, so that no flush of the disk is made for the running ones.
+      const written = ended.filter(isOnDisk);
+      if (written.length > 0)
+        written.push(...this.history.running(document, this.#nowSeconds()).filter(isOnDisk));
+      rows.put(written, complete.filter(isOnDisk));
+      for (const watcher of this.#watchers) watcher(document, ended);
+    } catch (error) {
+      log.error('the history was not recorded, or not shown', { error: String(error) });
+    } finally {
+      this.#isReading = false;
+    }
+  }
+
+  #nowSeconds(): number {
+    return Math.floor(this.#options.clock.wallMs() / MS_PER_SECOND);
+  }
+}
+
+function isOnDisk({ ring }: { readonly ring: RingName }): boolean {
+  return HISTORY_RINGS[ring].onDisk;
+}
