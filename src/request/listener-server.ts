@@ -2,8 +2,8 @@
  * The routes of one listener. It makes the context of each request, and starts an Intake for each call. Made
  * by listener.thread.ts; listener thread. The phases of a call, each in a file of this folder:
  *
- *     intake     authenticate → rate-limit → read-body → admit (and idempotency) → dispatch to a worker
- *     delivery   relay of the worker's frames (response-writer, response) → settle
+ *     intake     authenticate → rate-limit → read-body → admit (and idempotency)
+ *     delivery   dispatch to a worker → relay of its frames (response-writer, response) → settle
  *
  * Must hold: a request with an ambiguous head is rejected here, and its connection ends, before its key is
  * looked up (test/hostile/framing.test.ts).
@@ -29,12 +29,15 @@ import { Cors, DOCUMENT_PATH, rejectLast, writeDocument, writeError } from './re
 const SWEEP_MS = 1_000;
 
 export class ListenerServer {
+  /** What this listener has for all of its requests. */
   readonly #listener: IntakeContext;
   #models: ModelRoutes;
   #cors: Cors | undefined;
   readonly #requestPrefix: string;
   readonly #tracer: CallTracer;
+  /** Of the request whose callback runs now: what a phase needs of it later it copies before it returns. */
   readonly #head = new RequestHead();
+  /** Requests of all routes so far: the last one's number. */
   #requestCount = 0;
   readonly #stopSweeps: () => void;
 
@@ -64,15 +67,21 @@ export class ListenerServer {
 
   /** Takes no new connection. Calls `onDrained` when no call is left: see Connections.drain. */
   drain(keepsIdle: boolean, onDrained: () => void): void {
+    // Upstreams are not finished for clients that have left.
     this.#listener.channel.stopLeft();
     this.#listener.connections.drain(() => this.#requestCount, keepsIdle, onDrained);
   }
 
-  /** Ends every call that is left. Calls `onSettled` when all are settled: see Connections.close. */
+  /**
+   * Ends every call that is left. Calls `onSettled` when all are settled: see Connections.close. Sweeps go on
+   * until then: a call whose end waits for the disk is settled when that comes, or when a sweep gives it up.
+   */
   close(onSettled: () => void): void {
-    this.#stopSweeps();
     this.#listener.channel.stopLeft();
-    this.#listener.connections.close(onSettled);
+    this.#listener.connections.close(() => {
+      this.#stopSweeps();
+      onSettled();
+    });
   }
 
   route(app: TemplatedApp): void {
@@ -87,6 +96,7 @@ export class ListenerServer {
     this.#read(app, '/v1/models/*', '/v1/models/{id}', (res, req, isHead) =>
       this.#models.show(res, req.getUrl(), this.#head.authorization, this.#newContext(), isHead),
     );
+    // The OpenAPI document of these routes.
     this.#read(app, DOCUMENT_PATH, 'other', (res, _, isHead) => {
       this.#listener.metrics.countRequest('other', 'ok');
       writeDocument(res, this.#newContext(), isHead, this.#endsConnections);
@@ -128,6 +138,7 @@ export class ListenerServer {
     });
   }
 
+  /** Begins a call. Checks the head as `#any` does, but the body may come in chunks. */
   #call(res: HttpResponse, req: HttpRequest, door: Door): void {
     const head = this.#head;
     head.read(req);
@@ -151,6 +162,7 @@ export class ListenerServer {
     new Intake(exchange, listener).begin(req, head, this.#tracer);
   }
 
+  /** For a request that is no call, or whose head is rejected. */
   #newContext(door?: Door): CallContext {
     this.#requestCount += 1;
     return new CallContext(
@@ -200,7 +212,10 @@ export class ListenerServer {
   }
 }
 
-/** The door whose path the request's is, or begins with: its clients know its form of errors. */
+/**
+ * The door whose path the request's is, or begins with: its clients know its form of errors. Below
+ * `/v1/messages` that is the door of messages, whose form count_tokens shares.
+ */
 function doorAt(req: HttpRequest): Door | undefined {
   const url = req.getUrl();
   return DOORS.find(({ path }) => url === path || url.startsWith(`${path}/`));
