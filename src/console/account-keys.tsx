@@ -1,5 +1,6 @@
 /**
- * The keys of an account, and the actions on each. accounts-page.tsx shows it. Browser.
+ * The keys of an account, and the actions on each. accounts-page.tsx shows it, anew for each account.
+ * Browser. Of the calls of a private key no contents are kept. The rights of `may` are in core/roles.ts.
  *
  * Must hold: an action that changes a key asks first, and is offered only to operators whose role allows it
  * (test/e2e/console.test.ts).
@@ -18,17 +19,21 @@ import {
   ShownSecretDialog,
   SwitchDialog,
 } from './dialogs.js';
-import { moment } from './format.js';
+import { moment, number } from './format.js';
 import { KeyLimitsDialog } from './quota-dialogs.js';
 import { QuotaLine } from './quotas.js';
 import { Table } from './table.js';
 
 /** Period of a new request, because last uses change, and other operators may make keys. */
 const REFRESH_MS = 5_000;
-/** Accounts in use have fewer keys. `tollgate keys list` lists further ones. */
+/** Accounts in use have fewer keys. */
 const KEYS_SHOWN_MAX = 1_000;
 
-type Question =
+/**
+ * The dialog that is open. Its `key` is as it was when the dialog was opened: it does what it says, also if
+ * another operator has changed the key since.
+ */
+type OpenDialog =
   | { readonly kind: 'new' }
   | { readonly kind: 'rotate' | 'limits' | 'private' | 'switch' | 'delete'; readonly key: KeyView }
   | { readonly kind: 'shown'; readonly key: CreatedKeyView };
@@ -36,21 +41,21 @@ type Question =
 export function AccountKeys({ account }: { readonly account: AccountView }) {
   const path = `/keys${queryOf({ account: account.id, limit: KEYS_SHOWN_MAX })}`;
   const { view, error, reload } = useView<ListView<KeyView>>(path, REFRESH_MS);
-  const [question, setQuestion] = useState<Question>();
-  const onClose = (): void => setQuestion(undefined);
-  const answering = {
+  const [dialog, setDialog] = useState<OpenDialog>();
+  const onClose = (): void => setDialog(undefined);
+  const dialogProps = {
     onClose,
     onChanged: (): void => {
       onClose();
       reload();
     },
     onMade: (key: CreatedKeyView): void => {
-      setQuestion({ kind: 'shown', key });
+      setDialog({ kind: 'shown', key });
       reload();
     },
   };
-  const action = (key: KeyView, text: string, kind: Exclude<Question['kind'], 'new' | 'shown'>) => (
-    <Button class="quiet" aria-label={`${text} key ${key.name}`} onClick={() => setQuestion({ kind, key })}>
+  const action = (key: KeyView, text: string, kind: Exclude<OpenDialog['kind'], 'new' | 'shown'>) => (
+    <Button class="quiet" aria-label={`${text} key ${key.name}`} onClick={() => setDialog({ kind, key })}>
       {text}
     </Button>
   );
@@ -59,7 +64,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
       <div class="head">
         <h3>Keys</h3>
         {may('keys') ? (
-          <Button onClick={() => setQuestion({ kind: 'new' })}>
+          <Button onClick={() => setDialog({ kind: 'new' })}>
             <Icon name="plus" /> New key
           </Button>
         ) : null}
@@ -72,6 +77,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
           label="Keys"
           class="keys cards"
           rows={view.data}
+          // For the CSV: all keys, not only those listed.
           all={() => allOf<KeyView>('/keys', { account: account.id })}
           keyOf={({ id }) => id}
           columns={[
@@ -117,31 +123,36 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
           ]}
         />
       )}
-      {question?.kind === 'new' ? <NewKeyDialog account={account} {...answering} /> : null}
-      {question?.kind === 'rotate' ? <RotateKeyDialog item={question.key} {...answering} /> : null}
-      {question?.kind === 'limits' ? <KeyLimitsDialog item={question.key} {...answering} /> : null}
-      {question?.kind === 'private' ? <PrivateKeyDialog item={question.key} {...answering} /> : null}
-      {question?.kind === 'switch' ? <SwitchDialog what="key" item={question.key} {...answering} /> : null}
-      {question?.kind === 'delete' ? (
-        <DeleteDialog what="key" path={`/keys/${question.key.id}`} {...answering}>
-          <LongName text={question.key.name} /> is refused from now on and cannot be brought back. Its usage
+      {view === undefined || view.next === null ? null : (
+        <p class="muted">The first {number(KEYS_SHOWN_MAX)} are listed; the CSV has more.</p>
+      )}
+      {dialog?.kind === 'new' ? <NewKeyDialog account={account} {...dialogProps} /> : null}
+      {dialog?.kind === 'rotate' ? <RotateKeyDialog item={dialog.key} {...dialogProps} /> : null}
+      {dialog?.kind === 'limits' ? <KeyLimitsDialog item={dialog.key} {...dialogProps} /> : null}
+      {dialog?.kind === 'private' ? <PrivateKeyDialog item={dialog.key} {...dialogProps} /> : null}
+      {dialog?.kind === 'switch' ? <SwitchDialog what="key" item={dialog.key} {...dialogProps} /> : null}
+      {dialog?.kind === 'delete' ? (
+        <DeleteDialog what="key" path={`/keys/${dialog.key.id}`} {...dialogProps}>
+          <LongName text={dialog.key.name} /> is refused from now on and cannot be brought back. Its usage
           stays in the books.
         </DeleteDialog>
       ) : null}
-      {question?.kind === 'shown' ? (
-        <ShownSecretDialog title="The new key" what="key" secret={question.key.key} onClose={onClose} />
+      {dialog?.kind === 'shown' ? (
+        <ShownSecretDialog title="The new key" what="key" secret={dialog.key.key} onClose={onClose} />
       ) : null}
     </section>
   );
 }
 
-function stateOf(item: KeyView): readonly [Tone, string] {
-  if (!item.active) return ['bad', 'Disabled'];
-  if (item.expired) return ['bad', 'Expired'];
-  if (item.replaced_by !== null) return ['warn', 'Replaced'];
-  return item.expires === null ? ['good', 'Active'] : ['warn', `Until ${moment(item.expires)}`];
+function stateOf({ active, expired, expires, replaced_by: replacedBy }: KeyView): readonly [Tone, string] {
+  if (!active) return ['bad', 'Disabled'];
+  if (expired) return ['bad', 'Expired'];
+  const end = expires === null ? undefined : moment(expires);
+  if (replacedBy !== null) return ['warn', end === undefined ? 'Replaced' : `Replaced, until ${end}`];
+  return end === undefined ? ['good', 'Active'] : ['warn', `Until ${end}`];
 }
 
+/** `item`, as in the dialogs: `key` is not passed on to a component. */
 function KeyState({ item }: { readonly item: KeyView }) {
   const [tone, text] = stateOf(item);
   return (

@@ -1,9 +1,12 @@
 /**
- * Small components that every page uses: icons, fields, choices, badges, notices. Browser
- * (test/e2e/console.test.ts).
+ * Small components that every page uses: icons, fields, choices, badges (of an account's state too), error
+ * messages, copying, names and money. Browser.
+ *
+ * Must hold: each icon is beside words, each field has a label, and an error is read out, so that the pages
+ * can be used without seeing them (test/e2e/console.test.ts).
  */
 import type { ComponentChildren, JSX } from 'preact';
-import { useEffect, useId, useState } from 'preact/hooks';
+import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import type { AccountView } from '../admin/views.js';
 import { DECIMALS_OF_MONEY, localOf, money } from './format.js';
 import { type Range, RANGES } from './live.js';
@@ -43,7 +46,7 @@ export function Button(props: JSX.IntrinsicElements['button']) {
   return <button type="button" {...props} />;
 }
 
-/** The value of a control, and the function that sets it. */
+/** What a control is given: its value, and the function that sets it. */
 export interface Input<Value extends string = string> {
   readonly value: Value;
   readonly onValue: (value: Value) => void;
@@ -141,23 +144,24 @@ export function Choice({ label, hint, value, onValue, options }: ChoiceProps) {
   );
 }
 
+/** As `options` of a Choice: each id is its own text. */
 export const idsOf = (items: readonly { readonly id: string }[]): string[] => items.map(({ id }) => id);
 
-interface SegmentsProps<Value extends string> extends Input<Value> {
+interface ButtonChoiceProps<Value extends string> extends Input<Value> {
   readonly label: string;
   readonly options: readonly Value[];
   readonly textOf?: (value: Value) => string;
 }
 
-/** A choice that shows all of its options. */
-export function Segments<Value extends string>(props: SegmentsProps<Value>) {
+/** A choice that shows all of its options, each as a button. */
+export function ButtonChoice<Value extends string>(props: ButtonChoiceProps<Value>) {
   const { label, value, onValue, options, textOf = String } = props;
   return (
     <div class="segments" role="group" aria-label={label}>
       {options.map((option) => (
-        <button key={option} type="button" aria-pressed={option === value} onClick={() => onValue(option)}>
+        <Button key={option} aria-pressed={option === value} onClick={() => onValue(option)}>
           {textOf(option)}
-        </button>
+        </Button>
       ))}
     </div>
   );
@@ -171,7 +175,9 @@ export const RANGE_TEXTS: Readonly<Record<Range, string>> = {
 };
 
 export function RangeChoice(input: Input<Range>) {
-  return <Segments label="Time shown" options={RANGES} textOf={(range) => RANGE_TEXTS[range]} {...input} />;
+  return (
+    <ButtonChoice label="Time shown" options={RANGES} textOf={(range) => RANGE_TEXTS[range]} {...input} />
+  );
 }
 
 export type Tone = 'good' | 'warn' | 'bad' | 'plain';
@@ -182,7 +188,7 @@ export function Badge({ tone, children }: { readonly tone: Tone; readonly childr
 
 type AccountState = Pick<AccountView, 'active' | 'plan_missing'>;
 
-/** A badge: whether the keys of an account are accepted. */
+/** Tone and text of a badge: whether the keys of an account are accepted. */
 export function statusOf({ active, plan_missing: planMissing }: AccountState): readonly [Tone, string] {
   if (!active) return ['bad', 'Disabled'];
   return planMissing === true ? ['bad', 'Plan missing'] : ['good', 'Active'];
@@ -199,13 +205,17 @@ interface TimeFieldProps extends Input {
 
 /** A moment as Unix seconds in text, empty for none; chosen in the time zone of the browser. */
 export function TimeField({ label, value, onValue }: TimeFieldProps) {
-  /** A moment whose year is being typed: the first digit of 2025 makes it the year 2. */
+  /**
+   * What is typed and is no value yet: the first digit of 2025 makes it the year 2, and a fifth digit a year
+   * that `Date.parse` does not read.
+   */
   const [typed, setTyped] = useState<string>();
   useEffect(() => setTyped(undefined), [value]);
   const take = (text: string): void => {
     const seconds = Date.parse(text) / 1_000;
-    setTyped(seconds < 0 ? text : undefined);
-    if (!(seconds < 0)) onValue(text === '' ? '' : String(seconds));
+    const isValue = text === '' || seconds >= 0;
+    setTyped(isValue ? undefined : text);
+    if (isValue) onValue(text === '' ? '' : String(seconds));
   };
   const shown = typed ?? (/^\d{1,11}$/.test(value) ? localOf(Number(value)) : '');
   return <TextField label={label} type="datetime-local" value={shown} onValue={take} />;
@@ -220,28 +230,34 @@ export function ErrorText({ text }: { readonly text: string | undefined }) {
   );
 }
 
-/** How long the button says that it has copied. */
+/** How long the button says whether it has copied. */
 const COPIED_MS = 2_000;
 
 export function CopyButton({ text, what }: { readonly text: string; readonly what: string }) {
-  const [copied, setCopied] = useState(false);
+  const [said, setSaid] = useState<'Copied' | 'Not copied'>();
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const copy = async (): Promise<void> => {
-    await copyText(text);
-    setCopied(true);
-    setTimeout(() => setCopied(false), COPIED_MS);
+    const isCopied = await copyText(text);
+    setSaid(isCopied ? 'Copied' : 'Not copied');
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => setSaid(undefined), COPIED_MS);
   };
   return (
     <Button class="quiet" aria-label={`Copy ${what}`} onClick={() => void copy()}>
-      <Icon name={copied ? 'check' : 'copy'} />
-      <span aria-live="polite">{copied ? 'Copied' : 'Copy'}</span>
+      <Icon name={said === 'Copied' ? 'check' : 'copy'} />
+      <span aria-live="polite">{said ?? 'Copy'}</span>
     </Button>
   );
 }
 
-/** Over plain HTTP, browsers give their clipboard only to pages on this host. */
-async function copyText(text: string): Promise<void> {
+/**
+ * Returns whether the clipboard has the text. Over plain HTTP, browsers give their clipboard only to pages on
+ * this host.
+ */
+async function copyText(text: string): Promise<boolean> {
   try {
     await navigator.clipboard.writeText(text);
+    return true;
   } catch {
     const area = document.createElement('textarea');
     area.value = text;
@@ -249,8 +265,9 @@ async function copyText(text: string): Promise<void> {
     area.select();
     // Deprecated, and without a successor if there is no `clipboard`.
     // eslint-disable-next-line @typescript-eslint/no-deprecated
-    document.execCommand('copy');
+    const isCopied = document.execCommand('copy');
     area.remove();
+    return isCopied;
   }
 }
 
@@ -265,6 +282,7 @@ export function Name({ text }: { readonly text: string }) {
 
 /** As `Money`, for narrow places: `…` replaces the decimals that do not fit. */
 export function CutMoney({ amount }: { readonly amount: string }) {
+  // There are always decimals: `money` gives two at least.
   const [whole, decimals] = money(amount).split('.');
   return (
     <span class="cut-money" title={money(amount, DECIMALS_OF_MONEY)}>
@@ -274,7 +292,7 @@ export function CutMoney({ amount }: { readonly amount: string }) {
   );
 }
 
-/** Money as it fits, and in full under the pointer and for screen readers. */
+/** Money as it fits, and in full under the pointer. */
 export function Money({ amount, decimalsMax }: { readonly amount: string; readonly decimalsMax?: number }) {
   const shown = money(amount, decimalsMax);
   const full = money(amount, DECIMALS_OF_MONEY);

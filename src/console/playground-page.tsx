@@ -13,13 +13,13 @@ import { get, json, textOf, useView } from './api.js';
 import { chat, type ChatRequest, type Message, type Outcome } from './chat-stream.js';
 import {
   Button,
+  ButtonChoice,
   Choice,
   CopyButton,
   ErrorText,
   Field,
   idsOf,
   type Input,
-  Segments,
   TextField,
   useInput,
 } from './controls.js';
@@ -375,7 +375,7 @@ function CodeSamples({ baseUrl, request }: CodeSamplesProps) {
       <div class="head">
         <h2>As code</h2>
         <div class="head-end">
-          <Segments label="Language" value={language} options={LANGUAGES} onValue={setLanguage} />
+          <ButtonChoice label="Language" value={language} options={LANGUAGES} onValue={setLanguage} />
           <CopyButton text={code} what="the code" />
         </div>
       </div>

@@ -124,6 +124,13 @@ void t.test('the year of a moment can be typed', SKIP, async (t) => {
   }
   t.equal(await from.inputValue(), before.replace(/^\d{4}/, '2024'));
   await eventually('the address', () => (/from=17\d{8}$/.test(page.url()) ? true : undefined));
+  const address = page.url();
+  await from.blur();
+  await from.focus();
+  for (const key of ['Tab', 'Tab', '1', '2', '0', '2', '4']) await page.keyboard.press(key);
+  await sleep(500);
+  t.equal(await from.inputValue(), before.replace(/^\d{4}/, '12024'), 'a digit too many can be seen');
+  t.equal(page.url(), address, 'and is no moment');
 });
 
 void t.test('an account that the filter finds no longer leaves the list', SKIP, async (t) => {
