@@ -2,7 +2,8 @@
  * Appends the records of calls to segments. gateway/gateway-logs.ts owns a CallWriter, on the main thread of
  * a gateway process.
  *
- * Must hold: a call is on disk a second after its end, so a killed process loses only that second
+ * Must hold: a second after its end a call is in the file, though without fsync, so a killed process loses
+ * only that second. SegmentWriter sees to it, and says what a disk that fails costs
  * (test/unit/call-log/call-log.test.ts, test/durability/call-log.test.ts).
  */
 import type { Clock } from '../core/clock.js';
@@ -19,7 +20,7 @@ import { SegmentWriter } from './segment-writer.js';
 export interface CallWriterOptions {
   readonly folder: string;
   readonly retention: CallRetention;
-  /** Needed for `appendPlain`. */
+  /** Without it `appendPlain` throws. */
   readonly names?: SlotNames;
   readonly clock: Clock;
   readonly log: Log;
@@ -33,6 +34,7 @@ export interface GrowingSegment {
   readonly index: SegmentIndex;
 }
 
+/** What SegmentWriter writes: `data` is the bytes of `block`, and `count` how many calls it has. */
 interface CallBlock {
   readonly data: Buffer;
   readonly count: number;
@@ -42,7 +44,7 @@ interface CallBlock {
 
 export class CallWriter implements CallSink {
   readonly #builder: BlockBuilder;
-  /** The index of the segment that was begun last. */
+  /** The index of the segment that was begun last: SegmentWriter asks for one as it begins each segment. */
   #index = new SegmentIndex();
   readonly #segments: SegmentWriter<CallBlock>;
 
@@ -77,6 +79,7 @@ export class CallWriter implements CallSink {
     return open && { ...open, index: this.#index };
   }
 
+  /** Takes over the bounds of a reload, and removes what exceeds them. */
   apply(retention: CallRetention): void {
     this.#segments.apply(retention);
   }
@@ -87,7 +90,10 @@ export class CallWriter implements CallSink {
     this.#segments.flushLater();
   }
 
-  /** To be called before plain calls are taken out of their rings, because slots may have new names. */
+  /**
+   * To be called before plain calls are taken out of their rings, because the slots of accounts, keys, groups
+   * and upstreams may have new names.
+   */
   forgetSlots(): void {
     this.#builder.forgetSlots();
   }
@@ -99,11 +105,12 @@ export class CallWriter implements CallSink {
     this.#segments.flushLater();
   }
 
-  /** Writes what was appended. Never throws. */
+  /** Writes what was appended, unless the disk fails. Never throws. */
   flush(): void {
     this.#segments.flush();
   }
 
+  /** Flushes, and ends the segment. Called once, last. */
   close(): void {
     this.#segments.close();
   }

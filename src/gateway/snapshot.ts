@@ -1,10 +1,12 @@
 /**
  * Converts the settings into the plain records that threads work with: the catalogue, the routes, the
  * settings of listeners. gateway.ts calls it at the start, reload.ts at a reload, on the main thread of a
- * gateway process; upstream-probe.ts uses `routesOf` too.
+ * gateway process; upstream-probe.ts uses `routesOf` too, in the process of a command. Indices here are in
+ * the order of these settings: at a reload mergeCatalogs and mergeById (registry/catalog.ts) put those of the
+ * catalogue in force in their place.
  *
  * Must hold: providers' keys are in the routes alone. The catalogue and the listeners' settings go to threads
- * that untrusted bodies reach (test/e2e/secrets.test.ts).
+ * that untrusted bodies reach (test/e2e/secrets.test.ts). Other tests: test/unit/gateway/reload.test.ts.
  */
 import { hash } from 'node:crypto';
 import { HEADER_NAMES_SECRET } from '../config/upstream-schema.js';
@@ -35,6 +37,20 @@ import { bodiesInWorkBytesOf } from './memory-limit.js';
 
 type ModelSettings = Settings['models'][number];
 type UpstreamSettings = ModelSettings['upstreams'][number];
+type PlanSettings = Settings['plans'][number];
+
+/** Of an upstream, what changes no response: a renewed key gives the same ones. */
+const NOT_OF_RESPONSES = { key: undefined, key_file: undefined, when_client_leaves: undefined };
+/** Azure is often behind API Management, whose subscription key authorises calls in a header of any name. */
+const AZURE_AUTHORISING_HEADER = new RegExp(HEADER_NAMES_SECRET, 'i');
+/** Clouds that have Anthropic's models beside others. */
+const CLOUDS: readonly ProviderSettings['name'][] = ['vertex', 'bedrock'];
+/** Matches Anthropic's models there. */
+const CLAUDE = /claude/i;
+
+/** The part of a door's path that follows the base address. */
+const operationOf = (door: DoorName): string => DOOR_PATHS[door].slice('/v1'.length);
+const CHAT_OPERATION = operationOf('chat');
 
 /** Returns the models, prices and plans; every thread may have them. */
 export function catalogOf(settings: Settings): Catalog {
@@ -53,7 +69,11 @@ export function catalogOf(settings: Settings): Catalog {
     mediaPartTokens: model.media_part_tokens,
     serves: model.serves,
     passMembers: model.pass_members,
-    fallbacks: model.fallbacks.map((id) => settings.models.findIndex((other) => other.id === id)),
+    fallbacks: model.fallbacks.map((id) => {
+      const index = settings.models.findIndex((other) => other.id === id);
+      invariant(index >= 0, 'fallbacks were checked when the settings were read');
+      return index;
+    }),
     cache: cacheRuleOf(settings, model),
   }));
   const plans = settings.plans.map((plan): PlanEntry => ({
@@ -72,10 +92,12 @@ export function catalogOf(settings: Settings): Catalog {
   return { models, plans };
 }
 
-/** Of an upstream, what changes no response: a renewed key gives the same ones. */
-const NOT_OF_RESPONSES = { key: undefined, key_file: undefined, when_client_leaves: undefined };
-
-/** `revision` changes with all that may change a response; another revision removes the cached ones. */
+/**
+ * `revision` changes with all that may change a response; another revision removes the cached ones. It also
+ * changes with settings of upstreams that change none, such as timeouts and weights; that costs calls only.
+ * Fallbacks are not in it, because their responses are not cached, nor is `pass_members`, by which admission
+ * rejects calls before the cache is asked.
+ */
 function cacheRuleOf({ cache }: Settings, model: ModelSettings): CacheRule | undefined {
   const ttlMs = 1_000 * (model.cache?.ttl_seconds ?? cache.ttl_seconds);
   if (ttlMs === 0) return undefined;
@@ -88,11 +110,10 @@ function cacheRuleOf({ cache }: Settings, model: ModelSettings): CacheRule | und
     'base64url',
   );
   const bytesMax = model.cache?.bytes;
+  // The same share of the memory as of the disk.
   const memoryShare = bytesMax && Math.min(1, bytesMax / cache.bytes);
   return { ttlMs, isShared, bytesMax, memoryShare, revision };
 }
-
-type PlanSettings = Settings['plans'][number];
 
 function quotasOf(limits: Omit<PlanSettings['models_limits'][number], 'model'>): QuotaLimits {
   return {
@@ -103,12 +124,13 @@ function quotasOf(limits: Omit<PlanSettings['models_limits'][number], 'model'>):
     tokensPerDay: limits.tokens_per_day,
     callsPerMonth: limits.calls_per_month,
     tokensPerMonth: limits.tokens_per_month,
-    spendPerDay: budgetOf(limits.spend_per_day),
-    spendPerMonth: budgetOf(limits.spend_per_month),
+    spendPerDay: spendingOf(limits.spend_per_day),
+    spendPerMonth: spendingOf(limits.spend_per_month),
   };
 }
 
-function budgetOf(text: string | undefined): PicoUnits | undefined {
+/** In pico-units, as all limits of spending outside of the ledger. */
+function spendingOf(text: string | undefined): PicoUnits | undefined {
   if (text === undefined) return undefined;
   const amount = picoUnitsOf(text);
   invariant(amount !== undefined, 'amounts were checked when the settings were read');
@@ -122,9 +144,6 @@ function modelLimitsOf(plan: PlanSettings, models: readonly ModelEntry[]): PlanE
     return rule && quotasOf(rule);
   });
 }
-
-/** Azure is often behind API Management, whose subscription key authorises calls in a header of any name. */
-const AZURE_AUTHORISING_HEADER = new RegExp(HEADER_NAMES_SECRET, 'i');
 
 /**
  * Returns the upstreams of each model, with the providers' keys and the positions of credentials that expire.
@@ -234,7 +253,7 @@ function targetOf(
     name: nameOf(url),
     slot,
     origin: isEcho ? 'echo:' : url.origin,
-    path: pathOf(url, provider, upstream.model ?? model.id),
+    path: chatPathOf(url, provider, upstream.model ?? model.id),
     key: upstream.key,
     headers: upstream.headers,
     model: upstreamNameOf(upstream, model),
@@ -257,19 +276,22 @@ function targetOf(
   };
 }
 
-/** Returns the path of chat calls. The translation for another provider appends the operation to it. */
-function pathOf(url: URL, provider: ProviderSettings | undefined, model: string): string {
-  if (provider === undefined) return `${basePathOf(url)}${CHAT_OPERATION}${url.search}`;
-  const { name, basePath, apiVersion } = provider;
-  return name === 'azure' ? azurePath(basePath, apiVersion, model, CHAT_OPERATION) : basePath;
+/** Returns the path of chat calls. The translation for a provider without OpenAI's paths appends to it. */
+function chatPathOf(url: URL, provider: ProviderSettings | undefined, model: string): string {
+  return pathOf(url, provider, model, CHAT_OPERATION) ?? basePathOf(url);
 }
 
-/** The part of a door's path that follows the base address. */
-const operationOf = (door: DoorName): string => DOOR_PATHS[door].slice('/v1'.length);
-const CHAT_OPERATION = operationOf('chat');
-/** Matches Anthropic's models on clouds that have other models too. */
-const CLAUDE = /claude/i;
-const CLOUDS: readonly ProviderSettings['name'][] = ['vertex', 'bedrock'];
+/** Returns the path of an operation of OpenAI's; undefined if the provider has other paths. */
+function pathOf(
+  url: URL,
+  provider: ProviderSettings | undefined,
+  model: string,
+  operation: string,
+): string | undefined {
+  if (provider === undefined) return `${basePathOf(url)}${operation}${url.search}`;
+  const { name, basePath, apiVersion } = provider;
+  return name === 'azure' ? azurePath(basePath, apiVersion, model, operation) : undefined;
+}
 
 /** Returns whether the upstream has OpenAI's paths. */
 function hasPaths(
@@ -278,6 +300,7 @@ function hasPaths(
   return provider === undefined || provider.name === 'azure';
 }
 
+/** The doors besides chat whose protocol the upstream speaks, and their paths: UpstreamTarget.doors. */
 function doorsOf(
   upstream: UpstreamSettings,
   model: ModelSettings,
@@ -286,11 +309,6 @@ function doorsOf(
 ): UpstreamTarget['doors'] {
   const name = upstream.model ?? model.id;
   const served = model.serves.filter((service) => service !== 'chat');
-  const pathOf = (door: DoorName): string => {
-    if (provider === undefined) return `${basePathOf(url)}${operationOf(door)}${url.search}`;
-    const { basePath, apiVersion } = provider;
-    return provider.name === 'azure' ? azurePath(basePath, apiVersion, name, operationOf(door)) : '';
-  };
   const spoken: DoorName[] = hasPaths(provider)
     ? [...served, ...upstream.speaks]
     : provider.name === 'anthropic' || (CLOUDS.includes(provider.name) && CLAUDE.test(name))
@@ -299,7 +317,10 @@ function doorsOf(
   // On Bedrock only if it is called by a model's name: for a profile or an ARN the gateway counts itself.
   if (spoken.includes('messages') && (provider?.name !== 'bedrock' || name.startsWith('anthropic.')))
     spoken.push('count_tokens');
-  return Object.fromEntries(spoken.map((door) => [door, pathOf(door)]));
+  // Empty if the provider makes the path itself.
+  return Object.fromEntries(
+    spoken.map((door) => [door, pathOf(url, provider, name, operationOf(door)) ?? '']),
+  );
 }
 
 function basePathOf(url: URL): string {
@@ -347,7 +368,7 @@ function tokenPricesOf(price: Omit<NonNullable<ModelSettings['price']['long']>[n
 
 function callPrice(text = '0'): PicoUnits {
   const price = picoUnitsPerCall(text);
-  invariant(price !== undefined, 'prices were checked when the settings were read');
+  invariant(price !== undefined, 'prices of calls were checked when the settings were read');
   return price;
 }
 
@@ -357,6 +378,6 @@ function priceIfGiven(text: string | undefined): PicoUnits | undefined {
 
 function tokenPrice(text: string): PicoUnits {
   const price = picoUnitsPerToken(text);
-  invariant(price !== undefined, 'prices were checked when the settings were read');
+  invariant(price !== undefined, 'prices of tokens were checked when the settings were read');
   return price;
 }

@@ -3,9 +3,10 @@
  * flight, by scope (a provider's key). All workers share the counters (ledger/upstream-counters.ts); each has
  * a queue of its own. target-choice.ts takes, the session settles the tokens. Upstream worker.
  *
- * Must hold: each part of a QuotaHold is given back once. One question a scope is asked at a time, because
- * its grant covers what all calls of the worker lack (test/unit/upstream/upstream-quotas.test.ts).
- * LeaseChannel.ask never rejects, or the scope would never be asked for again.
+ * Must hold: each part of a QuotaHold is given back once. One question a scope is asked at a time: it names
+ * what one call lacks, and calls that still lack something after the reply ask again
+ * (test/unit/upstream/upstream-quotas.test.ts). LeaseChannel.ask never rejects, or the scope would never be
+ * asked for again.
  */
 import type { LeaseChannel } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
@@ -15,8 +16,8 @@ import { QuotaQueue } from './quota-queue.js';
 import type { TargetQuotas } from './target.js';
 
 /**
- * If the coordinator has nothing left, it is asked again after so long for the calls that wait. Other
- * processes give idle leases back after 750 ms.
+ * If a question was in vain, the scope is asked for again after so long for the calls that wait. Other
+ * processes give idle leases back within 750 ms: see IDLE_MS_SCARCE of sharing/lease-terms.ts.
  */
 const ASK_AGAIN_MS = 250;
 /**
@@ -26,11 +27,11 @@ const ASK_AGAIN_MS = 250;
  */
 export const ASK_MS = 1_000;
 
-/** The last question about a scope. */
+/** The last question about a scope. There is none before the first, and after one that brought something. */
 interface Asked {
-  /** Until when the coordinator is not asked again; Infinity until its reply. */
+  /** Until when no other is asked; Infinity until the reply. */
   readonly untilMs: number;
-  /** Since when calls wait for a decision; Infinity after a denial. */
+  /** Since when nobody knows whether the limit is reached; Infinity if the reply said that it is. */
   readonly undecidedSinceMs: number;
 }
 
@@ -66,9 +67,9 @@ export class UpstreamQuotas {
   }
 
   /**
-   * Why `take` gives nothing now. `asks`: what is missing may be with the coordinator, which was not asked or
-   * has not replied yet. Else it is gone until the limit's window has moved on, unless `isLate`: nobody has
-   * said in time whether the limit is reached.
+   * Why `take` gives nothing now, for the session, which then decides whether the call waits. `asks`: what is
+   * missing may be with the coordinator, which was not asked or has not replied yet. Else it is gone until
+   * the limit's window has moved on, unless `isLate`: nobody has said in time whether the limit is reached.
    */
   shortageOf({ scope, limits }: TargetQuotas, tokens: number): Shortage & { readonly isLate: boolean } {
     const short = this.#counters.shortageOf(scope, limits, tokens);
@@ -78,8 +79,8 @@ export class UpstreamQuotas {
   }
 
   /**
-   * Whether `take` of a call that has not waited gives nothing now, and the coordinator has just denied more
-   * or does not share the limits.
+   * Whether `take` of a call that has not waited gives nothing now, and asking is no use: calls wait already,
+   * the limits are not shared, or a question has just been in vain.
    */
   isFull({ scope, limits }: TargetQuotas, tokens: number): boolean {
     if (this.queue.isAwaited(scope)) return true;
@@ -89,7 +90,7 @@ export class UpstreamQuotas {
     return untilMs !== Infinity && untilMs > this.#clock.monotonicMs();
   }
 
-  /** As `asks` of `shortageOf`, but cheap. */
+  /** As `asks` of `shortageOf`, but cheap: the queue asks it for each call that waits. */
   isAsking({ scope, limits }: TargetQuotas): boolean {
     const { untilMs = Infinity } = this.#asked.get(scope) ?? {};
     return untilMs === Infinity && this.#counters.mayAsk(scope, limits);
@@ -104,19 +105,25 @@ export class UpstreamQuotas {
     this.#asked.set(scope, { untilMs: Infinity, undecidedSinceMs: Math.min(undecidedSinceMs, nowMs) });
     void this.#leases.ask([{ kind: 'upstream', index: scope }], { kind: 'upstream', tokens }).then((end) => {
       const againMs = this.#clock.monotonicMs() + ASK_AGAIN_MS;
+      // Enough for the call that asked has come. If another takes it first, the next question needs no pause:
+      // it is bounded by the exchanges with the coordinator.
       if (end === 'try') this.#asked.delete(scope);
       else
         this.#asked.set(scope, {
           untilMs: againMs,
-          // Without a decision the shortage is late at once: see `isLate` of `shortageOf`.
+          // Any other end but 'refused' is no decision: the shortage is late now, however long ASK_MS is.
           undecidedSinceMs: end === 'refused' ? Infinity : -Infinity,
         });
+      // After any end: what came may be too little for the call that asked, and enough for another.
       this.queue.roomCame();
     });
   }
 }
 
-/** What one attempt has taken of an upstream's limits. */
+/**
+ * What one attempt has taken of an upstream's limits, and gives back. The request of the minute stays taken,
+ * also if it was not sent, because the count of a window only grows (ledger/window.ts).
+ */
 export class QuotaHold {
   readonly #counters: UpstreamCounters;
   readonly #queue: QuotaQueue;
@@ -143,7 +150,7 @@ export class QuotaHold {
     this.#queue.roomCame();
   }
 
-  /** The attempt used `tokens`; undefined: perhaps all that it holds. The first call counts. */
+  /** The attempt used `tokens`; undefined: perhaps all that it holds. Further calls of it do nothing. */
   settle(tokens = this.#tokens): void {
     if (this.#settled) return;
     this.#settled = true;
