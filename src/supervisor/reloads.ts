@@ -28,7 +28,7 @@ export interface ReloadsOptions {
   /** The settings read from the file at the start, with the file's ports. */
   readonly settings: Settings;
   /** Reads the file, the environment and the files that they name. Rejects with ConfigError. */
-  readonly load: () => Promise<Settings>;
+  readonly load: (dryRun: boolean) => Promise<Settings>;
   /** Sends settings to the gateways. Resolves with the reasons against them; never rejects. */
   readonly apply: (next: Settings, dryRun: boolean) => Promise<readonly string[]>;
   /** Why the gateways cannot be replaced now; undefined if they can. */
@@ -100,7 +100,7 @@ export class Reloads {
     if (problem !== undefined) return this.#reject(origin, request, [problem]);
     let next: Settings;
     try {
-      next = await load();
+      next = await load(dryRun);
     } catch (error) {
       return this.#reject(origin, request, problemsOf(error));
     }

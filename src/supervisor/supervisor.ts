@@ -98,18 +98,27 @@ export async function supervise(
   onSettings(settings);
   let { inForce, source } = options;
   let latest: Pick<LoadedSettings, 'inForce' | 'source'> = options;
-  // `reloads` and `watch` use what is made below them, but not before this function first awaits.
+  // `read`, `reloads` and `watch` use what is made below them, but not before this function first awaits.
+  const read = async (): Promise<Settings> => {
+    const loaded = await load();
+    // The built-in settings are for a start without a file, and not for a file that is away for a moment.
+    if (source !== undefined && loaded.source === undefined)
+      throw new ConfigError([`${source} is not there any more: put it back, and reload`]);
+    latest = loaded;
+    const { source: found } = loaded;
+    watch.haveRead([...(found === undefined ? [] : [found]), ...namedFiles(loaded.settings)]);
+    return loaded.settings;
+  };
   const reloads: Reloads = new Reloads({
     settings,
-    load: async () => {
-      const loaded = await load();
-      // The built-in settings are for a start without a file, and not for a file that is away for a moment.
-      if (source !== undefined && loaded.source === undefined)
-        throw new ConfigError([`${source} is not there any more: put it back, and reload`]);
-      latest = loaded;
-      const { source: found } = loaded;
-      watch.haveRead([...(found === undefined ? [] : [found]), ...namedFiles(loaded.settings)]);
-      return loaded.settings;
+    load: async (dryRun) => {
+      try {
+        return await read();
+      } catch (error) {
+        // What was wrong may be none of the watched files: a new file that they name, or the disk.
+        if (!dryRun) watch.isTaken = false;
+        throw error;
+      }
     },
     apply: async (next, dryRun) => {
       const errors = await group.reload(next, dryRun);
@@ -205,8 +214,9 @@ function namedFiles({ models, notify, admin: { oidc }, listen: { tls } }: Settin
 const FILES_MAX = 1_000;
 
 /**
- * After how many polls files are reported again that the gateways did not take. The number doubles, from the
- * first value to the second: seconds for a gateway that had ended, minutes for a plan in use.
+ * After how many polls files are reported again that could not be read, or that the gateways did not take.
+ * The number doubles, from the first value to the second: seconds for a gateway that had ended, minutes for a
+ * plan in use.
  */
 const RETRY_POLLS_MIN = 5;
 const RETRY_POLLS_MAX = 300;
@@ -224,7 +234,8 @@ export interface FileWatchOptions {
  * bind mounts of containers). A poll costs some 3 µs a file.
  *
  * Must hold: a change is reported once, when its writer has finished, also one during the gateway's start,
- * and again while the gateways do not take it; a file that is named from now on is no change
+ * and again while it cannot be read or the gateways do not take it; a file that is named from now on is no
+ * change
  * (test/unit/supervisor/supervisor.file-watch.test.ts).
  */
 export class FileWatch {

@@ -3,6 +3,7 @@ import { EventEmitter, once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
+import { ConfigError } from '#src/config/config-error.js';
 import { loadSettings, type LoadedSettings } from '#src/config/load.js';
 import type { GatewayReady } from '#src/gateway/messages.js';
 import type { GroupEnd } from '#src/supervisor/group-member.js';
@@ -206,6 +207,29 @@ void t.test('with watch, a file that a gateway did not take is tried again', asy
   signals.emit('SIGHUP');
   t.match(await logged(/^settings not reloaded/), { problems: /^the gateway ended/ });
   file.loaded = { ...loaded, settings: { ...withPlan(loaded, 'later').settings, watch: true } };
+  const { origin } = await logged(/^settings reloaded/, ({ applied }) => String(applied).includes('later'));
+  t.equal(origin, 'file');
+  signals.emit('SIGTERM');
+  t.equal((await end).exitCode, 0);
+});
+
+void t.test('with watch, settings that could not be read are tried again', async (t) => {
+  let isAway = false;
+  const { signals, ready, end, logged, file } = run('serve', {
+    watchPeriodMs: 5,
+    load: () =>
+      isAway ? Promise.reject(new ConfigError(['a.pem is not there'])) : Promise.resolve(file.loaded),
+  });
+  await ready;
+  file.loaded = { ...file.loaded, settings: { ...file.loaded.settings, watch: true } };
+  signals.emit('SIGHUP');
+  await logged(/^settings reloaded/);
+  isAway = true;
+  signals.emit('SIGHUP');
+  t.match(await logged(/^settings not reloaded/), { problems: 'a.pem is not there' });
+  isAway = false;
+  const before = file.loaded;
+  file.loaded = { ...before, settings: { ...withPlan(before, 'later').settings, watch: true } };
   const { origin } = await logged(/^settings reloaded/, ({ applied }) => String(applied).includes('later'));
   t.equal(origin, 'file');
   signals.emit('SIGTERM');
