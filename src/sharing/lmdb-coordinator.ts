@@ -12,7 +12,7 @@
  * test/unit/sharing/lmdb-coordinator.test.ts (what a process held is free when it has been killed; a damaged
  * row).
  */
-import { randomUUID } from 'node:crypto';
+import { randomInt, randomUUID } from 'node:crypto';
 import { type Static, Type } from 'typebox';
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -44,6 +44,9 @@ import { UnexpectedErrors } from './unexpected-errors.js';
 import { ScopeGrants, type ScopeState, type UsedBefore } from './scope-grants.js';
 
 const LIVES = 'lives';
+/** No count of lives is so high. If the count is damaged, it goes on at a random number from here on. */
+const LIVES_ANEW_FROM = 2 ** 50;
+const LIVES_ANEW_SPAN = 2 ** 47;
 
 /** How often a coordinator checks which processes run, at 20 µs each. Leases of a dead one are free then. */
 const LOOK_PERIOD_MS = 200;
@@ -60,7 +63,7 @@ type NodeRow = Readonly<Static<typeof NodeRow>>;
 
 /**
  * The lives of nodes that the lease file knows. Each life has a number that no other life gets, so a grant
- * itself says whether the life that holds it has ended.
+ * itself says whether the life that holds it has ended. `EndedNodes` keeps those of hosts in it too.
  */
 export class LeaseNodes {
   readonly #file: Pick<LeaseFile, 'nodes' | 'meta'>;
@@ -76,8 +79,7 @@ export class LeaseNodes {
   join(node: NodeIdentity, process: string): number {
     const known = this.lifeOf(node);
     if (known !== undefined) return known;
-    const lives = this.#file.meta.get(LIVES);
-    const life = (typeof lives === 'number' ? lives : 0) + 1;
+    const life = nextLife(this.#file.meta.get(LIVES));
     this.#file.meta.putSync(LIVES, life);
     const row: NodeRow = { life, incarnation: node.incarnation, process };
     this.#file.nodes.putSync(placeOf(node), row);
@@ -87,6 +89,19 @@ export class LeaseNodes {
   /** Call it in a transaction. */
   leave(node: NodeIdentity): void {
     this.#file.nodes.removeSync(placeOf(node));
+  }
+
+  /** Forgets the life, unless another one has come to the place. Call it in a transaction. */
+  forget(place: string, life: number): void {
+    if (this.rowAt(place)?.life === life) this.#file.nodes.removeSync(place);
+  }
+
+  /** The lives of the host whose process has ended, by their places. 20 µs for each life of the host. */
+  endedOf(host: string): [place: string, life: number][] {
+    const rows = Array.from(this.#file.nodes.getRange({ start: `${host}:`, end: `${host};` }));
+    return rows.flatMap(({ key, value: row }): [string, number][] =>
+      isNode(row) && !isRunning(row.process) ? [[key, row.life]] : [],
+    );
   }
 
   /** The number of the node's life; undefined if another life is known. */
@@ -116,6 +131,16 @@ export class LeaseNodes {
   isAlive(life: string): boolean {
     return this.#living.has(life);
   }
+}
+
+/**
+ * The number of the next life, by the count of lives. A damaged count begins anew where no life ever was:
+ * with the number of an earlier one, a life would have what that one holds.
+ */
+function nextLife(lives: unknown): number {
+  if (lives === undefined) return 1;
+  const isCount = typeof lives === 'number' && Number.isSafeInteger(lives + 1) && lives > 0;
+  return isCount ? lives + 1 : LIVES_ANEW_FROM + randomInt(LIVES_ANEW_SPAN);
 }
 
 export interface LmdbCoordinatorOptions {
@@ -231,7 +256,6 @@ export class LmdbCoordinator implements Coordinator {
   /** Throws StoreError if the row is damaged. */
   #stored(scope: string, state: unknown, nowMs: number): ScopeGrants {
     try {
-      // No schema check: only this program has written the file, since the machine was started.
       const leases = ScopeGrants.of(state as ScopeState);
       leases.keepOnly((life) => this.#nodes.isAlive(life), nowMs);
       return leases;
