@@ -15,6 +15,7 @@ import { invalid, notFound } from '../registry/record-id.js';
 import { CoordinatorLost } from './coordinator.js';
 import { scriptOf } from './valkey-client.js';
 import { LUA_PRELUDE, SILENT_MS } from './valkey-lua.js';
+import { MARKS_LUA } from './valkey-marks.js';
 import { ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
 import { LEAVE_SCRIPT } from './valkey-life-scripts.js';
 import { PAGE_SCOPES } from './valkey-scripts.js';
@@ -40,12 +41,14 @@ return pack({now_ms(head[1], KEYS[1]), rows, call('SMEMBERS', KEYS[3])})
  * scopes to free]. Status: ok; alive (seen so long ago); early (after a loss the host has so long to come
  * back).
  */
-export const FORGET_SCRIPT = scriptOf(`${LUA_PRELUDE}
+export const FORGET_SCRIPT = scriptOf(`${LUA_PRELUDE}${MARKS_LUA}
 local now = now_ms(head[2], KEYS[1])
 local node = node_of(KEYS[2], place)
 if node and now - node[SEEN] < SILENT then return pack({'alive', now - node[SEEN], {}}) end
-local till = tonumber(call('HGET', KEYS[1], 'until') or 0)
-if now < till then return pack({'early', till - now, {}}) end
+-- A damaged meta counts as lost, here too: then it is empty, and nobody is awaited yet.
+local s = state_of(now)
+if s and now < s.till then return pack({'early', s.till - now, {}}) end
+node = node_of(KEYS[2], place)
 if not node then call('HINCRBY', KEYS[1], 'places', 1) end
 call('HSET', KEYS[2], place, pack({head[1], 0, node and node[SEEN] or 0, '', 0, 1, 0,
   0, '', 0, 0, 0, node and node[INCARNATION] or '', 0}))

@@ -6,6 +6,7 @@ import t, { type Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
 import { CoordinatorLost, type Coordinator } from '#src/sharing/coordinator.js';
 import { HostDirectory } from '#src/sharing/host-directory.js';
+import { coordinatorKeys } from '#src/sharing/valkey-codec.js';
 import { QUARANTINE_MS, SILENT_MS } from '#src/sharing/valkey-lua.js';
 import { identity } from '../../support/authority-conformance.js';
 import { eventually } from '../../support/gateway.js';
@@ -170,4 +171,27 @@ void t.test('the server cannot be asked', NO_REDIS, async (t) => {
   await server.kill();
   await t.rejects(directory.list(), { code: 'overloaded', message: /Hosts cannot be listed/ });
   await t.rejects(directory.forget('b'), { code: 'overloaded', message: /not known whether host b/ });
+});
+
+void t.test('a damaged meta of a partition stops no command', NO_REDIS, async (t) => {
+  for (const field of ['until', 'places']) {
+    const { server, world, directory } = await openPlace(t, 2);
+    const here = await world.connect(identity('a'));
+    const gone = await world.connect(identity('b'));
+    await here.join();
+    await gone.join();
+    await askMoney(gone, 'acct_1', 60n);
+    world.nowMs += SILENT_MS;
+    for (const partition of [0, 1])
+      await server.command('HSET', coordinatorKeys(NAMESPACE, partition).meta, field, 'x');
+    await directory.forget('b');
+    t.notOk(
+      (await directory.list()).some(({ id }) => id === 'b'),
+      field,
+    );
+    t.equal(await reasonOf(here.exchange([])), 'unknown_node');
+    await here.join();
+    world.nowMs += QUARANTINE_MS;
+    t.match((await askMoney(here, 'acct_1', 100n)).money, { granted: 100n }, field);
+  }
 });
