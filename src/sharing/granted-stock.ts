@@ -34,6 +34,12 @@ export type StockState = readonly [
   unknownBefore?: bigint | number,
 ];
 
+/** Throws RangeError unless all are whole numbers. */
+export function assertWhole(...numbers: readonly unknown[]): void {
+  for (const number of numbers)
+    if (!Number.isSafeInteger(number)) throw new RangeError(`${String(number)} is no whole number`);
+}
+
 export class GrantedStock {
   readonly name: StockName;
   #period = 0;
@@ -52,8 +58,10 @@ export class GrantedStock {
     this.#unknownBefore = unknownBefore;
   }
 
-  /** From what `state` returned. */
+  /** From what `state` returned. Throws if that is damaged. */
   static of([name, period, usedBefore, nodes, window, unknownBefore = 0n]: StockState): GrantedStock {
+    if (!Object.hasOwn(STOCK_KINDS, name)) throw new RangeError(`there is no stock ${name}`);
+    assertWhole(period, ...window.map(([tick]) => tick));
     const stock = new GrantedStock(name, period, BigInt(usedBefore), BigInt(unknownBefore));
     for (const [node, used, unused] of nodes)
       stock.#nodes.set(node, { used: BigInt(used), unused: BigInt(unused) });

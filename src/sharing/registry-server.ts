@@ -10,7 +10,7 @@
  * seeding count only all at once. Tests: test/unit/sharing/registry-log.test.ts, registry-reseed.test.ts (a
  * server that loses rows in mid-seed gets no registry without them).
  */
-import type { RegistryPosition, RegistryRow } from '../store/registry-copy.js';
+import { isPosition, type RegistryPosition, type RegistryRow } from '../store/registry-copy.js';
 import { scriptOf, type ValkeyClient, ValkeyError, type ValkeyReply } from './valkey-client.js';
 import { registryKeys } from './valkey-codec.js';
 
@@ -110,7 +110,8 @@ export const PULL = scriptOf(`
 local state = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'last', 'history')
 if not state[1] then return {} end
 local changes = {}
-if state[1] == ARGV[1] and tonumber(state[2]) > tonumber(ARGV[2]) then
+-- A version that is damaged is the asker's to find.
+if state[1] == ARGV[1] and (tonumber(state[2]) or 0) > tonumber(ARGV[2]) then
   local first = string.format('%d', tonumber(ARGV[2]) + 1)
   changes = redis.call('XRANGE', KEYS[2], first .. '-0', '+', 'COUNT', '${ENTRIES_PER_PULL}')
 end
@@ -236,14 +237,19 @@ export class RegistryServer {
     });
     const [found, version, lastId, history, changes] = listOf(reply);
     if (found === undefined) return undefined;
-    const historyOf = (): unknown => JSON.parse(textOf(history));
-    return {
-      position: {
+    const position = readRecord(state, () => {
+      const former: unknown = JSON.parse(textOf(history));
+      const read = {
         epoch: textOf(found),
         version: Number(version),
         lastId: textOf(lastId),
-        history: readRecord(state, historyOf) as RegistryPosition['history'],
-      },
+        history: former,
+      };
+      if (!isPosition(read)) throw new Error('it is no position');
+      return read;
+    });
+    return {
+      position,
       ...readableOf(listOf(changes), logOf(epoch)),
     };
   }

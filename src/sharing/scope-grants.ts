@@ -26,7 +26,7 @@ import {
   type StockView,
   type Stocks,
 } from './coordinator.js';
-import { GrantedStock, type StockState } from './granted-stock.js';
+import { assertWhole, GrantedStock, type StockState } from './granted-stock.js';
 import { expiryTickOf, shareOf, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
 /** Stands for lives that have ended, and for what was used before there were any. */
@@ -201,10 +201,16 @@ export class ScopeGrants {
   readonly #stocks = new Map<StockName, GrantedStock>();
   readonly #hostSpent = new Map<string, HostSpent>();
 
-  /** From what `state` returned. Before a `reply` about money, what is credited and spent has to be set. */
+  /**
+   * From what `state` returned; throws if that is damaged. Before a `reply` about money, what is credited and
+   * spent has to be set.
+   */
   static of(state: ScopeState | FormerState): ScopeGrants {
     const grants = new ScopeGrants();
-    for (const [tick, granted] of state.buckets) grants.#minute.put(tick, granted);
+    for (const [tick, granted] of state.buckets) {
+      assertWhole(tick, ...granted.map(([, count]) => count));
+      grants.#minute.put(tick, granted);
+    }
     if ('stocks' in state) {
       for (const row of state.stocks) grants.#put(GrantedStock.of(row));
       grants.#minute.putNumbers(state.numbers);

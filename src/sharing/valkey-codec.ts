@@ -132,6 +132,18 @@ type RawStock = readonly [...RawCount, period: number, freeInMs: number];
 type RawMoney = readonly [number, number, number, number, boolean];
 export type RawReply = readonly [RawMinute | false, readonly RawStock[] | false, RawMoney | false];
 
+/**
+ * What `decode` returns, or why the reply cannot be decoded: if a row of the server is damaged, a number in
+ * the reply may be none.
+ */
+export function decodable<Decoded>(decode: () => Decoded): Decoded | string {
+  try {
+    return decode();
+  } catch (error) {
+    return String(error);
+  }
+}
+
 /** The reply to `ask`. */
 export function decodeReply({ stocks = {} }: LeaseAsk, [minute, counted, money]: RawReply): LeaseReply {
   const replies = countedOf(stocks).map(([name], at) => {

@@ -28,7 +28,7 @@
  *                       has heard of. valkey-marks.ts says more of these five, and has born, skew and ahead.
  *                       host:<host>: the epoch in which the host has reported what it spent.
  *                       gone:<host>: when an operator said that the host will not come back
- *     T:nodes     hash  P → the fields INCARNATION to PAGES of the node there, see LUA_PRELUDE
+ *     T:nodes     hash  P → the fields INCARNATION to ENDED_AFTER of the node there, see LUA_PRELUDE
  *     T:awaited   set   places that have to report, or to show their marks, before anything is granted
  *     T:held:P    set   scopes of which the node at P has a record, or holds money
  *     T:s:S       hash  of scope S: m = minute of all, s = stocks of all, p:P = minute and stocks of P (see
@@ -91,8 +91,12 @@ local place, host, head = ARGV[1], ARGV[2], cmsgpack.unpack(ARGV[3])
 local INCARNATION, SEQUENCE, SEEN, EPOCH, BACK, VOIDS, EQUAL_SHARES = 1, 2, 3, 4, 5, 6, 7
 -- 8 and 9: its mark, number and server. 10: version of the list of nodes as of the mark. 11: that with which
 -- the place joined, or 0 if somebody has heard of the join. 12 (ms): when it joined. 13: the life before.
--- 14: pages that it has reported since it entered. valkey-marks.ts says what 8 to 14 are for.
+-- 14: pages that it has reported since it entered. valkey-marks.ts says what 8 to 14 are for. By its own
+-- settings, from its first exchange on: 15 (ms): its expiry, 16 (ms): PartitionOptions.endedAfterMs.
 local MARK, MARK_SERVER, MARK_VERSION, JOIN_VERSION, JOINED, FORMER, PAGES = 8, 9, 10, 11, 12, 13, 14
+local EXPIRY, ENDED_AFTER = 15, 16
+-- Throws unless the sum is a whole number, and so no part of it is missing, a text, or endless.
+local function assert_whole(sum, what) assert(sum - sum == 0 and sum == floor(sum), what) end
 local function unpack_or(text, default) if text then return cmsgpack.unpack(text) end return default end
 -- Calls work, which reads and writes the rows of one scope. Returns true and its result, or false and why a
 -- row cannot be read: then only that scope gets no reply. Errors of Lua, as of a damaged row, are texts.
@@ -148,6 +152,8 @@ local function node_of(nodes, who)
   end
   return node
 end
+-- The longer of what the node has said of itself and what the node that asks would say: settings may differ.
+local function longer_of(node, field, own) return max(own, node and tonumber(node[field]) or 0) end
 -- The node of the place, if its life is still the one that asks: head[1].
 local function own_node()
   local node = node_of(KEYS[2], place)
@@ -156,14 +162,6 @@ end
 local function host_of(who) return string.match(who, '^(.*):%d+$') end
 local function is_gone(meta, who)
   return call('HEXISTS', meta, 'gone:' .. (host_of(who) or '')) == 1
-end
--- Drops awaited places whose host has reported what it spent in this epoch. Called so long after a loss that
--- a process which was silent ever since has cut all calls: nothing more is spent of what it held.
-local function drop_silent_awaited(meta, awaited, epoch)
-  for _, who in ipairs(call('SMEMBERS', awaited)) do
-    local of_host = host_of(who)
-    if of_host and call('HGET', meta, 'host:' .. of_host) == epoch then call('SREM', awaited, who) end
-  end
 end
 `;
 
@@ -270,9 +268,11 @@ local function read_scope(key, place)
     local d = cmsgpack.unpack(got[4])
     all.dc = {d[1], d[2] + d[3] + d[4], 0, 0, d[6]}
   end
-  for code, s in pairs(all) do assert(s[1] + s[2] + s[3] + s[4], code) end
+  for code, s in pairs(all) do
+    assert_whole(s[1] + s[2] + s[3] + s[4] + (s[5] or 0) + (code ~= 'w' and s[6] or 0), code)
+  end
   local record = unpack_or(got[3], {{}, false, {}})
-  for _, n in pairs(record[3]) do assert(n[1] + n[2] + n[3], place) end
+  for _, n in pairs(record[3]) do assert_whole(n[1] + n[2] + n[3], place) end
   return unpack_or(got[1], {}), all, record, not got[2] and not got[4]
 end
 -- The hash expires when nothing of it counts any more: permits and tokens of the minute weigh no longer, and
@@ -300,7 +300,7 @@ local function others_of(key, place)
     local who = string.match(rows[i], '^p:(.*)$')
     if who and who ~= place then
       others[who] = cmsgpack.unpack(rows[i + 1])
-      for _, n in pairs(others[who][3]) do assert(n[1] + n[2] + n[3], who) end
+      for _, n in pairs(others[who][3]) do assert_whole(n[1] + n[2] + n[3], who) end
     end
   end
   return others
@@ -383,18 +383,5 @@ local function end_stock(all, own, code, now)
   s[4] = s[4] - n[3]
   if code == 'w' then put(s[6], floor(now / TICK), n[3])
   elseif code ~= 'f' then s[2], s[3], s[6] = s[2] + n[2], s[3] - n[2], (s[6] or 0) + n[3] end
-end
--- Ends the call slots and the tokens of the minute of other nodes that were silent for so long that they have
--- no call any more: see PartitionOptions.endedAfterMs.
-local function drop_silent(key, all, place, now, ended_after)
-  for who, record in pairs(others_of(key, place)) do
-    local known = node_of(KEYS[2], who)
-    local holds = record[3].f or record[3].w
-    if holds and (not known or now - known[SEEN] > ended_after) then
-      end_stock(all, record[3], 'f', now)
-      end_stock(all, record[3], 'w', now)
-      call('HSET', key, 'p:' .. who, pack(record))
-    end
-  end
 end
 `;

@@ -27,7 +27,8 @@ local function read_money(key, place, host)
   assert(not got[4], got[4])
   local a, known = unpack_or(got[1], {0, 0, -1, 0, 0, 0, 0}), unpack_or(got[2], {0, 0, -1})
   local own = unpack_or(got[3], {0, 0})
-  assert(a[1] + a[2] + a[3] + a[4] + a[5] + a[6] + a[7] + known[1] + known[2] + known[3] + own[1] + own[2])
+  assert_whole(a[1] + a[2] + a[3] + a[4] + a[5] + a[6] + a[7], 'a')
+  assert_whole(known[1] + known[2] + known[3] + own[1] + own[2], place)
   return a, known, own, got[3] and true or false
 end
 -- Returns [granted high, low, remaining high, low, whether others hold some], then whether the node now holds

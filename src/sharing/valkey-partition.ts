@@ -23,6 +23,7 @@ import type { UnexpectedErrors } from './unexpected-errors.js';
 import {
   countedOf,
   type Credited,
+  decodable,
   decodeReply,
   decodeView,
   encodeAsk,
@@ -91,7 +92,7 @@ export interface PartitionOptions extends ValkeyServerOptions {
   readonly hasShare: boolean;
   readonly nodeExpiryMs: number;
   /**
-   * A node that was silent for so long has no call any more: for an expiry it begins some
+   * If this node was silent for so long, it has no call any more: for an expiry it begins some
    * (LeaseManagerOptions.silentMsMax), which then last for as long as a call can.
    */
   readonly endedAfterMs: () => number;
@@ -227,8 +228,9 @@ export class ValkeyPartition {
     const answers = asks.map((ask, at) => {
       if (encoded[at] === undefined) return unknownReply(ask, nowMs);
       const reply = replies.next().value!;
-      if (typeof reply !== 'string') return decodeReply(ask, reply);
-      this.#recordDamage(ask.scope, reply);
+      const decoded = typeof reply === 'string' ? reply : decodable(() => decodeReply(ask, reply));
+      if (typeof decoded !== 'string') return decoded;
+      this.#recordDamage(ask.scope, decoded);
       return unknownReply(ask, nowMs);
     });
     return { nowMs, answers };
@@ -245,13 +247,13 @@ export class ValkeyPartition {
     const decoded = new Map<string, ScopeView>();
     scopes.forEach((scope, at) => {
       const view = views[at]!;
-      if (typeof view === 'string') {
-        this.#recordDamage(scope, view);
-        return;
-      }
-      const read = (): ScopeView => decodeView(scope, view, accounting.spentOf(scope)?.totalPicoUnits);
-      const seen = storeDamage.read(scope, read);
-      if (seen !== undefined) decoded.set(scope, seen);
+      const seen = storeDamage.read(scope, () => {
+        if (typeof view === 'string') return view;
+        const spent = accounting.spentOf(scope)?.totalPicoUnits;
+        return decodable(() => decodeView(scope, view, spent));
+      });
+      if (typeof seen === 'string') this.#recordDamage(scope, seen);
+      else if (seen !== undefined) decoded.set(scope, seen);
     });
     return decoded;
   }

@@ -55,13 +55,41 @@ local function answer_minute(list, node, ask, now, holders, incarnation)
 end
 `;
 
+/** What other nodes held that were silent for so long that they have ended. */
+const SILENT_NODES = `
+-- Drops awaited places whose host has reported what it spent in this epoch, so long after a loss that a process
+-- which was silent ever since has cut all calls: nothing more is spent of what it held.
+local function drop_silent_awaited(meta, awaited, epoch, silent, ended_after)
+  for _, who in ipairs(call('SMEMBERS', awaited)) do
+    local of_host, node = host_of(who), node_of(KEYS[2], who)
+    local has_ended = silent > longer_of(node, ENDED_AFTER, ended_after)
+    if has_ended and of_host and call('HGET', meta, 'host:' .. of_host) == epoch then
+      call('SREM', awaited, who)
+    end
+  end
+end
+-- Ends the call slots and the tokens of the minute of other nodes that were silent for so long that they have
+-- no call any more: see PartitionOptions.endedAfterMs.
+local function drop_silent(key, all, place, now, ended_after)
+  for who, record in pairs(others_of(key, place)) do
+    local known = node_of(KEYS[2], who)
+    local holds = record[3].f or record[3].w
+    if holds and (not known or now - known[SEEN] > longer_of(known, ENDED_AFTER, ended_after)) then
+      end_stock(all, record[3], 'f', now)
+      end_stock(all, record[3], 'w', now)
+      call('HSET', key, 'p:' .. who, pack(record))
+    end
+  end
+end
+`;
+
 /**
  * An exchange: the asks of a node to one partition.
  *
  *     KEYS     meta, nodes, awaited, held; then two of each ask's scope
  *     ARGV[3]  [incarnation, sequence, sent at (ms, by the server's clock) or 0, time, equal shares or 0,
- *              expiry ms, heard [number, server], promised [term, server], calendar, ms after which a
- *              silent node has no call]
+ *              expiry ms, heard [number, server], promised [term, server], calendar, ms after which
+ *              this node has no call if it is silent]
  *     ARGV[4]  asks, each [scope, minute, stocks, money, inherited], false for what is left out;
  *              valkey-codec.ts has their fields
  *     reply    [status, now ms, epoch, ms to wait, replies, version of the list of nodes]; in place of the
@@ -88,7 +116,7 @@ if sequence <= node[SEQUENCE] then return pack({'old', now, s.epoch, 0}) end
 if not has_promised(s, now, head[8]) then return pack({'term', now, s.epoch, 0, {s.term, s.run}}) end
 if head[3] > 0 and now - head[3] > AGE then return pack({'aged', now, s.epoch, 0}) end
 if head[5] > 0 and now - node[SEEN] > SILENT then node[BACK] = now end
-node[SEQUENCE], node[SEEN] = sequence, now
+node[SEQUENCE], node[SEEN], node[EXPIRY], node[ENDED_AFTER] = sequence, now, expiry, ended_after
 local function refuse(status, ms, rest)
   call('HSET', KEYS[2], place, pack(node))
   return pack({status, now, s.epoch, ms, rest or {}})
@@ -101,7 +129,7 @@ if s.checking > 0 and not is_checked(s, now, place, head[3]) then
   return refuse('check', max(TICK, s.checking + QUARANTINE - now), call('SRANDMEMBER', KEYS[3], 3))
 end
 if call('SCARD', KEYS[3]) > 0 then
-  if now > s.lost + ended_after then drop_silent_awaited(KEYS[1], KEYS[3], s.epoch) end
+  drop_silent_awaited(KEYS[1], KEYS[3], s.epoch, now - s.lost, ended_after)
   return refuse('quarantine', max(TICK, s.till - now), call('SRANDMEMBER', KEYS[3], 3))
 end
 if now < s.till then return refuse('quarantine', s.till - now) end
@@ -119,7 +147,7 @@ local function holders(limit)
     for i = 1, #all do
       local n = node_in(all[i])
       local quiet = n and now - n[SEEN]
-      local may = not n or (quiet > SILENT and quiet <= expiry + QUARANTINE) or now - n[BACK] < QUARANTINE
+      local may = not n or (quiet > SILENT and quiet <= longer_of(n, EXPIRY, expiry) + QUARANTINE) or now - n[BACK] < QUARANTINE
       if may and (not n or n[EQUAL_SHARES] > 0) then silent = silent + 1 end
     end
   end
@@ -181,7 +209,9 @@ end
 return pack({'ok', now, s.epoch, 0, answers, s.places})
 `;
 
-export const EXCHANGE_SCRIPT = scriptOf(LUA_PRELUDE + MARKS_LUA + STOCKS_LUA + MINUTE + MONEY_LUA + EXCHANGE);
+export const EXCHANGE_SCRIPT = scriptOf(
+  LUA_PRELUDE + MARKS_LUA + STOCKS_LUA + MINUTE + MONEY_LUA + SILENT_NODES + EXCHANGE,
+);
 
 /** Scopes of one page; the server does nothing else for some 10 ms. */
 export const PAGE_SCOPES = 500;

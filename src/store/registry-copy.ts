@@ -40,7 +40,7 @@ const Position = Type.Object({
   /** Earlier epochs and their last versions, oldest first. */
   history: Type.Array(Type.Tuple([Type.String(), Type.Integer({ minimum: 0 })])),
 });
-const isPosition = schemaCheck('Position', Position);
+export const isPosition = schemaCheck('Position', Position);
 
 /** Two copies at the same position have the same rows. */
 export type RegistryPosition = Readonly<Static<typeof Position>>;
@@ -186,6 +186,7 @@ export class RegistryCopy {
     } else if (key === CHANGES_HEAD || key === CHANGES_BEFORE) {
       this.#store.changes.takeLink(key, value);
     } else if (key === KEY_SLOTS_USED || key === GROUP_SLOTS_USED) {
+      if (!Number.isSafeInteger(value)) throw damaged(location);
       this.#tables.meta.putSync(key, value);
     } else {
       throw new StoreError('newer', `${location} was written by a newer Tollgate: update this one.`);

@@ -222,7 +222,16 @@ void t.test('a damaged row costs its own scope alone, and is told once', async (
   t.same(await lent(node, 'acct_x', 2), [2, 2]);
   t.same(await lent(node, 'acct_y', 2), [2, 2]);
   const whole = file.subjects.get('acct_x') as object;
-  const rows = ['no row', {}, { ...whole, buckets: 7 }, { ...whole, stocks: [['calls_per_day', 0, null]] }];
+  const rows = [
+    'no row',
+    {},
+    { ...whole, buckets: 7 },
+    { ...whole, buckets: [[0, [['1', 'x']]]] },
+    { ...whole, buckets: [['x', [['1', 1]]]] },
+    { ...whole, stocks: [['calls_per_day', 0, null]] },
+    { ...whole, stocks: [['calls_per_day', 0.5, 0, [], [], 0]] },
+    { ...whole, stocks: [['calls_per_year', 0, 0, [], [], 0]] },
+  ];
   for (const [at, row] of rows.entries()) {
     const scope = `acct_${at}`;
     file.environment.write(() => file.subjects.putSync(scope, row));
@@ -243,6 +252,24 @@ void t.test('a damaged row costs its own scope alone, and is told once', async (
   }
   await close();
 });
+
+void t.test(
+  'a damaged count of lives keeps no host out, and gives no life what another one has',
+  async (t) => {
+    const { file, join, close } = openWorld(t.testdir());
+    const first = await join('a');
+    t.same(await lent(first, 'acct_x', 4), [4, 4]);
+    for (const [at, lives] of ['x', NaN, 0.5, -1, 0, 2 ** 53, {}].entries()) {
+      file.environment.write(() => file.meta.putSync('lives', lives));
+      const next = await join('b', at);
+      t.same(await lent(next, `acct_${at}`, 1), [1, 1], `damage ${at}`);
+      const [view] = await next.look(['acct_x'], [at]);
+      t.same(view!.processes, [], 'it is another life than the first');
+    }
+    t.same(await lent(first, 'acct_x', 4), [4, 4]);
+    await close();
+  },
+);
 
 void t.test('a damaged row of the store costs its own scope alone, and is told once', async (t) => {
   const path = t.testdir();

@@ -339,3 +339,41 @@ void t.test('a damaged record of the shared registry', NO_REDIS, async (t) => {
   await first!.change(({ accounts }) => accounts.setActive('all', true));
   await assertAllEqual(t, hosts, 'those that have a copy go on');
 });
+
+void t.test(
+  'a damaged position of the shared registry is named, and nothing goes by it',
+  NO_REDIS,
+  async (t) => {
+    const redis = await startRedis(t);
+    const hosts = await joinedHosts(t, redis.url, 2);
+    const [first] = hosts;
+    const change = (active: boolean) => first!.change(({ accounts }) => accounts.setActive('all', active));
+    await first!.change(({ accounts }) => accounts.create({ name: 'all', planId: 'free', credit: none }));
+    await assertAllEqual(t, hosts, 'a change');
+    const { state } = registryKeys('test');
+    for (const [field, damaged] of [
+      ['version', 'x'],
+      ['version', '1.5'],
+      ['history', '{}'],
+      ['history', '[["e"]]'],
+    ] as const) {
+      const sound = await redis.command('HGET', state, field);
+      await redis.command('HSET', state, field, damaged);
+      const named = RegExp(`record ${state} at the sharing server is damaged`.replace(/[{}]/g, '.'));
+      await eventually(`${field} ${damaged}`, () =>
+        change(false).then(
+          () => undefined,
+          (error: unknown) => named.test(String(error)) || undefined,
+        ),
+      );
+      await redis.command('HSET', state, field, sound);
+      await eventually('sound again', () =>
+        change(true).then(
+          () => true,
+          () => undefined,
+        ),
+      );
+      await assertAllEqual(t, hosts, 'all go on');
+    }
+  },
+);

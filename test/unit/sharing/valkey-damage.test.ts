@@ -50,6 +50,9 @@ void t.test('rows of scopes', NO_REDIS, async (t) => {
         ...['p:b:0', packed([[], false, { dc: [99_999, 5, 0] }])],
         ...['p:a:0', packed([[], false, { dc: [99_999, 5, 'x'] }])],
       ),
+    'a part of a count of all': () => command('HSET', counts, 's', packed({ dc: [0, 0.5, 0, 5, 0] })),
+    'no number in a count of all': () => command('HSET', counts, 's', packed({ dc: [0, NaN, 0, 5, 0] })),
+    'a part of a pico-unit': () => command('HSET', money, 'a', packed([0, 1_000, 1, 0, 0.5, 0, 10])),
     'another type': async () => {
       await command('DEL', counts);
       await command('SET', counts, 'x');

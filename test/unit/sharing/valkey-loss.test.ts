@@ -376,3 +376,19 @@ void t.test(
     t.match((await ask(other, { slots: 4 })).slots, { granted: 4 });
   },
 );
+
+void t.test('settings of two hosts differ: a silent node has its own time', NO_REDIS, async (t) => {
+  const server = await startRedis(t);
+  const world = await worldOf(t, () => server.url);
+  const longer = { endedAfterMs: () => 900_000 + 1_205_000 };
+  const gone = await world.connect(identity('a'), undefined, longer);
+  const other = await world.connect(identity('b'));
+  await gone.join();
+  await other.join();
+  await ask(gone, { slots: 4 });
+  // By its own settings the other one would not wait for so long.
+  world.nowMs += 2_104_000;
+  t.match((await ask(other, { slots: 1 })).slots, { granted: 0, heldByOthers: true });
+  world.nowMs += 2_000;
+  t.match((await ask(other, { slots: 4 })).slots, { granted: 4 });
+});
