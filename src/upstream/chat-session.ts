@@ -256,7 +256,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const { request, plan, number: fallback } = this.#models;
     const taken = plan.take(queued);
     if (taken === undefined) return this.#notTaken(queued);
-    if (queued) this.#wait!.ended(true);
+    if (queued) this.#wait!.ended();
     this.#downstream.recordUpstream(taken.target.slot, fallback, plan.triedMs);
     try {
       const client = clientOf(this.#shared, taken.target);
@@ -278,7 +278,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       if (!queued) this.#queue(noRoom);
       return false;
     }
-    if (queued) this.#wait!.ended(false);
+    if (queued) this.#wait!.ended();
     const { tokensBeyond } = this.#models.plan;
     if (tokensBeyond === undefined) this.#failCoolingDown();
     else this.#giveUp(beyondQuota(this.#models.plan.tokens, tokensBeyond), 'unavailable');

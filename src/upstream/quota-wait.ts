@@ -1,9 +1,11 @@
 /**
- * The time that one call spends in the queue (quota-queue.ts), and its metrics. chat-session.ts makes one
- * when a call first waits. Upstream worker.
+ * The time that one call spends in the queue (quota-queue.ts), and its metrics; and the errors of a call that
+ * its upstreams' limits keep out. chat-session.ts makes a QuotaWait when a call first waits. Upstream worker.
  *
- * Must hold: a call may wait several times, if upstreams fail in between, but `queueMs` bounds the sum
- * (test/unit/upstream/chat-session-quotas.test.ts).
+ * Must hold: a call may wait several times, if upstreams fail in between, but `queueMs` bounds the sum,
+ * except that each wait may go on for up to ASK_MS while the coordinator is asked
+ * (test/unit/upstream/chat-session-quotas.test.ts); an owner that throws ends its own call, and nothing that
+ * it throws reaches the queue (test/unit/upstream/quota-wait.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
@@ -19,11 +21,17 @@ export interface WaitOwner extends Pick<WaitingCall, 'account' | 'bytes' | 'wait
   recordQueued(queuedMs: number): void;
   /** The coordinator has not replied yet. */
   isAsking(): boolean;
-  /** Another method has thrown, which is a bug. The queue must not: all calls of the worker would end. */
+  /**
+   * Another method has thrown, which is a bug. The call fails, and with that calls `leave`. The queue must
+   * not throw: all calls of the worker would end.
+   */
   crash(error: unknown): void;
 }
 
-/** Each wait begins by `begin`, and ends by the first of `ended`, `giveUp` and `leave`. */
+/**
+ * Each wait begins by `begin`, which may be called again once it has ended: by `ended`, `giveUp`, `leave`, or
+ * because the owner has thrown.
+ */
 export class QuotaWait implements WaitingCall {
   readonly account: AccountIndex;
   readonly bytes: number;
@@ -48,7 +56,10 @@ export class QuotaWait implements WaitingCall {
     this.#owner = owner;
   }
 
-  /** May call `giveUp` of the owner before it returns. */
+  /**
+   * May call `giveUp` of the owner before it returns. `asks`: the coordinator is being asked, so the call
+   * waits for the reply even if `queueMs` is used up.
+   */
   begin({ slot, queueMs, asks }: NoRoom): void {
     const nowMs = this.#clock.monotonicMs();
     this.#since = { ms: nowMs, slot };
@@ -88,51 +99,64 @@ export class QuotaWait implements WaitingCall {
   }
 
   giveUp(): void {
-    this.#end('refused');
+    // After `#crash` the call has failed already, and the queue may still drop it.
+    if (this.#since === undefined) return;
     try {
+      this.#end(true);
       this.#owner.giveUp();
     } catch (error) {
       this.#crash(error);
     }
   }
 
-  /** The call has left the queue: an upstream took it, or none would even below its limits. */
-  ended(served: boolean): void {
-    this.#end(served ? 'served' : 'left');
+  /**
+   * The owner's `tryNow` is about to return true: the wait is over, whether an upstream took the call or not.
+   */
+  ended(): void {
+    this.#end(false);
   }
 
   /** The call is over: leaves the queue, if it waits. */
   leave(): void {
     if (this.#since === undefined) return;
     this.#queue.remove(this);
-    this.#end('left');
+    this.#end(false);
   }
 
   /** Ends the wait first: `leave` would change the queue, which may be walking through its calls. */
   #crash(error: unknown): void {
-    this.#end('left');
+    this.#stop(false);
     this.#owner.crash(error);
   }
 
-  #end(how: 'served' | 'refused' | 'left'): void {
+  #end(isRefused: boolean): void {
+    if (this.#since === undefined) return;
+    this.#stop(isRefused);
+    this.#owner.recordQueued(this.#waitedMs);
+  }
+
+  /** Ends the wait without the owner, which may have thrown. */
+  #stop(isRefused: boolean): void {
     if (this.#since === undefined) return;
     const { ms, slot } = this.#since;
     this.#since = undefined;
     const waitedMs = this.#clock.monotonicMs() - ms;
     this.#waitedMs += waitedMs;
-    this.#owner.recordQueued(this.#waitedMs);
-    this.#metrics.waitEnded(slot, waitedMs, how === 'refused');
+    this.#metrics.waitEnded(slot, waitedMs, isRefused);
   }
 }
 
-/** All upstreams were at their limits for as long as the call could wait; with `isLate`, nobody knows. */
+/**
+ * All upstreams were at their limits for as long as the call could wait. `isUnknown`: whether they were is
+ * not known, because the coordinator has not replied in time.
+ */
 export function noRoomError(
   quota: UpstreamQuotaName | undefined,
   seconds: number,
-  isLate = false,
+  isUnknown = false,
 ): ErrorRecord {
   const what = quota === undefined ? '' : ` (${quota})`;
-  const state = isLate ? 'could not be found out in time' : 'is used up';
+  const state = isUnknown ? 'could not be found out in time' : 'is used up';
   return {
     code: 'overloaded',
     message: `what the gateway may ask of the provider of this model ${state}${what}; retry after ${seconds} seconds. This call is not billed.`,

@@ -1,5 +1,6 @@
 /** A bug in one call that waits ends that call, and not the worker with all of its calls. */
 import t from 'tap';
+import { UPSTREAM_QUEUE_BYTES_MAX } from '#src/core/limits.js';
 import { asAccountIndex, asUpstreamScopeIndex } from '#src/core/units.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
@@ -11,7 +12,7 @@ import { ManualClock } from '../../fixtures/manual-clock.js';
 const NO_ROOM = { quota: undefined, slot: 0, freeInMs: 0, queueMs: 1_000, asks: false, isLate: false };
 
 void t.test('whichever of its methods throws', (t) => {
-  for (const broken of ['waitsFor', 'tryNow', 'giveUp', 'isAsking'] as const) {
+  for (const broken of ['waitsFor', 'tryNow', 'giveUp', 'isAsking', 'recordQueued'] as const) {
     const clock = new ManualClock();
     const queue = new QuotaQueue(clock);
     const metrics = new UpstreamMetrics(createMetrics(1, 1), 0);
@@ -43,6 +44,7 @@ void t.test('whichever of its methods throws', (t) => {
       tryNow: () => false,
       giveUp: () => undefined,
       isAsking: () => false,
+      recordQueued: () => undefined,
     };
     const breaking = (): never => {
       throw bug;
@@ -52,7 +54,7 @@ void t.test('whichever of its methods throws', (t) => {
       { [broken]: () => (isBroken ? breaking() : owner[broken]()) },
       broken === 'waitsFor' ? 60_000 : 1,
     );
-    const second = waitOf('second', { tryNow: () => (second.ended(true), isBroken) }, 60_000);
+    const second = waitOf('second', { tryNow: () => (second.ended(), isBroken) }, 60_000);
     isBroken = true;
     // The first has waited for as long as it may, unless the coordinator is asked.
     clock.advance(ASK_MS / 2);
@@ -62,5 +64,28 @@ void t.test('whichever of its methods throws', (t) => {
     t.equal(queue.size, 0, `${broken}: the other call was served`);
     t.same(heard, ['first crashes'], `${broken}: once`);
   }
+  t.end();
+});
+
+void t.test('a call that throws as the full queue drops it fails once', (t) => {
+  const clock = new ManualClock();
+  const heard: string[] = [];
+  const wait = new QuotaWait(new QuotaQueue(clock), clock, new UpstreamMetrics(createMetrics(1, 1), 0), {
+    account: asAccountIndex(1),
+    bytes: UPSTREAM_QUEUE_BYTES_MAX,
+    waitsFor: () => {
+      throw new Error('a bug');
+    },
+    tryNow: () => false,
+    giveUp: () => void heard.push('gives up'),
+    recordQueued: () => undefined,
+    isAsking: () => false,
+    crash: () => {
+      heard.push('crashes');
+      wait.leave();
+    },
+  });
+  wait.begin(NO_ROOM);
+  t.same(heard, ['crashes']);
   t.end();
 });
