@@ -2,9 +2,10 @@
  * The listener threads of a gateway: starts them, connects each with every worker, hands them new settings,
  * drains them, and replaces one that dies. gateway.ts owns it, on the main thread of a gateway process.
  *
- * Must hold: a dead listener's journal and call ring are drained before its successor uses the same memory,
- * else its last charges are lost and its holds stay (test/e2e/books.test.ts,
- * test/e2e/thread-failure.test.ts).
+ * Must hold: a dead listener's journal (`releaseListener` of accounting.ts) and call ring are drained before
+ * its successor uses the same memory, else its last charges are lost and its holds stay
+ * (test/e2e/books.test.ts); a death ends the process only as DEATHS_MAX says, also of a listener that was
+ * about to take another's place (test/e2e/thread-failure.test.ts).
  */
 import { MessageChannel, Worker } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -112,13 +113,16 @@ export class Listeners implements WorkerClients {
   async start(port: number): Promise<void> {
     this.#port = port;
     const { listeners } = this.#options.settings.listen;
-    await Promise.all(Array.from({ length: listeners }, (_, index) => this.#start(this.#shapeOf(index))));
+    await Promise.all(
+      Array.from({ length: listeners }, (_, index) => this.#start(this.#shapeOf(index), false)),
+    );
   }
 
   get count(): number {
     return this.#listeners.size;
   }
 
+  // pools.ts calls these two when a worker has started, and when it has ended.
   attachWorker(workerIndex: number): void {
     for (const [index, { thread }] of this.#listeners) this.#attach(thread, index, workerIndex);
   }
@@ -160,8 +164,9 @@ export class Listeners implements WorkerClients {
   }
 
   /**
-   * To be called after `drain`: waits for calls that have begun since, for `timeoutMs` at most. Resolves with
-   * true if all have ended.
+   * To be called if `drain` with `keepsIdle` has resolved with false: waits for calls that have begun since,
+   * for `timeoutMs` at most. Resolves with true if all have ended. A listener that was drained before has no
+   * connection left, so none can begin there.
    */
   drainLate(timeoutMs: number): Promise<boolean> {
     const drained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));
@@ -202,15 +207,21 @@ export class Listeners implements WorkerClients {
     };
   }
 
-  async #start(shape: ListenerShape): Promise<void> {
+  /**
+   * Resolves when the listener listens, and rejects if it cannot. If it dies before: the start of a first one
+   * rejects; a successor is replaced in turn, and its start resolves. The other ends of its message ports
+   * close when its thread ends.
+   */
+  async #start(shape: ListenerShape, isSuccessor: boolean): Promise<void> {
     const { accounting, counter, requestIds, state, workers } = this.#options;
-    const parser = new MessageChannel();
-    counter.serve(parser.port1);
+    const counting = new MessageChannel();
+    counter.serve(counting.port1);
     const locks = new MessageChannel();
     accounting.locks.attach(shape.index, locks.port1);
     const cache = new MessageChannel();
     accounting.cache.attach(shape.index, cache.port1);
     const { serveLeases } = accounting.sharing;
+    // Undefined if limits are not shared.
     const leases = serveLeases && new MessageChannel();
     if (leases !== undefined) serveLeases?.(leases.port1);
     const requestPrefix = requestIds.newPrefix(shape.index);
@@ -219,7 +230,7 @@ export class Listeners implements WorkerClients {
       ...shape,
       settings: this.#settings,
       port: this.#port,
-      parserPort: parser.port2,
+      parserPort: counting.port2,
       lockPort: locks.port2,
       cachePort: cache.port2,
       leasePort: leases?.port2,
@@ -234,7 +245,7 @@ export class Listeners implements WorkerClients {
     const thread = new Worker(entry, {
       workerData: { ...init, upstreamTask: worker?.task } satisfies ListenerWithWorkerInit,
       transferList: [
-        ...[parser.port2, locks.port2, cache.port2, leases?.port2, tracing?.outlet.port],
+        ...[counting.port2, locks.port2, cache.port2, leases?.port2, tracing?.outlet.port],
         ...(worker?.transferList ?? []),
       ].filter((port) => port !== undefined),
       name: `listener-${shape.index}`,
@@ -243,17 +254,22 @@ export class Listeners implements WorkerClients {
     thread.on('error', (error) =>
       this.#options.log.error('listener failed', { listener: shape.index, error: error.stack }),
     );
-    thread.on('exit', () => this.#onExit(shape));
+    let isReplaced = isSuccessor;
+    thread.on('exit', () => this.#onExit(shape, isReplaced));
     const taken = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
     const listener: Listener = { thread, taken, drained: false };
     this.#listeners.set(shape.index, listener);
     for (const workerIndex of workers.indices) this.#attach(thread, shape.index, workerIndex);
 
     await new Promise<void>((resolve, reject) => {
-      thread.once('exit', () => reject(new Error(`Listener ${shape.index} ended while it started`)));
+      thread.once('exit', () => {
+        if (isSuccessor) resolve();
+        else reject(new Error(`Listener ${shape.index} ended while it started`));
+      });
       thread.on('message', (message: FromListener) => {
         switch (message.kind) {
           case 'listening':
+            isReplaced = true;
             resolve();
             return;
           case 'listen_failed':
@@ -274,6 +290,7 @@ export class Listeners implements WorkerClients {
             return;
           case 'journal_half_full':
             accounting.flush.drain();
+            return;
         }
       });
     });
@@ -284,7 +301,7 @@ export class Listeners implements WorkerClients {
     thread.postMessage({ kind: 'worker', index: workerIndex, channel } satisfies ToListener, [channel.port]);
   }
 
-  #onExit(shape: ListenerShape): void {
+  #onExit(shape: ListenerShape, isReplaced: boolean): void {
     // The listener's successor starts with the new settings.
     this.#listeners.get(shape.index)?.taken.replyToAll(true);
     this.#listeners.delete(shape.index);
@@ -297,6 +314,7 @@ export class Listeners implements WorkerClients {
       this.#recordDrained();
       return;
     }
+    if (!isReplaced) return;
     const nowMs = performance.now();
     this.#deathsAtMs = [...this.#deathsAtMs.filter((atMs) => nowMs - atMs < DEATHS_WINDOW_MS), nowMs];
     if (this.#deathsAtMs.length > DEATHS_MAX) {
@@ -304,12 +322,16 @@ export class Listeners implements WorkerClients {
       return;
     }
     this.#options.log.warn('listener is being replaced', { listener: shape.index });
+    // A gateway that stops needs no successor.
+    const giveUp = (reason: string): void => {
+      if (!this.#draining) this.#options.onHopeless(reason);
+    };
     const late = setTimeout(
-      () => this.#options.onHopeless(`listener ${shape.index} did not listen within ${SUCCESSOR_MS_MAX} ms`),
+      () => giveUp(`listener ${shape.index} did not listen within ${SUCCESSOR_MS_MAX} ms`),
       SUCCESSOR_MS_MAX,
     ).unref();
-    this.#start(shape)
-      .catch((error: unknown) => this.#options.onHopeless(String(error)))
+    this.#start(shape, true)
+      .catch((error: unknown) => giveUp(String(error)))
       .finally(() => clearTimeout(late));
   }
 

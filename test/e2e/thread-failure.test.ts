@@ -2,7 +2,7 @@
  * Threads that fail by an exception nobody caught: they are replaced, their calls end unbilled, every other
  * call goes on.
  */
-import { readFileSync, readdirSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import t, { type Test } from 'tap';
 import { startBed } from '../support/bed.js';
@@ -114,6 +114,22 @@ for (const workers of [1, 0]) {
     t.equal(await gateway.stop(), 0);
   });
 }
+
+void t.test('a listener that dies in the place of another is replaced too', async (t) => {
+  const { gateway, key, faults } = await startFaultyBed(t, { listen: { listeners: 2 } });
+  const pid = gateway.pid();
+  writeFileSync(join(faults, 'listener-0.throw-at-start'), '');
+  writeFileSync(join(faults, 'listener-0.throw'), '');
+  await eventually('the first successor has died', () =>
+    existsSync(join(faults, 'listener-0.throw-at-start')) ? undefined : true,
+  );
+  await eventually('both listeners are there', async () =>
+    (await statusOf(gateway)).listeners === 2 ? true : undefined,
+  );
+  for (let call = 0; call < 8; call += 1) t.equal((await gateway.chat(key, 'after')).status, 200);
+  t.equal(gateway.pid(), pid, 'the process is the same');
+  t.equal(await gateway.stop(), 0);
+});
 
 void t.test('a gateway process that dies is started again by the supervisor', async (t) => {
   const { gateway, key } = await startFaultyBed(t, {});
