@@ -31,7 +31,7 @@ import type { Log } from '../telemetry/log.js';
 import type { SharingSnapshot } from '../telemetry/metrics-source.js';
 import { TopAccounts } from '../telemetry/top-accounts.js';
 import { IdNames } from './call-lines.js';
-import { usageLogOf, type UsageLog } from './gateway-logs.js';
+import { usageLogOf, type UsageLog } from './usage-log.js';
 import type { FlushRequests } from './group-requests.js';
 import { IdempotencyService, type IdempotencyServiceOptions } from './idempotency-service.js';
 import type { GroupPosition, GroupSnapshot, SnapshotKind } from './messages.js';

@@ -1,6 +1,6 @@
 /**
  * The text of the two logs of calls, each a line of JSON for a call, and the names in it for slots. Called by
- * gateway-logs.ts, on the main thread of a gateway process.
+ * gateway-logs.ts and usage-log.ts, on the main thread of a gateway process.
  *
  * Access log, for every call that ended, rejected ones included: the members that telemetry/call-record.ts
  * describes, from `request_id` to `queued_ms`, behind

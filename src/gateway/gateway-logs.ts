@@ -1,13 +1,12 @@
 /**
- * Writes the logs of calls, and lets an operator change what is logged while the gateway serves. The access
- * log and the call log (owned by gateway.ts) get the calls from the listeners' call rings. The usage log
- * (owned by accounting.ts) gets the journal's records when a flush counts them. The call log keeps records in
- * segments, and contents of calls in others (call-log/). The other two append lines to their files; without a
- * file the access log writes to standard error. Runs on the main thread of a gateway process.
+ * Writes the access log and the call log, with the calls from the listeners' call rings, and lets an operator
+ * change what is logged while the gateway serves. The call log keeps records in segments, and contents of
+ * calls in others (call-log/). The access log appends lines to its file, or writes them to standard error.
+ * gateway.ts owns it, on the main thread of a gateway process; main.ts names the files of each process
+ * (`withOwnLogs`).
  *
- * Must hold: lines of the usage log wait for the end of the flush that counts their calls, unless there are
- * more than memory should hold (20,000). A call is on disk a second after its end, or a tenth more in a busy
- * process (test/unit/gateway/gateway-logs.test.ts).
+ * Must hold: a call is on disk a second after its end, or a tenth more in a busy process, in which
+ * call-log/call-writer.ts decides when it writes (test/unit/gateway/gateway-logs.test.ts).
  */
 import { join } from 'node:path';
 import type { SlotNames } from '../call-log/block-names.js';
@@ -16,9 +15,7 @@ import { CONTENTS_BATCH_BYTES, ContentsWriter } from '../call-log/contents-write
 import { CALLS_FOLDER, type CallRetention } from '../call-log/segment-files.js';
 import { msToNextTick, type Clock } from '../core/clock.js';
 import type { Settings } from '../config/schema.js';
-import type { JournalRecord } from '../ledger/journal-layout.js';
 import { USAGE_SOURCES } from '../core/token-counts.js';
-import type { UsageKey } from '../registry/usage-report.js';
 import { CONTENTS_MESSAGE_BYTES } from '../request/call-contents.js';
 import type { CallRingBuffer } from '../telemetry/call-ring-layout.js';
 import { CallRingReader, type PlainCall } from '../telemetry/call-ring-reader.js';
@@ -41,31 +38,33 @@ import type { CallSink } from '../telemetry/call-record.js';
 import type { DroppedCalls } from '../telemetry/metrics-source.js';
 import { WHOLE_BYTES_MAX, standardError } from '../telemetry/standard-error.js';
 import type { CallOutbox } from './traces.js';
-import { accessLine, callRecordOf, usageLine, type CallRecordNames, type CallNames } from './call-lines.js';
+import { accessLine, callRecordOf, type CallRecordNames } from './call-lines.js';
 
 /**
- * A ring holds eight times a busy listener's calls of this time. People who watch the log do not notice it.
+ * A ring holds eight times a busy listener's calls of this time. Who watches the log does not notice the
+ * delay.
  */
 const DRAIN_PERIOD_MS = 100;
 /** The period after a drain that found nothing. It is longer because each drain wakes an idle gateway. */
 const IDLE_DRAIN_PERIOD_MS = 1_000;
-/** Lines written at once, some 60 KB. Ten times as many took four times as long a line (ext4). */
+/** Lines written at once, some 60 KB. With ten times as many, each line took four times as long (ext4). */
 const LINES_AT_ONCE = 150;
 /** How often dropped records are logged. */
 const LOG_PERIOD_MS = 10_000;
-/** Lines that wait for the end of a flush: about 5 MB, a fraction of a second of the busiest gateway. */
-const USAGE_LINES_WAITING_MAX = 20_000;
 
 export interface GatewayLogsOptions {
   readonly settings: Settings;
   readonly control: LogSwitchBuffer;
   readonly rings: readonly CallRingBuffer[];
-  /** Bound the memory for contents of each listener's calls, likewise. */
+  /** The memory budget for contents of each listener's calls; as `rings` by the listener's index. */
   readonly contentsBudgets: readonly ContentsBudgetBuffer[];
   readonly names: CallRecordNames;
   /** Returns the texts that must be masked in contents: the secrets of now. */
   readonly secrets: () => readonly string[];
-  /** Gets every record but those of plain calls, for the last errors of upstreams in the status. */
+  /**
+   * Gets the records, for the last errors of upstreams in the status. Those of plain calls, which have no
+   * error, come only if calls are exported.
+   */
   readonly upstreamErrors: CallSink;
   readonly clock: Clock;
   readonly log: Log;
@@ -112,6 +111,7 @@ export class GatewayLogs {
       log,
     });
     this.#calls = new CallWriter({ folder, retention: retentionOf(settings), names, clock, log });
+    // Drains too, before there is an output: no listener runs yet, so the rings are empty.
     this.apply(settings);
   }
 
@@ -134,7 +134,13 @@ export class GatewayLogs {
       this.#output =
         accessLog.path === undefined
           ? new StandardErrorLines()
-          : lineFileOf('access log', { ...accessLog, path: accessLog.path }, this.#log);
+          : new LineFile({
+              name: 'access log',
+              path: accessLog.path,
+              rotateBytes: accessLog.rotate_bytes,
+              keep: accessLog.keep,
+              log: this.#log,
+            });
     }
     this.#settings = accessLog;
     // Also if the log is off: a call that read the switch earlier may still append a record.
@@ -204,7 +210,7 @@ export class GatewayLogs {
       this.#droppedInAll += dropped;
       const unstored = reader.takeUnstored();
       if (this.#keepsCalls) this.#unstored += unstored;
-      if (unstored > 0) this.#outbox?.countDropped(unstored);
+      if (dropped + unstored > 0) this.#outbox?.countDropped(dropped + unstored);
     });
     if (lines.length > 0) write();
     this.#outbox?.flush();
@@ -247,6 +253,8 @@ export class GatewayLogs {
 
   close(): void {
     clearTimeout(this.#timer);
+    // What was dropped since the last line about it is logged now.
+    this.#loggedAtMs = -Infinity;
     this.drain();
     this.#output?.close();
     this.#calls.close();
@@ -294,56 +302,7 @@ class StandardErrorLines {
   }
 }
 
-/**
- * The usage log. The flush passes it each record that it counts, and writes the lines after each transaction.
- */
-export class UsageLog {
-  readonly #names: CallNames;
-  readonly #output: Pick<LineFile, 'append' | 'close'>;
-  #lines: string[] = [];
-
-  constructor(names: CallNames, output: Pick<LineFile, 'append' | 'close'>) {
-    this.#names = names;
-    this.#output = output;
-  }
-
-  /** Adds a call, whose record was counted in the usage row `row`. */
-  note(requestPrefix: string, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void {
-    this.#lines.push(usageLine(this.#names, requestPrefix, record, row));
-    if (this.#lines.length >= USAGE_LINES_WAITING_MAX) this.handOver();
-  }
-
-  /** Writes the lines, also if the store rejected the transaction: the calls were made anyway. */
-  handOver(): void {
-    if (this.#lines.length === 0) return;
-    this.#output.append(this.#lines);
-    this.#lines = [];
-  }
-
-  close(): void {
-    this.handOver();
-    this.#output.close();
-  }
-}
-
-/** Returns undefined if the settings have no usage log. */
-export function usageLogOf(
-  { usage_log: usageLog }: Settings,
-  names: CallNames,
-  log: Log,
-): UsageLog | undefined {
-  return usageLog && new UsageLog(names, lineFileOf('usage log', usageLog, log));
-}
-
-function lineFileOf(
-  name: 'access log' | 'usage log',
-  { path, rotate_bytes: rotateBytes, keep }: NonNullable<Settings['usage_log']>,
-  log: Log,
-): LineFile {
-  return new LineFile({ name, path, rotateBytes, keep, log });
-}
-
-/** Returns the names by slot that the call log looks up for plain calls. */
+/** Returns the names by slot that the call log looks up for plain calls. Exported for its test. */
 export function slotNamesOf(names: CallRecordNames): SlotNames {
   return {
     requestPrefixOf: names.requestPrefixOf,
@@ -372,7 +331,12 @@ function isSameFile(
   before: Settings['access_log'] | undefined,
   { path, rotate_bytes: rotateBytes, keep }: Settings['access_log'],
 ): boolean {
-  return before?.path === path && before?.rotate_bytes === rotateBytes && before.keep === keep;
+  return (
+    before !== undefined &&
+    before.path === path &&
+    before.rotate_bytes === rotateBytes &&
+    before.keep === keep
+  );
 }
 
 /**

@@ -198,7 +198,7 @@ export class CallOutbox implements CallSink {
     if (this.#budget.take(1)) this.#lines.push(callJson(call));
   }
 
-  /** Counts calls that a flood has kept from `append`. */
+  /** Counts calls that never came to `append`: their ring was full, or a flood of rejected calls was cut. */
   countDropped(calls: number): void {
     this.#budget.countDropped(calls);
   }

@@ -1,6 +1,6 @@
 /**
- * A file of JSON lines that is rotated by size: the usage log or the access log. gateway-logs.ts writes both,
- * on the main thread of a gateway process.
+ * A file of JSON lines that is rotated by size: the usage log (gateway/usage-log.ts) or the access log
+ * (gateway/gateway-logs.ts). Main thread of a gateway process.
  *
  * The file is for reading, not for billing: lines that cannot be written wait in memory up to a bound, and
  * are then dropped, oldest first.

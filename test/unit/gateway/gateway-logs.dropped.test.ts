@@ -1,11 +1,11 @@
-/** Which rejected calls of a flood count as missing: in the call log, in what is exported, or nowhere. */
+/** Which calls count as missing: in the call log, in what is exported, or nowhere. */
 import t from 'tap';
 import { SystemClock } from '#src/core/clock.js';
 import type { CallRecordNames } from '#src/gateway/call-lines.js';
 import { GatewayLogs } from '#src/gateway/gateway-logs.js';
 import { CallOutbox } from '#src/gateway/traces.js';
 import { CallRingWriter } from '#src/telemetry/call-ring.js';
-import { createCallRing } from '#src/telemetry/call-ring-layout.js';
+import { createCallRing, DROPPED } from '#src/telemetry/call-ring-layout.js';
 import { createContentsBudget } from '#src/telemetry/contents-layout.js';
 import { createLogSwitch, LogSwitch } from '#src/telemetry/log.js';
 import { createExportBudget, ExportBudget } from '#src/telemetry/span-outbox.js';
@@ -14,6 +14,7 @@ import { ListLog } from '../store/support.js';
 
 const FLOOD = 5_000;
 const STORED_A_SECOND = 1_000;
+const RING_FULL = 7;
 
 for (const [keeps, exports] of [
   [true, true],
@@ -26,6 +27,7 @@ for (const [keeps, exports] of [
     const control = createLogSwitch();
     const ring = createCallRing();
     const budget = createExportBudget();
+    const log = new ListLog();
     const logs = new GatewayLogs({
       settings: {
         ...settings,
@@ -40,16 +42,21 @@ for (const [keeps, exports] of [
       secrets: () => [],
       upstreamErrors: { append: () => undefined },
       clock: new SystemClock(),
-      log: new ListLog(),
+      log,
     });
-    t.teardown(() => logs.close());
     if (exports) logs.exportTo(new CallOutbox(budget, () => undefined));
     const writer = new CallRingWriter(ring, new LogSwitch(control));
     for (let calls = 0; calls < FLOOD; calls++) writer.isStored('rejected', 1_000);
+    Atomics.add(new Int32Array(ring.dropped), DROPPED, RING_FULL);
     logs.drain();
     const missing = FLOOD - STORED_A_SECOND;
     t.equal(logs.dropped.rejected, keeps ? missing : 0);
-    t.equal(new ExportBudget(budget).counts().dropped, exports ? missing : 0);
+    t.equal(logs.dropped.records, RING_FULL);
+    t.equal(new ExportBudget(budget).counts().dropped, exports ? missing + RING_FULL : 0);
+    Atomics.add(new Int32Array(ring.dropped), DROPPED, 1);
+    logs.drain();
+    logs.close();
+    t.same(log.fields, [{ dropped: RING_FULL }, { dropped: 1 }], 'the last ones are told at the end');
     t.end();
   });
 }
