@@ -1,15 +1,13 @@
 /**
  * A chat completion as a response of Anthropic's Messages API (`fromChat`), and its chunks as a stream.
- * messages-dialect.ts makes one writer for each stream. Upstream worker.
+ * messages-dialect.ts calls `fromChat` once a call, or makes a writer for each stream. Upstream worker.
  *
  *     message_start, ping → (content_block_start → content_block_delta … → content_block_stop) …
  *       → message_delta → message_stop
  *
  * Must hold: one block is open at a time, and blocks are numbered without gaps, because clients of Anthropic
  * rely on both; `message_start` has the usage of the first chunk, if the upstream reports it there, else
- * zeros; `message_delta` has the whole usage. `usageOf` is the inverse of anthropic/response.ts: Anthropic's
- * `input_tokens` lacks the cached tokens, which a chat completion includes
- * (test/unit/doors/messages/messages-dialect.test.ts).
+ * zeros; `message_delta` has the whole usage (test/unit/doors/messages/messages-dialect.test.ts).
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord, type Members } from '../../core/json.js';
@@ -32,12 +30,14 @@ export class MessageWriter implements DoorStream {
   /** Index of the open block, or of the next one. */
   #index = 0;
   #open: 'none' | 'text' | 'thinking' | 'tool' = 'none';
+  /** The open thinking block was begun by `thinking_blocks`, without `reasoning_content`. */
+  #thinksInBlocks = false;
   /** Index, in the chat completion, of the open tool call or the last one. */
-  #tool = -1;
+  #toolIndex = -1;
   #toolCall: CallSoFar = { id: undefined, name: undefined, json: '' };
   /** The tool call is open, but its block waits until the upstream has told its name. */
   #isToolHeld = false;
-  #tools = 0;
+  #toolCount = 0;
   #finish: unknown;
   #usage: unknown;
 
@@ -62,7 +62,7 @@ export class MessageWriter implements DoorStream {
     this.#out = '';
     this.#begin();
     this.#close();
-    const delta = { stop_reason: stopReasonOf(this.#finish, this.#tools > 0), stop_sequence: null };
+    const delta = { stop_reason: stopReasonOf(this.#finish, this.#toolCount > 0), stop_sequence: null };
     this.#event('message_delta', { delta, usage: usageOf(this.#usage) });
     this.#event('message_stop', {});
     return this.#out;
@@ -89,22 +89,27 @@ export class MessageWriter implements DoorStream {
     const thoughts = thoughtsOf(delta);
     if (thoughts !== '') this.#writeThinking(thoughts);
     for (const block of thinkingBlocksIn(delta)) this.#thinkingBlock(block);
-    const text = textOf(delta.content) || (typeof delta.refusal === 'string' ? delta.refusal : '');
+    const text = textOrRefusalOf(delta);
     if (text !== '') {
       if (this.#open !== 'text') this.#start('text', { type: 'text', text: '' });
-      this.#piece({ type: 'text_delta', text });
+      this.#blockDelta({ type: 'text_delta', text });
     }
     if (Array.isArray(delta.tool_calls))
       for (const call of delta.tool_calls as unknown[]) if (isRecord(call)) this.#addToolCall(call);
   }
 
-  #writeThinking(thinking: string): void {
-    if (this.#open !== 'thinking') this.#start('thinking', { type: 'thinking', thinking: '', signature: '' });
-    this.#piece({ type: 'thinking_delta', thinking });
+  #writeThinking(thinking: string, isInBlocks = false): void {
+    if (this.#open !== 'thinking') {
+      this.#start('thinking', { type: 'thinking', thinking: '', signature: '' });
+      this.#thinksInBlocks = isInBlocks;
+    }
+    this.#blockDelta({ type: 'thinking_delta', thinking });
   }
 
   /**
-   * Writes a thinking block, whose text has mostly come before, as `reasoning_content`. A signature ends it.
+   * Writes a thinking block, or a piece of one. A signature ends it. If `reasoning_content` began the open
+   * block, that has all of the text, and the block's own is ignored: some upstreams send both. If another
+   * block came in between, the text is written again, because a signature is valid only with it.
    */
   #thinkingBlock({ type, thinking, signature, data }: Members): void {
     if (type === 'redacted_thinking') {
@@ -113,22 +118,29 @@ export class MessageWriter implements DoorStream {
       this.#close();
       return;
     }
-    if (this.#open !== 'thinking') this.#writeThinking(typeof thinking === 'string' ? thinking : '');
+    const text = typeof thinking === 'string' ? thinking : '';
+    if (this.#open !== 'thinking' || (this.#thinksInBlocks && text !== '')) this.#writeThinking(text, true);
     if (typeof signature !== 'string' || signature === '') return;
     this.#close(signature);
   }
 
+  /**
+   * Adds a piece to the open tool call, or begins the next one: by a higher index, or as `isOtherCall` says.
+   * Pieces of a call whose block is closed cannot be written any more; an empty one has nothing to write.
+   */
   #addToolCall(call: Members): void {
     const piece = pieceOf(call);
-    const isOther = this.#tool < 0 || isOtherCall(piece, this.#toolCall);
-    const index = piece.index ?? this.#tool + (isOther ? 1 : 0);
-    if (index > this.#tool || (index === this.#tool && isOther)) {
+    const isOther = this.#toolIndex < 0 || isOtherCall(piece, this.#toolCall);
+    const index = piece.index ?? this.#toolIndex + (isOther ? 1 : 0);
+    if (index > this.#toolIndex || (index === this.#toolIndex && isOther)) {
       this.#close();
-      this.#tool = index;
+      this.#toolIndex = index;
       this.#toolCall = { id: undefined, name: undefined, json: '' };
       this.#isToolHeld = true;
-    } else if (index < this.#tool || (this.#open !== 'tool' && !this.#isToolHeld))
+    } else if (index < this.#toolIndex || (this.#open !== 'tool' && !this.#isToolHeld)) {
+      if (piece.json === '') return;
       throw ProviderError.invalid('a tool got arguments after the next block had begun');
+    }
     addPiece(this.#toolCall, piece);
     if (!this.#isToolHeld) this.#writeArguments(piece.json);
     else if (canBegin(this.#toolCall)) this.#startTool();
@@ -137,13 +149,13 @@ export class MessageWriter implements DoorStream {
   #startTool(): void {
     this.#isToolHeld = false;
     const { id, name = '', json } = this.#toolCall;
-    const block = { type: 'tool_use', id: toolIdOf(id, this.#tools++, this.#call), name, input: {} };
+    const block = { type: 'tool_use', id: toolIdOf(id, this.#toolCount++, this.#call), name, input: {} };
     this.#start('tool', block);
     this.#writeArguments(json);
   }
 
   #writeArguments(json: string): void {
-    if (json !== '') this.#piece({ type: 'input_json_delta', partial_json: json });
+    if (json !== '') this.#blockDelta({ type: 'input_json_delta', partial_json: json });
   }
 
   #start(kind: 'text' | 'thinking' | 'tool', block: Members): void {
@@ -152,20 +164,25 @@ export class MessageWriter implements DoorStream {
     this.#event('content_block_start', { index: this.#index, content_block: block });
   }
 
-  #piece(delta: Members): void {
+  #blockDelta(delta: Members): void {
     this.#event('content_block_delta', { index: this.#index, delta });
   }
 
-  /** `signature`: of the open thinking block. The AI SDK and others drop one that got none, not even ''. */
+  /**
+   * Closes the open block. A tool call whose block still waits for a name gets it first, without a name.
+   * `signature`: of the open thinking block. The AI SDK and others drop one that got none, not even ''.
+   */
   #close(signature = this.#call.thoughtsBack === true ? '' : undefined): void {
+    // `#startTool` calls this again, to close the block before the tool's.
     if (this.#isToolHeld) this.#startTool();
     if (this.#open === 'none') return;
     if (this.#open === 'thinking' && signature !== undefined)
-      this.#piece({ type: 'signature_delta', signature });
+      this.#blockDelta({ type: 'signature_delta', signature });
     this.#open = 'none';
     this.#event('content_block_stop', { index: this.#index++ });
   }
 
+  /** Arguments are pieces of JSON text here, so no number is parsed, and JSON.stringify loses no digit. */
   #event(type: string, more: Members): void {
     this.#out += `event: ${type}\ndata: ${JSON.stringify({ type, ...more })}\n\n`;
   }
@@ -178,12 +195,19 @@ const STOPS: ReadonlyMap<unknown, string> = new Map([
   ['content_filter', 'refusal'],
 ]);
 
-/** For `stop`, `hasCalls` decides, because some servers end a message with tool calls by `stop`. */
+/**
+ * For `stop`, an unknown reason or none, `hasCalls` decides, because some servers end a message with tool
+ * calls by `stop`. A chat completion does not say that a stop sequence of the caller's ended it, so that
+ * reads as `end_turn`.
+ */
 function stopReasonOf(finish: unknown, hasCalls: boolean): string {
   return STOPS.get(finish) ?? (hasCalls ? 'tool_use' : 'end_turn');
 }
 
-/** `usage` of a chat completion in Anthropic's form, whose `input_tokens` lacks the cached tokens. */
+/**
+ * `usage` of a chat completion in Anthropic's form, whose `input_tokens` lacks the cached tokens: the inverse
+ * of providers/anthropic/response.ts.
+ */
 function usageOf(usage: unknown): Record<string, unknown> {
   const report = isRecord(usage) ? usage : {};
   const prompt = isRecord(report.prompt_tokens_details) ? report.prompt_tokens_details : {};
@@ -214,6 +238,11 @@ function toolIdOf(id: unknown, position: number, call: DoorCall): string {
   return typeof id === 'string' && id !== '' ? id : `toolu_${call.requestId}_${position}`;
 }
 
+/** The text of a message or a delta, which may be a refusal instead. */
+function textOrRefusalOf({ content, refusal }: Members): string {
+  return textOf(content) || (typeof refusal === 'string' ? refusal : '');
+}
+
 /** The thinking blocks in a message or a delta, with their signatures. */
 function thinkingBlocksIn({ thinking_blocks: blocks }: Members): readonly Members[] {
   return Array.isArray(blocks) ? (blocks as unknown[]).filter(isRecord) : [];
@@ -231,17 +260,21 @@ export function fromChat(response: Members, call: DoorCall): string {
   const thoughts = thoughtsOf(message);
   if (content.length === 0 && thoughts !== '')
     content.push({ type: 'thinking', thinking: thoughts, signature: '' });
-  const text = textOf(message.content) || (typeof message.refusal === 'string' ? message.refusal : '');
+  const text = textOrRefusalOf(message);
   if (text !== '') content.push({ type: 'text', text });
   const calls = Array.isArray(message.tool_calls) ? (message.tool_calls as unknown[]).filter(isRecord) : [];
   calls.forEach((one, position) => {
-    const { name, arguments: given } = isRecord(one.function) ? one.function : ({} as Members);
+    const { name: named, arguments: given } = isRecord(one.function) ? one.function : ({} as Members);
+    // As in a stream: clients rely on the member.
+    const name = typeof named === 'string' ? named : '';
+    // Undefined if the text is no JSON.
     const parsed = typeof given !== 'string' ? given : given.trim() === '' ? {} : exactJson(given);
     // `max_tokens` has cut the arguments. Anthropic sends such a call too, and its `stop_reason` says so.
     const input = isRecord(parsed) || choice.finish_reason !== 'length' ? parsed : {};
     if (!isRecord(input)) throw ProviderError.invalid('arguments of a tool are no JSON object');
     content.push({ type: 'tool_use', id: toolIdOf(one.id, position, call), name, input });
   });
+  // `input` came of exactJson.
   return exactJsonText({
     id: messageIdOf(call),
     type: 'message',

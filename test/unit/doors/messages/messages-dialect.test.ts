@@ -587,3 +587,53 @@ void t.test('an event that is not parsed means what it means if it is', (t) => {
   t.equal(known('{"type":"message_stop"    }')?.isEnd, true);
   t.end();
 });
+
+void t.test(
+  'thoughts that come in thinking_blocks alone are whole, and not twice beside reasoning_content',
+  (t) => {
+    const block = (thinking: string, signature = ''): Members => ({
+      thinking_blocks: [{ type: 'thinking', thinking, signature }],
+    });
+    const whole = { type: 'thinking', thinking: 'one two', signature: 's' };
+    const alone = [block('one '), block('two'), block('', 's')];
+    const both = [
+      { reasoning_content: 'one ', ...block('one ') },
+      { reasoning_content: 'two', ...block('two') },
+      block('', 's'),
+    ];
+    for (const deltas of [alone, both]) {
+      const stream = openStream(CALL);
+      let text = '';
+      for (const delta of deltas)
+        text += stream.push({ choices: [{ index: 0, delta, finish_reason: null }] });
+      const blocks = eventsOf(text + stream.end());
+      t.equal(
+        blocks.map(({ delta }) => (delta as Members | undefined)?.thinking ?? '').join(''),
+        whole.thinking,
+      );
+    }
+    t.end();
+  },
+);
+
+void t.test('an empty piece of a tool that is closed is no error, one with arguments is', (t) => {
+  const stream = openStream(CALL);
+  const push = (delta: Members): string =>
+    stream.push({ choices: [{ index: 0, delta, finish_reason: null }] });
+  const piece = (json: string): Members => ({ tool_calls: [{ index: 0, function: { arguments: json } }] });
+  push({ tool_calls: [{ index: 0, id: 'a', function: { name: 'f', arguments: '{}' } }] });
+  push({ content: 'so' });
+  t.equal(push(piece('')), '');
+  t.throws(() => push(piece('x')));
+  t.end();
+});
+
+void t.test('a tool call without a name has an empty one, streamed or not', (t) => {
+  const calls = [{ index: 0, id: 'a', function: { arguments: '{}' } }];
+  const whole = JSON.parse(fromChat({ choices: [{ message: { tool_calls: calls } }] }, CALL)) as Members;
+  t.match(whole.content, [{ type: 'tool_use', id: 'a', name: '', input: {} }]);
+  const stream = openStream(CALL);
+  const text = stream.push({ choices: [{ index: 0, delta: { tool_calls: calls } }] }) + stream.end();
+  t.match(text, '"id":"a","name":""');
+  t.end();
+});
