@@ -3,7 +3,7 @@
  * and after; and whether the chain of their hashes is whole. The filters stand in the address. Browser.
  *
  * Must hold: the page says that there are no such changes only if all were searched; a response to an earlier
- * filter is dropped (test/e2e/console-pages.test.ts).
+ * filter is dropped, and rows of two filters are never shown together (test/e2e/console-pages.test.ts).
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ChainView, OperatorChange } from '../admin/operator-routes.js';
@@ -15,7 +15,10 @@ import { counted, exactMoment, words } from './format.js';
 import { type Column, Table } from './table.js';
 
 const PAGE_ROWS = 100;
-/** So many pages, of some 3,000 rows that are read each, run one after the other until one has a row. */
+/**
+ * The gateway reads some 3,000 rows for a page, of which the filters may let none through. Then the next page
+ * is asked for, and so on, up to so many.
+ */
 const PAGES_AT_ONCE = 50;
 /** How long the page waits for the next keystroke before it asks. */
 const TYPING_MS = 250;
@@ -24,24 +27,34 @@ const NAMES = ['who', 'action', 'target', 'from', 'to'] as const;
 export function ChangesPage({ filters }: { readonly filters: Filters }) {
   const asked = Object.fromEntries(NAMES.map((name) => [name, filters[name]?.trim()]));
   const query = queryOf(asked);
-  const [shown, setShown] = useState<ListView<OperatorChange>>();
-  const wanted = useRef(query);
+  const [shown, setShown] = useState<ListView<OperatorChange> & { readonly query: string }>();
+  /** The filters of now; undefined once the page is left. */
+  const wanted = useRef<string | undefined>(query);
   wanted.current = query;
+  const hasAsked = useRef(false);
+  // `run` does not wait for an earlier one: what that brings for other filters is dropped.
   const { error, busy, run } = useAction(async (before: readonly OperatorChange[], cursor?: string) => {
     let from = cursor;
     for (let pages = 0; pages < PAGES_AT_ONCE; pages++) {
       const path = `/changes${queryOf({ ...asked, limit: PAGE_ROWS, cursor: from })}`;
       const page = await orDropped(get<ListView<OperatorChange>>(path), () => wanted.current === query);
       if (page === undefined) return;
-      setShown({ data: [...before, ...page.data], next: page.next });
+      setShown({ query, data: [...before, ...page.data], next: page.next });
       if (page.data.length > 0 || page.next === null) return;
       from = page.next;
     }
   });
   useEffect(() => {
-    const timer = setTimeout(() => run([]), shown === undefined ? 0 : TYPING_MS);
+    const timer = setTimeout(() => run([]), hasAsked.current ? TYPING_MS : 0);
+    hasAsked.current = true;
     return () => clearTimeout(timer);
   }, [query]);
+  useEffect(
+    () => () => {
+      wanted.current = undefined;
+    },
+    [],
+  );
   const inputOf = (name: (typeof NAMES)[number]) => ({
     value: filters[name] ?? '',
     onValue: (text: string): void => putFilters('changes', { ...filters, [name]: text }),
@@ -75,7 +88,10 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
         />
       )}
       {shown?.next == null ? null : (
-        <Button disabled={busy} onClick={() => run(shown.data, shown.next ?? undefined)}>
+        <Button
+          disabled={busy || shown.query !== query}
+          onClick={() => run(shown.data, shown.next ?? undefined)}
+        >
           Show older changes
         </Button>
       )}
@@ -100,7 +116,7 @@ const textOfValue = (value: unknown): string =>
 const textOfChange = ({ field, before, after }: OperatorChange['changes'][number]): string =>
   `${field}: ${textOfValue(before)} → ${textOfValue(after)}`;
 
-/** Where the console shows what was changed; undefined if it is gone or has no page. */
+/** Where the console shows what was changed; undefined if it has no id (settings, log), or no page. */
 function addressOfTarget({ target }: OperatorChange): string | undefined {
   if (target.id === null) return undefined;
   if (target.type === 'account') return addressOf('accounts', target.id);
@@ -116,6 +132,7 @@ const COLUMNS: readonly Column<OperatorChange>[] = [
     cell: ({ who, role }) => (
       <>
         <Name text={who} />
+        {/* An operator may be named as the role: it is not said twice. */}
         {role === who ? null : <small class="muted"> {role}</small>}
       </>
     ),
@@ -155,11 +172,14 @@ const COLUMNS: readonly Column<OperatorChange>[] = [
   },
 ];
 
-/** Reads all rows again and compares the chain of their hashes. */
+/** Has the gateway read all rows, and check the hash of each against the row and the hash before. */
 function Verify() {
   const [verified, setVerified] = useState<ChainView>();
   const problems = verified?.problems.map((row) => `Row ${row.number}: ${row.problem}.`) ?? [];
-  const { error, busy, run } = useAction(async () => setVerified(await get<ChainView>('/changes/verify')));
+  const { error, busy, run } = useAction(async () => {
+    setVerified(undefined);
+    setVerified(await get<ChainView>('/changes/verify'));
+  });
   return (
     <div class="head-end">
       <span role="status">

@@ -85,7 +85,7 @@ void t.test('changes: a page without rows is no end, and what came late is dropp
     if (who === 'slow') held = route;
     else if (isEndless || (who === 'ann' && cursor === null))
       await route.fulfill({ json: { data: [], next: '5' } });
-    else await route.fulfill({ json: { data: [row(4, who ?? 'bob')], next: null } });
+    else await route.fulfill({ json: { data: [row(4, who ?? 'bob')], next: who === 'old' ? '3' : null } });
   });
   const rows = page.getByRole('region', { name: 'Changes' });
   await page.getByRole('link', { name: 'Changes' }).click();
@@ -93,7 +93,12 @@ void t.test('changes: a page without rows is no end, and what came late is dropp
   const who = page.getByLabel('Who');
   await who.fill('ann');
   await rows.getByText('ann').waitFor();
+  await who.fill('old');
+  await rows.getByText('old').waitFor();
+  const older = page.getByRole('button', { name: 'Show older changes' });
+  t.ok(await older.isEnabled());
   await who.fill('slow');
+  t.notOk(await older.isEnabled(), 'not those of the new filter below those of the former one');
   await eventually('the slow request', () => held);
   await who.fill('eve');
   await rows.getByText('eve').waitFor();
@@ -109,6 +114,10 @@ void t.test('changes: a page without rows is no end, and what came late is dropp
   await page.getByRole('button', { name: 'Verify' }).click();
   await page.getByText('none was altered or removed').waitFor();
   t.equal(await page.getByRole('alert').count(), 0, 'nothing is wrong');
+  await page.route('**/admin/v1/changes/verify', (route) => route.fulfill({ status: 500, json: {} }));
+  await page.getByRole('button', { name: 'Verify' }).click();
+  await page.getByRole('alert').waitFor();
+  t.equal(await page.getByText('none was altered or removed').count(), 0, 'of this check nothing is known');
 });
 
 void t.test('the year of a moment can be typed', SKIP, async (t) => {
