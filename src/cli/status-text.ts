@@ -1,9 +1,12 @@
 /**
- * The text that `tollgate status` prints: what status-stats.ts tells, and groups, in tables that fit the
- * terminal. status-command.ts calls it.
+ * The text that `tollgate status` prints: the status document, and the rates and percentiles that
+ * status-stats.ts finds, in tables that fit the terminal. status-command.ts calls it, in the process of the
+ * command. Pure.
  *
  * Must hold: each field that StatusView makes optional may be missing, because the gateway may have another
- * version; no line is wider than the terminal (test/unit/cli/status-text.test.ts).
+ * version: UNKNOWN stands for it, `-` for what there is none of; no line is wider than the terminal, and no
+ * text of the document controls it: table.ts sees to that in tables (test/unit/cli/status-text.test.ts;
+ * numbers in status-text.numbers.test.ts, for which their functions are exported).
  */
 import type { GroupView } from '../admin/views.js';
 import { visible } from '../core/wrong-input.js';
@@ -35,21 +38,24 @@ export function countText(count: number | undefined): string {
 /** One decimal below ten. */
 export function rateText(perSecond: number | undefined): string {
   if (perSecond === undefined) return UNKNOWN;
-  return perSecond > 0 && perSecond < 10 ? perSecond.toFixed(1) : countText(perSecond);
+  return perSecond > 0 && perSecond < 9.95 ? perSecond.toFixed(1) : countText(perSecond);
 }
 
-/** `0.35 ms`, `12 ms`, `1.2 s`; `> 60 s` if the percentile is beyond the last bound. */
+/**
+ * `0.35 ms`, `12 ms`, `1.2 s`; `> 60 s` if the percentile is beyond the last bound. The form changes at what
+ * is rounded up to the next one.
+ */
 export function durationText(percentile: Percentile | undefined): string {
   if (percentile === undefined) return UNKNOWN;
   const { ms, above } = percentile;
   const text =
-    ms < 1
+    ms < 0.995
       ? `${ms.toFixed(2)} ms`
-      : ms < 10
+      : ms < 9.95
         ? `${ms.toFixed(1)} ms`
-        : ms < 1_000
+        : ms < 999.5
           ? `${ms.toFixed(0)} ms`
-          : `${(ms / 1_000).toFixed(ms < 10_000 ? 1 : 0)} s`;
+          : `${(ms / 1_000).toFixed(ms < 9_950 ? 1 : 0)} s`;
   return above ? `> ${text}` : text;
 }
 
@@ -74,19 +80,19 @@ export function moneyText(amount: number | undefined): string {
   return amount.toFixed(amount < 100 ? 6 : 2);
 }
 
-/** The text with a line break at its end. No line is wider than `columns` cells, which may be Infinity. */
-export function statusText(status: StatusView, stats: StatusStats, columns: number): string {
+/** The text with a line break at its end. No line is wider than `width` cells, which may be Infinity. */
+export function statusText(status: StatusView, stats: StatusStats, width: number): string {
   const sections = [
     headOf(status),
-    trafficOf(stats, columns),
-    outcomesOf(stats, columns),
-    upstreamsOf(status.upstreams ?? [], columns),
-    groupsOf(status.groups ?? [], columns),
-    credentialsOf(status.credentials ?? [], columns),
-    threadsOf(status.threads ?? [], columns),
+    trafficOf(stats, width),
+    outcomesOf(stats, width),
+    upstreamsOf(status.upstreams ?? [], width),
+    groupsOf(status.groups ?? [], width),
+    credentialsOf(status.credentials ?? [], width),
+    threadsOf(status.threads ?? [], width),
   ].filter((section) => section.length > 0);
   const lines = sections.flatMap((section, at) => (at === 0 ? section : ['', ...section]));
-  return `${lines.map((line) => cutTo(line, columns)).join('\n')}\n`;
+  return `${lines.map((line) => cutTo(line, width)).join('\n')}\n`;
 }
 
 function headOf(status: StatusView): string[] {
@@ -159,7 +165,7 @@ const TIME_COLUMNS: readonly Column<TimeRow>[] = [
 ];
 
 /** Counters with the times on their right, or below them if the terminal is too narrow. */
-function trafficOf(stats: StatusStats, columns: number): string[] {
+function trafficOf(stats: StatusStats, width: number): string[] {
   const counted = (name: string, { perSecond, total }: Rate): CountRow => ({
     name,
     perSecond: rateText(perSecond),
@@ -185,13 +191,13 @@ function trafficOf(stats: StatusStats, columns: number): string[] {
   const beside = tableText<CountRow & TimeRow>(
     [...COUNT_COLUMNS, ...TIME_COLUMNS],
     counts.map((row, at) => ({ ...row, ...(times[at] ?? noTime) })),
-    columns,
+    width,
   );
   if (!beside.narrowed) return [...beside.lines];
-  return [...tableLines(COUNT_COLUMNS, counts, columns), ...tableLines(TIME_COLUMNS, times, columns)];
+  return [...tableLines(COUNT_COLUMNS, counts, width), ...tableLines(TIME_COLUMNS, times, width)];
 }
 
-function outcomesOf({ outcomes }: StatusStats, columns: number): string[] {
+function outcomesOf({ outcomes }: StatusStats, width: number): string[] {
   if (outcomes.length === 0) return [];
   return tableLines<StatusStats['outcomes'][number]>(
     [
@@ -200,14 +206,14 @@ function outcomesOf({ outcomes }: StatusStats, columns: number): string[] {
       { title: 'TOTAL', text: ({ total }) => countText(total), align: 'right' },
     ],
     outcomes,
-    columns,
+    width,
   );
 }
 
 /** The fullest of an upstream's limits, and the calls that wait for room. Only if an upstream has limits. */
 const USED_COLUMN: Column<UpstreamView> = { title: 'USED', text: usedText, align: 'right' };
 
-function upstreamsOf(upstreams: readonly UpstreamView[], columns: number): string[] {
+function upstreamsOf(upstreams: readonly UpstreamView[], width: number): string[] {
   if (upstreams.length === 0) return [];
   return tableLines<UpstreamView>(
     [
@@ -215,32 +221,39 @@ function upstreamsOf(upstreams: readonly UpstreamView[], columns: number): strin
       { title: 'UPSTREAM', text: ({ name }) => name ?? UNKNOWN, align: 'left', cut: true },
       { title: 'PRIORITY', text: ({ priority }) => String(priority ?? UNKNOWN), align: 'right' },
       { title: 'IN FLIGHT', text: (upstream) => countText(upstream.calls_in_flight), align: 'right' },
-      { title: 'BREAKER', text: ({ breaker }) => breaker?.replace('_', ' ') ?? UNKNOWN, align: 'left' },
+      { title: 'BREAKER', text: ({ breaker }) => breaker?.replaceAll('_', ' ') ?? UNKNOWN, align: 'left' },
+      // Attempts, in a title so short that most names fit into 80 cells.
       { title: 'TRIES', text: ({ attempts }) => countText(attempts), align: 'right' },
       { title: 'FAILED', text: ({ failures }) => countText(failures), align: 'right' },
       ...(upstreams.some(({ quotas = [] }) => quotas.length > 0) ? [USED_COLUMN] : []),
     ],
     upstreams,
-    columns,
+    width,
   );
 }
 
 function usedText({ quotas, waiting_calls: waiting = 0 }: UpstreamView): string {
   if (quotas === undefined) return UNKNOWN;
   if (quotas.length === 0) return '-';
-  const percent = Math.round(100 * Math.max(...quotas.map(({ used, limit }) => used / limit)));
-  return `${percent} %${waiting === 0 ? '' : `, ${waiting} wait`}`;
+  const percent = Math.max(...quotas.map(({ used, limit }) => percentOf(used, limit)));
+  return `${Math.floor(percent)} %${waiting === 0 ? '' : `, ${waiting} wait`}`;
+}
+
+/** Of a limit of 0 all is used. Shown without decimals, rounded down: 100 % is used up. */
+function percentOf(used: number, limit: number): number {
+  return limit === 0 ? 100 : (100 * used) / limit;
 }
 
 const GROUPS_SHOWN = 10;
 
 /** The groups of which most is used, by the fullest of their quotas. */
-function groupsOf(groups: readonly Partial<GroupView>[], columns: number): string[] {
+function groupsOf(groups: readonly Partial<GroupView>[], width: number): string[] {
   const rows = groups
     .flatMap(({ path, accounts, quotas = {} }) => {
       const uses = Object.entries(quotas).map(([quota, { limit, used, held }]) => ({
         quota,
-        percent: Number(limit) === 0 ? 100 : (100 * (Number(used) + Number(held))) / Number(limit),
+        // Amounts of money are texts.
+        percent: percentOf(Number(used) + Number(held), Number(limit)),
       }));
       const fullest = uses.toSorted((left, right) => right.percent - left.percent)[0];
       return fullest === undefined ? [] : [{ ...fullest, accounts, name: path?.join(' / ') ?? UNKNOWN }];
@@ -256,12 +269,12 @@ function groupsOf(groups: readonly Partial<GroupView>[], columns: number): strin
       { title: 'OF', text: ({ quota }) => quota, align: 'left' },
     ],
     rows,
-    columns,
+    width,
   );
 }
 
-/** Credentials of upstreams that are renewed. */
-function credentialsOf(credentials: readonly Partial<CredentialStatus>[], columns: number): string[] {
+/** What gives access to upstreams and expires, so that the gateway renews it: tokens of cloud providers. */
+function credentialsOf(credentials: readonly Partial<CredentialStatus>[], width: number): string[] {
   if (credentials.length === 0) return [];
   const expiry = ({ expires_at: at }: Partial<CredentialStatus>): string =>
     at === undefined ? UNKNOWN : at === null ? '-' : `${new Date(at * 1_000).toISOString().slice(0, 19)}Z`;
@@ -276,14 +289,19 @@ function credentialsOf(credentials: readonly Partial<CredentialStatus>[], column
       { title: 'EXPIRES', text: expiry, align: 'left' },
       { title: 'RENEWED', text: ({ renewals }) => countText(renewals), align: 'right' },
       { title: 'FAILED', text: ({ failures }) => countText(failures), align: 'right' },
-      { title: 'LAST ERROR', text: ({ last_error: error }) => error ?? '-', align: 'left', cut: true },
+      {
+        title: 'LAST ERROR',
+        text: ({ last_error: error }) => (error === undefined ? UNKNOWN : (error ?? '-')),
+        align: 'left',
+        cut: true,
+      },
     ],
     credentials,
-    columns,
+    width,
   );
 }
 
-function threadsOf(threads: readonly Partial<ThreadStatus>[], columns: number): string[] {
+function threadsOf(threads: readonly Partial<ThreadStatus>[], width: number): string[] {
   if (threads.length === 0) return [];
   return tableLines<Partial<ThreadStatus>>(
     [
@@ -296,7 +314,7 @@ function threadsOf(threads: readonly Partial<ThreadStatus>[], columns: number): 
       { title: 'HEAP', text: ({ heap_bytes }) => mebibytesText(heap_bytes), align: 'right' },
     ],
     threads,
-    columns,
+    width,
   );
 }
 

@@ -16,7 +16,12 @@ void t.test('figures are short, and what is not known is a dash', (t) => {
     '9,999,999',
     '12.3M',
   ]);
-  t.same([0, 0.04, 9.94, 10, 1_234.5].map(rateText), ['0', '0.0', '9.9', '10', '1,235']);
+  t.same([0, 0.04, 9.94, 9.96, 10, 1_234.5].map(rateText), ['0', '0.0', '9.9', '10', '10', '1,235']);
+  t.same(
+    [0.996, 9.96, 999.6, 9_960].map((value) => durationText({ ms: value, above: false })),
+    ['1.0 ms', '10 ms', '1.0 s', '10 s'],
+    'rounded up to the next form',
+  );
   const ms = (value: number) => durationText({ ms: value, above: false });
   t.same([0, 0.35, 1, 9.94, 10, 999, 1_000, 9_949, 12_345].map(ms), [
     '0.00 ms',

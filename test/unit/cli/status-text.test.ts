@@ -88,12 +88,12 @@ void t.test('what it shows', (t) => {
   );
   const limited = STATUS.upstreams!.map((upstream, at) => ({
     ...upstream,
-    quotas: at === 0 ? [] : [{ quota: 'requests_per_minute', limit: 8, used: 2 }],
+    quotas: at === 0 ? [] : [{ quota: 'requests_per_minute', limit: 1_000, used: at === 1 ? 996 : 250 }],
     waiting_calls: at === 2 ? 7 : 0,
   }));
   t.match(
     linesOf({ ...STATUS, upstreams: limited }, 120).join('\n'),
-    / USED\n.* 10 +0 +-\nb .* 25 %\n.* 25 %, 7 wait\n/,
+    / USED\n.* 10 +0 +-\nb .* 99 %\n.* 25 %, 7 wait\n/,
   );
   t.match(linesOf(STATUS, 60).join('\n'), /\ncost .*\n +P50 +P90 +P99\nwhole call /, 'times below counters');
   t.end();
@@ -153,6 +153,12 @@ void t.test('documents of other versions, in which any member may be missing', (
     const text = linesOf(without as StatusView, 200).join('\n');
     t.notMatch(text, /undefined|NaN|\[object/);
   }
+  const [credential] = document.credentials!;
+  const errors = [{ ...credential, last_error: undefined }, credential!];
+  t.match(
+    linesOf({ ...document, credentials: errors as typeof document.credentials }, 120).join('\n'),
+    / LAST ERROR\nentra .* –\nentra .* -\n/,
+  );
   const [upstream] = document.upstreams!;
   // JSON leaves out what is undefined.
   const older = JSON.parse(JSON.stringify({ ...upstream, quotas: undefined })) as typeof upstream;
