@@ -2,14 +2,17 @@
  * The messages of a chat completion as Gemini's `systemInstruction` and `contents`. request.ts calls it for
  * each call. Upstream worker, or counter thread if the body is large.
  *
- * Follows https://ai.google.dev/api/caching#Content, docs/function-calling and docs/thought-signatures, read
- * 2026-11. What differs from a chat completion:
+ * Follows https://ai.google.dev/api/caching#Content, https://ai.google.dev/gemini-api/docs/function-calling
+ * and https://ai.google.dev/gemini-api/docs/thought-signatures, read 2026-11. A turn is an element of
+ * `contents`. A signature (`thoughtSignature`) is what Gemini adds to a part to find its own thoughts again.
+ * What differs from a chat completion:
  *
  *     system, developer     one instruction outside of the turns, wherever the messages are
  *     consecutive messages  are one turn; function results are a turn of their own
  *     the first turn        is the user's: a placeholder goes before one of the model
  *     tool_call_id          a function result names its function; `id` is accepted from Gemini 3 on
- *     signatures            Gemini 3 wants the signature of a call back, beside the first call of a turn
+ *     signatures            Gemini 3 wants the signature of a call back, on the first call of each message
+ *     name, audio           of a user and of an assistant: they have no place, and are left out
  *
  * Must hold: a signature goes back unchanged with the call that it came with, or Gemini 3 answers 400
  * (test/unit/providers/gemini/contents.test.ts).
@@ -19,33 +22,35 @@ import { isNestedTooDeeply, isRecord } from '../../core/json.js';
 import { PLACEHOLDER_USER_TEXT } from '../anthropic/conversation.js';
 import { argumentsOf } from '../fields.js';
 import { FieldError } from '../provider.js';
+import { mediaPart, type Part } from './media.js';
 
 type Role = 'user' | 'model';
 
-interface Content {
+interface Turn {
   readonly role: Role;
   readonly parts: Part[];
 }
 
-export interface Contents {
+/** The members of Gemini's request that the messages become. */
+export interface Conversation {
   readonly system: readonly Part[];
-  readonly contents: readonly Content[];
+  readonly contents: readonly Turn[];
 }
 
-/** Google's placeholder (docs/thought-signatures) for calls of another model, or without their signature. */
+/** Google's placeholder (page thought-signatures) for calls of another model, or without their signature. */
 const NO_SIGNATURE = 'skip_thought_signature_validator';
 
 /** `isGemini3`: the model is of generation 3 or later. Throws a FieldError. */
-export function contentsOf(messages: readonly unknown[], isGemini3: boolean): Contents {
-  const writer = new ContentsWriter(isGemini3);
+export function contentsOf(messages: readonly unknown[], isGemini3: boolean): Conversation {
+  const writer = new ConversationWriter(isGemini3);
   for (let index = 0; index < messages.length; index++) writer.add(messages[index], `messages[${index}]`);
   return writer.finish();
 }
 
-class ContentsWriter {
+class ConversationWriter {
   readonly #isGemini3: boolean;
   readonly #system: Part[] = [];
-  readonly #contents: Content[] = [];
+  readonly #turns: Turn[] = [];
   /** Names of functions by the ids of their calls. */
   readonly #names = new Map<unknown, string>();
   #lastHasResults = false;
@@ -77,21 +82,21 @@ class ContentsWriter {
     }
   }
 
-  finish(): Contents {
+  finish(): Conversation {
     // Google rejects a call of a function that no turn of the user comes before.
-    if (this.#contents[0]?.role === 'model')
-      this.#contents.unshift({ role: 'user', parts: [{ text: PLACEHOLDER_USER_TEXT }] });
+    if (this.#turns[0]?.role === 'model')
+      this.#turns.unshift({ role: 'user', parts: [{ text: PLACEHOLDER_USER_TEXT }] });
     // Gemini wants at least one turn, so a prompt of instructions alone becomes a user turn.
-    if (this.#contents.length > 0) return { system: this.#system, contents: this.#contents };
+    if (this.#turns.length > 0) return { system: this.#system, contents: this.#turns };
     if (this.#system.length === 0) throw new FieldError('messages', 'must have some content');
     return { system: [], contents: [{ role: 'user', parts: this.#system }] };
   }
 
   #push(role: Role, hasResults: boolean, parts: readonly Part[]): void {
     if (parts.length === 0) return;
-    const last = this.#contents.at(-1);
+    const last = this.#turns.at(-1);
     if (last?.role === role && this.#lastHasResults === hasResults) last.parts.push(...parts);
-    else this.#contents.push({ role, parts: [...parts] });
+    else this.#turns.push({ role, parts: [...parts] });
     this.#lastHasResults = hasResults;
   }
 
@@ -100,12 +105,15 @@ class ContentsWriter {
     const parts = textParts(message.content, `${path}.content`);
     if (typeof message.refusal === 'string' && message.refusal !== '') parts.push({ text: message.refusal });
     const { images, tool_calls: calls, function_call: call } = message;
+    const hasCalls = Array.isArray(calls) ? calls.length > 0 : isRecord(call);
+    // The message's own signature is that of its text (response.ts); calls and images have theirs. Without a
+    // text it came with an empty one, and goes back so. Beside calls it may be left out: Gemini 3 insists on
+    // theirs alone.
     const signature = signatureIn(message);
     if (signature !== undefined) {
       const last = parts.at(-1);
       if (last !== undefined) last.thoughtSignature = signature;
-      else if (!Array.isArray(calls) || calls.length === 0)
-        parts.push({ text: '', thoughtSignature: signature });
+      else if (!hasCalls) parts.push({ text: '', thoughtSignature: signature });
     }
     if (Array.isArray(images)) {
       for (const [index, image] of (images as unknown[]).entries())
@@ -140,11 +148,14 @@ class ContentsWriter {
   #result(message: Record<string, unknown>, path: string): Part[] {
     const { tool_call_id: id, content } = message;
     const name = this.#names.get(id) ?? message.name;
-    if (typeof name !== 'string')
+    if (typeof name !== 'string') {
+      if (message.role === 'function') throw new FieldError(`${path}.name`, 'must be a string');
       throw new FieldError(`${path}.tool_call_id`, 'must be the id of a call in an earlier message');
+    }
     const parts = partsOf(content, `${path}.content`);
     const text = parts.map((part) => (typeof part.text === 'string' ? part.text : '')).join('');
     const media = parts.filter((part) => part.text === undefined);
+    // Undefined if the text is no JSON. A value nested too deeply for JSON.stringify goes as text too.
     const value = text.startsWith('{') ? exactJson(text) : undefined;
     const functionResponse = {
       ...(this.#isGemini3 && typeof id === 'string' && { id }),
@@ -174,7 +185,7 @@ function signatureIn({ extra_content: extra }: Record<string, unknown>): string 
   return typeof signature === 'string' && signature !== '' ? signature : undefined;
 }
 
-/** The parts of a content, without empty texts, which Gemini refuses. */
+/** The parts of a content, without empty texts, which Gemini refuses unless they have a signature. */
 function partsOf(content: unknown, path: string): Part[] {
   if (typeof content === 'string') return content === '' ? [] : [{ text: content }];
   if (content === null || content === undefined) return [];
@@ -198,113 +209,4 @@ function textParts(content: unknown, path: string): Part[] {
   const parts = partsOf(content, path);
   if (parts.some((part) => part.text === undefined)) throw new FieldError(path, 'must be text alone');
   return parts;
-}
-
-type Part = Record<string, unknown>;
-
-/** Extensions of files that are the second half of their MIME types. */
-const EXTENSIONS = {
-  image: ['png', 'jpeg', 'webp', 'heic', 'heif', 'gif', 'bmp'],
-  audio: ['mp3', 'wav', 'aiff', 'aac', 'ogg', 'flac', 'm4a'],
-  video: ['mp4', 'mpeg', 'mpg', 'mov', 'avi', 'webm', 'wmv'],
-  application: ['pdf', 'json'],
-  text: ['md', 'html', 'css', 'csv', 'xml', 'rtf'],
-};
-/** By the extension of a file, the MIME type, which Google wants for a file that it fetches. */
-const MIME_TYPES: Readonly<Record<string, string>> = {
-  ...Object.fromEntries(
-    Object.entries(EXTENSIONS).flatMap(([kind, names]) => names.map((name) => [name, `${kind}/${name}`])),
-  ),
-  jpg: 'image/jpeg',
-  flv: 'video/x-flv',
-  '3gp': 'video/3gpp',
-  txt: 'text/plain',
-};
-
-/** URLs for which Google wants no MIME type. */
-const TYPED_ADDRESS =
-  /^(?:https:\/\/generativelanguage\.googleapis\.com\/|https:\/\/(?:www\.youtube\.com\/|youtu\.be\/))/;
-const EXTENSION = /\.([A-Za-z0-9]{1,5})(?:[?#]|$)/;
-const MIME_TYPE = /^[\w.+-]+\/[\w.+-]+$/;
-const AUDIO_FORMAT = /^[\w.+-]+$/;
-
-/**
- * The part for an item of `content` that is not text. `path`: of the item, for a FieldError. Bytes go as
- * `inlineData`; an address that Google itself can read goes as `fileData`: gs://, its Files API, YouTube,
- * public https (https://ai.google.dev/gemini-api/docs/file-input-methods, read 2026-11).
- *
- * Must hold: the gateway fetches no address, because a caller could make it read the internal network
- * (test/unit/providers/gemini/contents.test.ts).
- */
-function mediaPart(item: Record<string, unknown>, path: string): Part {
-  switch (item.type) {
-    case 'image_url':
-    case 'video_url':
-    case 'audio_url':
-      return urlPart(item[item.type], `${path}.${item.type}`);
-    case 'input_audio':
-      return audio(item.input_audio, `${path}.input_audio`);
-    case 'file':
-      return file(item.file, `${path}.file`);
-    default:
-      throw new FieldError(`${path}.type`, 'is of a kind that Gemini does not take');
-  }
-}
-
-function urlPart(value: unknown, path: string): Part {
-  const url = isRecord(value) ? value.url : value;
-  if (typeof url !== 'string') throw new FieldError(`${path}.url`, 'must be a string');
-  return partOfUrl(url, isRecord(value) ? value.format : undefined, path);
-}
-
-function partOfUrl(url: string, format: unknown, path: string): Part {
-  if (url.startsWith('data:')) return { inlineData: inlineData(url, path) };
-  if (TYPED_ADDRESS.test(url)) {
-    const mimeType = typeOf(url, format);
-    return { fileData: { ...(mimeType !== undefined && { mimeType }), fileUri: url } };
-  }
-  if (!url.startsWith('gs://') && !url.startsWith('https://'))
-    throw new FieldError(
-      path,
-      'must be a data URL, or an address with gs:// or https:// that Google can read',
-    );
-  const mimeType = typeOf(url, format);
-  if (mimeType === undefined)
-    throw new FieldError(
-      path,
-      'needs a MIME type: its address has no known extension, so give it as `format`',
-    );
-  return { fileData: { mimeType, fileUri: url } };
-}
-
-function typeOf(url: string, format: unknown): string | undefined {
-  if (typeof format === 'string' && MIME_TYPE.test(format)) return format;
-  const extension = EXTENSION.exec(url)?.[1]?.toLowerCase();
-  return extension === undefined ? undefined : MIME_TYPES[extension];
-}
-
-/** Type and data of `data:image/png;base64,…`, without parameters of the type. */
-function inlineData(url: string, path: string): { mimeType: string; data: string } {
-  const comma = url.indexOf(',');
-  const [mimeType = '', ...parameters] = url.slice('data:'.length, comma).split(';');
-  if (comma < 0 || parameters.at(-1) !== 'base64' || !MIME_TYPE.test(mimeType))
-    throw new FieldError(path, 'must be a data URL with a MIME type and base64');
-  return { mimeType, data: url.slice(comma + 1) };
-}
-
-function audio(value: unknown, path: string): Part {
-  const { data, format } = isRecord(value) ? value : {};
-  if (typeof data !== 'string') throw new FieldError(`${path}.data`, 'must be a string');
-  if (typeof format !== 'string' || !AUDIO_FORMAT.test(format))
-    throw new FieldError(`${path}.format`, 'must be a format of audio, as wav or mp3');
-  return { inlineData: { mimeType: `audio/${format}`, data } };
-}
-
-function file(value: unknown, path: string): Part {
-  const { file_data: data, file_id: id, filename, format } = isRecord(value) ? value : {};
-  if (typeof id === 'string') return partOfUrl(id, format, `${path}.file_id`);
-  if (typeof data !== 'string') throw new FieldError(path, 'must have file_data or file_id');
-  if (data.startsWith('data:')) return { inlineData: inlineData(data, `${path}.file_data`) };
-  const mimeType = typeOf(typeof filename === 'string' ? filename : '', format) ?? 'application/pdf';
-  return { inlineData: { mimeType, data } };
 }

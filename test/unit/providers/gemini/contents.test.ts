@@ -310,6 +310,7 @@ const WRONG: [name: string, messages: unknown[], field: string][] = [
   ],
   ['an image that is none', [assistant('', { images: [3] })], 'messages[0].images[0]'],
   ['a result of no call', [user('1'), result('c9', 'x')], 'messages[1].tool_call_id'],
+  ['a result of no function', [user('1'), { role: 'function', content: 'x' }], 'messages[1].name'],
 ];
 
 for (const [name, messages, field] of WRONG)
@@ -332,5 +333,12 @@ void t.test('a signature without text goes back if no tool was called', (t) => {
       [turn('user', text('1')), turn('model', empty)],
       JSON.stringify(more),
     );
+  const old = assistant(null, { ...signed('s1'), function_call: { name: 'f', arguments: '{}' } });
+  const [, called] = contentsOf([user('1'), old], true).contents;
+  t.same(
+    called!.parts.filter((part) => 'text' in part),
+    [],
+    'nor by a call of the older form',
+  );
   t.end();
 });

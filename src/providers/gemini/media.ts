@@ -1,0 +1,118 @@
+/**
+ * Images, sounds, videos and files of a chat completion as parts of Gemini's. contents.ts calls it. Upstream
+ * worker, or counter thread if the body is large.
+ *
+ * Must hold: the gateway fetches no address, because a caller could make it read the internal network
+ * (test/unit/providers/gemini/contents.test.ts).
+ */
+import { isRecord } from '../../core/json.js';
+import { FieldError } from '../provider.js';
+
+/** An element of `parts`: a text, media, a call of a function or its result. */
+export type Part = Record<string, unknown>;
+
+/** Extensions of files that are the second half of their MIME types. */
+const EXTENSIONS = {
+  image: ['png', 'jpeg', 'webp', 'heic', 'heif', 'gif', 'bmp'],
+  audio: ['mp3', 'wav', 'aiff', 'aac', 'ogg', 'flac', 'm4a'],
+  video: ['mp4', 'mpeg', 'mpg', 'mov', 'avi', 'webm', 'wmv'],
+  application: ['pdf', 'json'],
+  text: ['md', 'html', 'css', 'csv', 'xml', 'rtf'],
+};
+/** By the extension of a file, the MIME type, which Google wants for a file that it fetches. */
+const MIME_TYPES: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(
+    Object.entries(EXTENSIONS).flatMap(([kind, names]) => names.map((name) => [name, `${kind}/${name}`])),
+  ),
+  jpg: 'image/jpeg',
+  flv: 'video/x-flv',
+  '3gp': 'video/3gpp',
+  txt: 'text/plain',
+};
+
+/** URLs for which Google wants no MIME type. Those of other names of YouTube's need a `format`. */
+const TYPED_ADDRESS =
+  /^(?:https:\/\/generativelanguage\.googleapis\.com\/|https:\/\/(?:www\.youtube\.com\/|youtu\.be\/))/;
+/** Of a file's name or an address. A bare host may seem to have one (`https://x.mov`), but names no file. */
+const EXTENSION = /\.([A-Za-z0-9]{1,5})(?:[?#]|$)/;
+const MIME_TYPE = /^[\w.+-]+\/[\w.+-]+$/;
+const AUDIO_FORMAT = /^[\w.+-]+$/;
+
+/**
+ * The part for an item of `content` that is not text. `path`: of the item, for a FieldError. Bytes go as
+ * `inlineData`; an address that Google itself can read goes as `fileData`: gs://, its Files API, YouTube,
+ * public https (https://ai.google.dev/gemini-api/docs/file-input-methods, read 2026-11).
+ */
+export function mediaPart(item: Record<string, unknown>, path: string): Part {
+  switch (item.type) {
+    case 'image_url':
+    case 'video_url':
+    case 'audio_url':
+      return urlPart(item[item.type], `${path}.${item.type}`);
+    case 'input_audio':
+      return audio(item.input_audio, `${path}.input_audio`);
+    case 'file':
+      return file(item.file, `${path}.file`);
+    default:
+      throw new FieldError(`${path}.type`, 'is of a kind that Gemini does not take');
+  }
+}
+
+function urlPart(value: unknown, path: string): Part {
+  const url = isRecord(value) ? value.url : value;
+  if (typeof url !== 'string') throw new FieldError(`${path}.url`, 'must be a string');
+  return partOfUrl(url, isRecord(value) ? value.format : undefined, path);
+}
+
+function partOfUrl(url: string, format: unknown, path: string): Part {
+  if (url.startsWith('data:')) return { inlineData: inlineData(url, path) };
+  if (TYPED_ADDRESS.test(url)) {
+    const mimeType = typeOf(url, format);
+    return { fileData: { ...(mimeType !== undefined && { mimeType }), fileUri: url } };
+  }
+  if (!url.startsWith('gs://') && !url.startsWith('https://'))
+    throw new FieldError(
+      path,
+      'must be a data URL, or an address with gs:// or https:// that Google can read',
+    );
+  const mimeType = typeOf(url, format);
+  if (mimeType === undefined)
+    throw new FieldError(
+      path,
+      'needs a MIME type: its address has no known extension, so give it as `format`',
+    );
+  return { fileData: { mimeType, fileUri: url } };
+}
+
+function typeOf(url: string, format: unknown): string | undefined {
+  if (typeof format === 'string' && MIME_TYPE.test(format)) return format;
+  const extension = EXTENSION.exec(url)?.[1]?.toLowerCase();
+  return extension === undefined ? undefined : MIME_TYPES[extension];
+}
+
+/** Type and data of `data:image/png;base64,…`, without parameters of the type. */
+function inlineData(url: string, path: string): { mimeType: string; data: string } {
+  const comma = url.indexOf(',');
+  const [mimeType = '', ...parameters] = url.slice('data:'.length, comma).split(';');
+  if (comma < 0 || parameters.at(-1) !== 'base64' || !MIME_TYPE.test(mimeType))
+    throw new FieldError(path, 'must be a data URL with a MIME type and base64');
+  return { mimeType, data: url.slice(comma + 1) };
+}
+
+function audio(value: unknown, path: string): Part {
+  const { data, format } = isRecord(value) ? value : {};
+  if (typeof data !== 'string') throw new FieldError(`${path}.data`, 'must be a string');
+  if (typeof format !== 'string' || !AUDIO_FORMAT.test(format))
+    throw new FieldError(`${path}.format`, 'must be a format of audio, as wav or mp3');
+  return { inlineData: { mimeType: `audio/${format}`, data } };
+}
+
+function file(value: unknown, path: string): Part {
+  const { file_data: data, file_id: id, filename, format } = isRecord(value) ? value : {};
+  if (typeof id === 'string') return partOfUrl(id, format, `${path}.file_id`);
+  if (typeof data !== 'string') throw new FieldError(path, 'must have file_data or file_id');
+  if (data.startsWith('data:')) return { inlineData: inlineData(data, `${path}.file_data`) };
+  // The usual kind of file.
+  const mimeType = typeOf(typeof filename === 'string' ? filename : '', format) ?? 'application/pdf';
+  return { inlineData: { mimeType, data } };
+}
