@@ -1,6 +1,9 @@
 /**
  * The rules of a chat-completion request: their bounds, and the message for a body that breaks one.
- * chat-scan.ts calls it for a body that the compiled validator has rejected. Pure; any thread.
+ * chat-scan.ts calls it for a body that the compiled validator has rejected. The rules and sentences that the
+ * other doors share (src/doors: simple, messages, responses) are here too. Pure; any thread.
+ *
+ * Members without a rule are for the upstream to check.
  *
  * Must hold: chat-schema.ts has the same rules, or `explain` throws for a body that only the validator
  * rejects (test/unit/protocol/validators.test.ts compares both). The rules are here a second time so that a
@@ -11,7 +14,7 @@ import { isRecord } from '../core/json.js';
 import { MESSAGES_MAX } from '../core/limits.js';
 import { clipped } from '../core/wrong-input.js';
 
-/** The specification shows three. Tools use `tool` and `function`, newer models `developer`. */
+/** OpenAI's roles: `tool` and `function` are of tools, `developer` is what newer models have for `system`. */
 export const CHAT_ROLES = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const;
 
 export const TEMPERATURE_MIN = 0;
@@ -19,7 +22,7 @@ export const TEMPERATURE_MAX = 2;
 export const TOP_P_MIN = 0;
 export const TOP_P_MAX = 1;
 
-/** Zero is valid: the specification forbids only negative values. */
+/** Zero is valid: only negative values are refused. */
 export const OUTPUT_TOKENS_MIN = 0;
 
 /** `n` multiplies the bill, so it is checked. The known providers make at most 128 choices of one prompt. */
@@ -29,87 +32,89 @@ export const CHOICES_MAX = 128;
 type Fields = Readonly<Record<string, unknown>>;
 
 /** Characters of the sender's text that a message repeats. */
-const GOT_CHARS_MAX = 40;
+const TEXT_CHARS_MAX = 40;
 const ROLES: readonly string[] = CHAT_ROLES;
 
-/** False for null too: clients send null for what their caller left out. */
+/** False for null too: client libraries send null for what was left out. */
 function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
 
 /** A value in words: `"some text…"`, `3`, `null`, `an array`, `nothing`. */
-export function got(value: unknown): string {
+function describe(value: unknown): string {
   if (value === undefined) return 'nothing';
   if (Array.isArray(value)) return 'an array';
   if (typeof value === 'object' && value !== null) return 'an object';
-  if (typeof value === 'string') return JSON.stringify(clipped(value, GOT_CHARS_MAX));
+  if (typeof value === 'string') return JSON.stringify(clipped(value, TEXT_CHARS_MAX));
   return typeof value === 'number' ? String(value) : JSON.stringify(value);
 }
 
 /** The sentence for a field that breaks a rule: `temperature must be a number, got "warm"`. */
-export function broken(field: string, rule: string, value: unknown): string {
-  return `${field} must ${rule}, got ${got(value)}`;
+export function violation(field: string, rule: string, value: unknown): string {
+  return `${field} must ${rule}, got ${describe(value)}`;
 }
 
 /** The rule of a member that may be absent or null. */
 export interface Rule {
   /** The end of the sentence "MEMBER must …". */
   readonly must: string;
-  readonly keeps: (value: unknown) => boolean;
+  readonly isValid: (value: unknown) => boolean;
 }
 
 /** The rules of some members, in the order in which they are checked. */
 export type Rules = Readonly<Record<string, Rule>>;
 
-export const BOOLEAN: Rule = { must: 'be true or false', keeps: (value) => typeof value === 'boolean' };
-export const OBJECT: Rule = { must: 'be an object', keeps: isRecord };
+export const BOOLEAN: Rule = { must: 'be true or false', isValid: (value) => typeof value === 'boolean' };
+export const OBJECT: Rule = { must: 'be an object', isValid: isRecord };
 
 export const within = (min: number, max: number): Rule => ({
   must: `be a number between ${min} and ${max}`,
-  keeps: (value) => typeof value === 'number' && value >= min && value <= max,
+  isValid: (value) => typeof value === 'number' && value >= min && value <= max,
 });
 
 export const integerFrom = (min: number): Rule => ({
   must: `be an integer from ${min}`,
-  keeps: (value) => Number.isInteger(value) && (value as number) >= min,
+  isValid: (value) => Number.isInteger(value) && (value as number) >= min,
 });
 
 /** Of `n`. */
 export const CHOICES: Rule = {
   must: `be an integer between ${CHOICES_MIN} and ${CHOICES_MAX}`,
-  keeps: (value) =>
+  isValid: (value) =>
     Number.isInteger(value) && (value as number) >= CHOICES_MIN && (value as number) <= CHOICES_MAX,
 };
 
 /** The sentence for the first member that breaks its rule; undefined if none does. */
-export function brokenRule(body: Fields, rules: Rules): string | undefined {
-  for (const [name, { must, keeps }] of Object.entries(rules)) {
+export function firstViolation(body: Fields, rules: Rules): string | undefined {
+  for (const [name, { must, isValid }] of Object.entries(rules)) {
     const value = body[name];
-    if (isGiven(value) && !keeps(value)) return broken(name, must, value);
+    if (isGiven(value) && !isValid(value)) return violation(name, must, value);
   }
   return undefined;
 }
 
-/** As `brokenRule`, for `stream_options`. */
+/** As `firstViolation`, for `stream_options`. */
 export function streamOptionsError({ stream_options: options }: Fields): string | undefined {
   if (!isGiven(options)) return undefined;
-  if (!isRecord(options)) return broken('stream_options', 'be an object', options);
-  const error = brokenRule(options, { include_usage: BOOLEAN });
+  if (!isRecord(options)) return violation('stream_options', 'be an object', options);
+  const error = firstViolation(options, { include_usage: BOOLEAN });
   return error && `stream_options.${error}`;
 }
 
+/** Unlike the sentence of `within`, that of a number out of bounds does not say that it must be a number. */
 function numberError(field: string, value: unknown, min: number, max: number): string | undefined {
   if (!isGiven(value)) return undefined;
-  if (typeof value !== 'number') return broken(field, `be a number between ${min} and ${max}`, value);
-  return value >= min && value <= max ? undefined : broken(field, `be between ${min} and ${max}`, value);
+  if (typeof value !== 'number') return violation(field, `be a number between ${min} and ${max}`, value);
+  return value >= min && value <= max ? undefined : violation(field, `be between ${min} and ${max}`, value);
 }
 
 function outputTokensError(field: string, value: unknown): string | undefined {
   if (!isGiven(value)) return undefined;
-  if (!Number.isInteger(value)) return broken(field, 'be an integer', value);
-  return (value as number) >= OUTPUT_TOKENS_MIN ? undefined : broken(field, 'not be negative', value);
+  if (!Number.isInteger(value)) return violation(field, 'be an integer', value);
+  return (value as number) >= OUTPUT_TOKENS_MIN ? undefined : violation(field, 'not be negative', value);
 }
 
+/** Beside those four the content may be left out too, which is as null. */
 const CONTENT_RULE =
   'be a string, an array of parts, or null beside tool_calls, function_call, refusal or audio';
 
@@ -121,24 +126,24 @@ function contentError(field: string, message: Fields): string | undefined {
   const content = message.content;
   if (typeof content === 'string') return undefined;
   if (!isGiven(content) && standsForContent(message)) return undefined;
-  if (!Array.isArray(content)) return broken(field, CONTENT_RULE, content);
+  if (!Array.isArray(content)) return violation(field, CONTENT_RULE, content);
   for (const [index, part] of (content as unknown[]).entries()) {
-    if (!isRecord(part)) return broken(`${field}[${index}]`, 'be an object', part);
-    if (typeof part.type !== 'string') return broken(`${field}[${index}].type`, 'be a string', part.type);
+    if (!isRecord(part)) return violation(`${field}[${index}]`, 'be an object', part);
+    if (typeof part.type !== 'string') return violation(`${field}[${index}].type`, 'be a string', part.type);
   }
   return undefined;
 }
 
-/** The sentence for the message at `index`, which the validator has rejected. */
+/** The sentence for the message at `index`, which the validator has rejected. Throws as `explain` does. */
 export function explainMessage(message: unknown, index: number): string {
   const field = `messages[${index}]`;
-  if (!isRecord(message)) return broken(field, 'be an object', message);
+  if (!isRecord(message)) return violation(field, 'be an object', message);
   const role = message.role;
   if (typeof role !== 'string' || !ROLES.includes(role)) {
-    return broken(`${field}.role`, `be one of ${ROLES.join(', ')}`, role);
+    return violation(`${field}.role`, `be one of ${ROLES.join(', ')}`, role);
   }
   const found = contentError(`${field}.content`, message);
-  invariant(found !== undefined, 'the validator and its explanation agree');
+  invariant(found !== undefined, 'a message that the validator rejects breaks a rule');
   return found;
 }
 
@@ -152,27 +157,27 @@ export function messagesCountError(count: number): string {
 function modelError(value: unknown): string | undefined {
   return typeof value === 'string' && value !== ''
     ? undefined
-    : broken('model', 'be a non-empty string', value);
+    : violation('model', 'be a non-empty string', value);
 }
 
 /**
  * Why the validator rejected `body`: the first field that breaks a rule, the rule, and what the field has, as
  * in `temperature must be between 0 and 2, got 3`. `messagesError` is the sentence for the messages, if they
- * are an array. Throws if `body` breaks no rule, which is a bug in this file.
+ * are an array. Throws if `body` breaks no rule, which is a bug here or in chat-schema.ts.
  */
 export function explain(body: unknown, messagesError: string | undefined): string {
-  if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);
+  if (!isRecord(body)) return violation('the request body', 'be a JSON object', body);
   const found =
     modelError(body.model) ??
     (Array.isArray(body.messages)
       ? messagesError
-      : broken('messages', 'be an array of messages', body.messages)) ??
+      : violation('messages', 'be an array of messages', body.messages)) ??
     outputTokensError('max_tokens', body.max_tokens) ??
     outputTokensError('max_completion_tokens', body.max_completion_tokens) ??
     numberError('temperature', body.temperature, TEMPERATURE_MIN, TEMPERATURE_MAX) ??
     numberError('top_p', body.top_p, TOP_P_MIN, TOP_P_MAX) ??
-    brokenRule(body, { n: CHOICES, stream: BOOLEAN }) ??
+    firstViolation(body, { n: CHOICES, stream: BOOLEAN }) ??
     streamOptionsError(body);
-  invariant(found !== undefined, 'the validator and its explanation agree');
+  invariant(found !== undefined, 'a body that the validator rejects breaks a rule');
   return found;
 }

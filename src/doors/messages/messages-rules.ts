@@ -12,8 +12,8 @@ import { MESSAGES_MAX } from '../../core/limits.js';
 import type { RoutingMember } from '../../core/routing-members.js';
 import {
   BOOLEAN,
-  broken,
-  brokenRule,
+  violation,
+  firstViolation,
   integerFrom,
   messagesCountError,
   OBJECT,
@@ -39,7 +39,7 @@ const MESSAGES_RULES: Rules = {
   top_k: integerFrom(0),
   stop_sequences: {
     must: 'be an array of strings',
-    keeps: (value) => Array.isArray(value) && value.every((one) => typeof one === 'string'),
+    isValid: (value) => Array.isArray(value) && value.every((one) => typeof one === 'string'),
   },
   stream: BOOLEAN,
   metadata: OBJECT,
@@ -53,23 +53,24 @@ function isOneOf(words: readonly string[], value: unknown): boolean {
 
 function textError(field: string, value: unknown): string | undefined {
   if (typeof value === 'string') return undefined;
-  if (!Array.isArray(value)) return broken(field, 'be a string or an array of blocks', value);
+  if (!Array.isArray(value)) return violation(field, 'be a string or an array of blocks', value);
   for (const [index, block] of (value as unknown[]).entries()) {
-    if (!isRecord(block)) return broken(`${field}[${index}]`, 'be an object', block);
-    if (typeof block.type !== 'string') return broken(`${field}[${index}].type`, 'be a string', block.type);
+    if (!isRecord(block)) return violation(`${field}[${index}]`, 'be an object', block);
+    if (typeof block.type !== 'string')
+      return violation(`${field}[${index}].type`, 'be a string', block.type);
   }
   return undefined;
 }
 
 function messageError(message: unknown, field: string): string | undefined {
-  if (!isRecord(message)) return broken(field, 'be an object', message);
+  if (!isRecord(message)) return violation(field, 'be an object', message);
   if (!isOneOf(MESSAGE_ROLES, message.role))
-    return broken(`${field}.role`, `be one of ${MESSAGE_ROLES.join(', ')}`, message.role);
+    return violation(`${field}.role`, `be one of ${MESSAGE_ROLES.join(', ')}`, message.role);
   return textError(`${field}.content`, message.content);
 }
 
 function messagesError(value: unknown): string | undefined {
-  if (!Array.isArray(value)) return broken('messages', 'be an array of messages', value);
+  if (!Array.isArray(value)) return violation('messages', 'be an array of messages', value);
   if (value.length === 0 || value.length > MESSAGES_MAX) return messagesCountError(value.length);
   return firstError(value, 'messages', messageError);
 }
@@ -88,24 +89,24 @@ function firstError(
 
 function toolsError(value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
-  if (!Array.isArray(value)) return broken('tools', 'be an array of tools', value);
+  if (!Array.isArray(value)) return violation('tools', 'be an array of tools', value);
   return firstError(value, 'tools', (tool, field) =>
-    isRecord(tool) ? undefined : broken(field, 'be an object', tool),
+    isRecord(tool) ? undefined : violation(field, 'be an object', tool),
   );
 }
 
 function choiceError(value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
-  if (!isRecord(value)) return broken('tool_choice', 'be an object', value);
+  if (!isRecord(value)) return violation('tool_choice', 'be an object', value);
   return isOneOf(TOOL_CHOICES, value.type)
     ? undefined
-    : broken('tool_choice.type', `be one of ${TOOL_CHOICES.join(', ')}`, value.type);
+    : violation('tool_choice.type', `be one of ${TOOL_CHOICES.join(', ')}`, value.type);
 }
 
 function thinkingError(value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
-  if (!isRecord(value)) return broken('thinking', 'be an object', value);
-  return typeof value.type === 'string' ? undefined : broken('thinking.type', 'be a string', value.type);
+  if (!isRecord(value)) return violation('thinking', 'be an object', value);
+  return typeof value.type === 'string' ? undefined : violation('thinking.type', 'be a string', value.type);
 }
 
 /** The error of the members that messages and count_tokens have in common. */
@@ -114,7 +115,7 @@ function commonError(body: Fields): string | undefined {
   return (
     (typeof model === 'string' && model !== ''
       ? undefined
-      : broken('model', 'be a non-empty string', model)) ??
+      : violation('model', 'be a non-empty string', model)) ??
     messagesError(messages) ??
     (system === undefined || system === null ? undefined : textError('system', system)) ??
     toolsError(tools) ??
@@ -124,16 +125,18 @@ function commonError(body: Fields): string | undefined {
 }
 
 function outputTokensError(value: unknown): string | undefined {
-  if (!Number.isInteger(value)) return broken('max_tokens', 'be an integer', value);
-  return (value as number) >= OUTPUT_TOKENS_MIN ? undefined : broken('max_tokens', 'not be negative', value);
+  if (!Number.isInteger(value)) return violation('max_tokens', 'be an integer', value);
+  return (value as number) >= OUTPUT_TOKENS_MIN
+    ? undefined
+    : violation('max_tokens', 'not be negative', value);
 }
 
 /** As explainMessages, for a request to count tokens. */
 export function explainCount(body: unknown): string {
-  if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);
+  if (!isRecord(body)) return violation('the request body', 'be a JSON object', body);
   const found =
     commonError(body) ??
-    brokenRule(body, { stream: { must: 'be false', keeps: (value) => value === false } });
+    firstViolation(body, { stream: { must: 'be false', isValid: (value) => value === false } });
   invariant(found !== undefined, 'the validator and its explanation agree');
   return found;
 }
@@ -143,8 +146,9 @@ export function explainCount(body: unknown): string {
  * Throws if `body` breaks no rule, which is a bug here.
  */
 export function explainMessages(body: unknown): string {
-  if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);
-  const found = commonError(body) ?? outputTokensError(body.max_tokens) ?? brokenRule(body, MESSAGES_RULES);
+  if (!isRecord(body)) return violation('the request body', 'be a JSON object', body);
+  const found =
+    commonError(body) ?? outputTokensError(body.max_tokens) ?? firstViolation(body, MESSAGES_RULES);
   invariant(found !== undefined, 'the validator and its explanation agree');
   return found;
 }

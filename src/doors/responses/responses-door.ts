@@ -21,8 +21,8 @@ import { MESSAGES_MAX } from '../../core/limits.js';
 import type { RoutingMember } from '../../core/routing-members.js';
 import {
   BOOLEAN,
-  broken,
-  brokenRule,
+  violation,
+  firstViolation,
   integerFrom,
   OBJECT,
   OUTPUT_TOKENS_MIN,
@@ -41,9 +41,9 @@ const STORED = ['previous_response_id', 'conversation', 'prompt'] as const;
 const RULES: Rules = {
   input: {
     must: 'be a string or an array of items',
-    keeps: (value) => typeof value === 'string' || Array.isArray(value),
+    isValid: (value) => typeof value === 'string' || Array.isArray(value),
   },
-  instructions: { must: 'be a string', keeps: (value) => typeof value === 'string' },
+  instructions: { must: 'be a string', isValid: (value) => typeof value === 'string' },
   max_output_tokens: integerFrom(OUTPUT_TOKENS_MIN),
   temperature: within(TEMPERATURE_MIN, TEMPERATURE_MAX),
   top_p: within(TOP_P_MIN, TOP_P_MAX),
@@ -51,9 +51,9 @@ const RULES: Rules = {
   stream_options: OBJECT,
   store: BOOLEAN,
   // A background response is fetched later by another request: the gateway would see neither text nor usage.
-  background: { must: 'be false or be left out', keeps: (value) => value === false },
+  background: { must: 'be false or be left out', isValid: (value) => value === false },
   parallel_tool_calls: BOOLEAN,
-  tools: { must: 'be an array of tools', keeps: Array.isArray },
+  tools: { must: 'be an array of tools', isValid: Array.isArray },
   text: OBJECT,
   reasoning: OBJECT,
 };
@@ -65,14 +65,14 @@ function itemsError(input: unknown): string | undefined {
   if (input.length > MESSAGES_MAX)
     return `input must have at most ${MESSAGES_MAX} items, got ${input.length}`;
   const index = input.findIndex((item) => !isRecord(item));
-  return index === -1 ? undefined : broken(`input[${index}]`, 'be an object', input[index]);
+  return index === -1 ? undefined : violation(`input[${index}]`, 'be an object', input[index]);
 }
 
 function toolsError(tools: unknown): string | undefined {
   if (!Array.isArray(tools)) return undefined;
   for (const [index, tool] of (tools as unknown[]).entries()) {
-    if (!isRecord(tool)) return broken(`tools[${index}]`, 'be an object', tool);
-    if (typeof tool.type !== 'string') return broken(`tools[${index}].type`, 'be a string', tool.type);
+    if (!isRecord(tool)) return violation(`tools[${index}]`, 'be an object', tool);
+    if (typeof tool.type !== 'string') return violation(`tools[${index}].type`, 'be a string', tool.type);
   }
   return undefined;
 }
@@ -135,10 +135,10 @@ function isText(value: unknown): boolean {
  * Returns why the validator rejected `body`. Throws if `body` breaks no rule, which is a bug of this file.
  */
 export function explainResponsesRequest(body: unknown): string {
-  if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);
+  if (!isRecord(body)) return violation('the request body', 'be a JSON object', body);
   if (typeof body.model !== 'string' || body.model === '')
-    return broken('model', 'be a non-empty string', body.model);
-  const found = brokenRule(body, RULES) ?? itemsError(body.input) ?? toolsError(body.tools);
+    return violation('model', 'be a non-empty string', body.model);
+  const found = firstViolation(body, RULES) ?? itemsError(body.input) ?? toolsError(body.tools);
   invariant(found !== undefined, 'the validator and its explanation agree');
   return found;
 }

@@ -16,8 +16,8 @@ import { invariant } from '../../core/errors.js';
 import { isRecord } from '../../core/json.js';
 import {
   BOOLEAN,
-  broken,
-  brokenRule,
+  violation,
+  firstViolation,
   CHOICES,
   CHOICES_MAX,
   integerFrom,
@@ -37,14 +37,14 @@ type Fields = Readonly<Record<string, unknown>>;
 type Explain = (body: Fields) => string | undefined;
 
 /** As every Rule it is not asked about a member that is absent or null. */
-const NO_STREAM: Rule = { must: 'be false: there is nothing to stream', keeps: (value) => value === false };
+const NO_STREAM: Rule = { must: 'be false: there is nothing to stream', isValid: (value) => value === false };
 
 function countError(name: string, { length }: readonly unknown[], max: number) {
   if (length === 0) return `${name} must have at least 1 item, got 0`;
   return length > max ? `${name} must have at most ${max} items, got ${length}` : undefined;
 }
 
-const isToken = integerFrom(0).keeps;
+const isToken = integerFrom(0).isValid;
 
 /**
  * The sentence for an input that is not one of these: a text, tokens, or a list of up to `max` of either.
@@ -56,7 +56,7 @@ const isToken = integerFrom(0).keeps;
  */
 function inputError(name: string, value: unknown, max: number): string | undefined {
   if (typeof value === 'string') return undefined;
-  if (!Array.isArray(value)) return broken(name, 'be a string, an array of strings, or tokens', value);
+  if (!Array.isArray(value)) return violation(name, 'be a string, an array of strings, or tokens', value);
   const items = value as readonly unknown[];
   const [first] = items;
   const rule = 'be of one kind with the first: a string, a token, or an array of tokens';
@@ -67,30 +67,33 @@ function inputError(name: string, value: unknown, max: number): string | undefin
         ? (item: unknown) => Array.isArray(item) && item.length > 0 && item.every(isToken)
         : isToken;
   const wrong = items.findIndex((item) => !isOfKind(item));
-  if (wrong >= 0) return broken(`${name}[${wrong}]`, rule, items[wrong]);
+  if (wrong >= 0) return violation(`${name}[${wrong}]`, rule, items[wrong]);
   return countError(name, items, isToken(first) ? Infinity : max);
 }
 
 /** The sentence for an input that is no text, no list of texts, and no list of typed parts. */
 function moderatedError(value: unknown): string | undefined {
   if (typeof value === 'string') return undefined;
-  if (!Array.isArray(value)) return broken('input', 'be a string, an array of strings, or of parts', value);
+  if (!Array.isArray(value))
+    return violation('input', 'be a string, an array of strings, or of parts', value);
   const items = value as readonly unknown[];
   const isText = typeof items[0] === 'string';
   const wrong = items.findIndex((item) =>
     isText ? typeof item !== 'string' : !isRecord(item) || typeof item.type !== 'string',
   );
   const rule = isText ? 'be a string as the first is' : 'be a part with a type';
-  return wrong < 0 ? countError('input', items, INPUTS_MAX) : broken(`input[${wrong}]`, rule, items[wrong]);
+  return wrong < 0
+    ? countError('input', items, INPUTS_MAX)
+    : violation(`input[${wrong}]`, rule, items[wrong]);
 }
 
 function documentsError(value: unknown): string | undefined {
-  if (!Array.isArray(value)) return broken('documents', 'be an array of strings or objects', value);
+  if (!Array.isArray(value)) return violation('documents', 'be an array of strings or objects', value);
   const items = value as readonly unknown[];
   const wrong = items.findIndex((item) => typeof item !== 'string' && !isRecord(item));
   return wrong < 0
     ? countError('documents', items, DOCUMENTS_MAX)
-    : broken(`documents[${wrong}]`, 'be a string or an object', items[wrong]);
+    : violation(`documents[${wrong}]`, 'be a string or an object', items[wrong]);
 }
 
 /**
@@ -99,10 +102,10 @@ function documentsError(value: unknown): string | undefined {
  */
 function explainer(explain: Explain): (body: unknown) => string {
   return (body) => {
-    if (!isRecord(body)) return broken('the request body', 'be a JSON object', body);
+    if (!isRecord(body)) return violation('the request body', 'be a JSON object', body);
     const { model } = body;
     const isNamed = typeof model === 'string' && model !== '';
-    const found = isNamed ? explain(body) : broken('model', 'be a non-empty string', model);
+    const found = isNamed ? explain(body) : violation('model', 'be a non-empty string', model);
     invariant(found !== undefined, 'the validator and its explanation agree');
     return found;
   };
@@ -111,10 +114,10 @@ function explainer(explain: Explain): (body: unknown) => string {
 export const explainEmbeddings = explainer(
   (body) =>
     inputError('input', body.input, INPUTS_MAX) ??
-    brokenRule(body, {
+    firstViolation(body, {
       encoding_format: {
         must: `be one of ${ENCODINGS.join(', ')}`,
-        keeps: (value) => (ENCODINGS as readonly unknown[]).includes(value),
+        isValid: (value) => (ENCODINGS as readonly unknown[]).includes(value),
       },
       dimensions: integerFrom(1),
       stream: NO_STREAM,
@@ -128,17 +131,17 @@ export const explainCompletions = explainer(
     (body.prompt === undefined || body.prompt === null
       ? undefined
       : inputError('prompt', body.prompt, CHOICES_MAX)) ??
-    brokenRule(body, { max_tokens: integerFrom(OUTPUT_TOKENS_MIN), n: CHOICES, stream: BOOLEAN }) ??
+    firstViolation(body, { max_tokens: integerFrom(OUTPUT_TOKENS_MIN), n: CHOICES, stream: BOOLEAN }) ??
     streamOptionsError(body),
 );
 
 export const explainModerations = explainer(
-  (body) => moderatedError(body.input) ?? brokenRule(body, { stream: NO_STREAM }),
+  (body) => moderatedError(body.input) ?? firstViolation(body, { stream: NO_STREAM }),
 );
 
 export const explainRerank = explainer(
   (body) =>
-    (typeof body.query === 'string' ? undefined : broken('query', 'be a string', body.query)) ??
+    (typeof body.query === 'string' ? undefined : violation('query', 'be a string', body.query)) ??
     documentsError(body.documents) ??
-    brokenRule(body, { top_n: integerFrom(1), return_documents: BOOLEAN, stream: NO_STREAM }),
+    firstViolation(body, { top_n: integerFrom(1), return_documents: BOOLEAN, stream: NO_STREAM }),
 );

@@ -5,7 +5,7 @@ import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '#src/core/uni
 import { accessLine, callRecordOf, IdNames, usageLine } from '#src/gateway/call-lines.js';
 import { QUOTA_NAMES, QUOTA_SCOPES, quotaCode } from '#src/core/quotas.js';
 import type { JournalRecord } from '#src/ledger/journal-layout.js';
-import { broken } from '#src/protocol/chat-rules.js';
+import { violation } from '#src/protocol/chat-rules.js';
 import { unknownModel } from '#src/request/rejections.js';
 import type { EndedCall } from '#src/telemetry/ended-call.js';
 import { StoppedClock } from '../store/support.js';
@@ -343,8 +343,8 @@ void t.test('a key that a caller sent in the place of something else is not in t
   t.same(shownOf(unknown), Array(2).fill(unknown.replace(key, hidden)));
   t.same(shownOf(`got "tgop_${key.slice(3)}"`), Array(2).fill(`got "tgop_${'*'.repeat(43)}"`));
   // The rest of a key that is clipped could be guessed.
-  t.notMatch(shownOf(broken('temperature', 'be a number', key)).join(), /sk-a/);
-  t.match(shownOf(broken('temperature', 'be a number', key)).join(), /got "sk-\*{37}…"/);
+  t.notMatch(shownOf(violation('temperature', 'be a number', key)).join(), /sk-a/);
+  t.match(shownOf(violation('temperature', 'be a number', key)).join(), /got "sk-\*{37}…"/);
   t.match(shownOf(unknownModel(`${'m'.repeat(80)}${key}`).message).join(), /m"?sk-\*{17}…"/);
   const basic = Buffer.from(`user:${key}`).toString('base64');
   for (const text of [basic, `${'m'.repeat(40)} ${basic}`])
