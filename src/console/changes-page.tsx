@@ -34,14 +34,14 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
   const hasAsked = useRef(false);
   // `run` does not wait for an earlier one: what that brings for other filters is dropped.
   const { error, busy, run } = useAction(async (before: readonly OperatorChange[], cursor?: string) => {
-    let from = cursor;
+    let next = cursor;
     for (let pages = 0; pages < PAGES_AT_ONCE; pages++) {
-      const path = `/changes${queryOf({ ...asked, limit: PAGE_ROWS, cursor: from })}`;
+      const path = `/changes${queryOf({ ...asked, limit: PAGE_ROWS, cursor: next })}`;
       const page = await orDropped(get<ListView<OperatorChange>>(path), () => wanted.current === query);
       if (page === undefined) return;
       setShown({ query, data: [...before, ...page.data], next: page.next });
       if (page.data.length > 0 || page.next === null) return;
-      from = page.next;
+      next = page.next;
     }
   });
   useEffect(() => {
@@ -124,6 +124,7 @@ function addressOfTarget({ target }: OperatorChange): string | undefined {
   return undefined;
 }
 
+/** A cell shows `text` or `cell`; of the latter `value` is in the CSV file (table.tsx). */
 const COLUMNS: readonly Column<OperatorChange>[] = [
   { head: 'When', value: (row) => new Date(row.at_ms).toISOString(), cell: (row) => exactMoment(row.at_ms) },
   {

@@ -192,6 +192,7 @@ export class Listeners implements WorkerClients {
     return {
       index,
       host: settings.listen.host,
+      // Call slots.
       slots: { first: index * slotsPerListener, count: slotsPerListener },
       ledger: buffers.ledger,
       journal: buffers.journals[index]!,
