@@ -1,6 +1,7 @@
 /**
  * Images, sounds, videos and files of a chat completion as parts of Gemini's. contents.ts calls it. Upstream
- * worker, or counter thread if the body is large.
+ * worker, or counter thread if the body is large. Follows
+ * https://ai.google.dev/gemini-api/docs/file-input-methods, read 2026-11.
  *
  * Must hold: the gateway fetches no address, because a caller could make it read the internal network
  * (test/unit/providers/gemini/contents.test.ts).
@@ -41,7 +42,7 @@ const AUDIO_FORMAT = /^[\w.+-]+$/;
 /**
  * The part for an item of `content` that is not text. `path`: of the item, for a FieldError. Bytes go as
  * `inlineData`; an address that Google itself can read goes as `fileData`: gs://, its Files API, YouTube,
- * public https (https://ai.google.dev/gemini-api/docs/file-input-methods, read 2026-11).
+ * public https.
  */
 export function mediaPart(item: Record<string, unknown>, path: string): Part {
   switch (item.type) {

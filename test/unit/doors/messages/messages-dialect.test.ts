@@ -608,7 +608,7 @@ void t.test(
         text += stream.push({ choices: [{ index: 0, delta, finish_reason: null }] });
       const blocks = eventsOf(text + stream.end());
       t.equal(
-        blocks.map(({ delta }) => (delta as Members | undefined)?.thinking ?? '').join(''),
+        blocks.map(({ delta }) => (delta as { thinking?: string } | undefined)?.thinking ?? '').join(''),
         whole.thinking,
       );
     }
