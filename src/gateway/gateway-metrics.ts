@@ -1,7 +1,7 @@
 /**
  * The metrics of a gateway: creates the shared buffers, names threads and upstreams, and gives a scrape what
  * it reads from other parts. gateway.ts and stats.ts use it, on the main thread. Samples of groups' quotas
- * are from the gateway with the admin interface alone.
+ * and of shared balances are from the gateway with the admin interface alone.
  *
  * Must hold: no two threads have the same stripe, else both write the same counters and counts are lost.
  * A row that cannot be read costs samples of accounts, and not the page
@@ -56,7 +56,9 @@ type GivenMembers =
 export interface ScrapedParts extends Pick<MetricsSource, GivenMembers> {
   readonly registry: Registry;
   readonly accounting: Pick<LedgerFlush, 'state' | 'load'>;
-  readonly groupQuotas: Pick<GroupQuotas, 'refresh' | 'samples'>;
+  readonly groupQuotas: Pick<GroupQuotas, 'refresh' | 'value'>;
+  /** Undefined if no other process uses the accounts: then the registry knows their balances. */
+  readonly sharedBalances: Pick<SharedBalances, 'refresh' | 'value'> | undefined;
   /** Reads the samples of all gateways of a group; undefined if this one is alone. */
   readonly readGroup: (() => Promise<FamilySamples>) | undefined;
 }
@@ -73,7 +75,7 @@ export class GatewayMetrics {
   readonly #health: ThreadHealth;
   readonly upstreamUse: MetricsSource['upstreamUse'];
   #source: MetricsSource | undefined;
-  #groupQuotas: ScrapedParts['groupQuotas'] | undefined;
+  #readings: readonly Pick<Reading<unknown>, 'refresh'>[] = [];
   #exposition: Exposition | undefined;
 
   constructor(settings: Settings, log: LogSwitchBuffer, counters: Pick<UpstreamCounters, 'useOf'>) {
@@ -101,7 +103,7 @@ export class GatewayMetrics {
   }
 
   /** Connects the parts that are created after this one. To be called before `render` and `read`. */
-  attach({ registry, accounting, groupQuotas, readGroup, ...given }: ScrapedParts): void {
+  attach({ registry, accounting, groupQuotas, sharedBalances, readGroup, ...given }: ScrapedParts): void {
     const source: MetricsSource = {
       ...given,
       version: packageVersion(),
@@ -115,24 +117,29 @@ export class GatewayMetrics {
       flush: () => accounting.load.flush,
       unflushedAccounts: () => accounting.state.unflushedAccounts,
       journalFills: () => accounting.load.journalFills,
-      groupQuotas: () => groupQuotas.samples,
-      accounts: () => (this.#settings.metrics.account_labels ? accountSamples(registry) : []),
+      groupQuotas: () => groupQuotas.value,
+      accounts: () =>
+        this.#settings.metrics.account_labels ? accountSamples(registry, sharedBalances?.value) : [],
     };
     this.#source = source;
-    this.#groupQuotas = groupQuotas;
+    this.#readings = sharedBalances === undefined ? [groupQuotas] : [groupQuotas, sharedBalances];
     const readAlone = (): Promise<FamilySamples> => Promise.resolve(({ collect }) => collect(source));
     this.#exposition = new Exposition(readGroup ?? readAlone);
   }
 
   /** Returns the samples of this process. */
   async read(): Promise<MetricsSnapshot> {
-    await this.#groupQuotas?.refresh();
+    await this.#refresh();
     return readMetrics(this.#source!);
   }
 
   async render(format: MetricsFormat): Promise<MetricsPage> {
-    await this.#groupQuotas?.refresh();
+    await this.#refresh();
     return this.#exposition!.render(format);
+  }
+
+  async #refresh(): Promise<void> {
+    await Promise.all(this.#readings.map((reading) => reading.refresh()));
   }
 
   close(): void {
@@ -140,14 +147,18 @@ export class GatewayMetrics {
   }
 }
 
-function accountSamples(registry: Registry): AccountSample[] {
+/**
+ * Spending and calls are those of the host, so that their sum over hosts is right; a balance is that of all
+ * who share it, by `balances`, if any do.
+ */
+function accountSamples(registry: Registry, balances: Balances | undefined): AccountSample[] {
   try {
     return registry.accounts
       .list(0, ACCOUNT_LABELS_MAX)
       .items.map(({ record, available, spent, callsToday }) => ({
         id: record.id,
         name: record.name,
-        availablePicoUnits: available,
+        availablePicoUnits: balances === undefined ? available : balances.get(record.id),
         spentPicoUnits: spent,
         callsToday,
       }));
@@ -161,7 +172,59 @@ function accountSamples(registry: Registry): AccountSample[] {
 export const GROUPS_SHOWN_MAX = 100;
 /** Groups that are read without a pause: some milliseconds. */
 const PAGE_GROUPS = 500;
+const PAGE_ACCOUNTS = 500;
 const FRESH_MS = 10_000;
+
+/**
+ * What scrapes show of what all processes and hosts use together, which takes asking them. Notifications
+ * creates the two kinds below.
+ *
+ * Must hold: scrapes, which need no token, make it read at most every ten seconds
+ * (test/unit/gateway/gateway-metrics.group-quotas.test.ts).
+ */
+abstract class Reading<Value> {
+  readonly #none: Value;
+  readonly #monotonicMs: () => number;
+  #isOn = false;
+  #readMs = -Infinity;
+  #reading: Promise<void> | undefined;
+  #value: Value;
+
+  constructor(none: Value, monotonicMs: () => number) {
+    this.#none = none;
+    this.#value = none;
+    this.#monotonicMs = monotonicMs;
+  }
+
+  /** To be called when this gateway gets the admin interface, or loses it. */
+  turnOn(on: boolean): void {
+    this.#isOn = on;
+    if (!on) this.#value = this.#none;
+  }
+
+  /** As of the last `refresh`; empty without the admin interface. */
+  get value(): Value {
+    return this.#value;
+  }
+
+  /** To be awaited before `value`. Never rejects: if it cannot be read, the value stays as it was. */
+  async refresh(): Promise<void> {
+    if (!this.#isOn || this.#monotonicMs() - this.#readMs < FRESH_MS) return;
+    await (this.#reading ??= this.#read().finally(() => (this.#reading = undefined)));
+  }
+
+  async #read(): Promise<void> {
+    try {
+      this.#value = await this.read();
+      this.#readMs = this.#monotonicMs();
+    } catch {
+      // A row is damaged, a group was deleted meanwhile, or the server of sharing is away. The next scrape
+      // reads again.
+    }
+  }
+
+  protected abstract read(): Promise<Value>;
+}
 
 export interface GroupQuotasOptions {
   readonly service: Pick<RegistryService, 'read'>;
@@ -172,73 +235,67 @@ export interface GroupQuotasOptions {
   readonly monotonicMs: () => number;
 }
 
-/**
- * Samples of how full the quotas of groups are, for the groups nearest to a limit. notifications.ts creates
- * it.
- *
- * Must hold: scrapes read the groups at most every ten seconds
- * (test/unit/gateway/gateway-metrics.group-quotas.test.ts).
- */
-export class GroupQuotas {
+/** Samples of how full the quotas of groups are, for the groups nearest to a limit. */
+export class GroupQuotas extends Reading<readonly GroupQuotaSample[]> {
   readonly #options: GroupQuotasOptions;
-  #isOn = false;
-  #readMs = -Infinity;
-  #reading: Promise<void> | undefined;
-  #samples: readonly GroupQuotaSample[] = [];
 
   constructor(options: GroupQuotasOptions) {
+    super([], options.monotonicMs);
     this.#options = options;
   }
 
-  /** To be called when this gateway gets the admin interface, or loses it. */
-  turnOn(on: boolean): void {
-    this.#isOn = on;
-    if (!on) this.#samples = [];
-  }
-
-  /** As of the last `refresh`; empty without the admin interface. */
-  get samples(): readonly GroupQuotaSample[] {
-    return this.#samples;
-  }
-
-  /**
-   * To be awaited before `samples`. Never rejects: if groups or their use cannot be read, the
-   * samples stay as they were.
-   */
-  async refresh(): Promise<void> {
-    if (!this.#isOn || this.#options.monotonicMs() - this.#readMs < FRESH_MS) return;
-    await (this.#reading ??= this.#read().finally(() => (this.#reading = undefined)));
-  }
-
-  async #read(): Promise<void> {
-    const { service, records, showsNames, monotonicMs } = this.#options;
+  protected async read(): Promise<readonly GroupQuotaSample[]> {
+    const { service, records, showsNames } = this.#options;
     let found: { readonly ratio: number; readonly samples: readonly GroupQuotaSample[] }[] = [];
-    try {
-      const ids = [...records()]
-        .filter(({ limits }) => QUOTA_NAMES.some((quota) => limits[QUOTA_FIELDS[quota]] !== undefined))
-        .map(({ id }) => id);
-      for (let from = 0; from < ids.length; from += PAGE_GROUPS) {
-        const page = ids.slice(from, from + PAGE_GROUPS);
-        const statements = await service.read(({ groups }) => page.map((id) => groups.find(id)));
-        for (const { record, quotas } of statements) {
-          const name = showsNames ? record.name : '';
-          const samples = quotas.map(({ quota, used, held, limit }) => ({
-            group: record.id,
-            name,
-            quota,
-            // What calls in flight hold counts too, because they may use all of it.
-            ratio: Number(used + held) / Number(limit),
-          }));
-          found.push({ ratio: Math.max(...samples.map(({ ratio }) => ratio)), samples });
-        }
-        found = found.sort((left, right) => right.ratio - left.ratio).slice(0, GROUPS_SHOWN_MAX);
+    const ids = [...records()]
+      .filter(({ limits }) => QUOTA_NAMES.some((quota) => limits[QUOTA_FIELDS[quota]] !== undefined))
+      .map(({ id }) => id);
+    for (let from = 0; from < ids.length; from += PAGE_GROUPS) {
+      const page = ids.slice(from, from + PAGE_GROUPS);
+      const statements = await service.read(({ groups }) => page.map((id) => groups.find(id)));
+      for (const { record, quotas } of statements) {
+        const name = showsNames ? record.name : '';
+        const samples = quotas.map(({ quota, used, held, limit }) => ({
+          group: record.id,
+          name,
+          quota,
+          // What calls in flight hold counts too, because they may use all of it.
+          ratio: Number(used + held) / Number(limit),
+        }));
+        found.push({ ratio: Math.max(...samples.map(({ ratio }) => ratio)), samples });
       }
-    } catch {
-      // A row is damaged, a group was deleted meanwhile, or the server of sharing is away. The next scrape
-      // reads again.
-      return;
+      found = found.sort((left, right) => right.ratio - left.ratio).slice(0, GROUPS_SHOWN_MAX);
     }
-    this.#readMs = monotonicMs();
-    this.#samples = found.flatMap(({ samples }) => samples);
+    return found.flatMap(({ samples }) => samples);
+  }
+}
+
+/** What accounts have left for new calls, in pico-units, by their ids. */
+type Balances = ReadonlyMap<string, bigint>;
+
+/**
+ * The balances of accounts with labels, as all processes and hosts that share them have left them. The store
+ * of a host has neither what other hosts have spent nor what calls hold.
+ */
+export class SharedBalances extends Reading<Balances> {
+  readonly #service: Pick<RegistryService, 'read'>;
+
+  constructor(service: Pick<RegistryService, 'read'>, monotonicMs: () => number) {
+    super(new Map(), monotonicMs);
+    this.#service = service;
+  }
+
+  protected async read(): Promise<Balances> {
+    // If the coordinator cannot be asked, statements have no leases: what was known last is nearer the truth.
+    const balances = new Map(this.value);
+    let from: number | undefined = 0;
+    for (let shown = 0; from !== undefined && shown < ACCOUNT_LABELS_MAX; shown += PAGE_ACCOUNTS) {
+      const first: number = from;
+      const page = await this.#service.read(({ accounts }) => accounts.list(first, PAGE_ACCOUNTS));
+      for (const { record, available, leased } of page.items)
+        if (leased !== undefined) balances.set(record.id, available);
+      from = page.next;
+    }
+    return balances;
   }
 }

@@ -1,8 +1,8 @@
 /**
  * Connects the notices of quotas with the rest of the gateway: quota-notices.ts finds what operators must be
- * told, webhook-outbox.ts sends it, and the registry and the store are what both work on. Also owns the
- * samples of groups' quotas, because the primary alone has those too. gateway.ts owns one Notifications, on
- * the main thread of each gateway process.
+ * told, webhook-outbox.ts sends it, and the registry and the store are what both work on. Also owns what the
+ * metrics show of groups' quotas and shared balances, because the primary alone has those too. gateway.ts
+ * owns one Notifications, on the main thread of each gateway process.
  *
  * Must hold: every gateway process records notices, but of the processes of a host only the primary, the one
  * with the admin interface, sends webhooks; so each webhook has one sender (test/e2e/notify.test.ts).
@@ -17,7 +17,7 @@ import type { Registry } from '../registry/registry.js';
 import type { Log } from '../telemetry/log.js';
 import type { WebhookCounts } from '../telemetry/metrics-source.js';
 import type { Accounting } from './accounting.js';
-import { GroupQuotas } from './gateway-metrics.js';
+import { GroupQuotas, SharedBalances } from './gateway-metrics.js';
 import { QuotaNotices, type ScopeUse } from './quota-notices.js';
 import type { LiveSettings } from './reload.js';
 import { WebhookOutbox } from './webhook-outbox.js';
@@ -32,8 +32,10 @@ export class Notifications {
   readonly #options: NotificationsOptions;
   readonly #notices: QuotaNotices;
   readonly #outbox: WebhookOutbox;
-  /** For the metrics (stats.ts). It has samples between `lead` and `follow` alone. */
+  /** For the metrics (stats.ts). They are empty but between `lead` and `follow`. */
   readonly groupQuotas: GroupQuotas;
+  /** Undefined if nobody shares the accounts, or the metrics name none. */
+  readonly sharedBalances: SharedBalances | undefined;
 
   constructor(options: NotificationsOptions) {
     const { live, accounting, log } = options;
@@ -57,13 +59,18 @@ export class Notifications {
       clock,
       log,
     });
+    const { service } = accounting;
+    // Read once: the setting applies when the process is replaced.
+    const showsNames = live.settings.metrics.account_labels;
+    const monotonicMs = (): number => clock.monotonicMs();
     this.groupQuotas = new GroupQuotas({
-      service: accounting.service,
+      service,
       records: () => store.groups.all(),
-      // Read once: the setting applies when the process is replaced.
-      showsNames: live.settings.metrics.account_labels,
-      monotonicMs: () => clock.monotonicMs(),
+      showsNames,
+      monotonicMs,
     });
+    const isShared = accounting.sharing.snapshot !== undefined;
+    this.sharedBalances = isShared && showsNames ? new SharedBalances(service, monotonicMs) : undefined;
     this.#outbox = new WebhookOutbox({ settings, rows: store.notices, random: Math.random, clock, log });
   }
 
@@ -80,14 +87,19 @@ export class Notifications {
    * From now on it sends the host's webhooks and gives samples of groups.
    */
   lead(): void {
-    this.groupQuotas.turnOn(true);
+    this.#turnOn(true);
     this.#outbox.open();
   }
 
   /** To be called when another process of the group has become the primary: that one sends from now on. */
   follow(): void {
-    this.groupQuotas.turnOn(false);
+    this.#turnOn(false);
     this.#outbox.close();
+  }
+
+  #turnOn(on: boolean): void {
+    this.groupQuotas.turnOn(on);
+    this.sharedBalances?.turnOn(on);
   }
 
   /** For the metrics; undefined if the settings name no receiver. */

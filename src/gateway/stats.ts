@@ -132,7 +132,7 @@ export interface StatsOptions {
   readonly logs: Pick<GatewayLogs, 'dropped'>;
   readonly workers: UpstreamWorkers;
   readonly credentials: Pick<CredentialKeeper, 'statuses'>;
-  readonly notifications: Pick<Notifications, 'counts' | 'groupQuotas'>;
+  readonly notifications: Pick<Notifications, 'counts' | 'groupQuotas' | 'sharedBalances'>;
   readonly state: GatewayState;
   /** Undefined if this gateway is the only one on its data directory. */
   readonly group: GroupPosition | undefined;
@@ -169,6 +169,7 @@ export class Stats {
       credentials: () => this.#credentials(),
       cacheStoredBytes: () => accounting.cache.storedBytes,
       groupQuotas: notifications.groupQuotas,
+      sharedBalances: notifications.sharedBalances,
       sharing: () => accounting.sharing.snapshot,
       readGroup: view && (() => view.metrics()),
     });

@@ -22,11 +22,16 @@ import { UPSTREAM_FAMILIES } from './upstream-families.js';
 
 const ACCOUNT_LABELS = ['account', 'account_name'];
 
-function accountSamples(source: MetricsSource, value: (account: AccountSample) => number): Sample[] {
-  return source.accounts().map((account) => ({
-    value: value(account),
-    labels: { account: account.id, account_name: account.name },
-  }));
+/** Returns no sample of an account whose value is undefined. */
+function accountSamples(
+  source: MetricsSource,
+  valueOf: (account: AccountSample) => number | undefined,
+): Sample[] {
+  return source.accounts().flatMap((account) => {
+    const value = valueOf(account);
+    if (value === undefined) return [];
+    return [{ value, labels: { account: account.id, account_name: account.name } }];
+  });
 }
 
 /** These have samples only if `metrics.account_labels` is on. */
@@ -34,10 +39,13 @@ const ACCOUNT_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_account_balance',
     type: 'gauge',
-    help: 'What an account has left for new calls, in units of the currency. Only with metrics.account_labels.',
+    help: 'What an account has left for new calls, in units of the currency. If processes or hosts share it, what all of them have left, at most 10 seconds old; while the authority cannot be asked, as it was known last. Only with metrics.account_labels.',
     labels: ACCOUNT_LABELS,
     across: 'one',
-    collect: (source) => accountSamples(source, ({ availablePicoUnits }) => currencyOf(availablePicoUnits)),
+    collect: (source) =>
+      accountSamples(source, ({ availablePicoUnits: available }) =>
+        available === undefined ? undefined : currencyOf(available),
+      ),
   },
   {
     name: 'tollgate_account_spent_total',

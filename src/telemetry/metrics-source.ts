@@ -33,7 +33,8 @@ export const OPERATIONS: Readonly<Record<Service, string>> = {
 export interface AccountSample {
   readonly id: string;
   readonly name: string;
-  readonly availablePicoUnits: bigint;
+  /** Undefined until it is known what all who share the account have left of it. */
+  readonly availablePicoUnits: bigint | undefined;
   readonly spentPicoUnits: bigint;
   readonly callsToday: number;
 }

@@ -57,11 +57,11 @@ void t.test('the groups nearest to a limit', async (t) => {
   quotas.turnOn(true);
   await Promise.all([quotas.refresh(), quotas.refresh()]);
   t.equal(reads(), 2, 'two pages, once');
-  t.equal(quotas.samples.length, GROUPS_SHOWN_MAX);
-  t.same(quotas.samples[0], { group: 'grp_699', name: '', quota: 'tokens_per_day', ratio: 0.7 });
-  t.equal(quotas.samples.at(-1)?.group, 'grp_600');
+  t.equal(quotas.value.length, GROUPS_SHOWN_MAX);
+  t.same(quotas.value[0], { group: 'grp_699', name: '', quota: 'tokens_per_day', ratio: 0.7 });
+  t.equal(quotas.value.at(-1)?.group, 'grp_600');
   quotas.turnOn(false);
-  t.same(quotas.samples, []);
+  t.same(quotas.value, []);
 });
 
 void t.test('read every ten seconds, with names if they may be shown', async (t) => {
@@ -72,11 +72,11 @@ void t.test('read every ten seconds, with names if they may be shown', async (t)
     await quotas.refresh();
   }
   t.equal(reads(), 2);
-  t.same(quotas.samples, [{ group: 'grp_1', name: 'group 1', quota: 'tokens_per_day', ratio: 0.002 }]);
+  t.same(quotas.value, [{ group: 'grp_1', name: 'group 1', quota: 'tokens_per_day', ratio: 0.002 }]);
   breakIt();
   pass(10_000);
   await quotas.refresh();
-  t.equal(quotas.samples.length, 1, 'what was read last stays');
+  t.equal(quotas.value.length, 1, 'what was read last stays');
 });
 
 void t.test('a row that cannot be read leaves the metrics without new samples, and no more', async (t) => {
@@ -86,7 +86,7 @@ void t.test('a row that cannot be read leaves the metrics without new samples, a
   pass(10_000);
   damage(true);
   await t.resolves(quotas.refresh());
-  t.equal(quotas.samples.length, 1, 'what was read last stays');
+  t.equal(quotas.value.length, 1, 'what was read last stays');
   damage(false);
   await quotas.refresh();
   t.equal(reads(), 2, 'the next scrape reads again');
