@@ -150,9 +150,12 @@ export class AuditScope {
    * Checks that the slot leads back to the record, and is below the bound and the number of slots ever used.
    */
   slotOf(kind: 'group' | 'key', subject: AuditSubject, { id, index }: SlotRecord, max: number): void {
-    const used = Number(this.snapshot.get('meta', `${kind}_slots_used`) ?? 0);
+    const stored = this.snapshot.get('meta', `${kind}_slots_used`) ?? 0;
+    // A damaged number is below every slot, so each key or group tells of it.
+    const used = typeof stored === 'number' ? stored : 'damaged';
     if (index >= max) this.differs(subject, 'the slot', index, `below limits.${kind}s, ${max}`);
-    if (!(index < used)) this.differs(subject, 'the slot', index, `below the number of slots used, ${used}`);
+    if (used === 'damaged' || !(index < used))
+      this.differs(subject, 'the slot', index, `below the number of slots used, ${used}`);
     this.expect(subject, `the owner of slot ${index}`, idIn(this.snapshot.get(`${kind}_slots`, index)), id);
   }
 

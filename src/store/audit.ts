@@ -265,7 +265,8 @@ function auditAges(scope: AuditScope, responseCount: number): void {
   let [ages, sum] = [0, 0];
   for (const { key, value } of snapshot.rows('answer_ages')) {
     ages++;
-    sum += Number(value);
+    // A damaged one is told of with its answer, or below: the sum lacks it.
+    if (typeof value === 'number') sum += value;
     const [, account, text]: Age = key;
     if (snapshot.get('answers', [account, text]) === undefined) {
       const subject: AuditSubject = { account: null, location: snapshot.locationOf('answer_ages', key) };

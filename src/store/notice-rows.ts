@@ -92,13 +92,12 @@ export class NoticeRows {
     });
   }
 
-  /** Returns the webhooks that wait, the oldest first. */
+  /** Returns the webhooks that wait, the oldest first. One whose row is damaged is not sent. */
   waiting(): WaitingWebhook[] {
-    return Array.from(this.#tables.notices.getRange(waits()), ({ key, value }) => ({
-      id: key[2],
-      reportedMs: Number(key[1]),
-      body: String(value),
-    }));
+    const webhooks: WaitingWebhook[] = [];
+    for (const { key, value } of this.#tables.notices.getRange(waits()))
+      if (typeof value === 'string') webhooks.push({ id: key[2], reportedMs: Number(key[1]), body: value });
+    return webhooks;
   }
 
   /** Removes a webhook that was delivered or given up. Costs a disk flush. */
@@ -107,7 +106,10 @@ export class NoticeRows {
     environment.write(() => void notices.removeSync(['waits', reportedMs, id]));
   }
 
-  /** Goes through the next SWEPT_MAX rows and removes those whose period has ended. */
+  /**
+   * Goes through the next SWEPT_MAX rows and removes those whose period has ended, and damaged ones, also of
+   * webhooks.
+   */
   sweep(nowMs: number): void {
     const { environment, notices } = this.#tables;
     const range = { start: this.#sweepFrom, end: ['told', LAST, ''], limit: SWEPT_MAX };
@@ -116,9 +118,10 @@ export class NoticeRows {
     const ended = rows.filter(
       ({ value }) => !isTold(value) || (value[2] !== null && value[2] + KEPT_MS < nowMs),
     );
-    if (ended.length === 0) return;
+    const unsendable = Array.from(notices.getRange(waits())).filter(({ value }) => typeof value !== 'string');
+    if (ended.length + unsendable.length === 0) return;
     environment.write(() => {
-      for (const { key } of ended) notices.removeSync(key);
+      for (const { key } of [...ended, ...unsendable]) notices.removeSync(key);
     });
   }
 

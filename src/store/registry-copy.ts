@@ -26,7 +26,14 @@ import { readOperator } from './operator-rows.js';
 import { damaged, readAccount, readCredit, readCreditRequest } from './record-codec.js';
 import type { RecordedTable, Table, WrittenRow } from './row-recorder.js';
 import { StoreError } from './store-file.js';
-import { CHANGES_BEFORE, CHANGES_HEAD, GROUP_SLOTS_USED, KEY_SLOTS_USED, type Tables } from './tables.js';
+import {
+  CHANGES_BEFORE,
+  CHANGES_HEAD,
+  GROUP_SLOTS_USED,
+  KEY_SLOTS_USED,
+  UNREADABLE,
+  type Tables,
+} from './tables.js';
 
 export const REGISTRY_POSITION = 'registry_position';
 const HOST_ID = 'host_id';
@@ -195,17 +202,22 @@ export class RegistryCopy {
 
   /**
    * Returns all rows, in an order in which `take` can write them. They are of one moment only if nothing is
-   * awaited meanwhile.
+   * awaited meanwhile. Throws StoreError `damaged` at a row that cannot be decoded: it cannot be sent either.
    */
   *rows(): Generator<RegistryRow> {
     for (const name of [KEY_SLOTS_USED, GROUP_SLOTS_USED, CHANGES_HEAD, CHANGES_BEFORE]) {
       const used = this.#tables.meta.get(name);
-      if (used !== undefined) yield { table: 'meta', key: name, value: used };
+      if (used !== undefined) yield this.#decoded({ table: 'meta', key: name, value: used });
     }
     for (const [name, table] of Object.entries(this.#byName)) {
       for (const { key, value } of table.getRange())
-        yield { table: name as RecordedTable, key: key as RegistryRow['key'], value };
+        yield this.#decoded({ table: name as RecordedTable, key: key as RegistryRow['key'], value });
     }
+  }
+
+  #decoded(row: RegistryRow): RegistryRow {
+    if (row.value !== UNREADABLE) return row;
+    throw damaged(`${this.#tables.path}: record ${String(row.key)} of table ${row.table}`);
   }
 
   /**

@@ -56,7 +56,8 @@ export class SlotRows<Row, Index extends number> {
   /** The record that another row names by its id. Throws StoreError `damaged` if there is none. */
   recordOf(id: unknown): Row {
     const record = typeof id === 'string' ? this.find(id) : undefined;
-    if (record === undefined) throw damaged(this.locationOf(this.#of.name, String(id)));
+    if (record === undefined)
+      throw damaged(this.locationOf(this.#of.name, typeof id === 'string' ? id : 'of a damaged id'));
     return record;
   }
 

@@ -1,5 +1,5 @@
 /** The audit of stored responses. */
-import { open, type Database } from 'lmdb';
+import { asBinary, open, type Database } from 'lmdb';
 import t from 'tap';
 import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { audit } from '#src/store/audit.js';
@@ -7,6 +7,8 @@ import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
 import { StoppedClock, offlineRegistry } from './support.js';
 
+/** An array of msgpack that ends before its items. */
+const UNDECODABLE = Buffer.from([0xdd, 0xff, 0xff, 0xff, 0xff]);
 const BOUNDS = { accountsMax: 4, keysMax: 4, groupsMax: 4 };
 
 /** An account with a short response that ended at 5 and a long one at 6. */
@@ -60,6 +62,16 @@ void t.test('sound answers pass, and each thing that differs is named', async (t
       'a sum that is another',
       (table) => table('meta').putSync('answer_bytes', 7),
       ['the bytes of all answers: 7, not 11034'],
+    ],
+    [
+      'bytes of an age that are no value',
+      (table) => table('answer_ages').putSync([5, 0, 'short'], asBinary(UNDECODABLE)),
+      ['the bytes under its age: damaged, not 522', 'the bytes of all answers: 11034, not 10512'],
+    ],
+    [
+      'bytes of a sum that are no value',
+      (table) => table('meta').putSync('answer_bytes', asBinary(UNDECODABLE)),
+      ['the bytes of all answers: damaged, not 11034'],
     ],
     [
       'a row that is none',

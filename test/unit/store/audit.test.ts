@@ -8,7 +8,7 @@ import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { open, type Database, type Key } from 'lmdb';
+import { asBinary, open, type Database, type Key } from 'lmdb';
 import t from 'tap';
 import { asAccountIndex, asPicoUnits, asWallMs } from '#src/core/units.js';
 import { NO_USAGE } from '#src/registry/usage-report.js';
@@ -18,6 +18,8 @@ import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
 import { offlineRegistry, StoppedClock } from './support.js';
 
+/** An array of msgpack that ends before its items. */
+const UNDECODABLE = Buffer.from([0xdd, 0xff, 0xff, 0xff, 0xff]);
 const BOUNDS = { accountsMax: 4, keysMax: 4, groupsMax: 4 };
 /** Of books that a busy machine writes slowly. */
 const AUDITS_MAX = 3_000;
@@ -411,6 +413,21 @@ void t.test('bytes that are no value at all are a damaged row', async (t) => {
     ]);
   }
 });
+
+void t.test(
+  'a number of slots that is no value at all is told of at each key, and hides nothing',
+  async (t) => {
+    const world = await sound(t.testdir());
+    await tamper(world.path, (table) => {
+      table('meta').putSync('key_slots_used', asBinary(UNDECODABLE));
+      table('spending').putSync(0, { format: 1 });
+    });
+    const found = await differencesOf(world.path);
+    const ofSlots = found.filter((line) => line.includes('below the number of slots used, damaged'));
+    t.equal(ofSlots.length, 2, 'of both keys');
+    t.ok(found.some((line) => line.endsWith('record 0 of table spending')));
+  },
+);
 
 void t.test('what cannot be read is refused with the path, and not made', async (t) => {
   const folder = t.testdir({ empty: {}, foreign: {} });

@@ -1,6 +1,8 @@
 /** What was told is told once, by one of all processes, and the webhooks that wait are bounded. */
+import { asBinary, open as openFile } from 'lmdb';
 import t, { type Test } from 'tap';
 import { type NoticeMark, type WaitingWebhook, WEBHOOKS_WAITING_MAX } from '#src/store/notice-rows.js';
+import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
 
 const DAY_MS = 86_400_000;
@@ -71,4 +73,25 @@ void t.test('ended periods are swept a day later', (t) => {
   t.ok(notices.isNew(mark(80)));
   t.notOk(notices.isNew(balance), 'a balance has no end');
   t.end();
+});
+
+void t.test('a webhook whose row is damaged is not sent, and swept', async (t) => {
+  const folder = t.testdir();
+  const before = new Store(folder);
+  let n = 0;
+  const marks = ['acct_1', 'acct_2', 'acct_3'].map((scopeId) => mark(80, 'today', { scopeId }));
+  before.notices.tell(marks, () => ({ id: `msg_${++n}`, body: '{}', reportedMs: n }));
+  await before.close();
+  const root = openFile(storePath(folder), { noSubdir: true, maxDbs: 32, overlappingSync: false });
+  const rows = root.openDB<unknown, [string, number, string]>('notices', {});
+  rows.putSync(['waits', 1, 'msg_1'], asBinary(Buffer.from([0xdd, 0xff, 0xff, 0xff, 0xff])));
+  rows.putSync(['waits', 2, 'msg_2'], { no: 'text' });
+  await root.close();
+  const { notices } = open(t, folder);
+  t.same(notices.waiting(), [{ id: 'msg_3', body: '{}', reportedMs: 3 }]);
+  notices.sweep(0);
+  t.notOk(notices.isNew(marks[0]!), 'what was told stays');
+  const left = notices.tell([], () => undefined);
+  t.equal(left.dropped, 0);
+  t.same(notices.waiting().length, 1);
 });

@@ -1,10 +1,12 @@
 /** A copy that is downloaded anew: its deleted records take nothing from those that have their places now. */
 import { join } from 'node:path';
+import { asBinary, open } from 'lmdb';
 import t from 'tap';
 import { asPicoUnits, asWallMs } from '#src/core/units.js';
 import type { QuotaUseRecord } from '#src/registry/quota-use.js';
 import { audit } from '#src/store/audit.js';
 import { deletableRow, type RegistryRow } from '#src/store/registry-copy.js';
+import { storePath } from '#src/store/store-file.js';
 import { Store } from '#src/store/store.js';
 import { ACCOUNTS_MAX, GROUPS_MAX, KEYS_MAX, offlineRegistry, StoppedClock } from './support.js';
 
@@ -72,4 +74,21 @@ void t.test('who has the name or the slot of a deleted record has it in a stale 
   await server.close();
   await stale.close();
   t.same((await audit(stalePath, CAPACITY)).differences, []);
+});
+
+void t.test('a row that cannot be decoded is named, and not sent', async (t) => {
+  const folder = t.testdir();
+  const before = new Store(folder);
+  const registry = offlineRegistry(before, new StoppedClock());
+  const { id } = registry.accounts.create({ name: 'acme', planId: 'free', credit: asPicoUnits(0n) }).record;
+  await before.close();
+  const root = open(storePath(folder), { noSubdir: true, maxDbs: 32, overlappingSync: false });
+  root.openDB('accounts', {}).putSync(id, asBinary(Buffer.from([0xdd, 0xff, 0xff, 0xff, 0xff])));
+  await root.close();
+  const store = new Store(folder);
+  t.throws(() => [...store.copy.rows()], {
+    code: 'damaged',
+    message: new RegExp(`record ${id} of table accounts`),
+  });
+  await store.close();
 });
