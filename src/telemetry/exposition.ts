@@ -89,7 +89,8 @@ function familyText(
   format: MetricsFormat,
 ): string {
   const header = format === 'openmetrics' && type === 'counter' ? name.replace(/_total$/, '') : name;
-  const lines = [`# HELP ${header} ${escaped(help)}`, `# TYPE ${header} ${type}`];
+  const helpText = format === 'openmetrics' ? quotable(help) : escaped(help);
+  const lines = [`# HELP ${header} ${helpText}`, `# TYPE ${header} ${type}`];
   // All samples of one histogram have the same object: its text is made once.
   let shared: Sample['sharedLabels'];
   let sharedText = '';
@@ -108,9 +109,14 @@ function familyText(
 function labelsText(labels: Readonly<Record<string, string>>): string {
   let text = '';
   for (const name in labels) {
-    text += `${text === '' ? '' : ','}${name}="${escaped(labels[name]!).replace(/"/g, '\\"')}"`;
+    text += `${text === '' ? '' : ','}${name}="${quotable(labels[name]!)}"`;
   }
   return text;
+}
+
+/** As `escaped`, and quotes too: for values of labels, and for the help in OpenMetrics alone. */
+function quotable(text: string): string {
+  return escaped(text).replace(/"/g, '\\"');
 }
 
 function escaped(text: string): string {

@@ -62,14 +62,26 @@ function statusOf(route: Route, outcome: Outcome, broken: boolean): string {
   return outcome === 'model_not_found' ? '404' : String(ERROR_KINDS[outcome].status);
 }
 
+/**
+ * Shown as 0 before it is counted, for the alert on it (deploy/prometheus): in a series that begins with its
+ * first count, Prometheus sees no growth.
+ */
+const SHOWN_AT_ZERO: Outcome = 'internal_error';
+
+const hasCounted = (outcomes: ReadonlyMap<Outcome, number>): boolean =>
+  [...outcomes.values()].some((count) => count > 0);
+
+/** Empty unless `isUsed`: whether the route has had a call of the model. */
 function requestSamples(
   route: Route,
   outcomes: ReadonlyMap<Outcome, number>,
   broken: boolean,
   model: string,
+  isUsed: boolean,
 ): Sample[] {
+  if (!isUsed) return [];
   return [...outcomes]
-    .filter(([, count]) => count > 0)
+    .filter(([code, count]) => count > 0 || code === SHOWN_AT_ZERO)
     .map(([code, value]) => ({
       value,
       labels: { route, status: statusOf(route, code, broken), code, model },
@@ -120,14 +132,18 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     labels: ['route', 'status', 'code', 'model'],
     collect: (source) => [
       ...readModels(source, allModelsOf(source)).flatMap(([{ id }, { doors }]) =>
-        doors.flatMap(({ door, outcomes, broken }) => [
-          ...requestSamples(DOOR_PATHS[door], outcomes, false, id),
-          ...requestSamples(DOOR_PATHS[door], broken, true, id),
-        ]),
+        doors.flatMap(({ door, outcomes, broken }) => {
+          const isUsed = hasCounted(outcomes) || hasCounted(broken);
+          return [
+            ...requestSamples(DOOR_PATHS[door], outcomes, false, id, isUsed),
+            ...requestSamples(DOOR_PATHS[door], broken, true, id, isUsed),
+          ];
+        }),
       ),
-      ...OTHER_ROUTES.flatMap((route: OtherRoute) =>
-        requestSamples(route, source.reader.route(route), false, ''),
-      ),
+      ...OTHER_ROUTES.flatMap((route: OtherRoute) => {
+        const outcomes = source.reader.route(route);
+        return requestSamples(route, outcomes, false, '', hasCounted(outcomes));
+      }),
     ],
   },
   {

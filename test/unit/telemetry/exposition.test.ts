@@ -189,9 +189,37 @@ void t.test('text and numbers as the two formats have them', async (t) => {
     const name = format === 'openmetrics' ? 'tollgate_refusals' : 'tollgate_refusals_total';
     t.ok(lines.includes(`# TYPE ${name} counter`));
     t.ok(lines.some((line) => line.startsWith(`# HELP ${name} Calls`)));
+    const quoted = lines.find((line) => line.startsWith('# HELP tollgate_uncovered'));
+    const command = String.raw`\"tollgate usage --by account\" says`;
+    t.match(quoted, format === 'openmetrics' ? command : command.replaceAll('\\', ''));
     t.equal(text.endsWith('\n# EOF\n'), format === 'openmetrics');
   }
   t.end();
+});
+
+void t.test('a route of a model that has had a call has its series of internal errors', async (t) => {
+  const { exposition, listeners } = world(2);
+  const seriesOf = async (): Promise<string[]> => {
+    const { body } = await exposition.render('prometheus');
+    const { samples } = new Scrape('', body.toString());
+    return samples
+      .filter(({ name }) => name === 'tollgate_requests_total')
+      .map(({ labels: { code, status, model }, value }) => `${model} ${status} ${code} ${value}`);
+  };
+  t.same(await seriesOf(), []);
+  listeners[0]!.countCall(modelSlotOf(1), 'ok', false, 0);
+  const used = 'model-"1\\';
+  t.same(await seriesOf(), [
+    `${used} 200 ok 1`,
+    `${used} 500 internal_error 0`,
+    `${used} 200 internal_error 0`,
+  ]);
+  listeners[1]!.countCall(modelSlotOf(1), 'internal_error', false, 0);
+  t.same(await seriesOf(), [
+    `${used} 200 ok 1`,
+    `${used} 500 internal_error 1`,
+    `${used} 200 internal_error 0`,
+  ]);
 });
 
 void t.test('promtool has nothing to say', { skip: !HAS_PROMTOOL && 'no promtool' }, async (t) => {
