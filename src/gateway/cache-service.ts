@@ -13,6 +13,7 @@
  * Must hold: a listener that waits for another listener's call gets a reply however that call ends, else its
  * caller hangs (test/unit/request/response-cache.test.ts).
  */
+import { setTimeout as pause } from 'node:timers/promises';
 import type { MessagePort } from 'node:worker_threads';
 import type { AskReply, Question, Withdrawal } from '../core/ask-port.js';
 import { type Clock, isWithin } from '../core/clock.js';
@@ -26,7 +27,7 @@ import {
   type ResponseRecord,
 } from '../registry/stored-response.js';
 import { type CacheRule, type Catalog, isListed } from '../registry/catalog.js';
-import type { ResponseTable } from '../store/response-table.js';
+import { EXPIRY_PAUSE_MS, type ResponseTable } from '../store/response-table.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
 
@@ -112,20 +113,25 @@ export class CacheService {
     return this.#tried('read', () => this.#options.store.cached.bytes) ?? 0;
   }
 
-  /** To be called after each flush: writes what waits, and once a minute removes what has expired. */
+  /** To be called after each flush: writes what waits, and once a minute begins to remove the expired. */
   onFlushed(): void {
-    const { store, clock } = this.#options;
-    const nowMs = clock.monotonicMs();
     if (this.#waiting.size > 0) {
       const kept = [...this.#waiting.values()];
       const fits = this.#freeBytes() >= 2 * this.#waitingBytes + FREE_BYTES_MIN;
       this.#waiting.clear();
       this.#waitingBytes = 0;
       if (fits) this.#apply(kept);
-    } else if (nowMs - this.#sweptAtMs >= SWEEP_PERIOD_MS) {
-      this.#sweptAtMs = nowMs;
+    } else if (this.#options.clock.monotonicMs() - this.#sweptAtMs >= SWEEP_PERIOD_MS) void this.#expire();
+  }
+
+  /** Removes all that has expired, one transaction after the other. Never rejects. */
+  async #expire(): Promise<void> {
+    const { store, clock } = this.#options;
+    for (;;) {
+      this.#sweptAtMs = clock.monotonicMs();
       const oldestMs = this.#tried('read', () => store.cached.oldestMs());
-      if (oldestMs !== undefined && oldestMs <= this.#expiredMs) this.#apply([]);
+      if (oldestMs === undefined || oldestMs > this.#expiredMs || !this.#apply([])) return;
+      await pause(EXPIRY_PAUSE_MS, undefined, { ref: false });
     }
   }
 
@@ -244,13 +250,18 @@ export class CacheService {
     for (const { port, id } of inWork.waiting) send(port, id, { state: 'alone' });
   }
 
-  #apply(kept: readonly ResponseRecord[], forgotten: readonly ResponseKey[] = []): void {
+  /** Returns false if the store failed. */
+  #apply(kept: readonly ResponseRecord[], forgotten: readonly ResponseKey[] = []): boolean {
     const { store } = this.#options;
     const modelBytesMax = new Map<string, number>();
     for (const [id, { bytesMax }] of this.#rules) if (bytesMax !== undefined) modelBytesMax.set(id, bytesMax);
     const bounds = { expiredMs: this.#expiredMs, bytesMax: this.#bytesMax, modelBytesMax };
     const changes = { kept, forgotten, bounds };
-    this.#tried('write', () => store.commit(() => store.cached.apply(changes)));
+    const apply = (): boolean => {
+      store.commit(() => store.cached.apply(changes));
+      return true;
+    };
+    return this.#tried('write', apply) ?? false;
   }
 
   get #expiredMs(): number {

@@ -18,6 +18,7 @@
  *   client has the last byte, and one `replayed` for each `finished`.
  * - A response is stored after the journal's record of its charge was read, so that no replay is unpaid.
  */
+import { setTimeout as pause } from 'node:timers/promises';
 import { receiveMessageOnPort, type MessagePort } from 'node:worker_threads';
 import { asWallMs } from '../core/units.js';
 import type { Clock } from '../core/clock.js';
@@ -28,7 +29,7 @@ import type { AskReply, Question } from '../core/ask-port.js';
 import type { LockRequest, LockReply, LockMessage } from '../channel/idempotency-channel.js';
 import { nameOfResponse, type ResponseKey } from '../registry/stored-response.js';
 import { StoreError } from '../store/store-file.js';
-import type { ResponseChanges } from '../store/response-table.js';
+import { EXPIRY_PAUSE_MS, type ResponseChanges } from '../store/response-table.js';
 import {
   type FoundResponse,
   StoredResponses,
@@ -165,15 +166,21 @@ export class IdempotencyService implements FlushedResponses {
 
   /**
    * Accounting calls it after each flush. Each time tries again to release the shared locks whose release
-   * failed; once a minute removes expired responses.
+   * failed; once a minute begins to remove expired responses.
    */
   onSweep(): void {
     this.#giveBack([]);
-    const nowMs = this.#clock.monotonicMs();
-    if (nowMs - this.#sweptAtMs < SWEEP_PERIOD_MS) return;
-    this.#sweptAtMs = nowMs;
+    if (this.#clock.monotonicMs() - this.#sweptAtMs >= SWEEP_PERIOD_MS) void this.#expire();
+  }
+
+  /** Removes all of them, also those of a busy day: they are on disk in clear. Never rejects. */
+  async #expire(): Promise<void> {
     try {
-      this.#responses.expire();
+      for (;;) {
+        this.#sweptAtMs = this.#clock.monotonicMs();
+        if (!this.#responses.expire()) return;
+        await pause(EXPIRY_PAUSE_MS, undefined, { ref: false });
+      }
     } catch (error) {
       this.#log.warn('expired responses could not be removed', { error: String(error) });
     }

@@ -17,6 +17,8 @@ const ROW_BYTES = 512;
 
 /** How many expired rows one transaction removes, in some 10 ms of the main thread. */
 const EXPIRED_MAX = 1_000;
+/** The pause before who removes expired rows makes the next transaction, for the other work of the thread. */
+export const EXPIRY_PAUSE_MS = 100;
 
 /** How many of the oldest rows are read at once. */
 const BATCH = 64;

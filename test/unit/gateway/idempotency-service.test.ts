@@ -2,7 +2,7 @@
  * The service with real ports; the listeners' ends are in this thread too, so what is posted waits until
  * somebody looks.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { MessageChannel } from 'node:worker_threads';
 import t, { type Test } from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
@@ -226,6 +226,25 @@ void t.test('answers that are too old are removed once a minute', async (t) => {
   t.same(await claim(call(0, 'k')), {}, 'a day later the key is new');
   desk.onSweep();
   t.equal(store.answers.oldestMs(), undefined);
+});
+
+void t.test('those of a busy day are removed by one sweep, in several transactions', async (t) => {
+  const { desk, store, clock } = openWorld(t);
+  const endedMs = clock.wallMs();
+  const kept = Array.from({ length: 2_500 }, (_, n) => ({
+    ...{ account: ACCOUNT, key: `k${n}`, bodyDigest: BODY, endedMs, stream: false },
+    bytes: new Uint8Array(1),
+  }));
+  const bounds = { expiredMs: 0, bytesMax: Infinity };
+  store.commit(() => store.answers.apply({ kept, forgotten: [], bounds }));
+  clock.nowMs += 24 * 3_600_000;
+  desk.onSweep();
+  t.ok(store.answers.bytes > 0, 'not all at once');
+  for (let tries = 0; tries < 100 && store.answers.bytes > 0; tries++) {
+    await sleep(50);
+    desk.onSweep();
+  }
+  t.equal(store.answers.oldestMs(), undefined, 'by the minute of the clock there was one sweep');
 });
 
 /** Keys of the host, as another process takes them. */

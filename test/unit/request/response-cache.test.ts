@@ -1,7 +1,7 @@
 /**
  * A listener's cache and the main thread's, with real ports and tables; both ends are in this thread.
  */
-import { setImmediate as nextTurn } from 'node:timers/promises';
+import { setImmediate as nextTurn, setTimeout as sleep } from 'node:timers/promises';
 import { MessageChannel } from 'node:worker_threads';
 import t, { type Test } from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
@@ -315,6 +315,36 @@ void t.test('on disk: after a restart, within bytes, until it expires', async (t
   after.service.onFlushed();
   t.equal(after.service.storedBytes, 0);
 });
+
+void t.test(
+  'expired ones of a busy day are removed by one sweep, unless the store takes nothing',
+  async (t) => {
+    const { clock, service, store } = openWorld(t);
+    const endedMs = clock.wallMs();
+    const kept = Array.from({ length: 2_500 }, (_, n) => {
+      const key = cacheKeyOf(ACCOUNT, 'priced', n.toString(16).padStart(64, '0'));
+      return { ...key, bodyDigest: '00'.repeat(32), endedMs, stream: false, bytes: new Uint8Array(1) };
+    });
+    const bounds = { expiredMs: 0, bytesMax: Infinity };
+    store.commit(() => store.cached.apply({ kept, forgotten: [], bounds }));
+    const { commit } = store;
+    let commits = 0;
+    store.commit = () => {
+      commits += 1;
+      throw new Error('no space left on device');
+    };
+    clock.nowMs += TTL_MS;
+    service.onFlushed();
+    await sleep(250);
+    t.equal(commits, 1, 'until the next minute');
+    store.commit = commit;
+    clock.nowMs += TTL_MS;
+    service.onFlushed();
+    t.ok(service.storedBytes > 0, 'not all at once');
+    for (let tries = 0; tries < 100 && service.storedBytes > 0; tries++) await sleep(50);
+    t.equal(service.storedBytes, 0);
+  },
+);
 
 void t.test('a disk that does not tell its free bytes gets no responses, and ends nothing', async (t) => {
   const { service, store, caches, response } = openWorld(t);

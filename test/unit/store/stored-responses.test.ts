@@ -220,6 +220,19 @@ void t.test('an answer is known for 24 hours, and then removed', async (t) => {
   await shop.store.close();
 });
 
+void t.test('of more than one transaction may remove, the next removes the rest', async (t) => {
+  const shop = openShop(t.testdir({}));
+  const kept = Array.from({ length: 2_500 }, (_, n) => recordOf(shop, `k${n}`));
+  const bounds = { expiredMs: 0, bytesMax: Infinity };
+  shop.store.commit(() => shop.store.answers.apply({ kept, forgotten: [], bounds }));
+  t.notOk(shop.answers.expire(), 'none has expired');
+  shop.clock.nowMs += 24 * HOUR_MS;
+  const removes = [1, 2, 3, 4].map(() => shop.answers.expire());
+  t.same(removes, [true, true, true, false]);
+  t.equal(shop.store.answers.oldestMs(), undefined);
+  await shop.store.close();
+});
+
 void t.test('a clock that is a day ahead for minutes costs no answer', async (t) => {
   const shop = openShop(t.testdir({}));
   const record = keep(shop, 'a');
