@@ -18,6 +18,7 @@
  * one; telemetry/main-watch.ts wakes processes that such a death leaves waiting. The gate can be removed when
  * a release of lmdb has the fix; test/unit/store/environment.test.ts must then pass without it.
  */
+import { randomUUID } from 'node:crypto';
 import { existsSync, linkSync, rmSync } from 'node:fs';
 import { ABORT, open, type RootDatabase, type RootDatabaseOptions } from 'lmdb';
 import { takeInterrupts } from '../telemetry/main-watch.js';
@@ -121,11 +122,12 @@ export class Environment {
 /**
  * Creates an LMDB file without rows at `path`, unless there is a file. It is made under another name and then
  * linked to `path`. So a crash leaves no file at `path` or a whole one, and of two processes that create it
- * at once the later one keeps the other's.
+ * at once the later one keeps the other's. The other name is new each time: a start that a power cut ended
+ * may have left a file that is no LMDB file, and processes in containers have the same number.
  */
 export function makeEnvironmentFile(path: string, options: Readonly<RootDatabaseOptions>): void {
   if (existsSync(path)) return;
-  const made = `${path}-new-${process.pid}`;
+  const made = `${path}-new-${randomUUID()}`;
   try {
     // Closes at once, because nothing was written through it.
     void open(made, options).close();

@@ -154,3 +154,13 @@ void t.test('a new file comes under its name when it is whole', (t) => {
   t.same(readdirSync(folder), ['new.lmdb'], 'nothing is left of its making');
   t.end();
 });
+
+void t.test('a start that a power cut ended leaves nothing that a later one opens', async (t) => {
+  const path = join(t.testdir(), 'new.lmdb');
+  writeFileSync(`${path}-new-${process.pid}`, Buffer.alloc(4 * OPTIONS.pageSize));
+  makeEnvironmentFile(path, OPTIONS);
+  const environment = new Environment(path, OPTIONS);
+  environment.write(() => void environment.root.putSync('a', 1));
+  t.equal(environment.root.get('a'), 1);
+  await environment.close();
+});
