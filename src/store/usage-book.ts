@@ -43,6 +43,8 @@ export class UsageBook {
    */
   protected readonly hours = new Map<number, Map<number, GrowingUsage>>();
   readonly #changed = new Set<GrowingUsage>();
+  /** Of the call that was looked up last. Not the latest hour: that may be one of a clock that was ahead. */
+  #hour = 0;
   readonly #modelIdOf: (modelIndex: number) => string;
 
   constructor(store: UsageStore, modelIdOf: (modelIndex: number) => string) {
@@ -53,6 +55,7 @@ export class UsageBook {
   /** Returns the row that the call belongs to, and changes no total. Throws what the store throws. */
   rowOf(record: JournalRecord): GrowingUsage {
     const hour = hourOf(record.endedMs);
+    this.#hour = hour;
     let rows = this.hours.get(hour);
     if (rows === undefined) {
       rows = new Map();
@@ -108,12 +111,11 @@ export class UsageBook {
     return this.#changed;
   }
 
-  /** The changed rows are on disk. Forgets past hours, and the present one if it has grown too large. */
+  /** The changed rows are on disk. Forgets other hours, and the present one if it has grown too large. */
   recordCommitted(): void {
     this.#changed.clear();
-    const newest = Math.max(...this.hours.keys());
     for (const [hour, rows] of this.hours) {
-      if (hour !== newest || rows.size > USAGE_ROWS_HOT_MAX) this.hours.delete(hour);
+      if (hour !== this.#hour || rows.size > USAGE_ROWS_HOT_MAX) this.hours.delete(hour);
     }
   }
 
