@@ -69,8 +69,8 @@ export function digestOfToken(token: string): string {
 
 export class Operators {
   readonly #context: RegistryContext;
-  /** By id; read from the store when it is first wanted. */
-  #lastUses: Map<string, number> | undefined;
+  /** By id, in Unix seconds: the last uses in this process that are not in the store yet. */
+  readonly #unwrittenUses = new Map<string, number>();
   #usesPutMs = -Infinity;
 
   constructor(context: RegistryContext) {
@@ -103,9 +103,10 @@ export class Operators {
   /** Ordered by name. */
   list(): OperatorStatement[] {
     const records = this.#context.store.operators.all();
+    const uses = this.#uses();
     return records
       .sort((one, other) => (one.name < other.name ? -1 : 1))
-      .map((record) => this.#statementOf(record));
+      .map((record) => this.#statementOf(record, uses));
   }
 
   /** Throws `not_found`, or `invalid_parameters` if a token was given; so do the methods below. */
@@ -154,7 +155,7 @@ export class Operators {
       store,
       remove,
       (removed) => (store.operators.find(removed.digest) === undefined ? removed : undefined),
-      ({ id }) => this.#uses().delete(id),
+      ({ id }) => void this.#unwrittenUses.delete(id),
     );
   }
 
@@ -170,17 +171,21 @@ export class Operators {
     return { who: record.name, role: record.role };
   }
 
+  /** The later of each: another process that had the admin interface meanwhile has written its own. */
   #uses(): Map<string, number> {
-    return (this.#lastUses ??= this.#context.store.operators.lastUses());
+    const uses = this.#context.store.operators.lastUses();
+    for (const [id, seconds] of this.#unwrittenUses) uses.set(id, Math.max(seconds, uses.get(id) ?? 0));
+    return uses;
   }
 
   #recordUse(id: string, seconds: number): void {
     const { store, clock } = this.#context;
-    const uses = this.#uses().set(id, seconds);
+    this.#unwrittenUses.set(id, seconds);
     if (clock.monotonicMs() - this.#usesPutMs < USES_PERIOD_MS) return;
     this.#usesPutMs = clock.monotonicMs();
     try {
-      store.commit(() => store.operators.putLastUses(uses));
+      store.commit(() => store.operators.putLastUses(this.#uses()));
+      this.#unwrittenUses.clear();
     } catch {
       // The disk takes nothing, which the flush logs. The request goes on all the same.
     }
@@ -206,11 +211,11 @@ export class Operators {
     return record;
   }
 
-  #statementOf(record: OperatorRecord): OperatorStatement {
+  #statementOf(record: OperatorRecord, uses = this.#uses()): OperatorStatement {
     return {
       record,
       expired: isExpired(record, recordMomentMs(this.#context.clock)),
-      lastUsedSeconds: this.#uses().get(record.id),
+      lastUsedSeconds: uses.get(record.id),
     };
   }
 }

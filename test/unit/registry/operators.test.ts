@@ -111,3 +111,30 @@ void t.test('names, references and the bound', async (t) => {
   t.ok(operators.create({ name: 'b', role: 'viewer' }));
   await house.store.close();
 });
+
+void t.test('last uses of processes that take turns: none writes an older one over another', async (t) => {
+  const house = openHouse(t.testdir());
+  const others = offlineRegistry(house.store, house.clock);
+  const ann = house.registry.operators.create({ name: 'ann', role: 'viewer' });
+  const bob = house.registry.operators.create({ name: 'bob', role: 'viewer' });
+  const now = (): number => Math.floor(house.clock.wallMs() / 1_000);
+  const PERIOD_MS = 600_000;
+  t.ok(identity(house.registry, ann.token));
+  const annFirst = now();
+  house.clock.nowMs += PERIOD_MS;
+  t.ok(identity(others, ann.token), 'the admin interface is with another process');
+  const annLater = now();
+  t.equal(house.registry.operators.find('ann').lastUsedSeconds, annLater, 'and the first one knows');
+  house.clock.nowMs += PERIOD_MS;
+  t.ok(identity(house.registry, bob.token), 'it is back');
+  t.not(annFirst, annLater);
+  for (const { operators } of [house.registry, others]) {
+    t.equal(operators.find('ann').lastUsedSeconds, annLater);
+    t.equal(operators.find('bob').lastUsedSeconds, now());
+    t.same(
+      operators.list().map(({ lastUsedSeconds }) => lastUsedSeconds),
+      [annLater, now()],
+    );
+  }
+  await house.store.close();
+});
