@@ -160,7 +160,9 @@ void t.test('a start that a power cut ended leaves nothing that a later one open
   writeFileSync(`${path}-new-${process.pid}`, Buffer.alloc(4 * OPTIONS.pageSize));
   makeEnvironmentFile(path, OPTIONS);
   const environment = new Environment(path, OPTIONS);
-  environment.write(() => void environment.root.putSync('a', 1));
+  environment.write(() => {
+    environment.root.putSync('a', 1);
+  });
   t.equal(environment.root.get('a'), 1);
   await environment.close();
 });
