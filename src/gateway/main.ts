@@ -48,22 +48,28 @@ let slot = 0;
 
 /**
  * A command holds the store while it makes one change: a flush to disk, which takes seconds on a busy disk.
+ * One that only reads may hold it for as long as it prints.
  */
 const COMMAND_WAIT_MS_MAX = 10_000;
 const COMMAND_POLL_MS = 20;
 
 /**
- * Opens the store. Waits if a command holds it. Throws if another gateway holds it, because each of the two
- * would admit the whole of every limit.
+ * Opens the store. Waits if a command holds it: at the first start for COMMAND_WAIT_MS_MAX, because somebody
+ * waits for the gateway and can end the command; at a restart until it is free, because the command may have
+ * come while no gateway ran, and a refusal could end the group. Throws if another gateway holds it, because
+ * each of the two would admit the whole of every limit.
  */
-async function open({ settings, group }: StartGateway): Promise<Store> {
+async function open({ settings, group, isRestart }: StartGateway): Promise<Store> {
   const endMs = performance.now() + COMMAND_WAIT_MS_MAX;
   for (;;) {
     try {
       return openStore(settings, group);
     } catch (error) {
       if (!(error instanceof StoreHeld)) throw error;
-      if (error.kind === 'gateway' || performance.now() > endMs) throw rejectionOf(error);
+      const isLate = performance.now() > endMs;
+      if (error.kind === 'gateway' || (isLate && !isRestart)) throw rejectionOf(error);
+      if (isLate && !isLogged) log.error('a command keeps the gateway from serving', { held: error.message });
+      isLogged = isLate;
     }
     await sleep(COMMAND_POLL_MS);
   }

@@ -29,8 +29,8 @@
  *                            reset_upstreams  an operator resets breakers, at all gateways
  *                            clear_cache      an operator clears the response cache, at all gateways
  *                            refused  sent once, instead of `ready`: the gateway cannot run with these
- *                                     settings or this data. It then exits with START_REJECTED_EXIT_CODE
- *                                     and is not started again
+ *                                     settings or this data. It then exits with START_REJECTED_EXIT_CODE.
+ *                                     The group ends with it, unless it has others to serve or to try
  *                            reloaded reply to `reload`
  *                            ask_reload  an operator asks for a reload. Only the supervisor knows the name of
  *                                        the file and has the environment
@@ -71,6 +71,8 @@ export interface StartGateway {
    * them and need not check that they are free.
    */
   readonly joins: boolean;
+  /** Whether a gateway of the group has served before: nobody waits for the reason if it cannot start. */
+  readonly isRestart: boolean;
 }
 
 /** The position of a gateway in the group of its supervisor. */

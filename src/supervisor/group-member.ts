@@ -99,6 +99,7 @@ export class GroupMember implements PrimaryCandidate {
   #serves = false;
   #restart: NodeJS.Timeout | undefined;
   #retiring = false;
+  #rejected = false;
   #onStarted: (failure: string | undefined) => void = () => undefined;
   #onGone: () => void = () => undefined;
 
@@ -126,6 +127,11 @@ export class GroupMember implements PrimaryCandidate {
   /** Whether another member replaces this one. */
   get isRetiring(): boolean {
     return this.#retiring;
+  }
+
+  /** Whether its last process refused to start. */
+  get isRejected(): boolean {
+    return this.#rejected;
   }
 
   /**
@@ -204,6 +210,7 @@ export class GroupMember implements PrimaryCandidate {
   }
 
   #onExit(exit: GatewayExit): void {
+    this.#rejected = false;
     const process = this.#process!;
     this.#process = undefined;
     this.#serves = false;
@@ -213,6 +220,7 @@ export class GroupMember implements PrimaryCandidate {
   }
 }
 
+    this.#rejected = exit.rejection !== undefined;
 export interface GroupOptions extends MemberOptions {
   readonly settings: Settings;
   readonly demo: boolean;

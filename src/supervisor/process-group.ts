@@ -293,6 +293,7 @@ export class ProcessGroup {
       leads,
       // Not the join of a coordinator: others of the group may listen on the ports already.
       joins: this.#isShared && this.#served,
+      isRestart: this.#served,
     };
   }
 
@@ -355,7 +356,8 @@ export class ProcessGroup {
       this.#reject(rejection ?? `the gateway ended before it was ready (${how})`);
       return;
     }
-    if (rejection !== undefined && !this.#members.some(({ isFit }) => isFit)) {
+    // If another one serves, or is to be tried, the reason may pass by itself: a full disk, for example.
+    if (rejection !== undefined && this.#members.every(({ isRejected }) => isRejected)) {
       this.#reject(rejection);
       return;
     }

@@ -60,6 +60,7 @@ void t.test('it completes what it is sent, and survives what it cannot take', as
       inForce,
       leads: true,
       joins: false,
+      isRestart: false,
     },
     {
       onReady: (message) => void events.emit('ready', message),

@@ -1,7 +1,9 @@
 /** Commands that run while a gateway starts, and while one stops: what they say is done is done, and live. */
+import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
+import { StoreHold } from '#src/store/store-hold.js';
 import { runCommand } from '../support/command.js';
-import { startGateway, temporaryFolder, testSettings } from '../support/gateway.js';
+import { eventually, startGateway, temporaryFolder, testSettings } from '../support/gateway.js';
 import { startMock } from '../support/mock.js';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -44,3 +46,29 @@ void t.test('what a command does during a start is live after it', async (t) => 
   );
   t.match((await runCommand(folder, ['audit'])).stdout, /The books balance\./);
 });
+
+/** Longer than a gateway waits for a command at its first start. */
+const LONG_COMMAND_MS = 11_000;
+
+void t.test(
+  'a command that came while no gateway ran, and takes long, does not end the service',
+  async (t) => {
+    const mock = await startMock(t);
+    const gateway = await startGateway(t, { config: testSettings(mock.url) });
+    const { key } = await gateway.admin.customer();
+    process.kill(gateway.pid(), 'SIGKILL');
+    const hold = await eventually('the hold of a command', () =>
+      StoreHold.take(gateway.dataFolder, { kind: 'command' }),
+    );
+    await sleep(LONG_COMMAND_MS);
+    await eventually('a line in the log', () =>
+      gateway.log().some((line) => line.includes('a command keeps the gateway from serving'))
+        ? true
+        : undefined,
+    );
+    await hold.giveBack();
+    const answer = await eventually('an answer', () => gateway.chat(key, 'Hello'));
+    t.equal(answer.status, 200);
+    t.equal(await gateway.stop(), 0);
+  },
+);

@@ -91,7 +91,7 @@ void t.test('each has a place of its own; the first leads, the others join its p
   const starts = await seen('start', 3);
   t.same(starts.map(({ slot }) => slot).sort(), [0, 1, 2]);
   t.same(
-    starts.map(({ slot, leads, joins }) => [slot === 0, leads, joins]),
+    starts.map(({ slot, leads, joins, isRestart }) => [slot === 0, leads, joins, isRestart]),
     [
       [true, true, false],
       [false, false, true],
@@ -113,6 +113,19 @@ void t.test('one that dies comes back in its place; another leads meanwhile, and
   t.equal(again.slot, 0, 'its place');
   t.not(again.pid, first!.pid);
   t.match([lead!.slot, again.leads], lead!.slot === 1 ? [1, false] : [0, false]);
+});
+
+void t.test('a lone one that dies is told that it is started again', async (t) => {
+  const { seen } = await groupOf(t, 1);
+  process.kill((await seen('start', 1))[0]!.pid, 'SIGKILL');
+  t.match((await seen('start', 2))[1], { joins: false, isRestart: true });
+});
+
+void t.test('both die, and one is refused: the other is tried all the same', async (t) => {
+  const { seen } = await groupOf(t, 2, { workers: BEHAVIOURS.refuseAgain });
+  for (const { pid } of await seen('start', 2)) process.kill(pid, 'SIGKILL');
+  const [lead] = await seen('lead', 1);
+  t.equal(lead!.slot, 1, 'it serves in the end');
 });
 
 void t.test('what an operator logs at one is logged at all, also if it comes during a reload', async (t) => {
