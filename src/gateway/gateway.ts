@@ -40,10 +40,7 @@ import { LiveSettings, type ReloadContext } from './reload.js';
 import { tracesOf } from './traces.js';
 import { secretsOf } from '../upstream/target.js';
 
-/**
- * How long the start and a reload wait for the first credentials of upstreams. Then they go on; calls that
- * come before a credential get 502.
- */
+/** How long a start and a reload wait for the first credentials. Calls that come before one get 502. */
 const CREDENTIALS_WAIT_MS = 10_000;
 const CREDENTIALS_RELOAD_WAIT_MS = 5_000;
 
@@ -65,8 +62,9 @@ export class Gateway {
   readonly #listeners: Listeners;
   readonly #stats: Stats;
   readonly #admin: AdminService;
-  /** Monotonic: until then a drain may wait. */
-  #drainEndMs = Infinity;
+  /** Ends the waits of a drain. */
+  #endDrain: () => void = () => undefined;
+  #closing = false;
   /** The secrets of the settings, cached for these routes: each reload makes new routes. */
   #declared: { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
 
@@ -315,6 +313,7 @@ export class Gateway {
    * it, and all stays then. Settings that need a restart must be unchanged. One after the other.
    */
   async reload(next: Settings, check: boolean): Promise<string[]> {
+    if (this.#closing) return ['the gateway is stopping'];
     const context: ReloadContext = {
       ledger: this.#accounting.base.ledger,
       groupNames: this.#accounting.base.groupNames,
@@ -345,9 +344,9 @@ export class Gateway {
     this.#state.ready = false;
     this.#log.info('gateway drains', { callsInFlight: this.#metrics.reader.callsInFlight() });
     const timeoutMs = this.settings.drain_timeout_ms;
-    const drained = await this.#listeners.drain(timeoutMs, replaced);
-    const lateMs = Math.min(timeoutMs, this.#drainEndMs - performance.now());
-    if (!drained && replaced && lateMs > 0) await this.#listeners.drainLate(lateMs);
+    const hurried = new Promise<boolean>((resolve) => (this.#endDrain = () => resolve(false)));
+    const drained = await Promise.race([this.#listeners.drain(timeoutMs, replaced), hurried]);
+    if (!drained && replaced) await Promise.race([this.#listeners.drainLate(timeoutMs), hurried]);
     const callsInFlight = this.#metrics.reader.callsInFlight();
     // With `replaced` the rest may be idle connections.
     if (!drained && (callsInFlight > 0 || !replaced)) {
@@ -360,14 +359,15 @@ export class Gateway {
 
   /**
    * The supervisor stops while `drain` waits, and kills what has not ended in `drain_timeout_ms` and a grace
-   * from now: calls that would go on longer are cut here, and billed.
+   * from now: calls that would go on longer are cut here, and billed. A reload since may have shortened it.
    */
   hurry(): void {
-    this.#drainEndMs = Math.min(this.#drainEndMs, performance.now() + this.settings.drain_timeout_ms);
+    setTimeout(() => this.#endDrain(), this.settings.drain_timeout_ms);
   }
 
   /** Cuts the remaining calls, flushes and closes the store. Once: `drain` calls it, or main.ts does. */
   async close(): Promise<void> {
+    this.#closing = true;
     this.#state.ready = false;
     try {
       await this.#closeParts();

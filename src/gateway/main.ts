@@ -61,6 +61,7 @@ const COMMAND_POLL_MS = 20;
  */
 async function open({ settings, group, isRestart }: StartGateway): Promise<Store> {
   const endMs = performance.now() + COMMAND_WAIT_MS_MAX;
+  let isLogged = false;
   for (;;) {
     try {
       return openStore(settings, group);
@@ -123,7 +124,8 @@ async function reload({ id, settings, check }: ReloadGateway): Promise<void> {
   await started;
   let errors: readonly string[] = ['the gateway is stopping'];
   try {
-    if (gateway !== undefined && !draining) errors = await gateway.reload(ownSettings(settings), check);
+    // Also one that drains: it still takes the last call of each connection.
+    if (gateway !== undefined) errors = await gateway.reload(ownSettings(settings), check);
   } catch (error) {
     // All gateways of a group would end at the same moment. The supervisor has them take the former settings.
     log.error('the gateway failed while it took new settings', { error: (error as Error).stack });

@@ -171,8 +171,14 @@ export class GroupMember implements PrimaryCandidate {
 
   /**
    * Sends new settings as GatewayProcess.reload does. A process that waits for its restart is started now.
+   * One that is being replaced gets them too, because it still takes the last call of each connection; but it
+   * is not asked, and what it says against them keeps nobody back.
    */
-  reload(settings: Settings, check: boolean): Promise<readonly string[]> {
+  async reload(settings: Settings, check: boolean): Promise<readonly string[]> {
+    if (this.#retiring) {
+      if (!check) await this.#process?.reload(settings, false);
+      return [];
+    }
     if (this.#process === undefined) void this.start();
     return this.#process!.reload(settings, check);
   }
@@ -204,23 +210,23 @@ export class GroupMember implements PrimaryCandidate {
 
   #onReady(ready: GatewayReady): void {
     this.#serves = true;
+    this.#rejected = false;
     this.#policy.onReady();
     this.#owner.onReady(this, ready);
     this.#onStarted(undefined);
   }
 
   #onExit(exit: GatewayExit): void {
-    this.#rejected = false;
     const process = this.#process!;
     this.#process = undefined;
     this.#serves = false;
+    this.#rejected = exit.rejection !== undefined;
     this.#owner.onExit(this, process, exit);
     this.#onStarted(exit.rejection ?? exit.how);
     this.#onGone();
   }
 }
 
-    this.#rejected = exit.rejection !== undefined;
 export interface GroupOptions extends MemberOptions {
   readonly settings: Settings;
   readonly demo: boolean;

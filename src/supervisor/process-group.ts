@@ -312,13 +312,11 @@ export class ProcessGroup {
   }
 
   /**
-   * Sends the settings to all gateways but those that have a successor and are ending (`isRetiring`); with
-   * `check` only asks whether they could take them. Returns the reasons against them.
+   * Sends the settings to all gateways; with `check` only asks whether they could take them. Returns the
+   * reasons against them.
    */
   async #reloadAll(next: Settings, check: boolean): Promise<readonly string[]> {
-    const replies = this.#members
-      .filter(({ isRetiring }) => !isRetiring)
-      .map((member) => member.reload(adoptLive(member.settings, next), check));
+    const replies = this.#members.map((member) => member.reload(adoptLive(member.settings, next), check));
     return [...new Set((await Promise.all(replies)).flat())];
   }
 

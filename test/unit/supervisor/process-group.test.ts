@@ -93,9 +93,9 @@ void t.test('each has a place of its own; the first leads, the others join its p
   t.same(
     starts.map(({ slot, leads, joins, isRestart }) => [slot === 0, leads, joins, isRestart]),
     [
-      [true, true, false],
-      [false, false, true],
-      [false, false, true],
+      [true, true, false, false],
+      [false, false, true, true],
+      [false, false, true, true],
     ],
   );
   group.drain();
@@ -252,6 +252,30 @@ for (const [behaviour, how] of [
     t.same(await group.ended, { exitCode: 0, rejection: undefined });
   });
 }
+
+void t.test('a reload reaches one that is being replaced too, which keeps nobody back', async (t) => {
+  const { group, settings, seen, events } = await groupOf(t, 2, { workers: BEHAVIOURS.deaf });
+  await seen('start', 2);
+  const { done } = group.replace({ ...settings, workers: BEHAVIOURS.serve });
+  const [drained] = await seen('drain', 1);
+  t.same(await group.reload({ ...settings, low_balance: 'clamp' }, false), []);
+  const slotsOf = (event: string): number[] =>
+    events()
+      .filter((one) => one.event === event)
+      .map(({ slot }) => slot)
+      .sort();
+  t.same(
+    [slotsOf('check'), slotsOf('reload')],
+    [
+      [1, 2],
+      [0, 1, 2],
+    ],
+  );
+  process.kill(drained!.pid, 'SIGKILL');
+  t.same(await group.reload({ ...settings, low_balance: 'refuse' }, false), [], 'its end is no problem');
+  group.kill();
+  await done;
+});
 
 void t.test('one that does not end is killed after its time, and the next is replaced', async (t) => {
   const { group, settings } = await groupOf(t, 2, { workers: BEHAVIOURS.deaf, drain_timeout_ms: 20 });
