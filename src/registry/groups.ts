@@ -247,7 +247,7 @@ export class Groups {
       );
     }
     const createdMs = recordMomentMs(clock);
-    const index = store.groups.takeIndex(asWallMs(createdMs - SLOT_REST_MS));
+    const index = store.groups.takeIndex(asWallMs(createdMs - SLOT_REST_MS), groupsMax);
     if (index >= groupsMax) {
       throw invalid(
         `limits.groups allows ${groupsMax} groups, of which those deleted in the last 24 hours still count: ` +

@@ -182,8 +182,8 @@ export class Keys {
 
   /** Takes slots for `count` new keys. Call it in the commit that puts them. */
   takeSlots(count: number): KeyIndex[] {
-    const { store, clock } = this.#context;
-    return store.keys.takeIndexes(count, asWallMs(recordMomentMs(clock) - SLOT_REST_MS));
+    const { store, clock, keysMax } = this.#context;
+    return store.keys.takeIndexes(count, asWallMs(recordMomentMs(clock) - SLOT_REST_MS), keysMax);
   }
 
   /** Makes a key and puts its record. Call it in a commit, and `insert` after the commit. */

@@ -85,8 +85,11 @@ export interface GroupStore {
   hasAccounts(id: string): boolean;
   /** The slots of accounts that are in the group itself, at most `limit` of them. */
   accountsOf(id: string, limit: number): AccountIndex[];
-  /** Takes a slot: the longest unused of those whose group was deleted before `restedMs`, or a new one. */
-  takeIndex(restedMs: WallMs): GroupIndex;
+  /**
+   * Takes a slot: of those below `slotsMax` whose group was deleted before `restedMs` the longest unused, or
+   * a new one, which may be beyond.
+   */
+  takeIndex(restedMs: WallMs, slotsMax: number): GroupIndex;
   put(record: GroupRecord): void;
   remove(record: GroupRecord, nowMs: WallMs): void;
 }
@@ -108,10 +111,10 @@ export interface KeyStore {
   findUse(index: KeyIndex): KeyUseRecord | undefined;
   putUse(key: KeyIndex, record: KeyUseRecord): void;
   /**
-   * Takes that many slots: first those of keys that were deleted before `restedMs`, longest unused first,
-   * then such as were never used.
+   * Takes that many slots: first those below `slotsMax` of keys that were deleted before `restedMs`, longest
+   * unused first, then such as were never used, which may be beyond.
    */
-  takeIndexes(count: number, restedMs: WallMs): KeyIndex[];
+  takeIndexes(count: number, restedMs: WallMs, slotsMax: number): KeyIndex[];
   put(record: KeyRecord): void;
   /** Removes the key and its use. */
   remove(record: KeyRecord, nowMs: WallMs): void;

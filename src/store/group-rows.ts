@@ -95,10 +95,11 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
     );
   }
 
-  takeIndex(restedMs: WallMs): GroupIndex {
+  takeIndex(restedMs: WallMs, slotsMax: number): GroupIndex {
     const { groupSlotsFree, quotaUses } = this.#tables;
     const clear = (slot: number): void => void quotaUses.removeSync(['group', slot, '']);
-    return asGroupIndex(this.takeSlots(1, restedMs, groupSlotsFree, GROUP_SLOTS_USED, clear)[0]!);
+    const [slot] = this.takeSlots(1, restedMs, slotsMax, groupSlotsFree, GROUP_SLOTS_USED, clear);
+    return asGroupIndex(slot!);
   }
 
   /** The registry never changes name, parent or slot of a group, so no index row of an earlier one stays. */

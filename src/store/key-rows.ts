@@ -194,13 +194,13 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
     return this.pageOf(ids, limit);
   }
 
-  takeIndexes(count: number, restedMs: WallMs): KeyIndex[] {
+  takeIndexes(count: number, restedMs: WallMs, slotsMax: number): KeyIndex[] {
     const { keySlotsFree, keyUses, quotaUses } = this.#tables;
     const clear = (slot: number): void => {
       keyUses.removeSync(slot);
       quotaUses.removeSync(['key', slot, '']);
     };
-    return this.takeSlots(count, restedMs, keySlotsFree, KEY_SLOTS_USED, clear).map(asKeyIndex);
+    return this.takeSlots(count, restedMs, slotsMax, keySlotsFree, KEY_SLOTS_USED, clear).map(asKeyIndex);
   }
 
   /** The registry never changes name, account or slot of a key, so no index row of an earlier one stays. */

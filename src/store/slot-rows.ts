@@ -78,19 +78,22 @@ export class SlotRows<Row, Index extends number> {
 
   /**
    * Takes `count` slots: first those whose record was deleted before `restedMs`, by the table `free`, longest
-   * unused first; then slots that were never used. `usedMark` is the key in `meta` of how many slots were
-   * ever used. Calls `clear` for each slot that is used again: another process may have flushed a use of the
-   * deleted record after its deletion.
+   * unused first; then slots that were never used. Passes over free slots from `slotsMax` on, which stay free
+   * for the day when the limit is raised again; one that was never used may be beyond. `usedMark` is the key
+   * in `meta` of how many slots were ever used. Calls `clear` for each slot that is used again: another
+   * process may have flushed a use of the deleted record after its deletion. 1 µs for a slot passed over.
    */
   protected takeSlots(
     count: number,
     restedMs: WallMs,
+    slotsMax: number,
     free: Table<[number, number]>,
     usedMark: string,
     clear: (slot: number) => void,
   ): number[] {
     const slots: number[] = [];
-    for (const row of Array.from(free.getKeys({ end: [restedMs, 0], limit: count }))) {
+    const rested = free.getKeys({ end: [restedMs, 0] }).filter(([, slot]) => slot < slotsMax);
+    for (const row of Array.from(rested.slice(0, count))) {
       free.removeSync(row);
       clear(row[1]);
       slots.push(row[1]);

@@ -111,6 +111,47 @@ void t.test('what is refused', async (t) => {
   await store.close();
 });
 
+void t.test('slots beyond a limit that was lowered keep no group from being made', async (t) => {
+  const path = t.testdir();
+  const store = new Store(path);
+  const clock = new StoppedClock();
+  const live = new StoreOnly(store);
+  const bounds = { accountsMax: 9, keysMax: 9, groupsMax: 99 };
+  const before = new Registry({ store, catalog: CATALOG, clock, live, ...bounds });
+  const names = Array.from({ length: 9 }, (_, at) => `g${at}`);
+  for (const name of names) before.groups.create({ name });
+  for (const name of names.toReversed()) {
+    before.groups.delete(name);
+    clock.nowMs += 1;
+  }
+  await store.close();
+  const house = openHouse(path);
+  house.clock.nowMs += 2 * DAY_MS;
+  t.equal(house.registry.groups.create({ name: 'a' }).record.index, 7, 'the 9th is passed over');
+  await house.store.close();
+});
+
+void t.test('rows that are damaged or missing: the tree ends, and accounts are listed', async (t) => {
+  const { registry, store } = openHouse(t.testdir());
+  const { groups, accounts } = registry;
+  const top = groups.create({ name: 'a' }).record;
+  const below = groups.create({ name: 'b', parent: 'a' }).record;
+  store.commit(() => store.groups.put({ ...top, parentId: below.id }));
+  t.same(
+    groups.tree('b', 0, 9).items.map(({ record }) => record.name),
+    ['b', 'a'],
+  );
+  const lost = groups.create({ name: 'c' }).record;
+  accounts.create({ name: 'acme', planId: 'free', credit: none, group: 'c' });
+  accounts.create({ name: 'other', planId: 'free', credit: none });
+  store.commit(() => store.groups.takeOut(lost));
+  t.match(accounts.search({}, 0, 9).items, [
+    { record: { name: 'acme' }, group: { id: lost.id, name: lost.id, path: [lost.id] } },
+    { record: { name: 'other' } },
+  ]);
+  await store.close();
+});
+
 void t.test('random trees: never deeper than allowed, no circle, and the audit agrees', async (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);

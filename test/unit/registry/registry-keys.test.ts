@@ -27,19 +27,23 @@ function peopledHouse(path: string): House {
 }
 
 /** Its store alone, which has room for any number. */
-function withoutGateway(path: string, accounts: readonly string[]): Pick<House, 'registry' | 'store'> {
+function withoutGateway(
+  path: string,
+  accounts: readonly string[],
+): Pick<House, 'registry' | 'store' | 'clock'> {
   const store = new Store(path);
+  const clock = new StoppedClock();
   const registry = new Registry({
     store,
     catalog: CATALOG,
-    clock: new StoppedClock(),
+    clock,
     accountsMax: 1_000,
     groupsMax: 1_000,
     keysMax: 1_000,
     live: new StoreOnly(store),
   });
   for (const name of accounts) registry.accounts.create({ name, planId: 'free', credit: asPicoUnits(0n) });
-  return { registry, store };
+  return { registry, store, clock };
 }
 
 /** How the data plane sees a key. */
@@ -350,6 +354,31 @@ void t.test('rotation: a new key at once, the old one until its grace is over', 
 });
 
 void t.test(
+  'slots of deleted keys beyond a limit that was lowered keep no key from being made',
+  async (t) => {
+    const path = t.testdir();
+    const { registry, store, clock } = withoutGateway(path, ['acme']);
+    const names = Array.from({ length: KEYS_MAX + 3 }, (_, at) => `key ${at}`);
+    for (const name of names) registry.keys.create({ account: 'acme', name });
+    // The highest first: those slots have rested longest.
+    for (const name of names.toReversed()) {
+      registry.keys.delete(name);
+      clock.nowMs += 1;
+    }
+    await store.close();
+    const house = openHouse(path);
+    house.clock.nowMs += 25 * 3_600_000;
+    const { keys } = house.registry;
+    const made = keys.create({ account: 'acme', name: 'laptop' });
+    t.ok(made.record.index < KEYS_MAX);
+    t.ok(keys.rotate('laptop', 0).record.index < KEYS_MAX);
+    for (let at = 2; at < KEYS_MAX; at++) keys.create({ account: 'acme', name: `other ${at}` });
+    t.throws(() => keys.create({ account: 'acme', name: 'more' }), /^limits.keys allows 4 keys/);
+    await house.store.close();
+  },
+);
+
+void t.test(
   'rotation without grace, beyond the old key’s own end, and where there is nothing to rotate',
   async (t) => {
     const house = peopledHouse(t.testdir());
@@ -357,6 +386,7 @@ void t.test(
     const first = registry.keys.create({ account: 'acme', name: 'a' });
     registry.keys.rotate('a', 0);
     t.ok(keyTable.isExpired(keyTable.find(digestOf(first.key))!, NOW), 'at once');
+    t.equal(standingOf(house, first.key)?.[1], 'disabled', 'also by a clock that is set back');
 
     const short = registry.keys.create({ account: 'acme', name: 'b', expiresSeconds: NOW + 5 });
     const { replaced } = registry.keys.rotate('b', 60);

@@ -133,7 +133,8 @@ void t.test('pages join to the whole list, at every size', async (t) => {
 
 void t.test('a deleted key leaves no trace but its slot, which rests before it is used again', async (t) => {
   const store = new Store(t.testdir());
-  const take = (restedMs: number) => store.commit(() => store.keys.takeIndexes(1, asWallMs(restedMs))[0]);
+  const take = (restedMs: number) =>
+    store.commit(() => store.keys.takeIndexes(1, asWallMs(restedMs), 100)[0]);
   t.equal(take(0), 0);
   t.equal(take(0), 1);
   store.commit(() => {
@@ -152,10 +153,17 @@ void t.test('a deleted key leaves no trace but its slot, which rests before it i
     store.keys.remove(key(3, 0, 'b'), asWallMs(200));
     store.keys.remove(key(0, 0, 'c'), asWallMs(400));
   });
-  const takeMany = (count: number) => store.commit(() => store.keys.takeIndexes(count, asWallMs(400)));
+  const takeMany = (count: number, slotsMax = 100) =>
+    store.commit(() => store.keys.takeIndexes(count, asWallMs(400), slotsMax));
   t.same(takeMany(0), []);
   t.same(takeMany(4), [3, 1, 4, 5], 'longest unused first, then such as were never used');
   t.equal(take(401), 0);
+  store.commit(() => {
+    store.keys.remove(key(3, 0, 'd'), asWallMs(100));
+    store.keys.remove(key(1, 0, 'e'), asWallMs(200));
+  });
+  t.same(takeMany(2, 3), [1, 6], 'a free slot beyond the limit is passed over');
+  t.same(takeMany(1), [3], 'and stays free');
   await store.close();
 });
 
