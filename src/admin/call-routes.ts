@@ -250,7 +250,7 @@ function filterOf(query: CallsQuery, registry: Registry): CallFilter {
     // An id is not looked up, so that calls of a deleted key are found by it.
     account: account === undefined || isId(account) ? account : registry.accounts.find(account).record.id,
     accounts: group === undefined ? undefined : registry.groups.membersOf(group, ACCOUNTS_SOUGHT_MAX),
-    key: key === undefined || isId(key) ? key : registry.keys.find(key).record.id,
+    key: key === undefined || isId(key) ? key : registry.keys.recordOf(key, account).id,
     model: model === undefined ? undefined : idOfModel(model, registry),
     upstream,
     code,

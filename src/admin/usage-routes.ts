@@ -85,7 +85,7 @@ export const USAGE_ROUTES: readonly Route[] = [
       if (format !== 'csv') {
         const isNamed = by === 'account' || by === 'key';
         const viewOf = (line: UsageLine) =>
-          viewOfUsage(line, by, isNamed ? registry.namesOf(line.name) : undefined);
+          viewOfUsage(line, by, isNamed ? registry.namesOf(line.name, line.accountId) : undefined);
         const page = pageOfLines(lines, viewOf, cursor, limit);
         if (page.next === null) registry.keptReport.drop(requestText);
         else if (kept === undefined) registry.keptReport.keep(requestText, lines);
@@ -111,7 +111,7 @@ export const USAGE_ROUTES: readonly Route[] = [
       await flushBooks();
       const { rows, next } = registry.usageRows(hoursOf(from, to), cursorOf(cursor), limit);
       return {
-        data: rows.map((row) => viewOfRow(row, registry.namesOf(row.keyId))),
+        data: rows.map((row) => viewOfRow(row, registry.namesOf(row.keyId, row.accountId))),
         next: next === undefined ? null : `${next.slot}_${next.hour}`,
       };
     },

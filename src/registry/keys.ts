@@ -103,7 +103,7 @@ export class Keys {
   }
 
   find(idOrName: string): KeyStatement {
-    return this.#statementOf(this.#recordOf(idOrName));
+    return this.#statementOf(this.recordOf(idOrName));
   }
 
   /** In force on every thread on return, as are the changes below. */
@@ -131,7 +131,7 @@ export class Keys {
     const { store, live, clock } = this.#context;
     const nowMs = recordMomentMs(clock);
     const replace = () => {
-      const found = this.#recordOf(idOrName);
+      const found = this.recordOf(idOrName);
       assertRotatable(found, nowMs);
       const account = this.#accounts.recordOf(found.accountId);
       const used = isLimited(found) ? live.countsOf(found, nowMs) : undefined;
@@ -168,7 +168,7 @@ export class Keys {
   delete(idOrName: string): KeyRecord {
     const { store, live, clock } = this.#context;
     const remove = (): KeyRecord => {
-      const found = this.#recordOf(idOrName);
+      const found = this.recordOf(idOrName);
       store.keys.remove(found, recordMomentMs(clock));
       return found;
     };
@@ -239,7 +239,7 @@ export class Keys {
   #change(idOrName: string, change: (key: KeyRecord) => KeyRecord): KeyStatement {
     const { store, live } = this.#context;
     const put = (): KeyRecord => {
-      const changed = change(this.#recordOf(idOrName));
+      const changed = change(this.recordOf(idOrName));
       assertRoom(live, { kind: 'key', ...changed });
       store.keys.put(changed);
       return changed;
@@ -265,7 +265,11 @@ export class Keys {
     };
   }
 
-  #recordOf(idOrName: string): KeyRecord {
+  /**
+   * `account`: the id or name of the only account in which a name is looked up. Throws `not_found`, and
+   * `invalid_parameters` if several keys have the name, or a key itself was given.
+   */
+  recordOf(idOrName: string, account?: string): KeyRecord {
     const { store } = this.#context;
     assertReference('key', idOrName);
     if (isId(idOrName)) {
@@ -276,7 +280,11 @@ export class Keys {
       // are read: a bound could hide the second current one, and this would act on the first.
       const current: KeyRecord[] = [];
       const replaced: KeyRecord[] = [];
-      for (const record of store.keys.eachOfName(idOrName)) {
+      const named =
+        account === undefined
+          ? store.keys.eachOfName(idOrName)
+          : store.keys.findOfAccount(this.#accounts.recordOf(account).index, idOrName);
+      for (const record of named) {
         (record.replacedById === undefined ? current : replaced).push(record);
         if (current.length > 1) break;
       }
@@ -284,6 +292,7 @@ export class Keys {
       if (second !== undefined) throw invalid(`several keys are named ${idOrName}: give the id of one`);
       if (first !== undefined) return first;
     }
-    throw notFound(`there is no key ${idOrName}: see the list of keys`);
+    const where = account === undefined ? '' : ` in the account ${account}`;
+    throw notFound(`there is no key ${idOrName}${where}: see the list of keys`);
   }
 }

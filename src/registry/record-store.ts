@@ -156,6 +156,15 @@ export function commitAndApply<Made>(
   return made;
 }
 
+/** Returns undefined for a row that cannot be read: `tollgate audit` tells of it. */
+export function ifReadable<Row>(read: () => Row | undefined): Row | undefined {
+  try {
+    return read();
+  } catch {
+    return undefined;
+  }
+}
+
 /** Undefined also if nothing can be read. */
 function readAgain<Made>(
   store: Pick<RecordStore, 'refresh'>,

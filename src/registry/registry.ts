@@ -25,7 +25,7 @@ import { type CreatedKey, Keys, type NewKey } from './keys.js';
 import type { Cause, ChangeNote, ChangeStore, OperatorChange, Recorded } from './operator-change.js';
 import { Operators } from './operators.js';
 import { isId } from './record-id.js';
-import { commitAndApply, type RecordStore } from './record-store.js';
+import { commitAndApply, ifReadable, type RecordStore } from './record-store.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
 import { KeptReport, type UsageGroup, type UsageLine, UsageReport, type UsageRow } from './usage-report.js';
 
@@ -184,7 +184,11 @@ export class Registry {
     left?: AbortSignal,
   ): Promise<UsageLine[]> {
     const keyRecord =
-      key === undefined ? undefined : isId(key) ? this.#store.keys.find(key) : this.keys.find(key).record;
+      key === undefined
+        ? undefined
+        : isId(key)
+          ? this.#store.keys.find(key)
+          : this.keys.recordOf(key, account);
     const slot = account === undefined ? keyRecord?.accountIndex : this.accounts.recordOf(account).index;
     const report = new UsageReport({ keyId: keyRecord?.id ?? key, modelId: model, by });
     const hours = { fromHour, toHour };
@@ -267,13 +271,13 @@ export class Registry {
 
   /**
    * Returns the names for the id of an account or a key in a report. `key` is undefined for an account and
-   * for a key that was deleted; `account` is too for a deleted key, and for an account that is not in the
-   * books of this host, which were put back from an older copy or do not have it yet. Accounts are never
-   * deleted. A damaged row has no names either: it is not worth a report without the others.
+   * for a key that was deleted, whose account is found by `accountId`. `account` is undefined for one that is
+   * not in the books of this host, which were put back from an older copy or do not have it yet. Accounts are
+   * never deleted. A damaged row has no names either: it is not worth a report without the others.
    */
-  namesOf(id: string): UsageNames {
+  namesOf(id: string, accountId?: string): UsageNames {
     const key = ifReadable(() => this.#store.keys.find(id));
-    const account = ifReadable(() => this.#store.findAccount(key?.accountId ?? id));
+    const account = ifReadable(() => this.#store.findAccount(accountId ?? key?.accountId ?? id));
     return { account: account?.name, key: key?.name };
   }
 
@@ -306,15 +310,6 @@ export class Registry {
         }
       },
     );
-  }
-}
-
-/** Returns undefined for a row that cannot be read: `tollgate audit` tells of it. */
-function ifReadable<Row>(read: () => Row | undefined): Row | undefined {
-  try {
-    return read();
-  } catch {
-    return undefined;
   }
 }
 

@@ -102,6 +102,8 @@ export interface UsageQuestion {
  */
 export interface UsageLine extends UsageTotals {
   readonly name: string;
+  /** Of a key's line. */
+  readonly accountId: string | undefined;
 }
 
 /** How many lines a report may have, of some 500 bytes of memory each. */
@@ -124,7 +126,10 @@ export class UsageReport {
       if (modelId !== undefined && row.modelId !== modelId) continue;
       const name = nameOf(row, by);
       let sum = this.#lines.get(name);
-      if (sum === undefined) this.#lines.set(name, (sum = { name, ...NO_USAGE }));
+      if (sum === undefined) {
+        sum = { name, accountId: by === 'key' ? row.accountId : undefined, ...NO_USAGE };
+        this.#lines.set(name, sum);
+      }
       addTo(sum, row);
     }
     if (this.#lines.size > LINES_MAX) {

@@ -61,6 +61,14 @@ void t.test('a report of several pages is made once', async (t) => {
   t.equal(reports(), 4);
 });
 
+void t.test('the account of a deleted key has its name', async (t) => {
+  const { house } = await openBooks(t);
+  for (const query of ['usage/rows?limit=1', 'usage?by=key']) {
+    const page = (await house.send('GET', `/admin/v1/${query}`)).json() as { readonly data: object[] };
+    t.match(page.data[0], { key: 'key_0123456789abcdef', key_name: null, account_name: 'a' }, query);
+  }
+});
+
 void t.test('who leaves is not worked for', async (t) => {
   const { house } = await openBooks(t);
   for (const path of ['usage?by=hour', 'usage?format=csv']) {

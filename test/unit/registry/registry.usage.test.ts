@@ -84,6 +84,13 @@ void t.test('usage by account, key and hours', async (t) => {
     t.same(await callsOf(registry, { ...ALL, by, key: named }), [30], named);
   t.same(await callsOf(registry, { ...ALL, by, key: GONE }), [3], 'a deleted key');
   t.same(await callsOf(registry, { ...ALL, by, account: 'a', key }), [], 'a key of another account');
+  const laptop = { ...ALL, by, key: 'laptop' } as const;
+  t.same(await callsOf(registry, { ...laptop, account: 'c' }), [30]);
+  await t.rejects(registry.reportUsage({ ...laptop, account: 'a' }), { code: 'not_found' });
+  registry.keys.create({ account: 'a', name: 'laptop' });
+  t.same(await callsOf(registry, { ...laptop, account: 'c' }), [30], 'a name is unique in its account');
+  t.same(await callsOf(registry, { ...laptop, account: 'a' }), []);
+  await t.rejects(registry.reportUsage(laptop), { message: /several keys are named laptop/ });
   await t.rejects(registry.reportUsage({ ...ALL, by, account: 'd' }), { code: 'not_found' });
   await t.rejects(registry.reportUsage({ ...ALL, by, key: 'other' }), { code: 'not_found' });
 });
