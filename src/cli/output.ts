@@ -78,8 +78,8 @@ export function activeText({
   readonly active: boolean;
   readonly expired: boolean;
 }): string {
-  if (!active) return 'no';
-  return expired ? 'expired' : 'yes';
+  if (expired) return 'expired';
+  return active ? 'yes' : 'no';
 }
 
 export function yesNo(value: boolean): string {

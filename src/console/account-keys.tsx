@@ -145,8 +145,8 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
 }
 
 function stateOf({ active, expired, expires, replaced_by: replacedBy }: KeyView): readonly [Tone, string] {
-  if (!active) return ['bad', 'Disabled'];
   if (expired) return ['bad', 'Expired'];
+  if (!active) return ['bad', 'Disabled'];
   const end = expires === null ? undefined : moment(expires);
   if (replacedBy !== null) return ['warn', end === undefined ? 'Replaced' : `Replaced, until ${end}`];
   return end === undefined ? ['good', 'Active'] : ['warn', `Until ${end}`];

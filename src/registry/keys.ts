@@ -123,9 +123,10 @@ export class Keys {
 
   /**
    * Replaces a key by a new one of the same account, name, limits, privacy and expiry. The new key starts
-   * with the old one's use, so that rotation renews no limit. The old key expires after `graceSeconds` (0: at
-   * once), or earlier if it would have anyway. One transaction: after a crash both changes are there or none.
-   * Throws `conflict`, `invalid_parameters` and `not_found`.
+   * with the old one's use, so that rotation renews no limit. The old key expires after `graceSeconds`, or
+   * earlier if it would have anyway; with 0 it is also disabled, because a clock that is set back makes an
+   * expiry void. One transaction: after a crash both changes are there or none. Throws `conflict`,
+   * `invalid_parameters` and `not_found`.
    */
   rotate(idOrName: string, graceSeconds: number): RotatedKey {
     const { store, live, clock } = this.#context;
@@ -139,6 +140,7 @@ export class Keys {
       const created = this.#make(account, found, this.takeSlots(1)[0]!, inherited);
       const old = {
         ...found,
+        active: graceSeconds > 0,
         expiresSeconds: Math.min(found.expiresSeconds ?? Infinity, endOfGrace(nowMs, graceSeconds)),
         replacedById: created.record.id,
       };
