@@ -41,7 +41,9 @@ export function authenticate(
   if (keys.isExpired(key, nowSeconds)) return EXPIRED_KEY;
   const account = keys.accountOf(key);
   const planIndex = ledger.planIndexOf(account);
-  if (!ledger.isActive(account)) return planIndex === NO_PLAN_INDEX ? ACCOUNT_WITHOUT_PLAN : DISABLED_ACCOUNT;
+  // Checked by itself: both words are read one after the other, and a reload may enable the account between.
+  if (planIndex === NO_PLAN_INDEX) return ACCOUNT_WITHOUT_PLAN;
+  if (!ledger.isActive(account)) return DISABLED_ACCOUNT;
   // True once a second at most for each key: the next flush writes its last use.
   if (keys.recordUse(key, nowSeconds)) ledger.keys.dirty.mark(key);
   context.caller = {

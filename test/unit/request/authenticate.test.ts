@@ -69,6 +69,16 @@ void t.test('disabling a key or its account counts from the next request on', (t
   t.end();
 });
 
+void t.test('an account that gets its plan back while its words are read has none yet', (t) => {
+  const { listener, key, account } = openHouse();
+  listener.ledger.setPlan(account, NO_PLAN_INDEX);
+  t.ok(listener.ledger.isActive(account), 'as it is after the plan was read');
+  const context = new CallContext('req_1', 1);
+  t.match(authenticate(context, `Bearer ${key}`, listener), { message: /^The plan of this account/ });
+  t.equal(context.caller, undefined);
+  t.end();
+});
+
 void t.test('an expired key is refused from its second on, and says so', (t) => {
   const { listener, key, keyIndex, clock } = openHouse();
   const ask = () => authenticate(new CallContext('req_1', 1), `Bearer ${key}`, listener);
