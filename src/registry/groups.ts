@@ -14,7 +14,7 @@ import type { GroupPath } from './account-statement.js';
 import type { GroupRecord } from './account-record.js';
 import type { QuotaUse } from './quota-use.js';
 import { assertName, assertReference, conflict, createId, invalid, isId, notFound } from './record-id.js';
-import { commitAndApply, type Page } from './record-store.js';
+import { commitAndApply, ifReadable, type Page } from './record-store.js';
 import { assertRoom, recordMomentMs, type RegistryContext, SLOT_REST_MS } from './registry-context.js';
 
 export interface NewGroup {
@@ -85,8 +85,12 @@ export class Groups {
       else siblings.push(record);
     }
     const ordered: GroupRecord[] = [];
+    const seen = new Set<string>();
     const add = (records: readonly GroupRecord[]): void => {
       for (const record of records.toSorted((one, other) => (one.name < other.name ? -1 : 1))) {
+        // It ends even if a damaged row makes a cycle.
+        if (seen.has(record.id)) continue;
+        seen.add(record.id);
         ordered.push(record);
         add(childrenOf.get(record.id) ?? []);
       }
@@ -181,10 +185,13 @@ export class Groups {
     return path;
   }
 
-  /** Returns the group as an account's statement shows it. */
+  /**
+   * Returns the group as an account's statement shows it: by its id alone if its row, or one above it, is
+   * missing or damaged, so that the account is listed all the same.
+   */
   groupPathOf(id: string): GroupPath {
-    const record = this.recordOf(id);
-    return { id, name: record.name, path: this.#namesTo(record) };
+    const path = ifReadable(() => this.#namesTo(this.recordOf(id))) ?? [id];
+    return { id, name: path.at(-1)!, path };
   }
 
   /** The ids of the group itself and of all groups below it. */

@@ -56,6 +56,8 @@ export class ChangeFollower {
   #appliedTo: number;
   #failedLooks = 0;
   #readsAll = false;
+  /** Whether a group was taken over after all. Until then its accounts were disabled. */
+  #isGroupBack = false;
   /** How often all records were read anew. */
   #readings = 0;
   #looks = 0;
@@ -93,6 +95,7 @@ export class ChangeFollower {
     try {
       this.#follow();
       this.#failedLooks = 0;
+      if (this.#isGroupBack) void this.#applyAll('a group was taken over late');
     } catch (error) {
       if (this.#failedLooks++ % LOG_PERIOD_LOOKS > 0) return;
       this.#options.log.error('changes of other processes cannot be read; they are looked for again', {
@@ -109,7 +112,7 @@ export class ChangeFollower {
     const touched = feed.since(this.#appliedTo);
     this.#appliedTo = newest;
     if (touched !== undefined) this.#apply(touched);
-    else void this.#applyAll();
+    else void this.#applyAll('this process fell far behind the others');
   }
 
   #tryAgain(): void {
@@ -126,12 +129,13 @@ export class ChangeFollower {
     for (const key of keys) this.#attempt('key', key, () => applier.applyKey(key));
   }
 
-  /** Reads all records, if the feed no longer has all changes that this process lacks. */
-  async #applyAll(): Promise<void> {
+  /** Reads all records, because of `why`: the feed does not tell which changes this process lacks. */
+  async #applyAll(why: string): Promise<void> {
     const { groupsMax, accountsMax, keysMax, log } = this.#options;
     this.#readsAll = true;
+    this.#isGroupBack = false;
     const reading = ++this.#readings;
-    log.warn('this process fell far behind the others; it reads all groups, accounts and keys anew');
+    log.warn(`${why}; all groups, accounts and keys are read anew`);
     // All groups first: an account whose group is not in the buffers is disabled.
     for (let first = 0; first < groupsMax; first += PAGE_RECORDS) {
       this.#apply({ groups: page(first, groupsMax).map(asGroupIndex), accounts: [], keys: [] });
@@ -158,7 +162,9 @@ export class ChangeFollower {
     const hasFailed = this.#failed.delete(name);
     try {
       work();
-      if (hasFailed) log.warn(`a change of the ${name} was taken over after all`);
+      if (!hasFailed) return;
+      log.warn(`a change of the ${name} was taken over after all`);
+      if (kind === 'group') this.#isGroupBack = true;
     } catch (error) {
       const failed = tries + 1;
       const pauseLooks = Math.min(Math.max(1, 2 ** (failed - 2)), PAUSE_LOOKS_MAX);

@@ -1,6 +1,6 @@
 /** Several processes on one registry: what one changes all have in their buffers. */
 import t from 'tap';
-import { asAccountIndex, asKeyIndex } from '#src/core/units.js';
+import { asAccountIndex, asGroupIndex, asKeyIndex } from '#src/core/units.js';
 import { isLimited, type KeyRecord } from '#src/registry/key-record.js';
 import { ChangeFollower } from '#src/sharing/change-follower.js';
 import { Store } from '#src/store/store.js';
@@ -198,6 +198,49 @@ void t.test('who has fallen behind reads all anew', async (t) => {
   t.same(applied, { groups: 20, accounts: 700, keys: 1_300 }, 'each once, the damaged one being passed over');
   t.match(log.lines, [/^warn this process fell far behind/, /^error a change of the key in slot 7/]);
 });
+
+void t.test(
+  'a group that is taken over late: its accounts, disabled until then, are read anew',
+  async (t) => {
+    const log = new ListLog();
+    const group = asGroupIndex(2);
+    let newest = 3;
+    let isOpen = false;
+    let fails = true;
+    const active: boolean[] = [];
+    const follower = new ChangeFollower({
+      feed: {
+        newest: () => newest,
+        since: (after) => ({
+          groups: after < 3 ? [group] : [],
+          accounts: after < 3 ? [] : [asAccountIndex(1)],
+          keys: [],
+        }),
+      },
+      applier: {
+        applyGroup: (index) => {
+          if (index === group && fails) throw new Error('cannot be read now');
+          if (index === group) isOpen = true;
+        },
+        applyAccount: (account) => (active[account] = isOpen),
+        applyKey: () => undefined,
+      },
+      ...{ appliedTo: 2, groupsMax: 4, accountsMax: ACCOUNTS_MAX, keysMax: KEYS_MAX, log },
+    });
+    follower.look();
+    newest = 4;
+    follower.look();
+    t.equal(active[1], false, 'put into the group meanwhile');
+    fails = false;
+    for (let looks = 0; looks < 4; looks++) {
+      follower.look();
+      await new Promise(setImmediate);
+    }
+    t.equal(active[1], true);
+    while (follower.appliedTo === 0) await new Promise(setImmediate);
+    t.equal(log.lines.filter((line) => line.includes('read anew')).length, 1, 'once');
+  },
+);
 
 void t.test('who reads all anew has all groups before the accounts in them', async (t) => {
   const groups = new Set<number>();
