@@ -12,10 +12,11 @@
 import { invariant } from '../core/errors.js';
 import { asCallSlot, type CallSlot } from '../core/units.js';
 
-/** Slot + generation × 2^20: a safe integer for 2^33 generations, of which the first is below 2^32. */
+/** Slot + generation × 2^20: a safe integer for 2^33 generations. The first after the last of them is 1. */
 export type CallId = number;
 
 const CALL_GENERATION = 2 ** 20;
+const LAST_GENERATION = CALL_GENERATION * (2 ** 33 - 1);
 
 /** The bitwise operator is exact here: it uses the low 32 bits of a safe integer. */
 export function slotOfCall(id: CallId): CallSlot {
@@ -49,9 +50,10 @@ export class OpenCalls<T> {
     return this.#size;
   }
 
-  /** The id of the next call in a slot: never one that the slot had before. Listener only. */
+  /** The id of the next call in a slot: none that the slot had in its last 2^32 calls. Listener only. */
   nextId(slot: CallSlot): CallId {
     const lastId = this.#ids[slot - this.#first]!;
+    if (lastId >= LAST_GENERATION) return CALL_GENERATION + slot;
     return (lastId === 0 ? this.#firstId + slot : lastId) + CALL_GENERATION;
   }
 
