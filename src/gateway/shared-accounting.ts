@@ -143,12 +143,11 @@ class SharedAccounting implements Sharing {
     this.#slot = slot;
     const onTaken = (): void => this.#follower.look();
     const modelsInForce = (): Settings['models'] => live.settings.models;
-    const file = leaseFile;
-    this.#hosts = options.openHosts?.({ settings, modelsInForce, slot, store, file, clock, onTaken, log });
+    this.#hosts = options.openHosts?.({ settings, modelsInForce, slot, store, clock, onTaken, log });
     const coordinators: Coordinators =
       this.#hosts?.coordinators ??
       openCoordinators({
-        ...{ slot, file, store, clock, log },
+        ...{ slot, file: leaseFile, store, clock, log },
         calendar: new Calendar(settings.quota_timezone),
       });
     this.uncoveredCharges = new UncoveredCharges({
@@ -194,7 +193,6 @@ class SharedAccounting implements Sharing {
     this.#follower.look();
     this.#follower.start();
     await this.#manager.start();
-    this.#hosts?.ended.start();
     void this.#debits.start();
   }
 

@@ -1,7 +1,6 @@
 /**
  * The LMDB file in the data directory in which the processes of one host keep their leases and idempotency
- * locks. `LmdbCoordinator` and `SharedLocks` work on it, and with other hosts `EndedNodes` in place of the
- * first. Main thread.
+ * locks. `LmdbCoordinator` and `SharedLocks` work on it. Main thread.
  *
  *     nodes      host:slot → the life that is known: its number, and the identity of its process
  *     subjects   id of an account or key → ScopeState

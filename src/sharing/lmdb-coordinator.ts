@@ -63,7 +63,7 @@ type NodeRow = Readonly<Static<typeof NodeRow>>;
 
 /**
  * The lives of nodes that the lease file knows. Each life has a number that no other life gets, so a grant
- * itself says whether the life that holds it has ended. `EndedNodes` keeps those of hosts in it too.
+ * itself says whether the life that holds it has ended.
  */
 export class LeaseNodes {
   readonly #file: Pick<LeaseFile, 'nodes' | 'meta'>;
@@ -89,19 +89,6 @@ export class LeaseNodes {
   /** Call it in a transaction. */
   leave(node: NodeIdentity): void {
     this.#file.nodes.removeSync(placeOf(node));
-  }
-
-  /** Forgets the life, unless another one has come to the place. Call it in a transaction. */
-  forget(place: string, life: number): void {
-    if (this.rowAt(place)?.life === life) this.#file.nodes.removeSync(place);
-  }
-
-  /** The lives of the host whose process has ended, by their places. 20 µs for each life of the host. */
-  endedOf(host: string): [place: string, life: number][] {
-    const rows = Array.from(this.#file.nodes.getRange({ start: `${host}:`, end: `${host};` }));
-    return rows.flatMap(({ key, value: row }): [string, number][] =>
-      isNode(row) && !isRunning(row.process) ? [[key, row.life]] : [],
-    );
   }
 
   /** The number of the node's life; undefined if another life is known. */
@@ -256,6 +243,7 @@ export class LmdbCoordinator implements Coordinator {
   /** Throws StoreError if the row is damaged. */
   #stored(scope: string, state: unknown, nowMs: number): ScopeGrants {
     try {
+      // No schema check: only this program has written the file, since the machine was started.
       const leases = ScopeGrants.of(state as ScopeState);
       leases.keepOnly((life) => this.#nodes.isAlive(life), nowMs);
       return leases;

@@ -19,13 +19,11 @@ import type { RegistryPosition } from '../store/registry-copy.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
 import { CoordinatorMemory } from './coordinator-memory.js';
-import type { HostSpent, NodeIdentity } from './coordinator.js';
-import { EndedNodes } from './ended-nodes.js';
+import type { HostSpent } from './coordinator.js';
 import { EqualShare, type EqualShareOptions } from './equal-share.js';
 import { FallbackCoordinator } from './fallback-coordinator.js';
 import { HostDirectory } from './host-directory.js';
 import { CUT_OFF_MS } from './lease-manager.js';
-import type { LeaseFile } from './lease-file.js';
 import { SYSTEM_TIMERS } from './lease-terms.js';
 import type { Coordinators } from './lmdb-coordinator.js';
 import { RegistryLog } from './registry-log.js';
@@ -54,8 +52,6 @@ export interface HostCoordinatorOptions extends Pick<HostsOptions, 'slot' | 'sto
   readonly host: string;
   /** The models in force. Default: those of `settings`. */
   readonly modelsInForce?: () => Settings['models'];
-  /** Called with each node before it joins, see EndedNodes. */
-  readonly onNode: (node: NodeIdentity) => void;
   readonly log: Pick<Log, 'warn' | 'error'>;
 }
 
@@ -90,7 +86,6 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
   const open = (nodeSlot: number, more: Partial<EqualShareOptions> = {}): EqualShare => {
     const { shares: ownShares = 0 } = more;
     const node = { host, slot: nodeSlot, incarnation: randomUUID() };
-    options.onNode(node);
     const client = new ValkeyClient({
       url: sharing.url,
       username: sharing.username,
@@ -157,8 +152,6 @@ export interface HostsOptions {
   /** Index of the process in its group. */
   readonly slot: number;
   readonly store: Store;
-  /** Of the same data directory. */
-  readonly file: LeaseFile;
   readonly clock: Clock;
   /** Brings what was written to the store to the shared buffers. */
   readonly onTaken: () => void;
@@ -170,7 +163,7 @@ export type OpenHosts = typeof openHosts;
 export type Hosts = Readonly<ReturnType<OpenHosts>>;
 
 /** Nothing has joined yet. The settings must have `sharing`. */
-export function openHosts({ settings, modelsInForce, slot, store, file, clock, onTaken, log }: HostsOptions) {
+export function openHosts({ settings, modelsInForce, slot, store, clock, onTaken, log }: HostsOptions) {
   const { sharing } = settings;
   if (sharing === undefined) throw new Error('invariant broken: hosts are opened where there is sharing');
   const { url, username, password, namespace, partitions } = sharing;
@@ -182,30 +175,23 @@ export function openHosts({ settings, modelsInForce, slot, store, file, clock, o
   const [client, waiter] = [clientOf('changes'), clientOf('waits')];
   const server = new RegistryServer({ client, waiter, namespace });
   const registry = new RegistryLog({ store, server, host, onTaken, log });
-  const accounting = hostAccounting(store);
-  const timers = SYSTEM_TIMERS;
-  const ended = new EndedNodes({ client, namespace, partitions, host, file, accounting, timers, log });
   return {
     /** Closed by whoever uses them. */
     coordinators: openHostCoordinators({
       settings: { ...settings, sharing },
       modelsInForce,
-      onNode: (node) => ended.add(node),
       ...{ host, slot, store, clock, log },
     }),
     registry,
-    ended,
     /** For operators. */
     directory: new HostDirectory({ client, namespace, partitions, host }),
     /** See `claimOf`. */
     claim: (name: string, forMs: number) =>
       claimOf(client, `${tagOf(namespace, 0)}:claim:${name}`, host, forMs),
     closeRegistry: async () => {
-      const looked = ended.close();
       client.close();
       waiter.close();
       await registry.close();
-      await looked;
     },
   };
 }

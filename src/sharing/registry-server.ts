@@ -245,7 +245,8 @@ export class RegistryServer {
         lastId: textOf(lastId),
         history: former,
       };
-      if (!isPosition(read)) throw new Error('it is no position');
+      // The scripts compare the version as text: '' or '07' would never be theirs.
+      if (!isPosition(read) || String(read.version) !== textOf(version)) throw new Error('it is no position');
       return read;
     });
     return {

@@ -129,7 +129,7 @@ if s.checking > 0 and not is_checked(s, now, place, head[3]) then
   return refuse('check', max(TICK, s.checking + QUARANTINE - now), call('SRANDMEMBER', KEYS[3], 3))
 end
 if call('SCARD', KEYS[3]) > 0 then
-  drop_silent_awaited(KEYS[1], KEYS[3], s.epoch, now - s.lost, ended_after)
+  if now - s.lost > ended_after then drop_silent_awaited(KEYS[1], KEYS[3], s.epoch, now - s.lost, ended_after) end
   return refuse('quarantine', max(TICK, s.till - now), call('SRANDMEMBER', KEYS[3], 3))
 end
 if now < s.till then return refuse('quarantine', s.till - now) end

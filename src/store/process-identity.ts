@@ -14,7 +14,7 @@ import { readFileSync } from 'node:fs';
 
 /**
  * A text that no other process of this PID namespace ever has. Undefined if no such process runs, or it is a
- * zombie.
+ * zombie. Throws what reading `/proc` throws otherwise, such as EMFILE.
  */
 export function identityOf(pid: number): string | undefined {
   try {
@@ -25,27 +25,39 @@ export function identityOf(pid: number): string | undefined {
     const [state] = fields;
     const startTicks = fields[START_FIELD];
     if (startTicks === undefined || state === 'Z' || state === 'X') return undefined;
-    const boot = bootId();
-    return boot === undefined ? undefined : `${pid} ${startTicks} ${boot}`;
-  } catch {
-    return undefined;
+    return `${pid} ${startTicks} ${readBootId()}`;
+  } catch (error) {
+    // Any other error says nothing of the process: no descriptor is left, for instance.
+    if (['ENOENT', 'ESRCH'].includes((error as NodeJS.ErrnoException).code ?? '')) return undefined;
+    throw error;
   }
 }
 
 /** A text that no other boot of any machine has. Undefined if `/proc` does not have it. */
 export function bootId(): string | undefined {
   try {
-    return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
+    return readBootId();
   } catch {
     return undefined;
   }
 }
 
+function readBootId(): string {
+  return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
+}
+
 /** proc_pid_stat(5): field 22, counted from the state, which is field 3. */
 const START_FIELD = 19;
 
-/** Whether the process that had this identity still runs in this PID namespace. */
+/**
+ * Whether the process that had this identity still runs in this PID namespace. True if `/proc` cannot be read
+ * now: what a running process has must not be given away because this one is short of descriptors.
+ */
 export function isRunning(identity: string): boolean {
   const pid = Number(identity.split(' ', 1)[0]);
-  return Number.isSafeInteger(pid) && identityOf(pid) === identity;
+  try {
+    return Number.isSafeInteger(pid) && identityOf(pid) === identity;
+  } catch {
+    return true;
+  }
 }

@@ -47,7 +47,6 @@ function hostOf(t: Test, url: string, name: string): Host {
     slot: 0,
     store,
     clock: CLOCK,
-    onNode: () => undefined,
     log: { warn: () => undefined, error: () => undefined },
   });
   t.teardown(async () => {
