@@ -182,11 +182,12 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   /** `exchange.clientGone` was set before. */
   onClientGone(): void {
     const { channel, connections } = this.#listener;
-    const state = this.#state;
     // The gateway cut the connection before the client had a byte: the client pays nothing.
     const isWithdrawn = this.#writer === undefined && connections.isClosing;
+    // It may call `onLeft`.
     this.#writer?.onGone();
     this.#writer = undefined;
+    const state = this.#state;
     if (state === 'leaving') {
       this.#finish('client_gone');
     } else if (state === 'waiting' || state === 'responding') {

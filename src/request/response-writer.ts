@@ -3,6 +3,7 @@
  * Made by Delivery and Replay; listener thread.
  *
  *     open ⇄ blocked (pieces wait, the worker gets no credit) → ended (the rest is being written) → left
+ *                                                                 └─→ lingering (see #lingers) ───↗
  *
  * Facts of µWebSockets.js (µWS) 20.41 that this file is built around, all of them tried:
  *
@@ -13,6 +14,7 @@
  * - `onWritable` is called when a third of the kernel's buffer is free: minutes apart for a slow client,
  * since that buffer grows to megabytes. The kernel takes bytes earlier, so every sweep tries to write to a
  * blocked response.
+ * - Once a write has failed, `onWritable` is called again, even if a later write has sent what was kept.
  * - A failed flush sets a timer that cuts the connection after 8 to 12 s; only the next `onWritable` ends it.
  * `pause` and `resume`, one right after the other, restart it, also if nothing failed. (`pause` alone would
  * also stop the notice that the client has gone.) So this file restarts the timer every few seconds, and cuts
@@ -39,9 +41,10 @@ const KEEP_ALIVE_MS = 15_000;
 /** How often the timer of µWS is restarted. It cuts after 8 s at the earliest, and a sweep may be late. */
 export const TOUCH_MS = 4_000;
 /**
- * Bytes of one write. The rest of the cork's 16 KiB is for the head, some 500 bytes, and the chunk's lines.
+ * Bytes of one write. The rest of the cork's 16 KiB is for the chunk's lines and the head: some 500 bytes,
+ * and 1,330 with CORS and what Messages adds.
  */
-const WRITE_BYTES_MAX = 15 * 1024;
+const WRITE_BYTES_MAX = 14 * 1024;
 /** The same for a client that has been slow: µWS keeps at most two, so progress is seen soon. */
 const SLOW_WRITE_BYTES_MAX = 8 * 1024;
 /** Frames that came at once are joined up to this size; a longer frame is worth a system call of its own. */
@@ -53,6 +56,11 @@ const LAST_BYTES_MAX = 1024;
  * nothing.
  */
 const PROBE_BYTES = 64;
+/**
+ * How long a connection that ends stays open after a long response, if no write is known to have failed: time
+ * for what the last one may have left with µWS. Most clients close it at once.
+ */
+const LINGER_MS = 5_000;
 const NOTHING = new Uint8Array(0);
 /**
  * Where frames are joined. All responses use it, because its content is written or copied before the next
@@ -85,7 +93,17 @@ export class ResponseWriter {
   #begun = false;
   #blocked = false;
   #wasSlow = false;
+  /** A write has failed since the last call of `onWritable`, so another call follows. */
+  #awaitsWritable = false;
   #left = false;
+  /**
+   * All is written, the head said `connection: close`, and µWS may keep some of the last write, which would
+   * be lost with the connection. So the connection stays open until the client closes it, the socket has room
+   * again, or the time for both is over.
+   */
+  #lingers = false;
+  /** Bytes of the response, except those of its last write. */
+  #sentBytes = 0;
   /** The head said `connection: close`. */
   #sentClose = false;
   #gone = false;
@@ -155,8 +173,8 @@ export class ResponseWriter {
    */
   end(bytes: Uint8Array, stays = false): void {
     const all = this.#join(bytes);
-    // If nothing of the response was written yet, the socket is empty.
-    const lastBytesMax = this.#begun ? LAST_BYTES_MAX : WRITE_BYTES_MAX;
+    // If all of the response is written at once, the socket is empty.
+    const lastBytesMax = this.#begun || all.length > WRITE_BYTES_MAX ? LAST_BYTES_MAX : WRITE_BYTES_MAX;
     const lastStart = Math.max(0, all.length - lastBytesMax);
     if (lastStart > 0) this.#write(all.subarray(0, lastStart), stays);
     const last = lastStart === 0 ? all : all.subarray(lastStart);
@@ -177,8 +195,14 @@ export class ResponseWriter {
    */
   onSweep(nowMs: number, idleMsMax: number): boolean {
     const idleMs = nowMs - this.#progressMs;
-    if (this.#blocked) this.#probe();
-    else if (this.#owner.isStream && idleMs >= KEEP_ALIVE_MS) this.#send(SSE_KEEP_ALIVE, 0);
+    if (this.#lingers) {
+      this.#sendKept();
+      if (idleMs >= (this.#awaitsWritable ? idleMsMax : LINGER_MS)) this.#leave();
+    } else if (this.#blocked) {
+      this.#probe();
+    } else if (this.#owner.isStream && idleMs >= KEEP_ALIVE_MS) {
+      this.#send(SSE_KEEP_ALIVE, 0);
+    }
     if (this.#hasLeft()) return true;
     // The probe may just have written something.
     if (this.#blocked && nowMs - this.#progressMs >= idleMsMax) return false;
@@ -193,14 +217,25 @@ export class ResponseWriter {
   /** The socket takes bytes again. */
   #onWritable(): boolean {
     this.#progressMs = this.#clock.monotonicMs();
+    this.#awaitsWritable = false;
+    if (this.#lingers) {
+      // A third of the kernel's buffer is free, and µWS keeps less than one write.
+      this.#sendKept();
+      this.#leave();
+    }
     if (!this.#blocked) return true;
     this.#blocked = false;
     if (this.#queue.length === 0) {
-      this.#res.cork(() => undefined);
+      this.#sendKept();
       this.#giveBack();
     }
     this.#pump();
     return true;
+  }
+
+  /** Has µWS try to send what it keeps. */
+  #sendKept(): void {
+    this.#res.cork(() => undefined);
   }
 
   /** Tries whether the socket has taken what µWS keeps. */
@@ -216,7 +251,7 @@ export class ResponseWriter {
     } else if (this.#owner.isStream) {
       this.#send(SSE_KEEP_ALIVE, 0);
     } else {
-      this.#res.cork(() => undefined);
+      this.#sendKept();
     }
     this.#pump();
   }
@@ -243,11 +278,15 @@ export class ResponseWriter {
       if (this.#sentClose) writeLastChunk(this.#res);
       else this.#res.end();
     });
-    if (taken) {
-      this.#leave();
-    } else {
-      this.#blocked = this.#wasSlow = true;
+    if (!taken) {
+      this.#blocked = this.#wasSlow = this.#awaitsWritable = true;
       this.#last = NOTHING;
+    } else if (this.#sentClose && !this.#cuts && (this.#wasSlow || this.#sentBytes > WRITE_BYTES_MAX)) {
+      this.#lingers = true;
+      this.#last = undefined;
+      this.#progressMs = this.#clock.monotonicMs();
+    } else {
+      this.#leave();
     }
   }
 
@@ -257,6 +296,7 @@ export class ResponseWriter {
   }
 
   #leave(): void {
+    this.#lingers = false;
     this.#left = true;
     this.#owner.onLeft();
     if (!this.#sentClose && !this.#cuts) return;
@@ -266,9 +306,10 @@ export class ResponseWriter {
     });
   }
 
-  /** The connection has ended. */
+  /** The connection has ended. A client that was only waited for has its response, and `onLeft` follows. */
   onGone(): void {
     this.#gone = true;
+    if (this.#lingers) this.#leave();
   }
 
   #sendHead(bytesMax: number): void {
@@ -296,8 +337,9 @@ export class ResponseWriter {
       this.#blocked = !this.#res.write(bytes);
     });
     this.#storedBytes += creditBytes;
+    this.#sentBytes += bytes.length;
     if (this.#blocked) {
-      this.#wasSlow = true;
+      this.#wasSlow = this.#awaitsWritable = true;
     } else {
       this.#progressMs = this.#clock.monotonicMs();
       this.#giveBack();

@@ -33,6 +33,8 @@ export class UwsSocket {
   /** Bytes that µWS took and dropped. */
   lostBytes = 0;
   ended = false;
+  /** The connection was closed, with what was kept. */
+  closed = false;
   /** A send was not taken whole: the kernel will tell when there is room. */
   waits = false;
   readonly #accept: (bytes: number) => number;
@@ -60,6 +62,7 @@ export class UwsSocket {
       this.#onWritable = undefined;
     },
     onWritable: (callback: () => void) => (this.#onWritable = callback),
+    close: () => (this.closed = true),
     pause: () => undefined,
     resume: () => undefined,
   } as unknown as HttpResponse;

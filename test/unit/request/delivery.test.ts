@@ -21,7 +21,12 @@ const TRIED: TriedAttempt = {
   error: 'it closed the connection',
 };
 
-function bed(durability: 'interval' | 'commit' = 'interval', isKeyed = false, isStream = true) {
+function bed(
+  durability: 'interval' | 'commit' = 'interval',
+  isKeyed = false,
+  isStream = true,
+  endsConnection = false,
+) {
   const seen = {
     text: '',
     kept: '',
@@ -69,7 +74,7 @@ function bed(durability: 'interval' | 'commit' = 'interval', isKeyed = false, is
       headerLines: () => '',
     },
     clientGone: false,
-    endsConnection: false,
+    endsConnection,
     responseBegun: () => undefined,
     startSweep: () => undefined,
     onTried: () => undefined,
@@ -134,6 +139,16 @@ void t.test('a call that is cut gives its body back before its client has read',
   delivery.onData(Buffer.from('data: 2\n\n'), false);
   delivery.onCut(usageOfWhole(1, 1, 'estimated'), 0);
   t.same([seen.outcome, seen.bodies], ['', 1], 'it waits for its client');
+  t.end();
+});
+
+void t.test('a client that closes a connection which ends has had its response', (t) => {
+  const { delivery, seen, leave } = bed('interval', false, true, true);
+  delivery.onData(Buffer.alloc(40_000, 'data'), false);
+  t.equal(delivery.onEnd(Buffer.from('data: 2\n\n'), usageOfWhole(1, 1, 'reported'), 0), false);
+  t.equal(seen.outcome, '', 'the last bytes may still be with µWS');
+  leave(false);
+  t.same([seen.outcome, seen.released], ['ok', 1]);
   t.end();
 });
 
