@@ -57,11 +57,15 @@ export async function bodyDigestOfPieces(pieces: readonly Uint8Array[]): Promise
   const digest = createHash('sha256');
   let stepBytes = 0;
   for (const piece of pieces) {
-    digest.update(piece);
-    stepBytes += piece.length;
-    if (stepBytes < HASH_STEP_BYTES) continue;
-    stepBytes = 0;
-    await nextTurn();
+    // A body with Content-Length is one piece of its whole length.
+    for (let start = 0; start < piece.length; start += HASH_STEP_BYTES) {
+      const step = piece.subarray(start, start + HASH_STEP_BYTES);
+      digest.update(step);
+      stepBytes += step.length;
+      if (stepBytes < HASH_STEP_BYTES) continue;
+      stepBytes = 0;
+      await nextTurn();
+    }
   }
   return digest.digest('hex');
 }

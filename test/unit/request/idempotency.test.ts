@@ -1,11 +1,19 @@
 import { MessageChannel, receiveMessageOnPort } from 'node:worker_threads';
+import { randomBytes } from 'node:crypto';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
-import { KeyedCall, bodyDigestOf, checkIdempotencyKey } from '#src/request/idempotency.js';
+import {
+  KeyedCall,
+  bodyDigestOf,
+  bodyDigestOfPieces,
+  checkIdempotencyKey,
+} from '#src/request/idempotency.js';
 import { IdempotencyChannel, type LockMessage, type LockReply } from '#src/channel/idempotency-channel.js';
 import type { Question } from '#src/core/ask-port.js';
 
 const ACCOUNT = asAccountIndex(0);
+const MIB = 1024 * 1024;
 const ANSWER_BYTES_MAX = 300 * 1024 * 1024;
 
 /** A call that was granted its key, and what it says from then on. */
@@ -21,6 +29,23 @@ async function claimed(t: { teardown(after: () => void): unknown }, link?: Idemp
   const note = () => (receiveMessageOnPort(port1) as { message: LockMessage } | undefined)?.message;
   return { call, link: own, note };
 }
+
+void t.test('a large body is hashed in steps, however many pieces it comes in', async (t) => {
+  const whole = randomBytes(8 * MIB);
+  for (const pieceBytes of [whole.length, 3 * MIB, 64 * 1024, 1_000_000]) {
+    const pieces: Uint8Array[] = [];
+    for (let start = 0; start < whole.length; start += pieceBytes)
+      pieces.push(whole.subarray(start, start + pieceBytes));
+    let digest: string | undefined;
+    const done = bodyDigestOfPieces(pieces).then((text) => (digest = text));
+    let turns = 0;
+    for (; digest === undefined; turns += 1) await nextTurn();
+    await done;
+    t.equal(digest, bodyDigestOf(whole));
+    t.ok(turns >= 4, `${turns} turns for pieces of ${pieceBytes} bytes`);
+  }
+  t.equal(await bodyDigestOfPieces([]), bodyDigestOf(new Uint8Array(0)));
+});
 
 void t.test('keys are 1 to 255 printable ASCII characters', (t) => {
   for (const key of ['a', '~'.repeat(255), 'with space', '5d2b1f6e-8a54-4bb5-a0b6-4f2f6f1f3b11']) {
