@@ -285,10 +285,9 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     this.#hasLookedUp = true;
     const found = lookUp(this.#exchange, call, this.#cacheControl, this.#listener);
     if (!(found instanceof Promise)) return found;
-    return found.then((earlier) => {
-      if (earlier !== undefined && this.#isFree) return { kind: 'replay', earlier };
-      return { kind: 'call', call };
-    });
+    return found.then((earlier) =>
+      earlier !== undefined && this.#isFree ? { kind: 'replay', earlier } : { kind: 'call', call },
+    );
   }
 
   /** Whether a hit costs nothing. */
@@ -312,9 +311,8 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   #replay(earlier: EarlierResponse): void {
     this.#exchange.giveBackBody();
     setTokenLimit(this.#exchange, this.#listener);
-    const replay = new Replay(this.#exchange, earlier, this.#listener);
-    this.#responder = replay;
-    replay.start();
+    this.#responder = new Replay(this.#exchange, earlier, this.#listener);
+    this.#responder.start();
   }
 
   #admit(call: ChatCall): void {
@@ -331,14 +329,14 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
       ? OUT_OF_DESCRIPTORS
       : admit(this.#exchange, call, this.#listener);
     if (rejection === undefined) {
-      const { admission } = this.#exchange;
+      const { admission, hit } = this.#exchange;
       invariant(admission !== undefined, 'admit sets the admission or rejects');
-      const { hit } = this.#exchange;
       if (hit === undefined) this.#dispatch(admission);
       else this.#chargeHit(hit, admission);
       return;
     }
-    const question = this.#askLease(call);
+    // Without descriptors no lease helps, and nothing has said what the call would ask for: `admit` does.
+    const question = rejection === OUT_OF_DESCRIPTORS ? undefined : this.#askLease(call);
     if (question === undefined) this.reject(rejection);
     else void this.#await(question);
   }
@@ -350,9 +348,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     this.#leaseAsk ??= new AdmissionAsk(this.#exchange, this.#listener, leases);
     return this.#leaseAsk
       .again(call)
-      ?.then((last) =>
-        last === undefined ? { kind: 'call', call } : { kind: 'rejection', rejection: last },
-      );
+      ?.then((last) => (last === undefined ? { kind: 'call', call } : rejectionOf(last)));
   }
 
   #dispatch(admission: Admission): void {

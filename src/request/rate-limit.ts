@@ -138,8 +138,9 @@ function outcomeOf(
     remaining: take.remaining,
     resetSeconds: ceilDiv(take.resetWallMs, MS_PER_SECOND),
   };
+  // Also if a lease was granted meanwhile: what the call lacks next, `admit` decides.
+  context.asksLease = !take.admitted && take.asks;
   if (take.admitted) return undefined;
-  context.asksLease = take.asks;
   return quotaUsedUp({
     owner: ownerOf(kind, index, context.caller!.plan.id, undefined, listener.groupNames),
     quota: 'requests_per_minute',

@@ -4,9 +4,11 @@
  */
 import { execFileSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
+import { processTree } from '../../bench/support/proc.js';
 import { startBed } from '../support/bed.js';
-import { TEST_MODEL, eventually, type Gateway } from '../support/gateway.js';
+import { TEST_MODEL, eventually, knownEverywhere, type Gateway } from '../support/gateway.js';
 import { keepAliveAgent } from '../support/http.js';
 import { steered, type Mock } from '../support/mock.js';
 import { RawConnection } from '../support/raw-connection.js';
@@ -19,6 +21,10 @@ const REJECTIONS = 200;
  * In the middle of many, over twice what the list of models takes between them: a refusal waits for nothing.
  */
 const REFUSAL_MS_MAX = 5;
+/** Accounts that have made no call, so none has a lease: of each process some. */
+const FRESH_ACCOUNTS = 12;
+/** A listener looks once in a second at the latest. */
+const NOTICED_MS = 2_500;
 const SLOW = { model: TEST_MODEL, messages: [{ role: 'user', content: steered('chunks=100&chunk_ms=200') }] };
 
 const openCalls = (mock: Mock, count: number): Promise<boolean> =>
@@ -129,6 +135,50 @@ void t.test('file descriptors run out', async (t) => {
     return count <= restCount + 20 ? count : undefined;
   });
   t.comment(`${restCount} descriptors before, ${leftCount} after`);
+  t.same(
+    gateway.log().filter((line) => line.includes('being replaced')),
+    [],
+  );
+  t.equal(await gateway.stop(), 0);
+});
+
+void t.test('file descriptors run out where processes share the limits', async (t) => {
+  const { gateway } = await startBed(t, { processes: 2 });
+  await eventually('two processes that serve', () =>
+    gateway.log().filter((line) => line.includes('"gateway serves"')).length === 2 ? true : undefined,
+  );
+  const keys = await Promise.all(
+    Array.from({ length: FRESH_ACCOUNTS }, async () => (await gateway.admin.customer()).key),
+  );
+  for (const key of keys) await knownEverywhere(gateway, key);
+  const body = JSON.stringify({ model: TEST_MODEL, messages: [{ role: 'user', content: 'Hello' }] });
+  const callOf = (key: string): string =>
+    `POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer ${key}\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
+  const kept: RawConnection[] = [];
+  for (const key of keys) {
+    const connection = await RawConnection.open(gateway.port);
+    connection.send(`GET /v1/models HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer ${key}\r\n\r\n`);
+    t.equal((await connection.answer()).status, 200);
+    kept.push(connection);
+  }
+  const pids = processTree(gateway.child.pid);
+  for (const pid of pids) limitDescriptors(pid, 4);
+  await sleep(NOTICED_MS);
+  // No account has made a call: each must ask for a lease of its minute.
+  const statuses = await Promise.all(
+    kept.map(async (connection, index) => {
+      connection.send(callOf(keys[index]!));
+      const { status } = await connection.answer();
+      await connection.closed;
+      return status;
+    }),
+  );
+  t.same([...new Set(statuses)], [503], 'each is told to come again');
+  for (const pid of pids) limitDescriptors(pid, 4_096);
+  await eventually('service', async () => {
+    const { status } = await gateway.chat(keys[0]!, 'Hello');
+    return status === 200 ? status : undefined;
+  });
   t.same(
     gateway.log().filter((line) => line.includes('being replaced')),
     [],

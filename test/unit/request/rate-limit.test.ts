@@ -53,7 +53,8 @@ void t.test('a body that has come waits for its lease, and its client is not wai
       onLargeBody: () => events.push('onLargeBody'),
       onTooLarge: () => events.push('onTooLarge'),
     };
-    const receiver = passMinute(intake, knownCaller(house), undefined, undefined, listener)!;
+    const context = knownCaller(house);
+    const receiver = passMinute(intake, context, undefined, undefined, listener)!;
     t.same(events, [], 'the body is read meanwhile');
     if (size === 'onBody') receiver.onBody(Buffer.from('{}'));
     else if (size === 'onLargeBody') receiver.onLargeBody([Buffer.from('{}')]);
@@ -63,5 +64,6 @@ void t.test('a body that has come waits for its lease, and its client is not wai
     reply('try');
     await new Promise((resolve) => setImmediate(resolve));
     t.same(events, ['stopReading', size]);
+    t.equal(context.asksLease, false, 'it has what it asked for');
   }
 });
