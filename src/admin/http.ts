@@ -10,6 +10,7 @@ import { isUtf8 } from 'node:buffer';
 import { STATUS_CODES } from 'node:http';
 import type { HttpRequest, HttpResponse } from 'uWebSockets.js';
 import { errorBody, type ErrorRecord, statusOf } from '../core/errors.js';
+import { BODY_BYTES_UNCOUNTED } from '../core/limits.js';
 import { JSON_TYPE } from './route.js';
 
 /** The part of a request before its body. */
@@ -233,17 +234,40 @@ export function send(
 }
 
 /**
+ * Whether a request whose body nobody reads has one that is too long to be discarded as it comes: µWS takes
+ * half a megabyte of it in a turn, for as long as it comes.
+ */
+export function hasUnreadBody(request: HttpRequest, { method }: RequestHead): boolean {
+  if (method !== 'GET') return false;
+  const bytes = Number(request.getHeader('content-length'));
+  return !(bytes <= BODY_BYTES_UNCOUNTED) || request.getHeader('transfer-encoding') !== '';
+}
+
+/**
  * Has the response close its connection when it ends, whoever ends it. One that is sent in pieces closes
- * nothing, because µWS 20.41 would write the header into its body; nor does that of a HEAD.
+ * nothing, because µWS 20.41 would write the header into its body.
  */
 export function closeAfter(response: HttpResponse): void {
   const end = response.end.bind(response);
   response.end = (body) => end(body, response.getWriteOffset() === 0);
+  // That of a HEAD, whose headers have the length. With it `endWithoutBody` cannot close the connection.
+  response.endWithoutBody = () => {
+    let gone = false;
+    response.onAborted(() => {
+      gone = true;
+    });
+    // The value has the empty line that ends the head.
+    response.writeHeader('connection', 'close\r\n');
+    setImmediate(() => {
+      if (!gone) response.close();
+    });
+    return response;
+  };
 }
 
 /**
- * Ends a response whose headers are written. Call it within `cork`. After a HEAD the connection stays open;
- * a body of the request is ignored.
+ * Ends a response whose headers are written. Call it within `cork`. After a HEAD the connection stays open,
+ * unless `closeAfter` was called.
  */
 export function endWith(response: HttpResponse, body: Buffer, head: boolean, closeConnection = false): void {
   if (!head) {

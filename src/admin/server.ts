@@ -23,6 +23,7 @@ import {
   endWith,
   type Guard,
   guardOf,
+  hasUnreadBody,
   methodNotAllowed,
   ok,
   readHead,
@@ -117,7 +118,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
     guardOf(response, head, (error) => parts.api.failureOf(method, path, error));
   const serveScrape = (response: HttpResponse, request: HttpRequest): void => {
     const head = readHead(request);
-    if (!accepts) closeAfter(response);
+    if (!accepts || hasUnreadBody(request, head)) closeAfter(response);
     const accept = request.getHeader('accept');
     guardFor(
       response,
@@ -133,7 +134,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   app.head('/metrics', serveScrape);
   app.any('/*', (response, request) => {
     const head = readHead(request);
-    if (!accepts) closeAfter(response);
+    if (!accepts || hasUnreadBody(request, head)) closeAfter(response);
     const guard = guardFor(response, head);
     guard(() => serve(response, head, parts, guard));
   });

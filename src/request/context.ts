@@ -34,7 +34,7 @@ import type { Connections } from './connections.js';
 import type { EarlierResponse } from './idempotency.js';
 import type { ListenerLimits } from './messages.js';
 import type { ChosenModel, ModelAccess } from './model-access.js';
-import type { DiscardBudget } from './read-body.js';
+import type { DiscardBudgets } from './read-body.js';
 import type { BodyTurns } from './read-turns.js';
 import type { ResponseCache } from './response-cache.js';
 
@@ -180,12 +180,11 @@ export interface ExchangeContext extends Pick<ListenerContext, 'clock' | 'metric
 }
 
 /** The whole context, as Intake gets it. */
-export interface IntakeContext extends ListenerContext, ExchangeContext {
+export interface IntakeContext extends ListenerContext, ExchangeContext, DiscardBudgets {
   readonly limits: ListenerLimits;
   readonly locks: IdempotencyChannel;
   readonly cache: ResponseCache;
   readonly parser: BodyParser;
-  readonly discards: DiscardBudget;
   readonly bodyTurns: BodyTurns;
   readonly connections: Connections;
 }

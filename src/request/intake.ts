@@ -39,6 +39,7 @@ import {
 import { passMinute, setTokenLimit } from './rate-limit.js';
 import {
   DISCARDED_BYTES_MAX,
+  mayDiscard,
   outsideOfCallbacks,
   readBody,
   type BodyHold,
@@ -85,6 +86,8 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   #bodyBegunMs = 0;
   #bodyMovedMs = 0;
   #touchedMs = 0;
+  /** By the header Content-Length, until the body is read or given up; 0 if it comes in chunks. */
+  #unreadBytes = 0;
 
   constructor(exchange: ChatExchange, listener: IntakeContext) {
     this.#exchange = exchange;
@@ -96,6 +99,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   begin(req: HttpRequest, head: RequestHead, tracer: CallTracer): void {
     const exchange = this.#exchange;
     const listener = this.#listener;
+    const length = (this.#unreadBytes = Number(head.contentLength ?? 0));
     const unknown = authenticate(exchange, head.authorization, listener);
     if (unknown !== undefined) {
       this.reject(unknown);
@@ -111,8 +115,6 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     const receiver = passMinute(this, exchange, head.idempotencyKey, compressed, listener);
     if (receiver === undefined) return;
     const { bodyBytesMax } = caller.plan;
-    // 0 if the body comes in chunks.
-    const length = Number(head.contentLength ?? 0);
     if (length > bodyBytesMax + DISCARDED_BYTES_MAX) {
       receiver.onTooLarge(true);
       return;
@@ -145,11 +147,8 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     const isJudged = bytes > parseInlineBytesMax && door.isFree !== true && keyed === undefined;
     const rejection = isJudged ? beyondBalance(caller, certainBytes, door.name, this.#listener) : undefined;
     if (rejection !== undefined) return this.#rejectEarly(rejection, bytes);
-    const bounds = {
-      bytesMax: bodiesInWorkBytesMax,
-      bodyBytesMax: caller.plan.bodyBytesMax,
-      parseInlineBytesMax,
-    };
+    const { bodyBytesMax } = caller.plan;
+    const bounds = { bytesMax: bodiesInWorkBytesMax, bodyBytesMax, parseInlineBytesMax };
     const taken = bodies.take(caller.account, exchange.bodyBytes, bytes, bounds);
     if (taken !== 'taken')
       return this.#rejectEarly(taken === 'full' ? BODIES_FULL : ACCOUNT_BODIES_FULL, bytes);
@@ -171,6 +170,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   }
 
   stopReading(): void {
+    this.#unreadBytes = 0;
     this.#exchange.stopSweep();
     this.#listener.bodyTurns.leave(this.#exchange.res, this.#exchange.clientGone);
   }
@@ -214,7 +214,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   }
 
   /** Responds with an error; nothing was admitted. `close` ends the connection. */
-  reject(error: ErrorRecord, close = this.#exchange.endsConnection): void {
+  reject(error: ErrorRecord, close = this.#exchange.endsConnection || !this.#mayDiscard()): void {
     const exchange = this.#exchange;
     if (!exchange.isLast || this.#state !== 'reading') {
       this.#reject(error, close);
@@ -224,6 +224,10 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     setImmediate(() => {
       if (!exchange.isOver) this.#reject(error, true);
     });
+  }
+
+  #mayDiscard(): boolean {
+    return mayDiscard(this.#unreadBytes, this.#exchange.caller?.plan.bodyBytesMax, this.#listener);
   }
 
   #reject(error: ErrorRecord, close: boolean): void {

@@ -20,6 +20,7 @@ import { ChatExchange } from './chat-exchange.js';
 import { CallContext, type IntakeContext } from './context.js';
 import { Intake } from './intake.js';
 import { ModelRoutes } from './model-routes.js';
+import { mayDiscard } from './read-body.js';
 import { CHUNKED_BODY, NOTHING_HERE } from './rejections.js';
 import { RequestHead } from './request-head.js';
 import type { CorsSettings } from './messages.js';
@@ -48,7 +49,7 @@ export class ListenerServer {
     tracer: CallTracer,
   ) {
     this.#listener = listener;
-    this.#models = new ModelRoutes(listener);
+    this.#models = this.#newModels();
     this.#cors = cors && new Cors(cors);
     this.#requestPrefix = requestPrefix;
     this.#tracer = tracer;
@@ -61,7 +62,7 @@ export class ListenerServer {
 
   /** A reload has replaced the settings in the context. Admitted calls keep their plan, model and price. */
   onSettings(cors: CorsSettings | undefined): void {
-    this.#models = new ModelRoutes(this.#listener);
+    this.#models = this.#newModels();
     this.#cors = cors && new Cors(cors);
   }
 
@@ -99,13 +100,19 @@ export class ListenerServer {
     // The OpenAPI document of these routes.
     this.#read(app, DOCUMENT_PATH, 'other', (res, _, isHead) => {
       this.#listener.metrics.countRequest('other', 'ok');
-      writeDocument(res, this.#newContext(), isHead, this.#endsConnections);
+      writeDocument(res, this.#newContext(), isHead, this.#endsConnection());
     });
     this.#any(app, '/*', 'other', (res, req) => this.#reject(res, req, 'other', NOTHING_HERE));
   }
 
-  get #endsConnections(): boolean {
-    return this.#listener.connections.endsConnections;
+  /**
+   * Whether the response to the request in `#head`, whose body is not read, ends its connection. Called once
+   * for each, because a body that is read to be discarded is taken from a budget.
+   */
+  #endsConnection(): boolean {
+    const { connections } = this.#listener;
+    const bytes = Number(this.#head.contentLength ?? 0);
+    return connections.endsConnections || !mayDiscard(bytes, undefined, this.#listener);
   }
 
   /** Routes GET, and HEAD for the same without its body. */
@@ -162,6 +169,10 @@ export class ListenerServer {
     new Intake(exchange, listener).begin(req, head, this.#tracer);
   }
 
+  #newModels(): ModelRoutes {
+    return new ModelRoutes(this.#listener, () => this.#endsConnection());
+  }
+
   /** For a request that is no call, or whose head is rejected. */
   #newContext(door?: Door): CallContext {
     this.#requestCount += 1;
@@ -189,7 +200,7 @@ export class ListenerServer {
   #allow(res: HttpResponse, cors: Cors): void {
     this.#listener.metrics.countRequest('other', 'ok');
     const { corsLines, requestId } = this.#newContext();
-    cors.writePreflight(res, corsLines, requestId, this.#endsConnections);
+    cors.writePreflight(res, corsLines, requestId, this.#endsConnection());
   }
 
   #rejectLast(res: HttpResponse, req: HttpRequest, route: Route, error: ErrorRecord): void {
@@ -206,7 +217,7 @@ export class ListenerServer {
     this.#listener.metrics.countRequest(route, error.code);
     writeError(res, error, this.#newContext(doorAt(req)), {
       ...(allow === undefined ? {} : { allow }),
-      close: this.#endsConnections,
+      close: this.#endsConnection(),
       head: req.getMethod() === 'head',
     });
   }

@@ -96,6 +96,7 @@ const listener = {
   sweeps: new SlotList<Swept>(),
   bodies: new BodyBudget(init.bodies, init.index),
   discards: new DiscardBudget(clock),
+  strangerDiscards: new DiscardBudget(clock),
   bodyTurns: new BodyTurns(),
   locks: new IdempotencyChannel(init.lockPort, init.storedResponseBytesMax),
   cache,

@@ -11,7 +11,6 @@ import { jsonText } from '../core/json.js';
 import type { ModelEntry } from '../registry/catalog.js';
 import type { OtherRoute } from '../telemetry/metrics-layout.js';
 import { authenticate } from './authenticate.js';
-import type { Connections } from './connections.js';
 import type { CallContext, ListenerContext } from './context.js';
 import { MODEL_NAME_MISSING, unknownModel } from './rejections.js';
 import { endWithBody, JSON_TYPE, writeError, writeHead } from './response.js';
@@ -38,18 +37,16 @@ export function encodeModels(
   return { list: `{"object":"list","data":[${bodies.join(',')}]}`, byName };
 }
 
-/** The listener, as the routes need it. */
-interface ModelRoutesContext extends ListenerContext {
-  readonly connections: Pick<Connections, 'endsConnections'>;
-}
-
 export class ModelRoutes {
-  readonly #listener: ModelRoutesContext;
+  readonly #listener: ListenerContext;
+  readonly #endsConnection: () => boolean;
   /** By plan. Made when a caller first asks: all at once would hold up the thread's other calls. */
   readonly #plans: (ModelBodies | undefined)[];
 
-  constructor(listener: ModelRoutesContext) {
+  /** `endsConnection`: whether a response ends its connection. Called once for each. */
+  constructor(listener: ListenerContext, endsConnection: () => boolean) {
     this.#listener = listener;
+    this.#endsConnection = endsConnection;
     this.#plans = listener.catalog.plans.map(() => undefined);
   }
 
@@ -97,12 +94,12 @@ export class ModelRoutes {
     head: boolean,
   ): void {
     this.#listener.metrics.countRequest(route, error.code);
-    writeError(res, error, context, { head, close: this.#listener.connections.endsConnections });
+    writeError(res, error, context, { head, close: this.#endsConnection() });
   }
 
   #write(res: HttpResponse, context: CallContext, route: OtherRoute, body: string, isHead: boolean): void {
     this.#listener.metrics.countRequest(route, 'ok');
-    const close = this.#listener.connections.endsConnections;
+    const close = this.#endsConnection();
     writeHead(res, 200, context, JSON_TYPE, close);
     endWithBody(res, body, isHead, close);
   }

@@ -205,10 +205,11 @@ const DISCARDED_BYTES_AT_ONCE = 64 * 1024 * 1024;
 const MS_PER_SECOND = 1_000;
 
 /**
- * How many bytes of rejected bodies a listener reads to discard them. A client that still writes its body
- * when its connection ends may never see its response, so the body of a rejected call is read to its end. But
- * µWS reads half a megabyte of each connection before the next one: 200 bodies at once kept a listener's
- * other calls waiting for 0.7 s. Beyond the budget a rejection ends its connection.
+ * How many bytes of bodies a listener reads to discard them, because their requests got a response before. A
+ * client that still writes its body when its connection ends may never see its response, so the body of a
+ * rejected call is read to its end. But µWS reads half a megabyte of each connection before the next one: 200
+ * bodies at once kept a listener's other calls waiting for 0.7 s. Beyond the budget the response ends its
+ * connection.
  */
 export class DiscardBudget {
   readonly #clock: Clock;
@@ -231,4 +232,27 @@ export class DiscardBudget {
     this.#bytes -= bytes;
     return true;
   }
+}
+
+/** The budgets of one listener. */
+export interface DiscardBudgets {
+  /** Of known callers. */
+  readonly discards: DiscardBudget;
+  /** Of all others, so that strangers cannot use up what callers have. */
+  readonly strangerDiscards: DiscardBudget;
+}
+
+/**
+ * Whether the body of a request that gets its response before its body may be read to be discarded. `bytes`
+ * is the header Content-Length, 0 if it has none; `bodyBytesMax` the longest body that the caller may send,
+ * undefined for a stranger. A small body is read in any case, so that clients use their connections again.
+ */
+export function mayDiscard(
+  bytes: number,
+  bodyBytesMax: number | undefined,
+  { discards, strangerDiscards }: DiscardBudgets,
+): boolean {
+  if (bytes <= BODY_BYTES_UNCOUNTED) return true;
+  if (bytes > DISCARDED_BYTES_MAX + (bodyBytesMax ?? 0)) return false;
+  return (bodyBytesMax === undefined ? strangerDiscards : discards).take(bytes);
 }
