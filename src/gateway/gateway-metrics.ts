@@ -199,7 +199,10 @@ abstract class Reading<Value> {
   /** To be called when this gateway gets the admin interface, or loses it. */
   turnOn(on: boolean): void {
     this.#isOn = on;
-    if (!on) this.#value = this.#none;
+    if (on) return;
+    this.#value = this.#none;
+    // What is read next is due at once, however soon it is turned on again.
+    this.#readMs = -Infinity;
   }
 
   /** As of the last `refresh`; empty without the admin interface. */
@@ -215,7 +218,10 @@ abstract class Reading<Value> {
 
   async #read(): Promise<void> {
     try {
-      this.#value = await this.read();
+      const value = await this.read();
+      // It was turned off meanwhile.
+      if (!this.#isOn) return;
+      this.#value = value;
       this.#readMs = this.#monotonicMs();
     } catch {
       // A row is damaged, a group was deleted meanwhile, or the server of sharing is away. The next scrape

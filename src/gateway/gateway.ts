@@ -252,7 +252,7 @@ export class Gateway {
   /** Opens the admin interface. Resolves with false if it was closed or told to follow before. */
   async lead(): Promise<boolean> {
     const leads = await this.#admin.lead();
-    if (leads) this.#notifications.lead();
+    if (leads && !this.#closing) this.#notifications.lead();
     return leads;
   }
 
@@ -379,7 +379,7 @@ export class Gateway {
     this.#log.info('gateway ended', { flushed });
   }
 
-  /** Closes all but the accounting, in the order of the header. */
+  /** In the header's order, without the accounting. Notifications end before the last report, as they say. */
   async #closeParts(): Promise<void> {
     await this.#listeners.close();
     this.#credentials.close();
@@ -388,10 +388,10 @@ export class Gateway {
     // Before the traces, because the calls that it still drains are exported too.
     this.#logs.close();
     await this.#state.traces?.close();
+    this.#notifications.close();
     await this.#stats.reportLast();
     this.#metrics.close();
     this.#admin.close();
-    this.#notifications.close();
   }
 
   #flushEach(intervalMs: number): void {

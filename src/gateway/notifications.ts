@@ -108,9 +108,12 @@ export class Notifications {
     return { ...this.#outbox.counts, dropped: this.#notices.dropped };
   }
 
-  /** For the end of the process: nothing is sent from now on, and what waits stays in the store. */
+  /**
+   * For the end of the process: nothing is sent from now on, and what waits stays in the store. To be called
+   * before the last report of the metrics, which else would wait for balances and quotas that nobody reads.
+   */
   close(): void {
-    this.#outbox.close();
+    this.follow();
   }
 }
 

@@ -78,3 +78,24 @@ void t.test('while the coordinator cannot be asked, balances stay as they were k
   await balances.refresh();
   t.equal(balances.value.get('acct_0'), 1_000_000_000_000n);
 });
+
+void t.test(
+  'what is read while it is turned off is no value, and the next reading is due at once',
+  async (t) => {
+    const { balances, reads } = world(1);
+    balances.turnOn(true);
+    const reading = balances.refresh();
+    balances.turnOn(false);
+    await balances.refresh();
+    t.equal(reads(), 1, 'nobody asks, nor waits, for what is off');
+    await reading;
+    t.equal(balances.value.size, 0);
+    balances.turnOn(true);
+    await balances.refresh();
+    t.equal(balances.value.size, 1);
+    balances.turnOn(false);
+    balances.turnOn(true);
+    await balances.refresh();
+    t.equal(balances.value.size, 1, 'not after ten seconds');
+  },
+);
