@@ -206,10 +206,12 @@ export class GatewayLogs {
         this.#outbox !== undefined ? undefined : appendPlain(listener),
       );
       const dropped = reader.takeDropped();
-      this.#dropped += dropped;
-      this.#droppedInAll += dropped;
+      const droppedInAll = dropped + reader.takeDroppedLogOnly();
+      this.#dropped += droppedInAll;
+      this.#droppedInAll += droppedInAll;
       const unstored = reader.takeUnstored();
       if (this.#keepsCalls) this.#unstored += unstored;
+      // Exports lack no call that the access log alone wanted, except those that are in `unstored`.
       if (dropped + unstored > 0) this.#outbox?.countDropped(dropped + unstored);
     });
     if (lines.length > 0) write();

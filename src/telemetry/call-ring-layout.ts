@@ -162,21 +162,24 @@ export const PLAIN_PER_DAY = 27;
 export const PLAIN_MINUTE = 28;
 export const PLAIN_QUOTAS = 29;
 
-/** Records that were dropped because the ring was full. */
+/** Records that were dropped because the ring was full, but those of DROPPED_LOG_ONLY. */
 export const DROPPED = 0;
 /** Rejected calls that were not stored because there were too many within a second. */
 export const UNSTORED = 1;
+/** Dropped records that the access log alone wanted. An export lacks none of them but those in UNSTORED. */
+export const DROPPED_LOG_ONLY = 2;
+const COUNTS = 3;
 
 /** Hand it to a thread in its `workerData`. */
 export interface CallRingBuffer {
   readonly ring: SharedArrayBuffer;
-  /** 32-bit words that the listener adds to, modulo 2^32: DROPPED and UNSTORED. */
+  /** 32-bit words that the listener adds to, modulo 2^32: DROPPED and those behind it. */
   readonly dropped: SharedArrayBuffer;
 }
 
 export function createCallRing(): CallRingBuffer {
   return {
     ring: createSpscRing(RING_BYTES),
-    dropped: new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT),
+    dropped: new SharedArrayBuffer(COUNTS * Int32Array.BYTES_PER_ELEMENT),
   };
 }

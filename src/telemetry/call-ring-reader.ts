@@ -38,8 +38,8 @@ export class CallRingReader {
   readonly #amounts: BigInt64Array;
   readonly #plain: PlainCall;
   readonly #dropped: Int32Array;
-  /** The words of `dropped`, DROPPED and UNSTORED, as they were at the last `take…` of each. */
-  readonly #droppedBefore = new Int32Array(2);
+  /** The words of `dropped` as they were at the last `take…` of each. */
+  readonly #droppedBefore: Int32Array;
   /** Plain calls that were visited as views, for GIVE_BACK_CALLS. */
   #visited = 0;
 
@@ -47,6 +47,7 @@ export class CallRingReader {
     this.#ring = new SpscReader(ring);
     this.#amounts = new BigInt64Array(ring);
     this.#dropped = new Int32Array(dropped);
+    this.#droppedBefore = new Int32Array(this.#dropped.length);
     const { ints, floats } = this.#ring;
     this.#plain = { ints, floats, amounts: this.#amounts, first64: 0 };
   }
@@ -80,9 +81,17 @@ export class CallRingReader {
     this.#ring.giveBack();
   }
 
-  /** Returns how many records the listener has dropped since the last call, because the ring was full. */
+  /**
+   * Returns how many records the listener has dropped since the last call, because the ring was full, except
+   * those of `takeDroppedLogOnly`.
+   */
   takeDropped(): number {
     return this.#takeGrowth(layout.DROPPED);
+  }
+
+  /** Returns how many it has dropped since the last call that the access log alone wanted. */
+  takeDroppedLogOnly(): number {
+    return this.#takeGrowth(layout.DROPPED_LOG_ONLY);
   }
 
   /**

@@ -121,7 +121,7 @@ export class CallRingWriter {
     bytes += Math.min(error.length, CALL_ERROR_CHARS_MAX) * UTF8_BYTES_MAX;
     const at = this.#ring.reserve(layout.CALL, bytes);
     if (at === -1) {
-      Atomics.add(this.#dropped, layout.DROPPED, 1);
+      Atomics.add(this.#dropped, wanted.store ? layout.DROPPED : layout.DROPPED_LOG_ONLY, 1);
       return;
     }
     const { floats, ints } = this.#ring;

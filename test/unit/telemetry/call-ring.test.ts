@@ -99,8 +99,10 @@ void t.test('a full ring drops and counts, and takes again what comes when it wa
   const appended = 30_000;
   for (let request = 0; request < appended; request++)
     writer.append({ ...NOTHING_KNOWN, error: '', request }, BOTH);
+  writer.append({ ...NOTHING_KNOWN, error: '', request: appended }, { log: true, store: false });
   const dropped = reader.takeDropped();
   t.equal(reader.takeDropped(), 0);
+  t.equal(reader.takeDroppedLogOnly(), 1, 'counted apart');
   const requests = drained().map(({ request }) => request);
   t.ok(requests.length >= 13_000, `${requests.length} fit`);
   t.equal(requests.length + dropped, appended);
