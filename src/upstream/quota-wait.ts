@@ -71,6 +71,8 @@ export class QuotaWait implements WaitingCall {
   }
 
   isLate(nowMs: number): boolean {
+    // After `#crash` the queue has the call until it asks this: the owner has failed, and is asked no more.
+    if (this.#since === undefined) return true;
     try {
       return nowMs >= this.#endMs && (nowMs >= this.#askEndMs || !this.#owner.isAsking());
     } catch (error) {
@@ -80,6 +82,8 @@ export class QuotaWait implements WaitingCall {
   }
 
   waitsFor(): readonly UpstreamScopeIndex[] {
+    // As in `isLate`. Without a scope to wait for, the queue tries the call, which lets it leave.
+    if (this.#since === undefined) return [];
     try {
       return this.#owner.waitsFor();
     } catch (error) {
@@ -90,7 +94,7 @@ export class QuotaWait implements WaitingCall {
 
   tryNow(): boolean {
     try {
-      // After `#crash` the queue has the call until it is tried.
+      // As in `isLate`.
       return this.#since === undefined || this.#owner.tryNow();
     } catch (error) {
       this.#crash(error);

@@ -89,3 +89,36 @@ void t.test('a call that throws as the full queue drops it fails once', (t) => {
   t.same(heard, ['crashes']);
   t.end();
 });
+
+void t.test('a call that has thrown is asked no more, and leaves', (t) => {
+  const clock = new ManualClock();
+  const queue = new QuotaQueue(clock);
+  let asked = 0;
+  let crashes = 0;
+  const breaking = (): never => {
+    asked++;
+    throw new Error('a bug');
+  };
+  const wait = new QuotaWait(queue, clock, new UpstreamMetrics(createMetrics(1, 1), 0), {
+    account: asAccountIndex(1),
+    bytes: 0,
+    waitsFor: breaking,
+    tryNow: breaking,
+    giveUp: breaking,
+    recordQueued: () => undefined,
+    isAsking: breaking,
+    crash: () => {
+      crashes++;
+      wait.leave();
+    },
+  });
+  wait.begin(NO_ROOM);
+  t.same([asked, crashes], [1, 1], 'as it is added');
+  clock.advance(ASK_MS / 2);
+  queue.look();
+  t.same([asked, crashes, queue.size], [1, 1, 0], 'its time is over, but its owner has failed already');
+  wait.begin({ ...NO_ROOM, queueMs: 60_000 });
+  queue.look();
+  t.same([asked, crashes, queue.size], [2, 2, 0], 'one wait, one crash');
+  t.end();
+});
