@@ -140,6 +140,8 @@ export class Accounting {
     clearTimeout(this.#flushTimer);
     const flushed = this.flush.run();
     this.cache.onFlushed();
+    this.cache.close();
+    this.locks.close();
     usageLog?.close();
     await this.sharing.close();
     await store.close();

@@ -27,7 +27,7 @@ import {
   type ResponseRecord,
 } from '../registry/stored-response.js';
 import { type CacheRule, type Catalog, isListed } from '../registry/catalog.js';
-import { EXPIRY_PAUSE_MS, type ResponseTable } from '../store/response-table.js';
+import { EXPIRY_PAUSE_MS, type ResponseBounds, type ResponseTable } from '../store/response-table.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
 
@@ -72,6 +72,7 @@ export class CacheService {
   /** How many bytes all responses may take on disk. */
   #bytesMax = 0;
   #sweptAtMs: number;
+  #isClosed = false;
   /** What the store failed at last, which is logged: a good read does not mean that it takes writes again. */
   readonly #failing = new Set<StoreUse>();
 
@@ -124,13 +125,20 @@ export class CacheService {
     } else if (this.#options.clock.monotonicMs() - this.#sweptAtMs >= SWEEP_PERIOD_MS) void this.#expire();
   }
 
+  /** To be called before the store is closed: nothing more is removed. */
+  close(): void {
+    this.#isClosed = true;
+  }
+
   /** Removes all that has expired, one transaction after the other. Never rejects. */
   async #expire(): Promise<void> {
     const { store, clock } = this.#options;
-    for (;;) {
+    while (!this.#isClosed) {
       this.#sweptAtMs = clock.monotonicMs();
       const oldestMs = this.#tried('read', () => store.cached.oldestMs());
-      if (oldestMs === undefined || oldestMs > this.#expiredMs || !this.#apply([])) return;
+      if (oldestMs === undefined || oldestMs > this.#expiredMs) return;
+      const expire = (): boolean => store.cached.expire(this.#bounds, (work) => store.commit(work));
+      if (this.#tried('write', expire) !== true) return;
       await pause(EXPIRY_PAUSE_MS, undefined, { ref: false });
     }
   }
@@ -153,7 +161,7 @@ export class CacheService {
   async #removeModel(isCleared: (key: ResponseKey) => boolean): Promise<void> {
     const { cached } = this.#options.store;
     let last: ResponseKey | undefined;
-    for (;;) {
+    while (!this.#isClosed) {
       const keys = this.#tried('read', () => cached.keys(last, CLEARED_MAX)) ?? [];
       const forgotten = keys.filter(isCleared);
       if (forgotten.length > 0) this.#apply([], forgotten);
@@ -251,17 +259,16 @@ export class CacheService {
   }
 
   /** Returns false if the store failed. */
-  #apply(kept: readonly ResponseRecord[], forgotten: readonly ResponseKey[] = []): boolean {
+  #apply(kept: readonly ResponseRecord[], forgotten: readonly ResponseKey[] = []): void {
     const { store } = this.#options;
+    const changes = { kept, forgotten, bounds: this.#bounds };
+    this.#tried('write', () => store.commit(() => store.cached.apply(changes)));
+  }
+
+  get #bounds(): ResponseBounds {
     const modelBytesMax = new Map<string, number>();
     for (const [id, { bytesMax }] of this.#rules) if (bytesMax !== undefined) modelBytesMax.set(id, bytesMax);
-    const bounds = { expiredMs: this.#expiredMs, bytesMax: this.#bytesMax, modelBytesMax };
-    const changes = { kept, forgotten, bounds };
-    const apply = (): boolean => {
-      store.commit(() => store.cached.apply(changes));
-      return true;
-    };
-    return this.#tried('write', apply) ?? false;
+    return { expiredMs: this.#expiredMs, bytesMax: this.#bytesMax, modelBytesMax };
   }
 
   get #expiredMs(): number {

@@ -99,6 +99,7 @@ export class IdempotencyService implements FlushedResponses {
   #questions: LockQuestion[] = [];
   #replayBytes = 0;
   #sweptAtMs = -Infinity;
+  #isClosed = false;
 
   constructor({
     settings,
@@ -176,7 +177,7 @@ export class IdempotencyService implements FlushedResponses {
   /** Removes all of them, also those of a busy day: they are on disk in clear. Never rejects. */
   async #expire(): Promise<void> {
     try {
-      for (;;) {
+      while (!this.#isClosed) {
         this.#sweptAtMs = this.#clock.monotonicMs();
         if (!this.#responses.expire()) return;
         await pause(EXPIRY_PAUSE_MS, undefined, { ref: false });
@@ -184,6 +185,11 @@ export class IdempotencyService implements FlushedResponses {
     } catch (error) {
       this.#log.warn('expired responses could not be removed', { error: String(error) });
     }
+  }
+
+  /** To be called before the store is closed: nothing more is removed. */
+  close(): void {
+    this.#isClosed = true;
   }
 
   recordWritten(changes: ResponseChanges): void {

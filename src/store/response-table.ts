@@ -90,8 +90,23 @@ export class ResponseTable {
 
   /** When the oldest response ended; undefined if there is none. Some µs. */
   oldestMs(): number | undefined {
-    const [oldest] = Array.from(this.#tables.answerAges.getKeys({ limit: 1 }));
-    return oldest?.[0];
+    return this.#oldest()?.[0];
+  }
+
+  /**
+   * Removes the oldest responses that have expired, as many as one transaction may, which `commit` makes.
+   * Returns whether there may be more. False also if the oldest row could not be removed, because it is
+   * damaged: else each call would say that there are more.
+   */
+  expire(bounds: ResponseBounds, commit: (work: () => void) => void): boolean {
+    const oldest = this.#oldest();
+    if (oldest === undefined || oldest[0] > bounds.expiredMs) return false;
+    commit(() => this.apply({ kept: [], forgotten: [], bounds }));
+    return String(oldest) !== String(this.#oldest());
+  }
+
+  #oldest(): readonly [number, number, string] | undefined {
+    return Array.from(this.#tables.answerAges.getKeys({ limit: 1 }))[0];
   }
 
   /**

@@ -164,16 +164,12 @@ export class StoredResponses implements FlushedResponses {
   }
 
   /**
-   * Removes expired responses when no new ones do it, as many as one transaction may; returns whether it
-   * removed some, so that there may be more. Called now and then; throws what the store throws.
+   * Removes expired responses when no new ones do it, as many as one transaction may; returns whether there
+   * may be more. Called now and then; throws what the store throws.
    */
   expire(): boolean {
     const { store } = this.#options;
-    const bounds = this.#bounds;
-    const oldestMs = store.answers.oldestMs();
-    if (oldestMs === undefined || oldestMs > bounds.expiredMs) return false;
-    store.commit(() => store.answers.apply({ kept: [], forgotten: [], bounds }));
-    return true;
+    return store.answers.expire(this.#bounds, (work) => store.commit(work));
   }
 
   get #bounds(): ResponseBounds {

@@ -233,6 +233,18 @@ void t.test('of more than one transaction may remove, the next removes the rest'
   await shop.store.close();
 });
 
+void t.test('an oldest row that cannot be removed does not keep the gateway removing', async (t) => {
+  const shop = openShop(t.testdir({}));
+  const bounds = { expiredMs: 0, bytesMax: Infinity };
+  const kept = [recordOf(shop, 'a')];
+  shop.store.commit(() => shop.store.answers.apply({ kept, forgotten: [], bounds }));
+  shop.clock.nowMs += 24 * HOUR_MS;
+  // As of a damaged row, whose key is not the one that it is read as.
+  shop.store.answers.apply = () => undefined;
+  t.notOk(shop.answers.expire());
+  await shop.store.close();
+});
+
 void t.test('a clock that is a day ahead for minutes costs no answer', async (t) => {
   const shop = openShop(t.testdir({}));
   const record = keep(shop, 'a');
