@@ -30,13 +30,15 @@ export class MessageWriter implements DoorStream {
   /** Index of the open block, or of the next one. */
   #index = 0;
   #open: 'none' | 'text' | 'thinking' | 'tool' = 'none';
-  /** The open thinking block was begun by `thinking_blocks`, without `reasoning_content`. */
+  /** The open thinking block has its text of `thinking_blocks` so far, and none of `reasoning_content`. */
   #thinksInBlocks = false;
   /** Index, in the chat completion, of the open tool call or the last one. */
   #toolIndex = -1;
   #toolCall: CallSoFar = { id: undefined, name: undefined, json: '' };
   /** The tool call is open, but its block waits until the upstream has told its name. */
   #isToolHeld = false;
+  /** The ids of the tool calls before it, as far as the upstream has told them. */
+  #earlierIds: (string | undefined)[] | undefined;
   #toolCount = 0;
   #finish: unknown;
   #usage: unknown;
@@ -99,17 +101,15 @@ export class MessageWriter implements DoorStream {
   }
 
   #writeThinking(thinking: string, isInBlocks = false): void {
-    if (this.#open !== 'thinking') {
-      this.#start('thinking', { type: 'thinking', thinking: '', signature: '' });
-      this.#thinksInBlocks = isInBlocks;
-    }
+    if (this.#open !== 'thinking') this.#start('thinking', { type: 'thinking', thinking: '', signature: '' });
+    this.#thinksInBlocks = isInBlocks;
     this.#blockDelta({ type: 'thinking_delta', thinking });
   }
 
   /**
-   * Writes a thinking block, or a piece of one. A signature ends it. If `reasoning_content` began the open
-   * block, that has all of the text, and the block's own is ignored: some upstreams send both. If another
-   * block came in between, the text is written again, because a signature is valid only with it.
+   * Writes a thinking block, or a piece of one. A signature ends it. If the open block has text of
+   * `reasoning_content`, that has all of the text, and the block's own is ignored: some upstreams send both.
+   * If another block came in between, the text is written again, because a signature is valid only with it.
    */
   #thinkingBlock({ type, thinking, signature, data }: Members): void {
     if (type === 'redacted_thinking') {
@@ -126,7 +126,8 @@ export class MessageWriter implements DoorStream {
 
   /**
    * Adds a piece to the open tool call, or begins the next one: by a higher index, or as `isOtherCall` says.
-   * Pieces of a call whose block is closed cannot be written any more; an empty one has nothing to write.
+   * Pieces of a call whose block is closed cannot be written any more. An empty one has nothing to write,
+   * unless it begins a call, whose index is too low.
    */
   #addToolCall(call: Members): void {
     const piece = pieceOf(call);
@@ -134,16 +135,27 @@ export class MessageWriter implements DoorStream {
     const index = piece.index ?? this.#toolIndex + (isOther ? 1 : 0);
     if (index > this.#toolIndex || (index === this.#toolIndex && isOther)) {
       this.#close();
+      if (this.#toolIndex >= 0) (this.#earlierIds ??= []).push(this.#toolCall.id);
       this.#toolIndex = index;
       this.#toolCall = { id: undefined, name: undefined, json: '' };
       this.#isToolHeld = true;
     } else if (index < this.#toolIndex || (this.#open !== 'tool' && !this.#isToolHeld)) {
-      if (piece.json === '') return;
-      throw ProviderError.invalid('a tool got arguments after the next block had begun');
+      const { id, name, json } = piece;
+      const isNew = id !== undefined && name !== undefined && !this.#isKnown(id);
+      if (json === '' && !isNew) return;
+      throw ProviderError.invalid(
+        isNew
+          ? 'the indices of tools are out of order'
+          : 'a tool got arguments after the next block had begun',
+      );
     }
     addPiece(this.#toolCall, piece);
     if (!this.#isToolHeld) this.#writeArguments(piece.json);
     else if (canBegin(this.#toolCall)) this.#startTool();
+  }
+
+  #isKnown(id: string): boolean {
+    return id === this.#toolCall.id || this.#earlierIds?.includes(id) === true;
   }
 
   #startTool(): void {

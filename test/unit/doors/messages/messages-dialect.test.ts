@@ -601,7 +601,9 @@ void t.test(
       { reasoning_content: 'two', ...block('two') },
       block('', 's'),
     ];
-    for (const deltas of [alone, both]) {
+    const emptyFirst = [block(''), ...both];
+    const emptyThenAlone = [block(''), ...alone];
+    for (const deltas of [alone, both, emptyFirst, emptyThenAlone]) {
       const stream = openStream(CALL);
       let text = '';
       for (const delta of deltas)
@@ -625,6 +627,19 @@ void t.test('an empty piece of a tool that is closed is no error, one with argum
   push({ content: 'so' });
   t.equal(push(piece('')), '');
   t.throws(() => push(piece('x')));
+  t.end();
+});
+
+void t.test('a piece at a lower index may repeat a call, but not begin one', (t) => {
+  const stream = openStream(CALL);
+  const push = (index: number, id: string, json: string): string => {
+    const call = { index, id, function: { name: 'f', arguments: json } };
+    return stream.push({ choices: [{ index: 0, delta: { tool_calls: [call] }, finish_reason: null }] });
+  };
+  push(1, 'a', '{}');
+  push(2, 'b', '{}');
+  t.equal(push(1, 'a', ''), '');
+  t.throws(() => push(0, 'c', ''), 'it would be lost');
   t.end();
 });
 
