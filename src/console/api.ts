@@ -271,12 +271,17 @@ export function useAction<Args extends readonly unknown[]>(
 ): Action<Args> {
   const [error, setError] = useState<string>();
   const [busy, setBusy] = useState(false);
+  const runs = useRef(0);
   const run = (...args: Args): void => {
+    const own = ++runs.current;
     setBusy(true);
     setError(undefined);
     void act(...args)
       .catch((reason: unknown) => setError(textOf(reason)))
-      .finally(() => setBusy(false));
+      .finally(() => {
+        // Who runs it again before the end, as by other filters, waits for the last run.
+        if (own === runs.current) setBusy(false);
+      });
   };
   return { error, busy, run };
 }
