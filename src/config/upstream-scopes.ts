@@ -8,7 +8,6 @@
  */
 import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';
 import { UPSTREAM_QUOTA_NAMES, type UpstreamQuotaName } from '../core/quotas.js';
-import { HEADER_NAMES_SECRET } from './upstream-schema.js';
 import { urlOf, type UpstreamDraft } from './provider-settings.js';
 import { formatPath, type SettingPath } from './config-error.js';
 import type { Settings, SettingsDraft } from './schema.js';
@@ -16,8 +15,12 @@ import type { Settings, SettingsDraft } from './schema.js';
 /** The limits that upstreams of one scope declare. A limit that only one of them declares holds for all. */
 export type DeclaredLimits = Partial<Record<UpstreamQuotaName, number>>;
 
-/** Matches a header that may be the upstream's key. litellm/model.ts uses it too. */
-export const SECRET_NAME = new RegExp(HEADER_NAMES_SECRET, 'i');
+/**
+ * Matches a header that is taken for the upstream's key. It is narrower than HEADER_NAMES_SECRET
+ * (upstream-schema.ts) and must stay as it is: hosts with another version share limits by the text below.
+ * litellm/model.ts uses it too, and snapshot.ts, by which an upstream at Azure gets no token of Entra.
+ */
+export const KEY_HEADER = /^(?:cookie|(?:.*-)?(?:authorization|key|token|secret))$/i;
 
 /**
  * A text that is the same for upstreams that share their limits. It contains the key, so it must not be shown
@@ -28,7 +31,7 @@ export function scopeTextOf(upstream: UpstreamDraft, modelId: string | undefined
   const { provider = 'openai', key, headers = {}, model, quota_scope: by } = upstream;
   const { origin, pathname, search } = new URL(urlOf(upstream));
   const secrets = Object.entries(headers)
-    .filter(([name]) => SECRET_NAME.test(name))
+    .filter(([name]) => KEY_HEADER.test(name))
     .map(([name, value]) => [name.toLowerCase(), value])
     .sort(([one], [other]) => (one! < other! ? -1 : 1));
   const address = [origin, pathname.replace(/\/$/, ''), search];

@@ -9,7 +9,7 @@
  * that untrusted bodies reach (test/e2e/secrets.test.ts). Other tests: test/unit/gateway/reload.test.ts.
  */
 import { hash } from 'node:crypto';
-import { HEADER_NAMES_SECRET } from '../config/upstream-schema.js';
+import { KEY_HEADER } from '../config/upstream-scopes.js';
 import { matchesModel } from '../config/cross-checks.js';
 import { apiVersionOf, AUTHORISING_HEADER, memberNamesOf, urlOf } from '../config/provider-settings.js';
 import type { Settings } from '../config/schema.js';
@@ -41,8 +41,6 @@ type PlanSettings = Settings['plans'][number];
 
 /** Of an upstream, what changes no response: a renewed key gives the same ones. */
 const NOT_OF_RESPONSES = { key: undefined, key_file: undefined, when_client_leaves: undefined };
-/** Azure is often behind API Management, whose subscription key authorises calls in a header of any name. */
-const AZURE_AUTHORISING_HEADER = new RegExp(HEADER_NAMES_SECRET, 'i');
 /** Clouds that have Anthropic's models beside others. */
 const CLOUDS: readonly ProviderSettings['name'][] = ['vertex', 'bedrock'];
 /** Matches Anthropic's models there. */
@@ -161,7 +159,8 @@ export function routesOf(
     return scope && { scope: scope.index, limits: scope.limits, queueMs: upstream.queue_ms };
   };
   const credentialOf = (upstream: UpstreamSettings): number | undefined => {
-    const authorising = upstream.provider === 'azure' ? AZURE_AUTHORISING_HEADER : AUTHORISING_HEADER;
+    // Azure is often behind API Management, whose subscription key has a header of its own name.
+    const authorising = upstream.provider === 'azure' ? KEY_HEADER : AUTHORISING_HEADER;
     const isAuthorised = Object.keys(upstream.headers).some((name) => authorising.test(name));
     const spec = isAuthorised ? undefined : credentialSpecOf(upstream);
     return spec && credentials.positionOf(spec);

@@ -13,9 +13,8 @@ import { type DeploymentPrices, PRICE_WORDS, pricesOf, UNPLACED_PRICE } from './
 import {
   nativeSettings,
   type NativeSettings,
-  openaiAddress,
+  openaiSettings,
   type Parameter,
-  type Provider,
   type ProviderModel,
   providerModelOf,
   variableNameOf,
@@ -128,11 +127,12 @@ export function importDeployment(
     return undefined;
   }
   const dropsParameters = own.flag('drop_params') ?? context.dropsParameters;
-  const settings =
+  const read: Partial<NativeSettings> | undefined =
     speaks === undefined
-      ? addressOf(own, name, provider, parameter, context)
+      ? openaiSettings(own, provider, parameter, context.variables)
       : nativeSettings(own, speaks, found, parameter, context.variables);
-  if (settings === undefined) return undefined;
+  if (read === undefined) return undefined;
+  const settings = withoutQuerySecrets(own, name, read, context.variables);
   if (speaks === 'bedrock' && BEDROCK_PREFIX.test(found.model))
     own.remark('model', "what is before the slash may be LiteLLM's own: see that Bedrock has this model id");
   if (speaks === 'vertex' && !VERTEX_MODEL.test(found.model))
@@ -221,25 +221,30 @@ function modeByName(
   return mode ?? 'chat';
 }
 
-/** `name`: the model's, for callers. */
-function addressOf(
+/**
+ * Returns the settings with references in place of the secrets in the address's query, where some providers
+ * and proxies take the key. A provider with a protocol of its own takes no query: `config check` says so of
+ * what was written, and the secret is not written all the same. `name`: the model's, for callers.
+ */
+function withoutQuerySecrets(
   own: ImportMap,
   name: string,
-  provider: Provider,
-  parameter: Parameter,
-  { variables }: DeploymentContext,
-): Partial<NativeSettings> | undefined {
-  const address = openaiAddress(own, provider, parameter, variables);
-  if (address === undefined) return undefined;
-  // Some providers take the key in the query.
-  const secrets = new Set(secretsInQuery(address).filter((secret) => address.includes(secret)));
+  settings: Partial<NativeSettings>,
+  variables: Variables,
+): Partial<NativeSettings> {
+  const { url } = settings;
+  if (url === undefined) return settings;
+  const secrets = new Set(secretsInQuery(url).filter((secret) => url.includes(secret)));
+  if (secrets.size === 0) return settings;
   const wanted = variableNameOf(`${name}_api_base`).replace(/_API_KEY$/, '');
-  let url = address;
-  for (const secret of secrets) {
-    const reference = secretOf(own, 'api_base', secret, wanted, variables) ?? secret;
-    url = url.replaceAll(secret, () => reference);
-  }
-  return { url };
+  // A secret may begin with another, so the longest counts. One pass: a reference is not searched again.
+  const longestFirst = [...secrets].sort((one, other) => other.length - one.length);
+  const pattern = longestFirst.map((secret) => secret.replace(/[^\w]/g, '\\$&')).join('|');
+  const replaced = url.replace(
+    new RegExp(pattern, 'g'),
+    (secret) => secretOf(own, 'api_base', secret, wanted, variables) ?? secret,
+  );
+  return { ...settings, url: replaced };
 }
 
 function rejectionOf(provider: string, model: string): string {

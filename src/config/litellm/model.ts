@@ -16,7 +16,7 @@ import { QUOTA_LIMITS_MAX } from '../../core/quotas.js';
 import { isRecord } from '../../core/json.js';
 import { ALIASES_MAX, FALLBACKS_MAX, OUTPUT_TOKENS_USUAL, UPSTREAMS_MAX } from '../catalog-schema.js';
 import { urlOf } from '../provider-settings.js';
-import { SECRET_NAME } from '../upstream-scopes.js';
+import { KEY_HEADER } from '../upstream-scopes.js';
 import type { Deployment, Upstream } from './deployment.js';
 import { type ModelPrice, priceOf } from './price.js';
 import type { ImportMap } from './remarks.js';
@@ -126,7 +126,7 @@ function limitsOf(deployment: Deployment, all: readonly Deployment[]): Limits {
  */
 function scopeOf({ upstream }: Deployment): string {
   const { provider, key, model, region, project, profile, headers = {} } = upstream;
-  const secrets = Object.entries(headers).filter(([name]) => SECRET_NAME.test(name));
+  const secrets = Object.entries(headers).filter(([name]) => KEY_HEADER.test(name));
   return JSON.stringify([provider, urlOf(upstream), key, model, region, project, profile, secrets]);
 }
 

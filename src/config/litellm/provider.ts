@@ -193,22 +193,23 @@ function referenceOf(value: string): string | undefined {
 /** Returns a parameter of the entry, or of the credential that it names. */
 export type Parameter = (wanted: string) => string | undefined;
 
-/** The upstream's address. Undefined, with a remark, if the entry has no address that can be called. */
-export function openaiAddress(
+/** The address of an upstream with OpenAI's protocol. Undefined, with a remark, if none can be called. */
+export function openaiSettings(
   own: ImportMap,
   provider: Provider,
   parameter: Parameter,
   variables: Variables,
-): string | undefined {
+): { readonly url: string } | undefined {
   const base = parameter('api_base') ?? parameter('base_url');
   if (base === undefined) {
-    if (provider.url !== undefined) return provider.url;
+    if (provider.url !== undefined) return { url: provider.url };
     own.remark('model', 'api_base is missing: the entry was left out');
     return undefined;
   }
   const url = variables.text(base.replace(/(?<!\/)\/+$/, ''));
   const full = provider.path === undefined || url.endsWith(provider.path) ? url : url + provider.path;
-  return checkedUrl(own, full);
+  const checked = checkedUrl(own, full);
+  return checked === undefined ? undefined : { url: checked };
 }
 
 /** The settings of an upstream with a protocol of its own. */

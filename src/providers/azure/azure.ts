@@ -20,11 +20,12 @@ const V1_QUERIES: ReadonlyMap<string, string> = new Map([
 ]);
 
 /**
- * The end of a base path at Cloudflare's AI Gateway, which has the deployment right after the resource, and
- * knows no version without a deployment (developers.cloudflare.com/ai-gateway, page "Azure OpenAI", read
- * 2026-11).
+ * A base path at Cloudflare's AI Gateway, `/v1/ACCOUNT/GATEWAY/azure-openai/RESOURCE`, which has the
+ * deployment right after the resource, and knows no version without a deployment
+ * (developers.cloudflare.com/ai-gateway, page "Azure OpenAI", read 2026-11). Another proxy may have
+ * `/azure-openai/NAME` in its path, so the whole path counts.
  */
-const CLOUDFLARE = /\/azure-openai\/[^/]+$/;
+const CLOUDFLARE = /^\/v1\/[^/]+\/[^/]+\/azure-openai\/[^/]+$/;
 
 /**
  * Returns path and query of a call. `basePath`: the path of the upstream's `url`, without a slash at its end.

@@ -1,5 +1,6 @@
 /** The credentials of entries, their own or those of `credential_list`. */
 import t from 'tap';
+import { importLitellm } from '#src/config/litellm/import.js';
 import { imported, importedFile } from './support.js';
 
 void t.test('what no entry reads of a credential has a remark', (t) => {
@@ -159,5 +160,32 @@ void t.test('secrets in headers and addresses are not written', (t) => {
   t.match(told, /litellm_params\.api_base: a secret written inline .* A_API_BASE$/m);
   t.match(told, /vertex_credentials: the variable must be a file's path/);
   t.notMatch(told, /vertex_ai_credentials: the variable/);
+  t.end();
+});
+
+void t.test('nor in the query of an address of a provider with a protocol of its own', (t) => {
+  const long = 'hidden-key-1-and-more';
+  const entries = [
+    { model: 'gemini/x', api_base: 'https://p.example/a?key=hidden-key-1' },
+    { model: 'azure/d', api_base: 'https://p.example/a?subscription-key=hidden-key-1' },
+    { model: 'anthropic/x', api_base: 'https://p.example/a?api_key=hidden-key-1&team=1' },
+    { model: 'vertex_ai/gemini-x', vertex_project: 'p', api_base: 'https://p.example/a?key=hidden-key-1' },
+    {
+      model: 'bedrock/anthropic.x',
+      aws_region_name: 'eu',
+      api_base: 'https://p.example/a?token=hidden-key-1',
+    },
+    { model: 'gemini/x', api_base: `https://p.example/a?key=hidden-key-1&token=${long}` },
+    { model: 'openai/x', api_base: `https://p.example/a?key=hidden-key-1&token=${long}` },
+    { model: 'openai/x', api_base: `https://p.example/a?token=${long}&key=hidden-key-1&code=A_API_BASE_2` },
+  ];
+  for (const litellm_params of entries) {
+    const list = [{ model_name: 'a', litellm_params }];
+    const { yaml, remarks } = importLitellm(JSON.stringify({ model_list: list }), 'x');
+    t.match(yaml, /url: .*\$\{A_API_BASE\}/, litellm_params.api_base);
+    const told = remarks.map(({ text }) => text).join('\n');
+    for (const text of [yaml, told]) t.notMatch(text, /hidden|-and-more/);
+    t.match(told, /a secret written inline .* A_API_BASE$/m);
+  }
   t.end();
 });

@@ -17,10 +17,16 @@ void t.test("Cloudflare's AI Gateway has the deployment right after the resource
     azurePath(base, '2024-10-21', 'gpt 4', '/chat/completions'),
     `${base}/gpt%204/chat/completions?api-version=2024-10-21`,
   );
-  t.equal(
-    azurePath('/azure-openai', '2024-10-21', 'd', '/embeddings'),
-    '/azure-openai/openai/deployments/d/embeddings?api-version=2024-10-21',
-    'a proxy of that name is none',
-  );
+  for (const other of [
+    '/azure-openai',
+    '/azure-openai/prod',
+    '/team/v1/a/b/azure-openai/prod',
+    `${base}/more`,
+  ])
+    t.equal(
+      azurePath(other, '2024-10-21', 'd', '/embeddings'),
+      `${other}/openai/deployments/d/embeddings?api-version=2024-10-21`,
+      `a proxy at ${other} is none`,
+    );
   t.end();
 });
