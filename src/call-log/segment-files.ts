@@ -61,8 +61,8 @@ export function segmentFiles(folder: string, kind: SegmentKind): SegmentFile[] {
 /**
  * Creates an empty file with the next number, which only its owner may read. `after`: the greatest number
  * that the caller has seen. Its file may have been removed, but readers and cursors know the number. If there
- * is none, and the folder is not new, files of an earlier run were removed: the number is then that of the
- * second, Unix time `nowMs`, which is beyond theirs, since a second brings no segment on average.
+ * is none, files of an earlier run may have been removed, perhaps with their folder: the number is then that
+ * of the second, Unix time `nowMs`, which is beyond theirs, since a second brings no segment on average.
  */
 export function createSegment(
   folder: string,
@@ -70,9 +70,9 @@ export function createSegment(
   after: number,
   nowMs: number,
 ): SegmentFile & { readonly file: number } {
-  const isNew = mkdirSync(folder, { recursive: true, mode: 0o700 }) !== undefined;
+  mkdirSync(folder, { recursive: true, mode: 0o700 });
   const known = Math.max(lastNumberOf(segmentFiles(folder, kind)), after);
-  const last = known === 0 && !isNew ? Math.floor(nowMs / 1_000) : known;
+  const last = known === 0 ? Math.floor(nowMs / 1_000) : known;
   for (let number = last + 1; ; number++) {
     try {
       const path = join(folder, `${String(number).padStart(10, '0')}.${kind}`);

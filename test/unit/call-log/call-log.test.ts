@@ -17,6 +17,8 @@ import { StoppedClock } from '../store/support.js';
 const KINDS: CallKinds = { accounts: 40, models: 3, upstreams: 4 };
 const START_MS = 1_763_950_000_000;
 const RETENTION: CallRetention = { keepHours: 72, keepBytes: 1024 ** 3, processes: 1 };
+/** A new folder's numbers begin at the second: files of an earlier run may have been in another. */
+const FIRST_FILE = `${new StoppedClock().nowMs / 1_000 + 1}.calls`;
 const logged: object[] = [];
 const log = {
   error: () => undefined,
@@ -68,7 +70,7 @@ function sameCalls(t: Test, found: readonly CallRecord[], wanted: readonly CallR
 void t.test('a call is read as it was written', async (t) => {
   const folder = join(t.testdir(), 'calls');
   const written = calls(1, 3_000);
-  const writer = writerOn(folder);
+  const writer = writerOn(folder, RETENTION, new StoppedClock());
   for (const call of written) writer.append(call);
   writer.flush();
   const open = new CallReader(folder);
@@ -81,7 +83,7 @@ void t.test('a call is read as it was written', async (t) => {
   t.equal(await closed.find('req_another-12345-1'), undefined);
   t.equal(await new CallReader(join(folder, 'none')).find('req_abcdefgh-_12-1'), undefined);
   t.equal(readdirSync(folder).length, 1);
-  t.equal(statSync(join(folder, '0000000001.calls')).mode & 0o777, 0o600);
+  t.equal(statSync(join(folder, FIRST_FILE)).mode & 0o777, 0o600);
 });
 
 void t.test('the extremes of each number are kept', async (t) => {
@@ -263,9 +265,9 @@ void t.test('what another process writes between two reads of a page comes once'
 void t.test('a segment that was cut anywhere has the whole blocks before the cut', async (t) => {
   const folder = join(t.testdir(), 'calls');
   const written = calls(7, 12);
-  const writer = writerOn(folder);
+  const writer = writerOn(folder, RETENTION, new StoppedClock());
   const ends: number[] = [];
-  const path = join(folder, '0000000001.calls');
+  const path = join(folder, FIRST_FILE);
   for (const [at, call] of written.entries()) {
     writer.append(call);
     if (at % 3 !== 2) continue;
@@ -294,8 +296,8 @@ void t.test('a segment that was cut anywhere has the whole blocks before the cut
 void t.test('damaged bytes cost the blocks that they are in', async (t) => {
   const folder = join(t.testdir(), 'calls');
   const written = calls(9, 60);
-  const writer = writerOn(folder);
-  const path = join(folder, '0000000001.calls');
+  const writer = writerOn(folder, RETENTION, new StoppedClock());
+  const path = join(folder, FIRST_FILE);
   for (const [at, call] of written.entries()) {
     writer.append(call);
     if (at % 10 === 9) writer.flush();

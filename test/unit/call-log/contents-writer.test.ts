@@ -24,6 +24,8 @@ const writerOn = (
 ): ContentsWriter => new ContentsWriter({ dataPath, retention, clock, log });
 
 const START_MS = 1_763_950_000_000;
+/** A new folder's numbers begin at the second: files of an earlier run may have been in another. */
+const FIRST_FILE = `${new StoppedClock().nowMs / 1_000 + 1}.contents`;
 const random = randomOf(7);
 
 function contents(number: number, bytes = Math.floor(random() * 4_000)): CallContents {
@@ -39,7 +41,7 @@ function contents(number: number, bytes = Math.floor(random() * 4_000)): CallCon
 void t.test('found while the segment grows, when it is whole, and without its index', async (t) => {
   const folder = t.testdir();
   const written = Array.from({ length: 300 }, (_, number) => contents(number));
-  const writer = writerOn(folder);
+  const writer = writerOn(folder, RETENTION, new StoppedClock());
   const reader = new ContentsReader(folder);
   t.equal(await reader.find('req_abcdefgh-1'), undefined, 'there is no folder yet');
   // Some calls in one message, as a listener sends them.
@@ -52,7 +54,7 @@ void t.test('found while the segment grows, when it is whole, and without its in
   writer.close();
   t.same(await found(written), written);
   t.equal(await reader.find('req_abcdefgh-zzzz'), undefined);
-  const path = join(folder, 'contents', '0000000001.contents');
+  const path = join(folder, 'contents', FIRST_FILE);
   t.equal(statSync(path).mode & 0o777, 0o600);
 
   // As a killed process leaves it: no index, and the last contents cut.
@@ -67,12 +69,12 @@ void t.test('a key that a caller put into a message is unreadable on the disk', 
   const key = `sk-${'Ab_-9'.repeat(9).slice(0, 43)}`;
   const bytes = Buffer.from(`{"content":"my key is ${key}, and sk-short is none"}`);
   const text = { bytes, bytesInAll: bytes.length };
-  const writer = writerOn(folder);
+  const writer = writerOn(folder, RETENTION, new StoppedClock());
   writer.append(
     packContents({ requestId: 'req_1', endedMs: asWallMs(START_MS), request: text, response: text }),
   );
   writer.close();
-  const file = readFileSync(join(folder, 'contents', '0000000001.contents'));
+  const file = readFileSync(join(folder, 'contents', FIRST_FILE));
   t.notOk(file.includes(key.slice(3)));
   const found = await new ContentsReader(folder).find('req_1');
   const hidden = `{"content":"my key is sk-${'*'.repeat(43)}, and sk-short is none"}`;
@@ -142,10 +144,10 @@ void t.test('a key that is no secret changes nothing', async (t) => {
 
 void t.test('what could be older than its hours before the next look is removed', (t) => {
   const folder = t.testdir();
-  const first = writerOn(folder);
+  const first = writerOn(folder, RETENTION, new StoppedClock());
   first.append(packContents(contents(1)));
   first.close();
-  const path = join(folder, 'contents', '0000000001.contents');
+  const path = join(folder, 'contents', FIRST_FILE);
   const isThere = (): boolean => readdirSync(join(folder, 'contents')).length > 0;
   const writtenBefore = (hours: number): void => {
     const clock = new StoppedClock();

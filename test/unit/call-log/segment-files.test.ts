@@ -12,6 +12,12 @@ import { ListLog, StoppedClock } from '../store/support.js';
 
 const HOUR_MS = 3_600_000;
 const RETENTION: CallRetention = { keepHours: 1, keepBytes: 1024 ** 3, processes: 2 };
+/** The first of a folder is that of the second, since a folder of an earlier run may have been removed. */
+const FIRST = new StoppedClock().nowMs / 1_000 + 1;
+const nameOf = (count: number): string => `${FIRST + count - 1}.calls`;
+
+/** With time for a whole page on a busy machine too: pages that end by time are search-time.test.ts's. */
+const readerOn = (folder: string): CallReader => new CallReader(folder, { searchMs: 60_000 });
 
 /** Two processes that write into one folder. */
 function world(t: Test) {
@@ -82,13 +88,13 @@ void t.test('after all segments were removed by age, a reader and a cursor find 
   const [writer, other] = writers;
   write(writer, 0);
   write(other, 1);
-  const reader = new CallReader(folder);
+  const reader = readerOn(folder);
   const page = await reader.page({}, 10);
   t.equal(page!.calls.length, 2);
   rest();
   t.same(files(), []);
   const calls = [write(writer, 2), write(other, 3), write(other, 4)];
-  t.same(files(), ['0000000003.calls', '0000000004.calls', '0000000005.calls']);
+  t.same(files(), [nameOf(3), nameOf(4), nameOf(5)]);
   await findsNew(t, reader, page!.newest, calls);
 });
 
@@ -97,24 +103,36 @@ void t.test('and after an operator has removed them', async (t) => {
   const [writer, other] = writers;
   write(writer, 0);
   write(writer, 1);
-  const reader = new CallReader(folder);
+  const reader = readerOn(folder);
   const page = await reader.page({}, 10);
   t.equal(page!.calls.length, 2);
   for (const name of files()) rmSync(join(folder, name));
   // The one that has written nothing saw them when it last looked for old ones.
   const calls = [write(other, 2), write(writer, 3)];
-  t.same(files(), ['0000000003.calls', '0000000004.calls']);
+  t.same(files(), [nameOf(3), nameOf(4)]);
   await findsNew(t, reader, page!.newest, calls);
 });
 
 void t.test('and after a restart with nothing left', async (t) => {
   const { folder, writers, write, files, rest, restart } = world(t);
   for (let request = 0; request < 4; request++) write(writers[request % 2]!, request);
-  const reader = new CallReader(folder);
+  const reader = readerOn(folder);
   const page = await reader.page({}, 10);
   t.equal(page!.calls.length, 4);
   rest();
   t.same(files(), []);
   const writer = restart();
   await findsNew(t, reader, page!.newest, [write(writer, 4), write(writer, 5)]);
+});
+
+void t.test('and after a restart without the folder', async (t) => {
+  const { folder, writers, write, files, restart } = world(t);
+  write(writers[0], 0);
+  t.same(files(), [nameOf(1)]);
+  const reader = readerOn(folder);
+  const page = await reader.page({}, 10);
+  t.equal(page!.calls.length, 1);
+  rmSync(folder, { recursive: true });
+  const writer = restart();
+  await findsNew(t, reader, page!.newest, [write(writer, 1), write(writer, 2)]);
 });
