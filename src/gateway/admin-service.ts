@@ -234,7 +234,7 @@ export class AdminService {
     const view = logs.change(change);
     if (Object.keys(change).length > 0) {
       supervisor.sendLog(change);
-      log.info('an operator changed what is logged, until the next reload', { ...view });
+      log.record('an operator changed what is logged, until the next reload', { ...view });
     }
     return view;
   }
@@ -242,7 +242,7 @@ export class AdminService {
   #resetUpstreams(model: string | undefined): Promise<void> {
     const { workers, supervisor, log } = this.#options;
     workers.resetUpstreams(model);
-    log.info('an operator had upstreams called again at once', { model: model ?? 'all' });
+    log.record('an operator had upstreams called again at once', { model: model ?? 'all' });
     return supervisor.resetUpstreams(model);
   }
 
@@ -251,7 +251,7 @@ export class AdminService {
     // All begin in this event-loop turn, in which no question of a listener is answered. A reply that is on
     // its way already is served, but the listener does not keep it (`epoch` of ResponseCache).
     listeners.clearCache(model);
-    log.info('an operator cleared the response cache', { model: model ?? 'all' });
+    log.record('an operator cleared the response cache', { model: model ?? 'all' });
     await Promise.all([accounting.cache.clear(model), supervisor.clearCache(model)]);
   }
 

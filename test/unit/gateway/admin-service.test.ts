@@ -9,10 +9,15 @@ import { ListLog, openHouse } from '../store/support.js';
 const HOST = '127.0.0.1';
 
 /**
- * A service whose gateway has a registry, and a history in memory; its other parts are not called. `accounts`
- * is the second of the two reads that are recorded.
+ * A service whose gateway has a registry, and a history in memory; its other parts are not called, but for
+ * `parts`. `accounts` is the second of the two reads that are recorded.
  */
-function openService(t: Test, port: number, accounts: () => Promise<[]> = () => Promise.resolve([])) {
+function openService(
+  t: Test,
+  port: number,
+  accounts: () => Promise<[]> = () => Promise.resolve([]),
+  parts: object = {},
+) {
   const data = t.testdir({});
   const { store, registry } = openHouse(data);
   const log = new ListLog();
@@ -22,12 +27,18 @@ function openService(t: Test, port: number, accounts: () => Promise<[]> = () => 
   const service = new AdminService({
     settings: { data, admin: { host: HOST, port, hosts: [] } },
     live: { settings: { admin: {} } },
-    accounting: { base: { store: { history } }, registry, sharing: {} },
+    accounting: {
+      base: { store: { history } },
+      registry,
+      sharing: {},
+      cache: { clear: () => undefined },
+    },
     stats: {
       status: () => Promise.resolve({ calls_in_flight: 0, reads: (reads.status += 1) }),
       accounts,
     },
     log,
+    ...parts,
   } as unknown as AdminServiceOptions);
   t.teardown(async () => {
     service.close();
@@ -64,6 +75,31 @@ void t.test('a try to open the interface ends at the next order', async (t) => {
   t.equal((await fetch(`http://${HOST}:${port}/healthz`)).status, 200);
   service.follow();
   await t.rejects(fetch(`http://${HOST}:${port}/healthz`, { headers: { connection: 'close' } }));
+});
+
+void t.test('what operators do is logged at every level', async (t) => {
+  const done = () => undefined;
+  const view = { level: 'error', access_log: 'off', sample_percent: 100 };
+  const { service, log } = openService(t, 0, undefined, {
+    logs: { change: () => view },
+    supervisor: { sendLog: done, resetUpstreams: done, clearCache: done },
+    workers: { resetUpstreams: done },
+    listeners: { clearCache: done },
+  });
+  // As with `log.level: error`.
+  log.info = done;
+  const port = await service.open(false);
+  const send = async (method: string, path: string, body: object): Promise<void> => {
+    const headers = { authorization: `Bearer ${service.token}`, 'content-type': 'application/json' };
+    const url = `http://${HOST}:${port}/admin/v1${path}`;
+    const response = await fetch(url, { method, headers, body: JSON.stringify(body) });
+    t.equal(response.status, 200, await response.text());
+  };
+  await send('PUT', '/log', { level: 'error' });
+  await send('POST', '/upstreams/reset', {});
+  await send('POST', '/cache/clear', {});
+  for (const line of [/changed what is logged/, /had upstreams called again/, /cleared the response cache/])
+    t.match(log.lines.join('\n'), line);
 });
 
 void t.test('a gateway that gives the interface away ends its live streams', async (t) => {
