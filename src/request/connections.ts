@@ -9,7 +9,8 @@
  *              → closing    `close` was called, now or in any state before; every connection is cut
  *              → settled    the calls that were cut are settled
  *
- * A connection whose response said `connection: close` ends with that response. An idle connection is kept
+ * A connection whose response said `connection: close` ends with that response, or some seconds after a long
+ * one if the client does not end it (response-writer.ts). An idle connection is kept
  * while the drain goes on: its client may send a request at any moment, and would lose it if the connection
  * were closed. That request is served, and its response says `connection: close`. So each idle connection
  * brings at most one more call, and none is lost.

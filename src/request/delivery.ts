@@ -11,7 +11,7 @@
  *     waiting      the worker has sent nothing yet
  *     responding   a response that comes in pieces is being relayed
  *     committing   `durability: commit` only: the last bytes wait until the charge is on disk
- *     leaving      the call is settled and the client has not taken all bytes yet
+ *     leaving      the call is settled, and the client may not have all bytes yet
  *     withdrawn    the gateway stops before the client has a byte: the call is not charged, and what a commit
  *                  has charged already is taken back, unless an Idempotency-Key keeps the response
  *
@@ -271,7 +271,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     }
   }
 
-  /** Writes the last bytes. If the client is slow, `onLeft` follows later. */
+  /** Writes the last bytes. `onLeft` follows at once or later, see ResponseWriter.end. */
   #leave(writer: ResponseWriter, bytes: Uint8Array, outcome: Outcome): void {
     this.#outcome = outcome;
     writer.end(bytes);

@@ -27,7 +27,8 @@
  * loopback. So no cork here holds more than fits.
  *
  * Must hold: a client that reads at any speed, with pauses of any length, gets every byte once and in order,
- * and the worker gets credits only for bytes that the socket has taken
+ * and the worker gets credits only for bytes that the socket has taken. Of a connection that ends, the last
+ * KiB at most is lost if a client that never was slow first pauses there, for LINGER_MS
  * (test/unit/request/response-writer.test.ts, test/unit/request/answer-framing.test.ts,
  * test/e2e/slow-readers.test.ts).
  */
@@ -168,8 +169,9 @@ export class ResponseWriter {
   }
 
   /**
-   * Writes the last bytes. `onLeft` follows, at once unless the client is slow. What has to wait is copied,
-   * because a frame is a view of shared memory, unless the bytes stay as they are (`stays`).
+   * Writes the last bytes. `onLeft` follows, at once unless the client is slow, or the response is long and
+   * its connection ends (see #lingers). What has to wait is copied, because a frame is a view of shared
+   * memory, unless the bytes stay as they are (`stays`).
    */
   end(bytes: Uint8Array, stays = false): void {
     const all = this.#join(bytes);

@@ -12,6 +12,8 @@
  */
 import { readFileSync } from 'node:fs';
 
+const NO_SUCH_PROCESS: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ESRCH', 'EPERM', 'EACCES']);
+
 /**
  * A text that no other process of this PID namespace ever has. Undefined if no such process runs, or it is a
  * zombie. Throws what reading `/proc` throws otherwise, such as EMFILE.
@@ -27,8 +29,8 @@ export function identityOf(pid: number): string | undefined {
     if (startTicks === undefined || state === 'Z' || state === 'X') return undefined;
     return `${pid} ${startTicks} ${readBootId()}`;
   } catch (error) {
-    // Any other error says nothing of the process: no descriptor is left, for instance.
-    if (['ENOENT', 'ESRCH'].includes((error as NodeJS.ErrnoException).code ?? '')) return undefined;
+    // A process that is hidden (hidepid) is of another user. Any other error says nothing, as EMFILE.
+    if (NO_SUCH_PROCESS.has((error as NodeJS.ErrnoException).code)) return undefined;
     throw error;
   }
 }

@@ -40,7 +40,7 @@ export interface GatewayExit {
   readonly how: string;
   /** Whether the exit code was 0. */
   readonly clean: boolean;
-  /** Why the gateway must not be started again; undefined if it may be. */
+  /** Why the gateway refused to start; undefined if it did not. process-group.ts decides what follows. */
   readonly rejection: string | undefined;
 }
 
