@@ -237,7 +237,7 @@ export class Gateway {
     await this.#listeners.start(port);
     found?.release();
     const adminPort = leads ? await this.#admin.open(!joins) : settings.admin.port;
-    if (leads) this.#notifications.lead();
+    if (leads && !this.#closing) this.#notifications.lead();
     this.#flushEach(settings.flush_interval_ms);
     this.#state.ready = true;
     // µWS has no newer HTTP parser for Node 20.
