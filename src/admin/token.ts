@@ -13,6 +13,7 @@ import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Clock } from '../core/clock.js';
+import { OPERATOR_TOKEN } from '../registry/record-id.js';
 import { makeDataFolder } from '../store/store-file.js';
 
 /** As many as an API key has. */
@@ -22,8 +23,8 @@ const TOKEN = /^[\x21-\x7e]{16,256}$/;
 const TOKEN_RULE = 'wanted are 16 to 256 printable ASCII characters without spaces';
 
 /**
- * An expected error: what is given as the token breaks TOKEN_RULE. A command prints an error with a `code`
- * without its stack (cli/program.ts).
+ * An expected error: what is given as the token breaks TOKEN_RULE, or is not for the gateway. A command
+ * prints an error with a `code` without its stack (cli/program.ts).
  */
 class TokenError extends Error {
   readonly code = 'no_token';
@@ -36,7 +37,9 @@ export function tokenPath(dataPath: string): string {
 
 /**
  * Returns `TOLLGATE_ADMIN_TOKEN` if it is set and not empty, else the content of the token's file, else a new
- * token, which it writes to that file. Throws TokenError if the token breaks TOKEN_RULE.
+ * token, which it writes to that file. Throws TokenError if the token breaks TOKEN_RULE, or is an operator's:
+ * commands take that from the same variable, but whoever has the gateway's own token has the role admin,
+ * under the name `bootstrap`, and no change of an operator revokes it.
  *
  * A new token is written to a temporary file, which then gets the token's name, unless another process was
  * first. The pid makes the temporary name unique: the caller has opened the store, so only processes of its
@@ -45,7 +48,10 @@ export function tokenPath(dataPath: string): string {
  */
 export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEnv): string {
   const known = findAdminToken(dataPath, environment);
-  if (known !== undefined) return known;
+  if (known !== undefined) {
+    if (OPERATOR_TOKEN.test(known)) throw new TokenError(OPERATOR_TOKEN_GIVEN);
+    return known;
+  }
   makeDataFolder(dataPath);
   const path = tokenPath(dataPath);
   const temporary = `${path}.${process.pid}`;
@@ -63,7 +69,16 @@ export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEn
   }
 }
 
-/** As `obtainAdminToken`, but creates none. If `dataPath` is undefined it reads only the environment. */
+const OPERATOR_TOKEN_GIVEN =
+  "TOLLGATE_ADMIN_TOKEN, or the file admin-token of the data folder, holds an operator's token, which is for " +
+  "commands and the console. As the gateway's own token it would have the role admin, and could not be revoked. " +
+  'Start the gateway without the variable, or set it to a token of your own choice; ' +
+  'if it is the file, remove it and the next start makes a new one.';
+
+/**
+ * As `obtainAdminToken`, but creates none, and takes an operator's token too. If `dataPath` is undefined it
+ * reads only the environment.
+ */
 export function findAdminToken(
   dataPath: string | undefined,
   environment: NodeJS.ProcessEnv,

@@ -51,6 +51,24 @@ void t.test('a weak token is refused, and not told', (t) => {
   t.end();
 });
 
+void t.test('an operator’s token is for commands, and not for the gateway', (t) => {
+  const token = `tgop_${'x'.repeat(43)}`;
+  const environment = { TOLLGATE_ADMIN_TOKEN: token };
+  const path = t.testdir();
+  t.equal(findAdminToken(path, environment), token);
+  const refusal = {
+    code: 'no_token',
+    message: /^(?!.*xxx).*an operator's token.*without the variable, or set/,
+  };
+  t.throws(() => obtainAdminToken(path, environment), refusal);
+  t.same(readdirSync(path), [], 'nor is another made');
+  writeFileSync(tokenPath(path), `${token}\n`);
+  t.throws(() => obtainAdminToken(path, {}), refusal, 'from the file neither');
+  const own = { TOLLGATE_ADMIN_TOKEN: `${token}x` };
+  t.equal(obtainAdminToken(path, own), `${token}x`, 'one that no operator can have is one like others');
+  t.end();
+});
+
 void t.test('only the token itself is accepted', (t) => {
   const token = 'operator-token-0123456789';
   const check = new TokenCheck(token);
