@@ -136,7 +136,8 @@ export function PlaygroundPage() {
                   value={text.value}
                   onInput={(event) => text.onValue(event.currentTarget.value)}
                   onKeyDown={(event) => {
-                    if (event.key !== 'Enter' || event.shiftKey) return;
+                    // While a text is composed (Japanese, Chinese, Korean), Enter only takes the candidate.
+                    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
                     event.preventDefault();
                     event.currentTarget.form?.requestSubmit();
                   }}

@@ -40,6 +40,21 @@ void t.test('a wrong key in the playground is told, and ends no session', SKIP, 
   t.equal(await page.getByLabel('Admin token').count(), 0);
 });
 
+void t.test('Enter in a text that is being composed sends nothing', SKIP, async (t) => {
+  const { page } = await startConsole(t);
+  await page.getByRole('link', { name: 'Playground' }).click();
+  await page.getByLabel('Model').selectOption(TEST_MODEL);
+  await page.getByLabel('API key').fill(`sk-${'a'.repeat(43)}`);
+  const message = page.getByLabel('Message', { exact: true });
+  await message.fill('日本');
+  await message.dispatchEvent('keydown', { key: 'Enter', isComposing: true });
+  await sleep(200);
+  t.equal(await page.locator('.turn').count(), 0);
+  t.equal(await message.inputValue(), '日本', 'it stays to be finished');
+  await message.press('Enter');
+  await page.locator('.turn').first().waitFor();
+});
+
 void t.test('a call of the playground ends with its page', SKIP, async (t) => {
   const { page, gateway } = await startConsole(t);
   const { key } = await gateway.admin.customer();
