@@ -10,7 +10,7 @@
  */
 import { Type, type Static } from 'typebox';
 import type { CallFilter } from '../call-log/call-query.js';
-import { isListed } from '../registry/catalog.js';
+import { idOfModel } from '../registry/catalog.js';
 import type { Registry } from '../registry/registry.js';
 import { invalid, isId, notFound } from '../registry/record-id.js';
 import { parseMomentMs } from '../core/clock.js';
@@ -251,7 +251,7 @@ function filterOf(query: CallsQuery, registry: Registry): CallFilter {
     account: account === undefined || isId(account) ? account : registry.accounts.find(account).record.id,
     accounts: group === undefined ? undefined : registry.groups.membersOf(group, ACCOUNTS_SOUGHT_MAX),
     key: key === undefined || isId(key) ? key : registry.keys.recordOf(key, account).id,
-    model: model === undefined ? undefined : idOfModel(model, registry),
+    model: model === undefined ? undefined : idOfModel(model, registry.catalog),
     upstream,
     code,
     status: status === undefined ? undefined : statusOf(status),
@@ -259,17 +259,6 @@ function filterOf(query: CallsQuery, registry: Registry): CallFilter {
     fromMs,
     toMs,
   };
-}
-
-/**
- * Returns the id that calls of the model are kept by. A model that a reload has removed stays in the
- * catalogue with its aliases: its calls are found by them until another model has the name.
- */
-function idOfModel(name: string, { catalog: { models } }: Registry): string {
-  const called = models.filter(({ aliases }) => aliases.includes(name));
-  const listed = called.find(isListed);
-  if (listed !== undefined) return listed.id;
-  return models.some(({ id }) => id === name) ? name : (called.at(-1)?.id ?? name);
 }
 
 /** Returns the status, or of a class its first digit, as CallFilter has them: 502 is `502`, 5 is `5xx`. */

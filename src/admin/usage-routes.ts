@@ -10,6 +10,7 @@ import { csvOf } from '../core/csv.js';
 import { parseMomentMs } from '../core/clock.js';
 import { decimalOf } from '../core/money.js';
 import { asWallMs } from '../core/units.js';
+import { idOfModel } from '../registry/catalog.js';
 import { invalid } from '../registry/record-id.js';
 import type { UsageCursor, UsageNames } from '../registry/registry.js';
 import {
@@ -56,7 +57,7 @@ const RowsQuery = closed({
 const UsageQuery = closed({
   account: optionalText('id or name'),
   key: optionalText('id or name'),
-  model: optionalText('id'),
+  model: optionalText('id or alias'),
   ...TIME_PARAMETERS,
   by: Type.Optional(Type.Enum([...USAGE_GROUPS], { description: 'day by default' })),
   format: Type.Optional(Type.Enum(['json', 'csv'], { description: 'json by default' })),
@@ -73,10 +74,11 @@ export const USAGE_ROUTES: readonly Route[] = [
     responseSchema: listSchema(UsageView),
     otherTypes: ['text/csv'],
     answer: async ({ query }, { registry, flushBooks, requesterLeft }) => {
-      const { account, key, model, from, to, by = 'day', format, cursor, limit } = query;
+      const { account, key, model: named, from, to, by = 'day', format, cursor, limit } = query;
       if (format === 'csv' && (cursor !== undefined || limit !== undefined)) {
         throw invalid(`${cursor === undefined ? 'limit' : 'cursor'} must not be given with format=csv`);
       }
+      const model = named === undefined ? undefined : idOfModel(named, registry.catalog);
       const request = { account, key, model, ...hoursOf(from, to), by };
       const requestText = JSON.stringify(request);
       const kept = cursor === undefined ? undefined : registry.keptReport.find(requestText);

@@ -36,7 +36,7 @@ export function addUsageCommand(program: Command): void {
   )
     .option('--account <account>', 'of this account (id or name)', nonEmpty)
     .option('--key <key>', 'of this key (id or name)', nonEmpty)
-    .option('--model <model>', 'of this model', nonEmpty)
+    .option('--model <model>', 'of this model (id or alias)', nonEmpty)
     .option('--from <time>', 'a day such as 2025-01-31 (UTC), or Unix seconds', nonEmpty)
     .option('--to <time>', 'the same; the day belongs to it', nonEmpty)
     .addOption(new Option('--by <what>', 'a line for each').choices([...LINES_BY]).default('day'))

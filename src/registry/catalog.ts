@@ -185,6 +185,18 @@ export function isListed({ retired }: ModelEntry | PlanEntry): boolean {
   return retired === undefined;
 }
 
+/**
+ * Returns the id that calls and usage of the model are kept by. `name`: its id or an alias, or anything else,
+ * which is returned. A model that a reload has removed stays in the catalogue with its aliases: its calls are
+ * found by them until another model has the name (test/unit/admin/call-routes.test.ts).
+ */
+export function idOfModel(name: string, { models }: Catalog): string {
+  const called = models.filter(({ aliases }) => aliases.includes(name));
+  const listed = called.find(isListed);
+  if (listed !== undefined) return listed.id;
+  return models.some(({ id }) => id === name) ? name : (called.at(-1)?.id ?? name);
+}
+
 /** The prices of all tokens of a call whose prompt has so many tokens. */
 function pricesFor(price: TokenPrice, promptTokens: number): PriceSet {
   const { long } = price;

@@ -61,6 +61,20 @@ void t.test('a report of several pages is made once', async (t) => {
   t.equal(reports(), 4);
 });
 
+void t.test('a model is found by its alias too', async (t) => {
+  const { house } = await openBooks(t);
+  const { registry } = house;
+  const [model] = registry.catalog.models;
+  registry.catalog = { ...registry.catalog, models: [{ ...model!, aliases: ['little'] }] };
+  for (const [name, lines] of [
+    ['small', HOURS],
+    ['little', HOURS],
+    ['other', 0],
+  ] as const) {
+    t.equal((await pageOf(house, `model=${name}`)).data.length, lines, name);
+  }
+});
+
 void t.test('the account of a deleted key has its name', async (t) => {
   const { house } = await openBooks(t);
   for (const query of ['usage/rows?limit=1', 'usage?by=key']) {
