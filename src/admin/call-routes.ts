@@ -12,7 +12,7 @@ import { Type, type Static } from 'typebox';
 import type { CallFilter } from '../call-log/call-query.js';
 import { idOfModel } from '../registry/catalog.js';
 import type { Registry } from '../registry/registry.js';
-import { invalid, isId, notFound } from '../registry/record-id.js';
+import { invalid, isIdOf, notFound } from '../registry/record-id.js';
 import { parseMomentMs } from '../core/clock.js';
 import { RIGHTS } from '../core/roles.js';
 import type { ClippedText } from '../telemetry/contents-layout.js';
@@ -248,9 +248,10 @@ function filterOf(query: CallsQuery, registry: Registry): CallFilter {
   checkSpan(fromMs ?? -Infinity, to !== undefined && isDay(to) ? toMs! - 1 : (toMs ?? Infinity));
   return {
     // An id is not looked up, so that calls of a deleted key are found by it.
-    account: account === undefined || isId(account) ? account : registry.accounts.find(account).record.id,
+    account:
+      account === undefined || isIdOf('acct_', account) ? account : registry.accounts.find(account).record.id,
     accounts: group === undefined ? undefined : registry.groups.membersOf(group, ACCOUNTS_SOUGHT_MAX),
-    key: key === undefined || isId(key) ? key : registry.keys.recordOf(key, account).id,
+    key: key === undefined || isIdOf('key_', key) ? key : registry.keys.recordOf(key, account).id,
     model: model === undefined ? undefined : idOfModel(model, registry.catalog),
     upstream,
     code,

@@ -51,6 +51,11 @@ export function isId(text: string): boolean {
   return ID.test(text);
 }
 
+/** The same of one kind of record, for a text that is not looked up if it is an id of that kind. */
+export function isIdOf(prefix: IdPrefix, text: string): boolean {
+  return isId(text) && text.startsWith(prefix);
+}
+
 function isSecret(text: string): boolean {
   return isWellFormedKey(text) || OPERATOR_TOKEN.test(text);
 }

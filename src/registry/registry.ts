@@ -24,7 +24,7 @@ import { Groups } from './groups.js';
 import { type CreatedKey, Keys, type NewKey } from './keys.js';
 import type { Cause, ChangeNote, ChangeStore, OperatorChange, Recorded } from './operator-change.js';
 import { Operators } from './operators.js';
-import { isId } from './record-id.js';
+import { isIdOf } from './record-id.js';
 import { commitAndApply, ifReadable, type RecordStore } from './record-store.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
 import { KeptReport, type UsageGroup, type UsageLine, UsageReport, type UsageRow } from './usage-report.js';
@@ -186,7 +186,7 @@ export class Registry {
     const keyRecord =
       key === undefined
         ? undefined
-        : isId(key)
+        : isIdOf('key_', key)
           ? this.#store.keys.find(key)
           : this.keys.recordOf(key, account);
     const slot = account === undefined ? keyRecord?.accountIndex : this.accounts.recordOf(account).index;

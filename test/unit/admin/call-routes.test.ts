@@ -225,4 +225,8 @@ void t.test('wrong queries are explained', async (t) => {
   }
   const nobody = await house.send('GET', '/admin/v1/calls?account=nobody');
   checkError(t, nobody, 'not_found', 'no account of that name');
+  for (const query of ['account=key_0123456789abcdef', 'key=acct_0123456789abcdef']) {
+    const other = await house.send('GET', `/admin/v1/calls?${query}`);
+    checkError(t, other, 'not_found', `an id of another kind: ${query}`);
+  }
 });

@@ -93,6 +93,8 @@ void t.test('usage by account, key and hours', async (t) => {
   await t.rejects(registry.reportUsage(laptop), { message: /several keys are named laptop/ });
   await t.rejects(registry.reportUsage({ ...ALL, by, account: 'd' }), { code: 'not_found' });
   await t.rejects(registry.reportUsage({ ...ALL, by, key: 'other' }), { code: 'not_found' });
+  const ofAnother = registry.reportUsage({ ...ALL, by, key: 'acct_0123456789abcdef' });
+  await t.rejects(ofAnother, { code: 'not_found' }, 'an id of another kind');
 });
 
 void t.test('pages of rows go on where the one before ended', (t) => {
