@@ -15,6 +15,7 @@ import type { Registry } from '../registry/registry.js';
 import { OPERATOR_NAME_RULE, type OperatorStatement } from '../registry/operators.js';
 import { EXPIRY, listOf, ruled, secondsOf, PAGE_PARAMETERS, pageOf } from './fields.js';
 import { defineRoute, type Route } from './route.js';
+import { checkSpan } from './usage-routes.js';
 import { closed, listSchema, Moment, orNull, optionalText, DeletedView } from './views.js';
 
 const RoleName = Type.Enum([...ROLES], { description: 'what the operator may do: docs/roles.md' });
@@ -183,6 +184,7 @@ export const CHANGE_ROUTES: readonly Route[] = [
     responseSchema: listSchema(OperatorChange),
     answer: ({ query }, { registry }) => {
       const { from, to, who, action, target, cursor } = query;
+      checkSpan(from ?? 0, to ?? Infinity);
       const filter = {
         ...{ who, action, target },
         fromMs: from === undefined ? undefined : from * 1_000,

@@ -194,12 +194,15 @@ function hoursOf(from: string | undefined, to: string | undefined): { fromHour: 
   };
 }
 
-/** Nothing is in a span that ends before it begins, which must not read like a time without calls. */
-export function checkSpan(fromMs: number, toMs: number): void {
-  if (fromMs > toMs) throw invalid('from must not be after to');
+/**
+ * Nothing is in a span that ends before it begins, which must not read like a time without calls. Both in one
+ * unit. call-routes.ts and operator-routes.ts use it too.
+ */
+export function checkSpan(from: number, to: number): void {
+  if (from > to) throw invalid('from must not be after to');
 }
 
-/** call-routes.ts uses it too, `momentOf` and `checkSpan`. */
+/** call-routes.ts uses it too, and `momentOf`. */
 export function isDay(text: string): boolean {
   return /^\d{4}-\d{2}-\d{2}$/.test(text);
 }

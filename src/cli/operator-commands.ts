@@ -12,7 +12,14 @@ import { ROLES } from '../core/roles.js';
 import type { OperatorChange } from '../registry/operator-change.js';
 import { queryOf, withAdminClient, withQuery } from './admin-client.js';
 import { addAdminCommand, addDeleteCommand, showView } from './admin-command.js';
-import { type DataOptions, durationSeconds, momentSeconds, nonEmpty, wholeNumberFrom } from './options.js';
+import {
+  type DataOptions,
+  durationSeconds,
+  endSeconds,
+  momentSeconds,
+  nonEmpty,
+  wholeNumberFrom,
+} from './options.js';
 import {
   activeText,
   printFields,
@@ -231,7 +238,7 @@ export function addChangeCommands(program: Command): void {
       'from this moment on: 2030-01-31, 2030-01-31T12:00Z or Unix seconds',
       momentSeconds,
     )
-    .option('--to <time>', 'up to this moment', momentSeconds)
+    .option('--to <time>', 'up to this moment; a day belongs to it', endSeconds)
     .option(
       '--limit <count>',
       `at most so many, ${ROWS_DEFAULT} by default`,

@@ -77,7 +77,8 @@ export function wholeNumberFrom(minimum: number, maximum: number): (text: string
   };
 }
 
-const SECONDS_OF_UNIT: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400 };
+const DAY_SECONDS = 86_400;
+const SECONDS_OF_UNIT: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: DAY_SECONDS };
 
 /** Parses `90`, `90s`, `15m`, `24h` or `30d` to seconds. */
 export function durationSeconds(text: string): number {
@@ -99,6 +100,12 @@ export function momentSeconds(text: string): number {
       : NaN;
   if (!Number.isNaN(ms)) return Math.floor(ms / 1_000);
   throw new InvalidArgumentError('A moment such as 2030-01-31, 2030-01-31T12:00Z or Unix seconds is wanted.');
+}
+
+/** As `momentSeconds`, for the end of a span: a day alone belongs to it, so it is the day's last second. */
+export function endSeconds(text: string): number {
+  const seconds = momentSeconds(text);
+  return /^\d{4}-\d{2}-\d{2}$/.test(text) ? seconds + DAY_SECONDS - 1 : seconds;
 }
 
 /** Parses a whole number of any size: the registry knows the bounds. */

@@ -1,5 +1,12 @@
 import t from 'tap';
-import { durationSeconds, momentSeconds, nonEmpty, wholeNumber, wholeNumberFrom } from '#src/cli/options.js';
+import {
+  durationSeconds,
+  endSeconds,
+  momentSeconds,
+  nonEmpty,
+  wholeNumber,
+  wholeNumberFrom,
+} from '#src/cli/options.js';
 
 void t.test('durations, moments and counts', (t) => {
   for (const [text, seconds] of [
@@ -41,6 +48,18 @@ void t.test('durations, moments and counts', (t) => {
   for (const wrong of ['', '-1', '1.5', '1e3', '1'.repeat(16)]) {
     t.throws(() => wholeNumber(wrong), { code: 'commander.invalidArgument' }, wrong);
   }
+  t.end();
+});
+
+void t.test('the end of a span: a day belongs to it', (t) => {
+  for (const [text, seconds] of [
+    ['2030-01-31', Date.UTC(2030, 1, 1) / 1_000 - 1],
+    ['2030-01-31T00:00Z', Date.UTC(2030, 0, 31) / 1_000],
+    ['1900000000', 1_900_000_000],
+  ] as const) {
+    t.equal(endSeconds(text), seconds, text);
+  }
+  t.throws(() => endSeconds('2030-02-31'), { code: 'commander.invalidArgument' });
   t.end();
 });
 
