@@ -91,8 +91,8 @@ export class AdminApi {
   ): Promise<AdminResponse> {
     // The body of a GET means nothing (RFC 9110 §9.3.1).
     const input = { ...sent, body: route.method === 'GET' ? {} : parseBody(sent.body) };
-    // Set if some processes did not confirm the change in time, or if it could not be recorded. A response
-    // has one warning: of two the later one.
+    // Set if some processes did not confirm the change in time, if it could not be recorded, or by the route.
+    // A response has one warning: of two the later one.
     let warning: string | undefined;
     const { service } = this.#parts;
     const onBehind = (unconfirmed: number): void => void (warning = warningText(unconfirmed));
@@ -115,6 +115,7 @@ export class AdminApi {
       ...requester,
       service: requestService,
       log: this.#log,
+      warn: (text) => void (warning = text),
       requesterLeft,
     });
     return { ...responseOfView(view), warning };

@@ -151,7 +151,7 @@ export interface AdminResponse {
   readonly allow?: string | undefined;
   readonly retryAfterSeconds?: number | undefined;
   /**
-   * Text of a header `warning`, without quotes: some processes have not applied the change yet.
+   * Text of a header `warning`, without quotes: such as that some processes have not applied the change yet.
    */
   readonly warning?: string | undefined;
   /** A whole `set-cookie` header. */

@@ -55,6 +55,8 @@ export interface RequestService extends Pick<RegistryService, 'read'> {
 export interface AdminContext extends Omit<AdminParts, 'service'>, Requester {
   readonly service: RequestService;
   readonly log: Log;
+  /** Says in the response what is not as it should be, although it is a success. `text` has no quotes. */
+  readonly warn: (text: string) => void;
   /** Aborted when the requester has left, for work that takes long. Undefined for a command. */
   readonly requesterLeft: AbortSignal | undefined;
 }

@@ -227,11 +227,16 @@ export async function openHttpClient(
     });
     return { status: response.status, body: await response.text(), warning: response.headers.get('warning') };
   };
+  // Each page of a list may come with the same warning.
+  let told: string | undefined;
   const exchange = async (method: string, path: string, body: string): Promise<Exchanged> => {
     const { warning, ...response } = await request(method, path, body).catch((error: unknown) => {
       throw new NoResponse(noResponseText(origin, error));
     });
-    if (warning !== null) process.stderr.write(`${warning.replace(/^\d+ \S+ "|"$/g, '')}\n`);
+    if (warning !== null && warning !== told) {
+      told = warning;
+      process.stderr.write(`${warning.replace(/^\d+ \S+ "|"$/g, '')}\n`);
+    }
     return response;
   };
   const close = (): Promise<void> => Promise.resolve();

@@ -46,6 +46,8 @@ export interface AdminHouse extends House {
   oidc: OidcSettings | undefined;
   /** What `/readyz` is told. */
   ready: boolean;
+  /** Whether a flush of the books writes all. */
+  flushes: boolean;
   /** What becomes of a reload. */
   reload: AdminContext['reload'];
   /** Those who share; nobody by default. */
@@ -82,6 +84,7 @@ export async function startAdminHouse(
     log,
     oidc: undefined as OidcSettings | undefined,
     ready: true,
+    flushes: true,
     reload: (_request: Parameters<AdminContext['reload']>[0]): Promise<ReloadResult> =>
       Promise.resolve({ applied: [], restartNeeded: [], problems: [], replacing: 0 }),
     hosts: { list: () => Promise.resolve([]), forget: () => Promise.resolve() } as SharedHosts,
@@ -104,7 +107,7 @@ export async function startAdminHouse(
     oidc: () => started.oidc,
     registry: house.registry,
     service: ownRegistryService(house.registry),
-    flushBooks: () => Promise.resolve(true),
+    flushBooks: () => Promise.resolve(started.flushes),
     flushCalls: () => undefined,
     readiness: () => started.ready,
     status: () => ({ calls_in_flight: 3 }),

@@ -83,6 +83,20 @@ void t.test('the account of a deleted key has its name', async (t) => {
   }
 });
 
+void t.test('calls that could not be written are told to be missing', async (t) => {
+  const { house } = await openBooks(t);
+  const warningOf = async (query: string): Promise<string | undefined> => {
+    const { status, headers } = await house.send('GET', `/admin/v1/${query}`);
+    t.equal(status, 200, query);
+    return headers.warning;
+  };
+  const queries = ['usage?by=hour', 'usage?by=hour&limit=2', 'usage?format=csv', 'usage/rows?limit=1'];
+  for (const query of queries) t.equal(await warningOf(query), undefined, query);
+  house.flushes = false;
+  for (const query of queries)
+    t.match(await warningOf(query), /^199 tollgate "Calls of the last moments may be missing/, query);
+});
+
 void t.test('who leaves is not worked for', async (t) => {
   const { house } = await openBooks(t);
   for (const path of ['usage?by=hour', 'usage?format=csv']) {

@@ -70,6 +70,18 @@ void t.test('a gateway that runs is asked, with the token', async (t) => {
   );
 });
 
+void t.test('a warning that comes with each page is told once', async (t) => {
+  const folder = await seemingGateway(t, ({ url }, response) => {
+    const next = url!.includes('cursor=') ? null : '1_1';
+    response.writeHead(200, { warning: '199 tollgate "Calls may be missing here."' });
+    response.end(JSON.stringify({ data: [], next }));
+  });
+  const env = { TOLLGATE_ADMIN_TOKEN: TOKEN };
+  const end = await runCommand(folder, ['export', 'usage', '--day', '2025-01-31'], env);
+  t.match(end, { code: 0, stdout: '' });
+  t.equal(end.stderr, 'Calls may be missing here.\n');
+});
+
 void t.test('a gateway that goes away or speaks nonsense is a refusal', async (t) => {
   const env = { TOLLGATE_ADMIN_TOKEN: TOKEN };
   const gone = await seemingGateway(t, ({ socket }) => socket.destroy());
