@@ -120,7 +120,7 @@ const CallsPageView = closed({
 });
 export type CallsPageView = Static<typeof CallsPageView>;
 
-const moment = 'Unix seconds, a time such as 2025-01-31T12:00Z or a day (UTC)';
+const MOMENT = 'Unix seconds, a time such as 2025-01-31T12:00Z or a day (UTC)';
 
 const CallsQuery = closed({
   account: optionalText('id or name'),
@@ -131,8 +131,8 @@ const CallsQuery = closed({
   status: optionalText('HTTP status, or a class such as 5xx'),
   code: optionalText('error code, or client_gone; of several, with commas between, any'),
   failed: Type.Optional(Type.Boolean({ description: 'true: has a code; false: has none' })),
-  from: optionalText(`calls that ended then or later: ${moment}`),
-  to: optionalText(`calls that ended before that time, or on or before that day: ${moment}`),
+  from: optionalText(`calls that ended then or later: ${MOMENT}`),
+  to: optionalText(`calls that ended before that time, or on or before that day: ${MOMENT}`),
   limit: pageLimit('calls', PAGE_CALLS_MAX, PAGE_CALLS_DEFAULT),
   cursor: optionalText('`next` of the page before'),
   after: optionalText(
@@ -278,5 +278,5 @@ const TIME = /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2}(\.\d{1,3})?)?Z$/;
  */
 function timeOf(field: string, text: string): number {
   const ms = TIME.test(text) ? parseMomentMs(text) : NaN;
-  return Number.isNaN(ms) ? momentOf(field, text) : ms;
+  return Number.isNaN(ms) ? momentOf(field, text, MOMENT) : ms;
 }

@@ -212,11 +212,18 @@ export function isDay(text: string): boolean {
   return /^\d{4}-\d{2}-\d{2}$/.test(text);
 }
 
-/** Returns Unix milliseconds. Throws `invalid_parameters`, which names `field`. */
-export function momentOf(field: string, text: string): number {
+/**
+ * Returns Unix milliseconds. Throws `invalid_parameters`, which names `field` and `wanted`: the forms that the
+ * caller takes.
+ */
+export function momentOf(
+  field: string,
+  text: string,
+  wanted = 'Unix seconds or a day such as 2025-01-31',
+): number {
   const moment = isDay(text) ? parseMomentMs(text) : /^\d{1,11}$/.test(text) ? Number(text) * 1_000 : NaN;
   if (!Number.isNaN(moment)) return moment;
-  throw invalid(`${field} must be Unix seconds or a day such as 2025-01-31, got ${shown(text)}`);
+  throw invalid(`${field} must be ${wanted}, got ${shown(text)}`);
 }
 
 /** Money is exact, with all decimals. */

@@ -209,6 +209,10 @@ void t.test('wrong queries are explained', async (t) => {
     ['status=600', /^status must be/],
     ['from=yesterday', /^from must be/],
     ['from=2025-13-01T00:00Z', /^from must be/],
+    [
+      'from=2025-01-31T12:00',
+      /^from must be Unix seconds, a time such as 2025-01-31T12:00Z or a day \(UTC\), got "2025-01-31T12:00"$/,
+    ],
     ['from=2025-03-02&to=2025-03-01', /^from must not be after to$/],
     ['from=2025-02-30T12:00Z', /^from must be/],
     ['to=2025-02-31', /^to must be/],
