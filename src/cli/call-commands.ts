@@ -12,7 +12,14 @@ import type { CallsPageView, CallView, ContentsView } from '../admin/call-routes
 import { type CsvCell, csvOf } from '../core/csv.js';
 import { visible } from '../core/wrong-input.js';
 import { addAdminCommand } from './admin-command.js';
-import { type AdminClient, queryOf, withAdminClient, withGateway, withQuery } from './admin-client.js';
+import {
+  type AdminClient,
+  NoResponse,
+  queryOf,
+  withAdminClient,
+  withGateway,
+  withQuery,
+} from './admin-client.js';
 import { addDataOptions, type DataOptions, exampleText, nonEmpty, wholeNumberFrom } from './options.js';
 import { Misuse, printFields, printJson, printLine, printTable } from './output.js';
 import type { Column } from './table.js';
@@ -24,6 +31,7 @@ const LIST_CALLS_MAX = 100_000;
 const LIST_CALLS_DEFAULT = 50;
 const TAIL_FIRST_CALLS = 10;
 const TAIL_PERIOD_MS = 1_000;
+const AWAY = `The gateway does not answer. Trying again every ${TAIL_PERIOD_MS / 1_000} s; Ctrl-C ends.\n`;
 
 interface CallFilterOptions extends DataOptions {
   readonly account?: string;
@@ -143,6 +151,10 @@ async function list(options: ListOptions): Promise<void> {
   });
 }
 
+/**
+ * Prints until a signal ends the process, also while the gateway does not respond, such as at a restart: the
+ * next response has the calls since the last one (test/unit/cli/call-commands.test.ts).
+ */
 async function tail(options: CallFilterOptions): Promise<void> {
   const print = (calls: readonly CallView[]): void => {
     for (const call of calls) {
@@ -157,12 +169,21 @@ async function tail(options: CallFilterOptions): Promise<void> {
     const page = await look({ limit: String(TAIL_FIRST_CALLS) });
     // This page has the last call first; those with `after` follow the order in which calls were written.
     print([...page.data].reverse());
+    let isAway = false;
     for (let after = page.newest; ;) {
-      const { data, newest } = await look({ after, limit: String(PAGE_CALLS) });
-      print(data);
-      after = newest;
-      // A full page: more calls may have ended already.
-      if (data.length < PAGE_CALLS) await sleep(TAIL_PERIOD_MS);
+      try {
+        const { data, newest } = await look({ after, limit: String(PAGE_CALLS) });
+        isAway = false;
+        print(data);
+        after = newest;
+        // A full page: more calls may have ended already.
+        if (data.length >= PAGE_CALLS) continue;
+      } catch (error) {
+        if (!(error instanceof NoResponse)) throw error;
+        if (!isAway) process.stderr.write(AWAY);
+        isAway = true;
+      }
+      await sleep(TAIL_PERIOD_MS);
     }
   });
 }

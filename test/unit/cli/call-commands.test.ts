@@ -1,5 +1,7 @@
-/** What `tollgate calls show` prints of a call that a gateway knows. */
-import { createServer } from 'node:http';
+/** What `tollgate calls show` and `calls tail` print of calls that a gateway knows. */
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import t, { type Test } from 'tap';
 import type { CallView } from '#src/admin/call-routes.js';
@@ -13,17 +15,24 @@ const CALL: Partial<CallView> = {
   ...{ error: null, attempts: [], quotas: [] },
 };
 
-/** What `tollgate calls show` prints of that call. */
-async function shown(t: Test, call: Partial<CallView>): Promise<string> {
-  const server = createServer((_request, response) => response.end(JSON.stringify(call)));
+const TOKEN = 'operator-token-0123456789';
+
+/** Returns the address of a server that answers so. */
+async function serve(t: Test, answer: RequestListener): Promise<string> {
+  const server = createServer(answer);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   t.teardown(() => {
     server.closeAllConnections();
     server.close();
   });
-  const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
+
+/** What `tollgate calls show` prints of that call. */
+async function shown(t: Test, call: Partial<CallView>): Promise<string> {
+  const origin = await serve(t, (_request, response) => response.end(JSON.stringify(call)));
   const end = await runCommand(t.testdir(), ['calls', 'show', 'req_a-1', '--admin-url', origin], {
-    TOLLGATE_ADMIN_TOKEN: 'operator-token-0123456789',
+    TOLLGATE_ADMIN_TOKEN: TOKEN,
   });
   t.match(end, { code: 0, stderr: '' });
   return end.stdout;
@@ -45,4 +54,32 @@ void t.test('an attempt that the caller has ended has not failed', async (t) => 
   t.match(text, /attempt 1 failed \(status\), status 500, after 3\.0 ms$/m);
   t.match(text, /attempt 2 was stopped, as the caller had left, status 200, after 3\.0 ms$/m);
   t.notMatch(text, /failed \(cancelled\)/);
+});
+
+void t.test('calls tail goes on where it was after a gateway that did not answer', async (t) => {
+  let requests = 0;
+  const origin = await serve(t, (request, response) => {
+    requests += 1;
+    if (requests === 2 || requests === 3) {
+      request.socket.destroy();
+      return;
+    }
+    const isFirst = new URL(request.url!, 'http://x').searchParams.get('after') === null;
+    const data = isFirst ? [] : [{ ...CALL, request_id: 'req_b-2' }];
+    response.end(JSON.stringify({ data, next: null, searched_to: null, newest: 'n1' }));
+  });
+  const main = new URL(import.meta.resolve('#src/cli/main.js')).pathname;
+  const child = spawn(process.execPath, [main, 'calls', 'tail', '--admin-url', origin], {
+    cwd: t.testdir(),
+    env: { ...process.env, TOLLGATE_ADMIN_TOKEN: TOKEN },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  t.teardown(() => child.kill('SIGKILL'));
+  let said = '';
+  child.stderr.on('data', (chunk: Buffer) => (said += chunk.toString()));
+  const [first] = (await Promise.race([once(child.stdout, 'data'), once(child, 'exit')])) as [
+    Buffer | number,
+  ];
+  t.match(String(first), /req_b-2/);
+  t.equal(said, 'The gateway does not answer. Trying again every 1 s; Ctrl-C ends.\n', 'once');
 });
