@@ -305,8 +305,10 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
 
   const refresh = useCallback((): void => {
     if (filtered) {
-      // Only the first page: it is the one mostly looked at, and of the others it is not known where they
-      // began.
+      // If the page that is wanted now could not be fetched, nothing else asks for it again.
+      look(...sight.current);
+      // Again only the first page: it is the one mostly looked at, and of the others it is not known where
+      // they began.
       if (found.current.pages === 1) void fetchFrom(0, FIRST, true);
       return;
     }
@@ -314,7 +316,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
     for (let page = Math.floor(first / PAGE_ROWS); page <= Math.floor(last / PAGE_ROWS); page++) {
       void fetchFrom(page, String(page * PAGE_ROWS), true);
     }
-  }, [fetchFrom]);
+  }, [fetchFrom, look]);
   useRefresh(refresh, REFRESH_MS);
 
   const { rows, next } = found.current;

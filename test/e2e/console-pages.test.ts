@@ -225,6 +225,21 @@ void t.test('a page of accounts without rows is no end', SKIP, async (t) => {
   t.equal(await page.getByText('Sorted are').count(), 0, 'all of them');
 });
 
+void t.test('accounts of a filter come once the gateway answers again', SKIP, async (t) => {
+  const { page, gateway } = await startConsole(t);
+  const { accountId } = await gateway.admin.customer();
+  let requests = 0;
+  await page.route('**/admin/v1/accounts?*active=true*', async (route) => {
+    if (++requests > 1) await route.continue();
+    else await route.fulfill({ status: 503, json: { error: { message: 'The gateway stops.' } } });
+  });
+  await page.getByRole('link', { name: 'Accounts' }).click();
+  await page.getByLabel('State').selectOption({ label: 'Active' });
+  await page.getByText('The gateway stops.').waitFor();
+  await page.getByRole('list', { name: 'Accounts' }).locator(`a[href$="${accountId}"]`).waitFor();
+  t.equal(await page.getByText('The gateway stops.').count(), 0);
+});
+
 void t.test('more accounts than the list can have are told', SKIP, async (t) => {
   const { page, gateway } = await startConsole(t);
   await page.route('**/admin/v1/live*', async (route) => {
