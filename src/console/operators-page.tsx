@@ -138,12 +138,26 @@ interface MadeProps extends Closable {
   readonly onMade: (operator: CreatedOperatorView) => void;
 }
 
+/** How long a token lasts: seconds, and how they are said. */
+const LIFETIMES = [
+  ['86400', '1 day'],
+  ['2592000', '30 days'],
+  ['7776000', '90 days'],
+  ['31536000', '1 year'],
+] as const;
+/** The one that is chosen if nobody chooses. */
+const LIFETIME = '7776000';
+
+/** Empty: the request says nothing of it. */
+function expiryOf(lifetime: string): { readonly expires_in?: number } {
+  return lifetime === '' ? {} : { expires_in: Number(lifetime) };
+}
+
 function NewOperatorDialog({ onClose, onMade }: MadeProps) {
   const name = useInput();
   const role = useInput('viewer');
-  const expiresIn = useInput('7776000');
-  const expiry = expiresIn.value === '' ? {} : { expires_in: Number(expiresIn.value) };
-  const body = { name: name.value.trim(), role: role.value, ...expiry };
+  const expiresIn = useInput(LIFETIME);
+  const body = { name: name.value.trim(), role: role.value, ...expiryOf(expiresIn.value) };
   return (
     <Question
       title="New operator"
@@ -153,17 +167,7 @@ function NewOperatorDialog({ onClose, onMade }: MadeProps) {
     >
       <TextField label="Name" hint="Unique among operators; changes are under it." required {...name} />
       <Choice label="Role" options={ROLE_OPTIONS} {...role} />
-      <Choice
-        label="The token lasts"
-        options={[
-          ['', 'Until it is disabled'],
-          ['86400', '1 day'],
-          ['2592000', '30 days'],
-          ['7776000', '90 days'],
-          ['31536000', '1 year'],
-        ]}
-        {...expiresIn}
-      />
+      <Choice label="The token lasts" options={[['', 'Until it is disabled'], ...LIFETIMES]} {...expiresIn} />
     </Question>
   );
 }
@@ -192,18 +196,29 @@ function RoleDialog({ item, onClose, onChanged }: ChangedProps) {
   );
 }
 
+/** Of a token that has expired, the end of the new one must be said; any other ends as the former would. */
 function RotateDialog({ item, onClose, onMade }: MadeProps & { readonly item: OperatorView }) {
+  const expiresIn = useInput(item.expired ? LIFETIME : '');
+  const former =
+    item.expires === null ? 'Until it is disabled' : `Until ${moment(item.expires)}, as the former one`;
   return (
     <Question
       title="Rotate token"
       verb="Make the new token"
       harmful
       onClose={onClose}
-      act={async () => onMade(await post<CreatedOperatorView>(`${pathTo(item)}/rotate`))}
+      act={async () =>
+        onMade(await post<CreatedOperatorView>(`${pathTo(item)}/rotate`, expiryOf(expiresIn.value)))
+      }
     >
       <p>
         A new token takes the place of that of <LongName text={item.name} />, which is refused at once.
       </p>
+      <Choice
+        label="The new token lasts"
+        options={[...(item.expired ? [] : [['', former] as const]), ...LIFETIMES]}
+        {...expiresIn}
+      />
     </Question>
   );
 }

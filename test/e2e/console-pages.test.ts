@@ -85,6 +85,29 @@ void t.test('a new key is shown until it is taken, also if the session ends', SK
   await page.getByLabel('Admin token').waitFor();
 });
 
+void t.test('a token that has expired is rotated with a new end', SKIP, async (t) => {
+  const { page, gateway } = await startConsole(t);
+  const ann = { name: 'ann', role: 'viewer', expires_in: 1 };
+  t.equal((await gateway.admin.send('POST', '/admin/v1/operators', ann)).status, 200);
+  await page.getByRole('link', { name: 'Operators' }).click();
+  await page.getByRole('cell', { name: 'Expired' }).waitFor();
+  const dialog = page.getByRole('dialog');
+  const rotate = async (choice?: string): Promise<{ expires: number | null; expired: boolean }> => {
+    await page.getByRole('button', { name: 'Rotate operator ann' }).click();
+    if (choice !== undefined) await dialog.getByLabel('The new token lasts').selectOption(choice);
+    await dialog.getByRole('button', { name: 'Make the new token' }).click();
+    t.match(await dialog.getByTestId('new-token').textContent(), /^tgop_/);
+    await dialog.getByRole('button', { name: 'I have it' }).click();
+    const answer = await gateway.admin.send('GET', '/admin/v1/operators/ann');
+    return answer.json() as { expires: number | null; expired: boolean };
+  };
+  const { expires, expired } = await rotate();
+  t.equal(expired, false);
+  await page.getByRole('cell', { name: 'Until' }).waitFor();
+  t.equal((await rotate()).expires, expires, 'as the former one');
+  t.ok((await rotate('1 year')).expires! > expires!);
+});
+
 void t.test('changes: a page without rows is no end, and what came late is dropped', SKIP, async (t) => {
   const { page } = await startConsole(t);
   const row = (number: number, who: string): object => ({
