@@ -120,7 +120,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
       const door = request.door === CHAT_DOOR ? undefined : doorAttemptOf(request, target, clock, true);
       this.#door = door;
       const written = (callers: Readonly<Record<string, unknown>>): void => door?.written?.(callers);
-      this.#call = startLargeCall(deps, target, request, this, headers, written);
+      this.#call = startLargeCall(deps, client, target, request, this, headers, written);
       return;
     }
     if (request.door === CHAT_DOOR) {

@@ -13,9 +13,10 @@ import type { Clock } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';
 import { dialectAt } from '../doors/dialects.js';
-import type { HttpCall, HttpClient, HttpHandler } from '../http1/http-client.js';
+import type { HttpCall, HttpHandler } from '../http1/http-client.js';
 import type { ProviderClient } from '../providers/provider-client.js';
 import { PROVIDERS } from '../providers/providers.js';
+import type { AttemptClient } from './attempt.js';
 import { FIELD_UNSUPPORTED, NOT_TRANSLATED, REQUEST_UNWRITTEN } from './error-mapping.js';
 import type { LargeBody, LargeTranslated } from './large-translation.js';
 import { mayHave } from './upstream-body.js';
@@ -26,10 +27,9 @@ import type { UpstreamTarget } from './target.js';
  */
 export type TranslateLarge = (large: LargeBody, account: AccountIndex) => PendingQuestion<LargeTranslated>;
 
-/** What the large calls of a worker need. */
+/** What the large calls of a worker need beside the target's client. */
 export interface LargeDeps {
   readonly translate: TranslateLarge;
-  readonly http: HttpClient;
   readonly providers: ProviderClient;
   readonly clock: Clock;
 }
@@ -59,11 +59,13 @@ export function isTranslated({ provider }: UpstreamTarget): boolean {
 }
 
 /**
- * Call it if `isLargeTranslation` is true. `onWritten` is called right before the request is sent, with the
- * members of the caller's body but the conversation.
+ * Call it if `isLargeTranslation` is true. `client` is the one that calls the target, as for a small body.
+ * `onWritten` is called right before the request is sent, with the members of the caller's body but the
+ * conversation.
  */
 export function startLargeCall(
   deps: LargeDeps,
+  client: AttemptClient,
   target: UpstreamTarget,
   request: UpstreamRequest,
   handler: HttpHandler,
@@ -83,20 +85,20 @@ export function startLargeCall(
   };
   return new LargeCall(deps.translate(large, account), handler, (written) => {
     onWritten(written.callers);
-    return send(deps, target, request, handler, moreHeaders, written);
+    return send(deps, client, target, request, handler, moreHeaders, written);
   });
 }
 
 function send(
-  { http, providers }: LargeDeps,
+  { providers }: LargeDeps,
+  client: AttemptClient,
   target: UpstreamTarget,
   { requestId, stream }: UpstreamRequest,
   handler: HttpHandler,
   moreHeaders: readonly string[] | undefined,
   { body, path, bodyHash, chat }: Written,
 ): HttpCall {
-  if (target.provider === undefined) return http.start(target, body, requestId, handler, moreHeaders);
-  if (path === undefined) return providers.start(target, body, requestId, handler, moreHeaders);
+  if (path === undefined) return client.start(target, body, requestId, handler, moreHeaders);
   const written = { path, body, bodyHash };
   return providers.startWritten(target, written, { chat, stream }, requestId, handler, moreHeaders);
 }

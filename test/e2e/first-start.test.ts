@@ -61,5 +61,12 @@ void t.test('the first start and the second', async (t) => {
   });
   t.equal(answer.status, 200, 'the first key is still good');
   t.match(answer.body, /Hello again/);
+  // An agent's calls are large.
+  const large = await second.request(key!, {
+    path: '/v1/messages',
+    body: { model: 'echo', max_tokens: 9_999, messages: [{ role: 'user', content: 'Hello '.repeat(1_000) }] },
+  });
+  t.equal(large.status, 200, large.body);
+  t.match(large.body, /Hello Hello/);
   t.equal(await second.stop(), 0);
 });

@@ -52,7 +52,10 @@ const CALLED = JSON.stringify({
   usage: USAGE,
 });
 
-/** The same call with a short body, then with a large one. Returns what came of each. */
+/**
+ * The same call with a short body, then with a large one. Returns what came of each; `requests` is undefined
+ * for the echo model.
+ */
 async function bothWays(
   { run, upstreams }: World,
   door: DoorName,
@@ -61,14 +64,14 @@ async function bothWays(
   const body = JSON.stringify({ model: 'm', ...members });
   const outcomes: unknown[] = [];
   for (const isLarge of [false, true]) {
-    const sent = upstreams[0]!.requests.length;
+    const sent = upstreams[0]?.requests.length;
     const { text, rest, error } = await run({
       door: DOOR_INDEX[door],
       stream: (members as { stream?: boolean }).stream === true,
       body: isLarge ? '' : body,
       largeBody: isLarge ? new Uint8Array(Buffer.from(body)) : undefined,
     });
-    const requests = upstreams[0]!.requests.slice(sent);
+    const requests = upstreams[0]?.requests.slice(sent);
     outcomes.push({ requests, text: text + Buffer.from(rest ?? []).toString(), error });
   }
   return outcomes as [unknown, unknown];
@@ -85,7 +88,12 @@ const targets: readonly (readonly [name: string, target: Partial<UpstreamTarget>
   ],
 ];
 
-const worldAt = (t: Test, script: Script, target: Partial<UpstreamTarget>, translate?: typeof REFUSES) =>
+const worldAt = (
+  t: Test,
+  script: Script | Partial<UpstreamTarget>,
+  target: Partial<UpstreamTarget>,
+  translate?: typeof REFUSES,
+) =>
   world(
     t,
     [script],
@@ -116,6 +124,17 @@ for (const [name, target] of targets)
       t.same(large, short, name);
     }
   });
+
+void t.test('the echo model gets large bodies too', async (t) => {
+  const at = await worldAt(t, { origin: 'echo:' }, { memberNames: { max_tokens: 'max_completion_tokens' } });
+  const chat = { max_tokens: 9, messages: [{ role: 'user', content: 'What is the weather in Zürich?' }] };
+  for (const [door, members] of [...Object.entries(BODIES), ['chat', chat]] as [DoorName, object][])
+    for (const stream of [false, true]) {
+      const [short, large] = await bothWays(at, door, { ...members, stream });
+      t.same(large, short, `${door}, stream ${stream}`);
+      t.match(short, { error: undefined, text: /weather/ });
+    }
+});
 
 void t.test('integers in the input of a tool keep their digits', async (t) => {
   for (const [name, target] of targets) {
