@@ -80,10 +80,12 @@ export class UpstreamQuotas {
 
   /**
    * Whether `take` of a call that has not waited gives nothing now, and asking is no use: calls wait already,
-   * the limits are not shared, or a question has just been in vain.
+   * the call is beyond the limit, the limits are not shared, or a question has just been in vain.
    */
   isFull({ scope, limits }: TargetQuotas, tokens: number): boolean {
     if (this.queue.isAwaited(scope)) return true;
+    // The coordinator is never asked for more than the limit.
+    if (tokens > (limits.tokensPerMinute ?? Infinity)) return true;
     if (!this.#counters.isShort(scope, limits, tokens)) return false;
     if (!this.#counters.mayAsk(scope, limits)) return true;
     const { untilMs = Infinity } = this.#asked.get(scope) ?? {};

@@ -2,13 +2,15 @@
 import t from 'tap';
 import type { Clock } from '#src/core/clock.js';
 import { asAccountIndex, asMonotonicMs, asUpstreamScopeIndex, asWallMs } from '#src/core/units.js';
+import { createUpstreamBuffers, UpstreamCounters } from '#src/ledger/upstream-counters.js';
 import { createMetrics } from '#src/telemetry/metrics-layout.js';
 import { UpstreamMetrics } from '#src/telemetry/metrics-writers.js';
 import { connectionFailure, garbageFailure, statusFailure } from '#src/upstream/error-mapping.js';
 import { RetryPlan } from '#src/upstream/retry-plan.js';
 import { TargetChoice } from '#src/upstream/target-choice.js';
 import type { TargetQuotas } from '#src/upstream/target.js';
-import { FakeLog, targetOf, upstreamQuotas } from '../../fixtures/upstream-server.js';
+import { UpstreamQuotas } from '#src/upstream/upstream-quotas.js';
+import { FakeLog, targetOf } from '../../fixtures/upstream-server.js';
 
 class HeldClock implements Clock {
   ms = 1_000;
@@ -16,8 +18,11 @@ class HeldClock implements Clock {
   wallMs = () => asWallMs(this.ms);
 }
 
-function planOf(targets: number, spareLimits?: Partial<TargetQuotas['limits']>, tokens = 0) {
+/** `shared`: with other processes, over a coordinator that never replies. */
+function planOf(targets: number, spareLimits?: Partial<TargetQuotas['limits']>, tokens = 0, shared = false) {
   const clock = new HeldClock();
+  const counters = new UpstreamCounters(createUpstreamBuffers(1, shared), clock);
+  const ask = () => new Promise<never>(() => undefined);
   const limits = { requestsPerMinute: undefined, tokensPerMinute: undefined, callsInFlight: undefined };
   const list = Array.from({ length: targets }, (_, index) =>
     targetOf(`http://${index}`, {
@@ -33,7 +38,7 @@ function planOf(targets: number, spareLimits?: Partial<TargetQuotas['limits']>, 
     clock,
     new FakeLog(),
     new UpstreamMetrics(createMetrics(1, 1), 0),
-    upstreamQuotas(clock),
+    new UpstreamQuotas(counters, clock, shared ? { ask } : undefined),
   );
   return { clock, choice, plan: new RetryPlan(choice, asAccountIndex(0), clock, () => tokens) };
 }
@@ -173,9 +178,17 @@ void t.test(
 );
 
 void t.test('a spare that never takes a call so large is none', (t) => {
-  const { plan } = planOf(2, { tokensPerMinute: 49 }, 50);
-  const taken = plan.take()!;
-  taken.releaseFailed(garbage);
-  t.equal(plan.pauseMs(taken, garbage, true), undefined);
+  for (const shared of [false, true]) {
+    for (const [failure, pauseMs] of [
+      [garbage, undefined],
+      [rejected, 0],
+    ] as const) {
+      const { plan } = planOf(2, { tokensPerMinute: 49 }, 50, shared);
+      const taken = plan.take()!;
+      taken.releaseFailed(failure);
+      t.equal(plan.pauseMs(taken, failure, true), pauseMs, `shared ${shared}`);
+      t.equal(plan.take()?.index, pauseMs, 'the first again, if a kept connection was closed');
+    }
+  }
   t.end();
 });

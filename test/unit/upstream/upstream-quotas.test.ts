@@ -86,6 +86,8 @@ void t.test('what can never fit is not asked for', (t) => {
   const { quotas, asks } = world();
   t.equal(quotas.take(QUOTAS, 1_001, false), undefined);
   t.match(quotas.shortageOf(QUOTAS, 1_001), { freeInMs: Infinity, asks: false });
+  t.equal(quotas.isFull(QUOTAS, 1_001), true);
+  t.equal(quotas.isFull(QUOTAS, 1_000), false);
   t.equal(asks.length, 0);
   t.end();
 });
