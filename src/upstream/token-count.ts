@@ -91,6 +91,15 @@ const DATA_URL = Buffer.from('"data:');
 /** What is before the data URL of an image or a file: a member's name, with its first quote. */
 const MEDIA_MEMBER = /[\s,{]"(?:url|image_url|file_data)"\s*:\s*$/;
 const MEDIA_MEMBER_CHARS = 64;
+/** The end of the name of a member that may hold an image, a document or a sound in base64. */
+const DATA_MEMBER = Buffer.from('data"');
+/**
+ * From `"file_` or the like on, up to the value. Its first characters show whether it is base64, in which
+ * JSON may write a slash as `\/`.
+ */
+const BASE64_MEMBER = /^(?:"file_|.{5}")data"\s*:\s*"(?=[\w+/\\-]{128})/s;
+const BEFORE_DATA = '"file_'.length;
+const BASE64_MEMBER_CHARS = 192;
 const QUOTE = 0x22;
 
 /**
@@ -246,13 +255,13 @@ export function estimateTokens(request: CountRequest): Usage {
   const bytes = Buffer.byteLength(body);
   if (bytes <= ESTIMATE_PARSE_BYTES_MAX) return countTokens({ ...request, tokenizer: 'none' });
   const usage = countTokens({ ...request, tokenizer: 'none', door: CHAT_DOOR, body: '{}' });
-  const dataBytes = dataUrlBytes(
-    typeof body === 'string' ? Buffer.from(body) : Buffer.from(body.buffer, body.byteOffset, body.length),
-  );
+  const buffer =
+    typeof body === 'string' ? Buffer.from(body) : Buffer.from(body.buffer, body.byteOffset, body.length);
+  const dataBytes = dataUrlBytes(buffer) + base64Bytes(buffer);
   return { ...usage, promptTokens: usage.promptTokens + estimateTokensOf(bytes - dataBytes) };
 }
 
-/** Bytes of images and files in the body, which are not text. A text that begins as a data URL is one. */
+/** Bytes of data URLs of images and files, which are not text. A text that begins as a data URL is one. */
 function dataUrlBytes(body: Buffer): number {
   let bytes = 0;
   for (let start = body.indexOf(DATA_URL); start !== -1;) {
@@ -261,6 +270,22 @@ function dataUrlBytes(body: Buffer): number {
     if (MEDIA_MEMBER.test(body.toString('latin1', Math.max(0, start - MEDIA_MEMBER_CHARS), start)))
       bytes += end - start;
     start = body.indexOf(DATA_URL, end);
+  }
+  return bytes;
+}
+
+/** Bytes of images, documents and sounds that are base64 alone: `source.data`, `input_audio.data`. */
+function base64Bytes(body: Buffer): number {
+  let bytes = 0;
+  for (let at = body.indexOf(DATA_MEMBER); at !== -1; at = body.indexOf(DATA_MEMBER, at + 1)) {
+    const start = at - BEFORE_DATA;
+    const member = BASE64_MEMBER.exec(body.toString('latin1', start, start + BASE64_MEMBER_CHARS));
+    if (member === null) continue;
+    const valueStart = start + member[0].length;
+    const end = body.indexOf(QUOTE, valueStart);
+    if (end === -1) break;
+    bytes += end - valueStart;
+    at = end;
   }
   return bytes;
 }

@@ -56,6 +56,9 @@ void t.test('a large body is estimated from its bytes, without those of images',
   const image = { type: 'image_url', image_url: { url: `data:image/png;base64,${'A'.repeat(3_000_000)}` } };
   const bodyOf = (content: unknown): string => JSON.stringify({ messages: [{ role: 'user', content }] });
   const text = 'x'.repeat(400_000);
+  const data = 'ab/+'.repeat(300_000);
+  const source = { type: 'base64', media_type: 'image/png', data };
+  const prose = 'words '.repeat(66_666);
   const bodies = [
     bodyOf(text),
     bodyOf([image, { type: 'text', text }, image]),
@@ -63,6 +66,19 @@ void t.test('a large body is estimated from its bytes, without those of images',
     bodyOf(`data:${text}`),
     bodyOf([{ type: 'text', text: `data:image/png;base64,${text}` }, image]),
     bodyOf(`{"url":"data:${text}`),
+    // Base64 without an address, as at Messages and in sounds.
+    bodyOf([
+      { type: 'image', source },
+      { type: 'input_audio', input_audio: { data: data.replaceAll('+', '-'), format: 'wav' } },
+      { type: 'file', file: { file_data: data } },
+      { type: 'text', text },
+    ]),
+    JSON.stringify({ messages: [{ role: 'user', content: [{ type: 'image', source }, text] }] }, null, 2),
+    bodyOf([{ type: 'image', source }, text]).replaceAll('ab/', 'ab\\/'),
+    bodyOf([{ type: 'document', source: { type: 'text', media_type: 'text/plain', data: prose } }]),
+    bodyOf([{ type: 'tool_use', input: { data: prose, metadata: 'some data' } }]),
+    bodyOf(`{"data":"${text}`),
+    bodyOf([{ type: 'tool_use', input: { mydata: text } }]),
   ];
   for (const body of bodies) {
     for (const form of [body, Buffer.from(body)]) {
