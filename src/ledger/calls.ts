@@ -17,7 +17,7 @@ import type { QuotasLeft } from '../core/quotas.js';
 import type { AccountIndex, CallSlot, MonotonicMs, PicoUnits, WallMs } from '../core/units.js';
 import { asMonotonicMs, asPicoUnits, asWallMs } from '../core/units.js';
 import type { Balance, Settlement } from './balance.js';
-import type { DayCounter } from './day.js';
+import { type DayCounter, dayNumberOf } from './day.js';
 import type { DirtySet } from './dirty-set.js';
 import { EXTRA_WORDS64, FLIGHT as FLIGHT_WORD, type LedgerViews } from './layout.js';
 import {
@@ -132,7 +132,7 @@ export class Calls {
     else if (needs.isFree !== true) rejection = this.#takeDay(scopes, needs);
     if (needs.isFree === true) {
       taken.dayNumber = NO_DAY;
-      this.#left.perDay = this.day.leftOf(account, NO_DAY, plan.callsPerDay);
+      this.#left.perDay = this.day.leftOf(account, dayNumberOf(this.clock.wallMs()), plan.callsPerDay);
     }
     if (rejection === undefined && !this.balance.hold(account, needs.hold)) {
       this.#giveBack(taken);

@@ -94,6 +94,24 @@ void t.test('a free call takes of calls in flight and the model’s minute alone
   t.end();
 });
 
+void t.test('a free call says what is left of the calls of today', (t) => {
+  const { clock, ledgers } = createWorld();
+  const [ledger] = ledgers;
+  const scopes = { account, plan: { ...planOf({}), callsPerDay: 5 }, key: undefined };
+  const leftAfter = (isFree: boolean): number => {
+    t.equal(ledger!.admit(asCallSlot(0), scopes, { ...NONE, ...(isFree && { isFree }) }), undefined);
+    const { perDay } = ledger!.quotasLeft(account, undefined);
+    ledger!.settle(asCallSlot(0), asPicoUnits(0n), 0);
+    return perDay;
+  };
+  // So many that the day's number modulo 2,048 passes through both halves.
+  for (let days = 0; days < 3_000; days += 500) {
+    t.same([leftAfter(true), leftAfter(false), leftAfter(true)], [5, 4, 4], `after ${days} days`);
+    clock.wall += 500 * DAY_MS;
+  }
+  t.end();
+});
+
 void t.test(
   'a free call takes of the calls in flight of its key, its groups and the rule for its model',
   (t) => {
