@@ -72,9 +72,9 @@ export function startLargeCall(
   moreHeaders: readonly string[] | undefined,
   onWritten: (callers: Written['callers']) => void,
 ): HttpCall {
-  const { requestId, door, stream, largeBody, account } = request;
+  const { requestId, door, stream, largeBody, account, modelStart, modelEnd } = request;
   const large: LargeBody = {
-    ...{ door, stream, requestId },
+    ...{ door, stream, requestId, modelStart, modelEnd },
     // Copied, because another attempt may need it: `translate` transfers the memory.
     body: new Uint8Array(largeBody!),
     model: target.model,

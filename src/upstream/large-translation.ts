@@ -15,7 +15,7 @@ import { dialectAt } from '../doors/dialects.js';
 import { PROVIDERS } from '../providers/providers.js';
 import { FieldError, type ProviderSettings } from '../providers/provider.js';
 import { inCallersWords, parsedBody, readsExtras } from './door-call.js';
-import { inNamesOf, type MemberNames } from './upstream-body.js';
+import { bodyFor, inNamesOf, type MemberNames } from './upstream-body.js';
 
 /** What a translation needs: a plain record, which is sent to another thread. */
 export interface LargeBody {
@@ -23,6 +23,9 @@ export interface LargeBody {
   readonly door: number;
   /** Its memory is transferred. */
   readonly body: Uint8Array;
+  /** The model's JSON string is at `modelStart` to `modelEnd` of `body`. */
+  readonly modelStart: number;
+  readonly modelEnd: number;
   /** The upstream's name of the model; undefined if it is the name in the body. */
   readonly model: string | undefined;
   readonly stream: boolean;
@@ -74,13 +77,12 @@ export function translateLarge(large: LargeBody): LargeTranslated {
       callers: withoutConversation(callers),
       chat: withoutConversation(chat),
     } as const;
-    if (provider === undefined || writer === undefined)
-      return {
-        ...rest,
-        body: bytesOf(exactJsonText(inNamesOf(memberNames, chat))),
-        path: undefined,
-        bodyHash: undefined,
-      };
+    if (provider === undefined || writer === undefined) {
+      const renamed = inNamesOf(memberNames, chat);
+      const isSame = translator === undefined && renamed === chat;
+      const bytes = isSame ? sameBytes(large) : bytesOf(exactJsonText(renamed));
+      return { ...rest, body: bytes, path: undefined, bodyHash: undefined };
+    }
     const call = { settings: provider, body: chat, stream, requestId, nowMs, model: String(chat.model) };
     const request = writer.write(call);
     const bytes = bytesOf(request.body);
@@ -105,6 +107,11 @@ export function translateLarge(large: LargeBody): LargeTranslated {
  */
 function chatOf(text: string, isForWriter: boolean): unknown {
   return isForWriter ? parsedJson(text) : exactJson(text);
+}
+
+/** The caller's bytes but for the model, in memory of its own, because it is transferred. */
+function sameBytes({ model, body: largeBody, modelStart, modelEnd }: LargeBody): Uint8Array {
+  return new Uint8Array(bodyFor({ model }, { body: '', largeBody, modelStart, modelEnd }) as Uint8Array);
 }
 
 /** UTF-8 in memory of its own, because it is transferred. */

@@ -57,12 +57,25 @@ export function chatBodyFor(names: Names, request: Body): string | Uint8Array {
  * (config/upstream-schema.ts), for which JSON has no other escape.
  */
 const ESCAPED = /\\u00[2-7]/;
+const ESCAPED_CHARS = 5;
+/** Bytes that are made a text at a time to look for it. */
+const SLICE_BYTES = 256 * 1024;
 
 /** Whether `body` may have a member by one of OpenAI's names. Cheap, so that most bodies are not parsed. */
 export function mayHave(body: string | Uint8Array, names: MemberNames): boolean {
   const bytes = typeof body === 'string' ? body : Buffer.from(body.buffer, body.byteOffset, body.length);
   for (const name in names) if (bytes.includes(`"${name}"`)) return true;
-  return typeof bytes === 'string' ? ESCAPED.test(bytes) : bytes.includes('\\u00');
+  return typeof bytes === 'string' ? ESCAPED.test(bytes) : hasEscaped(bytes);
+}
+
+function hasEscaped(bytes: Buffer): boolean {
+  // Python writes é as \u00e9, so most bodies with an escape have none of these.
+  for (let at = bytes.indexOf('\\u00'); at !== -1;) {
+    const end = at + SLICE_BYTES;
+    if (ESCAPED.test(bytes.toString('latin1', at, end))) return true;
+    at = bytes.indexOf('\\u00', end - ESCAPED_CHARS);
+  }
+  return false;
 }
 
 /**

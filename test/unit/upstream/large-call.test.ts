@@ -198,6 +198,17 @@ void t.test('integers keep their digits where members are renamed', async (t) =>
   }
 });
 
+void t.test('a body without a member to rename stays as it is, byte for byte', async (t) => {
+  const names = { model: 'theirs', memberNames: { max_tokens: 'max_completion_tokens' } };
+  const at = await worldAt(t, failing(500), names);
+  const members = '"messages": [{"9":1e400,"10":"\\u0041"}],"tools":[{"max_tokens":1.0}]}';
+  const body = `{"model":"m", ${members}`;
+  for (const largeBody of [undefined, new Uint8Array(Buffer.from(body))]) {
+    await at.run({ body: largeBody === undefined ? body : '', ...(largeBody && { largeBody }) });
+    t.equal(at.upstreams[0]!.requests.at(-1)!.body, `{"model":"theirs", ${members}`);
+  }
+});
+
 void t.test('the same response', async (t) => {
   const at = await worldAt(t, answering(CALLED), {});
   for (const door of ['messages', 'responses'] as const) {
