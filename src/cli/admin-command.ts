@@ -1,7 +1,10 @@
 /**
- * Helpers for commands that make one request to the admin interface and print its response. The files of cli/
- * that add commands call it. A command that makes several requests calls `withAdminClient` (admin-client.ts)
- * itself. The commands have the tests, such as test/unit/cli/account-commands.test.ts.
+ * Helpers for commands that print one view of the admin interface, or one list of views. The files of cli/
+ * that add commands call it. A command that needs more than that calls `withAdminClient` (admin-client.ts)
+ * itself. Process of the command.
+ *
+ * Must hold: with `--json`, standard output is one JSON text (test/unit/cli/account-commands.test.ts,
+ * test/unit/cli/key-commands.test.ts, test/unit/cli/group-commands.test.ts).
  */
 import type { Command } from 'commander';
 import { type AdminClient, listAll, withAdminClient } from './admin-client.js';
@@ -16,7 +19,7 @@ import {
 } from './options.js';
 import { printJson, printLine } from './output.js';
 
-/** Adds a command that calls the admin interface. Its help ends with the examples, after `tollgate`. */
+/** Adds a command that calls the admin interface. `examples`, without `tollgate`, are the end of its help. */
 export function addAdminCommand(
   parent: Command,
   name: string,
@@ -30,15 +33,21 @@ export function addAdminCommand(
 }
 
 /**
+ * Prints one view, or the views of a list. Its parameter has the type that the route declares (admin/views.ts
+ * and the routes), which nothing checks here: by `never` a function of any such parameter fits.
+ */
+type Print = (view: never) => Promise<void> | void;
+
+/**
  * Calls the admin interface and prints the view that it responds with: with `--json` as it came, else by
- * `print`, whose parameter has the type that the route declares. Rejects with CommandError.
+ * `print`. Rejects as `withAdminClient` does.
  */
 export function showView(
   options: DataOptions,
   method: Parameters<AdminClient['call']>[0],
   path: string,
   body: object | undefined,
-  print: (view: never) => Promise<void> | void,
+  print: Print,
 ): Promise<void> {
   return withAdminClient(options, async (client) => {
     const view = await client.call(method, path, body);
@@ -47,12 +56,8 @@ export function showView(
   });
 }
 
-/** The same for a list, with all of its pages. `path` may have a query. */
-export function showList(
-  options: DataOptions,
-  path: string,
-  print: (views: never) => Promise<void>,
-): Promise<void> {
+/** The same for a list, of which all pages are read before the first line. `path` may have a query. */
+export function showList(options: DataOptions, path: string, print: Print): Promise<void> {
   return withAdminClient(options, async (client) => {
     const data = await listAll(client, path);
     if (options.json === true) printJson({ data, next: null });
@@ -60,7 +65,10 @@ export function showList(
   });
 }
 
-/** Adds the command `delete`, which asks first. `noun` is what it deletes; `pathOf` gives its path. */
+/**
+ * Adds the command `delete`, which asks first (at the terminal, not on standard output). `noun` is what it
+ * deletes. `pathOf` gives the path of the route, encoded, which responds with a DeletedView.
+ */
 export function addDeleteCommand(
   parent: Command,
   noun: string,

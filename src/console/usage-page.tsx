@@ -2,7 +2,7 @@
  * The page of usage, which main.tsx shows: calls, tokens and cost from the usage on disk, filtered and
  * grouped, as charts, as a table and as CSV. Browser.
  *
- * Must hold: if only a part of the lines has come, the page says that its sums are without the others
+ * Must hold: if only a part of the rows has come, the page says that its sums are without the others
  * (test/e2e/console-pages.test.ts; the rest of the page: test/e2e/console.test.ts).
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
@@ -17,11 +17,12 @@ import { type Column, Table } from './table.js';
 const GROUPINGS = ['day', 'hour', 'model', 'account', 'key'] as const;
 type Grouping = (typeof GROUPINGS)[number];
 
-const DAY_MS = 86_400_000;
-/** How long the page waits for the next keystroke before it asks. */
+const STEP_SECONDS = { day: 86_400, hour: 3_600 } as const;
+/** How long the page waits for the next keystroke before it asks, once it shows something. */
 const TYPING_MS = 250;
 
-interface Question {
+/** What the page asks for. */
+interface Query {
   readonly by: Grouping;
   /** Days (UTC); empty for no bound. */
   readonly from: string;
@@ -32,18 +33,18 @@ interface Question {
   readonly key: string;
 }
 
-/** The rows of one request. */
+/** The rows of one query, from its first page to the last that has come. */
 interface Shown {
-  readonly question: Question;
+  readonly query: Query;
   readonly rows: readonly UsageView[];
   /** The cursor of the next page. */
   readonly next: string | null;
 }
 
 export function UsagePage() {
-  const [question, setQuestion] = useState<Question>(() => ({
+  const [query, setQuery] = useState<Query>(() => ({
     by: 'day',
-    from: dayOf(Date.now() - 29 * DAY_MS),
+    from: dayOf(Date.now() - 29 * STEP_SECONDS.day * 1_000),
     to: dayOf(Date.now()),
     model: '',
     account: '',
@@ -52,28 +53,28 @@ export function UsagePage() {
   const models = useView<ListView<ModelView>>('/models');
   const [shown, setShown] = useState<Shown>();
   const [error, setError] = useState<string>();
-  /** Number of the last request; responses to earlier ones are dropped. */
-  const latest = useRef(question);
-  latest.current = question;
-  const inputOf = (name: Exclude<keyof Question, 'by'>) => ({
-    value: question[name],
-    onValue: (text: string): void => setQuestion({ ...question, [name]: text }),
+  /** What the fields say now; responses to other queries are dropped. */
+  const latest = useRef(query);
+  latest.current = query;
+  const inputOf = (name: Exclude<keyof Query, 'by'>) => ({
+    value: query[name],
+    onValue: (text: string): void => setQuery({ ...query, [name]: text }),
   });
 
   const load = async (cursor?: string, before: readonly UsageView[] = []): Promise<void> => {
     try {
-      const page = await get<ListView<UsageView>>(`/usage${queryOf({ ...trimmed(question), cursor })}`);
-      if (latest.current !== question) return;
-      setShown({ question, rows: [...before, ...page.data], next: page.next });
+      const page = await get<ListView<UsageView>>(`/usage${queryOf({ ...trimmed(query), cursor })}`);
+      if (latest.current !== query) return;
+      setShown({ query, rows: [...before, ...page.data], next: page.next });
       setError(undefined);
     } catch (reason) {
-      if (latest.current === question) setError(textOf(reason));
+      if (latest.current === query) setError(textOf(reason));
     }
   };
   useEffect(() => {
     const timer = setTimeout(() => void load(), shown === undefined ? 0 : TYPING_MS);
     return () => clearTimeout(timer);
-  }, [question]);
+  }, [query]);
 
   return (
     <>
@@ -83,11 +84,9 @@ export function UsagePage() {
       <div class="filters">
         <Choice
           label="Lines by"
-          value={question.by}
+          value={query.by}
           options={GROUPINGS}
-          onValue={(chosen) =>
-            setQuestion({ ...question, by: GROUPINGS.find((one) => one === chosen) ?? 'day' })
-          }
+          onValue={(chosen) => setQuery({ ...query, by: GROUPINGS.find((one) => one === chosen) ?? 'day' })}
         />
         <TextField label="From (UTC)" type="date" {...inputOf('from')} />
         <TextField label="To (UTC)" type="date" {...inputOf('to')} />
@@ -103,7 +102,7 @@ export function UsagePage() {
       {shown === undefined || error !== undefined ? null : (
         <ShownUsage
           {...shown}
-          onMore={shown.question === question ? (cursor) => void load(cursor, shown.rows) : undefined}
+          onMore={shown.query === query ? (cursor) => void load(cursor, shown.rows) : undefined}
         />
       )}
     </>
@@ -115,8 +114,8 @@ interface ShownUsageProps extends Shown {
   readonly onMore: ((cursor: string) => void) | undefined;
 }
 
-function ShownUsage({ question, rows, next, onMore }: ShownUsageProps) {
-  const { by, from, to } = question;
+function ShownUsage({ query, rows, next, onMore }: ShownUsageProps) {
+  const { by, from, to } = query;
   if (rows.length === 0) return <p class="empty">No calls in this time.</p>;
   return (
     <>
@@ -126,7 +125,7 @@ function ShownUsage({ question, rows, next, onMore }: ShownUsageProps) {
           These are the first {number(rows.length)} lines: the sums and charts are without the others.
         </p>
       )}
-      <UsageTable rows={rows} question={question} isPart={next !== null} />
+      <UsageTable rows={rows} query={query} isPart={next !== null} />
       {next === null ? null : (
         <Button disabled={onMore === undefined} onClick={() => onMore?.(next)}>
           Show more
@@ -137,7 +136,7 @@ function ShownUsage({ question, rows, next, onMore }: ShownUsageProps) {
 }
 
 /** The filter as it is sent: without spaces around typed names. */
-function trimmed({ account, key, ...others }: Question): Question {
+function trimmed({ account, key, ...others }: Query): Query {
   return { ...others, account: account.trim(), key: key.trim() };
 }
 
@@ -150,8 +149,7 @@ function secondsOf(day: string): number {
   return Date.parse(day) / 1_000;
 }
 
-const STEP_SECONDS = { day: 86_400, hour: 3_600 } as const;
-/** The most points of one chart: the hours of a year of 366 days. */
+/** The most points of one chart: the hours of a year of 366 days. Older ones are not drawn. */
 const POINTS_MAX = 8_784;
 
 interface UsageChartsProps {
@@ -162,7 +160,10 @@ interface UsageChartsProps {
   readonly to: string;
 }
 
-/** A day or hour without a call has no row, and is 0 in the charts. */
+/**
+ * A day or hour without a call has no row, and is 0 in the charts. So is one whose row has not come: then the
+ * page says that rows are missing.
+ */
 function UsageCharts({ rows, by, from, to }: UsageChartsProps) {
   const step = STEP_SECONDS[by];
   // By the Unix seconds at which the day or hour begins.
@@ -198,17 +199,17 @@ function UsageCharts({ rows, by, from, to }: UsageChartsProps) {
 
 interface UsageTableProps {
   readonly rows: readonly UsageView[];
-  readonly question: Question;
+  readonly query: Query;
   /** Whether there are more rows. */
   readonly isPart: boolean;
 }
 
 /** The last row has the sums. A bar in each row compares its cost with the highest cost of a row. */
-function UsageTable({ rows, question, isPart }: UsageTableProps) {
-  const { by } = question;
+function UsageTable({ rows, query, isPart }: UsageTableProps) {
+  const { by } = query;
   const highestCost = Math.max(...rows.map(({ cost }) => Number(cost)));
-  const callsOfRow = (row: UsedBy): string => callsAddress(callsOf(row, question));
-  // A column of counts with their sum. Each leads to the calls that it counts.
+  const callsOfRow = (row: UsedBy): string => callsAddress(callsOf(row, query));
+  // A column of counts with their sum. A count leads to its calls; the sum to all, also if rows are missing.
   const counts = (
     head: string,
     count: (row: UsageView) => number,
@@ -227,11 +228,11 @@ function UsageTable({ rows, question, isPart }: UsageTableProps) {
       rows={rows}
       keyOf={groupingValueOf}
       csv={
-        // The gateway's own has all columns.
+        // The gateway writes this file: with all rows, not only those that have come, and all columns.
         <p class="table-end">
           <a
             class="button quiet"
-            href={`/admin/v1/usage${queryOf({ ...trimmed(question), format: 'csv' })}`}
+            href={`/admin/v1/usage${queryOf({ ...trimmed(query), format: 'csv' })}`}
             download={`usage-by-${by}.csv`}
           >
             Download CSV
@@ -248,7 +249,7 @@ function UsageTable({ rows, question, isPart }: UsageTableProps) {
         counts(
           'Failed',
           (row) => row.failed_calls,
-          (row) => callsAddress({ ...callsOf(row, question), failed: 'true' }),
+          (row) => callsAddress({ ...callsOf(row, query), failed: 'true' }),
         ),
         counts('Prompt tokens', (row) => row.prompt_tokens),
         counts('Cached', (row) => row.cached_tokens),
@@ -294,8 +295,8 @@ function UsageTable({ rows, question, isPart }: UsageTableProps) {
 type UsedBy = Partial<Pick<UsageView, 'account' | 'key' | 'model' | 'day' | 'hour'>>;
 
 /** The filters of the calls that a row counts. */
-function callsOf({ account, key, model, day, hour }: UsedBy, question: Question): CallFilters {
-  const asked = trimmed(question);
+function callsOf({ account, key, model, day, hour }: UsedBy, query: Query): CallFilters {
+  const asked = trimmed(query);
   const { from, to } = asked;
   const first = hour ?? (day === undefined ? undefined : secondsOf(day));
   const times =
@@ -323,6 +324,7 @@ function RowName({ row }: { readonly row: UsageView }) {
       </a>
     );
   }
+  // In the browser's time zone, as all moments of the console. Days are those of UTC.
   if (hour !== undefined) return <>{moment(hour)}</>;
   return <Name text={(key === undefined ? undefined : row.key_name) ?? groupingValueOf(row)} />;
 }

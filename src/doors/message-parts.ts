@@ -1,8 +1,10 @@
 /**
- * Reads the texts and the tool calls of a message of a chat completion, or of a delta of one, in which
- * servers of OpenAI's kind differ; joins messages of the system, which some of them want as one, and writes
- * the thoughts that some want back. The stream writers of Messages and Responses call it, and their `toChat`.
- * No I/O; upstream worker, or for `toChat` a counter thread if the body is large.
+ * What servers with OpenAI's protocol do differently in chat completions. It reads texts, thoughts and tool
+ * calls of a message or a delta for message-stream.ts and response-stream.ts. For the two to-chat.ts it joins
+ * system messages, and writes earlier thoughts as some servers want them. No I/O; upstream worker, or for
+ * to-chat.ts a counter thread if the body is large.
+ *
+ * Where servers put thoughts:
  *
  *     DeepSeek, vLLM, SGLang   thoughts in `reasoning_content`
  *     OpenRouter, Groq         in `reasoning`
@@ -10,13 +12,15 @@
  *                              is a list of texts, before those of type `text` (docs.mistral.ai, page
  *                              "Reasoning", read 2026-11). A stream goes on with plain texts after them
  *
- *     DashScope, DeepSeek         repeat id and name of a call as empty texts with each piece; SGLang as null
+ * How the pieces of a tool call come, of which OpenAI sends id and name with the first alone:
+ *
+ *     DashScope, DeepSeek         repeat id and name as empty texts with each piece; SGLang as null
  *     Command-A on vLLM, vmlx     send the name after the first piece
- *     lmdeploy                    gives every call the index 0
+ *     lmdeploy                    gives every tool call the index 0
  *     others                      repeat id and name; send whole calls without an index, or without an id
  *
- * Must hold: no text is both content and a thought, and no text of the system is lost
- * (test/unit/doors/message-parts.test.ts); the pieces of one call stay one call, and two calls stay two
+ * Must hold: no text is both content and a thought, and no system text is lost
+ * (test/unit/doors/message-parts.test.ts); the pieces of one tool call stay one, and two stay two
  * (test/unit/doors/messages/messages-dialect.test.ts, test/unit/doors/responses/response-stream.test.ts).
  */
 import { isRecord, type Members } from '../core/json.js';
@@ -47,9 +51,12 @@ export function thoughtsBackOf(thoughts: string): string {
 }
 
 /**
- * Joins the leading messages of the system, for a server behind OpenAI's protocol: templates of Qwen, Mistral
- * and others raise an error at a second one, or leave it out. One that has other parts than texts ends them;
- * later ones stay in place. Changes the first, which so keeps its origin (callers-path.ts).
+ * Joins the system messages before the first other message, for a server behind OpenAI's protocol: templates
+ * of Qwen, Mistral and others raise an error at a second one, or leave it out. A system message with other
+ * parts than texts counts as another message; system messages after it stay in place. Messages and parts
+ * become paragraphs of one text; they have no other members, since the doors made them for such a server, and
+ * `developer` is `system` there already. Changes the first message, which so keeps its origin
+ * (callers-path.ts).
  */
 export function withOneSystem(messages: readonly unknown[]): readonly unknown[] {
   const end = messages.findIndex((message) => !isSystemText(message));
@@ -80,7 +87,7 @@ function joined(parts: unknown, read: (part: Members) => unknown): string {
   return all;
 }
 
-/** What the pieces of a call have told of it so far. */
+/** A tool call, as far as its pieces have come. */
 export interface CallSoFar {
   id: string | undefined;
   name: string | undefined;
@@ -92,7 +99,10 @@ export interface CallPiece extends Readonly<CallSoFar> {
   readonly index: number | undefined;
 }
 
-/** `call`: an element of `tool_calls` of a delta, or of a whole message. */
+/**
+ * `call`: an element of `tool_calls` of a delta, or of a whole message. Its arguments may be an object: then
+ * they are whole.
+ */
 export function pieceOf(call: Members): CallPiece {
   const called = isRecord(call.function) ? call.function : isRecord(call.custom) ? call.custom : {};
   const given = called.arguments ?? called.input;
@@ -105,8 +115,9 @@ export function pieceOf(call: Members): CallPiece {
 }
 
 /**
- * Whether a piece begins a call other than `open`, which has the same index, or none. A new id at the same
- * index does so only together with a name.
+ * Whether a piece begins a tool call other than `open`. They have the same index, or the piece has none. If
+ * both have ids, a new id does so, but at the same index only together with a name. If `open` has no id, a
+ * second name does so without an index. Any other piece belongs to `open`: servers repeat its name.
  */
 export function isOtherCall({ id, name, index }: CallPiece, open: CallSoFar): boolean {
   if (id !== undefined && open.id !== undefined)
@@ -114,13 +125,17 @@ export function isOtherCall({ id, name, index }: CallPiece, open: CallSoFar): bo
   return index === undefined && open.id === undefined && name !== undefined && open.name !== undefined;
 }
 
+/** Adds a piece that `isOtherCall` gives to `open`: its first id and name stay. */
 export function addPiece(open: CallSoFar, piece: CallPiece): void {
   open.id ??= piece.id;
   open.name ??= piece.name;
   open.json += piece.json;
 }
 
-/** Whether a client can be told of the call. An id that has not come by the first arguments does not come. */
+/**
+ * Whether a client can be told of the tool call: its name is known, and its id, unless arguments have come
+ * without one: then none comes.
+ */
 export function canBegin({ id, name, json }: CallSoFar): boolean {
   return name !== undefined && (id !== undefined || json !== '');
 }

@@ -41,7 +41,11 @@ export function sharingStatusOf(snapshot: SharingSnapshot | undefined): SharingS
   };
 }
 
-/** Adds the counters of two processes. The state is the worse of the two. */
+/**
+ * Adds the counters of two processes, or takes those of the one that shares: `sharing` changes at a restart
+ * of all alone. The state is the worse of the two (SHARING_STATES and REGISTRY_STATES go from the best to the
+ * worst), and the time without contact the longer.
+ */
 function addSharing(left: SharingStatus | null, right: SharingStatus | null): SharingStatus | null {
   if (left === null || right === null) return left ?? right;
   const worse = rankOf(right) > rankOf(left) ? right : left;
@@ -50,10 +54,7 @@ function addSharing(left: SharingStatus | null, right: SharingStatus | null): Sh
     state: worse.state,
     reason: worse.reason,
     lost_seconds: Math.max(left.lost_seconds, right.lost_seconds),
-    exchange_ms: {
-      bounds: left.exchange_ms.bounds,
-      counts: left.exchange_ms.counts.map((count, at) => count + right.exchange_ms.counts[at]!),
-    },
+    exchange_ms: addHistograms(left.exchange_ms, right.exchange_ms),
     exchange_failures: left.exchange_failures + right.exchange_failures,
     leased_subjects: left.leased_subjects + right.leased_subjects,
     waiting_requests: left.waiting_requests + right.waiting_requests,
@@ -95,14 +96,17 @@ export function statusDocument(
     several ? threads.map((thread) => ({ ...thread, name: `${process}/${thread.name}` })) : threads;
   const current = new Set(own.upstreams.map(keyOf));
   return {
+    // Each member of a process's part is also one of the document, and public.
     ...priced(sum),
     process: own.process,
     version: own.version,
     node: own.node,
     pid: own.pid,
+    // While one process is ready, the group serves: the port is that of all.
     ready: members.some(({ ready }) => ready),
     uptime_seconds: own.uptime_seconds,
     limits: { ...own.limits, calls_in_flight: total(members, ({ limits }) => limits.calls_in_flight) },
+    // The sum of all models names every outcome, that of one only those that occurred.
     models: sum.models.map((model) => ({ ...priced(model), outcomes: occurred(model.outcomes) })),
     // An upstream that only an ended process had is not in the settings any more.
     upstreams: sum.upstreams.filter((upstream) => current.has(keyOf(upstream))),
@@ -139,7 +143,10 @@ export function endedStatus(status: ProcessStatus): ProcessStatus {
   };
 }
 
-/** Adds two parts. Values that have no sum are those of `left`. */
+/**
+ * Adds two parts. Values that have no sum are those of `left`; of two errors the text of `left`, because
+ * their times are not known.
+ */
 export function addStatus(left: ProcessStatus, right: ProcessStatus): ProcessStatus {
   const add = (countOf: (status: ProcessStatus) => number): number => countOf(left) + countOf(right);
   return {

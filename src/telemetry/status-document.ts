@@ -44,7 +44,7 @@ export interface UpstreamError {
   readonly kind: string;
   /** The upstream's HTTP status; null if it sent none. */
   readonly status: number | null;
-  /** Without addresses and secrets; null if there is no text. */
+  /** Without secrets; of a connection that failed, with the address. Null if there is no text. */
   readonly error: string | null;
   readonly request_id: string;
 }
@@ -105,7 +105,10 @@ interface StoreStatus {
 export const SHARING_STATES = ['connected', 'alone', 'quarantine', 'lost'] as const;
 export type SharingState = (typeof SHARING_STATES)[number];
 
-/** `lost`: the server cannot be reached, so nothing can be changed. `diverged`: an operator must decide. */
+/**
+ * From the best to the worst. `lost`: the server cannot be reached, so nothing can be changed. `diverged`: an
+ * operator must decide.
+ */
 export const REGISTRY_STATES = ['following', 'lost', 'diverged'] as const;
 export type RegistryState = (typeof REGISTRY_STATES)[number];
 

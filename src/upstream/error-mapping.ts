@@ -3,8 +3,9 @@
  * attempt.ts, chat-session.ts and the readers call it in upstream workers, and gateway/upstream-probe.ts in
  * the main thread. Pure.
  *
- * Must hold: no text made here contains a provider's key or address
- * (test/unit/upstream/error-mapping.test.ts, test/unit/upstream/secret-traces.test.ts).
+ * Must hold: no text made here contains a provider's key, and none for callers its address: that of a failed
+ * connection is in `cause`, which operators alone read (test/unit/upstream/error-mapping.test.ts,
+ * test/unit/upstream/secret-traces.test.ts).
  */
 import { OUT_OF_DESCRIPTORS, type ErrorRecord } from '../core/errors.js';
 import { UPSTREAM_MESSAGE_CHARS_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
@@ -26,7 +27,7 @@ export interface AttemptFailure {
    * of the model takes it.
    */
   readonly unsupported: ErrorRecord | undefined;
-  /** What was wrong, in words for the caller, without an address. */
+  /** What was wrong, in words for the caller, if `callerError` is not set. Without an address. */
   readonly reason: string;
   /** The upstream's Retry-After. */
   readonly retryAfterSeconds: number | undefined;
@@ -34,7 +35,7 @@ export interface AttemptFailure {
   readonly repeatable: boolean;
   /** The request is longer than the model can read. */
   readonly contextLength: boolean;
-  /** Status or code, for the log. */
+  /** Status or code and the client's message, for the log and `last_errors` in the status. */
   readonly cause: string;
   /** For the metrics. `credentials`: the provider rejects the operator's key or account. */
   readonly kind: FailureKind;
@@ -80,6 +81,7 @@ const RETRY_AFTER_SECONDS_MAX = 3_600;
 /** Control characters, line separators, and half a surrogate pair, which cutting a long message may leave. */
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\u2028\u2029]+/gu;
 
+/** What holds of a failure unless more is known: another upstream may do better, and this one is at fault. */
 const UNAVAILABLE = {
   callerError: undefined,
   unsupported: undefined,
@@ -93,13 +95,16 @@ const UNAVAILABLE = {
 const SET_UP_WRONGLY = 'its address or the model is set up wrongly here';
 const REJECTED = 'the provider of this model refused the request; check its parameters';
 
-/** All connections to the upstream that the settings allow stayed in use. */
+/** All connections to the upstream that the settings allow stayed in use (http1/call.ts). */
 const CONNECTIONS_BUSY = 'TIMEOUT_QUEUE';
 /** The provider's protocol cannot express a member of the request. */
 export const FIELD_UNSUPPORTED = 'FIELD_UNSUPPORTED';
 /** The request could not be written, by a bug. providers/translated-call.ts has both codes too. */
 export const REQUEST_UNWRITTEN = 'REQUEST_UNWRITTEN';
-/** Codes of errors that are not the upstream's. */
+/**
+ * Codes of errors that are not the upstream's. TIMEOUT_HELD_UP is not either, but comes of begun streams
+ * alone: attempt.ts cuts these, and the breaker does not count it.
+ */
 const OWN_ERRORS: ReadonlySet<string> = new Set([CONNECTIONS_BUSY, FIELD_UNSUPPORTED, REQUEST_UNWRITTEN]);
 
 /** Codes if the process or the system has no file descriptor left. */
@@ -113,7 +118,7 @@ const ERROR_REASONS: Readonly<Record<string, string>> = {
   HTTP1_CLOSED: 'it closed the connection',
   HTTP1_INVALID: 'its answer was not valid',
   TIMEOUT_CONNECT: 'it could not be reached in time',
-  TIMEOUT_QUEUE: 'all connections to it are in use',
+  [CONNECTIONS_BUSY]: 'all connections to it are in use',
   TIMEOUT_FIRST_BYTE: 'it did not answer in time',
   TIMEOUT_IDLE: 'it stopped sending',
   TIMEOUT_TOTAL: 'it did not finish in time',
@@ -148,7 +153,7 @@ const TOO_LONG: ErrorRecord = {
 
 /** No counter thread has translated a large body: the pool is full or late, or the task failed. */
 export const NOT_TRANSLATED = 'NOT_TRANSLATED';
-/** The counter pool is full. */
+/** The counter pool is full. The caller is told so too if a task failed: in both cases, to try again. */
 export const COUNTER_BUSY: ErrorRecord = {
   code: 'overloaded',
   detail: 'large_bodies',
@@ -201,7 +206,10 @@ export function connectionFailure(fault: HttpFault): AttemptFailure {
   };
 }
 
-/** For an error within a response. Its message is dropped. */
+/**
+ * For an error within a response. Its message is dropped. Its wait counts with any status, since such errors
+ * name one only if they mean it.
+ */
 function reportedFailure(status: number, retryAfterSeconds: number | undefined): AttemptFailure {
   return {
     ...UNAVAILABLE,
@@ -274,9 +282,9 @@ export function pageFailure(): AttemptFailure {
 }
 
 /**
- * For a 4xx of the upstream. It is the caller's mistake, and the caller gets the upstream's message, cleaned
- * of `traces` of credentials. If the upstream does not know the path or the model, or is no API, it is the
- * operator's: the gateway has accepted the caller's model.
+ * For one of REJECTION_STATUSES. It is the caller's mistake, and the caller gets the upstream's message,
+ * cleaned of `traces` of credentials. If the upstream does not know the path or the model, or is no API, it
+ * is the operator's: the gateway has accepted the caller's model.
  */
 export function rejectionFailure(
   status: number,
@@ -356,7 +364,7 @@ export function tokensUsedBy({ kind, repeatable }: AttemptFailure, sent: boolean
 
 /**
  * Seconds of a `Retry-After` (RFC 9110, 10.2.3: a number or a date), within 1..3600; undefined if it is
- * neither.
+ * neither. Other dates than those of HTTP are read too, and do no harm within these bounds.
  */
 export function retryAfterSeconds(header: string | undefined, now: WallMs): number | undefined {
   if (header === undefined) return undefined;
@@ -383,6 +391,7 @@ function reasonOf(status: number): string {
 function callerMessage(error: unknown, traces: SecretTraces): string {
   const given = isRecord(error) ? error.message : error;
   if (typeof given !== 'string') return REJECTED;
+  // Cut first, since cleaning takes long. Half a key is found too, if 8 of its characters are left.
   const open = traces.cleaned(given.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX));
   const short = open?.slice(0, UPSTREAM_MESSAGE_CHARS_MAX).replace(UNPRINTABLE, ' ').trim();
   return short === undefined || short === '' ? REJECTED : short;

@@ -31,7 +31,7 @@ const TEXT_START =
 
 /** Longer events are parsed: they are few, and a form is kept as long as the stream. */
 const EVENT_CHARS_MAX = 2 * 1024;
-/** A model alternates between reasoning and text, and two choices alternate. `learn` needs exactly two. */
+/** A model alternates between reasoning and text, and two choices alternate. */
 const FORMS_MAX = 2;
 /**
  * Learning a form costs as much as parsing an event. After so many learned forms in a row without a match, no
@@ -62,8 +62,9 @@ export class EventForms {
 
   /**
    * Keeps the form of an event, given as Latin-1 with its blank line. The caller must have parsed it: it is a
-   * JSON object in valid UTF-8 that brings text, ends no choice and reports no usage. The string should not
-   * be a slice of a larger one, because parts of it are kept.
+   * JSON object in valid UTF-8 that brings text, ends no choice and reports no usage. Seldom is its form kept
+   * already, since `endFrom` skips such events; then only the other form is lost. The string should not be a
+   * slice of a larger one, because parts of it are kept.
    */
   learn(event: string): void {
     if (this.#vainLearning === VAIN_LEARNING_MAX || event.length > EVENT_CHARS_MAX) return;
@@ -71,30 +72,31 @@ export class EventForms {
     if (form === undefined) return;
     this.#vainLearning++;
     // If two are kept, replaces the one that has not matched for longer.
-    this.#recent = this.#forms.length < FORMS_MAX ? this.#forms.length : 1 - this.#recent;
+    this.#recent = this.#forms.length < FORMS_MAX ? this.#forms.length : (this.#recent + 1) % FORMS_MAX;
     this.#forms[this.#recent] = form;
   }
 
   /**
    * `text` is whole events as Latin-1, and an event starts at `from`. Skips events as long as they have a
-   * known form, and returns where the next one starts: `from` itself if the first one has no known form.
+   * known form, and returns where the next one starts: `from` itself if the first one has no known form. The
+   * skipped events are relayed as all others, so the text of a stream without usage is counted with them.
    */
   endFrom(text: string, from: number): number {
     let at = from;
     for (;;) {
-      const end = this.#runFrom(text, at);
+      const end = this.#endOfOneForm(text, at);
       if (end === at) return at;
       this.#vainLearning = 0;
       at = end;
     }
   }
 
-  /** As endFrom, for events of one form. The form that matched last is tried first. */
-  #runFrom(text: string, from: number): number {
+  /** As endFrom, but only as far as the events have one form. The form that matched last is tried first. */
+  #endOfOneForm(text: string, from: number): number {
     const forms = this.#forms;
     for (let tried = 0; tried < forms.length; tried++) {
       const index = (this.#recent + tried) % forms.length;
-      const end = runOfForm(forms[index]!, text, from);
+      const end = endOfForm(forms[index]!, text, from);
       if (end === from) continue;
       this.#recent = index;
       return end;
@@ -123,10 +125,12 @@ function formOf(event: string): Form | undefined {
   return { first, between, last, lastAndFirst: last + first };
 }
 
-/** Where the run of events of that form that begins at `from` ends; `from` if there is none. */
-function runOfForm({ first, between, last, lastAndFirst }: Form, text: string, from: number): number {
+/** Where the events of that form end that follow one another from `from` on; `from` if there is none. */
+function endOfForm({ first, between, last, lastAndFirst }: Form, text: string, from: number): number {
   if (!isAt(text, from, first)) return from;
+  /** Where the last whole event so far ends. */
   let end = from;
+  // One turn is one event. `at` begins at its first text, and goes on from text to text to `last`.
   for (let at = from + first.length; ; at += lastAndFirst.length) {
     at = jsonStringEnd(text, at);
     for (const literal of between) {
@@ -140,7 +144,10 @@ function runOfForm({ first, between, last, lastAndFirst }: Form, text: string, f
   }
 }
 
-/** 0.04 µs for 136 characters; String.startsWith compares them one by one, in 0.08 to 0.24. */
+/**
+ * Whether `literal` is at `at`: 0.04 µs for 136 characters. String.startsWith compares them one by one, in
+ * 0.08 to 0.24.
+ */
 function isAt(text: string, at: number, literal: string): boolean {
   return text.slice(at, at + literal.length) === literal;
 }

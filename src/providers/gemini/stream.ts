@@ -6,9 +6,10 @@
  * 2026-11. Each event is a response with the new parts; a function call is whole in one part. Usage is in
  * each event, and the last one counts. No event marks the end: the stream ends with the body.
  *
- * Must hold: memory is bounded: counters for each candidate, the last usage and the form of an event
- * (test/unit/providers/gemini/stream.test.ts, test/unit/providers/long-events.test.ts). An event that
- * TextForm takes says what the parsed event would (test/unit/providers/gemini/stream.text-form.test.ts).
+ * Must hold: memory is bounded: the event that is not whole yet, the learnt form and one event of it, the
+ * last usage, and counters for each candidate (test/unit/providers/gemini/stream.test.ts,
+ * test/unit/providers/long-events.test.ts). An event that TextForm, below, takes without a parse says what
+ * the parsed event would (test/unit/providers/gemini/stream.text-form.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { exactJson } from '../../core/exact-json.js';
@@ -121,6 +122,7 @@ export class GeminiStream implements ProviderStream {
     const [part] = parts;
     if (parts.length !== 1 || !isRecord(part) || typeof part.text !== 'string') return;
     const { finishReason, logprobsResult, index = 0 } = candidate;
+    // Events of the form could differ in these.
     if ((finishReason ?? logprobsResult ?? part.thoughtSignature) !== undefined) return;
     if (!this.#form.learn(data)) return;
     this.#formIndex = index as number;
@@ -132,6 +134,7 @@ export class GeminiStream implements ProviderStream {
   }
 
   #chunksOfEvent(data: string): string {
+    // Integers of 64 bits matter in arguments of tools alone, so only such events are searched for them.
     const event = exactJson(data, 'functionCall');
     if (!isRecord(event)) throw ProviderError.invalid('an event is no JSON object');
     throwError(event);
@@ -145,6 +148,7 @@ export class GeminiStream implements ProviderStream {
     this.#unread = undefined;
     this.#readUsage(event);
     const { candidates } = event;
+    // A block after candidates have come ends none of them: `end` rejects the stream if they are open.
     if (!Array.isArray(candidates) || candidates.length === 0)
       return isBlocked(event) && this.#candidates.size === 0 ? this.#blocked(writer) : '';
     let chunks = '';
@@ -192,6 +196,7 @@ export class GeminiStream implements ProviderStream {
   #part(writer: ChunkWriter, part: Record<string, unknown>, index: number, state: CandidateState): string {
     const { text, thoughtSignature, functionCall } = part;
     if (typeof text === 'string') {
+      // Its signature, if it has one, is dropped here and in response.ts.
       if (part.thought === true) return text === '' ? '' : writer.reasoning(text, index);
       const plain = text === '' ? '' : writer.text(text, index);
       if (thoughtSignature === undefined) return plain;
@@ -231,7 +236,9 @@ const UNUSED_FORMS_MAX = 16;
  *     └──────────────────── literal ──────────────────┘        └────────── literal ──────────┘    └───┘
  *
  * An event has the form only if its literals are equal, with the inside of a JSON string and digits between
- * them. Then it is JSON with the same members, and its text can be copied into a chunk. For an event of 311
+ * them. Then it is JSON with the same members, and its text can be copied into a chunk. (A count such as
+ * `007` is no JSON and passes, but its event is parsed if it is the last with usage; that fails, and the
+ * usage before it counts.) For an event of 311
  * characters this takes 0.3 to 0.5 µs, parsing 1.6 to 1.9.
  */
 export class TextForm {
