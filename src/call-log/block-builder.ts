@@ -2,7 +2,8 @@
  * Encodes calls into blocks: see call-block.ts for the bytes. call-writer.ts owns a BlockBuilder, on a
  * gateway's main thread.
  *
- * Must hold: a block is read as it was written, whatever the numbers and texts, and has at most some 64 KiB
+ * Must hold: a call is read as it was added, but for what its bounds cut (long texts, further attempts and
+ * quotas). A block of 64 KiB is full, and the last call may make it some KiB longer
  * (test/unit/call-log/call-log.test.ts, test/unit/call-log/plain-calls.test.ts).
  */
 import { crc32 } from 'node:zlib';
@@ -40,15 +41,16 @@ import {
   type CallRecord,
 } from '../telemetry/call-record.js';
 
-/** More than a single call adds to an almost full block: its texts, attempts and quotas are cut. */
+/** More than one call's variable part, which the bounds of call-record.ts and QUOTAS_MAX hold to 10 KiB. */
 const CALL_BYTES_MAX = 64 * 1024;
 const QUOTAS_MAX = 64;
 /** Positions of names have 16 bits. A call has at most 9 + 3 × 8 + 3 × 64 names. */
 const NAMES_MAX = 60_000;
 
 /**
- * Kinds of names for `lastOr`: of one kind, most are the same as in the call before. `id` is of accounts and
- * quotas; `quota` is of the first quota, and the next seven have the kinds that follow.
+ * Kinds of names for BlockNames.lastOr, which remembers the last name of each kind: most are the same as in
+ * the call before. `id` is of accounts and quotas; `quota` is of the first quota, and the next seven have the
+ * kinds that follow.
  */
 const KIND = {
   prefix: 0,
@@ -128,7 +130,7 @@ export class BlockBuilder {
     return bytes >= BLOCK_BYTES - FIXED_BYTES || this.#names.size >= NAMES_MAX;
   }
 
-  /** To be called when slots may have new names. */
+  /** To be called when slots may have new names, and for a new block, which has no names yet. */
   forgetSlots(): void {
     for (const slots of this.#slots) slots.clear();
     this.#quotaTexts.fill(0);
@@ -195,9 +197,11 @@ export class BlockBuilder {
     shorts[at16 + NAMED.answered] = this.#models.at(ints[first32 + ring.PLAIN_ANSWERED]!);
     shorts[at16 + NAMED.upstream] = this.#upstreams.at(ints[first32 + ring.PLAIN_UPSTREAM]!);
     shorts[at16 + NAMED.code] = NONE;
+    // The source is the highest part of the flags.
     shorts[at16 + NAMED.source] = this.#sources.at(flags >> ring.SOURCE_SHIFT);
     shorts[at16 + NAMED.route] = this.#routes.at((flags >> ring.DOOR_SHIFT) & ring.BYTE_MASK);
     shorts[at16 + STATUS] = HTTP_OK;
+    // A plain call always has an attempt, so it is no hit.
     shorts[at16 + FLAGS] =
       PLAIN |
       ATTEMPTS |
@@ -228,6 +232,7 @@ export class BlockBuilder {
     const first32 = first64 << 1;
     const minute = ints[first32 + ring.PLAIN_MINUTE]!;
     const othersMax = QUOTAS_MAX - (minute === ring.NOTHING ? 3 : 4);
+    // They follow the fields, of which `first64` is the first.
     const others = Math.min(ints[first32 + ring.PLAIN_QUOTAS]!, othersMax);
     const others64 = first64 + ((ring.PLAIN_BYTES - FIELDS_AT) >> 3);
     const bytes = this.#variable;
@@ -254,12 +259,13 @@ export class BlockBuilder {
     return at;
   }
 
-  /** This and the next two functions write at `start` and return the position after it. */
+  /** This function and `#left` write at `start` and return the position after it. */
   #quota(start: number, scope: number, owner: number, name: number): number {
     const bytes = this.#variable;
     const at = putNumber(bytes, start, this.#quotaText(scope));
     return putNumber(bytes, putPosition(bytes, at, owner), this.#quotaText(name));
   }
+  /** Returns the position of a text of QUOTA_TEXTS + 1. */
 
   #quotaText(index: number): number {
     return (this.#quotaTexts[index] ||= this.#names.positionOf(QUOTA_TEXTS[index]!) + 1);
@@ -339,7 +345,7 @@ export class BlockBuilder {
     return at + 8;
   }
 
-  /** The product may exceed 2^53, so each half is multiplied by itself: a BigInt costs some 70 ns. */
+  /** The product may exceed 2^53, so its two halves are computed one by one: a BigInt costs some 70 ns. */
   #nanos(at: number, nanos: number): number {
     const high = Math.floor(nanos / TWO_32);
     const low = (nanos - high * TWO_32) * PICO_IN_NANO;
@@ -366,7 +372,7 @@ export class BlockBuilder {
     this.#at = putNumber(this.#variable, this.#at, value);
   }
 
-  /** Writes 0 for null. */
+  /** Writes 0 for null. If a cut divides a surrogate pair, its half becomes U+FFFD. */
   #text(text: string | null): void {
     if (text === null) {
       this.#number(0);

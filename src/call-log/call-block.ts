@@ -1,8 +1,8 @@
 /**
  * The bytes of the call log on disk. The call log keeps the records of ended calls for a while, to be found
- * by request id, caller, model, status and so on. An LMDB table was considered (indexes cost microseconds a
- * call, and all processes share one write lock), and logging libraries too (they do not search): records
- * that are written once, in order, and removed oldest first need neither.
+ * by request id, caller, model, status and so on. Records are written once, in order, and removed oldest
+ * first. An LMDB table was considered: its indexes cost microseconds a call, and all processes share one
+ * write lock. Logging libraries do not search.
  *
  * A segment file is SEGMENT_START and then blocks. Each block can be read alone, so that a crash or a
  * flipped bit loses only the calls of one block.
@@ -18,7 +18,7 @@
  *       16    64  charged   pico-units, signed
  *       24    16  × 9       positions in the block's names, NONE if there is none: see NAMED
  *       42    16  status    0 if the caller left before there was one
- *       44    16  flags     see STREAM
+ *       44    16  flags     see STREAM; the next 16 bits are unused
  *       48    32  variable  offset of the call's variable part from the first one of the block
  *       52    32  queuedMs
  *
@@ -32,9 +32,9 @@
  *     quotas    a list: scope, id and quota (names), 1 and an amount of 64 bits, or 0 and a number
  *     error     a text
  *
- * A plain call (PLAIN) leaves out what is the same for all plain calls. After its tokens it has start and
- * duration of its attempt, the balance (64 bits), calls in flight and of the day, requests of the minute or
- * none, and the list of its other quotas.
+ * A plain call (PLAIN) leaves out what is the same for all plain calls. It always has a source. After its
+ * tokens it has start and duration of its attempt, the balance (64 bits), calls in flight and of the day,
+ * requests of the minute or none, and the list of its other quotas.
  *
  * block-builder.ts writes blocks, on the main thread of a gateway process; call-reader.ts reads them, there
  * and in commands.
@@ -215,6 +215,7 @@ export class Block {
   }
 
   flags(index: number): number {
+  /** Bits of STREAM and those below it. */
     return this.shorts[(this.at64(index) << 2) + FLAGS]!;
   }
 }
@@ -316,8 +317,8 @@ class VariableReader {
 const TWO_28 = 2 ** 28;
 
 /**
- * Writes a number of 7 bits a byte, up to 2^53 (test/unit/call-log/plain-calls.test.ts). Writes at `start`
- * and returns the position after the number.
+ * Writes a number for `VariableReader.number`: 7 bits a byte, up to 2^53
+ * (test/unit/call-log/plain-calls.test.ts). Writes at `start` and returns the position after the number.
  */
 export function putNumber(bytes: Uint8Array, start: number, value: number): number {
   let rest = value | 0;

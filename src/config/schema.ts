@@ -1,8 +1,9 @@
 /**
  * Declares every setting of `tollgate.yaml` once: type, bounds, unit, default, description, environment
  * variable, and when a change applies. The type `Settings`, the JSON Schema, docs/configuration.md and what a
- * reload adopts are derived from it. Main threads and commands; listeners and workers get plain records that
- * gateway/snapshot.ts makes of the settings.
+ * reload adopts are derived from it. load.ts reads the file by it; main threads and commands use the result.
+ * Listeners and workers get plain records that gateway/snapshot.ts makes of the settings. `whole` declares a
+ * number by its lowest and highest value, its default and its unit (annotations.ts).
  *
  * Must hold: every setting has a description, every number bounds, every text a rule in words
  * (test/unit/config/schema.test.ts).
@@ -44,12 +45,13 @@ const PROCESSES_MAX = 64;
 const PARSE_INLINE_BYTES_MAX = 1024 * 1024;
 /** Memory for each stream with a slow reader. */
 const STREAM_BUFFER_BYTES_MAX = 16 * 1024 * 1024;
-/** A terabyte: the counters have 32 bits and count KiB. */
+/** 1 TiB: 2^30 KiB, which counters of 32 bits with a sign can hold (request/body-budget.ts). */
 const BODIES_IN_WORK_BYTES_MAX = 2 ** 40;
-/** A month. A repeat after a month is no retry. */
+/** 31 days. A repeat after that is no retry. */
 const KEEP_HOURS_MAX = 744;
-/** Stored responses: from room for two of the longest, to half of the largest store. */
+/** Stored responses: room for two of the longest. */
 const STORE_BYTES_MIN = 2 * UPSTREAM_RESPONSE_BYTES_MAX;
+/** Half of the largest store. */
 const STORE_BYTES_MAX = 8 * 1024 ** 3;
 const RESPONSE_BYTES_MIN = 1_024;
 
@@ -239,10 +241,13 @@ export const settingsDeclaration = settingsSchema as unknown as Declaration;
 
 export type DeepReadonly<T> = T extends object ? { readonly [K in keyof T]: DeepReadonly<T[K]> } : T;
 
-/** The settings with the names of the file, complete and frozen. `upstreams[].key` and others are secrets. */
+/**
+ * The settings with the names of the file, complete; load.ts has frozen them. `upstreams[].key` and others
+ * are secrets.
+ */
 export type Settings = DeepReadonly<Static<typeof settingsSchema>>;
 
-/** Settings that are being read. A value with an error is undefined. */
+/** Settings that are being read, a draft of Settings: a value with an error is undefined. */
 export type Draft<T> = T extends object
   ? T extends readonly (infer Item)[]
     ? (Draft<Item> | undefined)[]
@@ -266,6 +271,7 @@ export function settingsSchemaText(): string {
   return `${JSON.stringify(settingsJsonSchema(), null, 2)}\n`;
 }
 
+/** Maps with free names, and enumerations, have nothing below them that has a default. */
 function asWritten(declaration: Declaration): Declaration {
   const properties = Object.entries(declaration.properties ?? {});
   return {

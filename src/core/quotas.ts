@@ -1,11 +1,15 @@
 /**
  * The quotas that a scope may have, by name, and the calendar that refills some of them. A scope is a key, an
- * account, a group of accounts or an upstream. Pure; any thread.
+ * account, one model for an account, a group of accounts or an upstream. Most folders use the names; ledger,
+ * registry and sharing use the calendar. Pure; any thread.
  *
  * A quota is one of two primitives. A sliding window counts what any 60 seconds have used. A stock is an
- * amount that calls take and give back, and that a calendar refills. Each admitted call reserves its worst
- * case of every quota of every scope that it counts toward, or of none; settling replaces the reservation by
- * what the call used.
+ * amount that calls take of: a calendar refills that of a day or a month, and each call gives its slot in
+ * flight back. Each admitted call reserves its worst case of every quota of every scope that it counts
+ * toward, or of none; settling replaces the reservation by what the call used.
+ *
+ * The names of all quotas, their limits and their highest limits are listed below, each list by itself. One
+ * that lacks a quota does not compile.
  *
  * Must hold: every moment is in one day and one month, and their numbers never go back
  * (test/unit/core/quotas.test.ts).
@@ -40,7 +44,10 @@ export const QUOTA_KINDS = {
 export type QuotaName = keyof typeof QUOTA_KINDS;
 export const QUOTA_NAMES = Object.keys(QUOTA_KINDS) as QuotaName[];
 
-/** What may have quotas, in the order in which a call takes of them. `model` is a rule for one model. */
+/**
+ * The scopes of a call that may have quotas, in the order in which it takes of them. `model` is one model for
+ * the account, limited by a rule of its plan. Upstreams are chosen later, and have UPSTREAM_QUOTA_NAMES.
+ */
 export const QUOTA_SCOPES = ['key', 'account', 'model', 'group'] as const;
 export type QuotaScope = (typeof QUOTA_SCOPES)[number];
 
@@ -115,7 +122,7 @@ export const NO_QUOTAS: QuotaLimits = {
   spendPerMonth: undefined,
 };
 
-/** A day or a month of a calendar. Its number grows by one from each to the next. */
+/** A day or a month of a calendar. Its number grows by one from each to the next, unless a zone skips a day. */
 export interface Period {
   /** A day: days since 1970-01-01. A month: months since 1970-01. */
   readonly number: number;
@@ -125,8 +132,9 @@ export interface Period {
 }
 
 const DAY_MS = 86_400_000;
-/** The least by which a time zone sets its clocks back, and the most. */
+/** The least by which a time zone sets its clocks back. */
 const STEP_MS = 15 * 60_000;
+/** The most by which one does. */
 const BACK_MS = 3 * 3_600_000;
 const OFFSET = /^([+-])(\d\d):([0-5]\d)$/;
 
@@ -142,8 +150,8 @@ export function isTimezone(text: string): boolean {
 }
 
 /**
- * The days and months of a time zone. Each thread has its own. A look costs two comparisons; the first look
- * in each day costs 0.5 ms if the zone has a name.
+ * The days and months of a time zone. Each thread has its own. `dayAt` and `monthAt` cost two comparisons;
+ * the first time in each day or month they cost 0.5 ms if the zone has a name.
  */
 export class Calendar {
   readonly #offsetMs: number | undefined;
@@ -230,7 +238,7 @@ function offsetMsOf(text: string): number | undefined {
 export interface QuotasLeft {
   /** Requests left of the account's minute; undefined if several scopes limit the minute (see `others`). */
   readonly minute: number | undefined;
-  /** Calls in flight that the account may still begin. */
+  /** Calls in flight that the account may still begin. Every account has this limit, and the next. */
   readonly inFlight: number;
   /** Calls left of the account's day. */
   readonly perDay: number;
@@ -248,7 +256,10 @@ export const QUOTA_NUMBERS = 3;
 const SCOPE_SHIFT = 8;
 const NAME_MASK = 0xff;
 
-/** A quota as one number. `scope` is a position in QUOTA_SCOPES, `name` in QUOTA_NAMES. */
+/**
+ * A quota as one number, for the memory of one process: files have names. `scope` is a position in
+ * QUOTA_SCOPES, `name` in QUOTA_NAMES.
+ */
 export function quotaCode(scope: number, name: number): number {
   return (scope << SCOPE_SHIFT) | name;
 }
