@@ -118,7 +118,8 @@ void t.test('how long a reader may take', async (t) => {
     await eventually('the end of the answer', () =>
       reader.readBytes > streamBytes && reader.text().endsWith('0\r\n\r\n') ? true : undefined,
     ).catch(() => undefined);
-    const text = reader.text();
+    // Two chunks may share the last event: whether a full socket takes more is tried with a few of its bytes.
+    const text = reader.text().replaceAll(/\r\n[0-9a-f]+\r\n/g, '');
     t.ok(text.includes('data: [DONE]\n\n'), `${reader.readBytes} bytes, to the end`);
     t.notOk(reader.isClosed);
     reader.leave();
