@@ -213,8 +213,8 @@ export function isDay(text: string): boolean {
 }
 
 /**
- * Returns Unix milliseconds. Throws `invalid_parameters`, which names `field` and `wanted`: the forms that the
- * caller takes.
+ * Returns Unix milliseconds. Throws `invalid_parameters`, which names `field` and `wanted`: the forms that
+ * the caller takes.
  */
 export function momentOf(
   field: string,

@@ -215,7 +215,7 @@ export class Block {
   }
 
   flags(index: number): number {
-  /** Bits of STREAM and those below it. */
+    /** Bits of STREAM and those below it. */
     return this.shorts[(this.at64(index) << 2) + FLAGS]!;
   }
 }

@@ -122,7 +122,7 @@ export const NO_QUOTAS: QuotaLimits = {
   spendPerMonth: undefined,
 };
 
-/** A day or a month of a calendar. Its number grows by one from each to the next, unless a zone skips a day. */
+/** A day or a month of a calendar. Its number grows by one each time, unless a zone skips a day. */
 export interface Period {
   /** A day: days since 1970-01-01. A month: months since 1970-01. */
   readonly number: number;

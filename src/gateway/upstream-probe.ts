@@ -22,9 +22,8 @@ import { CredentialPositions } from '../providers/credentials/credential-spec.js
 import { ProviderClient } from '../providers/provider-client.js';
 import { PROVIDERS } from '../providers/providers.js';
 import { UpstreamNames } from '../telemetry/metrics-source.js';
-import type { AttemptClient } from '../upstream/attempt.js';
 import { CredentialTable } from '../upstream/credential-table.js';
-import { addressOf, ECHO_ORIGIN, type UpstreamTarget } from '../upstream/target.js';
+import { addressOf, type AttemptClient, ECHO_ORIGIN, type UpstreamTarget } from '../upstream/target.js';
 import { UpstreamScopes } from '../upstream/upstream-scopes.js';
 import { diagnosisOf, type ProbeReply } from './probe-diagnosis.js';
 import { routesOf } from './snapshot.js';

@@ -34,12 +34,12 @@ import {
 } from './error-mapping.js';
 import { isLargeTranslation, isTranslated, startLargeCall, type LargeDeps } from './large-call.js';
 import { NoCall } from '../providers/provider-client.js';
-import { FieldError, type PassedCall } from '../providers/provider.js';
+import { FieldError } from '../providers/provider.js';
 import { doorAttemptOf, type DoorAttempt } from './door-call.js';
 import type { AttemptSpan } from './attempt-span.js';
 import { tracesOf } from './secret-traces.js';
 import { StreamReader } from './stream-reader.js';
-import type { UpstreamTarget } from './target.js';
+import type { AttemptClient, UpstreamTarget } from './target.js';
 import type { TakenTarget } from './target-choice.js';
 import { bodyFor, chatBodyFor } from './upstream-body.js';
 import { UsageMeter } from './usage-meter.js';
@@ -63,19 +63,6 @@ export interface AttemptOwner extends ResponseSink {
    * what was relayed is charged. `isHeldUp`: the client cut it, by not reading.
    */
   cut(failure: AttemptFailure, isHeldUp: boolean): void;
-}
-
-/** HttpClient, as attempts use it. */
-export interface AttemptClient {
-  start(
-    target: UpstreamTarget,
-    body: string | Uint8Array,
-    requestId: string,
-    handler: HttpHandler,
-    moreHeaders?: readonly string[],
-    path?: string,
-    passed?: PassedCall,
-  ): HttpCall;
 }
 
 /** unanswered → reading or refused (why is read) → drained (the outcome is known); abort at any point. */

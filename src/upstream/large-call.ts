@@ -16,11 +16,10 @@ import { dialectAt } from '../doors/dialects.js';
 import type { HttpCall, HttpHandler } from '../http1/http-client.js';
 import type { ProviderClient } from '../providers/provider-client.js';
 import { PROVIDERS } from '../providers/providers.js';
-import type { AttemptClient } from './attempt.js';
 import { FIELD_UNSUPPORTED, NOT_TRANSLATED, REQUEST_UNWRITTEN } from './error-mapping.js';
 import type { LargeBody, LargeTranslated } from './large-translation.js';
 import { mayHave } from './upstream-body.js';
-import type { UpstreamTarget } from './target.js';
+import type { AttemptClient, UpstreamTarget } from './target.js';
 
 /**
  * Asks the counter pool, to which the body's memory is transferred. The reply may reject with AskRejected.

@@ -10,8 +10,8 @@ import type { DoorName } from '../core/door-names.js';
 import type { UpstreamLimits } from '../core/quotas.js';
 import { SECRET_CHARS_MIN, secretsInPath, withoutPathSecrets } from '../core/secret-url.js';
 import type { UpstreamScopeIndex } from '../core/units.js';
-import type { HttpTarget } from '../http1/http-client.js';
-import type { ProviderSettings } from '../providers/provider.js';
+import type { HttpCall, HttpHandler, HttpTarget } from '../http1/http-client.js';
+import type { PassedCall, ProviderSettings } from '../providers/provider.js';
 import type { MemberNames } from './upstream-body.js';
 
 /** The limits of an upstream, which it may share with others. */
@@ -113,4 +113,17 @@ export function secretsOf({ path, key, headers, provider }: UpstreamTarget): str
   const secrets = [...(key === undefined || key === '' ? [] : [key]), ...secretsInPath(path), ...words];
   // If one is part of another, cutting it first would leave the rest of the other.
   return secrets.sort((one, other) => other.length - one.length);
+}
+
+/** What calls a target: HttpClient or ProviderClient, as attempts use them. */
+export interface AttemptClient {
+  start(
+    target: UpstreamTarget,
+    body: string | Uint8Array,
+    requestId: string,
+    handler: HttpHandler,
+    moreHeaders?: readonly string[],
+    path?: string,
+    passed?: PassedCall,
+  ): HttpCall;
 }
