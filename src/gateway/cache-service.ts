@@ -258,7 +258,7 @@ export class CacheService {
     for (const { port, id } of inWork.waiting) send(port, id, { state: 'alone' });
   }
 
-  /** Returns false if the store failed. */
+  /** If the store fails, which is logged, nothing is kept or removed. */
   #apply(kept: readonly ResponseRecord[], forgotten: readonly ResponseKey[] = []): void {
     const { store } = this.#options;
     const changes = { kept, forgotten, bounds: this.#bounds };
