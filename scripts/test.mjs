@@ -94,13 +94,21 @@ const CORE = [
 
 /** Unit tests that start programs or walk a large world take seconds each: `npm run test:unit` leaves them out. */
 const SLOW_UNIT = [
-  /^unit\/(readme|admin\/(api|oidc|openapi)|call-log\/(call-log|plain-calls)|gateway\/counter-pool)$/,
-  /^unit\/(http1\/(client|parser)|ledger\/window|mock\/mock-upstream|protocol\/sse)$/,
-  /^unit\/(cli\/(account-commands|admin-client|audit-command|group-commands|key-commands))$/,
-  /^unit\/sharing\/(change-follower|equal-share|fallback-coordinator|lease-stock|lmdb-coordinator)$/,
-  /^unit\/sharing\/(registry-reseed|shared-registry|simulation)$/,
-  /^unit\/store\/(audit|environment|operator-changes)$/,
-  /^unit\/(supervisor\/(process-group|supervisor)|telemetry\/(exposition|metrics-layout|thread-health))$/,
+  /^unit\/(readme|gateway\/(admin-service|counter-pool|idempotency-service|reload)|mock\/mock-upstream)$/,
+  /^unit\/admin\/(api|call-routes|oidc|openapi)$/,
+  /^unit\/call-log\/(call-log|contents-writer|plain-calls|search-time)$/,
+  /^unit\/cli\/(account-commands|admin-client|audit-command|group-commands|key-commands|program)$/,
+  /^unit\/cli\/(runtime-support|status-text)$/,
+  /^unit\/(doors\/simple\/simple-doors|http1\/(client|parser)|ledger\/(journal|ledger|window))$/,
+  /^unit\/protocol\/(json-reader|known-members|sse|validators)$/,
+  /^unit\/providers\/(anthropic\/stream|sdk-fields)$/,
+  /^unit\/registry\/(catalog\.cost|registry-keys|registry\.usage)$/,
+  /^unit\/request\/(admit|answer-framing|listener-server|response-cache)$/,
+  /^unit\/sharing\/(change-follower|equal-share|fallback-coordinator|lease-manager|lease-stock|lmdb-coordinator)$/,
+  /^unit\/sharing\/(registry-reseed|shared-registry|simulation|spent-order)$/,
+  /^unit\/store\/(audit|crash|environment|operator-changes|store-hold)$/,
+  /^unit\/supervisor\/(process-group|supervisor|supervisor\.file-watch)$/,
+  /^unit\/telemetry\/(exposition|history|log|metrics-layout|thread-health)$/,
   /^unit\/upstream\/(chat-session-failover|hostile-answers|large-call|prompt-text|secret-traces|tiktoken|token-count)$/,
 ];
 
