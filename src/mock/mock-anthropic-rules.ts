@@ -3,21 +3,20 @@
  * results, empty texts. mock-anthropic.ts calls it. Pure.
  *
  * Follows the types of @anthropic-ai/sdk 1.12, and platform.claude.com, pages "Errors", "Versions", "Handle
- * tool calls" and "Mid-conversation system messages", as of November 2026. Messages resemble Anthropic's.
+ * tool calls" and "Mid-conversation system messages", as of November 2026. The texts of errors resemble
+ * Anthropic's.
  *
- * Must hold: a wrong request that the translation could make is refused here, or tests of the translation
- * prove nothing (test/unit/mock/mock-anthropic.test.ts). What the gateway never writes is not checked.
+ * Must hold: a wrong request that src/providers could make of a chat completion is refused here, or its tests
+ * prove nothing (test/unit/mock/mock-anthropic.test.ts). What src/providers never writes is not checked.
  */
-import { isRecord } from './mock-protocol.js';
 
-export type Fields = Readonly<Record<string, unknown>>;
-
-/** The one version that permits temperature, top_p and top_k. */
+import { isRecord, type Members } from '../core/json.js';
+/** The only version that permits temperature, top_p and top_k. */
 const OLD_VERSION = '2023-06-01';
 const VERSIONS: readonly unknown[] = [OLD_VERSION, '2026-10-21'];
 
 const CACHE_CONTROL = 'cache_control';
-/** The members of each kind of object; of a block the kind is its type. */
+/** The members of each kind of object. The kind of a block is its type. */
 const MEMBERS: Readonly<Record<string, readonly string[]>> = {
   request: [
     'model',
@@ -52,7 +51,7 @@ const MEMBERS: Readonly<Record<string, readonly string[]>> = {
   tool_use: ['type', 'id', 'name', 'input', 'caller', CACHE_CONTROL],
   tool_result: ['type', 'tool_use_id', 'content', 'is_error', CACHE_CONTROL],
 };
-/** The types of blocks that a message of that role may have; `result` is no role, but a tool's result. */
+/** The types of blocks that a message of each role may have. `result` is the content of a tool's result. */
 const BLOCKS: Readonly<Record<string, readonly string[]>> = {
   user: ['text', 'image', 'document', 'tool_result'],
   assistant: ['text', 'thinking', 'redacted_thinking', 'tool_use'],
@@ -68,7 +67,7 @@ const IMAGES: readonly unknown[] = ['image/jpeg', 'image/png', 'image/gif', 'ima
 const TOOL_NAME = /^[\w-]{1,128}$/;
 const TOOL_ID = /^[\w-]+$/;
 const CACHED_BLOCKS_MAX = 4;
-/** Bounds of all schemas of a request that Claude is held to: those of strict tools, and the response's. */
+/** Bounds of all schemas together that Claude must follow: those of strict tools, and the response's. */
 const STRICT_TOOLS_MAX = 20;
 const OPTIONAL_MAX = 24;
 const UNIONS_MAX = 16;
@@ -80,9 +79,9 @@ function must(isTrue: boolean, message: string): asserts isTrue {
   if (!isTrue) throw new Problem(message);
 }
 
-/** The blocks of a content that `anthropicProblem` has found right. */
-export function blocksIn(content: unknown): readonly Fields[] {
-  return typeof content === 'string' ? [{ type: 'text', text: content }] : (content as readonly Fields[]);
+/** The blocks of a content in which `anthropicProblem` has found nothing wrong. */
+export function blocksIn(content: unknown): readonly Members[] {
+  return typeof content === 'string' ? [{ type: 'text', text: content }] : (content as readonly Members[]);
 }
 
 /** What is wrong with the headers `anthropic-version` and `content-type`; undefined if nothing is. */
@@ -93,7 +92,7 @@ export function headersProblem(version: string | undefined, type: string | undef
 }
 
 /** The first rule that the request breaks; undefined if it breaks none. `version`: one of VERSIONS. */
-export function anthropicProblem(request: Fields, version: string): string | undefined {
+export function anthropicProblem(request: Members, version: string): string | undefined {
   try {
     checkRequest(request, version);
     return undefined;
@@ -103,8 +102,8 @@ export function anthropicProblem(request: Fields, version: string): string | und
   }
 }
 
-function checkRequest(request: Fields, version: string): void {
-  known(request, 'request', '');
+function checkRequest(request: Members, version: string): void {
+  checkMembers(request, 'request', '');
   must(typeof request.model === 'string', 'model: Field required');
   const { max_tokens: maxTokens, messages, system, stop_sequences: stops, thinking } = request;
   // Any integer passes, 0 too.
@@ -129,7 +128,7 @@ function checkRequest(request: Fields, version: string): void {
   checkTools(request);
   checkSchemas(request);
   checkMessages(messages);
-  // A member of that name in a tool's input or schema would count too.
+  // A member of this name in a tool's input or schema is counted too.
   const cached = JSON.stringify(request).split('"cache_control":{').length - 1;
   must(
     cached <= CACHED_BLOCKS_MAX,
@@ -137,8 +136,8 @@ function checkRequest(request: Fields, version: string): void {
   );
 }
 
-/** Checks that `given` is an object with no members but those of its kind, and its `cache_control`. */
-function known(given: unknown, kind: string, path: string): asserts given is Fields {
+/** Checks that `given` is an object with only the members of its kind, and checks its `cache_control`. */
+function checkMembers(given: unknown, kind: string, path: string): asserts given is Members {
   must(isRecord(given), `${path}: Input should be a valid dictionary`);
   for (const name in given)
     must(
@@ -154,9 +153,9 @@ function known(given: unknown, kind: string, path: string): asserts given is Fie
   must(isRight, `${path}.cache_control: Input should be of type ephemeral`);
 }
 
-function checkOutput({ output_config: output }: Fields): void {
+function checkOutput({ output_config: output }: Members): void {
   if (output === undefined) return;
-  known(output, 'output_config', 'output_config');
+  checkMembers(output, 'output_config', 'output_config');
   const { effort, format } = output;
   const isEffort = [undefined, 'low', 'medium', 'high', 'xhigh', 'max'].includes(effort as string);
   must(isEffort, 'output_config.effort: Input should be low, medium, high, xhigh or max');
@@ -165,9 +164,9 @@ function checkOutput({ output_config: output }: Fields): void {
   must(isRecord(format.schema), 'output_config.format.schema: Field required');
 }
 
-function checkThinking(thinking: unknown, maxTokens: number, { temperature }: Fields): void {
+function checkThinking(thinking: unknown, maxTokens: number, { temperature }: Members): void {
   if (thinking === undefined) return;
-  known(thinking, 'thinking_config', 'thinking');
+  checkMembers(thinking, 'thinking_config', 'thinking');
   const { type, budget_tokens: budget } = thinking;
   // For some models `between_tools` switches thinking off (providers/anthropic/models.ts).
   const types: readonly unknown[] = ['enabled', 'disabled', 'adaptive', 'between_tools'];
@@ -181,7 +180,7 @@ function checkThinking(thinking: unknown, maxTokens: number, { temperature }: Fi
   );
 }
 
-function checkTools({ tools, tool_choice: choice }: Fields): void {
+function checkTools({ tools, tool_choice: choice }: Members): void {
   must(
     tools !== undefined || choice === undefined,
     'tool_choice: may only be specified while providing tools.',
@@ -189,7 +188,7 @@ function checkTools({ tools, tool_choice: choice }: Fields): void {
   const names = new Set<unknown>();
   ((tools ?? []) as unknown[]).forEach((tool, index) => {
     const path = `tools.${index}`;
-    known(tool, 'tool', path);
+    checkMembers(tool, 'tool', path);
     must(
       typeof tool.name === 'string' && TOOL_NAME.test(tool.name),
       `${path}.name: String should match pattern`,
@@ -200,7 +199,7 @@ function checkTools({ tools, tool_choice: choice }: Fields): void {
     must(isRecord(schema) && schema.type === 'object', `${path}.input_schema.type: Input should be 'object'`);
   });
   if (choice === undefined) return;
-  known(choice, 'tool_choice', 'tool_choice');
+  checkMembers(choice, 'tool_choice', 'tool_choice');
   const types: readonly unknown[] = ['auto', 'any', 'tool', 'none'];
   must(types.includes(choice.type), 'tool_choice.type: unknown');
   must(
@@ -210,14 +209,14 @@ function checkTools({ tools, tool_choice: choice }: Fields): void {
 }
 
 /** Checks the bounds of all schemas together; `checkTools` and `checkOutput` have passed. */
-function checkSchemas({ tools, output_config: output }: Fields): void {
-  const strict = ((tools ?? []) as readonly Fields[]).filter((tool) => tool.strict === true);
+function checkSchemas({ tools, output_config: output }: Members): void {
+  const strict = ((tools ?? []) as readonly Members[]).filter((tool) => tool.strict === true);
   must(strict.length <= STRICT_TOOLS_MAX, `tools: ${strict.length} strict tools, the limit is 20`);
-  const { format } = (output ?? {}) as Fields;
+  const { format } = (output ?? {}) as Members;
   const given = [...strict.map((tool) => tool.input_schema), isRecord(format) ? format.schema : undefined];
   const schemas = given.flatMap(schemasIn);
   const optional = schemas.flatMap(({ properties, required = [] }) =>
-    Object.keys((properties ?? {}) as Fields).filter((name) => !(required as unknown[]).includes(name)),
+    Object.keys((properties ?? {}) as Members).filter((name) => !(required as unknown[]).includes(name)),
   );
   must(
     optional.length <= OPTIONAL_MAX,
@@ -230,8 +229,8 @@ function checkSchemas({ tools, output_config: output }: Fields): void {
   );
 }
 
-/** The schema and all that are in it. */
-function schemasIn(schema: unknown): readonly Fields[] {
+/** The schema and all schemas in it. */
+function schemasIn(schema: unknown): readonly Members[] {
   if (!isRecord(schema)) return [];
   const { anyOf, allOf, items, properties, $defs, definitions } = schema;
   const maps = [properties, $defs, definitions].filter(isRecord).flatMap((map) => Object.values(map));
@@ -246,7 +245,7 @@ function checkMessages(messages: readonly unknown[]): void {
   let before = '';
   messages.forEach((message, index) => {
     const path = `messages.${index}`;
-    known(message, 'message', path);
+    checkMembers(message, 'message', path);
     const { role } = message;
     must(
       typeof role === 'string' && Object.hasOwn(BLOCKS, role) && role !== 'result',
@@ -261,7 +260,7 @@ function checkMessages(messages: readonly unknown[]): void {
       );
     before = role;
     checkContent(message.content, role, `${path}.content`);
-    // It has texts alone, so there is nothing more to check.
+    // A system message has only texts, so there is nothing more to check.
     if (role === 'system') return;
     const blocks = blocksIn(message.content);
     checkResults(blocks, toolUses, path, index);
@@ -276,9 +275,9 @@ function checkMessages(messages: readonly unknown[]): void {
   });
 }
 
-/** Checks that each of `toolUses`, of the message before, has its result, before all other blocks. */
+/** Checks that each tool of `toolUses` has one result among `blocks`, and that results come first. */
 function checkResults(
-  blocks: readonly Fields[],
+  blocks: readonly Members[],
   toolUses: ReadonlySet<unknown>,
   path: string,
   index: number,
@@ -317,7 +316,7 @@ function checkBlock(block: unknown, role: string, path: string): void {
     isKnown,
     `${path}: Input tag '${String(type)}' found using 'type' does not match any of the expected tags`,
   );
-  known(block, type, path);
+  checkMembers(block, type, path);
   switch (type) {
     case 'text':
       must(typeof block.text === 'string', `${path}.text: Field required`);

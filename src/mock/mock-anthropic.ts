@@ -7,12 +7,11 @@
  *
  * Must hold: Anthropic's own SDK reads the responses (test/unit/mock/mock-anthropic.test.ts).
  */
-import { anthropicProblem, blocksIn, headersProblem, type Fields } from './mock-anthropic-rules.js';
+import { isRecord, parsedJson, type Members } from '../core/json.js';
+import { anthropicProblem, blocksIn, headersProblem } from './mock-anthropic-rules.js';
 import {
   BYTES_PER_TOKEN,
   brokenSse,
-  isRecord,
-  jsonOf,
   sseFrame,
   steeringOf,
   type MockCompletion,
@@ -65,7 +64,7 @@ function read({ path, headers, body }: MockCall): MockRequest | MockError {
   const version = headers['anthropic-version'];
   const wrong = headersProblem(version, headers['content-type']);
   if (wrong !== undefined) return errorOf(400, wrong);
-  const request = jsonOf(body);
+  const request = parsedJson(body);
   if (!isRecord(request)) return errorOf(400, 'The request body is not valid JSON: object expected');
   if (isCount && 'max_tokens' in request) return errorOf(400, 'max_tokens: Extra inputs are not permitted');
   const problem = anthropicProblem(isCount ? { max_tokens: 1, ...request } : request, version!);
@@ -74,9 +73,22 @@ function read({ path, headers, body }: MockCall): MockRequest | MockError {
   return { ...requestOf(request), ...(isCount && { isCount }) };
 }
 
-/** `request` follows the rules. */
-function requestOf(request: Fields): MockRequest {
-  const messages = request.messages as readonly Fields[];
+/**
+ * Reads a request of Claude that came to Vertex or Bedrock, which have their own path, version and
+ * authorisation: so the headers that Anthropic wants are filled in. `isCount`: it only asks for its tokens.
+ */
+export function readClaudeElsewhere(request: Members, isCount: boolean): MockRequest | MockError {
+  return read({
+    path: isCount ? '/v1/messages/count_tokens' : '/v1/messages',
+    query: '',
+    headers: { 'anthropic-version': '2023-06-01', 'content-type': 'application/json', 'x-api-key': 'mock' },
+    body: JSON.stringify(request),
+  });
+}
+
+/** `request` follows the rules of mock-anthropic-rules.ts. */
+function requestOf(request: Members): MockRequest {
+  const messages = request.messages as readonly Members[];
   let prompt = '';
   let promptBytes = 0;
   for (const { role, content } of [{ role: 'system', content: request.system ?? '' }, ...messages])
@@ -86,7 +98,7 @@ function requestOf(request: Fields): MockRequest {
       if (role === 'user') prompt = text as string;
     }
   const tools = (request.tools ?? []) as readonly { name: string }[];
-  const choice = request.tool_choice as Fields | undefined;
+  const choice = request.tool_choice as Members | undefined;
   return {
     model: request.model as string,
     stream: request.stream === true,
@@ -94,11 +106,11 @@ function requestOf(request: Fields): MockRequest {
     promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
     steering: steeringOf(prompt),
     toolNames: choice?.type === 'tool' ? [choice.name as string] : tools.map(({ name }) => name),
-    callsTools: blocksIn(messages.at(-1)!.content).some(({ type }) => type === 'tool_result'),
+    endsWithToolResult: blocksIn(messages.at(-1)!.content).some(({ type }) => type === 'tool_result'),
   };
 }
 
-/** `output`: tokens so far, for the start of a stream. */
+/** `output`: the tokens so far, for the start of a stream; if undefined, all are reported. */
 function usageOf({ usage }: MockCompletion, output?: number): object | undefined {
   return (
     usage && {
@@ -120,15 +132,13 @@ function usageOf({ usage }: MockCompletion, output?: number): object | undefined
   );
 }
 
-/** How a message ends. */
+/** The members of a message that say how it ended. */
 function endOf({ finish }: MockCompletion): object {
-  const isRefusal = finish === 'content_filter';
+  const refused = { type: 'refusal', category: null, explanation: 'The mock was told to refuse.' };
   return {
     stop_reason: STOPS[finish],
     stop_sequence: null,
-    stop_details: isRefusal
-      ? { type: 'refusal', category: null, explanation: 'The mock was told to refuse.' }
-      : null,
+    stop_details: finish === 'content_filter' ? refused : null,
     container: null,
   };
 }
@@ -176,8 +186,9 @@ function frames(completion: MockCompletion): Uint8Array[] {
   const nothing = { stop_reason: null, stop_sequence: null, stop_details: null, container: null };
   const message = messageOf(completion, [], nothing, usageOf(completion, 1));
   const events: Uint8Array[] = [event('message_start', { message })];
+  /** The number of the next content block. */
   let index = 0;
-  const block = (start: object, deltas: readonly object[]): void => {
+  const addBlock = (start: object, deltas: readonly object[]): void => {
     events.push(event('content_block_start', { index, content_block: start }));
     if (index === 0) events.push(event('ping'));
     for (const delta of deltas) events.push(event('content_block_delta', { index, delta }));
@@ -185,17 +196,17 @@ function frames(completion: MockCompletion): Uint8Array[] {
     index++;
   };
   if (thinking.length > 0)
-    block({ type: 'thinking', thinking: '', signature: '' }, [
+    addBlock({ type: 'thinking', thinking: '', signature: '' }, [
       ...thinking.map((text) => ({ type: 'thinking_delta', thinking: text })),
       { type: 'signature_delta', signature: SIGNATURE },
     ]);
   if (texts.length > 0)
-    block(
+    addBlock(
       { type: 'text', text: '' },
       texts.map((text) => ({ type: 'text_delta', text })),
     );
   for (const { id, name, pieces } of tools)
-    block(
+    addBlock(
       { type: 'tool_use', id, name, input: {}, caller: { type: 'direct' } },
       ['', ...pieces].map((json) => ({ type: 'input_json_delta', partial_json: json })),
     );

@@ -8,11 +8,10 @@
  * (test/unit/mock/mock-bedrock.test.ts).
  */
 import { EventStreamCodec } from '@smithy/eventstream-codec';
+import { isRecord, parsedJson } from '../core/json.js';
 import { CLAUDE_OPERATIONS, eventsOfClaude, readClaude, wholeOfClaude } from './mock-bedrock-claude.js';
 import {
   BYTES_PER_TOKEN,
-  isRecord,
-  jsonOf,
   steeringOf,
   type MockCompletion,
   type MockCall,
@@ -25,7 +24,7 @@ const PATH = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-res
 const SIGNATURE =
   /^AWS4-HMAC-SHA256 Credential=\w+\/(\d{8})\/[a-z0-9-]+\/bedrock\/aws4_request, SignedHeaders=([a-z0-9;-]+), Signature=[0-9a-f]{64}$/;
 
-/** Members by the type that has them. Types that are not here are not checked. */
+/** The members of each type, separated by blanks. Types that are not here are not checked. */
 const MEMBERS = {
   request:
     'messages system inferenceConfig toolConfig guardrailConfig additionalModelRequestFields promptVariables additionalModelResponseFieldPaths requestMetadata performanceConfig serviceTier outputConfig',
@@ -44,7 +43,7 @@ const MEMBERS = {
   outputConfig: 'textFormat effort',
 } as const;
 
-/** A ValidationException's text. */
+/** Thrown at the first broken rule. The message is the text of a ValidationException. */
 class Refusal extends Error {}
 
 function membersOf(value: unknown, type: keyof typeof MEMBERS): Readonly<Record<string, unknown>> {
@@ -55,7 +54,7 @@ function membersOf(value: unknown, type: keyof typeof MEMBERS): Readonly<Record<
   return value;
 }
 
-/** A member of a union: exactly one. */
+/** Returns the name and value of a union's only member. */
 function oneOf(value: unknown, type: keyof typeof MEMBERS): readonly [string, unknown] {
   const members = Object.entries(membersOf(value, type));
   if (members.length !== 1) throw new Refusal(`${type} must have exactly one member`);
@@ -74,23 +73,25 @@ function numberIn(value: unknown, name: string, min: number, max: number): void 
   }
 }
 
-interface Seen {
+/** What was read so far of a request's messages. */
+interface Conversation {
   promptBytes: number;
-  /** Text of the last user message. */
-  prompt: string;
-  callsTools: boolean;
+  /** The first text of the last user message. */
+  lastPrompt: string;
+  endsWithToolResult: boolean;
   usesTools: boolean;
 }
 
-function seeText(text: unknown, seen: Seen): string {
+function readText(text: unknown, conversation: Conversation): string {
   if (typeof text !== 'string' || text.trim() === '') {
     throw new Refusal('The text field in the ContentBlock object is blank');
   }
-  seen.promptBytes += Buffer.byteLength(text);
+  conversation.promptBytes += Buffer.byteLength(text);
   return text;
 }
 
-function seeMessages(messages: readonly unknown[], seen: Seen): void {
+function readMessages(messages: readonly unknown[], conversation: Conversation): void {
+  /** Ids of the toolUse blocks of the message before. */
   let calls: unknown[] = [];
   messages.forEach((message, index) => {
     const { role, content } = membersOf(message, 'message');
@@ -103,7 +104,7 @@ function seeMessages(messages: readonly unknown[], seen: Seen): void {
     const called: unknown[] = [];
     const texts: string[] = [];
     for (const [name, value] of blocks) {
-      if (name === 'text') texts.push(seeText(value, seen));
+      if (name === 'text') texts.push(readText(value, conversation));
       else if (name === 'cachePoint') membersOf(value, 'cachePoint');
       else if (name === 'toolUse') {
         const use = membersOf(value, 'toolUse');
@@ -122,9 +123,9 @@ function seeMessages(messages: readonly unknown[], seen: Seen): void {
       throw new Refusal('Expected toolResult blocks for exactly the toolUse blocks of the previous turn');
     }
     calls = called;
-    seen.usesTools ||= calls.length > 0;
-    seen.callsTools = results.length > 0;
-    if (role === 'user') seen.prompt = texts[0] ?? '';
+    conversation.usesTools ||= calls.length > 0;
+    conversation.endsWithToolResult = results.length > 0;
+    if (role === 'user') conversation.lastPrompt = texts[0] ?? '';
   });
 }
 
@@ -147,34 +148,39 @@ function toolNamesOf(config: unknown): string[] {
 }
 
 function readBody(body: string): Omit<MockRequest, 'model' | 'stream'> {
-  const request = membersOf(jsonOf(body), 'request');
-  const seen: Seen = { promptBytes: 0, prompt: '', callsTools: false, usesTools: false };
+  const request = membersOf(parsedJson(body), 'request');
+  const conversation: Conversation = {
+    promptBytes: 0,
+    lastPrompt: '',
+    endsWithToolResult: false,
+    usesTools: false,
+  };
   for (const block of listOf(request.system ?? [], 'system')) {
     const [kind, value] = oneOf(block, 'systemBlock');
-    if (kind === 'text') seeText(value, seen);
+    if (kind === 'text') readText(value, conversation);
   }
-  seeMessages(listOf(request.messages, 'messages'), seen);
+  readMessages(listOf(request.messages, 'messages'), conversation);
   const inference = membersOf(request.inferenceConfig ?? {}, 'inferenceConfig');
   numberIn(inference.maxTokens, 'maxTokens', 1, Infinity);
   numberIn(inference.temperature, 'temperature', 0, 1);
   numberIn(inference.topP, 'topP', 0, 1);
   membersOf(request.outputConfig ?? {}, 'outputConfig');
   const toolNames = toolNamesOf(request.toolConfig);
-  if (seen.usesTools && toolNames.length === 0) {
+  if (conversation.usesTools && toolNames.length === 0) {
     throw new Refusal(
       'The toolConfig field must be defined when using toolUse and toolResult content blocks',
     );
   }
   return {
     includeUsage: true,
-    promptTokens: Math.ceil(seen.promptBytes / BYTES_PER_TOKEN),
-    steering: steeringOf(seen.prompt),
+    promptTokens: Math.ceil(conversation.promptBytes / BYTES_PER_TOKEN),
+    steering: steeringOf(conversation.lastPrompt),
     toolNames,
-    callsTools: seen.callsTools,
+    endsWithToolResult: conversation.endsWithToolResult,
   };
 }
 
-/** What is wrong with the authorisation; undefined if nothing. */
+/** What is wrong with the key or signature; undefined if nothing is. */
 function unauthorized({ authorization = '', ...headers }: MockCall['headers']): string | undefined {
   if (authorization === '') return 'Missing Authentication Token';
   if (authorization.startsWith('Bearer ')) {
@@ -191,7 +197,7 @@ function unauthorized({ authorization = '', ...headers }: MockCall['headers']): 
   return missing.length === 0 ? undefined : `'${missing.join(', ')}' must be a 'SignedHeader'`;
 }
 
-/** Exceptions by the status of a response. In a stream their names begin with a small letter. */
+/** Exceptions by the status of a response. */
 const EXCEPTIONS: Readonly<Record<number, string>> = {
   400: 'ValidationException',
   403: 'AccessDeniedException',
@@ -241,7 +247,8 @@ const STOP_REASONS = {
   tool_calls: 'tool_use',
   content_filter: 'guardrail_intervened',
 } as const;
-const SIGNED = 'bW9jay1zaWduYXR1cmU=';
+/** The signature of thinking. */
+const THINKING_SIGNATURE = 'bW9jay1zaWduYXR1cmU=';
 
 function usageOf({ usage }: MockCompletion): object | undefined {
   if (usage === undefined) return undefined;
@@ -260,7 +267,7 @@ function usageOf({ usage }: MockCompletion): object | undefined {
   };
 }
 
-/** As Claude's, if the request asks for them by `additionalModelResponseFieldPaths`. */
+/** The reasoning tokens, in Claude's form. Bedrock sends them if `additionalModelResponseFieldPaths` asks. */
 function modelFieldsOf({ usage }: MockCompletion): object {
   if (usage === undefined || usage.reasoning === 0) return {};
   return {
@@ -275,7 +282,7 @@ function whole(completion: MockCompletion): string {
     return wholeOfClaude(completion);
   const { thinking, texts, tools, finish } = completion;
   const usage = usageOf(completion);
-  const reasoningText = { text: thinking.join(''), signature: SIGNED };
+  const reasoningText = { text: thinking.join(''), signature: THINKING_SIGNATURE };
   return JSON.stringify({
     metrics: { latencyMs: 1 },
     output: {
@@ -285,7 +292,7 @@ function whole(completion: MockCompletion): string {
           ...(thinking.length === 0 ? [] : [{ reasoningContent: { reasoningText } }]),
           ...(texts.length === 0 ? [] : [{ text: texts.join('') }]),
           ...tools.map(({ id, name, pieces }) => ({
-            toolUse: { toolUseId: id, name, input: jsonOf(pieces.join('')) },
+            toolUse: { toolUseId: id, name, input: parsedJson(pieces.join('')) },
           })),
         ],
       },
@@ -309,7 +316,7 @@ function frame(headers: Readonly<Record<string, string>>, body: object): Uint8Ar
   });
 }
 
-/** `p` is Bedrock's padding, against who reads lengths. */
+/** `p` is Bedrock's padding: it hides the length of a text from who sees only the encrypted bytes. */
 const event = (type: string, body: object): Uint8Array =>
   frame({ ':event-type': type, ':message-type': 'event' }, { ...body, p: 'abcdefgh' });
 
@@ -322,21 +329,21 @@ function frames(completion: MockCompletion): Uint8Array[] {
   const usage = usageOf(completion);
   const result = [event('messageStart', { role: 'assistant' })];
   let contentBlockIndex = 0;
-  const block = (deltas: readonly object[], start?: object): void => {
+  const addBlock = (deltas: readonly object[], start?: object): void => {
     if (start !== undefined) result.push(event('contentBlockStart', { contentBlockIndex, start }));
     for (const delta of deltas) result.push(event('contentBlockDelta', { contentBlockIndex, delta }));
     result.push(event('contentBlockStop', { contentBlockIndex }));
     contentBlockIndex += 1;
   };
   if (thinking.length > 0) {
-    block([
+    addBlock([
       ...thinking.map((text) => ({ reasoningContent: { text } })),
-      { reasoningContent: { signature: SIGNED } },
+      { reasoningContent: { signature: THINKING_SIGNATURE } },
     ]);
   }
-  if (texts.length > 0) block(texts.map((text) => ({ text })));
+  if (texts.length > 0) addBlock(texts.map((text) => ({ text })));
   for (const { id, name, pieces } of tools) {
-    block(
+    addBlock(
       pieces.map((input) => ({ toolUse: { input } })),
       { toolUse: { toolUseId: id, name } },
     );
@@ -353,12 +360,13 @@ export const BEDROCK_MOCK: MockProtocol = {
   frames,
   error: (status, message) => error(status, message),
   errorFrame(status, message) {
+    // In a stream the names of exceptions begin with a small letter.
     const name = EXCEPTIONS[status] ?? 'InternalServerException';
     const type = `${name.charAt(0).toLowerCase()}${name.slice(1)}`;
     return frame({ ':exception-type': type, ':message-type': 'exception' }, { message });
   },
   broken(bytes) {
-    // A bit of the payload, so that its sum is wrong.
+    // One bit of the payload changes, so that its checksum is wrong.
     const damaged = Buffer.from(bytes);
     damaged[damaged.length - 6]! ^= 1;
     return damaged;

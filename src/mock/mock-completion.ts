@@ -19,13 +19,14 @@ import {
   type MockUsage,
 } from './mock-protocol.js';
 
-export interface Response {
+export interface MockResponse {
   readonly status: number;
   readonly contentType: string;
   readonly retryAfter: string | undefined;
   /** Name, value, name, value. */
   readonly moreHeaders: readonly string[];
-  readonly headers: boolean;
+  /** Whether status and headers are sent at all. */
+  readonly hasHead: boolean;
   /** Content-Length; undefined for a stream, which is sent in chunks. */
   readonly lengthBytes: number | undefined;
   /** Not strings, because newer versions of µWS write some of them as Latin-1. */
@@ -51,7 +52,7 @@ export function wordNumbers(text: string): number[] {
   return Array.from(text.matchAll(/w(\d+) /g), (match) => Number(match[1]));
 }
 
-/** Returns a given text in at most `chunks` pieces, all but the last of one size. */
+/** Returns the text in at most `chunks` pieces. All but the last have the same length. */
 function cutInto(text: string, chunks: number): string[] {
   const size = Math.max(1, Math.ceil(text.length / chunks));
   return Array.from({ length: Math.ceil(text.length / size) }, (_, index) =>
@@ -76,10 +77,10 @@ function usageOf(options: MockOptions, request: MockRequest, texts: string, thin
   return usage;
 }
 
-/** Calls of the request's tools in turn, each with one argument `text` in two pieces. */
+/** Calls of the request's tools in turn. Each has one argument, `text`; its JSON comes in two pieces. */
 function toolCallsOf({ toolCalls }: MockOptions, request: MockRequest): MockToolCall[] {
-  const { toolNames, callsTools } = request;
-  return Array.from({ length: callsTools ? 0 : toolCalls }, (_, index) => ({
+  const { toolNames, endsWithToolResult } = request;
+  return Array.from({ length: endsWithToolResult ? 0 : toolCalls }, (_, index) => ({
     id: `call_mock_${index}`,
     name: toolNames[index % toolNames.length] ?? 'mock_tool',
     pieces: cutInto(JSON.stringify({ text: `w${index} "é"` }), 2),
@@ -153,43 +154,43 @@ function withCrlf(frame: Uint8Array): Uint8Array {
   return Buffer.from(Buffer.from(frame).toString().replaceAll('\n', '\r\n'));
 }
 
-function endingOf(options: MockOptions): Response['ending'] {
+function endingOf(options: MockOptions): MockResponse['ending'] {
   if (options.fault?.startsWith('reset-') === true) return 'reset';
   return options.fault?.startsWith('stall-') === true ? 'stall' : 'end';
 }
 
-const responseOf = (options: MockOptions, given: Partial<Response>): Response => ({
+const responseOf = (options: MockOptions, different: Partial<MockResponse>): MockResponse => ({
   status: options.status,
   contentType: 'application/json',
   retryAfter: options.retryAfter,
   moreHeaders: [],
-  headers: true,
+  hasHead: true,
   lengthBytes: undefined,
   pieces: [],
   ending: endingOf(options),
-  ...given,
+  ...different,
 });
 
-/** Returns a response of one piece with its length. */
-function plainResponse(options: MockOptions, given: Partial<Response>, body: string): Response {
+/** Returns a response of one piece with a Content-Length. */
+function plainResponse(options: MockOptions, different: Partial<MockResponse>, body: string): MockResponse {
   const bytes = Buffer.from(body);
-  return responseOf(options, { ...given, lengthBytes: bytes.length, pieces: [bytes] });
+  return responseOf(options, { ...different, lengthBytes: bytes.length, pieces: [bytes] });
 }
 
 /** Returns an error as the provider sends it. */
-export function errorResponse(options: MockOptions, { status, error, moreHeaders }: MockError): Response {
+export function errorResponse(options: MockOptions, { status, error, moreHeaders }: MockError): MockResponse {
   return plainResponse(options, { status, moreHeaders: moreHeaders ?? [] }, error);
 }
 
-/** Returns the response to a request; `echoed` is its text if the request is to be echoed. */
+/** Returns the response to a request. `echoed`: the text of the response; if undefined, numbered words. */
 export function responseTo(
   options: MockOptions,
   request: MockRequest,
   echoed: string | undefined,
   protocol: MockProtocol = OPENAI_MOCK,
-): Response {
+): MockResponse {
   const { fault } = options;
-  if (fault === 'reset-before' || fault === 'stall-before') return responseOf(options, { headers: false });
+  if (fault === 'reset-before' || fault === 'stall-before') return responseOf(options, { hasHead: false });
   // The body is shorter than its Content-Length, so the reader notices that something is missing.
   if (fault === 'reset-headers') {
     // With one byte: newer versions of µWS take an empty piece for a whole response.

@@ -6,11 +6,10 @@
  * Must hold: a request that Google refuses is refused, and so is a member that Google does not know
  * (test/unit/mock/mock-gemini.test.ts).
  */
+import { isRecord, parsedJson, type Members } from '../core/json.js';
 import {
   BYTES_PER_TOKEN,
   brokenSse,
-  isRecord,
-  jsonOf,
   sseFrame,
   steeringOf,
   type MockCompletion,
@@ -20,8 +19,6 @@ import {
   type MockRequest,
   type MockUsage,
 } from './mock-protocol.js';
-
-type Json = Readonly<Record<string, unknown>>;
 
 const RESPONSE_ID = 'mock-response';
 /** Base64 of "signature". */
@@ -50,14 +47,16 @@ export function refusal(status: number, message: string, details?: readonly obje
   return { status, error: errorText(status, message, details) };
 }
 
-const list = (value: unknown): readonly Json[] =>
+export const NO_SUCH_PATH = refusal(404, 'no such path on the mock');
+
+const list = (value: unknown): readonly Members[] =>
   Array.isArray(value) ? (value as unknown[]).filter(isRecord) : [];
-const partsOf = (content: unknown): readonly Json[] => (isRecord(content) ? list(content.parts) : []);
-const counted = (parts: readonly Json[], name: string): number =>
+const partsOf = (content: unknown): readonly Members[] => (isRecord(content) ? list(content.parts) : []);
+const counted = (parts: readonly Members[], name: string): number =>
   parts.filter((part) => part[name] !== undefined).length;
 
-/** Google's message about members that are known but do not go together. */
-function wrongMeaning(request: Json, model: string): string | undefined {
+/** Google's message about members that have the right shape but a wrong value, or do not go together. */
+function wrongMeaning(request: Members, model: string): string | undefined {
   const contents = list(request.contents);
   if (contents.length === 0) return '* GenerateContentRequest.contents: contents is not specified';
   for (const [index, content] of contents.entries()) {
@@ -78,7 +77,7 @@ function wrongMeaning(request: Json, model: string): string | undefined {
   return wrongConfig(request);
 }
 
-function wrongConfig({ generationConfig, toolConfig }: Json): string | undefined {
+function wrongConfig({ generationConfig, toolConfig }: Members): string | undefined {
   const config = isRecord(generationConfig) ? generationConfig : {};
   const { temperature, thinkingConfig, responseMimeType: type } = config;
   if (typeof temperature === 'number' && (temperature < 0 || temperature > 2))
@@ -101,11 +100,11 @@ function wrongConfig({ generationConfig, toolConfig }: Json): string | undefined
     : undefined;
 }
 
-/** The request as the mock reads it, or Google's error. */
+/** Returns what the body asks, or Google's error. */
 export function readBody(body: string, model: string, stream: boolean): MockRequest | MockError {
-  const request = jsonOf(body);
+  const request = parsedJson(body);
   if (!isRecord(request)) return refusal(400, 'Invalid JSON payload received.');
-  const wrong = wrongShape(request) ?? wrongMeaning(request, model);
+  const wrong = wrongIn(request, REQUEST, '') ?? wrongMeaning(request, model);
   if (wrong !== undefined) return refusal(400, wrong);
   const contents = list(request.contents);
   const texts = (content: unknown): string[] =>
@@ -120,13 +119,13 @@ export function readBody(body: string, model: string, stream: boolean): MockRequ
     promptTokens: Math.ceil(bytes / BYTES_PER_TOKEN),
     steering: steeringOf(prompts.at(-1) ?? ''),
     toolNames: toolNamesOf(request),
-    callsTools: counted(partsOf(contents.at(-1)), 'functionResponse') > 0,
+    endsWithToolResult: counted(partsOf(contents.at(-1)), 'functionResponse') > 0,
   };
 }
 
-function toolNamesOf({ tools, toolConfig }: Json): string[] {
+function toolNamesOf({ tools, toolConfig }: Members): string[] {
   const calling = isRecord(toolConfig) ? toolConfig.functionCallingConfig : undefined;
-  const { mode, allowedFunctionNames: allowed } = isRecord(calling) ? calling : ({} as Json);
+  const { mode, allowedFunctionNames: allowed } = isRecord(calling) ? calling : ({} as Members);
   if (mode === 'NONE') return [];
   const declared = list(tools).flatMap((tool) => list(tool.functionDeclarations));
   const names = declared.map(({ name }) => String(name));
@@ -148,7 +147,7 @@ function usageMetadata(usage: MockUsage, share = 1): object {
 
 const FINISHES = { stop: 'STOP', tool_calls: 'STOP', length: 'MAX_TOKENS', content_filter: 'SAFETY' };
 
-/** The parts of the response, each of which is an event of a stream. Calls come together in one. */
+/** Lists of parts: each list is one event of a stream. All calls of tools are in one list. */
 function turnsOf({ thinking, texts, tools, request }: MockCompletion): object[][] {
   const isGemini3 = GEMINI_3.test(request.model);
   const calls = tools.map(({ id, name, pieces }, index) => ({
@@ -200,7 +199,7 @@ function frames(completion: MockCompletion): Uint8Array[] {
 
 const PATH = /^\/v1beta\/models\/([\w.@-]+):(generateContent|streamGenerateContent)$/;
 
-/** Whether path and query are of a stream; undefined if they do not go together. */
+/** Whether method and query are those of a stream; undefined if they do not go together. */
 export function isStreamCall(method: string, query: string): boolean | undefined {
   if (method === 'generateContent') return query === '' ? false : undefined;
   return query === 'alt=sse' ? true : undefined;
@@ -211,7 +210,7 @@ export const GEMINI_MOCK: MockProtocol = {
   read({ path, query, headers, body }: MockCall): MockRequest | MockError {
     const [, model, method] = PATH.exec(path) ?? [];
     const stream = method === undefined ? undefined : isStreamCall(method, query);
-    if (model === undefined || stream === undefined) return refusal(404, 'no such path on the mock');
+    if (model === undefined || stream === undefined) return NO_SUCH_PATH;
     const key = headers['x-goog-api-key'];
     if (!key)
       return refusal(
@@ -237,16 +236,16 @@ export const GEMINI_MOCK: MockProtocol = {
   broken: brokenSse,
 };
 
-/** A function's name: what kind of value; a list: of such; a record: with no other members. */
-type Shape = 'text' | 'number' | 'integer' | 'flag' | 'object' | 'any' | readonly [Shape] | Members;
-interface Members {
+/** A word: a kind of value (KINDS). A list of a shape: a list of such values. A record: no other members. */
+type Shape = 'text' | 'number' | 'integer' | 'flag' | 'object' | 'any' | readonly [Shape] | RecordShape;
+interface RecordShape {
   readonly [name: string]: Shape;
 }
 
 const BLOB = { mimeType: 'text', data: 'text', displayName: 'text' } as const;
 const FILE = { mimeType: 'text', fileUri: 'text', displayName: 'text' } as const;
 
-const PART: Members = {
+const PART: RecordShape = {
   text: 'text',
   thought: 'flag',
   thoughtSignature: 'text',
@@ -266,9 +265,9 @@ const PART: Members = {
   videoMetadata: 'object',
   mediaResolution: 'object',
 };
-const CONTENT: Members = { role: 'text', parts: [PART] };
+const CONTENT: RecordShape = { role: 'text', parts: [PART] };
 
-const REQUEST: Members = {
+const REQUEST: RecordShape = {
   model: 'text',
   contents: [CONTENT],
   systemInstruction: CONTENT,
@@ -329,11 +328,7 @@ const KINDS: Readonly<Record<string, (value: unknown) => boolean>> = {
   any: () => true,
 };
 
-/** Google's message about a request that is not as the reference says; undefined if it is. */
-function wrongShape(request: unknown): string | undefined {
-  return wrongIn(request, REQUEST, '');
-}
-
+/** Google's message about a value that has not the shape of the reference; undefined if it has. */
 function wrongIn(value: unknown, shape: Shape, path: string): string | undefined {
   if (typeof shape === 'string')
     return KINDS[shape]!(value)
@@ -358,6 +353,6 @@ function wrongIn(value: unknown, shape: Shape, path: string): string | undefined
   return undefined;
 }
 
-function isList(shape: readonly [Shape] | Members): shape is readonly [Shape] {
+function isList(shape: readonly [Shape] | RecordShape): shape is readonly [Shape] {
   return Array.isArray(shape);
 }

@@ -6,10 +6,11 @@
  * Must hold: a response follows from its inputs, so that tests can check each of them
  * (test/e2e/embeddings.test.ts).
  */
+import { isRecord } from '../core/json.js';
 import {
   BYTES_PER_TOKEN,
+  CREATED_SECONDS,
   DOOR_KINDS,
-  isRecord,
   sseFrame,
   steeringOf,
   type MockCompletion,
@@ -19,11 +20,10 @@ import {
 
 export const OPENAI_DOOR_PATHS: readonly string[] = DOOR_KINDS.map((kind) => `/v1/${kind}`);
 
-const CREATED_SECONDS = 1_700_000_000;
 const DIMENSIONS = 8;
 const CATEGORIES = ['harassment', 'hate', 'sexual', 'violence'];
 
-/** Returns undefined for another path. */
+/** `path`: what follows `/v1`. Returns undefined if it is not that of a door of this file. */
 export function readDoorRequest(
   path: string,
   body: Readonly<Record<string, unknown>>,
@@ -33,7 +33,7 @@ export function readDoorRequest(
   const given = kind === 'rerank' ? body.documents : kind === 'completions' ? body.prompt : body.input;
   const inputs = inputsOf(given);
   const first = kind === 'rerank' && typeof body.query === 'string' ? body.query : (inputs[0] ?? '');
-  const query = kind === 'rerank' ? tokensOf(first, first) : 0;
+  const queryTokens = kind === 'rerank' ? tokensOf(first, first) : 0;
   const { stream_options: options } = body;
   return {
     model: typeof body.model === 'string' ? body.model : 'mock-model',
@@ -41,16 +41,16 @@ export function readDoorRequest(
     includeUsage: isRecord(options) && options.include_usage === true,
     promptTokens: itemsOf(given).reduce<number>(
       (sum, item, index) => sum + tokensOf(item, inputs[index]!),
-      query,
+      queryTokens,
     ),
     steering: steeringOf(first),
     toolNames: [],
-    callsTools: false,
+    endsWithToolResult: false,
     door: { kind, inputs, body },
   };
 }
 
-/** A list of tokens is one item. */
+/** The items of an input. A list of tokens, which are numbers, is one item. */
 function itemsOf(given: unknown): readonly unknown[] {
   return Array.isArray(given) && typeof given[0] !== 'number' ? (given as unknown[]) : [given ?? ''];
 }
@@ -63,6 +63,7 @@ function inputsOf(given: unknown): string[] {
   });
 }
 
+/** `text`: the item's, as `inputsOf` has it. */
 function tokensOf(item: unknown, text: string): number {
   return Array.isArray(item) ? item.length : Math.ceil(Buffer.byteLength(text) / BYTES_PER_TOKEN);
 }
@@ -78,29 +79,20 @@ const base64Of = (vector: readonly number[]): string =>
 
 export function doorWhole(completion: MockCompletion, door: MockDoorRequest): string {
   const { model } = completion.request;
+  const usage = usageOf(completion, door);
   switch (door.kind) {
     case 'embeddings':
-      return JSON.stringify({
-        object: 'list',
-        data: embeddingsOf(door),
-        model,
-        ...usageOf(completion, door),
-      });
+      return JSON.stringify({ object: 'list', data: embeddingsOf(door), model, ...usage });
     case 'completions': {
       const choices = choicesOf(door).map((index) =>
         choiceOf(index, textOf(completion, door, index), 'stop'),
       );
-      return JSON.stringify({ ...completionOf(model), choices, ...usageOf(completion, door) });
+      return JSON.stringify({ ...completionOf(model), choices, ...usage });
     }
     case 'moderations':
       return JSON.stringify({ id: 'modr-mock', model, results: door.inputs.map(moderationOf) });
     case 'rerank':
-      return JSON.stringify({
-        id: 'rerank-mock',
-        model,
-        ...usageOf(completion, door),
-        results: rankedOf(door),
-      });
+      return JSON.stringify({ id: 'rerank-mock', model, ...usage, results: rankedOf(door) });
   }
 }
 
@@ -110,13 +102,8 @@ function usageOf({ usage }: MockCompletion, door: MockDoorRequest): object {
   if (door.kind === 'rerank') return { usage: { total_tokens: prompt } };
   if (door.kind === 'embeddings') return { usage: { prompt_tokens: prompt, total_tokens: prompt } };
   const completion = usage.completion * choicesOf(door).length;
-  return {
-    usage: {
-      prompt_tokens: prompt,
-      completion_tokens: completion,
-      total_tokens: prompt + completion,
-    },
-  };
+  const total = prompt + completion;
+  return { usage: { prompt_tokens: prompt, completion_tokens: completion, total_tokens: total } };
 }
 
 function embeddingsOf({ inputs, body }: MockDoorRequest): object[] {
@@ -145,15 +132,16 @@ const choiceOf = (index: number, text: string, finish: string | null): object =>
   finish_reason: finish,
 });
 
-/** `n` for each prompt. */
-function choicesOf({ inputs, body }: MockDoorRequest): number[] {
-  const n = typeof body.n === 'number' ? body.n : 1;
-  return Array.from({ length: n * inputs.length }, (_, index) => index);
+const choicesPerPrompt = ({ body }: MockDoorRequest): number => (typeof body.n === 'number' ? body.n : 1);
+
+/** The indexes of all choices: those of the first prompt come first. */
+function choicesOf(door: MockDoorRequest): number[] {
+  return Array.from({ length: choicesPerPrompt(door) * door.inputs.length }, (_, index) => index);
 }
 
-function textOf({ texts }: MockCompletion, { inputs, body }: MockDoorRequest, index: number): string {
-  const n = typeof body.n === 'number' ? body.n : 1;
-  return `${body.echo === true ? inputs[Math.floor(index / n)]! : ''}${texts.join('')}`;
+function textOf({ texts }: MockCompletion, door: MockDoorRequest, choice: number): string {
+  const prompt = door.inputs[Math.floor(choice / choicesPerPrompt(door))]!;
+  return `${door.body.echo === true ? prompt : ''}${texts.join('')}`;
 }
 
 export function doorFrames(completion: MockCompletion, door: MockDoorRequest): Uint8Array[] {

@@ -6,12 +6,12 @@
  *
  * Must hold: OpenAI's own SDK reads the responses (test/unit/mock/mock-openai-sdk.test.ts).
  */
+import { isRecord, parsedJson } from '../core/json.js';
 import { doorFrames, doorWhole, readDoorRequest } from './mock-openai-doors.js';
 import {
   BYTES_PER_TOKEN,
   brokenSse,
-  isRecord,
-  jsonOf,
+  CREATED_SECONDS,
   sseFrame,
   steeringOf,
   type MockCompletion,
@@ -22,19 +22,17 @@ import {
 } from './mock-protocol.js';
 
 const ID = 'chatcmpl-mock';
-/** 2023-11-14T22:13:20Z, fixed so that responses are the same every time. */
-const CREATED_SECONDS = 1_700_000_000;
 
-/** `path` is behind the version. Returns an error, which is not of the provider, for another path. */
+/** `path`: what follows the version, such as `/chat/completions`. */
 function readOpenAi(path: string, body: string): MockRequest | 'no path' | 'no object' {
   if (path === '/chat/completions') return readMockRequest(body) ?? 'no object';
-  const parsed = jsonOf(body);
+  const parsed = parsedJson(body);
   return isRecord(parsed) ? (readDoorRequest(path, parsed) ?? 'no path') : 'no object';
 }
 
 /** Returns undefined if the body is not a JSON object. */
 export function readMockRequest(body: string): MockRequest | undefined {
-  const parsed = jsonOf(body);
+  const parsed = parsedJson(body);
   if (!isRecord(parsed)) return undefined;
   let promptBytes = 0;
   let prompt = '';
@@ -53,7 +51,7 @@ export function readMockRequest(body: string): MockRequest | undefined {
     promptTokens: Math.ceil(promptBytes / BYTES_PER_TOKEN),
     steering: steeringOf(prompt),
     toolNames: toolNamesOf(parsed.tools),
-    callsTools: isRecord(last) && last.role === 'tool',
+    endsWithToolResult: isRecord(last) && last.role === 'tool',
   };
 }
 
@@ -65,7 +63,8 @@ function toolNamesOf(tools: unknown): string[] {
   });
 }
 
-const errorText = (message: string, code: string): string =>
+/** The JSON of an error in OpenAI's form. mock-responses.ts writes it too. */
+export const errorText = (message: string, code: string): string =>
   JSON.stringify({ error: { message, type: 'mock_error', param: null, code } });
 
 function usageOf({ usage }: MockCompletion): object | undefined {
@@ -121,7 +120,7 @@ function frames(completion: MockCompletion): Uint8Array[] {
 function chatFrames(completion: MockCompletion): Uint8Array[] {
   const { request, thinking, texts, tools, finish } = completion;
   const usage = usageOf(completion);
-  // As providers do: if usage was asked for, every other chunk says that it has none.
+  // As providers do: if usage was asked for, all chunks but that of the usage say that they have none.
   const nothing = request.includeUsage && usage !== undefined ? { usage: null } : {};
   const chunk = (choices: readonly object[], more: object): Uint8Array =>
     sseFrame(
@@ -181,7 +180,7 @@ function azureError(status: number, code: string, message: string): MockError {
   return { status, error: JSON.stringify({ error: { code, message } }) };
 }
 
-/** Azure's error for a call that it would not take. */
+/** Azure's error for a wrong path, version or key; undefined if all are right. */
 function azureRejection({ path, query, headers }: MockCall): MockError | undefined {
   const [isPath, deployment] = AZURE_PATH.exec(path) ?? [];
   const isVersion =
@@ -237,14 +236,7 @@ export const AZURE_MOCK: MockProtocol = {
     if (status !== 400) return azureError(status, String(status), message);
     // A prompt that the content filter stops.
     const innererror = { code: 'ResponsibleAIPolicyViolation', content_filter_result: FILTERS };
-    const error = {
-      message,
-      type: null,
-      param: 'prompt',
-      code: 'content_filter',
-      status,
-      innererror,
-    };
+    const error = { message, type: null, param: 'prompt', code: 'content_filter', status, innererror };
     return { status, error: JSON.stringify({ error }) };
   },
 };

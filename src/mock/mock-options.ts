@@ -8,7 +8,7 @@
  */
 import { FINISHES } from './mock-protocol.js';
 
-/** What goes wrong on purpose. Faults of a stream do nothing to a whole response. */
+/** What the mock does wrong on purpose. Faults of a stream have no effect on a whole response. */
 export const FAULTS = [
   'reset-before', // the connection closes before a byte of the response
   'reset-headers', // … after the headers
@@ -48,25 +48,25 @@ export interface MockOptions {
   readonly completionTokens: number | undefined;
   readonly cachedTokens: number;
   /**
-   * Written to the cache, for five minutes and for an hour. `promptTokens` counts all of the prompt, with
-   * what was read from the cache and written to it; if it is undefined and something is written, they are
-   * added to the tokens of the text.
+   * Tokens written to the cache for five minutes, and those for an hour. `promptTokens` includes both and
+   * `cachedTokens`. If `promptTokens` is undefined and something is written, all three are added to the
+   * tokens of the text.
    */
   readonly cacheWriteTokens: number;
   readonly cacheWriteHourTokens: number;
-  /** Number of calls of the request's tools; none if its last message is a tool's result. */
+  /** Number of calls of the request's tools. If its last message is a tool's result, there are none. */
   readonly toolCalls: number;
   /** UTF-8 length of the thinking, which comes before the text. */
   readonly thinkingBytes: number;
-  /** Why the text ends; if undefined, `tool_calls` if there are any, else `stop`. */
+  /** Why the text ends. If undefined: `tool_calls` if the response calls tools, else `stop`. */
   readonly finish: (typeof FINISHES)[number] | undefined;
   /** HTTP status that an error event of a stream stands for. */
   readonly errorStatus: number;
-  /** Bytes of each write of a stream, wherever the events end; if undefined, one write an event. */
+  /** Bytes of each write of a stream, wherever events end. If undefined, each event is one write. */
   readonly split: number | undefined;
-  /** Lines of a stream end with CR LF, as the standard of event streams allows. */
+  /** Whether lines of a stream end with CR LF, as the standard of event streams allows. */
   readonly eventCrlf: boolean;
-  /** The text of the response is the request's headers and body. */
+  /** Whether the text of the response is the request's headers and body. */
   readonly echo: boolean;
 }
 
@@ -97,7 +97,7 @@ function whole<Default extends number | undefined>(
   return { metavar, help, defaultValue, parse };
 }
 
-/** One of some words, which are its help too. */
+/** One of `words`. The help lists them. */
 function oneOf<Word extends string, Default extends Word | undefined>(
   metavar: string,
   defaultValue: Default,
@@ -125,13 +125,13 @@ function text(help: string): OptionKind<string | undefined> {
   return { metavar: 'text', help, defaultValue: undefined, parse: (value) => value };
 }
 
-/** Far above any response seen, far below what would trouble the process. */
+/** Bounds far above what any test wants, and far below what the process could not hold. */
 const CONTENT_BYTES_MAX = 64 * 1024 * 1024;
 const CHUNKS_MAX = 1_000_000;
 const PAUSE_MS_MAX = 3_600_000;
 const SPLIT_BYTES_MAX = 1024 * 1024;
 const TOOL_CALLS_MAX = 100;
-/** JSON carries such numbers exactly; `usage=absurd` is for larger ones. */
+/** More than any model reads; `usage=absurd` is for larger numbers. */
 const TOKENS_MAX = 1_000_000_000;
 
 const OPTIONS: { readonly [Name in keyof MockOptions]: OptionKind<MockOptions[Name]> } = {
@@ -187,8 +187,8 @@ export const MOCK_FLAGS: readonly { readonly flags: string; readonly help: strin
 );
 
 /**
- * Returns `base` with the given values, as text, in place of its own.
- * @throws MockOptionError naming the option, as a query string has it, and what it wants
+ * Returns `base` with the values of `texts` in place of its own.
+ * @throws MockOptionError with the option's name in a query string, and what it wants
  */
 export function mockOptionsWith(base: MockOptions, texts: ReadonlyMap<OptionName, string>): MockOptions {
   const overrides: Partial<Record<OptionName, unknown>> = {};
@@ -205,7 +205,7 @@ export function mockOptionsWith(base: MockOptions, texts: ReadonlyMap<OptionName
 }
 
 /**
- * Returns `base` with a query string over it: `status=429&retry_after=2`.
+ * Returns `base` with the values of a query string, such as `status=429&retry_after=2`, in place of its own.
  * @throws MockOptionError also for a name that is no option
  */
 export function optionsWithQuery(base: MockOptions, query: string): MockOptions {
@@ -221,8 +221,8 @@ export function optionsWithQuery(base: MockOptions, query: string): MockOptions 
 }
 
 /**
- * Returns options from commander's record of the given flags (texts, and true for switches). Ignores other
- * properties.
+ * Returns the defaults with the values of the flags that commander has parsed: texts, and true for switches.
+ * Ignores other flags.
  * @throws MockOptionError
  */
 export function mockOptionsOfFlags(flags: Readonly<Record<string, unknown>>): MockOptions {

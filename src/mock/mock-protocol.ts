@@ -24,29 +24,29 @@ export interface MockRequest {
   /** One token for every 4 bytes of the messages' texts, rounded up. */
   readonly promptTokens: number;
   /**
-   * The query string after `x-mock:` in the first line of the last user message: a gateway in between passes
-   * on no headers of its caller. See `steeringOf`.
+   * The query string after `x-mock:` in the first line of the last user message (`steeringOf`). A gateway
+   * between caller and mock does not pass on the caller's headers, but it does pass on this line.
    */
   readonly steering: string | undefined;
   /** Names of the tools that may be called. */
   readonly toolNames: readonly string[];
-  /** The last message is a tool's result, so the response calls no tool. */
-  readonly callsTools: boolean;
-  /** The request only asks for the number of its tokens. */
+  /** Whether the last message is a tool's result. Then the response calls no tool. */
+  readonly endsWithToolResult: boolean;
+  /** Whether the request only asks for the number of its tokens. */
   readonly isCount?: true;
-  /** A call of Bedrock in Claude's own protocol. */
+  /** Whether it is a call of Bedrock in Claude's own protocol. */
   readonly isNative?: true;
-  /** A request to another of OpenAI's paths; undefined for a chat completion. */
+  /** Undefined for a chat completion. */
   readonly door?: MockDoorRequest;
 }
 
 /** OpenAI's paths besides chat completions. */
 export const DOOR_KINDS = ['embeddings', 'completions', 'moderations', 'rerank'] as const;
 
-/** A request to one of them. */
+/** A request to one of these paths. */
 export interface MockDoorRequest {
   readonly kind: (typeof DOOR_KINDS)[number];
-  /** One for each embedding, prompt, moderation or document; tokens joined by blanks. */
+  /** One text for each embedding, prompt, moderation or document. A list of tokens is joined by blanks. */
   readonly inputs: readonly string[];
   readonly body: Readonly<Record<string, unknown>>;
 }
@@ -59,13 +59,15 @@ export interface MockError {
   readonly moreHeaders?: readonly string[];
 }
 
-/** Numbers may be absurd or negative, if the options say so. */
+/** Tokens that the response reports. They may be absurd or negative, if the options say so. */
 export interface MockUsage {
   /** All of the prompt, with what was read from the cache and written to it. */
   readonly prompt: number;
+  /** Part of `prompt`: read from the cache. */
   readonly cached: number;
+  /** Part of `prompt`: written to the cache. */
   readonly written: number;
-  /** Part of `written`: kept for an hour. */
+  /** Part of `written`: kept for an hour, not for five minutes. */
   readonly writtenForHour: number;
   /** All that was generated, with `reasoning`. */
   readonly completion: number;
@@ -82,7 +84,7 @@ export interface MockToolCall {
   readonly pieces: readonly string[];
 }
 
-/** The contents of a response. An empty list: nothing of that kind. */
+/** The contents of a response. An empty list means that the response has nothing of that kind. */
 export interface MockCompletion {
   readonly request: MockRequest;
   /** In pieces: one for each chunk of a stream. */
@@ -92,7 +94,7 @@ export interface MockCompletion {
   readonly finish: (typeof FINISHES)[number];
   /** Undefined if the response reports no usage. */
   readonly usage: MockUsage | undefined;
-  /** A stream's usage comes after its end, if the protocol allows for that. */
+  /** Whether a stream's usage comes after its end, if the protocol allows for that. */
   readonly isUsageLate: boolean;
 }
 
@@ -100,8 +102,8 @@ export interface MockProtocol {
   /** `text/event-stream`, mostly. */
   readonly streamType: string;
   /**
-   * What the call asks, or the provider's refusal: of another path, a missing key, a wrong version, a member
-   * that the reference does not name.
+   * Returns what the call asks, or the provider's error: for another path, a missing key, a wrong version, a
+   * member that the reference does not name.
    */
   read(call: MockCall): MockRequest | MockError;
   /** A whole response, as JSON. */
@@ -109,16 +111,19 @@ export interface MockProtocol {
   /** The frames of a stream in their order; the last one is its end. */
   frames(completion: MockCompletion): readonly Uint8Array[];
   error(status: number, message: string): MockError;
-  /** The frame by which a stream reports an error after its status; `status`: what it would have been. */
+  /** The frame by which a stream reports an error after its status 200. `status`: that of the error. */
   errorFrame(status: number, message: string): Uint8Array;
-  /** The frame with damage that its reader must notice; the frame itself if it has nothing to damage. */
+  /** Returns the frame with damage that its reader must notice; the frame itself if it has no JSON. */
   broken(frame: Uint8Array): Uint8Array;
 }
 
 export const BYTES_PER_TOKEN = 4;
 const STEERING_MARK = 'x-mock:';
 
-/** The steering in the text of a user message. */
+/** 2023-11-14T22:13:20Z: the same in each response, so that the same call gets the same bytes. */
+export const CREATED_SECONDS = 1_700_000_000;
+
+/** Returns the query string that a user message begins with; undefined if it does not begin with the mark. */
 export function steeringOf(text: string): string | undefined {
   if (!text.startsWith(STEERING_MARK)) return undefined;
   const line = text.slice(STEERING_MARK.length);
@@ -131,23 +136,11 @@ export function sseFrame(data: string, name?: string): Uint8Array {
   return Buffer.from(`${name === undefined ? '' : `event: ${name}\n`}data: ${data}\n\n`);
 }
 
-/** An event whose JSON is cut off; one without JSON stays. */
+/** Returns the event with its JSON cut off; an event without JSON stays as it is. */
 export function brokenSse(frame: Uint8Array): Uint8Array {
   const text = Buffer.from(frame).toString();
   const start = text.indexOf('{');
   return start === -1
     ? frame
     : Buffer.from(`${text.slice(0, start + Math.floor((text.length - 2 - start) / 2))}\n\n`);
-}
-
-export const isRecord = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
-/** The value of a JSON text; undefined if it is none. */
-export function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text) as unknown;
-  } catch {
-    return undefined;
-  }
 }

@@ -5,11 +5,12 @@
  *
  * Must hold: the events that OpenAI's SDK expects, in their order (test/e2e/responses.test.ts).
  */
+import { isRecord, parsedJson, type Members } from '../core/json.js';
+import { errorText } from './mock-openai.js';
 import {
   BYTES_PER_TOKEN,
   brokenSse,
-  isRecord,
-  jsonOf,
+  CREATED_SECONDS,
   sseFrame,
   steeringOf,
   type MockCompletion,
@@ -19,16 +20,10 @@ import {
   type MockRequest,
 } from './mock-protocol.js';
 
-type Members = Readonly<Record<string, unknown>>;
-
 const ID = 'resp_mock';
-const CREATED_SECONDS = 1_700_000_000;
 
-function errorText(message: string, code: string): string {
-  return JSON.stringify({ error: { message, type: 'mock_error', param: null, code } });
-}
-
-const wrong = (message: string, param: string): MockError => ({
+/** OpenAI's error for a wrong member, `param`. */
+const wrongMember = (message: string, param: string): MockError => ({
   status: 400,
   error: JSON.stringify({ error: { message, type: 'invalid_request_error', param, code: null } }),
 });
@@ -42,18 +37,18 @@ function textsIn(content: unknown): string[] {
 }
 
 function read({ body }: MockCall): MockRequest | MockError {
-  const request = jsonOf(body);
+  const request = parsedJson(body);
   if (!isRecord(request)) return { status: 400, error: errorText('the body is not a JSON object', 'mock') };
-  if (typeof request.model !== 'string') return wrong("Missing required parameter: 'model'.", 'model');
+  if (typeof request.model !== 'string') return wrongMember("Missing required parameter: 'model'.", 'model');
   for (const name of ['messages', 'max_tokens', 'max_completion_tokens', 'response_format', 'n'])
-    if (name in request) return wrong(`Unsupported parameter: '${name}'.`, name);
+    if (name in request) return wrongMember(`Unsupported parameter: '${name}'.`, name);
   const { input, tools } = request;
   const items: readonly unknown[] =
     typeof input === 'string' ? [{ role: 'user', content: input }] : Array.isArray(input) ? input : [];
   let prompt = '';
   let promptBytes = Buffer.byteLength(typeof request.instructions === 'string' ? request.instructions : '');
   for (const item of items) {
-    if (!isRecord(item)) return wrong("Invalid type for 'input[0]'.", 'input');
+    if (!isRecord(item)) return wrongMember("Invalid type for 'input[0]'.", 'input');
     for (const text of textsIn(item.content)) {
       promptBytes += Buffer.byteLength(text);
       if (item.role === 'user') prompt = text;
@@ -69,7 +64,7 @@ function read({ body }: MockCall): MockRequest | MockError {
     toolNames: (Array.isArray(tools) ? (tools as unknown[]) : []).flatMap((tool) =>
       isRecord(tool) && typeof tool.name === 'string' ? [tool.name] : [],
     ),
-    callsTools: isRecord(last) && last.type === 'function_call_output',
+    endsWithToolResult: isRecord(last) && last.type === 'function_call_output',
   };
 }
 
@@ -152,14 +147,14 @@ function frames(completion: MockCompletion): Uint8Array[] {
   send('response.in_progress', { response });
   const items = itemsOf(completion);
   items.forEach((item, index) => {
-    const at = { item_id: item.id, output_index: index };
+    const position = { item_id: item.id, output_index: index };
     const empty: Members = { summary: [], content: [], arguments: '', status: 'in_progress' };
     const opened = Object.fromEntries(
       Object.entries(item).map(([name, value]) => [name, empty[name] ?? value]),
     );
     send('response.output_item.added', { output_index: index, item: opened });
     if (item.type === 'reasoning') {
-      const part = { ...at, summary_index: 0 };
+      const part = { ...position, summary_index: 0 };
       const text = completion.thinking.join('');
       send('response.reasoning_summary_part.added', { ...part, part: { type: 'summary_text', text: '' } });
       for (const delta of completion.thinking)
@@ -167,7 +162,7 @@ function frames(completion: MockCompletion): Uint8Array[] {
       send('response.reasoning_summary_text.done', { ...part, text });
       send('response.reasoning_summary_part.done', { ...part, part: { type: 'summary_text', text } });
     } else if (item.type === 'message') {
-      const part = { ...at, content_index: 0 };
+      const part = { ...position, content_index: 0 };
       const content = (item.content as Members[])[0]!;
       send('response.content_part.added', { ...part, part: { ...content, text: '' } });
       for (const delta of completion.texts)
@@ -176,8 +171,12 @@ function frames(completion: MockCompletion): Uint8Array[] {
       send('response.content_part.done', { ...part, part: content });
     } else {
       const { pieces } = completion.tools.find(({ id }) => id === item.call_id)!;
-      for (const delta of pieces) send('response.function_call_arguments.delta', { ...at, delta });
-      send('response.function_call_arguments.done', { ...at, name: item.name, arguments: item.arguments });
+      for (const delta of pieces) send('response.function_call_arguments.delta', { ...position, delta });
+      send('response.function_call_arguments.done', {
+        ...position,
+        name: item.name,
+        arguments: item.arguments,
+      });
     }
     send('response.output_item.done', { output_index: index, item });
   });

@@ -20,12 +20,12 @@ import uws, { type HttpRequest, type HttpResponse, type us_listen_socket } from 
 import type { ProviderName } from '../core/provider-names.js';
 import { ANTHROPIC_MOCK } from './mock-anthropic.js';
 import { BEDROCK_MOCK } from './mock-bedrock.js';
-import { errorResponse, type Response, responseTo } from './mock-completion.js';
+import { errorResponse, type MockResponse, responseTo } from './mock-completion.js';
 import { GEMINI_MOCK } from './mock-gemini.js';
 import { OPENAI_DOOR_PATHS } from './mock-openai-doors.js';
 import { AZURE_MOCK, OPENAI_MOCK } from './mock-openai.js';
 import { MOCK_DEFAULTS, MockOptionError, type MockOptions, optionsWithQuery } from './mock-options.js';
-import type { MockCall, MockProtocol, MockRequest } from './mock-protocol.js';
+import { CREATED_SECONDS, type MockCall, type MockProtocol, type MockRequest } from './mock-protocol.js';
 import { RESPONSES_MOCK } from './mock-responses.js';
 import { VERTEX_MOCK } from './mock-vertex.js';
 
@@ -61,16 +61,17 @@ export interface MockUpstream {
 const RESPONSES_PATH = '/v1/responses';
 /** Above what any gateway lets through. Requests are held whole. */
 const REQUEST_BYTES_MAX = 64 * 1024 * 1024;
-/** Encoded responses that are kept, one for each key; a bench has one. When there are so many, all go. */
+/** How many encoded responses are kept; a bench has one. When there are so many, all are dropped. */
 const ENCODED_MAX = 256;
 
 const MODELS = JSON.stringify({
   object: 'list',
-  data: [{ id: 'mock-model', object: 'model', created: 1_700_000_000, owned_by: 'mock' }],
+  data: [{ id: 'mock-model', object: 'model', created: CREATED_SECONDS, owned_by: 'mock' }],
 });
 
-const refusal = (message: string): string =>
-  JSON.stringify({ error: { message, type: 'mock_error', code: 'mock' } });
+const NO_SUCH_PATH = JSON.stringify({
+  error: { message: 'no such path on the mock', type: 'mock_error', code: 'mock' },
+});
 
 function headersOf(request: HttpRequest): Record<string, string> {
   const headers: Record<string, string> = {};
@@ -78,18 +79,21 @@ function headersOf(request: HttpRequest): Record<string, string> {
   return headers;
 }
 
-/** Responses to requests without steering, encoded once, unless they call tools, which are the request's. */
+/**
+ * Responses to requests without steering. Each is encoded once, unless it calls tools: their names come from
+ * the request.
+ */
 class EncodedResponses {
   readonly #options: MockOptions;
   readonly #protocol: MockProtocol;
-  readonly #responses = new Map<string, Response>();
+  readonly #responses = new Map<string, MockResponse>();
 
   constructor(options: MockOptions, protocol: MockProtocol) {
     this.#options = options;
     this.#protocol = protocol;
   }
 
-  to(request: MockRequest): Response {
+  to(request: MockRequest): MockResponse {
     if (this.#options.toolCalls > 0) return responseTo(this.#options, request, undefined, this.#protocol);
     const { door } = request;
     const key =
@@ -110,6 +114,8 @@ class MockServer {
   readonly #settings: MockUpstreamOptions;
   readonly #protocol: MockProtocol;
   readonly #isOpenAi: boolean;
+  /** The patterns of paths to which calls are POSTed. */
+  readonly paths: readonly string[];
   readonly #encoded: EncodedResponses;
   readonly #responses: EncodedResponses;
 
@@ -118,6 +124,7 @@ class MockServer {
     this.#settings = settings;
     this.#protocol = MOCK_PROTOCOLS[provider];
     this.#isOpenAi = provider === 'openai';
+    this.paths = this.#isOpenAi ? ['/v1/chat/completions', RESPONSES_PATH, ...OPENAI_DOOR_PATHS] : ['/*'];
     this.#encoded = new EncodedResponses(defaults, this.#protocol);
     this.#responses = new EncodedResponses(defaults, RESPONSES_MOCK);
   }
@@ -126,17 +133,17 @@ class MockServer {
   chat(response: HttpResponse, request: HttpRequest): void {
     const delivery = new Delivery(response, this.stats);
     const steering = request.getHeader('x-mock');
-    // A prompt may ask for an echo after the headers are gone: then they are in it only if they were
-    // recorded.
+    // A prompt that asks for an echo is read when the headers are no longer valid: its echo has them only if
+    // they were recorded.
     const { record, defaults } = this.#settings;
-    const isWanted = record || defaults.echo || steering !== '' || !this.#isOpenAi;
-    const headers = isWanted ? headersOf(request) : {};
+    const needsHeaders = record || defaults.echo || steering !== '' || !this.#isOpenAi;
+    const headers = needsHeaders ? headersOf(request) : {};
     // Without `?` µWS gives undefined, whatever its types say.
     const [path, query] = [request.getUrl(), request.getQuery() || ''];
     const earlier: Buffer[] = [];
     let earlierBytes = 0;
     response.onData((bytes, isLast) => {
-      if (delivery.over) return;
+      if (delivery.isOver) return;
       if (isLast) {
         const last = Buffer.from(bytes);
         const body = (earlierBytes === 0 ? last : Buffer.concat([...earlier, last])).toString();
@@ -149,6 +156,7 @@ class MockServer {
     });
   }
 
+  /** `header`: the value of `x-mock`, empty if there is none. */
   #respond(delivery: Delivery, call: MockCall, header: string): void {
     const { headers, body } = call;
     const { record, defaults } = this.#settings;
@@ -169,16 +177,12 @@ class MockServer {
       delivery.send(errorResponse(MOCK_DEFAULTS, protocol.error(400, error.message)), 0, 0);
       return;
     }
-    const completion =
-      steering === undefined && !options.echo
+    const echoed = options.echo ? JSON.stringify({ headers, body }) : undefined;
+    const response =
+      steering === undefined && echoed === undefined
         ? (isResponses ? this.#responses : this.#encoded).to(request)
-        : responseTo(
-            options,
-            request,
-            options.echo ? JSON.stringify({ headers, body }) : undefined,
-            protocol,
-          );
-    delivery.send(completion, options.firstByteMs, options.chunkMs);
+        : responseTo(options, request, echoed, protocol);
+    delivery.send(response, options.firstByteMs, options.chunkMs);
   }
 }
 
@@ -199,10 +203,8 @@ export function startMockUpstream(settings: MockUpstreamOptions): Promise<MockUp
     resetMockStats(server.stats);
     json(response, '200 OK', '{}');
   });
-  const isOpenAi = (settings.provider ?? 'openai') === 'openai';
-  for (const path of isOpenAi ? ['/v1/chat/completions', RESPONSES_PATH, ...OPENAI_DOOR_PATHS] : ['/*'])
-    app.post(path, (response, request) => server.chat(response, request));
-  app.any('/*', (response) => json(response, '404 Not Found', refusal('no such path on the mock')));
+  for (const path of server.paths) app.post(path, (response, request) => server.chat(response, request));
+  app.any('/*', (response) => json(response, '404 Not Found', NO_SUCH_PATH));
   return new Promise((resolve, reject) => {
     app.listen(settings.host, settings.port, (socket: us_listen_socket | false) => {
       if (socket === false) {
@@ -217,17 +219,17 @@ export function startMockUpstream(settings: MockUpstreamOptions): Promise<MockUp
 
 /** What the mock saw, for assertions: counters since the start or the last reset. */
 export interface MockStats {
-  /** Chat requests, counted when their headers come. */
+  /** Calls, counted when their headers come. */
   requests: number;
-  /** Chat requests that are not finished. */
+  /** Calls that are not finished. */
   open: number;
-  /** Chat requests whose client left before the response was through. */
+  /** Calls whose client left before the response was sent. */
   aborted: number;
   /** When a client last left early, in milliseconds since 1970; null if none did. */
   lastAbortMs: number | null;
   /** Bytes of responses handed to the socket. */
   sentBytes: number;
-  /** The last chat request; null before the first, and without `--record`. */
+  /** The last call; null before the first, and without `--record`. */
   last: { headers: Record<string, string>; body: string } | null;
 }
 
@@ -255,7 +257,7 @@ export class Delivery {
   readonly #stats: MockStats;
   #timer: NodeJS.Timeout | undefined;
   #next = 0;
-  #over = false;
+  #isOver = false;
 
   /** Attaches the abort handler, so it must be made in the request's first callback. */
   constructor(response: HttpResponse, stats: MockStats) {
@@ -266,40 +268,40 @@ export class Delivery {
     response.onAborted(() => this.#aborted());
   }
 
-  /** True if nothing more can be sent. */
-  get over(): boolean {
-    return this.#over;
+  /** Whether nothing more can be sent: the response has ended, or the client has left. */
+  get isOver(): boolean {
+    return this.#isOver;
   }
 
-  /** Sends `answer` with pauses before its first byte and after each piece. To be called once. */
-  send(response: Response, firstByteMs: number, chunkMs: number): void {
+  /** Sends `response` with pauses before its first byte and after each piece. To be called once. */
+  send(response: MockResponse, firstByteMs: number, chunkMs: number): void {
     if (firstByteMs === 0) this.#begin(response, chunkMs);
     else this.#timer = setTimeout(() => this.#begin(response, chunkMs), firstByteMs);
   }
 
-  #begin(response: Response, chunkMs: number): void {
+  #begin(response: MockResponse, chunkMs: number): void {
     this.#response.cork(() => {
-      if (response.headers) this.#writeHead(response);
+      if (response.hasHead) this.#writeHead(response);
       if (response.lengthBytes === undefined) this.#pump(response, chunkMs);
       else this.#sendSized(response, response.lengthBytes);
     });
   }
 
-  #writeHead(response: Response): void {
+  #writeHead(response: MockResponse): void {
     this.#response.writeStatus(STATUS_TEXTS[response.status] ?? `${response.status} Mock`);
     this.#response.writeHeader('content-type', response.contentType);
     const { moreHeaders } = response;
-    for (let at = 0; at < moreHeaders.length; at += 2)
-      this.#response.writeHeader(moreHeaders[at]!, moreHeaders[at + 1]!);
+    for (let index = 0; index < moreHeaders.length; index += 2)
+      this.#response.writeHeader(moreHeaders[index]!, moreHeaders[index + 1]!);
     if (response.retryAfter !== undefined) this.#response.writeHeader('retry-after', response.retryAfter);
   }
 
   /** Sends one piece, or none, of a response with a Content-Length. */
-  #sendSized(response: Response, lengthBytes: number): void {
+  #sendSized(response: MockResponse, lengthBytes: number): void {
     const piece = response.pieces[0] ?? NOTHING;
     this.#stats.sentBytes += piece.length;
     if (response.ending === 'end') {
-      this.#finished();
+      this.#markOver();
       this.#response.end(piece);
     } else {
       this.#response.tryEnd(piece, lengthBytes);
@@ -308,7 +310,7 @@ export class Delivery {
   }
 
   /** Sends pieces of a chunked response as far as the socket takes them. */
-  #pump(response: Response, chunkMs: number): void {
+  #pump(response: MockResponse, chunkMs: number): void {
     while (this.#next < response.pieces.length) {
       const piece = response.pieces[this.#next]!;
       this.#next += 1;
@@ -320,7 +322,7 @@ export class Delivery {
       }
       if (!taken) {
         this.#response.onWritable(() => {
-          if (!this.#over) this.#pump(response, chunkMs);
+          if (!this.#isOver) this.#pump(response, chunkMs);
           return true;
         });
         return;
@@ -329,29 +331,29 @@ export class Delivery {
     this.#finish(response);
   }
 
-  #finish(response: Response): void {
+  #finish(response: MockResponse): void {
     if (response.ending === 'end') {
-      this.#finished();
+      this.#markOver();
       this.#response.end();
     } else if (response.ending === 'reset') {
       // Closing at once would lose the corked bytes.
       setImmediate(() => {
-        if (this.#over) return;
-        this.#finished();
+        if (this.#isOver) return;
+        this.#markOver();
         this.#response.close();
       });
     }
     // A response that stalls waits for its client to leave.
   }
 
-  #finished(): void {
-    this.#over = true;
+  #markOver(): void {
+    this.#isOver = true;
     this.#stats.open -= 1;
   }
 
   #aborted(): void {
-    if (this.#over) return;
-    this.#finished();
+    if (this.#isOver) return;
+    this.#markOver();
     clearTimeout(this.#timer);
     this.#stats.aborted += 1;
     this.#stats.lastAbortMs = Date.now();

@@ -1,17 +1,16 @@
 /**
- * The mock of Vertex AI: Gemini's protocol at the paths of a project, with a token in place of a key, and
- * Anthropic's for Claude, with the model in the path and the version in the body. Pure.
+ * The mock's Vertex AI protocol: for Gemini's models Gemini's, at the paths of a project and with a token in
+ * place of a key; for Claude Anthropic's, with the model in the path and the version in the body. Pure.
  *
  * Follows https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference (v1) and
  * docs/partner-models/claude/use-claude, read 2026-11. mock-upstream.ts has it in its table.
  *
  * Must hold: a request without the project's path or a token is refused (test/unit/mock/mock-vertex.test.ts).
  */
-import { ANTHROPIC_MOCK } from './mock-anthropic.js';
-import { GEMINI_MOCK, isStreamCall, readBody, refusal } from './mock-gemini.js';
+import { isRecord, parsedJson } from '../core/json.js';
+import { ANTHROPIC_MOCK, readClaudeElsewhere } from './mock-anthropic.js';
+import { GEMINI_MOCK, isStreamCall, NO_SUCH_PATH, readBody, refusal } from './mock-gemini.js';
 import {
-  isRecord,
-  jsonOf,
   type MockCompletion,
   type MockCall,
   type MockError,
@@ -22,18 +21,12 @@ import {
 const PATH =
   /^\/v1\/(projects\/[\w-]+\/locations\/[\w-]+)\/(?:publishers\/(google|anthropic)\/models\/([\w.@-]+)|endpoints\/(\d+)):(\w+)$/;
 const CLAUDE_VERSION = 'vertex-2023-10-16';
-/** Headers that the check of Messages wants; Vertex has its own version and authorisation. */
-const MESSAGES_HEADERS = {
-  'anthropic-version': '2023-06-01',
-  'content-type': 'application/json',
-  'x-api-key': 'vertex',
-};
 
 function read(call: MockCall): MockRequest | MockError {
   const { path, query, headers, body } = call;
   const [, location, publisher, published, endpoint, method = ''] = PATH.exec(path) ?? [];
   const model = published ?? endpoint;
-  if (model === undefined) return refusal(404, 'no such path on the mock');
+  if (model === undefined) return NO_SUCH_PATH;
   if (!/^Bearer ./.test(headers.authorization ?? ''))
     return refusal(
       401,
@@ -46,13 +39,13 @@ function read(call: MockCall): MockRequest | MockError {
     );
   if (publisher === 'anthropic') return readClaude(call, model, method);
   const stream = isStreamCall(method, query);
-  return stream === undefined ? refusal(404, 'no such path on the mock') : readBody(body, model, stream);
+  return stream === undefined ? NO_SUCH_PATH : readBody(body, model, stream);
 }
 
 function readClaude({ query, body }: MockCall, model: string, method: string): MockRequest | MockError {
   const isStream = method === 'streamRawPredict';
-  if ((!isStream && method !== 'rawPredict') || query !== '') return refusal(404, 'no such path on the mock');
-  const request = jsonOf(body);
+  if ((!isStream && method !== 'rawPredict') || query !== '') return NO_SUCH_PATH;
+  const request = parsedJson(body);
   if (!isRecord(request)) return ANTHROPIC_MOCK.error(400, 'The request body is not valid JSON');
   const { anthropic_version: version, anthropic_beta: betas, ...members } = request;
   if (version !== CLAUDE_VERSION)
@@ -64,12 +57,7 @@ function readClaude({ query, body }: MockCall, model: string, method: string): M
     return ANTHROPIC_MOCK.error(400, 'model: Extra inputs are not permitted');
   if ((members.stream === true) !== isStream)
     return ANTHROPIC_MOCK.error(400, 'stream: does not go with the method');
-  return ANTHROPIC_MOCK.read({
-    path: isCount ? '/v1/messages/count_tokens' : '/v1/messages',
-    query: '',
-    headers: MESSAGES_HEADERS,
-    body: JSON.stringify({ model, ...members }),
-  });
+  return readClaudeElsewhere({ model, ...members }, isCount);
 }
 
 function protocolOf({ request }: MockCompletion): MockProtocol {

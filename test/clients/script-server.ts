@@ -3,7 +3,8 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
-import { isRecord, jsonOf, type MockCompletion, type MockProtocol } from '#src/mock/mock-protocol.js';
+import { isRecord, parsedJson } from '#src/core/json.js';
+import type { MockCompletion, MockProtocol } from '#src/mock/mock-protocol.js';
 import type { Scope } from '../support/mock.js';
 
 export const SAID = 'The greeting is mended.';
@@ -42,7 +43,7 @@ export async function startScript(t: Scope, script: Script): Promise<ScriptServe
   const server = createServer((request, response) => {
     void text(request).then((body) => {
       bodies.push(body);
-      const { stream, model, tools } = (jsonOf(body) ?? {}) as Readonly<Record<string, unknown>>;
+      const { stream, model, tools } = (parsedJson(body) ?? {}) as Readonly<Record<string, unknown>>;
       const isAsked =
         Array.isArray(tools) &&
         tools.some((one) => isRecord(one) && JSON.stringify(one).includes(`"${tool}"`));
@@ -55,7 +56,7 @@ export async function startScript(t: Scope, script: Script): Promise<ScriptServe
           promptTokens: 0,
           steering: undefined,
           toolNames: [],
-          callsTools: !calls,
+          endsWithToolResult: !calls,
         },
         thinking: [],
         texts: [calls ? 'I mend it.' : SAID],

@@ -11,7 +11,7 @@
 import uws from 'uWebSockets.js';
 import type { HttpRequest, HttpResponse, us_listen_socket } from 'uWebSockets.js';
 import type { ProviderName } from '#src/core/provider-names.js';
-import { errorResponse, responseTo, type Response } from '#src/mock/mock-completion.js';
+import { errorResponse, responseTo, type MockResponse } from '#src/mock/mock-completion.js';
 import { createMockStats, Delivery, MOCK_PROTOCOLS } from '#src/mock/mock-upstream.js';
 import { MOCK_DEFAULTS, optionsWithQuery } from '#src/mock/mock-options.js';
 import type { MockCall } from '#src/mock/mock-protocol.js';
@@ -37,7 +37,7 @@ const STREAM = Buffer.from('"stream":true');
 /** The responses of one protocol, by the calls' path and whether their bodies ask for a stream. */
 class CannedProtocol {
   readonly #provider: ProviderName;
-  readonly #responses = new Map<string, Response>();
+  readonly #responses = new Map<string, MockResponse>();
 
   constructor(provider: ProviderName) {
     this.#provider = provider;
@@ -64,7 +64,7 @@ class CannedProtocol {
     });
   }
 
-  #first(form: string, call: MockCall): Response {
+  #first(form: string, call: MockCall): MockResponse {
     const protocol = MOCK_PROTOCOLS[this.#provider];
     const request = protocol.read(call);
     if ('error' in request) return errorResponse(MOCK_DEFAULTS, request);

@@ -1,6 +1,6 @@
 /** The mock's answers: text, events, usage and faults. */
 import t from 'tap';
-import { contentPieces, responseTo, wordNumbers, type Response } from '#src/mock/mock-completion.js';
+import { contentPieces, responseTo, wordNumbers, type MockResponse } from '#src/mock/mock-completion.js';
 import { readMockRequest } from '#src/mock/mock-openai.js';
 import { MOCK_DEFAULTS, optionsWithQuery } from '#src/mock/mock-options.js';
 import { chunksOf, eventData, isWholeText, textOf } from '../../support/sse.js';
@@ -8,11 +8,11 @@ import { chunksOf, eventData, isWholeText, textOf } from '../../support/sse.js';
 const whole = readMockRequest('{"model":"m","messages":[{"role":"user","content":"12345678"}]}')!;
 const stream = { ...whole, stream: true, includeUsage: true };
 
-const bytesOf = (completion: Response): string =>
+const bytesOf = (completion: MockResponse): string =>
   Buffer.concat(completion.pieces.map((piece) => Buffer.from(piece))).toString();
 const streamed = (query: string, request = stream): string =>
   bytesOf(responseTo(optionsWithQuery(MOCK_DEFAULTS, query), request, undefined));
-const answered = (query: string): Response =>
+const answered = (query: string): MockResponse =>
   responseTo(optionsWithQuery(MOCK_DEFAULTS, query), whole, undefined);
 
 void t.test('pieces sum to the bytes asked for, and carry their numbers', (t) => {
@@ -109,8 +109,8 @@ void t.test('faults of a stream', (t) => {
 });
 
 void t.test('faults of a whole answer', (t) => {
-  for (const fault of ['reset-before', 'stall-before']) t.equal(answered(`fault=${fault}`).headers, false);
-  t.match(answered('fault=reset-headers'), { headers: true, lengthBytes: 400, pieces: [], ending: 'reset' });
+  for (const fault of ['reset-before', 'stall-before']) t.equal(answered(`fault=${fault}`).hasHead, false);
+  t.match(answered('fault=reset-headers'), { hasHead: true, lengthBytes: 400, pieces: [], ending: 'reset' });
   t.throws(() => JSON.parse(bytesOf(answered('fault=broken-json'))) as unknown);
   t.equal(answered('fault=wrong-type').contentType, 'text/html');
   t.equal(answered('fault=empty').lengthBytes, 0);
@@ -155,7 +155,7 @@ void t.test('tools, thinking and cache writes, in whole and streamed', (t) => {
   });
   const chunks = chunksOf(bytesOf(responseTo(options, request, undefined)));
   t.same(chunks.at(-1)?.usage, body.usage);
-  const second = responseTo(options, { ...request, callsTools: true }, undefined);
+  const second = responseTo(options, { ...request, endsWithToolResult: true }, undefined);
   t.notMatch(bytesOf(second), /tool_calls/, 'a turn that brings results ends');
   t.equal(eventData(streamed('fault=error-first')).length, 1);
   t.end();

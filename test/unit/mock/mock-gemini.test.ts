@@ -180,7 +180,7 @@ void t.test('a call without a signature is refused by Gemini 3', (t) => {
       body: JSON.stringify({ contents: [hello, model(part), user(response)] }),
     });
   t.match(read(call), { status: 400, error: /thought_signature/ });
-  t.match(read({ ...call, thoughtSignature: 'c2ln' }), { callsTools: true });
+  t.match(read({ ...call, thoughtSignature: 'c2ln' }), { endsWithToolResult: true });
   t.end();
 });
 

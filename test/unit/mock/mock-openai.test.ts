@@ -14,7 +14,7 @@ void t.test('model, stream, usage', (t) => {
     promptTokens: 2,
     steering: undefined,
     toolNames: [],
-    callsTools: false,
+    endsWithToolResult: false,
   });
   t.match(readMockRequest(body([], { stream: true, stream_options: { include_usage: true } })), {
     stream: true,
