@@ -378,7 +378,7 @@ function upstreamOf(
     failures: [...failures.values()].reduce((sum, count) => sum + count, 0),
     last_failure:
       lastFailure === undefined ? null : { kind: lastFailure.kind, at: Math.floor(lastFailure.atMs / 1_000) },
-    last_errors: upstreamErrors.of(model, name),
+    last_errors: upstreamErrors.errorsOf(model, name),
     quotas: scope === undefined ? [] : upstreamUse(scope),
     waiting_calls: waits.now,
   };

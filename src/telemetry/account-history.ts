@@ -13,7 +13,7 @@
  */
 import {
   HISTORY_PERIOD_SECONDS,
-  isMistaken,
+  isAhead,
   type RingName,
   Rings,
   type Span,
@@ -82,8 +82,8 @@ export function addTo<Account>(
 }
 
 /**
- * Returns the accounts with most calls, the busiest first; of two with as many, the one that was added first.
- * One pass: most of 20,000 accounts are not among the fifty and need not be sorted.
+ * Returns the accounts with most calls, the busiest first; of two with as many calls, the one that was added
+ * first. Does not sort all accounts: of 20,000 most are not among the fifty.
  */
 export function busiestOf<Account>(
   sums: ReadonlyMap<Account, AccountStats>,
@@ -100,9 +100,9 @@ export function busiestOf<Account>(
 }
 
 /**
- * The time from a span's end to its sum. The reports of all processes are read every
- * HISTORY_PERIOD_SECONDS, and a process ends a span when it is read. So the first read after the end may be
- * up to one period late, and the second period is a reserve for a read that takes long.
+ * The time from a span's end to its sum. The reports of all processes are read every HISTORY_PERIOD_SECONDS,
+ * and a process ends a span when it is read. So a span may end up to one period late. The second period is
+ * for a read that takes long.
  */
 const REPORTING_SECONDS = 2 * HISTORY_PERIOD_SECONDS;
 
@@ -139,10 +139,10 @@ class AccountRing extends SpanRing<AccountSpan> {
 
   /** A process repeats its report of a span until it has a later one. */
   take(source: string, { start, accounts }: AccountSpan, nowSeconds: number): void {
-    // Complete spans of a clock that was ahead go, or nothing would be new until that time. `complete` drops
-    // reports of such spans.
-    this.dropMistaken(nowSeconds);
-    // Not new: the sum of the span was made already, or the span is too old for the ring or in the future.
+    // Drops complete spans of a clock that was far ahead. `complete` drops the reports of such spans.
+    this.dropAhead(nowSeconds);
+    // A span is not new if its sum was made already, if it is too old for the ring, or if it is in the
+    // future.
     if (!this.isNew(start, nowSeconds)) return;
     const reports = this.#reported.get(start) ?? new Map<string, AccountsStats>();
     this.#reported.set(start, reports.set(source, accounts));
@@ -150,8 +150,7 @@ class AccountRing extends SpanRing<AccountSpan> {
 
   /** Sums up the spans whose reporting time is over, adds them to the ring and returns them, oldest first. */
   complete(nowSeconds: number): AccountSpan[] {
-    for (const start of this.#reported.keys())
-      if (isMistaken(start, nowSeconds)) this.#reported.delete(start);
+    for (const start of this.#reported.keys()) if (isAhead(start, nowSeconds)) this.#reported.delete(start);
     const starts = [...this.#reported.keys()]
       .filter((start) => start + this.shape.seconds + REPORTING_SECONDS <= nowSeconds)
       .sort((left, right) => left - right);

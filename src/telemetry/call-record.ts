@@ -34,7 +34,7 @@ import type { QuotaName, QuotaScope } from '../core/quotas.js';
 import type { TokenCounts } from '../core/token-counts.js';
 import type { PicoUnits, WallMs } from '../core/units.js';
 
-/** How many attempts a record has: of a call with more, the first ones and the last. */
+/** How many attempts a record has. Of a call with more, it has the first ones and the last. */
 export const CALL_ATTEMPTS_MAX = 8;
 /** How many characters of the error message are kept. */
 export const CALL_ERROR_CHARS_MAX = 300;
@@ -225,17 +225,20 @@ export function chargeText(tokens: TokenCounts, source: string | null, charged: 
   );
 }
 
-let second = NaN;
-let secondText = '';
+let cachedSecond = NaN;
+let cachedSecondText = '';
 
-/** As Date.toISOString, which is called once a second only: it takes as long as the rest of a line. */
+/**
+ * As Date.toISOString, which takes as long as the rest of a line. So it is called once for each second, and
+ * the text up to the milliseconds is cached.
+ */
 export function timeText(ms: number): string {
-  const now = Math.floor(ms / MS_PER_SECOND);
-  if (now !== second) {
-    second = now;
-    secondText = new Date(now * MS_PER_SECOND).toISOString().slice(0, -'000Z'.length);
+  const second = Math.floor(ms / MS_PER_SECOND);
+  if (second !== cachedSecond) {
+    cachedSecond = second;
+    cachedSecondText = new Date(second * MS_PER_SECOND).toISOString().slice(0, -'000Z'.length);
   }
-  return `${secondText}${String(Math.floor(ms - now * MS_PER_SECOND)).padStart(3, '0')}Z`;
+  return `${cachedSecondText}${String(Math.floor(ms - second * MS_PER_SECOND)).padStart(3, '0')}Z`;
 }
 
 function msOrNull(ms: number | undefined): string {

@@ -38,9 +38,9 @@ export class CallRingReader {
   readonly #amounts: BigInt64Array;
   readonly #plain: PlainCall;
   readonly #dropped: Int32Array;
-  /** The words of `dropped` as they were at the last `take…` of each. */
+  /** Each word of `dropped` as it was at the last `take…` that read it. */
   readonly #droppedBefore: Int32Array;
-  /** Plain calls that were visited as views, for GIVE_BACK_CALLS. */
+  /** How many plain calls were visited as views since the start: see GIVE_BACK_CALLS. */
   #visited = 0;
 
   constructor({ ring, dropped }: layout.CallRingBuffer) {
@@ -53,11 +53,11 @@ export class CallRingReader {
   }
 
   /**
-   * Visits all records that have been appended, oldest first. If `plain` is given, it gets the plain ones
-   * instead of `visit`, because making an object of a record takes most of the time. It gets no Wanted,
-   * because only the call log wants a plain call. Memory is given back as records are visited, so the
-   * listener goes on writing meanwhile. `giveBack` frees all that was read, the record at `at` too: so its
-   * fields are read before.
+   * Visits all records that have been appended, oldest first. If `plain` is given, it gets each plain call as
+   * a view instead of `visit`, because most of the time goes into making an object of a record. `plain` gets
+   * no Wanted, because only the call log wants plain calls. Memory is given back between records, so that the
+   * listener can go on writing. `giveBack` frees all records that were read, the one at `at` too, so the
+   * fields of that one are read before.
    */
   drain(visit: (record: EndedCall, wanted: Wanted) => void, plain?: (call: PlainCall) => void): void {
     const bytes = this.#ring.published();
@@ -89,14 +89,14 @@ export class CallRingReader {
     return this.#takeGrowth(layout.DROPPED);
   }
 
-  /** Returns how many it has dropped since the last call that the access log alone wanted. */
+  /** Returns how many records that only the access log wanted were dropped since the last call. */
   takeDroppedLogOnly(): number {
     return this.#takeGrowth(layout.DROPPED_LOG_ONLY);
   }
 
   /**
-   * Returns how many rejected calls the listener has kept from the call log since the last call, because
-   * there were too many in a second.
+   * Returns how many rejected calls the listener has not stored since the last call, because there were too
+   * many in a second.
    */
   takeUnstored(): number {
     return this.#takeGrowth(layout.UNSTORED);
@@ -112,8 +112,8 @@ export class CallRingReader {
   /**
    * A copy of the plain call at `at`. Its times are 32-bit microseconds, but for `endedMs` and `queuedMs`,
    * and its tokens are 32-bit integers. A call is plain only if it went well at its only attempt, so outcome,
-   * status, code and errors are not in the record. The flags have the door in one byte. Above it is the
-   * source alone, so that needs no mask.
+   * status, code and errors are not in the record. In the flags the door has one byte. The source has all
+   * bits above the door, so it is read without a mask.
    */
   #plainAt(at: number): EndedCall {
     const { floats, ints } = this.#ring;
@@ -216,8 +216,7 @@ export class CallRingReader {
       queuedMs: ints[first32 + layout.QUEUED_MS]!,
       admittedMs: valueOf(floats[first64 + layout.ADMITTED_MS]!),
       quotas: this.#quotasAt(at),
-      attempts: this.#attemptsAt(at),
-      error: this.#errorAt(at),
+      ...this.#attemptsAndErrorAt(at),
     };
   }
 
@@ -250,44 +249,28 @@ export class CallRingReader {
     return others;
   }
 
-  /** Their texts follow the other quotas, in the order of the attempts. Most calls have one attempt. */
-  #attemptsAt(at: number): readonly EndedAttempt[] {
+  /**
+   * The attempts of the record at `at`, and its error. Their texts are the last in the record, in this order.
+   */
+  #attemptsAndErrorAt(at: number): Pick<EndedCall, 'attempts' | 'error'> {
     const { ints } = this.#ring;
     const first32 = (at + FIELDS_AT) >> 2;
     const count = ints[first32 + layout.ATTEMPTS]!;
     let next = at + layout.RECORD_BYTES;
     let textAt = next + count * layout.ATTEMPT_BYTES + ints[first32 + layout.QUOTAS]! * layout.QUOTA_BYTES;
-    if (count === 1) return [this.#attemptAt(next, textAt)];
     const attempts: EndedAttempt[] = [];
     for (let n = 0; n < count; n++, next += layout.ATTEMPT_BYTES) {
       attempts.push(this.#attemptAt(next, textAt));
       textAt += ints[(next >> 2) + layout.ATTEMPT_TEXT]!;
     }
-    return attempts;
-  }
-
-  /** The error that the caller got. Its text follows those of the attempts, so their lengths are added up. */
-  #errorAt(at: number): string {
-    const { ints, bytes } = this.#ring;
-    const first32 = (at + FIELDS_AT) >> 2;
-    const errorBytes = ints[first32 + layout.ERROR_BYTES]!;
-    if (errorBytes === 0) return '';
-    const count = ints[first32 + layout.ATTEMPTS]!;
-    const attemptsAt = at + layout.RECORD_BYTES;
-    let textAt =
-      attemptsAt + count * layout.ATTEMPT_BYTES + ints[first32 + layout.QUOTAS]! * layout.QUOTA_BYTES;
-    for (let n = 0; n < count; n++) {
-      textAt += ints[((attemptsAt + n * layout.ATTEMPT_BYTES) >> 2) + layout.ATTEMPT_TEXT]!;
-    }
-    return bytes.toString('utf8', textAt, textAt + errorBytes);
+    return { attempts, error: this.#textAt(textAt, ints[first32 + layout.ERROR_BYTES]!) };
   }
 
   /** The attempt at `at`, which begins with two floats: start and duration. Its text is at `textAt`. */
   #attemptAt(at: number, textAt: number): EndedAttempt {
-    const { floats, ints, bytes } = this.#ring;
+    const { floats, ints } = this.#ring;
     const first = at >> 2;
     const code = ints[first + layout.ATTEMPT_CODE]!;
-    const textBytes = ints[first + layout.ATTEMPT_TEXT]!;
     return {
       upstream: ints[first + layout.ATTEMPT_UPSTREAM]!,
       model: ints[first + layout.ATTEMPT_MODEL]!,
@@ -295,8 +278,12 @@ export class CallRingReader {
       code: code === layout.NOTHING ? undefined : ATTEMPT_CODES[code]!,
       startMs: floats[at >> 3]!,
       durationMs: floats[(at >> 3) + 1]!,
-      error: textBytes === 0 ? '' : bytes.toString('utf8', textAt, textAt + textBytes),
+      error: this.#textAt(textAt, ints[first + layout.ATTEMPT_TEXT]!),
     };
+  }
+
+  #textAt(at: number, bytes: number): string {
+    return bytes === 0 ? '' : this.#ring.bytes.toString('utf8', at, at + bytes);
   }
 }
 

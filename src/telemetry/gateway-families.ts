@@ -1,7 +1,7 @@
 /**
- * Metrics of accounting, spans, threads, the process, single accounts, and sharing. Those of requests are in
- * request-families.ts, those of upstreams in upstream-families.ts. exposition.ts reads them at a scrape, on
- * the main thread.
+ * Metrics of accounting, spans, the call log, webhooks, groups, threads, the process, single accounts, and
+ * sharing. Those of requests are in request-families.ts, those of upstreams in upstream-families.ts.
+ * exposition.ts reads them at a scrape, on the main thread.
  *
  * Must hold: names and labels stay, because dashboards use them (no test), and no label has a value that a
  * caller can choose. test/unit/telemetry/exposition.test.ts compares samples with what is declared.
@@ -180,14 +180,21 @@ const THREAD_FAMILIES: readonly MetricFamily[] = [
   },
 ];
 
+/** Returns one sample for each member of `counts`, all of which are numbers; the label has its name. */
+function memberSamples(label: string, counts: object): Sample[] {
+  return Object.entries(counts as Record<string, number>).map(([name, value]) => ({
+    value,
+    labels: { [label]: name },
+  }));
+}
+
 /** It has samples only if spans are exported. */
 const SPANS_FAMILY: MetricFamily = {
   name: 'tollgate_spans_total',
   type: 'counter',
   help: 'Spans of traces by what became of them: exported, failed (the collector did not take them) or dropped (there was no room). Only where OTEL_EXPORTER_OTLP_ENDPOINT is set.',
   labels: ['state'],
-  collect: ({ spans }) =>
-    Object.entries(spans() ?? {}).map(([state, value]) => ({ value: Number(value), labels: { state } })),
+  collect: ({ spans }) => memberSamples('state', spans() ?? {}),
 };
 
 /** It has samples only if records of calls are exported. */
@@ -196,8 +203,7 @@ const LOG_RECORDS_FAMILY: MetricFamily = {
   type: 'counter',
   help: 'Records of calls for OpenTelemetry by what became of them: exported, failed (the collector did not take them) or dropped (there was no room). Only where OTEL_LOGS_EXPORTER is otlp.',
   labels: ['state'],
-  collect: ({ logRecords }) =>
-    Object.entries(logRecords() ?? {}).map(([state, value]) => ({ value: Number(value), labels: { state } })),
+  collect: ({ logRecords }) => memberSamples('state', logRecords() ?? {}),
 };
 
 const DROPPED_CALLS_FAMILY: MetricFamily = {
@@ -205,8 +211,7 @@ const DROPPED_CALLS_FAMILY: MetricFamily = {
   type: 'counter',
   help: 'Calls that are missing in the call log, or whose contents are, because more ended than could be written or the disk took nothing; rejected: beyond 1,000 rejected calls a second of a listener (100 of unknown callers).',
   labels: ['part'],
-  collect: ({ droppedCalls }) =>
-    Object.entries(droppedCalls()).map(([part, value]) => ({ value: Number(value), labels: { part } })),
+  collect: ({ droppedCalls }) => memberSamples('part', droppedCalls()),
 };
 
 const GROUP_QUOTA_FAMILY: MetricFamily = {
@@ -230,12 +235,10 @@ const WEBHOOK_FAMILIES: readonly MetricFamily[] = [
     help: 'Webhooks of quotas and balances by what became of them: sent (the receiver took it), failed (given up after a day, or because the receiver is gone) or dropped (too many waited). Only with notify.url.',
     labels: ['state'],
     collect: ({ webhooks }) => {
-      const { sent, givenUp: failed, dropped } = webhooks() ?? {};
-      if (sent === undefined) return [];
-      return Object.entries({ sent, failed, dropped }).map(([state, value]) => ({
-        value: value!,
-        labels: { state },
-      }));
+      const counts = webhooks();
+      if (counts === undefined) return [];
+      const { sent, givenUp: failed, dropped } = counts;
+      return memberSamples('state', { sent, failed, dropped });
     },
   },
   {
@@ -264,13 +267,16 @@ export const GATEWAY_FAMILIES: readonly MetricFamily[] = [
 
 const EXCHANGE_DURATION = 'tollgate_sharing_exchange_duration_seconds';
 
-function sample({ sharing }: MetricsSource, value: (snapshot: SharingSnapshot) => number) {
+/** Returns no sample if limits are not shared. */
+function sharingSample({ sharing }: MetricsSource, value: (snapshot: SharingSnapshot) => number): Sample[] {
   const snapshot = sharing();
   return snapshot === undefined ? [] : [{ value: value(snapshot), labels: {} }];
 }
 
-/** Returns one sample for each state: 1 for the present one, 0 for the others. */
-function stateSamples(states: readonly string[], state: string | undefined) {
+/**
+ * Returns one sample for each state: 1 for the present one, 0 for the others. None if `state` is undefined.
+ */
+function stateSamples(states: readonly string[], state: string | undefined): Sample[] {
   if (state === undefined) return [];
   return states.map((name) => ({ value: name === state ? 1 : 0, labels: { state: name } }));
 }
@@ -290,7 +296,7 @@ export const SHARING_FAMILIES: readonly MetricFamily[] = [
     help: 'Since the authority could last be asked; 0 while it can.',
     labels: [],
     across: 'max',
-    collect: (source) => sample(source, ({ lostMs }) => secondsOf(lostMs)),
+    collect: (source) => sharingSample(source, ({ lostMs }) => secondsOf(lostMs)),
   },
   {
     name: EXCHANGE_DURATION,
@@ -309,21 +315,21 @@ export const SHARING_FAMILIES: readonly MetricFamily[] = [
     type: 'counter',
     help: 'Exchanges with the authority that were not answered, or refused.',
     labels: [],
-    collect: (source) => sample(source, ({ failures }) => failures),
+    collect: (source) => sharingSample(source, ({ failures }) => failures),
   },
   {
     name: 'tollgate_sharing_leased_subjects',
     type: 'gauge',
     help: 'Accounts, and keys with limits of their own, of which something is leased.',
     labels: [],
-    collect: (source) => sample(source, ({ leased }) => leased),
+    collect: (source) => sharingSample(source, ({ leased }) => leased),
   },
   {
     name: 'tollgate_sharing_waiting_requests',
     type: 'gauge',
     help: 'Requests that wait for a lease.',
     labels: [],
-    collect: (source) => sample(source, ({ waits }) => waits),
+    collect: (source) => sharingSample(source, ({ waits }) => waits),
   },
   {
     name: 'tollgate_sharing_registry_processes',

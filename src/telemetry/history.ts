@@ -13,8 +13,9 @@
  * A span without a call is 34 bytes of JSON, one with ten busy models 4 KB, one with twenty, the most, 8 KB.
  * All rings together take 10 MB at worst.
  *
- * With each span of the finest ring on disk, those that are still running are written too, as far as they
- * have come: a run that ends loses 10 seconds of each, and the next goes on with them.
+ * When a span of the finest ring on disk is written, the running spans of all rings on disk are written too,
+ * with what they have so far. So a gateway that dies loses 10 seconds of each, and the next one continues
+ * them.
  *
  * Must hold: growth is never negative, also if sums begin at 0 again after a restart; a run of any length is
  * in all rings (test/unit/telemetry/history.test.ts). HISTORY_RINGS stand from the finest to the coarsest.
@@ -54,12 +55,13 @@ export interface SpanOfRing<Held extends Span> {
 }
 
 /**
- * A span that begins later than so many seconds from now is one of a clock that was ahead. If the clock is
- * set back by less, its spans stay, and nothing is added until that time.
+ * If the clock is set back by more, the spans that now lie in the future are dropped. If it is set back by
+ * less, they stay, and no span is added until their time has passed again.
  */
 const AHEAD_SECONDS_MAX = 300;
 
-export function isMistaken(start: number, nowSeconds: number): boolean {
+/** Whether a span was recorded by a clock that was far ahead. */
+export function isAhead(start: number, nowSeconds: number): boolean {
   return start > nowSeconds + AHEAD_SECONDS_MAX;
 }
 
@@ -84,9 +86,9 @@ export class SpanRing<Held extends Span> {
     return start > (this.spans.at(-1)?.start ?? -Infinity);
   }
 
-  /** Drops spans of a clock that was ahead: else none would follow them until that time. */
-  dropMistaken(nowSeconds: number): void {
-    while (isMistaken(this.spans.at(-1)?.start ?? -Infinity, nowSeconds)) this.spans.pop();
+  /** Drops spans of a clock that was far ahead. Else no span would follow them until their time. */
+  dropAhead(nowSeconds: number): void {
+    while (isAhead(this.spans.at(-1)?.start ?? -Infinity, nowSeconds)) this.spans.pop();
   }
 
   push(span: Held): void {
@@ -108,18 +110,18 @@ export abstract class Rings<Held extends Span, Ring extends SpanRing<Held>> {
    * out of order.
    */
   restore(ring: RingName, spans: readonly Held[], nowSeconds: number): void {
-    const into = this.ring(ring);
-    for (const span of spans) if (into.isNew(span.start, nowSeconds)) into.push(span);
+    const target = this.ring(ring);
+    for (const span of spans) if (target.isNew(span.start, nowSeconds)) target.push(span);
   }
 
   protected ring(name: RingName): Ring {
     return this.#rings.get(name)!;
   }
 
-  /** Returns the spans that `endedOf` gives for each ring. */
-  protected each(endedOf: (ring: Ring) => readonly Held[]): SpanOfRing<Held>[] {
+  /** Returns the spans that `spansOf` gives for each ring. */
+  protected each(spansOf: (ring: Ring) => readonly Held[]): SpanOfRing<Held>[] {
     return [...this.#rings.values()].flatMap((ring) =>
-      endedOf(ring).map((span) => ({ ring: ring.name, span })),
+      spansOf(ring).map((span) => ({ ring: ring.name, span })),
     );
   }
 }
@@ -172,7 +174,7 @@ export class History extends Rings<HistorySpan, StatusRing> {
     return this.each((ring) => ring.add(stats, nowSeconds));
   }
 
-  /** The spans that are not over, as far as they have come; for the disk. */
+  /** The spans that have not ended, with what they have so far; for the disk. */
   running(stats: StatusStats, nowSeconds: number): EndedSpan[] {
     return this.each((ring) => ring.running(stats, nowSeconds));
   }
@@ -182,7 +184,10 @@ export class History extends Rings<HistorySpan, StatusRing> {
   }
 }
 
-/** The status is read every two seconds, at any moment of one, and may be some milliseconds late. */
+/**
+ * The status is read every two seconds, some milliseconds late, so a span may seem a second longer or
+ * shorter.
+ */
 const READ_LATE_SECONDS_MAX = 1;
 
 /** The status with which a span began, and when it was read. */
@@ -193,30 +198,31 @@ interface SpanBegin {
 }
 
 class StatusRing extends SpanRing<HistorySpan> {
-  #first: SpanBegin | undefined;
+  /** The begin of the running span; undefined before the first status. */
+  #begin: SpanBegin | undefined;
+  /** The most calls in flight that were seen in the running span. */
   #inFlight = 0;
-  /** The running span as the run before has left it. */
+  /** The part of the running span that an earlier run of the gateway has recorded. */
   #earlier: HistorySpan | undefined;
 
   add(stats: StatusStats, nowSeconds: number): HistorySpan[] {
-    this.dropMistaken(nowSeconds);
+    this.dropAhead(nowSeconds);
     const start = nowSeconds - (nowSeconds % this.shape.seconds);
-    const first = this.#first;
+    const begin = this.#begin;
     this.#inFlight = Math.max(this.#inFlight, stats.calls_in_flight);
-    if (first?.start === start) return [];
-    this.#first = { start, atSeconds: nowSeconds, stats };
-    const last = this.spans.at(-1);
-    if (first === undefined && last?.start === start && last.seconds !== undefined)
-      this.#earlier = this.spans.pop();
-    if (first === undefined) return [];
-    // If the clock was set back, what was counted meanwhile belongs to no span, nor to one that now begins.
-    if (first.start > start) {
-      this.#earlier = undefined;
+    if (begin?.start === start) return [];
+    this.#begin = { start, atSeconds: nowSeconds, stats };
+    if (begin === undefined) {
+      const last = this.spans.at(-1);
+      if (last?.start === start && last.seconds !== undefined) this.#earlier = this.spans.pop();
       return [];
     }
-    const span = this.#spanOf(first, stats, nowSeconds);
-    this.#inFlight = stats.calls_in_flight;
+    const earlier = this.#earlier;
     this.#earlier = undefined;
+    // If the clock was set back, what was counted meanwhile belongs to no span.
+    if (begin.start > start) return [];
+    const span = this.#spanOf(begin, earlier, stats, nowSeconds);
+    this.#inFlight = stats.calls_in_flight;
     // An earlier run of the gateway that ended within this span has recorded it already.
     if (!this.isLater(span.start)) return [];
     this.push(span);
@@ -224,17 +230,17 @@ class StatusRing extends SpanRing<HistorySpan> {
   }
 
   running(stats: StatusStats, nowSeconds: number): HistorySpan[] {
-    const first = this.#first;
-    if (first === undefined || first.atSeconds >= nowSeconds || !this.isLater(first.start)) return [];
-    return [this.#spanOf(first, stats, nowSeconds)];
+    const begin = this.#begin;
+    if (begin === undefined || begin.atSeconds >= nowSeconds || !this.isLater(begin.start)) return [];
+    return [this.#spanOf(begin, this.#earlier, stats, nowSeconds)];
   }
 
   #spanOf(
     { start, atSeconds, stats: before }: SpanBegin,
+    earlier: HistorySpan | undefined,
     stats: StatusStats,
     nowSeconds: number,
   ): HistorySpan {
-    const earlier = this.#earlier;
     const seconds = nowSeconds - atSeconds + (earlier?.seconds ?? 0);
     const isWhole = Math.abs(seconds - this.shape.seconds) <= READ_LATE_SECONDS_MAX;
     const growth = growthOf(before, stats);
@@ -260,51 +266,51 @@ function growthOf(before: StatusStats, after: StatusStats): StatusGrowth {
     .sort((left, right) => right.calls - left.calls)
     .slice(0, MODELS_MAX)
     .map(({ model }) => [model.id, callGrowthOf(known.get(model.id), model)] as const);
-  return {
+  return withoutUndefined<StatusGrowth>({
     ...callGrowthOf(before, after),
-    ...named('refusals', countsGrowth(before.refusals, after.refusals)),
-    ...named('models', models.length === 0 ? undefined : Object.fromEntries(models)),
-  };
+    refusals: countsGrowth(before.refusals, after.refusals),
+    models: models.length === 0 ? undefined : Object.fromEntries(models),
+  });
 }
 
 /** Returns the growth of two parts of one span. */
-function sumOf(one: StatusGrowth, other: StatusGrowth): StatusGrowth {
-  const ids = new Set([...Object.keys(one.models ?? {}), ...Object.keys(other.models ?? {})]);
+function sumOf(left: StatusGrowth, right: StatusGrowth): StatusGrowth {
+  const ids = new Set([...Object.keys(left.models ?? {}), ...Object.keys(right.models ?? {})]);
   const models = [...ids]
-    .map((id) => [id, callSumOf(one.models?.[id] ?? {}, other.models?.[id] ?? {})] as const)
-    .sort(([, left], [, right]) => callsOf(right) - callsOf(left))
+    .map((id) => [id, callSumOf(left.models?.[id] ?? {}, right.models?.[id] ?? {})] as const)
+    .sort(([, one], [, other]) => callsOf(other) - callsOf(one))
     .slice(0, MODELS_MAX);
-  return {
-    ...callSumOf(one, other),
-    ...named('refusals', countsSum(one.refusals, other.refusals)),
-    ...named('models', models.length === 0 ? undefined : Object.fromEntries(models)),
-  };
+  return withoutUndefined<StatusGrowth>({
+    ...callSumOf(left, right),
+    refusals: countsSum(left.refusals, right.refusals),
+    models: models.length === 0 ? undefined : Object.fromEntries(models),
+  });
 }
 
 const NO_TOKENS: NonNullable<CallGrowth['tokens']> = [0, 0, 0];
 
-function callSumOf(one: CallGrowth, other: CallGrowth): CallGrowth {
-  const [prompt, cached, completion] = one.tokens ?? NO_TOKENS;
-  const [morePrompt, moreCached, moreCompletion] = other.tokens ?? NO_TOKENS;
-  const hasTokens = one.tokens !== undefined || other.tokens !== undefined;
-  const cost = (one.cost ?? 0) + (other.cost ?? 0);
-  return {
-    ...named('outcomes', countsSum(one.outcomes, other.outcomes)),
-    ...(hasTokens ? { tokens: [prompt + morePrompt, cached + moreCached, completion + moreCompletion] } : {}),
-    ...named('cost', cost > 0 ? cost : undefined),
-    ...named('duration', countsSum(one.duration, other.duration)),
-    ...named('first_token', countsSum(one.first_token, other.first_token)),
-  };
+function callSumOf(left: CallGrowth, right: CallGrowth): CallGrowth {
+  const [prompt, cached, completion] = left.tokens ?? NO_TOKENS;
+  const [morePrompt, moreCached, moreCompletion] = right.tokens ?? NO_TOKENS;
+  const hasTokens = left.tokens !== undefined || right.tokens !== undefined;
+  const cost = (left.cost ?? 0) + (right.cost ?? 0);
+  return withoutUndefined<CallGrowth>({
+    outcomes: countsSum(left.outcomes, right.outcomes),
+    tokens: hasTokens ? [prompt + morePrompt, cached + moreCached, completion + moreCompletion] : undefined,
+    cost: cost > 0 ? cost : undefined,
+    duration: countsSum(left.duration, right.duration),
+    first_token: countsSum(left.first_token, right.first_token),
+  });
 }
 
 /** Returns undefined if there are no counts. */
 function countsSum(
-  one: Readonly<Record<string, number>> = {},
-  other: Readonly<Record<string, number>> = {},
+  left: Readonly<Record<string, number>> = {},
+  right: Readonly<Record<string, number>> = {},
 ): Record<string, number> | undefined {
-  const names = [...new Set([...Object.keys(one), ...Object.keys(other)])];
+  const names = [...new Set([...Object.keys(left), ...Object.keys(right)])];
   if (names.length === 0) return undefined;
-  return Object.fromEntries(names.map((name) => [name, (one[name] ?? 0) + (other[name] ?? 0)]));
+  return Object.fromEntries(names.map((name) => [name, (left[name] ?? 0) + (right[name] ?? 0)]));
 }
 
 function callsOf(stats: Pick<CallGrowth, 'outcomes'> | CallStats | undefined): number {
@@ -315,21 +321,17 @@ function callsOf(stats: Pick<CallGrowth, 'outcomes'> | CallStats | undefined): n
 export function callGrowthOf(before: CallStats | undefined, after: CallStats): CallGrowth {
   const tokens = countsGrowth(before?.tokens, after.tokens);
   const cost = grownBy(Number(before?.cost ?? 0), Number(after.cost));
-  return {
-    ...named('outcomes', countsGrowth(before?.outcomes, after.outcomes)),
-    ...named('tokens', tokens && [tokens.prompt ?? 0, tokens.cached ?? 0, tokens.completion ?? 0]),
-    ...named('cost', cost > 0 ? cost : undefined),
-    ...named('duration', countsGrowth(before?.duration_ms.counts, after.duration_ms.counts)),
-    ...named('first_token', countsGrowth(before?.first_token_ms.counts, after.first_token_ms.counts)),
-  };
+  return withoutUndefined<CallGrowth>({
+    outcomes: countsGrowth(before?.outcomes, after.outcomes),
+    tokens: tokens && [tokens.prompt ?? 0, tokens.cached ?? 0, tokens.completion ?? 0],
+    cost: cost > 0 ? cost : undefined,
+    duration: countsGrowth(before?.duration_ms.counts, after.duration_ms.counts),
+    first_token: countsGrowth(before?.first_token_ms.counts, after.first_token_ms.counts),
+  });
 }
 
-/** Returns an object with that member, or an empty one if there is no value. */
-function named<Name extends string, Value>(
-  name: Name,
-  value: Value | undefined,
-): Partial<Record<Name, Value>> {
-  return value === undefined ? {} : ({ [name]: value } as Partial<Record<Name, Value>>);
+function withoutUndefined<Growth>(growth: { [Name in keyof Growth]: Growth[Name] | undefined }): Growth {
+  return Object.fromEntries(Object.entries(growth).filter(([, value]) => value !== undefined)) as Growth;
 }
 
 type Counts = Readonly<Record<string, number>> | readonly number[];

@@ -29,7 +29,7 @@ const PENDING_BYTES_MAX = 32 * 1024 * 1024;
 const NEWLINE = 0x0a;
 
 export interface LineFileOptions {
-  /** The name in messages of the log. */
+  /** What the messages in the log of events call the file. */
   readonly name: 'usage log' | 'access log';
   /** Path of the current file. Older files are `path.1`, the youngest of them, to `path.<keep>`. */
   readonly path: string;
@@ -43,12 +43,7 @@ export interface LineFileOptions {
 }
 
 export class LineFile {
-  readonly #name: string;
-  readonly #path: string;
-  readonly #rotateBytes: number;
-  readonly #keep: number;
-  readonly #log: Log;
-  readonly #pendingBytesMax: number;
+  readonly #options: LineFileOptions;
   #file: number | undefined;
   #fileBytes = 0;
   /** Lines that wait, oldest first. A piece has up to some thousand whole lines, each with its newline. */
@@ -59,15 +54,11 @@ export class LineFile {
   #droppedLines = 0;
 
   /**
-   * Opens nothing yet: a path that cannot be written is reported at the first lines, and stops no start.
+   * Opens nothing yet, so that a path that cannot be written is reported at the first lines and stops no
+   * start.
    */
   constructor(options: LineFileOptions) {
-    this.#name = options.name;
-    this.#path = options.path;
-    this.#rotateBytes = options.rotateBytes;
-    this.#keep = options.keep;
-    this.#log = options.log;
-    this.#pendingBytesMax = options.pendingBytesMax ?? PENDING_BYTES_MAX;
+    this.#options = options;
   }
 
   /** How many lines were dropped since the start. */
@@ -76,8 +67,8 @@ export class LineFile {
   }
 
   /**
-   * Writes the waiting lines and `lines`, which have no newlines in them, in one write a file. Never throws:
-   * logs a failure, and the lines wait for the next call. Costs some microseconds, no fsync.
+   * Writes the waiting lines and `lines`, which have no newlines in them, with one write for each file. Never
+   * throws: a failure is logged, and the lines wait for the next call. Costs some microseconds, no fsync.
    */
   append(lines: readonly string[]): void {
     if (lines.length > 0) {
@@ -87,11 +78,11 @@ export class LineFile {
       this.#pendingBytes += piece.length;
     }
     if (this.#pending.length === 0) return;
+    const { name, path, log } = this.#options;
     try {
       this.#reopen();
       while (this.#pending.length > 0) this.#writeBatch();
-      if (this.#failure !== undefined)
-        this.#log.warn(`the ${this.#name} is written again`, { path: this.#path });
+      if (this.#failure !== undefined) log.warn(`the ${name} is written again`, { path });
       this.#failure = undefined;
     } catch (error) {
       this.#fail(error);
@@ -108,7 +99,7 @@ export class LineFile {
   /** Writes as many lines of the oldest piece as fit the file; rotates if none does. */
   #writeBatch(): void {
     const [piece] = this.#pending as [Buffer];
-    const bytes = wholeLinesIn(piece, this.#rotateBytes - this.#fileBytes);
+    const bytes = wholeLinesIn(piece, this.#options.rotateBytes - this.#fileBytes);
     if (bytes === 0 && this.#fileBytes > 0) {
       this.#rotate();
       return;
@@ -134,9 +125,9 @@ export class LineFile {
   /** Opens a new file if a log collector has moved or removed the current one. */
   #reopen(): void {
     if (this.#file !== undefined) {
-      const now = statSync(this.#path, { throwIfNoEntry: false });
+      const now = statSync(this.#options.path, { throwIfNoEntry: false });
       const ours = fstatSync(this.#file);
-      // The size is read anew in case the collector has emptied the file in place.
+      // The size is read again, because the collector may have emptied the file in place.
       this.#fileBytes = ours.size;
       if (now?.ino === ours.ino && now.dev === ours.dev) return;
       this.#closeFile();
@@ -145,7 +136,7 @@ export class LineFile {
   }
 
   #openFile(): void {
-    this.#file = openSync(this.#path, 'a+', 0o600);
+    this.#file = openSync(this.#options.path, 'a+', 0o600);
     try {
       this.#endLastLine(this.#file);
     } catch (error) {
@@ -157,7 +148,7 @@ export class LineFile {
 
   #endLastLine(file: number): void {
     const stat = fstatSync(file);
-    // It could not be rotated, and one that nobody reads would block this thread.
+    // A pipe cannot be rotated, and one that nobody reads would block this thread.
     if (stat.isFIFO()) throw new Error('the path must be that of a file: it is a pipe');
     this.#fileBytes = stat.size;
     if (this.#fileBytes === 0) return;
@@ -167,12 +158,12 @@ export class LineFile {
   }
 
   #rotate(): void {
+    const { path, keep } = this.#options;
     this.#closeFile();
-    // Those of a former, higher `keep` too: they follow without a gap.
-    for (let age = this.#keep; isThere(`${this.#path}.${age}`); age++) rmSync(`${this.#path}.${age}`);
-    for (let age = this.#keep - 1; age >= 1; age--)
-      renameIfThere(`${this.#path}.${age}`, `${this.#path}.${age + 1}`);
-    renameIfThere(this.#path, `${this.#path}.1`);
+    // Also removes the files that an earlier, higher `keep` has left: they follow without a gap.
+    for (let age = keep; isThere(`${path}.${age}`); age++) rmSync(`${path}.${age}`);
+    for (let age = keep - 1; age >= 1; age--) renameIfThere(`${path}.${age}`, `${path}.${age + 1}`);
+    renameIfThere(path, `${path}.1`);
     this.#openFile();
   }
 
@@ -182,15 +173,15 @@ export class LineFile {
   }
 
   #fail(error: unknown): void {
+    const { name, path, log, pendingBytesMax = PENDING_BYTES_MAX } = this.#options;
     const reason = error instanceof Error ? error.message : String(error);
-    if (this.#failure === undefined) {
-      this.#log.warn(`the ${this.#name} cannot be written; its lines wait, charges are not affected`, {
-        path: this.#path,
+    if (this.#failure === undefined)
+      log.warn(`the ${name} cannot be written; its lines wait, charges are not affected`, {
+        path,
         error: reason,
       });
-    }
     this.#failure = reason;
-    this.#dropBeyond(this.#pendingBytesMax);
+    this.#dropBeyond(pendingBytesMax);
   }
 
   /** Drops the oldest waiting lines beyond `bytesMax`, and logs how many. */
@@ -202,8 +193,9 @@ export class LineFile {
     }
     if (dropped === 0) return;
     this.#droppedLines += dropped;
-    this.#log.error(`lines of the ${this.#name} were dropped; the charges themselves are in the books`, {
-      path: this.#path,
+    const { name, path, log } = this.#options;
+    log.error(`lines of the ${name} were dropped; the charges themselves are in the books`, {
+      path,
       dropped,
       droppedSinceStart: this.#droppedLines,
       error: this.#failure,
@@ -227,7 +219,7 @@ export function writeWhole(file: number, bytes: Buffer, at: number): void {
   }
 }
 
-/** Returns the bytes of as many of the first lines as fit `bytesMax`, which may be negative. */
+/** Returns how many bytes the first lines have that fit `bytesMax` together. `bytesMax` may be negative. */
 function wholeLinesIn(piece: Buffer, bytesMax: number): number {
   if (piece.length <= bytesMax) return piece.length;
   return bytesMax <= 0 ? 0 : piece.lastIndexOf(NEWLINE, bytesMax - 1) + 1;

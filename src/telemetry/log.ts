@@ -32,7 +32,7 @@ export interface LogView {
 /** Members that are left out stay as they are. */
 export type LogChange = Partial<LogView>;
 
-/** Words: see LogSwitch. */
+/** The words of LogSwitch. */
 const RANK = 0;
 const ACCESS = 1;
 const SAMPLE_PERCENT = 2;
@@ -76,7 +76,8 @@ export class LogSwitch {
     return LOG_LEVELS.indexOf(level) <= Atomics.load(this.#words, RANK);
   }
 
-  // These are read for each call, so without Atomics.load (13 ns): a 32-bit word is never read in halves.
+  // The next three are read for each call, so without Atomics.load (13 ns). That is safe, because a 32-bit
+  // word is never read in halves.
 
   get access(): boolean {
     return this.#words[ACCESS] === 1;
@@ -110,14 +111,14 @@ export interface Log {
   warn(message: string, fields?: LogFields): void;
   info(message: string, fields?: LogFields): void;
   /**
-   * Writes what an operator did, whatever the least level is: who may set that must not hide what they do by
-   * it. `level` is what the line says; default `info`.
+   * Writes what an operator did, at every level that is set: an operator who may set the level must not be
+   * able to hide changes by it. `level` is the level in the line, by default `info`.
    */
   record(message: string, fields?: LogFields, level?: LogLevel): void;
 }
 
 /**
- * A stack has one or two thousand characters. A line with one is still written whole: see WHOLE_BYTES_MAX.
+ * A stack trace has one or two thousand characters. A line with one is still written whole (WHOLE_BYTES_MAX).
  */
 const FIELD_CHARS_MAX = 2_500;
 
@@ -133,12 +134,12 @@ type Logger = (level: LogLevel, message: string, fields: LogFields) => void;
  */
 export function createLog(thread: string, control = new LogSwitch(createLogSwitch())): Log {
   let logger: Logger | undefined;
-  return logTo((level, message, fields) => (logger ??= open(thread))(level, message, fields), control);
+  return logTo((level, message, fields) => (logger ??= openLogger(thread))(level, message, fields), control);
 }
 
 /** As `createLog`, but opens standard error at once. `control` is the switch of the gateway. */
 export function openLog(thread: string, control: LogSwitch): Log {
-  return logTo(open(thread), control);
+  return logTo(openLogger(thread), control);
 }
 
 function logTo(logger: Logger, control: LogSwitch): Log {
@@ -153,13 +154,13 @@ function logTo(logger: Logger, control: LogSwitch): Log {
   };
 }
 
-function open(thread: string): Logger {
+function openLogger(thread: string): Logger {
   const output = standardError();
   const format = lineFormat();
   const origin = `"thread":${JSON.stringify(thread)},"pid":${process.pid}`;
   const logger: Logger = (level, message, fields) => {
     const time = new Date().toISOString();
-    // `{…}` without its braces; a field that is undefined is left out.
+    // The JSON without its braces. JSON.stringify leaves out fields that are undefined.
     const own = JSON.stringify(shortened(fields)).slice(1, -1);
     const line = `{"level":"${level}","time":"${time}",${origin}${own && `,${own}`},"message":${JSON.stringify(message)}}\n`;
     output.write(Buffer.from(format(line)));
@@ -177,14 +178,14 @@ export function lineFormat(): (line: string) => string {
   return isPretty() ? prettyFormat() : (line) => line;
 }
 
-/** Returns whether people read the log as it comes. */
+/** Returns whether standard error is a terminal, where people read the log. */
 export function isPretty(): boolean {
   return isatty(STANDARD_ERROR);
 }
 
 /**
- * Shows the time of day, and the fields on the line of the message, without the long ones of a change by an
- * operator (gateway/accounting-base.ts): `tollgate changes list` has them.
+ * Shows the time of day, and the fields on the line of the message. Leaves out the long fields of an
+ * operator's change (gateway/accounting-base.ts), which `tollgate changes list` shows.
  */
 function prettyFormat(): (line: string) => string {
   const { prettyFactory } = require('pino-pretty') as { prettyFactory: typeof PrettyFactory };

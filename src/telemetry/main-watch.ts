@@ -1,6 +1,6 @@
 /**
  * Frees a main thread that waits for a lock of LMDB although the lock is free. Each listener thread creates
- * one MainWatch, and its ThreadHealth calls `look` once a second or more often. store/environment.ts calls
+ * one MainWatch, and its ThreadHealth calls `check` once a second or more often. store/environment.ts calls
  * `takeInterrupts` at each opening of LMDB; it acts on the main thread alone.
  *
  * LMDB's lock between processes is a robust mutex, and such a mutex of Linux can lose a wake-up:
@@ -28,7 +28,7 @@ import {
   MAIN_THREAD,
   type MetricsBuffers,
   openStripe,
-  THREAD_LOOKS,
+  THREAD_MEASUREMENTS,
   THREAD_STRIPE_WORDS,
 } from './metrics-layout.js';
 
@@ -37,7 +37,10 @@ import {
  * for the same reasons (runtime/signal_unix.go, sigPreempt).
  */
 const SIGNAL = 'SIGURG';
-/** An idle main thread adds 1 to its counter THREAD_LOOKS once a second, so it is never taken for stuck. */
+/**
+ * An idle main thread adds 1 to its counter THREAD_MEASUREMENTS once a second, so it is never taken for
+ * stuck.
+ */
 const STUCK_MS = 2_500;
 
 /** Installs a handler, because without one the signal is ignored and interrupts nothing. */
@@ -48,8 +51,8 @@ export function takeInterrupts(): void {
 export class MainWatch {
   readonly #words: Float64Array;
   readonly #interrupt: () => void;
-  /** The counter's last value, and when this watch first saw it or last sent the signal. */
-  #looks = -1;
+  /** The counter's last value, and when this watch first read it or last sent the signal. */
+  #measurements = -1;
   #sinceMs = 0;
 
   /**
@@ -66,10 +69,10 @@ export class MainWatch {
    * thread that is stuck and one that is busy look the same from here. `nowMs` is this thread's monotonic
    * time.
    */
-  look(nowMs: number): void {
-    const looks = this.#words[THREAD_LOOKS]!;
-    if (looks !== this.#looks) {
-      this.#looks = looks;
+  check(nowMs: number): void {
+    const measurements = this.#words[THREAD_MEASUREMENTS]!;
+    if (measurements !== this.#measurements) {
+      this.#measurements = measurements;
       this.#sinceMs = nowMs;
     } else if (nowMs - this.#sinceMs >= STUCK_MS) {
       this.#sinceMs = nowMs;

@@ -236,7 +236,7 @@ export const THREAD_DELAY_MAX_MS = 1;
 /** 0 before the thread has started and after a counter thread has ended: readers skip such a stripe. */
 export const THREAD_HEAP_BYTES = 2;
 /** Grows by 1 at each measurement: once a second or more often, while the thread's event loop runs. */
-export const THREAD_LOOKS = 3;
+export const THREAD_MEASUREMENTS = 3;
 /**
  * Node's id of the counter thread that has the stripe, or 0 if it is free; unused in stripes of other
  * threads. A 32-bit integer for Atomics in the first half of the word (thread-health.ts). It is the last

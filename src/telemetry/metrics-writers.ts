@@ -44,21 +44,21 @@ export class ListenerMetrics {
   }
 
   /**
-   * Counts the end of a request of another route, or of a door whose model does not matter or is not known.
+   * Counts the end of a request of OTHER_ROUTES, or of a call whose model is not known or does not matter.
    */
   countRequest(route: Route, outcome: Outcome): void {
-    const at = layout.OTHER_ROUTES.indexOf(route as OtherRoute);
-    if (at < 0) this.countCall(layout.NO_MODEL, outcome, false, DOOR_ROUTES.indexOf(route as DoorPath));
-    else this.#words[layout.ROUTES + at * layout.OUTCOMES.length + layout.OUTCOMES.indexOf(outcome)]! += 1;
+    const index = layout.OTHER_ROUTES.indexOf(route as OtherRoute);
+    if (index < 0) this.countCall(layout.NO_MODEL, outcome, false, DOOR_ROUTES.indexOf(route as DoorPath));
+    else this.#words[layout.ROUTES + index * layout.OUTCOMES.length + layout.OUTCOMES.indexOf(outcome)]! += 1;
   }
 
   /**
-   * Counts the end of a call; `broken` if its response had begun with 200 before it failed. `door`: its
+   * Counts the end of a call. `broken`: its response had begun with 200 before it failed. `door`: the
    * position in DOOR_NAMES.
    */
   countCall(modelSlot: number, outcome: Outcome, broken: boolean, door: number): void {
-    const at = layout.doorAt(modelSlot, door) + layout.OUTCOMES.indexOf(outcome);
-    this.#words[broken ? at + layout.OUTCOMES.length : at]! += 1;
+    const firstWord = layout.doorAt(modelSlot, door) + (broken ? layout.OUTCOMES.length : 0);
+    this.#words[firstWord + layout.OUTCOMES.indexOf(outcome)]! += 1;
   }
 
   countRejection(reason: RejectionReason): void {
@@ -94,8 +94,8 @@ export class ListenerMetrics {
 
   /** Counts a request of a model with a cache. */
   countCached(modelSlot: number, isHit: boolean): void {
-    this.#words[layout.modelAt(modelSlot) + (isHit ? layout.MODEL_CACHE_HITS : layout.MODEL_CACHE_MISSES)]! +=
-      1;
+    const word = isHit ? layout.MODEL_CACHE_HITS : layout.MODEL_CACHE_MISSES;
+    this.#words[layout.modelAt(modelSlot) + word]! += 1;
   }
 
   /** Counts a cached response that was removed to free memory for another. */
@@ -110,37 +110,25 @@ export class ListenerMetrics {
   }
 
   observeDuration(modelSlot: number, durationMs: number): void {
-    observe(
-      this.#words,
-      layout.modelAt(modelSlot) + layout.MODEL_DURATION,
-      layout.DURATION_BOUNDS_MS,
-      durationMs,
-    );
+    const firstWord = layout.modelAt(modelSlot) + layout.MODEL_DURATION;
+    observe(this.#words, firstWord, layout.DURATION_BOUNDS_MS, durationMs);
   }
 
   observeFirstToken(modelSlot: number, firstTokenMs: number): void {
-    observe(
-      this.#words,
-      layout.modelAt(modelSlot) + layout.MODEL_FIRST_TOKEN,
-      layout.FIRST_TOKEN_BOUNDS_MS,
-      firstTokenMs,
-    );
+    const firstWord = layout.modelAt(modelSlot) + layout.MODEL_FIRST_TOKEN;
+    observe(this.#words, firstWord, layout.FIRST_TOKEN_BOUNDS_MS, firstTokenMs);
   }
 
   observeOverhead(stream: boolean, overheadMs: number): void {
-    observe(
-      this.#words,
-      stream ? layout.OVERHEAD_STREAM : layout.OVERHEAD_WHOLE,
-      layout.OVERHEAD_BOUNDS_MS,
-      overheadMs,
-    );
+    const firstWord = stream ? layout.OVERHEAD_STREAM : layout.OVERHEAD_WHOLE;
+    observe(this.#words, firstWord, layout.OVERHEAD_BOUNDS_MS, overheadMs);
   }
 }
 
 /** By position in DOOR_NAMES. */
 const DOOR_ROUTES = DOOR_NAMES.map((name) => DOOR_PATHS[name]);
 
-/** `slot` is the one that the main thread gave the upstream (UpstreamNames). */
+/** `slot`: the number that the main thread gave the upstream (UpstreamNames in metrics-source.ts). */
 export class UpstreamMetrics {
   readonly #words: Float64Array;
 
@@ -149,13 +137,13 @@ export class UpstreamMetrics {
     this.#words = layout.openStripe(buffers.upstreams, workerIndex, layout.UPSTREAM_STRIPE_WORDS);
     for (let slot = 0; slot < layout.UPSTREAM_SLOTS_MAX; slot += 1) {
       const at = layout.upstreamAt(slot);
-      // Only where it is needed: a store, even of 0, makes the kernel allocate the page.
+      // Only if needed, because a store, even of 0, makes the kernel allocate the page.
       if (this.#words[at + layout.UPSTREAM_ATTEMPTS] !== 0) this.#words[at + layout.UPSTREAM_IN_FLIGHT] = 0;
       if (this.#words[at + layout.UPSTREAM_WAITING] !== 0) this.#words[at + layout.UPSTREAM_WAITING] = 0;
     }
   }
 
-  /** An attempt begins; `retry` if an earlier one of the same call has failed. */
+  /** An attempt begins. `retry`: an earlier attempt of the same call has failed. */
   attemptBegun(slot: number, retry: boolean): void {
     const at = layout.upstreamAt(slot);
     this.#words[at + layout.UPSTREAM_ATTEMPTS]! += 1;
@@ -193,9 +181,8 @@ export class UpstreamMetrics {
 
   /** Counts a report of usage that was not believed. */
   countDisbelieved(slot: number, reason: DisbeliefReason): void {
-    this.#words[
-      layout.upstreamAt(slot) + layout.UPSTREAM_DISBELIEVED + layout.DISBELIEF_REASONS.indexOf(reason)
-    ]! += 1;
+    const firstWord = layout.upstreamAt(slot) + layout.UPSTREAM_DISBELIEVED;
+    this.#words[firstWord + layout.DISBELIEF_REASONS.indexOf(reason)]! += 1;
   }
 
   /** Counts a call whose client has left after the request was sent. */

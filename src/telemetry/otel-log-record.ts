@@ -11,7 +11,7 @@ import type { Resource } from '@opentelemetry/resources';
 import type { ReadableLogRecord } from '@opentelemetry/sdk-logs';
 import { DOOR_NAMES, DOOR_PATHS } from '../core/door-names.js';
 import type { CallView } from './call-record.js';
-import { CLIENT_ERROR, hrTimeOf, operationOf, SERVER_ERROR } from './otel-span.js';
+import { CLIENT_ERROR, hrTimeOf, operationOf, SERVER_ERROR, withoutAbsent } from './otel-span.js';
 
 type LogAttributes = ReadableLogRecord['attributes'];
 
@@ -53,7 +53,7 @@ function severityOf({ status, code }: CallView): typeof INFO | typeof WARN | typ
 function attributesOf(call: CallView): LogAttributes {
   const door = DOOR_NAMES.find((name) => DOOR_PATHS[name] === call.route);
   const { attempts, quotas } = call;
-  const all: LogAttributes = {
+  return withoutAbsent<LogAttributes[string]>({
     'http.request.method': 'POST',
     'http.route': call.route,
     'url.path': call.route,
@@ -82,6 +82,5 @@ function attributesOf(call: CallView): LogAttributes {
     'tollgate.upstream.queued_ms': call.queued_ms === 0 ? null : call.queued_ms,
     'tollgate.attempts': attempts.length === 0 ? null : attempts.map((attempt) => ({ ...attempt })),
     'tollgate.quotas': quotas.length === 0 ? null : quotas.map((quota) => ({ ...quota })),
-  };
-  return Object.fromEntries(Object.entries(all).filter(([, value]) => value !== null));
+  });
 }

@@ -22,7 +22,7 @@ export interface SpanEnvironment {
 }
 
 export const SCOPE = 'tollgate';
-/** The first HTTP status of each class. otel-log-record.ts uses what this file exports. */
+/** The first HTTP status of each class of errors. */
 export const SERVER_ERROR = 500;
 export const CLIENT_ERROR = 400;
 const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'http:': 80, 'https:': 443 };
@@ -64,7 +64,7 @@ export function otelSpanOf(record: SpanRecord, environment: SpanEnvironment): Re
   };
 }
 
-/** The serializer reads only the text of a trace state. */
+/** The exporter calls only `serialize` of a trace state, so the other methods do nothing. */
 function contextOf({ traceId, flags, traceState }: SpanRecord, spanId: string): SpanContext {
   const context = { traceId, spanId, traceFlags: flags };
   if (traceState === '') return context;
@@ -73,8 +73,8 @@ function contextOf({ traceId, flags, traceState }: SpanRecord, spanId: string): 
 }
 
 /**
- * A rejected call is the caller's error, not the gateway's; a stream that broke after its 200 is the
- * gateway's.
+ * Whether the span is marked as an error. A rejected call is not, because it is the caller's error. A stream
+ * that broke after its 200 is.
  */
 function hasFailed(record: SpanRecord): boolean {
   if (record.kind !== SPAN_OF_CALL) return record.error !== null && record.error !== 'cancelled';
@@ -83,54 +83,59 @@ function hasFailed(record: SpanRecord): boolean {
 }
 
 function callAttributes(record: CallSpanRecord, accountId: string | undefined): Attributes {
-  const { outcome, status, model, provider, tokens, costPicoUnits } = record;
-  return {
+  const { outcome, model, costPicoUnits } = record;
+  const [input, cached, cacheWrite, output, reasoning] = record.tokens ?? [];
+  return withoutAbsent({
     'http.request.method': 'POST',
     'http.route': DOOR_PATHS[record.door],
     'url.path': DOOR_PATHS[record.door],
-    ...(status === null ? {} : { 'http.response.status_code': status }),
-    ...(outcome === 'ok' ? {} : { 'error.type': outcome }),
+    'http.response.status_code': record.status,
+    'error.type': outcome === 'ok' ? null : outcome,
     'gen_ai.operation.name': operationOf(record.door),
-    ...(provider === null ? {} : { 'gen_ai.provider.name': provider }),
-    ...(model === null ? {} : { 'gen_ai.request.model': model, 'gen_ai.request.stream': record.stream }),
-    ...(record.answeredModel === null ? {} : { 'tollgate.answered_model': record.answeredModel }),
-    ...(tokens === null
-      ? {}
-      : {
-          'gen_ai.usage.input_tokens': tokens[0],
-          'gen_ai.usage.cache_read.input_tokens': tokens[1],
-          'gen_ai.usage.cache_creation.input_tokens': tokens[2],
-          'gen_ai.usage.output_tokens': tokens[3],
-          'gen_ai.usage.reasoning.output_tokens': tokens[4],
-        }),
+    'gen_ai.provider.name': record.provider,
+    'gen_ai.request.model': model,
+    'gen_ai.request.stream': model === null ? null : record.stream,
+    'tollgate.answered_model': record.answeredModel,
+    'gen_ai.usage.input_tokens': input,
+    'gen_ai.usage.cache_read.input_tokens': cached,
+    'gen_ai.usage.cache_creation.input_tokens': cacheWrite,
+    'gen_ai.usage.output_tokens': output,
+    'gen_ai.usage.reasoning.output_tokens': reasoning,
     'tollgate.request.id': record.requestId,
-    ...(accountId === undefined ? {} : { 'tollgate.account.id': accountId }),
-    ...(costPicoUnits === null ? {} : { 'tollgate.cost': currencyOf(costPicoUnits) }),
-    ...(record.queuedMs === 0 ? {} : { 'tollgate.upstream.queued_ms': record.queuedMs }),
-  };
+    'tollgate.account.id': accountId,
+    'tollgate.cost': costPicoUnits === null ? null : currencyOf(costPicoUnits),
+    'tollgate.upstream.queued_ms': record.queuedMs === 0 ? null : record.queuedMs,
+  });
 }
 
 function attemptAttributes(record: AttemptSpanRecord): Attributes {
-  const { status, error, provider, responseModel, earlierTries } = record;
-  // An error status says more than the kind of the failure.
-  const errorType = status !== null && status >= CLIENT_ERROR ? String(status) : error;
-  return {
+  const { status, error, earlierTries } = record;
+  return withoutAbsent({
     'gen_ai.operation.name': operationOf(record.door),
-    'gen_ai.provider.name': provider,
+    'gen_ai.provider.name': record.provider,
     'gen_ai.request.model': record.model,
     'gen_ai.request.stream': record.stream,
-    ...(responseModel === null ? {} : { 'gen_ai.response.model': responseModel }),
+    'gen_ai.response.model': record.responseModel,
     'http.request.method': 'POST',
-    ...(status === null ? {} : { 'http.response.status_code': status }),
-    ...(earlierTries === 0 ? {} : { 'http.request.resend_count': earlierTries }),
-    ...(errorType === null ? {} : { 'error.type': errorType }),
-    ...(error === null ? {} : { 'tollgate.upstream.failure': error }),
+    'http.response.status_code': status,
+    'http.request.resend_count': earlierTries === 0 ? null : earlierTries,
+    // An error status says more than the kind of the failure.
+    'error.type': status !== null && status >= CLIENT_ERROR ? String(status) : error,
+    'tollgate.upstream.failure': error,
     ...serverAttributes(record.origin),
     'tollgate.request.id': record.requestId,
-  };
+  });
 }
 
-/** Cached by origin, as many as upstreams: parsing an address takes as long as the rest of a span. */
+/** Returns the attributes without those that are null or undefined. */
+export function withoutAbsent<Value>(
+  attributes: Readonly<Record<string, Value | null | undefined>>,
+): Record<string, Value> {
+  const present = Object.entries(attributes).filter(([, value]) => value !== null && value !== undefined);
+  return Object.fromEntries(present) as Record<string, Value>;
+}
+
+/** By origin. There are as many as upstreams. Parsing an address takes as long as the rest of a span. */
 const servers = new Map<string, Attributes>();
 
 function serverAttributes(origin: string): Attributes {
@@ -142,7 +147,7 @@ function serverAttributes(origin: string): Attributes {
   return attributes;
 }
 
-/** The origin of the built-in model has no host: its scheme is its address. */
+/** The origin of the built-in model, `echo:`, has no host, so its scheme is the address. */
 function serverAttributesOf(origin: string): Attributes {
   const { hostname, port, protocol } = new URL(origin);
   if (hostname === '') return { 'server.address': protocol.slice(0, -1) };

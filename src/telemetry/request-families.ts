@@ -63,15 +63,15 @@ function statusOf(route: Route, outcome: Outcome, broken: boolean): string {
 }
 
 /**
- * Shown as 0 before it is counted, for the alert on it (deploy/prometheus): in a series that begins with its
- * first count, Prometheus sees no growth.
+ * An outcome that has a sample of 0 before it is counted, because there is an alert on it
+ * (deploy/prometheus): Prometheus sees no growth in a series that begins with its first count.
  */
 const SHOWN_AT_ZERO: Outcome = 'internal_error';
 
 const hasCounted = (outcomes: ReadonlyMap<Outcome, number>): boolean =>
   [...outcomes.values()].some((count) => count > 0);
 
-/** Empty unless `isUsed`: whether the route has had a call of the model. */
+/** `isUsed`: whether the route has had a call of the model. If not, there are no samples. */
 function requestSamples(
   route: Route,
   outcomes: ReadonlyMap<Outcome, number>,
@@ -88,36 +88,37 @@ function requestSamples(
     }));
 }
 
-/** Counts of a model are not told apart by operation: of several it has that of chat, or the first. */
+/**
+ * A model's counts are not kept by operation. A model with several operations has that of chat, or the first.
+ */
 function operationOf({ serves }: ModelName): string {
   const [first = 'chat'] = serves;
   return OPERATIONS[serves.includes('chat') ? 'chat' : first];
 }
 
-function genAiLabels(model: ModelName, more: Readonly<Record<string, string>> = {}) {
-  const { id, ownedBy } = model;
-  return {
-    gen_ai_operation_name: operationOf(model),
-    gen_ai_provider_name: ownedBy,
-    gen_ai_request_model: id,
-    ...more,
-  };
-}
-
-/** Returns samples of the models whose histogram has counted something. */
+/** Returns samples of the models whose histogram has counted something. `moreLabels` come last. */
 function modelHistogram(
   source: MetricsSource,
   name: string,
-  histogram: (snapshot: ModelSnapshot) => HistogramSnapshot,
-  more: Readonly<Record<string, string>> = {},
+  histogramOf: (snapshot: ModelSnapshot) => HistogramSnapshot,
+  moreLabels: Readonly<Record<string, string>>,
   scale?: (value: number) => number,
 ): Sample[] {
-  return readModels(source, modelsOf(source)).flatMap(([model, snapshot]) =>
-    countOf(histogram(snapshot)) === 0
-      ? []
-      : histogramSamples(name, histogram(snapshot), genAiLabels(model, more), scale),
-  );
+  return readModels(source, modelsOf(source)).flatMap(([model, snapshot]) => {
+    const histogram = histogramOf(snapshot);
+    if (countOf(histogram) === 0) return [];
+    const labels = {
+      gen_ai_operation_name: operationOf(model),
+      gen_ai_provider_name: model.ownedBy,
+      gen_ai_request_model: model.id,
+      ...moreLabels,
+    };
+    return histogramSamples(name, histogram, labels, scale);
+  });
 }
+
+const unlessZero = (value: number, labels: Sample['labels']): Sample[] =>
+  value === 0 ? [] : [{ value, labels }];
 
 const TOKEN_USAGE = 'gen_ai_client_token_usage';
 const REQUEST_DURATION = 'gen_ai_server_request_duration_seconds';
@@ -227,30 +228,21 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     type: 'counter',
     help: 'Input tokens that the provider served from its cache; they are part of the input of gen_ai_client_token_usage.',
     labels: ['model'],
-    collect: (source) =>
-      charged(source).map(([{ id }, { cachedTokens }]) => ({ value: cachedTokens, labels: { model: id } })),
+    collect: (source) => chargedSamples(source, ({ cachedTokens }) => cachedTokens),
   },
   {
     name: 'tollgate_cache_write_input_tokens_total',
     type: 'counter',
     help: 'Input tokens that the provider wrote to its cache; they are part of the input of gen_ai_client_token_usage.',
     labels: ['model'],
-    collect: (source) =>
-      charged(source).map(([{ id }, { cacheWriteTokens }]) => ({
-        value: cacheWriteTokens,
-        labels: { model: id },
-      })),
+    collect: (source) => chargedSamples(source, ({ cacheWriteTokens }) => cacheWriteTokens),
   },
   {
     name: 'tollgate_reasoning_output_tokens_total',
     type: 'counter',
     help: 'Output tokens that the provider reported as reasoning; they are part of the output of gen_ai_client_token_usage.',
     labels: ['model'],
-    collect: (source) =>
-      charged(source).map(([{ id }, { reasoningTokens }]) => ({
-        value: reasoningTokens,
-        labels: { model: id },
-      })),
+    collect: (source) => chargedSamples(source, ({ reasoningTokens }) => reasoningTokens),
   },
   {
     name: 'tollgate_fallbacks_total',
@@ -259,8 +251,8 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     labels: ['model', 'role'],
     collect: (source) =>
       readModels(source, modelsOf(source)).flatMap(([{ id }, { fallenBack, stoodIn }]) => [
-        ...(fallenBack === 0 ? [] : [{ value: fallenBack, labels: { model: id, role: 'named' } }]),
-        ...(stoodIn === 0 ? [] : [{ value: stoodIn, labels: { model: id, role: 'answered' } }]),
+        ...unlessZero(fallenBack, { model: id, role: 'named' }),
+        ...unlessZero(stoodIn, { model: id, role: 'answered' }),
       ]),
   },
   {
@@ -270,8 +262,8 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     labels: ['model', 'result'],
     collect: (source) =>
       readModels(source, modelsOf(source)).flatMap(([{ id }, { cacheHits, cacheMisses }]) => [
-        ...(cacheHits === 0 ? [] : [{ value: cacheHits, labels: { model: id, result: 'hit' } }]),
-        ...(cacheMisses === 0 ? [] : [{ value: cacheMisses, labels: { model: id, result: 'miss' } }]),
+        ...unlessZero(cacheHits, { model: id, result: 'hit' }),
+        ...unlessZero(cacheMisses, { model: id, result: 'miss' }),
       ]),
   },
   {
@@ -309,26 +301,23 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     type: 'counter',
     help: 'What calls were charged, in units of the currency of the prices. For graphs: the books are exact, this is a float.',
     labels: ['model'],
-    collect: (source) =>
-      charged(source).map(([{ id }, { costPicoUnits }]) => ({
-        value: currencyOf(costPicoUnits),
-        labels: { model: id },
-      })),
+    collect: (source) => chargedSamples(source, ({ costPicoUnits }) => currencyOf(costPicoUnits)),
   },
   {
     name: 'tollgate_uncovered_total',
     type: 'counter',
     help: 'What calls cost beyond the balance of their account, in units of the currency of the prices: nobody pays it. It is not in tollgate_cost_total. If processes share balances, some of it is collected within half a minute, and stays counted here. "tollgate usage --by account" says whose calls they were.',
     labels: ['model'],
-    collect: (source) =>
-      charged(source).map(([{ id }, { uncoveredPicoUnits }]) => ({
-        value: currencyOf(uncoveredPicoUnits),
-        labels: { model: id },
-      })),
+    collect: (source) => chargedSamples(source, ({ uncoveredPicoUnits }) => currencyOf(uncoveredPicoUnits)),
   },
 ];
 
-/** Returns the models with a charged call, also if it cost nothing: each charged call counts input tokens. */
-function charged(source: MetricsSource): [NamedModel, ModelSnapshot][] {
-  return readModels(source, modelsOf(source)).filter(([, { inputTokens }]) => countOf(inputTokens) > 0);
+/**
+ * Returns one sample for each model with a charged call, also if the call cost nothing: each charged call
+ * counts input tokens.
+ */
+function chargedSamples(source: MetricsSource, valueOf: (snapshot: ModelSnapshot) => number): Sample[] {
+  return readModels(source, modelsOf(source))
+    .filter(([, { inputTokens }]) => countOf(inputTokens) > 0)
+    .map(([{ id }, snapshot]) => ({ value: valueOf(snapshot), labels: { model: id } }));
 }

@@ -1,9 +1,9 @@
 /**
  * Entry of the thread that exports spans, and the records of calls as log records. gateway/traces.ts starts
- * it if an OTLP endpoint is set; no other thread loads OpenTelemetry.
+ * the thread if an OTLP endpoint is set. No other thread loads OpenTelemetry.
  *
- * Must hold: no call waits for a collector that fails or hangs. What the thread has no time or memory for is
- * dropped and counted (test/e2e/traces.test.ts, test/e2e/log-records.test.ts).
+ * Must hold: no call waits for a collector that fails or hangs. Spans and records for which there is no time
+ * or memory are dropped and counted (test/e2e/traces.test.ts, test/e2e/log-records.test.ts).
  */
 import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads';
 import {
@@ -24,8 +24,8 @@ import type { FromSpanExport, SpanExportInit, ToSpanExport } from './span-record
 import { ExportBudget } from './span-outbox.js';
 import { ThreadHealth } from './thread-health.js';
 
-/** An id that could not be read is asked for again after this time; accounts are never deleted. */
-const IDS_KEPT_MS = 10_000;
+/** The cache of ids is cleared this often, so that an id that could not be read is asked for again. */
+const IDS_CLEARED_PERIOD_MS = 10_000;
 /** How long the end waits for ids. The main thread has little else to do then. */
 const IDS_WAIT_MS = 500;
 
@@ -48,12 +48,12 @@ const resource = defaultResource()
   .merge(detectResources({ detectors: [envDetector] }));
 new ThreadHealth(metrics, thread);
 const sources = new Set<MessagePort>();
-setInterval(() => accountIds.forget(), IDS_KEPT_MS).unref();
+setInterval(() => accountIds.forget(), IDS_CLEARED_PERIOD_MS).unref();
 
 const accountIds: AccountIds = new AccountIds(
   (accounts) => main.postMessage({ kind: 'accounts', accounts } satisfies FromSpanExport),
   (records) => {
-    // Only now, because spans that wait for ids still count as in flight.
+    // Given back only now, so that spans that wait for ids count as in flight.
     spanBudget?.giveBack(records.length);
     const environment = {
       resource,

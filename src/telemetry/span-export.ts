@@ -29,15 +29,16 @@ export const QUEUE_SPANS_MAX = 16_384;
 /** Items of one request to the collector: the SDK's default, about 0.5 MB of JSON. */
 const BATCH_SPANS = 512;
 /**
- * How many requests may be open: a whole queue at the end, when the SDK's processor of spans sends all
- * batches at once, and the batch before it. By the SDK's default of 30 the rest would fail.
+ * How many requests may be open: those of a whole queue, because at the end the SDK's processor of spans
+ * sends all batches at once, and that of the batch before it. With the SDK's default of 30, further ones
+ * would fail.
  */
 const REQUESTS_MAX = QUEUE_SPANS_MAX / BATCH_SPANS + 1;
 /** An incomplete batch is sent after this time. */
 const BATCH_DELAY_MS = 1_000;
 /**
- * After this time the processor stops waiting for a batch and sends the next. Longer than the exporter's own
- * timeout, OTEL_EXPORTER_OTLP_TIMEOUT (default 10 s), which covers its retries.
+ * After this time the processor stops waiting for a batch and sends the next. It is longer than the
+ * exporter's own timeout, OTEL_EXPORTER_OTLP_TIMEOUT (default 10 s), which covers the exporter's retries.
  */
 const EXPORT_TIMEOUT_MS = 30_000;
 /** While exports keep failing, a failure is logged this often. */
@@ -56,27 +57,28 @@ interface Exporter<Item> {
   shutdown(): Promise<void>;
 }
 
-/** The members that this file needs of the SDK's batch processors. */
+/** The members that this file needs of the SDK's batch processors. `queue` stands for `onEnd` or `onEmit`. */
 interface Processor<Item> {
-  take(item: Item): void;
+  queue(item: Item): void;
   shutdown(): Promise<void>;
 }
 
 /** Gives batches to the exporter, and counts their items as exported or failed. */
 class CountedExporter<Item> implements Exporter<Item> {
-  readonly #what: string;
+  readonly #itemsName: string;
   readonly #exporter: Exporter<Item>;
   readonly #budget: ExportBudget;
   readonly #log: Log;
   #reportedAtMs = -Infinity;
-  /** Batches that were neither sent yet nor have failed. */
+  /** How many batches were given to the exporter and neither sent yet nor have failed. */
   #openBatches = 0;
   #onNoneOpen: () => void = () => undefined;
   /** How many items have left the processor's queue since the start. BatchedExport reads it. */
   handedOver = 0;
 
-  constructor(what: string, exporter: Exporter<Item>, budget: ExportBudget, log: Log) {
-    this.#what = what;
+  /** `itemsName`: `spans` or `log records`, for the log. */
+  constructor(itemsName: string, exporter: Exporter<Item>, budget: ExportBudget, log: Log) {
+    this.#itemsName = itemsName;
     this.#exporter = exporter;
     this.#budget = budget;
     this.#log = log;
@@ -114,7 +116,7 @@ class CountedExporter<Item> implements Exporter<Item> {
     if (nowMs - this.#reportedAtMs < REPORT_PERIOD_MS) return;
     this.#reportedAtMs = nowMs;
     const { failed, dropped } = this.#budget.counts();
-    this.#log.warn(`${this.#what} could not be exported; calls are not affected`, {
+    this.#log.warn(`${this.#itemsName} could not be exported; calls are not affected`, {
       error: error?.message,
       failedSinceStart: failed,
       droppedSinceStart: dropped,
@@ -158,7 +160,7 @@ class BatchedExport<Item> {
       return;
     }
     this.#offered += 1;
-    this.#processor.take(item);
+    this.#processor.queue(item);
   }
 
   /**
@@ -169,8 +171,8 @@ class BatchedExport<Item> {
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#processor.shutdown().catch(() => undefined);
-    // The processor of spans does not wait for a batch that it has sent before its end, nor, as soon as one
-    // has failed, for the others.
+    // `shutdown` of the processor of spans does not wait for a batch that was sent before. If one batch
+    // fails, it does not wait for the others either.
     await this.#exporter.finish();
   }
 }
@@ -182,7 +184,7 @@ export class SpanExport extends BatchedExport<ReadableSpan> {
   constructor(budget: ExportBudget, log: Log, exporter: SpanExporter = openSpanExporter()) {
     super(budget, new CountedExporter('spans', exporter, budget, log), (counted) => {
       const processor = new BatchSpanProcessor({ exporter: counted, ...BATCHING });
-      return { take: (span) => processor.onEnd(span), shutdown: () => processor.shutdown() };
+      return { queue: (span) => processor.onEnd(span), shutdown: () => processor.shutdown() };
     });
   }
 }
@@ -194,7 +196,7 @@ export class LogRecordExport extends BatchedExport<ReadableLogRecord> {
       const processor = new BatchLogRecordProcessor({ exporter: counted, ...BATCHING });
       // The cast is safe because the processor only reads the record.
       return {
-        take: (record) => processor.onEmit(record as Parameters<typeof processor.onEmit>[0]),
+        queue: (record) => processor.onEmit(record as Parameters<typeof processor.onEmit>[0]),
         shutdown: () => processor.shutdown(),
       };
     });

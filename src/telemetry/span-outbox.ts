@@ -14,15 +14,15 @@ import type { MessagePort } from 'node:worker_threads';
 import type { packSpans } from './span-codec.js';
 import type { SpanRecord } from './span-record.js';
 
-/** The 32-bit word of ExportBudget that is used. */
+/** A 32-bit word of ExportBudget. */
 const IN_FLIGHT = 0;
-/** Its 64-bit words; the first, 0, contains IN_FLIGHT. */
+/** Its 64-bit words. The one before them, 0, contains IN_FLIGHT. */
 const EXPORTED = 1;
 const FAILED = 2;
 const DROPPED = 3;
 const WORDS = 4;
 
-/** Two spans a call: half a second of 16,000 calls a second, with one attempt each; some 5 MB. */
+/** Half a second of 16,000 calls a second with two spans each, of the call and its attempt; some 5 MB. */
 export const SPANS_IN_FLIGHT_MAX = 16_384;
 
 /** Counts of spans, or of log records, since the gateway started. Dropped: a bound was reached. */
@@ -53,9 +53,7 @@ export class ExportBudget {
     this.#counts = new BigInt64Array(shared);
   }
 
-  /**
-   * Counts that many spans as in flight. If they would be too many, counts them as dropped and returns false.
-   */
+  /** Counts the spans as in flight. If there were too many then, counts them as dropped and returns false. */
   take(spans: number): boolean {
     if (Atomics.add(this.#inFlight, IN_FLIGHT, spans) + spans <= SPANS_IN_FLIGHT_MAX) return true;
     this.giveBack(spans);
@@ -68,7 +66,7 @@ export class ExportBudget {
     return Atomics.load(this.#inFlight, IN_FLIGHT) >= SPANS_IN_FLIGHT_MAX;
   }
 
-  /** To be called when the exporting thread has read that many spans. */
+  /** To be called when the exporting thread has read the spans. */
   giveBack(spans: number): void {
     Atomics.sub(this.#inFlight, IN_FLIGHT, spans);
   }
@@ -91,7 +89,7 @@ export class ExportBudget {
   }
 }
 
-/** What a thread gets in its `workerData` to leave its spans. */
+/** A thread that records spans gets it in its `workerData`. */
 export interface SpanOutlet {
   readonly port: MessagePort;
   readonly budget: SharedArrayBuffer;
@@ -141,7 +139,7 @@ export class SpanOutbox {
     const spans = this.#spans;
     if (spans.length === 0) return;
     this.#spans = [];
-    // Asked before `take`, because packing is the dear part.
+    // Checked before `take`, because packing would cost most of the time.
     if (this.#budget.isUsedUp) {
       this.#budget.countDropped(spans.length);
       return;

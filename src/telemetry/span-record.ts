@@ -13,8 +13,14 @@ import type { MetricsBuffers } from './metrics-layout.js';
 export const SPAN_OF_CALL = 0;
 export const SPAN_OF_ATTEMPT = 1;
 
-/** Input, cached input, cache-write input, output and reasoning tokens. */
-type SpanTokens = readonly [number, number, number, number, number];
+/** Cached and cache-write tokens are parts of the input, reasoning tokens are a part of the output. */
+type SpanTokens = readonly [
+  input: number,
+  cached: number,
+  cacheWrite: number,
+  output: number,
+  reasoning: number,
+];
 
 /** A call of a known caller. */
 export interface CallSpanRecord {
@@ -40,7 +46,7 @@ export interface CallSpanRecord {
   readonly answeredModel: string | null;
   readonly provider: string | null;
   readonly stream: boolean;
-  /** Not in the spans of attempts: a sum of tokens over spans would count them twice. */
+  /** Spans of attempts have none, or a sum over all spans would count tokens twice. */
   readonly tokens: SpanTokens | null;
   readonly costPicoUnits: bigint | null;
   /** How long the call waited for the limits of its upstreams. */

@@ -1,10 +1,10 @@
 /**
- * Standard error as an output that never blocks. What a slow reader does not take waits up to a bound, and is
- * then dropped and counted. log.ts and the access log (gateway/gateway-logs.ts) write here. Any thread; each
- * thread has its own, all on the same open file.
+ * Standard error as an output that never blocks. Lines that a slow reader does not take wait in memory.
+ * Beyond a bound they are dropped and counted. log.ts and the access log (gateway/gateway-logs.ts) write
+ * here. Any thread; each thread has its own, all on the same open file.
  *
- * Must hold: `write` never waits or throws, also on a full pipe or after the reader has gone, and what waits
- * is bounded (test/unit/telemetry/log.test.ts).
+ * Must hold: `write` never waits or throws, also on a full pipe or after the reader has gone, and the bytes
+ * that wait are bounded (test/unit/telemetry/log.test.ts).
  *
  * A write to a full pipe blocks its thread, and with it every call, until somebody reads. Node cannot make an
  * open descriptor non-blocking, so a pipe or a terminal is opened a second time, with O_NONBLOCK. A socket
@@ -32,13 +32,13 @@ export const STANDARD_ERROR = Number(process.env[LOG_DESCRIPTOR_VARIABLE] ?? 2);
  * mix.
  */
 export const WHOLE_BYTES_MAX = 4_096;
-/** How many bytes may wait in each thread: some 1,000 lines, four times what a pipe holds. */
+/** How many bytes may wait in each thread: some 1,000 lines, four times as much as a pipe holds. */
 const PENDING_BYTES_MAX = 256 * 1024;
 const RETRY_MS = 50;
 
 export class StandardError {
   readonly #descriptor: number;
-  /** What waits, oldest first. */
+  /** The bytes that wait, oldest first. */
   #pending: Buffer[] = [];
   #pendingBytes = 0;
   #dropped = 0;
@@ -65,7 +65,7 @@ export class StandardError {
     }
   }
 
-  /** Tries once to write what waits. Called by a timer, and at the end of the process. */
+  /** Tries once to write the bytes that wait. Called by a timer, and at the end of the process. */
   flush(): void {
     while (this.#pending.length > 0) {
       const [first] = this.#pending as [Buffer];
@@ -91,8 +91,8 @@ export class StandardError {
   }
 
   /**
-   * Returns the part of `bytes` that was not written; none if the reader has gone, because nobody will read
-   * it.
+   * Returns the bytes that were not written. If the reader has gone, returns none, because nobody will read
+   * them.
    */
   #try(bytes: Buffer): Buffer {
     try {
@@ -104,8 +104,8 @@ export class StandardError {
 }
 
 let shared: StandardError | undefined;
-/** Kept, because a socket that is garbage-collected closes its descriptor. */
-let held: Socket | undefined;
+/** Referenced from here, because a socket that is garbage-collected closes its descriptor. */
+let heldSocket: Socket | undefined;
 
 /** Returns this thread's standard error, opened at the first call. */
 export function standardError(): StandardError {
@@ -127,7 +127,7 @@ function openStandardError(): number {
   } catch {
     // Node's stream makes the descriptor non-blocking for all threads; the main thread has one before it
     // starts the others.
-    if (isMainThread) held ??= new Socket({ fd: STANDARD_ERROR, readable: false, writable: true });
+    if (isMainThread) heldSocket ??= new Socket({ fd: STANDARD_ERROR, readable: false, writable: true });
     return STANDARD_ERROR;
   }
 }

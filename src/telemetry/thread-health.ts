@@ -2,8 +2,8 @@
  * Measures a thread's event-loop delay and heap, and writes both into its stripe (metrics-layout.ts).
  * metrics-reader.ts reads them for `/metrics` and the console. Every thread with a JavaScript event loop
  * creates one ThreadHealth at its start. Counter threads start and end at any time, so each takes a free
- * stripe first (upstream/counter-task.ts); without one it is not measured. The main thread frees the stripe
- * when the thread has ended (gateway/counter-pool.ts).
+ * stripe first (upstream/counter-task.ts). If none is free, the counter thread is not measured. The main
+ * thread frees the stripe when the counter thread has ended (gateway/counter-pool.ts).
  *
  * A timer measures the delay: it fires as much later than it was due as the event loop was blocked. Each
  * measurement costs up to 0.1 ms of CPU, so an idle thread measures once a second and a busy one every 20
@@ -31,7 +31,7 @@ import {
   THREAD_DELAY_P99_MS,
   THREAD_HEAP_BYTES,
   THREAD_HOLDER,
-  THREAD_LOOKS,
+  THREAD_MEASUREMENTS,
   THREAD_STRIPE_WORDS,
 } from './metrics-layout.js';
 
@@ -53,7 +53,9 @@ export interface EventLoop {
   nowMs(): number;
   /** Share of the time since the last call of this in which the loop was not waiting for events, 0 to 1. */
   activeShare(): number;
-  /** Calls `act` after `delayMs`; returns a function that cancels it. Does not keep the process alive. */
+  /**
+   * Calls `act` after `delayMs`; returns a function that cancels the call. Does not keep the process alive.
+   */
   later(delayMs: number, act: () => void): () => void;
 }
 
@@ -78,8 +80,8 @@ export class ThreadHealth {
   readonly #loop: EventLoop;
   readonly #watch: MainWatch | undefined;
   /**
-   * Delays measured in this period, `#measured` of them. A timer never fires before it is due, but by less
-   * than a millisecond that its clock rounds off: one more than fit into the period is enough.
+   * The delays of this period: the first `#measured` entries. A timer may fire less than a millisecond early,
+   * because its clock is rounded, so there is room for one measurement more than fits into the period.
    */
   readonly #delaysMs = new Float64Array(Math.ceil(PERIOD_MS / BUSY_INTERVAL_MS) + 1);
   #measured = 0;
@@ -89,10 +91,9 @@ export class ThreadHealth {
   #stop: () => void = () => undefined;
 
   /**
-   * Begins to measure; `thread` is the index in `threadNames`. `watch` is given by listeners: each
-   * measurement also looks whether the main thread is stuck (main-watch.ts). Until the first period is
-   * over, the stripe of a dead thread's successor still has the delays of the dead one, but for a counter
-   * thread's.
+   * Begins to measure. `thread` is the index in `threadNames`. Listeners give `watch`: each measurement then
+   * also checks whether the main thread is stuck (main-watch.ts). If a thread replaces one that has died, its
+   * stripe has the dead thread's delays until the first period is over. A counter thread begins with none.
    */
   constructor(
     buffers: MetricsBuffers,
@@ -112,8 +113,8 @@ export class ThreadHealth {
   }
 
   #measureLater(nowMs: number): void {
-    // At rest at the whole second of the thread's own clock, as all its timers that use msToNextTick: the
-    // thread wakes once for all of them.
+    // An idle thread measures at whole seconds of its clock. All its timers that use msToNextTick fire then,
+    // so the thread wakes once for all of them.
     const isIdle = this.#intervalMs === IDLE_INTERVAL_MS;
     const waitMs = isIdle ? msToNextTick(IDLE_INTERVAL_MS, nowMs) : this.#intervalMs;
     this.#dueMs = nowMs + waitMs;
@@ -123,8 +124,8 @@ export class ThreadHealth {
   #measure(): void {
     const nowMs = this.#loop.nowMs();
     const delayMs = Math.max(0, nowMs - this.#dueMs);
-    this.#words[THREAD_LOOKS]! += 1;
-    this.#watch?.look(nowMs);
+    this.#words[THREAD_MEASUREMENTS]! += 1;
+    this.#watch?.check(nowMs);
     this.#delaysMs[this.#measured++] = delayMs;
     // Written at once, so that a long block can be read before the end of the period. Until then the word
     // also covers the period before.

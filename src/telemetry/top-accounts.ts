@@ -1,9 +1,9 @@
 /**
  * The top-accounts counter: calls, tokens and cost by account in this process. The flush (store/flush.ts)
- * notes every record of the journal once, in the current finest span; an ended span is added to the next
- * coarser one (history.ts says why it fits in). gateway/stats.ts reads the report, which has the busiest
- * accounts of the last ended span of each length; account-history.ts adds up the reports of all processes.
- * Main thread.
+ * calls `note` once for each record of the journal, which is counted in the current finest span. An ended
+ * span is added to the next coarser one, in which it lies (history.ts). gateway/stats.ts reads the report,
+ * which has the busiest accounts of the last ended span of each length; account-history.ts adds up the
+ * reports of all processes. Main thread.
  *
  *     note → 2 s → 10 s → 1 min → 5 min       the lengths of the history's rings
  *             ↓      ↓       ↓       ↓
@@ -80,7 +80,7 @@ export class TopAccounts {
 
   /**
    * Returns the last ended span of each length that had a call. To be called as often as the finest span
-   * ends: a span goes on until then, and what is noted late counts in it.
+   * ends: a span ends at this call, so records that are counted late are in it.
    */
   read(): AccountReport {
     this.#spans.forEach((span, index) => {
@@ -98,7 +98,9 @@ export class TopAccounts {
     return { source: this.#source, spans: this.#reported(({ ended }) => ended) };
   }
 
-  /** As `read`, and with the current spans as they are. Called once, at the end: it adds sums to others. */
+  /**
+   * As `read`, and with the current spans as they are. To be called once, at the end: it changes the sums.
+   */
   readLast(): AccountReport {
     const { source, spans } = this.read();
     this.#spans.slice(0, -1).forEach(({ sums }, index) => addSums(sums, this.#spans[index + 1]!.sums));
@@ -126,8 +128,10 @@ export class TopAccounts {
   }
 }
 
-function addSums(from: ReadonlyMap<AccountIndex, AccountStats>, to: Map<AccountIndex, AccountStats>): void {
-  for (const [account, stats] of from) {
-    if (to.size < ACCOUNTS_COUNTED_MAX || to.has(account)) addTo(to, account, stats);
-  }
+function addSums(
+  finer: ReadonlyMap<AccountIndex, AccountStats>,
+  coarser: Map<AccountIndex, AccountStats>,
+): void {
+  for (const [account, stats] of finer)
+    if (coarser.size < ACCOUNTS_COUNTED_MAX || coarser.has(account)) addTo(coarser, account, stats);
 }

@@ -14,27 +14,27 @@ const BLOCK_BYTES = 4_096;
 const TRACE_ID_BYTES = 16;
 const SPAN_ID_BYTES = 8;
 
-/** Each thread has its own. */
+/** Each thread has its own. `usedBytes` of it are in ids already. */
 const block = Buffer.allocUnsafeSlow(BLOCK_BYTES);
-let used = BLOCK_BYTES;
+let usedBytes = BLOCK_BYTES;
 
 /** Returns 32 hexadecimal digits, all zero once in 2^128. Takes 0.2 µs. */
 export function newTraceId(): string {
-  return take(TRACE_ID_BYTES);
+  return randomHex(TRACE_ID_BYTES);
 }
 
 /** Returns 16 hexadecimal digits, all zero once in 2^64. */
 export function newSpanId(): string {
-  return take(SPAN_ID_BYTES);
+  return randomHex(SPAN_ID_BYTES);
 }
 
-function take(bytes: number): string {
-  if (used + bytes > BLOCK_BYTES) {
+function randomHex(bytes: number): string {
+  if (usedBytes + bytes > BLOCK_BYTES) {
     randomFillSync(block);
-    used = 0;
+    usedBytes = 0;
   }
-  used += bytes;
-  return block.toString('hex', used - bytes, used);
+  usedBytes += bytes;
+  return block.toString('hex', usedBytes - bytes, usedBytes);
 }
 
 /** The values of a `traceparent`: the span that is the call's parent. */
@@ -58,6 +58,7 @@ export type CarriedTrace = readonly [traceParent: string, traceState: string] | 
 export const FLAG_SAMPLED = 1;
 /** A flag of level 2 of the standard: the trace's id is random. Other flags are not passed on. */
 const FLAG_RANDOM = 2;
+/** The flags of a trace that begins here, before it is sampled. */
 export const FLAGS_OF_NEW = FLAG_RANDOM;
 
 const TRACE_PARENT_CHARS = 55;
@@ -131,11 +132,12 @@ export interface Sampling {
   readonly ratio: number;
 }
 
-/** How many 32-bit numbers there are, and the largest. */
-const WORDS = 0x1_0000_0000;
+/** The largest 32-bit number. */
 const WORD_MAX = 0xffff_ffff;
 
-/** Returns whether to record a call. Every service with the same ratio decides alike. Takes 0.1 µs. */
+/**
+ * Returns whether to record a call. All services with the same ratio record the same traces. Takes 0.1 µs.
+ */
 export function isSampled(
   { parentBased, ratio }: Sampling,
   traceId: string,
@@ -143,17 +145,14 @@ export function isSampled(
 ): boolean {
   if (parentBased && parent !== undefined) return (parent.flags & FLAG_SAMPLED) !== 0;
   if (ratio >= 1) return true;
-  return ratio > 0 && foldedWord(traceId) < boundOf(ratio);
-}
-
-function boundOf(ratio: number): number {
-  return ratio === 1 ? WORDS : Math.floor(ratio * WORD_MAX);
+  return ratio > 0 && foldedWord(traceId) < Math.floor(ratio * WORD_MAX);
 }
 
 /** Folds the four words of the id into one, as the SDK's TraceIdRatioBasedSampler does. */
 function foldedWord(traceId: string): number {
   let word = 0;
-  for (let at = 0; at < traceId.length; at += 8) word ^= parseInt(traceId.slice(at, at + 8), 16);
+  for (let start = 0; start < traceId.length; start += 8)
+    word ^= parseInt(traceId.slice(start, start + 8), 16);
   return word >>> 0;
 }
 

@@ -13,7 +13,7 @@ import type { UpstreamError } from './status-document.js';
 /** How many errors are kept of each upstream. The test uses it too. */
 export const ERRORS_KEPT = 5;
 
-/** Neither name has a space: UpstreamNames (metrics-source.ts) joins them so as well. */
+/** Unambiguous, because neither name has a space. UpstreamNames (metrics-source.ts) has the same keys. */
 const keyOf = (model: string, upstream: string): string => `${model} ${upstream}`;
 
 export class UpstreamErrors implements CallSink {
@@ -24,17 +24,17 @@ export class UpstreamErrors implements CallSink {
   readonly #errors = new Map<string, readonly UpstreamError[]>();
 
   /**
-   * Adds the failed attempts of a call, but not one that the client has ended (`cancelled`), which tells
-   * nothing of the upstream. Their texts are cut already (telemetry/call-ring.ts).
+   * Adds the failed attempts of a call. One that the client has ended (`cancelled`) says nothing of the
+   * upstream, so it is left out. The texts of errors are bounded already (call-ring.ts).
    */
   append(call: CallRecord): void {
     for (const { upstream, model, status, code, startMs, durationMs, error } of call.attempts) {
       if (code === null || code === 'cancelled' || upstream === null || model === null) continue;
       const key = keyOf(model, upstream);
-      // Unix seconds of the attempt's end. Its start is counted from when the call came.
-      const at = Math.floor((call.endedMs - call.durationMs + startMs + durationMs) / 1_000);
-      const request = requestIdOf(call.requestPrefix, call.request);
-      const added = { at, kind: code, status, error, request_id: request };
+      // Unix time. `startMs` counts from when the call came.
+      const endedSeconds = Math.floor((call.endedMs - call.durationMs + startMs + durationMs) / 1_000);
+      const requestId = requestIdOf(call.requestPrefix, call.request);
+      const added = { at: endedSeconds, kind: code, status, error, request_id: requestId };
       const former = this.#errors.get(key) ?? [];
       // Set anew, so that the upstream that failed last is the last to be dropped.
       this.#errors.delete(key);
@@ -44,7 +44,7 @@ export class UpstreamErrors implements CallSink {
   }
 
   /** Returns the errors of a model's upstream, newest first, at most ERRORS_KEPT. */
-  of(model: string, upstream: string): readonly UpstreamError[] {
+  errorsOf(model: string, upstream: string): readonly UpstreamError[] {
     return this.#errors.get(keyOf(model, upstream)) ?? [];
   }
 }
@@ -57,5 +57,5 @@ export function newestErrors(
   left: readonly UpstreamError[],
   right: readonly UpstreamError[],
 ): readonly UpstreamError[] {
-  return [...left, ...right].sort((one, other) => other.at - one.at).slice(0, ERRORS_KEPT);
+  return [...left, ...right].sort((first, second) => second.at - first.at).slice(0, ERRORS_KEPT);
 }

@@ -15,6 +15,8 @@ import {
 } from './metrics-source.js';
 
 const UPSTREAM_LABELS = ['model', 'upstream'];
+const MODEL_LABELS = ['model'];
+const CREDENTIAL_LABELS = ['credential'];
 
 function upstreamSamples(source: MetricsSource, value: (snapshot: UpstreamSnapshot) => number): Sample[] {
   return source.knownUpstreams().map(({ model, name, slot }) => ({
@@ -23,25 +25,22 @@ function upstreamSamples(source: MetricsSource, value: (snapshot: UpstreamSnapsh
   }));
 }
 
-/** Returns one sample for each name of the row. */
+/** Returns one sample for each name in each upstream's map; the label `label` has the name. */
 function upstreamRows(
   source: MetricsSource,
   upstreams: readonly NamedUpstream[],
   label: string,
-  row: (snapshot: UpstreamSnapshot) => ReadonlyMap<string, number>,
+  countsOf: (snapshot: UpstreamSnapshot) => ReadonlyMap<string, number>,
 ): Sample[] {
   return upstreams.flatMap(({ model, name, slot }) =>
-    [...row(source.reader.upstream(slot))].map(([key, value]) => ({
+    [...countsOf(source.reader.upstream(slot))].map(([counted, value]) => ({
       value,
-      labels: { model, upstream: name, [label]: key },
+      labels: { model, upstream: name, [label]: counted },
     })),
   );
 }
 
-const MODEL_LABELS = ['model'];
-const CREDENTIAL_LABELS = ['credential'];
-
-/** A call waits for any upstream of its model, so `value` is summed over them. */
+/** Returns one sample for each model. A call waits for any upstream of its model, so `value` is summed. */
 function waitSamples(source: MetricsSource, value: (waits: UpstreamSnapshot['waits']) => number): Sample[] {
   const sums = new Map<string, number>();
   for (const { model, slot } of source.knownUpstreams())
@@ -155,8 +154,8 @@ export const UPSTREAM_FAMILIES: readonly MetricFamily[] = [
     labels: CREDENTIAL_LABELS,
     across: 'each',
     collect: ({ credentials }) =>
-      credentials().flatMap(({ name, ok, expires_at: at }) =>
-        ok && at === null ? [] : { value: at ?? 0, labels: { credential: name } },
+      credentials().flatMap(({ name, ok, expires_at: expiresSeconds }) =>
+        ok && expiresSeconds === null ? [] : { value: expiresSeconds ?? 0, labels: { credential: name } },
       ),
   },
   {

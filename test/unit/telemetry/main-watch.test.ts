@@ -4,7 +4,7 @@ import { MainWatch } from '#src/telemetry/main-watch.js';
 import {
   createMetrics,
   openStripe,
-  THREAD_LOOKS,
+  THREAD_MEASUREMENTS,
   THREAD_STRIPE_WORDS,
 } from '#src/telemetry/metrics-layout.js';
 
@@ -17,15 +17,15 @@ void t.test(
     let nowMs = 0;
     const watch = new MainWatch(buffers, () => void interruptedMs.push(nowMs));
     for (; nowMs < 60_000; nowMs += 500) {
-      if (nowMs % 1_000 === 0) main[THREAD_LOOKS]! += 1;
-      watch.look(nowMs);
+      if (nowMs % 1_000 === 0) main[THREAD_MEASUREMENTS]! += 1;
+      watch.check(nowMs);
     }
     t.same(interruptedMs, []);
-    for (; nowMs < 67_500; nowMs += 500) watch.look(nowMs);
+    for (; nowMs < 67_500; nowMs += 500) watch.check(nowMs);
     t.same(interruptedMs, [61_500, 64_000, 66_500], 'the last look was at 59,000 ms');
-    main[THREAD_LOOKS]! += 1;
+    main[THREAD_MEASUREMENTS]! += 1;
     interruptedMs.length = 0;
-    for (const endMs = nowMs + 2_500; nowMs < endMs; nowMs += 500) watch.look(nowMs);
+    for (const endMs = nowMs + 2_500; nowMs < endMs; nowMs += 500) watch.check(nowMs);
     t.same(interruptedMs, [], 'it looks again');
     t.end();
   },

@@ -25,14 +25,14 @@ const call = (request: number, attempts: readonly CallAttempt[]): CallRecord =>
 
 void t.test('failed attempts, also of calls that another upstream saved', (t) => {
   const errors = new UpstreamErrors();
-  t.same(errors.of('m', 'a'), []);
+  t.same(errors.errorsOf('m', 'a'), []);
   errors.append(call(40, [attempt('a', 'overloaded'), attempt('b', null)]));
   errors.append(call(41, [attempt(null, 'overloaded')]));
-  t.same(errors.of('m', 'a'), [
+  t.same(errors.errorsOf('m', 'a'), [
     { at: 401, kind: 'overloaded', status: 503, error: 'the upstream is overloaded', request_id: 'req_a-14' },
   ]);
-  t.same(errors.of('m', 'b'), []);
-  t.same(errors.of('n', 'a'), []);
+  t.same(errors.errorsOf('m', 'b'), []);
+  t.same(errors.errorsOf('n', 'a'), []);
   t.end();
 });
 
@@ -40,8 +40,8 @@ void t.test('attempts that the client ended are no errors of the upstream', (t) 
   const errors = new UpstreamErrors();
   errors.append(call(1, [attempt('a', 'timeout')]));
   for (let request = 2; request < 10; request++) errors.append(call(request, [attempt('a', 'cancelled')]));
-  t.match(errors.of('m', 'a'), [{ kind: 'timeout' }]);
-  t.equal(errors.of('m', 'a').length, 1);
+  t.match(errors.errorsOf('m', 'a'), [{ kind: 'timeout' }]);
+  t.equal(errors.errorsOf('m', 'a').length, 1);
   t.end();
 });
 
@@ -49,12 +49,12 @@ void t.test('bounded: the newest of one, and upstreams that were renamed', (t) =
   const errors = new UpstreamErrors();
   for (let request = 0; request < 20; request++) errors.append(call(request, [attempt('a', 'timeout')]));
   t.same(
-    errors.of('m', 'a').map(({ at }) => at),
+    errors.errorsOf('m', 'a').map(({ at }) => at),
     [191, 181, 171, 161, 151],
   );
-  t.equal(newestErrors(errors.of('m', 'a'), errors.of('m', 'a')).length, ERRORS_KEPT);
+  t.equal(newestErrors(errors.errorsOf('m', 'a'), errors.errorsOf('m', 'a')).length, ERRORS_KEPT);
   for (let name = 0; name < 5_000; name++) errors.append(call(1, [attempt(`u${name}`, 'timeout')]));
-  t.same(errors.of('m', 'a'), [], 'the one that failed first is forgotten');
-  t.equal(errors.of('m', 'u4999').length, 1);
+  t.same(errors.errorsOf('m', 'a'), [], 'the one that failed first is forgotten');
+  t.equal(errors.errorsOf('m', 'u4999').length, 1);
   t.end();
 });
