@@ -1,7 +1,6 @@
 /**
  * Checks what a single declaration cannot say: names that must be unique or must exist, and settings that
- * exclude or need each other. load.ts calls it, also for settings with errors, whose values are undefined.
- * Pure.
+ * exclude or need each other. load.ts calls it, also if settings have errors: then these are undefined. Pure.
  *
  * Must hold: a pattern matches exactly the ids that it describes
  * (test/unit/config/cross-checks.model-pattern.test.ts tries all short patterns and ids).
@@ -9,6 +8,7 @@
 import type { Service } from '../core/door-names.js';
 import type { SettingPath } from './config-error.js';
 import { nearestName } from '../core/wrong-input.js';
+import { forEachUpstream } from './provider-settings.js';
 import type { SettingsDraft } from './schema.js';
 
 /**
@@ -16,13 +16,13 @@ import type { SettingsDraft } from './schema.js';
  * patterns of plans by it too.
  */
 export function matchesModel(pattern: string, id: string): boolean {
-  const [head = '', ...rest] = pattern.split('*');
-  const tail = rest.pop();
+  const [head = '', ...inner] = pattern.split('*');
+  const tail = inner.pop();
   if (tail === undefined) return pattern === id;
   if (!id.startsWith(head) || !id.endsWith(tail)) return false;
   const end = id.length - tail.length;
   let position = head.length;
-  for (const part of rest) {
+  for (const part of inner) {
     const found = id.indexOf(part, position);
     if (found < 0) return false;
     position = found + part.length;
@@ -45,28 +45,28 @@ export function crossCheck(draft: SettingsDraft, report: Report): void {
   checkPlanNames(draft.plans, report);
   checkPlanModels(draft, report);
   checkModelLimits(draft, report);
-  checkSources(draft, report);
+  checkFiles(draft, report);
   checkPorts(draft, report);
   checkCallsInFlight(draft, report);
   checkSharing(draft, report);
-  checkNotify(draft, report);
   checkOidc(draft.admin?.oidc, report);
 }
 
 /** No two models may share a name, because callers use ids and aliases alike. */
 function checkModelNames(models: SettingsDraft['models'], report: Report): void {
+  /** What has each name so far, such as `the id of models[0]`. */
   const owners = new Map<string, string>();
-  const take = (name: string | undefined, path: SettingPath, owner: string): void => {
+  const check = (name: string | undefined, path: SettingPath, owner: string): void => {
     if (name === undefined) return;
     const first = owners.get(name);
     if (first === undefined) owners.set(name, owner);
     else report(path, `got "${name}", which is already ${first}`);
   };
   // Ids first: if an id equals an alias, the alias is to be changed.
-  models?.forEach((model, index) => take(model?.id, ['models', index, 'id'], `the id of models[${index}]`));
+  models?.forEach((model, index) => check(model?.id, ['models', index, 'id'], `the id of models[${index}]`));
   models?.forEach((model, index) =>
     model?.aliases?.forEach((alias, aliasIndex) =>
-      take(alias, ['models', index, 'aliases', aliasIndex], `an alias of models[${index}]`),
+      check(alias, ['models', index, 'aliases', aliasIndex], `an alias of models[${index}]`),
     ),
   );
 }
@@ -86,7 +86,7 @@ function checkFallbacks(models: SettingsDraft['models'], report: Report): void {
   });
 }
 
-/** Long prices ascend, because the last one counts of those that a prompt is too long for. */
+/** Long prices must ascend, because the last one whose `above` the prompt exceeds counts. */
 function checkLongPrices(models: SettingsDraft['models'], report: Report): void {
   models?.forEach((model, modelIndex) => {
     let before = 0;
@@ -116,6 +116,7 @@ function checkServices(models: SettingsDraft['models'], report: Report): void {
     model?.upstreams?.forEach((upstream, index) => {
       const { provider = 'openai', url, speaks = [] } = upstream ?? {};
       const path = ['models', modelIndex, 'upstreams', index];
+      /** Whether the upstream has OpenAI's paths. */
       const hasPaths = (provider === 'openai' && url !== 'echo:') || provider === 'azure';
       const name = url === 'echo:' ? url : provider;
       const unserved = provider === 'azure' ? passed.filter((one) => NOT_AT_AZURE.includes(one)) : passed;
@@ -140,7 +141,7 @@ function checkServices(models: SettingsDraft['models'], report: Report): void {
   });
 }
 
-/** The sentence for a text that is the id of no model. */
+/** The sentence for a text that is not the id of a model. */
 function unknownModel(
   text: string,
   models: NonNullable<SettingsDraft['models']>,
@@ -198,29 +199,24 @@ function checkModelLimits(draft: SettingsDraft, report: Report): void {
   });
 }
 
-function checkSources(draft: SettingsDraft, report: Report): void {
-  draft.models?.forEach((model, modelIndex) => {
-    model?.upstreams?.forEach((upstream, index) => {
-      for (const name of ['key', 'ca'] as const) {
-        if (upstream?.[name] === undefined || upstream[`${name}_file`] === undefined) continue;
-        report(
-          ['models', modelIndex, 'upstreams', index, `${name}_file`],
-          `given besides ${name}, want one of the two`,
-        );
-      }
-    });
+/** Reports files that are given beside the settings whose values they hold. */
+function checkFiles({ models, notify, admin }: SettingsDraft, report: Report): void {
+  const check = (settings: object | undefined, name: string, path: SettingPath): void => {
+    const values = { ...settings } as Readonly<Record<string, unknown>>;
+    if (values[name] !== undefined && values[`${name}_file`] !== undefined)
+      report([...path, `${name}_file`], `given besides ${name}, want one of the two`);
+  };
+  forEachUpstream(models, (upstream, path) => {
+    check(upstream, 'key', path);
+    check(upstream, 'ca', path);
   });
+  check(notify, 'secret', ['notify']);
+  check(admin?.oidc, 'client_secret', ['admin', 'oidc']);
 }
 
-function checkNotify({ notify }: SettingsDraft, report: Report): void {
-  if (notify?.secret !== undefined && notify.secret_file !== undefined)
-    report(['notify', 'secret_file'], 'given besides secret, want one of the two');
-}
-
+/** Reports sign-in by which nobody would be let in. */
 function checkOidc(oidc: NonNullable<SettingsDraft['admin']>['oidc'], report: Report): void {
   if (oidc === undefined) return;
-  if (oidc.client_secret !== undefined && oidc.client_secret_file !== undefined)
-    report(['admin', 'oidc', 'client_secret_file'], 'given besides client_secret, want one of the two');
   if (oidc.roles !== undefined && Object.keys(oidc.roles).length === 0 && oidc.default_role === undefined)
     report(
       ['admin', 'oidc', 'roles'],
@@ -238,7 +234,7 @@ function checkPorts(draft: SettingsDraft, report: Report): void {
   report(['admin', 'port'], `got ${port}, which is listen.port too, want another one`);
 }
 
-/** In one file lines of both logs would mix, and each would rotate it. To be called with absolute paths. */
+/** In a common file the lines of both logs would mix, and both would rotate it. Paths must be absolute. */
 export function checkLogFiles({ usage_log: usage, access_log: access }: SettingsDraft, report: Report): void {
   if (usage?.path === undefined || access?.path === undefined) return;
   if (!isLogFileOf(usage.path, access.path) && !isLogFileOf(access.path, usage.path)) return;

@@ -11,7 +11,7 @@ import { basename, dirname, resolve } from 'node:path';
 import { SystemClock } from '../core/clock.js';
 import { checkLogFiles, crossCheck } from './cross-checks.js';
 import { DEMO_SETTINGS } from './examples.js';
-import { checkProviders } from './provider-settings.js';
+import { checkProviders, forEachUpstream } from './provider-settings.js';
 import { WANTED_SECRET, webhookKeyOf } from './notify-schema.js';
 import { type Environment, type Override, SettingsReader } from './settings-reader.js';
 import { CA_BYTES_MAX, isCertificates } from './upstream-schema.js';
@@ -42,8 +42,8 @@ export interface LoadOptions {
   readonly secrets?: boolean | undefined;
 }
 
-/** What the process gets from outside; tests pass their own. */
-export interface Surroundings {
+/** What the process has from outside. Tests pass their own. */
+interface Surroundings {
   readonly environment: Environment;
   readonly workingDirectory: string;
 }
@@ -68,6 +68,7 @@ export function loadSettings(
   const file = findFile(options, surroundings);
   const yaml = file === undefined ? undefined : readFile(file, options.text);
   const errors: LoadError[] = [];
+  /** Paths of settings with an error. */
   const rejected = new Set<string>();
   const report = (path: SettingPath, text: string, origin?: string): void => {
     const line = origin === undefined ? yaml?.lineOf(path) : undefined;
@@ -80,12 +81,8 @@ export function loadSettings(
     });
   };
   const secrets = options.secrets ?? true;
-  const reader = new SettingsReader(settingsDeclaration, {
-    environment,
-    flags: flagsOf(options),
-    secrets,
-    report,
-  });
+  const readerOptions = { environment, flags: flagsOf(options), secrets, report };
+  const reader = new SettingsReader(settingsDeclaration, readerOptions);
   const draft = (reader.read(yaml === undefined ? DEMO_SETTINGS : yaml.value) ?? {}) as SettingsDraft;
   // `checkProviders` needs the errors so far, and `checkUpstreamLimits` the keys of the files.
   crossCheck(draft, report);
@@ -95,12 +92,11 @@ export function loadSettings(
   if (draft.data !== undefined) {
     draft.data = resolve(reader.overrideAt(['data']) !== undefined ? workingDirectory : folder, draft.data);
   }
-  for (const file of [draft.usage_log, draft.access_log]) {
-    if (file?.path !== undefined) file.path = resolve(folder, file.path);
-  }
+  for (const log of [draft.usage_log, draft.access_log])
+    if (log?.path !== undefined) log.path = resolve(folder, log.path);
   checkLogFiles(draft, report);
   readKeyFiles(draft, folder, secrets, report);
-  // If the secret itself was rejected, it only seems to be missing.
+  // If an error about `notify.secret` was reported, the secret only seems to be missing.
   if (secrets && draft.notify?.url !== undefined && draft.notify.secret === undefined)
     if (!errors.some(({ text }) => text.includes('notify.secret')))
       report(['notify', 'url'], `needs secret or secret_file: ${WANTED_SECRET}`);
@@ -173,8 +169,12 @@ function flagsOf(options: LoadOptions): Map<string, Override> {
   return flags;
 }
 
-/** Sets each upstream's `key`, `notify.secret` and `admin.oidc.client_secret` to the content of its file. */
+/**
+ * Sets each upstream's `key`, `notify.secret` and `admin.oidc.client_secret` to the content of its file.
+ * Makes the paths of these files and of `credentials_file` absolute. Reads no file if `secrets` is false.
+ */
 function readKeyFiles(draft: SettingsDraft, folder: string, secrets: boolean, report: Report): void {
+  const isKey = (text: string): boolean => KEY_PATTERN.test(text);
   const read = (file: string, path: SettingPath, want: string, fits: (text: string) => boolean) => {
     if (!secrets) return undefined;
     try {
@@ -186,17 +186,14 @@ function readKeyFiles(draft: SettingsDraft, folder: string, secrets: boolean, re
     }
     return undefined;
   };
-  draft.models?.forEach((model, modelIndex) => {
-    model?.upstreams?.forEach((upstream, index) => {
-      if (upstream?.credentials_file !== undefined)
-        upstream.credentials_file = resolve(folder, upstream.credentials_file);
-      if (upstream?.key_file === undefined) return;
-      upstream.key_file = resolve(folder, upstream.key_file);
-      const path = ['models', modelIndex, 'upstreams', index, 'key_file'];
-      const want = 'the file holds no key, want one line of visible characters';
-      const key = read(upstream.key_file, path, want, (text) => KEY_PATTERN.test(text));
-      if (key !== undefined) upstream.key = key;
-    });
+  forEachUpstream(draft.models, (upstream, path) => {
+    if (upstream.credentials_file !== undefined)
+      upstream.credentials_file = resolve(folder, upstream.credentials_file);
+    if (upstream.key_file === undefined) return;
+    upstream.key_file = resolve(folder, upstream.key_file);
+    const want = 'the file holds no key, want one line of visible characters';
+    const key = read(upstream.key_file, [...path, 'key_file'], want, isKey);
+    if (key !== undefined) upstream.key = key;
   });
   const { notify } = draft;
   if (notify?.secret_file !== undefined) {
@@ -211,26 +208,23 @@ function readKeyFiles(draft: SettingsDraft, folder: string, secrets: boolean, re
     oidc.client_secret_file = resolve(folder, oidc.client_secret_file);
     const path = ['admin', 'oidc', 'client_secret_file'];
     const want = 'the file holds no secret, want one line of visible characters';
-    const secret = read(oidc.client_secret_file, path, want, (text) => KEY_PATTERN.test(text));
+    const secret = read(oidc.client_secret_file, path, want, isKey);
     if (secret !== undefined) oidc.client_secret = secret;
   }
 }
 
 /** Sets each upstream's `ca` to the content of its certificate file. */
 function readCaFiles(draft: SettingsDraft, folder: string, report: Report): void {
-  draft.models?.forEach((model, modelIndex) => {
-    model?.upstreams?.forEach((upstream, index) => {
-      if (upstream?.ca_file === undefined) return;
-      upstream.ca_file = resolve(folder, upstream.ca_file);
-      const path = ['models', modelIndex, 'upstreams', index, 'ca_file'];
-      try {
-        const ca = readBounded(upstream.ca_file, CA_BYTES_MAX);
-        if (ca !== undefined && isCertificates(ca)) upstream.ca = ca;
-        else report(path, 'the file holds no certificate, want one or more in PEM form');
-      } catch (error) {
-        report(path, `cannot be read: ${reasonOf(error)}`);
-      }
-    });
+  forEachUpstream(draft.models, (upstream, path) => {
+    if (upstream.ca_file === undefined) return;
+    upstream.ca_file = resolve(folder, upstream.ca_file);
+    try {
+      const ca = readBounded(upstream.ca_file, CA_BYTES_MAX);
+      if (ca !== undefined && isCertificates(ca)) upstream.ca = ca;
+      else report([...path, 'ca_file'], 'the file holds no certificate, want one or more in PEM form');
+    } catch (error) {
+      report([...path, 'ca_file'], `cannot be read: ${reasonOf(error)}`);
+    }
   });
 }
 
@@ -238,7 +232,7 @@ type TlsDraft = { [Name in keyof TlsSettings]?: TlsSettings[Name] | undefined };
 
 /**
  * Makes the paths of `listen.tls` absolute, and adds the digest of its files or reports what is wrong.
- * `nowMs`: by the calendar. Exported for tests.
+ * `nowMs` is wall-clock time. Exported for tests.
  */
 export function readTlsFiles(tls: TlsDraft | undefined, folder: string, nowMs: number, report: Report): void {
   if (tls?.cert_file === undefined || tls.key_file === undefined) return;

@@ -1,6 +1,6 @@
 /**
- * The rules of each provider for an upstream's settings: its default address and version, the settings that
- * it needs, and those that mean nothing to it. load.ts calls the check; gateway/snapshot.ts,
+ * The rules of each provider for an upstream's settings: the default address and version, the settings that
+ * it needs, and those that mean nothing to it. load.ts calls the check. gateway/snapshot.ts,
  * upstream-scopes.ts and the import from LiteLLM look up the address. Pure.
  *
  * Must hold: a setting that means nothing to the provider is an error, and not ignored
@@ -15,6 +15,24 @@ type UpstreamSettings = Settings['models'][number]['upstreams'][number];
 export type UpstreamDraft = {
   readonly [Name in keyof UpstreamSettings]?: UpstreamSettings[Name] | undefined;
 };
+
+type ModelDraft = NonNullable<NonNullable<SettingsDraft['models']>[number]>;
+
+/** Calls `visit` with each upstream of the models that has no error as a whole, and with its path. */
+export function forEachUpstream(
+  models: SettingsDraft['models'],
+  visit: (
+    upstream: NonNullable<NonNullable<ModelDraft['upstreams']>[number]>,
+    path: SettingPath,
+    model: ModelDraft,
+  ) => void,
+): void {
+  models?.forEach((model, modelIndex) => {
+    model?.upstreams?.forEach((upstream, index) => {
+      if (upstream !== undefined) visit(upstream, ['models', modelIndex, 'upstreams', index], model);
+    });
+  });
+}
 
 /** Settings that only some providers know: `uses` of RULES says which. */
 const SPECIAL = [
@@ -31,26 +49,28 @@ const SPECIAL = [
 type Special = (typeof SPECIAL)[number];
 
 interface Rules {
-  /** The provider's address; undefined if each customer has another. */
-  readonly url: ((region: string) => string) | undefined;
+  /** The provider's address; absent if each customer has another. */
+  readonly url?: (region: string) => string;
   readonly apiVersion: string;
   readonly uses: readonly Special[];
-  readonly needs: readonly ('url' | 'region' | 'project')[];
+  readonly needs?: readonly ('url' | 'region' | 'project')[];
   /**
    * The end of the path that the gateway adds itself, so that `url` must not have it. The same words in the
    * middle belong to what stands before the provider, such as `/v1/ACCOUNT/` of Cloudflare's AI Gateway.
    */
-  readonly adds: RegExp | undefined;
+  readonly adds?: RegExp;
   /**
    * Headers that the gateway writes itself, so that `headers` must not have them, and what sets them instead.
    */
-  readonly writes: readonly (readonly [name: RegExp, instead: string])[];
+  readonly writes?: readonly HeaderRule[];
 }
 
-const VERSION: Rules['writes'][number] = [/^anthropic-version$/i, 'set api_version'];
-const BETAS: Rules['writes'][number] = [/^anthropic-beta$/i, 'set betas'];
+type HeaderRule = readonly [name: RegExp, instead: string];
+
+const VERSION: HeaderRule = [/^anthropic-version$/i, 'set api_version'];
+const BETAS: HeaderRule = [/^anthropic-beta$/i, 'set betas'];
 /** AWS rejects a header of this kind that the signature does not cover. */
-const SIGNED: Rules['writes'][number] = [/^x-amz-/i, 'calls are signed here, which writes them'];
+const SIGNED: HeaderRule = [/^x-amz-/i, 'calls are signed here, which writes them'];
 /**
  * Headers that authorise a call. Beside a key there would be two credentials, and nobody knows which counts.
  */
@@ -61,23 +81,17 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
     url: () => 'https://api.openai.com/v1',
     apiVersion: '',
     uses: ['member_names', 'thoughts_back'],
-    needs: [],
-    adds: undefined,
-    writes: [],
   },
   azure: {
-    url: undefined,
     apiVersion: '2024-10-21',
     uses: ['api_version', 'member_names', 'thoughts_back'],
     needs: ['url'],
     adds: /\/openai(?:\/(?:v1|deployments|responses)(?:\/.*)?)?$/,
-    writes: [],
   },
   anthropic: {
     url: () => 'https://api.anthropic.com',
     apiVersion: '2023-06-01',
     uses: ['api_version', 'betas', 'drop_unsupported'],
-    needs: [],
     adds: /\/v1(?:\/messages)?$/,
     writes: [VERSION, BETAS],
   },
@@ -85,9 +99,7 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
     url: () => 'https://generativelanguage.googleapis.com',
     apiVersion: 'v1beta',
     uses: ['api_version', 'drop_unsupported'],
-    needs: [],
     adds: /\/v1(?:beta|alpha)?(?:\/(?:models|openai)(?:\/.*)?)?$/,
-    writes: [],
   },
   vertex: {
     url: (region) =>
@@ -110,11 +122,9 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
   },
 };
 
-/**
- * The address of the upstream: `url`, or the provider's own. Empty if `url` or `region` is missing for it.
- */
+/** The address of the upstream: `url`, or the provider's own; empty if that needs a `url` or `region`. */
 export function urlOf({ provider = 'openai', url, region }: UpstreamDraft): string {
-  const { url: preset, needs } = RULES[provider];
+  const { url: preset, needs = [] } = RULES[provider];
   if (url !== undefined) return url;
   return needs.includes('region') && region === undefined ? '' : (preset?.(region ?? '') ?? '');
 }
@@ -127,9 +137,9 @@ export function withoutAddedPath(provider: ProviderName, url: string): string {
   return adds === undefined || pathAt < 0 ? url : url.slice(0, pathAt) + url.slice(pathAt).replace(adds, '');
 }
 
-/** What sets a header that the gateway writes itself; undefined for any other header. */
+/** What an operator should do instead of setting this header; undefined if the header may be set. */
 export function insteadOfHeader(provider: ProviderName, name: string): string | undefined {
-  return RULES[provider].writes.find(([pattern]) => pattern.test(name))?.[1];
+  return RULES[provider].writes?.find(([pattern]) => pattern.test(name))?.[1];
 }
 
 /** `api_version`, or the provider's default; empty if it has none. */
@@ -146,7 +156,9 @@ export function apiVersionOf({ provider, api_version: given }: UpstreamSettings)
 const REFUSES_MAX_TOKENS = /^(?:ft:)?(?:o[1-9]|gpt-[5-9])(?:[-.:]|$)/;
 const NEW_NAMES = { max_tokens: 'max_completion_tokens' };
 
-/** `member_names`, and for such a model the newer name of the bound, unless a name for it is given. */
+/**
+ * `member_names`, and for a model of REFUSES_MAX_TOKENS NEW_NAMES too, unless they name the bound already.
+ */
 export function memberNamesOf(
   { provider, model, member_names: given }: UpstreamSettings,
   modelId: string,
@@ -166,16 +178,13 @@ export function checkProviders(
   report: (path: SettingPath, text: string) => void,
   isRejected: (path: SettingPath) => boolean,
 ): void {
-  models?.forEach((model, modelIndex) => {
-    model?.upstreams?.forEach((upstream, index) => {
-      if (upstream?.provider === undefined) return;
-      const path: SettingPath = ['models', modelIndex, 'upstreams', index];
-      checkProvider(
-        upstream as UpstreamDraft & { provider: ProviderName },
-        (name, text) => report([...path, name], text),
-        (name) => isRejected([...path, name]),
-      );
-    });
+  forEachUpstream(models, (upstream, path) => {
+    if (upstream.provider === undefined) return;
+    checkProvider(
+      upstream as UpstreamDraft & { provider: ProviderName },
+      (name, text) => report([...path, name], text),
+      (name) => isRejected([...path, name]),
+    );
   });
 }
 
@@ -185,7 +194,7 @@ function checkProvider(
   isRejected: (name: string) => boolean,
 ): void {
   const { provider, url } = upstream;
-  const { uses, needs, adds } = RULES[provider];
+  const { uses, needs = [], adds } = RULES[provider];
   for (const name of needs)
     if (upstream[name] === undefined && !isRejected(name))
       report(name, `missing, the provider ${provider} needs it`);

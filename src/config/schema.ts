@@ -239,7 +239,7 @@ export const settingsSchema = Type.Object(
 /** The schema as data: TypeBox's types hide the JSON Schema keywords that its values have. */
 export const settingsDeclaration = settingsSchema as unknown as Declaration;
 
-export type DeepReadonly<T> = T extends object ? { readonly [K in keyof T]: DeepReadonly<T[K]> } : T;
+type DeepReadonly<T> = T extends object ? { readonly [K in keyof T]: DeepReadonly<T[K]> } : T;
 
 /**
  * The settings with the names of the file, complete; load.ts has frozen them. `upstreams[].key` and others
@@ -248,7 +248,7 @@ export type DeepReadonly<T> = T extends object ? { readonly [K in keyof T]: Deep
 export type Settings = DeepReadonly<Static<typeof settingsSchema>>;
 
 /** Settings that are being read, a draft of Settings: a value with an error is undefined. */
-export type Draft<T> = T extends object
+type Draft<T> = T extends object
   ? T extends readonly (infer Item)[]
     ? (Draft<Item> | undefined)[]
     : { [K in keyof T]?: Draft<T[K]> | undefined }
@@ -271,7 +271,9 @@ export function settingsSchemaText(): string {
   return `${JSON.stringify(settingsJsonSchema(), null, 2)}\n`;
 }
 
-/** Maps with free names, and enumerations, have nothing below them that has a default. */
+/**
+ * The declaration as the file may be written. Values of maps with free names have no defaults, so they stay.
+ */
 function asWritten(declaration: Declaration): Declaration {
   const properties = Object.entries(declaration.properties ?? {});
   return {

@@ -8,7 +8,7 @@
  */
 import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
-import { isRecord } from '../core/json.js';
+import { isRecord, type Members } from '../core/json.js';
 import { SECRET, withoutUrlPath, withoutUrlSecrets } from '../core/secret-url.js';
 import { clipped } from '../core/wrong-input.js';
 import type { Applies, Declaration } from './annotations.js';
@@ -89,9 +89,10 @@ function adopt(
 }
 
 /**
- * Settings with the defaults of those that they lack, as SettingsReader fills them in. A gateway calls it
- * with what its supervisor sends: that may be of an older version, or have what a newer one has read (see
- * `adopt`). `declaration`: of schema.ts, because the file's requires no setting with a default.
+ * Fills in the defaults of settings that are absent, as SettingsReader does. A gateway calls it with the
+ * settings that its supervisor sends: these may come from an older or a newer version (see `adopt`).
+ * `declaration` must be that of schema.ts, because the one of the file on disk requires no setting with a
+ * default.
  */
 export function withDefaults(declaration: Declaration, settings: unknown): unknown {
   const value = settings ?? declaration.default;
@@ -106,12 +107,10 @@ export function withDefaults(declaration: Declaration, settings: unknown): unkno
   return { ...value, ...Object.fromEntries(known) };
 }
 
-type Fields = Readonly<Record<string, unknown>>;
-
 export interface SettingInForce {
   /** `models.gpt-4o-mini.price.input`. */
   readonly setting: string;
-  /** As text; `(secret)` for a secret: of an address, for user, password, query and keys in the path. */
+  /** As text. A secret is `(secret)`, and so are user, password, query and keys in the path of an address. */
   readonly value: string;
   /** `tollgate.yaml:12`, `TOLLGATE_PORT`, `--port` or `default`. */
   readonly origin: string;
@@ -140,7 +139,7 @@ export function settingsInForce(
     if (declared['x-secret'] === true) {
       add(position, name, SECRET);
     } else if (declared.patternProperties !== undefined) {
-      for (const [own, inner] of Object.entries(value as Fields)) {
+      for (const [own, inner] of Object.entries(value as Members)) {
         // A header of any name may contain a variable of the environment, and so a secret.
         const shown = declared['x-names-secret'] === undefined ? textOf(inner) : SECRET;
         add([...position, own], [...name, own], shown);
@@ -148,18 +147,15 @@ export function settingsInForce(
     } else if (declared.type === 'object') {
       // Members that are not declared are not shown: contents and digests of files.
       for (const [member, inner] of Object.entries(declared.properties ?? {})) {
-        walk(inner, (value as Fields)[member], [...position, member], [...name, member]);
+        walk(inner, (value as Members)[member], [...position, member], [...name, member]);
       }
     } else if (declared.type === 'array' && declared.items?.type === 'object') {
       (value as readonly unknown[]).forEach((entry, index) =>
         walk(declared.items!, entry, [...position, index], [...name, idOf(entry) ?? index]),
       );
     } else {
-      add(
-        position,
-        name,
-        declared['x-secret-path'] === true ? withoutUrlPath(value as string) : textOf(value),
-      );
+      const isSecretPath = declared['x-secret-path'] === true;
+      add(position, name, isSecretPath ? withoutUrlPath(value as string) : textOf(value));
     }
   };
   walk(declaration, settings, [], []);
@@ -173,13 +169,13 @@ export function secretsIn(declaration: Declaration, value: unknown): string[] {
   if (declaration.type === 'array' && declaration.items !== undefined)
     return (value as readonly unknown[]).flatMap((entry) => secretsIn(declaration.items!, entry));
   return Object.entries(declaration.properties ?? {}).flatMap(([member, inner]) =>
-    secretsIn(inner, (value as Fields)[member]),
+    secretsIn(inner, (value as Members)[member]),
   );
 }
 
 /**
- * The entries after a change at which the settings that apply at `applied` took effect: those of `next` for
- * these, and those of `current` for the rest.
+ * The entries after the settings that apply at `applied` took effect: for these settings those of `next`, and
+ * for all others those of `current`.
  */
 export function adoptInForce(
   current: readonly SettingInForce[],
@@ -193,13 +189,12 @@ export function adoptInForce(
 /** Whether the file has a value at this path. */
 export function isWritten(raw: unknown, path: SettingPath): boolean {
   let found = raw;
-  for (const part of path)
-    found = (found as Readonly<Record<string | number, unknown>> | undefined | null)?.[part];
+  for (const part of path) found = (found as Members | undefined | null)?.[part];
   return found !== undefined;
 }
 
 function idOf(entry: unknown): string | undefined {
-  const { id } = entry as { readonly id?: unknown };
+  const { id } = entry as Members;
   return typeof id === 'string' ? id : undefined;
 }
 
@@ -269,8 +264,9 @@ function compareById(path: SettingPath, current: readonly Entry[], next: readonl
   });
 }
 
-function change(path: SettingPath, what = ''): Change {
-  return { path, text: formatPath(path) + what };
+/** `suffix`: what follows the path in the text. */
+function change(path: SettingPath, suffix = ''): Change {
+  return { path, text: formatPath(path) + suffix };
 }
 
 function isMapList(value: unknown): value is readonly object[] {
@@ -286,7 +282,7 @@ export interface SettingChange {
   readonly setting: string;
   /** Null if it had no value, or if a whole entry is added or removed. */
   readonly before: string | null;
-  /** The same after the change, with `(changed)` if the texts are equal, as of secrets. */
+  /** The value after the change, with `(changed)` if both texts are equal, as those of a secret are. */
   readonly after: string | null;
 }
 
@@ -300,20 +296,18 @@ export function changesOf(
   const before = textsOf(declaration, current);
   const after = textsOf(declaration, next);
   return paths.map((setting) => {
-    const [was, will] = [textAt(before, setting), textAt(after, setting)];
-    return { setting, before: was, after: was !== null && was === will ? `${will} (changed)` : will };
+    const [former, now] = [textAt(before, setting), textAt(after, setting)];
+    return { setting, before: former, after: former !== null && former === now ? `${now} (changed)` : now };
   });
 }
 
-type Texts = ReadonlyMap<string, string>;
-
-function textsOf(declaration: Declaration, settings: unknown): Texts {
+function textsOf(declaration: Declaration, settings: unknown): ReadonlyMap<string, string> {
   const entries = settingsInForce(declaration, settings, () => '');
   return new Map(entries.map(({ setting, value }) => [setting, value]));
 }
 
 /** The value at `path`, or all values below it in one text: `input: 0.15, output: 0.60`. */
-function textAt(texts: Texts, path: string): string | null {
+function textAt(texts: ReadonlyMap<string, string>, path: string): string | null {
   const own = texts.get(path);
   if (own !== undefined) return own;
   const below = [...texts].flatMap(([name, value]) =>

@@ -27,7 +27,7 @@ const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-export interface Interpolation {
+interface Interpolation {
   readonly text: string;
   /** The number of variables in the text. */
   readonly references: number;
@@ -62,7 +62,7 @@ export interface Override {
   readonly value: string | number;
 }
 
-export interface ReaderOptions {
+interface ReaderOptions {
   readonly environment: Environment;
   /** Values of the command line, by the setting's path. */
   readonly flags: ReadonlyMap<string, Override>;
@@ -94,7 +94,7 @@ export class SettingsReader {
     this.#collectNames(root, '');
   }
 
-  /** Returns the settings; a value with an error is undefined. Does not change `raw`. To be called once. */
+  /** Returns the settings; a value with an error is undefined. `raw` stays as it is. To be called once. */
   read(raw: unknown): unknown {
     return this.#read(this.#root, raw, []);
   }
@@ -117,10 +117,8 @@ export class SettingsReader {
     const value = origin === undefined ? undefined : this.#options.environment[origin];
     if (origin === undefined || value === undefined || value === '') return undefined;
     // More than 15 digits stay text, so that they are shown as they were written when they are rejected.
-    return {
-      origin,
-      value: declaration.type === 'integer' && /^\d{1,15}$/.test(value) ? Number(value) : value,
-    };
+    const isNumber = declaration.type === 'integer' && /^\d{1,15}$/.test(value);
+    return { origin, value: isNumber ? Number(value) : value };
   }
 
   #read(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
@@ -179,29 +177,32 @@ export class SettingsReader {
   #readList(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
     if (!Array.isArray(raw)) return this.#reject(declaration, raw, path);
     if (raw.length < (declaration.minItems ?? 0)) return this.#reject(declaration, raw, path);
-    if (raw.length > (declaration.maxItems ?? Infinity)) {
-      this.#options.report(
-        path,
-        `got ${raw.length} entries, want at most ${declaration.maxItems ?? Infinity}`,
-      );
-      return undefined;
-    }
+    if (this.#isTooLong(raw, declaration.maxItems, path)) return undefined;
     const items = declaration.items ?? {};
     // An empty entry is null here, because undefined means that a setting was left out.
     return raw.map((item: unknown, index) => this.#read(items, item ?? null, [...path, index]));
   }
 
+  /** Whether there are more entries than the declaration permits, which is reported. */
+  #isTooLong(
+    entries: readonly unknown[],
+    max: number | undefined,
+    path: SettingPath,
+    origin?: string,
+  ): boolean {
+    if (max === undefined || entries.length <= max) return false;
+    this.#options.report(path, `got ${entries.length} entries, want at most ${max}`, origin);
+    return true;
+  }
+
   /** Reads a list from a variable: texts between commas. */
   #readWords(declaration: Declaration, { value, origin }: Override, path: SettingPath): unknown {
-    const { items = {}, maxItems = Infinity } = declaration;
+    const { items = {}, maxItems } = declaration;
     const words = String(value)
       .split(',')
       .map((word) => word.trim())
       .filter((word) => word !== '');
-    if (words.length > maxItems) {
-      this.#options.report(path, `got ${words.length} entries, want at most ${maxItems}`, origin);
-      return undefined;
-    }
+    if (this.#isTooLong(words, maxItems, path, origin)) return undefined;
     return words.map((word, index) => this.#readLeaf(items, word, [...path, index], origin));
   }
 
@@ -214,13 +215,7 @@ export class SettingsReader {
     // The one entry declares the values. Its pattern is for tools of JSON Schema: `x-names` is checked here.
     const [values = {}] = Object.values(declaration.patternProperties ?? {});
     const names = Object.keys(raw);
-    if (names.length > (declaration.maxProperties ?? Infinity)) {
-      this.#options.report(
-        path,
-        `got ${names.length} entries, want at most ${declaration.maxProperties ?? Infinity}`,
-      );
-      return undefined;
-    }
+    if (this.#isTooLong(names, declaration.maxProperties, path)) return undefined;
     const matches = (pattern: string | undefined, name: string): boolean =>
       pattern !== undefined && new RegExp(pattern, 'i').test(name);
     const entries: [string, unknown][] = [];
@@ -277,16 +272,16 @@ export class SettingsReader {
     return fits(declaration, value) ? value : this.#reject(declaration, value, path, origin);
   }
 
-  /** Reports the value, or its type if that is wrong, and returns undefined. */
+  /** Reports the value, and its type if that is wrong. Returns undefined. */
   #reject(declaration: Declaration, value: unknown, path: SettingPath, origin?: string): unknown {
     const { type } = declaration;
-    const fitting =
+    const isTypeRight =
       typeof value === (type === 'integer' ? 'number' : 'string') &&
       type !== 'object' &&
       type !== 'array' &&
       type !== 'boolean';
     const isSecret = declaration['x-secret'] === true || declaration['x-secret-path'] === true;
-    const shown = isSecret ? 'a value that is not shown' : describe(value, !fitting);
+    const shown = isSecret ? 'a value that is not shown' : describe(value, !isTypeRight);
     this.#options.report(path, `got ${shown}, want ${wantOf(declaration)}`, origin);
     return undefined;
   }

@@ -8,7 +8,7 @@
  */
 import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';
 import { UPSTREAM_QUOTA_NAMES, type UpstreamQuotaName } from '../core/quotas.js';
-import { urlOf, type UpstreamDraft } from './provider-settings.js';
+import { forEachUpstream, urlOf, type UpstreamDraft } from './provider-settings.js';
 import { formatPath, type SettingPath } from './config-error.js';
 import type { Settings, SettingsDraft } from './schema.js';
 
@@ -24,8 +24,8 @@ export const KEY_HEADER = /^(?:cookie|(?:.*-)?(?:authorization|key|token|secret)
 
 /**
  * A text that is the same for upstreams that share their limits. It contains the key, so it must not be shown
- * or stored. Some providers take the key in a header or in the url's query. Throws if `urlOf` is empty.
- * Exported for tests.
+ * or stored. Some providers take the key in a header or in the url's query. `modelId` may be undefined if
+ * `quota_scope` is `key`. Throws if `urlOf` is empty. Exported for tests.
  */
 export function scopeTextOf(upstream: UpstreamDraft, modelId: string | undefined): string {
   const { provider = 'openai', key, headers = {}, model, quota_scope: by } = upstream;
@@ -33,19 +33,19 @@ export function scopeTextOf(upstream: UpstreamDraft, modelId: string | undefined
   const secrets = Object.entries(headers)
     .filter(([name]) => KEY_HEADER.test(name))
     .map(([name, value]) => [name.toLowerCase(), value])
-    .sort(([one], [other]) => (one! < other! ? -1 : 1));
+    .sort(([left], [right]) => (left! < right! ? -1 : 1));
   const address = [origin, pathname.replace(/\/$/, ''), search];
   const { region = '', project = '', profile = '' } = upstream;
-  // Without a key these tell the account. For `openai` the text must stay as it is, because hosts with
-  // another version of the gateway share limits by it.
+  // If there is no key, these tell accounts apart. For `openai` the text must stay as it is, because hosts
+  // with another version of the gateway share limits by it.
   const account = provider === 'openai' ? [] : [provider, region, project, profile];
   const name = by === 'model' ? (model ?? modelId) : null;
   return JSON.stringify([...address, key ?? null, secrets, name, ...account]);
 }
 
 /**
- * Returns how to find the scope of an upstream: `scopeTextOf`, but an upstream without limits counts by what
- * those with limits of its url and key count by, because a limit of one holds for all.
+ * Returns a function that gives the scope of an upstream, as `scopeTextOf` has it. An upstream without limits
+ * is counted as those with limits of its url and key are, because a limit of one upstream holds for all.
  */
 export function scopesOf(
   models: Settings['models'],
@@ -80,36 +80,34 @@ export function limitsByScope(models: Settings['models']): Map<string, DeclaredL
 }
 
 /**
- * Reports limits that differ within a scope, and keys that are counted by key in one place and by model in
- * another. Call it when the key files were read.
+ * Reports limits that differ within a scope, and upstreams of one url and key of which one counts by key and
+ * another by model. To be called when the key files were read.
  */
 export function checkUpstreamLimits(
   { models }: SettingsDraft,
   report: (path: SettingPath, text: string) => void,
 ): void {
   const scopes = new Set<string>();
+  /** Where each setting of a scope was given first, by its name and the scope. */
   const first = new Map<string, { readonly path: SettingPath; readonly value: number | string }>();
-  models?.forEach((model, modelIndex) => {
-    model?.upstreams?.forEach((draft, index) => {
-      const upstream = draft as UpstreamDraft | undefined;
-      if (upstream === undefined || urlOf(upstream) === '') return;
-      const path: SettingPath = ['models', modelIndex, 'upstreams', index];
-      const declared = declaredOf(upstream);
-      const check = (scope: string, name: string, value: number | string): void => {
-        const known = first.get(`${name} ${scope}`);
-        if (known === undefined) first.set(`${name} ${scope}`, { path: [...path, name], value });
-        else if (known.value !== value)
-          report(
-            [...path, name],
-            `got ${value}, but ${formatPath(known.path)} says ${known.value} for the same url and key, which share one limit (quota_scope)`,
-          );
-      };
-      if (declared.length === 0) return;
-      scopes.add(scopeTextOf(upstream, model.id));
-      const { quota_scope: by = 'key' } = upstream;
-      check(keyScopeOf(upstream), 'quota_scope', by);
-      for (const [name, value] of declared) check(scopeTextOf(upstream, model.id), name, value);
-    });
+  forEachUpstream(models, (draft, path, model) => {
+    const upstream = draft as UpstreamDraft;
+    if (urlOf(upstream) === '') return;
+    const declared = declaredOf(upstream);
+    if (declared.length === 0) return;
+    const check = (scope: string, name: string, value: number | string): void => {
+      const known = first.get(`${name} ${scope}`);
+      if (known === undefined) first.set(`${name} ${scope}`, { path: [...path, name], value });
+      else if (known.value !== value)
+        report(
+          [...path, name],
+          `got ${value}, but ${formatPath(known.path)} says ${known.value} for the same url and key, which share one limit (quota_scope)`,
+        );
+    };
+    const scope = scopeTextOf(upstream, model.id);
+    scopes.add(scope);
+    check(keyScopeOf(upstream), 'quota_scope', upstream.quota_scope ?? 'key');
+    for (const [name, value] of declared) check(scope, name, value);
   });
   if (scopes.size > UPSTREAM_SCOPES_MAX)
     report(['models'], `${scopes.size} keys of upstreams have limits, want at most ${UPSTREAM_SCOPES_MAX}`);

@@ -2,8 +2,8 @@
  * Parses YAML into plain values, and finds the line of each setting, for error messages. load.ts reads the
  * settings with it, and litellm/import.ts the file that it imports. Supervisor and commands.
  *
- * Must hold: files are bounded before they are parsed (readBounded), and so is the expansion of aliases; a
- * warning of the parser is an error, because it reads such a text differently than the operator meant it
+ * Must hold: files are bounded before they are parsed (readBounded), and so is the expansion of aliases. A
+ * warning of the parser is an error, because the parser may read such a text differently than it was meant
  * (test/unit/config/yaml-source.test.ts).
  */
 import { closeSync, openSync, readSync } from 'node:fs';
@@ -20,7 +20,7 @@ import {
 } from 'yaml';
 import { COMMA_IN_NUMBER, ConfigError, isNumberName, type SettingPath } from './config-error.js';
 
-/** Longest file of settings. A thousand models with comments are some 500 KB. */
+/** Bytes of the longest file of settings. A thousand models with comments have some 500 KB. */
 export const CONFIG_BYTES_MAX = 1024 * 1024;
 /**
  * YAML aliases that may be expanded: enough to share a block among upstreams, too few for a billion-laughs
@@ -35,11 +35,6 @@ export interface YamlSource {
   lineOf(path: SettingPath): number;
   /** A scalar as it is written, without quotes: `1.10` is the number 1.1. Undefined if there is no scalar. */
   sourceTextAt(path: SettingPath): string | undefined;
-}
-
-export interface YamlOptions {
-  /** Whether `<<` merges another map's entries, as in YAML 1.1: LiteLLM's files do. Default false. */
-  readonly merge?: boolean;
 }
 
 /**
@@ -62,8 +57,11 @@ export function readBounded(path: string, bytesMax: number): string | undefined 
   }
 }
 
-/** Parses YAML 1.2 (core schema, no other tags). Throws ConfigError with lines such as `name:line: …`. */
-export function parseYaml(text: string, name: string, { merge = false }: YamlOptions = {}): YamlSource {
+/**
+ * Parses YAML 1.2 (core schema, no other tags). `merge`: `<<` merges another map's entries, as in YAML 1.1,
+ * which LiteLLM's files use. Throws ConfigError with lines such as `name:line: …`.
+ */
+export function parseYaml(text: string, name: string, { merge = false } = {}): YamlSource {
   const lineCounter = new LineCounter();
   const document = parseDocument(text, {
     version: '1.2',

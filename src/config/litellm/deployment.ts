@@ -15,6 +15,7 @@ import {
   type NativeSettings,
   openaiSettings,
   type Parameter,
+  type Provider,
   type ProviderModel,
   providerModelOf,
   variableNameOf,
@@ -31,8 +32,8 @@ const SERVICE_OF_MODE: ReadonlyMap<string, Service> = new Map([
 ]);
 
 /**
- * A model's mode by its name, for files that do not say it: to LiteLLM each model is at every path, and what
- * it is stands in a table that is not read here. The first pattern that fits counts.
+ * The mode of a model by its name, for files that do not name it: LiteLLM has it in a table of its own, which
+ * is not read here. The first pattern that fits counts.
  */
 const MODE_OF_NAME: readonly (readonly [name: RegExp, mode: string])[] = [
   [/rerank/i, 'rerank'],
@@ -81,7 +82,7 @@ export interface DeploymentContext {
   readonly dropsParameters: boolean;
 }
 
-/** A word before the model's id. An ARN has a colon before its first slash. */
+/** A word before the model's id. An ARN does not match, because it has a colon before its first slash. */
 const BEDROCK_PREFIX = /^[\w.-]+\//;
 
 /** What the provider vertex can call: Gemini, Claude, a tuned model's endpoint. LiteLLM has more there. */
@@ -90,7 +91,9 @@ const VERTEX_MODEL = /^(?:gemini-|claude-|\d+$|publishers\/google\/|endpoints\/)
 /** Parameters with which LiteLLM gets tokens of Entra, so that there need be no key of Azure. */
 const ENTRA_NAMES = ['azure_ad_token', 'tenant_id', 'client_id', 'client_secret', 'azure_username'];
 
-/** `name`: the model's, for callers. Returns undefined, with a remark, if no upstream can be made of it. */
+/**
+ * `name`: the model's name for callers. Returns undefined, with a remark, if the entry cannot be an upstream.
+ */
 export function importDeployment(
   entry: ImportMap,
   name: string,
@@ -113,56 +116,27 @@ export function importDeployment(
     return undefined;
   }
   const { speaks } = provider;
-  const mode = info.text('mode') ?? modeByName(own, info, found, name);
-  const service = SERVICE_OF_MODE.get(mode);
-  if (service === undefined) {
-    info.remark('mode', `${mode}: Tollgate does not serve it; the entry was left out`);
-    return undefined;
-  }
-  if (service !== 'chat' && speaks !== undefined && speaks !== 'azure') {
-    info.remark(
-      'mode',
-      `${mode}: Tollgate has it of OpenAI's paths and Azure's alone; the entry was left out`,
-    );
-    return undefined;
-  }
+  const service = serviceOf(own, info, found, name);
+  if (service === undefined) return undefined;
   const dropsParameters = own.flag('drop_params') ?? context.dropsParameters;
+  const { variables } = context;
   const read: Partial<NativeSettings> | undefined =
     speaks === undefined
-      ? openaiSettings(own, provider, parameter, context.variables)
-      : nativeSettings(own, speaks, found, parameter, context.variables);
+      ? openaiSettings(own, provider, parameter, variables)
+      : nativeSettings(own, speaks, found, parameter, variables);
   if (read === undefined) return undefined;
-  const settings = withoutQuerySecrets(own, name, read, context.variables);
+  const settings = withoutQuerySecrets(own, name, read, variables);
   if (speaks === 'bedrock' && BEDROCK_PREFIX.test(found.model))
     own.remark('model', "what is before the slash may be LiteLLM's own: see that Bedrock has this model id");
   if (speaks === 'vertex' && !VERTEX_MODEL.test(found.model))
     own.remark('model', 'the provider vertex serves Gemini and Claude alone: calls of another model fail');
-
-  const wanted = provider.variable ?? variableNameOf(name);
-  const isKeyKnown = speaks !== 'vertex';
-  const given = parameter('api_key');
-  if (given !== undefined && !isKeyKnown)
-    own.remark('api_key', 'vertex takes no key: name credentials_file, or see docs/credentials.md');
-  const isEntra = speaks === 'azure' && ENTRA_NAMES.some((one) => isGiven(one, own, credentials));
-  const implied = isEntra ? undefined : provider.variable;
-  const key =
-    given === undefined
-      ? implied === undefined
-        ? undefined
-        : `\${${implied}}`
-      : isKeyKnown
-        ? secretOf(own, 'api_key', given, wanted, context.variables)
-        : undefined;
-  if (given === undefined && provider.optionalVariable !== undefined)
-    own.remark(
-      'model',
-      `no api_key is given, and LiteLLM takes one from ${provider.optionalVariable} if that is set: set key if the server wants one`,
-    );
-  const isAuthorised = [key, settings.credentials_file, settings.profile].some((one) => one !== undefined);
-  const { headers, betas } = headersOf(own, name, { speaks, isAuthorised, parameter }, context.variables);
+  const hasEntra = ENTRA_NAMES.some((wanted) => isGiven(wanted, own, credentials));
+  const key = keyOf(own, name, provider, hasEntra, parameter('api_key'), variables);
+  const isAuthorised = [key, settings.credentials_file, settings.profile].some(
+    (value) => value !== undefined,
+  );
+  const { headers, betas } = headersOf(own, name, { speaks, isAuthorised, parameter }, variables);
   if (provider.note !== undefined) own.remark('model', provider.note);
-  const drops = dropsParameters && speaks !== undefined && speaks !== 'azure';
-
   const timeoutMs = millisecondsOf(own, context.timeoutSeconds);
   const deployment: Deployment = {
     entry,
@@ -170,9 +144,9 @@ export function importDeployment(
     upstream: {
       ...settings,
       ...(key === undefined ? {} : { key }),
-      model: settings.model ?? context.variables.text(found.model),
+      model: settings.model ?? variables.text(found.model),
       ...(provider.memberNames === undefined ? {} : { member_names: provider.memberNames }),
-      ...(drops ? { drop_unsupported: true } : {}),
+      ...(dropsParameters && isChatAlone(provider) ? { drop_unsupported: true } : {}),
       ...(betas === undefined ? {} : { betas }),
       ...(Object.keys(headers).length === 0 ? {} : { headers }),
       ...(timeoutMs === undefined ? {} : timeoutsOf(timeoutMs)),
@@ -185,6 +159,61 @@ export function importDeployment(
     prices: pricesOf(own, info),
     outputTokensMax: outputTokensOf(info),
   };
+  remarkRest(entry, own, info);
+  return deployment;
+}
+
+/**
+ * Whether upstreams of the provider serve chat alone, in a protocol of its own that calls are translated to.
+ */
+function isChatAlone(provider: Provider | undefined): boolean {
+  return provider?.speaks !== undefined && provider.speaks !== 'azure';
+}
+
+/**
+ * The service of an entry. Undefined, with a remark, if Tollgate does not serve it or not of this provider.
+ */
+function serviceOf(own: ImportMap, info: ImportMap, found: ProviderModel, name: string): Service | undefined {
+  const mode = info.text('mode') ?? modeByName(own, info, found, name);
+  const service = SERVICE_OF_MODE.get(mode);
+  if (service !== undefined && (service === 'chat' || !isChatAlone(found.provider))) return service;
+  const reason =
+    service === undefined
+      ? 'Tollgate does not serve it'
+      : "Tollgate has it of OpenAI's paths and Azure's alone";
+  info.remark('mode', `${mode}: ${reason}; the entry was left out`);
+  return undefined;
+}
+
+/**
+ * The upstream's key, as a reference to a variable; undefined if the upstream has none. `hasEntra`: the entry
+ * has parameters of Entra. `given`: its `api_key`.
+ */
+function keyOf(
+  own: ImportMap,
+  name: string,
+  provider: Provider,
+  hasEntra: boolean,
+  given: string | undefined,
+  variables: Variables,
+): string | undefined {
+  const { speaks, variable, optionalVariable } = provider;
+  if (given !== undefined && speaks !== 'vertex')
+    return secretOf(own, 'api_key', given, variable ?? variableNameOf(name), variables);
+  if (given !== undefined) {
+    own.remark('api_key', 'vertex takes no key: name credentials_file, or see docs/credentials.md');
+    return undefined;
+  }
+  if (optionalVariable !== undefined)
+    own.remark(
+      'model',
+      `no api_key is given, and LiteLLM takes one from ${optionalVariable} if that is set: set key if the server wants one`,
+    );
+  return variable === undefined || (speaks === 'azure' && hasEntra) ? undefined : `\${${variable}}`;
+}
+
+/** Adds remarks on all parameters and all of `model_info` that were not read. */
+function remarkRest(entry: ImportMap, own: ImportMap, info: ImportMap): void {
   for (const name of own.unread)
     own.remark(
       name,
@@ -192,15 +221,14 @@ export function importDeployment(
     );
   const notes = info.unread.filter((name) => !PRICE_WORDS.test(name));
   for (const name of info.unread) if (PRICE_WORDS.test(name)) info.remark(name, UNPLACED_PRICE);
-  if (notes.length > 0) {
+  if (notes.length > 0)
     entry.remark('model_info', `${notes.join(', ')}: a description that Tollgate has no place for`);
-  }
-  return deployment;
 }
 
 /**
- * The mode of an entry that does not say it, with a remark unless it is clear. What a deployment is called at
- * its provider may say nothing: then `base_model`, or else `name`, the model's for callers, may.
+ * The mode of an entry that does not name it, with a remark unless the model is one of chat. The provider's
+ * name of the model may not tell the mode. Then `base_model` is looked at, and then `name`, which callers
+ * use.
  */
 function modeByName(
   own: ImportMap,
@@ -209,22 +237,21 @@ function modeByName(
   name: string,
 ): string {
   const names = [model, info.peek('base_model'), own.peek('base_model'), name];
-  const [mode] = names.flatMap((one) => {
-    const known = MODE_OF_NAME.find(([pattern]) => typeof one === 'string' && pattern.test(one));
+  const [mode] = names.flatMap((candidate) => {
+    const known = MODE_OF_NAME.find(([pattern]) => typeof candidate === 'string' && pattern.test(candidate));
     return known === undefined ? [] : [known[1]];
   });
   const again = 'if it is not, set mode and import again';
-  const of = `model_info.mode is not in the file: ${JSON.stringify(model).slice(0, 200)} was taken for`;
-  const isChatAlone = provider?.speaks !== undefined && provider.speaks !== 'azure';
-  if (mode === undefined && !isChatAlone) own.remark('model', `${of} chat; ${again}`);
-  if (mode !== undefined && mode !== 'chat') own.remark('model', `${of} ${mode} by its name; ${again}`);
+  const found = `model_info.mode is not in the file: ${JSON.stringify(model).slice(0, 200)} was taken for`;
+  if (mode === undefined && !isChatAlone(provider)) own.remark('model', `${found} chat; ${again}`);
+  if (mode !== undefined && mode !== 'chat') own.remark('model', `${found} ${mode} by its name; ${again}`);
   return mode ?? 'chat';
 }
 
 /**
- * Returns the settings with references in place of the secrets in the address's query, where some providers
- * and proxies take the key. A provider with a protocol of its own takes no query: `config check` says so of
- * what was written, and the secret is not written all the same. `name`: the model's, for callers.
+ * Returns the settings with references in place of secrets in the address's query, in which some providers
+ * and proxies take the key. A provider with a protocol of its own takes no query, and `config check` rejects
+ * it later; also then the secret must not be written. `name`: the model's name for callers.
  */
 function withoutQuerySecrets(
   own: ImportMap,
@@ -237,7 +264,8 @@ function withoutQuerySecrets(
   const secrets = new Set(secretsInQuery(url).filter((secret) => url.includes(secret)));
   if (secrets.size === 0) return settings;
   const wanted = variableNameOf(`${name}_api_base`).replace(/_API_KEY$/, '');
-  // A secret may begin with another, so the longest counts. One pass: a reference is not searched again.
+  // A secret may begin with another one, so longer ones are tried first. One pass, so that references are not
+  // searched.
   const longestFirst = [...secrets].sort((one, other) => other.length - one.length);
   const pattern = longestFirst.map((secret) => secret.replace(/[^\w]/g, '\\$&')).join('|');
   const replaced = url.replace(

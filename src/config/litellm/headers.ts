@@ -18,8 +18,8 @@ import { type Parameter, variableNameOf, type Variables } from './provider.js';
 import type { ImportMap } from './remarks.js';
 
 /**
- * Rewrites the secret that `own` has by that name as a reference to a variable: `wanted`, if the secret
- * itself is in the file, and then with a remark. Undefined for a word that means "no key".
+ * Rewrites a secret, which `own` has by this name, as a reference to a variable. If the file has the secret
+ * itself, the variable is `wanted`, and a remark names it. Undefined for a word that means "no key".
  */
 export function secretOf(
   own: ImportMap,
@@ -35,15 +35,14 @@ export function secretOf(
   return secret?.reference;
 }
 
-export interface ImportedHeaders {
+interface ImportedHeaders {
   readonly headers: Readonly<Record<string, string>>;
   /** The features that a header switches on. */
   readonly betas: readonly string[] | undefined;
 }
 
-/** What headers depend on. */
 interface HeaderContext {
-  /** The provider whose protocol it is. */
+  /** The provider whose own protocol the upstream speaks; undefined if it is OpenAI's. */
   readonly speaks: ProviderName | undefined;
   /** Whether the upstream has a credential. */
   readonly isAuthorised: boolean;
@@ -69,12 +68,12 @@ export function headersOf(
     if (organization !== undefined) headers['openai-organization'] = variables.text(organization);
   }
   const extra = own.map('extra_headers');
-  const is = (pattern: string, name: string): boolean => new RegExp(pattern, 'i').test(name);
+  const matches = (pattern: string, name: string): boolean => new RegExp(pattern, 'i').test(name);
   for (const name of extra.unread) {
     const value = extra.text(name);
     if (value === undefined) continue;
     const instead = speaks === undefined ? undefined : insteadOfHeader(speaks, name);
-    if (!is(HEADER_NAMES, name) || is(HEADER_NAMES_REJECTED, name)) {
+    if (!matches(HEADER_NAMES, name) || matches(HEADER_NAMES_REJECTED, name)) {
       extra.remark(name, 'a header that cannot be set');
     } else if (instead !== undefined) {
       const found = name.toLowerCase() === 'anthropic-beta' ? betasOf(value) : undefined;
@@ -82,7 +81,7 @@ export function headersOf(
       betas = found ?? betas;
     } else if (speaks !== undefined && isAuthorised && AUTHORISING_HEADER.test(name)) {
       extra.remark(name, 'the upstream has a key or credentials, and takes one of the two');
-    } else if (is(HEADER_NAMES_SECRET, name)) {
+    } else if (matches(HEADER_NAMES_SECRET, name)) {
       const wanted = variableNameOf(`${model}_${name}`).replace(/_API_KEY$/, '');
       const reference = secretOf(extra, name, value, wanted, variables);
       if (reference !== undefined) headers[name] = reference;

@@ -22,7 +22,7 @@ import { importDeployment, type Deployment, type DeploymentContext } from './dep
 import { escapedText, providerModelOf, Variables } from './provider.js';
 import { ImportMap, type Remark, remarkCredential, Remarks, remarkSections } from './remarks.js';
 
-export interface LitellmImport {
+interface LitellmImport {
   /** A `tollgate.yaml` that passes `config check` once its variables are set; if not, remarks say why. */
   readonly yaml: string;
   /** In the order of their lines. */
@@ -75,7 +75,7 @@ function variablesOf(yaml: string): string[] {
   );
 }
 
-/** What `config check` says of the written file when its variables are set, to values that fit. */
+/** What `config check` says of the written file if its variables have values that fit. */
 function problemsOf(
   yaml: string,
   variables: readonly string[],

@@ -132,17 +132,17 @@ function scopeOf({ upstream }: Deployment): string {
 
 /** Whole numbers from 1 in the proportion of the shares; undefined if all shares are the same. */
 function weightsOf(deployments: readonly Deployment[]): number[] | undefined {
-  const by = SHARES.find((share) => deployments.some((deployment) => deployment[share] !== undefined));
-  if (by === undefined) return undefined;
-  const shares = deployments.map((deployment) => Math.max(deployment[by] ?? 0, 0));
+  const name = SHARES.find((share) => deployments.some((deployment) => deployment[share] !== undefined));
+  if (name === undefined) return undefined;
+  const shares = deployments.map((deployment) => Math.max(deployment[name] ?? 0, 0));
   const largest = Math.max(...shares);
   if (shares.every((share) => share === largest)) return undefined;
   const divisor = shares.every(Number.isSafeInteger) ? shares.reduce(greatestDivisor) : 0;
-  const whole = divisor > 0 && largest / divisor <= SHARE_MAX;
+  const isExact = divisor > 0 && largest / divisor <= SHARE_MAX;
   return shares.map((share, index) => {
     if (share === 0)
-      remarkParameter(deployments[index]!, by, 'has no share in LiteLLM; here it has the smallest');
-    const weight = whole ? share / divisor : Math.round((share / largest) * SHARE_MAX);
+      remarkParameter(deployments[index]!, name, 'has no share in LiteLLM; here it has the smallest');
+    const weight = isExact ? share / divisor : Math.round((share / largest) * SHARE_MAX);
     return Math.max(weight, 1);
   });
 }
@@ -234,20 +234,20 @@ function fallbacksOf(
   const found = new Map<string, ModelFallbacks>();
   for (const { section, name, reason, id, listed } of listedFallbacks(sections)) {
     const others = listed.filter((other): other is string => typeof other === 'string' && ids.has(other));
-    const of = `of ${JSON.stringify(id).slice(0, 200)}`;
+    const ofModel = `of ${JSON.stringify(id).slice(0, 200)}`;
     if (!ids.has(id) || others.length === 0) {
-      section.remark(name, `${of}: its models are not among those carried over`);
+      section.remark(name, `${ofModel}: its models are not among those carried over`);
       continue;
     }
     if (others.length < listed.length)
-      section.remark(name, `${of}: ${listed.length - others.length} of its models are not carried over`);
+      section.remark(name, `${ofModel}: ${listed.length - others.length} of its models are not carried over`);
     const own = found.get(id);
     if (own === undefined) {
       found.set(id, { others: new Set(others), reasons: new Set([reason]) });
       continue;
     }
     if (!own.reasons.has(reason))
-      section.remark(name, `${of}: a model has one list of fallbacks, so each is used for both reasons`);
+      section.remark(name, `${ofModel}: a model has one list of fallbacks, so each is used for both reasons`);
     for (const other of others) own.others.add(other);
     own.reasons.add(reason);
   }
@@ -279,7 +279,7 @@ function listedFallbacks(sections: readonly ImportMap[]): ListedFallbacks[] {
   );
 }
 
-/** The maps of such a list. A remark tells of anything else, with which LiteLLM does not start. */
+/** The maps of such a list. Anything else in it gets a remark: LiteLLM does not start with it. */
 function fallbackMaps(section: ImportMap, name: string): Record<string, unknown>[] {
   const value = section.take(name);
   const maps = listIn(value).filter(isRecord);
@@ -293,22 +293,26 @@ function listIn(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? (value as unknown[]) : [];
 }
 
-/** Adds the fallbacks that serve all that the model serves, at most FALLBACKS_MAX. */
+/** Adds at most FALLBACKS_MAX of the fallbacks: those that serve all that the model serves. */
 function withOwnFallbacks(
   model: ImportedModel,
   { others, reasons }: ModelFallbacks,
   servedBy: ReadonlyMap<string, readonly Service[]>,
   router: ImportMap | undefined,
 ): ImportedModel {
-  const of = `of ${JSON.stringify(model.id)}`;
-  if (others.size > FALLBACKS_MAX) router?.remark('fallbacks', `${of}: a model has at most ${FALLBACKS_MAX}`);
+  const ofModel = `of ${JSON.stringify(model.id)}`;
+  if (others.size > FALLBACKS_MAX)
+    router?.remark('fallbacks', `${ofModel}: a model has at most ${FALLBACKS_MAX}`);
   // Another service's responses have another form, so `config check` rejects such a fallback.
   const services = model.serves ?? CHAT;
   const fitting = [...others].filter((other) =>
     services.every((service) => (servedBy.get(other) ?? CHAT).includes(service)),
   );
   if (fitting.length < others.size)
-    router?.remark('fallbacks', `${of}: ${others.size - fitting.length} of its models serve something else`);
+    router?.remark(
+      'fallbacks',
+      `${ofModel}: ${others.size - fitting.length} of its models serve something else`,
+    );
   if (fitting.length === 0) return model;
   // In the file that is written, the upstreams come last.
   const { upstreams, ...rest } = model;

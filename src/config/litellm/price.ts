@@ -34,7 +34,7 @@ const COSTS: Readonly<Record<PriceName, string>> = {
   call: 'input_cost_per_query',
 };
 
-/** Behind the name of a cost: the cost if the prompt has more than so many thousand tokens. */
+/** The end of a cost's name, if the cost is for prompts of more than so many thousand tokens. */
 const ABOVE = /_above_([1-9]\d{0,4})k_tokens$/;
 
 /** Names of LiteLLM that are about money. */
@@ -101,9 +101,9 @@ interface Priced {
 /**
  * A model has one price, whichever upstream responds. So each kind of price (PRICE_NAMES) is the highest that
  * an entry has; entries without that kind do not count. If no entry has an input price, or none an output
- * price, the model has no price and its calls cost nothing, which a remark says. A price of calls alone is
- * enough: then tokens cost nothing; so is one of input alone where responses have no output to pay for.
- * `hasOutput`: whether they have, as those of embeddings have not.
+ * price, the model has no price and its calls cost nothing, which a remark says. There are two exceptions: a
+ * price of calls alone is enough, and tokens cost nothing then; a price of input alone is enough if responses
+ * have no output to pay for (`hasOutput` is false), such as embeddings.
  */
 export function priceOf(deployments: readonly Priced[], hasOutput: boolean): ModelPrice | undefined {
   const base = highestOf(deployments, (prices) => prices.base, '');
@@ -127,23 +127,26 @@ export function priceOf(deployments: readonly Priced[], hasOutput: boolean): Mod
       `its prices above ${above} tokens hold from ${aboves[LONG_PRICES_MAX - 1]} on where they are higher: ` +
         `a model has at most ${LONG_PRICES_MAX} long prices`,
     );
-  const long = aboves.slice(0, LONG_PRICES_MAX).map((above, at) => {
-    const held = at === LONG_PRICES_MAX - 1 ? aboves.slice(at) : [above];
+  const long = aboves.slice(0, LONG_PRICES_MAX).map((above, index) => {
+    // The last long price covers the thresholds for which there is no place.
+    const covered = index === LONG_PRICES_MAX - 1 ? aboves.slice(index) : [above];
     const pricesIn = (prices: DeploymentPrices): Prices =>
-      held.map((each) => pricesAbove(prices, each)).reduce(higherOf);
+      covered.map((threshold) => pricesAbove(prices, threshold)).reduce(higherOf);
     const set = highestOf(deployments, pricesIn, ` above ${above} tokens`);
     return { above, ...textsOf(set) };
   });
   return { ...textsOf(base), ...(long.length === 0 ? {} : { long }) };
 }
 
-/** As LiteLLM has them for a prompt of more than `above` tokens: what a long price leaves out is as ever. */
+/**
+ * LiteLLM's prices for a prompt of more than `above` tokens. A kind that a long price leaves out is as usual.
+ */
 function pricesAbove({ base: { call: _, ...base }, long }: DeploymentPrices, above: number): Prices {
   const reached = [...long.keys()].filter((threshold) => threshold <= above);
   return { ...base, ...long.get(Math.max(...reached)) };
 }
 
-/** The higher of each kind. */
+/** The higher price of each kind. */
 function higherOf(left: Prices, right: Prices): Prices {
   const higher: Partial<Record<PriceName, ImportedPrice>> = { ...left };
   for (const [name, price] of Object.entries(right) as [PriceName, ImportedPrice][]) {
@@ -153,7 +156,7 @@ function higherOf(left: Prices, right: Prices): Prices {
   return higher;
 }
 
-/** The highest of each kind. `which`: of which prompts the prices are, for a remark. */
+/** The highest price of each kind. `which`: for which prompts the prices are, for a remark; may be empty. */
 function highestOf(
   deployments: readonly Priced[],
   pricesIn: (prices: DeploymentPrices) => Prices,
@@ -176,7 +179,7 @@ function highestOf(
   return highest;
 }
 
-/** Of a model whose calls or input alone have a price, other tokens cost nothing. */
+/** The texts of the prices. Input or output without a price costs nothing. */
 function textsOf({ input, output, ...parts }: Prices): PriceTexts {
   return {
     input: input?.text ?? '0',
@@ -185,7 +188,7 @@ function textsOf({ input, output, ...parts }: Prices): PriceTexts {
   };
 }
 
-export interface ImportedPrice {
+interface ImportedPrice {
   /** A decimal number with at most six decimals. */
   readonly text: string;
   /** False if it had more decimals and was rounded up. */

@@ -179,7 +179,7 @@ export function variableNameOf(model: string): string {
   return `${/^[A-Z_]/.test(name) ? '' : 'MODEL_'}${name}_API_KEY`;
 }
 
-/** The text as Tollgate's file writes it: what looks there like a reference to a variable is none. */
+/** The text as Tollgate's file must have it: what looks like a reference to a variable is escaped. */
 export function escapedText(value: string): string {
   return value.replace(/\$\{[^}]*\}/g, (found) => `$${found}`);
 }
@@ -190,7 +190,7 @@ function referenceOf(value: string): string | undefined {
   return VARIABLE.test(name) ? `\${${name}}` : undefined;
 }
 
-/** Returns a parameter of the entry, or of the credential that it names. */
+/** Returns a parameter of the entry, or else of the credential that the entry names. */
 export type Parameter = (wanted: string) => string | undefined;
 
 /** The address of an upstream with OpenAI's protocol. Undefined, with a remark, if none can be called. */
@@ -215,7 +215,7 @@ export function openaiSettings(
 /** The settings of an upstream with a protocol of its own. */
 export interface NativeSettings {
   readonly provider: ProviderName;
-  /** If it is another than the entry's. */
+  /** Only if it differs from the entry's. */
   readonly model?: string;
   readonly url?: string;
   readonly api_version?: string;
@@ -234,8 +234,8 @@ const REGIONS: Readonly<Partial<Record<ProviderName, string>>> = {
 const AZURE_DEPLOYMENT = /\/openai\/deployments\/([\w.-]+)/;
 
 /**
- * The settings of an upstream that speaks the provider's protocol. Undefined, with a remark, if one is
- * missing. `found`: the model's name at the provider, with the region that is before it.
+ * The settings of an upstream that speaks the provider's own protocol. Undefined, with a remark, if a setting
+ * that the provider needs is missing. `found`: the provider's name of the model, and the region before it.
  */
 export function nativeSettings(
   own: ImportMap,
@@ -256,47 +256,56 @@ export function nativeSettings(
   const url = address === undefined ? undefined : checkedUrl(own, address);
   if (address !== undefined && url === undefined) return undefined;
   const settings = { provider: speaks, ...(url !== undefined && { url }) };
-  const textOf = (name: string): string | undefined => {
+  const textOf: Parameter = (name) => {
     const value = parameter(name);
     return value === undefined ? undefined : variables.text(value);
   };
-  if (speaks === 'azure') {
-    const version = azureVersion(own, text!, textOf('api_version'));
-    const [, deployment = found.model] = AZURE_DEPLOYMENT.exec(text!) ?? [];
-    if (deployment === found.model) return { ...settings, ...version };
-    own.remark('api_base', 'LiteLLM calls the deployment that this path names: it was taken as model');
-    return { ...settings, ...version, model: deployment };
-  }
-  if (speaks === 'vertex') {
-    // LiteLLM takes both spellings.
-    const vertexText = (name: string): string | undefined =>
-      textOf(`vertex_${name}`) ?? textOf(`vertex_ai_${name}`);
-    const project = vertexText('project');
-    if (project === undefined) {
-      own.remark('model', 'vertex_project is missing: the entry was left out');
-      return undefined;
+  switch (speaks) {
+    case 'azure': {
+      const version = azureVersion(own, text!, textOf('api_version'));
+      const [, deployment = found.model] = AZURE_DEPLOYMENT.exec(text!) ?? [];
+      if (deployment === found.model) return { ...settings, ...version };
+      own.remark('api_base', 'LiteLLM calls the deployment that this path names: it was taken as model');
+      return { ...settings, ...version, model: deployment };
     }
-    const credentials = vertexText('credentials');
-    const isFile = credentials !== undefined && !credentials.trimStart().startsWith('{');
-    if (credentials !== undefined && !isFile)
-      own.remark(
-        parameter('vertex_credentials') === undefined ? 'vertex_ai_credentials' : 'vertex_credentials',
-        'a secret: write it into a file that only Tollgate reads, and name it in credentials_file',
-      );
-    if (credentials?.startsWith('${') === true)
-      own.remark(
-        parameter('vertex_credentials') === undefined ? 'vertex_ai_credentials' : 'vertex_credentials',
-        "the variable must be a file's path: LiteLLM takes the JSON itself from it too",
-      );
-    const region = regionOf(own, vertexText('location'), speaks);
-    return { ...settings, region, project, ...(isFile && { credentials_file: credentials }) };
+    case 'vertex': {
+      const vertex = vertexSettings(own, textOf);
+      return vertex && { ...settings, ...vertex };
+    }
+    case 'bedrock': {
+      const profile = parameter('api_key') === undefined ? textOf('aws_profile_name') : undefined;
+      const region = regionOf(own, textOf('aws_region_name') ?? found.region, speaks);
+      return { ...settings, region, ...(profile !== undefined && { profile }) };
+    }
+    default:
+      return settings;
   }
-  if (speaks === 'bedrock') {
-    const profile = parameter('api_key') === undefined ? textOf('aws_profile_name') : undefined;
-    const region = regionOf(own, textOf('aws_region_name') ?? found.region, speaks);
-    return { ...settings, region, ...(profile !== undefined && { profile }) };
+}
+
+/** The settings of Vertex AI alone. Undefined, with a remark, if the project is missing. */
+function vertexSettings(
+  own: ImportMap,
+  textOf: Parameter,
+): Pick<NativeSettings, 'region' | 'project' | 'credentials_file'> | undefined {
+  // LiteLLM takes both spellings.
+  const vertexText: Parameter = (name) => textOf(`vertex_${name}`) ?? textOf(`vertex_ai_${name}`);
+  const project = vertexText('project');
+  if (project === undefined) {
+    own.remark('model', 'vertex_project is missing: the entry was left out');
+    return undefined;
   }
-  return settings;
+  const credentials = vertexText('credentials');
+  const name = textOf('vertex_credentials') === undefined ? 'vertex_ai_credentials' : 'vertex_credentials';
+  const isFile = credentials !== undefined && !credentials.trimStart().startsWith('{');
+  if (credentials !== undefined && !isFile)
+    own.remark(
+      name,
+      'a secret: write it into a file that only Tollgate reads, and name it in credentials_file',
+    );
+  if (credentials?.startsWith('${') === true)
+    own.remark(name, "the variable must be a file's path: LiteLLM takes the JSON itself from it too");
+  const region = regionOf(own, vertexText('location'), 'vertex');
+  return { region, project, ...(isFile && { credentials_file: credentials }) };
 }
 
 function regionOf(own: ImportMap, region: string | undefined, speaks: ProviderName): string {
@@ -306,7 +315,7 @@ function regionOf(own: ImportMap, region: string | undefined, speaks: ProviderNa
   return preset;
 }
 
-/** The version for LiteLLM's `api_version`. An address below `/openai/v1` has its version by itself. */
+/** The version for LiteLLM's `api_version`. For an address below `/openai/v1` it is always `v1`. */
 function azureVersion(
   own: ImportMap,
   address: string,

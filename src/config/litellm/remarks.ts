@@ -72,7 +72,7 @@ export class ImportMap {
     return Object.hasOwn(this.#values, name) ? (this.#values[name] ?? undefined) : undefined;
   }
 
-  /** Reads a map, in which no name counts as read yet, whoever has called this before. */
+  /** Reads a map. In the map that is returned no name counts as read yet, also if it was read before. */
   map(name: string): ImportMap {
     return new ImportMap(this.take(name), [...this.path, name], this.remarks);
   }
