@@ -1,7 +1,7 @@
 /**
- * The interface of an HTTP client that calls upstreams. Http1Client implements it; so do the built-in echo
- * model (upstream/echo-client.ts), without connections, and ProviderClient, which translates. Attempts
- * (upstream/attempt.ts) use it. Upstream worker.
+ * The interface of an HTTP client that calls upstreams. Http1Client implements it; the built-in echo model
+ * (upstream/echo-client.ts), without connections, and ProviderClient, which translates, have its `start`.
+ * Attempts (upstream/attempt.ts) use it. Upstream worker.
  *
  * Must hold: onStart is called once, then onData any number of times, then exactly one of onEnd and onError;
  * onError alone is possible. After abort() nothing is called (test/unit/http1/client.test.ts).

@@ -52,7 +52,8 @@ export function errorEvent(record: ErrorRecord): string {
   return sseEvent(errorBody(record));
 }
 
-function asBuffer(bytes: Uint8Array): Buffer {
+/** The bytes as a Buffer over the same memory. */
+export function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 

@@ -8,7 +8,6 @@
 import type { UpstreamRequest } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
 import {
-  type CarriedTrace,
   isSampledText,
   newSpanId,
   parseTraceParent,
@@ -63,21 +62,24 @@ interface SpanDeps {
 }
 
 /**
- * The span of the attempt on `target` that begins now, which is the call's `tries`th; undefined if the trace
- * is not recorded.
+ * The span of the attempt on `target` that begins now and is the last of the call's `attempts` so far.
+ * Undefined if the trace is not recorded: then its headers are passed on as they came.
  */
 export function newAttemptSpan(
   { routes, spans, clock }: SpanDeps,
-  { request, tries }: { readonly request: UpstreamRequest; readonly tries: number },
+  { request, attempts }: { readonly request: UpstreamRequest; readonly attempts: number },
   target: UpstreamTarget,
 ): AttemptSpan | undefined {
-  if (request.trace === undefined) return undefined;
-  const begin = (): AttemptBegin => {
-    const { id: modelId, ownedBy } = routes.routeOf(request.modelIndex);
-    const provider = target.provider === undefined ? ownedBy : SPAN_NAMES[target.provider.name];
-    return { request, target, modelId, provider, earlierTries: tries - 1, nowMs: clock.monotonicMs() };
-  };
-  return AttemptSpan.of(begin, request.trace, spans);
+  const { trace } = request;
+  if (spans === undefined || trace === undefined || trace === UNRECORDED) return undefined;
+  const [text, traceState] = trace;
+  const parent = isSampledText(text) ? parseTraceParent(text) : undefined;
+  if (parent === undefined) return undefined;
+  const { id: modelId, ownedBy } = routes.routeOf(request.modelIndex);
+  const provider = target.provider === undefined ? ownedBy : SPAN_NAMES[target.provider.name];
+  const earlierTries = attempts - 1;
+  const begin = { request, target, modelId, provider, earlierTries, nowMs: clock.monotonicMs() };
+  return new AttemptSpan(begin, parent, traceState, spans);
 }
 
 export class AttemptSpan {
@@ -91,21 +93,12 @@ export class AttemptSpan {
   #ended = false;
   #firstByteMs: number | null = null;
 
-  private constructor(begin: AttemptBegin, parent: TraceParent, traceState: string, outbox: SpanOutbox) {
+  constructor(begin: AttemptBegin, parent: TraceParent, traceState: string, outbox: SpanOutbox) {
     this.#begin = begin;
     this.#outbox = outbox;
     this.#parent = parent;
     this.#traceState = traceState;
     this.headers = traceHeadersOf([traceParentText({ ...parent, spanId: this.#spanId }), traceState]);
-  }
-
-  /** Undefined if the trace is not recorded. Then its headers are passed on as they came. */
-  static of(begin: () => AttemptBegin, carried: CarriedTrace, outbox: SpanOutbox | undefined) {
-    if (outbox === undefined || carried === UNRECORDED) return undefined;
-    const [text, traceState] = carried;
-    if (!isSampledText(text)) return undefined;
-    const parent = parseTraceParent(text);
-    return parent && new AttemptSpan(begin(), parent, traceState, outbox);
   }
 
   /** Called once. */
@@ -114,7 +107,7 @@ export class AttemptSpan {
   }
 
   /** Only the first call counts. */
-  end({ error, status, responseModel: answerModel, nowMs }: AttemptEnd): void {
+  end({ error, status, responseModel, nowMs }: AttemptEnd): void {
     if (this.#ended) return;
     this.#ended = true;
     const parent = this.#parent;
@@ -135,7 +128,7 @@ export class AttemptSpan {
       door: DOOR_NAMES[request.door]!,
       origin: target.origin,
       model: target.model ?? modelId,
-      responseModel: answerModel ?? null,
+      responseModel: responseModel ?? null,
       provider,
       earlierTries,
       stream: request.stream,

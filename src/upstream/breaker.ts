@@ -11,9 +11,10 @@
  * calls or more. The cooldown assumes that other upstreams serve the calls; if none is left, `loneWaitMs` is
  * shorter.
  *
- * If all of these failures were calls of one account, it opens for that account only, because its requests
- * may be the reason: some upstreams send 500 for a request that they cannot read. Calls of other accounts go
- * on and are counted anew: one failure of them opens it for all, unless one of their calls went well before.
+ * If all of these failures were calls of one account, it opens for that account only, because the account's
+ * requests may be the reason: some upstreams send 500 for a request that they cannot read. Calls of other
+ * accounts go on and are counted anew. The first failure among these opens it for all, unless one of these
+ * calls went well before.
  *
  * Must hold: one call at a time probes, and outcomes of calls that began in an earlier state change nothing
  * (test/unit/upstream/breaker.test.ts).
@@ -42,25 +43,29 @@ export type BreakerPass = number;
 /** The accounts whose calls failed: one, or several; undefined if none did. */
 type Accounts = AccountIndex | 'several' | undefined;
 
+/** The counts of one half of the window. */
 interface Half {
   calls: number;
   failures: number;
-  failed: Accounts;
+  failedOf: Accounts;
 }
 
-const newHalf = (): Half => ({ calls: 0, failures: 0, failed: undefined });
-const both = (one: Accounts, other: Accounts): Accounts =>
-  one === undefined || one === other ? other : other === undefined ? one : 'several';
+const newHalf = (): Half => ({ calls: 0, failures: 0, failedOf: undefined });
+
+function accountsOfBoth(one: Accounts, other: Accounts): Accounts {
+  if (one === undefined || other === undefined) return one ?? other;
+  return one === other ? one : 'several';
+}
 
 export class Breaker {
   readonly #failuresMax: number;
   readonly #onChange: (change: BreakerChange, cooldownMs: number) => void;
-  #inARow = 0;
-  #failedInARow: Accounts;
+  #failuresInARow = 0;
+  #failedInARowOf: Accounts;
   #half = newHalf();
   #olderHalf = newHalf();
   /** The accounts for which it is open. */
-  #heldBack: Accounts;
+  #openFor: Accounts;
   #halfEndMs = 0;
   /** 0 while closed. */
   #cooldownMs = 0;
@@ -136,11 +141,13 @@ export class Breaker {
     const calls = this.#half.calls + this.#olderHalf.calls;
     const failures = this.#half.failures + this.#olderHalf.failures;
     const isTooMany = failures >= this.#failuresMax && 2 * failures >= calls;
-    if (!isTooMany && this.#inARow < this.#failuresMax) return;
-    const failed = isTooMany ? both(this.#half.failed, this.#olderHalf.failed) : this.#failedInARow;
-    this.#heldBack = both(this.#heldBack, failed);
+    if (!isTooMany && this.#failuresInARow < this.#failuresMax) return;
+    const failedOf = isTooMany
+      ? accountsOfBoth(this.#half.failedOf, this.#olderHalf.failedOf)
+      : this.#failedInARowOf;
+    this.#openFor = accountsOfBoth(this.#openFor, failedOf);
     this.#open(nowMs, COOLDOWN_MS_MIN, 'opened');
-    // If it is open for one account, one failure of another one opens it for all.
+    // If it is open for one account, the next failure of another one opens it for all.
     this.#countAnew(this.#failuresMax - 1);
   }
 
@@ -150,7 +157,7 @@ export class Breaker {
   }
 
   #holdsBack(account: AccountIndex): boolean {
-    return this.isOpen && (this.#heldBack === 'several' || this.#heldBack === account);
+    return this.isOpen && (this.#openFor === 'several' || this.#openFor === account);
   }
 
   #open(nowMs: MonotonicMs, cooldownMs: number, change: BreakerChange): void {
@@ -164,20 +171,20 @@ export class Breaker {
   #close(): void {
     this.#cooldownMs = 0;
     this.#pass++;
-    this.#heldBack = undefined;
+    this.#openFor = undefined;
     this.#countAnew(0);
     this.#onChange('closed', 0);
   }
 
-  #countAnew(inARow: number): void {
-    this.#inARow = inARow;
-    this.#failedInARow = undefined;
+  #countAnew(failuresInARow: number): void {
+    this.#failuresInARow = failuresInARow;
+    this.#failedInARowOf = undefined;
     this.#half = newHalf();
     this.#olderHalf = newHalf();
   }
 
-  /** `failed`: the account of the call, if it failed. */
-  #count(nowMs: MonotonicMs, failed: AccountIndex | undefined): void {
+  /** `failedOf`: the account of the call, if it failed. */
+  #count(nowMs: MonotonicMs, failedOf: AccountIndex | undefined): void {
     if (nowMs >= this.#halfEndMs) {
       const isNext = nowMs < this.#halfEndMs + WINDOW_HALF_MS;
       this.#olderHalf = isNext ? this.#half : newHalf();
@@ -185,14 +192,14 @@ export class Breaker {
       this.#halfEndMs = nowMs + WINDOW_HALF_MS;
     }
     this.#half.calls++;
-    if (failed === undefined) {
-      this.#inARow = 0;
-      this.#failedInARow = undefined;
+    if (failedOf === undefined) {
+      this.#failuresInARow = 0;
+      this.#failedInARowOf = undefined;
       return;
     }
     this.#half.failures++;
-    this.#half.failed = both(this.#half.failed, failed);
-    this.#inARow++;
-    this.#failedInARow = both(this.#failedInARow, failed);
+    this.#half.failedOf = accountsOfBoth(this.#half.failedOf, failedOf);
+    this.#failuresInARow++;
+    this.#failedInARowOf = accountsOfBoth(this.#failedInARowOf, failedOf);
   }
 }

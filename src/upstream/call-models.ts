@@ -25,7 +25,7 @@ export class CallModels {
   #error: ErrorRecord | undefined = undefined;
   /** Time and attempts of the models before. */
   #earlierMs = 0;
-  #earlierTries = 0;
+  #earlierAttempts = 0;
   /** The request as the model's upstreams get it. */
   request: UpstreamRequest;
   /** The attempts on the model's upstreams. */
@@ -47,8 +47,8 @@ export class CallModels {
   }
 
   /** Attempts so far, on all models. */
-  get tries(): number {
-    return this.#earlierTries + this.plan.tries;
+  get attempts(): number {
+    return this.#earlierAttempts + this.plan.attempts;
   }
 
   /**
@@ -77,7 +77,7 @@ export class CallModels {
     const last = this.last(error);
     if (!this.hasNext(why)) return last;
     this.#earlierMs += this.plan.spentMs();
-    this.#earlierTries += this.plan.tries;
+    this.#earlierAttempts += this.plan.attempts;
     const modelIndex = this.#original.fallbacks!.models[this.number]!;
     this.request = requestTo(modelIndex, this.#routes.routeOf(modelIndex), this.#original);
     this.number += 1;
@@ -110,10 +110,8 @@ function requestTo(
     id,
   );
   const isBounded = maxTokens.end > 0 || maxCompletionTokens.end > 0;
-  const sent =
-    isBounded && original.outputTokensMax > outputTokensMax
-      ? withOutputTokensMax(named, outputTokensMax)
-      : { ...named, outputTokensMax: original.outputTokensMax };
+  const isLowered = isBounded && original.outputTokensMax > outputTokensMax;
+  const sent = isLowered ? withOutputTokensMax(named, outputTokensMax) : named;
   return {
     ...original,
     modelIndex,
@@ -121,6 +119,6 @@ function requestTo(
     largeBody: sent.largeBody,
     modelStart: sent.modelStart,
     modelEnd: sent.modelEnd,
-    outputTokensMax: sent.outputTokensMax,
+    outputTokensMax: isLowered ? outputTokensMax : original.outputTokensMax,
   };
 }

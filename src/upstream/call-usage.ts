@@ -44,7 +44,7 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
   const reported = doubt === undefined ? meter.reported : undefined;
   if (reported !== undefined && !meter.isReportOld) return reported;
   // If the prompt is known, it is not counted.
-  const wanted =
+  const toCount =
     reported === undefined
       ? meter.countRequest(
           tokenizer,
@@ -54,7 +54,7 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
           attempt.taken.target.thoughtsBack,
         )
       : meter.countRequest(tokenizer, NO_PROMPT);
-  return countOrEstimate(deps.count, wanted, request.account, deps.errors).then((counted) => {
+  return countOrEstimate(deps.count, toCount, request.account, deps.errors).then((counted) => {
     const usage = doubt === undefined ? counted : withinHold(counted, doubt, request, route);
     return reported === undefined ? usage : atLeast(reported, usage);
   });
@@ -73,7 +73,7 @@ function doubtAbout(
   const { reported } = meter;
   const doubt =
     reported === undefined
-      ? meter.fault
+      ? meter.reportError
       : doubtOf(reported, request, route, () => !meter.isReportOfPrompt && meter.hasText());
   if (doubt === undefined) return undefined;
   metrics.countDisbelieved(target.slot, doubt);
@@ -86,13 +86,6 @@ function doubtAbout(
  * The larger of both, for a report that came before the last text. A count does not include hidden reasoning.
  */
 function atLeast(reported: Usage, counted: Usage): Usage {
-  return {
-    promptTokens: reported.promptTokens,
-    cachedTokens: reported.cachedTokens,
-    cacheWriteTokens: reported.cacheWriteTokens,
-    cacheWrite1hTokens: reported.cacheWrite1hTokens,
-    completionTokens: Math.max(reported.completionTokens, counted.completionTokens),
-    reasoningTokens: reported.reasoningTokens,
-    source: 'estimated',
-  };
+  const completionTokens = Math.max(reported.completionTokens, counted.completionTokens);
+  return { ...reported, completionTokens, source: 'estimated' };
 }

@@ -4,12 +4,11 @@
  *
  * Must hold: the listener gets exactly one of end, cut and fail, last. After the first byte for the client no
  * other upstream is tried, nor after the client has left. A client that leaves pays for what was relayed to
- * it, or for all that has come if the upstream was let finish, and nothing if no request was sent or the
+ * it, or for the whole response if its upstream may finish; and nothing if no request was sent or the
  * upstream rejects it (test/unit/upstream/chat-session.test.ts, and -cancel, -finish, -failover.test.ts).
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
-import { ceilDiv } from '../core/units.js';
 import type {
   DownstreamHandle,
   StartSession,
@@ -72,16 +71,16 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #upstreamWaitMs = 0;
   /** The client has gone. */
   #cancelled = false;
-  /** Set if the upstream finishes without its client: what comes is discarded. */
+  /** Set if the client has left and the upstream may finish: what still comes is discarded. */
   #left: LeftCall | undefined;
-  /** A bound or a client that does not read has cut the stream: it ends as if the client had gone. */
+  /** A bound, or a client that does not read, has cut the stream. It ends as if the client had gone. */
   #cut = false;
   #retryAfterSeconds: number | undefined;
   /** Why the last attempt failed, for the caller. */
   #reason: string | undefined;
-  /** The error if an upstream's protocol cannot express the request. Other upstreams' may. */
+  /** The error if the protocol of an upstream cannot express the request. That of another one may. */
   #unsupported: ErrorRecord | undefined;
-  /** What `complete` brought and the client has not been sent. */
+  /** Bytes from `complete` that were not sent yet. */
   #unsent: Uint8Array = EMPTY;
   #usage: Usage | undefined;
 
@@ -115,11 +114,11 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       this.#end();
       return;
     }
-    // The call is charged. What is counted ends it.
+    // The call is charged, and ends when its tokens are counted.
     if (this.#state === 'counting') return;
     const attempt = this.#attempt;
     const isCharged = attempt?.sent === true && !attempt.isRejected;
-    if (isCharged && this.#finishes(attempt, atOnce)) return;
+    if (isCharged && this.#letFinish(attempt, atOnce)) return;
     attempt?.abort();
     if (isCharged) {
       this.#findUsageSoon();
@@ -130,12 +129,12 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#fail(CLIENT_GONE);
   }
 
-  /** Whether the attempt goes on without its client. */
-  #finishes(attempt: Attempt, atOnce: boolean): boolean {
+  /** Returns whether the attempt goes on without its client. */
+  #letFinish(attempt: Attempt, atOnce: boolean): boolean {
     this.#left?.end('cut');
     if (this.#left !== undefined) return false;
     this.#left = this.#shared.leftCalls.begin(attempt.taken.target, this.#models.request.account, atOnce);
-    // It may wait until the client reads.
+    // The attempt may be paused until the client reads.
     if (this.#left !== undefined && this.#relayed) attempt.resume();
     return this.#left !== undefined;
   }
@@ -156,9 +155,9 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   /**
-   * In this order: an error that any upstream would give ends the model's attempts; a lack of the gateway's
-   * own ends the call; else the call is tried again, if it may be. If not, the model has failed: with the
-   * last reason that an upstream gave, as `unsupported` if none gave one, or because the others cool down.
+   * An error that any upstream would give ends the model's attempts, and a lack of the gateway's own ends the
+   * call. After any other failure the call is tried again, if it may be. If not, the model has failed, with
+   * the last reason that an upstream gave; if there is none, with `#unsupported`, or as all cool down.
    */
   reject(failure: AttemptFailure): void {
     invariant(this.#state === 'calling', 'an attempt fails during the call');
@@ -237,7 +236,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #report({ taken, status }: Attempt, code: AttemptCode | undefined, error: string): void {
     const { number: fallback, plan } = this.#models;
     const { slot: upstream } = taken.target;
-    const startMs = plan.triedMs;
+    const startMs = plan.attemptStartMs;
     const durationMs = this.#shared.clock.monotonicMs() - startMs;
     this.#downstream.tried({ upstream, fallback, startMs, durationMs, status, code, error });
   }
@@ -257,7 +256,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const taken = plan.take(queued);
     if (taken === undefined) return this.#notTaken(queued);
     if (queued) this.#wait!.ended();
-    this.#downstream.recordUpstream(taken.target.slot, fallback, plan.triedMs);
+    this.#downstream.recordUpstream(taken.target.slot, fallback, plan.attemptStartMs);
     try {
       const client = clientOf(this.#shared, taken.target);
       const span = newAttemptSpan(this.#shared, this.#models, taken.target);
@@ -307,7 +306,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   #failNoRoom(): void {
     const noRoom = this.#models.plan.noRoom();
-    const seconds = Math.max(1, ceilDiv(Math.ceil(noRoom?.freeInMs ?? 0), 1_000));
+    const seconds = Math.max(1, Math.ceil((noRoom?.freeInMs ?? 0) / 1_000));
     const error =
       this.#reason === undefined
         ? noRoomError(noRoom?.quota, seconds, noRoom?.isLate)
@@ -318,10 +317,10 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   /** All upstreams cool down. The call fails at once, so that calls do not pile up. */
   #failCoolingDown(): void {
     const { routes, errors } = this.#shared;
-    const { restMs, reason } = this.#models.plan.rest();
+    const { waitMs, reason } = this.#models.plan.cooldown();
     const { id } = routes.routeOf(this.#models.request.modelIndex);
-    errors.writeResting(id, reason, this.#models.hasNext('unavailable'));
-    const seconds = shorter(this.#retryAfterSeconds, Math.max(1, ceilDiv(Math.ceil(restMs), 1_000)));
+    errors.writeCoolingDown(id, reason, this.#models.hasNext('unavailable'));
+    const seconds = shorter(this.#retryAfterSeconds, Math.max(1, Math.ceil(waitMs / 1_000)));
     this.#giveUp(unavailableError(this.#reason ?? reason, seconds), 'unavailable');
   }
 

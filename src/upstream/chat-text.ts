@@ -21,8 +21,9 @@ import { forEachEvent } from '../protocol/sse.js';
  *     tool_calls[].custom                      name, input                            OpenAI
  *     text of the choice                       a text                                 some servers
  *
- * In the Responses API texts are in the items of `output`, and in `delta` of events whose type ends so. In a
- * stream without a delta, as of servers that only seem to stream, they are in the items that are done.
+ * In the Responses API texts are in the items of `output`, and in `delta` of events whose type ends with
+ * `.delta`. In a stream without these, as of servers that only seem to stream, texts are in the items that
+ * are done.
  */
 export const TEXT_FIELDS = ['content', 'refusal'] as const;
 export const THOUGHT_FIELDS = [
@@ -60,17 +61,15 @@ function collectItem(item: Record<string, unknown>, visit: Visit): void {
  */
 export type StreamTexts = Map<string, string>;
 
-/** How much of a stream's events was read. */
-interface TakenTexts {
-  readonly chars: number;
-  /** UTF-8 length of the events whose text was taken. */
-  readonly bytes: number;
-}
-
 /**
- * Appends the texts of whole events to `texts`; takes no further event once `charsMax` characters are there.
+ * Appends the texts of whole events to `texts`; reads no further event once `charsMax` characters are there.
+ * Returns how many characters came, and the UTF-8 length of the events that were read.
  */
-export function addStreamTexts(texts: StreamTexts, events: Buffer, charsMax: number): TakenTexts {
+export function addStreamTexts(
+  texts: StreamTexts,
+  events: Buffer,
+  charsMax: number,
+): { readonly chars: number; readonly bytes: number } {
   const pieces = new Map<string, string[]>();
   const items = new KnownItems(texts);
   let chars = 0;
@@ -80,16 +79,16 @@ export function addStreamTexts(texts: StreamTexts, events: Buffer, charsMax: num
     bytes = end;
     if (data === undefined) return;
     const event = parsedJson(data);
-    const take = (path: string, text: string): void => {
+    const add = (path: string, text: string): void => {
       chars += text.length;
       const list = pieces.get(path);
       if (list === undefined) pieces.set(path, [text]);
       else list.push(text);
     };
     for (const [index, choice] of choicesOf(event)) {
-      collectChoice(choice, choice.delta ?? choice.message, (key, text) => take(`${index}/${key}`, text));
+      collectChoice(choice, choice.delta ?? choice.message, (key, text) => add(`${index}/${key}`, text));
     }
-    if (isRecord(event)) collectTyped(event, take, items);
+    if (isRecord(event)) collectTyped(event, add, items);
   });
   // As one joined string; appended one by one, each word would take 50 bytes more.
   for (const [path, list] of pieces) texts.set(path, (texts.get(path) ?? '') + list.join(''));
@@ -159,11 +158,11 @@ function collectTyped(
   const done =
     type === 'response.output_item.done' ? [item] : isRecord(response) ? response.output : undefined;
   if (!Array.isArray(done)) return;
-  for (const one of (done as unknown[]).filter(isRecord)) {
-    const itemId = idIn(one.id);
+  for (const doneItem of (done as unknown[]).filter(isRecord)) {
+    const itemId = idIn(doneItem.id);
     // Its name came when it began.
     if (items.isNew(itemId))
-      collectItem({ ...one, name: undefined }, (key, text) => visit(`${itemId}/${key}`, text));
+      collectItem({ ...doneItem, name: undefined }, (key, text) => visit(`${itemId}/${key}`, text));
   }
 }
 
@@ -215,14 +214,14 @@ function visitThoughts(message: Record<string, unknown>, visit: Visit): void {
 function visitCalled(key: string, called: unknown, visit: Visit): void {
   if (!isRecord(called)) return;
   visitText(`${key}/name`, called.name, visit);
-  const given = called.arguments ?? called.input;
-  visitText(`${key}/arguments`, isRecord(given) ? writtenText(given) : given, visit);
+  const input = called.arguments ?? called.input;
+  visitText(`${key}/arguments`, isRecord(input) ? jsonOf(input) : input, visit);
 }
 
 /** The JSON text of arguments that came as an object; empty if they are nested too deeply to be written. */
-function writtenText(given: object): string {
+function jsonOf(input: object): string {
   try {
-    return JSON.stringify(given);
+    return JSON.stringify(input);
   } catch (error) {
     if (error instanceof RangeError) return '';
     throw error;

@@ -24,7 +24,7 @@ import { countOrEstimate, type CountTokens } from './token-count.js';
 import { UsageMeter } from './usage-meter.js';
 
 /** Errors after which the gateway counts itself. Other errors are the caller's. */
-const UNREPORTED: readonly ErrorCode[] = ['provider_unavailable', 'overloaded'];
+const UPSTREAM_ERRORS: readonly ErrorCode[] = ['provider_unavailable', 'overloaded'];
 
 interface CountDeps {
   readonly routes: RouteTable;
@@ -33,17 +33,17 @@ interface CountDeps {
   readonly clock: Clock;
 }
 
-/** `ask` starts a session that calls the upstreams. */
+/** `startChat` starts a session that calls the upstreams. */
 export function startCountSession(
   deps: CountDeps,
   request: UpstreamRequest,
   downstream: DownstreamHandle,
-  ask: StartSession,
+  startChat: StartSession,
 ): UpstreamSession {
   const name = dialectAt(request.door)!.name;
   const { targets } = deps.routes.routeOf(request.modelIndex);
   const session = new CountSession(deps, request, downstream);
-  if (targets.some(({ doors }) => doors[name] !== undefined)) session.ask(ask);
+  if (targets.some(({ doors }) => doors[name] !== undefined)) session.ask(startChat);
   else session.count();
   return session;
 }
@@ -52,8 +52,8 @@ class CountSession implements UpstreamSession {
   readonly #deps: CountDeps;
   readonly #request: UpstreamRequest;
   readonly #downstream: DownstreamHandle;
-  /** Set if an upstream was asked. */
-  #counting: UpstreamSession | undefined;
+  /** The session that calls the upstreams; undefined if none speaks the door's protocol. */
+  #upstreamSession: UpstreamSession | undefined;
   #isCancelled = false;
 
   constructor(deps: CountDeps, request: UpstreamRequest, downstream: DownstreamHandle) {
@@ -63,9 +63,9 @@ class CountSession implements UpstreamSession {
   }
 
   /** Asks the upstreams of the model, but no fallback: its tokens differ. */
-  ask(ask: StartSession): void {
+  ask(startChat: StartSession): void {
     const downstream = this.#downstream;
-    this.#counting = ask(
+    this.#upstreamSession = startChat(
       { ...this.#request, fallbacks: undefined },
       {
         data: (bytes) => downstream.data(bytes),
@@ -75,7 +75,7 @@ class CountSession implements UpstreamSession {
         end: (bytes, usage, waitMs) => downstream.end(bytes, usage, waitMs),
         cut: (usage, waitMs) => downstream.cut(usage, waitMs),
         fail: (error) => {
-          if (this.#isCancelled || !UNREPORTED.includes(error.code)) downstream.fail(error);
+          if (this.#isCancelled || !UPSTREAM_ERRORS.includes(error.code)) downstream.fail(error);
           else this.count();
         },
       },
@@ -93,30 +93,30 @@ class CountSession implements UpstreamSession {
   async #respond(): Promise<void> {
     const { routes, count, errors, clock } = this.#deps;
     const { modelIndex, account, door, body, largeBody } = this.#request;
-    const beganMs = clock.monotonicMs();
+    const startMs = clock.monotonicMs();
     const route = routes.routeOf(modelIndex);
     const mediaTokens = mediaTokensOf(this.#request, route);
     // The upstream that will get the prompt is not known: the count is of the longest that any of them gets.
     const thoughtsBack = route.targets.some((target) => target.thoughtsBack === true);
     const prompt = largeBody ?? body;
-    const wanted = new UsageMeter().countRequest(route.tokenizer, prompt, door, mediaTokens, thoughtsBack);
-    const { promptTokens } = await countOrEstimate(count, wanted, account, errors);
+    const toCount = new UsageMeter().countRequest(route.tokenizer, prompt, door, mediaTokens, thoughtsBack);
+    const { promptTokens } = await countOrEstimate(count, toCount, account, errors);
     const response = Buffer.from(`{"input_tokens":${promptTokens}}`);
-    this.#downstream.end(response, NO_USAGE, clock.monotonicMs() - beganMs);
+    this.#downstream.end(response, NO_USAGE, clock.monotonicMs() - startMs);
   }
 
   onCredit(): void {
-    this.#counting?.onCredit();
+    this.#upstreamSession?.onCredit();
   }
 
-  /** A count by a counter thread goes on, and its end is that of the call. */
+  /** A count by a counter thread goes on, and the call ends with it. */
   onCancel(): void {
     this.#isCancelled = true;
-    // It is free, so the upstream need not finish.
-    this.#counting?.onCancel(true);
+    // The call is free, so the upstream need not finish.
+    this.#upstreamSession?.onCancel(true);
   }
 
   crash(error: unknown): void {
-    this.#counting?.crash(error);
+    this.#upstreamSession?.crash(error);
   }
 }

@@ -23,19 +23,12 @@ const NICENESS = 5;
 /** Linux has priorities for threads. 0 is the calling thread. */
 const THIS_THREAD = 0;
 
-/**
- * Lowers the priority of the calling thread for good. If a sandbox forbids that, all threads have the same.
- */
-function giveWay(): void {
-  try {
-    setPriority(THIS_THREAD, NICENESS);
-  } catch {
-    // Forbidden.
-  }
+// For good: this module is loaded once in each counter thread and nowhere else.
+try {
+  setPriority(THIS_THREAD, NICENESS);
+} catch {
+  // A sandbox may forbid it. Then all threads have the same priority.
 }
-
-// This module is loaded once in each counter thread and nowhere else.
-giveWay();
 
 const { metrics } = workerData as CounterInit;
 let stripe: number | undefined;

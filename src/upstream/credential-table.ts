@@ -6,10 +6,8 @@
  * that a provider rejects is reported once, and not for calls that began before it
  * (test/unit/upstream/credential-table.test.ts).
  */
-import type { CredentialRecord } from '../providers/credentials/credential-spec.js';
-import type { Credentials } from '../providers/provider.js';
-import type { Credential } from '../providers/provider.js';
-import { secretsOfCredential } from '../providers/credentials/credential-spec.js';
+import { type CredentialRecord, secretsOfCredential } from '../providers/credentials/credential-spec.js';
+import type { Credential, Credentials } from '../providers/provider.js';
 import { SecretTraces } from './secret-traces.js';
 
 /** Replaces a provider's message that repeats a token in another spelling. */
@@ -20,7 +18,7 @@ export class CredentialTable implements Credentials {
   readonly #records = new Map<number, CredentialRecord>();
   /** By position: the last revision that a provider has rejected. */
   readonly #rejected = new Map<number, number>();
-  /** Made when a provider first reports an error of a call with it. */
+  /** By credential. Made when a provider first reports an error of a call with it. */
   readonly #traces = new WeakMap<Credential, SecretTraces>();
   readonly #onRejected: (position: number, revision: number) => void;
 
@@ -33,13 +31,13 @@ export class CredentialTable implements Credentials {
     this.replace(records);
   }
 
-  /** Other positions keep their records. Returns those that have a credential now and had none before. */
+  /** Other positions keep their records. Returns the positions that have a credential now and had none. */
   replace(records: readonly CredentialRecord[]): number[] {
     const filled: number[] = [];
     for (const record of records) {
       const { position, credential } = record;
       if (credential !== undefined && this.of(position) === undefined) filled.push(position);
-      // If the settings name it again later, its revisions begin anew.
+      // If the settings name the credential again later, its revisions begin anew.
       if (credential === undefined) this.#rejected.delete(position);
       this.#records.set(position, record);
     }

@@ -6,7 +6,7 @@
  * `parsedBody`, `readsExtras` and `inCallersWords`, in a counter thread.
  *
  * Must hold: the usage in a translated response is that which is billed, in the form of
- * providers/chat-writer.ts, whether the upstream told it or it was counted here
+ * providers/chat-writer.ts, whether the upstream reported it or it was counted here
  * (test/unit/upstream/door-call.test.ts). A passed body reaches the upstream byte for byte but for the
  * model's name, and a translated response is valid in the door's protocol (test/e2e/messages.test.ts,
  * test/e2e/responses.test.ts).
@@ -21,7 +21,7 @@ import { callersPath } from '../doors/callers-path.js';
 import { dialectAt } from '../doors/dialects.js';
 import type { Dialect, DoorCall, DoorStream, Translator } from '../doors/door.js';
 import type { HttpFault } from '../http1/http-client.js';
-import { forEachEvent } from '../protocol/sse.js';
+import { asBuffer, forEachEvent } from '../protocol/sse.js';
 import type { PassedCall } from '../providers/provider.js';
 import { usageMember } from '../providers/chat-writer.js';
 import { FieldError, ProviderError } from '../providers/provider.js';
@@ -29,24 +29,15 @@ import { garbageFailure, budgetFailure, type AttemptFailure } from './error-mapp
 import { inNamesOf } from './upstream-body.js';
 import { PassedStreamReader } from './passed-stream-reader.js';
 import {
+  type ReaderOwner,
   ResponseReader,
   type ResponseBodyReader,
-  type ResponseBudget,
   type ResponseOutcome,
   type ResponseSink,
 } from './response-reader.js';
 import { StreamReader } from './stream-reader.js';
 import type { UpstreamTarget } from './target.js';
-import type { UsageMeter } from './usage-meter.js';
 import { reportIn, tokensOfReport } from './usage-shapes.js';
-
-/** What a reader needs: the attempt is `outcome`, the session `sink`. */
-export interface DoorReaderOwner {
-  readonly sink: ResponseSink;
-  readonly outcome: ResponseOutcome;
-  readonly meter: UsageMeter;
-  readonly budget: ResponseBudget;
-}
 
 export interface DoorAttempt {
   /**
@@ -65,8 +56,8 @@ export interface DoorAttempt {
   readonly passed: PassedCall | undefined;
   /** The call only counts tokens, so its failure does not count against the upstream's breaker. */
   readonly isCount?: true | undefined;
-  /** Called once, when a good response begins. The reader has told `meter` all before it calls `complete`. */
-  openReader(owner: DoorReaderOwner): ResponseBodyReader;
+  /** Called once, when a good response begins. The reader gives `meter` all before it calls `complete`. */
+  openReader(owner: ReaderOwner): ResponseBodyReader;
   /** The fault as the caller gets it: with the member names of the door. */
   named(fault: HttpFault): HttpFault;
 }
@@ -107,14 +98,15 @@ class PassedAttempt implements DoorAttempt {
     this.#request = request;
   }
 
-  openReader({ sink, outcome, meter, budget }: DoorReaderOwner): ResponseBodyReader {
+  openReader(owner: ReaderOwner): ResponseBodyReader {
+    const { sink, outcome, meter, budget } = owner;
     const { stream, includeUsage, choices } = this.#request;
     if (!stream) return new ResponseReader(outcome, meter, budget, this.#dialect);
     // Streams of legacy completions have no judge: StreamReader takes their events as those of chat.
     const judge = this.#dialect.openJudge?.();
     return judge === undefined
       ? new StreamReader(sink, outcome, meter, includeUsage, choices)
-      : new PassedStreamReader(sink, outcome, meter, judge, budget);
+      : new PassedStreamReader(owner, judge);
   }
 
   named(fault: HttpFault): HttpFault {
@@ -159,13 +151,10 @@ class TranslatedAttempt implements DoorAttempt {
     this.#call = { ...this.#call, body: members, model: modelIn(members) };
   }
 
-  openReader({ sink, outcome, meter, budget }: DoorReaderOwner): ResponseBodyReader {
+  openReader(owner: ReaderOwner): ResponseBodyReader {
+    const { sink, outcome, meter, budget } = owner;
     if (!this.#call.stream)
-      return new ResponseReader(
-        new WholeTranslation(outcome, budget, meter, this.#translator, this.#call),
-        meter,
-        budget,
-      );
+      return new ResponseReader(new WholeTranslation(owner, this.#translator, this.#call), meter, budget);
     const stream = new StreamTranslation(sink, outcome, this.#translator.openStream(this.#call));
     // The caller's event of usage is made from that of the chat completion.
     const includeUsage = true;
@@ -204,37 +193,28 @@ function modelIn({ model }: Readonly<Record<string, unknown>>): string {
 
 /** Translates a non-streamed chat completion, between its reader and the attempt. */
 class WholeTranslation implements ResponseOutcome {
-  readonly #outcome: ResponseOutcome;
-  readonly #budget: ResponseBudget;
-  readonly #meter: UsageMeter;
+  readonly #owner: ReaderOwner;
   readonly #translator: Translator;
   readonly #call: DoorCall;
 
-  constructor(
-    outcome: ResponseOutcome,
-    budget: ResponseBudget,
-    meter: UsageMeter,
-    translator: Translator,
-    call: DoorCall,
-  ) {
-    this.#outcome = outcome;
-    this.#budget = budget;
-    this.#meter = meter;
+  constructor(owner: ReaderOwner, translator: Translator, call: DoorCall) {
+    this.#owner = owner;
     this.#translator = translator;
     this.#call = call;
   }
 
   begun(): void {
-    this.#outcome.begun();
+    this.#owner.outcome.begun();
   }
 
   complete(response: Uint8Array): void {
-    const members = parsedJson(Buffer.from(response.buffer, response.byteOffset, response.length).toString());
+    const { outcome, meter, budget } = this.#owner;
+    const members = parsedJson(asBuffer(response).toString());
     if (!isRecord(members)) {
-      this.#outcome.reject(garbageFailure('no JSON object'));
+      outcome.reject(garbageFailure('no JSON object'));
       return;
     }
-    const { reported } = this.#meter;
+    const { reported } = meter;
     const textWith = (usage: Usage | undefined): Buffer => {
       members.usage = usage === undefined ? undefined : usageMember(usage);
       return Buffer.from(this.#translator.fromChat(members, this.#call));
@@ -245,17 +225,17 @@ class WholeTranslation implements ResponseOutcome {
     } catch (error) {
       // `ours`: it does not count against the breaker, because a caller can cause it by a stop sequence that
       // cuts the arguments of a tool. In a stream nobody can: there the arguments pass as they are.
-      this.#outcome.reject({ ...failureOf(error), ours: true });
+      outcome.reject({ ...failureOf(error), ours: true });
       return;
     }
     // Less than 0 gives bytes back.
-    if (this.#budget.grow(text.length - response.length))
-      this.#outcome.complete((usage) => (usage === reported ? text : textWith(usage)));
-    else this.#outcome.reject(budgetFailure());
+    if (budget.grow(text.length - response.length))
+      outcome.complete((usage) => (usage === reported ? text : textWith(usage)));
+    else outcome.reject(budgetFailure());
   }
 
   reject(failure: AttemptFailure): void {
-    this.#outcome.reject(failure);
+    this.#owner.outcome.reject(failure);
   }
 }
 
@@ -278,7 +258,7 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
     if (this.#isOver) return;
     let text = '';
     try {
-      forEachEvent(Buffer.from(events.buffer, events.byteOffset, events.length), (_start, _end, data) => {
+      forEachEvent(asBuffer(events), (_start, _end, data) => {
         const chunk = data === undefined ? undefined : parsedJson(data);
         if (!isRecord(chunk)) return;
         const usage = tokensOfReport(reportIn(chunk));
@@ -301,9 +281,9 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
     this.#sink.crash(error);
   }
 
-  /** The first chunk may translate to nothing (Azure's has no choices): the client has no byte then. */
   begun(): void {
-    // `relay` says so.
+    // The first chunk may translate to nothing (Azure's has no choices), and the client has no byte then. So
+    // `relay` calls `begun` of the attempt.
   }
 
   /** Sends the door's last events in place of `[DONE]`. What it kept until then may be too deep to write. */
@@ -311,8 +291,8 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
     if (this.#isOver) return;
     this.#outcome.complete((usage) => {
       try {
-        const told = this.#stream.push({ choices: [], usage: usageMember(usage) });
-        return Buffer.from(told + this.#stream.end());
+        const usageEvents = this.#stream.push({ choices: [], usage: usageMember(usage) });
+        return Buffer.from(usageEvents + this.#stream.end());
       } catch (error) {
         return failureOf(error);
       }
@@ -328,7 +308,7 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
 
 /** For a response that the door's protocol cannot express. Any other exception is a bug, and thrown. */
 function failureOf(error: unknown): AttemptFailure {
-  // The stack ran out. A caller can cause it: a model writes what it is told to.
+  // The stack ran out. A caller can cause that, because a model writes what it is told to.
   if (error instanceof RangeError) return { ...garbageFailure('nested too deeply'), ours: true };
   if (!(error instanceof ProviderError)) throw error;
   return garbageFailure(error.message);

@@ -7,10 +7,9 @@
  */
 import type { Clock } from '../core/clock.js';
 import { isRecord, parsedJson } from '../core/json.js';
-import { SlotList } from '../core/slot-list.js';
-import type { HttpCall, HttpClient, HttpHandler } from '../http1/http-client.js';
+import type { HttpCall, HttpHandler } from '../http1/http-client.js';
 import { sseEvent } from '../protocol/sse.js';
-import type { UpstreamTarget } from './target.js';
+import type { AttemptClient, UpstreamTarget } from './target.js';
 
 /**
  * The echo model responds with the text of the last user message. Its tokens are up to 16 blanks followed by
@@ -42,9 +41,9 @@ function echoRequestOf(body: string): EchoRequest | undefined {
   let promptTokens = 0;
   for (const message of request.messages as unknown[]) {
     if (!isRecord(message)) continue;
-    const said = textOf(message.content);
-    promptTokens += countEchoTokens(said);
-    if (message.role === 'user') text = said;
+    const messageText = textOf(message.content);
+    promptTokens += countEchoTokens(messageText);
+    if (message.role === 'user') text = messageText;
   }
   const bound = request.max_completion_tokens ?? request.max_tokens;
   const outputTokensMax = typeof bound === 'number' ? bound : Infinity;
@@ -73,7 +72,7 @@ class EchoResponse {
   readonly #createdSeconds: number;
   readonly #tokens: Iterator<RegExpExecArray>;
   #completionTokens = 0;
-  #state: 'role' | 'content' | 'ended' = 'role';
+  #state: 'begin' | 'content' | 'ended' = 'begin';
 
   constructor(request: EchoRequest, id: string, createdSeconds: number) {
     this.#request = request;
@@ -82,22 +81,21 @@ class EchoResponse {
     this.#tokens = request.text.matchAll(TOKEN);
   }
 
-  /** The JSON text of the whole response. */
-  whole(): string {
-    const content = this.#take(Infinity);
-    const message = { role: 'assistant', content };
-    const choice = { index: 0, message, logprobs: null, finish_reason: this.#finishReason() };
-    return JSON.stringify({ ...this.#head('chat.completion'), choices: [choice], usage: this.#usage() });
+  get isStream(): boolean {
+    return this.#request.stream;
   }
 
-  /** The next event of the stream; after the last one, `[DONE]` included, undefined. */
-  nextEvents(): string | undefined {
+  /**
+   * The next event of the stream, or the JSON text of the whole response. Undefined after the last one, which
+   * `[DONE]` follows.
+   */
+  next(): string | undefined {
     switch (this.#state) {
-      case 'role':
-        this.#state = 'content';
-        return this.#chunk({ role: 'assistant', content: '' }, null);
+      case 'begin':
+        this.#state = this.isStream ? 'content' : 'ended';
+        return this.isStream ? this.#chunk({ role: 'assistant', content: '' }, null) : this.#whole();
       case 'content': {
-        const content = this.#take(CHUNK_TOKENS);
+        const content = this.#nextText(CHUNK_TOKENS);
         if (content !== '') return this.#chunk({ content }, null);
         this.#state = 'ended';
         const usage = JSON.stringify({
@@ -112,8 +110,14 @@ class EchoResponse {
     }
   }
 
+  #whole(): string {
+    const message = { role: 'assistant', content: this.#nextText(Infinity) };
+    const choice = { index: 0, message, logprobs: null, finish_reason: this.#finishReason() };
+    return JSON.stringify({ ...this.#head('chat.completion'), choices: [choice], usage: this.#usage() });
+  }
+
   /** The next tokens of the text, at most `count`. */
-  #take(count: number): string {
+  #nextText(count: number): string {
     let content = '';
     for (let taken = 0; taken < count && this.#completionTokens < this.#request.outputTokensMax; taken++) {
       const token = this.#tokens.next();
@@ -154,9 +158,8 @@ class EchoResponse {
 /** Events made in one event-loop turn: about 8 KB and 50 µs, then other calls get their turn. */
 const BATCH_EVENTS_MAX = 32;
 
-export class EchoClient implements HttpClient {
+export class EchoClient implements AttemptClient {
   readonly #clock: Clock;
-  readonly #calls = new SlotList<EchoCall>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -170,13 +173,10 @@ export class EchoClient implements HttpClient {
   ): HttpCall {
     const request = echoRequestOf(typeof body === 'string' ? body : Buffer.from(body).toString());
     const createdSeconds = Math.floor(this.#clock.wallMs() / 1_000);
-    const response = request && new EchoResponse(request, `chatcmpl-${requestId}`, createdSeconds);
-    return new EchoCall(response, request?.stream === true, handler, this.#calls);
-  }
-
-  close(): Promise<void> {
-    for (const call of this.#calls) call.close();
-    return Promise.resolve();
+    return new EchoCall(
+      request && new EchoResponse(request, `chatcmpl-${requestId}`, createdSeconds),
+      handler,
+    );
   }
 }
 
@@ -185,27 +185,16 @@ class EchoCall implements HttpCall {
   /** The echo model does not fail if its caller reads slowly. */
   readonly isHeldUp = false;
   readonly #response: EchoResponse | undefined;
-  readonly #stream: boolean;
   readonly #handler: HttpHandler;
-  readonly #calls: SlotList<EchoCall>;
-  readonly #slot: number;
   #started = false;
-  #wholeGiven = false;
   #paused = false;
   #scheduled = false;
   #over = false;
 
-  constructor(
-    response: EchoResponse | undefined,
-    stream: boolean,
-    handler: HttpHandler,
-    calls: SlotList<EchoCall>,
-  ) {
+  /** Without a `response` the call gets a 400: its request is no chat completion. */
+  constructor(response: EchoResponse | undefined, handler: HttpHandler) {
     this.#response = response;
-    this.#stream = stream;
     this.#handler = handler;
-    this.#calls = calls;
-    this.#slot = calls.add(this);
     this.#schedule();
   }
 
@@ -219,14 +208,7 @@ class EchoCall implements HttpCall {
   }
 
   abort(): void {
-    if (this.#over) return;
     this.#over = true;
-    this.#calls.remove(this.#slot);
-  }
-
-  close(): void {
-    this.abort();
-    this.#handler.onError({ code: 'ECHO_CLOSED', message: 'the echo model was closed', repeatable: false });
   }
 
   #schedule(): void {
@@ -254,27 +236,20 @@ class EchoCall implements HttpCall {
 
   #start(): void {
     this.#started = true;
-    const type = this.#stream ? 'text/event-stream' : 'application/json';
+    const type = this.#response?.isStream === true ? 'text/event-stream' : 'application/json';
     const status = this.#response === undefined ? 400 : 200;
     this.#handler.onStart(status, (name) => (name === 'content-type' ? type : undefined));
   }
 
   /** The bytes of one turn; undefined at the end. */
   #next(): Uint8Array | undefined {
-    if (!this.#stream) return this.#wholeOnce();
-    const events: string[] = [];
-    while (events.length < BATCH_EVENTS_MAX) {
-      const next = this.#response?.nextEvents();
-      if (next === undefined) break;
-      events.push(next);
+    const pieces: string[] = [];
+    while (pieces.length < BATCH_EVENTS_MAX) {
+      const piece = this.#response?.next();
+      if (piece === undefined) break;
+      pieces.push(piece);
     }
-    return events.length === 0 ? undefined : Buffer.from(events.join(''));
-  }
-
-  #wholeOnce(): Uint8Array | undefined {
-    if (this.#response === undefined || this.#wholeGiven) return undefined;
-    this.#wholeGiven = true;
-    return Buffer.from(this.#response.whole());
+    return pieces.length === 0 ? undefined : Buffer.from(pieces.join(''));
   }
 
   #mayGoOn(): boolean {

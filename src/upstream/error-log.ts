@@ -14,8 +14,9 @@ import { addressOf, type UpstreamTarget } from './target.js';
 /** At most one line for each upstream and message in this time. The next line says how many were left out. */
 const LINE_PERIOD_MS = 10_000;
 
-interface Kind {
-  lineMs: number;
+/** When the last line of a kind was written, and how many were left out since. */
+interface LastLine {
+  readonly writtenMs: number;
   unwritten: number;
 }
 
@@ -23,15 +24,15 @@ export class ErrorLog {
   readonly #log: Log;
   readonly #clock: Clock;
   /** By level, subject and message. */
-  readonly #kinds = new Map<string, Kind>();
+  readonly #lastLines = new Map<string, LastLine>();
 
   constructor(log: Log, clock: Clock) {
     this.#log = log;
     this.#clock = clock;
   }
 
-  /** Writes why an attempt failed. `again`: another attempt follows. */
-  writeFailure(target: UpstreamTarget, failure: AttemptFailure, again: boolean): void {
+  /** Writes why an attempt failed. `goesOn`: another attempt follows. */
+  writeFailure(target: UpstreamTarget, failure: AttemptFailure, goesOn: boolean): void {
     const { name } = target;
     if (failure.wrongAddress)
       this.write(
@@ -42,14 +43,14 @@ export class ErrorLog {
       );
     else if (failure.kind === 'credentials')
       this.write('error', name, 'an upstream refuses our key or account', failure.cause);
-    else if (again) this.write('warn', name, 'an upstream failed, the call was tried again', failure.cause);
+    else if (goesOn) this.write('warn', name, 'an upstream failed, the call was tried again', failure.cause);
     else this.write('error', name, 'an upstream failed, the call was lost', failure.cause);
   }
 
-  /** Writes that all upstreams of a model are left alone, and why. `again`: a fallback gets the call. */
-  writeResting(modelId: string, reason: string, again: boolean): void {
+  /** Writes that all upstreams of a model cool down, and why. `goesOn`: a fallback gets the call. */
+  writeCoolingDown(modelId: string, reason: string, goesOn: boolean): void {
     const subject = `model ${modelId}`;
-    if (again) this.write('warn', subject, 'all upstreams of a model rest, a fallback got the call', reason);
+    if (goesOn) this.write('warn', subject, 'all upstreams of a model rest, a fallback got the call', reason);
     else this.write('error', subject, 'all upstreams of a model rest, the call was lost', reason);
   }
 
@@ -63,12 +64,12 @@ export class ErrorLog {
   write(level: 'error' | 'warn', subject: string, message: string, cause: string): void {
     const nowMs = this.#clock.monotonicMs();
     const key = `${level} ${subject} ${message}`;
-    const kind = this.#kinds.get(key);
-    if (kind !== undefined && nowMs - kind.lineMs < LINE_PERIOD_MS) {
-      kind.unwritten++;
+    const last = this.#lastLines.get(key);
+    if (last !== undefined && nowMs - last.writtenMs < LINE_PERIOD_MS) {
+      last.unwritten++;
       return;
     }
-    this.#log[level](message, { subject, cause, unwritten: kind?.unwritten });
-    this.#kinds.set(key, { lineMs: nowMs, unwritten: 0 });
+    this.#log[level](message, { subject, cause, unwritten: last?.unwritten });
+    this.#lastLines.set(key, { writtenMs: nowMs, unwritten: 0 });
   }
 }

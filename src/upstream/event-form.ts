@@ -62,16 +62,16 @@ export class EventForms {
 
   /**
    * Keeps the form of an event, given as Latin-1 with its blank line. The caller must have parsed it: it is a
-   * JSON object in valid UTF-8 that brings text, ends no choice and reports no usage. Seldom is its form kept
-   * already, since `endFrom` skips such events; then only the other form is lost. The string should not be a
-   * slice of a larger one, because parts of it are kept.
+   * JSON object in valid UTF-8 that brings text, ends no choice and reports no usage. The string should not
+   * be a slice of a larger one, because parts of it are kept. If its form is kept already, which is rare
+   * because `endFrom` skips such events, the other form is lost and nothing else.
    */
   learn(event: string): void {
     if (this.#vainLearning === VAIN_LEARNING_MAX || event.length > EVENT_CHARS_MAX) return;
     const form = formOf(event);
     if (form === undefined) return;
     this.#vainLearning++;
-    // If two are kept, replaces the one that has not matched for longer.
+    // If two are kept, this replaces the one whose last match was earlier.
     this.#recent = this.#forms.length < FORMS_MAX ? this.#forms.length : (this.#recent + 1) % FORMS_MAX;
     this.#forms[this.#recent] = form;
   }

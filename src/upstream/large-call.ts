@@ -72,6 +72,7 @@ export function startLargeCall(
   onWritten: (callers: Written['callers']) => void,
 ): HttpCall {
   const { requestId, door, stream, largeBody, account, modelStart, modelEnd } = request;
+  const { providers } = deps;
   const large: LargeBody = {
     ...{ door, stream, requestId, modelStart, modelEnd },
     // Copied, because another attempt may need it: `translate` transfers the memory.
@@ -82,24 +83,12 @@ export function startLargeCall(
     thoughtsBack: target.thoughtsBack === true,
     nowMs: deps.clock.wallMs(),
   };
-  return new LargeCall(deps.translate(large, account), handler, (written) => {
-    onWritten(written.callers);
-    return send(deps, client, target, request, handler, moreHeaders, written);
+  return new LargeCall(deps.translate(large, account), handler, ({ body, path, bodyHash, callers, chat }) => {
+    onWritten(callers);
+    if (path === undefined) return client.start(target, body, requestId, handler, moreHeaders);
+    const written = { path, body, bodyHash };
+    return providers.startWritten(target, written, { chat, stream }, requestId, handler, moreHeaders);
   });
-}
-
-function send(
-  { providers }: LargeDeps,
-  client: AttemptClient,
-  target: UpstreamTarget,
-  { requestId, stream }: UpstreamRequest,
-  handler: HttpHandler,
-  moreHeaders: readonly string[] | undefined,
-  { body, path, bodyHash, chat }: Written,
-): HttpCall {
-  if (path === undefined) return client.start(target, body, requestId, handler, moreHeaders);
-  const written = { path, body, bodyHash };
-  return providers.startWritten(target, written, { chat, stream }, requestId, handler, moreHeaders);
 }
 
 /** asked → sent, or over; `abort` may come at any point. */
@@ -118,7 +107,7 @@ class LargeCall implements HttpCall {
     this.#question = question;
     this.#handler = handler;
     question.reply
-      .then((translated) => this.#take(translated, send))
+      .then((translated) => this.#onReply(translated, send))
       .catch((error: unknown) =>
         this.#fail(error instanceof AskRejected ? NOT_TRANSLATED : REQUEST_UNWRITTEN, String(error)),
       );
@@ -156,7 +145,7 @@ class LargeCall implements HttpCall {
     else this.#inner.abort();
   }
 
-  #take(translated: LargeTranslated, send: (written: Written) => HttpCall): void {
+  #onReply(translated: LargeTranslated, send: (written: Written) => HttpCall): void {
     if (this.#isOver) return;
     if (translated.isWritten) {
       this.#inner = send(translated);

@@ -12,6 +12,7 @@ import { hash } from 'node:crypto';
 import { exactJson, exactJsonText } from '../core/exact-json.js';
 import { isRecord, type Members, parsedJson } from '../core/json.js';
 import { dialectAt } from '../doors/dialects.js';
+import { asBuffer } from '../protocol/sse.js';
 import { PROVIDERS } from '../providers/providers.js';
 import { FieldError, type ProviderSettings } from '../providers/provider.js';
 import { inCallersWords, parsedBody, readsExtras } from './door-call.js';
@@ -62,10 +63,12 @@ const CONVERSATION: readonly string[] = ['messages', 'input', 'system'];
 export function translateLarge(large: LargeBody): LargeTranslated {
   const { door, body, model, stream, provider, memberNames, thoughtsBack, requestId, nowMs } = large;
   const translator = dialectAt(door)?.translator;
-  const text = Buffer.from(body.buffer, body.byteOffset, body.length).toString();
+  const text = asBuffer(body).toString();
   const writer = provider && PROVIDERS[provider.name];
-  const callers =
-    translator === undefined ? chatOf(text, writer !== undefined) : parsedBody(text, translator);
+  // A provider's writer gets no marks of integers (exact-json.ts) in the members of a chat completion.
+  // Schemas of tools that another door passes on have them (`exactMembers`), so writers use exactJsonText.
+  const parseChat = writer === undefined ? exactJson : parsedJson;
+  const callers = translator === undefined ? parseChat(text) : parsedBody(text, translator);
   if (!isRecord(callers)) return { isWritten: false, isField: false, message: 'a body is a JSON object' };
   let translated = callers;
   try {
@@ -99,14 +102,6 @@ export function translateLarge(large: LargeBody): LargeTranslated {
     const own = translator === undefined ? message : inCallersWords(translator, translated, field, message);
     return { isWritten: false, isField: true, message: own };
   }
-}
-
-/**
- * The members of a call by the chat door; for a provider's writer without marks of integers. Schemas of tools
- * that another door passes on have such marks (`exactMembers`), so writers use exactJsonText alone.
- */
-function chatOf(text: string, isForWriter: boolean): unknown {
-  return isForWriter ? parsedJson(text) : exactJson(text);
 }
 
 /** The caller's bytes but for the model, in memory of its own, because it is transferred. */

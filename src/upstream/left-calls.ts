@@ -1,9 +1,9 @@
 /**
- * A worker's calls whose clients have left and whose upstreams finish all the same. chat-session.ts asks when
- * a client leaves. Upstream worker.
+ * A worker's calls whose clients have left and whose upstreams may finish all the same. chat-session.ts calls
+ * `begin` when a client leaves. Upstream worker.
  *
- * Must hold: each LeftCall is ended, or the worker lets no upstream finish any more once LEFT_CALLS_MAX are
- * lost (test/unit/upstream/chat-session-finish.test.ts).
+ * Must hold: each LeftCall is ended. Otherwise it counts for ever, and once LEFT_CALLS_MAX do, the worker
+ * lets no upstream finish (test/unit/upstream/chat-session-finish.test.ts).
  */
 import { LEFT_CALLS_MAX, LEFT_CALLS_OF_ACCOUNT_MAX } from '../core/limits.js';
 import type { AccountIndex } from '../core/units.js';
@@ -26,8 +26,8 @@ export class LeftCalls {
    * settings, because it must be `atOnce`, or beyond the bounds.
    */
   begin({ slot, whenClientLeaves }: UpstreamTarget, account: AccountIndex, atOnce: boolean) {
-    const own = this.#ofAccounts.get(account) ?? 0;
-    const isFull = this.#count >= LEFT_CALLS_MAX || own >= LEFT_CALLS_OF_ACCOUNT_MAX;
+    const ofAccount = this.#ofAccounts.get(account) ?? 0;
+    const isFull = this.#count >= LEFT_CALLS_MAX || ofAccount >= LEFT_CALLS_OF_ACCOUNT_MAX;
     if (whenClientLeaves === 'abort' || atOnce || isFull) {
       this.#metrics.countLeft(slot, 'aborted');
       return undefined;
@@ -40,9 +40,9 @@ export class LeftCalls {
   }
 
   #add(account: AccountIndex, change: 1 | -1): void {
-    const own = (this.#ofAccounts.get(account) ?? 0) + change;
+    const ofAccount = (this.#ofAccounts.get(account) ?? 0) + change;
     this.#count += change;
-    if (own > 0) this.#ofAccounts.set(account, own);
+    if (ofAccount > 0) this.#ofAccounts.set(account, ofAccount);
     else this.#ofAccounts.delete(account);
   }
 }

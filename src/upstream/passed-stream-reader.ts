@@ -14,7 +14,13 @@ import { latin1EventFrom, SseSplitter } from '../protocol/sse.js';
 import { SSE_EVENT_BYTES_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import { type AttemptFailure, budgetFailure, garbageFailure, tooLongFailure } from './error-mapping.js';
 import { EventForms } from './event-form.js';
-import type { ResponseBodyReader, ResponseBudget, ResponseOutcome, ResponseSink } from './response-reader.js';
+import type {
+  ReaderOwner,
+  ResponseBodyReader,
+  ResponseBudget,
+  ResponseOutcome,
+  ResponseSink,
+} from './response-reader.js';
 import type { UsageMeter } from './usage-meter.js';
 
 const NOTHING = new Uint8Array(0);
@@ -41,18 +47,12 @@ export class PassedStreamReader implements ResponseBodyReader {
   #isTextOver = false;
   #over = false;
 
-  constructor(
-    sink: ResponseSink,
-    outcome: ResponseOutcome,
-    meter: UsageMeter,
-    judge: EventJudge,
-    budget: ResponseBudget,
-  ) {
-    this.#budget = budget;
+  constructor({ sink, outcome, meter, budget }: ReaderOwner, judge: EventJudge) {
     this.#sink = sink;
     this.#outcome = outcome;
     this.#meter = meter;
     this.#judge = judge;
+    this.#budget = budget;
   }
 
   get isWhole(): boolean {
@@ -68,19 +68,22 @@ export class PassedStreamReader implements ResponseBodyReader {
     const events = this.#splitter.push(chunk);
     if (events === undefined) this.#reject(tooLongFailure('an event is too long'));
     else if (!this.#hasRoom()) this.#reject(budgetFailure());
-    else if (events.length > 0) this.#take(events);
+    else if (events.length > 0) this.#onEvents(events);
   }
 
   onEnd(): void {
     if (this.#over) return;
     const rest = this.#splitter.end();
-    if (rest.length > 0) this.#take(rest);
+    if (rest.length > 0) this.#onEvents(rest);
     if (this.#isOver()) return;
     if (this.#ended) this.#complete();
     else this.#reject(garbageFailure('the stream ended before its end'));
   }
 
-  /** Counts the event that is held. Short events are not counted: the calls in flight bound them. */
+  /**
+   * Counts the event of which only a part has come. Short events are not counted, because the bound of calls
+   * in flight bounds them too.
+   */
   #hasRoom(): boolean {
     const { heldBytes } = this.#splitter;
     const more = heldBytes > SSE_EVENT_BYTES_MAX ? heldBytes - this.#eventBytes : 0;
@@ -89,7 +92,7 @@ export class PassedStreamReader implements ResponseBodyReader {
     return this.#budget.grow(more);
   }
 
-  #take(events: Buffer): void {
+  #onEvents(events: Buffer): void {
     const text = isUtf8(events) ? events.toString('latin1') : undefined;
     /** Where the events begin that are to be relayed together. */
     let runStart = 0;
@@ -97,8 +100,8 @@ export class PassedStreamReader implements ResponseBodyReader {
     let event = latin1EventFrom(events, text, start);
     while (event !== undefined && !this.#ended) {
       const { end, data } = event;
-      const isSound = text !== undefined || isUtf8(events.subarray(start, end));
-      const verdict = isSound ? this.#judged(data) : { garbage: 'an event is no UTF-8' };
+      const isValid = text !== undefined || isUtf8(events.subarray(start, end));
+      const verdict = isValid ? this.#verdictOn(data) : { garbage: 'an event is no UTF-8' };
       if (typeof verdict === 'object') {
         if (this.#relayed || this.#isTextOver) this.#relay(events.subarray(runStart, start));
         this.#reject(garbageFailure(verdict.garbage));
@@ -123,7 +126,7 @@ export class PassedStreamReader implements ResponseBodyReader {
   }
 
   /** `data` is Latin-1. `text`: relay the event, which brings text and nothing else. */
-  #judged(data: string | undefined): 'relay' | 'text' | 'drop' | { readonly garbage: string } {
+  #verdictOn(data: string | undefined): 'relay' | 'text' | 'drop' | { readonly garbage: string } {
     if (data === undefined || data === '') return 'drop';
     const known = data.length <= KNOWN_EVENT_CHARS_MAX ? this.#judge.known?.(data) : undefined;
     const event = known ?? parsedJson(data);

@@ -26,21 +26,26 @@ export interface Prompt {
   readonly beyondText: boolean;
 }
 
-const bytesOf = (names: readonly string[]): readonly Buffer[] => names.map((name) => Buffer.from(name));
-const REQUEST = bytesOf(['messages', 'tools', 'functions']);
-const MESSAGE_NAMES = [
+/** The members of an object that are read, by their position here. */
+interface Form {
+  readonly names: readonly string[];
+  readonly nameBytes: readonly Buffer[];
+}
+
+const formOf = (...names: readonly string[]): Form => ({
+  names,
+  nameBytes: names.map((name) => Buffer.from(name)),
+});
+const REQUEST = formOf('messages', 'tools', 'functions');
+const MESSAGE = formOf(
   ...['role', 'name', 'audio', 'function_call', 'tool_calls'],
   ...TEXT_FIELDS,
   ...THOUGHT_FIELDS,
-] as const;
-const MESSAGE = bytesOf(MESSAGE_NAMES);
-const PART = bytesOf(PART_FIELDS);
-const AUDIO_NAMES = ['transcript'] as const;
-const AUDIO = bytesOf(AUDIO_NAMES);
-const TOOL_CALL_NAMES = ['function', 'custom'] as const;
-const TOOL_CALL = bytesOf(TOOL_CALL_NAMES);
-const CALLED_NAMES = ['name', 'arguments', 'input'] as const;
-const CALLED = bytesOf(CALLED_NAMES);
+);
+const PART = formOf(...PART_FIELDS);
+const AUDIO = formOf('transcript');
+const TOOL_CALL = formOf('function', 'custom');
+const CALLED = formOf('name', 'arguments', 'input');
 
 const BLANK = 32;
 const LETTER_N = 110;
@@ -67,9 +72,9 @@ export function promptOf(body: string | Uint8Array): Prompt {
 }
 
 /**
- * Reads the request in one pass. Each method reads the value at the current position. The objects it makes
- * always have all the members that chat-text.ts looks at, so that no caller can cause a million hidden
- * classes: undefined for null and for nothing, false for what is not a text.
+ * Reads the request in one pass. Each method reads the value at the current position. The objects that it
+ * makes always have all the members that chat-text.ts looks at, so that no caller can cause a million hidden
+ * classes. A member is undefined if it is null or missing, and false if it is not a text.
  */
 class PromptReader implements Prompt {
   readonly #reader: JsonReader;
@@ -93,27 +98,25 @@ class PromptReader implements Prompt {
     if (first !== BRACE) return false;
     const definitions: (string | undefined)[] = [];
     this.#object(REQUEST, (index) => {
-      if (index === 0) this.#list(() => this.#takeMessage());
+      if (index === 0) this.#list(() => this.#message());
       else definitions[index] = this.#definitions();
     });
     for (const text of definitions) if (text !== undefined) this.texts.push(text);
     return reader.space() === -1;
   }
 
-  #takeMessage(): void {
+  #message(): void {
     // The listener has bounded the values of the body, so they are not bounded again.
     this.#reader.values = 0;
     this.messages++;
-    const message: Record<string, unknown> = {};
-    for (const name of MESSAGE_NAMES) message[name] = undefined;
-    this.#object(MESSAGE, (index) => {
-      const name = MESSAGE_NAMES[index]!;
-      if (name === 'audio') message[name] = this.#record(AUDIO_NAMES, AUDIO, () => this.#parts());
-      else if (name === 'function_call') message[name] = this.#called();
-      else if (name === 'tool_calls')
-        message[name] = this.#list(() => this.#record(TOOL_CALL_NAMES, TOOL_CALL, () => this.#called()));
-      else message[name] = this.#parts();
+    const message = this.#record(MESSAGE, (index) => {
+      const name = MESSAGE.names[index]!;
+      if (name === 'audio') return this.#record(AUDIO, () => this.#parts());
+      if (name === 'function_call') return this.#called();
+      if (name === 'tool_calls') return this.#list(() => this.#record(TOOL_CALL, () => this.#called()));
+      return this.#parts();
     });
+    if (message === undefined) return;
     const { role, name, content } = message;
     if (typeof role === 'string') this.texts.push(role);
     if (typeof name === 'string') {
@@ -127,7 +130,7 @@ class PromptReader implements Prompt {
   /** A called function. If its arguments are an object, their JSON counts. */
   #called(): unknown {
     const { bytes } = this.#reader;
-    return this.#record(CALLED_NAMES, CALLED, (index) =>
+    return this.#record(CALLED, (index) =>
       index > 0 && bytes[this.#reader.at] === BRACE ? this.#compact() : this.#parts(),
     );
   }
@@ -143,7 +146,7 @@ class PromptReader implements Prompt {
         : reader.bytes.toString('utf8', start + 1, reader.at - 1);
     }
     if (depth > 0 && first === BRACKET) return this.#list(() => this.#parts(depth - 1));
-    if (depth > 0 && first === BRACE) return this.#record(PART_FIELDS, PART, () => this.#parts(depth - 1));
+    if (depth > 0 && first === BRACE) return this.#record(PART, () => this.#parts(depth - 1));
     reader.skipValue();
     return first === LETTER_N ? undefined : false;
   }
@@ -163,20 +166,17 @@ class PromptReader implements Prompt {
     return items;
   }
 
-  /** Undefined if the value is not an object; else the results of `read` for the members with those names. */
-  #record(
-    names: readonly string[],
-    bytesOfNames: readonly Buffer[],
-    read: (index: number) => unknown,
-  ): Record<string, unknown> | undefined {
+  /** Undefined if the value is not an object; else the results of `read` for the members of the form. */
+  #record(form: Form, read: (index: number) => unknown): Record<string, unknown> | undefined {
+    const { names } = form;
     const record: Record<string, unknown> = {};
     for (const name of names) record[name] = undefined;
-    const isObject = this.#object(bytesOfNames, (index) => (record[names[index]!] = read(index)));
+    const isObject = this.#object(form, (index) => (record[names[index]!] = read(index)));
     return isObject ? record : undefined;
   }
 
-  /** Returns whether the current value is an object; calls `read` at the values of those names. */
-  #object(names: readonly Buffer[], read: (index: number) => void): boolean {
+  /** Returns whether the value is an object; calls `read` at the values of the members of the form. */
+  #object({ nameBytes }: Form, read: (index: number) => void): boolean {
     const reader = this.#reader;
     if (reader.bytes[reader.at] !== BRACE) {
       reader.skipValue();
@@ -184,7 +184,7 @@ class PromptReader implements Prompt {
     }
     if (reader.openObject()) {
       do {
-        const index = this.#name(names);
+        const index = this.#name(nameBytes);
         reader.colon();
         if (index === -1) reader.skipValue();
         else read(index);

@@ -7,10 +7,11 @@
  * queue looks again every LOOK_MS, and at once when this worker gives something back.
  *
  * Must hold: a later call does not overtake: new calls do not take of a scope that a call waits for
- * (upstream-quotas.ts asks `isAwaited`). Only the last try of a call whose time is over may. Each call leaves
- * by `tryNow`, `giveUp` or `remove`; bytes and so the number are bounded (core/limits.ts). Besides those last
- * tries, a look tries as many calls as it serves, and one for each scope at most, however many wait, because
- * all streams of the worker stand still meanwhile (test/unit/upstream/quota-queue.test.ts).
+ * (upstream-quotas.ts asks `isAwaited`). Only a call whose time is over may overtake, by its last try. Each
+ * call leaves by `tryNow`, `giveUp` or `remove`. The bytes of all bodies are bounded, and so is the number of
+ * calls (core/limits.ts). Besides the last tries, a look tries the calls that it serves and one more for each
+ * scope at most, however many wait, because all streams of the worker stand still meanwhile
+ * (test/unit/upstream/quota-queue.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { FairQueue } from '../core/fair-queue.js';
@@ -46,12 +47,12 @@ export interface WaitingCall {
 
 export class QuotaQueue {
   readonly #clock: Clock;
-  /** One account may fill it: calls of others then push out its last ones. */
+  /** One account may fill the queue: calls of others then push out its last ones. */
   readonly #calls = new FairQueue<AccountIndex, WaitingCall>({
     weightMax: UPSTREAM_QUEUE_BYTES_MAX,
     ownerWeightMax: UPSTREAM_QUEUE_BYTES_MAX,
   });
-  /** The scopes that calls wait for. When a call has left, perhaps more, until the next look. */
+  /** The scopes that calls wait for; until the next look also those of calls that have left. */
   #awaited = new Set<UpstreamScopeIndex>();
   #timer: NodeJS.Timeout | undefined;
   #lookIsDue = false;
@@ -74,7 +75,7 @@ export class QuotaQueue {
     const dropped = this.#calls.offer(call.account, call, weightOf(call));
     for (const scope of call.waitsFor()) this.#awaited.add(scope);
     for (const other of dropped) other.giveUp();
-    if (this.#calls.size > 0) this.#keepTime();
+    if (this.#calls.size > 0) this.#scheduleLook();
     else this.#awaited.clear();
   }
 
@@ -105,12 +106,12 @@ export class QuotaQueue {
   look(): void {
     this.#giveUpLate();
     this.#serve(true);
-    if (this.#calls.size > 0) this.#keepTime();
+    if (this.#calls.size > 0) this.#scheduleLook();
   }
 
   /**
-   * Serves the calls that can be, in turn. Calls behind one that cannot do not take of its scopes. Those
-   * served are taken out at the end, because `inTurn` must not go on once the queue has changed.
+   * Serves, in turn, the calls that can be served. Calls behind one that cannot do not take of its scopes.
+   * Served calls are removed at the end, because `inTurn` must not go on once the queue has changed.
    */
   #serve(visitsAll: boolean): void {
     const served: (readonly [AccountIndex, WaitingCall])[] = [];
@@ -128,7 +129,7 @@ export class QuotaQueue {
       if (isOver) break;
     }
     for (const [account, call] of served) this.#calls.serve(account, call);
-    // After a visit to all calls, what blocks is what those that stay wait for.
+    // If all calls were visited, those that stay wait for the blocked scopes alone.
     if (isOver) for (const scope of blocked) this.#awaited.add(scope);
     else this.#awaited = blocked;
   }
@@ -149,7 +150,7 @@ export class QuotaQueue {
   }
 
   /** `unref`: calls that wait do not keep a thread alive that is to end. */
-  #keepTime(): void {
+  #scheduleLook(): void {
     this.#timer ??= setTimeout(() => {
       this.#timer = undefined;
       this.look();

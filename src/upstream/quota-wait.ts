@@ -71,7 +71,7 @@ export class QuotaWait implements WaitingCall {
   }
 
   isLate(nowMs: number): boolean {
-    // After `#crash` the queue has the call until it asks this: the owner has failed, and is asked no more.
+    // After `#crash` the call stays in the queue until the next look. Its owner failed, and is not called.
     if (this.#since === undefined) return true;
     try {
       return nowMs >= this.#endMs && (nowMs >= this.#askEndMs || !this.#owner.isAsking());
@@ -82,7 +82,7 @@ export class QuotaWait implements WaitingCall {
   }
 
   waitsFor(): readonly UpstreamScopeIndex[] {
-    // As in `isLate`. Without a scope to wait for, the queue tries the call, which lets it leave.
+    // As in `isLate`. If the call waits for no scope, the queue calls `tryNow`, which lets the call leave.
     if (this.#since === undefined) return [];
     try {
       return this.#owner.waitsFor();
@@ -103,7 +103,7 @@ export class QuotaWait implements WaitingCall {
   }
 
   giveUp(): void {
-    // After `#crash` the call has failed already, and the queue may still drop it.
+    // After `#crash` the call has failed already, and the queue may still give it up.
     if (this.#since === undefined) return;
     try {
       this.#end(true);
@@ -151,19 +151,19 @@ export class QuotaWait implements WaitingCall {
 }
 
 /**
- * All upstreams were at their limits for as long as the call could wait. `isUnknown`: whether they were is
- * not known, because the coordinator has not replied in time.
+ * All upstreams were at their limits for as long as the call could wait. `isUnknown`: they may have been
+ * below, because the coordinator has not replied in time.
  */
 export function noRoomError(
   quota: UpstreamQuotaName | undefined,
   seconds: number,
   isUnknown = false,
 ): ErrorRecord {
-  const what = quota === undefined ? '' : ` (${quota})`;
+  const limit = quota === undefined ? '' : ` (${quota})`;
   const state = isUnknown ? 'could not be found out in time' : 'is used up';
   return {
     code: 'overloaded',
-    message: `what the gateway may ask of the provider of this model ${state}${what}; retry after ${seconds} seconds. This call is not billed.`,
+    message: `what the gateway may ask of the provider of this model ${state}${limit}; retry after ${seconds} seconds. This call is not billed.`,
     retryAfterSeconds: seconds,
   };
 }

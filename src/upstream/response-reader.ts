@@ -11,6 +11,7 @@ import { isRecord, parsedJson } from '../core/json.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import type { Usage } from '../core/token-counts.js';
 import type { Dialect } from '../doors/door.js';
+import { asBuffer } from '../protocol/sse.js';
 import {
   type AttemptFailure,
   garbageFailure,
@@ -43,6 +44,14 @@ export interface ResponseOutcome {
   complete(rest: LastBytes): void;
   /** The response, or the rest of it, cannot be used. */
   reject(failure: AttemptFailure): void;
+}
+
+/** What a reader works with: the session is `sink`, the attempt `outcome`. */
+export interface ReaderOwner {
+  readonly sink: ResponseSink;
+  readonly outcome: ResponseOutcome;
+  readonly meter: UsageMeter;
+  readonly budget: ResponseBudget;
 }
 
 /** Reads the body of one response. After complete() or reject() it ignores what it gets. */
@@ -228,12 +237,13 @@ export class ResponseReader implements ResponseBodyReader {
     const response = joinedOf(this.#chunks, this.#bytes);
     this.#chunks = [];
     const members = this.#members ?? membersOfResponse(response);
-    const fault = members === undefined ? 'no JSON object' : this.#fault(members);
+    const fault = members === undefined ? 'no JSON object' : this.#faultIn(members);
     if (fault === undefined) this.#complete(response, members!);
     else this.#reject(garbageFailure(fault));
   }
 
-  #fault(members: Readonly<Record<string, unknown>>): string | undefined {
+  /** What is wrong with the response: it lacks the door's marker, or the door finds a fault. */
+  #faultIn(members: Readonly<Record<string, unknown>>): string | undefined {
     const { marker, isCount, faultIn } = this.#form;
     const value = members[marker];
     const isMarked = isCount === true ? Number.isSafeInteger(value) : Array.isArray(value);
@@ -244,7 +254,7 @@ export class ResponseReader implements ResponseBodyReader {
     this.#over = true;
     this.#meter.report(reportIn(members), members.model);
     // Megabytes of embeddings would be parsed once more, to look for text.
-    if (this.#form.isTextless !== true) this.#meter.answered(response);
+    if (this.#form.isTextless !== true) this.#meter.relayedWhole(response);
     this.#outcome.complete(response);
   }
 
@@ -257,9 +267,7 @@ export class ResponseReader implements ResponseBodyReader {
 
 /** Most responses come in one chunk, which is not copied. */
 function joinedOf(chunks: readonly Uint8Array[], bytes: number): Buffer {
-  const [first] = chunks;
-  if (first === undefined || chunks.length > 1) return Buffer.concat(chunks, bytes);
-  return Buffer.isBuffer(first) ? first : Buffer.from(first.buffer, first.byteOffset, first.length);
+  return chunks.length === 1 ? asBuffer(chunks[0]!) : Buffer.concat(chunks, bytes);
 }
 
 /**

@@ -1,8 +1,8 @@
 /**
- * The attempts of one call on the upstreams of its model: each upstream once. An upstream beside which there
- * is no other, or all others rest or are at their limits, is tried again after a pause, if that does no work
- * twice (retry with backoff and jitter). Only then does the call wait for one that is at its limits.
- * call-models.ts makes one for each model of a call. Upstream worker.
+ * The attempts of one call on the upstreams of its model: each upstream once. If there is no other upstream,
+ * or all others cool down or are at their limits, the same one is tried again after a pause, provided that
+ * this does no work twice (retry with backoff and jitter). Only then does the call wait for an upstream that
+ * is at its limits. call-models.ts makes a plan for each model of a call. Upstream worker.
  *
  * Must hold: the session makes no further attempt once a byte was sent to the client
  * (test/unit/upstream/target-choice.retry-plan.test.ts, test/unit/upstream/chat-session-failover.test.ts).
@@ -16,11 +16,12 @@ import type { Cooldown, NoRoom, TakenTarget, TargetChoice } from './target-choic
 /** Further attempts on the same upstream; their pauses add up to 0.3 s at most. */
 const REPEATS_MAX = 2;
 /**
- * No further attempt begins later: a caller that waited seconds for a connection would wait as long again.
+ * No further attempt on the same upstream begins later: a caller that has waited seconds for a connection
+ * would wait as long again.
  */
 const REPEAT_WITHIN_MS = 1_000;
-/** The longest first pause; the second is twice as long. */
-const PAUSE_MS = 100;
+/** The longest first pause; the longest second one is twice as long. */
+const FIRST_PAUSE_MS_MAX = 100;
 
 export class RetryPlan {
   readonly #choice: TargetChoice;
@@ -29,9 +30,10 @@ export class RetryPlan {
   readonly #tokensOf: () => number;
   #tokens: number | undefined;
   readonly #startMs: MonotonicMs;
-  #triedMs: MonotonicMs;
+  #attemptStartMs: MonotonicMs;
+  /** Indices of the targets that were tried. A repeat empties it, so that its target is taken again. */
   readonly #tried: number[] = [];
-  #tries = 0;
+  #attempts = 0;
   #repeats = 0;
 
   /** `tokensOf` is called if an upstream limits tokens: how many the call may use at most. */
@@ -40,21 +42,25 @@ export class RetryPlan {
     this.#account = account;
     this.#clock = clock;
     this.#tokensOf = tokensOf;
-    this.#startMs = this.#triedMs = clock.monotonicMs();
+    this.#startMs = this.#attemptStartMs = clock.monotonicMs();
   }
 
-  /** Takes the next upstream; undefined if all were tried, cool down or are at their limits. */
+  /**
+   * Takes the next upstream; undefined if all were tried, cool down or are at their limits. `queued`: as for
+   * TargetChoice.take.
+   */
   take(queued = false): TakenTarget | undefined {
-    const taken = this.#choice.take(this.#tried, this.#account, this.#tries > 0, this.tokens, queued);
+    const isRetry = this.#attempts > 0;
+    const taken = this.#choice.take(this.#tried, this.#account, isRetry, this.tokens, queued);
     if (taken === undefined) return undefined;
-    // The first attempt follows at once.
-    this.#triedMs = queued || this.#tries > 0 ? this.#clock.monotonicMs() : this.#startMs;
+    // The first attempt follows at once, so the clock is not read again.
+    this.#attemptStartMs = queued || isRetry ? this.#clock.monotonicMs() : this.#startMs;
     this.#tried.push(taken.index);
-    this.#tries++;
+    this.#attempts++;
     return taken;
   }
 
-  /** Call it after `take` returned nothing, or if `isAnyLeft` is false. Undefined if it is not by limits. */
+  /** Call it after `take` returned nothing. Undefined if that is not because of limits. */
   noRoom(): NoRoom | undefined {
     return this.#choice.noRoom(this.#tried, this.#account, this.tokens);
   }
@@ -76,27 +82,27 @@ export class RetryPlan {
   }
 
   /** Attempts so far. */
-  get tries(): number {
-    return this.#tries;
+  get attempts(): number {
+    return this.#attempts;
   }
 
   /** When the last attempt began. */
-  get triedMs(): MonotonicMs {
-    return this.#triedMs;
+  get attemptStartMs(): MonotonicMs {
+    return this.#attemptStartMs;
   }
 
   /** Whether the call has tried all upstreams of the model. */
   get hasTriedAll(): boolean {
-    return this.#tried.length >= this.#choice.targets;
+    return this.#tried.length >= this.#choice.targetCount;
   }
 
-  /** Milliseconds since the call came. */
+  /** Milliseconds since the model got the call. */
   spentMs(): number {
     return this.#clock.monotonicMs() - this.#startMs;
   }
 
-  rest(): Cooldown {
-    return this.#choice.rest(this.#account);
+  cooldown(): Cooldown {
+    return this.#choice.cooldown(this.#account);
   }
 
   /**
@@ -107,10 +113,10 @@ export class RetryPlan {
     const spentMs = this.spentMs();
     if (spentMs >= taken.target.totalTimeoutMs) return undefined;
     if (this.#choice.isAnyLeft(this.#tried, this.#account, this.tokens)) return 0;
-    // The upstreams that are left rest or are full: such a spare must not take the repeats of one that works.
+    // The others cool down or are full. That they exist must not keep this one from being tried again.
     const pauseMs = this.#repeatAfterMs(taken, failure, sent, spentMs);
     if (pauseMs !== undefined) return pauseMs;
-    // A full one takes the call as soon as it has room.
+    // `take` returns nothing then, and the call waits until one that is full has room.
     return this.noRoom() === undefined ? undefined : 0;
   }
 
@@ -129,6 +135,6 @@ export class RetryPlan {
     // The upstream had closed the kept connection: no pause is needed.
     if (sent && this.#repeats === 1) return 0;
     // Random, so that calls that failed together do not return together.
-    return PAUSE_MS * this.#repeats * (0.5 + Math.random() / 2);
+    return FIRST_PAUSE_MS_MAX * this.#repeats * (0.5 + Math.random() / 2);
   }
 }

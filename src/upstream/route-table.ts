@@ -5,34 +5,18 @@
  * Must hold: a reload replaces the routes while calls run, so an index always means the same model, and
  * upstreams that did not change keep their state (test/unit/upstream/route-table.test.ts).
  */
-import type { Clock } from '../core/clock.js';
-import type { Log } from '../telemetry/log.js';
-import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
-import { TargetChoice } from './target-choice.js';
+import { type ChoiceDeps, TargetChoice } from './target-choice.js';
 import type { ModelRoute, UpstreamTarget } from './target.js';
-import type { UpstreamQuotas } from './upstream-quotas.js';
 
 export class RouteTable {
-  readonly #clock: Clock;
-  readonly #log: Log;
-  readonly #metrics: UpstreamMetrics;
-  readonly #quotas: UpstreamQuotas;
+  readonly #deps: ChoiceDeps;
   #routes: readonly ModelRoute[] = [];
   /** By the same index as the routes. */
   readonly #choices: TargetChoice[] = [];
 
   /** `routes` by the model's index in the catalogue. */
-  constructor(
-    routes: readonly ModelRoute[],
-    clock: Clock,
-    log: Log,
-    metrics: UpstreamMetrics,
-    quotas: UpstreamQuotas,
-  ) {
-    this.#clock = clock;
-    this.#log = log;
-    this.#metrics = metrics;
-    this.#quotas = quotas;
+  constructor(routes: readonly ModelRoute[], deps: ChoiceDeps) {
+    this.#deps = deps;
     this.replace(routes);
   }
 
@@ -53,8 +37,7 @@ export class RouteTable {
     this.#routes = routes;
     for (const [index, { targets }] of routes.entries()) {
       const choice = this.#choices[index];
-      if (choice === undefined)
-        this.#choices.push(new TargetChoice(targets, this.#clock, this.#log, this.#metrics, this.#quotas));
+      if (choice === undefined) this.#choices.push(new TargetChoice(targets, this.#deps));
       else choice.replace(targets);
     }
   }

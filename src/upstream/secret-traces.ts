@@ -1,5 +1,5 @@
 /**
- * Finds parts of the operator's credentials in a provider's text, also in another spelling, so that callers
+ * Finds parts of the operator's credentials in a provider's text, also if they are encoded, so that callers
  * and logs never get them. error-mapping.ts, credential-table.ts and gateway/upstream-probe.ts use it. Any
  * thread; it keeps the traces of each target.
  *
@@ -18,6 +18,7 @@ const MASK = '***';
 
 const BASE64_RUN = /[A-Za-z0-9+/_-]{10,}/g;
 const HEX_RUN = /[0-9a-f]{16,}/gi;
+/** What may stand between the bytes of hexadecimal text. */
 const BETWEEN_HEX = /0x|\\x|[\s:;,._-]/gi;
 /** The same, without the `0x` whose zero is a digit. */
 const BETWEEN_WHOLE_HEX = /(?<![0-9a-f])0x|\\x|[\s:;,._-]/gi;
@@ -34,7 +35,7 @@ export class SecretTraces {
    */
   readonly #short: readonly string[];
   readonly #plain: Windows;
-  /** Of the secrets' letters and digits alone, for texts that insert separators. */
+  /** Of the secrets' letters and digits alone, for texts with separators between them. */
   readonly #bare: Windows;
 
   /** `secrets` are ASCII. */
@@ -47,20 +48,21 @@ export class SecretTraces {
 
   /** The text without traces; undefined if it has one that cannot be cut out. */
   cleaned(text: string): string | undefined {
-    const open = this.#cut(text);
-    return this.#isIn(open, LAYERS_MAX) ? undefined : open;
+    const masked = this.#masked(text);
+    return this.#isIn(masked, LAYERS_MAX) ? undefined : masked;
   }
 
-  #cut(text: string): string {
+  /** The text with the mask in place of each trace in plain text. */
+  #masked(text: string): string {
     const lower = lowerOf(text);
-    let open = '';
+    let masked = '';
     let at = 0;
     while (at < text.length) {
       const end = this.#plain.endAt(lower, at) ?? this.#shortEndAt(lower, at);
-      open += end === undefined ? text[at]! : MASK;
+      masked += end === undefined ? text[at]! : MASK;
       at = end ?? at + 1;
     }
-    return open;
+    return masked;
   }
 
   #shortEndAt(lower: string, at: number): number | undefined {
@@ -68,6 +70,7 @@ export class SecretTraces {
     return found === undefined ? undefined : at + found.length;
   }
 
+  /** Whether a trace is in the text, or in what it decodes to; `layers`: how often it may be decoded. */
   #isIn(text: string, layers: number): boolean {
     const lower = lowerOf(text.normalize('NFKC'));
     if (this.#plain.isIn(lower) || this.#plain.isIn(joinedOf(lower)) || this.#bare.isIn(bareOf(lower)))
@@ -91,9 +94,7 @@ export function tracesOf(target: UpstreamTarget): SecretTraces {
 /** All substrings of TRACE_CHARS characters of some texts, forwards and backwards. */
 class Windows {
   readonly #pieces = new Set<string>();
-  /**
-   * Whether a piece begins with these two bytes. Nearly everywhere none does, and then no substring is made.
-   */
+  /** 1 if a piece begins with these two bytes. Nearly everywhere none does, and then no substring is made. */
   readonly #begins = new Uint8Array(0x1_0000);
 
   constructor(texts: readonly string[]) {

@@ -8,7 +8,6 @@
 import type { StartSession, UpstreamSession } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
 import { WHOLE_RESPONSES_BYTES_MAX, WHOLE_RESPONSE_BYTES_UNCOUNTED } from '../core/limits.js';
-import type { HttpClient } from '../http1/http-client.js';
 import type { ProviderClient } from '../providers/provider-client.js';
 import type { Log } from '../telemetry/log.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
@@ -26,8 +25,8 @@ import type { UpstreamQuotas } from './upstream-quotas.js';
 export interface SessionDeps {
   readonly routes: RouteTable;
   readonly quotas: UpstreamQuotas;
-  readonly http: HttpClient;
-  readonly echo: HttpClient;
+  readonly http: AttemptClient;
+  readonly echo: AttemptClient;
   /** The client for upstreams that do not speak OpenAI's protocol. */
   readonly providers: ProviderClient;
   readonly count: CountTokens;

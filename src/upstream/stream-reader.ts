@@ -52,6 +52,9 @@ interface Garbage {
   readonly garbage: string;
 }
 
+/** What becomes of an event. `text`: it is relayed, and brings text and nothing else of interest. */
+type Verdict = 'relay' | 'text' | 'drop' | Garbage;
+
 export class StreamReader implements ResponseBodyReader {
   readonly #sink: ResponseSink;
   readonly #outcome: ResponseOutcome;
@@ -62,10 +65,10 @@ export class StreamReader implements ResponseBodyReader {
   readonly #forms = new EventForms();
   /** An event with choices has come, so this is a chat-completion stream. */
   #accepted = false;
-  /** For each choice that has come, whether its last event said why the generation ended. */
-  readonly #ends = new Map<unknown, boolean>();
+  /** For each choice that has come, by its index: whether its last event said why the generation ended. */
+  readonly #choiceEnds = new Map<unknown, boolean>();
   /** How many choices have not ended. */
-  #open = 0;
+  #openChoices = 0;
   /** `[DONE]` has come. */
   #done = false;
   #over = false;
@@ -92,7 +95,7 @@ export class StreamReader implements ResponseBodyReader {
   }
 
   get #hasWholeText(): boolean {
-    return this.#done || (this.#finished && this.#ends.size >= this.#choices);
+    return this.#done || (this.#finished && this.#choiceEnds.size >= this.#choices);
   }
 
   /**
@@ -100,64 +103,64 @@ export class StreamReader implements ResponseBodyReader {
    * requested.
    */
   get #finished(): boolean {
-    return this.#open === 0 && this.#ends.size > 0;
+    return this.#openChoices === 0 && this.#choiceEnds.size > 0;
   }
 
   onData(chunk: Uint8Array): void {
     if (this.#over) return;
     const events = this.#splitter.push(chunk);
     if (events === undefined) this.#reject(tooLongFailure('an event is too long'));
-    else if (events.length > 0) this.#take(events);
+    else if (events.length > 0) this.#onEvents(events);
   }
 
   onEnd(): void {
     if (this.#over) return;
     const rest = this.#splitter.end();
-    if (rest.length > 0) this.#take(rest);
+    if (rest.length > 0) this.#onEvents(rest);
     if (this.#isOver()) return;
     if (this.#done || this.#finished) this.#complete();
     else this.#reject(garbageFailure('the stream ended before its end'));
   }
 
-  #take(events: Buffer): void {
+  #onEvents(events: Buffer): void {
     const text = isUtf8(events) ? events.toString('latin1') : undefined;
-    const knownEnd = text !== undefined && this.#tellsNothing ? this.#forms.endFrom(text, 0) : 0;
+    const knownEnd = text !== undefined && this.#mayCompareForms ? this.#forms.endFrom(text, 0) : 0;
     if (knownEnd > 0) this.#meter.textCame();
     if (knownEnd === events.length) {
       this.#relay(events);
       return;
     }
     const wasDone = this.#done;
-    this.#look(events, text, knownEnd);
+    this.#judgeEach(events, text, knownEnd);
     if (!this.#done || this.#over) return;
     if (this.#meter.reported !== undefined) this.#complete();
     else if (!wasDone) setTimeout(() => this.#completeLate(), LATE_USAGE_MS_MAX).unref();
   }
 
   /**
-   * Whether an event with only text leaves the state of the stream as it is. It would reopen a choice that
-   * has ended.
+   * Whether an event with only text leaves the state of the stream as it is. If a choice has ended, such an
+   * event would reopen it, so events are parsed then.
    */
-  get #tellsNothing(): boolean {
-    return this.#accepted && this.#open === this.#ends.size && !this.#done;
+  get #mayCompareForms(): boolean {
+    return this.#accepted && this.#openChoices === this.#choiceEnds.size && !this.#done;
   }
 
   /**
    * Judges each event from `from` on that has no known form; adjacent events are relayed together. `text`:
    * the events as Latin-1, undefined if they are not all UTF-8.
    */
-  #look(events: Buffer, text: string | undefined, from: number): void {
+  #judgeEach(events: Buffer, text: string | undefined, from: number): void {
     let runStart = 0;
-    const relayRun = (end: number, next: number): void => {
+    const relayRun = (end: number, nextStart: number): void => {
       if (end > runStart) this.#relay(events.subarray(runStart, end));
-      runStart = next;
+      runStart = nextStart;
     };
     let start = from;
     let event = latin1EventFrom(events, text, start);
     while (event !== undefined) {
       const { end, data } = event;
-      const isSound = text !== undefined || isUtf8(events.subarray(start, end));
-      const verdict = isSound ? this.#judge(data) : this.#judgeUnsound();
+      const isValid = text !== undefined || isUtf8(events.subarray(start, end));
+      const verdict = isValid ? this.#judge(data) : this.#judgeInvalidUtf8();
       if (verdict === 'drop') relayRun(start, end);
       else if (verdict === 'text') this.#forms.learn(events.toString('latin1', start, end));
       else if (verdict !== 'relay') {
@@ -169,15 +172,15 @@ export class StreamReader implements ResponseBodyReader {
       }
       if (this.#isOver()) return;
       start = end;
-      if (text !== undefined && this.#tellsNothing) start = this.#forms.endFrom(text, start);
+      if (text !== undefined && this.#mayCompareForms) start = this.#forms.endFrom(text, start);
       if (start > end) this.#meter.textCame();
       event = latin1EventFrom(events, text, start);
     }
     relayRun(events.length, events.length);
   }
 
-  /** `data` is Latin-1. `text`: relay the event, which has text and nothing else of interest. */
-  #judge(data: string | undefined): 'relay' | 'text' | 'drop' | Garbage {
+  /** `data` is Latin-1. */
+  #judge(data: string | undefined): Verdict {
     // Comments keep a connection alive; the listener sends its own.
     if (data === undefined || data === '') return 'drop';
     if (data === SSE_DONE_DATA) {
@@ -204,28 +207,27 @@ export class StreamReader implements ResponseBodyReader {
     if (isRecord(event.usage) && !choices?.length && !this.#includeUsage) return 'drop';
     if (!this.#accepted && choices === undefined) return { garbage: 'an event has no choices' };
     this.#accepted = true;
-    const hasEnded = choices !== undefined && this.#follow(choices);
+    const hasEnded = choices !== undefined && this.#recordEnds(choices);
     return isText && usage === undefined && !hasEnded ? 'text' : 'relay';
   }
 
   /** Records which choices go on and which end; returns whether one ends. */
-  #follow(choices: readonly unknown[]): boolean {
+  #recordEnds(choices: readonly unknown[]): boolean {
     let hasEnded = false;
     for (const [position, choice] of choices.entries()) {
       const index = (isRecord(choice) ? choice.index : undefined) ?? position;
       const ends = isFinished(choice);
-      const before = this.#ends.get(index);
+      const before = this.#choiceEnds.get(index);
       hasEnded ||= ends;
-      if (before === ends || (before === undefined && this.#ends.size === CHOICES_MAX)) continue;
-      if (before === false) this.#open--;
-      if (!ends) this.#open++;
-      this.#ends.set(index, ends);
+      if (before === ends || (before === undefined && this.#choiceEnds.size === CHOICES_MAX)) continue;
+      if (before === false) this.#openChoices--;
+      if (!ends) this.#openChoices++;
+      this.#choiceEnds.set(index, ends);
     }
     return hasEnded;
   }
 
-  /** For an event with invalid UTF-8. */
-  #judgeUnsound(): 'drop' | Garbage {
+  #judgeInvalidUtf8(): Verdict {
     return this.#done ? 'drop' : { garbage: 'an event is no UTF-8' };
   }
 
@@ -242,7 +244,7 @@ export class StreamReader implements ResponseBodyReader {
     this.#outcome.complete(DONE_BYTES);
   }
 
-  /** By a timer, which the attempt does not see, as it sees what it calls itself. */
+  /** A timer calls it, so the attempt does not catch what it throws. */
   #completeLate(): void {
     try {
       this.#complete();

@@ -20,9 +20,9 @@ import { isSameUpstream, type TargetQuotas, type UpstreamTarget } from './target
 import type { QuotaHold, UpstreamQuotas } from './upstream-quotas.js';
 
 /**
- * How long an upstream's Retry-After is obeyed while others serve the calls; it may have said a day. It may
- * also have meant one caller only. So if no other upstream is left, a single call tries again after
- * `parkMsMax`, and all calls follow once that one gets a response.
+ * The longest time for which an upstream is parked: its Retry-After is obeyed, and others serve the calls. It
+ * may have said a day, or have meant one caller only. So if no other upstream is left, a single call tries
+ * again after `parkMsMax`, and all calls follow once that one gets a response.
  */
 const PARK_MS_MAX = 60_000;
 
@@ -39,9 +39,9 @@ interface TargetState {
   parkProbeAtMs: number;
 }
 
-/** Why no upstream takes a call, and for how long. */
+/** Why no upstream takes a call now, and how long until one does. */
 export interface Cooldown {
-  readonly restMs: number;
+  readonly waitMs: number;
   /** In words for the caller. */
   readonly reason: string;
 }
@@ -62,27 +62,27 @@ export interface NoRoom {
   readonly isLate: boolean;
 }
 
+/** What the TargetChoices of a worker share. */
+export interface ChoiceDeps {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly metrics: UpstreamMetrics;
+  readonly quotas: UpstreamQuotas;
+}
+
 export class TargetChoice {
   #states: readonly TargetState[] = [];
   #stateCount = 0;
+  readonly #deps: ChoiceDeps;
   readonly #clock: Clock;
-  readonly #log: Log;
-  readonly #metrics: UpstreamMetrics;
   readonly #quotas: UpstreamQuotas;
   #limitsTokens = false;
 
   /** `targets` sorted by priority, best first. */
-  constructor(
-    targets: readonly UpstreamTarget[],
-    clock: Clock,
-    log: Log,
-    metrics: UpstreamMetrics,
-    quotas: UpstreamQuotas,
-  ) {
-    this.#clock = clock;
-    this.#log = log;
-    this.#metrics = metrics;
-    this.#quotas = quotas;
+  constructor(targets: readonly UpstreamTarget[], deps: ChoiceDeps) {
+    this.#deps = deps;
+    this.#clock = deps.clock;
+    this.#quotas = deps.quotas;
     this.replace(targets);
   }
 
@@ -92,32 +92,33 @@ export class TargetChoice {
     this.#limitsTokens = targets.some(({ quotas }) => quotas?.limits.tokensPerMinute !== undefined);
     const known = [...this.#states];
     this.#states = targets.map((target) => {
-      const at = known.findIndex((state) => isSameUpstream(state.target, target));
-      if (at < 0) return this.#newState(target);
+      const position = known.findIndex((state) => isSameUpstream(state.target, target));
+      if (position < 0) return this.#newState(target);
       // A list may name one upstream twice: each entry takes over one state.
-      const [state] = known.splice(at, 1);
-      state!.target = target;
+      const state = known.splice(position, 1)[0]!;
+      state.target = target;
       // Slots go by name, and a name may have passed from another upstream of the same host to this one.
-      this.#metrics.setBreaker(target.slot, state!.breaker.isOpen ? 'open' : 'closed');
-      return state!;
+      this.#deps.metrics.setBreaker(target.slot, state.breaker.isOpen ? 'open' : 'closed');
+      return state;
     });
   }
 
   #newState(target: UpstreamTarget): TargetState {
+    const { metrics, log } = this.#deps;
     const state: TargetState = {
       index: this.#stateCount++,
       target,
       breaker: new Breaker(target.breakerFailuresMax, (change, cooldownMs) => {
-        // Of an upstream that a reload has removed, the slot may be another one's by now.
+        // If a reload has removed the upstream, another one may have its slot by now.
         if (this.#states.includes(state))
-          this.#metrics.setBreaker(state.target.slot, change === 'closed' ? 'closed' : 'open');
-        logChange(this.#log, target, change, cooldownMs);
+          metrics.setBreaker(state.target.slot, change === 'closed' ? 'closed' : 'open');
+        logChange(log, target, change, cooldownMs);
       }),
       inFlight: 0,
       parkedUntilMs: 0,
       parkProbeAtMs: 0,
     };
-    this.#metrics.setBreaker(target.slot, 'closed');
+    metrics.setBreaker(target.slot, 'closed');
     return state;
   }
 
@@ -126,7 +127,7 @@ export class TargetChoice {
     return this.#limitsTokens;
   }
 
-  get targets(): number {
+  get targetCount(): number {
     return this.#states.length;
   }
 
@@ -141,12 +142,12 @@ export class TargetChoice {
    */
   isAnyLeft(tried: readonly number[], account: AccountIndex, tokens = 0): boolean {
     const nowMs = this.#clock.monotonicMs();
-    for (let passed = tried; ;) {
-      const best = this.#best(passed, nowMs, account);
+    for (let skipped = tried; ;) {
+      const best = this.#best(skipped, nowMs, account);
       if (best === undefined) return false;
       const { quotas } = best.target;
       if (quotas === undefined || !this.#quotas.isFull(quotas, tokens)) return true;
-      passed = [...passed, best.index];
+      skipped = [...skipped, best.index];
     }
   }
 
@@ -163,18 +164,18 @@ export class TargetChoice {
     queued = false,
   ): TakenTarget | undefined {
     const nowMs = this.#clock.monotonicMs();
-    for (let passed = tried; ;) {
-      const best = this.#best(passed, nowMs, account);
+    for (let skipped = tried; ;) {
+      const best = this.#best(skipped, nowMs, account);
       if (best === undefined) return undefined;
       const { quotas } = best.target;
       const hold = quotas && this.#quotas.take(quotas, tokens, queued);
       if (quotas !== undefined && hold === undefined) {
-        passed = [...passed, best.index];
+        skipped = [...skipped, best.index];
         continue;
       }
       best.inFlight++;
-      this.#metrics.attemptBegun(best.target.slot, retry);
-      return new TakenTarget(best, account, this.#clock, this.#metrics, hold);
+      this.#deps.metrics.attemptBegun(best.target.slot, retry);
+      return new TakenTarget(best, account, this.#deps, hold);
     }
   }
 
@@ -188,10 +189,10 @@ export class TargetChoice {
     let queueMs = 0;
     let asks = false;
     let isLate = false;
-    for (let passed = tried; ;) {
-      const state = this.#best(passed, nowMs, account);
+    for (let skipped = tried; ;) {
+      const state = this.#best(skipped, nowMs, account);
       if (state === undefined) break;
-      passed = [...passed, state.index];
+      skipped = [...skipped, state.index];
       const { slot, quotas } = state.target;
       const shortage = quotas && this.#quotas.shortageOf(quotas, tokens);
       const freeInMs = shortage?.freeInMs ?? 0;
@@ -207,7 +208,7 @@ export class TargetChoice {
 
   /**
    * The limits of the upstreams that could serve the call now if they were below them; none if one of these
-   * has no limits. Each look at the queue asks it for all calls, so it reads no counter. O(targets).
+   * has no limits. Reads no counter, because the queue calls it for each call that waits. O(targets).
    */
   limitsOf(tried: readonly number[], account: AccountIndex, tokens: number): TargetQuotas[] {
     const nowMs = this.#clock.monotonicMs();
@@ -228,14 +229,14 @@ export class TargetChoice {
     return Math.max(...this.#states.map(({ target }) => target.quotas?.limits.tokensPerMinute ?? Infinity));
   }
 
-  /** How long until one of the targets takes a call of that account. */
-  rest(account: AccountIndex): Cooldown {
+  /** The shortest cooldown of the targets, for a call of that account. */
+  cooldown(account: AccountIndex): Cooldown {
     const nowMs = this.#clock.monotonicMs();
-    const coolsDown = this.#states.map((state) => ({
-      restMs: loneCooldownMsOf(state, nowMs, account),
+    const cooldowns = this.#states.map((state) => ({
+      waitMs: loneCooldownMsOf(state, nowMs, account),
       reason: state.parkedUntilMs > nowMs ? 'it asked for a pause' : 'it failed repeatedly',
     }));
-    return coolsDown.reduce((least, cooldown) => (cooldown.restMs < least.restMs ? cooldown : least));
+    return cooldowns.reduce((least, cooldown) => (cooldown.waitMs < least.waitMs ? cooldown : least));
   }
 
   /** Closes the breakers of the targets with that slot, or of all, and forgets their Retry-After. */
@@ -247,33 +248,26 @@ export class TargetChoice {
     }
   }
 
-  #best(tried: readonly number[], nowMs: MonotonicMs, account: AccountIndex): TargetState | undefined {
+  #best(skipped: readonly number[], nowMs: MonotonicMs, account: AccountIndex): TargetState | undefined {
     let best: TargetState | undefined;
     let isAnyAwake = false;
     for (const state of this.#states) {
       if (cooldownMsOf(state, nowMs, account) > 0) continue;
       isAnyAwake = true;
-      if (tried.includes(state.index)) continue;
+      if (skipped.includes(state.index)) continue;
       if (best === undefined) best = state;
       else if (state.target.priority !== best.target.priority) break;
       else if (loadWithOneMore(state) < loadWithOneMore(best)) best = state;
     }
-    return isAnyAwake ? best : this.#bestOfCoolingDown(tried, nowMs, account);
-  }
-
-  /** All targets cool down: then the shorter cooldowns count. */
-  #bestOfCoolingDown(
-    tried: readonly number[],
-    nowMs: MonotonicMs,
-    account: AccountIndex,
-  ): TargetState | undefined {
+    if (isAnyAwake) return best;
+    // All targets cool down: then the shorter cooldowns count.
     return this.#states.find(
-      (state) => !tried.includes(state.index) && loneCooldownMsOf(state, nowMs, account) === 0,
+      (state) => !skipped.includes(state.index) && loneCooldownMsOf(state, nowMs, account) === 0,
     );
   }
 }
 
-/** A target that was taken for one attempt. Its first release counts, and its tokens are settled apart. */
+/** A target that was taken for one attempt. Its first release counts; `settle` is separate from it. */
 export class TakenTarget {
   readonly target: UpstreamTarget;
   readonly index: number;
@@ -290,8 +284,7 @@ export class TakenTarget {
   constructor(
     state: TargetState,
     account: AccountIndex,
-    clock: Clock,
-    metrics: UpstreamMetrics,
+    { clock, metrics }: ChoiceDeps,
     hold: QuotaHold | undefined,
   ) {
     this.target = state.target;
@@ -316,30 +309,30 @@ export class TakenTarget {
 
   /** The target responded, perhaps with a rejection of the request. */
   releaseGood(): void {
-    if (!this.#give()) return;
+    if (!this.#releaseOnce()) return;
     this.#state.breaker.succeeded(this.#pass, this.#clock.monotonicMs());
     if (this.#isParkProbe) this.#state.parkedUntilMs = 0;
   }
 
   releaseFailed(failure: AttemptFailure): void {
-    if (!this.#give()) return;
+    if (!this.#releaseOnce()) return;
     const nowMs = this.#clock.monotonicMs();
     const { breaker } = this.#state;
     if (failure.retryAfterSeconds !== undefined) {
       this.#park(failure.retryAfterSeconds * 1_000, nowMs);
       breaker.ended(this.#pass, nowMs);
-    } else if (failure.ours) this.#endUnheard(nowMs);
+    } else if (failure.ours) this.#endUndecided(nowMs);
     else breaker.failed(this.#pass, nowMs, this.#account);
   }
 
   /** The attempt says nothing about the target. Idempotent, as the other releases are. */
   release(): void {
-    if (this.#give()) this.#endUnheard(this.#clock.monotonicMs());
+    if (this.#releaseOnce()) this.#endUndecided(this.#clock.monotonicMs());
   }
 
   /**
-   * Settles the tokens that the attempt used; undefined: perhaps all that the call may use. The first call
-   * counts, and each attempt needs one.
+   * Settles the tokens that the attempt used; undefined: perhaps all that the call may use. Each attempt
+   * needs a call of it; the first one counts.
    */
   settle(tokens?: number): void {
     this.#hold?.settle(tokens);
@@ -354,13 +347,14 @@ export class TakenTarget {
     state.parkProbeAtMs = nowMs + parkMsMax;
   }
 
-  /** The next call probes instead of this one. */
-  #endUnheard(nowMs: MonotonicMs): void {
+  /** If this call was the probe, the next one probes. */
+  #endUndecided(nowMs: MonotonicMs): void {
     this.#state.breaker.ended(this.#pass, nowMs);
     if (this.#isParkProbe) this.#state.parkProbeAtMs = nowMs;
   }
 
-  #give(): boolean {
+  /** Returns false if the target was released before. */
+  #releaseOnce(): boolean {
     if (this.#released) return false;
     this.#released = true;
     this.#state.inFlight--;
@@ -383,6 +377,7 @@ function cooldownMsOf(
   return Math.max(parkedUntilMs - nowMs, breaker.waitMs(nowMs, account));
 }
 
+/** As `cooldownMsOf`, if no other upstream is left. */
 function loneCooldownMsOf(
   { parkedUntilMs, parkProbeAtMs, breaker }: TargetState,
   nowMs: MonotonicMs,
@@ -391,7 +386,7 @@ function loneCooldownMsOf(
   return Math.max(Math.min(parkedUntilMs, parkProbeAtMs) - nowMs, breaker.loneWaitMs(nowMs, account), 0);
 }
 
-/** Changes are as rare as cooldowns are long: no line is left out. */
+/** A cooldown takes seconds, so changes are rare, and each gets its line. */
 function logChange(log: Log, { name }: UpstreamTarget, change: BreakerChange, cooldownMs: number): void {
   if (change === 'closed') log.info('an upstream answers again and is used again', { subject: name });
   else if (change === 'opened')

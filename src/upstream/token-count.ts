@@ -14,6 +14,7 @@ import { COUNT_TURNS_MAX, TOKENIZER_BYTES_MAX } from '../core/limits.js';
 import { type AccountIndex, ceilDiv } from '../core/units.js';
 import { dialectAt } from '../doors/dialects.js';
 import { type Usage, usageOfWhole } from '../core/token-counts.js';
+import { asBuffer } from '../protocol/sse.js';
 import { FieldError } from '../providers/provider.js';
 import { addStreamTexts, responseTexts, type StreamTexts } from './chat-text.js';
 import type { ErrorLog } from './error-log.js';
@@ -103,10 +104,10 @@ const BASE64_MEMBER_CHARS = 192;
 const QUOTE = 0x22;
 
 /**
- * One count. Its usage is without parts and has the source `counted`. The source is `estimated` if the
- * tokenizer is `none`, body and response are above TOKENIZER_BYTES_MAX, part of the prompt is not text
- * (images, audio), only a part of the response was kept, or COUNT_TURNS_MAX turns were not enough. Never
- * throws for a text. Costs about 0.1 s of CPU a megabyte of prose and 0.4 s of the worst text.
+ * One count. Its usage has no cached and no reasoning tokens, and the source `counted`. The source is
+ * `estimated` if the tokenizer is `none`, body and response are above TOKENIZER_BYTES_MAX, part of the prompt
+ * is not text (images, audio), only a part of the response was kept, or COUNT_TURNS_MAX turns were not
+ * enough. Never throws for a text. Costs about 0.1 s of CPU a megabyte of prose and 0.4 s of the worst text.
  */
 export class TokenCount {
   readonly #tokenizer: Tokenizer;
@@ -162,9 +163,9 @@ export class TokenCount {
 
   static resume({ tokenizer, chars, lengths, promptTexts, sum }: CountRest): TokenCount {
     invariant(tokenizer !== 'none', 'an estimate takes one turn');
-    const buffer = Buffer.from(chars.buffer, chars.byteOffset, chars.length);
-    let at = 0;
-    const texts = Array.from(lengths, (length) => buffer.toString('utf16le', at, (at += 2 * length)));
+    const buffer = asBuffer(chars);
+    let end = 0;
+    const texts = Array.from(lengths, (length) => buffer.toString('utf16le', end, (end += 2 * length)));
     return new TokenCount(tokenizer, texts, promptTexts, sum, textCounterOf(tokenizer));
   }
 
@@ -255,8 +256,7 @@ export function estimateTokens(request: CountRequest): Usage {
   const bytes = Buffer.byteLength(body);
   if (bytes <= ESTIMATE_PARSE_BYTES_MAX) return countTokens({ ...request, tokenizer: 'none' });
   const usage = countTokens({ ...request, tokenizer: 'none', door: CHAT_DOOR, body: '{}' });
-  const buffer =
-    typeof body === 'string' ? Buffer.from(body) : Buffer.from(body.buffer, body.byteOffset, body.length);
+  const buffer = typeof body === 'string' ? Buffer.from(body) : asBuffer(body);
   const dataBytes = dataUrlBytes(buffer) + base64Bytes(buffer);
   return { ...usage, promptTokens: usage.promptTokens + estimateTokensOf(bytes - dataBytes) };
 }
@@ -299,8 +299,8 @@ function completionTexts(request: CountRequest): string[] {
 }
 
 /**
- * The count. If it fails or is late, an estimate, made here: a call is billed in any case. Rejects only for a
- * bug. The count goes on if the client leaves, because the bill needs it.
+ * Resolves with the count, or, if that fails or is late, with an estimate that is made here: a call is billed
+ * in any case. Rejects only for a bug. The count goes on if the client leaves, because the bill needs it.
  */
 export async function countOrEstimate(
   count: CountTokens,

@@ -12,6 +12,7 @@
 import type { UpstreamRequest } from '../channel/messages.js';
 import { exactJson, exactJsonText } from '../core/exact-json.js';
 import { withModelName } from '../protocol/chat-call.js';
+import { asBuffer } from '../protocol/sse.js';
 
 /** The upstream's name of a member, by OpenAI's name; empty if the member is left out. */
 export type MemberNames = Readonly<Record<string, string>>;
@@ -58,14 +59,14 @@ export function chatBodyFor(names: Names, request: Body): string | Uint8Array {
  */
 const ESCAPED = /\\u00[2-7]/;
 const ESCAPED_CHARS = 5;
-/** Bytes that are made a text at a time to look for it. */
+/** How many bytes are searched at a time, because they are copied for the search. */
 const SLICE_BYTES = 256 * 1024;
 
 /** Whether `body` may have a member by one of OpenAI's names. Cheap, so that most bodies are not parsed. */
 export function mayHave(body: string | Uint8Array, names: MemberNames): boolean {
-  const bytes = typeof body === 'string' ? body : Buffer.from(body.buffer, body.byteOffset, body.length);
-  for (const name in names) if (bytes.includes(`"${name}"`)) return true;
-  return typeof bytes === 'string' ? ESCAPED.test(bytes) : hasEscaped(bytes);
+  const text = typeof body === 'string' ? body : asBuffer(body);
+  for (const name in names) if (text.includes(`"${name}"`)) return true;
+  return typeof text === 'string' ? ESCAPED.test(text) : hasEscaped(text);
 }
 
 function hasEscaped(bytes: Buffer): boolean {

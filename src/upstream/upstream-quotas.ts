@@ -3,8 +3,8 @@
  * flight, by scope (a provider's key). All workers share the counters (ledger/upstream-counters.ts); each has
  * a queue of its own. target-choice.ts takes, the session settles the tokens. Upstream worker.
  *
- * Must hold: each part of a QuotaHold is given back once. One question a scope is asked at a time: it names
- * what one call lacks, and calls that still lack something after the reply ask again
+ * Must hold: each part of a QuotaHold is given back once. The coordinator is asked one question a scope at a
+ * time: the question names what one call lacks, and calls that still lack something after the reply ask again
  * (test/unit/upstream/upstream-quotas.test.ts). LeaseChannel.ask never rejects, or the scope would never be
  * asked for again.
  */
@@ -16,8 +16,8 @@ import { QuotaQueue } from './quota-queue.js';
 import type { TargetQuotas } from './target.js';
 
 /**
- * If a question was in vain, the scope is asked for again after so long for the calls that wait. Other
- * processes give idle leases back within 750 ms: see IDLE_MS_SCARCE of sharing/lease-terms.ts.
+ * The pause after a question that brought nothing. Other processes give idle leases back within 750 ms: see
+ * IDLE_MS_SCARCE of sharing/lease-terms.ts.
  */
 const ASK_AGAIN_MS = 250;
 /**
@@ -28,9 +28,9 @@ const ASK_AGAIN_MS = 250;
 export const ASK_MS = 1_000;
 
 /** The last question about a scope. There is none before the first, and after one that brought something. */
-interface Asked {
-  /** Until when no other is asked; Infinity until the reply. */
-  readonly untilMs: number;
+interface Question {
+  /** When the next may be asked; Infinity until the reply. */
+  readonly nextMs: number;
   /** Since when nobody knows whether the limit is reached; Infinity if the reply said that it is. */
   readonly undecidedSinceMs: number;
 }
@@ -43,7 +43,7 @@ export class UpstreamQuotas {
   readonly #counters: UpstreamCounters;
   readonly #clock: Clock;
   readonly #leases: AskLease | undefined;
-  readonly #asked = new Map<UpstreamScopeIndex, Asked>();
+  readonly #questions = new Map<UpstreamScopeIndex, Question>();
 
   /** `leases`: undefined if limits are not shared. */
   constructor(counters: UpstreamCounters, clock: Clock, leases?: AskLease) {
@@ -60,9 +60,9 @@ export class UpstreamQuotas {
   take(quotas: TargetQuotas, tokens: number, queued: boolean): QuotaHold | undefined {
     const { scope, limits } = quotas;
     if (!queued && this.queue.isAwaited(scope)) return undefined;
-    const short = this.#counters.take(scope, limits, tokens);
-    if (short === undefined) return new QuotaHold(this.#counters, this.queue, quotas, tokens);
-    if (short.asks) this.#ask(scope, tokens);
+    const shortage = this.#counters.take(scope, limits, tokens);
+    if (shortage === undefined) return new QuotaHold(this.#counters, this.queue, quotas, tokens);
+    if (shortage.asks) this.#ask(scope, tokens);
     return undefined;
   }
 
@@ -72,10 +72,10 @@ export class UpstreamQuotas {
    * the limit's window has moved on, unless `isLate`: nobody has said in time whether the limit is reached.
    */
   shortageOf({ scope, limits }: TargetQuotas, tokens: number): Shortage & { readonly isLate: boolean } {
-    const short = this.#counters.shortageOf(scope, limits, tokens);
-    const { untilMs = Infinity, undecidedSinceMs = Infinity } = this.#asked.get(scope) ?? {};
+    const shortage = this.#counters.shortageOf(scope, limits, tokens);
+    const { undecidedSinceMs = Infinity } = this.#questions.get(scope) ?? {};
     const isLate = this.#clock.monotonicMs() - undecidedSinceMs >= ASK_MS;
-    return { ...short, asks: short.asks && untilMs === Infinity, isLate: short.asks && isLate };
+    return { ...shortage, asks: shortage.asks && this.#isOpen(scope), isLate: shortage.asks && isLate };
   }
 
   /**
@@ -88,31 +88,34 @@ export class UpstreamQuotas {
     if (tokens > (limits.tokensPerMinute ?? Infinity)) return true;
     if (!this.#counters.isShort(scope, limits, tokens)) return false;
     if (!this.#counters.mayAsk(scope, limits)) return true;
-    const { untilMs = Infinity } = this.#asked.get(scope) ?? {};
-    return untilMs !== Infinity && untilMs > this.#clock.monotonicMs();
+    return !this.#isOpen(scope) && this.#questions.get(scope)!.nextMs > this.#clock.monotonicMs();
   }
 
   /** As `asks` of `shortageOf`, but cheap: the queue asks it for each call that waits. */
   isAsking({ scope, limits }: TargetQuotas): boolean {
-    const { untilMs = Infinity } = this.#asked.get(scope) ?? {};
-    return untilMs === Infinity && this.#counters.mayAsk(scope, limits);
+    return this.#isOpen(scope) && this.#counters.mayAsk(scope, limits);
+  }
+
+  /** Whether the coordinator was not asked about the scope, or has not replied yet. */
+  #isOpen(scope: UpstreamScopeIndex): boolean {
+    const { nextMs = Infinity } = this.#questions.get(scope) ?? {};
+    return nextMs === Infinity;
   }
 
   /** Asks the coordinator, for all calls of the worker. */
   #ask(scope: UpstreamScopeIndex, tokens: number): void {
     if (this.#leases === undefined) return;
     const nowMs = this.#clock.monotonicMs();
-    const { untilMs = 0, undecidedSinceMs = Infinity } = this.#asked.get(scope) ?? {};
-    if (untilMs > nowMs) return;
-    this.#asked.set(scope, { untilMs: Infinity, undecidedSinceMs: Math.min(undecidedSinceMs, nowMs) });
+    const { nextMs = 0, undecidedSinceMs = Infinity } = this.#questions.get(scope) ?? {};
+    if (nextMs > nowMs) return;
+    this.#questions.set(scope, { nextMs: Infinity, undecidedSinceMs: Math.min(undecidedSinceMs, nowMs) });
     void this.#leases.ask([{ kind: 'upstream', index: scope }], { kind: 'upstream', tokens }).then((end) => {
-      const againMs = this.#clock.monotonicMs() + ASK_AGAIN_MS;
       // Enough for the call that asked has come. If another takes it first, the next question needs no pause:
-      // it is bounded by the exchanges with the coordinator.
-      if (end === 'try') this.#asked.delete(scope);
+      // the exchanges with the coordinator bound how many there are.
+      if (end === 'try') this.#questions.delete(scope);
       else
-        this.#asked.set(scope, {
-          untilMs: againMs,
+        this.#questions.set(scope, {
+          nextMs: this.#clock.monotonicMs() + ASK_AGAIN_MS,
           // Any other end but 'refused' is no decision: the shortage is late now, however long ASK_MS is.
           undecidedSinceMs: end === 'refused' ? Infinity : -Infinity,
         });
@@ -152,7 +155,7 @@ export class QuotaHold {
     this.#queue.roomCame();
   }
 
-  /** The attempt used `tokens`; undefined: perhaps all that it holds. Further calls of it do nothing. */
+  /** The attempt used `tokens`; undefined: perhaps all that it holds. Only the first call counts. */
   settle(tokens = this.#tokens): void {
     if (this.#settled) return;
     this.#settled = true;

@@ -16,7 +16,7 @@ import { asUpstreamScopeIndex, type UpstreamScopeIndex } from '../core/units.js'
 const ID_HEX_CHARS = 20;
 
 /** A scope of the settings. */
-export interface UpstreamScope {
+interface UpstreamScope {
   readonly index: UpstreamScopeIndex;
   /** `up_` and 20 hexadecimal digits: the same for the same url and key at every host. */
   readonly id: string;
@@ -24,9 +24,6 @@ export interface UpstreamScope {
 }
 
 type UpstreamSettings = Settings['models'][number]['upstreams'][number];
-
-/** The scopes of some settings. */
-export type ScopeOf = (upstream: UpstreamSettings, modelId: string) => UpstreamScope | undefined;
 
 export class UpstreamScopes {
   /** By id. Nothing is ever removed; UPSTREAM_SCOPES_MAX bounds it. */
@@ -56,7 +53,7 @@ export class UpstreamScopes {
    * Takes all scopes of new settings, whose limits hold from now on. Returns how to find the scope of an
    * upstream; it is undefined if the upstream has no limits.
    */
-  assign(settings: Settings): ScopeOf {
+  assign(settings: Settings): (upstream: UpstreamSettings, modelId: string) => UpstreamScope | undefined {
     const scopes = new Map<string, UpstreamScope>();
     for (const [text, declared] of limitsByScope(settings.models)) {
       const id = idOf(text);

@@ -47,6 +47,7 @@ const TRANSLATION_LATE: ErrorRecord = {
  * there is one; others come by `controlPort`. An uncaught exception ends the thread, and Piscina replaces it.
  */
 export async function runUpstreamTask(task: UpstreamTask, own?: FrameChannel): Promise<void> {
+  const send = (message: FromUpstreamWorker): void => task.controlPort.postMessage(message);
   const table = new CallTable(task.calls);
   const counter = new AskPort<CounterAsk, Usage | LargeTranslated>(task.counterPort);
   const clock = new SystemClock();
@@ -69,13 +70,9 @@ export async function runUpstreamTask(task: UpstreamTask, own?: FrameChannel): P
     leases?.low('upstream', scope),
   );
   const quotas = new UpstreamQuotas(counters, clock, leases);
-  const routes = new RouteTable(task.routes, clock, log, metrics, quotas);
+  const routes = new RouteTable(task.routes, { clock, log, metrics, quotas });
   const credentials = new CredentialTable(task.credentials, (position, revision) =>
-    task.controlPort.postMessage({
-      kind: 'credential_rejected',
-      position,
-      revision,
-    } satisfies FromUpstreamWorker),
+    send({ kind: 'credential_rejected', position, revision }),
   );
   const spans = task.spans && (await openSpanOutbox(task.spans));
   const startSession = createStartSession({
@@ -85,18 +82,15 @@ export async function runUpstreamTask(task: UpstreamTask, own?: FrameChannel): P
     echo: new EchoClient(clock),
     providers: new ProviderClient(http, clock, credentials, PROVIDERS),
     count: (request, account) => {
-      const task = { kind: 'count', request } as const;
-      return counter.askFor(COUNT_WAIT_MS_MAX, COUNT_LATE, { account, task }).reply as Promise<Usage>;
+      const ask = { account, task: { kind: 'count', request } } as const;
+      return counter.askFor(COUNT_WAIT_MS_MAX, COUNT_LATE, ask).reply as Promise<Usage>;
     },
     translate: (large, account) => {
       const ask = { account, task: { kind: 'translate', large } } as const;
-      const memory = [large.body.buffer as ArrayBuffer];
-      return counter.askFor(
-        COUNT_WAIT_MS_MAX,
-        TRANSLATION_LATE,
-        ask,
-        memory,
-      ) as PendingQuestion<LargeTranslated>;
+      const question = counter.askFor(COUNT_WAIT_MS_MAX, TRANSLATION_LATE, ask, [
+        large.body.buffer as ArrayBuffer,
+      ]);
+      return question as PendingQuestion<LargeTranslated>;
     },
     log,
     clock,
@@ -120,16 +114,13 @@ export async function runUpstreamTask(task: UpstreamTask, own?: FrameChannel): P
         case 'routes':
           routes.replace(message.routes);
           http.retain(routes.targets);
-          task.controlPort.postMessage({
-            kind: 'routes_taken',
-            id: message.id,
-          } satisfies FromUpstreamWorker);
+          send({ kind: 'routes_taken', id: message.id });
           return;
         case 'reset':
           routes.reset(message.model);
           return;
         case 'credentials':
-          // Calls that failed for want of a credential have opened breakers: they need not wait any longer.
+          // Calls that failed for want of a credential have opened breakers. These close now.
           routes.resetCredentials(credentials.replace(message.records));
           return;
         case 'listener':

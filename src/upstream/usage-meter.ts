@@ -31,8 +31,8 @@ export class UsageMeter {
     return this.#reported;
   }
 
-  /** What was wrong with the last report, if there is no other. */
-  get fault(): ReportError | undefined {
+  /** What was wrong with the last report, if none was possible. */
+  get reportError(): ReportError | undefined {
     return this.#reported === undefined ? this.#error : undefined;
   }
 
@@ -78,9 +78,9 @@ export class UsageMeter {
   }
 
   /**
-   * Takes what the upstream had told by the time at which its stream was left or broke off. call-usage.ts
-   * calls it once, before it reads the other members. Does not read `usageSoFar` if a report came after all
-   * of the text. Some upstreams tell a prompt of 0 before they know it: that is no report.
+   * Takes the report that the upstream had sent by the time at which its stream was left or broke off.
+   * call-usage.ts calls it once, before it reads the other members. Does not read `usageSoFar` if a report
+   * came after all of the text. A prompt of 0 is no report: some upstreams send it before they know better.
    */
   reportSoFar(attempt: { readonly usageSoFar: unknown }): void {
     if (this.#reported !== undefined && !this.#isReportOld) return;
@@ -104,7 +104,7 @@ export class UsageMeter {
   }
 
   /** The client gets this non-streamed response, which is kept. */
-  answered(response: Buffer): void {
+  relayedWhole(response: Buffer): void {
     this.#response = response;
   }
 
@@ -119,27 +119,19 @@ export class UsageMeter {
     mediaTokens = 0,
     thoughtsBack?: boolean,
   ): CountRequest {
+    const prompt = { tokenizer, door, body, mediaTokens, thoughtsBack };
     const response = this.#response;
-    if (response !== undefined) {
+    if (response !== undefined)
       return {
-        tokenizer,
-        door,
-        body,
-        mediaTokens,
-        thoughtsBack,
+        ...prompt,
         completionForm: 'answer',
         texts: new Map(),
         completion: response.toString(),
         completionBytes: response.length,
         relayedBytes: response.length,
       };
-    }
     return {
-      tokenizer,
-      door,
-      body,
-      mediaTokens,
-      thoughtsBack,
+      ...prompt,
       completionForm: this.#relayedBytes === 0 ? 'none' : 'stream',
       texts: this.#transcript.texts,
       completion: this.#transcript.events().toString(),

@@ -53,7 +53,7 @@
  * test (test/unit/upstream/usage-shapes.test.ts, test/unit/upstream/usage-shapes.usage-bounds.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
-import { isRecord } from '../core/json.js';
+import { isRecord, type Members } from '../core/json.js';
 import {
   PROMPT_PARTS_MAX,
   PROMPT_TOKENS_BESIDE_BODY,
@@ -74,29 +74,34 @@ export type ReportError = 'malformed' | 'contradictory';
 const REPORTED_TOKENS_MAX = 1_000_000_000;
 
 /** The report in a response or an event, wherever it is; undefined if there is none. */
-export function reportIn(event: Readonly<Record<string, unknown>>): unknown {
+export function reportIn(event: Members): unknown {
   const { usage } = event;
   // Nearly always.
   if (isRecord(usage)) return usage;
-  const inGroq = isRecord(event.x_groq) ? event.x_groq.usage : undefined;
-  if (isRecord(inGroq)) return inGroq;
+  const { usage: usageOfGroq } = membersOf(event.x_groq);
+  if (isRecord(usageOfGroq)) return usageOfGroq;
   const choice = Array.isArray(event.choices) ? (event.choices as unknown[])[0] : undefined;
-  if (isRecord(choice) && isRecord(choice.usage)) return choice.usage;
-  return usage ?? usageOfTimings(event.timings) ?? usageOfMeta(event.meta);
+  const { usage: usageOfChoice } = membersOf(choice);
+  if (isRecord(usageOfChoice)) return usageOfChoice;
+  return usage ?? usageOfTimings(membersOf(event.timings)) ?? usageOfMeta(membersOf(event.meta));
+}
+
+const NO_MEMBERS: Members = {};
+
+/** The members of an object; none of any other value. */
+function membersOf(value: unknown): Members {
+  return isRecord(value) ? value : NO_MEMBERS;
 }
 
 /** Of a rerank by Cohere or LiteLLM. Search units are no tokens, and not read. */
-function usageOfMeta(meta: unknown): object | undefined {
-  if (!isRecord(meta)) return undefined;
-  const tokens = isRecord(meta.tokens) ? meta.tokens.input_tokens : undefined;
-  const billed = isRecord(meta.billed_units) ? meta.billed_units : {};
-  const total = billed.input_tokens ?? billed.total_tokens ?? tokens;
+function usageOfMeta(meta: Members): object | undefined {
+  const billed = membersOf(meta.billed_units);
+  const total = billed.input_tokens ?? billed.total_tokens ?? membersOf(meta.tokens).input_tokens;
   return isTokenCount(total) && total > 0 ? { total_tokens: total } : undefined;
 }
 
 /** From llama.cpp's timings, which are beside the usage, or alone if no usage was asked for. */
-function usageOfTimings(timings: unknown): object | undefined {
-  if (!isRecord(timings)) return undefined;
+function usageOfTimings(timings: Members): object | undefined {
   const { prompt_n: fresh, cache_n: cached, predicted_n: completion } = timings;
   if (!isTokenCount(fresh) || !isTokenCount(completion)) return undefined;
   const cachedTokens = isTokenCount(cached) ? cached : 0;
@@ -107,8 +112,8 @@ function usageOfTimings(timings: unknown): object | undefined {
   };
 }
 
-/** Anthropic's own: `input_tokens` are always without what the cache read and took. */
-function isOfMessages(report: Record<string, unknown>): boolean {
+/** Whether it is Anthropic's own: there `input_tokens` are without what the cache read and took. */
+function isOfMessages(report: Members): boolean {
   return isGiven(report.input_tokens) && !isGiven(report.prompt_tokens) && !isGiven(report.total_tokens);
 }
 
@@ -150,7 +155,7 @@ function tokensOfMessage(usage: ProviderUsage): Usage | ReportError {
 }
 
 /** A report by the names of the Responses API, which always has a total, in those of chat completions. */
-function inChatNames(report: Record<string, unknown>): Record<string, unknown> {
+function inChatNames(report: Members): Members {
   const { prompt_tokens: prompt, input_tokens: input, total_tokens: total } = report;
   if (isGiven(prompt) || !isGiven(input) || !isGiven(total)) return report;
   return {
@@ -162,17 +167,18 @@ function inChatNames(report: Record<string, unknown>): Record<string, unknown> {
   };
 }
 
-function tokensOfMembers(report: Record<string, unknown>): Usage | ReportError | undefined {
-  const { completion_tokens: given, total_tokens: total } = report;
+/** `report` has the names of chat completions. */
+function tokensOfMembers(report: Members): Usage | ReportError | undefined {
+  const { completion_tokens: reportedCompletion, total_tokens: total } = report;
   // Some providers report of a rerank the total alone. All of it is the prompt.
-  const prompt = report.prompt_tokens ?? (isGiven(given) ? undefined : total);
-  if (!isGiven(prompt ?? given)) return undefined;
+  const prompt = report.prompt_tokens ?? (isGiven(reportedCompletion) ? undefined : total);
+  if (!isGiven(prompt ?? reportedCompletion)) return undefined;
   const cached = cachedIn(report) ?? 0;
   const written = writtenIn(report) ?? 0;
   const written1h = written === 0 ? 0 : (written1hIn(report) ?? 0);
   const reasoning = reasoningIn(report) ?? 0;
   // If the completion is left out, 0 stands for it, and `outputOf` returns the total less the prompt.
-  const completion = given ?? (isTokenCount(total) ? 0 : given);
+  const completion = reportedCompletion ?? (isTokenCount(total) ? 0 : undefined);
   if (!isTokenCount(prompt) || !isTokenCount(completion)) return 'malformed';
   if (!isTokenCount(cached) || !isTokenCount(reasoning)) return 'malformed';
   if (!isTokenCount(written) || !isTokenCount(written1h)) return 'malformed';
@@ -219,11 +225,9 @@ function outputOf(
 }
 
 /** By the names of OpenAI, DeepSeek, Moonshot, Mistral, Anthropic. */
-function cachedIn(report: Record<string, unknown>): unknown {
-  const details = report.prompt_tokens_details;
-  const inDetails = isRecord(details) ? details.cached_tokens : undefined;
+function cachedIn(report: Members): unknown {
   return (
-    inDetails ??
+    membersOf(report.prompt_tokens_details).cached_tokens ??
     report.prompt_cache_hit_tokens ??
     report.cached_tokens ??
     report.num_cached_tokens ??
@@ -232,34 +236,28 @@ function cachedIn(report: Record<string, unknown>): unknown {
 }
 
 /** By the names of OpenRouter, LiteLLM, Anthropic. */
-function writtenIn(report: Record<string, unknown>): unknown {
-  const details = report.prompt_tokens_details;
-  const inDetails = isRecord(details)
-    ? (details.cache_write_tokens ?? details.cache_creation_tokens)
-    : undefined;
-  return inDetails ?? report.cache_creation_input_tokens;
+function writtenIn(report: Members): unknown {
+  const details = membersOf(report.prompt_tokens_details);
+  return details.cache_write_tokens ?? details.cache_creation_tokens ?? report.cache_creation_input_tokens;
 }
 
 /** By our own name (providers/chat-writer.ts), and those of LiteLLM and Anthropic. */
-function written1hIn(report: Record<string, unknown>): unknown {
-  const details = isRecord(report.prompt_tokens_details) ? report.prompt_tokens_details : {};
-  const lifetimes = details.cache_creation_token_details ?? report.cache_creation;
-  return (
-    details.cache_write_1h_tokens ?? (isRecord(lifetimes) ? lifetimes.ephemeral_1h_input_tokens : undefined)
-  );
+function written1hIn(report: Members): unknown {
+  const details = membersOf(report.prompt_tokens_details);
+  const lifetimes = membersOf(details.cache_creation_token_details ?? report.cache_creation);
+  return details.cache_write_1h_tokens ?? lifetimes.ephemeral_1h_input_tokens;
 }
 
 /**
  * Whether the report has Anthropic's names of what the cache read or took. Then `prompt_tokens` may be
  * without it, because relays pass `input_tokens` on by that name.
  */
-function hasAnthropicsNames(report: Record<string, unknown>): boolean {
+function hasAnthropicsNames(report: Members): boolean {
   return isGiven(report.cache_creation_input_tokens ?? report.cache_read_input_tokens);
 }
 
-function reasoningIn(report: Record<string, unknown>): unknown {
-  const details = report.completion_tokens_details;
-  return (isRecord(details) ? details.reasoning_tokens : undefined) ?? report.reasoning_tokens;
+function reasoningIn(report: Members): unknown {
+  return membersOf(report.completion_tokens_details).reasoning_tokens ?? report.reasoning_tokens;
 }
 
 /** A member that is null says what one that is absent says: nothing. */
@@ -272,9 +270,9 @@ function isTokenCount(value: unknown): value is number {
 }
 
 /**
- * Names in a body of what can be more prompt tokens than it has bytes: parts of a prompt, tools that the
- * provider runs, and texts that it has stored (a cached content, an earlier response, a prompt). `image` and
- * `document` are Anthropic's, `document_url` is Mistral's.
+ * Names in a body of what can be more prompt tokens than the body has bytes: parts of a prompt, tools that
+ * the provider runs, and texts that the provider has stored (a cached content, an earlier response, a
+ * prompt). `image` and `document` are Anthropic's, `document_url` is Mistral's.
  */
 const BEYOND_TEXT =
   /"(?:image|image_url|input_image|input_audio|audio_url|video_url|document|document_url|file|input_file|(?:[\w-]+:)?(?:web|file|browser)_(?:search|fetch)\w*|code_(?:interpreter|execution)\w*|mcp\w*|plugins|cached_?[cC]ontent|previous_response_id|conversation|prompt)"/g;
@@ -306,9 +304,9 @@ export function doubtOf(
 
 /**
  * Bounds `usage`, the gateway's own count in place of a report that was not believed for `reason`. In general
- * the call's hold bounds it. If the reason is `beyond_max_tokens`, output is bounded by what the model can
- * generate instead, so what was delivered is charged: an upstream that ignores `max_tokens` does not make a
- * response free.
+ * the call's hold is the bound. If the reason is `beyond_max_tokens`, the bound of the output is what the
+ * model can generate, so that what was delivered is charged: an upstream that ignores `max_tokens` does not
+ * make a response free.
  */
 export function withinHold(
   usage: Usage,
@@ -356,9 +354,9 @@ function withSlack(tokens: number): number {
 
 /**
  * Whether neither the body nor what its media parts are taken for can be so many prompt tokens. No tokenizer
- * makes more tokens of a text than it has bytes; the provider adds words of its own. The body is searched
- * only if these do not explain the report, because a search stalls all calls of the worker: for 0.2 ms with
- * 60 KB of JSON.
+ * makes more tokens of a text than the text has bytes; the provider adds words of its own. The body is
+ * searched only if these do not explain the report, because a search stalls all calls of the worker: for 0.2
+ * ms with 60 KB of JSON.
  */
 function isBeyondBody(promptTokens: number, request: UpstreamRequest, model: ModelBounds): boolean {
   const beyondText = promptTokens - bodyBytesOf(request) - PROMPT_TOKENS_BESIDE_BODY;

@@ -88,7 +88,7 @@ function readBy(give: (reader: ResponseReader) => void): unknown[] {
   const reader = new ResponseReader(outcome, meter, new ResponseBudget(new ResponseBudgetBuffer(1e6, 0)));
   give(reader);
   reader.onEnd();
-  return [...results, meter.reported, meter.fault, meter.responseModel];
+  return [...results, meter.reported, meter.reportError, meter.responseModel];
 }
 
 void t.test('completions', (t) => {

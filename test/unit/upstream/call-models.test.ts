@@ -18,13 +18,12 @@ function modelsOf(changes: Partial<UpstreamRequest>, fallbackOn: readonly Fallba
     ...{ id, ownedBy: 'o', tokenizer: 'none' as const, outputTokensMax, mediaPartTokens: 0, fallbackOn },
     targets: [targetOf('http://127.0.0.1:1', {})],
   });
-  const routes = new RouteTable(
-    [model('m', 1_000), model('second "one"', 20), model('third', 5_000)],
+  const routes = new RouteTable([model('m', 1_000), model('second "one"', 20), model('third', 5_000)], {
     clock,
-    new FakeLog(),
-    new UpstreamMetrics(createMetrics(1, 1), 0),
-    upstreamQuotas(clock),
-  );
+    log: new FakeLog(),
+    metrics: new UpstreamMetrics(createMetrics(1, 1), 0),
+    quotas: upstreamQuotas(clock),
+  });
   return new CallModels(requestOf(changes), routes, clock);
 }
 

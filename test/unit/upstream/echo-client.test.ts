@@ -176,11 +176,3 @@ void t.test('pause stops it, resume goes on, abort ends it', async (t) => {
   await turns(20);
   t.equal(other.recorder.chunks, 1);
 });
-
-void t.test('close ends what runs', async (t) => {
-  const client = new EchoClient(new SystemClock());
-  const recorder = new Recorder();
-  client.start(TARGET, JSON.stringify({ model: 'm', messages: [] }), 'r', recorder);
-  await client.close();
-  t.equal(recorder.fault?.code, 'ECHO_CLOSED');
-});

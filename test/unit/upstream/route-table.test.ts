@@ -27,13 +27,12 @@ const routeOf = (...targets: UpstreamTarget[]): ModelRoute => ({
   targets,
 });
 const tableOf = (...routes: ModelRoute[]): RouteTable =>
-  new RouteTable(
-    routes,
-    CLOCK,
-    new FakeLog(),
-    new UpstreamMetrics(createMetrics(1, 1), 0),
-    upstreamQuotas(CLOCK),
-  );
+  new RouteTable(routes, {
+    clock: CLOCK,
+    log: new FakeLog(),
+    metrics: new UpstreamMetrics(createMetrics(1, 1), 0),
+    quotas: upstreamQuotas(CLOCK),
+  });
 
 void t.test('calls in flight, breakers and pauses outlive a change of weight, priority or time', (t) => {
   const table = tableOf(

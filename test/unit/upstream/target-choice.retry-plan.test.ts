@@ -33,13 +33,12 @@ function planOf(targets: number, spareLimits?: Partial<TargetQuotas['limits']>, 
           : { scope: asUpstreamScopeIndex(0), limits: { ...limits, ...spareLimits }, queueMs: 0 },
     }),
   );
-  const choice = new TargetChoice(
-    list,
+  const choice = new TargetChoice(list, {
     clock,
-    new FakeLog(),
-    new UpstreamMetrics(createMetrics(1, 1), 0),
-    new UpstreamQuotas(counters, clock, shared ? { ask } : undefined),
-  );
+    log: new FakeLog(),
+    metrics: new UpstreamMetrics(createMetrics(1, 1), 0),
+    quotas: new UpstreamQuotas(counters, clock, shared ? { ask } : undefined),
+  });
   return { clock, choice, plan: new RetryPlan(choice, asAccountIndex(0), clock, () => tokens) };
 }
 

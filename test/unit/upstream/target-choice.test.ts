@@ -26,7 +26,7 @@ function choiceOf(targets: readonly UpstreamTarget[]) {
   const metrics = new UpstreamMetrics(buffers, 0);
   const reader = new MetricsReader(buffers);
   const quotas = upstreamQuotas(clock);
-  return { clock, log, reader, quotas, choice: new TargetChoice(targets, clock, log, metrics, quotas) };
+  return { clock, log, reader, quotas, choice: new TargetChoice(targets, { clock, log, metrics, quotas }) };
 }
 
 /** For targets without limits. */
@@ -82,7 +82,7 @@ void t.test('a target that keeps failing rests, and the next priority takes its 
     taken.releaseFailed(bad);
   }
   t.equal(choice.take(NONE, ACCOUNT), undefined);
-  t.strictSame(choice.rest(ACCOUNT), { restMs: 2_000, reason: 'it failed repeatedly' });
+  t.strictSame(choice.cooldown(ACCOUNT), { waitMs: 2_000, reason: 'it failed repeatedly' });
   clock.ms += 2_000;
   const probe = choice.take(NONE, ACCOUNT)!;
   t.equal(probe.target.name, 'a', 'one probe');
@@ -120,8 +120,8 @@ void t.test("an upstream's Retry-After is kept to, a minute at most", (t) => {
   choice.take(NONE, ACCOUNT)!.releaseFailed(paused('9'));
   slow.releaseFailed(paused('2'));
   t.strictSame(
-    choice.rest(ACCOUNT),
-    { restMs: 5_000, reason: 'it asked for a pause' },
+    choice.cooldown(ACCOUNT),
+    { waitMs: 5_000, reason: 'it asked for a pause' },
     'no longer where it is alone',
   );
   t.end();
@@ -140,7 +140,7 @@ void t.test(
       choice.take(NONE, ACCOUNT)!.releaseFailed(paused('60'));
       clock.ms += 2_999;
       t.equal(choice.take(NONE, ACCOUNT), undefined);
-      t.equal(choice.rest(ACCOUNT).restMs, 1);
+      t.equal(choice.cooldown(ACCOUNT).waitMs, 1);
       clock.ms += 1;
       const probe = choice.take(NONE, ACCOUNT)!;
       t.equal(choice.take(NONE, ACCOUNT), undefined, 'one call');
@@ -164,9 +164,9 @@ void t.test('the only upstream is asked again within 5 s, however long it was do
   choice.take(NONE, ACCOUNT)!.releaseFailed(bad);
   choice.take(NONE, ACCOUNT)!.releaseFailed(bad);
   for (let count = 0; count < 20; count++) {
-    clock.ms += choice.rest(ACCOUNT).restMs;
+    clock.ms += choice.cooldown(ACCOUNT).waitMs;
     choice.take(NONE, ACCOUNT)!.releaseFailed(bad);
-    t.ok(choice.rest(ACCOUNT).restMs <= 5_000, `after ${count} probes`);
+    t.ok(choice.cooldown(ACCOUNT).waitMs <= 5_000, `after ${count} probes`);
   }
   clock.ms += 5_000;
   choice.take(NONE, ACCOUNT)!.releaseGood();
@@ -216,7 +216,12 @@ void t.test(
               target('ab'[index]!, 1 + index, 1, { parkMsMax, breakerFailuresMax, slot: index }),
             );
             const clock = new HeldClock();
-            const choice = new TargetChoice(targets, clock, new FakeLog(), metrics, NO_QUOTAS);
+            const choice = new TargetChoice(targets, {
+              clock,
+              log: new FakeLog(),
+              metrics,
+              quotas: NO_QUOTAS,
+            });
             const story: string[] = [];
             for (let rest = number, step = 0; step < DEPTH; step++, rest = Math.floor(rest / EVENTS.length)) {
               const event = EVENTS[rest % EVENTS.length]!;
@@ -230,13 +235,13 @@ void t.test(
                 else if (event === 'leave') taken?.release();
                 // And a stream goes on to the end of the world.
               }
-              const { restMs } = choice.rest(ACCOUNT);
+              const { waitMs } = choice.cooldown(ACCOUNT);
               const isLeft = choice.isAnyLeft(NONE, ACCOUNT);
               const fault =
-                restMs > 5_000
-                  ? `nobody for ${restMs} ms`
-                  : isLeft !== (restMs === 0)
-                    ? `a rest of ${restMs} ms, and ${isLeft ? 'one' : 'none'} is left`
+                waitMs > 5_000
+                  ? `nobody for ${waitMs} ms`
+                  : isLeft !== (waitMs === 0)
+                    ? `a rest of ${waitMs} ms, and ${isLeft ? 'one' : 'none'} is left`
                     : parkMsMax === 0 && breakerFailuresMax === 0 && !isLeft
                       ? 'rests though it is never to'
                       : undefined;
@@ -345,7 +350,7 @@ void t.test('the limits that a call waits for are those of the upstreams that co
     for (const resting of subsets)
       for (const waitedMs of [0, 5_000])
         for (const tokens of [10, 51]) {
-          const choice = new TargetChoice(targets, clock, new FakeLog(), metrics, quotas);
+          const choice = new TargetChoice(targets, { clock, log: new FakeLog(), metrics, quotas });
           for (const at of resting) {
             const others = [0, 1, 2, 3].filter((other) => other !== at);
             choice.take(others, ACCOUNT)!.releaseFailed(paused('60'));

@@ -27,7 +27,7 @@ void t.test('what the counter is given', (t) => {
 
   const whole = new UsageMeter();
   const answer = Buffer.from(answerOf(undefined, 'hello'));
-  whole.answered(answer);
+  whole.relayedWhole(answer);
   t.match(whole.countRequest('o200k_base', '{}'), {
     completionForm: 'answer',
     completion: answer.toString(),
@@ -44,9 +44,9 @@ void t.test('what was told before a stream was left', (t) => {
   t.equal(meter.reported, undefined);
   meter.reportSoFar({ usageSoFar: { ...prompt, input_tokens: 0, cache_read_input_tokens: 0 } });
   t.equal(meter.reported, undefined, 'a prompt of 0 is none');
-  t.equal(meter.fault, undefined, 'and no fault');
+  t.equal(meter.reportError, undefined, 'and no fault');
   meter.reportSoFar({ usageSoFar: { ...prompt, input_tokens: 0.5 } });
-  t.equal(meter.fault, 'malformed');
+  t.equal(meter.reportError, 'malformed');
   meter.reportSoFar({ usageSoFar: prompt });
   t.match(meter.reported, { promptTokens: 7, cachedTokens: 4, completionTokens: 0 });
   t.equal(meter.isReportOld, true, 'the completion is counted');

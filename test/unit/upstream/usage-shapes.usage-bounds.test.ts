@@ -58,7 +58,7 @@ function doubt(
   const meter = new UsageMeter();
   meter.report(report);
   return meter.reported === undefined
-    ? meter.fault
+    ? meter.reportError
     : doubtOf(meter.reported, requestOf(changes), MODEL, () => hasText);
 }
 
@@ -167,10 +167,11 @@ void t.test(
       });
       const meter = new UsageMeter();
       meter.report(hostileReport(next));
-      const { reported, fault } = meter;
-      if (reported === undefined && fault === undefined) continue;
+      const { reported, reportError } = meter;
+      if (reported === undefined && reportError === undefined) continue;
       const asked = Math.min(request.outputTokensMax, MODEL_MAX) * request.choices;
-      const reason = reported === undefined ? fault : doubtOf(reported, request, MODEL, () => next() < 0.5);
+      const reason =
+        reported === undefined ? reportError : doubtOf(reported, request, MODEL, () => next() < 0.5);
       if (reason === undefined) {
         believed++;
         const most =
