@@ -46,12 +46,12 @@ export class AdmissionAsk {
   again(call: ChatCall): Promise<ErrorRecord | undefined> | undefined {
     if (this.#stage === 'over' || !this.#context.asksLease) return undefined;
     const isTime = this.#tries >= LEASE_TRIES_MIN && this.#listener.clock.monotonicMs() >= this.#endMs;
-    if (!isTime) return this.#again(call);
-    // Of the lowered call it is known that the whole hold was not available, and the rejection says so.
+    if (!isTime) return this.#ask(call);
+    // In the stage `rest` the coordinator has refused the whole hold, so the rejection by `admit` is true.
     return this.#stage === 'whole' ? Promise.resolve(LEASE_LATE) : undefined;
   }
 
-  async #again(call: ChatCall): Promise<ErrorRecord | undefined> {
+  async #ask(call: ChatCall): Promise<ErrorRecord | undefined> {
     const { caller } = this.#context;
     invariant(caller !== undefined, 'a call that asks has a caller');
     this.#tries += 1;
@@ -65,21 +65,21 @@ export class AdmissionAsk {
     );
     const undecided = coordinatorLost(end);
     if (undecided !== undefined) return undecided;
-    if (end === 'refused') this.#onRejected();
+    if (end === 'refused') this.#onRefused();
     return undefined;
   }
 
-  /** The account's slot for the model, if its plan has a rule for it. */
+  /** The slot of the account's scope for the model, if its plan has a rule for the model. */
   #modelScopeOf({ account, plan }: Caller): number | undefined {
     const { modelIndex } = this.#context;
     if (modelIndex === undefined || plan.modelLimits?.[modelIndex] === undefined) return undefined;
     return this.#listener.ledger.modelScopes.slotOf(account, modelIndex);
   }
 
-  #onRejected(): void {
+  #onRefused(): void {
     const clamps = lowersOutput(this.#context, this.#listener) && this.#stage === 'whole';
     this.#stage = clamps ? 'rest' : 'over';
-    // Asking for the whole hold used the time up, and others may give money back only now.
+    // The time may be used up by asking for the whole hold, and others may give money back only now.
     if (clamps) this.#endMs = this.#listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
     this.#context.mayClamp = true;
   }

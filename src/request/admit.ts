@@ -14,8 +14,8 @@ import { type ErrorRecord, invariant } from '../core/errors.js';
 import { type DoorName, SERVICE_OF } from '../core/door-names.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import type { RoutingMember } from '../core/routing-members.js';
-import { QUOTA_KINDS, type QuotaName, type QuotasLeft } from '../core/quotas.js';
-import { type AccountIndex, asPicoUnits, type CallSlot, ceilDiv, type MonotonicMs } from '../core/units.js';
+import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
+import { asPicoUnits, type CallSlot, ceilDiv, type MonotonicMs } from '../core/units.js';
 import type { CallNeeds, QuotaRejection } from '../ledger/quota-rejections.js';
 import { promptTokensMaxOf, withModelId, withOutputTokensMax, type ChatCall } from '../protocol/chat-call.js';
 import { type ModelEntry, type PlanEntry, worstCaseOf } from '../registry/catalog.js';
@@ -58,16 +58,13 @@ function beyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undefined {
   };
 }
 
-/**
- * The call as it goes upstream. If it does not bound its output and the plan's bound is below that of a model
- * that may answer, it gets the plan's bound, which costs a copy of the body.
- */
+/** The call as it goes upstream: with the bound of `planBoundOf`, if any, which costs a copy of the body. */
 export function boundedCall(call: ChatCall, plan: PlanEntry, models: Models): ChatCall {
   const bound = planBoundOf(call, plan, models);
   return bound === undefined ? call : withOutputTokensMax(call, bound);
 }
 
-/** The plan's bound of the output, if the call has no bound and a model's is higher. */
+/** The plan's bound of the output, if the call has no bound and that of a model that may answer is higher. */
 function planBoundOf(call: ChatCall, plan: PlanEntry, models: Models): number | undefined {
   const { outputTokensMax: allowed } = plan;
   if (call.outputTokensMax !== undefined || allowed === undefined) return undefined;
@@ -95,8 +92,8 @@ export function choose(
   const { caller } = context;
   const { access } = listener;
   invariant(caller !== undefined, 'authenticate comes before admission');
-  const tooMuch = beyondPlan(call, caller.plan);
-  if (tooMuch !== undefined) return tooMuch;
+  const rejection = beyondPlan(call, caller.plan);
+  if (rejection !== undefined) return rejection;
   const modelIndex = access.indexOf(call.model, caller.planIndex);
   if (modelIndex === undefined) return unknownModel(call.model);
   context.modelIndex = modelIndex;
@@ -104,13 +101,13 @@ export function choose(
   const { model } = chosen[0]!;
   const service = SERVICE_OF[context.door.name];
   if (!model.serves.includes(service)) return notServed(model, service);
-  const routing = unpassed(call, model);
-  if (routing !== undefined) return routingMember(routing);
+  const unpassed = unpassedMember(call, model);
+  if (unpassed !== undefined) return routingMember(unpassed);
   // A fallback that does not pass a routing member of the call is left out.
   const models =
     call.routingMembers.length === 0
       ? chosen
-      : chosen.filter((one) => unpassed(call, one.model) === undefined);
+      : chosen.filter((fallback) => unpassedMember(call, fallback.model) === undefined);
   context.models = models;
   return { modelIndex, model, outputTokensMax: planBoundOf(call, caller.plan, models) };
 }
@@ -138,8 +135,8 @@ export function admit(
   if ('code' in chosen) return chosen;
   const { modelIndex, model, outputTokensMax } = chosen;
   const { models } = context;
-  const budget = listener.journal.roomFor(recordsPending(listener));
-  if (budget !== 'room') return budget === 'full' ? JOURNAL_FULL : JOURNAL_CLOSED;
+  const room = listener.journal.roomFor(recordsPending(listener));
+  if (room !== 'room') return room === 'full' ? JOURNAL_FULL : JOURNAL_CLOSED;
   const slot = channel.acquire();
   if (slot === undefined) return CALLS_FULL;
   // By the time the worker gets the call its settings may lack the alias. The id stays.
@@ -176,7 +173,10 @@ export function admit(
  * reach its upstreams. A routing member may make an upstream serve another call than the one that was priced
  * (core/routing-members.ts).
  */
-function unpassed({ routingMembers }: ChatCall, { passMembers }: ModelEntry): RoutingMember | undefined {
+function unpassedMember(
+  { routingMembers }: ChatCall,
+  { passMembers }: ModelEntry,
+): RoutingMember | undefined {
   return routingMembers.find((name) => !passMembers.includes(name));
 }
 
@@ -246,7 +246,10 @@ function reserve(
     const need = needOf(context, models, wanted, listener);
     const rejection = listener.ledger.admit(slot, who, need, nowMs);
     if (rejection === undefined) {
-      if (listener.callRing.stores) context.quotasLeft = leftAfter(context, account, listener);
+      if (!listener.callRing.stores) return wanted;
+      const { minutesLeft, rateLimit } = context;
+      const minute = minutesLeft === undefined ? rateLimit?.remaining : undefined;
+      context.quotasLeft = listener.ledger.quotasLeft(account, minute, minutesLeft);
       return wanted;
     }
     const isSpending = rejection.quota === 'spend_per_day' || rejection.quota === 'spend_per_month';
@@ -260,16 +263,6 @@ function reserve(
     if (clamped === undefined) return rejectionOf(rejection, need, models, wanted, context, listener);
     wanted = clamped;
   }
-}
-
-/** What is left of the call's quotas, right after its admission. */
-function leftAfter(
-  { minutesLeft, rateLimit }: CallContext,
-  account: AccountIndex,
-  { ledger }: ListenerContext,
-): QuotasLeft {
-  const minute = minutesLeft === undefined ? rateLimit?.remaining : undefined;
-  return ledger.quotasLeft(account, minute, minutesLeft);
 }
 
 /** Whether the output of a call is lowered if the balance does not cover it. A hit has no output to lower. */
@@ -298,7 +291,10 @@ function clampedCall(
     : withOutputTokensMax(call, Math.min(Number(tokens), tokensMax));
 }
 
-/** The output tokens of each choice that `amount` pays at any model; -1: not the prompt; undefined: free. */
+/**
+ * The output tokens of each choice that `amount` pays at any model. -1 if it does not pay the prompt;
+ * undefined if output is free.
+ */
 function affordedBy(amount: bigint, models: Models, call: ChatCall): bigint | undefined {
   let most: bigint | undefined;
   for (const { model } of models) {
@@ -365,7 +361,7 @@ function fittingOutput(quota: QuotaName, limit: bigint, models: Models, call: Ch
   return Number((limit - BigInt(promptTokensMax)) / BigInt(call.choices));
 }
 
-/** The model's bound limits numbers such as 10^12 that a client may write, before they multiply a price. */
+/** Bounded by the model's own bound, because a client may write numbers such as 10^12. */
 function completionTokensMaxOf(model: ModelEntry, call: ChatCall): number {
   return Math.min(call.outputTokensMax ?? model.outputTokensMax, model.outputTokensMax) * call.choices;
 }

@@ -42,15 +42,10 @@ export function createBodyBudget(listeners: number, accountsMax: number): BodyBu
 /** The bounds. A reload may change them while bodies are held. */
 export interface BodyBounds {
   readonly bytesMax: number;
-  /** The longest body that is accepted. A body alone is always taken, even if a share is less. */
+  /** The longest body that is accepted. If no other body is held, a body is taken even above a share. */
   readonly bodyBytesMax: number;
   /** Bodies longer than this are large: see LARGE_SHARE. */
   readonly parseInlineBytesMax: number;
-}
-
-/** The memory that a body of `bytes` takes: its pieces, and what is made of them for the upstream. */
-export function memoryOfBody(bytes: number): number {
-  return ceilDiv(bytes * BODY_MEMORY_FACTOR, BYTES_PER_KIB) * BYTES_PER_KIB;
 }
 
 export class BodyBudget {
@@ -119,6 +114,7 @@ export function bodyBytesInWork({ shared, accountsMax }: BodyBudgetBuffer): numb
   return kib * BYTES_PER_KIB;
 }
 
+/** The memory that a body of `bytes` takes: its pieces, and what is made of them for the upstream. */
 function kibOf(bytes: number): number {
-  return memoryOfBody(bytes) / BYTES_PER_KIB;
+  return ceilDiv(bytes * BODY_MEMORY_FACTOR, BYTES_PER_KIB);
 }

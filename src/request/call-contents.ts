@@ -31,7 +31,7 @@ export interface ContentsSettings {
   readonly bodyBytesMax: number;
 }
 
-export interface ContentsGathererOptions {
+interface ContentsGathererOptions {
   readonly budget: ContentsBudget;
   readonly keys: Pick<KeyTable, 'isPrivate'>;
   readonly clock: Clock;

@@ -33,7 +33,7 @@ import type { CallContext, Caller } from './context.js';
 import type { Settled } from './settle.js';
 
 /** The identity of a recorded span. */
-export interface CallSpan {
+interface CallSpan {
   readonly outbox: SpanOutbox;
   readonly traceId: string;
   readonly spanId: string;
@@ -44,7 +44,7 @@ export interface CallSpan {
 }
 
 /** What is known of a call at its end. Times are monotonic. */
-export interface CallEnd {
+interface CallEnd {
   readonly outcome: Outcome;
   readonly receivedMs: number;
   /** When the first piece of a response that came in pieces was written. */
@@ -96,7 +96,7 @@ export class CallTrace {
       door: door.name,
       account: span.account,
       model: admission?.model.id ?? null,
-      answeredModel: answeredOf(context, settled),
+      answeredModel: fallbackOf(context, settled),
       provider: admission?.model.ownedBy ?? null,
       stream,
       tokens: settled
@@ -114,19 +114,20 @@ export class CallTrace {
   }
 }
 
-/** The fallback that answered; null if the model did that the call named. */
-function answeredOf({ modelIndex, models }: CallContext, settled: Settled | undefined): string | null {
+/** The id of the fallback that answered; null if that was the model that the call names. */
+function fallbackOf({ modelIndex, models }: CallContext, settled: Settled | undefined): string | null {
   if (settled === undefined || settled.answered === modelIndex) return null;
-  return models.find((one) => one.modelIndex === settled.answered)?.model.id ?? null;
+  return models.find((chosen) => chosen.modelIndex === settled.answered)?.model.id ?? null;
 }
 
-/** Null if no status was sent. A response that has begun has 200, however it ended. */
-function statusOf(door: DoorName, outcome: Outcome, begun: boolean): number | null {
-  if (begun || outcome === 'ok') return OK;
+/** Null if no status was sent. A response that `hasBegun` has 200, however it ended. */
+function statusOf(door: DoorName, outcome: Outcome, hasBegun: boolean): number | null {
+  if (hasBegun || outcome === 'ok') return OK;
   return outcome === 'client_gone' ? null : statusByDoor(door, outcome);
 }
 
-export interface Recording {
+/** Set if spans are exported: which traces are recorded, and where their spans go. */
+interface Recording {
   readonly sampling: Sampling;
   readonly outbox: SpanOutbox;
 }

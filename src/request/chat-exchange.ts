@@ -18,7 +18,7 @@ import type { TriedAttempt } from '../channel/messages.js';
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { CALL_ATTEMPTS_MAX } from '../telemetry/call-record.js';
 import type { Door } from '../doors/door.js';
-import { asWallMs, type AccountIndex, type CallSlot, type MonotonicMs } from '../core/units.js';
+import { asWallMs, type AccountIndex, type CallSlot, type MonotonicMs, type WallMs } from '../core/units.js';
 import { USAGE_SOURCES } from '../core/token-counts.js';
 import * as ring from '../telemetry/call-ring-layout.js';
 import type { EndedAttempt, EndedCall, EndedUsage, Wanted } from '../telemetry/ended-call.js';
@@ -34,7 +34,7 @@ import type { Settled } from './settle.js';
 /** The status of an upstream whose response is relayed. */
 const RESPONDED = 200;
 /** How much two readings of `triedMs` may differ: each is rounded to 10 µs. */
-const TRIED_MS = 0.02;
+const TRIED_MS_APART = 0.02;
 const NO_ATTEMPTS: readonly EndedAttempt[] = [];
 
 export class ChatExchange extends CallContext {
@@ -64,8 +64,11 @@ export class ChatExchange extends CallContext {
   /** The error that the caller got in place of the response, or of its rest. */
   sentError: ErrorRecord | undefined = undefined;
   #attempts: EndedAttempt[] | undefined = undefined;
-  /** The only attempt has served the call; most calls are plain then, and no object is made for it. */
-  #isUnreported = false;
+  /**
+   * The only attempt has served the call, and no object was made for it: if the call is plain, as most are,
+   * none is needed.
+   */
+  #hasUnmadeAttempt = false;
   readonly #receivedMs: MonotonicMs;
   #bodyMs = 0;
   #responseMs: number | undefined = undefined;
@@ -128,8 +131,8 @@ export class ChatExchange extends CallContext {
   onTried({ upstream, fallback, startMs, durationMs, status, code, error }: TriedAttempt): void {
     const model = this.models[fallback]?.modelIndex;
     if (model === undefined) return;
-    const after = Math.max(0, startMs - this.#receivedMs);
-    this.#addAttempt({ upstream, model, status, code, startMs: after, durationMs, error });
+    const sinceMs = Math.max(0, startMs - this.#receivedMs);
+    this.#addAttempt({ upstream, model, status, code, startMs: sinceMs, durationMs, error });
   }
 
   /**
@@ -138,7 +141,7 @@ export class ChatExchange extends CallContext {
    */
   onLastAttempt(): void {
     if (!this.#listener.callRing.stores) return;
-    if (this.#attempts === undefined && !this.clientGone) this.#isUnreported = true;
+    if (this.#attempts === undefined && !this.clientGone) this.#hasUnmadeAttempt = true;
     else this.#addLastAttempt(this.clientGone);
   }
 
@@ -150,7 +153,7 @@ export class ChatExchange extends CallContext {
     if (upstream === undefined || settled === undefined) return;
     const startMs = channel.table.triedMs(this.#slot!, this.#receivedMs);
     const sent = this.#attempts?.at(-1);
-    if (sent?.upstream === upstream && Math.abs(sent.startMs - startMs) < TRIED_MS) return;
+    if (sent?.upstream === upstream && Math.abs(sent.startMs - startMs) < TRIED_MS_APART) return;
     const durationMs = Math.max(0, settled.settledMs - this.#receivedMs - startMs);
     const status = isCut && this.#responseMs === undefined ? 0 : RESPONDED;
     const code = isCut ? 'cancelled' : undefined;
@@ -158,9 +161,9 @@ export class ChatExchange extends CallContext {
   }
 
   /** The call is not plain after all. */
-  #addUnreported(): void {
-    if (this.#isUnreported) this.#addLastAttempt(false);
-    this.#isUnreported = false;
+  #addUnmadeAttempt(): void {
+    if (this.#hasUnmadeAttempt) this.#addLastAttempt(false);
+    this.#hasUnmadeAttempt = false;
   }
 
   #addAttempt(attempt: EndedAttempt): void {
@@ -171,7 +174,7 @@ export class ChatExchange extends CallContext {
 
   /** The charge of `charged` was taken back, in journal and ledger (`reverse` of settle.ts). */
   reversed(): void {
-    this.#addUnreported();
+    this.#addUnmadeAttempt();
     this.#settled = undefined;
   }
 
@@ -217,7 +220,7 @@ export class ChatExchange extends CallContext {
     this.#count(outcome, nowMs);
     const log = callRing.isLogged(outcome);
     const store = callRing.isStored(this.#storedAs, nowMs);
-    if (log || !store || outcome !== 'ok' || !this.#isUnreported || !this.#appendPlain(nowMs))
+    if (log || !store || outcome !== 'ok' || !this.#hasUnmadeAttempt || !this.#appendPlain(nowMs))
       this.#appendWhole(outcome, nowMs, { log, store });
     if (this.trace?.isRecorded !== true) return;
     this.trace.ended(this, {
@@ -231,7 +234,7 @@ export class ChatExchange extends CallContext {
   }
 
   #appendWhole(outcome: Outcome, nowMs: MonotonicMs, wanted: Wanted): void {
-    this.#addUnreported();
+    this.#addUnmadeAttempt();
     if (!wanted.log && !wanted.store && this.#attempts === undefined) return;
     this.#listener.callRing.append(this.#ended(outcome, nowMs), wanted);
   }
@@ -277,7 +280,7 @@ export class ChatExchange extends CallContext {
     return this.caller === undefined ? 'unknown' : 'rejected';
   }
 
-  /** Writes the call as a plain one (call-ring-layout.ts), unless the ring is full. False if it is none. */
+  /** Writes the call as a plain one (call-ring-layout.ts), unless the ring is full. False if it is not. */
   #appendPlain(nowMs: MonotonicMs): boolean {
     const { callRing, channel } = this.#listener;
     const { caller, admission, quotasLeft, sentError } = this;
@@ -295,7 +298,7 @@ export class ChatExchange extends CallContext {
     if (first64 === -1) return true;
     const { floats, ints } = callRing;
     floats[first64 + ring.PLAIN_REQUEST] = this.requestNumber;
-    floats[first64 + ring.PLAIN_ENDED_MS] = settled.settledWallMs + Math.round(nowMs - settled.settledMs);
+    floats[first64 + ring.PLAIN_ENDED_MS] = endedWallMs(settled, nowMs);
     callRing.amounts[first64 + ring.PLAIN_CHARGED] = settled.charged;
     floats[first64 + ring.PLAIN_BALANCE] = quotasLeft.balance;
     const first32 = first64 << 1;
@@ -344,11 +347,7 @@ export class ChatExchange extends CallContext {
     return {
       request: this.requestNumber,
       door: DOOR_INDEX[this.door.name],
-      endedMs: asWallMs(
-        settled === undefined
-          ? clock.wallMs()
-          : settled.settledWallMs + Math.round(nowMs - settled.settledMs),
-      ),
+      endedMs: settled === undefined ? asWallMs(clock.wallMs()) : endedWallMs(settled, nowMs),
       outcome,
       begun: responseMs !== undefined,
       stream,
@@ -372,18 +371,13 @@ export class ChatExchange extends CallContext {
 /** For a field of whole microseconds: the ring cuts the fraction, and the half before that rounds it. */
 const microsOf = (ms: number): number => ms * 1_000 + 0.5;
 
+/** When a call that is over at `nowMs` ended, by the wall clock, which was read as it was settled. */
+function endedWallMs({ settledMs, settledWallMs }: Settled, nowMs: MonotonicMs): WallMs {
+  return asWallMs(settledWallMs + Math.round(nowMs - settledMs));
+}
+
 function usageOf({ usage, charged, answered }: Settled): EndedUsage {
-  return {
-    promptTokens: usage.promptTokens,
-    cachedTokens: usage.cachedTokens,
-    cacheWriteTokens: usage.cacheWriteTokens,
-    cacheWrite1hTokens: usage.cacheWrite1hTokens,
-    completionTokens: usage.completionTokens,
-    reasoningTokens: usage.reasoningTokens,
-    answered,
-    source: USAGE_SOURCES.indexOf(usage.source),
-    charged,
-  };
+  return { ...usage, answered, source: USAGE_SOURCES.indexOf(usage.source), charged };
 }
 
 function metricsSlotOf(modelIndex: number | undefined, outcome: Outcome): number {

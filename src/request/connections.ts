@@ -53,7 +53,8 @@ export class Connections {
       app.filter((res, change) => {
         this.#draining.onConnection(Number(change));
         const isNew = Number(change) === 1;
-        // It counts 1 of ARRIVALS_A_TURN. If it was paused and its client leaves, it must not be resumed.
+        // A new connection counts 1 of ARRIVALS_A_TURN. If it was paused and its client has left, it must not
+        // be resumed.
         if (isNew && this.#arrivals.take(res, 1)) res.onAborted(() => this.#arrivals.leave(res, true));
       });
       route(app);
@@ -166,8 +167,8 @@ class Draining {
   #onDrained: (() => void) | undefined;
   #onSettled: (() => void) | undefined;
 
-  constructor(cut: () => void) {
-    this.#cutConnections = cut;
+  constructor(cutConnections: () => void) {
+    this.#cutConnections = cutConnections;
   }
 
   get hasBegun(): boolean {
@@ -217,7 +218,7 @@ class Draining {
   /** Calls back, after `close`, if no call is in flight. */
   #callBackIfNoCall(): void {
     if (this.#onSettled === undefined || this.#calls > 0) return;
-    // In a later turn: this may run while the last frame of a call is being handled.
+    // In a later turn, because this may run while the last frame of a call is being handled.
     setImmediate(this.#onSettled);
     this.#onSettled = undefined;
   }
@@ -245,11 +246,12 @@ class Draining {
     const onDrained = this.#onDrained;
     this.#onDrained = undefined;
     if (onDrained === undefined) return;
-    // In a later turn: this may run within a callback of µWS about a connection that is cut here. Cut and
-    // call back in the same turn, so that no call begins in between.
+    // In a later turn, because this may run within a callback of µWS about a connection that is cut here.
+    // Cutting and calling back are in the same turn, so that no call begins in between.
     setImmediate(() => {
       if (this.#calls > 0 && this.#connections > 0 && !this.#isLate && this.#onSettled === undefined) {
-        // A call began meanwhile: the drain goes on. Not if the connection is gone, if late, after `close`.
+        // A call began meanwhile, so the drain goes on: unless its connection is gone, the drain is late, or
+        // `close` was called.
         this.#onDrained = onDrained;
         this.#checkDrained();
         return;

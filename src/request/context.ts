@@ -23,7 +23,7 @@ import type { Ledger } from '../ledger/ledger.js';
 import { CHAT } from '../doors/chat/chat-door.js';
 import type { Door } from '../doors/door.js';
 import type { ChatCall, ChatRequestResult } from '../protocol/chat-call.js';
-import type { Catalog, PlanEntry } from '../registry/catalog.js';
+import type { PlanEntry } from '../registry/catalog.js';
 import type { GroupNames } from '../registry/group-names.js';
 import type { KeyTable } from '../registry/key-table.js';
 import type { CallRingWriter } from '../telemetry/call-ring.js';
@@ -32,7 +32,7 @@ import type { BodyBudget } from './body-budget.js';
 import type { ContentsGatherer } from './call-contents.js';
 import type { Connections } from './connections.js';
 import type { EarlierResponse } from './idempotency.js';
-import type { ListenerLimits } from './messages.js';
+import type { ListenerLimits, ListenerSettings } from './messages.js';
 import type { ChosenModel, ModelAccess } from './model-access.js';
 import type { DiscardBudgets } from './read-body.js';
 import type { BodyTurns } from './read-turns.js';
@@ -49,7 +49,7 @@ export interface Caller {
 }
 
 /** The values of the `X-RateLimit-*` headers. Set by the rate-limit phase, and by `admit` if it rejects. */
-export interface RateLimitState {
+interface RateLimitState {
   readonly limit: number;
   readonly remaining: number;
   /** Unix seconds. */
@@ -131,7 +131,10 @@ export class CallContext {
  * What the phases work with: one object for each listener thread. A reload replaces its settings in place, so
  * a request that has begun is admitted by the new ones. Indices of models and plans mean the same in both.
  */
-export interface ListenerContext {
+export interface ListenerContext extends Pick<
+  ListenerSettings,
+  'catalog' | 'lowBalance' | 'tokenQuota' | 'cachedInput' | 'durability'
+> {
   readonly clock: Clock;
   readonly ledger: Ledger;
   readonly journal: JournalWriter;
@@ -143,26 +146,15 @@ export interface ListenerContext {
   readonly leases: LeaseChannel | undefined;
   readonly metrics: ListenerMetrics;
   readonly callRing: CallRingWriter;
-  /** Setting. */
-  readonly catalog: Catalog;
   /** Made of `catalog`. */
   readonly access: ModelAccess;
-  /** Setting: what happens if a balance covers the prompt but not the worst case. */
-  readonly lowBalance: 'refuse' | 'clamp';
-  /** Setting: whether a call holds the most tokens that it may use, or only counts those that it has used. */
-  readonly tokenQuota: 'reserve' | 'settle';
-  /** Setting: whether cached prompt tokens count toward quotas of tokens. */
-  readonly cachedInput: 'count' | 'free';
-  /** Setting: whether the end of a response waits until its charge is on disk. */
-  readonly durability: 'interval' | 'commit';
 }
 
-export interface ParseAsk {
+/** The question to the counter pool that has it parse a large body: CounterAsk of the pool. */
+interface ParseAsk {
   readonly account: AccountIndex;
   readonly task: { readonly kind: 'parse'; readonly door: DoorName; readonly pieces: Uint8Array[] };
 }
-
-export type BodyParser = AskPort<ParseAsk, ChatRequestResult>;
 
 /** `onSweep` is called about once a second while the object is in `ExchangeContext.sweeps`. */
 export interface Swept {
@@ -184,7 +176,7 @@ export interface IntakeContext extends ListenerContext, ExchangeContext, Discard
   readonly limits: ListenerLimits;
   readonly locks: IdempotencyChannel;
   readonly cache: ResponseCache;
-  readonly parser: BodyParser;
+  readonly parser: AskPort<ParseAsk, ChatRequestResult>;
   readonly bodyTurns: BodyTurns;
   readonly connections: Connections;
 }

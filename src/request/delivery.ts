@@ -158,8 +158,8 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   /** If the client has left by itself, the charge stays. */
   onUncommitted(): void {
     invariant(this.#held !== undefined, 'an uncommitted response was held');
-    const isCharged = this.#exchange.clientGone && this.#state !== 'withdrawn';
-    if (isCharged) this.#fail(NOT_COMMITTED);
+    const staysCharged = this.#exchange.clientGone && this.#state !== 'withdrawn';
+    if (staysCharged) this.#fail(NOT_COMMITTED);
     else this.#takeBack(this.#held.settled, NOT_COMMITTED);
   }
 
@@ -184,7 +184,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     const { channel, connections } = this.#listener;
     // The gateway cut the connection before the client had a byte: the client pays nothing.
     const isWithdrawn = this.#writer === undefined && connections.isClosing;
-    // It may call `onLeft`.
+    // `onGone` may call `onLeft`, which ends the call.
     this.#writer?.onGone();
     this.#writer = undefined;
     const state = this.#state;
@@ -283,7 +283,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     return this.#state === 'over';
   }
 
-  /** What to return for the worker's last frame: `#finish` gives a kept slot back. */
+  /** Returned to the channel for the worker's last frame. If false, `#finish` gives the slot back. */
   #isSlotFree(): boolean {
     this.#keepsSlot = !this.#isOver;
     return this.#isOver;

@@ -23,7 +23,7 @@ export function dispatch(
   listener: ListenerContext,
 ): boolean {
   const { channel, metrics } = listener;
-  // A bound of null is none, and no fallback gets one in its place.
+  // A bound that is null in the body is none, so workers do not replace it for a fallback.
   const isBounded = call.outputTokensMax !== undefined;
   const isDispatched = channel.dispatch(
     slot,

@@ -36,7 +36,7 @@ export interface EarlierResponse {
 }
 
 /** Exactly one of the two, or neither if the call is to be made. */
-export interface LockResult {
+interface LockResult {
   readonly rejection?: ErrorRecord;
   readonly earlier?: EarlierResponse;
 }

@@ -63,7 +63,7 @@ import { writeError } from './response.js';
 import { TOUCH_MS } from './response-writer.js';
 
 /** How a wait for another thread ended: the call is to be made, is rejected, or was made before. */
-type AskResult =
+type WaitResult =
   | { readonly kind: 'call'; readonly call: ChatCall }
   | { readonly kind: 'rejection'; readonly rejection: ErrorRecord }
   | { readonly kind: 'replay'; readonly earlier: EarlierResponse };
@@ -72,8 +72,8 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   readonly #exchange: ChatExchange;
   readonly #listener: IntakeContext;
   #state: 'reading' | 'asking' | 'dispatched' = 'reading';
-  /** Who responds, once the call is over for Intake, or charges the hit before. */
-  #responder: Delivery | ChargedHit | Replay | undefined;
+  /** Has the call after Intake, and is told if the client leaves. */
+  #successor: Delivery | ChargedHit | Replay | undefined;
   /** Set while a counter thread parses the body. */
   #parse: PendingQuestion<ChatRequestResult> | undefined;
   #leaseAsk: AdmissionAsk | undefined;
@@ -100,9 +100,9 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     const exchange = this.#exchange;
     const listener = this.#listener;
     const length = (this.#unreadBytes = Number(head.contentLength ?? 0));
-    const unknown = authenticate(exchange, head.authorization, listener);
-    if (unknown !== undefined) {
-      this.reject(unknown);
+    const rejection = authenticate(exchange, head.authorization, listener);
+    if (rejection !== undefined) {
+      this.reject(rejection);
       return;
     }
     const { caller } = exchange;
@@ -143,9 +143,9 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     const { caller, door, keyed } = exchange;
     invariant(caller !== undefined, 'a body is read for a known caller');
     const { parseInlineBytesMax, bodiesInWorkBytesMax } = limits;
-    // What a repeat costs is known once its body has been read: nothing, if the response is stored.
-    const isJudged = bytes > parseInlineBytesMax && door.isFree !== true && keyed === undefined;
-    const rejection = isJudged ? beyondBalance(caller, certainBytes, door.name, this.#listener) : undefined;
+    // What a replay costs is known only once its body has been read: nothing, if the response is stored.
+    const mustPay = bytes > parseInlineBytesMax && door.isFree !== true && keyed === undefined;
+    const rejection = mustPay ? beyondBalance(caller, certainBytes, door.name, this.#listener) : undefined;
     if (rejection !== undefined) return this.#rejectEarly(rejection, bytes);
     const { bodyBytesMax } = caller.plan;
     const bounds = { bytesMax: bodiesInWorkBytesMax, bodyBytesMax, parseInlineBytesMax };
@@ -183,14 +183,14 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     const read = this.#listener.cache.known.read(exchange, bytes);
     if (!read.ok) this.reject(read.error);
     else if (exchange.keyed === undefined) this.#admit(read.call);
-    else void this.#await(this.#lock(exchange.keyed, bodyDigestOf(bytes), read.call));
+    else void this.#waitFor(this.#lock(exchange.keyed, bodyDigestOf(bytes), read.call));
   }
 
   onLargeBody(pieces: Uint8Array[]): void {
     this.stopReading();
     this.#exchange.bodyRead();
     if (this.#listener.contents.isOn) this.#gather(pieces);
-    void this.#await(this.#parseLarge(pieces));
+    void this.#waitFor(this.#parseLarge(pieces));
   }
 
   onTooLarge(more: boolean): void {
@@ -246,7 +246,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   }
 
   /** Waits for another thread, then continues the call. */
-  async #await(question: Promise<AskResult>): Promise<void> {
+  async #waitFor(question: Promise<WaitResult>): Promise<void> {
     this.#state = 'asking';
     const result = await orRejected(question, rejectionOf);
     this.#parse = undefined;
@@ -257,7 +257,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   }
 
   /** Transfers the buffers of `pieces`. Rejects with AskRejected if the counter pool is full or too slow. */
-  async #parseLarge(pieces: Uint8Array[]): Promise<AskResult> {
+  async #parseLarge(pieces: Uint8Array[]): Promise<WaitResult> {
     const { keyed, account, door } = this.#exchange;
     const { parser, limits } = this.#listener;
     const bodyDigest = keyed === undefined ? '' : await bodyDigestOfPieces(pieces);
@@ -273,7 +273,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     return keyed === undefined ? { kind: 'call', call: read.call } : this.#lock(keyed, bodyDigest, read.call);
   }
 
-  async #lock(keyed: KeyedCall, bodyDigest: string, call: ChatCall): Promise<AskResult> {
+  async #lock(keyed: KeyedCall, bodyDigest: string, call: ChatCall): Promise<WaitResult> {
     const { account, door } = this.#exchange;
     const { rejection, earlier } = await keyed.lock(account, digestAtDoor(bodyDigest, door.path));
     if (rejection !== undefined) return { kind: 'rejection', rejection };
@@ -284,18 +284,18 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
    * Looks the response up in the cache, once a request. Undefined if the call is to be made; a promise if
    * another thread or call must be waited for.
    */
-  #lookUp(call: ChatCall): EarlierResponse | Promise<AskResult> | undefined {
+  #lookUp(call: ChatCall): EarlierResponse | Promise<WaitResult> | undefined {
     if (this.#hasLookedUp) return undefined;
     this.#hasLookedUp = true;
     const found = lookUp(this.#exchange, call, this.#cacheControl, this.#listener);
     if (!(found instanceof Promise)) return found;
     return found.then((earlier) =>
-      earlier !== undefined && this.#isFree ? { kind: 'replay', earlier } : { kind: 'call', call },
+      earlier !== undefined && this.#isHitFree ? { kind: 'replay', earlier } : { kind: 'call', call },
     );
   }
 
-  /** Whether a hit costs nothing. */
-  get #isFree(): boolean {
+  /** Whether a hit costs nothing. If it has a price, it is admitted as a call is, to be charged. */
+  get #isHitFree(): boolean {
     const [chosen] = this.#exchange.models;
     invariant(chosen !== undefined, 'a request that was looked up has a model');
     return chosen.model.price.cachedResponsePicoUnits === 0n;
@@ -304,28 +304,28 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   /** Charges a hit that has a price, and then replays it. */
   #chargeHit(hit: EarlierResponse, admission: Admission): void {
     this.#state = 'asking';
-    this.#responder = new ChargedHit(this.#exchange, admission, this.#listener, (rejection) => {
+    this.#successor = new ChargedHit(this.#exchange, admission, this.#listener, (rejection) => {
       if (this.#exchange.clientGone) this.#exchange.finish('client_gone');
       else if (rejection === undefined) this.#replay(hit);
       else this.reject(rejection);
     });
-    this.#responder.start();
+    this.#successor.start();
   }
 
   #replay(earlier: EarlierResponse): void {
     this.#exchange.giveBackBody();
     setTokenLimit(this.#exchange, this.#listener);
-    this.#responder = new Replay(this.#exchange, earlier, this.#listener);
-    this.#responder.start();
+    this.#successor = new Replay(this.#exchange, earlier, this.#listener);
+    this.#successor.start();
   }
 
   #admit(call: ChatCall): void {
     const found = this.#listener.cache.isOn ? this.#lookUp(call) : undefined;
     if (found instanceof Promise) {
-      void this.#await(found);
+      void this.#waitFor(found);
       return;
     }
-    if (found !== undefined && this.#isFree) {
+    if (found !== undefined && this.#isHitFree) {
       this.#replay(found);
       return;
     }
@@ -339,20 +339,20 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
       else this.#chargeHit(hit, admission);
       return;
     }
-    // Without descriptors no lease helps, and nothing has said what the call would ask for: `admit` does.
+    // If descriptors are short, no lease helps, and `admit` has not set what the call would ask for.
     const question = rejection === OUT_OF_DESCRIPTORS ? undefined : this.#askLease(call);
     if (question === undefined) this.reject(rejection);
-    else void this.#await(question);
+    else void this.#waitFor(question);
   }
 
   /** Asks for a lease, after which the call is admitted anew. Undefined if it may not ask. */
-  #askLease(call: ChatCall): Promise<AskResult> | undefined {
+  #askLease(call: ChatCall): Promise<WaitResult> | undefined {
     const { leases } = this.#listener;
     if (leases === undefined) return undefined;
     this.#leaseAsk ??= new AdmissionAsk(this.#exchange, this.#listener, leases);
     return this.#leaseAsk
       .again(call)
-      ?.then((last) => (last === undefined ? { kind: 'call', call } : rejectionOf(last)));
+      ?.then((rejection) => (rejection === undefined ? { kind: 'call', call } : rejectionOf(rejection)));
   }
 
   #dispatch(admission: Admission): void {
@@ -363,7 +363,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
       exchange.cached = undefined;
     }
     const delivery = new Delivery(exchange, admission, this.#listener);
-    if (dispatch(exchange, admission, delivery, this.#listener)) this.#responder = delivery;
+    if (dispatch(exchange, admission, delivery, this.#listener)) this.#successor = delivery;
     else this.reject(NO_WORKER);
   }
 
@@ -392,9 +392,9 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     exchange.clientGone = true;
     this.stopReading();
     this.#parse?.withdraw(CLIENT_GONE);
-    if (this.#responder !== undefined) this.#responder.onClientGone();
+    if (this.#successor !== undefined) this.#successor.onClientGone();
     else if (this.#state === 'reading' && !exchange.isOver) exchange.finish('client_gone');
   }
 }
 
-const rejectionOf = (rejection: ErrorRecord): AskResult => ({ kind: 'rejection', rejection });
+const rejectionOf = (rejection: ErrorRecord): WaitResult => ({ kind: 'rejection', rejection });

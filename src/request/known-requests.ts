@@ -4,8 +4,8 @@
  * parsed nor hashed. ResponseCache makes one KnownRequests, Intake and replay.ts use it; listener thread.
  *
  * An entry never becomes wrong, because it follows from the bytes of the body, the door, the account and the
- * `facts` alone, and each of these is compared. It also decides nothing: plan, model, limits and the response
- * itself are looked up for each request, known or not. So entries are removed only to bound the memory, the
+ * `facts` alone, and each of these is compared. An entry also decides nothing: plan, model, limits and the
+ * response are looked up for each request, known or not. So entries are removed only to bound the memory, the
  * oldest first.
  *
  * Must hold: a known request gets what reading it would give (test/unit/request/known-requests.test.ts).
@@ -14,6 +14,7 @@
 import type { AccountIndex } from '../core/units.js';
 import type { Door } from '../doors/door.js';
 import type { ChatCall, ChatRequestResult } from '../protocol/chat-call.js';
+import { asBuffer } from '../protocol/sse.js';
 import { nameOfResponse, type ResponseKey } from '../registry/stored-response.js';
 
 /**
@@ -28,8 +29,8 @@ export interface KnownRequest {
   readonly door: Door;
   readonly read: ChatRequestResult;
   /**
-   * What decides on the response beside the body, as one text. replay.ts makes it for each request (of
-   * RequestFacts), and requestDigestOf of protocol/request-digest.ts puts it into the digest of the key.
+   * What decides on the response beside the body, as one text. replay.ts makes it for each request, and
+   * requestDigestOf of protocol/request-digest.ts puts it into the digest of the key.
    */
   readonly facts: string;
   readonly key: ResponseKey;
@@ -74,7 +75,7 @@ export class KnownRequests {
    */
   read(request: ReadRequest, bytes: Uint8Array): ChatRequestResult {
     if (this.#bytesMax > 0 && bytes.length <= KNOWN_BYTES_MAX) {
-      request.bodyText = latin1Of(bytes);
+      request.bodyText = asBuffer(bytes).toString('latin1');
       const known = this.#byText.get(request.bodyText);
       if (known?.door === request.door) {
         request.known = known;
@@ -119,8 +120,4 @@ export function knownFor(
   account: AccountIndex,
 ): KnownRequest | undefined {
   return known?.facts === facts && known.key.account === account ? known : undefined;
-}
-
-function latin1Of({ buffer, byteOffset, length }: Uint8Array): string {
-  return Buffer.from(buffer as ArrayBuffer, byteOffset, length).toString('latin1');
 }

@@ -87,22 +87,24 @@ export class ListenerServer {
 
   route(app: TemplatedApp): void {
     for (const door of DOORS) {
-      app.post(door.path, (res, req) => this.#call(res, req, door));
-      this.#any(app, door.path, door.path, (res, req) => this.#methodNotAllowed(res, req, door.path, 'POST'));
+      app.post(door.path, (res, req) => this.#beginCall(res, req, door));
+      this.#routeAny(app, door.path, door.path, (res, req) =>
+        this.#rejectMethod(res, req, door.path, 'POST'),
+      );
     }
-    this.#read(app, '/v1/models', '/v1/models', (res, _, isHead) =>
+    this.#routeGet(app, '/v1/models', '/v1/models', (res, _, isHead) =>
       this.#models.list(res, this.#head.authorization, this.#newContext(), isHead),
     );
     // A wildcard, because identifiers of models may hold slashes.
-    this.#read(app, '/v1/models/*', '/v1/models/{id}', (res, req, isHead) =>
+    this.#routeGet(app, '/v1/models/*', '/v1/models/{id}', (res, req, isHead) =>
       this.#models.show(res, req.getUrl(), this.#head.authorization, this.#newContext(), isHead),
     );
     // The OpenAPI document of these routes.
-    this.#read(app, DOCUMENT_PATH, 'other', (res, _, isHead) => {
+    this.#routeGet(app, DOCUMENT_PATH, 'other', (res, _, isHead) => {
       this.#listener.metrics.countRequest('other', 'ok');
       writeDocument(res, this.#newContext(), isHead, this.#endsConnection());
     });
-    this.#any(app, '/*', 'other', (res, req) => this.#reject(res, req, 'other', NOTHING_HERE));
+    this.#routeAny(app, '/*', 'other', (res, req) => this.#reject(res, req, 'other', NOTHING_HERE));
   }
 
   /**
@@ -116,21 +118,21 @@ export class ListenerServer {
   }
 
   /** Routes GET, and HEAD for the same without its body. */
-  #read(
+  #routeGet(
     app: TemplatedApp,
     path: string,
     route: Route,
     serve: (res: HttpResponse, req: HttpRequest, isHead: boolean) => void,
   ): void {
-    this.#any(app, path, route, (res, req) => {
+    this.#routeAny(app, path, route, (res, req) => {
       const method = req.getMethod();
       if (method === 'get' || method === 'head') serve(res, req, method === 'head');
-      else this.#methodNotAllowed(res, req, route, 'GET, HEAD');
+      else this.#rejectMethod(res, req, route, 'GET, HEAD');
     });
   }
 
   /** Calls `serve` for requests whose head is unambiguous and whose body does not come in chunks. */
-  #any(
+  #routeAny(
     app: TemplatedApp,
     path: string,
     route: Route,
@@ -140,13 +142,13 @@ export class ListenerServer {
       this.#head.read(req);
       const error = this.#head.rejection() ?? (this.#head.isChunked ? CHUNKED_BODY : undefined);
       if (error !== undefined) this.#rejectLast(res, req, route, error);
-      else if (this.#cors !== undefined && this.#isPreflight(req)) this.#allow(res, this.#cors);
+      else if (this.#cors !== undefined && this.#isPreflight(req)) this.#servePreflight(res, this.#cors);
       else serve(res, req);
     });
   }
 
-  /** Begins a call. Checks the head as `#any` does, but the body may come in chunks. */
-  #call(res: HttpResponse, req: HttpRequest, door: Door): void {
+  /** Checks the head as `#routeAny` does, but the body may come in chunks. */
+  #beginCall(res: HttpResponse, req: HttpRequest, door: Door): void {
     const head = this.#head;
     head.read(req);
     const error = head.rejection();
@@ -156,16 +158,9 @@ export class ListenerServer {
     }
     const requestNumber = ++this.#requestCount;
     const requestId = requestIdOf(this.#requestPrefix, requestNumber);
+    const cors = this.#corsLines();
     const listener = this.#listener;
-    const exchange = new ChatExchange(
-      res,
-      requestId,
-      requestNumber,
-      this.#corsLines(),
-      head.isChunked,
-      listener,
-      door,
-    );
+    const exchange = new ChatExchange(res, requestId, requestNumber, cors, head.isChunked, listener, door);
     new Intake(exchange, listener).begin(req, head, this.#tracer);
   }
 
@@ -175,20 +170,16 @@ export class ListenerServer {
 
   /** For a request that is no call, or whose head is rejected. */
   #newContext(door?: Door): CallContext {
-    this.#requestCount += 1;
-    return new CallContext(
-      requestIdOf(this.#requestPrefix, this.#requestCount),
-      this.#requestCount,
-      this.#corsLines(),
-      door,
-    );
+    const requestNumber = ++this.#requestCount;
+    const requestId = requestIdOf(this.#requestPrefix, requestNumber);
+    return new CallContext(requestId, requestNumber, this.#corsLines(), door);
   }
 
   #corsLines(): string {
     return this.#cors === undefined ? '' : this.#cors.linesFor(this.#head.origin);
   }
 
-  /** Whether a browser asks before a script's call. Any other OPTIONS is a method that no path has. */
+  /** Whether it is the question of a browser before a script's call. No path has any other OPTIONS. */
   #isPreflight(req: HttpRequest): boolean {
     return (
       req.getMethod() === 'options' &&
@@ -197,7 +188,7 @@ export class ListenerServer {
     );
   }
 
-  #allow(res: HttpResponse, cors: Cors): void {
+  #servePreflight(res: HttpResponse, cors: Cors): void {
     this.#listener.metrics.countRequest('other', 'ok');
     const { corsLines, requestId } = this.#newContext();
     cors.writePreflight(res, corsLines, requestId, this.#endsConnection());
@@ -208,7 +199,7 @@ export class ListenerServer {
     rejectLast(res, error, this.#newContext(doorAt(req)), req.getMethod() === 'head');
   }
 
-  #methodNotAllowed(res: HttpResponse, req: HttpRequest, route: Route, allow: string): void {
+  #rejectMethod(res: HttpResponse, req: HttpRequest, route: Route, allow: string): void {
     const message = `The method ${req.getCaseSensitiveMethod()} is not allowed here. Use ${allow}.`;
     this.#reject(res, req, route, { code: 'method_not_allowed', message }, allow);
   }

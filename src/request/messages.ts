@@ -43,7 +43,7 @@ export interface ListenerSettings {
   readonly limits: ListenerLimits;
   /** What happens if a balance covers the prompt but not the worst case. */
   readonly lowBalance: 'refuse' | 'clamp';
-  /** Whether a call holds the most tokens that it may use, or counts those that it has used. */
+  /** Whether a call holds the most tokens that it may use, or only counts those that it has used. */
   readonly tokenQuota: 'reserve' | 'settle';
   /** Whether cached prompt tokens count toward quotas of tokens. */
   readonly cachedInput: 'count' | 'free';

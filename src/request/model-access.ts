@@ -19,7 +19,7 @@ interface LeastPrice {
   readonly outputPicoUnits: bigint;
 }
 
-/** Made for a catalogue and never changed. Plans are indices into the catalogue's list. */
+/** Made for a catalogue and never changed. Plans and models are indices into the catalogue's lists. */
 export class ModelAccess {
   readonly #indices = new Map<string, number>();
   readonly #catalog: Catalog;
@@ -59,8 +59,8 @@ export class ModelAccess {
   }
 
   /**
-   * No call on the plan holds less for a token: long prices hold no less than a model's own. It need not be
-   * the price of a single model.
+   * No call on the plan holds less for a token, because long prices hold no less than a model's own. The two
+   * prices may be those of different models.
    */
   leastPriceOf(planIndex: number): LeastPrice {
     return (this.#leastPrices[planIndex] ??= leastPrice(this.modelsOf(planIndex)));

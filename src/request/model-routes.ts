@@ -52,56 +52,42 @@ export class ModelRoutes {
 
   /** `isHead`: the response goes without its body. */
   list(res: HttpResponse, authorization: string, context: CallContext, isHead: boolean): void {
-    const models = this.#modelsOf(res, authorization, context, '/v1/models', isHead);
-    if (models !== undefined) this.#write(res, context, '/v1/models', models.list, isHead);
+    this.#respond(res, authorization, context, '/v1/models', isHead, ({ list }) => list);
   }
 
   show(res: HttpResponse, url: string, authorization: string, context: CallContext, isHead: boolean): void {
-    const route = '/v1/models/{id}';
-    const models = this.#modelsOf(res, authorization, context, route, isHead);
-    if (models === undefined) return;
     const name = decodePath(url.slice(MODELS_PREFIX.length));
-    const body = models.byName.get(name);
-    // The specification's 400 is for a model in a body. For a path docs/errors.md has 404.
-    if (name === '') this.#reject(res, context, route, MODEL_NAME_MISSING, isHead);
-    else if (body === undefined)
-      this.#reject(res, context, route, { ...unknownModel(name), status: 404 }, isHead);
-    else this.#write(res, context, route, body, isHead);
+    this.#respond(res, authorization, context, '/v1/models/{id}', isHead, ({ byName }) => {
+      if (name === '') return MODEL_NAME_MISSING;
+      // The specification's 400 is for a model in a body. For a path docs/errors.md has 404.
+      return byName.get(name) ?? { ...unknownModel(name), status: 404 };
+    });
   }
 
-  /** Undefined if the caller was rejected. */
-  #modelsOf(
+  /** `bodyOf` returns the body of the response, or an error. Called if the caller is known. */
+  #respond(
     res: HttpResponse,
     authorization: string,
     context: CallContext,
     route: OtherRoute,
     isHead: boolean,
-  ): ModelBodies | undefined {
-    const rejection = authenticate(context, authorization, this.#listener);
-    if (rejection !== undefined) {
-      this.#reject(res, context, route, rejection, isHead);
-      return undefined;
-    }
-    const { planIndex } = context.caller!;
-    return (this.#plans[planIndex] ??= encodeModels(this.#listener.access.modelsOf(planIndex)));
-  }
-
-  #reject(
-    res: HttpResponse,
-    context: CallContext,
-    route: OtherRoute,
-    error: ErrorRecord,
-    head: boolean,
+    bodyOf: (models: ModelBodies) => string | ErrorRecord,
   ): void {
-    this.#listener.metrics.countRequest(route, error.code);
-    writeError(res, error, context, { head, close: this.#endsConnection() });
+    const rejection = authenticate(context, authorization, this.#listener);
+    const body = rejection ?? bodyOf(this.#modelsOf(context.caller!.planIndex));
+    const close = this.#endsConnection();
+    if (typeof body === 'string') {
+      this.#listener.metrics.countRequest(route, 'ok');
+      writeHead(res, 200, context, JSON_TYPE, close);
+      endWithBody(res, body, isHead, close);
+    } else {
+      this.#listener.metrics.countRequest(route, body.code);
+      writeError(res, body, context, { head: isHead, close });
+    }
   }
 
-  #write(res: HttpResponse, context: CallContext, route: OtherRoute, body: string, isHead: boolean): void {
-    this.#listener.metrics.countRequest(route, 'ok');
-    const close = this.#endsConnection();
-    writeHead(res, 200, context, JSON_TYPE, close);
-    endWithBody(res, body, isHead, close);
+  #modelsOf(planIndex: number): ModelBodies {
+    return (this.#plans[planIndex] ??= encodeModels(this.#listener.access.modelsOf(planIndex)));
   }
 }
 

@@ -53,7 +53,7 @@ interface Quota {
   readonly need: bigint;
 }
 
-export interface UsedUp extends Quota {
+interface UsedUp extends Quota {
   readonly left: bigint;
   readonly retryAfterSeconds: number;
 }
@@ -73,17 +73,17 @@ const CODES: Readonly<Record<QuotaName, ErrorCode>> = {
 /** The rejection of a call that may be made again after `retryAfterSeconds`. */
 export function quotaUsedUp({ owner, quota, limit, left, need, retryAfterSeconds }: UsedUp): ErrorRecord {
   const { unit, per } = QUOTA_KINDS[quota];
-  const rest =
+  const state =
     need > 0n && (unit === 'tokens' || unit === 'money')
       ? `, of which ${amountOf(left, quota)} ${unit === 'money' ? 'is' : 'are'} left, and the call may ${needOf(need, quota)}`
       : per === 'flight'
         ? ' and they are all in use'
         : ' and they are used up';
   const seconds = `${retryAfterSeconds} second${retryAfterSeconds === 1 && per === 'flight' ? '' : 's'}`;
-  const at = quota === 'calls_per_day' ? ', at 00:00 UTC+8' : '';
+  const moment = quota === 'calls_per_day' ? ', at 00:00 UTC+8' : '';
   const record = {
     code: CODES[quota],
-    message: `${capital(allowanceOf(owner, quota, limit))}${rest}. Retry after ${seconds}${at}.`,
+    message: `${capital(allowanceOf(owner, quota, limit))}${state}. Retry after ${seconds}${moment}.`,
     retryAfterSeconds,
   };
   const detail = detailOf(owner, quota);
@@ -125,9 +125,9 @@ export function neverFits(
 function allowanceOf(owner: QuotaOwner, quota: QuotaName, limit: bigint): string {
   const { unit, per } = QUOTA_KINDS[quota];
   const amount = amountOf(limit, quota);
-  const what = unit === 'money' ? `spending ${amount}` : `${amount} ${unit}`;
-  const of = owner.kind === 'model' ? ` for the model ${owner.model}` : '';
-  return `${nameOf(owner)} allows ${what} ${per === 'flight' ? 'in flight' : `per ${per}`}${of}`;
+  const allowed = unit === 'money' ? `spending ${amount}` : `${amount} ${unit}`;
+  const forModel = owner.kind === 'model' ? ` for the model ${owner.model}` : '';
+  return `${nameOf(owner)} allows ${allowed} ${per === 'flight' ? 'in flight' : `per ${per}`}${forModel}`;
 }
 
 function nameOf(owner: QuotaOwner): string {

@@ -29,14 +29,14 @@ const MS_PER_SECOND = 1_000;
 const REQUESTS_PER_MINUTE = QUOTA_NAMES.indexOf('requests_per_minute');
 
 /** The requests per minute of one scope that a request counts toward. */
-export interface ScopeMinute {
+interface ScopeMinute {
   readonly kind: 'key' | 'account' | 'group';
   readonly index: number;
   readonly limit: number;
 }
 
 /** The limit that the headers of the response name. */
-export interface TightMinute extends MinuteTake {
+interface TightMinute extends MinuteTake {
   readonly scope: ScopeMinute;
 }
 
@@ -54,12 +54,12 @@ export interface TightMinute extends MinuteTake {
  */
 export function takeMinutes(scopes: readonly ScopeMinute[], ledger: Ledger, left?: number[]): TightMinute {
   let rejecting: TightMinute | undefined;
-  for (let at = 1; at <= scopes.length; at++) {
-    const isFirst = at === scopes.length;
-    // If no other scope rejects, the first need not be checked, because nothing is taken before it.
+  // The first scope comes last: if no other rejects, it need not be checked, as nothing is taken before it.
+  for (let position = 1; position <= scopes.length; position++) {
+    const isFirst = position === scopes.length;
     if (isFirst && rejecting === undefined) break;
-    const checked = minuteOf(scopes[isFirst ? 0 : at]!, 'check', ledger);
-    if (!checked.admitted && !(rejecting !== undefined && checked.resetWallMs <= rejecting.resetWallMs))
+    const checked = minuteOf(scopes[isFirst ? 0 : position]!, 'check', ledger);
+    if (!checked.admitted && (rejecting === undefined || checked.resetWallMs > rejecting.resetWallMs))
       rejecting = checked;
   }
   if (rejecting !== undefined) return rejecting;
@@ -218,13 +218,13 @@ export function passMinute(
   if (limited !== undefined && listener.leases !== undefined && context.asksLease) {
     const wrong = wrongBody ?? intake.takeKey(key);
     const decided = limitRateByLease(context, listener, listener.leases);
-    return new DeferredBody(intake, (go, close) => {
-      // Else the sweep would take the client for idle, if the coordinator is slow to reply.
+    return new DeferredBody(intake, (give, close) => {
+      // Otherwise, if the coordinator is slow to reply, the sweep would take the client for idle.
       intake.stopReading();
-      void decided.then((last) => {
-        const rejection = last ?? wrong;
+      void decided.then((rateRejection) => {
+        const rejection = rateRejection ?? wrong;
         if (intake.isOver) return;
-        if (rejection === undefined) go();
+        if (rejection === undefined) give();
         else intake.reject(rejection, close);
       });
     });

@@ -152,13 +152,15 @@ class BufferedBody {
   }
 }
 
+/** Runs `give` later, or never. `close`: if it responds itself instead, the connection must end. */
+type Defer = (give: () => void, close?: boolean) => void;
+
 /** Gives a body to its receiver later. */
 export class DeferredBody implements BodyReceiver {
   readonly #receiver: BodyReceiver;
-  readonly #defer: (go: () => void, close?: boolean) => void;
+  readonly #defer: Defer;
 
-  /** `defer` runs `go` later, or never. `close`: if it responds itself, the connection must end. */
-  constructor(receiver: BodyReceiver, defer: (go: () => void, close?: boolean) => void) {
+  constructor(receiver: BodyReceiver, defer: Defer) {
     this.#receiver = receiver;
     this.#defer = defer;
   }
@@ -191,9 +193,9 @@ export function outsideOfCallbacks(
   receiver: BodyReceiver,
   exchange: { readonly isOver: boolean },
 ): BodyReceiver {
-  return new DeferredBody(receiver, (go) => {
+  return new DeferredBody(receiver, (give) => {
     setImmediate(() => {
-      if (!exchange.isOver) go();
+      if (!exchange.isOver) give();
     });
   });
 }
@@ -205,11 +207,11 @@ const DISCARDED_BYTES_AT_ONCE = 64 * 1024 * 1024;
 const MS_PER_SECOND = 1_000;
 
 /**
- * How many bytes of bodies a listener reads to discard them, because their requests got a response before. A
- * client that still writes its body when its connection ends may never see its response, so the body of a
- * rejected call is read to its end. But µWS reads half a megabyte of each connection before the next one: 200
- * bodies at once kept a listener's other calls waiting for 0.7 s. Beyond the budget the response ends its
- * connection.
+ * Bounds how many bytes of bodies a listener reads only to discard them, because their requests have got a
+ * response. A client that still writes its body when its connection ends may never see the response, so the
+ * body of a rejected call is read to its end. But µWS reads half a megabyte of each connection before the
+ * next one: 200 bodies at once kept a listener's other calls waiting for 0.7 s. So beyond the budget the
+ * response ends its connection.
  */
 export class DiscardBudget {
   readonly #clock: Clock;

@@ -13,7 +13,7 @@ import type { HttpResponse } from 'uWebSockets.js';
 
 /** Bytes of large bodies that a turn may bring: some 2 ms, with the copies. One sender alone brings less. */
 const BODY_BYTES_A_TURN = 2 * 1024 * 1024;
-/** Bodies that bring as much in a turn: µWS reads up to half a megabyte of each. */
+/** So many bodies bring BODY_BYTES_A_TURN: µWS reads up to half a megabyte of each. */
 const BODIES_RESUMED_A_TURN = 4;
 /**
  * Large bodies that are rejected in a turn before all of them has come. A rejection takes some 0.4 ms, most
@@ -39,14 +39,14 @@ export class ReadTurns {
   }
 
   /**
-   * The connection has brought `amount`, and more is to come. Returns whether it was paused; then `then` is
-   * called when it is resumed.
+   * The connection has brought `amount`, and more is to come. Returns whether the connection was paused. If
+   * so, `onResumed` is called when it is resumed.
    */
-  take(res: Readable, amount: number, then?: () => void): boolean {
+  take(res: Readable, amount: number, onResumed?: () => void): boolean {
     this.#amount += amount;
     if (!this.#awaitsEnd) this.#awaitEnd();
     if (this.#amount <= this.#amountMax && this.#waiting.size === 0) return false;
-    this.#waiting.set(res, then);
+    this.#waiting.set(res, onResumed);
     res.pause();
     return true;
   }
@@ -63,11 +63,11 @@ export class ReadTurns {
       this.#amount = 0;
       this.#awaitsEnd = false;
       let resumed = 0;
-      for (const [res, then] of this.#waiting) {
+      for (const [res, onResumed] of this.#waiting) {
         if (++resumed > this.#resumedMax) break;
         this.#waiting.delete(res);
         res.resume();
-        then?.();
+        onResumed?.();
       }
       if (this.#waiting.size > 0) this.#awaitEnd();
     });

@@ -36,9 +36,9 @@ import { shown } from './request-head.js';
 
 const rejection = (code: ErrorCode, message: string): ErrorRecord => ({ code, message });
 
-/** 503. `what` is the first sentence of the message, to which the time to wait is added. */
-function overloaded(detail: RejectionDetail | undefined, what: string, retryAfterSeconds = 1): ErrorRecord {
-  const message = `${what} Retry after ${retryAfterSeconds} second${retryAfterSeconds === 1 ? '' : 's'}.`;
+/** 503. `reason` is the first sentence of the message, to which the time to wait is added. */
+function overloaded(detail: RejectionDetail | undefined, reason: string, retryAfterSeconds = 1): ErrorRecord {
+  const message = `${reason} Retry after ${retryAfterSeconds} second${retryAfterSeconds === 1 ? '' : 's'}.`;
   return { code: 'overloaded', message, retryAfterSeconds, ...(detail === undefined ? {} : { detail }) };
 }
 
@@ -183,7 +183,6 @@ export const LEASE_LATE = overloaded(
   'lease_late',
   'The gateway could not find out in time what is left of the limits that its processes share.',
 );
-const MS_PER_SECOND = 1_000;
 
 /**
  * The rejection if no coordinator could decide. Undefined if one did: with 'try' the request tries again, for
@@ -196,7 +195,7 @@ export function coordinatorLost(end: LeaseEnd): ErrorRecord | undefined {
   return overloaded(
     'authority_lost',
     'The server that keeps the limits may have lost what it granted, and waits.',
-    Math.max(1, Math.ceil(end.lostForMs / MS_PER_SECOND)),
+    Math.max(1, Math.ceil(end.lostForMs / 1_000)),
   );
 }
 
@@ -211,9 +210,8 @@ export const unknownModel = (model: string): ErrorRecord =>
 
 /** The rejection of a call at a door whose service the model does not have. */
 export function notServed({ id, serves }: Pick<ModelEntry, 'id' | 'serves'>, service: Service): ErrorRecord {
-  const paths = DOOR_NAMES.filter((name) => serves.includes(SERVICE_OF[name])).map(
-    (name) => `POST ${DOOR_PATHS[name]}`,
-  );
+  const doors = DOOR_NAMES.filter((name) => serves.includes(SERVICE_OF[name]));
+  const paths = doors.map((name) => `POST ${DOOR_PATHS[name]}`);
   return rejection(
     'invalid_parameters',
     `The model ${id} does not serve ${service}. It serves ${serves.join(', ')}: use ${paths.join(' or ')}.`,

@@ -37,27 +37,10 @@ const MISS_LINE = '\r\nx-tollgate-cache: miss';
 const MS_PER_SECOND = 1_000;
 
 /** The listener, as `lookUp` needs it. */
-export interface CacheContext extends ListenerContext {
+interface CacheContext extends ListenerContext {
   readonly cache: ResponseCache;
   readonly locks: IdempotencyChannel;
   readonly limits: Pick<ListenerLimits, 'parseInlineBytesMax'>;
-}
-
-/** What decides on the response beside the body. It is part of the cache key. */
-interface RequestFacts {
-  readonly door: string;
-  readonly modelId: string;
-  /** Changes with the model's upstreams and cache settings: see CacheRule. */
-  readonly revision: string;
-  /** The plan's bound of the output, if the call has none. */
-  readonly outputTokensMax: number | undefined;
-  readonly includeUsage: boolean;
-  /** The header `anthropic-beta`. */
-  readonly betas: string;
-}
-
-function textOf({ door, modelId, revision, outputTokensMax, includeUsage, betas }: RequestFacts): string {
-  return `${door} ${modelId} ${revision} ${outputTokensMax ?? ''} ${includeUsage} ${betas}`;
 }
 
 /**
@@ -78,16 +61,12 @@ export function lookUp(
   if ('code' in chosen) return undefined;
   const { model, modelIndex, outputTokensMax } = chosen;
   const { cache: rule } = model;
-  if (rule === undefined || exchange.door.isFree === true || saysDirective(cacheControl, 'no-store'))
+  if (rule === undefined || exchange.door.isFree === true || hasDirective(cacheControl, 'no-store'))
     return undefined;
-  const facts = textOf({
-    door: exchange.door.name,
-    modelId: model.id,
-    revision: rule.revision,
-    outputTokensMax,
-    includeUsage: call.includeUsage,
-    betas: exchange.betas,
-  });
+  const { door, betas } = exchange;
+  // What decides on the response beside the body, as part of the cache key. `revision` changes with the
+  // model's upstreams and cache settings (CacheRule); `outputTokensMax` is the plan's, if the call has none.
+  const facts = `${door.name} ${model.id} ${rule.revision} ${outputTokensMax ?? ''} ${call.includeUsage} ${betas}`;
   const account = rule.isShared ? ALL_ACCOUNTS : exchange.account;
   const known = knownFor(exchange, facts, account);
   const key = known?.key ?? cacheKeyOf(account, model.id, requestDigestOf(call, facts));
@@ -97,7 +76,7 @@ export function lookUp(
     exchange.cached = new CachedCall(key, cache, listener.locks, clock, flight);
   };
   const hit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse | undefined => {
-    // Its end gives back what it holds; after that nothing would.
+    // `finish` gives back what was held. If the exchange is over, nothing would.
     if (!exchange.isOver && !cache.hold(bytes)) {
       miss();
       return undefined;
@@ -108,7 +87,7 @@ export function lookUp(
     metrics.countCached(modelSlotOf(modelIndex), true);
     return (exchange.hit = { stream, bytes, ageMs });
   };
-  if (saysDirective(cacheControl, 'no-cache')) {
+  if (hasDirective(cacheControl, 'no-cache')) {
     miss();
     return undefined;
   }
@@ -122,9 +101,9 @@ export function lookUp(
 }
 
 /** Whether the header Cache-Control has `directive`. */
-function saysDirective(cacheControl: string | undefined, directive: string): boolean {
-  const given = cacheControl?.toLowerCase().split(',') ?? [];
-  return given.some((one) => one.trim() === directive);
+function hasDirective(cacheControl: string | undefined, directive: string): boolean {
+  const directives = cacheControl?.toLowerCase().split(',') ?? [];
+  return directives.some((text) => text.trim() === directive);
 }
 
 interface ChargeContext extends Pick<
@@ -134,9 +113,7 @@ interface ChargeContext extends Pick<
   readonly connections: Pick<Connections, 'isClosing'>;
 }
 
-/**
- * Charges an admitted hit. With `durability: commit` nothing is sent before the charge is on disk.
- */
+/** Charges an admitted hit. With `durability: commit` nothing is sent before the charge is on disk. */
 export class ChargedHit implements PendingCommit {
   readonly #exchange: ChatExchange;
   readonly #admission: Admission;

@@ -34,7 +34,7 @@ import { CollectedPieces, type StorableCall } from './idempotency.js';
 import { KnownRequests } from './known-requests.js';
 
 /** A longer response is not kept. */
-export const CACHED_BYTES_MAX = 1024 * 1024;
+const CACHED_BYTES_MAX = 1024 * 1024;
 /**
  * How long a request waits for an equal call. Then it makes its own call, as it does beyond the next bounds.
  */

@@ -100,8 +100,8 @@ export function writeChatHead(
   fallback?: string,
 ): void {
   const streamLines = isStream ? STREAM_LINES : '';
-  const named = fallback === undefined ? streamLines : `${streamLines}\r\nx-tollgate-model: ${fallback}`;
-  const lines = context.cacheLine === '' ? named : named + context.cacheLine;
+  const modelLines = fallback === undefined ? streamLines : `${streamLines}\r\nx-tollgate-model: ${fallback}`;
+  const lines = context.cacheLine === '' ? modelLines : modelLines + context.cacheLine;
   const type = isStream ? EVENT_STREAM_TYPE : JSON_TYPE;
   writeHead(res, 200, context, type, closes, sendsClose ? lines + CLOSE_LINE : lines);
 }
@@ -149,9 +149,7 @@ export function rejectLast(
   isHead: boolean,
 ): void {
   let isGone = false;
-  res.onAborted(() => {
-    isGone = true;
-  });
+  res.onAborted(() => (isGone = true));
   setImmediate(() => {
     if (!isGone) res.cork(() => writeError(res, error, context, { close: true, head: isHead }));
   });
@@ -176,12 +174,12 @@ export function endWithBody(
 
 /** Ends a response without a body, and its connection. `endWithoutBody` cannot do so if there is a length. */
 function closeAfterHead(res: HttpResponse): void {
-  let gone = false;
-  res.onAborted(() => (gone = true));
+  let isGone = false;
+  res.onAborted(() => (isGone = true));
   // The value has the empty line that ends the head.
   res.writeHeader('connection', 'close\r\n');
   setImmediate(() => {
-    if (!gone) res.close();
+    if (!isGone) res.close();
   });
 }
 
@@ -213,11 +211,11 @@ export class Cors {
   readonly #preflightLines: string;
 
   constructor({ origins, maxAgeSeconds }: CorsSettings) {
-    const everybody = origins.includes('*');
+    const allowsAll = origins.includes('*');
     // If all origins get the same lines, caches need no `vary`.
-    this.#otherLines = everybody ? allowing('*') : VARY_LINE;
+    this.#otherLines = allowsAll ? linesAllowing('*') : VARY_LINE;
     this.#linesByOrigin = new Map(
-      everybody ? [] : origins.map((origin) => [origin, VARY_LINE + allowing(origin)]),
+      allowsAll ? [] : origins.map((origin) => [origin, VARY_LINE + linesAllowing(origin)]),
     );
     this.#preflightLines =
       '\r\naccess-control-allow-methods: GET, HEAD, POST' +
@@ -241,6 +239,6 @@ export class Cors {
   }
 }
 
-function allowing(origin: string): string {
+function linesAllowing(origin: string): string {
   return `\r\naccess-control-allow-origin: ${origin}\r\naccess-control-expose-headers: ${EXPOSED}`;
 }

@@ -79,23 +79,18 @@ function charge(
   const { slot, mayReverse } = context.admission!;
   const taken = mayReverse && durability === 'commit' ? ledger.takenOf(slot) : undefined;
   const settledMs = listener.clock.monotonicMs();
-  const tokens = tokensOf(usage, cachedInput);
+  const freeTokens = cachedInput === 'free' ? usage.cachedTokens : 0;
+  const tokens = usage.promptTokens + usage.completionTokens - freeTokens;
   const settlement = ledger.settle(slot, cost, tokens, settledMs);
   invariant(settlement !== undefined, 'a call is settled once');
   const { charged } = settlement;
-  const uncovered = bounded(settlement.uncovered);
+  // Bounded, because reported usage times a price may exceed 64 bits.
+  const isTooMuch = settlement.uncovered >= CREDITED_PICO_UNITS_MAX;
+  const uncovered = isTooMuch ? CREDITED_PICO_UNITS_MAX : settlement.uncovered;
   const settledWallMs = listener.clock.wallMs();
   const amounts = { charged, uncovered };
   const position = append(context, 'served', usage, answered, amounts, listener, settledMs, settledWallMs);
   return { position, settledMs, settledWallMs, usage, tokens, answered, taken, charged, uncovered };
-}
-
-/** The tokens that the call counts toward quotas. */
-function tokensOf(
-  { promptTokens, cachedTokens, completionTokens }: Usage,
-  cachedInput: ListenerContext['cachedInput'],
-): number {
-  return promptTokens + completionTokens - (cachedInput === 'free' ? cachedTokens : 0);
 }
 
 /**
@@ -110,9 +105,7 @@ export function release(context: CallContext, error: ErrorRecord, listener: Sett
   append(context, error.code, NO_USAGE, admission.modelIndex, NO_CHARGE, listener);
 }
 
-/**
- * Takes the charge of a settled call back, by a journal record of its own: its response cannot be finished.
- */
+/** Takes back the charge of a call whose response cannot be finished, by a journal record of its own. */
 export function reverse(context: CallContext, settled: Settled, listener: SettleContext): void {
   const { usage, tokens, answered, taken, charged, uncovered } = settled;
   invariant(taken !== undefined, 'what is reversed was admitted and settled with durability: commit');
@@ -127,11 +120,12 @@ export function reverse(context: CallContext, settled: Settled, listener: Settle
     source: usage.source,
   };
   const refund = { charged: asPicoUnits(0n - charged), uncovered: asPicoUnits(0n - uncovered) };
-  // It is counted in the hour of the charge that it takes back.
+  // The record is counted in the hour of the charge that it takes back.
   const nowMs = listener.clock.monotonicMs();
   append(context, 'reversed', negative, answered, refund, listener, nowMs, settled.settledWallMs);
 }
 
+/** Appends a record to the journal, and returns its position. `nowMs` and `endedMs` are the call's end. */
 function append(
   { caller, admission, requestNumber }: CallContext,
   outcome: JournalOutcome,
@@ -162,9 +156,4 @@ function append(
     source: USAGE_SOURCES.indexOf(usage.source),
     durationMs: nowMs - admission.admittedMs,
   });
-}
-
-/** Bounds the uncovered charge, because reported usage times a price may exceed 64 bits. */
-function bounded(uncovered: PicoUnits): PicoUnits {
-  return uncovered < CREDITED_PICO_UNITS_MAX ? uncovered : CREDITED_PICO_UNITS_MAX;
 }

@@ -1,12 +1,7 @@
 import t from 'tap';
+import { BODY_MEMORY_FACTOR } from '#src/core/limits.js';
 import { asAccountIndex } from '#src/core/units.js';
-import {
-  BodyBudget,
-  bodyBytesInWork,
-  createBodyBudget,
-  memoryOfBody,
-  type BodyBounds,
-} from '#src/request/body-budget.js';
+import { BodyBudget, bodyBytesInWork, createBodyBudget, type BodyBounds } from '#src/request/body-budget.js';
 import { newSeed, randomOf } from '../../support/random.js';
 
 const KIB = 1_024;
@@ -17,6 +12,8 @@ const STEPS = 20_000;
 const A = asAccountIndex(0);
 const B = asAccountIndex(1);
 const C = asAccountIndex(3);
+
+const memoryOfBody = (bytes: number): number => Math.ceil((bytes * BODY_MEMORY_FACTOR) / KIB) * KIB;
 
 const bounds = (over: Partial<BodyBounds> = {}): BodyBounds => ({
   bytesMax: 80 * KIB,
