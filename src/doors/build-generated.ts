@@ -30,7 +30,6 @@ const DOOR_DOCUMENTS: readonly DoorOperation[] = [
     name: 'MessagesRequest',
     schema: MessagesRequestSchema,
     marker: 'content',
-    markerType: 'array',
     events: 'from message_start to message_stop; an error ends it with `event: error`',
   },
   {
@@ -40,7 +39,6 @@ const DOOR_DOCUMENTS: readonly DoorOperation[] = [
     name: 'ResponsesRequest',
     schema: ResponsesRequestSchema,
     marker: 'output',
-    markerType: 'array',
     events: 'from response.created to response.completed or response.incomplete; an error ends it',
   },
   {
@@ -50,8 +48,6 @@ const DOOR_DOCUMENTS: readonly DoorOperation[] = [
     name: 'EmbeddingsRequest',
     schema: EmbeddingsRequestSchema,
     marker: 'data',
-    markerType: 'array',
-    events: undefined,
   },
   {
     door: 'completions',
@@ -60,7 +56,6 @@ const DOOR_DOCUMENTS: readonly DoorOperation[] = [
     name: 'CompletionsRequest',
     schema: CompletionsRequestSchema,
     marker: 'choices',
-    markerType: 'array',
     events: 'chunks with choices, and a last `data: [DONE]`',
   },
   {
@@ -70,8 +65,6 @@ const DOOR_DOCUMENTS: readonly DoorOperation[] = [
     name: 'ModerationsRequest',
     schema: ModerationsRequestSchema,
     marker: 'results',
-    markerType: 'array',
-    events: undefined,
   },
   {
     door: 'rerank',
@@ -80,8 +73,6 @@ const DOOR_DOCUMENTS: readonly DoorOperation[] = [
     name: 'RerankRequest',
     schema: RerankRequestSchema,
     marker: 'results',
-    markerType: 'array',
-    events: undefined,
   },
   {
     door: 'count_tokens',
@@ -91,13 +82,10 @@ const DOOR_DOCUMENTS: readonly DoorOperation[] = [
     schema: CountRequestSchema,
     marker: 'input_tokens',
     markerType: 'integer',
-    events: undefined,
   },
 ];
 
-/**
- * Schemas by the name of the validator. A new one needs a line in generated.d.ts and in validators.ts too.
- */
+/** Schemas by the name of the validator. A new one needs a line in generated.d.ts and validators.ts too. */
 const SCHEMAS: Readonly<Record<string, TSchema>> = {
   checkChatRequest: ChatRequestSchema,
   checkMessagesRequest: MessagesRequestSchema,

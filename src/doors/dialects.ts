@@ -1,21 +1,21 @@
 /**
  * The table of dialects, the half of a door that upstream workers and counter threads load: all doors but
  * chat, whose protocol is that of the workers themselves. A new door is added here and in doors.ts. Files of
- * upstream/ look a dialect up by index or name.
+ * upstream/ look a dialect up by its index.
  *
  * Must hold: every door but chat has one dialect, or its calls would be served as chat. No test compares the
  * table with DOOR_NAMES. Dialects have their own: test/unit/doors/simple/simple-doors.test.ts,
  * test/unit/doors/messages/messages-dialect.test.ts, test/unit/doors/callers-path.test.ts.
  */
-import { DOOR_INDEX, DOOR_NAMES, type DoorName } from '../core/door-names.js';
+import { DOOR_NAMES } from '../core/door-names.js';
 import { isRecord } from '../core/json.js';
 import type { Dialect } from './door.js';
 import { COUNT_TOKENS_DIALECT, MESSAGES_DIALECT } from './messages/messages-dialect.js';
 import { RESPONSES_DIALECT } from './responses/responses-dialect.js';
 
 /**
- * One token to each tokenizer of the gateway. `estimateTextTokens` (upstream/tokenizer.ts) counts it as one
- * too, because it has four bytes.
+ * Each tokenizer of the gateway counts this text as one token. So does `estimateTextTokens`
+ * (upstream/tokenizer.ts), because the text has four bytes.
  */
 const ONE_TOKEN = ' the';
 
@@ -75,11 +75,8 @@ const DIALECTS: readonly Dialect[] = [
 
 /** By position in DOOR_NAMES; undefined for chat. */
 const BY_INDEX: readonly (Dialect | undefined)[] = DOOR_NAMES.map((name) =>
-  DIALECTS.find((one) => one.name === name),
+  DIALECTS.find((dialect) => dialect.name === name),
 );
 
 /** By position in DOOR_NAMES, as frames have it; undefined for chat, and for a position that no door has. */
 export const dialectAt = (index: number): Dialect | undefined => BY_INDEX[index];
-
-/** By name, for tests; undefined for chat. */
-export const dialectOf = (name: DoorName): Dialect | undefined => BY_INDEX[DOOR_INDEX[name]];

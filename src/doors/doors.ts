@@ -17,7 +17,7 @@ export const DOORS: readonly Door[] = [CHAT, MESSAGES, RESPONSES, ...SIMPLE_DOOR
 
 /** Throws if the table lacks the door, which is a bug. */
 export function doorOf(name: DoorName): Door {
-  const door = DOORS.find((one) => one.name === name);
+  const door = DOORS.find((candidate) => candidate.name === name);
   invariant(door !== undefined, `the door ${name} is in the table`);
   return door;
 }

@@ -12,8 +12,9 @@
  * the other doors). A validator that reads named members alone judges the values of `knownValue` as it does
  * those of JSON.parse (test/unit/doors/messages/messages-door.test.ts).
  */
+import type { Members } from '../core/json.js';
 import { BODY_TREE_MEMBERS_MAX } from '../core/limits.js';
-import { USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
+import type { RoutingMember } from '../core/routing-members.js';
 import {
   NOWHERE,
   type BodyScan,
@@ -21,14 +22,16 @@ import {
   type ChatRequestResult,
   type OutputTokensField,
 } from '../protocol/chat-call.js';
-import { BodyError, BRACE, BRACKET, QUOTE } from '../protocol/json-reader.js';
+import { BodyError, BRACE, BRACKET, LETTER_F, LETTER_T, NINE, QUOTE, ZERO } from '../protocol/json-reader.js';
 import type { Level } from '../protocol/known-members.js';
-import { MemberReader } from '../protocol/member-reader.js';
+import {
+  ANY_ARRAY,
+  ANY_OBJECT,
+  DIGITS_EXACT_MAX,
+  MemberReader,
+  NO_MEMBERS,
+} from '../protocol/member-reader.js';
 import { readBodyBytes, readLargeBodyBytes } from '../protocol/request-bytes.js';
-
-const NO_MEMBERS: readonly RoutingMember[] = Object.freeze([]);
-
-type Members = Readonly<Record<string, unknown>>;
 
 /** The form of a door's bodies. */
 export interface BodyForm {
@@ -69,10 +72,7 @@ export function readersOf(form: BodyForm): {
 /** `bytes` are valid UTF-8. Throws a BodyError. */
 function scanMembers(bytes: Uint8Array, isAscii: boolean, form: BodyForm): BodyScan {
   const reader = new MemberReader(bytes);
-  const first = reader.space();
-  if (first === -1) throw new BodyError('the request body must be a JSON object, got an empty body');
-  if (reader.bytes[0] === 0xef && reader.bytes[1] === 0xbb && reader.bytes[2] === 0xbf)
-    throw new BodyError('the request body must not start with a byte-order mark');
+  const first = reader.openBody();
   const found = new Found();
   if (first === BRACE) readMembers(reader, form, found);
   else reader.skipValue();
@@ -128,20 +128,9 @@ function readMembers(
       continue;
     }
     reader.skipMember(level, index);
-    if (steering === undefined) continue;
-    const given = reader.bytes.toString('latin1', start, reader.at);
-    if (given === 'null' || given === 'false') continue;
-    if (steering.kind === 'output')
-      throw new BodyError(`${steering.name} must not be given${insteadOf(steering.instead, outputTokens)}`);
-    const isUsual = steering.name === 'service_tier' && USUAL_SERVICE_TIERS.includes(given);
-    if (!isUsual) found.routing = [...found.routing, steering.name];
+    const steered = steering && reader.steeredBy(steering, start, outputTokens);
+    if (steered !== undefined) found.routing = [...found.routing, steered];
   } while (reader.moreMembers());
-}
-
-/** The end of a sentence, which names the member to use instead as the door calls it. */
-function insteadOf(name: string, outputTokens: string | undefined): string {
-  const own = name === 'max_tokens' ? outputTokens : name;
-  return own === undefined ? '' : `, use ${own}`;
 }
 
 function scanOf(
@@ -186,27 +175,19 @@ function scanOf(
 /** Checks that the bound of the output is only digits, so that every decoder reads the same number. */
 function checkPlain(bytes: Buffer, name: string, { start, end }: Span): void {
   let at = start;
-  while (at < end && bytes[at]! >= 48 && bytes[at]! <= 57) at++;
+  while (at < end && bytes[at]! >= ZERO && bytes[at]! <= NINE) at++;
   if (at === end && end - start <= DIGITS_EXACT_MAX) return;
   const text = bytes.toString('latin1', start, end);
   if (text !== 'null')
     throw new BodyError(`${name} must be written in digits alone, got ${text.slice(0, 40)}`);
 }
 
-/** A string of so many bytes, quotes included, is read. Every word that a rule compares with is shorter. */
+/**
+ * A string of up to so many bytes, quotes included, is read. Each word that a rule compares with is shorter.
+ */
 const SHORT_BYTES_MAX = 64;
-/** Stands for a longer string. It is no word of a rule, and matches no pattern of one. */
+/** Stands for a longer string. No rule has it as a word, or a pattern that it matches. */
 const LONG_TEXT = '\u2026';
-/** A JavaScript number holds every integer of so many digits exactly. */
-const DIGITS_EXACT_MAX = 15;
-const DIGIT_0 = 48;
-
-const LETTER_T = 116;
-const LETTER_F = 102;
-
-/** Stand-ins for values whose contents no rule reads. */
-const ANY_OBJECT = Object.freeze({});
-const ANY_ARRAY: readonly unknown[] = Object.freeze([]);
 
 /**
  * Moves `reader` past the value of a member, and checks the names within it, as `MemberReader.skipMember`
@@ -280,7 +261,7 @@ function plainValue(reader: MemberReader): unknown {
   if (first === LETTER_F) return false;
   // Digits and the minus are below all letters.
   const isNumber = first !== undefined && first < LETTER_F && first !== BRACKET;
-  if (isNumber) return numberOf(bytes, start, reader.at);
+  if (isNumber) return reader.numberFrom(start);
   // A list such as `stop_sequences`, or `null`.
   return JSON.parse(bytes.toString('utf8', start, reader.at));
 }
@@ -293,16 +274,4 @@ function textOf(reader: MemberReader): string {
   return hasEscapes
     ? reader.decoded(start, reader.at)
     : reader.bytes.toString('latin1', start + 1, reader.at - 1);
-}
-
-/** Most numbers are a few digits, for which this takes a tenth of the time of Number(). */
-function numberOf(bytes: Buffer, start: number, end: number): number {
-  let value = 0;
-  for (let at = start; at < end; at++) {
-    const digit = bytes[at]! - DIGIT_0;
-    if (digit < 0 || digit > 9 || end - start > DIGITS_EXACT_MAX)
-      return Number(bytes.toString('latin1', start, end));
-    value = value * 10 + digit;
-  }
-  return value;
 }

@@ -1,11 +1,11 @@
 /**
- * A parsed request of a call (ChatCall), what the scanners find of it (BodyScan), and the changes to its
- * body on the way upstream. request-bytes.ts makes it, the phases of request/ and the upstream workers use
- * it. A ChatCall is a plain record, because counter threads send it to listeners. Pure; any thread.
+ * A parsed request of a call (ChatCall), what a scanner finds in its body (BodyScan), and the changes to the
+ * body on its way upstream. request-bytes.ts makes the ChatCall; the phases of request/ and the upstream
+ * workers use it. It is a plain record, because counter threads send it to listeners. Pure; any thread.
  *
  * Must hold: the body is spliced and never encoded anew, so that all other members reach the upstream byte
- * for byte as the client sent them (test/unit/protocol/request-bytes.test.ts). So all spans are exact after
- * each splice, which moves those behind it (test/unit/protocol/chat-call.test.ts). They are not searched for
+ * for byte as the client sent them (test/unit/protocol/request-bytes.test.ts). Each splice moves the spans
+ * behind it, so that all spans stay exact (test/unit/protocol/chat-call.test.ts). Values are not searched for
  * again, because that would cost a listener 10 to 60 ms for a body of 10 MB.
  */
 import type { ErrorRecord } from '../core/errors.js';
@@ -108,7 +108,7 @@ export interface Splice {
 }
 
 /** A body, and the position of the model's name with its quotes. */
-export type ModelBody = Pick<ChatCall, 'body' | 'modelStart' | 'modelEnd'>;
+type ModelBody = Pick<ChatCall, 'body' | 'modelStart' | 'modelEnd'>;
 
 /**
  * The body with the upstream's own name of the model; not for a call with `largeBody`. V8 copies the
@@ -119,7 +119,7 @@ export function withModelName(call: ModelBody, name: string): string {
 }
 
 /** A body, and all positions in it that a splice moves. */
-export type SplicedBody = Pick<
+type SplicedBody = Pick<
   ChatCall,
   'body' | 'largeBody' | 'modelStart' | 'modelEnd' | 'maxTokens' | 'maxCompletionTokens' | 'bodyEnd'
 >;
@@ -178,7 +178,7 @@ function spliced<Body extends SplicedBody>(call: Body, splices: readonly Splice[
     let growth = 0;
     for (const [index, splice] of splices.entries()) {
       if (splice.start < start) shift += growths[index]!;
-      // It replaces the value of this span.
+      // The splice replaces the value of this span.
       else if (splice.start === start) growth = growths[index]!;
     }
     return { start: start + shift, end: end + shift + growth };
@@ -199,12 +199,12 @@ function spliced<Body extends SplicedBody>(call: Body, splices: readonly Splice[
 /** The text with `splices` applied, which must be in order. */
 export function splicedText(text: string, splices: readonly Splice[]): string {
   let result = '';
-  let at = 0;
+  let from = 0;
   for (const splice of splices) {
-    result += text.slice(at, splice.start) + splice.text;
-    at = splice.end;
+    result += text.slice(from, splice.start) + splice.text;
+    from = splice.end;
   }
-  return result + text.slice(at);
+  return result + text.slice(from);
 }
 
 /**

@@ -1,7 +1,7 @@
 /**
- * The rules of a chat-completion request: their bounds, and the message for a body that breaks one.
- * chat-scan.ts calls it for a body that the compiled validator has rejected. The rules and sentences that the
- * other doors share (src/doors: simple, messages, responses) are here too. Pure; any thread.
+ * The rules of a chat-completion request: their bounds, and the sentence for a body that breaks one.
+ * chat-scan.ts calls `explain` for a body that the compiled validator has rejected. The rules and sentences
+ * that the other doors share (src/doors: simple, messages, responses) are here too. Pure; any thread.
  *
  * Members without a rule are for the upstream to check.
  *
@@ -10,7 +10,7 @@
  * running gateway need not load TypeBox.
  */
 import { invariant } from '../core/errors.js';
-import { isRecord } from '../core/json.js';
+import { isRecord, type Members } from '../core/json.js';
 import { MESSAGES_MAX } from '../core/limits.js';
 import { clipped } from '../core/wrong-input.js';
 
@@ -29,14 +29,12 @@ export const OUTPUT_TOKENS_MIN = 0;
 export const CHOICES_MIN = 1;
 export const CHOICES_MAX = 128;
 
-type Fields = Readonly<Record<string, unknown>>;
-
 /** Characters of the sender's text that a message repeats. */
 const TEXT_CHARS_MAX = 40;
 const ROLES: readonly string[] = CHAT_ROLES;
 
 /** False for null too: client libraries send null for what was left out. */
-function isGiven(value: unknown): boolean {
+export function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
 
@@ -49,7 +47,7 @@ function describe(value: unknown): string {
   return typeof value === 'number' ? String(value) : JSON.stringify(value);
 }
 
-/** The sentence for a field that breaks a rule: `temperature must be a number, got "warm"`. */
+/** The sentence for a field that breaks a rule, such as `temperature must be a number, got "warm"`. */
 export function violation(field: string, rule: string, value: unknown): string {
   return `${field} must ${rule}, got ${describe(value)}`;
 }
@@ -77,7 +75,7 @@ export const integerFrom = (min: number): Rule => ({
   isValid: (value) => Number.isInteger(value) && (value as number) >= min,
 });
 
-/** Of `n`. */
+/** The rule of `n`. */
 export const CHOICES: Rule = {
   must: `be an integer between ${CHOICES_MIN} and ${CHOICES_MAX}`,
   isValid: (value) =>
@@ -85,7 +83,7 @@ export const CHOICES: Rule = {
 };
 
 /** The sentence for the first member that breaks its rule; undefined if none does. */
-export function firstViolation(body: Fields, rules: Rules): string | undefined {
+export function firstViolation(body: Members, rules: Rules): string | undefined {
   for (const [name, { must, isValid }] of Object.entries(rules)) {
     const value = body[name];
     if (isGiven(value) && !isValid(value)) return violation(name, must, value);
@@ -94,42 +92,47 @@ export function firstViolation(body: Fields, rules: Rules): string | undefined {
 }
 
 /** As `firstViolation`, for `stream_options`. */
-export function streamOptionsError({ stream_options: options }: Fields): string | undefined {
+export function streamOptionsError({ stream_options: options }: Members): string | undefined {
   if (!isGiven(options)) return undefined;
   if (!isRecord(options)) return violation('stream_options', 'be an object', options);
   const error = firstViolation(options, { include_usage: BOOLEAN });
   return error && `stream_options.${error}`;
 }
 
-/** Unlike the sentence of `within`, that of a number out of bounds does not say that it must be a number. */
+/** Unlike `within`, it does not say of a number out of bounds that it must be a number. */
 function numberError(field: string, value: unknown, min: number, max: number): string | undefined {
   if (!isGiven(value)) return undefined;
   if (typeof value !== 'number') return violation(field, `be a number between ${min} and ${max}`, value);
   return value >= min && value <= max ? undefined : violation(field, `be between ${min} and ${max}`, value);
 }
 
-function outputTokensError(field: string, value: unknown): string | undefined {
+export function outputTokensError(field: string, value: unknown): string | undefined {
   if (!isGiven(value)) return undefined;
   if (!Number.isInteger(value)) return violation(field, 'be an integer', value);
   return (value as number) >= OUTPUT_TOKENS_MIN ? undefined : violation(field, 'not be negative', value);
 }
 
-/** Beside those four the content may be left out too, which is as null. */
+/** Beside these four the content may also be left out, which means the same as null. */
 const CONTENT_RULE =
   'be a string, an array of parts, or null beside tool_calls, function_call, refusal or audio';
 
-function standsForContent({ tool_calls: calls, function_call: call, refusal, audio }: Fields): boolean {
+function standsForContent({ tool_calls: calls, function_call: call, refusal, audio }: Members): boolean {
   return Array.isArray(calls) || isRecord(call) || typeof refusal === 'string' || isRecord(audio);
 }
 
-function contentError(field: string, message: Fields): string | undefined {
+function contentError(field: string, message: Members): string | undefined {
   const content = message.content;
   if (typeof content === 'string') return undefined;
   if (!isGiven(content) && standsForContent(message)) return undefined;
   if (!Array.isArray(content)) return violation(field, CONTENT_RULE, content);
-  for (const [index, part] of (content as unknown[]).entries()) {
-    if (!isRecord(part)) return violation(`${field}[${index}]`, 'be an object', part);
-    if (typeof part.type !== 'string') return violation(`${field}[${index}].type`, 'be a string', part.type);
+  return typedItemsError(field, content);
+}
+
+/** The sentence for the first of the items that is no object with a `type`; undefined if all are. */
+export function typedItemsError(field: string, items: readonly unknown[]): string | undefined {
+  for (const [index, item] of items.entries()) {
+    if (!isRecord(item)) return violation(`${field}[${index}]`, 'be an object', item);
+    if (typeof item.type !== 'string') return violation(`${field}[${index}].type`, 'be a string', item.type);
   }
   return undefined;
 }
@@ -142,9 +145,9 @@ export function explainMessage(message: unknown, index: number): string {
   if (typeof role !== 'string' || !ROLES.includes(role)) {
     return violation(`${field}.role`, `be one of ${ROLES.join(', ')}`, role);
   }
-  const found = contentError(`${field}.content`, message);
-  invariant(found !== undefined, 'a message that the validator rejects breaks a rule');
-  return found;
+  const error = contentError(`${field}.content`, message);
+  invariant(error !== undefined, 'a message that the validator rejects breaks a rule');
+  return error;
 }
 
 /** The sentence for a body without messages, or with more than MESSAGES_MAX. */
@@ -167,7 +170,7 @@ function modelError(value: unknown): string | undefined {
  */
 export function explain(body: unknown, messagesError: string | undefined): string {
   if (!isRecord(body)) return violation('the request body', 'be a JSON object', body);
-  const found =
+  const error =
     modelError(body.model) ??
     (Array.isArray(body.messages)
       ? messagesError
@@ -178,6 +181,17 @@ export function explain(body: unknown, messagesError: string | undefined): strin
     numberError('top_p', body.top_p, TOP_P_MIN, TOP_P_MAX) ??
     firstViolation(body, { n: CHOICES, stream: BOOLEAN }) ??
     streamOptionsError(body);
-  invariant(found !== undefined, 'a body that the validator rejects breaks a rule');
-  return found;
+  invariant(error !== undefined, 'a body that the validator rejects breaks a rule');
+  return error;
+}
+
+/**
+ * As `explain`, for the body of another door. `errorOf` returns the sentence for the first rule that the body
+ * breaks, apart from that of `model`, which is checked before.
+ */
+export function explainBody(body: unknown, errorOf: (body: Members) => string | undefined): string {
+  if (!isRecord(body)) return violation('the request body', 'be a JSON object', body);
+  const error = modelError(body.model) ?? errorOf(body);
+  invariant(error !== undefined, 'the validator and its explanation agree');
+  return error;
 }

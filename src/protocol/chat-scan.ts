@@ -1,9 +1,9 @@
 /**
- * A one-pass parser of a chat-completion request. It finds the values that the gateway uses and where they
- * stand, and rejects a body that JSON decoders read differently. It builds no tree: values that have rules go
- * into a small object (StandIn) for the compiled validator, and each message into one object of the module
- * that is reused for the next (MESSAGE_STAND_IN). So a scan is synchronous: two at once would mix their
- * messages. request-bytes.ts calls it, on any thread.
+ * A one-pass parser of a chat-completion request. It finds the values that the gateway uses and their
+ * positions, and rejects a body that JSON decoders read differently. It builds no tree: values that have
+ * rules go into a small object (StandIn) for the compiled validator, and each message into an object of the
+ * module that the next message reuses (MESSAGE_STAND_IN). So a scan is synchronous: two at once would mix
+ * their messages. request-bytes.ts calls it, on any thread.
  *
  * It needs some KB beside the bytes, 16 bytes for each content part before the first wrong one, and the
  * unknown names of one object (BODY_MEMBERS_MAX in core/limits.ts). It takes the time of the reader
@@ -17,22 +17,13 @@
  * and StandIn, and is read here.
  */
 import { MESSAGES_MAX } from '../core/limits.js';
-import { CALLERS_TOOL_TYPES, USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
+import { CALLERS_TOOL_TYPES } from '../core/routing-members.js';
 import { NOWHERE, type BodyScan, type Span } from './chat-call.js';
 import type { ChatRequest } from './chat-schema.js';
 import { CHAT_ROLES, explain, explainMessage, messagesCountError } from './chat-rules.js';
 import { BodyError, BRACE, BRACKET, QUOTE } from './json-reader.js';
-import {
-  EXTRA_BODY,
-  MESSAGE,
-  PART,
-  REQUEST,
-  STREAM_OPTIONS,
-  TOOL,
-  UNKNOWN,
-  type Steering,
-} from './known-members.js';
-import { isNothing, ANY_ARRAY, ANY_OBJECT, ValueReader } from './member-reader.js';
+import { EXTRA_BODY, MESSAGE, PART, REQUEST, STREAM_OPTIONS, TOOL, UNKNOWN } from './known-members.js';
+import { isNothing, ANY_ARRAY, ANY_OBJECT, NO_MEMBERS, ValueReader } from './member-reader.js';
 import { checkChatRequest } from './validators.js';
 
 // Indices of names in their levels. A level throws at start if it does not have the name (known-members.ts).
@@ -89,11 +80,9 @@ const MESSAGE_STAND_IN: Record<
 };
 const ONE_MESSAGE: { model: string; messages: unknown[] } = { model: 'm', messages: [MESSAGE_STAND_IN] };
 const VALID_MESSAGES: readonly unknown[] = [{ role: 'user', content: '' }];
-const NO_MEMBERS: readonly RoutingMember[] = Object.freeze([]);
 
 /**
- * Each private method but `#recordSteering` starts with the reader at its value, and leaves the reader behind
- * that value.
+ * Each private method starts with the reader at its value, and leaves the reader behind that value.
  *
  * An object is read in this order: `openLevel`; of each member `name`, `colon` (which goes to the value and
  * returns its first byte) and whatever reads or skips the value; then `moreMembers`. An array likewise:
@@ -131,16 +120,12 @@ export class ChatScan implements BodyScan {
     this.#reader = reader;
     this.#isAscii = isAscii;
     const standIn = this.#standIn;
-    const first = reader.space();
-    if (first === -1) throw new BodyError('the request body must be a JSON object, got an empty body');
-    if (reader.bytes[0] === 0xef && reader.bytes[1] === 0xbb && reader.bytes[2] === 0xbf) {
-      throw new BodyError('the request body must not start with a byte-order mark');
-    }
-    let other: unknown;
+    const first = reader.openBody();
+    let notObject: unknown;
     if (first === BRACE) this.#readRequest();
-    else other = reader.value();
+    else notObject = reader.value();
     if (reader.space() !== -1) throw reader.unexpected();
-    if (first !== BRACE) throw new BodyError(explain(other, undefined));
+    if (first !== BRACE) throw new BodyError(explain(notObject, undefined));
     if (this.#messagesError !== undefined || !checkChatRequest(standIn)) {
       throw new BodyError(explain(standIn, this.#messagesError));
     }
@@ -185,13 +170,14 @@ export class ChatScan implements BodyScan {
           // `name` sets it only if it returns UNKNOWN; before that it is of an earlier member.
           const steering = index === UNKNOWN ? reader.steering : undefined;
           reader.skipMember(REQUEST, index);
-          if (steering !== undefined) this.#recordSteering(steering, start);
+          const steered = steering && reader.steeredBy(steering, start, 'max_tokens');
+          if (steered !== undefined) this.routingMembers = [...this.routingMembers, steered];
         }
       } while (reader.moreMembers());
     }
     this.end = reader.at - 1;
     this.mediaParts = reader.mediaParts;
-    // Those that `skipMember` has found, anywhere in the request.
+    // `skipMember` has found these anywhere in the request.
     if (reader.storedMembers.length > 0)
       this.routingMembers = [...this.routingMembers, ...reader.storedMembers];
   }
@@ -202,19 +188,19 @@ export class ChatScan implements BodyScan {
    */
   #extraBody(first: number): void {
     const reader = this.#reader;
-    let isGoogle = false;
-    let isOther = false;
+    let hasGoogle = false;
+    let hasOther = false;
     if (first !== BRACE) reader.skipMember(REQUEST, REQUEST_EXTRA_BODY);
     else if (reader.openLevel(EXTRA_BODY)) {
       do {
         const index = reader.name(EXTRA_BODY);
         reader.colon();
         reader.skipMember(EXTRA_BODY, index);
-        if (index === UNKNOWN) isOther = true;
-        else isGoogle = true;
+        if (index === UNKNOWN) hasOther = true;
+        else hasGoogle = true;
       } while (reader.moreMembers());
     }
-    if (isNothing(first) || (isGoogle && !isOther)) return;
+    if (isNothing(first) || (hasGoogle && !hasOther)) return;
     this.routingMembers = [...this.routingMembers, 'extra_body'];
   }
 
@@ -222,13 +208,13 @@ export class ChatScan implements BodyScan {
     const reader = this.#reader;
     if (!reader.openItems()) return;
     let count = 0;
-    let hosted = false;
+    let hasHosted = false;
     do {
       reader.item(count++);
-      if (reader.bytes[reader.at] === BRACE) hosted = this.#isHostedTool() || hosted;
+      if (reader.bytes[reader.at] === BRACE) hasHosted = this.#isHostedTool() || hasHosted;
       else reader.skipValue();
     } while (reader.moreItems());
-    if (hosted) this.routingMembers = [...this.routingMembers, 'hosted_tools'];
+    if (hasHosted) this.routingMembers = [...this.routingMembers, 'hosted_tools'];
   }
 
   /**
@@ -237,7 +223,8 @@ export class ChatScan implements BodyScan {
    */
   #isHostedTool(): boolean {
     const reader = this.#reader;
-    let hosted: boolean | undefined;
+    /** Undefined if the tool has no type. */
+    let hasHostedType: boolean | undefined;
     let isDefined = false;
     if (!reader.openLevel(TOOL)) return false;
     do {
@@ -247,24 +234,10 @@ export class ChatScan implements BodyScan {
       reader.skipMember(TOOL, index);
       // The constants have quotes. A type that is written with escapes counts as the provider's.
       if (index === TOOL_TYPE && first === QUOTE)
-        hosted = !CALLERS_TOOL_TYPES.includes(reader.bytes.toString('latin1', start, reader.at));
+        hasHostedType = !CALLERS_TOOL_TYPES.includes(reader.bytes.toString('latin1', start, reader.at));
       else if (index !== TOOL_TYPE && index !== UNKNOWN) isDefined = true;
     } while (reader.moreMembers());
-    return hosted ?? !isDefined;
-  }
-
-  /**
-   * Records a member that steers the call to another model, provider or price, or throws if it makes more
-   * output than the hold covers. Called when the member's value, which begins at `start`, has been read.
-   */
-  #recordSteering(steering: Steering, start: number): void {
-    const { bytes, at } = this.#reader;
-    if (isNothing(bytes[start])) return;
-    if (steering.kind === 'output')
-      throw new BodyError(`${steering.name} must not be given, use ${steering.instead}`);
-    const { name } = steering;
-    if (name === 'service_tier' && USUAL_SERVICE_TIERS.includes(bytes.toString('latin1', start, at))) return;
-    this.routingMembers = [...this.routingMembers, name];
+    return hasHostedType ?? !isDefined;
   }
 
   #messages(): unknown {
@@ -290,38 +263,34 @@ export class ChatScan implements BodyScan {
   #message(): unknown {
     const reader = this.#reader;
     if (reader.bytes[reader.at] !== BRACE) return reader.value();
-    let role: unknown;
-    let content: unknown;
-    let toolCalls: unknown;
-    let functionCall: unknown;
-    let refusal: unknown;
-    let audio: unknown;
+    const message = MESSAGE_STAND_IN;
+    message.role = undefined;
+    message.content = undefined;
+    message.tool_calls = undefined;
+    message.function_call = undefined;
+    message.refusal = undefined;
+    message.audio = undefined;
     if (reader.openLevel(MESSAGE)) {
       do {
         const index = reader.name(MESSAGE);
         const first = reader.colon();
-        if (index === MESSAGE_ROLE) role = first === QUOTE ? this.#role() : reader.value();
-        else if (index === MESSAGE_CONTENT) content = this.#content(first);
+        if (index === MESSAGE_ROLE) message.role = first === QUOTE ? this.#role() : reader.value();
+        else if (index === MESSAGE_CONTENT) message.content = this.#content(first);
         else {
           // The rules ask only whether these four stand for `content`. Null does not, nor does a wrong type.
-          if (index === MESSAGE_TOOL_CALLS) toolCalls = first === BRACKET ? ANY_ARRAY : null;
-          else if (index === MESSAGE_FUNCTION_CALL) functionCall = first === BRACE ? ANY_OBJECT : null;
-          else if (index === MESSAGE_REFUSAL) refusal = first === QUOTE ? '' : null;
-          else if (index === MESSAGE_AUDIO) audio = first === BRACE ? ANY_OBJECT : null;
+          if (index === MESSAGE_TOOL_CALLS) message.tool_calls = first === BRACKET ? ANY_ARRAY : null;
+          else if (index === MESSAGE_FUNCTION_CALL)
+            message.function_call = first === BRACE ? ANY_OBJECT : null;
+          else if (index === MESSAGE_REFUSAL) message.refusal = first === QUOTE ? '' : null;
+          else if (index === MESSAGE_AUDIO) message.audio = first === BRACE ? ANY_OBJECT : null;
           reader.skipMember(MESSAGE, index);
         }
       } while (reader.moreMembers());
     }
-    MESSAGE_STAND_IN.role = role;
-    MESSAGE_STAND_IN.content = content;
-    MESSAGE_STAND_IN.tool_calls = toolCalls;
-    MESSAGE_STAND_IN.function_call = functionCall;
-    MESSAGE_STAND_IN.refusal = refusal;
-    MESSAGE_STAND_IN.audio = audio;
-    return MESSAGE_STAND_IN;
+    return message;
   }
 
-  /** Returns the role; of an unknown one its text, for the error. */
+  /** Returns the role, or for the error the text of an unknown one. */
   #role(): string {
     const reader = this.#reader;
     const start = reader.at;
@@ -338,7 +307,10 @@ export class ChatScan implements BodyScan {
     return reader.excerpt(start, reader.at);
   }
 
-  /** Returns what stands for the content: of its parts the first wrong one, at its index, or VALID_PARTS. */
+  /**
+   * Returns what stands for the content. For an array this is VALID_PARTS, or the first wrong part at its
+   * index.
+   */
   #content(first: number): unknown {
     const reader = this.#reader;
     if (first === QUOTE) {

@@ -1,5 +1,5 @@
 /**
- * A pull parser of JSON over bytes. It is as strict as JSON.parse, but builds nothing: it finds where values
+ * A pull parser of JSON over bytes. It is as strict as JSON.parse, but builds no values: it finds where they
  * begin and end. It bounds nesting and the number of values, so that no body costs more memory than its own
  * bytes. MemberReader extends it for the bodies of requests; upstream/prompt-text.ts reads prompts with it.
  * Pure; any thread.
@@ -18,25 +18,25 @@ export class BodyError extends Error {}
 export const QUOTE = 34;
 export const BRACKET = 91;
 export const BRACE = 123;
-const COMMA = 44;
+export const COMMA = 44;
 const MINUS = 45;
 const PLUS = 43;
 const DOT = 46;
-const ZERO = 48;
-const NINE = 57;
+export const ZERO = 48;
+export const NINE = 57;
 const COLON = 58;
-const BACKSLASH = 92;
-const BRACKET_END = 93;
-const BRACE_END = 125;
-const LETTER_N = 110;
-const LETTER_T = 116;
-const LETTER_F = 102;
-const LETTER_U = 117;
-/** An upper-case ASCII letter and its lower case differ in this bit. */
-const CASE_BIT = 32;
+export const BACKSLASH = 92;
+export const BRACKET_END = 93;
+export const BRACE_END = 125;
+export const LETTER_N = 110;
+export const LETTER_T = 116;
+export const LETTER_F = 102;
+export const LETTER_U = 117;
 const LETTER_E = 101;
+/** An upper-case ASCII letter and its lower case differ in this bit. */
+export const CASE_BIT = 32;
 
-/** Shorter bodies are read byte by byte: to make the DataView costs more than it saves. */
+/** A shorter body is read byte by byte, because making the DataView would cost more than it saves. */
 const VIEW_BYTES_MIN = 1024;
 
 /** 1 for a byte that may follow a backslash, except `u`. */
@@ -54,8 +54,8 @@ const FALSE = Buffer.from('false');
 const NULL = Buffer.from('null');
 
 /**
- * `at` is the position. A method that reads a value expects its first byte at `at`, leaves `at` behind its
- * last byte, and throws a BodyError if the JSON is not valid.
+ * `at` is the position in `bytes`. A method that reads a value starts with `at` on the first byte of the
+ * value and ends with `at` behind the last one. It throws a BodyError if the JSON is not valid.
  *
  *     if (reader.openObject())
  *       do { reader.skipString(); reader.colon(); reader.skipValue(); } while (reader.moreMembers());
@@ -79,7 +79,7 @@ export class JsonReader {
     this.#view = length < VIEW_BYTES_MIN ? undefined : new DataView(buffer, byteOffset, length);
   }
 
-  /** Skips white space. Returns the next byte, or -1 at the end. */
+  /** Skips white space. Returns the byte at `at`, or -1 at the end. */
   space(): number {
     const { bytes, end } = this;
     let at = this.at;
@@ -96,7 +96,7 @@ export class JsonReader {
   }
 
   /**
-   * Enters an object. Returns true with `at` on the quote of its first name, or false behind an empty object.
+   * Enters an object. Returns true with `at` on the quote of its first name; false behind an empty object.
    */
   openObject(): boolean {
     this.#enter();
@@ -107,7 +107,7 @@ export class JsonReader {
   }
 
   /**
-   * Call it after a member. Returns true with `at` on the quote of the next name, or false behind the object.
+   * Call it after a member. Returns true with `at` on the quote of the next name; false behind the object.
    */
   moreMembers(): boolean {
     const byte = this.space();
@@ -184,9 +184,9 @@ export class JsonReader {
     let isEscaped = false;
     for (;;) {
       if (view !== undefined) {
-        // Skips four bytes at a time (SWAR) while none is a quote, a control character (both are below 33
-        // once bit 1 is flipped) or a backslash. The test may stop too early but never too late: the loop
-        // below looks at each byte.
+        // Skips four bytes at a time (SWAR) while none of them is a quote, a control character or a
+        // backslash. With bit 1 flipped, quotes and control characters are the bytes below 33. The test may
+        // stop too early but never too late: the loop below looks at each byte.
         for (const last = end - 4; at <= last; at += 4) {
           const word = view.getInt32(at, true);
           const flipped = word ^ 0x02020202;
@@ -250,7 +250,7 @@ export class JsonReader {
     }
   }
 
-  /** The position after the escape at `at`, or after both escapes of a surrogate pair. */
+  /** The position behind the escape at `at`, or behind both escapes of a surrogate pair. */
   #escapeEnd(at: number): number {
     const { bytes, end } = this;
     const kind = at + 1 < end ? bytes[at + 1]! : 0;

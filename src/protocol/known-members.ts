@@ -9,24 +9,22 @@
  * Must hold: a member that the gateway or an upstream acts on is listed here; otherwise a second member, in
  * another case, goes to the upstream unseen (test/unit/protocol/known-members.test.ts,
  * test/unit/protocol/known-members.steering.test.ts). A value that is not certainly public counts as stored
- * at the provider, so that no odd spelling gets around the rule
+ * at the provider, so that no odd spelling of an address gets around the rule
  * (test/unit/protocol/known-members.stored.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { STEERING_MEMBERS, type RoutingMember } from '../core/routing-members.js';
+import { CASE_BIT } from './json-reader.js';
 
-/**
- * What `Level.find` returns for an unknown name, and, less `i`, for one that differs from name `i` in case.
- */
+/** What `Level.find` returns for a name that is not known. */
 export const UNKNOWN = -1;
+/** `Level.find` returns FOLDED - index for a name that differs only in case from the name at that index. */
 export const FOLDED = -2;
 
-/** MemberReader marks the names that it has seen in one 32-bit word. */
+/** MemberReader marks the names of a level that it has seen in one 32-bit word. */
 const NAMES_MAX = 31;
 /** Slots of the hash table, a power of two: four times NAMES_MAX keeps probes short. */
 const SLOTS = 128;
-/** An upper-case ASCII letter and its lower case differ in this bit. */
-const CASE_BIT = 32;
 const HASH_FACTOR = 31;
 
 /** Adds the next byte of a name to its hash. Both cases of a letter have the same hash. */
@@ -59,7 +57,7 @@ export class Level {
   readonly inner: readonly (Level | undefined)[];
   /** By the name's index: what the value may name that the provider stores. */
   readonly stored: readonly (StoredKind | undefined)[];
-  /** Whether objects of this level are parts of a prompt, which MemberReader counts if they are not text. */
+  /** Whether objects of this level are parts of a prompt. MemberReader counts those that are not text. */
   readonly isOfParts: boolean;
   /** The index of `type`; UNKNOWN if it is no known name. */
   readonly typeIndex: number;
@@ -70,7 +68,7 @@ export class Level {
 
   /**
    * The names must consist of lower-case letters, digits and `_`: `find` folds no other characters.
-   * `textTypes`, for a level of parts: the types of those that are text; an empty one stands for no type.
+   * `textTypes`, for a level of parts: the types of parts that are text; '' stands for a part without a type.
    */
   constructor(
     members: Readonly<Record<string, Level | undefined>>,
@@ -124,8 +122,8 @@ export class Level {
   }
 
   /**
-   * Whether a part is text, by its type `bytes[start..end)` with its quotes; nothing stands for no type. A
-   * type that is written with escapes is none of text.
+   * Whether a part is text, by its type `bytes[start..end)`, quotes included; the span is empty for a part
+   * without a type. A type that is written with escapes does not count as one of text.
    */
   isTextType(bytes: Uint8Array, start: number, end: number): boolean {
     for (const type of this.#textTypes) {
@@ -194,7 +192,9 @@ const STORED_IN_PART = {
   audio_url: 'storage_url',
 } as const;
 
-/** Servers read a part by its type. One that is not known may be of an image or a video: it counts as one. */
+/**
+ * Servers read a part by its type. An unknown type may be that of an image or a video, so it counts as one.
+ */
 const TEXT_TYPES = ['text', 'refusal', 'thinking', 'redacted_thinking', 'input_text', 'output_text'];
 
 /** A part of a message's content. */
@@ -257,17 +257,17 @@ export function steeringOf(folded: string): Steering | undefined {
   return STEERING_BY_FOLDED_NAME.get(folded);
 }
 
-/** What a member may name. A `storage_url` is an address; a `file_id` an id, or an address as well. */
+/** What a member may name. A `storage_url` is an address; a `file_id` is an id or an address. */
 export type StoredKind = Extract<RoutingMember, 'file_id' | 'storage_url' | 'audio_id' | 'cached_content'>;
 
 /** Control characters and spaces before an address are ignored by most readers. */
 const SCHEME = /^[\0-\x20]*([a-z][a-z0-9+.-]*):/i;
-/** Addresses by which everybody reads the same, and data itself. */
+/** Schemes of addresses that anybody may read, and of data within the address. */
 const PUBLIC_SCHEMES: readonly string[] = ['http', 'https', 'data'];
 /** Files of Gemini: https://ai.google.dev/gemini-api/docs/files, read 2026-11. */
 const GOOGLE_FILES = /generativelanguage/i;
 
-/** What `value` names, for a member of that kind; undefined if it names nothing that is stored. */
+/** What kind of stored thing the `value` of a member of that kind names; undefined if it names none. */
 export function storedIn(kind: StoredKind, value: unknown): StoredKind | undefined {
   if (kind !== 'file_id' && kind !== 'storage_url') return kind;
   if (typeof value !== 'string') return kind === 'file_id' ? kind : undefined;

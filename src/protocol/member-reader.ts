@@ -1,18 +1,31 @@
 /**
  * A JsonReader that checks the member names of each object: a known name has its exact spelling, and no name
- * is given twice, in whatever case. chat-scan.ts and doors/member-scan.ts use it; ValueReader, for
- * chat-scan.ts, also reads the values that have rules. Any thread.
+ * is given twice, in whatever case. doors/member-scan.ts uses it; chat-scan.ts uses ValueReader, which also
+ * reads the values that have rules. Any thread.
  *
- * Must hold: of two members that some decoder takes for one, the body is rejected
+ * Must hold: a body is rejected if some decoder takes two of its members for one
  * (test/unit/protocol/known-members.test.ts). A number that decoders read differently is rejected, though
  * its value is valid (test/unit/protocol/request-bytes.chat-request.test.ts). A pass over a body is
  * synchronous, because the stack of open objects is in arrays of the module: two interleaved passes would
  * mix their names (no test shows this).
  */
 import { BODY_MEMBERS_MAX, BODY_NESTING_MAX, BODY_OTHER_NAMES_MAX } from '../core/limits.js';
-import type { RoutingMember } from '../core/routing-members.js';
+import { USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
 import { clipped } from '../core/wrong-input.js';
-import { BodyError, BRACE, BRACKET, JsonReader, QUOTE } from './json-reader.js';
+import {
+  BACKSLASH,
+  BodyError,
+  BRACE,
+  BRACKET,
+  JsonReader,
+  LETTER_F,
+  LETTER_N,
+  LETTER_T,
+  LETTER_U,
+  NINE,
+  QUOTE,
+  ZERO,
+} from './json-reader.js';
 import {
   FOLDED,
   foldedName,
@@ -38,10 +51,11 @@ const SEEN = new Int32Array(BODY_NESTING_MAX + 1);
 /** By depth: the unknown names that were given, folded. A single name, the common case, needs no Set. */
 const OTHERS: (string | Set<string> | undefined)[] = LEVELS.map(() => undefined);
 
-const NOTHING_STORED: readonly RoutingMember[] = Object.freeze([]);
+/** One frozen array for all requests without such members, which are most. */
+export const NO_MEMBERS: readonly RoutingMember[] = Object.freeze([]);
 
-/** Whether a value is null or false, by its first byte (n, f). A member with it asks for nothing. */
-export const isNothing = (first: number | undefined): boolean => first === 110 || first === 102;
+/** Whether a value is null or false, by its first byte. A member with it asks for nothing. */
+export const isNothing = (first: number | undefined): boolean => first === LETTER_N || first === LETTER_F;
 
 export class MemberReader extends JsonReader {
   /**
@@ -50,11 +64,22 @@ export class MemberReader extends JsonReader {
    */
   steering: Steering | undefined = undefined;
   /** Kinds of stored things (files, audio, caches) that the request has named so far. */
-  storedMembers: readonly RoutingMember[] = NOTHING_STORED;
+  storedMembers = NO_MEMBERS;
   /** Parts of the prompt so far that are not text, or of a type that is not known. */
   mediaParts = 0;
   /** Unknown names so far, in all objects. */
   #otherNames = 0;
+
+  /**
+   * Goes to the first character of the body and returns it. Throws for an empty body or a byte-order mark.
+   */
+  openBody(): number {
+    const first = this.space();
+    if (first === -1) throw new BodyError('the request body must be a JSON object, got an empty body');
+    if (this.bytes[0] === 0xef && this.bytes[1] === 0xbb && this.bytes[2] === 0xbf)
+      throw new BodyError('the request body must not start with a byte-order mark');
+    return first;
+  }
 
   /** As `openObject`, for an object whose names are those of `level`. */
   openLevel(level: Level): boolean {
@@ -86,7 +111,7 @@ export class MemberReader extends JsonReader {
     while (at < end) {
       byte = bytes[at]!;
       // Stops at the quote, a backslash, a control character, or a byte beyond ASCII.
-      if (byte === QUOTE || byte === 92 || byte < 32 || byte > 127) break;
+      if (byte === QUOTE || byte === BACKSLASH || byte < 32 || byte > 127) break;
       hash = hashWith(hash, byte);
       at++;
     }
@@ -148,6 +173,25 @@ export class MemberReader extends JsonReader {
     }
   }
 
+  /**
+   * Called behind the value of a member of the request itself, which begins at `start`. Returns the member if
+   * it steers the call to another model, provider or price. Throws if it makes more output than the hold
+   * covers. `outputTokens`: the door's member that bounds the output, for the message.
+   */
+  steeredBy(steering: Steering, start: number, outputTokens: string | undefined): RoutingMember | undefined {
+    const { bytes, at } = this;
+    if (isNothing(bytes[start])) return undefined;
+    if (steering.kind === 'output') {
+      const instead = steering.instead === 'max_tokens' ? outputTokens : steering.instead;
+      const advice = instead === undefined ? '' : `, use ${instead}`;
+      throw new BodyError(`${steering.name} must not be given${advice}`);
+    }
+    const { name } = steering;
+    const isUsual =
+      name === 'service_tier' && USUAL_SERVICE_TIERS.includes(bytes.toString('latin1', start, at));
+    return isUsual ? undefined : name;
+  }
+
   /** Skips the value of a member that has no rule. Checks the names within it if `level` knows them. */
   skipMember(level: Level, index: number): void {
     if (index < 0) {
@@ -161,7 +205,7 @@ export class MemberReader extends JsonReader {
     this.recordStored(level.stored[index], start);
   }
 
-  /** Called when a member's value, which begins at `start`, has been read: it may name something stored. */
+  /** Called behind a member's value, which begins at `start`: it may name something stored. */
   recordStored(kind: StoredKind | undefined, start: number): void {
     if (kind === undefined) return;
     const first = this.bytes[start];
@@ -172,7 +216,7 @@ export class MemberReader extends JsonReader {
       this.storedMembers = [...this.storedMembers, found];
   }
 
-  /** Skips an object, or an array of objects, whose names are those of `level`; any other value as it is. */
+  /** Skips a value. The names of an object, or of objects in an array, are those of `level`. */
   #skipObjects(level: Level): void {
     const first = this.bytes[this.at];
     if (first !== BRACKET) {
@@ -206,8 +250,8 @@ export class MemberReader extends JsonReader {
   }
 
   /**
-   * Called behind an object of `level`: counts it if it is a part that is not text. `[start, end)`: the value
-   * of its `type`; nothing if it has none.
+   * Called behind an object of `level`. Counts it if it is a part that is not text. `[start, end)`: the span
+   * of its `type`, empty if it has none.
    */
   countPart(level: Level, start: number, end: number): void {
     if (level.isOfParts && !level.isTextType(this.bytes, start, end)) this.mediaParts += 1;
@@ -219,7 +263,7 @@ export class MemberReader extends JsonReader {
     );
   }
 
-  /** Path of the open object, such as `messages[3].content[0]`; empty for the request itself. */
+  /** Path of the open object, such as `messages[3].content[0]`; '' for the request itself. */
   #path(): string {
     let path = '';
     for (let depth = 1; depth < this.depth; depth++) {
@@ -230,7 +274,7 @@ export class MemberReader extends JsonReader {
     return path;
   }
 
-  /** The path with a dot after it, for a name to follow; empty for the request itself. */
+  /** The path with a dot, for a name to follow; '' for the request itself. */
   prefix(): string {
     const path = this.#path();
     return path === '' ? '' : `${path}.`;
@@ -240,18 +284,30 @@ export class MemberReader extends JsonReader {
   lastName(): string {
     return this.depth === 0 ? '' : (LEVELS[this.depth]?.names[POSITIONS[this.depth]!] ?? '');
   }
+
+  /** The number from `start` to `at`. Most are a few digits, which take a tenth of the time of Number(). */
+  numberFrom(start: number): number {
+    const { bytes, at: end } = this;
+    let value = 0;
+    for (let at = start; at < end; at++) {
+      const digit = bytes[at]! - ZERO;
+      // A sign, a point, an exponent, or too many digits.
+      if (digit < 0 || digit > 9 || end - start > DIGITS_EXACT_MAX)
+        return Number(bytes.toString('latin1', start, end));
+      value = value * 10 + digit;
+    }
+    return value;
+  }
 }
 
-/**
- * Bytes that are read of a string that a rejection may repeat: enough for the characters that `got` shows.
- */
-const SHOWN_BYTES_MAX = 512;
 /** A double holds every integer of so many digits exactly. */
-const DIGITS_EXACT_MAX = 15;
+export const DIGITS_EXACT_MAX = 15;
+/** Bytes that are read of a string that a rejection may repeat: enough for the characters that it shows. */
+const SHOWN_BYTES_MAX = 512;
 /** No number with a rule needs more characters. Decoders round a longer one differently, or take long. */
 const NUMBER_CHARS_MAX = 64;
 
-/** Stand for values whose contents have no rule. */
+/** Stand for an object and an array whose contents have no rule. */
 export const ANY_OBJECT = Object.freeze({});
 export const ANY_ARRAY: readonly unknown[] = Object.freeze([]);
 
@@ -260,7 +316,7 @@ export const ANY_ARRAY: readonly unknown[] = Object.freeze([]);
  * empty object or array in place of one with contents.
  */
 export class ValueReader extends MemberReader {
-  /** The message for the first number whose value is valid, but which some decoders read differently. */
+  /** The message for the first number that some decoders read differently, although its value is valid. */
   numberError: string | undefined;
 
   /** Returns a string in full, and any other value as `value` does. */
@@ -281,27 +337,14 @@ export class ValueReader extends MemberReader {
     }
     this.skipScalar(first);
     if (first === QUOTE) return this.excerpt(start, this.at);
-    // The `t` of true, the `f` of false, the `n` of null.
-    if (first === 116) return true;
-    if (first === 102) return false;
-    if (first === 110) return null;
-    const length = this.at - start;
-    if (length <= DIGITS_EXACT_MAX) {
-      let value = 0;
-      let at = start;
-      for (; at < this.at; at++) {
-        const digit = this.bytes[at]! - 48;
-        // A sign, a point or an exponent: Number() reads it, below.
-        if (digit < 0 || digit > 9) break;
-        value = value * 10 + digit;
-      }
-      if (at === this.at) return value;
-    }
-    if (length > NUMBER_CHARS_MAX) {
+    if (first === LETTER_T) return true;
+    if (first === LETTER_F) return false;
+    if (first === LETTER_N) return null;
+    if (this.at - start > NUMBER_CHARS_MAX) {
       const name = `${this.prefix()}${this.lastName() || 'a number'}`;
       throw new BodyError(`${name} must be written in at most ${NUMBER_CHARS_MAX} characters`);
     }
-    return Number(this.bytes.toString('latin1', start, this.at));
+    return this.numberFrom(start);
   }
 
   /** The value of an integer. Decoders agree only on plain digits: `1e2` and `1.0` are read differently. */
@@ -310,7 +353,7 @@ export class ValueReader extends MemberReader {
     const value = this.value();
     if (typeof value !== 'number' || !Number.isInteger(value) || value < 0) return value;
     let at = start;
-    while (at < this.end && this.bytes[at]! >= 48 && this.bytes[at]! <= 57) at++;
+    while (at < this.end && this.bytes[at]! >= ZERO && this.bytes[at]! <= NINE) at++;
     const isPlain = at === this.at;
     if (isPlain && value <= Number.MAX_SAFE_INTEGER) return value;
     const name = this.lastName();
@@ -323,12 +366,12 @@ export class ValueReader extends MemberReader {
   /** Returns the text of a string that was read; of a long one its beginning. */
   excerpt(start: number, end: number): string {
     if (end - start <= SHOWN_BYTES_MAX) return this.decoded(start, end);
-    // The cut must not be within an escape (92 is a backslash, 117 the `u` of \uXXXX) or a UTF-8 character.
+    // The cut must not be within an escape or a UTF-8 character.
     let at = start + 1;
     for (let next = at; next <= start + SHOWN_BYTES_MAX;) {
       at = next;
       const byte = this.bytes[at]!;
-      if (byte === 92) next += this.bytes[at + 1] === 117 ? 6 : 2;
+      if (byte === BACKSLASH) next += this.bytes[at + 1] === LETTER_U ? 6 : 2;
       else next += byte < 0xc0 ? 1 : byte < 0xe0 ? 2 : byte < 0xf0 ? 3 : 4;
     }
     return JSON.parse(`${this.bytes.toString('utf8', start, at)}"`) as string;

@@ -2,8 +2,8 @@
  * Makes the OpenAPI document of the public interface, from its schemas and the error catalogue.
  * doors/build-generated.ts calls it in the build; admin/openapi.ts and tests use parts of it.
  *
- * Must hold: the document names what callers send and get as it is on the wire:
- * test/judges/schemathesis.test.ts compares responses of a gateway with it.
+ * Must hold: the document describes what callers send and get on the wire
+ * (test/judges/schemathesis.test.ts compares responses of a gateway with it).
  */
 import Type, { type TSchema } from 'typebox';
 import { ANTHROPIC_DOORS, DOOR_PATHS, SERVICES, statusByDoor, type DoorName } from '../core/door-names.js';
@@ -66,10 +66,10 @@ export function errorResponses(codes: readonly ErrorCode[], door: DoorName = 'ch
     byStatus.set(status, [...(byStatus.get(status) ?? []), code]);
   }
   return Object.fromEntries(
-    [...byStatus].map(([status, sharing]) => [
+    [...byStatus].map(([status, codesOfStatus]) => [
       String(status),
       {
-        description: sharing.map((code) => `\`${code}\``).join(' or '),
+        description: codesOfStatus.map((code) => `\`${code}\``).join(' or '),
         ...(WITH_RETRY_AFTER.includes(status) ? { headers: RETRY_AFTER } : {}),
         content: { 'application/json': { schema: reference(name) } },
       },
@@ -180,7 +180,7 @@ const CHAT_HEADERS = {
 
 const reference = (name: string): object => ({ $ref: `#/components/schemas/${name}` });
 
-/** The description of one door other than chat. */
+/** What the document says of one door other than chat. */
 export interface DoorOperation {
   readonly door: DoorName;
   readonly operationId: string;
@@ -188,14 +188,15 @@ export interface DoorOperation {
   /** Name of the request's schema among the components. */
   readonly name: string;
   readonly schema: TSchema;
-  /** A member that each non-streamed response has, and its type. */
+  /** A member that each non-streamed response has. */
   readonly marker: string;
-  readonly markerType: 'array' | 'integer';
-  /** Describes the events of a stream; undefined if the door has no streams. */
-  readonly events: string | undefined;
+  /** Its type; absent: an array. */
+  readonly markerType?: 'integer';
+  /** Describes the events of a stream; absent if the door has no streams. */
+  readonly events?: string;
 }
 
-/** The whole document, a plain object for JSON.stringify. */
+/** The whole document, a plain object for JSON.stringify. `doors`: all doors but chat. */
 export function publicDocument(doors: readonly DoorOperation[]): object {
   return {
     openapi: '3.1.0',
@@ -210,7 +211,9 @@ export function publicDocument(doors: readonly DoorOperation[]): object {
     security: [{ key: [] }],
     paths: {
       '/v1/chat/completions': { post: chatOperation() },
-      ...Object.fromEntries(doors.map((one) => [DOOR_PATHS[one.door], { post: doorOperation(one) }])),
+      ...Object.fromEntries(
+        doors.map((operation) => [DOOR_PATHS[operation.door], { post: doorOperation(operation) }]),
+      ),
       '/v1/models': {
         get: {
           operationId: 'listModels',
@@ -263,16 +266,9 @@ const IDEMPOTENCY_KEY = {
   },
 };
 
-function doorOperation({
-  door,
-  operationId,
-  summary,
-  name,
-  marker,
-  markerType,
-  events,
-}: DoorOperation): object {
-  const whole = { type: 'object', required: [marker], properties: { [marker]: { type: markerType } } };
+function doorOperation(operation: DoorOperation): object {
+  const { door, operationId, summary, name, marker, markerType: type = 'array', events } = operation;
+  const whole = { type: 'object', required: [marker], properties: { [marker]: { type } } };
   const stream = { 'text/event-stream': { schema: { type: 'string', description: events } } };
   return {
     operationId,

@@ -5,8 +5,8 @@
  * A body above some KB stays bytes, which threads transfer to each other without a copy: a string of 4 MB
  * costs each thread milliseconds.
  *
- * Must hold: small or large, in one piece or in many, a body is checked by the same scanner, so that the same
- * body gets the same response (test/unit/protocol/request-bytes.test.ts).
+ * Must hold: a body gets the same response whether it is small or large, in one piece or in many. So the same
+ * scanner checks all of them (test/unit/protocol/request-bytes.test.ts).
  */
 import { isAscii, isUtf8, transcode } from 'node:buffer';
 import { BODY_MODEL_BYTES_MAX } from '../core/limits.js';
@@ -26,8 +26,8 @@ import { BodyError, BRACE, JsonReader, QUOTE } from './json-reader.js';
 
 /**
  * A shorter body becomes a string, which costs less than memory outside of the heap, and is sent as a record
- * of a ring (frame-codec.ts). With a bound of 24 KB a call with a body of 16 KB took 1.09 times the CPU,
- * because a string is copied four times on its way.
+ * of a ring (frame-codec.ts). A longer one stays bytes: as a string it would be copied four times on its way,
+ * and a call with a body of 16 KB took 1.09 times the CPU.
  */
 const BODY_AS_BYTES_MIN = 4 * 1024;
 
@@ -43,7 +43,7 @@ const INVALID_UTF8: ChatRequestResult = {
 };
 
 /** The scanner of one door's bodies. `bytes` are valid UTF-8, and ASCII if `isAscii`. Throws a BodyError. */
-export type Scanner = (bytes: Uint8Array, isAscii: boolean) => BodyScan;
+type Scanner = (bytes: Uint8Array, isAscii: boolean) => BodyScan;
 
 const scanChat: Scanner = (bytes, isAscii) => new ChatScan(bytes, isAscii);
 

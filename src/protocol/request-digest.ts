@@ -15,19 +15,12 @@
  */
 import { hash } from 'node:crypto';
 import type { ChatCall } from './chat-call.js';
-
-const QUOTE = 34;
-const COMMA = 44;
-const BACKSLASH = 92;
-const BRACKET = 91;
-const BRACKET_END = 93;
-const BRACE = 123;
-const BRACE_END = 125;
+import { BACKSLASH, BRACE, BRACE_END, BRACKET, BRACKET_END, COMMA, QUOTE } from './json-reader.js';
 
 /**
- * Members that name the caller's user or steer the provider's own cache; and the model, which is in `facts`
- * by its id, because aliases mean the same model. (`facts` says too whether a stream reports its usage: the
- * body has `include_usage` for the gateway itself.)
+ * Members that name the caller's user or steer the provider's own cache; and the model. `facts` has the
+ * model's id instead, because aliases mean the same model. It also says whether a stream reports its usage to
+ * the caller: the body asks for the usage in any case, for the gateway.
  */
 const IGNORED: ReadonlySet<string> = new Set(['model', 'user', 'safety_identifier', 'prompt_cache_key']);
 
@@ -45,12 +38,15 @@ interface Member {
   readonly end: number;
 }
 
-/** Returns 64 hex digits. `facts` says what decides on the response beside the body, without a line break. */
+/** Returns 64 hex digits. `facts`: text without a line break of what else decides on the response. */
 export function requestDigestOf(
   { body, bodyIsAscii, largeBody }: Pick<ChatCall, 'body' | 'bodyIsAscii' | 'largeBody'>,
   facts: string,
 ): string {
-  const bytes = largeBody === undefined ? sourceOf(body, bodyIsAscii) : viewOf(largeBody);
+  const bytes =
+    largeBody === undefined
+      ? sourceOf(body, bodyIsAscii)
+      : Buffer.from(largeBody.buffer, largeBody.byteOffset, largeBody.length);
   const compact = bytes.length <= SHORT_BYTES_MAX ? COMPACT : Buffer.allocUnsafe(bytes.length);
   const members = compactMembers(bytes, compact);
   members.sort((left, right) => (left.name < right.name ? -1 : 1));
@@ -69,10 +65,6 @@ function sourceOf(body: string, bodyIsAscii: boolean): Buffer {
   const isShort = body.length * 3 <= SHORT_BYTES_MAX;
   if (!isShort) return Buffer.from(body, bodyIsAscii ? 'latin1' : 'utf8');
   return SOURCE.subarray(0, SOURCE.write(body, bodyIsAscii ? 'latin1' : 'utf8'));
-}
-
-function viewOf({ buffer, byteOffset, length }: Uint8Array): Buffer {
-  return Buffer.from(buffer as ArrayBuffer, byteOffset, length);
 }
 
 /** Copies `bytes` to `compact` without white space between values. Returns its members, except IGNORED. */
@@ -123,9 +115,9 @@ function compactMembers(bytes: Buffer, compact: Buffer): Member[] {
 /** The position behind the closing quote of the string that begins at `start`. */
 function stringEnd(bytes: Buffer, start: number): number {
   for (let quote = bytes.indexOf(QUOTE, start + 1); ; quote = bytes.indexOf(QUOTE, quote + 1)) {
-    let first = quote;
-    while (bytes[first - 1] === BACKSLASH) first -= 1;
+    let firstBackslash = quote;
+    while (bytes[firstBackslash - 1] === BACKSLASH) firstBackslash -= 1;
     // A quote behind an even number of backslashes ends the string.
-    if ((quote - first) % 2 === 0) return quote + 1;
+    if ((quote - firstBackslash) % 2 === 0) return quote + 1;
   }
 }

@@ -58,8 +58,8 @@ export function asBuffer(bytes: Uint8Array): Buffer {
 }
 
 /**
- * The end of the last whole event within `bytes[0..length)`, 0 if there is none. `bytes` starts at an event;
- * no event ends at or before `from`. Reads backwards, so it costs nothing if `bytes` ends with an event.
+ * The end of the last whole event within `bytes[0..length)`; 0 if there is none. `bytes` starts at an event;
+ * no event ends at or before `from`. It reads backwards, so it costs nothing if `bytes` ends with an event.
  */
 function lastEventEnd(bytes: Uint8Array, length: number, from: number): number {
   for (let end = length; end > from; end--) {
@@ -69,7 +69,7 @@ function lastEventEnd(bytes: Uint8Array, length: number, from: number): number {
     if (lineEnd === 0) return end;
     const before = bytes[lineEnd - 1];
     if (before !== LF && before !== CR) continue;
-    // LF CR at the very end: most likely the first half of a CRLF.
+    // LF CR at the very end: the CR is most likely the first half of a CRLF.
     if (last === CR && end === length && before === LF) continue;
     return end;
   }
@@ -163,6 +163,7 @@ export class SseSplitter {
     this.#heldBytes = bytes;
   }
 
+  /** Leaves out the byte-order mark at the start of the stream. */
   #withoutMark(events: Buffer): Buffer {
     if (!this.#atStart || events.length === 0) return events;
     this.#atStart = false;
@@ -171,7 +172,7 @@ export class SseSplitter {
   }
 }
 
-export interface StreamEvent {
+interface StreamEvent {
   /** Where the next event starts. */
   readonly end: number;
   /**
@@ -201,12 +202,8 @@ export function latin1EventFrom(
   const oneLine = text === undefined ? undefined : oneLineEventIn(text, start);
   if (oneLine !== undefined) return oneLine;
   const event = eventFrom(events, start);
-  return event?.data === undefined ? event : { end: event.end, data: latin1Of(event.data) };
-}
-
-/** Decodes the UTF-8 bytes of `text` as Latin-1. */
-function latin1Of(text: string): string {
-  return Buffer.from(text).toString('latin1');
+  if (event?.data === undefined) return event;
+  return { end: event.end, data: Buffer.from(event.data).toString('latin1') };
 }
 
 /** The event, if it is one data line that ends in LF, perhaps after an `event:` line. */
@@ -277,7 +274,7 @@ export function forEachData(events: Buffer, visit: (data: string) => void): void
 }
 
 /** `data` as in StreamEvent. */
-export type VisitEvent = (start: number, end: number, data: string | undefined) => void;
+type VisitEvent = (start: number, end: number, data: string | undefined) => void;
 
 /**
  * Calls `visit` for each of `events`, which are whole, in order. The spans `[start, end)` leave no gap and

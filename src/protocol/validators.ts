@@ -62,10 +62,9 @@ export function assertCompiled(validators: Partial<Validators>): void {
 
 assertCompiled(generated);
 
-/** Whether a value is a valid chat-completion request. 0.1 µs for a small one; never throws. */
-export const checkChatRequest: typeof generated.checkChatRequest = generated.checkChatRequest;
-/** As `checkChatRequest`, for the requests of the other doors. */
+/** Each tells whether a value is a valid request of its door: 0.1 µs for a small one. They never throw. */
 export const {
+  checkChatRequest,
   checkMessagesRequest,
   checkCountRequest,
   checkEmbeddingsRequest,

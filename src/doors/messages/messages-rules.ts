@@ -6,27 +6,27 @@
  * validator rejects (test/unit/doors/messages/messages-door.test.ts tries each rule). The rules are not in
  * that file so that the threads that face the network need not load TypeBox.
  */
-import { invariant } from '../../core/errors.js';
-import { isRecord } from '../../core/json.js';
+import { isRecord, type Members } from '../../core/json.js';
 import { MESSAGES_MAX } from '../../core/limits.js';
 import type { RoutingMember } from '../../core/routing-members.js';
 import {
   BOOLEAN,
-  violation,
+  explainBody,
   firstViolation,
   integerFrom,
+  isGiven,
   messagesCountError,
   OBJECT,
+  outputTokensError,
   type Rules,
+  typedItemsError,
+  violation,
   within,
 } from '../../protocol/chat-rules.js';
 
 /** Newer models of Claude accept `system` within a conversation. */
 export const MESSAGE_ROLES = ['user', 'assistant', 'system'] as const;
 export const TOOL_CHOICES = ['auto', 'any', 'tool', 'none'] as const;
-
-/** 0 fills the prompt cache and generates nothing. */
-const OUTPUT_TOKENS_MIN = 0;
 
 /** Bounds of `temperature` and `top_p`. */
 export const UNIT_INTERVAL_MIN = 0;
@@ -45,8 +45,6 @@ const MESSAGES_RULES: Rules = {
   metadata: OBJECT,
 };
 
-type Fields = Readonly<Record<string, unknown>>;
-
 function isOneOf(words: readonly string[], value: unknown): boolean {
   return typeof value === 'string' && words.includes(value);
 }
@@ -54,12 +52,7 @@ function isOneOf(words: readonly string[], value: unknown): boolean {
 function textError(field: string, value: unknown): string | undefined {
   if (typeof value === 'string') return undefined;
   if (!Array.isArray(value)) return violation(field, 'be a string or an array of blocks', value);
-  for (const [index, block] of (value as unknown[]).entries()) {
-    if (!isRecord(block)) return violation(`${field}[${index}]`, 'be an object', block);
-    if (typeof block.type !== 'string')
-      return violation(`${field}[${index}].type`, 'be a string', block.type);
-  }
-  return undefined;
+  return typedItemsError(field, value);
 }
 
 function messageError(message: unknown, field: string): string | undefined {
@@ -88,7 +81,7 @@ function firstError(
 }
 
 function toolsError(value: unknown): string | undefined {
-  if (value === undefined || value === null) return undefined;
+  if (!isGiven(value)) return undefined;
   if (!Array.isArray(value)) return violation('tools', 'be an array of tools', value);
   return firstError(value, 'tools', (tool, field) =>
     isRecord(tool) ? undefined : violation(field, 'be an object', tool),
@@ -96,7 +89,7 @@ function toolsError(value: unknown): string | undefined {
 }
 
 function choiceError(value: unknown): string | undefined {
-  if (value === undefined || value === null) return undefined;
+  if (!isGiven(value)) return undefined;
   if (!isRecord(value)) return violation('tool_choice', 'be an object', value);
   return isOneOf(TOOL_CHOICES, value.type)
     ? undefined
@@ -104,41 +97,39 @@ function choiceError(value: unknown): string | undefined {
 }
 
 function thinkingError(value: unknown): string | undefined {
-  if (value === undefined || value === null) return undefined;
+  if (!isGiven(value)) return undefined;
   if (!isRecord(value)) return violation('thinking', 'be an object', value);
   return typeof value.type === 'string' ? undefined : violation('thinking.type', 'be a string', value.type);
 }
 
 /** The error of the members that messages and count_tokens have in common. */
-function commonError(body: Fields): string | undefined {
-  const { model, messages, system, tools, tool_choice: choice, thinking } = body;
+function commonError({
+  messages,
+  system,
+  tools,
+  tool_choice: choice,
+  thinking,
+}: Members): string | undefined {
   return (
-    (typeof model === 'string' && model !== ''
-      ? undefined
-      : violation('model', 'be a non-empty string', model)) ??
     messagesError(messages) ??
-    (system === undefined || system === null ? undefined : textError('system', system)) ??
+    (isGiven(system) ? textError('system', system) : undefined) ??
     toolsError(tools) ??
     choiceError(choice) ??
     thinkingError(thinking)
   );
 }
 
-function outputTokensError(value: unknown): string | undefined {
-  if (!Number.isInteger(value)) return violation('max_tokens', 'be an integer', value);
-  return (value as number) >= OUTPUT_TOKENS_MIN
-    ? undefined
-    : violation('max_tokens', 'not be negative', value);
+/** Unlike at other doors the member is required. 0 fills the prompt cache and generates nothing. */
+function maxTokensError(value: unknown): string | undefined {
+  return isGiven(value)
+    ? outputTokensError('max_tokens', value)
+    : violation('max_tokens', 'be an integer', value);
 }
 
 /** As explainMessages, for a request to count tokens. */
 export function explainCount(body: unknown): string {
-  if (!isRecord(body)) return violation('the request body', 'be a JSON object', body);
-  const found =
-    commonError(body) ??
-    firstViolation(body, { stream: { must: 'be false', isValid: (value) => value === false } });
-  invariant(found !== undefined, 'the validator and its explanation agree');
-  return found;
+  const rules: Rules = { stream: { must: 'be false', isValid: (value) => value === false } };
+  return explainBody(body, (members) => commonError(members) ?? firstViolation(members, rules));
 }
 
 /**
@@ -146,15 +137,15 @@ export function explainCount(body: unknown): string {
  * Throws if `body` breaks no rule, which is a bug here.
  */
 export function explainMessages(body: unknown): string {
-  if (!isRecord(body)) return violation('the request body', 'be a JSON object', body);
-  const found =
-    commonError(body) ?? outputTokensError(body.max_tokens) ?? firstViolation(body, MESSAGES_RULES);
-  invariant(found !== undefined, 'the validator and its explanation agree');
-  return found;
+  return explainBody(
+    body,
+    (members) =>
+      commonError(members) ?? maxTokensError(members.max_tokens) ?? firstViolation(members, MESSAGES_RULES),
+  );
 }
 
 /** The least `max_tokens` that Anthropic accepts: more than the thinking budget, which is a part of it. */
-export function outputTokensMin({ thinking }: Fields): number {
+export function outputTokensMin({ thinking }: Members): number {
   const budget = isRecord(thinking) && thinking.type === 'enabled' ? thinking.budget_tokens : undefined;
   return typeof budget === 'number' && Number.isSafeInteger(budget) && budget > 0 ? budget + 1 : 1;
 }
@@ -163,8 +154,7 @@ export function outputTokensMin({ thinking }: Fields): number {
 const CALLERS_TOOL = /^(?:custom$|(?:bash|text_editor|computer|memory|browser_toolset)_\d)/;
 
 /**
- * The position, in `context_management`, of the first edit that does more than clear old parts; -1 if none
- * does.
+ * The index, in `context_management.edits`, of the first edit that does more than clear old parts; else -1.
  */
 export function summarisingEditIn(management: unknown): number {
   const edits = isRecord(management) ? management.edits : undefined;
@@ -175,15 +165,15 @@ export function summarisingEditIn(management: unknown): number {
 }
 
 /** Members for which Anthropic bills more than the tokens of the response. `body` is valid. */
-export function costlyMembersIn(body: Fields): RoutingMember[] {
+export function costlyMembersIn(body: Members): RoutingMember[] {
   const edits = summarisingEditIn(body.context_management) >= 0 ? (['context_management'] as const) : [];
   return [...hostedToolsIn(body), ...edits];
 }
 
 /** `hosted_tools` if Anthropic runs some of the tools, which may be billed apart from tokens. */
-function hostedToolsIn(body: Fields): readonly ['hosted_tools'] | readonly [] {
-  const tools = (body.tools ?? []) as readonly Fields[];
-  const isHosted = ({ type = 'custom' }: Fields): boolean =>
+function hostedToolsIn(body: Members): readonly ['hosted_tools'] | readonly [] {
+  const tools = (body.tools ?? []) as readonly Members[];
+  const isHosted = ({ type = 'custom' }: Members): boolean =>
     type !== null && !(typeof type === 'string' && CALLERS_TOOL.test(type));
   return tools.some(isHosted) ? ['hosted_tools'] : [];
 }

@@ -1,6 +1,6 @@
 /**
  * The door of OpenAI's Responses API, the half for listeners: its route, how its bodies are read, the
- * sentence for a body that the compiled validator has rejected, and its errors. doors.ts has it in its
+ * sentence for a body that the compiled validator has rejected, and its errors. doors.ts has the door in its
  * table; responses-dialect.ts is the other half. Listener thread and counter threads.
  *
  * Must hold: request-schemas.ts has the same rules, or `explainResponsesRequest` throws for a body that only
@@ -10,8 +10,8 @@
  * (test/unit/doors/responses/responses-door.test.ts).
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
-import { ERROR_KINDS, type ErrorRecord, invariant } from '../../core/errors.js';
-import { jsonText, isRecord } from '../../core/json.js';
+import { ERROR_KINDS, type ErrorRecord } from '../../core/errors.js';
+import { jsonText, isRecord, type Members } from '../../core/json.js';
 import { Level, plain } from '../../protocol/known-members.js';
 import { checkResponsesRequest } from '../../protocol/validators.js';
 import { OPENAI_ERRORS } from '../chat/chat-door.js';
@@ -21,9 +21,10 @@ import { MESSAGES_MAX } from '../../core/limits.js';
 import type { RoutingMember } from '../../core/routing-members.js';
 import {
   BOOLEAN,
-  violation,
+  explainBody,
   firstViolation,
   integerFrom,
+  isGiven,
   OBJECT,
   OUTPUT_TOKENS_MIN,
   type Rules,
@@ -31,6 +32,8 @@ import {
   TEMPERATURE_MIN,
   TOP_P_MAX,
   TOP_P_MIN,
+  typedItemsError,
+  violation,
   within,
 } from '../../protocol/chat-rules.js';
 
@@ -68,21 +71,12 @@ function itemsError(input: unknown): string | undefined {
   return index === -1 ? undefined : violation(`input[${index}]`, 'be an object', input[index]);
 }
 
-function toolsError(tools: unknown): string | undefined {
-  if (!Array.isArray(tools)) return undefined;
-  for (const [index, tool] of (tools as unknown[]).entries()) {
-    if (!isRecord(tool)) return violation(`tools[${index}]`, 'be an object', tool);
-    if (typeof tool.type !== 'string') return violation(`tools[${index}].type`, 'be a string', tool.type);
-  }
-  return undefined;
-}
-
 /** Types of tools whose calls the caller runs, so that OpenAI bills only tokens for them. */
 const CALLERS_TOOLS: readonly unknown[] = [
   ...['function', 'custom', 'local_shell', 'apply_patch', 'computer', 'computer_use_preview'],
 ];
 
-function isHosted({ type, environment, execution, tools }: Readonly<Record<string, unknown>>): boolean {
+function isHosted({ type, environment, execution, tools }: Members): boolean {
   if (CALLERS_TOOLS.includes(type)) return false;
   if (type === 'shell') return !isRecord(environment) || environment.type !== 'local';
   if (type === 'tool_search') return execution !== 'client';
@@ -92,17 +86,14 @@ function isHosted({ type, environment, execution, tools }: Readonly<Record<strin
 }
 
 /** Members that make the provider run a tool, or read what it has stored. `body` is valid. */
-export function routingIn(body: Readonly<Record<string, unknown>>): readonly RoutingMember[] {
+function routingIn(body: Members): readonly RoutingMember[] {
   const { tools, input } = body;
-  const found: RoutingMember[] = STORED.filter((name) => (body[name] ?? undefined) !== undefined);
-  if (Array.isArray(tools) && (tools as Readonly<Record<string, unknown>>[]).some(isHosted))
-    found.push('hosted_tools');
-  if (Array.isArray(input) && (input as Item[]).some(isReference)) found.push('item_reference');
-  if ((body.context_management ?? undefined) !== undefined) found.push('context_management');
+  const found: RoutingMember[] = STORED.filter((name) => isGiven(body[name]));
+  if (Array.isArray(tools) && (tools as Members[]).some(isHosted)) found.push('hosted_tools');
+  if (Array.isArray(input) && (input as Members[]).some(isReference)) found.push('item_reference');
+  if (isGiven(body.context_management)) found.push('context_management');
   return found;
 }
-
-type Item = Readonly<Record<string, unknown>>;
 
 /** The id that response-stream.ts gives an item of reasoning. Those of OpenAI have no second `_`. */
 const TRANSLATED_REASONING = /^rs_.+_\d+$/;
@@ -112,10 +103,10 @@ const TRANSLATED_REASONING = /^rs_.+_\d+$/;
  * the guides "Reasoning" and "Image generation", read 2026-11). An item without a type and without a message
  * is an `item_reference`.
  */
-function isReference({ type, id, role, content, result, encrypted_content: encrypted }: Item): boolean {
+function isReference({ type, id, role, content, result, encrypted_content: encrypted }: Members): boolean {
   switch (type ?? undefined) {
     case undefined:
-      return typeof role !== 'string' || (content ?? undefined) === undefined;
+      return typeof role !== 'string' || !isGiven(content);
     case 'item_reference':
       return true;
     case 'reasoning':
@@ -131,19 +122,18 @@ function isText(value: unknown): boolean {
   return typeof value === 'string' && value !== '';
 }
 
-/**
- * Returns why the validator rejected `body`. Throws if `body` breaks no rule, which is a bug of this file.
- */
+/** Why the validator rejected `body`. Throws if `body` breaks no rule, which is a bug of this file. */
 export function explainResponsesRequest(body: unknown): string {
-  if (!isRecord(body)) return violation('the request body', 'be a JSON object', body);
-  if (typeof body.model !== 'string' || body.model === '')
-    return violation('model', 'be a non-empty string', body.model);
-  const found = firstViolation(body, RULES) ?? itemsError(body.input) ?? toolsError(body.tools);
-  invariant(found !== undefined, 'the validator and its explanation agree');
-  return found;
+  return explainBody(
+    body,
+    (members) =>
+      firstViolation(members, RULES) ??
+      itemsError(members.input) ??
+      typedItemsError('tools', (members.tools ?? []) as readonly unknown[]),
+  );
 }
 
-/** Types of parts that are text. Without a type are the results of a shell. */
+/** Types of parts that are text. The results of a shell have no type, for which '' stands. */
 const TEXT_TYPES = ['input_text', 'output_text', 'text', 'refusal', 'summary_text', 'reasoning_text', ''];
 
 const PART = new Level(

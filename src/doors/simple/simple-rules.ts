@@ -1,29 +1,30 @@
 /**
- * The rules of requests at the simple doors, those of simple-doors.ts whose calls are never translated:
- * embeddings, legacy completions, moderations and reranks. Here are their bounds, and the sentence for a body
- * that breaks one. member-scan.ts calls an `explain…` for a body that the compiled validator has rejected.
- * Pure; listener thread, and counter threads for large bodies.
+ * The rules of requests at the simple doors (simple-doors.ts): embeddings, legacy completions, moderations
+ * and reranks. Here are their bounds, and the sentence for a body that breaks one. member-scan.ts calls an
+ * `explain…` for a body that the compiled validator has rejected. Pure; listener thread, and counter threads
+ * for large bodies.
  *
  * Only members that the gateway reads or bills by have rules. All others (`temperature`, `logprobs`) pass
  * unchecked, and the upstream checks them.
  *
- * Must hold: src/doors/request-schemas.ts has the same rules as this file. If the validator rejects a body
- * that keeps the rules here, an `explain…` throws. In a listener no one catches that: the thread ends, its
- * calls are cut, and another takes its place. test/unit/doors/simple/simple-doors.test.ts compares both on
+ * Must hold: request-schemas.ts has the same rules as this file. If the validator rejects a body that keeps
+ * the rules here, an `explain…` throws. In a listener nothing catches that: the thread ends, its calls are
+ * cut, and another thread takes its place. test/unit/doors/simple/simple-doors.test.ts compares both on
  * random bodies.
  */
-import { invariant } from '../../core/errors.js';
-import { isRecord } from '../../core/json.js';
+import { isRecord, type Members } from '../../core/json.js';
 import {
   BOOLEAN,
-  violation,
-  firstViolation,
   CHOICES,
   CHOICES_MAX,
+  explainBody,
+  firstViolation,
   integerFrom,
+  isGiven,
   OUTPUT_TOKENS_MIN,
   type Rule,
   streamOptionsError,
+  violation,
 } from '../../protocol/chat-rules.js';
 
 /** Most texts of a request for embeddings or moderations: OpenAI's bound. */
@@ -32,11 +33,7 @@ export const INPUTS_MAX = 2_048;
 export const DOCUMENTS_MAX = 10_000;
 export const ENCODINGS = ['float', 'base64'] as const;
 
-type Fields = Readonly<Record<string, unknown>>;
-/** Returns the sentence for the first rule that the body breaks, except those of `model`. */
-type Explain = (body: Fields) => string | undefined;
-
-/** As every Rule it is not asked about a member that is absent or null. */
+/** As for every Rule, absent or null is valid. */
 const NO_STREAM: Rule = { must: 'be false: there is nothing to stream', isValid: (value) => value === false };
 
 function countError(name: string, { length }: readonly unknown[], max: number) {
@@ -97,18 +94,10 @@ function documentsError(value: unknown): string | undefined {
 }
 
 /**
- * Makes the `explain` of a BodyForm (member-scan.ts): the check of the body itself and of `model`, then
- * `explain` for the rest. It throws if `body` breaks no rule: a bug of this file.
+ * Makes the `explain` of a BodyForm (member-scan.ts). It throws if a body breaks no rule: a bug of this file.
  */
-function explainer(explain: Explain): (body: unknown) => string {
-  return (body) => {
-    if (!isRecord(body)) return violation('the request body', 'be a JSON object', body);
-    const { model } = body;
-    const isNamed = typeof model === 'string' && model !== '';
-    const found = isNamed ? explain(body) : violation('model', 'be a non-empty string', model);
-    invariant(found !== undefined, 'the validator and its explanation agree');
-    return found;
-  };
+function explainer(errorOf: (body: Members) => string | undefined): (body: unknown) => string {
+  return (body) => explainBody(body, errorOf);
 }
 
 export const explainEmbeddings = explainer(
@@ -128,9 +117,7 @@ export const explainCompletions = explainer(
   (body) =>
     // Without a prompt the model begins a text of its own. Each prompt gives at least one choice, and a call
     // has at most CHOICES_MAX of them; `choicesOf` in simple-doors.ts multiplies the prompts by `n`.
-    (body.prompt === undefined || body.prompt === null
-      ? undefined
-      : inputError('prompt', body.prompt, CHOICES_MAX)) ??
+    (isGiven(body.prompt) ? inputError('prompt', body.prompt, CHOICES_MAX) : undefined) ??
     firstViolation(body, { max_tokens: integerFrom(OUTPUT_TOKENS_MIN), n: CHOICES, stream: BOOLEAN }) ??
     streamOptionsError(body),
 );

@@ -1,7 +1,8 @@
 /** The caller of another door is told its own names for what a provider refuses of the translated request. */
 import t, { type Test } from 'tap';
+import { DOOR_INDEX } from '#src/core/door-names.js';
 import { callersPath } from '#src/doors/callers-path.js';
-import { dialectOf } from '#src/doors/dialects.js';
+import { dialectAt } from '#src/doors/dialects.js';
 
 type Case = readonly [chat: string, own: string];
 
@@ -12,7 +13,7 @@ function check(
   extras: boolean,
   cases: readonly Case[],
 ): void {
-  const { translator } = dialectOf(door)!;
+  const { translator } = dialectAt(DOOR_INDEX[door])!;
   const chat = translator!.toChat(body as Readonly<Record<string, unknown>>, extras);
   for (const [path, own] of cases) t.equal(callersPath(chat, path, translator!.names), own, path);
   t.end();

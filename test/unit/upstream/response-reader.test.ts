@@ -1,7 +1,8 @@
 /** Whole answers: checked, unchanged, bounded. */
 import t from 'tap';
+import { DOOR_INDEX } from '#src/core/door-names.js';
 import { UPSTREAM_RESPONSE_BYTES_MAX } from '#src/core/limits.js';
-import { dialectOf } from '#src/doors/dialects.js';
+import { dialectAt } from '#src/doors/dialects.js';
 import type { Dialect } from '#src/doors/door.js';
 import { ResponseBudgetBuffer, ResponseBudget } from '#src/upstream/response-reader.js';
 import { ResponseReader } from '#src/upstream/response-reader.js';
@@ -77,7 +78,7 @@ void t.test('a response without text is not kept to be looked through for text',
         reads++;
         return Buffer.from(bytes).toString(encoding);
       };
-      const { meter, rest } = read([bytes], { dialect: dialectOf(door)! });
+      const { meter, rest } = read([bytes], { dialect: dialectAt(DOOR_INDEX[door])! });
       t.match(rest, marker);
       t.equal(meter.reported?.promptTokens, usage?.prompt_tokens);
       const before = reads;
@@ -86,7 +87,7 @@ void t.test('a response without text is not kept to be looked through for text',
       t.equal(reads, before, `${door}: not read once more`);
     }
   const { meter } = read([Buffer.from('{"choices":[{"text":"word"}]}')], {
-    dialect: dialectOf('completions')!,
+    dialect: dialectAt(DOOR_INDEX.completions)!,
   });
   t.equal(meter.hasText(), true);
   t.end();
@@ -119,7 +120,7 @@ void t.test('the bound', (t) => {
   t.match(failure?.cause, /above/);
   t.equal(failure?.callerError, undefined, 'another upstream may be asked');
   t.equal(endings, 1);
-  const batch = read([head, filler, Buffer.from('a'), tail], { dialect: dialectOf('embeddings')! });
+  const batch = read([head, filler, Buffer.from('a'), tail], { dialect: dialectAt(DOOR_INDEX.embeddings)! });
   t.match(batch.failure?.callerError?.message, /longer than the gateway takes/, 'and is not, for a batch');
   t.equal(batch.failure?.ours, true);
   t.end();
