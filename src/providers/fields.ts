@@ -10,7 +10,7 @@
  * requests, such as test/unit/providers/gemini/request.test.ts.
  */
 import { exactJson } from '../core/exact-json.js';
-import { isNestedTooDeeply, isRecord } from '../core/json.js';
+import { isNestedTooDeeply, isRecord, type Members } from '../core/json.js';
 import { BODY_NESTING_MAX } from '../core/limits.js';
 import { FieldError } from './provider.js';
 
@@ -33,9 +33,9 @@ const HARMLESS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The arguments of a call as an object, which providers take in place of its JSON text; some models call a
- * tool without parameters with an empty text. Write it by exactJsonText alone. `path`: of `given`. Throws a
- * FieldError.
+ * The arguments of a tool call as an object, which providers want in place of the JSON text `given`, at
+ * `path`. Some models send an empty text for a tool without parameters. Write the object by exactJsonText
+ * alone. Throws a FieldError.
  */
 export function argumentsOf(given: unknown, path: string): Record<string, unknown> {
   if (given === undefined || given === null || given === '') return {};
@@ -46,14 +46,21 @@ export function argumentsOf(given: unknown, path: string): Record<string, unknow
   return value;
 }
 
+/** The member `name` of `holder`, which is at `path`. Throws a FieldError unless it is a string. */
+export function stringIn(holder: Members, name: string, path: string): string {
+  const value = holder[name];
+  if (typeof value !== 'string') throw new FieldError(`${path}.${name}`, 'must be a string');
+  return value;
+}
+
 export class Fields {
-  readonly #body: Readonly<Record<string, unknown>>;
+  readonly #body: Members;
   readonly #provider: string;
   readonly #dropUnsupported: boolean;
   readonly #taken = new Set<string>();
 
   /** `provider`: its name in messages. */
-  constructor(body: Readonly<Record<string, unknown>>, provider: string, dropUnsupported: boolean) {
+  constructor(body: Members, provider: string, dropUnsupported: boolean) {
     this.#body = body;
     this.#provider = provider;
     this.#dropUnsupported = dropUnsupported;
@@ -62,7 +69,6 @@ export class Fields {
   /** The member of that name, which counts as read from now on; undefined if it is absent or null. */
   take(name: string): unknown {
     const value = this.#body[name] ?? undefined;
-    // `finish` lets an absent member pass anyway.
     if (value !== undefined) this.#taken.add(name);
     return value;
   }

@@ -8,7 +8,7 @@
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
-import { isRecord, parsedJson } from '../core/json.js';
+import { isRecord, type Members, parsedJson } from '../core/json.js';
 import { UPSTREAM_MESSAGE_CHARS_MAX } from '../core/limits.js';
 import type { ProviderName } from '../core/provider-names.js';
 import type { WallMs } from '../core/units.js';
@@ -18,6 +18,7 @@ import {
   requestOf,
   type Credential,
   type Credentials,
+  type HeaderLookup,
   type PassedCall,
   type PassedRequest,
   type Provider,
@@ -25,9 +26,9 @@ import {
   type ProviderSettings,
   type UnsignedRequest,
 } from './provider.js';
-import { TranslatedCall } from './translated-call.js';
+import { ERROR_BODY_BYTES_MAX, TranslatedCall } from './translated-call.js';
 
-export interface ProviderTarget extends HttpTarget {
+interface ProviderTarget extends HttpTarget {
   /** The upstream's name of the model; undefined if it is that of the body. */
   readonly model: string | undefined;
   /** Undefined for an upstream that speaks OpenAI's protocol: its calls go to the HTTP client as they are. */
@@ -35,7 +36,7 @@ export interface ProviderTarget extends HttpTarget {
 }
 
 /** `ProviderCall.body` of a passed call: providers do not read it. */
-const NO_MEMBERS: ProviderCall['body'] = Object.freeze({});
+const NO_MEMBERS: Members = Object.freeze({});
 
 const NO_CREDENTIAL: HttpFault = {
   code: 'NO_CREDENTIAL',
@@ -69,8 +70,8 @@ export class ProviderClient {
   /**
    * Sends the call, as HttpClient.start does (http1/client.ts). `body` is a JSON object with `model` and, if
    * a stream is asked for, `stream`: a chat completion, or with `passed` a request in the provider's own
-   * protocol. In a chat completion that is translated the target's model counts; any other body goes out
-   * with the model that it has. `path` counts for Azure alone: a provider makes its own.
+   * protocol. A chat completion that is translated gets the target's model; any other body goes out with the
+   * model that it has. `path` is used for Azure alone: a provider makes its own.
    */
   start(
     target: ProviderTarget,
@@ -88,7 +89,7 @@ export class ProviderClient {
       return new NoCall(handler, NO_CREDENTIAL);
     const provider = this.#providers[settings.name];
     if (provider === undefined) {
-      // Azure speaks OpenAI's protocol, so only the headers differ.
+      // Azure, which speaks OpenAI's protocol: only the headers differ.
       const headers = [...moreHeaders, ...azureHeaders(credential)];
       const { credential: position } = settings;
       if (credential === undefined || position === undefined)
@@ -105,9 +106,13 @@ export class ProviderClient {
         : { settings, credential, body: NO_MEMBERS, model: '', stream: passed.stream, requestId, nowMs };
     const translated = new TranslatedCall(provider, call, this.#credentials, handler);
     try {
-      const request =
-        passed === undefined ? requestOf(provider, call) : passedBy(provider, call, body, passed);
-      if (passed !== undefined) translated.passes(request);
+      let request: PassedRequest;
+      if (passed === undefined) request = requestOf(provider, call);
+      else {
+        invariant(provider.passed !== undefined, 'bytes pass to providers that speak the protocol');
+        request = provider.passed(call, body, passed);
+        translated.passes(request);
+      }
       this.#send(target, request, requestId, translated, moreHeaders);
     } catch (error) {
       translated.unwritten(error);
@@ -122,7 +127,7 @@ export class ProviderClient {
   startWritten(
     target: ProviderTarget,
     request: UnsignedRequest,
-    { chat, stream }: { readonly chat: ProviderCall['body']; readonly stream: boolean },
+    { chat, stream }: { readonly chat: Members; readonly stream: boolean },
     requestId: string,
     handler: HttpHandler,
     moreHeaders: readonly string[] = [],
@@ -160,7 +165,9 @@ export class ProviderClient {
       if (this.#lastKey.key !== key) this.#lastKey = { kind: 'key', key };
       return this.#lastKey;
     }
-    return provider?.credential === undefined ? undefined : this.#credentials.of(provider.credential);
+    return provider?.credential === undefined
+      ? undefined
+      : this.#credentials.credentialAt(provider.credential);
   }
 
   #bareOf(target: ProviderTarget): HttpTarget {
@@ -171,16 +178,6 @@ export class ProviderClient {
     }
     return bare;
   }
-}
-
-function passedBy(
-  provider: Provider,
-  call: ProviderCall,
-  body: string | Uint8Array,
-  passed: PassedCall,
-): PassedRequest {
-  invariant(provider.passed !== undefined, 'bytes pass to providers that speak the protocol');
-  return provider.passed(call, body, passed);
 }
 
 /**
@@ -239,9 +236,6 @@ export class NoCall implements HttpCall {
   }
 }
 
-/** Of a longer error body the rest is not read. */
-const ERROR_BODY_BYTES_MAX = 64 * 1024;
-
 /**
  * Wraps the handler of a call that passes untranslated, but with a credential that the gateway renews (Azure
  * with a token of Entra). It reports a credential that the provider rejects, and removes the credential from
@@ -259,7 +253,7 @@ export class WatchedHandler implements HttpHandler {
   #chunks: Uint8Array[] | undefined;
   #bytes = 0;
   #call: HttpCall | undefined;
-  /** The body of an error was too long: the call was aborted. */
+  /** The body of an error was too long, so the call was aborted. */
   #isOver = false;
 
   constructor(handler: HttpHandler, credentials: Credentials, position: number, credential: Credential) {
@@ -274,7 +268,7 @@ export class WatchedHandler implements HttpHandler {
     this.#call = call;
   }
 
-  onStart(status: number, header: (name: string) => string | undefined): void {
+  onStart(status: number, header: HeaderLookup): void {
     if (status === 401) this.#credentials.rejected(this.#position, this.#credential);
     if (status < 200 || status > 299) this.#chunks = [];
     this.#handler.onStart(status, header);
@@ -304,7 +298,7 @@ export class WatchedHandler implements HttpHandler {
 
   onError(fault: HttpFault): void {
     if (this.#isOver) return;
-    // The part of an error's body that came says more than the connection's end.
+    // The part of an error's body that has come says more than the fault of the connection.
     this.#release();
     this.#handler.onError(fault);
   }

@@ -1,14 +1,15 @@
 /**
  * The interface of a provider, a translator between two protocols: a chat completion becomes a request in the
  * provider's own protocol, and its response, stream and errors become a chat completion. provider-client.ts
- * calls it; each folder beside this file implements it for one protocol. Upstream worker; `write` alone also
- * runs in counter threads, for large bodies.
+ * calls it; each folder beside this file but azure/ and credentials/ implements it. Upstream worker; `write`
+ * alone also runs in counter threads, for large bodies.
  *
- * Must hold: a provider does no I/O (the client owns connections, time limits and credentials), and nothing
- * that it caches of one call changes another; what it keeps of a stream is bounded
+ * Must hold: a provider does no I/O (the client owns connections, time limits and credentials). Nothing that
+ * it caches of one call changes another call. What it keeps of a stream is bounded
  * (test/unit/providers/long-events.test.ts).
  */
 import type { DoorName } from '../core/door-names.js';
+import type { Members } from '../core/json.js';
 import type { ProviderName } from '../core/provider-names.js';
 import type { CompletionText, ProviderUsage } from './chat-writer.js';
 
@@ -52,8 +53,8 @@ export type Credential =
 /** The credentials that the gateway renews, as an upstream worker has them. */
 export interface Credentials {
   /** The present credential of that position (credential-spec.ts); undefined if there is none now. */
-  of(position: number): Credential | undefined;
-  /** Call if the provider rejects the credential: the keeper then gets a new one. */
+  credentialAt(position: number): Credential | undefined;
+  /** Call if the provider rejects the credential: then the keeper (credential-keeper.ts) gets a new one. */
   rejected(position: number, credential: Credential): void;
   /** Returns a provider's text without traces of the credential. */
   cleaned(credential: Credential, text: string): string;
@@ -66,7 +67,7 @@ export interface UnsignedCall {
    * The body of the chat completion. The door has checked the members of protocol/chat-schema.ts alone: a
    * provider must check all others that it reads (fields.ts).
    */
-  readonly body: Readonly<Record<string, unknown>>;
+  readonly body: Members;
   /** The provider's own name of the model. */
   readonly model: string;
   readonly stream: boolean;
@@ -89,14 +90,14 @@ export interface PassedCall {
   readonly betas: string;
 }
 
-/** What a translation makes of a call. */
+/** The translated request of a call, without headers. */
 export interface WrittenRequest {
   /** The path with the base path of the settings, and the query if there is one. */
   readonly path: string;
   readonly body: string;
 }
 
-/** A request before its headers are made. */
+/** As WrittenRequest, but the body may be bytes: a request whose headers are not made yet. */
 export interface UnsignedRequest {
   readonly path: string;
   readonly body: string | Uint8Array;
@@ -110,12 +111,15 @@ export interface ProviderRequest extends WrittenRequest {
   readonly headers: readonly string[];
 }
 
+/** Looks up a header of a response by its lower-case name. */
+export type HeaderLookup = (name: string) => string | undefined;
+
 /** An error of the provider in terms of OpenAI's API. Thrown as ProviderError. */
 export interface ProviderFailure {
   /**
-   * The status that OpenAI's API would send: 400 the request is wrong, 401 to 403 the gateway's credentials
-   * or account are, 404 no such model, 413 too large, 429 a limit is reached, 503 overloaded, mostly 500
-   * for anything else. 502 is that of `ProviderError.invalid`; 501: the model cannot count tokens.
+   * The status that OpenAI's API would send: 400: the request is wrong; 401 to 403: the gateway's credentials
+   * or account are; 404: no such model; 413: too large; 429: a limit is reached; 503: overloaded; mostly 500
+   * for anything else. Besides, 501: the model cannot count tokens; 502: `ProviderError.invalid`.
    */
   readonly status: number;
   /** Callers see it if the status is 400 or 413. It may still contain secrets: upstream/ removes them. */
@@ -173,8 +177,8 @@ export interface ProviderStream {
    */
   readonly heldBytes?: number;
   /**
-   * What the provider has told of the usage so far, for a stream that is left or breaks off: of the prompt,
-   * and of the completion as far as it tells that. Read once a call; undefined if it has told nothing.
+   * The usage that the provider has reported so far, for a stream that is left or breaks off. The part of the
+   * completion may be missing. Read once a call; undefined if nothing was reported.
    */
   readonly usageSoFar?: ProviderUsage | undefined;
   /**
@@ -194,7 +198,7 @@ export interface PassedRequest extends Omit<ProviderRequest, 'body'> {
   readonly readResponse?: (body: Buffer) => string;
 }
 
-/** An exception other than those below is a bug; it ends its call alone (translated-call.ts). */
+/** An exception other than those named here is a bug; it ends only its own call (translated-call.ts). */
 export interface Provider {
   /**
    * Makes the request of a passed call. Undefined if the provider speaks no door's protocol. `body`: the
@@ -215,7 +219,7 @@ export interface Provider {
   readResponse(body: Buffer, call: ProviderCall): CompletionText;
   openStream(call: ProviderCall): ProviderStream;
   /** Reads a response with another status. `body` may be cut, empty, or not JSON. Never throws. */
-  readError(status: number, header: (name: string) => string | undefined, body: string): ProviderFailure;
+  readError(status: number, header: HeaderLookup, body: string): ProviderFailure;
 }
 
 /** Translates and authorises a call. Throws a FieldError. */

@@ -22,6 +22,7 @@ import {
   FieldError,
   ProviderError,
   type Credentials,
+  type HeaderLookup,
   type PassedRequest,
   type Provider,
   type ProviderCall,
@@ -29,14 +30,12 @@ import {
   type ProviderStream,
 } from './provider.js';
 
-/** Of a longer error body the rest is not read. */
-const ERROR_BODY_BYTES_MAX = 64 * 1024;
+/** The rest of a longer error body is not read. */
+export const ERROR_BODY_BYTES_MAX = 64 * 1024;
 /** The status of `ProviderError.invalid`. */
 const INVALID = 502;
 
-type Header = (name: string) => string | undefined;
-
-const NO_HEADER: Header = () => undefined;
+const NO_HEADER: HeaderLookup = () => undefined;
 
 /**
  * What happens to the response's body. `none`: no response yet; `pass`: the bytes go on unread; `stream`:
@@ -128,7 +127,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     queueMicrotask(() => this.onError(fault));
   }
 
-  onStart(status: number, header: Header): void {
+  onStart(status: number, header: HeaderLookup): void {
     if (this.#ended) return;
     this.#status = status;
     this.#header = header;
@@ -136,7 +135,10 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     if (this.#mode === 'pass') {
       this.#started = true;
       this.#handler.onStart(status, header);
-    } else if (this.#mode === 'stream') this.#translate(() => this.#openStream());
+    } else if (this.#mode === 'stream')
+      this.#translate(() => {
+        this.#stream = this.#passed?.stream ?? this.#provider.openStream(this.#call);
+      });
   }
 
   onData(chunk: Uint8Array): void {
@@ -158,7 +160,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   onError(fault: HttpFault): void {
     if (this.#ended) return;
     if (this.#mode === 'error') {
-      // The status and the part of the body that came say more than the connection's end.
+      // The status and the part of the body that has come say more than the fault of the connection.
       this.#relayError();
       return;
     }
@@ -167,17 +169,13 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#handler.onError(fault);
   }
 
-  #modeOf(status: number, header: Header): BodyMode {
+  #modeOf(status: number, header: HeaderLookup): BodyMode {
     const passed = this.#passed;
     const isUnread = passed !== undefined && passed.stream === undefined && passed.readResponse === undefined;
     if (status < 300 && isUnread) return 'pass';
     if (isHtml(header('content-type')) || (status >= 300 && status < 400)) return 'pass';
     if (status >= 300) return 'error';
     return this.#call.stream ? 'stream' : 'whole';
-  }
-
-  #openStream(): void {
-    this.#stream = this.#passed?.stream ?? this.#provider.openStream(this.#call);
   }
 
   #buffer(chunk: Uint8Array): void {
@@ -289,13 +287,13 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     return this.#credentials.cleaned(credential, message.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX));
   }
 
-  /** Runs `act`. A bug of a translator counts as an invalid response, so that it ends this call only. */
-  #translate(act: () => void): void {
+  /** Runs `work`. A bug of a translator counts as an invalid response, so that it ends this call only. */
+  #translate(work: () => void): void {
     try {
-      act();
+      work();
     } catch (error) {
-      const isForeseen = error instanceof ProviderError;
-      this.#failed(isForeseen ? error.failure : { status: INVALID, message: textOf(error) });
+      const isReported = error instanceof ProviderError;
+      this.#failed(isReported ? error.failure : { status: INVALID, message: textOf(error) });
     }
   }
 

@@ -36,7 +36,7 @@ export class CredentialTable implements Credentials {
     const filled: number[] = [];
     for (const record of records) {
       const { position, credential } = record;
-      if (credential !== undefined && this.of(position) === undefined) filled.push(position);
+      if (credential !== undefined && this.credentialAt(position) === undefined) filled.push(position);
       // If the settings name the credential again later, its revisions begin anew.
       if (credential === undefined) this.#rejected.delete(position);
       this.#records.set(position, record);
@@ -44,7 +44,7 @@ export class CredentialTable implements Credentials {
     return filled;
   }
 
-  of(position: number): Credential | undefined {
+  credentialAt(position: number): Credential | undefined {
     return this.#records.get(position)?.credential;
   }
 

@@ -14,7 +14,7 @@
  *     overloaded_error        529, and inside a stream whose status was 200
  */
 import { isRecord, parsedJson } from '../../core/json.js';
-import type { ProviderFailure } from '../provider.js';
+import type { HeaderLookup, ProviderFailure } from '../provider.js';
 
 /** Anthropic's own status, which OpenAI's API does not have. */
 const OVERLOADED = 529;
@@ -50,11 +50,7 @@ const OPERATOR_IDS =
  * Reads the error of a response whose status is not 2xx. `body` may be anything, also cut. A Retry-After that
  * is a date is ignored: Anthropic sends seconds. Never throws.
  */
-export function readAnthropicError(
-  status: number,
-  header: (name: string) => string | undefined,
-  body: string,
-): ProviderFailure {
+export function readAnthropicError(status: number, header: HeaderLookup, body: string): ProviderFailure {
   const value = parsedJson(body);
   const failure = failureOf(isRecord(value) ? value.error : undefined, statusOf(status));
   const seconds = Number(header('retry-after') ?? Number.NaN);
@@ -65,8 +61,8 @@ export function readAnthropicError(
 export function failureOf(error: unknown, status: number): ProviderFailure {
   if (!isRecord(error)) return { status, message: `the provider answered with status ${status}` };
   const { type, message: text, details } = error;
-  const told = [text, type].find((one) => typeof one === 'string') ?? 'the provider gave no reason';
-  const message = told.replace(OPERATOR_IDS, '…');
+  const reason = [text, type].find((value) => typeof value === 'string') ?? 'the provider gave no reason';
+  const message = reason.replace(OPERATOR_IDS, '…');
   const typedStatus = STATUS_OF.get(type) ?? status;
   if (typedStatus === 400) {
     const code = isRecord(details) ? details.error_code : undefined;

@@ -8,8 +8,8 @@
  * Follows Amazon Bedrock API Reference, "Converse", "ConverseStream" and "Common Errors"; Amazon Bedrock User
  * Guide, "Troubleshooting Amazon Bedrock API Error Codes", 2026-11.
  */
-import { isRecord, parsedJson } from '../../core/json.js';
-import type { ProviderFailure } from '../provider.js';
+import { isRecord, type Members, parsedJson } from '../../core/json.js';
+import type { HeaderLookup, ProviderFailure } from '../provider.js';
 
 /** Status by the exception's name in lower case: in streams the names begin with a small letter. */
 const STATUSES: ReadonlyMap<string, number> = new Map<string, number>([
@@ -58,7 +58,7 @@ export function failureOf(name: string, message: string, status = 500): Provider
   if (known === 400 && NO_SUCH_MODEL.test(message)) {
     return { status: 404, message: cleaned, code: 'model_not_found' };
   }
-  // 501 is no rejection of the request, so upstream/count-session.ts counts the tokens itself.
+  // With 501 upstream/count-session.ts does not reject the request, but counts the tokens itself.
   if (known === 400 && CANNOT_COUNT.test(message)) return { status: 501, message: cleaned };
   if (known === 400 && TOO_LONG.test(message)) {
     return { status: 400, message: cleaned, code: 'context_length_exceeded' };
@@ -68,17 +68,10 @@ export function failureOf(name: string, message: string, status = 500): Provider
   return { status: isKept ? known : 500, message: cleaned };
 }
 
-/**
- * Reads the error of a response whose status is none of success. `body` may be anything, also cut. Never
- * throws.
- */
-export function readError(
-  status: number,
-  header: (name: string) => string | undefined,
-  body: string,
-): ProviderFailure {
+/** Reads the error of a response whose status is not 2xx. `body` may be anything, also cut. Never throws. */
+export function readError(status: number, header: HeaderLookup, body: string): ProviderFailure {
   const members = parsedJson(body);
-  const { message, Message, __type, code } = isRecord(members) ? members : ({} as Record<string, unknown>);
+  const { message, Message, __type, code } = isRecord(members) ? members : ({} as Members);
   const named = header('x-amzn-errortype') ?? __type ?? code;
   // `ValidationException:http://internal.amazon.com/…`, `com.amazon.coral.service#ValidationException`
   const name = typeof named === 'string' ? named.split(/[:,]/, 1)[0]!.split('#').at(-1)! : '';

@@ -14,8 +14,8 @@
  * Must hold: no message names a project or account of the operator (`cleaned`), because callers read messages
  * (test/unit/providers/gemini/errors.test.ts).
  */
-import { isRecord, parsedJson } from '../../core/json.js';
-import { ProviderError, type ProviderFailure } from '../provider.js';
+import { isRecord, type Members, parsedJson } from '../../core/json.js';
+import { type HeaderLookup, ProviderError, type ProviderFailure } from '../provider.js';
 
 const WRONG_KEY = /API[_ ]key[ _](?:not[ _]valid|expired|invalid|not[ _]found)/i;
 const OPERATORS_ACCOUNT =
@@ -24,24 +24,17 @@ const TOO_LONG =
   /token count\b.{0,200}\b(?:exceeds|only supports)|exceeds the maximum .{0,200}token|input context is too long/i;
 
 /** Texts that reveal the operator's account, and what replaces them. */
-const TRACES: readonly [pattern: RegExp, kept: string][] = [
+const TRACES: readonly [pattern: RegExp, replacement: string][] = [
   [/\b(projects|tenants|organizations|folders|billingAccounts)\/[^\s/'"`,;)]+/g, '$1/…'],
   [/([?&]project=)[^\s&'"`]+/g, '$1…'],
   [/\b(resource project) [\w:-]+/gi, '$1 …'],
   [/\b(project(?:[_ ](?:number|id))?)[:= ]+['"`]?(?=[\w-]*\d)[\w:-]+['"`]?/gi, '$1 …'],
-  // The lookbehind: a long text of such characters is tried once, and not from each of them on.
+  // Because of the lookbehind a long run of such characters is tried once, not from each character on.
   [/(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.gserviceaccount\.com/g, '…'],
 ];
 
-/**
- * Reads the error of a response whose status is none of success. `body` may be anything, also cut. Never
- * throws.
- */
-export function readError(
-  status: number,
-  header: (name: string) => string | undefined,
-  body: string,
-): ProviderFailure {
+/** Reads the error of a response whose status is not 2xx. `body` may be anything, also cut. Never throws. */
+export function readError(status: number, header: HeaderLookup, body: string): ProviderFailure {
   const parsed = parsedJson(body);
   const failure = failureOf(errorIn(Array.isArray(parsed) ? (parsed as unknown[])[0] : parsed), status);
   if (failure.retryAfterSeconds !== undefined) return failure;
@@ -50,17 +43,17 @@ export function readError(
 }
 
 /** Throws a ProviderError if the response or event is an error. */
-export function throwError(response: Record<string, unknown>): void {
+export function throwError(response: Members): void {
   if (response.error === undefined) return;
   const error = errorIn(response);
   throw new ProviderError(failureOf(error, typeof error?.code === 'number' ? error.code : 500));
 }
 
-function errorIn(body: unknown): Record<string, unknown> | undefined {
+function errorIn(body: unknown): Members | undefined {
   return isRecord(body) && isRecord(body.error) ? body.error : undefined;
 }
 
-function failureOf(error: Record<string, unknown> | undefined, status: number): ProviderFailure {
+function failureOf(error: Members | undefined, status: number): ProviderFailure {
   const text = typeof error?.message === 'string' ? error.message : '';
   const message = text === '' ? 'the provider gave no reason' : cleaned(text);
   const details = Array.isArray(error?.details) ? (error.details as unknown[]) : [];
@@ -75,7 +68,10 @@ function failureOf(error: Record<string, unknown> | undefined, status: number): 
 function statusOf(status: number, name: unknown, text: string, details: readonly unknown[]): number {
   switch (status) {
     case 400: {
-      if (WRONG_KEY.test(text) || details.some((one) => isRecord(one) && one.reason === 'API_KEY_INVALID'))
+      if (
+        WRONG_KEY.test(text) ||
+        details.some((detail) => isRecord(detail) && detail.reason === 'API_KEY_INVALID')
+      )
         return 401;
       // Any other `FAILED_PRECONDITION` is the caller's, such as cached content that is gone.
       return OPERATORS_ACCOUNT.test(text) ? 403 : name === 'RESOURCE_EXHAUSTED' ? 429 : 400;
@@ -112,6 +108,6 @@ function retryDelayIn(details: readonly unknown[]): number | undefined {
 /** The message without names of projects, accounts and service accounts. */
 export function cleaned(message: string): string {
   let text = message;
-  for (const [pattern, kept] of TRACES) text = text.replace(pattern, kept);
+  for (const [pattern, replacement] of TRACES) text = text.replace(pattern, replacement);
   return text;
 }

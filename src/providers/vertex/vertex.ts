@@ -23,6 +23,7 @@ import { requestBody } from '../gemini/request.js';
 import { readResponse } from '../gemini/response.js';
 import { GeminiStream } from '../gemini/stream.js';
 import type {
+  HeaderLookup,
   PassedCall,
   PassedRequest,
   Provider,
@@ -81,11 +82,7 @@ function write(call: UnsignedCall): WrittenRequest {
 }
 
 /** Never throws. Errors of Claude itself have Anthropic's form, errors of the platform Google's. */
-function readEitherError(
-  status: number,
-  header: (name: string) => string | undefined,
-  body: string,
-): ProviderFailure {
+function readEitherError(status: number, header: HeaderLookup, body: string): ProviderFailure {
   const value = parsedJson(body);
   if (!isRecord(value) || value.type !== 'error') return readError(status, header, body);
   const failure = readAnthropicError(status, header, body);

@@ -237,7 +237,7 @@ void t.test('of a long message only what a caller may get is cleaned', (t) => {
   const cleaned: string[] = [];
   const told: string[] = [];
   const credentials: Credentials = {
-    of: () => undefined,
+    credentialAt: () => undefined,
     rejected: () => undefined,
     cleaned: (_credential, text) => (cleaned.push(text), 'clean'),
   };

@@ -16,7 +16,7 @@ function runTo(end: (handler: WatchedHandler) => void, status: number, chunks: r
   const events: string[] = [];
   const rejected: number[] = [];
   const credentials: Credentials = {
-    of: () => CREDENTIAL,
+    credentialAt: () => CREDENTIAL,
     rejected: (position) => void rejected.push(position),
     cleaned: (_credential, text) => text.replaceAll('eyJ-secret', '…'),
   };

@@ -24,12 +24,12 @@ function world() {
 
 void t.test('the current one, and who had none before', (t) => {
   const { table } = world();
-  t.equal(table.of(0), undefined);
-  t.equal(table.of(1), ONE);
+  t.equal(table.credentialAt(0), undefined);
+  t.equal(table.credentialAt(1), ONE);
   t.same(table.replace([{ position: 1, revision: 2, credential: TWO }]), [], 'a renewal');
-  t.equal(table.of(1), TWO);
+  t.equal(table.credentialAt(1), TWO);
   t.same(table.replace([{ position: 1, revision: 3, credential: undefined }]), []);
-  t.equal(table.of(1), undefined, 'it has expired');
+  t.equal(table.credentialAt(1), undefined, 'it has expired');
   t.same(table.replace([{ position: 1, revision: 4, credential: ONE }]), [1]);
   t.end();
 });
