@@ -1,15 +1,15 @@
 /**
  * A source map for translated requests: from paths in the chat completion to paths in the caller's own
  * request. A provider that refuses a part of a chat completion names it by its path there, which a caller of
- * another door does not know. The doors' `toChat` record origins with `from`; upstream/door-call.ts calls
- * `callersPath`, on the same thread: upstream worker, or counter thread if the body is large.
+ * another door does not know. The doors' `toChat` record origins with `withOrigin`; upstream/door-call.ts
+ * calls `callersPath`, on the same thread: upstream worker, or counter thread if the body is large.
  *
  *     messages[3].content[0].image_url.url  →  input[2].content[0].image_url
  *
  * Must hold: a path is the caller's own, or the door's name of the member
  * (test/unit/doors/callers-path.test.ts).
  */
-import { isRecord } from '../core/json.js';
+import { isRecord, type Members } from '../core/json.js';
 
 /**
  * For messages, parts, calls and tools of chat completions: the path in the caller's request that each comes
@@ -18,7 +18,7 @@ import { isRecord } from '../core/json.js';
 const ORIGINS = new WeakMap<object, string>();
 
 /** Records that `value`, a part of the chat completion, comes from `path`. Returns `value`. */
-export function from<Value extends object>(path: string, value: Value): Value {
+export function withOrigin<Value extends object>(path: string, value: Value): Value {
   ORIGINS.set(value, path);
   return value;
 }
@@ -36,7 +36,7 @@ export function callersPath(chat: unknown, path: string, names: Readonly<Record<
   let start = 0;
   for (const { 0: segment, index } of path.matchAll(SEGMENT)) {
     if (!isRecord(value) && !Array.isArray(value)) break;
-    value = (value as Readonly<Record<string, unknown>>)[segment];
+    value = (value as Members)[segment];
     const partOrigin = typeof value === 'object' && value !== null ? ORIGINS.get(value) : undefined;
     if (partOrigin === undefined) continue;
     origin = partOrigin;

@@ -8,7 +8,7 @@
  * test/unit/doors/messages/messages-dialect.test.ts, test/unit/doors/callers-path.test.ts.
  */
 import { DOOR_NAMES } from '../core/door-names.js';
-import { isRecord } from '../core/json.js';
+import { isRecord, type Members } from '../core/json.js';
 import type { Dialect } from './door.js';
 import { COUNT_TOKENS_DIALECT, MESSAGES_DIALECT } from './messages/messages-dialect.js';
 import { RESPONSES_DIALECT } from './responses/responses-dialect.js';
@@ -54,7 +54,7 @@ function documentText(document: unknown): string {
   return isRecord(document) && typeof document.text === 'string' ? document.text : JSON.stringify(document);
 }
 
-function rerankTexts({ query, documents }: Readonly<Record<string, unknown>>): string[] {
+function rerankTexts({ query, documents }: Members): string[] {
   return [...inputTexts(query), ...(Array.isArray(documents) ? documents.map(documentText) : [])];
 }
 

@@ -12,6 +12,7 @@
  * Must hold: a door keeps no state between calls; `read` and `readPieces` accept the same bodies
  * (test/unit/protocol/request-bytes.test.ts).
  */
+import type { Members } from '../core/json.js';
 import type { DoorName, DoorPath } from '../core/door-names.js';
 import type { ErrorRecord } from '../core/errors.js';
 import type { ChatRequestResult } from '../protocol/chat-call.js';
@@ -67,7 +68,7 @@ export interface DoorCall {
   readonly model: string;
   readonly stream: boolean;
   /** The body of the request, parsed. Of a large body without the conversation. */
-  readonly body: Readonly<Record<string, unknown>>;
+  readonly body: Members;
   /** Unix milliseconds, as of the attempt's start. */
   readonly nowMs: number;
   /**
@@ -124,7 +125,7 @@ export interface EventJudge {
    */
   known?(data: string): EventMeaning | undefined;
   /** `event` was parsed from JSON. */
-  judge(event: Readonly<Record<string, unknown>>): EventMeaning;
+  judge(event: Members): EventMeaning;
 }
 
 /**
@@ -136,7 +137,7 @@ export interface DoorStream {
    * `chunk`: one chat.completion.chunk, with usage as providers/chat-writer.ts writes it. Returns whole
    * events, or an empty text.
    */
-  push(chunk: Readonly<Record<string, unknown>>): string;
+  push(chunk: Members): string;
   /** Call once, when the chat completion has ended without an error. Returns the last events. */
   end(): string;
 }
@@ -152,11 +153,7 @@ export interface Translator {
    * assistant has `reasoning_content`. Throws a FieldError that names a member which a chat completion cannot
    * express.
    */
-  toChat(
-    body: Readonly<Record<string, unknown>>,
-    extras?: boolean,
-    thoughtsBack?: boolean,
-  ): Record<string, unknown>;
+  toChat(body: Members, extras?: boolean, thoughtsBack?: boolean): Record<string, unknown>;
   /**
    * The members of `body` that `toChat` takes as exactJson reads them, so that integers in them keep their
    * digits. For an upstream with a provider they keep them in large bodies only (callOf in provider-client.ts
@@ -169,7 +166,7 @@ export interface Translator {
    * Returns the response of a call that is not streamed, as JSON text. `response`: the chat completion, with
    * usage as providers/chat-writer.ts writes it. Throws a ProviderError, as a DoorStream does.
    */
-  fromChat(response: Readonly<Record<string, unknown>>, call: DoorCall): string;
+  fromChat(response: Members, call: DoorCall): string;
   openStream(call: DoorCall): DoorStream;
 }
 
@@ -179,7 +176,7 @@ export interface Dialect {
   /** The member by which a response in this protocol is recognised: an array, or with `isCount` a number. */
   readonly marker: string;
   /** Why a response that has the marker is an error nevertheless; undefined if it is a success. */
-  readonly faultIn?: (members: Readonly<Record<string, unknown>>) => string | undefined;
+  readonly faultIn?: (members: Members) => string | undefined;
   /**
    * A call of the door only counts the tokens of its prompt, and is free. It passes to upstreams that speak
    * the protocol; if none can count, the gateway does.
@@ -192,5 +189,5 @@ export interface Dialect {
   /** Undefined if only upstreams that speak the protocol can serve the door. */
   readonly translator: Translator | undefined;
   /** Texts of the prompt, to count if the upstream reports no usage. Undefined: count those of `toChat`. */
-  readonly promptTexts: ((body: Readonly<Record<string, unknown>>) => string[]) | undefined;
+  readonly promptTexts: ((body: Members) => string[]) | undefined;
 }

@@ -95,7 +95,7 @@ export interface CallSoFar {
   json: string;
 }
 
-export interface CallPiece extends Readonly<CallSoFar> {
+interface CallPiece extends Readonly<CallSoFar> {
   readonly index: number | undefined;
 }
 

@@ -7,7 +7,7 @@
  * reads, or calls are billed wrongly (test/unit/providers/anthropic/response.test.ts).
  */
 import type { TokenCounts } from '../core/token-counts.js';
-import { insideOfString, stringText } from '../core/json.js';
+import { insideOfString, stringText, type Members } from '../core/json.js';
 import { SSE_DONE, sseEvent } from '../protocol/sse.js';
 
 /** `function_call` is for callers that sent `functions` in place of `tools`. */
@@ -82,7 +82,7 @@ export interface Completion {
 export interface CompletionText {
   readonly text: string;
   /** What the text's members are, as far as upstream/response-reader.ts reads them. */
-  readonly members: Readonly<Record<string, unknown>>;
+  readonly members: Members;
 }
 
 /** Writes the text member by member: building an object for JSON.stringify takes twice as long. */

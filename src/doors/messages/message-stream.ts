@@ -30,14 +30,14 @@ export class MessageWriter implements DoorStream {
   /** Index of the open block, or of the next one. */
   #index = 0;
   #open: 'none' | 'text' | 'thinking' | 'tool' = 'none';
-  /** The open thinking block has its text of `thinking_blocks` so far, and none of `reasoning_content`. */
+  /** All text of the open thinking block so far came in `thinking_blocks`, none in `reasoning_content`. */
   #thinksInBlocks = false;
   /** Index, in the chat completion, of the open tool call or the last one. */
   #toolIndex = -1;
   #toolCall: CallSoFar = { id: undefined, name: undefined, json: '' };
   /** The tool call is open, but its block waits until the upstream has told its name. */
   #isToolHeld = false;
-  /** The ids of the tool calls before it, as far as the upstream has told them. */
+  /** The ids of the tool calls before `#toolCall`, undefined for a call without one. */
   #earlierIds: (string | undefined)[] | undefined;
   #toolCount = 0;
   #finish: unknown;
@@ -275,8 +275,9 @@ export function fromChat(response: Members, call: DoorCall): string {
   const text = textOrRefusalOf(message);
   if (text !== '') content.push({ type: 'text', text });
   const calls = Array.isArray(message.tool_calls) ? (message.tool_calls as unknown[]).filter(isRecord) : [];
-  calls.forEach((one, position) => {
-    const { name: named, arguments: given } = isRecord(one.function) ? one.function : ({} as Members);
+  calls.forEach((toolCall, position) => {
+    const called = isRecord(toolCall.function) ? toolCall.function : ({} as Members);
+    const { name: named, arguments: given } = called;
     // As in a stream: clients rely on the member.
     const name = typeof named === 'string' ? named : '';
     // Undefined if the text is no JSON.
@@ -284,9 +285,9 @@ export function fromChat(response: Members, call: DoorCall): string {
     // `max_tokens` has cut the arguments. Anthropic sends such a call too, and its `stop_reason` says so.
     const input = isRecord(parsed) || choice.finish_reason !== 'length' ? parsed : {};
     if (!isRecord(input)) throw ProviderError.invalid('arguments of a tool are no JSON object');
-    content.push({ type: 'tool_use', id: toolIdOf(one.id, position, call), name, input });
+    content.push({ type: 'tool_use', id: toolIdOf(toolCall.id, position, call), name, input });
   });
-  // `input` came of exactJson.
+  // `input` was made by exactJson.
   return exactJsonText({
     id: messageIdOf(call),
     type: 'message',

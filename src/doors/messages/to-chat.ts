@@ -18,15 +18,16 @@
  * `Translator.toChat` (door.ts).
  *
  * Must hold: a member that is neither translated nor in KNOWN is refused, never dropped silently
- * (test/unit/doors/messages/messages-dialect.test.ts). Each part that is made is registered with `from`
+ * (test/unit/doors/messages/messages-dialect.test.ts). Each part that is made is registered with `withOrigin`
  * (callers-path.ts), or an error names a path that the caller does not know
  * (test/unit/doors/callers-path.test.ts).
  */
 import { createHash } from 'node:crypto';
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord, type Members } from '../../core/json.js';
+import { stringIn } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
-import { from } from '../callers-path.js';
+import { withOrigin } from '../callers-path.js';
 import { thoughtsBackOf, withOneSystem } from '../message-parts.js';
 import { summarisingEditIn } from './messages-rules.js';
 
@@ -73,7 +74,7 @@ export function toChat(body: Members, extras = false, thoughtsBack = false): Rec
   const messages = messagesOf(body.messages as readonly Members[], extras, thoughtsBack);
   if (body.system !== undefined && body.system !== null) {
     const content = textPartsOf(body.system, 'system', extras);
-    if (content.length > 0) messages.unshift(from('system', { role: 'system', content }));
+    if (content.length > 0) messages.unshift(withOrigin('system', { role: 'system', content }));
   }
   chat.messages = extras ? messages : withOneSystem(messages);
   for (const name of ['temperature', 'top_p', 'top_k'])
@@ -116,7 +117,7 @@ function addTools(chat: Record<string, unknown>, body: Members, extras: boolean)
       throw new FieldError(`tools[${index}].type`, 'must be custom: only Claude knows other tools');
     if (typeof name !== 'string') throw new FieldError(`tools[${index}].name`, 'must be a string');
     if (!isRecord(parameters)) throw new FieldError(`tools[${index}].input_schema`, 'must be an object');
-    return from(`tools[${index}]`, {
+    return withOrigin(`tools[${index}]`, {
       type: 'function',
       function: {
         name,
@@ -131,14 +132,13 @@ function addTools(chat: Record<string, unknown>, body: Members, extras: boolean)
   if (!isRecord(choice)) return;
   if (choice.type === 'auto' || choice.type === 'none') chat.tool_choice = choice.type;
   else if (choice.type === 'any') chat.tool_choice = 'required';
-  else if (typeof choice.name !== 'string') throw new FieldError('tool_choice.name', 'must be a string');
-  else chat.tool_choice = { type: 'function', function: { name: choice.name } };
+  else chat.tool_choice = { type: 'function', function: { name: stringIn(choice, 'name', 'tool_choice') } };
   if (choice.disable_parallel_tool_use === true) chat.parallel_tool_calls = false;
 }
 
 /**
- * A budget becomes an effort, which every upstream can be told. That the model shall not think, or as it
- * likes, has no effort: upstreams that read `thinking` get it as it is.
+ * A budget becomes an effort, which every upstream can be told. No effort says that the model must not think,
+ * or may think as it likes: upstreams that read `thinking` get that member as it is.
  */
 function addThinking(chat: Record<string, unknown>, body: Members, extras: boolean): void {
   const { thinking, output_config: config } = body;
@@ -165,10 +165,11 @@ function messagesOf(messages: readonly Members[], extras: boolean, thoughtsBack:
   const written: Part[] = [];
   messages.forEach(({ role, content }, index) => {
     const path = `messages[${index}]`;
-    if (role === 'assistant') written.push(from(path, assistantOf(content, path, extras, thoughtsBack)));
+    if (role === 'assistant')
+      written.push(withOrigin(path, assistantOf(content, path, extras, thoughtsBack)));
     else if (role === 'system') {
       const texts = textPartsOf(content, `${path}.content`, extras);
-      if (texts.length > 0) written.push(from(path, { role, content: texts }));
+      if (texts.length > 0) written.push(withOrigin(path, { role, content: texts }));
     } else written.push(...userTurnOf(content, path, extras));
   });
   return written;
@@ -190,23 +191,23 @@ function markOf(block: Members, extras: boolean): Members {
 }
 
 function userTurnOf(content: unknown, path: string, extras: boolean): Part[] {
-  if (typeof content === 'string') return [from(path, { role: 'user', content })];
+  if (typeof content === 'string') return [withOrigin(path, { role: 'user', content })];
   const results: Part[] = [];
   const parts: Part[] = [];
   blocksIn(content, `${path}.content`).forEach((block, index) => {
     const at = `${path}.content[${index}]`;
-    if (block.type === 'tool_result') results.push(from(at, resultOf(block, at, parts, extras)));
+    if (block.type === 'tool_result') results.push(withOrigin(at, resultOf(block, at, parts, extras)));
     else parts.push(partOf(block, at, extras));
   });
-  if (parts.length > 0) results.push(from(path, { role: 'user', content: contentOf(parts) }));
+  if (parts.length > 0) results.push(withOrigin(path, { role: 'user', content: contentOf(parts) }));
   else if (results.length === 0) throw new FieldError(`${path}.content`, 'must not be empty');
   return results;
 }
 
 /** The message of a tool result. Images and files in the result are added to `parts`. */
 function resultOf(block: Members, path: string, parts: Part[], extras: boolean): Part {
-  const { tool_use_id: id, content, is_error: isError } = block;
-  if (typeof id !== 'string') throw new FieldError(`${path}.tool_use_id`, 'must be a string');
+  const { content, is_error: isError } = block;
+  const id = stringIn(block, 'tool_use_id', path);
   const isText = typeof content === 'string';
   const texts: string[] = isText ? [content] : [];
   blocksIn(isText ? undefined : content, `${path}.content`).forEach((inner, index) => {
@@ -232,16 +233,15 @@ function assistantOf(content: unknown, path: string, extras: boolean, thoughtsBa
   const thoughts: Part[] = [];
   blocksIn(content, `${path}.content`).forEach((block, index) => {
     const at = `${path}.content[${index}]`;
-    const { type, id, name, input, thinking, signature, data } = block;
+    const { type, input, thinking, signature, data } = block;
     if (type === 'thinking') {
       if (typeof thinking === 'string') texts += thinking;
       if (typeof signature === 'string' && signature !== '') thoughts.push({ type, thinking, signature });
     } else if (type === 'redacted_thinking') thoughts.push({ type, data });
     else if (type === 'tool_use') {
-      if (typeof id !== 'string' || typeof name !== 'string')
-        throw new FieldError(`${at}.${typeof id === 'string' ? 'name' : 'id'}`, 'must be a string');
-      const called = { name, arguments: exactJsonText(input ?? {}) };
-      calls.push(from(at, { id, type: 'function', function: called, ...markOf(block, extras) }));
+      const id = stringIn(block, 'id', at);
+      const called = { name: stringIn(block, 'name', at), arguments: exactJsonText(input ?? {}) };
+      calls.push(withOrigin(at, { id, type: 'function', function: called, ...markOf(block, extras) }));
     } else parts.push(partOf(block, at, extras, true));
   });
   return {
@@ -274,15 +274,12 @@ function contentOf(parts: Part[]): string | Part[] {
 }
 
 function partOf(block: Members, path: string, extras: boolean, textAlone = false): Part {
-  return from(path, newPart(block, path, extras, textAlone));
+  return withOrigin(path, newPart(block, path, extras, textAlone));
 }
 
 function newPart(block: Members, path: string, extras: boolean, textAlone: boolean): Part {
-  const { type, text, source, title, context, citations } = block;
-  if (type === 'text') {
-    if (typeof text !== 'string') throw new FieldError(`${path}.text`, 'must be a string');
-    return { type, text, ...markOf(block, extras) };
-  }
+  const { type, source, title, context, citations } = block;
+  if (type === 'text') return { type, text: stringIn(block, 'text', path), ...markOf(block, extras) };
   if (textAlone || (type !== 'image' && type !== 'document'))
     throw new FieldError(`${path}.type`, 'has no counterpart in a chat completion');
   if (isRecord(citations) && citations.enabled === true)

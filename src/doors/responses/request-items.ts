@@ -20,13 +20,14 @@
  *
  * Must hold: two tools with one flat name are rejected, because nobody could know which of them a call means
  * (test/unit/doors/responses/request-items.offered-tools.test.ts); each message and part that is made is
- * registered with `from` (callers-path.ts), or an error names a path that the caller does not know
+ * registered with `withOrigin` (callers-path.ts), or an error names a path that the caller does not know
  * (test/unit/doors/callers-path.test.ts).
  */
 import { hash } from 'node:crypto';
 import { isNestedTooDeeply, isRecord, type Members, parsedJson } from '../../core/json.js';
+import { stringIn } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
-import { from } from '../callers-path.js';
+import { withOrigin } from '../callers-path.js';
 import { textOf, thoughtsBackOf } from '../message-parts.js';
 
 interface AssistantMessage {
@@ -43,7 +44,7 @@ const TEXT_PARTS: readonly unknown[] = ['input_text', 'output_text', 'text'];
 
 /** `extras`, `thoughtsBack`: as in `Translator.toChat` (door.ts). Throws a FieldError. */
 export function messagesOf(input: unknown, extras: boolean, thoughtsBack: boolean): unknown[] {
-  if (typeof input === 'string') return [from('input', { role: 'user', content: input })];
+  if (typeof input === 'string') return [withOrigin('input', { role: 'user', content: input })];
   if (!Array.isArray(input)) throw new FieldError('input', 'must be a string or an array of items');
   const writer = new InputWriter(extras, thoughtsBack);
   (input as unknown[]).forEach((item, index) => {
@@ -91,21 +92,21 @@ class InputWriter {
         this.#addReasoning(item, path);
         return;
       case 'function_call': {
-        const name = flatName(textIn(item, 'name', path), item.namespace);
-        const called = { name, arguments: textIn(item, 'arguments', path) };
-        this.#addCall({ id: textIn(item, 'call_id', path), type: 'function', function: called }, path);
+        const name = flatName(stringIn(item, 'name', path), item.namespace);
+        const called = { name, arguments: stringIn(item, 'arguments', path) };
+        this.#addCall({ id: stringIn(item, 'call_id', path), type: 'function', function: called }, path);
         return;
       }
       case 'custom_tool_call': {
-        const name = flatName(textIn(item, 'name', path), item.namespace);
-        const called = { name, input: textIn(item, 'input', path) };
-        this.#addCall({ id: textIn(item, 'call_id', path), type: 'custom', custom: called }, path);
+        const name = flatName(stringIn(item, 'name', path), item.namespace);
+        const called = { name, input: stringIn(item, 'input', path) };
+        this.#addCall({ id: stringIn(item, 'call_id', path), type: 'custom', custom: called }, path);
         return;
       }
       case 'function_call_output':
       case 'custom_tool_call_output': {
         const content = this.#outputOf(item.output, path);
-        this.#push({ role: 'tool', tool_call_id: textIn(item, 'call_id', path), content }, path);
+        this.#push({ role: 'tool', tool_call_id: stringIn(item, 'call_id', path), content }, path);
         return;
       }
       case 'item_reference':
@@ -143,7 +144,7 @@ class InputWriter {
   #push(message: object, path: string): void {
     this.#assistant = undefined;
     this.#thoughts = '';
-    this.#messages.push(from(path, message));
+    this.#messages.push(withOrigin(path, message));
   }
 
   #addMessage(item: Members, path: string): void {
@@ -175,7 +176,7 @@ class InputWriter {
 
   #newAssistant(path: string): AssistantMessage {
     const message: AssistantMessage = { role: 'assistant', content: null };
-    this.#messages.push(from(path, message));
+    this.#messages.push(withOrigin(path, message));
     this.#assistant = message;
     return message;
   }
@@ -203,27 +204,21 @@ class InputWriter {
   #addCall(call: object, path: string): void {
     const message = this.#assistant ?? this.#newAssistant(path);
     (message.tool_calls ??= []).push(
-      from(path, this.#extra === undefined ? call : { ...call, extra_content: this.#extra }),
+      withOrigin(path, this.#extra === undefined ? call : { ...call, extra_content: this.#extra }),
     );
     this.#extra = undefined;
     this.#addThoughts(message);
   }
 }
 
-/** What the model thought, or where the item has only a summary, that. */
+/** What the model thought, or the summary if the item has nothing else. */
 function reasoningTextOf({ content, summary }: Members): string {
   return textOf(content) || textOf(summary);
 }
 
-function textIn(item: Members, name: string, path: string): string {
-  const value = item[name];
-  if (typeof value !== 'string') throw new FieldError(`${path}.${name}`, 'must be a string');
-  return value;
-}
-
 /** Adds to `all` itself: a copy for each item would take the square of their number. */
 function appended(all: unknown[], more: readonly unknown[]): unknown[] {
-  for (const one of more) all.push(one);
+  for (const item of more) all.push(item);
   return all;
 }
 
@@ -241,7 +236,7 @@ function contentOf(content: unknown, path: string): unknown {
 function partsIn(content: readonly unknown[], path: string): Members[] {
   return content.map((part, index) => {
     const at = `${path}[${index}]`;
-    return from(at, partOf(part, at));
+    return withOrigin(at, partOf(part, at));
   });
 }
 
@@ -253,8 +248,8 @@ function loneText(parts: readonly Members[]): unknown {
 function partOf(part: unknown, path: string): Members {
   if (!isRecord(part)) throw new FieldError(path, 'must be an object');
   const { type } = part;
-  if (TEXT_PARTS.includes(type)) return { type: 'text', text: textIn(part, 'text', path) };
-  if (type === 'refusal') return { type: 'refusal', refusal: textIn(part, 'refusal', path) };
+  if (TEXT_PARTS.includes(type)) return { type: 'text', text: stringIn(part, 'text', path) };
+  if (type === 'refusal') return { type: 'refusal', refusal: stringIn(part, 'refusal', path) };
   if (type === 'input_image') {
     if (typeof part.image_url !== 'string')
       throw new FieldError(`${path}.image_url`, 'must be a URL: files by their ids are not known here');
@@ -292,7 +287,7 @@ function isGiven(value: unknown): boolean {
  */
 const PREFIX = 'tollgate-1:';
 
-export interface Carried {
+interface Carried {
   /** `thinking_blocks` of a message, with their texts. */
   readonly blocks?: readonly unknown[];
   /** `extra_content` of the call that follows. */
@@ -315,7 +310,7 @@ export function carriedIn(content: unknown): Carried | undefined {
   };
 }
 
-export interface OfferedTool {
+interface OfferedTool {
   readonly tool: Members;
   /** Path of the tool in the request. */
   readonly path: string;
@@ -371,7 +366,7 @@ const NAME_DIGEST_CHARS = 16;
  * The name under which a chat completion has the tool. One that is too long ends with a digest of the whole
  * name. It depends on nothing else, so that calls of earlier turns have it too.
  */
-export function flatName(name: unknown, namespace: unknown): unknown {
+function flatName(name: unknown, namespace: unknown): unknown {
   const isNamed = typeof name === 'string' && typeof namespace === 'string' && namespace !== '';
   if (!isNamed) return name;
   const flat = `${namespace}__${name}`;

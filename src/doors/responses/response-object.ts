@@ -105,10 +105,14 @@ function countOf(value: unknown): number {
 
 export type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
 
-/** An output item that is being written. */
-export interface OpenItem {
+/** An output item, and its index in the output. */
+export interface PlacedItem {
   readonly index: number;
   readonly item: Record<string, unknown> & { readonly id: string; readonly type: string };
+}
+
+/** An output item that is being written. */
+interface OpenItem extends PlacedItem {
   /**
    * Writes what is still missing to `item`, and returns the item's last events but response.output_item.done.
    * `status` is written to items that have one: reasoning has none.

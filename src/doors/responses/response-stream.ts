@@ -24,11 +24,11 @@ import {
   headOf,
   type ItemStatus,
   type OpenCall,
-  type OpenItem,
   type OpenMessage,
   type OpenPart,
   type OpenReasoning,
   partOf,
+  type PlacedItem,
   positionOf,
   responseObject,
   type ResponseHead,
@@ -341,27 +341,24 @@ export class ResponseStream implements DoorStream {
   }
 
   /** Begins an output item. Returns it, and the event for it. */
-  #addItem(
-    prefix: string,
-    members: Members & { readonly type: string },
-  ): [Pick<OpenItem, 'index' | 'item'>, string] {
+  #addItem(prefix: string, members: Members & { readonly type: string }): [PlacedItem, string] {
     const base = this.#newItem(prefix, members);
     return [base, this.#itemAdded(base)];
   }
 
   /** Puts an item into the output, which gives it its index, without an event. */
-  #newItem(prefix: string, members: Members & { readonly type: string }): Pick<OpenItem, 'index' | 'item'> {
+  #newItem(prefix: string, members: Members & { readonly type: string }): PlacedItem {
     const index = this.#output.length;
     const item = { id: `${prefix}_${this.#call.requestId}_${index}`, ...members };
     this.#output.push(item);
     return { index, item };
   }
 
-  #itemAdded({ index, item }: Pick<OpenItem, 'index' | 'item'>): string {
+  #itemAdded({ index, item }: PlacedItem): string {
     return this.#event('response.output_item.added', { output_index: index, item });
   }
 
-  #itemDone({ index, item }: Pick<OpenItem, 'index' | 'item'>): string {
+  #itemDone({ index, item }: PlacedItem): string {
     return this.#event('response.output_item.done', { output_index: index, item });
   }
 

@@ -11,7 +11,7 @@
 import { isRecord, type Members } from '../../core/json.js';
 import { Fields } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
-import { from } from '../callers-path.js';
+import { withOrigin } from '../callers-path.js';
 import { withOneSystem } from '../message-parts.js';
 import { messagesOf, offeredTools } from './request-items.js';
 
@@ -79,7 +79,7 @@ export function toChat(body: Members, extras = false, thoughtsBack = false): Rec
   const all =
     instructions === undefined
       ? messages
-      : [from('instructions', { role: 'system', content: instructions }), ...messages];
+      : [withOrigin('instructions', { role: 'system', content: instructions }), ...messages];
   chat.messages = extras ? all : withOneSystem(all);
   const bound = fields.integer('max_output_tokens');
   if (bound !== undefined) chat.max_completion_tokens = bound;
@@ -103,7 +103,7 @@ function addTools(fields: Fields, chat: Record<string, unknown>): void {
   // OpenAI refuses tool_choice and parallel_tool_calls without tools.
   if (tools.length === 0) return;
   const mayChoose = choice === undefined || choice === 'auto' || choice === 'none';
-  chat.tools = offeredTools(tools, mayChoose).map(({ tool, path }) => from(path, toolOf(tool, path)));
+  chat.tools = offeredTools(tools, mayChoose).map(({ tool, path }) => withOrigin(path, toolOf(tool, path)));
   if (choice !== undefined) chat.tool_choice = choiceOf(choice);
   if (parallel !== undefined) chat.parallel_tool_calls = parallel;
 }

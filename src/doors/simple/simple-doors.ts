@@ -7,7 +7,7 @@
  * (test/unit/doors/simple/simple-doors.test.ts).
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
-import { isRecord } from '../../core/json.js';
+import { isRecord, type Members } from '../../core/json.js';
 import { CHOICES_MAX } from '../../protocol/chat-rules.js';
 import { BodyError } from '../../protocol/json-reader.js';
 import { Level, plain, STREAM_OPTIONS } from '../../protocol/known-members.js';
@@ -97,7 +97,7 @@ function isWithoutText(document: unknown, ranked: unknown): boolean {
   return !ranked.some((name) => typeof name === 'string' && isTextIn(document, name));
 }
 
-function isTextIn(document: Readonly<Record<string, unknown>>, name: string): boolean {
+function isTextIn(document: Members, name: string): boolean {
   return Object.hasOwn(document, name) && typeof document[name] === 'string';
 }
 

@@ -76,7 +76,7 @@ function mergedBetas(own: readonly string[], given: string): readonly string[] {
 /** Members that cloudBodyOf takes out. Clouds refuse `model`; it writes the others anew. */
 const OWN_MEMBERS = ['model', 'anthropic_version', 'anthropic_beta'] as const;
 
-export interface CloudBody {
+interface CloudBody {
   readonly model: string;
   readonly body: string;
 }

@@ -7,9 +7,9 @@
  * Must hold: no blank text becomes a block, and a part without a block is refused with its path
  * (test/unit/providers/anthropic/conversation.test.ts).
  */
-import { isRecord } from '../../core/json.js';
+import { isRecord, type Members } from '../../core/json.js';
 import { clipped } from '../../core/wrong-input.js';
-import type { Fields } from '../fields.js';
+import { stringIn, type Fields } from '../fields.js';
 import { FieldError } from '../provider.js';
 
 export type Block = Record<string, unknown>;
@@ -42,11 +42,7 @@ export function blocksOf(content: unknown, path: string, rules: ContentRules): B
 }
 
 /** Copies the `cache_control` of `holder`, a part or message of the caller, to `block`. Returns `block`. */
-export function withCacheControl(
-  block: Block,
-  holder: Readonly<Record<string, unknown>>,
-  path: string,
-): Block {
+export function withCacheControl(block: Block, holder: Members, path: string): Block {
   const mark = holder.cache_control ?? undefined;
   if (mark === undefined) return block;
   if (!isRecord(mark)) throw new FieldError(`${path}.cache_control`, 'must be an object');
@@ -59,16 +55,11 @@ export function hasText(text: string): boolean {
   return /\S/.test(text);
 }
 
-function blockOf(
-  part: Readonly<Record<string, unknown>>,
-  path: string,
-  rules: ContentRules,
-): Block | undefined {
+function blockOf(part: Members, path: string, rules: ContentRules): Block | undefined {
   switch (part.type) {
     case 'text':
     case 'refusal': {
-      const text = part[part.type];
-      if (typeof text !== 'string') throw new FieldError(`${path}.${part.type}`, 'must be a string');
+      const text = stringIn(part, part.type, path);
       return hasText(text) ? { type: 'text', text } : undefined;
     }
     case 'image_url': {
@@ -81,13 +72,8 @@ function blockOf(
     case 'file': {
       const file = isRecord(part.file) ? part.file : {};
       const { file_data: data, filename } = file;
-      if (typeof data === 'string')
-        return mediaOf(
-          data,
-          typeof filename === 'string' ? filename : undefined,
-          `${path}.file.file_data`,
-          rules,
-        );
+      const title = typeof filename === 'string' ? filename : undefined;
+      if (typeof data === 'string') return mediaOf(data, title, `${path}.file.file_data`, rules);
       if (file.file_id === undefined) throw new FieldError(`${path}.file.file_data`, 'must be a string');
       rules.fields.unsupported(`${path}.file.file_id`);
       return undefined;

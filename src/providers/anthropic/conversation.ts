@@ -17,8 +17,8 @@
  * Must hold: thinking blocks go back unchanged, or Anthropic refuses the request for a wrong signature
  * (test/unit/providers/anthropic/conversation.test.ts).
  */
-import { isRecord } from '../../core/json.js';
-import { argumentsOf } from '../fields.js';
+import { isRecord, type Members } from '../../core/json.js';
+import { argumentsOf, stringIn } from '../fields.js';
 import { FieldError } from '../provider.js';
 import { blocksOf, hasText, withCacheControl, type Block, type ContentRules } from './content.js';
 
@@ -30,8 +30,6 @@ interface Turn {
   /** Texts of a system turn that goes after this user turn. */
   readonly system: Block[];
 }
-
-type Message = Readonly<Record<string, unknown>>;
 
 /**
  * Anthropic wants a user turn first, and so do Converse (bedrock/messages.ts) and Gemini
@@ -94,7 +92,7 @@ export class Conversation {
     return last.results.length > 0 && calls !== undefined && !hasThinking;
   }
 
-  #add(message: Message, index: number): void {
+  #add(message: Members, index: number): void {
     const path = `messages[${index}]`;
     switch (message.role) {
       case 'system':
@@ -105,9 +103,7 @@ export class Conversation {
         this.#addAssistant(message, path, index);
         break;
       case 'tool':
-        if (typeof message.tool_call_id !== 'string')
-          throw new FieldError(`${path}.tool_call_id`, 'must be a string');
-        this.#addResult(message, path, toolIdOf(message.tool_call_id));
+        this.#addResult(message, path, toolIdOf(stringIn(message, 'tool_call_id', path)));
         break;
       case 'function':
         this.#addResult(message, path, this.#functionId);
@@ -129,7 +125,7 @@ export class Conversation {
     else this.#pendingSystem.push(...blocks);
   }
 
-  #addAssistant(message: Message, path: string, index: number): void {
+  #addAssistant(message: Members, path: string, index: number): void {
     const blocks = thinkingOf(message, `${path}.thinking_blocks`);
     blocks.push(...blocksOf(message.content, path, this.#rules));
     if (blocks.length === 0 && typeof message.refusal === 'string' && hasText(message.refusal))
@@ -147,20 +143,20 @@ export class Conversation {
     this.#turn('assistant').blocks.push(...blocks);
   }
 
-  #addResult(message: Message, path: string, id: string): void {
+  #addResult(message: Members, path: string, id: string): void {
     const content = blocksOf(message.content, path, this.#rules);
     const result: Block = { type: 'tool_result', tool_use_id: id };
     if (content.length > 0) result.content = contentOf(content);
     this.#turn('user').results.push(withCacheControl(result, message, path));
   }
 
-  #blocksOf(message: Message, path: string): Block[] {
+  #blocksOf(message: Members, path: string): Block[] {
     const blocks = blocksOf(message.content, path, this.#rules);
     this.#markLast(blocks, message, path);
     return blocks;
   }
 
-  #markLast(blocks: Block[], message: Message, path: string): void {
+  #markLast(blocks: Block[], message: Members, path: string): void {
     const last = blocks.at(-1);
     if (last !== undefined) withCacheControl(last, message, path);
   }
@@ -226,7 +222,7 @@ export function toolIdOf(id: string): string {
  * The thinking blocks of an earlier response, unchanged: Anthropic checks their signatures. Clients that join
  * a stream member by member have blocks without text, and the text in `reasoning_content`.
  */
-function thinkingOf(message: Message, path: string): Block[] {
+function thinkingOf(message: Members, path: string): Block[] {
   const { thinking_blocks: given, reasoning_content: reasoning } = message;
   if (given === undefined || given === null) return [];
   if (!Array.isArray(given)) throw new FieldError(path, 'must be an array');
@@ -250,8 +246,8 @@ function thinkingOf(message: Message, path: string): Block[] {
 
 function toolUseOf(call: unknown, path: string): Block {
   if (!isRecord(call)) throw new FieldError(path, 'must be an object');
-  if (typeof call.id !== 'string') throw new FieldError(`${path}.id`, 'must be a string');
-  return withCacheControl(useOf(call.function, toolIdOf(call.id), `${path}.function`), call, path);
+  const id = toolIdOf(stringIn(call, 'id', path));
+  return withCacheControl(useOf(call.function, id, `${path}.function`), call, path);
 }
 
 function useOf(called: unknown, id: string, path: string): Block {

@@ -101,9 +101,9 @@ const VERSION = 'bedrock-2023-05-31';
 const BETAS =
   /^(?:compact|computer-use|context-1m|context-management|dev-full-thinking|effort|fine-grained-tool-streaming|interleaved-thinking|output-128k|token-efficient-tools|tool-examples|tool-search-tool)-\d{4}-\d\d-\d\d$/;
 
-export type Operation = 'invoke' | 'invoke-with-response-stream' | 'count-tokens';
+type Operation = 'invoke' | 'invoke-with-response-stream' | 'count-tokens';
 
-export interface ClaudeRequest {
+interface ClaudeRequest {
   readonly model: string;
   readonly operation: Operation;
   readonly body: string;

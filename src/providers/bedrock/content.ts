@@ -8,53 +8,38 @@
  * Must hold: no blank text becomes a block. The names of documents in a request differ, and Converse accepts
  * their characters, or it refuses the request (test/unit/providers/bedrock/messages.test.ts).
  */
-import { isRecord } from '../../core/json.js';
+import { isRecord, type Members } from '../../core/json.js';
+import { stringIn } from '../fields.js';
 import { FieldError } from '../provider.js';
 import type { ModelFacts } from './models.js';
 
-export type Block = Readonly<Record<string, unknown>>;
+export type Block = Members;
 
-/** By the subtype of a data URL's media type, or by the end of a name in S3. */
-const IMAGE_FORMATS: ReadonlyMap<string, string> = new Map([
-  ['png', 'png'],
-  ['jpeg', 'jpeg'],
-  ['jpg', 'jpeg'],
-  ['gif', 'gif'],
-  ['webp', 'webp'],
-]);
-const VIDEO_FORMATS: ReadonlyMap<string, string> = new Map([
-  ['mp4', 'mp4'],
-  ['quicktime', 'mov'],
-  ['mov', 'mov'],
-  ['x-matroska', 'mkv'],
-  ['mkv', 'mkv'],
-  ['webm', 'webm'],
-  ['x-flv', 'flv'],
-  ['flv', 'flv'],
-  ['mpeg', 'mpeg'],
-  ['mpg', 'mpg'],
-  ['x-ms-wmv', 'wmv'],
-  ['wmv', 'wmv'],
-  ['3gpp', 'three_gp'],
-  ['3gp', 'three_gp'],
-]);
-const DOCUMENT_FORMATS: ReadonlyMap<string, string> = new Map([
-  ['pdf', 'pdf'],
-  ['csv', 'csv'],
-  ['msword', 'doc'],
-  ['doc', 'doc'],
-  ['vnd.openxmlformats-officedocument.wordprocessingml.document', 'docx'],
-  ['docx', 'docx'],
-  ['vnd.ms-excel', 'xls'],
-  ['xls', 'xls'],
-  ['vnd.openxmlformats-officedocument.spreadsheetml.sheet', 'xlsx'],
-  ['xlsx', 'xlsx'],
-  ['html', 'html'],
-  ['plain', 'txt'],
-  ['txt', 'txt'],
-  ['markdown', 'md'],
-  ['md', 'md'],
-]);
+/**
+ * Converse's formats, by the subtype of a data URL's media type or by the end of a name in S3. `formats` are
+ * those whose subtype or end is the format itself.
+ */
+function formatsBy(formats: readonly string[], others: Readonly<Record<string, string>>) {
+  return new Map([...formats.map((format) => [format, format] as const), ...Object.entries(others)]);
+}
+
+const IMAGE_FORMATS = formatsBy(['png', 'jpeg', 'gif', 'webp'], { jpg: 'jpeg' });
+const VIDEO_FORMATS = formatsBy(['mp4', 'mov', 'mkv', 'webm', 'flv', 'mpeg', 'mpg', 'wmv'], {
+  quicktime: 'mov',
+  'x-matroska': 'mkv',
+  'x-flv': 'flv',
+  'x-ms-wmv': 'wmv',
+  '3gpp': 'three_gp',
+  '3gp': 'three_gp',
+});
+const DOCUMENT_FORMATS = formatsBy(['pdf', 'csv', 'doc', 'docx', 'xls', 'xlsx', 'html', 'txt', 'md'], {
+  msword: 'doc',
+  'vnd.openxmlformats-officedocument.wordprocessingml.document': 'docx',
+  'vnd.ms-excel': 'xls',
+  'vnd.openxmlformats-officedocument.spreadsheetml.sheet': 'xlsx',
+  plain: 'txt',
+  markdown: 'md',
+});
 
 /** Captures the subtype, which alone decides the format: `data:application/png` passes as an image too. */
 const DATA_URL = /^data:[\w.+-]+\/([\w.+-]+)(?:;[^,;]*)*;base64,/i;
@@ -77,8 +62,9 @@ export class ContentWriter {
   }
 
   /**
-   * `path`: of the content, for a FieldError. Blank texts are left out, which Converse refuses. The mark of
-   * one counts for what is before it, and is left out if that is nothing, unless `marksBlank`.
+   * `path`: of the content, for a FieldError. Blank texts are left out, because Converse refuses them. The
+   * `cache_control` of a blank text becomes a cache point after the block before it. If there is no such
+   * block, or it is a cache point, there is one only with `marksBlank`.
    */
   blocks(content: unknown, path: string, marksBlank = false): Block[] {
     if (content === undefined || content === null) return [];
@@ -90,8 +76,8 @@ export class ContentWriter {
       if (!isRecord(part)) throw new FieldError(at, 'must be an object');
       blocks.push(...this.#part(part, at));
       const last = blocks.at(-1);
-      const isMarked = last === undefined || 'cachePoint' in last;
-      if (marksBlank || !isMarked) blocks.push(...this.cachePoint(part));
+      const hasPlace = last !== undefined && !('cachePoint' in last);
+      if (marksBlank || hasPlace) blocks.push(...this.cachePoint(part));
     });
     return blocks;
   }
@@ -100,7 +86,7 @@ export class ContentWriter {
    * The cache point to put after the blocks of `holder`, if that has `cache_control` and the model caches;
    * otherwise none. `holder`: a content part, a message, a tool or the body of the request.
    */
-  cachePoint(holder: Readonly<Record<string, unknown>>): Block[] {
+  cachePoint(holder: Members): Block[] {
     const { cache_control: control } = holder;
     if (!isRecord(control) || !this.#facts.cachePoints) return [];
     // Without `ttl` a cache point lasts five minutes. Models other than Claude from 4.5 refuse the member. A
@@ -113,18 +99,13 @@ export class ContentWriter {
     switch (part.type) {
       case 'text':
       case 'refusal': {
-        const text = part[part.type];
-        if (typeof text !== 'string') throw new FieldError(`${path}.${part.type}`, 'must be a string');
+        const text = stringIn(part, part.type, path);
         return text.trim() === '' ? [] : [{ text }];
       }
       case 'image_url':
-        return [
-          media('image', IMAGE_FORMATS, urlOf(part.image_url, `${path}.image_url`), `${path}.image_url`),
-        ];
+        return [mediaAt('image', IMAGE_FORMATS, part.image_url, `${path}.image_url`)];
       case 'video_url':
-        return [
-          media('video', VIDEO_FORMATS, urlOf(part.video_url, `${path}.video_url`), `${path}.video_url`),
-        ];
+        return [mediaAt('video', VIDEO_FORMATS, part.video_url, `${path}.video_url`)];
       case 'input_audio':
         return [audio(part.input_audio, `${path}.input_audio`)];
       case 'file':
@@ -172,10 +153,11 @@ export class ContentWriter {
   }
 }
 
-function urlOf(value: unknown, path: string): string {
+/** As `media`, of a value that is the URL or an object with it. */
+function mediaAt(kind: string, formats: ReadonlyMap<string, string>, value: unknown, path: string): Block {
   const url = isRecord(value) ? value.url : value;
   if (typeof url !== 'string') throw new FieldError(path, 'must hold a URL');
-  return url;
+  return media(kind, formats, url, path);
 }
 
 /** `kind`: the member of the block, and the word for it in errors. `path`: of the URL, for a FieldError. */

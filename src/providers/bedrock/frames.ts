@@ -52,7 +52,7 @@ for (let at = 256; at < CRC_TABLES.length; at++) {
 
 export type Headers = ReadonlyMap<string, string>;
 /** The payload is `bytes[start..end)`, which is valid only during the visit: `bytes` may be the chunk. */
-export type VisitMessage = (headers: Headers, bytes: Buffer, start: number, end: number) => void;
+type VisitMessage = (headers: Headers, bytes: Buffer, start: number, end: number) => void;
 
 export class FrameReader {
   readonly #visit: VisitMessage;

@@ -13,9 +13,9 @@
  * Must hold: only reasoning with a signature goes back, and tool results come first in a turn: Claude
  * refuses the whole request otherwise (test/unit/providers/bedrock/messages.test.ts).
  */
-import { isRecord } from '../../core/json.js';
+import { isRecord, type Members } from '../../core/json.js';
 import { PLACEHOLDER_USER_TEXT, reminderOf, toolIdOf } from '../anthropic/conversation.js';
-import { argumentsOf } from '../fields.js';
+import { argumentsOf, stringIn } from '../fields.js';
 import { FieldError } from '../provider.js';
 import { ContentWriter, type Block } from './content.js';
 import type { ModelFacts } from './models.js';
@@ -51,11 +51,7 @@ export interface Conversation {
 }
 
 /** `body`: the request; its `cache_control`, if any, puts a cache point after the last message. */
-export function conversationOf(
-  messages: readonly unknown[],
-  body: Readonly<Record<string, unknown>>,
-  facts: ModelFacts,
-): Conversation {
+export function conversationOf(messages: readonly unknown[], body: Members, facts: ModelFacts): Conversation {
   const writer = new ContentWriter(facts);
   const system: Block[] = [];
   const turns: OpenTurn[] = [];
@@ -191,8 +187,8 @@ function toolCallsOf(calls: unknown, path: string, called: Set<string>): Block[]
 }
 
 function toolResultOf(message: Record<string, unknown>, path: string, writer: ContentWriter): Block[] {
-  const { tool_call_id: id, content, is_error: isError } = message;
-  if (typeof id !== 'string') throw new FieldError(`${path}.tool_call_id`, 'must be a string');
+  const { content, is_error: isError } = message;
+  const id = stringIn(message, 'tool_call_id', path);
   const blocks = writer.blocks(content, `${path}.content`, true);
   // Converse accepts no cache point within a tool result, so that of a part goes after the result.
   const cachePoints = blocks.filter((block) => 'cachePoint' in block);

@@ -22,11 +22,12 @@
  * Must hold: every model id that LiteLLM knows has its family, and the table above
  * (test/unit/providers/bedrock/request.test.ts).
  */
+import type { Members } from '../../core/json.js';
 import { traitsOf, type ModelTraits, BUDGET_TOKENS_MIN, BUDGETS } from '../anthropic/models.js';
 import type { Fields } from '../fields.js';
 import { FieldError } from '../provider.js';
 
-export type Family =
+type Family =
   'claude' | 'nova' | 'nova-2' | 'deepseek-r1' | 'deepseek' | 'gpt-oss' | 'gpt' | 'hidden' | 'other';
 
 export interface ModelFacts {
@@ -104,9 +105,9 @@ export interface Reasoning {
   /** Whether Claude will think, which rules out some sampling and forced tools. */
   readonly isOn: boolean;
   /** Members of `additionalModelRequestFields`. */
-  readonly more: Readonly<Record<string, unknown>>;
+  readonly more: Members;
   /** Members of `outputConfig`. */
-  readonly output: Readonly<Record<string, unknown>>;
+  readonly output: Members;
 }
 
 /** Efforts that a model with low, medium and high lacks, and the nearest one that it has. */

@@ -11,7 +11,7 @@
  * (`plainBodyOf`) writes the same body (test/unit/providers/bedrock/request.plain-body.test.ts).
  */
 import { exactJsonText } from '../../core/exact-json.js';
-import { isRecord, stringText } from '../../core/json.js';
+import { isRecord, stringText, type Members } from '../../core/json.js';
 import { BESIDE_TEMPERATURE } from '../anthropic/request.js';
 import { Fields } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
@@ -98,7 +98,7 @@ function stopsOf(stop: unknown): string[] {
 interface Sampling {
   readonly inference: Readonly<Record<string, number>>;
   /** Of `additionalModelRequestFields`. */
-  readonly more: Readonly<Record<string, unknown>>;
+  readonly more: Members;
 }
 
 function samplingOf(fields: Fields, { family, claude }: ModelFacts, thinks: boolean): Sampling {

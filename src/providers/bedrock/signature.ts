@@ -22,7 +22,7 @@ const DIGEST_CHARS = 64;
 const BODY_HASH = '\0';
 
 /** What requests have in common that differ only in their bodies. */
-export interface SignedForm {
+interface SignedForm {
   readonly method: string;
   /**
    * As it is sent, without a query. The signature encodes the path once more, as all services but S3 want.

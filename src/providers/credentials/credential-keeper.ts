@@ -46,12 +46,12 @@ const LINGER_MS = 2 * MINUTE_MS;
 const FIRST_FAILURES_MAX = 3;
 
 /** The part of the event log that is used here. */
-export interface KeeperLog {
+interface KeeperLog {
   error(message: string, fields?: Readonly<Record<string, string | number>>): void;
   warn(message: string, fields?: Readonly<Record<string, string | number>>): void;
 }
 
-export interface KeeperOptions {
+interface KeeperOptions {
   readonly specOf: (position: number) => CredentialSpec;
   /** Sends records to all upstream workers, in order. A worker that starts later gets `current`. */
   readonly send: (records: readonly CredentialRecord[]) => void;

@@ -10,7 +10,7 @@ import type { ProviderName } from '../../core/provider-names.js';
 import type { Credential } from '../provider.js';
 
 /** The scope of tokens for Azure OpenAI. */
-export const ENTRA_SCOPE = 'https://cognitiveservices.azure.com/.default';
+const ENTRA_SCOPE = 'https://cognitiveservices.azure.com/.default';
 
 /** Where a credential comes from. A plain record without secrets. */
 export type CredentialSpec =
@@ -47,7 +47,7 @@ export function secretsOfCredential(credential: Credential): string[] {
 }
 
 /** The settings of an upstream that decide on its credential. */
-export interface CredentialSettings {
+interface CredentialSettings {
   readonly provider?: ProviderName | undefined;
   readonly key?: string | undefined;
   readonly credentials_file?: string | undefined;
@@ -55,7 +55,7 @@ export interface CredentialSettings {
 }
 
 /** The part of a model's route (upstream/target.ts) that names credentials. */
-export interface RouteOfCredentials {
+interface RouteOfCredentials {
   readonly retired?: true;
   readonly targets: readonly { readonly provider: { readonly credential: number | undefined } | undefined }[];
 }

@@ -20,7 +20,7 @@
 import { exactJson } from '../../core/exact-json.js';
 import { isNestedTooDeeply, isRecord } from '../../core/json.js';
 import { PLACEHOLDER_USER_TEXT } from '../anthropic/conversation.js';
-import { argumentsOf } from '../fields.js';
+import { argumentsOf, stringIn } from '../fields.js';
 import { FieldError } from '../provider.js';
 import { mediaPart, type Part } from './media.js';
 
@@ -106,9 +106,9 @@ class ConversationWriter {
     if (typeof message.refusal === 'string' && message.refusal !== '') parts.push({ text: message.refusal });
     const { images, tool_calls: calls, function_call: call } = message;
     const hasCalls = Array.isArray(calls) ? calls.length > 0 : isRecord(call);
-    // The message's own signature is that of its text (response.ts); calls and images have theirs. Without a
-    // text it came with an empty one, and goes back so. Beside calls it may be left out: Gemini 3 insists on
-    // theirs alone.
+    // The message's own signature is that of its text (response.ts); calls and images have their own. If
+    // there is no text, the signature came with an empty one, and goes back in that form. Beside calls it may
+    // be left out, because Gemini 3 requires only the signatures of calls.
     const signature = signatureIn(message);
     if (signature !== undefined) {
       const last = parts.at(-1);
@@ -120,8 +120,8 @@ class ConversationWriter {
         parts.push(imageOf(image, `${path}.images[${index}]`));
     }
     if (Array.isArray(calls)) {
-      for (const [index, one] of (calls as unknown[]).entries())
-        parts.push(this.#call(one, `${path}.tool_calls[${index}]`, index === 0));
+      for (const [index, toolCall] of (calls as unknown[]).entries())
+        parts.push(this.#call(toolCall, `${path}.tool_calls[${index}]`, index === 0));
     } else if (isRecord(call)) parts.push(this.#call({ function: call }, `${path}.function_call`, true));
     return parts;
   }
@@ -129,8 +129,7 @@ class ConversationWriter {
   #call(call: unknown, path: string, isFirst: boolean): Part {
     const called = isRecord(call) ? call.function : undefined;
     if (!isRecord(call) || !isRecord(called)) throw new FieldError(path, 'must be a call of a function');
-    const { name } = called;
-    if (typeof name !== 'string') throw new FieldError(`${path}.function.name`, 'must be a string');
+    const name = stringIn(called, 'name', `${path}.function`);
     const args = argumentsOf(called.arguments, `${path}.function.arguments`);
     const { id } = call;
     if (typeof id === 'string') this.#names.set(id, name);
@@ -198,8 +197,7 @@ function partsOf(content: unknown, path: string): Part[] {
       parts.push(mediaPart(item, at));
       continue;
     }
-    const text = item[item.type];
-    if (typeof text !== 'string') throw new FieldError(`${at}.${item.type}`, 'must be a string');
+    const text = stringIn(item, item.type, at);
     if (text !== '') parts.push({ text });
   }
   return parts;

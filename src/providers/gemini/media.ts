@@ -31,10 +31,12 @@ const MIME_TYPES: Readonly<Record<string, string>> = {
   txt: 'text/plain',
 };
 
-/** URLs for which Google wants no MIME type. Those of other names of YouTube's need a `format`. */
+/** URLs for which Google wants no MIME type. Those of YouTube's other host names need a `format`. */
 const TYPED_ADDRESS =
   /^(?:https:\/\/generativelanguage\.googleapis\.com\/|https:\/\/(?:www\.youtube\.com\/|youtu\.be\/))/;
-/** Of a file's name or an address. A bare host may seem to have one (`https://x.mov`), but names no file. */
+/**
+ * The extension of a file's name or address. A bare host such as `https://x.mov` matches, but names no file.
+ */
 const EXTENSION = /\.([A-Za-z0-9]{1,5})(?:[?#]|$)/;
 const MIME_TYPE = /^[\w.+-]+\/[\w.+-]+$/;
 const AUDIO_FORMAT = /^[\w.+-]+$/;
