@@ -50,7 +50,7 @@ export function AccountCourse({ account }: { readonly account: string }) {
         <RangeChoice value={range} onValue={setRange} />
       </div>
       <ErrorText text={error} />
-      {history === undefined ? null : <CourseCharts history={history} seconds={rangeSeconds(range)} />}
+      {history !== undefined && <CourseCharts history={history} seconds={rangeSeconds(range)} />}
     </section>
   );
 }
@@ -100,7 +100,7 @@ export function AccountHours({ account }: { readonly account: string }) {
     <section>
       <h3>Last 24 hours</h3>
       <ErrorText text={error} />
-      {view === undefined ? null : (
+      {view !== undefined && (
         <Charts
           times={times}
           seconds={(HOURS - 1) * SECONDS_PER_HOUR}

@@ -63,11 +63,11 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
     <section>
       <div class="head">
         <h3>Keys</h3>
-        {may('keys') ? (
+        {may('keys') && (
           <Button onClick={() => setDialog({ kind: 'new' })}>
             <Icon name="plus" /> New key
           </Button>
-        ) : null}
+        )}
       </div>
       <ErrorText text={error} />
       {view === undefined ? null : view.data.length === 0 ? (
@@ -111,11 +111,11 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
               head: { hidden: 'Actions' },
               cell: (key) => (
                 <>
-                  {may('keys') ? action(key, 'Rotate', 'rotate') : null}
-                  {may('everything') ? action(key, 'Limits', 'limits') : null}
-                  {may('everything') ? action(key, key.private ? 'Not private' : 'Private', 'private') : null}
-                  {may('keys') ? action(key, key.active ? 'Disable' : 'Enable', 'switch') : null}
-                  {may('keys') ? action(key, 'Delete', 'delete') : null}
+                  {may('keys') && action(key, 'Rotate', 'rotate')}
+                  {may('everything') && action(key, 'Limits', 'limits')}
+                  {may('everything') && action(key, key.private ? 'Not private' : 'Private', 'private')}
+                  {may('keys') && action(key, key.active ? 'Disable' : 'Enable', 'switch')}
+                  {may('keys') && action(key, 'Delete', 'delete')}
                 </>
               ),
               class: 'row-actions',
@@ -123,23 +123,23 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
           ]}
         />
       )}
-      {view === undefined || view.next === null ? null : (
+      {view !== undefined && view.next !== null && (
         <p class="muted">The first {number(KEYS_SHOWN_MAX)} are listed; the CSV has more.</p>
       )}
-      {dialog?.kind === 'new' ? <NewKeyDialog account={account} {...dialogProps} /> : null}
-      {dialog?.kind === 'rotate' ? <RotateKeyDialog item={dialog.key} {...dialogProps} /> : null}
-      {dialog?.kind === 'limits' ? <KeyLimitsDialog item={dialog.key} {...dialogProps} /> : null}
-      {dialog?.kind === 'private' ? <PrivateKeyDialog item={dialog.key} {...dialogProps} /> : null}
-      {dialog?.kind === 'switch' ? <SwitchDialog what="key" item={dialog.key} {...dialogProps} /> : null}
-      {dialog?.kind === 'delete' ? (
+      {dialog?.kind === 'new' && <NewKeyDialog account={account} {...dialogProps} />}
+      {dialog?.kind === 'rotate' && <RotateKeyDialog item={dialog.key} {...dialogProps} />}
+      {dialog?.kind === 'limits' && <KeyLimitsDialog item={dialog.key} {...dialogProps} />}
+      {dialog?.kind === 'private' && <PrivateKeyDialog item={dialog.key} {...dialogProps} />}
+      {dialog?.kind === 'switch' && <SwitchDialog what="key" item={dialog.key} {...dialogProps} />}
+      {dialog?.kind === 'delete' && (
         <DeleteDialog what="key" path={`/keys/${dialog.key.id}`} {...dialogProps}>
           <LongName text={dialog.key.name} /> is refused from now on and cannot be brought back. Its usage
           stays in the books.
         </DeleteDialog>
-      ) : null}
-      {dialog?.kind === 'shown' ? (
+      )}
+      {dialog?.kind === 'shown' && (
         <ShownSecretDialog title="The new key" what="key" secret={dialog.key.key} onClose={onClose} />
-      ) : null}
+      )}
     </section>
   );
 }

@@ -168,7 +168,7 @@ function Row({ row, count, account, open }: RowProps) {
         >
           <span class="row-name">
             <Name text={account.name} />
-            {account.group_name === null ? null : (
+            {account.group_name !== null && (
               <small class="muted">
                 <Name text={account.group_name} />
               </small>

@@ -67,11 +67,11 @@ export function AccountsPage({ item, count }: AccountsProps) {
         <div class="head">
           <h1>Accounts</h1>
           {/* A new account needs a plan: the button waits until plans have been loaded. */}
-          {may('everything') ? (
+          {may('everything') && (
             <Button class="primary" disabled={plans.length === 0} onClick={() => setMaking(true)}>
               <Icon name="plus" /> New account
             </Button>
-          ) : null}
+          )}
         </div>
         <div class="filters" role="search">
           <TextField
@@ -82,9 +82,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
             {...text}
           />
           <Choice label="Plan" options={[['', 'Any'], ...idsOf(plans)]} {...plan} />
-          {groups.length === 0 ? null : (
-            <Choice label="Group" options={[['', 'Any'], ...groups]} {...group} />
-          )}
+          {groups.length !== 0 && <Choice label="Group" options={[['', 'Any'], ...groups]} {...group} />}
           <Choice
             label="State"
             options={[
@@ -107,7 +105,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
           all={() => allOf<AccountView>('/accounts', { ...filter })}
         />
       </section>
-      {item === '' ? null : <AccountPanel key={item} id={item} plans={plans} onChanged={rows.refresh} />}
+      {item !== '' && <AccountPanel key={item} id={item} plans={plans} onChanged={rows.refresh} />}
       {making ? (
         <NewAccountDialog
           plans={plans}
@@ -175,7 +173,7 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
         <Icon name="back" /> All accounts
       </a>
       <ErrorText text={error} />
-      {account === undefined ? null : (
+      {account !== undefined && (
         <>
           <div class="panel-head">
             <h2>
@@ -184,7 +182,7 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
             <p class="marks">
               <StatusBadge account={account} />
               <Badge tone="plain">{account.plan}</Badge>
-              {account.group === null ? null : (
+              {account.group !== null && (
                 <a href={addressOf('groups', account.group)}>
                   <Name text={account.group_name ?? account.group} />
                 </a>
@@ -199,14 +197,14 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
               <a class="button" href={callsAddress({ account: account.id, failed: 'true' })}>
                 Failed calls
               </a>
-              {may('credit') ? <Button onClick={() => setDialog('credit')}>Add credit</Button> : null}
-              {may('everything') ? (
+              {may('credit') && <Button onClick={() => setDialog('credit')}>Add credit</Button>}
+              {may('everything') && (
                 <>
                   <Button onClick={() => setDialog('plan')}>Change plan</Button>
                   <Button onClick={() => setDialog('group')}>Change group</Button>
                   <Button onClick={() => setDialog('switch')}>{account.active ? 'Disable' : 'Enable'}</Button>
                 </>
-              ) : null}
+              )}
             </p>
           </div>
           <ErrorText text={account.plan_missing === true ? planMissingText(account) : undefined} />
@@ -225,10 +223,10 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
           <AccountCourse account={account.id} />
           {/* Bars of calls and spend for each of the last 24 hours, from the usage on disk. */}
           <AccountHours account={account.id} />
-          {dialog === 'credit' ? <CreditDialog account={account} {...dialogProps} /> : null}
-          {dialog === 'plan' ? <PlanDialog account={account} plans={plans} {...dialogProps} /> : null}
-          {dialog === 'group' ? <AccountGroupDialog account={account} {...dialogProps} /> : null}
-          {dialog === 'switch' ? <SwitchDialog what="account" item={account} {...dialogProps} /> : null}
+          {dialog === 'credit' && <CreditDialog account={account} {...dialogProps} />}
+          {dialog === 'plan' && <PlanDialog account={account} plans={plans} {...dialogProps} />}
+          {dialog === 'group' && <AccountGroupDialog account={account} {...dialogProps} />}
+          {dialog === 'switch' && <SwitchDialog what="account" item={account} {...dialogProps} />}
         </>
       )}
     </section>
@@ -328,13 +326,13 @@ function AccountCredits({ account }: { readonly account: AccountView }) {
           ]}
         />
       )}
-      {newestFirst.length > CREDITS_SHOWN ? (
+      {newestFirst.length > CREDITS_SHOWN && (
         <p class="muted">
           The last {CREDITS_SHOWN} of {read.more ? 'the first ' : ''}
           {number(newestFirst.length)}
           {read.more ? '; later ones are not read here' : ''}.
         </p>
-      ) : null}
+      )}
     </section>
   );
 }

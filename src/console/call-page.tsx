@@ -26,19 +26,19 @@ export function CallPage({ id }: { readonly id: string }) {
       </p>
       <div class="head">
         <h1>Call</h1>
-        {error === undefined ? null : <Button onClick={reload}>Look again</Button>}
+        {error !== undefined && <Button onClick={reload}>Look again</Button>}
       </div>
       <p class="marks">
         <code>{id}</code>
         <CopyButton text={id} what="the request’s id" />
-        {call === undefined ? null : (
+        {call !== undefined && (
           <Badge tone={toneOfCall(call)}>
             {call.status} {outcomeOf(call)}
           </Badge>
         )}
       </p>
       <ErrorText text={error} />
-      {call === undefined ? null : <Shown call={call} />}
+      {call !== undefined && <Shown call={call} />}
     </>
   );
 }
@@ -52,7 +52,7 @@ function outcomeOf({ code }: CallView): string {
 function Shown({ call }: { readonly call: CallView }) {
   return (
     <>
-      {call.error === null ? null : (
+      {call.error !== null && (
         <section aria-label="Error">
           <h2>What the caller was told</h2>
           <p class="notice bad">{call.error}</p>
@@ -65,7 +65,7 @@ function Shown({ call }: { readonly call: CallView }) {
         <h2>Course</h2>
         <Timeline call={call} />
       </section>
-      {may('contents') ? <Contents id={call.request_id} /> : null}
+      {may('contents') && <Contents id={call.request_id} />}
     </>
   );
 }
@@ -83,7 +83,7 @@ function Contents({ id }: { readonly id: string }) {
       </div>
       {wanted ? null : <p class="muted">Shown on demand, and only if the settings keep them.</p>}
       <ErrorText text={error} />
-      {view === undefined ? null : (
+      {view !== undefined && (
         <>
           <ContentsText title="Request" shown={view.request} />
           <ContentsText title="Response" shown={view.response} />
@@ -252,9 +252,9 @@ function Timeline({ call }: { readonly call: CallView }) {
           <div>
             <p>
               <b>{what}</b>
-              {untilMs > atMs ? <span class="muted"> {milliseconds(untilMs - atMs)}</span> : null}
+              {untilMs > atMs && <span class="muted"> {milliseconds(untilMs - atMs)}</span>}
             </p>
-            {detail === undefined ? null : <div class="muted">{detail}</div>}
+            {detail !== undefined && <div class="muted">{detail}</div>}
           </div>
           <span class="course" aria-hidden="true">
             <i
@@ -276,7 +276,7 @@ function QuotasLeft({ quotas }: { readonly quotas: CallView['quotas'] }) {
         <li key={`${scope} ${id} ${quota}`}>
           {typeof left === 'string' ? money(left, 4) : number(left)} left of {words(quota)},{' '}
           {scope === 'account' ? 'the account' : scope}
-          {scope === 'group' || scope === 'model' ? <> {id}</> : null}
+          {(scope === 'group' || scope === 'model') && <> {id}</>}
         </li>
       ))}
     </ul>
@@ -299,8 +299,8 @@ function AttemptDetail({ attempt, model }: AttemptDetailProps) {
       {status === null ? 'no status' : `status ${status}`}
       {code === null ? '' : `, ${isFailed(attempt) ? words(code) : 'stopped, as the caller had left'}`}
       {attempt.model === null || attempt.model === model ? '' : `, model ${attempt.model}`}
-      {error === null || error === `status ${status}` ? null : <p class="said-error">{error}</p>}
-      {!isFailed(attempt) ? null : <ResetButton model={attempt.model ?? model ?? undefined} />}
+      {error !== null && error !== `status ${status}` && <p class="said-error">{error}</p>}
+      {isFailed(attempt) && <ResetButton model={attempt.model ?? model ?? undefined} />}
     </>
   );
 }

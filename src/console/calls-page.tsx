@@ -167,7 +167,7 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
       </div>
       <CallFilterFields filters={filters} />
       <ErrorText text={error} />
-      {shown === undefined ? null : (
+      {shown !== undefined && (
         <>
           <p class="count muted" role="status">
             {counted(shown.calls.length, 'call')} shown{live ? ', live' : ''}
@@ -182,12 +182,12 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
               all={() => allOf<CallView>('/calls', Object.fromEntries(new URLSearchParams(query)))}
             />
           )}
-          {shown.searchedTo === null ? null : (
+          {shown.searchedTo !== null && (
             <p class="muted">
               Searched back to {exactMoment(Date.parse(shown.searchedTo))}; there may be older ones.
             </p>
           )}
-          {shown.next === null ? null : <Button onClick={more}>Show older calls</Button>}
+          {shown.next !== null && <Button onClick={more}>Show older calls</Button>}
         </>
       )}
     </>

@@ -134,7 +134,7 @@ const COLUMNS: readonly Column<OperatorChange>[] = [
       <>
         <Name text={who} />
         {/* An operator may be named as the role: it is not said twice. */}
-        {role === who ? null : <small class="muted"> {role}</small>}
+        {role !== who && <small class="muted"> {role}</small>}
       </>
     ),
   },

@@ -72,7 +72,7 @@ export function Field({ label, hint, children }: FieldProps) {
     <div class="field">
       <label for={id}>{label}</label>
       {children(id, hintId)}
-      {hint === undefined ? null : (
+      {hint !== undefined && (
         <small id={hintId} class="muted">
           {hint}
         </small>

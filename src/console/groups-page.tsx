@@ -50,11 +50,11 @@ export function GroupsPage({ item }: { readonly item: string }) {
         <section class="account-finder" aria-label="All groups">
           <div class="head">
             <h1>Groups</h1>
-            {may('everything') ? (
+            {may('everything') && (
               <Button class="primary" onClick={() => setMaking(true)}>
                 <Icon name="plus" /> New group
               </Button>
-            ) : null}
+            )}
           </div>
           <TextField label="Search" type="search" placeholder="Part of a name" maxLength={100} {...text} />
           <ErrorText text={error ?? plans.error} />
@@ -73,7 +73,7 @@ export function GroupsPage({ item }: { readonly item: string }) {
           )}
         </section>
         {/* By its key, another group gets a new panel, without the open dialog and the view of this one. */}
-        {item === '' ? null : <GroupPanel key={item} id={item} onChanged={reload} />}
+        {item !== '' && <GroupPanel key={item} id={item} onChanged={reload} />}
       </div>
       <section>
         <h2>Plans</h2>
@@ -145,23 +145,23 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
         <Icon name="back" /> All groups
       </a>
       <ErrorText text={error} />
-      {group === undefined ? null : (
+      {group !== undefined && (
         <>
           <div class="panel-head">
             <h2>
               <bdi class="long-name">{group.name}</bdi>
             </h2>
             <p class="marks">
-              {group.path.length > 1 ? (
+              {group.path.length > 1 && (
                 <span class="muted">
                   in <bdi>{group.path.slice(0, -1).join(' / ')}</bdi>
                 </span>
-              ) : null}
+              )}
               <code>{group.id}</code>
               <CopyButton text={group.id} what="the group’s id" />
               <a href={callsAddress({ group: group.id })}>Calls</a>
             </p>
-            {may('everything') ? (
+            {may('everything') && (
               <p class="actions">
                 <Button onClick={() => setDialog('limits')}>Change limits</Button>
                 <Button onClick={() => setDialog('inner')}>New group in it</Button>
@@ -175,19 +175,15 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
                   Delete
                 </Button>
               </p>
-            ) : null}
+            )}
           </div>
           <QuotaBars quotas={group.quotas} owner={{ group: group.id }} label="Quotas of the group" />
           {/* By its key a new number of accounts in the group makes a new list, which is fetched at once. */}
           <GroupAccounts key={group.accounts} group={group} onAdd={() => setDialog('account')} />
-          {dialog === 'limits' ? (
-            <GroupLimitsDialog item={group} onClose={onClose} onChanged={onDone} />
-          ) : null}
-          {dialog === 'inner' ? <NewGroupDialog parent={group} onClose={onClose} onMade={onDone} /> : null}
-          {dialog === 'account' ? (
-            <AddAccountDialog group={group} onClose={onClose} onChanged={onDone} />
-          ) : null}
-          {dialog === 'delete' ? (
+          {dialog === 'limits' && <GroupLimitsDialog item={group} onClose={onClose} onChanged={onDone} />}
+          {dialog === 'inner' && <NewGroupDialog parent={group} onClose={onClose} onMade={onDone} />}
+          {dialog === 'account' && <AddAccountDialog group={group} onClose={onClose} onChanged={onDone} />}
+          {dialog === 'delete' && (
             <DeleteDialog
               what="group"
               path={pathTo(group)}
@@ -199,7 +195,7 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
             >
               <LongName text={group.name} /> is empty. Its limits go with it.
             </DeleteDialog>
-          ) : null}
+          )}
         </>
       )}
     </section>
@@ -223,11 +219,11 @@ function GroupAccounts({ group, onAdd }: GroupAccountsProps) {
     <section>
       <div class="head">
         <h3>Accounts</h3>
-        {may('everything') ? (
+        {may('everything') && (
           <Button onClick={onAdd}>
             <Icon name="plus" /> Put an account here
           </Button>
-        ) : null}
+        )}
       </div>
       <ErrorText text={error} />
       {view === undefined ? null : view.rows.length === 0 ? (
@@ -252,11 +248,11 @@ function GroupAccounts({ group, onAdd }: GroupAccountsProps) {
           ]}
         />
       )}
-      {view?.more === true ? (
+      {view?.more === true && (
         <p class="muted">
           The first {ACCOUNTS_SHOWN_MAX} are shown; <code>tollgate accounts list --group</code> tells all.
         </p>
-      ) : null}
+      )}
     </section>
   );
 }

@@ -150,7 +150,7 @@ function Health(props: Pick<ShellProps, 'status' | 'connected'>) {
   return (
     <div class="health" role="status">
       <Badge tone={tone}>{text}</Badge>
-      {status === undefined ? null : (
+      {status !== undefined && (
         <small class="muted">
           {status.version}, up {duration(status.uptime_seconds)}
         </small>
@@ -230,13 +230,13 @@ function SignIn({ left, onSignedIn }: SignInProps) {
         <h1>
           <Mark /> Tollgate
         </h1>
-        {left === undefined ? null : (
+        {left !== undefined && (
           <p role="status">
             You are signed out of this console, but perhaps not of {left.issuer}, which then lets you in again
             without asking. <a href={left.url}>Sign out of {left.issuer} too</a>
           </p>
         )}
-        {oidc === undefined ? null : (
+        {oidc !== undefined && (
           <Button class="primary wide" onClick={() => leaveTo(oidc.url)}>
             Sign in with {oidc.issuer}
           </Button>

@@ -105,21 +105,19 @@ export function OperatorsPage() {
           ]}
         />
       )}
-      {asked?.kind === 'new' ? <NewOperatorDialog {...answering} /> : null}
-      {asked?.kind === 'role' ? <RoleDialog item={asked.operator} {...answering} /> : null}
-      {asked?.kind === 'rotate' ? <RotateDialog item={asked.operator} {...answering} /> : null}
-      {asked?.kind === 'switch' ? (
-        <SwitchDialog what="operator" item={asked.operator} {...answering} />
-      ) : null}
-      {asked?.kind === 'delete' ? (
+      {asked?.kind === 'new' && <NewOperatorDialog {...answering} />}
+      {asked?.kind === 'role' && <RoleDialog item={asked.operator} {...answering} />}
+      {asked?.kind === 'rotate' && <RotateDialog item={asked.operator} {...answering} />}
+      {asked?.kind === 'switch' && <SwitchDialog what="operator" item={asked.operator} {...answering} />}
+      {asked?.kind === 'delete' && (
         <DeleteDialog what="operator" path={pathTo(asked.operator)} {...answering}>
           The token of <LongName text={asked.operator.name} /> is refused from now on. The changes that it
           made stay on record.
         </DeleteDialog>
-      ) : null}
-      {asked?.kind === 'shown' ? (
+      )}
+      {asked?.kind === 'shown' && (
         <ShownSecretDialog title="The operator’s token" what="token" secret={asked.token} onClose={onClose} />
-      ) : null}
+      )}
     </>
   );
 }

@@ -193,7 +193,7 @@ function Conversation({ turns, busy }: ConversationProps) {
       role="log"
       aria-label="What was said"
     >
-      {turns.length === 0 ? <p class="empty">Pick a model, give a key, and say something.</p> : null}
+      {turns.length === 0 && <p class="empty">Pick a model, give a key, and say something.</p>}
       {turns.map(({ question, outcome }, index) => (
         <article key={index} class="turn">
           <p class="said by-user">{question}</p>

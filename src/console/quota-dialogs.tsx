@@ -34,7 +34,7 @@ export function NewGroupDialog({ parent, onClose, onMade }: NewGroupProps) {
       onClose={onClose}
       act={async () => onMade(await post<GroupView>('/groups', body))}
     >
-      {parent === undefined ? null : (
+      {parent !== undefined && (
         <p>
           In <LongName text={parent.path.join(' / ')} />, whose quotas hold for it too. It stays there.
         </p>

@@ -107,7 +107,7 @@ function UseText({ of, owner }: { readonly of: Use; readonly owner: QuotaOwner }
       <Used of={of} owner={owner} /> of {textOf(limit)}
       {Number(held) === 0 ? '' : `, ${textOf(held)} held`}
       {Number(leased) === 0 ? '' : `, ${textOf(leased)} granted in advance`}
-      {resetsAt === null ? null : <span title={moment(resetsAt)}>, reset in {duration(seconds)}</span>}
+      {resetsAt !== null && <span title={moment(resetsAt)}>, reset in {duration(seconds)}</span>}
     </small>
   );
 }

@@ -33,7 +33,7 @@ export function SettingsPage() {
         <h1>Settings</h1>
       </div>
       {/* Only hides it from others: the gateway rejects their reloads anyway. */}
-      {may('everything') ? <ReloadCard onApplied={reload} /> : null}
+      {may('everything') && <ReloadCard onApplied={reload} />}
       <ErrorText text={error} />
       <div class="filters">
         <TextField label="Search" type="search" {...text} />
@@ -74,9 +74,9 @@ export function SettingsPage() {
           },
         ]}
       />
-      {found.length > ROWS_MAX ? (
+      {found.length > ROWS_MAX && (
         <p class="muted">{found.length - ROWS_MAX} more: search for what you look for.</p>
-      ) : null}
+      )}
     </>
   );
 }
@@ -109,15 +109,15 @@ function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
         </Button>
       </div>
       <ErrorText text={error} />
-      <div role="status">{view === undefined ? null : <ReloadResult view={view} />}</div>
-      {view?.dry_run === true && view.applied.length > 0 ? (
+      <div role="status">{view !== undefined && <ReloadResult view={view} />}</div>
+      {view?.dry_run === true && view.applied.length > 0 && (
         <div class="actions">
           <Button onClick={() => setView(undefined)}>Leave it</Button>
           <Button class="primary" disabled={busy} onClick={() => run(false)}>
             Apply {view.applied.length === 1 ? 'the change' : `${view.applied.length} changes`}
           </Button>
         </div>
-      ) : null}
+      )}
     </section>
   );
 }

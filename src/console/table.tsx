@@ -199,7 +199,7 @@ export function Table<Row>({ label, class: className, rows, keyOf, columns, all,
             <tr key={keyOf(row, at)}>{line((column) => contentOf(column, row, at))}</tr>
           ))}
         </tbody>
-        {columns[0]?.foot === undefined ? null : (
+        {columns[0]?.foot !== undefined && (
           <tfoot>
             <tr>{line(({ foot }) => foot)}</tr>
           </tfoot>

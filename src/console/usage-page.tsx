@@ -99,7 +99,7 @@ export function UsagePage() {
         <TextField label="Key" placeholder="Id or name" {...inputOf('key')} />
       </div>
       <ErrorText text={error ?? models.error} />
-      {shown === undefined || error !== undefined ? null : (
+      {shown !== undefined && error === undefined && (
         <ShownUsage
           {...shown}
           onMore={shown.query === query ? (cursor) => void load(cursor, shown.rows) : undefined}
@@ -119,14 +119,14 @@ function ShownUsage({ query, rows, next, onMore }: ShownUsageProps) {
   if (rows.length === 0) return <p class="empty">No calls in this time.</p>;
   return (
     <>
-      {by === 'day' || by === 'hour' ? <UsageCharts from={from} to={to} rows={rows} by={by} /> : null}
-      {next === null ? null : (
+      {(by === 'day' || by === 'hour') && <UsageCharts from={from} to={to} rows={rows} by={by} />}
+      {next !== null && (
         <p class="muted">
           These are the first {number(rows.length)} lines: the sums and charts are without the others.
         </p>
       )}
       <UsageTable rows={rows} query={query} isPart={next !== null} />
-      {next === null ? null : (
+      {next !== null && (
         <Button disabled={onMore === undefined} onClick={() => onMore?.(next)}>
           Show more
         </Button>
