@@ -135,7 +135,6 @@ export function addAccountCommands(program: Command): void {
 const GROUP_COLUMN: Column<AccountView> = {
   title: 'GROUP',
   text: ({ group_name: name }) => name ?? '',
-  align: 'left',
   cut: true,
 };
 
@@ -146,19 +145,18 @@ function columnsOf(accounts: readonly AccountView[]): readonly Column<AccountVie
 }
 
 const COLUMNS: readonly Column<AccountView>[] = [
-  { title: 'NAME', text: ({ name }) => name, align: 'left', cut: true },
-  { title: 'ID', text: ({ id }) => id, align: 'left' },
-  { title: 'PLAN', text: ({ plan }) => plan, align: 'left', cut: true },
+  { title: 'NAME', text: ({ name }) => name, cut: true },
+  { title: 'ID', text: ({ id }) => id },
+  { title: 'PLAN', text: ({ plan }) => plan, cut: true },
   {
     title: 'ACTIVE',
     text: ({ active, plan_missing }) => (plan_missing ? 'no plan' : yesNo(active)),
-    align: 'left',
   },
   { title: 'BALANCE', text: ({ balance }) => balance, align: 'right' },
   { title: 'HELD', text: ({ held }) => held, align: 'right' },
   { title: 'SPENT', text: ({ spent }) => spent, align: 'right' },
   { title: 'CALLS TODAY', text: ({ calls_today }) => String(calls_today), align: 'right' },
-  { title: 'CREATED', text: ({ created }) => timeText(created), align: 'left' },
+  { title: 'CREATED', text: ({ created }) => timeText(created) },
 ];
 
 function noneOf({ search, plan, group }: ListOptions): string {
@@ -174,7 +172,7 @@ function showAccount(
   path: string,
   body?: object,
 ): Promise<void> {
-  return showView(options, method, path, body, (account: AccountView) => printFields(fieldsOf(account)));
+  return showView(options, [method, path, body], (account: AccountView) => printFields(fieldsOf(account)));
 }
 
 function fieldsOf(account: AccountView): (readonly [string, string])[] {
@@ -263,9 +261,9 @@ function addCreditCommands(accounts: Command): void {
 }
 
 const CREDIT_COLUMNS: readonly Column<CreditView>[] = [
-  { title: 'TIME', text: ({ created }) => timeText(created), align: 'left' },
+  { title: 'TIME', text: ({ created }) => timeText(created) },
   { title: 'AMOUNT', text: ({ amount }) => amount, align: 'right' },
-  { title: 'NOTE', text: ({ note }) => note, align: 'left', cut: true },
+  { title: 'NOTE', text: ({ note }) => note, cut: true },
 ];
 
 function addCreditOptions(command: Command): Command {

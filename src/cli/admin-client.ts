@@ -30,9 +30,8 @@ export interface AdminClient {
 /** The gateway cannot be reached, or does not respond in time. */
 export class NoResponse extends CommandError {}
 
-/** Makes a client of what exchanges requests for responses. */
 function clientOf({ exchange, close }: AdminExchange): AdminClient {
-  const bodyOf = async (method: AdminCallMethod, path: string, sent?: object): Promise<string> => {
+  const responseTextOf = async (method: AdminCallMethod, path: string, sent?: object): Promise<string> => {
     const { status, body } = await exchange(method, path, sent === undefined ? '' : JSON.stringify(sent));
     if (status < 400) return body;
     const { error } = (jsonIn(body) ?? {}) as { readonly error?: { readonly message?: unknown } | null };
@@ -40,19 +39,19 @@ function clientOf({ exchange, close }: AdminExchange): AdminClient {
   };
   return {
     call: async (method, path, sent) => {
-      const view = jsonIn(await bodyOf(method, path, sent));
+      const view = jsonIn(await responseTextOf(method, path, sent));
       if (view === undefined) throw new CommandError(foreignText(200));
       return view;
     },
-    text: (path) => bodyOf('GET', path),
+    text: (path) => responseTextOf('GET', path),
     close,
   };
 }
 
 export interface ClientOptions {
-  /** What to do if no gateway runs and the folder has no books. Default `made`. */
+  /** What to do if no gateway runs and the folder has no books; by default they are made. */
   readonly withoutBooks?: WithoutBooks;
-  /** How long a gateway may take for one response. Default CALL_TIMEOUT_MS. */
+  /** How long a gateway may take for one response, by default CALL_TIMEOUT_MS. */
   readonly timeoutMs?: number;
 }
 
@@ -63,13 +62,17 @@ export interface ClientOptions {
 export async function withAdminClient(
   options: DataOptions,
   use: (client: AdminClient) => Promise<void>,
-  client: ClientOptions = {},
+  clientOptions: ClientOptions = {},
 ): Promise<void> {
-  const opened = await openClient(options, client);
+  const adminUrl = adminUrlOf(options);
+  const client =
+    adminUrl === undefined
+      ? await openNearest(await settingsOf(options), clientOptions)
+      : await openHttpClient(options.data, adminUrl, clientOptions.timeoutMs);
   try {
-    await use(opened);
+    await use(client);
   } finally {
-    await opened.close();
+    await client.close();
   }
 }
 
@@ -93,7 +96,10 @@ export async function withGateway(
   await use(await openHttpClient(settings.data, adminOrigin(address)));
 }
 
-/** Returns the origin that the option or the environment names, which goes before the data directory. */
+/**
+ * Returns the origin that the option or the environment names. If there is one, the command looks for no
+ * gateway in the data directory.
+ */
 function adminUrlOf({ adminUrl }: DataOptions): string | undefined {
   const fromEnvironment = process.env.TOLLGATE_ADMIN_URL;
   if (adminUrl !== undefined || fromEnvironment === undefined || fromEnvironment === '') return adminUrl;
@@ -108,17 +114,13 @@ async function settingsOf({ config, data }: DataOptions): Promise<Settings> {
   return loadSettings({ config, data, secrets: false }).settings;
 }
 
-async function openClient(options: DataOptions, client: ClientOptions): Promise<AdminClient> {
-  const adminUrl = adminUrlOf(options);
-  return adminUrl === undefined
-    ? openNearest(await settingsOf(options), client)
-    : openHttpClient(options.data, adminUrl, client.timeoutMs);
-}
-
 /** A start reads the store, which takes seconds; a stop waits for its calls: 30 s by default. */
 const HELD_WAIT_MS_MAX = 60_000;
 const HELD_POLL_MS = 20;
-/** A gateway in another container, unless it shares its network, cannot be reached after its start either. */
+/**
+ * A gateway in another container cannot be reached, however long the command waits, unless both containers
+ * share a network.
+ */
 const UNSEEN_WAIT_MS_MAX = 5_000;
 
 /**
@@ -134,8 +136,9 @@ async function openNearest(
   const { StoreHeld } = await import('../store/store-hold.js');
   const { openStoreExchange } = await import('./store-client.js');
   const startMs = performance.now();
-  // Of a gateway that ends, the process is gone a moment before its hold is.
-  let unseenMs: number | undefined;
+  // Since when a gateway in another container has held the store. A gateway that ends seems to be in another
+  // container for a moment: its process is gone before its hold is.
+  let unseenSinceMs: number | undefined;
   for (;;) {
     const address = await findGateway(settings.data);
     if (address !== undefined) return openHttpClient(settings.data, adminOrigin(address), timeoutMs);
@@ -145,16 +148,15 @@ async function openNearest(
       if (!(error instanceof StoreHeld)) throw error;
       const { message, kind, container } = error;
       const nowMs = performance.now();
-      const waitedMs = nowMs - startMs;
-      unseenMs = container === undefined ? undefined : (unseenMs ?? nowMs);
-      const isUnseen = nowMs - (unseenMs ?? nowMs) > UNSEEN_WAIT_MS_MAX;
+      unseenSinceMs = container === undefined ? undefined : (unseenSinceMs ?? nowMs);
+      const isUnseen = nowMs - (unseenSinceMs ?? nowMs) > UNSEEN_WAIT_MS_MAX;
       if (kind === 'gateway' && container !== undefined && isUnseen) {
         throw new CommandError(
           `${message} Its admin interface cannot be reached from here: nothing was changed. Run the command there ` +
             `(docker exec ${container} tollgate …), or give --admin-url and TOLLGATE_ADMIN_TOKEN of that gateway.`,
         );
       }
-      if (waitedMs > HELD_WAIT_MS_MAX) {
+      if (nowMs - startMs > HELD_WAIT_MS_MAX) {
         throw new CommandError(
           `${message} It has done so for ${HELD_WAIT_MS_MAX / 1_000} s without answering: nothing was changed.`,
         );
@@ -200,7 +202,7 @@ export function queryOf(parameters: Readonly<Record<string, string | undefined>>
   return query;
 }
 
-/** A change waits for the disk, which takes a second if the disk is busy. */
+/** A change is answered once it is on disk, which takes a second if the disk is busy. */
 const CALL_TIMEOUT_MS = 30_000;
 
 /** `dataPath`, if known, is the folder of the token's file. Throws CommandError if there is no token. */
@@ -227,20 +229,19 @@ export async function openHttpClient(
     });
     return { status: response.status, body: await response.text(), warning: response.headers.get('warning') };
   };
-  // Each page of a list may come with the same warning.
-  let told: string | undefined;
+  // Each page of a list may come with the same warning, which is printed once.
+  let lastWarning: string | undefined;
   const exchange = async (method: string, path: string, body: string): Promise<Exchanged> => {
     const { warning, ...response } = await request(method, path, body).catch((error: unknown) => {
       throw new NoResponse(noResponseText(origin, error));
     });
-    if (warning !== null && warning !== told) {
-      told = warning;
+    if (warning !== null && warning !== lastWarning) {
+      lastWarning = warning;
       process.stderr.write(`${warning.replace(/^\d+ \S+ "|"$/g, '')}\n`);
     }
     return response;
   };
-  const close = (): Promise<void> => Promise.resolve();
-  return clientOf({ exchange, close });
+  return clientOf({ exchange, close: () => Promise.resolve() });
 }
 
 /** The reason is in the cause of fetch's error. */
@@ -252,7 +253,7 @@ function noResponseText(origin: string, error: unknown): string {
   );
 }
 
-/** Of a response that no gateway gives: a proxy's page, or that of another server. */
+/** The error for a response that no gateway gives, such as the page of a proxy or of another server. */
 function foreignText(status: number): string {
   return (
     `What answered with status ${status} is no gateway's admin interface: look at its address, and at proxies ` +

@@ -1,13 +1,18 @@
 /**
- * Helpers for commands that print one view of the admin interface, or one list of views. The files of cli/
- * that add commands call it. A command that needs more than that calls `withAdminClient` (admin-client.ts)
- * itself. Process of the command.
+ * What commands have in common that print one view of the admin interface, or one list of views. The files
+ * that add commands call it. A command that needs more calls `withAdminClient` (admin-client.ts) itself.
  *
  * Must hold: with `--json`, standard output is one JSON text (test/unit/cli/account-commands.test.ts,
  * test/unit/cli/key-commands.test.ts, test/unit/cli/group-commands.test.ts).
  */
 import type { Command } from 'commander';
-import { type AdminClient, listAll, withAdminClient } from './admin-client.js';
+import {
+  type AdminClient,
+  type ClientOptions,
+  listAll,
+  withAdminClient,
+  withGateway,
+} from './admin-client.js';
 import {
   addConfirmation,
   addDataOptions,
@@ -34,9 +39,11 @@ export function addAdminCommand(
 
 /**
  * Prints one view, or the views of a list. Its parameter has the type that the route declares (admin/views.ts
- * and the routes), which nothing checks here: by `never` a function of any such parameter fits.
+ * and the routes). Nothing checks that: because of `never`, a function of any parameter fits.
  */
 type Print = (view: never) => Promise<void> | void;
+
+type CallArguments = Parameters<AdminClient['call']>;
 
 /**
  * Calls the admin interface and prints the view that it responds with: with `--json` as it came, else by
@@ -44,19 +51,30 @@ type Print = (view: never) => Promise<void> | void;
  */
 export function showView(
   options: DataOptions,
-  method: Parameters<AdminClient['call']>[0],
-  path: string,
-  body: object | undefined,
+  call: CallArguments,
   print: Print,
+  clientOptions?: ClientOptions,
 ): Promise<void> {
-  return withAdminClient(options, async (client) => {
-    const view = await client.call(method, path, body);
-    if (options.json === true) printJson(view);
-    else await print(view as never);
-  });
+  return withAdminClient(options, (client) => callAndPrint(client, options, call, print), clientOptions);
 }
 
-/** The same for a list, of which all pages are read before the first line. `path` may have a query. */
+/** The same for a command that needs a running gateway. Rejects as `withGateway` does. */
+export function showViewOfGateway(options: DataOptions, call: CallArguments, print: Print): Promise<void> {
+  return withGateway(options, (client) => callAndPrint(client, options, call, print));
+}
+
+async function callAndPrint(
+  client: AdminClient,
+  { json }: DataOptions,
+  call: CallArguments,
+  print: Print,
+): Promise<void> {
+  const view = await client.call(...call);
+  if (json === true) printJson(view);
+  else await print(view as never);
+}
+
+/** As `showView` for a list, all of whose pages are read before the first line. `path` may have a query. */
 export function showList(options: DataOptions, path: string, print: Print): Promise<void> {
   return withAdminClient(options, async (client) => {
     const data = await listAll(client, path);
@@ -66,8 +84,8 @@ export function showList(options: DataOptions, path: string, print: Print): Prom
 }
 
 /**
- * Adds the command `delete`, which asks first (at the terminal, not on standard output). `noun` is what it
- * deletes. `pathOf` gives the path of the route, encoded, which responds with a DeletedView.
+ * Adds the command `delete`, which asks before it deletes. `noun` is what it deletes. `pathOf` returns the
+ * encoded path of the route, which responds with a DeletedView.
  */
 export function addDeleteCommand(
   parent: Command,
@@ -79,7 +97,7 @@ export function addDeleteCommand(
     .argument(`<${noun}>`, argument, nonEmpty)
     .action(async (reference: string, options: DataOptions & ConfirmationOptions) => {
       await confirm(`Delete ${noun} ${reference} permanently?`, options);
-      await showView(options, 'DELETE', pathOf(reference), undefined, ({ id }: { id: string }) =>
+      await showView(options, ['DELETE', pathOf(reference)], ({ id }: { id: string }) =>
         printLine(`Deleted ${id}.`),
       );
     });

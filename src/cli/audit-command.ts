@@ -1,12 +1,11 @@
 /**
  * `tollgate audit`: reads the accounting on disk and checks that it balances, also while a gateway runs.
  * program.ts adds the command. The command reads the store in its own process, and asks a running gateway
- * only to write what is in its memory. Beside a gateway that writes it shows no difference that is none: it
+ * only to write what is in its memory. A gateway that writes meanwhile causes no false differences: the audit
  * reads one snapshot of the store, and the gateway writes what belongs together in one transaction.
  *
- * Must hold: a difference ends with the exit code EXIT_DIFFERS, because schedulers read only the exit code.
- * (If the output cannot be written, program.ts ends the command with another code than 0.) Whatever keeps the
- * gateway from writing does not keep the audit from its check (test/unit/cli/audit-command.test.ts).
+ * Must hold: if there is a difference, the exit code is EXIT_DIFFERS, because schedulers read only that. If
+ * the gateway cannot write, the audit still checks (test/unit/cli/audit-command.test.ts).
  */
 import { Option, type Command } from 'commander';
 import type { AuditReport } from '../store/audit.js';
@@ -18,22 +17,13 @@ interface AuditOptions extends DataOptions {
   readonly repair?: boolean;
 }
 
-/**
- * More differences would push the first ones off a terminal. `--json` prints all that the report lists: the
- * first 1,000 (store/audit-scope.ts).
- */
+/** More would push the first ones off a terminal. `--json` prints the first 1,000 (store/audit-scope.ts). */
 const LINES_MAX = 50;
 
-/**
- * How long a running gateway has to write what its processes have settled. After that the audit reads the
- * store as it is.
- */
+/** How long the audit waits for a running gateway to write. Then it reads the store as it is. */
 const FLUSH_MS_MAX = 5_000;
 
-/**
- * Also the exit code of a command that failed (program.ts). The output tells which it was: a report, or only
- * an error on standard error.
- */
+/** Also the exit code of a command that failed (program.ts); then there is no report. */
 const EXIT_DIFFERS = 1;
 /** As for any wrong command line (program.ts). */
 const EXIT_USAGE = 2;
@@ -85,7 +75,7 @@ async function run(options: AuditOptions): Promise<void> {
 
 /**
  * Asks the running gateway, if there is one, to write its last calls to the books. If it does not, standard
- * error says so. Does not reject, as `findGateway` does not: its probe takes any failure for no gateway.
+ * error says so. Never rejects, because `findGateway` does not either.
  */
 async function flushGateway(dataPath: string): Promise<void> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
@@ -96,7 +86,7 @@ async function flushGateway(dataPath: string): Promise<void> {
   process.stderr.write(`Calls of the last moments may be missing here: ${error}\n`);
 }
 
-/** Returns why not all is written, or undefined if all is. Never rejects. */
+/** Resolves with the reason why not all is written, undefined if all is. Never rejects. */
 async function askToFlush(dataPath: string, origin: string): Promise<string | undefined> {
   try {
     const client = await openHttpClient(dataPath, origin, FLUSH_MS_MAX);
@@ -107,12 +97,12 @@ async function askToFlush(dataPath: string, origin: string): Promise<string | un
   }
 }
 
-/** `decimalOf` of core/money.ts, which is loaded at the call. */
+/** `decimalOf` of core/money.ts, which this file loads only when it audits. */
 type Decimal = (amount: bigint) => string;
 
 /**
- * The JSON of the report. Its names are public, and so `location` stays `place` in it. It has no sum of
- * holds: they are not on disk, so `available` still contains them.
+ * The JSON of the report, whose names are public: so `location` is `place`. It has no sum of holds: they are
+ * not on disk, so `available` still contains them.
  */
 function viewOf(report: AuditReport, decimal: Decimal): object {
   return {

@@ -31,7 +31,7 @@ const LIST_CALLS_MAX = 100_000;
 const LIST_CALLS_DEFAULT = 50;
 const TAIL_FIRST_CALLS = 10;
 const TAIL_PERIOD_MS = 1_000;
-const AWAY = `The gateway does not answer. Trying again every ${TAIL_PERIOD_MS / 1_000} s; Ctrl-C ends.\n`;
+const NO_RESPONSE = `The gateway does not answer. Trying again every ${TAIL_PERIOD_MS / 1_000} s; Ctrl-C ends.\n`;
 
 interface CallFilterOptions extends DataOptions {
   readonly account?: string;
@@ -52,13 +52,13 @@ interface ListOptions extends CallFilterOptions {
 }
 
 const COLUMNS: readonly Column<CallView>[] = [
-  { title: 'ENDED', text: ({ time }) => endedText(time), align: 'left' },
-  { title: 'REQUEST ID', text: ({ request_id: id }) => id, align: 'left' },
-  { title: 'ACCOUNT', text: accountText, align: 'left', cut: true },
-  { title: 'MODEL', text: ({ model }) => model ?? '-', align: 'left', cut: true },
-  { title: 'UPSTREAM', text: ({ upstream }) => upstream ?? '-', align: 'left', cut: true },
+  { title: 'ENDED', text: ({ time }) => endedText(time) },
+  { title: 'REQUEST ID', text: ({ request_id: id }) => id },
+  { title: 'ACCOUNT', text: accountText, cut: true },
+  { title: 'MODEL', text: ({ model }) => model ?? '-', cut: true },
+  { title: 'UPSTREAM', text: ({ upstream }) => upstream ?? '-', cut: true },
   { title: 'STATUS', text: ({ status }) => String(status ?? '-'), align: 'right' },
-  { title: 'CODE', text: ({ code }) => code ?? '', align: 'left' },
+  { title: 'CODE', text: ({ code }) => code ?? '' },
   { title: 'TOKENS', text: tokensText, align: 'right' },
   { title: 'COST', text: ({ cost }) => cost ?? '-', align: 'right' },
   { title: 'MS', text: ({ duration_ms: ms }) => ms.toFixed(0), align: 'right' },
@@ -129,8 +129,8 @@ export async function eachCall(
   let left = limit;
   let cursor: string | null = null;
   do {
-    const limit = String(Math.min(left, PAGE_CALLS));
-    const query = queryOf({ limit, cursor: cursor ?? undefined });
+    const pageCalls = String(Math.min(left, PAGE_CALLS));
+    const query = queryOf({ limit: pageCalls, cursor: cursor ?? undefined });
     const page = (await client.call('GET', withQuery(path, query))) as CallsPageView;
     await visit(page.data);
     left -= page.data.length;
@@ -164,15 +164,15 @@ async function tail(options: CallFilterOptions): Promise<void> {
   };
   await withGateway(options, async (client) => {
     const path = pathOf(options);
-    const look = async (query: Readonly<Record<string, string>>): Promise<CallsPageView> =>
+    const fetchPage = async (query: Readonly<Record<string, string>>): Promise<CallsPageView> =>
       (await client.call('GET', withQuery(path, queryOf(query)))) as CallsPageView;
-    const page = await look({ limit: String(TAIL_FIRST_CALLS) });
+    const page = await fetchPage({ limit: String(TAIL_FIRST_CALLS) });
     // This page has the last call first; those with `after` follow the order in which calls were written.
     print([...page.data].reverse());
     let isAway = false;
     for (let after = page.newest; ;) {
       try {
-        const { data, newest } = await look({ after, limit: String(PAGE_CALLS) });
+        const { data, newest } = await fetchPage({ after, limit: String(PAGE_CALLS) });
         isAway = false;
         print(data);
         after = newest;
@@ -180,7 +180,7 @@ async function tail(options: CallFilterOptions): Promise<void> {
         if (data.length >= PAGE_CALLS) continue;
       } catch (error) {
         if (!(error instanceof NoResponse)) throw error;
-        if (!isAway) process.stderr.write(AWAY);
+        if (!isAway) process.stderr.write(NO_RESPONSE);
         isAway = true;
       }
       await sleep(TAIL_PERIOD_MS);
@@ -202,14 +202,13 @@ async function show(id: string, options: DataOptions & { contents?: boolean }): 
     }
     await printCall(call);
     if (contents === undefined) return;
-    printText('request', contents.request);
-    printText('response', contents.response);
+    printContents('request', contents.request);
+    printContents('response', contents.response);
   });
 }
 
-function printText(title: string, { text, bytes, cut }: ContentsView['request']): void {
-  printLine('');
-  printLine(`${title}, ${bytes} bytes${cut ? ', of which the beginning is kept' : ''}:`);
+function printContents(title: string, { text, bytes, cut }: ContentsView['request']): void {
+  printLine(`\n${title}, ${bytes} bytes${cut ? ', of which the beginning is kept' : ''}:`);
   for (const line of text.split('\n')) printLine(visible(line));
 }
 
@@ -217,7 +216,7 @@ async function printCall(call: CallView): Promise<void> {
   const { model, answered_model: answered } = call;
   await printFields([
     ['request id', call.request_id],
-    ['account', namedText(call.account, call.account_name, NOT_IN_BOOKS)],
+    ['account', namedText(call.account, call.account_name, 'not in the books of this host')],
     ['key', namedText(call.key, call.key_name, 'deleted')],
     ['route', `${call.route}${call.stream ? ', streamed' : ''}`],
     ['model', `${model ?? '-'}${answered === null || answered === model ? '' : `, answered by ${answered}`}`],
@@ -232,8 +231,8 @@ async function printCall(call: CallView): Promise<void> {
     printLine(`${`+${ms.toFixed(1)} ms`.padStart(14)}  ${visible(text)}`);
 }
 
-/** What happened when, in milliseconds after the call came; the end of the call is last. */
-function timelineOf(call: CallView): (readonly [number, string])[] {
+/** What happened, each with its milliseconds after the call came; the end of the call is last. */
+function timelineOf(call: CallView): (readonly [ms: number, event: string])[] {
   const events: [number, string][] = [];
   const cameMs = Date.parse(call.time) - call.duration_ms;
   events.push([0, `came, ${endedText(new Date(cameMs).toISOString())}`]);
@@ -242,13 +241,14 @@ function timelineOf(call: CallView): (readonly [number, string])[] {
     const fromMs = Math.max((call.attempts[0]?.start_ms ?? 0) - call.queued_ms, call.admitted_ms ?? 0);
     events.push([fromMs, `waited ${call.queued_ms} ms in all for room in the limits of upstreams`]);
   }
-  call.attempts.forEach((attempt, at) => {
+  call.attempts.forEach((attempt, index) => {
     const { upstream, model, start_ms: startMs, duration_ms: ms } = attempt;
-    const on = `attempt ${at + 1} on ${upstream ?? 'an upstream that is gone'}`;
-    events.push([startMs, `${on}${model === null ? '' : ` (${model})`}`]);
+    const name = `attempt ${index + 1}`;
+    const upstreamText = upstream ?? 'an upstream that is gone';
+    events.push([startMs, `${name} on ${upstreamText}${model === null ? '' : ` (${model})`}`]);
     const status = attempt.status === null ? 'no status' : `status ${attempt.status}`;
     const reason = attempt.error === null ? '' : `: ${attempt.error}`;
-    const end = `attempt ${at + 1} ${attemptEndText(attempt.code)}`;
+    const end = `${name} ${attemptEndText(attempt.code)}`;
     events.push([startMs + ms, `${end}, ${status}, after ${ms.toFixed(1)} ms${reason}`]);
   });
   if (call.first_token_ms !== null) events.push([call.first_token_ms, 'first token']);
@@ -266,8 +266,8 @@ function attemptEndText(code: string | null): string {
 function quotasText({ quotas }: CallView): string {
   if (quotas.length === 0) return '';
   const left = quotas.map(({ scope, id, quota, left: amount }) => {
-    const of = scope === 'group' || scope === 'model' ? `${scope} ${id ?? '?'}` : scope;
-    return `${of} ${quota} ${amount}`;
+    const scopeText = scope === 'group' || scope === 'model' ? `${scope} ${id ?? '?'}` : scope;
+    return `${scopeText} ${quota} ${amount}`;
   });
   return `; left then: ${left.join(', ')}`;
 }
@@ -283,9 +283,9 @@ function usageText(call: CallView): string {
     [call.cache_write_tokens, 'written to the cache'],
     [call.reasoning_tokens, 'reasoning'],
   ] as const;
-  const more = parts.flatMap(([tokens, what]) => ((tokens ?? 0) > 0 ? [`${tokens} ${what}`] : []));
-  const of = more.length === 0 ? '' : ` (of them ${more.join(', ')})`;
-  return `${call.prompt_tokens} prompt, ${call.completion_tokens} completion${of}`;
+  const texts = parts.flatMap(([tokens, use]) => ((tokens ?? 0) > 0 ? [`${tokens} ${use}`] : []));
+  const partsText = texts.length === 0 ? '' : ` (of them ${texts.join(', ')})`;
+  return `${call.prompt_tokens} prompt, ${call.completion_tokens} completion${partsText}`;
 }
 
 function tokensText({ prompt_tokens: prompt, completion_tokens: completion }: CallView): string {
@@ -296,13 +296,10 @@ function accountText({ account, account_name: name }: CallView): string {
   return name ?? account ?? '-';
 }
 
-/** Of an account, which is never deleted. */
-const NOT_IN_BOOKS = 'not in the books of this host';
-
-/** `nameless` says why a known id may have no name. */
-function namedText(id: string | null, name: string | null, nameless: string): string {
+/** `whyNoName`: why a known id may have no name. */
+function namedText(id: string | null, name: string | null, whyNoName: string): string {
   if (id === null) return 'not known';
-  return name === null ? `${id} (${nameless})` : `${name} (${id})`;
+  return name === null ? `${id} (${whyNoName})` : `${name} (${id})`;
 }
 
 /** Such as `2025-01-31 12:00:00.123Z`. */

@@ -1,20 +1,18 @@
 /**
  * Commands about the models of the settings. `tollgate plans list` and `models list` show the catalogue,
- * `upstreams test` probes the upstreams (calls each once), `upstreams reset` and `cache clear` act on a
- * running gateway. program.ts adds the commands; `config check --probe` (config-command.ts) prints with
- * `printProbes`. Each runs in its own process. All call the admin interface but `upstreams test`, which reads
- * the settings and calls the upstreams itself.
+ * `upstreams reset` and `cache clear` act on a running gateway: these call the admin interface. `upstreams
+ * test` reads the settings and calls each upstream once itself. program.ts adds the commands;
+ * config-command.ts calls `printProbes` for `config check --probe`.
  *
- * Must hold: no key of an upstream is printed, which gateway/probe-diagnosis.ts sees to
- * (test/e2e/upstream-test.test.ts, test/e2e/secrets.test.ts). Unit test of the tables:
+ * Must hold: no key of an upstream is printed; gateway/probe-diagnosis.ts leaves them out
+ * (test/e2e/upstream-test.test.ts, test/e2e/secrets.test.ts). The tables:
  * test/unit/cli/catalog-commands.plans.test.ts.
  */
 import type { Command } from 'commander';
 import type { CacheClearView, UpstreamResetView, ModelView, PlanView } from '../admin/views.js';
 import { QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
-import { addAdminCommand, showView } from './admin-command.js';
-import { withGateway } from './admin-client.js';
+import { addAdminCommand, showView, showViewOfGateway } from './admin-command.js';
 import { addConfigOption, type DataOptions, exampleText, nonEmpty } from './options.js';
 import { CommandError, printJson, printLine, printTable } from './output.js';
 import { amountText } from './quota-text.js';
@@ -25,35 +23,35 @@ export function addCatalogCommands(program: Command): void {
   addList(program, 'models', 'models and their prices per million tokens', MODEL_COLUMNS);
 }
 
-/** `listed`: the words for the help. The route of the admin interface has the command's name. */
+/** `items`: what is listed, for the help. The route of the admin interface has the command's name. */
 function addList<View>(
   program: Command,
   command: 'plans' | 'models',
-  listed: string,
+  items: string,
   columns: readonly Column<View>[],
 ): void {
-  const group = program.command(command).description(`List the ${listed}.`);
+  const group = program.command(command).description(`List the ${items}.`);
   addAdminCommand(
     group,
     'list',
-    `List the ${listed}, as the settings in force have them.`,
+    `List the ${items}, as the settings in force have them.`,
     `${command} list`,
   ).action((options: DataOptions) =>
-    showView(options, 'GET', `/${command}`, undefined, ({ data }: { data: View[] }) =>
+    showView(options, ['GET', `/${command}`], ({ data }: { data: View[] }) =>
       printTable(columns, data, `There are no ${command}.`),
     ),
   );
 }
 
 const PLAN_COLUMNS: readonly Column<PlanView>[] = [
-  { title: 'PLAN', text: ({ id }) => id, align: 'left' },
+  { title: 'PLAN', text: ({ id }) => id },
   { title: 'PER MINUTE', text: (plan) => String(plan.requests_per_minute), align: 'right' },
   { title: 'PER DAY', text: (plan) => String(plan.calls_per_day), align: 'right' },
   { title: 'AT A TIME', text: (plan) => String(plan.calls_in_flight), align: 'right' },
   { title: 'MAX TOKENS', text: ({ max_tokens }) => String(max_tokens ?? '–'), align: 'right' },
   { title: 'BODY BYTES', text: ({ body_bytes }) => String(body_bytes), align: 'right' },
-  { title: 'QUOTAS', text: quotasText, align: 'left', cut: true },
-  { title: 'MODELS', text: ({ models }) => models.join(', '), align: 'left', cut: true },
+  { title: 'QUOTAS', text: quotasText, cut: true },
+  { title: 'MODELS', text: ({ models }) => models.join(', '), cut: true },
 ];
 
 /** The quotas of a plan that have no column, then the rules for single models. */
@@ -75,8 +73,8 @@ function limitTexts(limits: Readonly<Partial<Record<QuotaName, number | string |
 }
 
 const MODEL_COLUMNS: readonly Column<ModelView>[] = [
-  { title: 'MODEL', text: ({ id }) => id, align: 'left' },
-  { title: 'OWNED BY', text: ({ owned_by }) => owned_by, align: 'left', cut: true },
+  { title: 'MODEL', text: ({ id }) => id },
+  { title: 'OWNED BY', text: ({ owned_by }) => owned_by, cut: true },
   { title: 'INPUT', text: ({ price }) => price.input, align: 'right' },
   { title: 'CACHED INPUT', text: ({ price }) => price.cached_input, align: 'right' },
   { title: 'CACHE WRITE', text: ({ price }) => price.cache_write, align: 'right' },
@@ -84,9 +82,9 @@ const MODEL_COLUMNS: readonly Column<ModelView>[] = [
   { title: 'OUTPUT', text: ({ price }) => price.output, align: 'right' },
   { title: 'REASONING', text: ({ price }) => price.reasoning, align: 'right' },
   { title: 'CALL', text: ({ price }) => price.call, align: 'right' },
-  { title: 'LONG PROMPTS', text: longPricesText, align: 'left' },
+  { title: 'LONG PROMPTS', text: longPricesText },
   { title: 'MAX OUTPUT TOKENS', text: (model) => String(model.max_output_tokens), align: 'right' },
-  { title: 'ALIASES', text: ({ aliases }) => aliases.join(', '), align: 'left', cut: true },
+  { title: 'ALIASES', text: ({ aliases }) => aliases.join(', '), cut: true },
 ];
 
 /** Input and output of each long price; `--json` tells its other parts. */
@@ -94,6 +92,8 @@ function longPricesText({ price: { long } }: ModelView): string {
   const texts = long.map(({ above, input, output }) => `${input} / ${output} above ${amountText(above)}`);
   return texts.join(', ') || '–';
 }
+
+const MODEL_TEXT = "the model's id or alias; all models by default";
 
 export function addUpstreamCommands(program: Command): void {
   const upstreams = program
@@ -107,7 +107,7 @@ export function addUpstreamCommands(program: Command): void {
         'Call each upstream of the configuration once, with a request of a few tokens, and say what came back and what to do; exits with 1 where one does not serve.',
       ),
   )
-    .argument('[model]', "the model's id or alias; all models by default", nonEmpty)
+    .argument('[model]', MODEL_TEXT, nonEmpty)
     .option('--json', 'print JSON')
     .addHelpText('after', exampleText('upstreams test', 'upstreams test gpt-4o-mini --json'))
     .action(testUpstreams);
@@ -119,8 +119,12 @@ export function addUpstreamCommands(program: Command): void {
     'upstreams reset',
     'upstreams reset gpt-4o-mini',
   )
-    .argument('[model]', "the model's id or alias; all models by default", nonEmpty)
-    .action(resetUpstreams);
+    .argument('[model]', MODEL_TEXT, nonEmpty)
+    .action((model: string | undefined, options: DataOptions) =>
+      showViewOfGateway(options, ['POST', '/upstreams/reset', { model }], ({ models }: UpstreamResetView) =>
+        printLine(`All upstreams are called again: ${models.join(', ')}`),
+      ),
+    );
 }
 
 export function addCacheCommands(program: Command): void {
@@ -132,26 +136,12 @@ export function addCacheCommands(program: Command): void {
     'cache clear',
     'cache clear --model gpt-4o-mini',
   )
-    .option('--model <model>', "the model's id or alias; all models by default", nonEmpty)
-    .action(clearCache);
-}
-
-function clearCache({ model, ...options }: DataOptions & { readonly model?: string }): Promise<void> {
-  return withGateway(options, async (client) => {
-    const body = model === undefined ? {} : { model };
-    const view = (await client.call('POST', '/cache/clear', body)) as CacheClearView;
-    if (options.json === true) printJson(view);
-    else printLine(`No response is cached any more of: ${view.models.join(', ')}`);
-  });
-}
-
-function resetUpstreams(model: string | undefined, options: DataOptions): Promise<void> {
-  return withGateway(options, async (client) => {
-    const body = model === undefined ? {} : { model };
-    const view = (await client.call('POST', '/upstreams/reset', body)) as UpstreamResetView;
-    if (options.json === true) printJson(view);
-    else printLine(`All upstreams are called again: ${view.models.join(', ')}`);
-  });
+    .option('--model <model>', MODEL_TEXT, nonEmpty)
+    .action(({ model, ...options }: DataOptions & { readonly model?: string }) =>
+      showViewOfGateway(options, ['POST', '/cache/clear', { model }], ({ models }: CacheClearView) =>
+        printLine(`No response is cached any more of: ${models.join(', ')}`),
+      ),
+    );
 }
 
 async function testUpstreams(
@@ -172,21 +162,20 @@ async function testUpstreams(
 }
 
 const PROBE_COLUMNS: readonly Column<ProbeView>[] = [
-  { title: 'model', align: 'left', cut: true, text: ({ model }) => model },
-  { title: 'upstream', align: 'left', text: ({ upstream }) => upstream },
-  { title: 'serves', align: 'left', text: ({ ok }) => (ok ? 'yes' : 'NO') },
+  { title: 'model', cut: true, text: ({ model }) => model },
+  { title: 'upstream', text: ({ upstream }) => upstream },
+  { title: 'serves', text: ({ ok }) => (ok ? 'yes' : 'NO') },
   {
     title: 'first byte',
     align: 'right',
     text: ({ first_byte_ms: ms }) => (ms === null ? '-' : `${ms} ms`),
   },
-  { title: 'answered by', align: 'left', cut: true, text: ({ answered_model: name }) => name ?? '-' },
+  { title: 'answered by', cut: true, text: ({ answered_model: name }) => name ?? '-' },
   {
     title: 'usage',
-    align: 'left',
     text: ({ usage_reported: reported }) => (reported === null ? '-' : reported ? 'reported' : 'none'),
   },
-  { title: 'what came back', align: 'left', cut: true, text: ({ result }) => result },
+  { title: 'what came back', cut: true, text: ({ result }) => result },
 ];
 
 /** Prints the table that `upstreams test` and `config check --probe` end with. */

@@ -11,11 +11,11 @@ import type { Command } from 'commander';
 import type { LoadedSettings } from '../config/load.js';
 import type { ProbeView } from '../gateway/upstream-probe.js';
 import { addConfigOption, exampleText, nonEmpty } from './options.js';
-import { CommandError, printJson } from './output.js';
+import { CommandError, printJson, printLine } from './output.js';
 
-/** Exit code of `import-litellm`: the printed settings lack models of the file. */
+/** `import-litellm`: the printed settings lack models of the file. */
 const EXIT_LEFT_OUT = 2;
-/** Exit code of `check`: the settings have an error, or an upstream does not serve. */
+/** `check`: the settings have an error, or an upstream does not serve. */
 const EXIT_WRONG = 1;
 
 function addImportCommand(config: Command): void {
@@ -31,7 +31,7 @@ function addImportCommand(config: Command): void {
     .action(importFile);
 }
 
-/** Prints the settings on standard output, and what was not carried over on standard error. */
+/** Prints the settings to standard output, and what was not carried over to standard error. */
 async function importFile(file: string, options: { readonly json?: boolean }): Promise<void> {
   const [{ importLitellm, remarkLine }, { CONFIG_BYTES_MAX, readBounded }] = await Promise.all([
     import('../config/litellm/import.js'),
@@ -113,23 +113,25 @@ async function check(options: CheckOptions): Promise<void> {
   ]);
   try {
     const loaded = loadSettings({ config: options.config });
-    const views = options.probe === true ? await probed(loaded) : undefined;
+    const views = options.probe === true ? await probeAll(loaded) : undefined;
     const ok = views?.every((view) => view.ok) ?? true;
     if (!ok) process.exitCode = EXIT_WRONG;
-    const report = { ok, source: loaded.source ?? null, problems: [], ...(views && { upstreams: views }) };
-    process.stdout.write(options.json === true ? `${JSON.stringify(report)}\n` : `${summaryOf(loaded)}\n`);
-    if (views !== undefined && options.json !== true)
-      await (await import('./catalog-commands.js')).printProbes(views);
+    if (options.json === true) {
+      printJson({ ok, source: loaded.source ?? null, problems: [], ...(views && { upstreams: views }) });
+      return;
+    }
+    printLine(summaryOf(loaded));
+    if (views !== undefined) await (await import('./catalog-commands.js')).printProbes(views);
   } catch (error) {
     if (!(error instanceof ConfigError) || options.json !== true) throw error;
-    process.stdout.write(`${JSON.stringify({ ok: false, source: null, problems: error.problems })}\n`);
+    printJson({ ok: false, source: null, problems: error.problems });
     process.exitCode = EXIT_WRONG;
   }
 }
 
-/** No model is named, so all are probed. */
-async function probed({ settings }: LoadedSettings): Promise<readonly ProbeView[]> {
+async function probeAll({ settings }: LoadedSettings): Promise<readonly ProbeView[]> {
   const { probeUpstreams } = await import('../gateway/upstream-probe.js');
+  // Without the name of a model. It returns undefined only for a name that no model has.
   return (await probeUpstreams(settings, undefined)) ?? [];
 }
 

@@ -9,7 +9,7 @@
 import { once } from 'node:events';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
 import type { CallView } from '../admin/call-routes.js';
-import type { UsageRowView } from '../admin/views.js';
+import type { ListView, UsageRowView } from '../admin/views.js';
 import { type CsvCell, csvOf } from '../core/csv.js';
 import { parseMomentMs } from '../core/clock.js';
 import { type AdminClient, queryOf, withAdminClient, withQuery } from './admin-client.js';
@@ -52,21 +52,14 @@ export function addExportCommand(program: Command): void {
         'export calls --day 2025-01-31 --format parquet > calls.parquet',
       ),
     )
-    .action(async (what: 'calls' | 'usage', options: ExportOptions) => {
+    .action(async (kind: 'calls' | 'usage', options: ExportOptions) => {
       const { day, format } = options;
       if (format === 'parquet' && process.stdout.isTTY)
         throw new Misuse('A Parquet file is no text for a terminal: redirect it, such as > calls.parquet.');
-      const write = async (client: AdminClient): Promise<void> => {
-        const path = withQuery(what === 'calls' ? '/calls' : '/usage/rows', queryOf({ from: day, to: day }));
-        if (what === 'calls') {
-          const output = await outputOf(format, CALL_CELLS, cellsOf, CALL_LISTS);
-          // All calls of the day, however many.
-          await eachCall(client, path, Infinity, output.write);
-          await output.end();
-        } else await exportUsage(client, path, format);
-      };
-      // To the program that reads it, an empty day of a wrong folder is a day without calls.
-      await withAdminClient(options, write, { withoutBooks: 'rejected' });
+      const write = kind === 'calls' ? exportCalls : exportUsage;
+      const query = queryOf({ from: day, to: day });
+      // In a wrong folder, a day would look like one without calls.
+      await withAdminClient(options, (client) => write(client, query, format), { withoutBooks: 'rejected' });
     });
 }
 
@@ -76,28 +69,31 @@ function dayOf(text: string): string {
   throw new InvalidArgumentError('Want a day such as 2025-01-31.');
 }
 
-async function exportUsage(
-  client: AdminClient,
-  path: string,
-  format: ExportOptions['format'],
-): Promise<void> {
+type Format = ExportOptions['format'];
+
+async function exportCalls(client: AdminClient, query: URLSearchParams, format: Format): Promise<void> {
+  const output = await outputOf(format, CALL_CELLS, cellsOf, CALL_LISTS);
+  await eachCall(client, withQuery('/calls', query), Infinity, output.write);
+  await output.end();
+}
+
+async function exportUsage(client: AdminClient, query: URLSearchParams, format: Format): Promise<void> {
   const cells = (row: UsageRowView): CsvCell[] => ROW_CELLS.map((name) => row[name]);
   const output = await outputOf(format, ROW_CELLS, cells);
-  for (let cursor: string | undefined; ;) {
-    const query = queryOf({ limit: String(PAGE_ROWS), cursor });
-    const page = (await client.call('GET', withQuery(path, query))) as {
-      data: UsageRowView[];
-      next: string | null;
-    };
+  let cursor: string | null = null;
+  do {
+    const pageQuery = queryOf({ limit: String(PAGE_ROWS), cursor: cursor ?? undefined });
+    const path = withQuery(withQuery('/usage/rows', query), pageQuery);
+    const page = (await client.call('GET', path)) as ListView<UsageRowView>;
     await output.write(page.data);
-    if (page.next === null) return output.end();
     cursor = page.next;
-  }
+  } while (cursor !== null);
+  await output.end();
 }
 
 /**
  * Takes rows page by page, and waits while the reader of the output is slower. If a page fails, `end` is not
- * called: a Parquet file without its end is none, and the exit code tells readers of lines.
+ * called, and the exit code is not 0. Without its end no program reads a Parquet file.
  */
 interface Output<Row> {
   readonly write: (rows: readonly Row[]) => Promise<void>;
@@ -109,7 +105,7 @@ interface Output<Row> {
  * are members that CSV leaves out. Lines of JSON have each row as it came.
  */
 async function outputOf<Row extends object>(
-  format: ExportOptions['format'],
+  format: Format,
   names: readonly string[],
   cells: (row: Row) => CsvCell[],
   lists: readonly string[] = [],

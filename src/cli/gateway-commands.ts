@@ -8,8 +8,7 @@
 import { Option, type Command } from 'commander';
 import type { HostView, ReloadView } from '../admin/views.js';
 import { LOG_LEVELS, type LogChange, type LogLevel, type LogView } from '../telemetry/log.js';
-import { addAdminCommand } from './admin-command.js';
-import { type AdminClient, listAll, withAdminClient, withGateway } from './admin-client.js';
+import { addAdminCommand, showView, showViewOfGateway } from './admin-command.js';
 import {
   addConfirmation,
   addDataOptions,
@@ -21,7 +20,7 @@ import {
   nonEmpty,
   wholeNumberFrom,
 } from './options.js';
-import { CommandError, printFields, printJson, printLine, printTable, timeText, yesNo } from './output.js';
+import { CommandError, printFields, printLine, printTable, timeText, yesNo } from './output.js';
 import type { Column } from './table.js';
 
 interface ReloadOptions extends DataOptions {
@@ -50,13 +49,9 @@ export function addReloadCommand(program: Command): void {
  * Waits for a gateway that starts. Throws CommandError with every error of the file, or because no gateway
  * runs (store-client.ts).
  */
-function reload({ dryRun = false, restart = false, ...place }: ReloadOptions): Promise<void> {
-  const send = async (client: AdminClient): Promise<void> => {
-    const view = (await client.call('POST', '/reload', { dry_run: dryRun, restart })) as ReloadView;
-    if (place.json === true) printJson(view);
-    else printReload(view);
-  };
-  return withAdminClient(place, send, { withoutBooks: 'rejected' });
+function reload({ dryRun = false, restart = false, ...options }: ReloadOptions): Promise<void> {
+  const body = { dry_run: dryRun, restart };
+  return showView(options, ['POST', '/reload', body], printReload, { withoutBooks: 'rejected' });
 }
 
 function printReload({
@@ -67,7 +62,8 @@ function printReload({
   replacing = 0,
 }: ReloadView): void {
   const values = new Map(changes.map((change) => [change.setting, valuesOf(change)]));
-  const print = (what: string, path: string): void => printLine(`${what}  ${path}${values.get(path) ?? ''}`);
+  const print = (effect: string, path: string): void =>
+    printLine(`${effect}  ${path}${values.get(path) ?? ''}`);
   for (const path of applied) print(dryRun ? 'would apply' : 'applied', path);
   for (const path of restartNeeded) print('needs a restart', path);
   if (replacing > 0)
@@ -105,28 +101,20 @@ export function addLogCommand(program: Command): void {
     .action(showLog);
 }
 
-function showLog({ level, accessLog, samplePercent, ...place }: LogOptions): Promise<void> {
+function showLog({ level, accessLog, samplePercent, ...options }: LogOptions): Promise<void> {
   const change: LogChange = {
     ...(level === undefined ? {} : { level }),
     ...(accessLog === undefined ? {} : { access_log: accessLog === 'on' }),
     ...(samplePercent === undefined ? {} : { sample_percent: samplePercent }),
   };
-  return withGateway(place, async (client) => {
-    const changes = Object.keys(change).length > 0;
-    const view = (await (changes
-      ? client.call('PUT', '/log', change)
-      : client.call('GET', '/log'))) as LogView;
-    if (place.json === true) printJson(view);
-    else await printLog(view);
-  });
-}
-
-async function printLog(view: LogView): Promise<void> {
-  await printFields([
-    ['level', view.level],
-    ['access log', view.access_log ? 'on' : 'off'],
-    ['sample percent', String(view.sample_percent)],
-  ]);
+  const hasChange = Object.keys(change).length > 0;
+  return showViewOfGateway(options, hasChange ? ['PUT', '/log', change] : ['GET', '/log'], (view: LogView) =>
+    printFields([
+      ['level', view.level],
+      ['access log', view.access_log ? 'on' : 'off'],
+      ['sample percent', String(view.sample_percent)],
+    ]),
+  );
 }
 
 /** A response takes a millisecond. Health checks are repeated, so hanging ones must not pile up. */
@@ -170,12 +158,11 @@ async function dataPathOf({ config, data }: Pick<DataOptions, 'config' | 'data'>
 }
 
 const HOST_COLUMNS: readonly Column<HostView>[] = [
-  { title: 'id', align: 'left', text: ({ id }) => id },
-  { title: 'this one', align: 'left', text: ({ self }) => yesNo(self) },
-  { title: 'state', align: 'left', text: ({ state }) => state },
+  { title: 'id', text: ({ id }) => id },
+  { title: 'this one', text: ({ self }) => yesNo(self) },
+  { title: 'state', text: ({ state }) => state },
   {
     title: 'last heard',
-    align: 'left',
     text: ({ last_heard: heard }) => (heard === null ? '-' : timeText(heard)),
   },
 ];
@@ -191,11 +178,9 @@ export function addHostCommands(program: Command): void {
     'List hosts: heard in the last 20 s, silent (gone, or cut off), or awaited after the sharing server has lost data.',
     'hosts list',
   ).action((options: DataOptions) =>
-    withGateway(options, async (client) => {
-      const data = await listAll<HostView>(client, '/hosts', 'default');
-      if (options.json) printJson({ data, next: null });
-      else await printTable(HOST_COLUMNS, data, 'No host is known.');
-    }),
+    showViewOfGateway(options, ['GET', '/hosts'], ({ data }: { data: HostView[] }) =>
+      printTable(HOST_COLUMNS, data, 'No host is known.'),
+    ),
   );
 
   addConfirmation(
@@ -212,12 +197,9 @@ export function addHostCommands(program: Command): void {
         `Forget host ${host}? The money it was lent is free again, and what it charged and did not tell is not counted.`,
         options,
       );
-      await withGateway(options, async (client) => {
-        const response = (await client.call('DELETE', `/hosts/${encodeURIComponent(host)}`)) as {
-          id: string;
-        };
-        if (options.json) printJson(response);
-        else printLine(`Forgot ${response.id}.`);
-      });
+      const path = `/hosts/${encodeURIComponent(host)}`;
+      await showViewOfGateway(options, ['DELETE', path], ({ id }: { id: string }) =>
+        printLine(`Forgot ${id}.`),
+      );
     });
 }

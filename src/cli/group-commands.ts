@@ -99,7 +99,7 @@ export function addGroupCommands(program: Command): void {
   );
 }
 
-/** The limits that the options of a `set-limits` give, also of keys. Throws Misuse if there are none. */
+/** The limits that the options of `set-limits` name, of groups and of keys. Throws Misuse if there are none. */
 export function changedLimitsOf(options: object): object {
   const limits = limitsOf(options);
   if (Object.keys(limits).length > 0) return limits;
@@ -117,69 +117,67 @@ interface GroupRow extends QuotaLine {
 const NAME_COLUMN: Column<GroupRow> = {
   title: 'GROUP',
   text: ({ name }) => name,
-  align: 'left',
   cut: true,
 };
 const USE_COLUMNS: readonly Column<GroupRow>[] = [
   { title: 'ACCOUNTS', text: ({ accounts }) => accounts, align: 'right' },
-  { title: 'QUOTA', text: ({ quota }) => quota, align: 'left' },
-  { title: 'USED', text: ({ used }) => used, align: 'left' },
+  { title: 'QUOTA', text: ({ quota }) => quota },
+  { title: 'USED', text: ({ used }) => used },
   { title: 'HELD', text: ({ held }) => held, align: 'right' },
-  { title: 'RESETS', text: ({ resets }) => resets, align: 'left' },
+  { title: 'RESETS', text: ({ resets }) => resets },
 ];
 const LIST_COLUMNS: readonly Column<GroupRow>[] = [
   NAME_COLUMN,
-  { title: 'ID', text: ({ id }) => id, align: 'left' },
-  { title: 'IN', text: ({ parent }) => parent, align: 'left', cut: true },
+  { title: 'ID', text: ({ id }) => id },
+  { title: 'IN', text: ({ parent }) => parent, cut: true },
   ...USE_COLUMNS,
 ];
 const TREE_COLUMNS: readonly Column<GroupRow>[] = [NAME_COLUMN, ...USE_COLUMNS];
 
 const NO_QUOTA: QuotaLine = { quota: 'none', used: '', held: '', leased: '', resets: '' };
 
-/** `below`: the text under the name, in the rows after the first. */
-function rowsOf(group: GroupView, name: string, below: string): GroupRow[] {
+/** `textBelow`: the text under the name, in the rows after the first. */
+function rowsOf(group: GroupView, name: string, textBelow: string): GroupRow[] {
   const lines = quotaLines(group.quotas);
-  return (lines.length > 0 ? lines : [NO_QUOTA]).map((line, at) =>
-    at === 0
+  return (lines.length > 0 ? lines : [NO_QUOTA]).map((line, index) =>
+    index === 0
       ? { ...line, name, id: group.id, parent: group.path.at(-2) ?? '', accounts: String(group.accounts) }
-      : { ...line, name: below, id: '', parent: '', accounts: '' },
+      : { ...line, name: textBelow, id: '', parent: '', accounts: '' },
   );
 }
 
 /**
  * Rows with the branches of the tree drawn before the names. In `groups` each group is followed by those in
- * it, as `/group-tree` lists them; so the first is the root of the tree, or all of its depth are roots.
+ * it, as `/group-tree` lists them. So the first group is a root, and so is each other of its depth.
  */
 export function treeRows(groups: readonly GroupView[]): GroupRow[] {
-  const top = groups[0]?.path.length ?? 0;
-  /** By depth: whether a group of that depth follows below the same parent. Filled from the end. */
-  let follows: boolean[] = [];
-  const drawn = groups.toReversed().map((group) => {
+  const rootDepth = groups[0]?.path.length ?? 0;
+  /** By depth: whether the parent of that level has a further group below this one. Read from the end. */
+  let hasNext: boolean[] = [];
+  const rowsFromEnd = groups.toReversed().map((group) => {
     const depth = group.path.length;
-    const isParent = follows[depth + 1] === true;
-    const branches = follows.slice(top + 1, depth + 1);
-    for (let level = top + 1 + branches.length; level <= depth; level++) branches.push(false);
-    const lines = branches.map((more) => (more ? '│  ' : '   '));
-    const last = branches.at(-1);
-    const before = [...lines.slice(0, -1), last === undefined ? '' : last ? '├─ ' : '└─ '].join('');
-    follows = [...Array.from({ length: depth }, (_, level) => follows[level] ?? false), true];
-    return rowsOf(group, `${before}${group.name}`, `${lines.join('')}${isParent ? '│' : ''}`);
+    const isParent = hasNext[depth + 1] === true;
+    const levels = Array.from({ length: depth - rootDepth }, (_, i) => hasNext[rootDepth + 1 + i] ?? false);
+    const stems = levels.map((more) => (more ? '│  ' : '   '));
+    const branch = levels.length === 0 ? '' : levels.at(-1) ? '├─ ' : '└─ ';
+    const name = `${stems.slice(0, -1).join('')}${branch}${group.name}`;
+    hasNext = [...Array.from({ length: depth }, (_, level) => hasNext[level] ?? false), true];
+    return rowsOf(group, name, `${stems.join('')}${isParent ? '│' : ''}`);
   });
-  return drawn.toReversed().flat();
+  return rowsFromEnd.toReversed().flat();
 }
 
 function showGroup(options: DataOptions, method: 'GET' | 'POST', path: string, body?: object): Promise<void> {
-  return showView(options, method, path, body, (group: GroupView) => printFields(fieldsOf(group)));
+  return showView(options, [method, path, body], (group: GroupView) => printFields(fieldsOf(group)));
 }
 
 function fieldsOf(group: GroupView): (readonly [string, string])[] {
   const quotas = quotaFields(group.quotas);
-  const above = group.path.slice(0, -1);
+  const parents = group.path.slice(0, -1);
   return [
     ['name', group.name],
     ['id', group.id],
-    ...(above.length === 0 ? [] : [['in', above.join(' / ')] as const]),
+    ...(parents.length === 0 ? [] : [['in', parents.join(' / ')] as const]),
     ['accounts', String(group.accounts)],
     ['groups', String(group.groups)],
     ...(quotas.length === 0 ? [['quotas', 'none'] as const] : quotas),

@@ -3,7 +3,7 @@
  * admin interface. program.ts adds the commands. Names of commands and options are public, and so is what
  * `--json` prints: the responses of the admin interface (admin/views.ts), unchanged.
  *
- * Must hold: both are the same whether a gateway runs or not (test/unit/cli/key-commands.test.ts).
+ * Must hold: these are the same whether a gateway runs or not (test/unit/cli/key-commands.test.ts).
  */
 import { Argument, type Command } from 'commander';
 import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/views.js';
@@ -16,18 +16,18 @@ import { addLimitOptions, limitsOf, quotaFields } from './quota-text.js';
 import type { Column } from './table.js';
 
 const KEY_COLUMNS: readonly Column<KeyView>[] = [
-  { title: 'NAME', text: ({ name }) => name, align: 'left', cut: true },
-  { title: 'ID', text: ({ id }) => id, align: 'left' },
-  { title: 'ACCOUNT', text: ({ account_name: name }) => name, align: 'left', cut: true },
-  { title: 'KEY', text: ({ prefix }) => prefix, align: 'left' },
-  { title: 'ACTIVE', text: activeText, align: 'left' },
-  { title: 'LAST USED', text: ({ last_used: used }) => timeOrNever(used), align: 'left' },
-  { title: 'CREATED', text: ({ created }) => timeText(created), align: 'left' },
+  { title: 'NAME', text: ({ name }) => name, cut: true },
+  { title: 'ID', text: ({ id }) => id },
+  { title: 'ACCOUNT', text: ({ account_name: name }) => name, cut: true },
+  { title: 'KEY', text: ({ prefix }) => prefix },
+  { title: 'ACTIVE', text: activeText },
+  { title: 'LAST USED', text: ({ last_used: used }) => timeOrNever(used) },
+  { title: 'CREATED', text: ({ created }) => timeText(created) },
 ];
 
 /** `secretOrPrefix`: the whole key if it is new. Limits are listed only if the key has them. */
 function keyFields(key: KeyView, secretOrPrefix: string): (readonly [string, string])[] {
-  const fields: (readonly [string, string])[] = [
+  return [
     ['name', key.name],
     ['id', key.id],
     ['account', `${key.account_name} (${key.account})`],
@@ -35,12 +35,11 @@ function keyFields(key: KeyView, secretOrPrefix: string): (readonly [string, str
     ['created', timeText(key.created)],
     ['last used', timeOrNever(key.last_used)],
     ['expires', timeOrNever(key.expires)],
+    ...quotaFields(key.quotas),
+    ...(key.private ? [['private', 'yes: no contents of its calls are kept'] as const] : []),
+    ...(key.replaced_by === null ? [] : [['replaced by', key.replaced_by] as const]),
+    ['key', secretOrPrefix],
   ];
-  fields.push(...quotaFields(key.quotas));
-  if (key.private) fields.push(['private', 'yes: no contents of its calls are kept']);
-  if (key.replaced_by !== null) fields.push(['replaced by', key.replaced_by]);
-  fields.push(['key', secretOrPrefix]);
-  return fields;
 }
 
 const KEY_ARGUMENT = "the key's id, or its name if no other account has a key of that name";
@@ -71,23 +70,12 @@ export function addKeyCommands(program: Command): void {
       .option('--expires <time>', 'reject it from then on: 2030-01-31, 2030-01-31T12:00Z', momentSeconds)
       .option('--private', 'keep no contents of its calls, whatever call_log.contents says'),
     'set',
-  ).action((options: DataOptions & CreateOptions) =>
-    showView(
-      options,
-      'POST',
-      '/keys',
-      {
-        account: options.account,
-        name: options.name,
-        // JSON.stringify leaves out the options that are undefined.
-        expires: options.expires,
-        expires_in: options.expiresIn,
-        private: options.private,
-        ...limitsOf(options),
-      },
-      printNewKey,
-    ),
-  );
+  ).action((options: DataOptions & CreateOptions) => {
+    const { account, name, expires, expiresIn, private: isPrivate } = options;
+    // JSON.stringify leaves out the options that are undefined.
+    const body = { account, name, expires, expires_in: expiresIn, private: isPrivate, ...limitsOf(options) };
+    return showView(options, ['POST', '/keys', body], printNewKey);
+  });
 
   addAdminCommand(keys, 'show', 'Show a key and when it was last used.', 'keys show laptop')
     .argument('<key>', KEY_ARGUMENT, nonEmpty)
@@ -106,7 +94,7 @@ export function addKeyCommands(program: Command): void {
       durationSeconds,
     )
     .action((key: string, { grace, ...options }: DataOptions & { grace?: number }) =>
-      showView(options, 'POST', `${pathOf(key)}/rotate`, { grace }, async (rotated: RotatedKeyView) => {
+      showView(options, ['POST', `${pathOf(key)}/rotate`, { grace }], async (rotated: RotatedKeyView) => {
         await printNewKey(rotated);
         // A key that has been rotated has a time of expiry, unless it has expired.
         const { id, expired, expires } = rotated.replaces;
@@ -144,8 +132,8 @@ export function addKeyCommands(program: Command): void {
   )
     .argument('<key>', KEY_ARGUMENT, nonEmpty)
     .addArgument(new Argument('<private>', 'yes: none are kept').choices(['yes', 'no']))
-    .action((key: string, word: 'yes' | 'no', options: DataOptions) =>
-      showKey(options, 'POST', `${pathOf(key)}/set-private`, { private: word === 'yes' }),
+    .action((key: string, answer: 'yes' | 'no', options: DataOptions) =>
+      showKey(options, 'POST', `${pathOf(key)}/set-private`, { private: answer === 'yes' }),
     );
 
   for (const [action, description] of [
@@ -170,7 +158,7 @@ export function addKeyCommands(program: Command): void {
 }
 
 function showKey(options: DataOptions, method: 'GET' | 'POST', path: string, body?: object): Promise<void> {
-  return showView(options, method, path, body, (key: KeyView) => printFields(keyFields(key, key.prefix)));
+  return showView(options, [method, path, body], (key: KeyView) => printFields(keyFields(key, key.prefix)));
 }
 
 async function printNewKey(created: CreatedKeyView): Promise<void> {

@@ -21,7 +21,7 @@ type Flags = Readonly<Record<string, unknown>>;
 
 const PORT_MAX = 65_535;
 
-/** Parses the port with the other flags, so that a wrong one ends the command as theirs do. */
+/** Throws MockOptionError, so that a wrong port ends the command as any other wrong flag does. */
 function portOf(text: string): number {
   const port = /^\d{1,5}$/.test(text) ? Number(text) : PORT_MAX + 1;
   if (port > PORT_MAX)

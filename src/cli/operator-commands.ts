@@ -32,15 +32,15 @@ import {
 import type { Column } from './table.js';
 
 const COLUMNS: readonly Column<OperatorView>[] = [
-  { title: 'NAME', text: ({ name }) => name, align: 'left', cut: true },
-  { title: 'ID', text: ({ id }) => id, align: 'left' },
-  { title: 'ROLE', text: ({ role }) => role, align: 'left' },
-  { title: 'ACTIVE', text: activeText, align: 'left' },
-  { title: 'EXPIRES', text: ({ expires }) => timeOrNever(expires), align: 'left' },
-  { title: 'LAST USED', text: ({ last_used: used }) => timeOrNever(used), align: 'left' },
+  { title: 'NAME', text: ({ name }) => name, cut: true },
+  { title: 'ID', text: ({ id }) => id },
+  { title: 'ROLE', text: ({ role }) => role },
+  { title: 'ACTIVE', text: activeText },
+  { title: 'EXPIRES', text: ({ expires }) => timeOrNever(expires) },
+  { title: 'LAST USED', text: ({ last_used: used }) => timeOrNever(used) },
 ];
 
-/** `token` is there only if it is new. */
+/** `token`: only a new one can be shown. */
 async function printOperator(operator: OperatorView, token?: string): Promise<void> {
   await printFields([
     ['name', operator.name],
@@ -54,14 +54,14 @@ async function printOperator(operator: OperatorView, token?: string): Promise<vo
   ]);
 }
 
-/** Fields of a request's body, of which one is there: Unix seconds, or seconds from now. */
+/** Fields of a request's body, of which one is set: Unix seconds, or seconds from now. */
 interface Expiry {
   readonly expires?: number;
   readonly expires_in?: number;
 }
 
 /** Parses a duration, such as 90d, or a moment. A number without a unit is Unix seconds. */
-function expiry(text: string): Expiry {
+function parseExpiry(text: string): Expiry {
   return /^\d+[smhd]$/.test(text) ? { expires_in: durationSeconds(text) } : { expires: momentSeconds(text) };
 }
 
@@ -88,14 +88,14 @@ export function addOperatorCommands(program: Command): void {
   )
     .argument('<name>', 'letters, digits and . _ @ + -; unique', nonEmpty)
     .addOption(roleOption())
-    .option(EXPIRES, EXPIRES_TEXT, expiry)
+    .option(EXPIRES, EXPIRES_TEXT, parseExpiry)
     .action((name: string, options: DataOptions & { role: string; expires?: Expiry }) =>
       printToken(options, '/operators', { name, role: options.role, ...options.expires }),
     );
 
   addAdminCommand(operators, 'list', 'List operators by name.', 'operators list').action(
     (options: DataOptions) =>
-      showView(options, 'GET', '/operators', undefined, ({ data }: { data: OperatorView[] }) =>
+      showView(options, ['GET', '/operators'], ({ data }: { data: OperatorView[] }) =>
         printTable(COLUMNS, data, 'There are no operators: see "operators create --help".'),
       ),
   );
@@ -123,19 +123,19 @@ export function addOperatorCommands(program: Command): void {
     'operators rotate ann --expires 90d',
   )
     .argument('<operator>', ARGUMENT, nonEmpty)
-    .option(EXPIRES, `${EXPIRES_TEXT}; as the old one by default`, expiry)
+    .option(EXPIRES, `${EXPIRES_TEXT}; as the old one by default`, parseExpiry)
     .action((operator: string, options: DataOptions & { expires?: Expiry }) =>
       printToken(options, `${pathOf(operator)}/rotate`, options.expires ?? {}),
     );
 
-  for (const [word, description] of [
+  for (const [action, description] of [
     ['disable', 'Reject the token of an operator from now on, and end its sessions.'],
     ['enable', 'Accept the token of a disabled operator again.'],
   ] as const) {
-    addAdminCommand(operators, word, description, `operators ${word} ann`)
+    addAdminCommand(operators, action, description, `operators ${action} ann`)
       .argument('<operator>', ARGUMENT, nonEmpty)
       .action((operator: string, options: DataOptions) =>
-        showOperator(options, 'POST', `${pathOf(operator)}/${word}`),
+        showOperator(options, 'POST', `${pathOf(operator)}/${action}`),
       );
   }
 
@@ -158,12 +158,12 @@ function showOperator(
   path: string,
   body?: object,
 ): Promise<void> {
-  return showView(options, method, path, body, (operator: OperatorView) => printOperator(operator));
+  return showView(options, [method, path, body], (operator: OperatorView) => printOperator(operator));
 }
 
 /** Prints a response with a new token. */
 function printToken(options: DataOptions, path: string, body: object): Promise<void> {
-  return showView(options, 'POST', path, body, async (created: CreatedOperatorView) => {
+  return showView(options, ['POST', path, body], async (created: CreatedOperatorView) => {
     await printOperator(created, created.token);
     printLine('Keep the token now: it cannot be shown again.');
   });
@@ -175,18 +175,17 @@ function pathOf(operator: string): string {
 
 const CHANGE_COLUMNS: readonly Column<OperatorChange>[] = [
   { title: 'NUMBER', text: ({ number }) => String(number), align: 'right' },
-  { title: 'TIME', text: ({ at_ms: atMs }) => timeText(Math.floor(atMs / 1_000)), align: 'left' },
-  { title: 'WHO', text: ({ who }) => who, align: 'left' },
+  { title: 'TIME', text: ({ at_ms: atMs }) => timeText(Math.floor(atMs / 1_000)) },
+  { title: 'WHO', text: ({ who }) => who },
   // The address of the client; of a command the user of the system. The option --from is a time instead.
-  { title: 'FROM', text: ({ from }) => from, align: 'left' },
-  { title: 'ACTION', text: ({ action }) => action, align: 'left' },
+  { title: 'FROM', text: ({ from }) => from },
+  { title: 'ACTION', text: ({ action }) => action },
   {
     title: 'TARGET',
     text: ({ target }) => target.name ?? target.id ?? target.type,
-    align: 'left',
     cut: true,
   },
-  { title: 'CHANGES', text: changesText, align: 'left', cut: true },
+  { title: 'CHANGES', text: changesText, cut: true },
 ];
 
 /** Returns the fields that changed: `plan free → paid, status active → disabled`. */
@@ -196,7 +195,7 @@ function changesText({ changes }: OperatorChange): string {
 }
 
 const ROWS_DEFAULT = 100;
-/** A bound, because all rows are in memory before the first is printed. */
+/** All rows are in memory before the first is printed. */
 const ROWS_MAX = 1_000_000;
 /** How many rows one request to the admin interface asks for. */
 const PAGE_ROWS = 1_000;

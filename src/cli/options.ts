@@ -80,7 +80,7 @@ export function wholeNumberFrom(minimum: number, maximum: number): (text: string
 const DAY_SECONDS = 86_400;
 const SECONDS_OF_UNIT: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: DAY_SECONDS };
 
-/** Parses `90`, `90s`, `15m`, `24h` or `30d` to seconds. */
+/** Parses `90`, `90s`, `15m`, `24h` or `30d`, and returns seconds. */
 export function durationSeconds(text: string): number {
   const [, count, unit = 's'] = /^(\d{1,10})([smhd])?$/.exec(text) ?? [];
   if (count === undefined)
@@ -89,8 +89,8 @@ export function durationSeconds(text: string): number {
 }
 
 /**
- * Parses `2030-01-31` (00:00 UTC), `2030-01-31T12:00Z` or Unix seconds to Unix seconds. Rejects a day that is
- * in no calendar.
+ * Parses `2030-01-31` (00:00 UTC), `2030-01-31T12:00Z` or Unix seconds, and returns Unix seconds. Rejects a
+ * day that is in no calendar.
  */
 export function momentSeconds(text: string): number {
   const ms = /^\d{1,11}$/.test(text)
@@ -102,13 +102,13 @@ export function momentSeconds(text: string): number {
   throw new InvalidArgumentError('A moment such as 2030-01-31, 2030-01-31T12:00Z or Unix seconds is wanted.');
 }
 
-/** As `momentSeconds`, for the end of a span: a day alone belongs to it, so it is the day's last second. */
+/** As `momentSeconds`, for the end of a span. A day belongs to the span: its last second is returned. */
 export function endSeconds(text: string): number {
   const seconds = momentSeconds(text);
   return /^\d{4}-\d{2}-\d{2}$/.test(text) ? seconds + DAY_SECONDS - 1 : seconds;
 }
 
-/** Parses a whole number of any size: the registry knows the bounds. */
+/** Parses a whole number. Which ones are allowed the registry decides. */
 export function wholeNumber(text: string): number {
   if (/^\d{1,15}$/.test(text)) return Number(text);
   throw new InvalidArgumentError('A whole number is wanted.');
@@ -119,7 +119,6 @@ export function exampleText(...lines: readonly string[]): string {
   return `\nExample:\n${lines.map((line) => `  tollgate ${line}`).join('\n')}`;
 }
 
-/** `yes`: the option of `addConfirmation` was given. */
 export interface ConfirmationOptions {
   readonly yes?: boolean;
 }
@@ -140,7 +139,7 @@ export async function confirm(question: string, { yes }: ConfirmationOptions): P
   // Standard error, because a script may capture standard output.
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   try {
-    // Ctrl-D rejects the question. Any other end of the input leaves it pending, so the end is awaited too.
+    // Ctrl-D rejects the question. If the input ends otherwise, it stays pending: so the close is awaited too.
     const response = await Promise.race([
       terminal.question(`${question} [y/N] `).catch(() => ''),
       once(terminal, 'close').then(() => ''),

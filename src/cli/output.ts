@@ -5,12 +5,13 @@
  * Must hold: table.ts, which takes 0.05 s to load, is imported only when a table is printed
  * (test/unit/bundle.test.ts); to a pipe nothing of a table is cut (test/unit/cli/output.test.ts).
  */
+import type { KeyView } from '../admin/views.js';
 import { visible } from '../core/wrong-input.js';
 import type { Column } from './table.js';
 
 /**
- * The command cannot be done. Exit code 1. The operator sees its message and no stack, because it has a
- * `code` (textOf in program.ts); which one does not matter.
+ * The command cannot be done. Exit code 1. Because the error has a `code`, whichever it is, program.ts prints
+ * its message and no stack.
  */
 export class CommandError extends Error {
   readonly code = 'refused';
@@ -44,21 +45,22 @@ export async function printTable<Row>(
     return;
   }
   const { tableText } = await import('./table.js');
-  const { lines, narrowed } = tableText(
-    columns,
-    rows,
-    (process.stdout.isTTY && process.stdout.columns) || undefined,
-  );
+  const { lines, narrowed } = tableText(columns, rows, terminalWidth());
   process.stdout.write(`${lines.join('\n')}\n`);
   if (narrowed)
     process.stderr.write('Wider than this terminal: --json, or the output of a pipe, has all of it.\n');
+}
+
+/** Columns of the terminal; Infinity if standard output is none, or does not know its width. */
+export function terminalWidth(): number {
+  return (process.stdout.isTTY && process.stdout.columns) || Infinity;
 }
 
 /** Prints one item as lines of `name  value`. */
 export async function printFields(fields: readonly (readonly [string, string])[]): Promise<void> {
   const { pad, widthOf } = await import('./table.js');
   const width = Math.max(...fields.map(([name]) => widthOf(name)));
-  for (const [name, value] of fields) printLine(`${pad(name, width, 'left')}  ${visible(value)}`);
+  for (const [name, value] of fields) printLine(`${pad(name, width)}  ${visible(value)}`);
 }
 
 /** Whole Unix seconds as `2025-01-31 12:00:00Z`. */
@@ -71,15 +73,8 @@ export function timeOrNever(seconds: number | null): string {
 }
 
 /** The word for whether a key or an operator's token is accepted now. */
-export function activeText({
-  active,
-  expired,
-}: {
-  readonly active: boolean;
-  readonly expired: boolean;
-}): string {
-  if (expired) return 'expired';
-  return active ? 'yes' : 'no';
+export function activeText({ active, expired }: Pick<KeyView, 'active' | 'expired'>): string {
+  return expired ? 'expired' : yesNo(active);
 }
 
 export function yesNo(value: boolean): string {

@@ -1,7 +1,7 @@
 /**
- * Rows as an Apache Parquet file on a stream: `tollgate export --format parquet` writes one. The bytes are
- * those of hyparquet-writer; this file says what type each column has, and when a row group goes out.
- * export-command.ts calls it, in the process of the command.
+ * Writes rows as an Apache Parquet file to a stream, for `tollgate export --format parquet`
+ * (export-command.ts). hyparquet-writer makes the bytes; this file decides what type each column has, and
+ * when a row group is written.
  *
  * Must hold: money is decimal(38,12), so that readers can add up columns exactly; at most one row group is in
  * memory (test/exports/recipes.test.ts, in which other programs read the files).
@@ -12,7 +12,7 @@ import type { SchemaElement } from 'hyparquet-writer';
 import { ByteWriter, ParquetWriter } from 'hyparquet-writer';
 import { amountOf } from '../core/money.js';
 
-/** `json`: a list as JSON text, because its members differ from row to row. */
+/** The type of a column. `json`: lists as JSON text, because their members differ from row to row. */
 export type ParquetKind = 'text' | 'time' | 'integer' | 'float' | 'boolean' | 'money' | 'json';
 
 /** Some 40 MB of a busy day's calls. Readers want row groups of tens of thousands of rows. */
@@ -120,7 +120,7 @@ export class ParquetFile<Row extends object> {
   }
 
   async #send(): Promise<void> {
-    // A copy, because the writer's memory is used again for the next group.
+    // A copy, because ByteWriter reuses its memory for the next group.
     const bytes = this.#bytes.getBytes().slice();
     this.#bytes.index = 0;
     if (bytes.length > 0 && !this.#output.write(bytes)) await once(this.#output, 'drain');

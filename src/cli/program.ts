@@ -59,9 +59,9 @@ export function createProgram(): Command {
 
 const EXIT_REJECTED = 1;
 const EXIT_USAGE = 2;
-/** The exit code that a shell reports for a program that SIGPIPE has ended, as `head` ends its writers. */
+/** What a shell reports for a program that SIGPIPE has ended, such as one that writes to `head`. */
 const EXIT_PIPE = 141;
-/** The command that goes on if nobody reads its output: it has only printed its banner. */
+/** The command that goes on if nobody reads its output, because its only output is its address. */
 const SERVER = 'mock-upstream';
 
 /** Runs the command that the process's arguments name, and sets the exit code. */
@@ -86,10 +86,7 @@ export async function runProgram(): Promise<void> {
   }
 }
 
-/**
- * An error with a code explains itself, and one of a store that cannot be loaded is explained. Any other is a
- * bug, and its stack is printed.
- */
+/** The message of an error with a code explains the failure. Any other error is a bug: its stack is printed. */
 function textOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return unloadableStore(error) ?? ('code' in error ? error.message : (error.stack ?? error.message));

@@ -11,7 +11,7 @@ import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import { wholeNumber } from './options.js';
 import { timeText } from './output.js';
 
-/** A word in place of a limit that takes the limit away. */
+/** In place of a limit: takes the limit away. */
 const NONE = 'none';
 
 const MEANINGS: Readonly<Record<QuotaName, string>> = {
@@ -26,32 +26,28 @@ const MEANINGS: Readonly<Record<QuotaName, string>> = {
   spend_per_month: 'money in a month, such as 250.00',
 };
 
-/** Adds an option for each quota. `change`: its value may also be `none`. */
-export function addLimitOptions(command: Command, change: 'set' | 'change'): Command {
+/** Adds an option for each quota. To `change` limits, `none` is a value too. */
+export function addLimitOptions(command: Command, use: 'set' | 'change'): Command {
   for (const name of QUOTA_NAMES) {
     const isMoney = QUOTA_KINDS[name].unit === 'money';
+    const parse = isMoney ? parseAmount : wholeNumber;
     command.option(
       `--${name.replaceAll('_', '-')} <${isMoney ? 'amount' : 'n'}>`,
-      change === 'change' ? `${MEANINGS[name]}; none: no limit` : MEANINGS[name],
-      parserOf(isMoney, change === 'change'),
+      use === 'change' ? `${MEANINGS[name]}; none: no limit` : MEANINGS[name],
+      (text: string) => (use === 'change' && text === NONE ? NONE : parse(text)),
     );
   }
   return command;
 }
 
-function parserOf(isMoney: boolean, takesNone: boolean): (text: string) => number | string {
-  const parse = isMoney ? amount : wholeNumber;
-  return (text) => (takesNone && text === NONE ? NONE : parse(text));
-}
-
-function amount(text: string): string {
+function parseAmount(text: string): string {
   if (/^\d{1,12}(\.\d{1,12})?$/.test(text)) return text;
   throw new InvalidArgumentError('An amount such as 10.00 is wanted.');
 }
 
 /**
- * The limits that the options of `addLimitOptions` give, by the names of the admin interface; null takes one
- * away. Commander names an option in camel case: `tokensPerDay` for `--tokens-per-day`.
+ * The limits that the options of `addLimitOptions` name, by the names of the admin interface; null takes the
+ * limit away. Commander names an option in camel case: `tokensPerDay` for `--tokens-per-day`.
  */
 export function limitsOf(options: object): Readonly<Record<string, number | string | null>> {
   const given = options as Readonly<Record<string, number | string | undefined>>;
@@ -99,12 +95,13 @@ function lineOf(name: QuotaName, use: QuotaUseView): QuotaLine {
 /** The quotas as fields of `printFields` (output.ts). */
 export function quotaFields(quotas: QuotasView): (readonly [string, string])[] {
   return quotaLines(quotas).map(({ quota, used, held, leased, resets }) => {
-    const more = [
+    const parts = [
+      used,
       held && `${held} held`,
       leased && `${leased} leased in advance`,
       resets && `resets ${resets}`,
-    ].filter(Boolean);
-    return [quota, [used, ...more].join(', ')];
+    ];
+    return [quota, parts.filter(Boolean).join(', ')];
   });
 }
 
@@ -115,7 +112,6 @@ export function amountText(amount: number | string): string {
   return typeof amount === 'number' ? grouped.format(amount) : amount;
 }
 
-/** Rounded down, so that 100 % means that nothing is left. */
 function percentText(used: number, limit: number): string {
   const percent = (used / limit) * 100;
   return percent > 0 && percent < 1 ? 'under 1 %' : `${Math.floor(percent)} %`;

@@ -1,14 +1,14 @@
 /**
- * Checks whether Tollgate can serve on this Node and this system, and tells what to do if not. Main thread:
- * main.ts calls `unsupportedNode` first of all; the process that reads the settings of `serve`
- * (serve-command.ts), before it loads them, and `mock-upstream` call `unsupportedRuntime`. What opens the
- * books loads lmdb when it first needs it: program.ts asks `unloadableStore` when a command has failed.
+ * Checks whether Tollgate can serve on this Node and this system, and tells what to do if not. main.ts calls
+ * `unsupportedNode` first of all. `mock-upstream`, and the process that reads the settings of `serve`
+ * (serve-command.ts), call `unsupportedRuntime`. program.ts calls `unloadableStore` when a command has
+ * failed, because commands load lmdb only when they open the books.
  *
- * Whoever supports another Node changes NODE_MIN, NODE_OF_ABI and the sentences below, which name releases,
- * systems and the glibc of Node 20 in words, and also `engines` in package.json, the README and the test.
+ * To support another Node, change NODE_MIN, NODE_OF_ABI, the sentences below, which name releases, systems
+ * and the glibc of Node 20 in words, `engines` in package.json, the README and the test.
  *
- * Must hold: it imports only modules of Node, so that its sentence comes before a dependency fails with a
- * stack trace (test/unit/cli/runtime-support.test.ts).
+ * Must hold: this file imports only modules of Node, so that its sentence comes before a dependency fails
+ * with a stack trace (test/unit/cli/runtime-support.test.ts).
  */
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -21,8 +21,8 @@ const NODE_MIN = [20, 18] as const;
 const NODE_OF_ABI: Readonly<Record<string, number>> = { 115: 20, 127: 22, 137: 24 };
 
 /**
- * The variable by which a `serve` knows that it only has to send its settings. It is here because main.ts
- * asks for it before it knows which modules to load, and may import only this one.
+ * The environment variable by which `serve` knows that it only has to send its settings. It is declared here
+ * because main.ts reads it before it has checked Node, and may import only this file by then.
  */
 export const SETTINGS_PROCESS_VARIABLE = 'TOLLGATE_SETTINGS_PROCESS';
 
@@ -31,7 +31,7 @@ export function isSettingsProcess(): boolean {
   return process.send !== undefined && process.env[SETTINGS_PROCESS_VARIABLE] !== undefined;
 }
 
-/** Facts that the support depends on; strings as Node gives them. */
+/** What `unsupportedRuntime` decides by; strings as Node gives them. */
 export interface RuntimeFacts {
   /** `process.versions.node`. */
   readonly node: string;
@@ -102,7 +102,7 @@ export function runtimeFacts(): RuntimeFacts {
   const { node, modules: abi } = process.versions;
   const { platform, arch } = process;
   const folder = packageFolder();
-  const own = folder === undefined ? undefined : join(folder, `uws_${platform}_${arch}_${abi}.node`);
+  const binary = folder === undefined ? undefined : join(folder, `uws_${platform}_${arch}_${abi}.node`);
   return {
     node,
     abi,
@@ -110,7 +110,7 @@ export function runtimeFacts(): RuntimeFacts {
     arch,
     glibc: glibcVersion(),
     binaries: folder === undefined ? undefined : readdirSync(folder).filter((name) => name.endsWith('.node')),
-    glibcWanted: own !== undefined && existsSync(own) ? glibcNamedIn(own) : undefined,
+    glibcWanted: binary !== undefined && existsSync(binary) ? glibcNamedIn(binary) : undefined,
   };
 }
 
@@ -124,35 +124,34 @@ function packageFolder(): string | undefined {
 }
 
 function glibcVersion(): string | undefined {
-  // Looking up the network's names would take seconds. Node's types do not know the switch yet.
+  // Without this the report looks up host names, which takes seconds. Node's types do not know it yet.
   Object.assign(process.report, { excludeNetwork: true });
   const { header } = process.report.getReport() as { header?: { glibcVersionRuntime?: string } };
   return header?.glibcVersionRuntime;
 }
 
-/** Before the number of a glibc version, and the most digits of that number that are read. */
 const GLIBC_PREFIX = 'GLIBC_2.';
+/** The most digits after the prefix that are read. */
 const GLIBC_DIGITS_MAX = 4;
 
 /** Returns the newest version: an ELF binary names each version of glibc that it needs in plain text. */
 function glibcNamedIn(path: string): string | undefined {
   const binary = readFileSync(path);
   let newest: string | undefined;
-  for (
-    let at = binary.indexOf(GLIBC_PREFIX);
-    at !== -1;
-    at = binary.indexOf(GLIBC_PREFIX, at + GLIBC_PREFIX.length)
-  ) {
-    const text = binary.toString('latin1', at, at + GLIBC_PREFIX.length + GLIBC_DIGITS_MAX);
+  let start = binary.indexOf(GLIBC_PREFIX);
+  while (start !== -1) {
+    const numberStart = start + GLIBC_PREFIX.length;
+    const text = binary.toString('latin1', start, numberStart + GLIBC_DIGITS_MAX);
     const version = /^GLIBC_(2\.\d+)/.exec(text)?.[1];
     if (version !== undefined && (newest === undefined || isOlder(newest, version))) newest = version;
+    start = binary.indexOf(GLIBC_PREFIX, numberStart);
   }
   return newest;
 }
 
-/** Whether version `one` comes before `other`, by their first two numbers. */
-function isOlder(one: string, other: string): boolean {
-  const [major = 0, minor = 0] = one.split('.').map(Number);
+/** Returns whether `version` comes before `other`, by their first two numbers. */
+function isOlder(version: string, other: string): boolean {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
   const [otherMajor = 0, otherMinor = 0] = other.split('.').map(Number);
   return major < otherMajor || (major === otherMajor && minor < otherMinor);
 }

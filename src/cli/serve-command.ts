@@ -1,6 +1,6 @@
 /**
- * The command `tollgate serve`. main.ts does not run it in the process that was started: serve.ts forks this
- * one, which reads the command line and the settings, sends them, and ends. program.ts adds the command.
+ * The command `tollgate serve` in the process that serve.ts forks: reads the command line and the settings,
+ * sends them to the process that forked it, and ends. program.ts adds the command.
  *
  * Must hold: wrong settings end the start with all their errors (test/e2e/refused-start.test.ts).
  */
@@ -34,7 +34,7 @@ export function addServeCommand(program: Command): void {
 
 /** Sends the settings, or why they are refused, to the process that serves, and lets this one end. */
 async function sendSettings(options: LoadOptions): Promise<void> {
-  // main.ts looks at the first word alone: as `tollgate -- serve` this process was not made to be asked.
+  // main.ts looks only at the first argument, so `tollgate -- serve` comes here without a fork by serve.ts.
   if (process.send === undefined) throw new Misuse('serve must be the first word: tollgate serve …');
   process.send(await settingsOf(options), () => process.disconnect());
 }
@@ -43,7 +43,7 @@ async function settingsOf(options: LoadOptions): Promise<ReadSettings> {
   const unsupported = unsupportedRuntime(runtimeFacts());
   if (unsupported !== undefined) return { kind: 'refused', problems: [unsupported] };
   try {
-    // The gateways load it, and could say less well why they cannot.
+    // The gateways load it later. Here the reason why it cannot be loaded can be explained.
     await import('../store/environment.js');
   } catch (error) {
     const problem = unloadableStore(error as Error);

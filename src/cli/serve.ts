@@ -67,10 +67,10 @@ export interface BannerFacts {
   readonly command: string;
 }
 
-/** So many ids fit a line or two of a terminal. */
+/** These ids fit into two lines of a terminal. */
 const MODELS_SHOWN_MAX = 8;
 
-/** The banner, with a line break at its end. It contains the demo's key at the start that makes the key. */
+/** The banner, with a line break at its end. It shows the demo key at the start at which the key is made. */
 export function bannerOf(facts: BannerFacts): string {
   const { settings, ready } = facts;
   const address = `${settings.listen.tls === undefined ? 'http' : 'https'}://${hostPort(settings.listen.host, ready.port)}`;
@@ -136,7 +136,7 @@ function hostPort(host: string, port: number): string {
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
-/** The words by which an operator in `workingDirectory` calls the script again. */
+/** The command line by which an operator in `workingDirectory` calls the script again, without arguments. */
 export function commandOf(scriptPath: string, workingDirectory: string): string {
   if (basename(scriptPath) === 'tollgate') {
     return basename(dirname(scriptPath)) === '.bin' ? 'npx tollgate' : 'tollgate';
@@ -155,7 +155,7 @@ export type ReadSettings =
   | { readonly kind: 'loaded'; readonly loaded: LoadedSettings }
   | { readonly kind: 'refused'; readonly problems: readonly string[] };
 
-/** The process has ended without settings: it has printed why, or the help. */
+/** The process that reads the settings has ended without them. It has printed why, or the help. */
 class SettingsUnread extends Error {
   readonly exitCode: number;
 
@@ -167,15 +167,15 @@ class SettingsUnread extends Error {
   }
 }
 
-/** Named so that the path is right from a chunk of the bundle too (scripts/bundle.mjs). */
+/** `../cli/`, so that the path is right from a chunk of the bundle too (scripts/bundle.mjs). */
 const ENTRY = new URL('../cli/main.js', import.meta.url);
-/** It takes half a second. A file that never ends, such as a pipe, must not hold up later reloads. */
+/** Reading takes half a second. A file that never ends, such as a pipe, must not block later reloads. */
 const READ_MS_MAX = 120_000;
 
 /**
  * Reads the settings with the arguments of this process, in a process that runs `serve-command.ts` and ends.
- * So the supervisor never loads what that takes (Commander, YAML, TypeBox: 20 MB resident), neither at its
- * start nor at a reload. Rejects with ConfigError or SettingsUnread.
+ * So the supervisor loads neither Commander nor YAML nor TypeBox (20 MB resident), at its start and at
+ * reloads. Rejects with ConfigError or SettingsUnread.
  *
  * Must hold: that process ends, or is ended after a time limit (test/e2e/refused-start.test.ts,
  * test/e2e/reload.test.ts).

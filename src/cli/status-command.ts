@@ -11,12 +11,12 @@ import type { GroupView, ListView } from '../admin/views.js';
 import { addAdminCommand } from './admin-command.js';
 import { NoResponse, withGateway, type AdminClient } from './admin-client.js';
 import { type DataOptions, wholeNumberFrom } from './options.js';
-import { CommandError, printJson, printLine } from './output.js';
+import { CommandError, printJson, printLine, terminalWidth } from './output.js';
 import type { StatusSample, StatusView } from './status-stats.js';
 
-/** So many groups are fetched, of which the fullest are shown. */
+/** Of these groups the ones with the fullest quotas are shown. */
 const GROUPS_PATH = '/group-tree?limit=1000';
-/** Rates are taken over at least this long: a command that is not repeated takes two samples. */
+/** Rates are taken between two samples, at least this long apart. */
 const SAMPLE_MS = 1_000;
 const WATCH_SECONDS = 2;
 const WATCH_SECONDS_MAX = 3_600;
@@ -42,7 +42,7 @@ export function addStatusCommand(program: Command): void {
       `print again every so many seconds, ${WATCH_SECONDS} by default, until Ctrl-C`,
       wholeNumberFrom(1, WATCH_SECONDS_MAX),
     )
-    // It has no effect. Scripts of earlier versions, in which terminals got a live screen, may have it.
+    // No effect: scripts may still give it, which an earlier version needed to print once on a terminal.
     .addOption(new Option('--once').hideHelp())
     .action((options: StatusOptions) =>
       withGateway(options, async (client) => {
@@ -85,9 +85,7 @@ async function print(client: AdminClient, former: StatusSample, separator = ''):
   const { statsOf } = await import('./status-stats.js');
   const { statusText } = await import('./status-text.js');
   const latest = await sampleOf(client);
-  const columns = (process.stdout.isTTY && process.stdout.columns) || Infinity;
-  const text = statusText(latest.status, statsOf(former, latest), columns);
-  process.stdout.write(separator + text);
+  process.stdout.write(separator + statusText(latest.status, statsOf(former, latest), terminalWidth()));
   return latest;
 }
 

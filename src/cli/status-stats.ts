@@ -16,9 +16,10 @@ import type {
   UpstreamStatus,
 } from '../telemetry/status-document.js';
 
+/** Members of the document that are objects or lists: what these contain may be missing too. */
 type Nested = 'limits' | 'tokens' | 'sharing' | 'store' | 'upstreams' | 'credentials' | 'threads';
 
-/** Histograms, and the use of a quota, have all of their members or are missing themselves. */
+/** A histogram, or the use of a quota, is complete or missing. */
 export interface StatusView extends Partial<Omit<StatusDocument, Nested>> {
   readonly groups?: readonly Partial<GroupView>[];
   readonly limits?: Partial<Pick<StatusDocument['limits'], 'calls_in_flight'>>;
@@ -40,7 +41,7 @@ export interface StatusSample {
   readonly atMs: number;
 }
 
-/** A number is undefined if it is not known: without its field, or without an earlier response for a rate. */
+/** `total` is undefined if the document has no such field, `perSecond` also if there is no earlier response. */
 export interface Rate {
   readonly perSecond: number | undefined;
   readonly total: number | undefined;
@@ -77,9 +78,9 @@ export function statsOf(former: StatusSample | undefined, latest: StatusSample):
   const seconds = before === undefined ? 0 : (latest.atMs - before.atMs) / 1_000;
   const rate = (read: (view: StatusView) => number | undefined): Rate => {
     const total = read(status);
-    const past = before === undefined ? undefined : read(before.status);
-    const known = total !== undefined && past !== undefined && seconds > 0;
-    return { total, perSecond: known ? Math.max(total - past, 0) / seconds : undefined };
+    const formerTotal = before === undefined ? undefined : read(before.status);
+    const isKnown = total !== undefined && formerTotal !== undefined && seconds > 0;
+    return { total, perSecond: isKnown ? Math.max(total - formerTotal, 0) / seconds : undefined };
   };
   const percentiles = (read: (view: StatusView) => HistogramView | undefined): Percentiles =>
     percentilesOf(before === undefined ? undefined : read(before.status), read(status));

@@ -41,30 +41,28 @@ export function rateText(perSecond: number | undefined): string {
   return perSecond > 0 && perSecond < 9.95 ? perSecond.toFixed(1) : countText(perSecond);
 }
 
-/**
- * `0.35 ms`, `12 ms`, `1.2 s`; `> 60 s` if the percentile is beyond the last bound. The form changes at what
- * is rounded up to the next one.
- */
+/** `0.35 ms`, `12 ms`, `1.2 s`; `> 60 s` if the percentile is beyond the last bound. */
 export function durationText(percentile: Percentile | undefined): string {
   if (percentile === undefined) return UNKNOWN;
   const { ms, above } = percentile;
-  const text =
-    ms < 0.995
-      ? `${ms.toFixed(2)} ms`
-      : ms < 9.95
-        ? `${ms.toFixed(1)} ms`
-        : ms < 999.5
-          ? `${ms.toFixed(0)} ms`
-          : `${(ms / 1_000).toFixed(ms < 9_950 ? 1 : 0)} s`;
-  return above ? `> ${text}` : text;
+  return `${above ? '> ' : ''}${ms < 999.5 ? millisecondsText(ms) : secondsText(ms)}`;
+}
+
+/** The decimals change at values that are rounded up: 0.995 is `1.0` and not `1.00`. */
+function millisecondsText(ms: number): string {
+  return `${ms.toFixed(ms < 0.995 ? 2 : ms < 9.95 ? 1 : 0)} ms`;
+}
+
+function secondsText(ms: number): string {
+  return `${(ms / 1_000).toFixed(ms < 9_950 ? 1 : 0)} s`;
 }
 
 /** `3d 04:05:06`. */
 export function uptimeText(seconds: number | undefined): string {
   if (seconds === undefined) return UNKNOWN;
-  const two = (part: number): string => String(Math.floor(part)).padStart(2, '0');
+  const twoDigits = (part: number): string => String(Math.floor(part)).padStart(2, '0');
   const days = Math.floor(seconds / 86_400);
-  const clock = `${two((seconds % 86_400) / 3_600)}:${two((seconds % 3_600) / 60)}:${two(seconds % 60)}`;
+  const clock = [(seconds % 86_400) / 3_600, (seconds % 3_600) / 60, seconds % 60].map(twoDigits).join(':');
   return days > 0 ? `${days}d ${clock}` : clock;
 }
 
@@ -74,7 +72,7 @@ export function mebibytesText(bytes: number | undefined): string {
   return bytes === undefined ? UNKNOWN : `${(bytes / MIB).toFixed(1)} MiB`;
 }
 
-/** Six or two of an amount's twelve decimals; `--json` and `tollgate usage` print all. */
+/** Shows six decimals, or two from 100 on; `--json` and `tollgate usage` print all twelve. */
 export function moneyText(amount: number | undefined): string {
   if (amount === undefined) return UNKNOWN;
   return amount.toFixed(amount < 100 ? 6 : 2);
@@ -91,7 +89,7 @@ export function statusText(status: StatusView, stats: StatusStats, width: number
     credentialsOf(status.credentials ?? [], width),
     threadsOf(status.threads ?? [], width),
   ].filter((section) => section.length > 0);
-  const lines = sections.flatMap((section, at) => (at === 0 ? section : ['', ...section]));
+  const lines = sections.flatMap((section, index) => (index === 0 ? section : ['', ...section]));
   return `${lines.map((line) => cutTo(line, width)).join('\n')}\n`;
 }
 
@@ -116,8 +114,7 @@ function headOf(status: StatusView): string[] {
     ].join('  '),
   ];
   if (store?.ok === false) {
-    const waiting = `${countText(store.unflushed_accounts)} accounts wait`;
-    lines.push(`${waiting}: ${store.last_error ?? UNKNOWN}`);
+    lines.push(`${countText(store.unflushed_accounts)} accounts wait: ${store.last_error ?? UNKNOWN}`);
   }
   return [...lines, ...sharingOf(status)].map(visible);
 }
@@ -150,16 +147,16 @@ interface TimeRow {
 }
 
 const COUNT_COLUMNS: readonly Column<CountRow>[] = [
-  { title: '', text: ({ name }) => name, align: 'left' },
+  { title: '', text: ({ name }) => name },
   { title: 'PER SECOND', text: ({ perSecond }) => perSecond, align: 'right' },
   { title: 'TOTAL', text: ({ total }) => total, align: 'right' },
 ];
 
 const TIME_COLUMNS: readonly Column<TimeRow>[] = [
-  { title: '', text: ({ time }) => time, align: 'left' },
-  ...PERCENTS.map((percent, at) => ({
+  { title: '', text: ({ time }) => time },
+  ...PERCENTS.map((percent, index) => ({
     title: `P${percent}`,
-    text: ({ percentiles }: TimeRow) => percentiles[at] ?? '',
+    text: ({ percentiles }: TimeRow) => percentiles[index] ?? '',
     align: 'right' as const,
   })),
 ];
@@ -190,7 +187,7 @@ function trafficOf(stats: StatusStats, width: number): string[] {
   const noTime: TimeRow = { time: '', percentiles: [] };
   const beside = tableText<CountRow & TimeRow>(
     [...COUNT_COLUMNS, ...TIME_COLUMNS],
-    counts.map((row, at) => ({ ...row, ...(times[at] ?? noTime) })),
+    counts.map((row, index) => ({ ...row, ...(times[index] ?? noTime) })),
     width,
   );
   if (!beside.narrowed) return [...beside.lines];
@@ -201,7 +198,7 @@ function outcomesOf({ outcomes }: StatusStats, width: number): string[] {
   if (outcomes.length === 0) return [];
   return tableLines<StatusStats['outcomes'][number]>(
     [
-      { title: 'OUTCOME', text: ({ code }) => code, align: 'left' },
+      { title: 'OUTCOME', text: ({ code }) => code },
       { title: 'PER SECOND', text: ({ perSecond }) => rateText(perSecond), align: 'right' },
       { title: 'TOTAL', text: ({ total }) => countText(total), align: 'right' },
     ],
@@ -210,18 +207,18 @@ function outcomesOf({ outcomes }: StatusStats, width: number): string[] {
   );
 }
 
-/** The fullest of an upstream's limits, and the calls that wait for room. Only if an upstream has limits. */
+/** For tables in which an upstream has limits. */
 const USED_COLUMN: Column<UpstreamView> = { title: 'USED', text: usedText, align: 'right' };
 
 function upstreamsOf(upstreams: readonly UpstreamView[], width: number): string[] {
   if (upstreams.length === 0) return [];
   return tableLines<UpstreamView>(
     [
-      { title: 'MODEL', text: ({ model }) => model ?? UNKNOWN, align: 'left', cut: true },
-      { title: 'UPSTREAM', text: ({ name }) => name ?? UNKNOWN, align: 'left', cut: true },
+      { title: 'MODEL', text: ({ model }) => model ?? UNKNOWN, cut: true },
+      { title: 'UPSTREAM', text: ({ name }) => name ?? UNKNOWN, cut: true },
       { title: 'PRIORITY', text: ({ priority }) => String(priority ?? UNKNOWN), align: 'right' },
       { title: 'IN FLIGHT', text: (upstream) => countText(upstream.calls_in_flight), align: 'right' },
-      { title: 'BREAKER', text: ({ breaker }) => breaker?.replaceAll('_', ' ') ?? UNKNOWN, align: 'left' },
+      { title: 'BREAKER', text: ({ breaker }) => breaker?.replaceAll('_', ' ') ?? UNKNOWN },
       // Attempts, in a title so short that most names fit into 80 cells.
       { title: 'TRIES', text: ({ attempts }) => countText(attempts), align: 'right' },
       { title: 'FAILED', text: ({ failures }) => countText(failures), align: 'right' },
@@ -232,6 +229,7 @@ function upstreamsOf(upstreams: readonly UpstreamView[], width: number): string[
   );
 }
 
+/** Percent of the limit of which most is used, and the calls that wait. */
 function usedText({ quotas, waiting_calls: waiting = 0 }: UpstreamView): string {
   if (quotas === undefined) return UNKNOWN;
   if (quotas.length === 0) return '-';
@@ -239,7 +237,7 @@ function usedText({ quotas, waiting_calls: waiting = 0 }: UpstreamView): string 
   return `${Math.floor(percent)} %${waiting === 0 ? '' : `, ${waiting} wait`}`;
 }
 
-/** Of a limit of 0 all is used. Shown without decimals, rounded down: 100 % is used up. */
+/** Of a limit of 0 all is used. Callers round down, so that 100 % means that nothing is left. */
 function percentOf(used: number, limit: number): number {
   return limit === 0 ? 100 : (100 * used) / limit;
 }
@@ -263,36 +261,34 @@ function groupsOf(groups: readonly Partial<GroupView>[], width: number): string[
   if (rows.length === 0) return [];
   return tableLines<(typeof rows)[number]>(
     [
-      { title: 'GROUP', text: ({ name }) => name, align: 'left', cut: true },
+      { title: 'GROUP', text: ({ name }) => name, cut: true },
       { title: 'ACCOUNTS', text: ({ accounts }) => countText(accounts), align: 'right' },
       { title: 'USED', text: ({ percent }) => `${Math.floor(percent)} %`, align: 'right' },
-      { title: 'OF', text: ({ quota }) => quota, align: 'left' },
+      { title: 'OF', text: ({ quota }) => quota },
     ],
     rows,
     width,
   );
 }
 
-/** What gives access to upstreams and expires, so that the gateway renews it: tokens of cloud providers. */
+/** Tokens of cloud providers, which expire, and which the gateway renews. */
 function credentialsOf(credentials: readonly Partial<CredentialStatus>[], width: number): string[] {
   if (credentials.length === 0) return [];
   const expiry = ({ expires_at: at }: Partial<CredentialStatus>): string =>
     at === undefined ? UNKNOWN : at === null ? '-' : `${new Date(at * 1_000).toISOString().slice(0, 19)}Z`;
   return tableLines<Partial<CredentialStatus>>(
     [
-      { title: 'CREDENTIAL', text: ({ name }) => name ?? UNKNOWN, align: 'left', cut: true },
+      { title: 'CREDENTIAL', text: ({ name }) => name ?? UNKNOWN, cut: true },
       {
         title: 'STATE',
         text: ({ ok }) => (ok === undefined ? UNKNOWN : ok ? 'good' : 'missing'),
-        align: 'left',
       },
-      { title: 'EXPIRES', text: expiry, align: 'left' },
+      { title: 'EXPIRES', text: expiry },
       { title: 'RENEWED', text: ({ renewals }) => countText(renewals), align: 'right' },
       { title: 'FAILED', text: ({ failures }) => countText(failures), align: 'right' },
       {
         title: 'LAST ERROR',
         text: ({ last_error: error }) => (error === undefined ? UNKNOWN : (error ?? '-')),
-        align: 'left',
         cut: true,
       },
     ],
@@ -305,7 +301,7 @@ function threadsOf(threads: readonly Partial<ThreadStatus>[], width: number): st
   if (threads.length === 0) return [];
   return tableLines<Partial<ThreadStatus>>(
     [
-      { title: 'THREAD', text: ({ name }) => name ?? UNKNOWN, align: 'left', cut: true },
+      { title: 'THREAD', text: ({ name }) => name ?? UNKNOWN, cut: true },
       {
         title: 'LOOP DELAY P99',
         text: ({ event_loop_delay_ms_p99: ms }) => durationText(ms === undefined ? ms : { ms, above: false }),

@@ -1,9 +1,9 @@
 /**
- * The admin interface without a gateway: calls its routes in this process, on the store. admin-client.ts
- * opens it for a command if no gateway runs on the data directory.
+ * The admin interface without a gateway: calls its routes on the store, in the process of the command.
+ * admin-client.ts opens it if no gateway runs on the data directory.
  *
- * Must hold: it holds the store while it works, so that no gateway starts meanwhile and misses the change
- * (test/e2e/start-race.test.ts).
+ * Must hold: the command holds the store while it works, so that no gateway starts meanwhile and misses the
+ * change (test/e2e/start-race.test.ts).
  */
 import { existsSync } from 'node:fs';
 import { userInfo } from 'node:os';
@@ -13,15 +13,14 @@ import { callReaderOf } from '../call-log/call-reader.js';
 import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
 import { catalogOf } from '../gateway/snapshot.js';
-import { Registry } from '../registry/registry.js';
-import { ownRegistryService } from '../registry/registry.js';
+import { ownRegistryService, Registry } from '../registry/registry.js';
 import { StoreOnly } from '../registry/registry-context.js';
 import { Store } from '../store/store.js';
 import { storePath } from '../store/store-file.js';
 import { createLog } from '../telemetry/log.js';
 import { CommandError } from './output.js';
 
-/** The operator: a person who may open the data directory may do everything. */
+/** As operator: whoever may open the data directory may do everything. */
 const REQUESTER = { operator: { who: 'command', role: 'admin' }, from: userName() } as const;
 
 /** The system's user; a container may run as one that has no name. */
@@ -34,6 +33,7 @@ function userName(): string {
 }
 
 const NO_GATEWAY = 'No gateway runs on this data directory: it reads the settings when it starts.';
+const rejectWithoutGateway = (): Promise<never> => Promise.reject(new CommandError(NO_GATEWAY));
 
 /** Why shared accounts cannot be changed here: only this host's copy would change. */
 const SHARED =
@@ -62,9 +62,9 @@ export interface AdminExchange {
 export type WithoutBooks = 'made' | 'rejected';
 
 /**
- * Throws StoreHeld if another process works on the store, and StoreError if the store cannot be read. If
- * there is none, it is made, and standard error says so: the folder may be a wrong one. With `rejected` that
- * throws CommandError instead.
+ * Throws StoreHeld if another process works on the store, and StoreError if the store cannot be read. If the
+ * folder has no store, one is made, and standard error says so, because the folder may be a wrong one. With
+ * `withoutBooks: 'rejected'` a CommandError is thrown instead.
  */
 export function openStoreExchange(settings: Settings, withoutBooks: WithoutBooks): AdminExchange {
   const hasBooks = existsSync(storePath(settings.data));
@@ -91,8 +91,8 @@ export function openStoreExchange(settings: Settings, withoutBooks: WithoutBooks
     changeLog: () => {
       throw new CommandError(NO_GATEWAY);
     },
-    resetUpstreams: () => Promise.reject(new CommandError(NO_GATEWAY)),
-    clearCache: () => Promise.reject(new CommandError(NO_GATEWAY)),
+    resetUpstreams: rejectWithoutGateway,
+    clearCache: rejectWithoutGateway,
     accountSpans: () => [],
     settings: () => [],
     calls: callReaderOf(settings.data),
@@ -103,8 +103,8 @@ export function openStoreExchange(settings: Settings, withoutBooks: WithoutBooks
   return {
     exchange: async (method, path, body) => {
       if (settings.sharing !== undefined && method !== 'GET') throw new CommandError(SHARED);
-      const [plain = '', query = ''] = path.split('?', 2);
-      return api.find(method, `/admin/v1${plain}`, REQUESTER).handle(query, body);
+      const [pathOnly = '', query = ''] = path.split('?', 2);
+      return api.find(method, `/admin/v1${pathOnly}`, REQUESTER).handle(query, body);
     },
     close: () => store.close(),
   };

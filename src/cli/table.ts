@@ -11,8 +11,8 @@ import { visible } from '../core/wrong-input.js';
 export interface Column<Row> {
   readonly title: string;
   readonly text: (row: Row) => string;
-  /** `right` for numbers, so that their last digits are below each other. */
-  readonly align: 'left' | 'right';
+  /** Set for numbers, so that their last digits are below each other. */
+  readonly align?: 'right';
   /**
    * Whether the column is shortened first if the terminal is too narrow: set for names and notes, not for ids
    * and amounts. Those are cut only if the line is still too long when no such column can shrink further.
@@ -20,7 +20,7 @@ export interface Column<Row> {
   readonly cut?: boolean;
 }
 
-export interface TableText {
+interface TableText {
   readonly lines: readonly string[];
   /** Whether the table was too wide and something was cut; `…` shows where. */
   readonly narrowed: boolean;
@@ -32,24 +32,26 @@ const CUT_CELLS_MIN = 8;
 /** One cell each. */
 const PRINTABLE_ASCII = /^[ -~]*$/;
 
-/** A title line, and a line of visible text for each row. Without `terminalWidth` (cells) nothing is cut. */
+/** A title line, and a line of visible text for each row, of at most `widthMax` cells. */
 export function tableText<Row>(
   columns: readonly Column<Row>[],
   rows: readonly Row[],
-  terminalWidth: number | undefined,
+  widthMax = Infinity,
 ): TableText {
   const lines = [
     columns.map(({ title }) => title),
     ...rows.map((row) => columns.map(({ text }) => visible(text(row)))),
   ];
-  const fullWidths = columns.map((_, at) =>
-    lines.reduce((most, line) => Math.max(most, widthOf(line[at]!)), 0),
+  const fullWidths = columns.map((_, index) =>
+    lines.reduce((widest, line) => Math.max(widest, widthOf(line[index]!)), 0),
   );
-  const widths = shrunkWidths(columns, fullWidths, terminalWidth ?? Infinity);
-  const widthMax = terminalWidth ?? Infinity;
+  const widths = shrunkWidths(columns, fullWidths, widthMax);
   return {
     lines: lines.map((line) => {
-      const cells = line.map((cell, at) => pad(cutTo(cell, widths[at]!), widths[at]!, columns[at]!.align));
+      const cells = line.map((cell, index) => {
+        const width = widths[index]!;
+        return pad(cutTo(cell, width), width, columns[index]!.align);
+      });
       // A terminal would wrap a longer line, and the columns would no longer be aligned. So its end is cut.
       return cutTo(cells.join(GAP).trimEnd(), widthMax);
     }),
@@ -64,11 +66,11 @@ function shrunkWidths<Row>(
   widthMax: number,
 ): number[] {
   const widths = [...fullWidths];
-  for (let over = totalOf(widths) - widthMax; over > 0; over--) {
+  for (let excess = totalOf(widths) - widthMax; excess > 0; excess--) {
     let widest = -1;
-    columns.forEach(({ cut }, at) => {
-      const width = widths[at]!;
-      if (cut === true && width > CUT_CELLS_MIN && width > (widths[widest] ?? 0)) widest = at;
+    columns.forEach(({ cut }, index) => {
+      const width = widths[index]!;
+      if (cut === true && width > CUT_CELLS_MIN && width > (widths[widest] ?? 0)) widest = index;
     });
     if (widest === -1) break;
     widths[widest]! -= 1;
@@ -86,9 +88,10 @@ export function widthOf(text: string): number {
   return PRINTABLE_ASCII.test(text) ? text.length : stringWidth(text, { countAnsiEscapeCodes: false });
 }
 
-export function pad(text: string, width: number, align: 'left' | 'right'): string {
+/** `width` in cells. `right`: the spaces come before the text. */
+export function pad(text: string, width: number, align?: 'right'): string {
   const space = ' '.repeat(Math.max(width - widthOf(text), 0));
-  return align === 'left' ? text + space : space + text;
+  return align === 'right' ? space + text : text + space;
 }
 
 const graphemes = new Intl.Segmenter(undefined, { granularity: 'grapheme' });

@@ -13,7 +13,7 @@ import { type DataOptions, nonEmpty } from './options.js';
 import { Misuse, printJson, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
 
-/** What may have a line of its own; also the names of the members that say which one a line is about. */
+/** What lines can be grouped by. A line has the member of that name. */
 const LINES_BY = ['account', 'key', 'model', 'day', 'hour'] as const;
 
 interface UsageOptions extends DataOptions {
@@ -45,8 +45,8 @@ export function addUsageCommand(program: Command): void {
 }
 
 /**
- * The gateway reads some 50,000 rows a second beside its other work, and a large store has millions. Below
- * the 300 s after which Node's fetch gives up by itself.
+ * A large store has millions of rows, of which the gateway reads some 50,000 a second beside its other work.
+ * It is below the 300 s after which Node's fetch gives up by itself.
  */
 const REPORT_TIMEOUT_MS = 290_000;
 
@@ -75,7 +75,7 @@ function columnsOf(by: UsageOptions['by']): Column<UsageView>[] {
   const isNamed = by === 'account' || by === 'key';
   return [
     ...nameColumnsOf(by),
-    { title: isNamed ? 'ID' : by.toUpperCase(), text: name, align: 'left', cut: by === 'model' },
+    { title: isNamed ? 'ID' : by.toUpperCase(), text: name, cut: by === 'model' },
     { title: 'CALLS', text: ({ calls }) => String(calls), align: 'right' },
     { title: 'FAILED', text: ({ failed_calls }) => String(failed_calls), align: 'right' },
     { title: 'PROMPT', text: ({ prompt_tokens }) => String(prompt_tokens), align: 'right' },
@@ -93,13 +93,11 @@ function nameColumnsOf(by: UsageOptions['by']): Column<UsageView>[] {
   const key: Column<UsageView> = {
     title: 'KEY',
     text: ({ key_name: name }) => name ?? '(deleted)',
-    align: 'left',
     cut: true,
   };
   const account: Column<UsageView> = {
     title: 'ACCOUNT',
     text: ({ account_name: name }) => name ?? '',
-    align: 'left',
     cut: true,
   };
   if (by === 'key') return [key, account];

@@ -11,7 +11,7 @@ async function printed(t: Test, print: () => void | Promise<void>): Promise<stri
 }
 
 const COLUMNS = [
-  { title: 'NAME', text: ([name]: readonly [string, string]) => name, align: 'left' },
+  { title: 'NAME', text: ([name]: readonly [string, string]) => name },
   { title: 'N', text: ([, count]: readonly [string, string]) => count, align: 'right' },
 ] as const;
 

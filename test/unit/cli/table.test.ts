@@ -4,7 +4,7 @@ import { visible } from '#src/core/wrong-input.js';
 
 type Row = readonly [name: string, amount: string];
 const COLUMNS: readonly Column<Row>[] = [
-  { title: 'NAME', text: ([name]) => name, align: 'left', cut: true },
+  { title: 'NAME', text: ([name]) => name, cut: true },
   { title: 'AMOUNT', text: ([, amount]) => amount, align: 'right' },
 ];
 
@@ -62,6 +62,6 @@ void t.test('cut and padded', (t) => {
   t.equal(cutTo('👩‍👩‍👧👩‍👩‍👧', 3), '👩‍👩‍👧…');
   t.equal(widthOf(''), 0);
   t.equal(pad('日', 3, 'right'), ' 日');
-  t.equal(pad('too long', 3, 'left'), 'too long');
+  t.equal(pad('too long', 3), 'too long');
   t.end();
 });
