@@ -18,10 +18,9 @@ import { type AccountStats, busiestAccounts, courseOf } from '../telemetry/accou
 import {
   Amount,
   amountOf,
-  listOf,
   nameOf,
   PAGE_PARAMETERS,
-  pageOf,
+  pageView,
   planId,
   RangeQuery,
   reference,
@@ -82,9 +81,7 @@ function viewOfCredit({ amount, note, createdMs }: CreditRecord): CreditView {
   return { amount: decimalOf(amount), note, created: secondsOf(createdMs) };
 }
 
-/**
- * Shows a sum below zero as zero: a charge may be taken back in a later span than the one it was made in.
- */
+/** Shows a sum below zero as zero: a charge may be taken back in a later span than it was made in. */
 function viewOfStats(stats: Readonly<AccountStats>): AccountStatsView {
   return {
     calls: stats.calls,
@@ -144,7 +141,7 @@ const Bulk = closed({
   }),
 });
 
-const NOTHING = asPicoUnits(0n);
+const NO_CREDIT = asPicoUnits(0n);
 
 export const ACCOUNT_ROUTES: readonly Route[] = [
   defineRoute({
@@ -154,16 +151,17 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     query: AccountsQuery,
     responseSchema: listSchema(AccountView),
     answer: ({ query }, { service }) => {
-      const { from, limit } = pageOf(query);
       const { search: text, plan: planId, group, active } = query;
-      const isUnfiltered = [text, planId, group, active].every((filter) => filter === undefined);
-      return service.read(({ accounts }) => {
-        // A search needs a filter, see account-directory.ts.
-        const { items, next } = isUnfiltered
-          ? accounts.list(from, limit)
-          : accounts.search({ text, planId, group, active }, from, limit);
-        return listOf(items.map(viewOfAccount), next);
-      });
+      const filter = { text, planId, group, active };
+      const isFiltered = Object.values(filter).some((value) => value !== undefined);
+      // The registry's search needs a filter (registry/account-directory.ts).
+      return service.read(({ accounts }) =>
+        pageView(
+          query,
+          (from, limit) => (isFiltered ? accounts.search(filter, from, limit) : accounts.list(from, limit)),
+          viewOfAccount,
+        ),
+      );
     },
   }),
   defineRoute({
@@ -174,7 +172,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     body: NewAccount,
     responseSchema: AccountView,
     answer: ({ body: { name, plan, credit, group } }, { service }) => {
-      const amount = credit === undefined ? NOTHING : amountOf('credit', credit);
+      const amount = credit === undefined ? NO_CREDIT : amountOf('credit', credit);
       return service.change(({ accounts }) =>
         viewOfAccount(accounts.create({ name, planId: plan, credit: amount, group })),
       );
@@ -207,24 +205,20 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     answer: ({ id, body: { group } }, { service }) =>
       service.change(({ accounts }) => viewOfAccount(accounts.setGroup(id, group ?? undefined))),
   }),
-  defineRoute({
-    method: 'POST',
-    path: '/accounts/{account}/disable',
-    roles: ADMIN_ONLY,
-    summary: 'Reject all keys of an account.',
-    responseSchema: AccountView,
-    answer: ({ id }, { service }) =>
-      service.change(({ accounts }) => viewOfAccount(accounts.setActive(id, false))),
-  }),
-  defineRoute({
-    method: 'POST',
-    path: '/accounts/{account}/enable',
-    roles: ADMIN_ONLY,
-    summary: 'Accept the keys of a disabled account again.',
-    responseSchema: AccountView,
-    answer: ({ id }, { service }) =>
-      service.change(({ accounts }) => viewOfAccount(accounts.setActive(id, true))),
-  }),
+  ...[
+    { verb: 'disable', active: false, summary: 'Reject all keys of an account.' },
+    { verb: 'enable', active: true, summary: 'Accept the keys of a disabled account again.' },
+  ].map(({ verb, active, summary }) =>
+    defineRoute({
+      method: 'POST',
+      path: `/accounts/{account}/${verb}`,
+      roles: ADMIN_ONLY,
+      summary,
+      responseSchema: AccountView,
+      answer: ({ id }, { service }) =>
+        service.change(({ accounts }) => viewOfAccount(accounts.setActive(id, active))),
+    }),
+  ),
   defineRoute({
     method: 'GET',
     path: '/history/accounts',
@@ -233,16 +227,13 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     responseSchema: historySchema(BusyAccountView),
     answer: ({ query: { range = '5m' } }, { accountSpans, service }) => {
       const busiest = busiestAccounts(accountSpans(range));
-      return service.read(({ accounts }) =>
-        historyOf(
-          range,
-          busiest.map(([id, stats]) => ({
-            account: id,
-            name: accounts.find(id).record.name,
-            ...viewOfStats(stats),
-          })),
-        ),
-      );
+      return service.read(({ accounts }) => {
+        const lines = busiest.map(([account, stats]) => {
+          const { name } = accounts.find(account).record;
+          return { account, name, ...viewOfStats(stats) };
+        });
+        return historyOf(range, lines);
+      });
     },
   }),
   defineRoute({
@@ -254,10 +245,8 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     answer: ({ id, query: { range = '5m' } }, { accountSpans, service }) =>
       service.read(({ accounts }) => {
         const course = courseOf(accountSpans(range), accounts.find(id).record.id);
-        return historyOf(
-          range,
-          course.map(({ start, stats }) => ({ start, ...viewOfStats(stats) })),
-        );
+        const lines = course.map(({ start, stats }) => ({ start, ...viewOfStats(stats) }));
+        return historyOf(range, lines);
       }),
   }),
   defineRoute({
@@ -273,10 +262,8 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
       return service.change(({ credits }) => {
         if (idempotencyKey === undefined) return viewOfAccount(credits.add(id, amount, note));
         const request = { account: id, amount, note, idempotencyKey };
-        return new TextResponse(
-          JSON_TYPE,
-          credits.addOnce(request, (statement) => jsonText(viewOfAccount(statement))),
-        );
+        const text = credits.addOnce(request, (statement) => jsonText(viewOfAccount(statement)));
+        return new TextResponse(JSON_TYPE, text);
       });
     },
   }),
@@ -286,11 +273,8 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     summary: 'List the credits and debits of an account, oldest first.',
     query: closed(PAGE_PARAMETERS),
     responseSchema: listSchema(CreditView),
-    answer: ({ id, query }, { registry }) => {
-      const { from, limit } = pageOf(query);
-      const { items, next } = registry.credits.list(id, from, limit);
-      return listOf(items.map(viewOfCredit), next);
-    },
+    answer: ({ id, query }, { registry: { credits } }) =>
+      pageView(query, (from, limit) => credits.list(id, from, limit), viewOfCredit),
   }),
   defineRoute({
     method: 'POST',
@@ -302,12 +286,12 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     bodyBytesMax: BULK_BODY_BYTES_MAX,
     responseSchema: BulkView,
     answer: ({ body: { accounts } }, { service }) => {
-      const items = accounts.map(({ name, plan, credit, group, keys = [] }, at) => ({
+      const items = accounts.map(({ name, plan, credit, group, keys = [] }, index) => ({
         name,
         planId: plan,
-        credit: credit === undefined ? NOTHING : amountOf(`accounts[${at}].credit`, credit),
+        credit: credit === undefined ? NO_CREDIT : amountOf(`accounts[${index}].credit`, credit),
         group,
-        keys: keys.map((key, keyAt) => newKeyOf(key, `accounts[${at}].keys[${keyAt}].`)),
+        keys: keys.map((key, keyIndex) => newKeyOf(key, `accounts[${index}].keys[${keyIndex}].`)),
       }));
       return service.change((registry) => ({
         data: registry.createInBulk(items).map(({ statement, keys }) => ({

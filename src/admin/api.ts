@@ -33,14 +33,14 @@ export interface AdminApiOptions extends AdminParts {
 }
 
 /** A request whose route has been looked up, before its body is read. */
-export interface RoutedRequest {
+interface RoutedRequest {
   readonly bodyBytesMax: number;
   /**
-   * `query`: still percent-encoded, without its question mark. Both may be empty. An expected failure becomes
-   * an error response. A bug is logged, and the response is `internal_error`. `left`: aborted when the
-   * requester has left; then long work ends early.
+   * `query`: still percent-encoded, without its question mark. `query` and `body` may be empty. An expected
+   * failure becomes an error response. A bug is logged, and the response is `internal_error`.
+   * `requesterLeft`: aborted when the requester has left, which ends long work early.
    */
-  handle(query: string, body: string, left?: AbortSignal): AdminResponse | Promise<AdminResponse>;
+  handle(query: string, body: string, requesterLeft?: AbortSignal): AdminResponse | Promise<AdminResponse>;
 }
 
 /** Disk space is rarely freed within a second. */
@@ -61,43 +61,59 @@ export class AdminApi {
    */
   find(method: string, path: string, requester: Requester): RoutedRequest {
     const segments = segmentsOf(path);
-    const found = ADMIN_ROUTES.filter((route) => matches(route.segments, segments));
-    const route = found.find((one) => one.method === method);
+    const routesOfPath = ADMIN_ROUTES.filter((route) => matches(route.segments, segments));
+    const route = routesOfPath.find((candidate) => candidate.method === method);
     if (route === undefined) {
-      const methods = found.map((one) => one.method);
+      const methods = routesOfPath.map((candidate) => candidate.method);
       const rejection =
-        found.length === 0
+        methods.length === 0
           ? responseOfError({ code: 'not_found', message: `There is nothing at ${path}.` })
           : methodNotAllowed(method, methods);
       return { bodyBytesMax: ADMIN_BODY_BYTES_MAX, handle: () => rejection };
     }
-    const denied = roleRejectionOf(requester.operator.role, route);
-    if (denied !== undefined) return { bodyBytesMax: route.bodyBytesMax, handle: () => denied };
+    const roleRejection = roleRejectionOf(requester.operator.role, route);
+    if (roleRejection !== undefined) return { bodyBytesMax: route.bodyBytesMax, handle: () => roleRejection };
     // A path has at most one variable segment (route.ts). Without one findIndex returns -1, and `id` is ''.
     const id = segments[route.segments.findIndex(isVariable)] ?? '';
-    const failed = (error: unknown): AdminResponse => this.failureOf(method, path, error);
     return {
       bodyBytesMax: route.bodyBytesMax,
-      handle: (query, body, left) =>
-        this.#response(route, requester, { id, query, body }, left).catch(failed),
+      handle: (query, body, requesterLeft) =>
+        this.#respond(route, requester, { id, query, body }, requesterLeft).catch((error: unknown) =>
+          this.failureOf(method, path, error),
+        ),
     };
   }
 
-  async #response(
+  async #respond(
     route: Route,
     requester: Requester,
-    sent: RouteInput<string, string>,
+    rawInput: RouteInput<string, string>,
     requesterLeft: AbortSignal | undefined,
   ): Promise<AdminResponse> {
     // The body of a GET means nothing (RFC 9110 §9.3.1).
-    const input = { ...sent, body: route.method === 'GET' ? {} : parseBody(sent.body) };
-    // Set if some processes did not confirm the change in time, if it could not be recorded, or by the route.
+    const input = { ...rawInput, body: route.method === 'GET' ? {} : parseBody(rawInput.body) };
     // A response has one warning: of two the later one.
     let warning: string | undefined;
+    const warn = (text: string): void => void (warning = text);
+    const context = {
+      ...this.#parts,
+      ...requester,
+      service: this.#serviceFor(route, requester, warn),
+      log: this.#log,
+      warn,
+      requesterLeft,
+    };
+    const view = await route.answer(input, context);
+    return { ...responseOfView(view), warning };
+  }
+
+  /** Warns if some processes did not confirm a change in time, or if it could not be recorded. */
+  #serviceFor(route: Route, requester: Requester, warn: (text: string) => void): RequestService {
     const { service } = this.#parts;
-    const onBehind = (unconfirmed: number): void => void (warning = warningText(unconfirmed));
-    const cause = causeOf(route, requester);
-    const requestService: RequestService = {
+    const onBehind = (unconfirmed: number): void => warn(unconfirmedText(unconfirmed));
+    // A function, because a route that changes nothing has no cause: there it throws when it is called.
+    const cause = (): Cause => causeOf(route, requester);
+    return {
       read: (work) => service.read(work),
       change: (work) => service.change(cause(), work, onBehind),
       // Records what the route has already changed outside of the registry, so an error must not fail the
@@ -106,28 +122,18 @@ export class AdminApi {
         try {
           await service.change(cause(), (registry) => registry.note(note), onBehind);
         } catch (error) {
-          warning = this.#notRecorded(cause(), note, error);
+          warn(this.#notRecorded(cause(), note, error));
         }
       },
     };
-    const view = await route.answer(input, {
-      ...this.#parts,
-      ...requester,
-      service: requestService,
-      log: this.#log,
-      warn: (text) => void (warning = text),
-      requesterLeft,
-    });
-    return { ...responseOfView(view), warning };
   }
 
   /** Called if `note` fails. Logs who made the change, and returns the warning for the response. */
   #notRecorded({ actor, action }: Cause, { target, changes }: ChangeNote, error: unknown): string {
     const reason = error instanceof Error ? error.message : String(error);
-    this.#log.error('a change was made, and could not be recorded', {
-      ...{ who: actor.who, from: actor.from, action, target: jsonText(target), changes: jsonText(changes) },
-      error: reason,
-    });
+    const { who, from } = actor;
+    const change = { who, from, action, target: jsonText(target), changes: jsonText(changes) };
+    this.#log.error('a change was made, and could not be recorded', { ...change, error: reason });
     return `The change is made, and could not be recorded among the changes: ${reason}`;
   }
 
@@ -138,11 +144,7 @@ export class AdminApi {
   failureOf(method: string, path: string, error: unknown): AdminResponse {
     if (error instanceof ProxyError) {
       const { code, message, retryAfterSeconds } = error;
-      return responseOfError({
-        code,
-        message,
-        ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
-      });
+      return { ...responseOfError({ code, message }), retryAfterSeconds };
     }
     const diskError = diskErrorOf(error);
     if (diskError !== undefined) {
@@ -170,15 +172,9 @@ export class AdminApi {
   }
 }
 
-/**
- * Returns a function, because a route that changes nothing has no cause: for such a route the function throws
- * when it is called.
- */
-function causeOf({ method, path, action }: Route, { operator, from }: Requester): () => Cause {
-  return () => {
-    invariant(action !== undefined, `${method} ${path} changes something, and has an action`);
-    return { actor: { ...operator, from }, action };
-  };
+function causeOf({ method, path, action }: Route, { operator, from }: Requester): Cause {
+  invariant(action !== undefined, `${method} ${path} changes something, and has an action`);
+  return { actor: { ...operator, from }, action };
 }
 
 /** Returns a 403, or undefined if the role may use the route, which may be outside ADMIN_ROUTES. */
@@ -194,7 +190,7 @@ export function roleRejectionOf(
 }
 
 /** `unconfirmed`: how many processes did not confirm the change in time. */
-function warningText(unconfirmed: number): string {
+function unconfirmedText(unconfirmed: number): string {
   return `The change is made. ${unconfirmed} of the gateway processes did not confirm it in time: each applies it as soon as it can.`;
 }
 
@@ -207,13 +203,11 @@ function responseOfView(view: unknown): AdminResponse {
 function matches(declared: readonly string[], segments: readonly string[]): boolean {
   return (
     declared.length === segments.length &&
-    declared.every((segment, at) => isVariable(segment) || segment === segments[at])
+    declared.every((segment, index) => isVariable(segment) || segment === segments[index])
   );
 }
 
-/**
- * Returns no segments if the path is not below ROOT or cannot be decoded. No route has that, so it is a 404.
- */
+/** Returns none if the path is not below ROOT or cannot be decoded. No route has none, so that is a 404. */
 function segmentsOf(path: string): string[] {
   if (!path.startsWith(`${ROOT}/`)) return [];
   try {

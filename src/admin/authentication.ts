@@ -25,8 +25,9 @@ import { TokenCheck, WrongTokens } from './token.js';
 /** An authority without user information: a name, or an address (IPv6 in brackets), and perhaps a port. */
 const AUTHORITY = /^(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::\d{1,5})?$/i;
 const LOOPBACK = ['localhost', '127.0.0.1', '::1'];
-/** An entry that allows every Host, and the start of one that allows all names below another. */
+/** An entry that allows every Host. */
 const ANY = '*';
+/** The start of an entry that allows all names below another. */
 const BELOW = '*.';
 
 /**
@@ -40,13 +41,13 @@ export class AllowedHosts {
   readonly #names: ReadonlySet<string>;
   /** With the leading dot. */
   readonly #endings: readonly string[];
-  readonly #any: boolean;
+  readonly #allowsAny: boolean;
   readonly #alsoNamed: () => string | undefined;
   /**
-   * Whether any IP address is allowed: nobody can list all those of a host that listens on a wildcard, and
-   * rebinding needs a name.
+   * Whether any IP address is allowed, unless the port listens on loopback alone: nobody can list all
+   * addresses of a host, and rebinding needs a name.
    */
-  readonly #addresses: boolean;
+  readonly #allowsAddresses: boolean;
 
   /**
    * `bound`: the host that the port listens on. `listed`: the setting `admin.hosts`. `alsoNamed`: returns a
@@ -63,17 +64,17 @@ export class AllowedHosts {
     this.#endings = listed
       .filter((entry) => entry.startsWith(BELOW))
       .map((entry) => canonical(entry.slice(ANY.length)));
-    this.#any = listed.includes(ANY);
-    this.#addresses = !LOOPBACK.includes(canonical(bound)) && !bound.startsWith('127.');
+    this.#allowsAny = listed.includes(ANY);
+    this.#allowsAddresses = !LOOPBACK.includes(canonical(bound)) && !bound.startsWith('127.');
   }
 
   /** `header`: the header Host; empty if the request has none. */
   allows(header: string): boolean {
-    if (this.#any) return true;
+    if (this.#allowsAny) return true;
     const host = hostIn(header);
     if (host === undefined) return false;
     if (this.#names.has(host) || hostIn(this.#alsoNamed() ?? '') === host) return true;
-    if (isIP(host) !== 0) return this.#addresses;
+    if (isIP(host) !== 0) return this.#allowsAddresses;
     return this.#endings.some((ending) => host.length > ending.length && host.endsWith(ending));
   }
 }
@@ -85,9 +86,7 @@ function hostIn(header: string): string | undefined {
   return name === undefined ? undefined : canonical(name);
 }
 
-/**
- * Returns the host in small letters, without a dot at the end, and with one spelling of each IPv6 address.
- */
+/** Returns the host in small letters, without a dot at the end, and each IPv6 address in one spelling. */
 function canonical(host: string): string {
   if (isIPv6(host) && URL.canParse(`http://[${host}]`)) {
     return new URL(`http://[${host}]`).hostname.slice(1, -1);
@@ -117,7 +116,7 @@ const NO_SESSION = responseOfError({
   code: 'missing_api_key',
   message: 'You are signed out: the session has ended. Sign in again.',
 });
-const FOREIGN = responseOfError({
+const CROSS_SITE = responseOfError({
   code: 'invalid_parameters',
   message:
     'A session is for the console alone: the request came from another site, or without its header. To be of this site, a proxy in front must pass on the Host.',
@@ -127,9 +126,7 @@ export class AdminAuthentication {
   readonly #token: TokenCheck;
   readonly #wrongTokens: WrongTokens;
   readonly #sessions: Sessions;
-  /**
-   * Contains the port: browsers send cookies to all ports of a host, and two gateways must not share one.
-   */
+  /** Contains the port: browsers send cookies to all ports of a host, and two gateways must not share one. */
   readonly #cookieName: (secure: boolean) => string;
   readonly #hosts: AllowedHosts;
   readonly #operators: Pick<Operators, 'identityOf'>;
@@ -164,32 +161,32 @@ export class AdminAuthentication {
   }
 
   /**
-   * Returns the request's operator, or the rejection of a request without a valid token or session. Beside a
-   * session any other header Authorization is a proxy's, which browsers send with every request.
+   * Returns the request's operator, or the rejection of a request without a valid token or session. A request
+   * with a session may have another header Authorization, for a proxy: browsers send it with every request.
    */
   identify(response: HttpResponse, head: RequestHead): Operator | { readonly rejection: AdminResponse } {
     const secret = this.#secretOf(head);
     if (bearerOf(head) === undefined && secret !== undefined) {
       const session = this.#sessions.find(secret);
       if (session === undefined) return { rejection: NO_SESSION };
-      const foreign = isForeign(head) || (head.method !== 'GET' && !head.fromConsole);
-      return foreign ? { rejection: FOREIGN } : session.operator;
+      const isRejected = isCrossSite(head) || (head.method !== 'GET' && !head.fromConsole);
+      return isRejected ? { rejection: CROSS_SITE } : session.operator;
     }
     const operator = this.#operatorOf(head);
     if (operator !== undefined) return operator;
-    return { rejection: bearerOf(head) === undefined ? NO_TOKEN : this.#wrong(response) };
+    return { rejection: bearerOf(head) === undefined ? NO_TOKEN : this.#rejectWrongToken(response) };
   }
 
   /** Returns the operator whose token the request has. */
   #operatorOf(head: RequestHead): Operator | undefined {
-    const sent = bearerOf(head);
-    if (sent === undefined || head.authorization.length > AUTHORIZATION_CHARS_MAX) return undefined;
-    return this.#identityOf(sent)?.();
+    const token = bearerOf(head);
+    if (token === undefined || head.authorization.length > AUTHORIZATION_CHARS_MAX) return undefined;
+    return this.#identityOf(token)?.();
   }
 
   /**
-   * Returns who has the token, to be asked at each request. Undefined if the text is neither the admin token
-   * nor has the form of an operator's.
+   * Returns a function that finds who has the token now. Undefined if the text is neither the admin token nor
+   * has the form of an operator's.
    */
   #identityOf(token: string): Identify | undefined {
     if (this.#token.accepts(token)) return () => BOOTSTRAP;
@@ -207,13 +204,9 @@ export class AdminAuthentication {
 
   /** Whether a request that `identify` admitted still would be: a stream may outlast its session or token. */
   stillAdmits(head: RequestHead): boolean {
-    return (this.#sessionIn(head)?.operator ?? this.#operatorOf(head)) !== undefined;
-  }
-
-  /** Returns the session of a request without a token. */
-  #sessionIn(head: RequestHead): OpenSession | undefined {
+    if (bearerOf(head) !== undefined) return this.#operatorOf(head) !== undefined;
     const secret = this.#secretOf(head);
-    return bearerOf(head) !== undefined || secret === undefined ? undefined : this.#sessions.find(secret);
+    return secret !== undefined && this.#sessions.find(secret) !== undefined;
   }
 
   /**
@@ -228,19 +221,17 @@ export class AdminAuthentication {
 
   /** `POST /admin/session` with `{"token"}`: opens a session. */
   signIn(response: HttpResponse, head: RequestHead, body: string): AdminResponse {
-    if (isForeign(head) || !head.fromConsole) return FOREIGN;
-    const sent = tokenIn(body);
-    if (sent === undefined) {
-      return responseOfError({
-        code: 'invalid_parameters',
-        message: 'the body must be {"token":"<admin token>"}',
-      });
+    if (isCrossSite(head) || !head.fromConsole) return CROSS_SITE;
+    const token = tokenIn(body);
+    if (token === undefined) {
+      const message = 'the body must be {"token":"<admin token>"}';
+      return responseOfError({ code: 'invalid_parameters', message });
     }
-    const identify = this.#identityOf(sent);
+    const identify = this.#identityOf(token);
     const operator = identify?.();
-    if (identify === undefined || operator === undefined) return this.#wrong(response);
-    const cookie = this.openSession(head, { identify });
-    return { ...ok(viewOfSession({ operator, secondsLeft: SESSION_SECONDS })), setCookie: cookie };
+    if (identify === undefined || operator === undefined) return this.#rejectWrongToken(response);
+    const setCookie = this.openSession(head, { identify });
+    return { ...ok(viewOfSession({ operator, secondsLeft: SESSION_SECONDS })), setCookie };
   }
 
   /**
@@ -255,7 +246,7 @@ export class AdminAuthentication {
    * `DELETE /admin/session`: ends the client's session. The response says where to sign out of the provider.
    */
   signOut(head: RequestHead): AdminResponse {
-    if (isForeign(head) || !head.fromConsole) return FOREIGN;
+    if (isCrossSite(head) || !head.fromConsole) return CROSS_SITE;
     const secret = this.#secretOf(head);
     const url = secret === undefined ? undefined : this.#sessions.end(secret);
     const view = viewOfSession(undefined);
@@ -264,7 +255,7 @@ export class AdminAuthentication {
     return { ...ok(body), setCookie: this.#cookie('', 0, secure) };
   }
 
-  #wrong(response: HttpResponse): AdminResponse {
+  #rejectWrongToken(response: HttpResponse): AdminResponse {
     return this.#wrongTokens.record(response.getRemoteAddress()) ? WRONG_TOKEN : TOO_MANY_WRONG;
   }
 
@@ -284,7 +275,7 @@ export class AdminAuthentication {
 /** Returns whether a proxy says that the browser uses HTTPS. */
 const isHttps = ({ forwardedProto }: RequestHead): boolean => /^https\b/i.test(forwardedProto);
 
-/** The console shows what the role may do. */
+/** The console gets the role, because it shows only what the role may do. */
 function viewOfSession(session: OpenSession | undefined): object {
   if (session === undefined) return { signed_in: false, seconds_left: 0, who: null, role: null };
   return { signed_in: true, seconds_left: session.secondsLeft, ...session.operator };
@@ -295,17 +286,15 @@ function bearerOf({ authorization }: RequestHead): string | undefined {
 }
 
 /** Returns whether the headers of a browser say that another site caused the request. */
-function isForeign({ origin, host, fetchSite }: RequestHead): boolean {
+function isCrossSite({ origin, host, fetchSite }: RequestHead): boolean {
   if (fetchSite !== '' && fetchSite !== 'same-origin' && fetchSite !== 'none') return true;
   return origin !== '' && origin.replace(/^https?:\/\//, '') !== host;
 }
 
 function tokenIn(body: string): string | undefined {
   try {
-    const sent = JSON.parse(body) as { token?: unknown } | null;
-    return typeof sent?.token === 'string' && sent.token.length <= AUTHORIZATION_CHARS_MAX
-      ? sent.token
-      : undefined;
+    const { token } = (JSON.parse(body) ?? {}) as { token?: unknown };
+    return typeof token === 'string' && token.length <= AUTHORIZATION_CHARS_MAX ? token : undefined;
   } catch {
     return undefined;
   }

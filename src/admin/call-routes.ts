@@ -26,9 +26,9 @@ import { closed, Money, orNull, optionalText } from './views.js';
 const PAGE_CALLS_MAX = 1_000;
 const PAGE_CALLS_DEFAULT = 100;
 /**
- * A group with at most this many accounts is searched by the indexes of segments, which are asked for each
- * account. Of a larger group `membersOf` lists no accounts but only tells whether one is in the group. Then
- * the indexes are not asked for accounts, and each call that the rest of the filter leaves is tested.
+ * The calls of a group with at most this many accounts are found by the indexes of segments, which are asked
+ * for each account. Of a larger group `membersOf` only tells whether an account is in it. Then each call is
+ * tested that the rest of the filter leaves.
  */
 const ACCOUNTS_SOUGHT_MAX = 256;
 const DAY_MS = 86_400_000;
@@ -244,7 +244,7 @@ function filterOf(query: CallsQuery, registry: Registry): CallFilter {
   const fromMs = from === undefined ? undefined : timeOf('from', from);
   // The filter finds calls that ended before `toMs`, so of a day it is the start of the next one.
   const toMs = to === undefined ? undefined : timeOf('to', to) + (isDay(to) ? DAY_MS : 0);
-  // `from` may not be that start itself: the last moment of the day is a millisecond before.
+  // The last moment that belongs to a day is a millisecond before `toMs`, so `from` may not be `toMs` itself.
   checkSpan(fromMs ?? -Infinity, to !== undefined && isDay(to) ? toMs! - 1 : (toMs ?? Infinity));
   return {
     // An id is not looked up, so that calls of a deleted key are found by it.

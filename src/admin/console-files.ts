@@ -25,12 +25,12 @@ const TYPES: ReadonlyMap<string, string> = new Map([
   ['svg', 'image/svg+xml'],
 ]);
 
-/** `gzip` as a coding that the client accepts; a weight of 0 says that it does not. */
+/** Matches a header `accept-encoding` with `gzip`, unless its weight is 0, which means not acceptable. */
 const ACCEPTS_GZIP = /(?:^|[\s,])gzip(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))\s*(?:[;,]|$)/i;
 
 /**
- * The browser runs, loads and calls for the page only what the gateway serves. Names of accounts and keys are
- * texts of other people. Even if such a text got into the page as markup, a script in it would not run.
+ * For the page, the browser runs, loads and calls only what the gateway serves. Names of accounts and keys
+ * are texts of other people: even if one got into the page as markup, a script in it would not run.
  */
 const POLICY = [
   "default-src 'none'",
@@ -77,10 +77,7 @@ export class ConsoleFiles {
     }
   }
 
-  /**
-   * Sends the file if there is one at that path; `head`: only its headers (a HEAD has the method `GET` too).
-   * Returns whether it has.
-   */
+  /** Sends the file at that path, to a HEAD only its headers. Returns false if there is none. */
   serve(response: HttpResponse, { method, head, path, acceptEncoding }: RequestHead): boolean {
     const file = method === 'GET' ? this.#files.get(path) : undefined;
     if (file === undefined) return false;

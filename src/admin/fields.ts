@@ -36,7 +36,7 @@ import {
 
 /** A page costs the main thread 10 µs an item. */
 const PAGE_ITEMS_MAX = 1_000;
-const PAGE_ITEMS_DEFAULT = 100;
+export const PAGE_ITEMS_DEFAULT = 100;
 
 /**
  * A text whose rule the registry checks and explains. The reader of the body ignores the rule; the OpenAPI
@@ -46,7 +46,7 @@ export function ruled(description: string, rule: TextRule, more: object = {}) {
   return Type.String({ description, ...more, 'x-rule': rule });
 }
 
-export interface TextRule {
+interface TextRule {
   readonly minLength?: number;
   readonly maxLength?: number;
   readonly pattern?: string;
@@ -57,8 +57,8 @@ export function withRules(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(withRules);
   if (typeof schema !== 'object' || schema === null) return schema;
   const { 'x-rule': rule, ...rest } = schema as Readonly<Record<string, unknown>>;
-  const written = Object.fromEntries(Object.entries(rest).map(([word, value]) => [word, withRules(value)]));
-  return rule === undefined ? written : { ...written, ...rule };
+  const keywords = Object.entries(rest).map(([keyword, value]) => [keyword, withRules(value)]);
+  return { ...Object.fromEntries(keywords), ...(rule ?? {}) };
 }
 
 export const nameOf = (description: string) => ruled(description, NAME_RULE);
@@ -72,9 +72,9 @@ export const Amount = ruled(
   { examples: ['10.00'] },
 );
 
-/** The parameter `limit` of a list. `what`: what a page has so many of. */
-export const pageLimit = (what: string, maximum: number, preset: number) =>
-  Type.Optional(Type.Integer({ minimum: 1, maximum, description: `${what}, ${preset} by default` }));
+/** The parameter `limit` of a list. `items`: what is counted, for the document. */
+export const pageLimit = (items: string, maximum: number, preset: number) =>
+  Type.Optional(Type.Integer({ minimum: 1, maximum, description: `${items}, ${preset} by default` }));
 
 /** Parameters of every list; spread them into its query. */
 export const PAGE_PARAMETERS = {
@@ -88,11 +88,21 @@ export const PAGE_PARAMETERS = {
   limit: pageLimit('items', PAGE_ITEMS_MAX, PAGE_ITEMS_DEFAULT),
 };
 
-export function pageOf(query: { cursor?: number; limit?: number }): { from: number; limit: number } {
-  return { from: query.cursor ?? 0, limit: query.limit ?? PAGE_ITEMS_DEFAULT };
+/** Reads the page that PAGE_PARAMETERS of the query name, and shows its items. */
+export function pageView<Item, View>(
+  { cursor = 0, limit = PAGE_ITEMS_DEFAULT }: { cursor?: number; limit?: number },
+  read: (
+    from: number,
+    limit: number,
+  ) => { readonly items: readonly Item[]; readonly next?: number | undefined },
+  viewOf: (item: Item) => View,
+): ListView<View> {
+  const { items, next } = read(cursor, limit);
+  return listOf(items.map(viewOf), next);
 }
 
-export function listOf<View>(data: View[], next: number | undefined): ListView<View> {
+/** `next`: the cursor of the following page; absent if this is the last. */
+export function listOf<View>(data: View[], next?: number): ListView<View> {
   return { data, next: next === undefined ? null : String(next) };
 }
 
@@ -144,10 +154,10 @@ export const LIMIT_CHANGE_FIELDS = fieldsOf((name) => orNull(limitSchema(name)))
  * have `prefix` before the names of fields. Throws `invalid_parameters`.
  */
 export function limitsOf(body: object, prefix = ''): Partial<QuotaLimits> {
-  const given = body as LimitFields;
+  const fields = body as LimitFields;
   return Object.fromEntries(
     QUOTA_NAMES.flatMap((name) => {
-      const value = given[name];
+      const value = fields[name];
       if (value === undefined) return [];
       const limit = typeof value === 'string' ? spendOf(`${prefix}${name}`, value) : (value ?? undefined);
       return [[QUOTA_FIELDS[name], limit]];
@@ -168,14 +178,13 @@ export function viewOfQuotas(uses: readonly QuotaUse[]): QuotasView {
 
 function viewOfUse({ quota, limit, used, held, leased, resetsMs }: QuotaUse): QuotaUseView {
   const free = limit - used - held;
-  const amounts = { limit, used, held, left: free < 0n ? 0n : free };
-  const shown = QUOTA_KINDS[quota].unit === 'money' ? decimalOf : Number;
+  const format = QUOTA_KINDS[quota].unit === 'money' ? decimalOf : Number;
   return {
-    limit: shown(amounts.limit),
-    used: shown(amounts.used),
-    held: shown(amounts.held),
-    left: shown(amounts.left),
-    ...(leased !== undefined && { leased: shown(leased) }),
+    limit: format(limit),
+    used: format(used),
+    held: format(held),
+    left: format(free < 0n ? 0n : free),
+    ...(leased !== undefined && { leased: format(leased) }),
     resets_at: resetsMs === undefined ? null : secondsOf(resetsMs),
   } as QuotaUseView;
 }

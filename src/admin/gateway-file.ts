@@ -13,7 +13,7 @@ import { readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
-export interface GatewayAddress {
+interface GatewayAddress {
   readonly pid: number;
   readonly adminHost: string;
   readonly adminPort: number;
@@ -21,7 +21,10 @@ export interface GatewayAddress {
 
 /** On one host a response takes a millisecond. A gateway that is silent this long counts as dead. */
 const PROBE_TIMEOUT_MS = 2_000;
-/** While the interface passes from one gateway of a group to the next, both respond for some milliseconds. */
+/**
+ * While the interface passes from one process of a group to the next, the response may be of the one that is
+ * not in the file, for some milliseconds. Then the file is read again.
+ */
 const TRIES_MAX = 3;
 const TRY_PAUSE_MS = 100;
 
@@ -65,9 +68,7 @@ export async function findGateway(dataPath: string): Promise<GatewayAddress | un
   }
 }
 
-/**
- * `another` if a different gateway responds than the one in the file: one of its group may be taking over.
- */
+/** `another`: a gateway responds that is not the one in the file. One of its group may be taking over. */
 async function tryToFind(dataPath: string): Promise<GatewayAddress | 'another' | undefined> {
   const address = readGatewayFile(dataPath);
   if (address === undefined) return undefined;

@@ -10,10 +10,9 @@ import { Type } from 'typebox';
 import { ADMIN_ONLY } from '../core/roles.js';
 import type { GroupStatement } from '../registry/groups.js';
 import {
-  listOf,
   nameOf,
   PAGE_PARAMETERS,
-  pageOf,
+  pageView,
   reference,
   secondsOf,
   LIMIT_CHANGE_FIELDS,
@@ -58,13 +57,10 @@ export const GROUP_ROUTES: readonly Route[] = [
     summary: 'List groups in the order of their creation, with what is used of their quotas.',
     query: GroupsQuery,
     responseSchema: listSchema(GroupView),
-    answer: ({ query }, { service }) => {
-      const { from, limit } = pageOf(query);
-      return service.read(({ groups }) => {
-        const { items, next } = groups.list(query.parent, from, limit);
-        return listOf(items.map(viewOfGroup), next);
-      });
-    },
+    answer: ({ query }, { service }) =>
+      service.read(({ groups }) =>
+        pageView(query, (from, limit) => groups.list(query.parent, from, limit), viewOfGroup),
+      ),
   }),
   defineRoute({
     method: 'GET',
@@ -73,13 +69,10 @@ export const GROUP_ROUTES: readonly Route[] = [
       'List groups as a tree: each is followed by the groups in it; the length of `path` is its depth.',
     query: TreeQuery,
     responseSchema: listSchema(GroupView),
-    answer: ({ query }, { service }) => {
-      const { from, limit } = pageOf(query);
-      return service.read(({ groups }) => {
-        const { items, next } = groups.tree(query.root, from, limit);
-        return listOf(items.map(viewOfGroup), next);
-      });
-    },
+    answer: ({ query }, { service }) =>
+      service.read(({ groups }) =>
+        pageView(query, (from, limit) => groups.tree(query.root, from, limit), viewOfGroup),
+      ),
   }),
   defineRoute({
     method: 'POST',

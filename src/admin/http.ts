@@ -76,25 +76,25 @@ const NOT_UTF8 = responseOfError({ code: 'invalid_parameters', message: 'the bod
 export type Work = () => void | Promise<void>;
 
 /**
- * Runs what serves one request. An exception in a callback of µWS would end the process, and so would a
- * promise that rejects unseen: here it becomes the error response of that request.
+ * Runs what serves one request. An exception in a callback of µWS, or a rejection that nobody handles, would
+ * end the process: here both become the error response of that request.
  */
 export type Guard = (work: Work) => void;
 
-/** `errorOf`: makes the error response of what was thrown, and logs it if it is a bug. */
+/** `errorOf`: makes the error response of what was thrown, and logs what is a bug. */
 export function guardOf(
   response: HttpResponse,
   head: boolean,
   errorOf: (error: unknown) => AdminResponse,
 ): Guard {
   const fail = (error: unknown): void => {
-    const failed = errorOf(error);
+    const errorResponse = errorOf(error);
     try {
-      // What has begun must not look complete.
+      // A response that has begun must not look complete.
       if (response.getWriteOffset() > 0) response.close();
-      else send(response, failed, head, true);
+      else send(response, errorResponse, head, true);
     } catch {
-      // The response has ended, or its client has left: then µWS allows no access.
+      // The response has ended, or its client has left: then µWS allows no access to it.
     }
   };
   return (work) => {
@@ -162,11 +162,12 @@ export interface AdminResponse {
 
 /**
  * Whether the operator `who` may open no further page (live-feed.ts) or call (playground.ts) beside those in
- * `open`. Beyond `max` as many operators may have one each, so that nobody keeps the others out.
+ * `open`. From `max` on only operators without one may open one, up to twice as many in all, so that nobody
+ * keeps the others out.
  */
 export function isFull(open: ReadonlySet<{ readonly who: string }>, max: number, who: string): boolean {
   if (open.size < max) return false;
-  return open.size >= 2 * max || [...open].some((one) => one.who === who);
+  return open.size >= 2 * max || [...open].some((item) => item.who === who);
 }
 
 export function responseOfError(error: ErrorRecord): AdminResponse {
@@ -185,57 +186,53 @@ export function ok(view: object): AdminResponse {
 }
 
 /**
- * Sends the response once it is ready, unless the client has left by then. Most are ready at once. Rejects if
- * `given` does: call it within a Guard. Aborts `leaving` if the client leaves before.
+ * Sends the response once it is ready, unless the client has left by then: that aborts `requesterLeft`. Most
+ * responses are ready at once. Rejects if `content` does: call it within a Guard.
  */
 export function respond(
   response: HttpResponse,
-  given: AdminResponse | Promise<AdminResponse>,
+  content: AdminResponse | Promise<AdminResponse>,
   head: boolean,
-  leaving?: AbortController,
+  requesterLeft = new AbortController(),
 ): void | Promise<void> {
-  if (!(given instanceof Promise)) {
-    send(response, given, head, false);
+  if (!(content instanceof Promise)) {
+    send(response, content, head, false);
     return;
   }
-  let gone = false;
-  response.onAborted(() => {
-    gone = true;
-    leaving?.abort();
-  });
-  return given.then((late) => {
-    if (!gone) send(response, late, head, false);
+  response.onAborted(() => requesterLeft.abort());
+  return content.then((late) => {
+    if (!requesterLeft.signal.aborted) send(response, late, head, false);
   });
 }
 
 /** `head`: sends only the headers. `closeConnection`: for a request whose body was not read. */
 export function send(
   response: HttpResponse,
-  given: AdminResponse,
+  content: AdminResponse,
   head: boolean,
   closeConnection: boolean,
 ): void {
   response.cork(() => {
-    response.writeStatus(`${given.status} ${STATUS_CODES[given.status] ?? ''}`);
-    response.writeHeader('content-type', given.contentType);
+    response.writeStatus(`${content.status} ${STATUS_CODES[content.status] ?? ''}`);
+    response.writeHeader('content-type', content.contentType);
     // A response may contain a new key.
     response.writeHeader('cache-control', 'no-store');
     response.writeHeader('x-content-type-options', 'nosniff');
-    if (given.allow !== undefined) response.writeHeader('allow', given.allow);
-    if (given.warning !== undefined) response.writeHeader('warning', `199 tollgate "${given.warning}"`);
-    if (given.setCookie !== undefined) response.writeHeader('set-cookie', given.setCookie);
-    for (const [name, value] of given.headers ?? []) response.writeHeader(name, value);
-    if (given.retryAfterSeconds !== undefined) {
-      response.writeHeader('retry-after', String(given.retryAfterSeconds));
+    if (content.allow !== undefined) response.writeHeader('allow', content.allow);
+    if (content.warning !== undefined) response.writeHeader('warning', `199 tollgate "${content.warning}"`);
+    if (content.setCookie !== undefined) response.writeHeader('set-cookie', content.setCookie);
+    for (const [name, value] of content.headers ?? []) response.writeHeader(name, value);
+    if (content.retryAfterSeconds !== undefined) {
+      response.writeHeader('retry-after', String(content.retryAfterSeconds));
     }
-    // As bytes: text that is not JSON may have characters that µWebSockets would not write as UTF-8.
-    endWith(response, Buffer.from(given.body), head, closeConnection);
+    // As bytes, because µWS does not write every character of a text that is not JSON as UTF-8.
+    endWith(response, Buffer.from(content.body), head, closeConnection);
   });
 }
 
 /**
- * Whether a request whose body nobody reads has one that is too long to be discarded as it comes: µWS takes
- * half a megabyte of it in a turn, for as long as it comes.
+ * Whether a GET, whose body nobody reads, has one that is too long to be discarded as it comes: µWS takes
+ * half a megabyte of it in each event-loop turn, to its end.
  */
 export function hasUnreadBody(request: HttpRequest, { method }: RequestHead): boolean {
   if (method !== 'GET') return false;
@@ -244,22 +241,22 @@ export function hasUnreadBody(request: HttpRequest, { method }: RequestHead): bo
 }
 
 /**
- * Has the response close its connection when it ends, whoever ends it. One that is sent in pieces closes
- * nothing, because µWS 20.41 would write the header into its body.
+ * Makes the response close its connection when it ends, whoever ends it. A response that is sent in pieces
+ * does not, because µWS 20.41 would write the header into its body.
  */
 export function closeAfter(response: HttpResponse): void {
   const end = response.end.bind(response);
   response.end = (body) => end(body, response.getWriteOffset() === 0);
-  // That of a HEAD, whose headers have the length. With it `endWithoutBody` cannot close the connection.
+  // For a HEAD. `endWith` has written its length, with which µWS does not close the connection itself.
   response.endWithoutBody = () => {
-    let gone = false;
+    let isGone = false;
     response.onAborted(() => {
-      gone = true;
+      isGone = true;
     });
-    // The value has the empty line that ends the head.
+    // The value contains the empty line that ends the headers.
     response.writeHeader('connection', 'close\r\n');
     setImmediate(() => {
-      if (!gone) response.close();
+      if (!isGone) response.close();
     });
     return response;
   };
@@ -274,8 +271,8 @@ export function endWith(response: HttpResponse, body: Buffer, head: boolean, clo
     response.end(body, closeConnection);
     return;
   }
-  // The body's length without the body. As an argument of endWithoutBody it would make µWS 20.41 wait for the
-  // body, and end the process if nothing else waits for the request.
+  // A HEAD has the length of the body without the body. As an argument of endWithoutBody the length would
+  // make µWS 20.41 wait for the body, and end the process if nothing else waits for the request.
   response.writeHeader('content-length', String(body.length));
   response.endWithoutBody();
 }

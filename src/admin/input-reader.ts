@@ -28,20 +28,20 @@ import { invalid } from '../registry/record-id.js';
 
 /** How much of a wrong value a message shows: enough to recognise it. A whole body may be 64 KiB and more. */
 const SHOWN_CHARS_MAX = 100;
-/** How many unknown names are collected: each takes a character of the message or more, so no more fit. */
+/** How many unknown names are collected. More would not fit, as each takes at least one character. */
 const NAMES_SHOWN_MAX = SHOWN_CHARS_MAX;
 
 /** What a message calls a member of the input: a field of a body or a parameter of a query. */
-export type InputNoun = 'field' | 'query parameter';
+type InputNoun = 'field' | 'query parameter';
 
 /** Resolves with the value; rejects with `invalid_parameters`, naming the first wrong field and its rule. */
-export type Reader<Value> = (value: unknown) => Promise<Value>;
+type Reader<Value> = (value: unknown) => Promise<Value>;
 
 type InputErrors = ReturnType<typeof Errors>[1];
 
 /**
- * Makes a reader of objects by that schema. A schema without required fields must accept `{}`: most requests
- * bring nothing, and then it is not asked and TypeBox not loaded.
+ * Makes a reader of objects by that schema. A schema without required fields must accept `{}`, because the
+ * reader accepts it without TypeBox: most requests bring nothing, and TypeBox takes time to load.
  */
 export function createReader<Schema extends TObject>(
   schema: Schema,
@@ -71,7 +71,7 @@ function assertBounded(schema: TSchema, value: unknown, noun: InputNoun, path = 
   if (Array.isArray(value) && items !== undefined) {
     if (maxItems !== undefined && value.length > maxItems)
       throw invalid(`${fieldOf(path)} must have at most ${maxItems} items, got ${value.length}`);
-    value.forEach((item, at) => assertBounded(items, item, noun, `${path}/${at}`));
+    value.forEach((item, index) => assertBounded(items, item, noun, `${path}/${index}`));
   }
   if (!isRecord(value) || properties === undefined) return;
   const isClosed = 'additionalProperties' in schema && schema.additionalProperties === false;
@@ -85,8 +85,8 @@ function assertBounded(schema: TSchema, value: unknown, noun: InputNoun, path = 
 }
 
 /**
- * Names all unknown names that fit, but a near one of the first alone. That search is short for a long name
- * too, because `editDistance` compares the beginnings of names.
+ * Lists the unknown names that fit, and a known name near the first of them. That search is short also for a
+ * long name, because `editDistance` compares only the beginnings of names.
  */
 function unknownError(names: readonly string[], path: string, schema: TSchema, noun: InputNoun): string {
   const fields = names.slice(0, NAMES_SHOWN_MAX).map((name) => fieldOf(pointerTo(path, name)));
@@ -108,26 +108,22 @@ function jsonOf(value: unknown): string {
   }
 }
 
-/** Reports unknown names first, because a misspelt field is also a missing one. */
+/** Reports unknown names first, because a misspelt field is missing too. */
 function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, value: unknown): string {
-  for (const fault of errors) {
-    // Unknown names in a part of the schema that `assertBounded` does not follow.
-    if (fault.keyword === 'additionalProperties') {
-      const { additionalProperties: names } = fault.params;
-      return unknownError(names, fault.instancePath, schemaAt(schema, fault.schemaPath), noun);
-    }
+  // In a part of the schema that `assertBounded` does not follow.
+  const unknown = errors.find((error) => error.keyword === 'additionalProperties');
+  if (unknown !== undefined) {
+    const { additionalProperties: names } = unknown.params;
+    return unknownError(names, unknown.instancePath, schemaAt(schema, unknown.schemaPath), noun);
   }
-  for (const fault of errors) {
-    if (fault.keyword === 'required') {
-      const names = fault.params.requiredProperties.map((name) =>
-        fieldOf(pointerTo(fault.instancePath, name)),
-      );
-      return `${names.join(', ')} must be given`;
-    }
+  const missing = errors.find((error) => error.keyword === 'required');
+  if (missing !== undefined) {
+    const { requiredProperties: names } = missing.params;
+    return `${names.map((name) => fieldOf(pointerTo(missing.instancePath, name))).join(', ')} must be given`;
   }
   const first = errors[0];
-  invariant(first !== undefined, 'what is refused has a fault');
-  // A body: the parameters of a query are always an object (`parseQuery`).
+  invariant(first !== undefined, 'what is rejected has an error');
+  // Only a body can be another value: the parameters of a query are always an object (`parseQuery`).
   if (first.instancePath === '') return `the body must be a JSON object, got ${shown(value)}`;
   const wanted = wantedBy(schemaAt(schema, first.schemaPath));
   // The whole rule, because the validator's message has only a part of it, such as one of two bounds.
@@ -199,9 +195,9 @@ export function parseQuery(query: string, schema: TObject): Record<string, unkno
   const values = new Map<string, unknown>();
   for (const part of query.split('&')) {
     if (part === '') continue;
-    const at = part.indexOf('=');
-    const name = decode(at < 0 ? part : part.slice(0, at), 'the name of a query parameter');
-    const text = decode(at < 0 ? '' : part.slice(at + 1), `query parameter ${shown(name)}`);
+    const [encodedName = '', ...encodedText] = part.split('=');
+    const name = decode(encodedName, 'the name of a query parameter');
+    const text = decode(encodedText.join('='), `query parameter ${shown(name)}`);
     if (values.has(name)) throw invalid(`query parameter ${shown(name)} must be given once`);
     assertText(name, text);
     values.set(name, valueOf(text, schema.properties[name]));

@@ -12,10 +12,9 @@ import { isLimited } from '../registry/key-record.js';
 import type { CreatedKey, Keys, NewKey as RegistryNewKey, RotatedKey } from '../registry/keys.js';
 import {
   EXPIRY,
-  listOf,
   nameOf,
   PAGE_PARAMETERS,
-  pageOf,
+  pageView,
   reference,
   secondsOf,
   LIMIT_CHANGE_FIELDS,
@@ -91,11 +90,8 @@ export const KEY_ROUTES: readonly Route[] = [
     summary: 'List keys, those of all accounts by default.',
     query: KeysQuery,
     responseSchema: listSchema(KeyView),
-    answer: ({ query }, { registry }) => {
-      const { from, limit } = pageOf(query);
-      const { items, next } = registry.keys.list(query.account, from, limit);
-      return listOf(items.map(viewOfKey), next);
-    },
+    answer: ({ query }, { registry: { keys } }) =>
+      pageView(query, (from, limit) => keys.list(query.account, from, limit), viewOfKey),
   }),
   defineRoute({
     method: 'POST',
@@ -149,22 +145,19 @@ export const KEY_ROUTES: readonly Route[] = [
     answer: ({ id, body }, { service }) =>
       service.change(({ keys }) => viewOfKey(keys.setPrivate(id, body.private))),
   }),
-  defineRoute({
-    method: 'POST',
-    path: '/keys/{key}/disable',
-    roles: RIGHTS.keys,
-    summary: 'Reject a key, by id or name, from now on.',
-    responseSchema: KeyView,
-    answer: ({ id }, { service }) => service.change(({ keys }) => viewOfKey(keys.setActive(id, false))),
-  }),
-  defineRoute({
-    method: 'POST',
-    path: '/keys/{key}/enable',
-    roles: RIGHTS.keys,
-    summary: 'Accept a disabled key again.',
-    responseSchema: KeyView,
-    answer: ({ id }, { service }) => service.change(({ keys }) => viewOfKey(keys.setActive(id, true))),
-  }),
+  ...[
+    { verb: 'disable', active: false, summary: 'Reject a key, by id or name, from now on.' },
+    { verb: 'enable', active: true, summary: 'Accept a disabled key again.' },
+  ].map(({ verb, active, summary }) =>
+    defineRoute({
+      method: 'POST',
+      path: `/keys/{key}/${verb}`,
+      roles: RIGHTS.keys,
+      summary,
+      responseSchema: KeyView,
+      answer: ({ id }, { service }) => service.change(({ keys }) => viewOfKey(keys.setActive(id, active))),
+    }),
+  ),
   defineRoute({
     method: 'DELETE',
     path: '/keys/{key}',

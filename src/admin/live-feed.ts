@@ -24,19 +24,19 @@ import { isFull, responseOfError, send } from './http.js';
 
 const readQuery = createReader(RangeQuery, 'query parameter');
 
-/** For `send`: server.ts answers a HEAD itself. */
+/** For `send`: server.ts rejects a HEAD itself. */
 const IS_HEAD = false;
 
 /**
- * How many pages may be open. Beyond it `isFull` of http.ts still lets an operator who has none open one, so
- * that nobody keeps the others out; twice as many are the end. Sixty took no measurable CPU.
+ * From so many open pages on, only an operator without one may open one, up to twice as many (`isFull` of
+ * http.ts). Sixty took no measurable CPU.
  */
 const SUBSCRIBERS_MAX = 64;
 
 /** Where the stats come from: gateway/history-recorder.ts. */
 export interface LiveSource {
   readonly history: History;
-  /** Not used here: server.ts gives it to the route of the busiest accounts. */
+  /** server.ts gives it to the route of the busiest accounts; it is not used here. */
   readonly accounts: AccountHistory;
   /** Calls back every two seconds with the status and the ended spans. Returns a function that stops this. */
   watch(watcher: (status: object, ended: readonly EndedSpan[]) => void): () => void;
@@ -84,7 +84,7 @@ export class LiveFeed {
     if (this.#isClosed) {
       const message = 'Another process of this gateway has the interface now: connect again.';
       const error = responseOfError({ code: 'overloaded', message, retryAfterSeconds: 1 });
-      // On a kept connection the page would be with this gateway again.
+      // Closes the connection, on which the page would reach this gateway again.
       send(response, error, IS_HEAD, true);
       return;
     }
@@ -114,8 +114,8 @@ export class LiveFeed {
   }
 
   /**
-   * To be called when the source will send no more. Closes the connections of all streams: a page that asks
-   * again on a kept connection would be with this gateway again. From then on `subscribe` starts no stream.
+   * To be called when the source will send no more. Closes the connections of all streams, on which the pages
+   * would reach this gateway again. From then on `subscribe` starts no stream.
    */
   close(): void {
     this.#isClosed = true;
@@ -134,8 +134,8 @@ export class LiveFeed {
         response.cork(() => response.end());
         continue;
       }
-      // A slow reader may miss `now` events, but no span: so its connection is closed, and it reconnects. µWS
-      // calls `onAborted` then, which forgets it.
+      // A slow reader may miss `now` events. If it would miss a span, its connection is closed, and it
+      // reconnects; µWS calls `onAborted`, which forgets the subscriber.
       if (subscriber.full && span !== undefined) response.close();
       else if (!subscriber.full) response.cork(() => (subscriber.full = !response.write(now + (span ?? ''))));
     }

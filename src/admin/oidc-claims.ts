@@ -48,10 +48,10 @@ export function personOf(claims: Claims, settings: OidcSettings): Person {
 /** Returns the role with the most rights that `values` map to, else the default role, if there is one. */
 export function roleOf(
   values: readonly string[],
-  { roles, default_role: others }: OidcSettings,
+  { roles, default_role: defaultRole }: OidcSettings,
 ): Role | undefined {
-  const had = values.flatMap((value) => (Object.hasOwn(roles, value) ? roles[value]! : []));
-  return ROLES.findLast((role) => had.includes(role)) ?? others;
+  const mapped = values.flatMap((value) => (Object.hasOwn(roles, value) ? roles[value]! : []));
+  return ROLES.findLast((role) => mapped.includes(role)) ?? defaultRole;
 }
 
 /**

@@ -28,7 +28,7 @@ export interface Proofs {
   readonly verifier: string;
 }
 
-export interface SignInResult {
+interface SignInResult {
   readonly claims: Claims;
   /** Where to sign out of the provider; undefined if it has no such address. */
   readonly logoutUrl: string | undefined;
@@ -102,11 +102,11 @@ export class OidcProvider {
    */
   #logoutUrl(configuration: client.Configuration, idToken: string): string | undefined {
     if (configuration.serverMetadata().end_session_endpoint === undefined) return undefined;
-    const back = { post_logout_redirect_uri: new URL('/', this.#settings.redirect_url).href };
-    const hinted = { ...back, id_token_hint: idToken };
+    const parameters = { post_logout_redirect_uri: new URL('/', this.#settings.redirect_url).href };
     try {
-      const { href } = client.buildEndSessionUrl(configuration, hinted);
-      return href.length <= LOGOUT_URL_CHARS_MAX ? href : client.buildEndSessionUrl(configuration, back).href;
+      const { href } = client.buildEndSessionUrl(configuration, { ...parameters, id_token_hint: idToken });
+      if (href.length <= LOGOUT_URL_CHARS_MAX) return href;
+      return client.buildEndSessionUrl(configuration, parameters).href;
     } catch {
       // The provider's address is invalid or not HTTPS. The sign-in goes on without it.
       return undefined;
@@ -182,8 +182,8 @@ const namesIssuer = (issuer: unknown): string => `its document names the issuer 
 
 /**
  * Returns an error if the library has rejected a document because it names another issuer; else undefined.
- * The library does not document this `cause`, which openid-client 6.9 makes. If another version makes another
- * one, the failure becomes `bad_answer`, and test/hostile/oidc.test.ts fails.
+ * openid-client 6.9 makes this `cause`, but does not document it. If another version makes another one, the
+ * failure becomes `bad_answer`, and test/hostile/oidc.test.ts fails.
  */
 function otherIssuerErrorOf(error: unknown): SignInError | undefined {
   if (!(error instanceof client.ClientError)) return undefined;

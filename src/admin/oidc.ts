@@ -36,7 +36,7 @@ const EXCHANGES_MAX = 16;
 const USED_MAX = 10_000;
 const VALUES_SHOWN_MAX = 20;
 
-export interface OidcOptions {
+interface OidcOptions {
   /** Returns the settings of now, because a reload may change them; undefined without this sign-in. */
   readonly settings: () => OidcSettings | undefined;
   /** Opens a console session and returns its `set-cookie`. */
@@ -56,6 +56,7 @@ export interface OidcView {
 
 export class OidcSignIn {
   readonly #options: OidcOptions;
+  /** Proofs are derived with it. */
   readonly #key = randomBytes(KEY_BYTES);
   /** When each used state may be dropped, in the order of use. */
   readonly #usedEndMs = new Map<string, number>();
@@ -112,28 +113,24 @@ export class OidcSignIn {
     const proofs = this.#proofsOf(this.#pendingIn(head, settings), settings);
     const [state = '', ...more] = new URLSearchParams(head.query).getAll('state');
     if (more.length > 0 || !isSame(state, proofs.state)) throw new SignInError('not_begun');
-    this.#use(state);
+    this.#markUsed(state);
     const provider = await this.#providerOf(settings);
     const { claims, logoutUrl } = await provider.resultFrom(head.query, proofs);
     const person = personOf(claims, settings);
     const identify = this.#identifyOf(person, settings);
     const operator = identify();
     if (operator === undefined) throw new SignInError('no_role', noRoleText(person, settings));
-    const { sub } = person;
-    this.#options.log.record('an operator signed in at the OpenID Connect provider', {
-      ...operator,
-      sub,
-      from,
-    });
-    // A browser that comes from the provider's site sends no SameSite=Strict cookie to / itself. The page at
-    // / needs none, and its own requests have the session's cookie.
+    const fields = { ...operator, sub: person.sub, from };
+    this.#options.log.record('an operator signed in at the OpenID Connect provider', fields);
+    // The session's cookie is SameSite=Strict, so a browser that comes from the provider's site does not send
+    // it to `/`. The page there needs none, and its own requests have it.
     return redirectTo('/', [
       this.#options.openSession(head, { identify, logoutUrl }, isSecure(settings)),
       this.#cookie(settings, '', 0),
     ]);
   }
 
-  /** A session follows the settings of now: if a reload takes a role from a group, it is gone at once. */
+  /** A session follows the settings of now: if a reload takes a role from a group, nobody has it any more. */
   #identifyOf(
     { name, values }: Person,
     { issuer, client_id: clientId, role_claim: claim }: OidcSettings,
@@ -165,7 +162,10 @@ export class OidcSignIn {
     return Math.floor(this.#options.clock.monotonicMs() / MS_PER_SECOND);
   }
 
-  /** Returns the cookie of a pending sign-in. With another time in it, another state would be derived. */
+  /**
+   * Returns the cookie of a pending sign-in. Throws if it is missing or too old. Nobody can change the time
+   * in it, because another state would be derived.
+   */
   #pendingIn(head: RequestHead, settings: OidcSettings): string {
     const cookie = cookieOf(head, this.#cookieName(settings));
     const [, seconds] = /^(\d{1,12})\.[\w-]{43}$/.exec(cookie) ?? [];
@@ -185,8 +185,8 @@ export class OidcSignIn {
     return { state: proofOf('state'), nonce: proofOf('nonce'), verifier: proofOf('verifier') };
   }
 
-  /** Throws if the state has been used. */
-  #use(state: string): void {
+  /** Throws if the state was used before. */
+  #markUsed(state: string): void {
     const nowMs = this.#options.clock.monotonicMs();
     for (const [used, endMs] of this.#usedEndMs) {
       if (endMs > nowMs && this.#usedEndMs.size < USED_MAX) break;
@@ -198,10 +198,10 @@ export class OidcSignIn {
 
   #failed(error: unknown, address: ArrayBuffer, from: string): AdminResponse {
     const known = error instanceof SignInError ? error : new SignInError('bad_answer', String(error));
-    // A flood is not logged, and its responses do not say why.
-    if (known.failure === 'too_many') return pageOf(known);
-    if (!this.#failures.record(address)) return pageOf(new SignInError('too_many'));
     const { failure, message: detail } = known;
+    // A flood is not logged, and its responses do not say why.
+    if (failure === 'too_many') return pageOf(known);
+    if (!this.#failures.record(address)) return pageOf(new SignInError('too_many'));
     const fields = { failure, detail, from };
     this.#options.log.record('a sign-in at the OpenID Connect provider failed', fields, 'warn');
     return pageOf(known);

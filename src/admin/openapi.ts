@@ -48,7 +48,7 @@ export function adminDocument(routes: readonly Route[]): object {
 }
 
 function operationOf(route: Route): object {
-  const { method, summary, body, responseSchema, otherTypes } = route;
+  const { summary, body, responseSchema, otherTypes } = route;
   const takesBody = Object.keys(body.properties).length > 0;
   return {
     operationId: operationIdOf(route),
@@ -71,28 +71,27 @@ function operationOf(route: Route): object {
           ...Object.fromEntries(otherTypes.map((type) => [type, { schema: { type: 'string' } }])),
         },
       },
-      ...errorResponses(codesOf(method, route)),
+      ...errorResponses(codesOf(route)),
     },
   };
 }
 
-function codesOf(method: Route['method'], route: Route): ErrorCode[] {
+/** Fields whose value names something that may not exist. */
+const REFERENCE_FIELDS = ['account', 'group', 'parent', 'root'];
+
+function codesOf({ method, path, roles, segments, query, body }: Route): ErrorCode[] {
+  const fields = { ...query.properties, ...body.properties };
+  const hasReference = segments.some(isVariable) || REFERENCE_FIELDS.some((name) => name in fields);
+  // The conflicts: hosts without sharing, a second rotation of a key, a group that is not empty, and with
+  // hosts that share any change that is made, or may be, and could not be confirmed.
+  const mayConflict = method !== 'GET' || segments.includes('hosts') || path === '/groups/{group}';
   return [
     'invalid_parameters',
     'missing_api_key',
     'invalid_api_key',
-    ...(route.roles.length < ROLES.length ? (['insufficient_role'] as const) : []),
-    ...(route.segments.some(isVariable) ||
-    ['account', 'group', 'parent', 'root'].some(
-      (name) => name in { ...route.query.properties, ...route.body.properties },
-    )
-      ? (['not_found'] as const)
-      : []),
-    // The conflicts: hosts without sharing, a second rotation of a key, a group that is not empty, and with
-    // hosts that share any change that is made, or may be, and could not be confirmed.
-    ...(method !== 'GET' || route.segments.includes('hosts') || route.path === '/groups/{group}'
-      ? (['conflict'] as const)
-      : []),
+    ...(roles.length < ROLES.length ? (['insufficient_role'] as const) : []),
+    ...(hasReference ? (['not_found'] as const) : []),
+    ...(mayConflict ? (['conflict'] as const) : []),
     ...(method === 'GET' ? [] : (['request_too_large'] as const)),
     'rate_limit_exceeded',
     'overloaded',
@@ -104,12 +103,12 @@ function codesOf(method: Route['method'], route: Route): ErrorCode[] {
  * `postAccountsCredit` for `POST /accounts/{account}/credit`, `getAccountsOne` for `GET /accounts/{account}`.
  */
 function operationIdOf({ method, segments }: Route): string {
-  const words = segments.filter((segment) => !isVariable(segment)).map(camelCased);
-  const ofOne = isVariable(segments.at(-1)!);
-  return `${method.toLowerCase()}${words.join('')}${ofOne ? 'One' : ''}`;
+  const words = segments.filter((segment) => !isVariable(segment)).map(pascalCased);
+  const isOfOne = isVariable(segments.at(-1)!);
+  return `${method.toLowerCase()}${words.join('')}${isOfOne ? 'One' : ''}`;
 }
 
-function camelCased(segment: string): string {
+function pascalCased(segment: string): string {
   return segment
     .split(/[-.]/)
     .map((word) => word.charAt(0).toUpperCase() + word.slice(1))
@@ -127,11 +126,11 @@ function pathParameters({ segments }: Route): object[] {
 }
 
 function queryParameters(query: TObject): object[] {
-  const wanted = requiredOf(query);
+  const required = requiredOf(query);
   return Object.entries(query.properties).map(([name, schema]) => ({
     name,
     in: 'query',
-    required: wanted.includes(name),
+    required: required.includes(name),
     schema: withRules(schema),
   }));
 }

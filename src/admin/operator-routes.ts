@@ -13,7 +13,7 @@ import { ADMIN_ONLY, ROLES } from '../core/roles.js';
 import { OperatorChange } from '../registry/operator-change.js';
 import type { Registry } from '../registry/registry.js';
 import { OPERATOR_NAME_RULE, type OperatorStatement } from '../registry/operators.js';
-import { EXPIRY, listOf, ruled, secondsOf, PAGE_PARAMETERS, pageOf } from './fields.js';
+import { EXPIRY, listOf, ruled, secondsOf, PAGE_ITEMS_DEFAULT, PAGE_PARAMETERS } from './fields.js';
 import { defineRoute, type Route } from './route.js';
 import { checkSpan } from './usage-routes.js';
 import { closed, listSchema, Moment, orNull, optionalText, DeletedView } from './views.js';
@@ -69,7 +69,7 @@ export const OPERATOR_ROUTES: readonly Route[] = [
     roles: ADMIN_ONLY,
     summary: 'List the operators by name, all on one page.',
     responseSchema: listSchema(OperatorView),
-    answer: (_, { registry }) => listOf(registry.operators.list().map(viewOfOperator), undefined),
+    answer: (_, { registry }) => listOf(registry.operators.list().map(viewOfOperator)),
   }),
   defineRoute({
     method: 'POST',
@@ -117,24 +117,24 @@ export const OPERATOR_ROUTES: readonly Route[] = [
         return { ...viewOfOperator(rotated), token: rotated.token };
       }),
   }),
-  defineRoute({
-    method: 'POST',
-    path: '/operators/{operator}/disable',
-    roles: ADMIN_ONLY,
-    summary: 'Refuse the token of an operator from now on, and end the sessions that it opened.',
-    responseSchema: OperatorView,
-    answer: ({ id }, { service }) =>
-      service.change(({ operators }) => viewOfOperator(operators.setActive(id, false))),
-  }),
-  defineRoute({
-    method: 'POST',
-    path: '/operators/{operator}/enable',
-    roles: ADMIN_ONLY,
-    summary: 'Take the token of a disabled operator again.',
-    responseSchema: OperatorView,
-    answer: ({ id }, { service }) =>
-      service.change(({ operators }) => viewOfOperator(operators.setActive(id, true))),
-  }),
+  ...[
+    {
+      verb: 'disable',
+      active: false,
+      summary: 'Refuse the token of an operator from now on, and end the sessions that it opened.',
+    },
+    { verb: 'enable', active: true, summary: 'Take the token of a disabled operator again.' },
+  ].map(({ verb, active, summary }) =>
+    defineRoute({
+      method: 'POST',
+      path: `/operators/{operator}/${verb}`,
+      roles: ADMIN_ONLY,
+      summary,
+      responseSchema: OperatorView,
+      answer: ({ id }, { service }) =>
+        service.change(({ operators }) => viewOfOperator(operators.setActive(id, active))),
+    }),
+  ),
   defineRoute({
     method: 'DELETE',
     path: '/operators/{operator}',
@@ -146,33 +146,33 @@ export const OPERATOR_ROUTES: readonly Route[] = [
   }),
 ];
 
-const Seconds = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }));
+const optionalSeconds = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }));
 
 const ChangesQuery = closed({
   ...PAGE_PARAMETERS,
   who: optionalText("an operator's name, `bootstrap`, `command` …"),
   action: optionalText('`keys.rotate`, or `keys` for all of keys'),
   target: optionalText('id or name of what was changed'),
-  from: Seconds('Unix seconds; changes from then on'),
-  to: Seconds('Unix seconds; changes up to then'),
+  from: optionalSeconds('Unix seconds; changes from then on'),
+  to: optionalSeconds('Unix seconds; changes up to then'),
 });
 
-const Link = closed({ number: Type.Integer(), hash: Type.String() });
+const LINK_FIELDS = { number: Type.Integer(), hash: Type.String() };
 
 export const ChainView = closed({
   ok: Type.Boolean({ description: 'whether every row is as it was written, and none is missing' }),
   rows: Type.Integer(),
-  before: closed(Link.properties, 'the row before the oldest that is kept; 0 if all are kept'),
-  head: closed(Link.properties, 'the newest row'),
+  before: closed(LINK_FIELDS, 'the row before the oldest that is kept; 0 if all are kept'),
+  head: closed(LINK_FIELDS, 'the newest row'),
   problems: Type.Array(closed({ number: Type.Integer(), problem: Type.String() }), {
     description: 'the first rows that are not as they should be',
   }),
 });
 
+export type ChainView = Static<typeof ChainView>;
+
 /** For the console, which may not import the registry. */
 export type { OperatorChange };
-
-export type ChainView = Type.Static<typeof ChainView>;
 
 export const CHANGE_ROUTES: readonly Route[] = [
   defineRoute({
@@ -183,14 +183,12 @@ export const CHANGE_ROUTES: readonly Route[] = [
     query: ChangesQuery,
     responseSchema: listSchema(OperatorChange),
     answer: ({ query }, { registry }) => {
-      const { from, to, who, action, target, cursor } = query;
+      const { from, to, who, action, target, cursor, limit = PAGE_ITEMS_DEFAULT } = query;
       checkSpan(from ?? 0, to ?? Infinity);
-      const filter = {
-        ...{ who, action, target },
-        fromMs: from === undefined ? undefined : from * 1_000,
-        toMs: to === undefined ? undefined : to * 1_000 + 999,
-      };
-      const { items, next } = registry.changes.page(filter, cursor, pageOf(query).limit);
+      const fromMs = from === undefined ? undefined : from * 1_000;
+      const toMs = to === undefined ? undefined : to * 1_000 + 999;
+      const filter = { who, action, target, fromMs, toMs };
+      const { items, next } = registry.changes.page(filter, cursor, limit);
       return listOf([...items], next);
     },
   }),
@@ -215,10 +213,13 @@ export const CHANGE_ROUTES: readonly Route[] = [
 const VERIFY_RETRY_SECONDS = 5;
 let isVerifying = false;
 
-/** Reads up to a million rows on the main thread, where the flush runs too: one check at a time. */
+/**
+ * Verifies the chain, but rejects while another check runs: one reads up to a million rows on the main
+ * thread, where the flush runs too.
+ */
 async function verifyAlone(
   { changes }: Registry,
-  left: AbortSignal | undefined,
+  requesterLeft: AbortSignal | undefined,
 ): ReturnType<Registry['changes']['verify']> {
   if (isVerifying) {
     const message = 'The changes are being verified already: ask again when that has ended.';
@@ -226,7 +227,7 @@ async function verifyAlone(
   }
   isVerifying = true;
   try {
-    return await changes.verify(left);
+    return await changes.verify(requesterLeft);
   } finally {
     isVerifying = false;
   }

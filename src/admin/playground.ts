@@ -21,11 +21,11 @@ import { type AdminResponse, type Guard, isFull, ok, responseOfError, send } fro
 /** server.ts rejects a longer body. Enough for a long conversation. */
 export const PLAYGROUND_BODY_BYTES_MAX = 1024 * 1024;
 /**
- * From so many calls under way on, an operator who has one may begin no other; one who has none may, up to
- * twice as many calls in all (`isFull`). So a few operators can each have several calls at once.
+ * From so many calls under way on, only an operator without one may begin one, up to twice as many in all
+ * (`isFull` of http.ts).
  */
 const CALLS_MAX = 16;
-/** What a header can carry. Keys have 46 characters; more are admitted, so that the listener rejects them. */
+/** What a header can carry. Keys have 46 characters; of longer texts the listener says what is wrong. */
 const KEY_PATTERN = /^[\x21-\x7e]{1,500}$/;
 
 /** The headers of the response that are relayed to the page. */
@@ -56,13 +56,13 @@ export class Playground {
   }
 
   /**
-   * `body`: `{"key":"sk-…","request":{…}}`; the request is the body of the chat call. `who` is the operator's
-   * name. Call it within `guard`, which also gets the start of the relay. Later events are not guarded: each
-   * asks first whether the response is still open, and µWS throws only if it is not.
+   * `body`: `{"key":"sk-…","request":{…}}`; the request is the body of the chat call. `who`: the operator's
+   * name. Call it within `guard`, in which the relay begins too. Later events need no guard: each looks first
+   * whether the response is still open, and µWS throws only if it is not.
    */
   serve(response: HttpResponse, body: string, who: string, guard: Guard): void {
-    const given = callIn(body);
-    if (given === undefined) {
+    const sent = callIn(body);
+    if (sent === undefined) {
       const message = 'the body must be {"key":"sk-…","request":{…}}, with a chat call as its request';
       send(response, responseOfError({ code: 'invalid_parameters', message }), false, false);
       return;
@@ -72,14 +72,14 @@ export class Playground {
       send(response, responseOfError({ code: 'overloaded', message, retryAfterSeconds: 5 }), false, false);
       return;
     }
-    const outgoing = this.#call(given.key, given.request);
+    const outgoing = this.#call(sent.key, sent.request);
     const call = { who };
     this.#calls.add(call);
-    let ended = false;
-    let begun = false;
+    let hasEnded = false;
+    let hasBegun = false;
     const end = (): void => {
       this.#calls.delete(call);
-      ended = true;
+      hasEnded = true;
     };
     // Until `relay` sets its own, which replaces this one.
     response.onAborted(() => {
@@ -87,16 +87,16 @@ export class Playground {
       outgoing.destroy();
     });
     outgoing.on('error', (error) => {
-      // A connection that is reset within the response fails both: what is relayed ends the page's response.
-      if (ended || begun) return;
+      // A reset within the response fails `incoming` too, for which `relay` ends the page's response.
+      if (hasEnded || hasBegun) return;
       end();
       const message = `the gateway's own public port cannot be reached: ${error.message}`;
       send(response, responseOfError({ code: 'internal_error', message }), false, false);
     });
     outgoing.once('response', (incoming) => {
-      begun = true;
+      hasBegun = true;
       // The client may have left meanwhile.
-      if (!ended) guard(() => relay(response, incoming, end));
+      if (!hasEnded) guard(() => relay(response, incoming, end));
     });
   }
 
@@ -126,12 +126,13 @@ export class Playground {
  * when the response is over or the page has left; more than once does no harm.
  */
 function relay(response: HttpResponse, incoming: IncomingMessage, end: () => void): void {
-  let open = true;
+  let isOpen = true;
+  /** Returns whether the response was still open. */
   const finish = (): boolean => {
-    const first = open;
-    open = false;
+    const wasOpen = isOpen;
+    isOpen = false;
     end();
-    return first;
+    return wasOpen;
   };
   response.onAborted(() => {
     finish();
@@ -150,7 +151,7 @@ function relay(response: HttpResponse, incoming: IncomingMessage, end: () => voi
     }
   });
   incoming.on('data', (chunk: Buffer) => {
-    if (!open) return;
+    if (!isOpen) return;
     response.cork(() => {
       if (!response.write(chunk)) incoming.pause();
     });
@@ -166,11 +167,10 @@ function relay(response: HttpResponse, incoming: IncomingMessage, end: () => voi
 
 function callIn(body: string): { readonly key: string; readonly request: string } | undefined {
   try {
-    const given = JSON.parse(body) as { key?: unknown; request?: unknown } | null;
-    if (typeof given?.key !== 'string' || !KEY_PATTERN.test(given.key)) return undefined;
-    if (!isRecord(given.request)) return undefined;
+    const { key, request } = (JSON.parse(body) ?? {}) as { key?: unknown; request?: unknown };
+    if (typeof key !== 'string' || !KEY_PATTERN.test(key) || !isRecord(request)) return undefined;
     // Within the `try`: JSON.stringify overflows the stack on values that JSON.parse could still read.
-    return { key: given.key, request: JSON.stringify(given.request) };
+    return { key, request: JSON.stringify(request) };
   } catch {
     return undefined;
   }

@@ -138,7 +138,7 @@ export interface RouteInput<Query, Body> {
 /** The input before it is checked: the query still encoded, the body parsed. */
 type RawInput = RouteInput<string, unknown>;
 
-/** A response that is not made by serialising a view. */
+/** A response whose text the route makes itself, in place of a view. */
 export class TextResponse {
   readonly contentType: string;
   readonly text: string;
@@ -159,11 +159,8 @@ type Permission =
       readonly action?: string | null;
     };
 
-export type RouteDeclaration<
-  Query extends TObject,
-  Body extends TObject,
-  Response extends TSchema,
-> = Permission & RouteTerms<Query, Body, Response>;
+type RouteDeclaration<Query extends TObject, Body extends TObject, Response extends TSchema> = Permission &
+  RouteTerms<Query, Body, Response>;
 
 interface RouteTerms<Query extends TObject, Body extends TObject, Response extends TSchema> {
   /** Below `/admin/v1`; one segment may be variable: `/accounts/{account}`. */
@@ -174,6 +171,7 @@ interface RouteTerms<Query extends TObject, Body extends TObject, Response exten
   readonly query?: Query;
   /** Absent: the body must be empty or an empty object. */
   readonly body?: Body;
+  /** By default ADMIN_BODY_BYTES_MAX. */
   readonly bodyBytesMax?: number;
   /** The JSON of a response with status 200. */
   readonly responseSchema: Response;
@@ -206,18 +204,18 @@ export interface Route {
   readonly answer: (input: RawInput, context: AdminContext) => Promise<unknown>;
 }
 
-const NOTHING = closed({});
+const NO_FIELDS = closed({});
 
 export function defineRoute<
   Response extends TSchema,
-  Query extends TObject = typeof NOTHING,
-  Body extends TObject = typeof NOTHING,
+  Query extends TObject = typeof NO_FIELDS,
+  Body extends TObject = typeof NO_FIELDS,
 >(declaration: RouteDeclaration<Query, Body, Response>): Route {
   const { path } = declaration;
-  // If the declaration has no `query`, TypeScript infers for Query its default, the type of NOTHING. So the
+  // If the declaration has no `query`, TypeScript infers for Query its default, the type of NO_FIELDS. So the
   // cast is safe. The same is true of `body`.
-  const query = declaration.query ?? (NOTHING as unknown as Query);
-  const body = declaration.body ?? (NOTHING as unknown as Body);
+  const query = declaration.query ?? (NO_FIELDS as unknown as Query);
+  const body = declaration.body ?? (NO_FIELDS as unknown as Body);
   const readQuery = createReader(query, 'query parameter');
   const readBody = createReader(body, 'field');
   return {
@@ -249,16 +247,10 @@ const VERBS: Readonly<Record<RouteMethod, string | undefined>> = {
 };
 
 /**
- * `POST /keys/{key}/rotate` is `keys.rotate`, and `POST /keys` is `keys.create`. Two methods of one path with
- * two words would get the same action: then one of them must declare its own.
+ * `POST /keys/{key}/rotate` is `keys.rotate`, and `POST /keys` is `keys.create`. If a path has two words, its
+ * methods would get the same action: then a route must declare its own.
  */
-function actionOf({
-  method,
-  path,
-}: {
-  readonly method: RouteMethod;
-  readonly path: string;
-}): string | undefined {
+function actionOf({ method, path }: Pick<Route, 'method' | 'path'>): string | undefined {
   const verb = VERBS[method];
   if (verb === undefined) return undefined;
   const words = path
@@ -268,7 +260,7 @@ function actionOf({
   return (words.length > 1 ? words : [...words, verb]).join('.');
 }
 
-/** Returns whether a segment of a route's path matches any text. */
+/** Returns whether a segment of a route's path is variable, such as `{account}`. */
 export function isVariable(segment: string): boolean {
   return segment.startsWith('{');
 }

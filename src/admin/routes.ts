@@ -1,11 +1,11 @@
 /**
  * The list of all routes of the admin interface, by which api.ts serves requests. Routes of accounts, keys,
- * groups, calls, changes, operators and usage have their own files; those of the gateway itself are here.
+ * groups, calls, changes, operators and usage have files of their own; those of the gateway itself are here.
  * Main thread.
  *
  * Must hold: a route that changes something outside the registry records it by `service.note`, once it is
- * done (test/unit/admin/openapi.test.ts calls each route). The change has the name that route.ts makes of the
- * path, or `action` if that says it better; `action: null` is for a route that changes nothing.
+ * done (test/unit/admin/openapi.test.ts calls each route). route.ts makes the name of the change from the
+ * path, unless the route has an `action`; `action: null` is for a route that changes nothing.
  */
 import { Type } from 'typebox';
 import { ProxyError } from '../core/errors.js';
@@ -120,10 +120,7 @@ const CATALOG_ROUTES = [
     summary: 'List the models and their prices.',
     responseSchema: listSchema(ModelView),
     answer: (_, { registry: { catalog } }) =>
-      listOf(
-        catalog.models.filter(isListed).map((model) => viewOfModel(model, catalog.models)),
-        undefined,
-      ),
+      listOf(catalog.models.filter(isListed).map((model) => viewOfModel(model, catalog.models))),
   }),
   defineRoute({
     method: 'GET',
@@ -131,10 +128,7 @@ const CATALOG_ROUTES = [
     summary: 'List the plans and their limits.',
     responseSchema: listSchema(PlanView),
     answer: (_, { registry: { catalog } }) =>
-      listOf(
-        catalog.plans.filter(isListed).map((plan) => viewOfPlan(plan, catalog)),
-        undefined,
-      ),
+      listOf(catalog.plans.filter(isListed).map((plan) => viewOfPlan(plan, catalog))),
   }),
 ];
 
@@ -169,7 +163,7 @@ const HOST_ROUTES = [
     path: '/hosts',
     summary: 'List the hosts that share with this one.',
     responseSchema: listSchema(HostView),
-    answer: async (_, context) => listOf((await hostsOf(context).list()).map(viewOfHost), undefined),
+    answer: async (_, context) => listOf((await hostsOf(context).list()).map(viewOfHost)),
   }),
   defineRoute({
     method: 'DELETE',
@@ -192,11 +186,7 @@ const SETTINGS_ROUTE = defineRoute({
   path: '/settings',
   summary: 'Show every setting in force and where its value came from.',
   responseSchema: listSchema(SettingView),
-  answer: (_, { settings }) =>
-    listOf(
-      settings().map((setting) => ({ ...setting })),
-      undefined,
-    ),
+  answer: (_, { settings }) => listOf(settings().map((setting) => ({ ...setting }))),
 });
 
 /**
@@ -249,7 +239,7 @@ const RELOAD_ROUTE = defineRoute({
   },
 });
 
-const LOG = {
+const LOG_FIELDS = {
   level: Type.Enum([...LOG_LEVELS], { description: 'least severe events that are written' }),
   access_log: Type.Boolean({ description: 'whether a line is written for each chat call' }),
   sample_percent: Type.Integer({
@@ -258,7 +248,7 @@ const LOG = {
     description: 'share of the calls that went well which the access log has',
   }),
 };
-const LogSchema = closed(LOG);
+const LogSchema = closed(LOG_FIELDS);
 
 const LOG_ROUTES = [
   defineRoute({
@@ -266,7 +256,7 @@ const LOG_ROUTES = [
     path: '/log',
     summary: 'Show what is logged.',
     responseSchema: LogSchema,
-    // It changes nothing, and returns what is logged.
+    // Without a field it changes nothing, and returns what is logged.
     answer: (_, { changeLog }) => changeLog({}),
   }),
   defineRoute({
@@ -276,21 +266,23 @@ const LOG_ROUTES = [
     summary:
       'Change what is logged, at once and in all threads; what is not named stays. A reload or a restart puts the settings in force again.',
     body: closed({
-      level: Type.Optional(LOG.level),
-      access_log: Type.Optional(LOG.access_log),
-      sample_percent: Type.Optional(LOG.sample_percent),
+      level: Type.Optional(LOG_FIELDS.level),
+      access_log: Type.Optional(LOG_FIELDS.access_log),
+      sample_percent: Type.Optional(LOG_FIELDS.sample_percent),
     }),
     responseSchema: LogSchema,
     answer: async ({ body }, { changeLog, service }) => {
       const before = { ...changeLog({}) };
       const view = changeLog(body);
-      const named = Object.keys(body) as (keyof LogView)[];
-      const changes = named.map((field) => ({ field, before: before[field], after: view[field] }));
-      if (named.length > 0) await service.note({ target: { type: 'log', id: null, name: null }, changes });
+      const fields = Object.keys(body) as (keyof LogView)[];
+      const changes = fields.map((field) => ({ field, before: before[field], after: view[field] }));
+      if (fields.length > 0) await service.note({ target: { type: 'log', id: null, name: null }, changes });
       return view;
     },
   }),
 ];
+
+const OneModelOrAll = closed({ model: optionalText("the model's id or alias; all by default") });
 
 const UPSTREAM_RESET_ROUTE = defineRoute({
   method: 'POST',
@@ -298,22 +290,18 @@ const UPSTREAM_RESET_ROUTE = defineRoute({
   roles: RIGHTS.upstreams,
   summary:
     'Call upstreams again at once that are left alone because they failed or asked for a pause: of one model, or all; in all workers and processes.',
-  body: closed({
-    model: optionalText("the model's id or alias; all by default"),
-  }),
+  body: OneModelOrAll,
   responseSchema: UpstreamResetView,
   answer: async ({ body: { model } }, { registry, resetUpstreams, service }) => {
     const models = idsOf(registry.catalog, model);
-    const only = model === undefined ? undefined : models[0];
-    await resetUpstreams(only);
-    await service.note({ target: { type: 'upstreams', id: null, name: only ?? null }, changes: [] });
+    const onlyModel = model === undefined ? undefined : models[0];
+    await resetUpstreams(onlyModel);
+    await service.note({ target: { type: 'upstreams', id: null, name: onlyModel ?? null }, changes: [] });
     return { models };
   },
 });
 
-/**
- * Returns the id of the model with that id or alias, or the ids of all. Throws ProxyError if there is none.
- */
+/** Returns the id of the model that `name` is the id or alias of, or of all models. Throws ProxyError. */
 function idsOf(catalog: Catalog, name: string | undefined): string[] {
   const listed = catalog.models.filter(isListed);
   if (name === undefined) return listed.map(({ id }) => id);
@@ -328,15 +316,13 @@ const CACHE_CLEAR_ROUTE = defineRoute({
   path: '/cache/clear',
   roles: ADMIN_ONLY,
   summary: 'Remove the responses of the response cache: of one model, or all; in memory and on disk.',
-  body: closed({
-    model: optionalText("the model's id or alias; all by default"),
-  }),
+  body: OneModelOrAll,
   responseSchema: CacheClearView,
   answer: async ({ body: { model } }, { registry, clearCache, service }) => {
     const models = idsOf(registry.catalog, model);
-    const only = model === undefined ? undefined : models[0];
-    await clearCache(only);
-    await service.note({ target: { type: 'cache', id: null, name: only ?? null }, changes: [] });
+    const onlyModel = model === undefined ? undefined : models[0];
+    await clearCache(onlyModel);
+    await service.note({ target: { type: 'cache', id: null, name: onlyModel ?? null }, changes: [] });
     return { models };
   },
 });

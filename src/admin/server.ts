@@ -13,12 +13,12 @@
 import uWS, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
 import type { Clock } from '../core/clock.js';
+import type { Operator } from '../core/roles.js';
 import { formatOf, type MetricsFormat, type MetricsPage } from '../telemetry/exposition.js';
 import { AdminApi, type AdminApiOptions, roleRejectionOf } from './api.js';
 import { AdminAuthentication, AllowedHosts } from './authentication.js';
 import { ConsoleFiles } from './console-files.js';
 import {
-  type AdminResponse,
   closeAfter,
   endWith,
   type Guard,
@@ -120,10 +120,8 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
     const head = readHead(request);
     if (!accepts || hasUnreadBody(request, head)) closeAfter(response);
     const accept = request.getHeader('accept');
-    guardFor(
-      response,
-      head,
-    )(() => {
+    const guard = guardFor(response, head);
+    guard(() => {
       const rejection = parts.authentication.hostRejectionOf(head);
       if (rejection === undefined) return serveMetrics(response, accept, head.head, options);
       send(response, rejection, head.head, true);
@@ -142,11 +140,8 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   return new Promise((resolve, reject) => {
     const onListening = (socket: us_listen_socket | false): void => {
       if (socket === false) {
-        reject(
-          new Error(
-            `The admin interface cannot listen on ${host}:${port}: is the port in use? See admin.host and admin.port.`,
-          ),
-        );
+        const message = `The admin interface cannot listen on ${host}:${port}: is the port in use? See admin.host and admin.port.`;
+        reject(new Error(message));
         return;
       }
       let open = true;
@@ -168,19 +163,20 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   });
 }
 
-/** `accept` chooses Prometheus' text or OpenMetrics. The client may leave while the page is made. */
+/** `accept`: the header, by which the page is Prometheus' text or OpenMetrics. */
 async function serveMetrics(
   response: HttpResponse,
   accept: string,
   head: boolean,
   { metrics }: Pick<AdminOptions, 'metrics'>,
 ): Promise<void> {
-  let gone = false as boolean;
+  // The client may leave while the page is made.
+  let isGone = false as boolean;
   response.onAborted(() => {
-    gone = true;
+    isGone = true;
   });
   const { contentType, body } = await metrics(formatOf(accept));
-  if (gone) return;
+  if (isGone) return;
   response.cork(() => {
     response.writeHeader('content-type', contentType);
     response.writeHeader('cache-control', 'no-store');
@@ -204,72 +200,87 @@ function serve(
   parts: ServerParts,
   guard: Guard,
 ): void | Promise<void> {
-  const { api, authentication, oidc, files, live, playground, readiness } = parts;
-  const { method, path, query } = head;
-  const sendNow = (given: AdminResponse, closeConnection: boolean): void =>
-    send(response, given, head.head, closeConnection);
-  const useBody = (bytesMax: number, use: (body: string) => void | Promise<void>): void =>
-    withBody(response, head, bytesMax, guard, use);
-
-  if (method === 'GET' && serveHealth(response, head, readiness)) return;
+  const { authentication, readiness } = parts;
+  if (head.method === 'GET' && serveHealth(response, head, readiness)) return;
   const hostRejection = authentication.hostRejectionOf(head);
   if (hostRejection !== undefined) {
-    sendNow(hostRejection, true);
+    send(response, hostRejection, head.head, true);
     return;
   }
-  if (method === 'GET' && path === SESSION_PATH) {
-    sendNow(authentication.sessionOf(head, oidc.view()), false);
-    return;
-  }
+  if (serveWithoutToken(response, head, parts, guard)) return;
+  const operator = authentication.identify(response, head);
+  if (!('rejection' in operator)) return serveOperator(response, head, parts, guard, operator);
+  // The connection is closed, so the body need not be read.
+  send(response, operator.rejection, head.head, true);
+}
+
+/** Serves the console's files and its sign-in, which need no token. Returns false for any other request. */
+function serveWithoutToken(
+  response: HttpResponse,
+  head: RequestHead,
+  { authentication, oidc, files }: ServerParts,
+  guard: Guard,
+): boolean {
+  const { method, path } = head;
   if (path === OIDC_START_PATH || path === OIDC_CALLBACK_PATH) {
     // No HEAD, because it would use up the sign-in.
     if (method === 'GET' && !head.head) {
       const address = response.getRemoteAddress().slice(0);
-      return respond(response, oidc.serve(head, address, remoteTextOf(response)), false);
-    }
-    sendNow(methodNotAllowed(method, ['GET']), true);
-    return;
+      guard(() => respond(response, oidc.serve(head, address, remoteTextOf(response)), false));
+    } else send(response, methodNotAllowed(method, ['GET']), head.head, true);
+    return true;
   }
-  if (files.serve(response, head)) return;
-  if (path === SESSION_PATH && (method === 'POST' || method === 'DELETE')) {
-    useBody(ADMIN_BODY_BYTES_MAX, (body) => {
-      const isSignIn = method === 'POST';
-      sendNow(isSignIn ? authentication.signIn(response, head, body) : authentication.signOut(head), false);
-    });
-    return;
+  if (path !== SESSION_PATH) return files.serve(response, head);
+  if (method === 'GET') {
+    send(response, authentication.sessionOf(head, oidc.view()), head.head, false);
+    return true;
   }
-  const operator = authentication.identify(response, head);
-  if ('rejection' in operator) {
-    // The connection is closed, so the body need not be read.
-    sendNow(operator.rejection, true);
-    return;
-  }
-  const other = [LIVE_ROUTE, PLAYGROUND_ADDRESS_ROUTE, PLAYGROUND_ROUTE].find(
-    (route) => route.path === path && route.method === method,
+  if (method !== 'POST' && method !== 'DELETE') return false;
+  withBody(response, head, ADMIN_BODY_BYTES_MAX, guard, (body) => {
+    const isSignIn = method === 'POST';
+    const content = isSignIn ? authentication.signIn(response, head, body) : authentication.signOut(head);
+    send(response, content, head.head, false);
+  });
+  return true;
+}
+
+/** Serves the stream, the playground and the routes of ADMIN_ROUTES, if the operator's role allows it. */
+function serveOperator(
+  response: HttpResponse,
+  head: RequestHead,
+  { api, authentication, live, playground }: ServerParts,
+  guard: Guard,
+  operator: Operator,
+): void | Promise<void> {
+  const { method, path, query } = head;
+  const route = [LIVE_ROUTE, PLAYGROUND_ADDRESS_ROUTE, PLAYGROUND_ROUTE].find(
+    (candidate) => candidate.path === path && candidate.method === method,
   );
-  const denied = other && roleRejectionOf(operator.role, other);
-  if (denied !== undefined) {
-    sendNow(denied, true);
+  const roleRejection = route && roleRejectionOf(operator.role, route);
+  if (roleRejection !== undefined) {
+    send(response, roleRejection, head.head, true);
     return;
   }
   if (path === LIVE_ROUTE.path) {
-    if (other === LIVE_ROUTE && !head.head)
+    if (route === LIVE_ROUTE && !head.head)
       return live.subscribe(response, query, operator.who, () => authentication.stillAdmits(head));
-    sendNow(methodNotAllowed(method, ['GET']), true);
+    send(response, methodNotAllowed(method, ['GET']), head.head, true);
     return;
   }
-  if (other === PLAYGROUND_ADDRESS_ROUTE) {
-    sendNow(playground.describe(), false);
+  if (route === PLAYGROUND_ADDRESS_ROUTE) {
+    send(response, playground.describe(), head.head, false);
     return;
   }
-  if (other === PLAYGROUND_ROUTE) {
-    useBody(PLAYGROUND_BODY_BYTES_MAX, (body) => playground.serve(response, body, operator.who, guard));
+  if (route === PLAYGROUND_ROUTE) {
+    withBody(response, head, PLAYGROUND_BODY_BYTES_MAX, guard, (body) =>
+      playground.serve(response, body, operator.who, guard),
+    );
     return;
   }
   const call = api.find(method, path, { operator, from: remoteTextOf(response) });
-  useBody(call.bodyBytesMax, (body) => {
-    const leaving = new AbortController();
-    return respond(response, call.handle(query, body, leaving.signal), head.head, leaving);
+  withBody(response, head, call.bodyBytesMax, guard, (body) => {
+    const requesterLeft = new AbortController();
+    return respond(response, call.handle(query, body, requesterLeft.signal), head.head, requesterLeft);
   });
 }
 
@@ -278,17 +289,13 @@ const remoteTextOf = (response: HttpResponse): string =>
 
 /** Responds under any Host, because probes send the address of a pod. Returns whether it has responded. */
 function serveHealth(response: HttpResponse, head: RequestHead, readiness: () => boolean): boolean {
-  switch (head.path) {
-    case '/healthz':
-      send(response, ok({ status: 'ok', pid: process.pid }), head.head, false);
-      return true;
-    case '/readyz': {
-      const ready = readiness();
-      const given = { ...ok({ status: ready ? 'ready' : 'not ready' }), status: ready ? 200 : 503 };
-      send(response, given, head.head, false);
-      return true;
-    }
-    default:
-      return false;
+  if (head.path === '/healthz') {
+    send(response, ok({ status: 'ok', pid: process.pid }), head.head, false);
+    return true;
   }
+  if (head.path !== '/readyz') return false;
+  const isReady = readiness();
+  const content = ok({ status: isReady ? 'ready' : 'not ready' });
+  send(response, { ...content, status: isReady ? 200 : 503 }, head.head, false);
+  return true;
 }

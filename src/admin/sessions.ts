@@ -16,9 +16,8 @@ const SECRET_BITS = 256;
 /** A working day and some hours: an operator signs in again the next morning. */
 export const SESSION_SECONDS = 12 * 3_600;
 /**
- * More than the operators of one gateway have browsers. Beyond it the oldest session of the operator with the
- * most sessions ends; of several with as many, the oldest of all theirs. An expired session counts until it
- * is looked up.
+ * More than the operators of one gateway have browsers. When one more is opened, the oldest session ends of
+ * those of the operators with the most sessions. An expired session counts until it is looked up.
  */
 const SESSIONS_MAX = 200;
 const MS_PER_SECOND = 1_000;

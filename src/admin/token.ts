@@ -114,7 +114,7 @@ export class TokenCheck {
 /** How many wrong tokens of one address in any second get 401. Further ones get 429. */
 const WRONG_PER_SECOND_MAX = 5;
 const SECOND_MS = 1_000;
-/** How many senders are kept, about 200 bytes each. The one that was added first is dropped first. */
+/** How many senders are kept, about 200 bytes each. The oldest one is dropped first. */
 const ADDRESSES_MAX = 4_096;
 
 const IPV4_BYTES = 4;

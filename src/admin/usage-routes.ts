@@ -40,7 +40,7 @@ const PAGE_LINES_MAX = 1_000;
 /** More than the hours of a year, and as many accounts as a spreadsheet still handles. About 1 MB. */
 const CSV_LINES_MAX = 10_000;
 
-/** If a flush fails, charges are in memory alone, for hours if the disk is full: sums are too low by them. */
+/** Sums lack charges that are only in memory. If the disk is full, those are charges of hours. */
 const MAY_LACK_CALLS =
   'Calls of the last moments may be missing here: a process of the gateway could not write them now.';
 
@@ -78,32 +78,25 @@ export const USAGE_ROUTES: readonly Route[] = [
     responseSchema: listSchema(UsageView),
     otherTypes: ['text/csv'],
     answer: async ({ query }, { registry, flushBooks, requesterLeft, warn }) => {
-      const { account, key, model: named, from, to, by = 'day', format, cursor, limit } = query;
+      const { account, key, model: modelName, from, to, by = 'day', format, cursor, limit } = query;
       if (format === 'csv' && (cursor !== undefined || limit !== undefined)) {
         throw invalid(`${cursor === undefined ? 'limit' : 'cursor'} must not be given with format=csv`);
       }
-      const model = named === undefined ? undefined : idOfModel(named, registry.catalog);
+      const model = modelName === undefined ? undefined : idOfModel(modelName, registry.catalog);
       const request = { account, key, model, ...hoursOf(from, to), by };
       const requestText = JSON.stringify(request);
-      const kept = cursor === undefined ? undefined : registry.keptReport.find(requestText);
-      if (kept === undefined && !(await flushBooks())) warn(MAY_LACK_CALLS);
-      const lines = kept ?? (await registry.reportUsage(request, requesterLeft));
-      if (format !== 'csv') {
-        const isNamed = by === 'account' || by === 'key';
-        const viewOf = (line: UsageLine) =>
-          viewOfUsage(line, by, isNamed ? registry.namesOf(line.name, line.accountId) : undefined);
-        const page = pageOfLines(lines, viewOf, cursor, limit);
-        if (page.next === null) registry.keptReport.drop(requestText);
-        else if (kept === undefined) registry.keptReport.keep(requestText, lines);
-        return page;
-      }
-      if (lines.length > CSV_LINES_MAX) {
-        throw invalid(
-          `the CSV would have ${lines.length} lines and may have ${CSV_LINES_MAX}: give an account, a key, a model or a ` +
-            'shorter time, or take JSON page by page',
-        );
-      }
-      return new TextResponse(CSV_TYPE, csvOfUsage(lines, by));
+      // Later pages are of the report that the first page kept, if it is still there.
+      const keptLines = cursor === undefined ? undefined : registry.keptReport.find(requestText);
+      if (keptLines === undefined && !(await flushBooks())) warn(MAY_LACK_CALLS);
+      const lines = keptLines ?? (await registry.reportUsage(request, requesterLeft));
+      if (format === 'csv') return new TextResponse(CSV_TYPE, csvOfUsage(lines, by));
+      const isNamed = by === 'account' || by === 'key';
+      const viewOf = (line: UsageLine) =>
+        viewOfUsage(line, by, isNamed ? registry.namesOf(line.name, line.accountId) : undefined);
+      const page = pageOfLines(lines, viewOf, cursor, limit);
+      if (page.next === null) registry.keptReport.drop(requestText);
+      else if (keptLines === undefined) registry.keptReport.keep(requestText, lines);
+      return page;
     },
   }),
   defineRoute({
@@ -200,14 +193,14 @@ function hoursOf(from: string | undefined, to: string | undefined): { fromHour: 
 }
 
 /**
- * Nothing is in a span that ends before it begins, which must not read like a time without calls. Both in one
- * unit. call-routes.ts and operator-routes.ts use it too.
+ * Rejects a span that ends before it begins, which would read like a time without calls. `from` and `to` have
+ * the same unit. call-routes.ts and operator-routes.ts call it too.
  */
 export function checkSpan(from: number, to: number): void {
   if (from > to) throw invalid('from must not be after to');
 }
 
-/** call-routes.ts uses it too, and `momentOf`. */
+/** call-routes.ts calls it too, and `momentOf`. */
 export function isDay(text: string): boolean {
   return /^\d{4}-\d{2}-\d{2}$/.test(text);
 }
@@ -221,13 +214,19 @@ export function momentOf(
   text: string,
   wanted = 'Unix seconds or a day such as 2025-01-31',
 ): number {
-  const moment = isDay(text) ? parseMomentMs(text) : /^\d{1,11}$/.test(text) ? Number(text) * 1_000 : NaN;
-  if (!Number.isNaN(moment)) return moment;
+  const ms = isDay(text) ? parseMomentMs(text) : /^\d{1,11}$/.test(text) ? Number(text) * 1_000 : NaN;
+  if (!Number.isNaN(ms)) return ms;
   throw invalid(`${field} must be ${wanted}, got ${shown(text)}`);
 }
 
-/** Money is exact, with all decimals. */
+/** Money is exact, with all decimals. Throws `invalid_parameters` if there are too many lines. */
 function csvOfUsage(lines: readonly UsageLine[], by: UsageGroup): string {
+  if (lines.length > CSV_LINES_MAX) {
+    throw invalid(
+      `the CSV would have ${lines.length} lines and may have ${CSV_LINES_MAX}: give an account, a key, a model or a ` +
+        'shorter time, or take JSON page by page',
+    );
+  }
   const names = [by, ...Object.keys(USAGE_STATS)] as (keyof UsageView)[];
   const rows = lines.map((line) => {
     const view = viewOfUsage(line, by, undefined);

@@ -99,7 +99,7 @@ export function addGroupCommands(program: Command): void {
   );
 }
 
-/** The limits that the options of `set-limits` name, of groups and of keys. Throws Misuse if there are none. */
+/** The limits that options of `set-limits` name, for groups and keys. Throws Misuse if none is named. */
 export function changedLimitsOf(options: object): object {
   const limits = limitsOf(options);
   if (Object.keys(limits).length > 0) return limits;

@@ -139,7 +139,7 @@ export async function confirm(question: string, { yes }: ConfirmationOptions): P
   // Standard error, because a script may capture standard output.
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   try {
-    // Ctrl-D rejects the question. If the input ends otherwise, it stays pending: so the close is awaited too.
+    // Ctrl-D rejects the question. If the input ends otherwise it stays pending, so the close is awaited too.
     const response = await Promise.race([
       terminal.question(`${question} [y/N] `).catch(() => ''),
       once(terminal, 'close').then(() => ''),

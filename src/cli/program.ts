@@ -86,7 +86,7 @@ export async function runProgram(): Promise<void> {
   }
 }
 
-/** The message of an error with a code explains the failure. Any other error is a bug: its stack is printed. */
+/** The message of an error with a code explains it. Any other error is a bug: its stack is printed. */
 function textOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return unloadableStore(error) ?? ('code' in error ? error.message : (error.stack ?? error.message));

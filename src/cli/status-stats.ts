@@ -41,7 +41,7 @@ export interface StatusSample {
   readonly atMs: number;
 }
 
-/** `total` is undefined if the document has no such field, `perSecond` also if there is no earlier response. */
+/** `total` is undefined if the document lacks the field, `perSecond` also if there is no earlier response. */
 export interface Rate {
   readonly perSecond: number | undefined;
   readonly total: number | undefined;

@@ -20,9 +20,7 @@ import { roughMoney, short } from './format.js';
 import { type Range, rangeSeconds } from './live.js';
 import { Table } from './table.js';
 
-/**
- * A new span comes every two seconds in the shortest range, and every ten in the next. Longer ones are rare.
- */
+/** A new span comes every two seconds in the shortest range, every ten in the next, and seldom in others. */
 const refreshMs = (range: Range): number => (range === '5m' ? 2_000 : 10_000);
 
 /** `path`: `/history/accounts`, or that of one account. */
@@ -33,7 +31,7 @@ function useAccountHistory<Line>(path: string, range: Range) {
 }
 
 const SECONDS_PER_HOUR = 3_600;
-/** The gateway has the sums of a span only so long after its end. */
+/** So long after the end of a span the gateway has its sums. */
 const SUMMED_AFTER_SECONDS = 6;
 
 export function AccountCourse({ account }: { readonly account: string }) {
@@ -124,7 +122,7 @@ export function BusyAccounts({ range }: { readonly range: Range }) {
   if (history === undefined) return null;
   if (history.data.length === 0) return <p class="empty">No calls in this time.</p>;
   const from = String(Math.floor(Date.now() / 1_000) - rangeSeconds(range));
-  const calls = ({ account }: BusyAccountView): string => callsAddress({ account, from });
+  const callsOf = ({ account }: BusyAccountView): string => callsAddress({ account, from });
   return (
     <Table
       label="Busiest accounts"
@@ -133,22 +131,17 @@ export function BusyAccounts({ range }: { readonly range: Range }) {
       keyOf={({ account }) => account}
       columns={[
         { head: 'Account', text: ({ name }) => name, href: ({ account }) => addressOf('accounts', account) },
-        {
-          head: 'Calls',
-          figure: ({ calls }) => calls,
-          format: short,
-          href: calls,
-        },
+        { head: 'Calls', figure: (stats) => stats.calls, format: short, href: callsOf },
         {
           head: 'Tokens',
           figure: (stats) => stats.prompt_tokens + stats.completion_tokens,
           format: short,
-          href: calls,
+          href: callsOf,
         },
         {
           head: 'Cost',
           value: ({ cost }) => cost,
-          cell: (stats) => <a href={calls(stats)}>{roughMoney(Number(stats.cost))}</a>,
+          cell: (stats) => <a href={callsOf(stats)}>{roughMoney(Number(stats.cost))}</a>,
           class: 'figure',
         },
       ]}

@@ -24,9 +24,9 @@ import { KeyLimitsDialog } from './quota-dialogs.js';
 import { QuotaLine } from './quotas.js';
 import { Table } from './table.js';
 
-/** Period of a new request, because last uses change, and other operators may make keys. */
+/** How often the keys are fetched again: last uses change, and other operators may make keys. */
 const REFRESH_MS = 5_000;
-/** Accounts in use have fewer keys. */
+/** Hardly an account has more keys. */
 const KEYS_SHOWN_MAX = 1_000;
 
 /**
@@ -152,7 +152,7 @@ function stateOf({ active, expired, expires, replaced_by: replacedBy }: KeyView)
   return end === undefined ? ['good', 'Active'] : ['warn', `Until ${end}`];
 }
 
-/** `item`, as in the dialogs: `key` is not passed on to a component. */
+/** The property is `item`, because Preact does not pass `key` to a component. */
 function KeyState({ item }: { readonly item: KeyView }) {
   const [tone, text] = stateOf(item);
   return (

@@ -40,14 +40,11 @@ const COLUMNS: readonly (readonly [text: string, sort: SortedBy, className: stri
   ['Balance', 'balance', 'row-figure row-balance'],
 ];
 
-/**
- * The first click sorts from A or from the largest number, the second the other way round; the third undoes
- * it.
- */
+/** The first click sorts from A or from the largest number, the second the other way; the third undoes it. */
 function nextOrder(order: AccountOrder | undefined, by: SortedBy): AccountOrder | undefined {
-  const first = by !== 'name' && by !== 'plan';
-  if (order?.by !== by) return { by, descending: first };
-  return order.descending === first ? { by, descending: !first } : undefined;
+  const isNumber = by !== 'name' && by !== 'plan';
+  if (order?.by !== by) return { by, descending: isNumber };
+  return order.descending === isNumber ? { by, descending: !isNumber } : undefined;
 }
 
 function Heads({ order, onOrder }: Pick<AccountListProps, 'order' | 'onOrder'>) {
@@ -74,43 +71,44 @@ function Heads({ order, onOrder }: Pick<AccountListProps, 'order' | 'onOrder'>) 
 
 export function AccountList({ rows, open, order, onOrder }: AccountListProps) {
   const box = useRef<HTMLDivElement>(null);
-  const [top, setTop] = useState(0);
-  const [height, setHeight] = useState(600);
+  const [topPx, setTopPx] = useState(0);
+  const [heightPx, setHeightPx] = useState(600);
   /** The row that gets the focus as soon as it is drawn. */
-  const wanted = useRef<number | undefined>(undefined);
+  const rowToFocus = useRef<number | undefined>(undefined);
   useEffect(() => {
-    const watch = new ResizeObserver(() => setHeight(box.current?.clientHeight ?? 600));
+    const watch = new ResizeObserver(() => setHeightPx(box.current?.clientHeight ?? 600));
     watch.observe(box.current!);
     return () => watch.disconnect();
   }, []);
 
   const count = Math.min(rows.count, ROWS_MAX);
-  const first = Math.max(0, Math.floor(top / ROW_PX) - MARGIN_ROWS);
-  const last = Math.min(count - 1, Math.ceil((top + height) / ROW_PX) + MARGIN_ROWS);
-  useEffect(() => rows.look(first, Math.max(first, last)), [first, last, rows.look, rows.count]);
-  const focusWanted = (): void => {
-    if (wanted.current === undefined) return;
-    const row = box.current?.querySelector<HTMLElement>(`[data-row="${wanted.current}"]`);
+  const first = Math.max(0, Math.floor(topPx / ROW_PX) - MARGIN_ROWS);
+  const last = Math.min(count - 1, Math.ceil((topPx + heightPx) / ROW_PX) + MARGIN_ROWS);
+  useEffect(() => rows.fetchRows(first, Math.max(first, last)), [first, last, rows.fetchRows, rows.count]);
+  const focusRow = (): void => {
+    if (rowToFocus.current === undefined) return;
+    const row = box.current?.querySelector<HTMLElement>(`[data-row="${rowToFocus.current}"]`);
     if (row === null || row === undefined) return;
-    wanted.current = undefined;
+    rowToFocus.current = undefined;
     row.focus({ preventScroll: true });
   };
-  useLayoutEffect(focusWanted);
+  useLayoutEffect(focusRow);
 
   const onKeyDown = (event: KeyboardEvent): void => {
     const step = STEPS[event.key];
     const row = Number((event.target as HTMLElement).dataset.row ?? NaN);
     if (step === undefined || Number.isNaN(row)) return;
     event.preventDefault();
-    const page = Math.floor(height / ROW_PX) - 1;
+    const page = Math.floor(heightPx / ROW_PX) - 1;
     const next = Math.min(count - 1, Math.max(0, step(row, page, count)));
-    wanted.current = next;
+    rowToFocus.current = next;
     const element = box.current!;
     if (next * ROW_PX < element.scrollTop) element.scrollTop = next * ROW_PX;
-    if ((next + 1) * ROW_PX > element.scrollTop + height) element.scrollTop = (next + 1) * ROW_PX - height;
+    if ((next + 1) * ROW_PX > element.scrollTop + heightPx)
+      element.scrollTop = (next + 1) * ROW_PX - heightPx;
     // Without scrolling no event would draw the row, so it is drawn here.
-    focusWanted();
-    setTop(element.scrollTop);
+    focusRow();
+    setTopPx(element.scrollTop);
   };
 
   const shown = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
@@ -122,12 +120,12 @@ export function AccountList({ rows, open, order, onOrder }: AccountListProps) {
         ref={box}
         role="list"
         aria-label="Accounts"
-        onScroll={(event) => setTop(event.currentTarget.scrollTop)}
+        onScroll={(event) => setTopPx(event.currentTarget.scrollTop)}
         onKeyDown={onKeyDown}
       >
         <div class="rows-inner" style={{ height: `${count * ROW_PX}px` }} role="presentation">
           {shown.map((row) => (
-            <Row key={row} row={row} count={count} account={rows.at(row)} open={open} />
+            <Row key={row} row={row} count={count} account={rows.accountAt(row)} open={open} />
           ))}
         </div>
       </div>
@@ -214,9 +212,10 @@ interface AccountRows {
   readonly count: number;
   /** Whether there may be more rows. */
   readonly more: boolean;
-  readonly at: (row: number) => AccountView | undefined;
-  /** Call when other rows come into sight: it fetches them. */
-  readonly look: (first: number, last: number) => void;
+  /** Undefined until the row has been fetched. */
+  readonly accountAt: (row: number) => AccountView | undefined;
+  /** Call when other rows come into sight. */
+  readonly fetchRows: (first: number, last: number) => void;
   readonly refresh: () => void;
   readonly error: string | undefined;
 }
@@ -237,52 +236,53 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   const { search, plan, group, active } = filter;
   const filtered = Object.values(filter).some((value) => value !== '');
   const found = useRef<Found>({ rows: [], next: FIRST, pages: 0 });
-  /** Pages that are being fetched or were; with a filter page -1 is the next one, whichever that is. */
-  const asked = useRef(new Set<number>());
-  const sight = useRef<readonly [number, number]>([0, 0]);
+  /** Pages that are being fetched, or were. With a filter, -1 is the next page, whichever that is. */
+  const requestedPages = useRef(new Set<number>());
+  /** The first and the last row in sight. */
+  const inSight = useRef<readonly [number, number]>([0, 0]);
   /** Grows with each filter; responses to an earlier one are dropped. */
   const generation = useRef(0);
   const [, setVersion] = useState(0);
   const [error, setError] = useState<string>();
 
   const fetchFrom = useCallback(
-    /** `again`: also if the page was fetched before, for its counters. */
+    /** `again`: fetches the page, for its counters, also if it was fetched before. */
     async (page: number, cursor: string, again: boolean): Promise<void> => {
-      if (asked.current.has(page) && !again) return;
-      asked.current.add(page);
-      const mine = generation.current;
+      if (requestedPages.current.has(page) && !again) return;
+      requestedPages.current.add(page);
+      const ownGeneration = generation.current;
       try {
         const query = queryOf({ cursor, limit: PAGE_ROWS, search, plan, group, active });
         const { data, next } = await get<ListView<AccountView>>(`/accounts${query}`);
-        if (mine !== generation.current) return;
+        if (ownGeneration !== generation.current) return;
         const { rows } = found.current;
         if (!filtered) data.forEach((account, index) => (rows[page * PAGE_ROWS + index] = account));
         else if (again) {
-          // It may have become shorter. A second page may have come meanwhile.
+          // The first page may have become shorter. A second page may have come meanwhile.
           if (found.current.pages === 1) found.current = { rows: [...data], next, pages: 1 };
         } else {
-          asked.current.delete(page);
-          // After a refresh meanwhile another page may follow.
-          const follows = cursor === found.current.next;
-          if (follows) found.current = { rows: [...rows, ...data], next, pages: found.current.pages + 1 };
-          const { next: from } = found.current;
+          requestedPages.current.delete(page);
+          // If the list was refreshed meanwhile, this page may not be the next one any more.
+          const isNext = cursor === found.current.next;
+          if (isNext) found.current = { rows: [...rows, ...data], next, pages: found.current.pages + 1 };
+          const { next: nextCursor } = found.current;
           // Of a million accounts a page may have none, and still not be the last.
-          if (from !== null && (!follows || data.length === 0)) void fetchFrom(page, from, false);
+          if (nextCursor !== null && (!isNext || data.length === 0)) void fetchFrom(page, nextCursor, false);
         }
         setError(undefined);
         setVersion((version) => version + 1);
       } catch (reason) {
-        if (mine !== generation.current) return;
-        asked.current.delete(page);
+        if (ownGeneration !== generation.current) return;
+        requestedPages.current.delete(page);
         setError(textOf(reason));
       }
     },
     [search, plan, group, active],
   );
 
-  const look = useCallback(
+  const fetchRows = useCallback(
     (first: number, last: number): void => {
-      sight.current = [first, last];
+      inSight.current = [first, last];
       if (filtered) {
         const { rows, next } = found.current;
         if (next !== null && last >= rows.length - 1) void fetchFrom(-1, next, false);
@@ -298,39 +298,39 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   useEffect(() => {
     generation.current += 1;
     found.current = { rows: [], next: FIRST, pages: 0 };
-    asked.current.clear();
+    requestedPages.current.clear();
     setVersion((version) => version + 1);
-    look(0, 0);
-  }, [look]);
+    fetchRows(0, 0);
+  }, [fetchRows]);
 
   const refresh = useCallback((): void => {
     if (filtered) {
-      // If the page that is wanted now could not be fetched, nothing else asks for it again.
-      look(...sight.current);
-      // Again only the first page: it is the one mostly looked at, and of the others it is not known where
-      // they began.
+      // If the page of these rows could not be fetched, nothing else fetches it again.
+      fetchRows(...inSight.current);
+      // Only the first page is fetched again. It is the one mostly looked at, and where others begin may have
+      // changed.
       if (found.current.pages === 1) void fetchFrom(0, FIRST, true);
       return;
     }
-    const [first, last] = sight.current;
+    const [first, last] = inSight.current;
     for (let page = Math.floor(first / PAGE_ROWS); page <= Math.floor(last / PAGE_ROWS); page++) {
       void fetchFrom(page, String(page * PAGE_ROWS), true);
     }
-  }, [fetchFrom, look]);
+  }, [fetchFrom, fetchRows]);
   useRefresh(refresh, REFRESH_MS);
 
   const { rows, next } = found.current;
   return {
     count: filtered ? rows.length : Math.max(total ?? 0, rows.length),
     more: filtered && next !== null,
-    at: (row) => rows[row],
-    look,
+    accountAt: (row) => rows[row],
+    fetchRows,
     refresh,
     error,
   };
 }
 
-/** The gateway needs 15 ms for them. An operator who has more searches first. */
+/** The gateway needs 15 ms for them. Operators with more accounts have to search. */
 const SORTED_MAX = 1_000;
 
 const names = new Intl.Collator('en', { numeric: true });
@@ -351,8 +351,8 @@ export function useSortedAccounts(
   return {
     count: rows.length,
     more: false,
-    at: (row) => rows[row],
-    look: () => undefined,
+    accountAt: (row) => rows[row],
+    fetchRows: () => undefined,
     refresh: reload,
     error:
       error ??

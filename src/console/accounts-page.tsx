@@ -121,7 +121,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
   );
 }
 
-/** Of the CSV: the list itself has less. */
+/** The columns of the CSV. The list itself has fewer. */
 const ACCOUNT_COLUMNS: readonly Column<AccountView>[] = [
   { head: 'Name', text: ({ name }) => name },
   { head: 'Id', text: ({ id }) => id },
@@ -158,7 +158,6 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
   // Which dialog is open. `switch` disables or enables the account.
   const [dialog, setDialog] = useState<'credit' | 'plan' | 'group' | 'switch'>();
   const onClose = (): void => setDialog(undefined);
-  // What each dialog of the account gets.
   const dialogProps = {
     onClose,
     onChanged: (next: AccountView): void => {
@@ -251,7 +250,7 @@ function Counters({ account, plan }: CountersProps) {
   const calls = (from?: number): string =>
     callsAddress({ account: account.id, ...(from === undefined ? {} : { from: String(from) }) });
   const inFlight = (calls: number): string => `${counted(calls, 'call')} in flight`;
-  // The limit of the plan; only the noun if the plan is not known.
+  // If the plan is not known, the limit is left out.
   const limitText = (limit: number | undefined, noun: string): string =>
     limit === undefined ? `${noun}s` : `of ${counted(limit, noun, short)}`;
   const tiles: readonly Tile[] = [

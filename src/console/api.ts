@@ -23,28 +23,28 @@ export class ApiError extends Error {
 }
 
 let onSignedOut: () => void = () => undefined;
-/** How many dialogs keep the page. */
-let keepers = 0;
-/** The session has ended, and a dialog keeps the page. */
-let isOver = false;
+/** How many open dialogs keep the page. */
+let keepersCount = 0;
+/** Whether the session has ended while a dialog keeps the page. */
+let isSignOutPending = false;
 
 /** Calls back when the session has ended. */
 export function whenSignedOut(callback: () => void): void {
   onSignedOut = callback;
 }
 
-/** Keeps the page also if the session ends, until the function is called that is returned. */
+/** Keeps the page, also if the session ends, until the returned function is called. */
 export function keepPage(): () => void {
-  keepers += 1;
+  keepersCount += 1;
   return () => {
-    keepers -= 1;
-    if (isOver) signedOut();
+    keepersCount -= 1;
+    if (isSignOutPending) reportSignedOut();
   };
 }
 
-function signedOut(): void {
-  isOver = keepers > 0;
-  if (!isOver) onSignedOut();
+function reportSignedOut(): void {
+  isSignOutPending = keepersCount > 0;
+  if (!isSignOutPending) onSignedOut();
 }
 
 /** Marks a request as the console's own: a page of another site cannot set it. */
@@ -74,18 +74,18 @@ export async function send(
     throw new ApiError(0, 'The gateway cannot be reached. Is it running, and are you still on its network?');
   }
   if (response.ok) return response;
-  // The playground passes on the 401 of a caller's key, so it is asked what has ended.
+  // The playground relays the 401 of a caller's key too, so the session itself is asked whether it has ended.
   if (response.status === 401 && path !== SESSION) checkSession().catch(() => undefined);
   throw new ApiError(response.status, await messageOf(response));
 }
 
 async function messageOf(response: Response): Promise<string> {
-  const unnamed = `The gateway answered with status ${response.status}.`;
+  const withoutReason = `The gateway answered with status ${response.status}.`;
   try {
     const body = (await response.json()) as { error?: { message?: string } };
-    return body.error?.message ?? unnamed;
+    return body.error?.message ?? withoutReason;
   } catch {
-    return unnamed;
+    return withoutReason;
   }
 }
 
@@ -153,22 +153,39 @@ interface SessionView {
   readonly sign_out?: OidcView;
 }
 
-/** Returns whether somebody is signed in, and notes who (operatorNow). */
-function noted({ who, role }: SessionView): boolean {
-  const by = who === null || role === null ? undefined : { who, role };
-  setSignedIn(by);
-  return by !== undefined;
+interface SignedIn {
+  readonly who: string;
+  readonly role: Role;
+}
+
+let signedIn: SignedIn | undefined;
+
+/** Remembers who is signed in, for `operatorNow` and `may`. Returns whether somebody is. */
+function rememberOperator({ who, role }: SessionView): boolean {
+  signedIn = who === null || role === null ? undefined : { who, role };
+  return signedIn !== undefined;
+}
+
+export const operatorNow = (): SignedIn | undefined => signedIn;
+
+/**
+ * Returns whether the operator's role allows the action; false while nobody is signed in. It only hides what
+ * would be rejected: the gateway itself checks each request (test/e2e/operator-roles.test.ts).
+ */
+export function may(right: keyof typeof RIGHTS): boolean {
+  const allowed: readonly Role[] = RIGHTS[right];
+  return signedIn !== undefined && allowed.includes(signedIn.role);
 }
 
 export async function isSignedIn(): Promise<boolean> {
-  return noted(await json<SessionView>('GET', SESSION));
+  return rememberOperator(await json<SessionView>('GET', SESSION));
 }
 
-/** Returns whether the session goes on. If not, it says so to `whenSignedOut`. */
+/** Returns whether the session goes on. If it has ended, the callback of `whenSignedOut` is called. */
 export async function checkSession(): Promise<boolean> {
   const session = await json<SessionView>('GET', SESSION);
-  if (session.signed_in) return noted(session);
-  signedOut();
+  if (session.signed_in) return rememberOperator(session);
+  reportSignedOut();
   return false;
 }
 
@@ -178,10 +195,10 @@ export async function oidcView(): Promise<OidcView | undefined> {
 }
 
 export async function signIn(token: string): Promise<void> {
-  noted(await json<SessionView>('POST', SESSION, { token }));
+  rememberOperator(await json<SessionView>('POST', SESSION, { token }));
 }
 
-/** Returns where to sign out of the provider too, for an operator who signed in there. */
+/** Resolves with where to sign out of the provider too, for an operator who signed in there. */
 export async function signOut(): Promise<OidcView | undefined> {
   return (await json<SessionView>('DELETE', SESSION)).sign_out;
 }
@@ -190,8 +207,8 @@ export function textOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-export interface Viewed<View> {
-  /** The last view; after a change of the path that of the former path, until the new one has come. */
+interface Viewed<View> {
+  /** The last view that came. After a change of the path it is that of the former path for a moment. */
   readonly view: View | undefined;
   /** Why the last request failed. */
   readonly error: string | undefined;
@@ -201,14 +218,14 @@ export interface Viewed<View> {
 }
 
 /**
- * Requests a path below `/admin/v1`, with `refreshMs` again and again while the page is in sight. An
- * undefined path requests nothing.
+ * Requests a path below `/admin/v1`; with `refreshMs` again after each such time while the page is in sight.
+ * An undefined path requests nothing.
  */
 export function useView<View>(path: string | undefined, refreshMs?: number): Viewed<View> {
   return useRead(path, get<View>, refreshMs);
 }
 
-/** As `useView`, the first rows of a list, at most `rowsMax`, from as many pages as they are on. */
+/** As `useView`, for the first rows of a list, at most `rowsMax`, from all pages that they are on. */
 export function useRows<Row>(
   path: string | undefined,
   query: Parameters<typeof queryOf>[0],
@@ -219,7 +236,7 @@ export function useRows<Row>(
   return useRead(asked, () => allOf<Row>(path!, query, rowsMax), refreshMs);
 }
 
-/** `path` names what `read` reads: another path is read at once, and what came of the former is dropped. */
+/** `path` identifies what `read` reads. If it changes, `read` is called; earlier responses are dropped. */
 function useRead<View>(
   path: string | undefined,
   read: (path: string) => Promise<View>,
@@ -258,7 +275,7 @@ export function useRefresh(refresh: () => void, periodMs: number | undefined): v
   }, [refresh, periodMs]);
 }
 
-export interface Action<Args extends readonly unknown[]> {
+interface Action<Args extends readonly unknown[]> {
   /** Why the last run failed. */
   readonly error: string | undefined;
   readonly busy: boolean;
@@ -279,31 +296,9 @@ export function useAction<Args extends readonly unknown[]>(
     void act(...args)
       .catch((reason: unknown) => setError(textOf(reason)))
       .finally(() => {
-        // Who runs it again before the end, as by other filters, waits for the last run.
+        // If it was run again before the end, as by other filters, the last run counts.
         if (own === runs.current) setBusy(false);
       });
   };
   return { error, busy, run };
 }
-
-export interface SignedIn {
-  readonly who: string;
-  readonly role: Role;
-}
-
-let signedIn: SignedIn | undefined;
-
-function setSignedIn(by: SignedIn | undefined): void {
-  signedIn = by;
-}
-
-/**
- * Returns whether the operator's role allows the action; false while nobody is signed in. It only hides what
- * would be rejected: the gateway itself checks each request (test/e2e/operator-roles.test.ts).
- */
-export function may(right: keyof typeof RIGHTS): boolean {
-  const allowed: readonly Role[] = RIGHTS[right];
-  return signedIn !== undefined && allowed.includes(signedIn.role);
-}
-
-export const operatorNow = (): SignedIn | undefined => signedIn;

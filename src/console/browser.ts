@@ -10,7 +10,7 @@ import { useEffect, useState } from 'preact/hooks';
 export type Filters = Readonly<Record<string, string>>;
 
 /** The parts of an address such as `#/accounts/acct_…` or `#/calls?model=m`. */
-export interface PageAddress {
+interface PageAddress {
   readonly page: string;
   /** The item that is open in the page; empty if none is. */
   readonly item: string;
@@ -63,20 +63,23 @@ export function usePageAddress(): PageAddress {
 
 const RETURN_KEY = 'tollgate-return';
 
-/** Leaves the console for a sign-in elsewhere; `comeBack` opens the page again that is open now. */
+/** Leaves the console for a sign-in elsewhere, after which `comeBack` opens the present page again. */
 export function leaveTo(url: string): void {
   sessionStorage.setItem(RETURN_KEY, location.hash);
   location.assign(url);
 }
 
-/** A part of this page's address cannot lead out of the console. */
+/** `leaveTo` has stored only the part of an address after `#`, which cannot lead out of the console. */
 export function comeBack(): void {
   const hash = sessionStorage.getItem(RETURN_KEY);
   sessionStorage.removeItem(RETURN_KEY);
   if (hash !== null && location.hash === '') history.replaceState(null, '', hash === '' ? '#/' : hash);
 }
 
-/** Gives the browser a file to save. The text is UTF-8, and says so to spreadsheets. */
+/** Long enough for a browser to begin to save a file. */
+const SAVED_MS = 10_000;
+
+/** Gives the browser a file to save. By its byte order mark spreadsheets read it as UTF-8. */
 export function saveText(name: string, type: string, text: string): void {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(new Blob(['\ufeff', text], { type }));
@@ -85,11 +88,8 @@ export function saveText(name: string, type: string, text: string): void {
   setTimeout(() => URL.revokeObjectURL(link.href), SAVED_MS);
 }
 
-/** Long enough: Chromium has begun to save by then. */
-const SAVED_MS = 10_000;
-
 export const THEMES = ['system', 'light', 'dark'] as const;
-export type Theme = (typeof THEMES)[number];
+type Theme = (typeof THEMES)[number];
 
 const STORAGE_KEY = 'tollgate-theme';
 const DARK = matchMedia('(prefers-color-scheme: dark)');
@@ -112,7 +112,7 @@ export function applyTheme(theme: Theme): void {
   for (const watcher of watchers) watcher();
 }
 
-/** Calls back when the colours have changed, for charts, which are painted. Returns how to stop that. */
+/** Calls back when the colours have changed: charts are painted anew. Returns a function that stops that. */
 export function onThemeChange(watcher: () => void): () => void {
   watchers.add(watcher);
   return () => watchers.delete(watcher);

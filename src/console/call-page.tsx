@@ -38,7 +38,7 @@ export function CallPage({ id }: { readonly id: string }) {
         )}
       </p>
       <ErrorText text={error} />
-      {call !== undefined && <Shown call={call} />}
+      {call !== undefined && <CallDetails call={call} />}
     </>
   );
 }
@@ -49,7 +49,7 @@ function outcomeOf({ code }: CallView): string {
   return code === 'client_gone' ? 'The caller left' : words(code);
 }
 
-function Shown({ call }: { readonly call: CallView }) {
+function CallDetails({ call }: { readonly call: CallView }) {
   return (
     <>
       {call.error !== null && (
@@ -110,15 +110,11 @@ function ContentsText({ title, shown }: { readonly title: string; readonly shown
   );
 }
 
-/** The explanation of `client_gone`, which is not in the catalogue of errors. */
-const NO_MEANING = { when: undefined, operator: null };
-
-/** What an operator can do about an error, from the catalogue of errors. */
+/** What an operator can do about an error. The catalogue of errors does not have `client_gone`. */
 function Advice({ code }: { readonly code: string | null }) {
   const meanings: Readonly<Record<string, ErrorMeaning>> = ERROR_MEANINGS;
-  const known = code !== null && Object.hasOwn(meanings, code);
-  const { when, operator } = known ? meanings[code]! : NO_MEANING;
-  if (when === undefined) return null;
+  if (code === null || !Object.hasOwn(meanings, code)) return null;
+  const { when, operator } = meanings[code]!;
   return (
     <p class="muted">
       {plain(when)} {operator === null ? '' : plain(operator)}
@@ -126,7 +122,7 @@ function Advice({ code }: { readonly code: string | null }) {
   );
 }
 
-/** Markdown without its marks. */
+/** Removes code marks and links from Markdown. */
 const plain = (text: string): string => text.replaceAll('`', '').replace(/\[([^[\]]+)\]\([^()]*\)/g, '$1');
 
 function tilesOf(call: CallView): Tile[] {
@@ -157,7 +153,7 @@ function factsOf(call: CallView): ComponentChildren {
       account === null ? (
         '–'
       ) : (
-        <Leading to={addressOf('accounts', account)} text={call.account_name ?? account} />
+        <NameLink to={addressOf('accounts', account)} text={call.account_name ?? account} />
       ),
     ],
     [
@@ -166,12 +162,12 @@ function factsOf(call: CallView): ComponentChildren {
         '–'
       ) : (
         <>
-          <Leading to={addressOf('accounts', account)} text={call.key_name ?? key} />{' '}
+          <NameLink to={addressOf('accounts', account)} text={call.key_name ?? key} />{' '}
           <a href={callsAddress({ key })}>its calls</a>
         </>
       ),
     ],
-    ['Model', model === null ? '–' : <Leading to={callsAddress({ model })} text={model} />],
+    ['Model', model === null ? '–' : <NameLink to={callsAddress({ model })} text={model} />],
     ...(answered === null || answered === model ? [] : [['Answered by', <Name text={answered} />] as const]),
     [
       'Upstream',
@@ -179,7 +175,7 @@ function factsOf(call: CallView): ComponentChildren {
         '–'
       ) : (
         <>
-          <Leading to={addressOf('upstreams')} text={upstream} />{' '}
+          <NameLink to={addressOf('upstreams')} text={upstream} />{' '}
           <a href={callsAddress({ upstream, failed: 'true' })}>its failed calls</a>
         </>
       ),
@@ -195,7 +191,7 @@ function factsOf(call: CallView): ComponentChildren {
   ));
 }
 
-function Leading({ to, text }: { readonly to: string; readonly text: string }) {
+function NameLink({ to, text }: { readonly to: string; readonly text: string }) {
   return (
     <a href={to}>
       <Name text={text} />
@@ -289,7 +285,7 @@ interface AttemptDetailProps {
   readonly model: string | null;
 }
 
-/** An attempt that the caller has ended says nothing of its upstream. */
+/** `cancelled` is no failure of the upstream: the caller had left. */
 const isFailed = ({ code }: CallView['attempts'][number]): boolean => code !== null && code !== 'cancelled';
 
 function AttemptDetail({ attempt, model }: AttemptDetailProps) {

@@ -33,11 +33,11 @@ import { counted, exactMoment, money, number, recentMoment, roughMoney, words } 
 import { type Column, Table } from './table.js';
 
 const PAGE_CALLS = 100;
-/** So many searches, some 70 ms each, run one after the other; then the operator has to ask for more. */
+/** After so many searches of some 70 ms, one after the other, the operator has to ask for more. */
 const PAGES_AT_ONCE = 50;
 /** The live tail keeps so many calls in the document. */
 const CALLS_SHOWN_MAX = 500;
-/** As the cursor of a request: none. All that is shown is then read again. */
+/** In place of a cursor: all that is shown is read again, from the newest call on. */
 const FROM_NEWEST = '';
 const TAIL_MS = 1_000;
 /** How long the page waits for the next keystroke before it asks. */
@@ -57,7 +57,8 @@ interface Shown {
 
 export function CallsPage({ filters }: { readonly filters: Filters }) {
   // The gateway itself rejects filters that it does not know.
-  const query = queryOf(Object.fromEntries(CALL_FILTERS.map((name) => [name, filters[name]?.trim()])));
+  const filter = Object.fromEntries(CALL_FILTERS.map((name) => [name, filters[name]?.trim()]));
+  const query = queryOf(filter);
   const [shown, setShown] = useState<Shown>();
   const [error, setError] = useState<string>();
   const [live, setLive] = useState(true);
@@ -66,18 +67,14 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
   const wanted = useRef(query);
   wanted.current = query;
 
-  /** `take` gets the response unless the filters have changed meanwhile. */
-  const ask = useCallback(
-    async (
-      more: Readonly<Record<string, string | number | undefined>>,
-      take: (page: CallsPageView) => void,
-    ) => {
-      const asked = Object.fromEntries(new URLSearchParams(query));
+  /** Adds `parameters` to the filters. Calls `onPage` unless the filters have changed meanwhile. */
+  const request = useCallback(
+    async (parameters: Parameters<typeof queryOf>[0], onPage: (page: CallsPageView) => void) => {
       try {
-        const page = await get<CallsPageView>(`/calls${queryOf({ ...asked, ...more })}`);
+        const page = await get<CallsPageView>(`/calls${queryOf({ ...filter, ...parameters })}`);
         if (wanted.current !== query) return;
         setError(undefined);
-        take(page);
+        onPage(page);
       } catch (reason) {
         if (wanted.current === query) setError(textOf(reason));
       }
@@ -85,73 +82,71 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
     [query],
   );
   /**
-   * Adds older calls, from the cursor on (FROM_NEWEST: in place of all that is shown): a page of them, or
-   * what so many pages have. A page is short, or has none, if its search took too long.
+   * Adds `count` older calls from the cursor on, or as many as PAGES_AT_ONCE searches find: a page is short,
+   * or empty, if its search took too long. FROM_NEWEST replaces all that is shown.
    */
   const addOlder = useCallback(
-    async (cursor: string | null, found: number): Promise<void> => {
-      let from = cursor;
-      for (
-        let pages = 0, left = PAGE_CALLS - found;
-        from !== null && left > 0 && pages < PAGES_AT_ONCE;
-        pages++
-      ) {
-        const asked = from;
-        from = null;
-        await ask({ limit: left, cursor: asked }, ({ data, next, newest: last, searched_to: searchedTo }) => {
-          from = next;
+    async (firstCursor: string | null, count: number): Promise<void> => {
+      let cursor = firstCursor;
+      let left = count;
+      for (let pages = 0; cursor !== null && left > 0 && pages < PAGES_AT_ONCE; pages++) {
+        const isNewest = cursor === FROM_NEWEST;
+        const parameters = { limit: left, cursor };
+        // Stays null, and so ends the loop, if the request fails or is dropped.
+        cursor = null;
+        await request(parameters, ({ data, next, newest: last, searched_to: searchedTo }) => {
+          cursor = next;
           left -= data.length;
-          const isNewest = asked === FROM_NEWEST;
           if (isNewest) newest.current = last;
           setShown((before) => {
             if (before === undefined || isNewest) return before && { calls: data, next, searchedTo };
-            // The tail has cut the list meanwhile: these would follow with a gap.
+            // The tail has cut the list meanwhile: these calls would follow with a gap.
             if (before.next === FROM_NEWEST) return before;
             return { calls: [...before.calls, ...data], next, searchedTo };
           });
         });
       }
     },
-    [ask],
+    [request],
   );
   useEffect(() => {
     newest.current = undefined;
     const timer = setTimeout(
       () =>
-        void ask({ limit: PAGE_CALLS }, ({ data, next, newest: last, searched_to: searchedTo }) => {
+        void request({ limit: PAGE_CALLS }, ({ data, next, newest: last, searched_to: searchedTo }) => {
           newest.current = last;
           setShown({ calls: data, next, searchedTo });
-          if (searchedTo !== null) void addOlder(next, data.length);
+          if (searchedTo !== null) void addOlder(next, PAGE_CALLS - data.length);
         }),
       shown === undefined ? 0 : TYPING_MS,
     );
     return () => clearTimeout(timer);
-  }, [ask]);
+  }, [request]);
 
   const tail = useCallback((): void => {
     const after = newest.current;
     if (after === undefined) return;
     // The next request of the tail waits for this one.
     newest.current = undefined;
-    void ask({ after, limit: PAGE_CALLS }, ({ data, newest: last }) => {
+    void request({ after, limit: PAGE_CALLS }, ({ data, newest: last }) => {
       newest.current = last;
       if (data.length === 0) return;
       const added = data.toSorted((left, right) => right.time.localeCompare(left.time));
       setShown((before) => {
         if (before === undefined) return before;
         const calls = [...added, ...before.calls];
-        // What is cut lies before the cursor: from there older calls would follow with a gap.
+        // The cursor lies behind the calls that are cut, so from there older calls would follow with a gap.
         const next = calls.length > CALLS_SHOWN_MAX ? FROM_NEWEST : before.next;
         return { ...before, calls: calls.slice(0, CALLS_SHOWN_MAX), next };
       });
     }).finally(() => (newest.current ??= wanted.current === query ? after : undefined));
-  }, [ask]);
+  }, [request]);
   useRefresh(tail, live ? TAIL_MS : undefined);
 
-  const more = (): void => {
+  const showOlder = (): void => {
     setLive(false);
     const next = shown?.next ?? null;
-    void addOlder(next, next === FROM_NEWEST ? -CALLS_SHOWN_MAX : 0);
+    void addOlder(next, next === FROM_NEWEST ? PAGE_CALLS + CALLS_SHOWN_MAX : PAGE_CALLS);
   };
 
   return (
@@ -177,17 +172,14 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
               {shown.next === null ? 'No such calls are kept.' : 'No such calls were found yet.'}
             </p>
           ) : (
-            <CallTable
-              calls={shown.calls}
-              all={() => allOf<CallView>('/calls', Object.fromEntries(new URLSearchParams(query)))}
-            />
+            <CallTable calls={shown.calls} all={() => allOf<CallView>('/calls', filter)} />
           )}
           {shown.searchedTo !== null && (
             <p class="muted">
               Searched back to {exactMoment(Date.parse(shown.searchedTo))}; there may be older ones.
             </p>
           )}
-          {shown.next !== null && <Button onClick={more}>Show older calls</Button>}
+          {shown.next !== null && <Button onClick={showOlder}>Show older calls</Button>}
         </>
       )}
     </>
@@ -218,7 +210,7 @@ const OUTCOMES: readonly (readonly [string, string])[] = [
   ['false', 'Good'],
 ];
 
-/** On a phone they are folded, because they would fill the first screen. */
+/** On a phone the fields are folded, because they would fill the first screen. */
 function CallFilterFields({ filters }: { readonly filters: Filters }) {
   const models = useView<ListView<ModelView>>('/models');
   const [open, setOpen] = useState(false);

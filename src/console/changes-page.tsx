@@ -10,33 +10,33 @@ import type { ChainView, OperatorChange } from '../admin/operator-routes.js';
 import type { ListView } from '../admin/views.js';
 import { allOf, get, queryOf, useAction } from './api.js';
 import { addressOf, type Filters, putFilters } from './browser.js';
-import { Button, ErrorText, Name, TextField, TimeField } from './controls.js';
+import { BeforeAfter, Button, ErrorText, Name, TextField, TimeField } from './controls.js';
 import { counted, exactMoment, words } from './format.js';
 import { type Column, Table } from './table.js';
 
 const PAGE_ROWS = 100;
 /**
- * The gateway reads some 3,000 rows for a page, of which the filters may let none through. Then the next page
- * is asked for, and so on, up to so many.
+ * The gateway reads some 3,000 rows for a page. If the filters let none of them through, the next page is
+ * requested, and so on, up to so many.
  */
 const PAGES_AT_ONCE = 50;
 /** How long the page waits for the next keystroke before it asks. */
 const TYPING_MS = 250;
-const NAMES = ['who', 'action', 'target', 'from', 'to'] as const;
+const FILTER_NAMES = ['who', 'action', 'target', 'from', 'to'] as const;
 
 export function ChangesPage({ filters }: { readonly filters: Filters }) {
-  const asked = Object.fromEntries(NAMES.map((name) => [name, filters[name]?.trim()]));
-  const query = queryOf(asked);
+  const filter = Object.fromEntries(FILTER_NAMES.map((name) => [name, filters[name]?.trim()]));
+  const query = queryOf(filter);
   const [shown, setShown] = useState<ListView<OperatorChange> & { readonly query: string }>();
-  /** The filters of now; undefined once the page is left. */
+  /** The query of the present filters; undefined once the page is left. */
   const wanted = useRef<string | undefined>(query);
   wanted.current = query;
-  const hasAsked = useRef(false);
-  // `run` does not wait for an earlier one: what that brings for other filters is dropped.
+  const hasRequested = useRef(false);
+  // `run` does not wait for an earlier run: the responses of that, to other filters, are dropped.
   const { error, busy, run } = useAction(async (before: readonly OperatorChange[], cursor?: string) => {
     let next = cursor;
     for (let pages = 0; pages < PAGES_AT_ONCE; pages++) {
-      const path = `/changes${queryOf({ ...asked, limit: PAGE_ROWS, cursor: next })}`;
+      const path = `/changes${queryOf({ ...filter, limit: PAGE_ROWS, cursor: next })}`;
       const page = await orDropped(get<ListView<OperatorChange>>(path), () => wanted.current === query);
       if (page === undefined) return;
       setShown({ query, data: [...before, ...page.data], next: page.next });
@@ -45,8 +45,8 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
     }
   });
   useEffect(() => {
-    const timer = setTimeout(() => run([]), hasAsked.current ? TYPING_MS : 0);
-    hasAsked.current = true;
+    const timer = setTimeout(() => run([]), hasRequested.current ? TYPING_MS : 0);
+    hasRequested.current = true;
     return () => clearTimeout(timer);
   }, [query]);
   useEffect(
@@ -55,7 +55,7 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
     },
     [],
   );
-  const inputOf = (name: (typeof NAMES)[number]) => ({
+  const inputOf = (name: (typeof FILTER_NAMES)[number]) => ({
     value: filters[name] ?? '',
     onValue: (text: string): void => putFilters('changes', { ...filters, [name]: text }),
   });
@@ -83,7 +83,7 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
           class="cards history"
           rows={shown.data}
           keyOf={({ number }) => String(number)}
-          all={() => allOf<OperatorChange>('/changes', asked)}
+          all={() => allOf<OperatorChange>('/changes', filter)}
           columns={COLUMNS}
         />
       )}
@@ -99,10 +99,10 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
   );
 }
 
-/** Resolves with undefined, also after an error, if the result is not wanted by then. */
-async function orDropped<View>(asked: Promise<View>, isWanted: () => boolean): Promise<View | undefined> {
+/** Resolves with undefined, also after an error, if the view is not wanted by then. */
+async function orDropped<View>(response: Promise<View>, isWanted: () => boolean): Promise<View | undefined> {
   try {
-    const view = await asked;
+    const view = await response;
     return isWanted() ? view : undefined;
   } catch (error) {
     if (isWanted()) throw error;
@@ -116,7 +116,7 @@ const textOfValue = (value: unknown): string =>
 const textOfChange = ({ field, before, after }: OperatorChange['changes'][number]): string =>
   `${field}: ${textOfValue(before)} → ${textOfValue(after)}`;
 
-/** Where the console shows what was changed; undefined if it has no id (settings, log), or no page. */
+/** The address of what was changed; undefined if it has no id (settings, log), or no page. */
 function addressOfTarget({ target }: OperatorChange): string | undefined {
   if (target.id === null) return undefined;
   if (target.type === 'account') return addressOf('accounts', target.id);
@@ -124,7 +124,7 @@ function addressOfTarget({ target }: OperatorChange): string | undefined {
   return undefined;
 }
 
-/** A cell shows `text` or `cell`; of the latter `value` is in the CSV file (table.tsx). */
+/** A column with `cell` shows that, and has `value` in the CSV file (table.tsx). */
 const COLUMNS: readonly Column<OperatorChange>[] = [
   { head: 'When', value: (row) => new Date(row.at_ms).toISOString(), cell: (row) => exactMoment(row.at_ms) },
   {
@@ -153,13 +153,7 @@ const COLUMNS: readonly Column<OperatorChange>[] = [
         {changes.map(({ field, before, after }) => (
           <li key={field} class="values">
             <span class="muted">{words(field)}</span>{' '}
-            <del>
-              <bdi>{textOfValue(before)}</bdi>
-            </del>{' '}
-            <span aria-hidden="true">→</span>{' '}
-            <ins>
-              <bdi>{textOfValue(after)}</bdi>
-            </ins>
+            <BeforeAfter before={textOfValue(before)} after={textOfValue(after)} />
           </li>
         ))}
       </ul>

@@ -18,12 +18,12 @@ export interface Series {
 }
 
 /** What the charts of a page have in common. */
-export interface TimeAxis {
+interface TimeAxis {
   /** Unix seconds. */
   readonly times: readonly number[];
   /** How far back the charts go from their last time. */
   readonly seconds: number;
-  /** If each time stands for a span of this length: bars are drawn instead of lines. */
+  /** If set, bars are drawn instead of lines: each time stands for a span of this length around it. */
   readonly barSeconds?: number;
 }
 
@@ -64,7 +64,7 @@ export function timesUntil(last: number, stepSeconds: number, count: number): nu
   return Array.from({ length: count }, (_, index) => last - (count - 1 - index) * stepSeconds);
 }
 
-/** Makes lines of rows by their time. A time without a row has the value 0. */
+/** Returns a function that makes a line of the rows, which are given by time. Without a row the value is 0. */
 export function linesOf<Row>(times: readonly number[], rows: ReadonlyMap<number, Row>) {
   return (name: string, color: string, value: (row: Row) => number): Series => ({
     name,
@@ -76,7 +76,7 @@ export function linesOf<Row>(times: readonly number[], rows: ReadonlyMap<number,
   });
 }
 
-/** The least height of `.plot` in style/layout.css. */
+/** As the least height of `.plot` in style/layout.css. */
 const HEIGHT_PX = 168;
 const FONT = '11px system-ui, sans-serif';
 const AXIS_WIDTH_PX = 56;
@@ -84,7 +84,7 @@ const TIME_STEPS_SECONDS = [
   10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400, 172_800, 432_000, 864_000,
   2_592_000,
 ];
-/** Charts of more than two days name days. */
+/** The axes of longer charts have days instead of times of the day. */
 const DAYS_FROM_SECONDS = 172_800;
 
 function Chart(props: ChartProps) {
@@ -93,8 +93,9 @@ function Chart(props: ChartProps) {
   const plot = useRef<uPlot | undefined>(undefined);
   const latest = useRef(props);
   latest.current = props;
-  const [paint, setPaint] = useState(0);
-  useEffect(() => onThemeChange(() => setPaint((count) => count + 1)), []);
+  /** Counts changes of the colours, each of which paints the chart anew. */
+  const [paints, setPaints] = useState(0);
+  useEffect(() => onThemeChange(() => setPaints((count) => count + 1)), []);
 
   const shape = series.map(({ name, color }) => `${name} ${color}`).join();
   useEffect(() => {
@@ -107,7 +108,7 @@ function Chart(props: ChartProps) {
       watch.disconnect();
       drawn.destroy();
     };
-  }, [shape, paint]);
+  }, [shape, paints]);
   useEffect(() => plot.current?.setData(dataOf(latest.current), true), [times, series, seconds]);
 
   return (
@@ -175,7 +176,7 @@ function optionsOf(latest: { readonly current: ChartProps }, width: number): uPl
     axes: [
       {
         ...axis,
-        // However narrow the chart, at least two times are named: uPlot's own steps jump from 1 minute to 5.
+        // uPlot's own steps jump from 1 minute to 5, so a narrow chart would have fewer than two labels.
         incrs: TIME_STEPS_SECONDS,
         space: 70,
         size: 28,

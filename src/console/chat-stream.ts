@@ -41,8 +41,8 @@ interface Chunk {
 }
 
 /**
- * Calls `onProgress` with all that is known by then. Resolves when the response is complete or has failed;
- * never rejects. `leaving` ends the call, which is paid no further.
+ * Calls `onProgress` with all that is known so far, whenever there is more. Resolves when the response is
+ * complete or has failed; never rejects. `leaving` cancels the call, so that it costs no more.
  */
 export async function chat(
   key: string,
@@ -52,32 +52,29 @@ export async function chat(
 ): Promise<void> {
   const start = performance.now();
   let outcome: Outcome = { text: '' };
-  const change = (part: Partial<Outcome>): void => {
-    outcome = { ...outcome, ...part };
+  const add = (news: Partial<Outcome>): void => {
+    outcome = { ...outcome, ...news };
     onProgress(outcome);
   };
-  const take = (chunk: Chunk): void => {
-    const [choice] = chunk.choices ?? [];
+  const onChunk = ({ choices, error }: Chunk): void => {
+    const [choice] = choices ?? [];
     const piece = choice?.delta?.content ?? choice?.message?.content ?? '';
-    const first =
-      piece !== '' && outcome.firstTokenMs === undefined ? { firstTokenMs: performance.now() - start } : {};
-    change({
+    const isFirst = piece !== '' && outcome.firstTokenMs === undefined;
+    add({
       text: outcome.text + piece,
-      ...first,
-      ...(chunk.error === undefined
-        ? {}
-        : { error: chunk.error.message ?? 'The stream ended with an error.' }),
+      ...(isFirst ? { firstTokenMs: performance.now() - start } : {}),
+      ...(error === undefined ? {} : { error: error.message ?? 'The stream ended with an error.' }),
     });
   };
   try {
     const response = await send('POST', '/admin/playground', { key, request }, leaving);
-    change({ status: response.status, headers: headersOf(response) });
-    if (request.stream) await readEvents(response, take);
-    else take((await response.json()) as Chunk);
-    change({ totalMs: performance.now() - start });
+    add({ status: response.status, headers: headersOf(response) });
+    if (request.stream) await readEvents(response, onChunk);
+    else onChunk((await response.json()) as Chunk);
+    add({ totalMs: performance.now() - start });
   } catch (error) {
     const status = error instanceof ApiError && error.status > 0 ? { status: error.status } : {};
-    change({ ...status, totalMs: performance.now() - start, error: errorTextOf(error) });
+    add({ ...status, totalMs: performance.now() - start, error: errorTextOf(error) });
   }
 }
 
@@ -89,7 +86,7 @@ function headersOf(response: Response): [string, string][] {
   return [...response.headers].filter(([name]) => name.startsWith('x-') || name === 'content-type');
 }
 
-async function readEvents(response: Response, take: (chunk: Chunk) => void): Promise<void> {
+async function readEvents(response: Response, onChunk: (chunk: Chunk) => void): Promise<void> {
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
   for (;;) {
@@ -100,7 +97,7 @@ async function readEvents(response: Response, take: (chunk: Chunk) => void): Pro
     rest = lines.pop()!;
     for (const line of lines) {
       const data = /^data: ?(.*)$/.exec(line.trimEnd())?.[1];
-      if (data !== undefined && data !== '[DONE]') take(JSON.parse(data) as Chunk);
+      if (data !== undefined && data !== '[DONE]') onChunk(JSON.parse(data) as Chunk);
     }
   }
 }

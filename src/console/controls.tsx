@@ -46,7 +46,7 @@ export function Button(props: JSX.IntrinsicElements['button']) {
   return <button type="button" {...props} />;
 }
 
-/** What a control is given: its value, and the function that sets it. */
+/** The value of a control, and the function that sets it. */
 export interface Input<Value extends string = string> {
   readonly value: Value;
   readonly onValue: (value: Value) => void;
@@ -144,7 +144,7 @@ export function Choice({ label, hint, value, onValue, options }: ChoiceProps) {
   );
 }
 
-/** As `options` of a Choice: each id is its own text. */
+/** `options` of a Choice in which each id is its own text. */
 export const idsOf = (items: readonly { readonly id: string }[]): string[] => items.map(({ id }) => id);
 
 interface ButtonChoiceProps<Value extends string> extends Input<Value> {
@@ -199,26 +199,22 @@ export function StatusBadge({ account }: { readonly account: AccountState }) {
   return <Badge tone={tone}>{text}</Badge>;
 }
 
-interface TimeFieldProps extends Input {
-  readonly label: string;
-}
-
 /** A moment as Unix seconds in text, empty for none; chosen in the time zone of the browser. */
-export function TimeField({ label, value, onValue }: TimeFieldProps) {
+export function TimeField({ label, value, onValue }: Input & { readonly label: string }) {
   /**
-   * What is typed and is no value yet: the first digit of 2025 makes it the year 2, and a fifth digit a year
-   * that `Date.parse` does not read.
+   * What is typed and is no moment yet: after its first digit 2025 is the year 2, which lies before 1970.
+   * `Date.parse` reads no year of five digits.
    */
   const [typed, setTyped] = useState<string>();
   useEffect(() => setTyped(undefined), [value]);
-  const take = (text: string): void => {
+  const onText = (text: string): void => {
     const seconds = Date.parse(text) / 1_000;
     const isValue = text === '' || seconds >= 0;
     setTyped(isValue ? undefined : text);
     if (isValue) onValue(text === '' ? '' : String(seconds));
   };
   const shown = typed ?? (/^\d{1,11}$/.test(value) ? localOf(Number(value)) : '');
-  return <TextField label={label} type="datetime-local" value={shown} onValue={take} />;
+  return <TextField label={label} type="datetime-local" value={shown} onValue={onText} />;
 }
 
 /** An error message, which screen readers read at once. */
@@ -234,18 +230,18 @@ export function ErrorText({ text }: { readonly text: string | undefined }) {
 const COPIED_MS = 2_000;
 
 export function CopyButton({ text, what }: { readonly text: string; readonly what: string }) {
-  const [said, setSaid] = useState<'Copied' | 'Not copied'>();
+  const [outcome, setOutcome] = useState<'Copied' | 'Not copied'>();
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const copy = async (): Promise<void> => {
     const isCopied = await copyText(text);
-    setSaid(isCopied ? 'Copied' : 'Not copied');
+    setOutcome(isCopied ? 'Copied' : 'Not copied');
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => setSaid(undefined), COPIED_MS);
+    timer.current = setTimeout(() => setOutcome(undefined), COPIED_MS);
   };
   return (
     <Button class="quiet" aria-label={`Copy ${what}`} onClick={() => void copy()}>
-      <Icon name={said === 'Copied' ? 'check' : 'copy'} />
-      <span aria-live="polite">{said ?? 'Copy'}</span>
+      <Icon name={outcome === 'Copied' ? 'check' : 'copy'} />
+      <span aria-live="polite">{outcome ?? 'Copy'}</span>
     </Button>
   );
 }
@@ -271,12 +267,27 @@ async function copyText(text: string): Promise<boolean> {
   }
 }
 
-/** A name that somebody else chose: shown as text, cut if there is no room, and whole under the pointer. */
+/** A name that somebody else chose: cut if there is no room, and whole under the pointer. */
 export function Name({ text }: { readonly text: string }) {
   return (
     <bdi class="name" title={text}>
       {text}
     </bdi>
+  );
+}
+
+/** A change. <bdi>: a text in a right-to-left script does not reorder what stands around it. */
+export function BeforeAfter({ before, after }: { readonly before: string; readonly after: string }) {
+  return (
+    <>
+      <del>
+        <bdi>{before}</bdi>
+      </del>{' '}
+      <span aria-hidden="true">→</span>{' '}
+      <ins>
+        <bdi>{after}</bdi>
+      </ins>
+    </>
   );
 }
 

@@ -18,6 +18,12 @@ export interface Closable {
   readonly onClose: () => void;
 }
 
+/** For a dialog that changes `item`. */
+export interface ChangeProps<Item> extends Closable {
+  readonly item: Item;
+  readonly onChanged: (item: Item) => void;
+}
+
 interface DialogProps extends Closable {
   readonly title: string;
   readonly children: ComponentChildren;
@@ -128,7 +134,7 @@ const changeOf = (account: AccountView, change: string, body?: object): Promise<
 export function CreditDialog({ account, onClose, onChanged }: AccountDialogProps) {
   const amount = useInput();
   const note = useInput();
-  /** Sent twice, or again after a response was lost, the amount is booked once. */
+  /** So the amount is booked once, also if it is sent twice, or again after a response was lost. */
   const [idempotencyKey] = useState(newIdempotencyKey);
   const body = { amount: amount.value.trim(), note: note.value, idempotency_key: idempotencyKey };
   return (
@@ -177,13 +183,11 @@ export function PlanDialog({ account, plans, onClose, onChanged }: PlanDialogPro
   );
 }
 
-interface SwitchProps<View> extends Closable {
+interface SwitchProps<View> extends ChangeProps<View> {
   readonly what: keyof typeof SWITCH_TEXTS;
-  readonly item: View;
-  readonly onChanged: (item: View) => void;
 }
 
-/** What comes before and after the name, if the item is disabled and if it is enabled. */
+/** The texts before and after the name of the item: when it is disabled, and when it is enabled. */
 const SWITCH_TEXTS = {
   account: [
     ['From now on all keys of ', ' are refused. Calls under way are finished.'],
@@ -328,20 +332,14 @@ export function DeleteDialog({ what, path, onClose, onChanged, children }: Delet
   );
 }
 
-interface PrivateKeyProps extends Closable {
-  readonly item: KeyView;
-  readonly onChanged: () => void;
-}
-
-export function PrivateKeyDialog({ item, onClose, onChanged }: PrivateKeyProps) {
+/** Makes a private key not private, and any other private. */
+export function PrivateKeyDialog({ item, onClose, onChanged }: ChangeProps<KeyView>) {
+  const body = { private: !item.private };
   return (
     <Question
       title={item.private ? 'Key not private' : 'Private key'}
       onClose={onClose}
-      act={async () => {
-        await post(`/keys/${item.id}/set-private`, { private: !item.private });
-        onChanged();
-      }}
+      act={async () => onChanged(await post<KeyView>(`/keys/${item.id}/set-private`, body))}
     >
       <p>
         {item.private

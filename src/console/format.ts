@@ -58,7 +58,7 @@ export function sumOfMoney(texts: readonly string[]): string {
     const [whole = '0', decimals = ''] = text.split('.');
     return BigInt(whole + decimals.padEnd(DECIMALS_OF_MONEY, '0'));
   });
-  return decimalOf(picoUnits.reduce((sum, one) => sum + one, 0n));
+  return decimalOf(picoUnits.reduce((sum, amount) => sum + amount, 0n));
 }
 
 /** Money in charts, which is a float. */
@@ -93,7 +93,7 @@ export function exactMoment(ms: number): string {
   return new Date(ms).toLocaleString('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
 }
 
-/** `31 Jan, 12:00:05`: for lists of what was of late. */
+/** `31 Jan, 12:00:05`: for lists of recent events. */
 export function recentMoment(ms: number): string {
   return new Date(ms).toLocaleString('en-GB', {
     day: 'numeric',
@@ -104,7 +104,7 @@ export function recentMoment(ms: number): string {
   });
 }
 
-/** Unix seconds as a control of time has them, in the browser's zone: `2025-01-31T12:00`. */
+/** The value of a `datetime-local` field, in the browser's time zone: `2025-01-31T12:00`. */
 export function localOf(seconds: number): string {
   const date = new Date(seconds * 1_000);
   return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);

@@ -29,7 +29,7 @@ import { Table } from './table.js';
 
 /** How often the tree and the open group are fetched again, for their counters. */
 const REFRESH_MS = 5_000;
-/** Rows of the tree, and accounts of a group. The search looks through the rows that have come. */
+/** The search finds only groups that are shown. */
 const GROUPS_SHOWN_MAX = 1_000;
 const ACCOUNTS_SHOWN_MAX = 100;
 

@@ -52,10 +52,10 @@ export interface Live {
 }
 
 export function useLive(range: Range): Live {
-  const [live, setLive] = useState<Live>(() => nothing(range));
+  const [live, setLive] = useState<Live>(() => emptyLive(range));
   useEffect(() => {
-    setLive(({ snapshots }) => ({ ...nothing(range), snapshots }));
-    const takes: Takes = {
+    setLive(({ snapshots }) => ({ ...emptyLive(range), snapshots }));
+    const reducers: Reducers = {
       history: (before, data) => {
         const { seconds, spans } = data as { seconds: number; spans: readonly Span[] };
         return { ...before, spanSeconds: seconds, spans, connected: true };
@@ -68,43 +68,47 @@ export function useLive(range: Range): Live {
           connected: true,
         };
       },
-      span: (before, data) => ({ ...before, spans: recent([...before.spans, data as Span], range) }),
+      span: (before, data) => ({ ...before, spans: spansIn(range, [...before.spans, data as Span]) }),
     };
-    return follow(`/admin/v1/live?range=${range}`, takes, setLive);
+    return follow(`/admin/v1/live?range=${range}`, reducers, setLive);
   }, [range]);
   return live;
 }
 
-/** What becomes of the page's state with an event, by its name. */
-type Takes = Readonly<Record<string, (before: Live, data: unknown) => Live>>;
+/** By the event's name: returns the page's state after the event. */
+type Reducers = Readonly<Record<string, (before: Live, data: unknown) => Live>>;
 
-/** Follows the stream, whatever happens to it, until the function is called that is returned. */
-function follow(url: string, takes: Takes, change: (next: (before: Live) => Live) => void): () => void {
+/** Follows the stream, and reconnects if it breaks, until the returned function is called. */
+function follow(
+  url: string,
+  reducers: Reducers,
+  update: (reduce: (before: Live) => Live) => void,
+): () => void {
   let source: EventSource;
   let timer: ReturnType<typeof setTimeout>;
   let isOver = false;
-  const disconnected = (): void => change((before) => ({ ...before, connected: false }));
+  const setDisconnected = (): void => update((before) => ({ ...before, connected: false }));
   const connectLater = (): void => {
     if (!isOver) timer = setTimeout(connect, RECONNECT_MS);
   };
   const onSilence = (): void => {
-    disconnected();
+    setDisconnected();
     source.close();
     connectLater();
   };
   const connect = (): void => {
     source = new EventSource(url);
     timer = setTimeout(onSilence, SILENCE_MS);
-    for (const [name, take] of Object.entries(takes)) {
+    for (const [name, reduce] of Object.entries(reducers)) {
       source.addEventListener(name, (event: MessageEvent<string>) => {
         clearTimeout(timer);
         timer = setTimeout(onSilence, SILENCE_MS);
         const data: unknown = JSON.parse(event.data);
-        change((before) => take(before, data));
+        update((before) => reduce(before, data));
       });
     }
     source.addEventListener('error', () => {
-      disconnected();
+      setDisconnected();
       // The browser connects again by itself, unless the response was an error, such as a proxy's 502.
       if (source.readyState !== EventSource.CLOSED) return;
       clearTimeout(timer);
@@ -119,20 +123,18 @@ function follow(url: string, takes: Takes, change: (next: (before: Live) => Live
   };
 }
 
-/** Before the first event, which says how long spans are. */
-function nothing(range: Range): Live {
+/** The state before the first event, which has the real length of spans. */
+function emptyLive(range: Range): Live {
   return { range, spanSeconds: 2, spans: [], snapshots: [], connected: false };
 }
 
-function recent(spans: readonly Span[], range: Range): Span[] {
+/** Drops the spans that lie before the range. */
+function spansIn(range: Range, spans: readonly Span[]): Span[] {
   const oldest = (spans.at(-1)?.start ?? 0) - rangeSeconds(range);
   return spans.filter(({ start }) => start > oldest);
 }
 
-/**
- * Outcomes that the gateway or an upstream caused. All others, but two, are rejections that the caller
- * caused.
- */
+/** Outcomes that the gateway or an upstream caused. All others but `ok` and `client_gone` are rejections. */
 const FAILURES: readonly string[] = ['provider_unavailable', 'internal_error', 'overloaded'];
 /** Finds the failed calls in the call log, those too that broke after their status 200. */
 export const FAILURE_CODES = FAILURES.join(',');
@@ -141,7 +143,7 @@ export function sumOf(counts: Readonly<Record<string, number>> = {}): number {
   return Object.values(counts).reduce((sum, count) => sum + count, 0);
 }
 
-/** Calls by outcome. */
+/** Sums up calls by the kind of their outcome. */
 export function sharesOf(outcomes: Readonly<Record<string, number>> = {}) {
   const shares = { answered: 0, rejected: 0, failed: 0, left: 0 };
   for (const [outcome, count] of Object.entries(outcomes)) {
@@ -154,8 +156,8 @@ export function sharesOf(outcomes: Readonly<Record<string, number>> = {}) {
 }
 
 /**
- * The value below which the share `p` of all lies, by a straight line within its bucket; null if there are
- * none. `counts` are by the index of the bucket; `bounds` are the upper ends of all buckets but the last.
+ * The value below which the share `p` (0 to 1) of all lies, as if values were spread evenly within a bucket;
+ * null if there are none. `counts`: by index of the bucket. `bounds`: upper ends of all buckets but the last.
  */
 export function percentile(
   counts: Readonly<Record<string, number>> | undefined,
@@ -187,9 +189,7 @@ export interface LastSeconds extends Growth {
   readonly refusals?: Readonly<Record<string, number>> | undefined;
 }
 
-/**
- * The calls between the first snapshot and the last, of all models or of one; undefined if there are not two.
- */
+/** The calls between the first snapshot and the last, of all models or of one; undefined without two. */
 export function lastSecondsOf(snapshots: readonly Snapshot[], model: string): LastSeconds | undefined {
   const first = snapshots[0];
   const last = snapshots.at(-1);

@@ -74,11 +74,11 @@ const PAGES: readonly IconName[] = [
   'operators',
 ];
 
-/** Pages that a role cannot use are not offered to it. */
-const offered = (name: IconName): boolean =>
+/** Pages that the operator's role cannot use are not offered. */
+const isOffered = (name: IconName): boolean =>
   name === 'playground' ? may('playground') : name !== 'operators' || may('everything');
 
-const titled = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1);
+const capitalized = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1);
 
 interface ShellProps {
   readonly page: string;
@@ -114,10 +114,10 @@ function Shell({ page, status, connected, onLeave, children }: ShellProps) {
           <Mark /> Tollgate
         </p>
         <nav aria-label="Pages" ref={nav}>
-          {PAGES.filter(offered).map((name) => (
+          {PAGES.filter(isOffered).map((name) => (
             <a key={name} href={addressOf(name)} aria-current={name === page ? 'page' : undefined}>
               <Icon name={name} />
-              <span>{titled(name)}</span>
+              <span>{capitalized(name)}</span>
             </a>
           ))}
         </nav>
@@ -159,7 +159,7 @@ function Health(props: Pick<ShellProps, 'status' | 'connected'>) {
   );
 }
 
-/** Who is signed in, and as what. */
+/** Name and role of the operator who is signed in. */
 function Who() {
   const operator = operatorNow();
   return operator === undefined ? null : (
@@ -185,7 +185,7 @@ function ThemeChoice() {
       >
         {THEMES.map((name) => (
           <option key={name} value={name} selected={theme === name}>
-            {titled(name)}
+            {capitalized(name)}
           </option>
         ))}
       </select>
@@ -203,12 +203,12 @@ function Mark() {
 }
 
 interface SignInProps {
-  /** Where the operator who has just signed out can sign out of the provider too. */
-  readonly left: OidcView | undefined;
+  /** Set if the operator who has just signed out had signed in at a provider. */
+  readonly providerToLeave: OidcView | undefined;
   readonly onSignedIn: () => void;
 }
 
-function SignIn({ left, onSignedIn }: SignInProps) {
+function SignIn({ providerToLeave, onSignedIn }: SignInProps) {
   const token = useInput();
   const [oidc, setOidc] = useState<OidcView>();
   useEffect(() => {
@@ -230,10 +230,11 @@ function SignIn({ left, onSignedIn }: SignInProps) {
         <h1>
           <Mark /> Tollgate
         </h1>
-        {left !== undefined && (
+        {providerToLeave !== undefined && (
           <p role="status">
-            You are signed out of this console, but perhaps not of {left.issuer}, which then lets you in again
-            without asking. <a href={left.url}>Sign out of {left.issuer} too</a>
+            You are signed out of this console, but perhaps not of {providerToLeave.issuer}, which then lets
+            you in again without asking.{' '}
+            <a href={providerToLeave.url}>Sign out of {providerToLeave.issuer} too</a>
           </p>
         )}
         {oidc !== undefined && (
@@ -265,7 +266,7 @@ function SignIn({ left, onSignedIn }: SignInProps) {
 
 function App() {
   const [signedIn, setSignedIn] = useState<boolean>();
-  const [left, setLeft] = useState<OidcView>();
+  const [providerToLeave, setProviderToLeave] = useState<OidcView>();
   const onSignedOut = useCallback(() => setSignedIn(false), []);
   useEffect(() => {
     whenSignedOut(onSignedOut);
@@ -273,13 +274,13 @@ function App() {
   }, []);
   if (signedIn === undefined) return <p class="waiting muted">Opening the console…</p>;
   const onSignedIn = (): void => {
-    setLeft(undefined);
+    setProviderToLeave(undefined);
     setSignedIn(true);
   };
-  if (!signedIn) return <SignIn left={left} onSignedIn={onSignedIn} />;
+  if (!signedIn) return <SignIn providerToLeave={providerToLeave} onSignedIn={onSignedIn} />;
   // If the gateway cannot be reached, the session may still be valid, so the page stays.
   const onLeave = async (): Promise<void> => {
-    setLeft(await signOut());
+    setProviderToLeave(await signOut());
     onSignedOut();
   };
   return <Console onLeave={onLeave} />;

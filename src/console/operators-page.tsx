@@ -10,6 +10,7 @@ import { post, useView } from './api.js';
 import { addressOf } from './browser.js';
 import { Badge, Button, Choice, ErrorText, Icon, TextField, type Tone, useInput } from './controls.js';
 import {
+  type ChangeProps,
   type Closable,
   DeleteDialog,
   LongName,
@@ -20,34 +21,39 @@ import {
 import { moment } from './format.js';
 import { Table } from './table.js';
 
-/** The time of a token's last use. */
+/** How often the list is fetched again, for the last uses of tokens. */
 const REFRESH_MS = 10_000;
 
-type Asked =
+/** The dialog that is open. */
+type OpenDialog =
   | { readonly kind: 'new' }
   | { readonly kind: 'role' | 'rotate' | 'switch' | 'delete'; readonly operator: OperatorView }
   | { readonly kind: 'shown'; readonly token: string };
 
 export function OperatorsPage() {
   const { view, error, reload } = useView<ListView<OperatorView>>('/operators', REFRESH_MS);
-  const [asked, setAsked] = useState<Asked>();
-  const onClose = (): void => setAsked(undefined);
-  const answering = {
+  const [dialog, setDialog] = useState<OpenDialog>();
+  const onClose = (): void => setDialog(undefined);
+  const dialogProps = {
     onClose,
     onChanged: (): void => {
       onClose();
       reload();
     },
     onMade: ({ token }: CreatedOperatorView): void => {
-      setAsked({ kind: 'shown', token });
+      setDialog({ kind: 'shown', token });
       reload();
     },
   };
-  const action = (operator: OperatorView, text: string, kind: 'role' | 'rotate' | 'switch' | 'delete') => (
+  const action = (
+    operator: OperatorView,
+    text: string,
+    kind: Exclude<OpenDialog['kind'], 'new' | 'shown'>,
+  ) => (
     <Button
       class="quiet"
       aria-label={`${text} operator ${operator.name}`}
-      onClick={() => setAsked({ kind, operator })}
+      onClick={() => setDialog({ kind, operator })}
     >
       {text}
     </Button>
@@ -56,7 +62,7 @@ export function OperatorsPage() {
     <>
       <div class="head">
         <h1>Operators</h1>
-        <Button class="primary" onClick={() => setAsked({ kind: 'new' })}>
+        <Button class="primary" onClick={() => setDialog({ kind: 'new' })}>
           <Icon name="plus" /> New operator
         </Button>
       </div>
@@ -105,18 +111,23 @@ export function OperatorsPage() {
           ]}
         />
       )}
-      {asked?.kind === 'new' && <NewOperatorDialog {...answering} />}
-      {asked?.kind === 'role' && <RoleDialog item={asked.operator} {...answering} />}
-      {asked?.kind === 'rotate' && <RotateDialog item={asked.operator} {...answering} />}
-      {asked?.kind === 'switch' && <SwitchDialog what="operator" item={asked.operator} {...answering} />}
-      {asked?.kind === 'delete' && (
-        <DeleteDialog what="operator" path={pathTo(asked.operator)} {...answering}>
-          The token of <LongName text={asked.operator.name} /> is refused from now on. The changes that it
+      {dialog?.kind === 'new' && <NewOperatorDialog {...dialogProps} />}
+      {dialog?.kind === 'role' && <RoleDialog item={dialog.operator} {...dialogProps} />}
+      {dialog?.kind === 'rotate' && <RotateDialog item={dialog.operator} {...dialogProps} />}
+      {dialog?.kind === 'switch' && <SwitchDialog what="operator" item={dialog.operator} {...dialogProps} />}
+      {dialog?.kind === 'delete' && (
+        <DeleteDialog what="operator" path={pathTo(dialog.operator)} {...dialogProps}>
+          The token of <LongName text={dialog.operator.name} /> is refused from now on. The changes that it
           made stay on record.
         </DeleteDialog>
       )}
-      {asked?.kind === 'shown' && (
-        <ShownSecretDialog title="The operator’s token" what="token" secret={asked.token} onClose={onClose} />
+      {dialog?.kind === 'shown' && (
+        <ShownSecretDialog
+          title="The operator’s token"
+          what="token"
+          secret={dialog.token}
+          onClose={onClose}
+        />
       )}
     </>
   );
@@ -136,17 +147,16 @@ interface MadeProps extends Closable {
   readonly onMade: (operator: CreatedOperatorView) => void;
 }
 
-/** How long a token lasts: seconds, and how they are said. */
+/** How long a token lasts: in seconds, and in words. */
 const LIFETIMES = [
   ['86400', '1 day'],
   ['2592000', '30 days'],
   ['7776000', '90 days'],
   ['31536000', '1 year'],
 ] as const;
-/** The one that is chosen if nobody chooses. */
-const LIFETIME = '7776000';
+const LIFETIME_DEFAULT = '7776000';
 
-/** Empty: the request says nothing of it. */
+/** Field of a request's body; none if `lifetime` is empty. */
 function expiryOf(lifetime: string): { readonly expires_in?: number } {
   return lifetime === '' ? {} : { expires_in: Number(lifetime) };
 }
@@ -154,7 +164,7 @@ function expiryOf(lifetime: string): { readonly expires_in?: number } {
 function NewOperatorDialog({ onClose, onMade }: MadeProps) {
   const name = useInput();
   const role = useInput('viewer');
-  const expiresIn = useInput(LIFETIME);
+  const expiresIn = useInput(LIFETIME_DEFAULT);
   const body = { name: name.value.trim(), role: role.value, ...expiryOf(expiresIn.value) };
   return (
     <Question
@@ -170,21 +180,14 @@ function NewOperatorDialog({ onClose, onMade }: MadeProps) {
   );
 }
 
-interface ChangedProps extends Closable {
-  readonly item: OperatorView;
-  readonly onChanged: () => void;
-}
-
-function RoleDialog({ item, onClose, onChanged }: ChangedProps) {
+function RoleDialog({ item, onClose, onChanged }: ChangeProps<OperatorView>) {
   const role = useInput(item.role);
+  const body = { role: role.value };
   return (
     <Question
       title="Change role"
       onClose={onClose}
-      act={async () => {
-        await post(`${pathTo(item)}/set-role`, { role: role.value });
-        onChanged();
-      }}
+      act={async () => onChanged(await post<OperatorView>(`${pathTo(item)}/set-role`, body))}
     >
       <p>
         From its next request on, <LongName text={item.name} /> may do what the role may.
@@ -194,9 +197,9 @@ function RoleDialog({ item, onClose, onChanged }: ChangedProps) {
   );
 }
 
-/** Of a token that has expired, the end of the new one must be said; any other ends as the former would. */
+/** By default the new token expires as the former one would, unless that has expired already. */
 function RotateDialog({ item, onClose, onMade }: MadeProps & { readonly item: OperatorView }) {
-  const expiresIn = useInput(item.expired ? LIFETIME : '');
+  const expiresIn = useInput(item.expired ? LIFETIME_DEFAULT : '');
   const former =
     item.expires === null ? 'Until it is disabled' : `Until ${moment(item.expires)}, as the former one`;
   return (

@@ -35,9 +35,8 @@ interface OverviewProps {
 export function OverviewPage({ live, onRange }: OverviewProps) {
   const [model, setModel] = useState('');
   const status = live.snapshots.at(-1);
-  const models = [
-    ...new Set([...(status?.models.map(({ id }) => id) ?? []), ...(model === '' ? [] : [model])]),
-  ];
+  // A model that was selected stays, also if a reload has removed it.
+  const models = new Set([...(status?.models.map(({ id }) => id) ?? []), ...(model === '' ? [] : [model])]);
   return (
     <>
       <div class="head">
@@ -143,12 +142,7 @@ function ModelTable({ spans }: { readonly spans: readonly Span[] }) {
       keyOf={({ id }) => id}
       columns={[
         { head: 'Model', text: ({ id }) => id },
-        {
-          head: 'Calls',
-          figure: ({ calls }) => calls,
-          format: short,
-          href,
-        },
+        { head: 'Calls', figure: ({ calls }) => calls, format: short, href },
         {
           head: 'Failed',
           figure: ({ failed }) => failed,
@@ -198,7 +192,7 @@ function ThreadTable({ status }: { readonly status: StatusDocument | undefined }
 
 /** Lines of the chart of rejections: the style sheet has five colors that can be told apart. */
 const REASONS_MAX = 5;
-/** Without --series-3, the red of failed calls: a high percentile is not a failure. */
+/** None has --series-3, the red of failed calls: a high percentile is no failure. */
 const PERCENTILES: readonly (readonly [name: string, color: string, p: number])[] = [
   ['p50', '--series-5', 0.5],
   ['p95', '--series-1', 0.95],
@@ -269,7 +263,7 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
       ]),
       ...(model === '' ? chartsOfAllModels(spans, spanSeconds) : []),
     ];
-    // The bounds are constants of the gateway: only whether they have come makes a difference.
+    // The bounds are constants of the gateway, so it is enough to know whether they have come.
   }, [spans, spanSeconds, model, durationBounds?.length, firstTokenBounds?.length]);
   /** Each value is drawn at the end of its span. */
   const times = useMemo(() => spans.map(({ start }) => start + spanSeconds), [spans, spanSeconds]);
@@ -279,7 +273,7 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
 /** In how many seconds the calls of the span came. */
 const secondsOf = ({ seconds }: Span, spanSeconds: number): number => seconds ?? spanSeconds;
 
-/** Charts of what is counted for all models together only; they are left out if one model is selected. */
+/** Charts of what is not counted by model. They are left out if one model is selected. */
 function chartsOfAllModels(spans: readonly Span[], spanSeconds: number): ChartContent[] {
   return [
     chart('Refusals', 'per second, by reason', short, rejectionsOf(spans, spanSeconds), WIDE),

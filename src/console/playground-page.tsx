@@ -25,7 +25,7 @@ import {
 } from './controls.js';
 import { milliseconds, money, number } from './format.js';
 
-/** A message of the operator, and how the call that sent it went. */
+/** A message of the operator, and the outcome of the call that sent it. */
 interface Turn {
   readonly question: string;
   readonly outcome: Outcome;
@@ -160,19 +160,19 @@ export function PlaygroundPage() {
 
 /**
  * The messages of the next call. While the message field is empty they are those of the last call that went
- * well, or a greeting before the first: the code samples always show a whole call.
+ * well, or a greeting before the first, so that the code samples always show a whole call.
  */
 function messagesOf(turns: readonly Turn[], text: string): Message[] {
   // A turn whose call failed is not sent again: it may have no response, or part of one.
-  const said = turns
+  const history = turns
     .filter(({ outcome }) => outcome.error === undefined)
     .flatMap(({ question, outcome }): Message[] => [
       { role: 'user', content: question },
       { role: 'assistant', content: outcome.text },
     ]);
-  if (text !== '') return [...said, { role: 'user', content: text }];
+  if (text !== '') return [...history, { role: 'user', content: text }];
   // Without the last response, the conversation ends with the message that was last sent.
-  return said.length > 0 ? said.slice(0, -1) : [{ role: 'user', content: 'Hello!' }];
+  return history.length > 0 ? history.slice(0, -1) : [{ role: 'user', content: 'Hello!' }];
 }
 
 interface ConversationProps {
@@ -209,7 +209,7 @@ function Conversation({ turns, busy }: ConversationProps) {
   );
 }
 
-/** With several processes a call is found a second after its end. */
+/** With several processes a call is found a second after its end, so it is looked for again. */
 const RECORD_PAUSE_MS = 1_000;
 const RECORD_TRIES_MAX = 3;
 
@@ -242,8 +242,8 @@ function useRecord(requestId: string | undefined): CallView | undefined {
 
 /**
  * One line of the call's status, tokens, cost and times, which unfolds to the headers of its response. Tokens
- * and cost are those that were charged: what the upstream reports may be read otherwise, or not be believed,
- * and another model may have answered, or the response cache.
+ * and cost are those that were charged. The response may have other numbers: the gateway may not believe what
+ * the upstream reports, and another model may have answered, or the response cache.
  */
 function CallStats({ outcome }: { readonly outcome: Outcome }) {
   const { status, firstTokenMs, totalMs, headers } = outcome;
@@ -282,19 +282,9 @@ function CallStats({ outcome }: { readonly outcome: Outcome }) {
   );
 }
 
-const LANGUAGES = ['curl', 'TypeScript', 'Python'] as const;
-type Language = (typeof LANGUAGES)[number];
-
-function sampleOf(language: Language, baseUrl: string, request: ChatRequest): string {
-  switch (language) {
-    case 'curl':
-      return curlOf(baseUrl, request);
-    case 'TypeScript':
-      return typescriptOf(baseUrl, request);
-    case 'Python':
-      return pythonOf(baseUrl, request);
-  }
-}
+const SAMPLES = { curl: curlOf, TypeScript: typescriptOf, Python: pythonOf };
+type Language = keyof typeof SAMPLES;
+const LANGUAGES = Object.keys(SAMPLES) as Language[];
 
 function curlOf(baseUrl: string, request: ChatRequest): string {
   // Within single quotes a shell leaves everything unchanged but the quote itself.
@@ -370,7 +360,7 @@ interface CodeSamplesProps {
 
 function CodeSamples({ baseUrl, request }: CodeSamplesProps) {
   const [language, setLanguage] = useState<Language>('curl');
-  const code = sampleOf(language, baseUrl.value, request);
+  const code = SAMPLES[language](baseUrl.value, request);
   return (
     <section class="card">
       <div class="head">

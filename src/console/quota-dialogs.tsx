@@ -9,7 +9,7 @@
 import type { AccountView, GroupView, KeyView, ListView } from '../admin/views.js';
 import { post, queryOf, useView } from './api.js';
 import { Choice, ErrorText, TextField, useInput } from './controls.js';
-import { type Closable, LongName, Question } from './dialogs.js';
+import { type ChangeProps, type Closable, LongName, Question } from './dialogs.js';
 import { LimitFields, useLimits } from './quotas.js';
 
 /** The groups that a choice offers. To reach another one, an operator opens it and adds the account there. */
@@ -45,12 +45,7 @@ export function NewGroupDialog({ parent, onClose, onMade }: NewGroupProps) {
   );
 }
 
-interface LimitsProps<View> extends Closable {
-  readonly item: View;
-  readonly onChanged: (item: View) => void;
-}
-
-export function GroupLimitsDialog({ item, onClose, onChanged }: LimitsProps<GroupView>) {
+export function GroupLimitsDialog({ item, onClose, onChanged }: ChangeProps<GroupView>) {
   const limits = useLimits(item.quotas);
   return (
     <Question
@@ -66,7 +61,7 @@ export function GroupLimitsDialog({ item, onClose, onChanged }: LimitsProps<Grou
   );
 }
 
-export function KeyLimitsDialog({ item, onClose, onChanged }: LimitsProps<KeyView>) {
+export function KeyLimitsDialog({ item, onClose, onChanged }: ChangeProps<KeyView>) {
   const limits = useLimits(item.quotas);
   return (
     <Question
@@ -88,7 +83,8 @@ interface AccountGroupProps extends Closable {
   readonly onChanged: (account: AccountView) => void;
 }
 
-const moved = (account: string, group: string | null): Promise<AccountView> =>
+/** `account`: id or name. */
+const moveAccount = (account: string, group: string | null): Promise<AccountView> =>
   post<AccountView>(`/accounts/${encodeURIComponent(account)}/set-group`, { group });
 
 /** The first groups of the tree as options of a Choice: id and path. */
@@ -101,14 +97,14 @@ export function useGroupOptions() {
 export function AccountGroupDialog({ account, onClose, onChanged }: AccountGroupProps) {
   const { options: offered, error } = useGroupOptions();
   const group = useInput(account.group ?? '');
-  // The group that the account is in may be beyond those that are offered, or not loaded yet.
-  const present = account.group !== null && !offered.some(([id]) => id === account.group);
-  const own = present ? [[account.group, account.group_name ?? account.group] as const] : [];
+  // The group that the account is in may not be among those that are offered, or these have not come yet.
+  const isMissing = account.group !== null && !offered.some(([id]) => id === account.group);
+  const own = isMissing ? [[account.group, account.group_name ?? account.group] as const] : [];
   return (
     <Question
       title="Change group"
       onClose={onClose}
-      act={async () => onChanged(await moved(account.id, group.value === '' ? null : group.value))}
+      act={async () => onChanged(await moveAccount(account.id, group.value === '' ? null : group.value))}
     >
       <p>
         <LongName text={account.name} /> shares the quotas of its group and of those above it. What it has
@@ -133,7 +129,7 @@ export function AddAccountDialog({ group, onClose, onChanged }: AddAccountProps)
       verb="Put it here"
       onClose={onClose}
       act={async () => {
-        await moved(account.value.trim(), group.id);
+        await moveAccount(account.value.trim(), group.id);
         onChanged();
       }}
     >

@@ -26,49 +26,55 @@ type Amount = QuotaUseView['used'];
 
 const textOf = (amount: Amount): string => (typeof amount === 'string' ? money(amount, 4) : number(amount));
 
-interface Use {
+interface QuotaUse {
   readonly quota: QuotaName;
-  readonly use: QuotaUseView;
-  /** Percent of the limit. */
-  readonly used: number;
-  readonly held: number;
+  readonly view: QuotaUseView;
+  /** Of the limit. */
+  readonly usedPercent: number;
+  readonly heldPercent: number;
 }
 
-function usesOf(quotas: QuotasView): Use[] {
+function usesOf(quotas: QuotasView): QuotaUse[] {
   return QUOTA_NAMES.flatMap((quota) => {
-    const use = quotas[quota];
-    if (use === undefined) return [];
-    const percentOf = (amount: Amount): number => (100 * Number(amount)) / Number(use.limit);
-    return [{ quota, use, used: percentOf(use.used), held: percentOf(use.held) }];
+    const view = quotas[quota];
+    if (view === undefined) return [];
+    const percentOf = (amount: Amount): number => (100 * Number(amount)) / Number(view.limit);
+    return [{ quota, view, usedPercent: percentOf(view.used), heldPercent: percentOf(view.held) }];
   });
 }
 
-/** The thresholds of the setting `notify.at`, by default. */
+/** The lower one of the default thresholds of the setting `notify.at`. */
 const NEARLY_USED_PERCENT = 80;
 
-const toneOf = ({ used, held }: Use): string =>
-  used + held >= 100 ? 'bad' : used + held >= NEARLY_USED_PERCENT ? 'warn' : '';
+function toneOf({ usedPercent, heldPercent }: QuotaUse): string {
+  const takenPercent = usedPercent + heldPercent;
+  return takenPercent >= 100 ? 'bad' : takenPercent >= NEARLY_USED_PERCENT ? 'warn' : '';
+}
 
-function Bar({ of }: { readonly of: Use }) {
-  const { quota, used, held } = of;
-  const whole = Math.min(100, Math.round(used + held));
+interface UseProps {
+  readonly use: QuotaUse;
+}
+
+function Bar({ use }: UseProps) {
+  const { quota, view, usedPercent, heldPercent } = use;
+  const takenPercent = Math.min(100, Math.round(usedPercent + heldPercent));
   return (
     <span
-      class={`bar ${toneOf(of)}`}
+      class={`bar ${toneOf(use)}`}
       role="meter"
       aria-label={titleOf(quota)}
       aria-valuemin={0}
       aria-valuemax={100}
-      aria-valuenow={whole}
-      aria-valuetext={`${whole} % of ${textOf(of.use.limit)}`}
+      aria-valuenow={takenPercent}
+      aria-valuetext={`${takenPercent} % of ${textOf(view.limit)}`}
     >
-      <span class="bar-used" style={{ width: `${Math.min(100, used)}%` }} />
-      <span class="bar-held" style={{ width: `${Math.max(0, Math.min(100 - used, held))}%` }} />
+      <span class="bar-used" style={{ width: `${Math.min(100, usedPercent)}%` }} />
+      <span class="bar-held" style={{ width: `${Math.max(0, Math.min(100 - usedPercent, heldPercent))}%` }} />
     </span>
   );
 }
 
-/** Whose quotas they are, as filter of calls. */
+/** Whose quotas they are, as a filter of calls. */
 type QuotaOwner = Pick<CallFilters, 'account' | 'group'>;
 
 const DAY_SECONDS = 86_400;
@@ -76,9 +82,9 @@ const DAY_SECONDS = 86_400;
 const ZONE_AHEAD_SECONDS_MAX = 14 * 3_600;
 
 /**
- * Since when the calls have ended that a quota counts, in Unix seconds; undefined for calls in flight, which
- * have not. Days and months begin by `quota_timezone`, which this page does not know: their ends tell it. It
- * is an hour off while the zone changes its clocks in that day or month.
+ * When the quota began to count, in Unix seconds; undefined for calls in flight. Days and months begin by
+ * `quota_timezone`, which this page does not know, so it computes the start from the end. That is an hour
+ * off if the zone changes its clocks in between.
  */
 function countedSince(quota: QuotaName, resetsAt: number | null): number | undefined {
   const { per } = QUOTA_KINDS[quota];
@@ -92,19 +98,19 @@ function countedSince(quota: QuotaName, resetsAt: number | null): number | undef
 }
 
 /** What is used, linked to the calls that used it. */
-function Used({ of: { quota, use }, owner }: { readonly of: Use; readonly owner: QuotaOwner }) {
-  const since = countedSince(quota, use.resets_at);
-  const text = <span class="quota-used">{textOf(use.used)}</span>;
+function Used({ use: { quota, view }, owner }: UseProps & { readonly owner: QuotaOwner }) {
+  const since = countedSince(quota, view.resets_at);
+  const text = <span class="quota-used">{textOf(view.used)}</span>;
   return since === undefined ? text : <a href={callsAddress({ ...owner, from: String(since) })}>{text}</a>;
 }
 
-/** `held` is left out if calls in flight hold nothing; a window and calls in flight are never refilled. */
-function UseText({ of, owner }: { readonly of: Use; readonly owner: QuotaOwner }) {
-  const { held, leased = 0, limit, resets_at: resetsAt } = of.use;
+/** A window and calls in flight are never refilled, so `resets_at` is null. */
+function UseText({ use, owner }: UseProps & { readonly owner: QuotaOwner }) {
+  const { held, leased = 0, limit, resets_at: resetsAt } = use.view;
   const seconds = resetsAt === null ? 0 : Math.max(0, resetsAt - Math.floor(Date.now() / 1_000));
   return (
     <small class="muted">
-      <Used of={of} owner={owner} /> of {textOf(limit)}
+      <Used use={use} owner={owner} /> of {textOf(limit)}
       {Number(held) === 0 ? '' : `, ${textOf(held)} held`}
       {Number(leased) === 0 ? '' : `, ${textOf(leased)} granted in advance`}
       {resetsAt !== null && <span title={moment(resetsAt)}>, reset in {duration(seconds)}</span>}
@@ -123,26 +129,26 @@ export function QuotaBars({ quotas, owner, label }: QuotaBarsProps) {
   if (uses.length === 0) return <p class="muted">No quotas: nothing is limited here.</p>;
   return (
     <ul class="quotas" aria-label={label}>
-      {uses.map((of) => (
-        <li key={of.quota}>
-          <span class="quota-name">{titleOf(of.quota)}</span>
-          <Bar of={of} />
-          <UseText of={of} owner={owner} />
+      {uses.map((use) => (
+        <li key={use.quota}>
+          <span class="quota-name">{titleOf(use.quota)}</span>
+          <Bar use={use} />
+          <UseText use={use} owner={owner} />
         </li>
       ))}
     </ul>
   );
 }
 
-/** A quota in a narrow place: name, bar, percent. */
+/** Quotas where there is little room: name, bar and percent of each. */
 export function QuotaLine({ quotas }: { readonly quotas: QuotasView }) {
   return (
     <span class="quota-line">
-      {usesOf(quotas).map((of) => (
-        <span key={of.quota} title={`${textOf(of.use.used)} of ${textOf(of.use.limit)}`}>
-          <small class="muted">{titleOf(of.quota)}</small>
-          <Bar of={of} />
-          <small class="muted">{number(Math.round(of.used + of.held))} %</small>
+      {usesOf(quotas).map((use) => (
+        <span key={use.quota} title={`${textOf(use.view.used)} of ${textOf(use.view.limit)}`}>
+          <small class="muted">{titleOf(use.quota)}</small>
+          <Bar use={use} />
+          <small class="muted">{number(Math.round(use.usedPercent + use.heldPercent))} %</small>
         </span>
       ))}
     </span>
@@ -152,22 +158,20 @@ export function QuotaLine({ quotas }: { readonly quotas: QuotasView }) {
 /** Limits that are being edited: the text of each field, empty for none. */
 type LimitTexts = Readonly<Record<QuotaName, string>>;
 
-export interface LimitsInput {
+interface LimitsInput {
   readonly texts: LimitTexts;
   readonly onTexts: (texts: LimitTexts) => void;
-  /** Fields of a body: what differs from the quotas at first, and null for a limit that is taken away. */
+  /** The limits that were changed, as fields of a body; null takes a limit away. */
   readonly body: Readonly<Record<string, number | string | null>>;
 }
 
 export function useLimits(quotas: QuotasView = {}): LimitsInput {
-  const [before] = useState(
-    () =>
-      Object.fromEntries(
-        QUOTA_NAMES.map((quota) => [quota, String(quotas[quota]?.limit ?? '')]),
-      ) as LimitTexts,
-  );
-  const [texts, onTexts] = useState(before);
-  const changed = QUOTA_NAMES.filter((quota) => texts[quota].trim() !== before[quota]);
+  const [initial] = useState(() => {
+    const entries = QUOTA_NAMES.map((quota) => [quota, String(quotas[quota]?.limit ?? '')]);
+    return Object.fromEntries(entries) as LimitTexts;
+  });
+  const [texts, onTexts] = useState(initial);
+  const changed = QUOTA_NAMES.filter((quota) => texts[quota].trim() !== initial[quota]);
   const valueOf = (quota: QuotaName): number | string | null => {
     const text = texts[quota].trim();
     return text === '' ? null : isMoney(quota) ? text : Number(text);
@@ -203,7 +207,7 @@ export function limitsText(plan: PlanView): string {
 }
 
 export function PlanTable({ plans }: { readonly plans: readonly PlanView[] }) {
-  const limit = (quota: QuotaName): Column<PlanView> => ({
+  const limitColumn = (quota: QuotaName): Column<PlanView> => ({
     head: titleOf(quota),
     value: (plan) => plan[quota],
     cell: (plan) => {
@@ -222,7 +226,7 @@ export function PlanTable({ plans }: { readonly plans: readonly PlanView[] }) {
       label="Plans"
       rows={plans}
       keyOf={({ id }) => id}
-      columns={[{ head: 'Plan', text: ({ id }) => id }, ...QUOTA_NAMES.map(limit)]}
+      columns={[{ head: 'Plan', text: ({ id }) => id }, ...QUOTA_NAMES.map(limitColumn)]}
     />
   );
 }

@@ -9,7 +9,7 @@
 import { useState } from 'preact/hooks';
 import type { ReloadView, SettingChangeView, SettingView, ListView } from '../admin/views.js';
 import { may, post, useAction, useView } from './api.js';
-import { Badge, Button, Choice, ErrorText, TextField, useInput } from './controls.js';
+import { Badge, BeforeAfter, Button, Choice, ErrorText, TextField, useInput } from './controls.js';
 import { Table } from './table.js';
 
 /** Rows drawn at a time. A thousand models have more settings: the operator searches for those. */
@@ -82,8 +82,8 @@ export function SettingsPage() {
 }
 
 /**
- * The gateway reads its file anew for each request, so Apply applies the file as it is then, also if it has
- * changed since the dry run. What is shown after it is what was applied.
+ * The gateway reads its file anew for each request. If the file has changed since the dry run, Apply applies
+ * the new content, and shows what was applied.
  */
 function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
   const [view, setView] = useState<ReloadView>();
@@ -169,13 +169,7 @@ function Values({ change }: { readonly change: SettingChangeView | undefined }) 
   if (change === undefined || (change.before === null && change.after === null)) return null;
   return (
     <div class="values">
-      <del>
-        <bdi>{change.before ?? 'not set'}</bdi>
-      </del>{' '}
-      <span aria-hidden="true">→</span>{' '}
-      <ins>
-        <bdi>{change.after ?? 'not set'}</bdi>
-      </ins>
+      <BeforeAfter before={change.before ?? 'not set'} after={change.after ?? 'not set'} />
     </div>
   );
 }

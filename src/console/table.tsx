@@ -19,37 +19,37 @@ interface ColumnHead {
   readonly foot?: ComponentChildren;
 }
 
-/** What the content of a cell leads to. */
-interface Leading<Row> {
+/** The address to which the content of a cell is a link. */
+interface Linked<Row> {
   readonly href?: (row: Row) => string | undefined;
 }
 
 /** Null is shown as a dash. */
-interface TextColumn<Row> extends ColumnHead, Leading<Row> {
+interface TextColumn<Row> extends ColumnHead, Linked<Row> {
   readonly text: (row: Row) => string | null;
 }
 
-/** Null is shown as a dash; 0 leads nowhere. The CSV has the number as it is. */
-interface FigureColumn<Row> extends ColumnHead, Leading<Row> {
+/** Null is shown as a dash; 0 is no link. The CSV has the number as it is. */
+interface FigureColumn<Row> extends ColumnHead, Linked<Row> {
   readonly figure: (row: Row) => number | null;
   readonly format?: (figure: number) => string;
 }
 
-/** Decimal text, of which the CSV has all decimals. */
-interface MoneyColumn<Row> extends ColumnHead, Leading<Row> {
+/** Decimal text, of which the CSV has all decimals; 0 is no link. */
+interface MoneyColumn<Row> extends ColumnHead, Linked<Row> {
   readonly money: (row: Row) => string;
   readonly decimalsMax?: number;
 }
 
 /** Unix seconds. Shown is how long ago that was; the CSV has ISO 8601. */
-interface AgeColumn<Row> extends ColumnHead, Leading<Row> {
+interface AgeColumn<Row> extends ColumnHead, Linked<Row> {
   readonly at: (row: Row) => number | null;
   /** The text that is shown for null. */
   readonly none?: string;
 }
 
 interface OtherColumn<Row> extends ColumnHead {
-  readonly cell: (row: Row, index: number) => ComponentChildren;
+  readonly cell: (row: Row) => ComponentChildren;
   /** The value in the CSV. A column without it is not in the CSV. */
   readonly value?: (row: Row) => CsvCell;
   /** `figure` for a column of numbers, which stand below each other. */
@@ -59,26 +59,26 @@ interface OtherColumn<Row> extends ColumnHead {
 export type Column<Row> =
   TextColumn<Row> | FigureColumn<Row> | MoneyColumn<Row> | AgeColumn<Row> | OtherColumn<Row>;
 
-function contentOf<Row>(column: Column<Row>, row: Row, index: number): ComponentChildren {
-  if ('cell' in column) return column.cell(row, index);
+function contentOf<Row>(column: Column<Row>, row: Row): ComponentChildren {
+  if ('cell' in column) return column.cell(row);
   if ('money' in column) {
     const { decimalsMax } = column;
     const amount = column.money(row);
     const content = <Money amount={amount} {...(decimalsMax === undefined ? {} : { decimalsMax })} />;
-    return Number(amount) === 0 ? content : leading(column, row, content);
+    return Number(amount) === 0 ? content : linked(column, row, content);
   }
   if ('at' in column) {
     const seconds = column.at(row);
     if (seconds === null) return column.none ?? '–';
-    return leading(column, row, <span title={moment(seconds)}>{ago(seconds, Date.now())}</span>);
+    return linked(column, row, <span title={moment(seconds)}>{ago(seconds, Date.now())}</span>);
   }
   const value = 'text' in column ? column.text(row) : column.figure(row);
   if (value === null || value === '') return '–';
   const content = typeof value === 'string' ? <Name text={value} /> : formatOf(column)(value);
-  return value === 0 ? content : leading(column, row, content);
+  return value === 0 ? content : linked(column, row, content);
 }
 
-function leading<Row>({ href }: Leading<Row>, row: Row, content: ComponentChildren): ComponentChildren {
+function linked<Row>({ href }: Linked<Row>, row: Row, content: ComponentChildren): ComponentChildren {
   const address = href?.(row);
   return address === undefined ? content : <a href={address}>{content}</a>;
 }
@@ -104,7 +104,7 @@ function valueOf<Row>(column: Column<Row>): ((row: Row) => CsvCell) | undefined 
 }
 
 interface CsvProps<Row> {
-  /** The file is named so. */
+  /** The name of the file. */
   readonly label: string;
   readonly columns: readonly Column<Row>[];
   /** All rows of the filter, up to ROWS_OF_CSV_MAX. */
@@ -120,15 +120,10 @@ export function CsvButton<Row>({ label, columns, all }: CsvProps<Row>) {
       return value === undefined ? [] : [{ head: typeof head === 'string' ? head : head.hidden, value }];
     });
     const { rows, more } = await all();
+    const heads = exported.map(({ head }) => head);
     const cells = rows.slice(0, ROWS_OF_CSV_MAX).map((row) => exported.map(({ value }) => value(row)));
-    saveText(
-      `${label.toLowerCase().replaceAll(' ', '-')}.csv`,
-      'text/csv;charset=utf-8',
-      csvOf(
-        exported.map(({ head }) => head),
-        cells,
-      ),
-    );
+    const fileName = `${label.toLowerCase().replaceAll(' ', '-')}.csv`;
+    saveText(fileName, 'text/csv;charset=utf-8', csvOf(heads, cells));
     if (more || rows.length > ROWS_OF_CSV_MAX) {
       throw new Error(
         `The file has the first ${number(cells.length)} rows; there are more. Filter for fewer to have all.`,
@@ -163,18 +158,18 @@ interface TableProps<Row> {
   readonly columns: readonly Column<Row>[];
   /** All rows of the filter, if `rows` are a part of them. */
   readonly all?: CsvProps<Row>['all'] | undefined;
-  /** Instead of the button: a CSV that the gateway writes. */
+  /** Replaces the button that saves the CSV, for a CSV that the gateway writes. */
   readonly csv?: ComponentChildren;
 }
 
 export function Table<Row>({ label, class: className, rows, keyOf, columns, all, csv }: TableProps<Row>) {
-  const line = (inside: (column: Column<Row>) => ComponentChildren) =>
+  const cellsOf = (contentOfColumn: (column: Column<Row>) => ComponentChildren) =>
     columns.map((column, index) =>
       index === 0 ? (
-        <th scope="row">{inside(column)}</th>
+        <th scope="row">{contentOfColumn(column)}</th>
       ) : (
         <td class={classOf(column)} data-head={typeof column.head === 'string' ? column.head : undefined}>
-          {inside(column)}
+          {contentOfColumn(column)}
         </td>
       ),
     );
@@ -195,13 +190,13 @@ export function Table<Row>({ label, class: className, rows, keyOf, columns, all,
           </tr>
         </thead>
         <tbody>
-          {rows.map((row, at) => (
-            <tr key={keyOf(row, at)}>{line((column) => contentOf(column, row, at))}</tr>
+          {rows.map((row, index) => (
+            <tr key={keyOf(row, index)}>{cellsOf((column) => contentOf(column, row))}</tr>
           ))}
         </tbody>
         {columns[0]?.foot !== undefined && (
           <tfoot>
-            <tr>{line(({ foot }) => foot)}</tr>
+            <tr>{cellsOf(({ foot }) => foot)}</tr>
           </tfoot>
         )}
       </table>

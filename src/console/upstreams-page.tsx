@@ -84,13 +84,8 @@ function longPricesOf({ price: { long } }: ModelView): string[] {
   );
 }
 
-interface ResetProps {
-  /** All models if undefined. */
-  readonly model?: string | undefined;
-}
-
-/** The button for an operator who has mended an upstream: calls go to it again, whatever its breaker says. */
-export function ResetButton({ model }: ResetProps) {
+/** Calls go to the upstreams of the model, or of all models, again, whatever their breakers say. */
+export function ResetButton({ model }: { readonly model?: string | undefined }) {
   const [done, setDone] = useState(false);
   const { error, busy, run } = useAction(async () => {
     setDone(false);
@@ -146,14 +141,14 @@ const STATES: Readonly<Record<UpstreamStatus['breaker'], readonly [Tone, string]
   open: ['bad', 'Not called'],
 };
 
-/** An upstream now, and what came since the first snapshot. */
+/** An upstream now, and its attempts since the first snapshot. */
 interface UpstreamRow {
   readonly now: UpstreamStatus;
   readonly attempts: number;
   readonly failures: number;
 }
 
-/** The state of the breaker; if it lets calls through, how those of the last seconds ended. */
+/** The state of the breaker or, if it lets calls through and some have failed, how many. */
 function stateOf({ now, attempts, failures }: UpstreamRow, seconds: number): readonly [Tone, string] {
   if (now.breaker !== 'closed' || failures <= 0) return STATES[now.breaker];
   const tone = 2 * failures >= attempts ? 'bad' : 'warn';
@@ -168,8 +163,8 @@ export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snap
     // Not by the position: a reload adds, removes and reorders upstreams.
     const before =
       first?.upstreams.find(({ model, name }) => model === now.model && name === now.name) ?? now;
-    const grown = (sum: 'attempts' | 'failures'): number => grownBy(before[sum], now[sum]);
-    return { now, attempts: grown('attempts'), failures: grown('failures') };
+    const attempts = grownBy(before.attempts, now.attempts);
+    return { now, attempts, failures: grownBy(before.failures, now.failures) };
   });
   return (
     <Table
@@ -184,10 +179,10 @@ export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snap
           value: (row) => stateOf(row, seconds)[1],
           cell: (row) => {
             const [tone, text] = stateOf(row, seconds);
-            const closed = row.now.breaker === 'closed';
             return (
               <>
-                <Badge tone={tone}>{text}</Badge> {closed ? null : <ResetButton model={row.now.model} />}
+                <Badge tone={tone}>{text}</Badge>{' '}
+                {row.now.breaker !== 'closed' && <ResetButton model={row.now.model} />}
               </>
             );
           },
@@ -216,7 +211,7 @@ export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snap
           head: 'Last failure',
           value: ({ now: { last_failure: last } }) =>
             last === null ? null : `${words(last.kind)}, ${isoOf(last.at)}`,
-          cell: ({ now }) => <LastFailure of={now} />,
+          cell: ({ now }) => <LastFailure upstream={now} />,
         },
         { head: 'Priority', figure: ({ now }) => now.priority },
         { head: 'Weight', figure: ({ now }) => now.weight },
@@ -229,7 +224,8 @@ function limitsOf({ quotas }: UpstreamStatus): string[] {
   return quotas.map(({ quota, limit, used }) => `${words(quota)}: ${number(used)} of ${number(limit)}`);
 }
 
-function LastFailure({ of: { last_failure: last, last_errors: errors } }: { readonly of: UpstreamStatus }) {
+function LastFailure({ upstream }: { readonly upstream: UpstreamStatus }) {
+  const { last_failure: last, last_errors: errors } = upstream;
   if (last === null) return <>–</>;
   const content = (
     <span title={moment(last.at)}>

@@ -53,7 +53,7 @@ export function UsagePage() {
   const models = useView<ListView<ModelView>>('/models');
   const [shown, setShown] = useState<Shown>();
   const [error, setError] = useState<string>();
-  /** What the fields say now; responses to other queries are dropped. */
+  /** The query of the fields now; responses to other queries are dropped. */
   const latest = useRef(query);
   latest.current = query;
   const inputOf = (name: Exclude<keyof Query, 'by'>) => ({
@@ -86,7 +86,9 @@ export function UsagePage() {
           label="Lines by"
           value={query.by}
           options={GROUPINGS}
-          onValue={(chosen) => setQuery({ ...query, by: GROUPINGS.find((one) => one === chosen) ?? 'day' })}
+          onValue={(chosen) =>
+            setQuery({ ...query, by: GROUPINGS.find((grouping) => grouping === chosen) ?? 'day' })
+          }
         />
         <TextField label="From (UTC)" type="date" {...inputOf('from')} />
         <TextField label="To (UTC)" type="date" {...inputOf('to')} />
@@ -169,8 +171,8 @@ function UsageCharts({ rows, by, from, to }: UsageChartsProps) {
   // By the Unix seconds at which the day or hour begins.
   const rowAt = new Map(rows.map((row) => [row.hour ?? secondsOf(row.day ?? '1970-01-01'), row]));
   const starts = [...rowAt.keys()].sort((left, right) => left - right);
-  // By day the chart reaches to the day `to`. By hour it ends with the last hour that had a call: `to`
-  // is a day, by default today, and not all of its hours have begun.
+  // By day the chart reaches to the day `to`. By hour it ends with the last hour that had a call, because not
+  // all hours of `to`, by default today, have begun.
   const last = Math.max(starts.at(-1) ?? 0, to === '' || by === 'hour' ? 0 : secondsOf(to));
   const first = from === '' ? (starts[0] ?? 0) : Math.min(starts[0] ?? 0, secondsOf(from));
   const count = Math.min(POINTS_MAX, Math.round((last - first) / step) + 1);
@@ -209,8 +211,8 @@ function UsageTable({ rows, query, isPart }: UsageTableProps) {
   const { by } = query;
   const highestCost = Math.max(...rows.map(({ cost }) => Number(cost)));
   const callsOfRow = (row: UsedBy): string => callsAddress(callsOf(row, query));
-  // A column of counts with their sum. A count leads to its calls; the sum to all, also if rows are missing.
-  const counts = (
+  // A count is a link to its calls, and the sum to all calls, also if rows are missing.
+  const countColumn = (
     head: string,
     count: (row: UsageView) => number,
     href: (row: UsedBy) => string = callsOfRow,
@@ -245,17 +247,17 @@ function UsageTable({ rows, query, isPart }: UsageTableProps) {
           cell: (row) => <RowName row={row} />,
           foot: isPart ? `Sum of these ${number(rows.length)}` : 'Sum',
         },
-        counts('Calls', ({ calls }) => calls),
-        counts(
+        countColumn('Calls', ({ calls }) => calls),
+        countColumn(
           'Failed',
           (row) => row.failed_calls,
           (row) => callsAddress({ ...callsOf(row, query), failed: 'true' }),
         ),
-        counts('Prompt tokens', (row) => row.prompt_tokens),
-        counts('Cached', (row) => row.cached_tokens),
-        counts('Written', (row) => row.cache_write_tokens),
-        counts('Completion tokens', (row) => row.completion_tokens),
-        counts('Reasoning', (row) => row.reasoning_tokens),
+        countColumn('Prompt tokens', (row) => row.prompt_tokens),
+        countColumn('Cached', (row) => row.cached_tokens),
+        countColumn('Written', (row) => row.cache_write_tokens),
+        countColumn('Completion tokens', (row) => row.completion_tokens),
+        countColumn('Reasoning', (row) => row.reasoning_tokens),
         {
           head: 'Cost',
           money: ({ cost }) => cost,
@@ -291,30 +293,30 @@ function UsageTable({ rows, query, isPart }: UsageTableProps) {
   );
 }
 
-/** What a row is grouped by; the sum of all rows has none of it. */
+/** What a row is grouped by: one of these. The sum of all rows has none. */
 type UsedBy = Partial<Pick<UsageView, 'account' | 'key' | 'model' | 'day' | 'hour'>>;
 
 /** The filters of the calls that a row counts. */
 function callsOf({ account, key, model, day, hour }: UsedBy, query: Query): CallFilters {
-  const asked = trimmed(query);
-  const { from, to } = asked;
-  const first = hour ?? (day === undefined ? undefined : secondsOf(day));
+  const filter = trimmed(query);
+  const { from, to } = filter;
+  const start = hour ?? (day === undefined ? undefined : secondsOf(day));
   const times =
-    first === undefined
+    start === undefined
       ? {
           from: from === '' ? '' : String(secondsOf(from)),
           to: to === '' ? '' : String(secondsOf(to) + STEP_SECONDS.day),
         }
-      : { from: String(first), to: String(first + STEP_SECONDS[hour === undefined ? 'day' : 'hour']) };
+      : { from: String(start), to: String(start + STEP_SECONDS[hour === undefined ? 'day' : 'hour']) };
   return {
-    account: account ?? asked.account,
-    key: key ?? asked.key,
-    model: model ?? asked.model,
+    account: account ?? filter.account,
+    key: key ?? filter.key,
+    model: model ?? filter.model,
     ...times,
   };
 }
 
-/** What the row is grouped by, to read: of an account or key the name, or the id if there is none. */
+/** What the row is grouped by, as people read it: the name of an account or key, or its id without a name. */
 function RowName({ row }: { readonly row: UsageView }) {
   const { account, key, hour } = row;
   if (account !== undefined) {
@@ -329,7 +331,7 @@ function RowName({ row }: { readonly row: UsageView }) {
   return <Name text={(key === undefined ? undefined : row.key_name) ?? groupingValueOf(row)} />;
 }
 
-/** What the row is grouped by: the one of these members that it has. */
+/** What the row is grouped by: the only one of these members that it has. */
 function groupingValueOf({ account, key, model, day, hour }: UsageView): string {
   return account ?? key ?? model ?? day ?? String(hour);
 }
