@@ -83,10 +83,10 @@ export function findAdminToken(
   dataPath: string | undefined,
   environment: NodeJS.ProcessEnv,
 ): string | undefined {
-  const given = environment.TOLLGATE_ADMIN_TOKEN;
-  if (given !== undefined && given !== '') {
-    if (!TOKEN.test(given)) throw new TokenError(`TOLLGATE_ADMIN_TOKEN is no token: ${TOKEN_RULE}.`);
-    return given;
+  const token = environment.TOLLGATE_ADMIN_TOKEN;
+  if (token !== undefined && token !== '') {
+    if (!TOKEN.test(token)) throw new TokenError(`TOLLGATE_ADMIN_TOKEN is no token: ${TOKEN_RULE}.`);
+    return token;
   }
   if (dataPath === undefined) return undefined;
   try {

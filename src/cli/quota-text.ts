@@ -50,10 +50,10 @@ function parseAmount(text: string): string {
  * limit away. Commander names an option in camel case: `tokensPerDay` for `--tokens-per-day`.
  */
 export function limitsOf(options: object): Readonly<Record<string, number | string | null>> {
-  const given = options as Readonly<Record<string, number | string | undefined>>;
+  const values = options as Readonly<Record<string, number | string | undefined>>;
   return Object.fromEntries(
     QUOTA_NAMES.flatMap((name) => {
-      const value = given[name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase())];
+      const value = values[name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase())];
       return value === undefined ? [] : [[name, value === NONE ? null : value]];
     }),
   );

@@ -123,7 +123,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
           ]}
         />
       )}
-      {view !== undefined && view.next !== null && (
+      {typeof view?.next === 'string' && (
         <p class="muted">The first {number(KEYS_SHOWN_MAX)} are listed; the CSV has more.</p>
       )}
       {dialog?.kind === 'new' && <NewKeyDialog account={account} {...dialogProps} />}

@@ -64,7 +64,7 @@ export function timesUntil(last: number, stepSeconds: number, count: number): nu
   return Array.from({ length: count }, (_, index) => last - (count - 1 - index) * stepSeconds);
 }
 
-/** Returns a function that makes a line of the rows, which are given by time. Without a row the value is 0. */
+/** Returns a function that makes lines of rows, given by their time. Without a row the value is 0. */
 export function linesOf<Row>(times: readonly number[], rows: ReadonlyMap<number, Row>) {
   return (name: string, color: string, value: (row: Row) => number): Series => ({
     name,

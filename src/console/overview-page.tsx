@@ -217,7 +217,7 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
     const perSecond = (name: string, color: string, count: (growth: Growth) => number): Series => ({
       name,
       color,
-      values: growths.map((growth, at) => count(growth) / secondsOf(spans[at]!, spanSeconds)),
+      values: growths.map((growth, index) => count(growth) / secondsOf(spans[index]!, spanSeconds)),
     });
     const percentiles = (
       counts: (growth: Growth) => Growth['duration'],
