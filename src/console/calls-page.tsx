@@ -27,6 +27,7 @@ import {
   TextField,
   TimeField,
   type Tone,
+  TYPING_MS,
   useInput,
 } from './controls.js';
 import { counted, exactMoment, money, number, recentMoment, roughMoney, words } from './format.js';
@@ -40,8 +41,6 @@ const CALLS_SHOWN_MAX = 500;
 /** In place of a cursor: all that is shown is read again, from the newest call on. */
 const FROM_NEWEST = '';
 const TAIL_MS = 1_000;
-/** How long the page waits for the next keystroke before it asks. */
-const TYPING_MS = 250;
 
 export const toneOfCall = ({ status, code }: CallView): Tone => {
   if (code === null) return 'good';

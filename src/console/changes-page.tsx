@@ -10,7 +10,7 @@ import type { ChainView, OperatorChange } from '../admin/operator-routes.js';
 import type { ListView } from '../admin/views.js';
 import { allOf, get, queryOf, useAction } from './api.js';
 import { addressOf, type Filters, putFilters } from './browser.js';
-import { BeforeAfter, Button, ErrorText, Name, TextField, TimeField } from './controls.js';
+import { BeforeAfter, Button, ErrorText, Name, TextField, TimeField, TYPING_MS } from './controls.js';
 import { counted, exactMoment, words } from './format.js';
 import { type Column, Table } from './table.js';
 
@@ -20,8 +20,6 @@ const PAGE_ROWS = 100;
  * requested, and so on, up to so many.
  */
 const PAGES_AT_ONCE = 50;
-/** How long the page waits for the next keystroke before it asks. */
-const TYPING_MS = 250;
 const FILTER_NAMES = ['who', 'action', 'target', 'from', 'to'] as const;
 
 export function ChangesPage({ filters }: { readonly filters: Filters }) {

@@ -10,7 +10,7 @@ import type { ListView, ModelView, UsageView } from '../admin/views.js';
 import { get, queryOf, textOf, useView } from './api.js';
 import { addressOf, type CallFilters, callsAddress } from './browser.js';
 import { chart, Charts, linesOf, timesUntil } from './chart.js';
-import { Button, Choice, ErrorText, idsOf, Money, Name, TextField } from './controls.js';
+import { Button, Choice, ErrorText, idsOf, Money, Name, TextField, TYPING_MS } from './controls.js';
 import { moment, number, roughMoney, short, sumOfMoney } from './format.js';
 import { type Column, Table } from './table.js';
 
@@ -18,8 +18,6 @@ const GROUPINGS = ['day', 'hour', 'model', 'account', 'key'] as const;
 type Grouping = (typeof GROUPINGS)[number];
 
 const STEP_SECONDS = { day: 86_400, hour: 3_600 } as const;
-/** How long the page waits for the next keystroke before it asks, once it shows something. */
-const TYPING_MS = 250;
 
 /** What the page asks for. */
 interface Query {
