@@ -15,27 +15,19 @@
  * from `available`. To settle, give the rest back to `available`, then add to `spent`. A reader therefore
  * reads `spent` before `available`.
  *
- * Must hold: the law and that order of writes, at every step of every thread. Tests:
- * test/unit/ledger/balance.test.ts (a thread, or a reader, stopped at any step),
+ * Must hold: the law and that order of writes, at every step of every thread. Further test:
  * test/threads/ledger-money.test.ts.
  */
 import { invariant } from '../core/errors.js';
 import { BALANCE_PICO_UNITS_MAX } from '../core/money.js';
 import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
-import {
-  AVAILABLE,
-  COUNTED_WORDS64,
-  CREDITED,
-  EXCHANGES_MAX,
-  type LedgerViews,
-  LOW_MONEY,
-  MONEY_HELD_BY_OTHERS,
-  SPENT,
-  UNCOVERED,
-} from './layout.js';
+import * as layout from './layout.js';
+import type { LedgerViews } from './layout.js';
 
 export const CREDITED_PICO_UNITS_MAX = asPicoUnits(3n * BALANCE_PICO_UNITS_MAX);
 invariant(CREDITED_PICO_UNITS_MAX < 1n << 63n, 'all the money of an account fits a signed word');
+
+const NOTHING = asPicoUnits(0n);
 
 /** What a settled call cost its account. */
 export interface Settlement {
@@ -60,15 +52,15 @@ export interface Funds {
  */
 export function uncoveredAfter(before: bigint, amount: bigint): PicoUnits {
   const sum = before + amount;
-  if (sum < 0n) return asPicoUnits(0n);
+  if (sum < 0n) return NOTHING;
   return sum > CREDITED_PICO_UNITS_MAX ? CREDITED_PICO_UNITS_MAX : asPicoUnits(sum);
 }
 
 export class Balance {
   protected readonly words64: BigInt64Array;
   readonly #settlement: { -readonly [Field in keyof Settlement]: Settlement[Field] } = {
-    charged: asPicoUnits(0n),
-    uncovered: asPicoUnits(0n),
+    charged: NOTHING,
+    uncovered: NOTHING,
   };
 
   constructor(views: LedgerViews) {
@@ -77,7 +69,7 @@ export class Balance {
 
   /** What a new hold may take. */
   available(account: AccountIndex): PicoUnits {
-    return asPicoUnits(Atomics.load(this.words64, account * COUNTED_WORDS64 + AVAILABLE));
+    return asPicoUnits(Atomics.load(this.words64, account * layout.COUNTED_WORDS64 + layout.AVAILABLE));
   }
 
   /** What the account could spend: for messages to callers. */
@@ -88,12 +80,12 @@ export class Balance {
   /** Takes `amount` (not negative) out of `available`; false, and takes nothing, if there is less. */
   hold(account: AccountIndex, amount: PicoUnits): boolean {
     invariant(amount >= 0n, 'a hold is not negative');
-    return this.#takeAvailable(account, amount, amount) === amount;
+    return this.takeAvailable(account, amount, amount) === amount;
   }
 
   /** Gives back what `hold` took, once. */
   giveBack(account: AccountIndex, held: PicoUnits): void {
-    Atomics.add(this.words64, account * COUNTED_WORDS64 + AVAILABLE, held);
+    Atomics.add(this.words64, account * layout.COUNTED_WORDS64 + layout.AVAILABLE, held);
   }
 
   /**
@@ -104,36 +96,36 @@ export class Balance {
   settle(account: AccountIndex, held: PicoUnits, cost: PicoUnits): Settlement {
     invariant(cost >= 0n, 'a cost is not negative');
     const words = this.words64;
-    const first = account * COUNTED_WORDS64;
+    const first = account * layout.COUNTED_WORDS64;
     const settlement = this.#settlement;
     if (cost <= held) {
       settlement.charged = cost;
-      settlement.uncovered = asPicoUnits(0n);
-      if (cost < held) Atomics.add(words, first + AVAILABLE, held - cost);
+      settlement.uncovered = NOTHING;
+      if (cost < held) Atomics.add(words, first + layout.AVAILABLE, held - cost);
     } else {
       const beyond = asPicoUnits(cost - held);
-      const taken = this.#takeAvailable(account, asPicoUnits(0n), beyond);
+      const taken = this.takeAvailable(account, NOTHING, beyond);
       settlement.charged = asPicoUnits(held + taken);
       settlement.uncovered = asPicoUnits(beyond - taken);
       if (taken < beyond) this.#addUncovered(account, settlement.uncovered);
     }
-    Atomics.add(words, first + SPENT, settlement.charged);
+    Atomics.add(words, first + layout.SPENT, settlement.charged);
     return settlement;
   }
 
   /** Charges at most `most` of what settlements left uncovered, if it is available; returns how much. */
   collect(account: AccountIndex, most: PicoUnits): PicoUnits {
-    const taken = this.#takeAvailable(account, asPicoUnits(0n), most);
+    const taken = this.takeAvailable(account, NOTHING, most);
     if (taken === 0n) return taken;
     this.#addUncovered(account, asPicoUnits(0n - taken));
-    Atomics.add(this.words64, account * COUNTED_WORDS64 + SPENT, taken);
+    Atomics.add(this.words64, account * layout.COUNTED_WORDS64 + layout.SPENT, taken);
     return taken;
   }
 
   /** Undoes a settlement. `spent` shrinks before `available` grows, so it is seen in `held` for a moment. */
   reverse(account: AccountIndex, charged: PicoUnits, uncovered: PicoUnits): void {
-    const first = account * COUNTED_WORDS64;
-    Atomics.sub(this.words64, first + SPENT, charged);
+    const first = account * layout.COUNTED_WORDS64;
+    Atomics.sub(this.words64, first + layout.SPENT, charged);
     this.regain(account, charged);
     if (uncovered > 0n) this.#addUncovered(account, asPicoUnits(0n - uncovered));
   }
@@ -146,24 +138,24 @@ export class Balance {
   /** Credits `amount`, or debits if it is negative; false if that would pass a bound. Main thread. */
   credit(account: AccountIndex, amount: PicoUnits): boolean {
     const words = this.words64;
-    const first = account * COUNTED_WORDS64;
-    const credited = Atomics.load(words, first + CREDITED);
+    const first = account * layout.COUNTED_WORDS64;
+    const credited = Atomics.load(words, first + layout.CREDITED);
     if (amount >= 0n) {
       if (credited + amount > CREDITED_PICO_UNITS_MAX) return false;
-      Atomics.store(words, first + CREDITED, credited + amount);
-      Atomics.add(words, first + AVAILABLE, amount);
+      Atomics.store(words, first + layout.CREDITED, credited + amount);
+      Atomics.add(words, first + layout.AVAILABLE, amount);
       return true;
     }
     if (!this.hold(account, asPicoUnits(0n - amount))) return false;
-    Atomics.store(words, first + CREDITED, credited + amount);
+    Atomics.store(words, first + layout.CREDITED, credited + amount);
     return true;
   }
 
   /** All amounts at one moment; the law holds in them. Main thread, which alone changes `credited`. */
   read(account: AccountIndex): Funds {
-    const first = account * COUNTED_WORDS64;
-    const credited = Atomics.load(this.words64, first + CREDITED);
-    const uncovered = Atomics.load(this.words64, first + UNCOVERED);
+    const first = account * layout.COUNTED_WORDS64;
+    const credited = Atomics.load(this.words64, first + layout.CREDITED);
+    const uncovered = Atomics.load(this.words64, first + layout.UNCOVERED);
     const { spent, available } = this.#readSpentAndAvailable(first);
     return {
       credited: asPicoUnits(credited),
@@ -179,29 +171,32 @@ export class Balance {
     invariant(spent >= 0n && spent <= credited, 'no more was spent than credited');
     invariant(credited <= CREDITED_PICO_UNITS_MAX, 'credited is within its bound');
     invariant(uncovered >= 0n && uncovered <= CREDITED_PICO_UNITS_MAX, 'uncovered is within its bound');
-    const first = account * COUNTED_WORDS64;
-    Atomics.store(this.words64, first + CREDITED, credited);
-    Atomics.store(this.words64, first + SPENT, spent);
-    Atomics.store(this.words64, first + UNCOVERED, uncovered);
-    Atomics.store(this.words64, first + AVAILABLE, credited - spent);
+    const first = account * layout.COUNTED_WORDS64;
+    Atomics.store(this.words64, first + layout.CREDITED, credited);
+    Atomics.store(this.words64, first + layout.SPENT, spent);
+    Atomics.store(this.words64, first + layout.UNCOVERED, uncovered);
+    Atomics.store(this.words64, first + layout.AVAILABLE, credited - spent);
   }
 
   /** If a call is reversed between the two loads, its money is in both, and `spent` has shrunk. */
   #readSpentAndAvailable(first: number): { spent: bigint; available: bigint } {
-    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
-      const spent = Atomics.load(this.words64, first + SPENT);
-      const available = Atomics.load(this.words64, first + AVAILABLE);
-      if (Atomics.load(this.words64, first + SPENT) >= spent) return { spent, available };
+    for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
+      const spent = Atomics.load(this.words64, first + layout.SPENT);
+      const available = Atomics.load(this.words64, first + layout.AVAILABLE);
+      if (Atomics.load(this.words64, first + layout.SPENT) >= spent) return { spent, available };
     }
     throw new Error('invariant broken: an account is read in bounded tries');
   }
 
-  /** Takes at most `most` of what is available, or nothing if that is less than `least`; returns how much. */
-  #takeAvailable(account: AccountIndex, least: PicoUnits, most: PicoUnits): PicoUnits {
-    const index = account * COUNTED_WORDS64 + AVAILABLE;
-    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
+  /**
+   * Takes at most `most` (not negative) out of `available`, or nothing if there is less than `least`; returns
+   * how much. The caller adds it to `spent`, or takes it out of `credited`; until then it shows as held.
+   */
+  takeAvailable(account: AccountIndex, least: PicoUnits, most: PicoUnits): PicoUnits {
+    const index = account * layout.COUNTED_WORDS64 + layout.AVAILABLE;
+    for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       const available = Atomics.load(this.words64, index);
-      if (available < least) return asPicoUnits(0n);
+      if (available < least) return NOTHING;
       const taken = available < most ? available : most;
       if (Atomics.compareExchange(this.words64, index, available, available - taken) === available) {
         return asPicoUnits(taken);
@@ -211,8 +206,8 @@ export class Balance {
   }
 
   #addUncovered(account: AccountIndex, amount: PicoUnits): void {
-    const index = account * COUNTED_WORDS64 + UNCOVERED;
-    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
+    const index = account * layout.COUNTED_WORDS64 + layout.UNCOVERED;
+    for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       const before = Atomics.load(this.words64, index);
       const after = uncoveredAfter(before, amount);
       if (Atomics.compareExchange(this.words64, index, before, after) === before) return;
@@ -239,14 +234,17 @@ export class LeasedBalance extends Balance {
 
   override hold(account: AccountIndex, amount: PicoUnits): boolean {
     if (!super.hold(account, amount)) return false;
-    const low = Atomics.load(this.words64, account * COUNTED_WORDS64 + LOW_MONEY);
+    const low = Atomics.load(this.words64, account * layout.COUNTED_WORDS64 + layout.LOW_MONEY);
     const left = super.available(account);
     if (left < low && left + amount >= low) this.#onLow(account);
     return true;
   }
 
   override balance(account: AccountIndex): PicoUnits {
-    const heldByOthers = Atomics.load(this.words64, account * COUNTED_WORDS64 + MONEY_HELD_BY_OTHERS);
+    const heldByOthers = Atomics.load(
+      this.words64,
+      account * layout.COUNTED_WORDS64 + layout.MONEY_HELD_BY_OTHERS,
+    );
     return asPicoUnits(super.available(account) + heldByOthers);
   }
 
@@ -260,7 +258,6 @@ export class LeasedBalance extends Balance {
 
   /** Nothing is granted yet: the coordinator counts what the store knows. Main thread. */
   override set(account: AccountIndex): void {
-    const nothing = asPicoUnits(0n);
-    super.set(account, nothing, nothing, nothing);
+    super.set(account, NOTHING, NOTHING, NOTHING);
   }
 }

@@ -10,10 +10,11 @@
 import { QUOTA_NAMES, QUOTA_NUMBERS, quotaCode, type QuotasLeft } from '../core/quotas.js';
 import type { AccountIndex } from '../core/units.js';
 import type { Balance } from './balance.js';
-import { EXTENDED_QUOTAS } from './layout.js';
+import { EXTENDED_QUOTAS, lowestBitOf } from './layout.js';
 import { numberOf } from './packed-words.js';
 import { ACCOUNT_SCOPE, DAY_BIT, GROUP_SCOPE, MODEL_SCOPE, SCOPES_MAX, type Taken } from './reservations.js';
 import type { ScopeChain } from './scope-chain.js';
+import { createTightest } from './scope-quotas.js';
 
 const CALLS_PER_DAY = QUOTA_NAMES.indexOf('calls_per_day');
 const REQUESTS_PER_MINUTE = QUOTA_NAMES.indexOf('requests_per_minute');
@@ -28,8 +29,8 @@ export class CallLeft {
   perDay = 0;
   /** Requests left of the minute of the plan's rule for the model; undefined if there is no rule. */
   modelMinute: number | undefined = undefined;
-  /** The scope with the fewest tokens of the minute left; limit 0 if none has such a limit. */
-  readonly tokenMinute = { limit: 0, left: 0, record: 0 };
+  /** Of the scopes whose tokens of the minute the call took. */
+  readonly tightest = createTightest();
   readonly #balance: Balance;
   readonly #chain: ScopeChain;
   readonly #taken: Taken;
@@ -48,15 +49,6 @@ export class CallLeft {
   /** A take of the call left `left` of an extended quota; `scope` is a position in the chain. */
   set(scope: number, quota: number, left: number): void {
     this.#left[scope * QUOTAS + quota] = left;
-  }
-
-  /** The call took tokens of a scope's minute, which leaves `left`. Keeps the scope with the fewest. */
-  tighten(limit: number, left: number, record: number): void {
-    const tight = this.tokenMinute;
-    if (tight.limit !== 0 && left >= tight.left) return;
-    tight.limit = limit;
-    tight.left = left;
-    tight.record = record;
   }
 
   /** As `set`, of calls a day. */
@@ -90,7 +82,7 @@ export class CallLeft {
       const kind = Math.min(scope, GROUP_SCOPE);
       const first = scope * QUOTAS;
       for (let bits = mask & ~DAY_BIT; bits !== 0; bits &= bits - 1) {
-        const quota = 31 - Math.clz32(bits & -bits);
+        const quota = lowestBitOf(bits);
         others[count++] = quotaCode(kind, NAME_OF_EXTENDED[quota]!);
         others[count++] = index;
         others[count++] = this.#left[first + quota]!;

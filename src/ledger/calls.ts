@@ -19,7 +19,7 @@ import { asMonotonicMs, asPicoUnits, asWallMs } from '../core/units.js';
 import type { Balance, Settlement } from './balance.js';
 import { type DayCounter, dayNumberOf } from './day.js';
 import type { DirtySet } from './dirty-set.js';
-import { EXTRA_WORDS64, FLIGHT as FLIGHT_WORD, type LedgerViews } from './layout.js';
+import { CALLS_IN_FLIGHT, CALLS_PER_MONTH, flightAt, type LedgerViews, TOKENS_PER_MINUTE } from './layout.js';
 import {
   ACCOUNT_SCOPE,
   createTaken,
@@ -30,10 +30,8 @@ import {
 } from './reservations.js';
 import {
   CALLS_PER_DAY,
-  FLIGHT,
   kindOf,
   QUOTA_ORDER,
-  TOKENS_PER_MINUTE,
   type CallNeeds,
   type QuotaRejection,
   QuotaRejections,
@@ -41,8 +39,16 @@ import {
 } from './quota-rejections.js';
 import { CallLeft } from './call-left.js';
 import { type CallScopes, FLIGHT_BIT, ScopeChain, type ScopeTables } from './scope-chain.js';
-import type { ScopeQuotas, TokenMinute } from './scope-quotas.js';
-import { createAmounts, nanoUnitsOf, setAmounts } from './scope-quotas.js';
+import {
+  type Amounts,
+  createAmounts,
+  nanoUnitsOf,
+  NOTHING_USED,
+  type ScopeQuotas,
+  setAmounts,
+  tighten,
+  type TokenMinute,
+} from './scope-quotas.js';
 import { NO_PERIOD, type Stocks } from './stocks.js';
 
 export interface CallsOptions extends ScopeTables, QuotaRejectionsOptions {
@@ -100,7 +106,7 @@ export class Calls {
 
   /** The account's calls in flight now. Any thread. */
   inFlightOf(account: AccountIndex): number {
-    return this.#flights.read(flightOf(account), NO_PERIOD).taken;
+    return this.#flights.read(flightAt(account), NO_PERIOD).taken;
   }
 
   /**
@@ -118,7 +124,7 @@ export class Calls {
   ): QuotaRejection | undefined {
     this.#nowMs = nowMs;
     this.#left.modelMinute = undefined;
-    this.#left.tokenMinute.limit = 0;
+    this.#left.tightest.limit = 0;
     invariant(this.reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
     const { account, plan } = scopes;
     const taken = this.#taken;
@@ -126,7 +132,7 @@ export class Calls {
     if (!this.#chain.set(scopes, taken))
       return { ...this.#rejections.plain(account, 'scopes', 0n, 0n), asks: false };
     if (!this.#takeFlight(account, plan.callsInFlightMax))
-      return this.#rejections.of(ACCOUNT_SCOPE, FLIGHT, scopes, needs);
+      return this.#rejections.of(ACCOUNT_SCOPE, CALLS_IN_FLIGHT, scopes, needs);
     let rejection: QuotaRejection | undefined;
     if (taken.scopes > 0) rejection = this.#takeAll(scopes, needs);
     else if (needs.isFree !== true) rejection = this.#takeDay(scopes, needs);
@@ -141,7 +147,7 @@ export class Calls {
     if (rejection === undefined && scopes.model?.limits.requestsPerMinute !== undefined)
       rejection = this.#takeModelMinute(scopes, needs);
     if (rejection !== undefined) {
-      this.#flights.settle(flightOf(account), NO_PERIOD, 1, 0);
+      this.#flights.settle(flightAt(account), NO_PERIOD, 1, 0);
       return rejection;
     }
     this.reservations.open(slot, needs.hold, taken);
@@ -159,10 +165,7 @@ export class Calls {
 
   /** As `Ledger.tokenMinuteOf`, for the call just admitted, without reading shared words. */
   tokenMinuteLeft(): TokenMinute | undefined {
-    const { limit, left, record } = this.#left.tokenMinute;
-    if (limit === 0) return undefined;
-    const resetMs = left === limit ? 0 : this.quotas.msUntilTokensFree(record, this.#nowMs);
-    return { limit, remaining: left, resetMs };
+    return this.quotas.tokenMinuteOf(this.#left.tightest, this.#nowMs);
   }
 
   /**
@@ -180,7 +183,13 @@ export class Calls {
     const taken = this.reservations.read(slot, this.#taken);
     const hold = this.reservations.holdOf(slot);
     const settlement = this.balance.settle(taken.account, hold, cost);
-    if (taken.scopes > 0) this.#settleQuotas(taken, hold, cost, tokens, nowMs);
+    if (taken.scopes > 0) {
+      setAmounts(this.#held, taken.tokens, nanoUnitsOf(hold));
+      setAmounts(this.#used, tokens, nanoUnitsOf(cost));
+      this.#chain.recall(taken);
+      // A call of the month stays taken, as that of the day does.
+      this.#settleQuotas(taken, this.#used, ~(1 << CALLS_PER_MONTH), nowMs);
+    }
     this.close(slot, taken.account);
     return settlement;
   }
@@ -229,25 +238,23 @@ export class Calls {
   /** Ends a claimed call. Its flight comes last, so a claimed call is in flight (Ledger.freeClaimedSlots). */
   protected close(slot: CallSlot, account: AccountIndex): void {
     this.reservations.close(slot);
-    this.#flights.settle(flightOf(account), NO_PERIOD, 1, 0);
+    this.#flights.settle(flightAt(account), NO_PERIOD, 1, 0);
     this.dirty.mark(account);
   }
 
-  #settleQuotas(taken: Taken, hold: PicoUnits, cost: PicoUnits, tokens: number, nowMs: MonotonicMs): void {
-    setAmounts(this.#held, taken.tokens, nanoUnitsOf(hold));
-    setAmounts(this.#used, tokens, nanoUnitsOf(cost));
-    this.#chain.recall(taken);
+  /** Replaces `#held` by `used` in each scope of `taken`: of the quotas in `mask`, but not of calls a day. */
+  #settleQuotas(taken: Taken, used: Amounts, mask: number, nowMs: MonotonicMs): void {
     for (let scope = 0; scope < taken.scopes; scope++) {
       const quotas = taken.masks[scope]! & ~DAY_BIT;
       if (quotas === 0) continue;
-      this.quotas.settle(this.#chain.links[scope]!.record, quotas, this.#held, this.#used, taken, nowMs);
+      this.quotas.settle(this.#chain.links[scope]!.record, quotas & mask, this.#held, used, taken, nowMs);
       this.#mark(scope);
     }
   }
 
   #takeFlight(account: AccountIndex, callsMax: number): boolean {
     const flights = this.#flights;
-    const isTaken = flights.take(flightOf(account), NO_PERIOD, 1, callsMax) !== undefined;
+    const isTaken = flights.take(flightAt(account), NO_PERIOD, 1, callsMax) !== undefined;
     // `take` leaves its other results in fields, so that it allocates nothing.
     this.#left.inFlight = flights.left;
     if (flights.ranLow) {
@@ -293,7 +300,7 @@ export class Calls {
     const taken = this.#taken;
     const { day, month } = taken;
     taken.dayNumber = AFTER_ALL_DAYS;
-    this.#left.tokenMinute.limit = 0;
+    this.#left.tightest.limit = 0;
     for (const quota of QUOTA_ORDER) {
       const bit = quota === CALLS_PER_DAY ? DAY_BIT : 1 << quota;
       if ((all & bit) === 0) continue;
@@ -308,7 +315,8 @@ export class Calls {
         // `#take` found a later day or month (`#takeDayOf` never does): this quota is given back to that one,
         // all that were taken before to the old one. The next try begins at the later one.
         const later = { day: taken.day, month: taken.month };
-        this.quotas.release(this.#chain.links[scope]!.record, bit, this.#held, taken, this.#nowMs);
+        const { record } = this.#chain.links[scope]!;
+        this.quotas.settle(record, bit, this.#held, NOTHING_USED, taken, this.#nowMs);
         taken.masks[scope]! &= ~bit;
         this.#giveBack(Object.assign(taken, { day, month }));
         Object.assign(taken, later).masks.fill(0);
@@ -327,7 +335,8 @@ export class Calls {
     taken.masks[scope]! |= 1 << quota;
     const { left } = this.quotas;
     this.#left.set(scope, quota, left);
-    if (quota === TOKENS_PER_MINUTE && scope !== MODEL_SCOPE) this.#left.tighten(limit, left, record);
+    if (quota === TOKENS_PER_MINUTE && scope !== MODEL_SCOPE)
+      tighten(this.#left.tightest, limit, left, record);
     const { low } = this.#options;
     if (low !== undefined && this.quotas.ranLow()) low(kindOf(scope), index);
     return true;
@@ -363,14 +372,7 @@ export class Calls {
   /** Gives back the amounts in `#held` to the scopes in `taken`, but neither hold nor call in flight. */
   #giveBack(taken: Taken): void {
     this.#giveBackDays(taken);
-    if (taken.scopes === 0) return;
-    const nowMs = this.clock.monotonicMs();
-    for (let scope = 0; scope < taken.scopes; scope++) {
-      const quotas = taken.masks[scope]! & ~DAY_BIT;
-      if (quotas === 0) continue;
-      this.quotas.release(this.#chain.links[scope]!.record, quotas, this.#held, taken, nowMs);
-      this.#mark(scope);
-    }
+    if (taken.scopes > 0) this.#settleQuotas(taken, NOTHING_USED, ~0, this.clock.monotonicMs());
   }
 
   #giveBackDays(taken: Taken): void {
@@ -387,8 +389,4 @@ export class Calls {
   #mark(scope: number): void {
     if (scope !== ACCOUNT_SCOPE) this.#chain.limitedAt(scope).dirty.mark(this.#chain.links[scope]!.index);
   }
-}
-
-function flightOf(account: AccountIndex): number {
-  return account * EXTRA_WORDS64 + FLIGHT_WORD;
 }

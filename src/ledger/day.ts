@@ -3,12 +3,12 @@
  * and LimitedScopes use it; stocks.ts says how a stock is counted when the day changes or the clock is set
  * back. Any thread.
  *
- * Must hold: a day begins at zero once, at 00:00 UTC+8; a call is given back to its own day alone. Tests:
- * test/unit/ledger/day.test.ts (a thread stopped at any step), test/unit/ledger/day.leased-day.test.ts.
+ * Must hold: a day begins at zero once, at 00:00 UTC+8; a call is given back to its own day alone. Further
+ * test: test/unit/ledger/day.leased-day.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { asWallMs, type WallMs } from '../core/units.js';
-import { COUNTED_WORDS64, DAY, type CountedViews } from './layout.js';
+import { type CountedViews, dayAt } from './layout.js';
 import { PERIODS_AHEAD_MAX, PERIODS_KNOWN, Stocks } from './stocks.js';
 
 const DAY_MS = 86_400_000;
@@ -93,8 +93,4 @@ export class DayCounter {
     if (today - dayNumber < PERIODS_KNOWN)
       this.#stocks.set(dayAt(counted), dayNumber - today < PERIODS_KNOWN ? dayNumber : today, dayCalls);
   }
-}
-
-function dayAt(counted: number): number {
-  return counted * COUNTED_WORDS64 + DAY;
 }

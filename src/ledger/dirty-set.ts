@@ -7,12 +7,11 @@
  * the drain took the bits, and comes with the next drain. That also holds for a writer that finds the bit set
  * and leaves it: the drain that takes this bit reads the account later.
  *
- * Must hold: each change is seen by a drain after it, and no account starves. Test:
- * test/unit/ledger/dirty-set.test.ts (a change that races with a drain; a bounded drain).
+ * Must hold: each change is seen by a drain after it, and no account starves.
  */
 import { invariant } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';
-import { DIRTY_BITS_PER_WORD, type CountedViews } from './layout.js';
+import { type CountedViews, DIRTY_BITS_PER_WORD, lowestBitOf } from './layout.js';
 
 /** How many words are compared with zeros at once: one page of memory. */
 const PAGE_WORDS = 1_024;
@@ -60,7 +59,7 @@ export class DirtySet<Index extends number = AccountIndex> {
       }
       let bits = Atomics.load(words, word) === 0 ? 0 : Atomics.exchange(words, word, 0);
       while (bits !== 0 && visited < max) {
-        const lowest = 31 - Math.clz32(bits & -bits);
+        const lowest = lowestBitOf(bits);
         bits &= bits - 1;
         visit((word * DIRTY_BITS_PER_WORD + lowest) as Index);
         visited++;

@@ -13,8 +13,8 @@
  *
  * Must hold: a record is whole before `appended` counts it, and each word has one writer, so nothing is ever
  * retried. `roomFor` is asked before a call is admitted, with the calls in flight, so that every charge finds
- * room. Each pending end is ended once, in the order of the journal. Tests: test/unit/ledger/journal.test.ts
- * (a writer stopped at any atomic step; calls find room), test/unit/ledger/journal.pending-commits.test.ts.
+ * room. Each pending end is ended once, in the order of the journal. Further test:
+ * test/unit/ledger/journal.pending-commits.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -44,13 +44,18 @@ class Ring {
   protected slotOf(position: number): number {
     return (position >>> 0) & (this.capacity - 1);
   }
+
+  /** Whether that count of the head includes the record at `position`; the two are less than 2^31 apart. */
+  protected includes(count: number, position: number): boolean {
+    return ((Atomics.load(this.words32, count) - position) | 0) > 0;
+  }
 }
 
 /**
  * Whether a new call may be admitted. `full`: the main thread does not drain fast enough. `refusing`: it has
  * set the flag `rejecting` in the ring, because the store cannot be written.
  */
-export type JournalCapacity = 'room' | 'full' | 'refusing';
+type JournalCapacity = 'room' | 'full' | 'refusing';
 
 /** The listener's end. */
 export class JournalWriter extends Ring {
@@ -114,9 +119,9 @@ export class JournalWriter extends Ring {
     return this.#appended;
   }
 
-  /** Whether the record at `position` is on disk. Compares positions less than 2^31 apart. */
+  /** Whether the record at `position` is on disk. */
   isCommitted(position: number): boolean {
-    return ((Atomics.load(this.words32, ring.COMMITTED) - position) | 0) > 0;
+    return this.includes(ring.COMMITTED, position);
   }
 
   #used(): number {
@@ -229,14 +234,14 @@ export class JournalReader extends Ring {
     return count;
   }
 
-  /** Whether the record at `position` has been visited; compares as `JournalWriter.isCommitted`. */
+  /** Whether the record at `position` has been visited. */
   hasDrained(position: number): boolean {
-    return ((Atomics.load(this.words32, ring.DRAINED) - position) | 0) > 0;
+    return this.includes(ring.DRAINED, position);
   }
 
   /** Whether the record at `position` has been appended. */
   hasAppended(position: number): boolean {
-    return ((Atomics.load(this.words32, ring.APPENDED) - position) | 0) > 0;
+    return this.includes(ring.APPENDED, position);
   }
 
   /** How full the ring is, 0 to 1. */

@@ -4,9 +4,8 @@
  * alone, so a new version may change them. Any thread.
  *
  * Must hold: no two fields of a record share a byte, and the constants follow the tables. They count 64-bit
- * or 32-bit words, as the comment of each group says, and are in the order of the tables. Tests:
- * test/unit/ledger/layout.test.ts (for quota records test/unit/ledger/stocks.test.ts and
- * test/unit/ledger/token-window.test.ts).
+ * or 32-bit words, as the comment of each group says, and are in the order of the tables. Further tests, of
+ * quota records: test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts.
  *
  * The buffers are made once, at full capacity. The kernel provides a page when it is first touched, so a
  * million accounts cost nothing until they exist, and no thread has to learn of a new segment.
@@ -173,6 +172,17 @@ export const EXTENDED_QUOTAS = [
 
 export type ExtendedQuota = (typeof EXTENDED_QUOTAS)[number];
 
+/** The number of each quota in EXTENDED_QUOTAS: of its stock, and of its bit in masks. */
+export const [
+  CALLS_IN_FLIGHT,
+  TOKENS_PER_MINUTE,
+  TOKENS_PER_DAY,
+  CALLS_PER_MONTH,
+  TOKENS_PER_MONTH,
+  SPEND_PER_DAY,
+  SPEND_PER_MONTH,
+] = EXTENDED_QUOTAS.keys() as Iterable<number> as [number, number, number, number, number, number, number];
+
 /** Length and fields of a quota record, in 64-bit words. */
 export const QUOTA_WORDS64 = QUOTA_BYTES / 8;
 export const LIMITS = 0;
@@ -180,7 +190,6 @@ export const STOCKS = 8;
 /** Length of a stock, and which of its words is `settled`; `taken` is the first. */
 export const STOCK_WORDS = 2;
 export const STOCK_SETTLED = 1;
-export const TOKENS_OF_MINUTE = STOCKS + EXTENDED_QUOTAS.indexOf('tokens_per_minute') * STOCK_WORDS;
 export const TOKEN_TICK_STARTS = STOCKS + EXTENDED_QUOTAS.length * STOCK_WORDS;
 export const TOKEN_TICKS_KEPT = 51;
 /** If limits are shared, in place of `starts`: what was granted of each quota; words of one. */
@@ -217,6 +226,31 @@ export const TAKEN_MASKS = 13;
 export const RESERVATION_WORDS64 = RESERVATION_BYTES / 8;
 export const HOLD = 2;
 export const TOKENS = 3;
+
+// Where a field lies in the words of its buffer. `counted` is an account, a key, a group or a pair.
+export const windowAt = (counted: number): number => counted * COUNTED_WORDS64 + WINDOW;
+export const dayAt = (counted: number): number => counted * COUNTED_WORDS64 + DAY;
+export const recordAt = (counted: number): number => counted * COUNTED_WORDS32 + RECORD;
+export const flightAt = (account: number): number => account * EXTRA_WORDS64 + FLIGHT;
+export const groupAt = (account: number): number => account * EXTRA_WORDS32 + GROUP;
+export const accountRecordAt = (account: number): number => account * EXTRA_WORDS32 + ACCOUNT_RECORD;
+export const stockAt = (record: number, quota: number): number =>
+  record * QUOTA_WORDS64 + STOCKS + quota * STOCK_WORDS;
+
+/** The index that a word of index + 1 names; undefined if it names none: 0, or -1 as in `record`. */
+export function indexIn(word: number): number | undefined {
+  return word <= 0 ? undefined : word - 1;
+}
+
+/** The word that names `index`; 0 for undefined. */
+export function wordOf(index: number | undefined): number {
+  return index === undefined ? 0 : index + 1;
+}
+
+/** The number of the lowest bit that is set: in a mask the first quota. */
+export function lowestBitOf(bits: number): number {
+  return 31 - Math.clz32(bits & -bits);
+}
 
 /** The records of scopes of one kind, and their dirty set. */
 type CountedBuffers = Readonly<ReturnType<typeof createCountedBuffers>>;
@@ -311,10 +345,11 @@ export type OnLowLease = (kind: Scope['kind'], index: number) => void;
 
 /** The index of a scope's quota record; undefined if it has none, or none was left for it. */
 export function recordOf(views: LedgerViews, { kind, index }: Scope): number | undefined {
-  const words = kind === 'account' ? views.accountExtras : views[`${kind}s`].records32;
-  const at = kind === 'account' ? index * EXTRA_WORDS32 + ACCOUNT_RECORD : index * COUNTED_WORDS32 + RECORD;
-  const record = Atomics.load(words, at);
-  return record <= 0 ? undefined : record - 1;
+  return indexIn(
+    kind === 'account'
+      ? Atomics.load(views.accountExtras, accountRecordAt(index))
+      : Atomics.load(views[`${kind}s`].records32, recordAt(index)),
+  );
 }
 
 function createCountedBuffers(count: number) {

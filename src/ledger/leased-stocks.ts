@@ -18,21 +18,7 @@
  * back), test/unit/ledger/leases.test.ts, test/unit/sharing/lease-stock.test.ts.
  */
 import type { Clock } from '../core/clock.js';
-import {
-  EXTRA_WORDS64,
-  COUNTED_WORDS64,
-  DAY,
-  DAY_LEASE,
-  EXCHANGES_MAX,
-  EXTENDED_QUOTAS,
-  FLIGHT,
-  FLIGHT_LEASE,
-  LEASE_WORDS,
-  LEASES,
-  QUOTA_WORDS64,
-  STOCK_WORDS,
-  STOCKS,
-} from './layout.js';
+import * as layout from './layout.js';
 import { type Halves, PackedWords } from './packed-words.js';
 import { amountIn, PERIODS_AHEAD_MAX, periodsSince, setStock, type StockLeft, Stocks } from './stocks.js';
 
@@ -44,7 +30,7 @@ const HELD_BY_OTHERS = 3;
 const FREE_MS = 4;
 
 /** Where the leases of stocks lie. */
-export interface LeaseTable {
+interface LeaseTable {
   readonly words: BigInt64Array;
   /** The first word of a stock's lease. */
   readonly at: (stock: number) => number;
@@ -54,22 +40,25 @@ export interface LeaseTable {
 
 /** Calls of the day: the lease is in the record of the account, key, group or pair, as the stock. */
 export function dayLeases(words: BigInt64Array): LeaseTable {
-  return { words, at: (stock) => stock - DAY + DAY_LEASE, isUsedAtOnce: () => true };
+  return { words, at: (stock) => stock - layout.DAY + layout.DAY_LEASE, isUsedAtOnce: () => true };
 }
 
 /** An account's calls in flight: the lease is in its record, the stock beside that. */
 export function flightLeases(words: BigInt64Array): LeaseTable {
-  const at = (stock: number): number => ((stock - FLIGHT) / EXTRA_WORDS64) * COUNTED_WORDS64 + FLIGHT_LEASE;
+  const at = (stock: number): number =>
+    ((stock - layout.FLIGHT) / layout.EXTRA_WORDS64) * layout.COUNTED_WORDS64 + layout.FLIGHT_LEASE;
   return { words, at, isUsedAtOnce: () => false };
 }
 
 /** All other quotas: the lease is in the quota record. */
 function quotaLeases(words: BigInt64Array): LeaseTable {
-  const quotaOf = (stock: number): number => ((stock % QUOTA_WORDS64) - STOCKS) / STOCK_WORDS;
+  const quotaOf = (stock: number): number =>
+    ((stock % layout.QUOTA_WORDS64) - layout.STOCKS) / layout.STOCK_WORDS;
   return {
     words,
-    at: (stock) => stock - (stock % QUOTA_WORDS64) + LEASES + quotaOf(stock) * LEASE_WORDS,
-    isUsedAtOnce: (stock) => EXTENDED_QUOTAS[quotaOf(stock)] === 'calls_per_month',
+    at: (stock) =>
+      stock - (stock % layout.QUOTA_WORDS64) + layout.LEASES + quotaOf(stock) * layout.LEASE_WORDS,
+    isUsedAtOnce: (stock) => quotaOf(stock) === layout.CALLS_PER_MONTH,
   };
 }
 
@@ -95,7 +84,7 @@ export class LeasedStocks extends Stocks {
     const [before, after] = [this.#before, this.#after];
     const leases = this.#leases.words;
     const lease = this.#leases.at(stock);
-    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
+    for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       // First what is taken: if the exchange succeeds, both words were so when `granted` was read.
       words.load(stock, seen);
       this.#granted.load(lease + GRANTED, before);
@@ -131,7 +120,7 @@ export class LeasedStocks extends Stocks {
     super.clear(stock);
     const { words, at } = this.#leases;
     const lease = at(stock);
-    for (let word = 0; word < LEASE_WORDS; word++) Atomics.store(words, lease + word, 0n);
+    for (let word = 0; word < layout.LEASE_WORDS; word++) Atomics.store(words, lease + word, 0n);
   }
 
   /** What was granted in `period`, or in a later one; 0 if the lease is of an earlier one. */
@@ -196,7 +185,7 @@ export class LeasedStocks extends Stocks {
   }
 
   #takeBack(stock: number, most: bigint): bigint {
-    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
+    for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       const { period, available } = this.#held(stock);
       const amount = available < most ? available : most;
       if (amount <= 0n) return 0n;
@@ -214,7 +203,7 @@ export class LeasedStocks extends Stocks {
     if (this.#held(stock).period <= period) return;
     // First the lease, with nothing in it: no thread counts toward the later period from here on.
     this.#setGranted(stock, period, 0);
-    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
+    for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       words.load(stock, seen);
       if (periodsSince(seen, period) >= -PERIODS_AHEAD_MAX) {
         this.#setGranted(stock, period, this.read(stock, period).taken);

@@ -10,26 +10,16 @@
  *
  * If no permit is left here, `MinuteTake.asks` says whether the coordinator may have more.
  *
- * Must hold: no permit is used after its expiry, nor later than TAKE_MS_MAX after it was taken. Tests:
- * test/unit/ledger/leased-window.test.ts (a thread that stands still), test/threads/leases.test.ts.
+ * Must hold: no permit is used after its expiry, nor later than TAKE_MS_MAX after it was taken. Further test:
+ * test/threads/leases.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
 import { asWallMs, type AccountIndex } from '../core/units.js';
-import {
-  COUNTED_WORDS32,
-  COUNTED_WORDS64,
-  EXCHANGES_MAX,
-  LOW_MINUTE,
-  MINUTE_HELD_BY_OTHERS,
-  MINUTE_FREE_MS,
-  MINUTE_REJECTED_LIMIT,
-  MINUTE_REJECTED_UNTIL_MS,
-  WINDOW,
-  type CountedViews,
-} from './layout.js';
-import type { MinuteCounter, MinuteTake } from './window.js';
+import * as layout from './layout.js';
+import type { CountedViews } from './layout.js';
+import { createMinuteTake, type MinuteCounter, type MinuteTake } from './window.js';
 
 const COUNT_BITS = 20n;
 /** The most permits of one grant. leases.ts keeps sums below it. */
@@ -45,17 +35,17 @@ const WEIGHING_MS = 60_600;
  */
 const TAKE_MS_MAX = 500;
 
-/** The word of a grant. `expiresMs` is monotonic, and is rounded down. */
+/** The word of a grant, which leases.ts puts in. `expiresMs` is monotonic, and is rounded down. */
 export function grantOf(expiresMs: number, permits: number): bigint {
   return (BigInt(Math.floor(expiresMs)) << COUNT_BITS) | BigInt(permits);
 }
 
-/** Permits left, expired ones included. leases.ts uses it too, as the next. */
+/** Permits left of a grant, expired ones included. */
 export function permitsOf(grant: bigint): number {
   return Number(BigInt.asUintN(Number(COUNT_BITS), grant));
 }
 
-/** Monotonic. */
+/** When a grant expires, in monotonic ms. */
 export function expiryMsOf(grant: bigint): number {
   return Number(grant >> COUNT_BITS);
 }
@@ -65,12 +55,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
   readonly #words32: Int32Array;
   readonly #clock: Clock;
   readonly #onLow: (counted: Index) => void;
-  readonly #take: { -readonly [Field in keyof MinuteTake]: MinuteTake[Field] } = {
-    admitted: false,
-    remaining: 0,
-    resetWallMs: asWallMs(0),
-    asks: false,
-  };
+  readonly #take = createMinuteTake();
 
   /** The thread whose permit leaves only LOW_MINUTE calls `onLow`. */
   constructor(views: CountedViews, clock: Clock, onLow: (counted: Index) => void) {
@@ -89,7 +74,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     return this.#decide(counted, limit, false);
   }
 
-  /** Always 0: only the coordinator knows what all processes use (`Coordinator.look`). */
+  /** Always 0: only the coordinator knows what all processes use. */
   usedOf(): number {
     return 0;
   }
@@ -101,12 +86,12 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
 
   /** Drops the grant, which the coordinator counts until it expires. Main thread, before the first use. */
   clear(counted: Index): void {
-    Atomics.store(this.#words64, counted * COUNTED_WORDS64 + WINDOW, 0n);
+    Atomics.store(this.#words64, layout.windowAt(counted), 0n);
   }
 
   #decide(counted: Index, limit: number, takes: boolean): MinuteTake {
-    const word = counted * COUNTED_WORDS64 + WINDOW;
-    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
+    const word = layout.windowAt(counted);
+    for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       const grant = Atomics.load(this.#words64, word);
       const left = permitsOf(grant);
       const expiresMs = expiryMsOf(grant);
@@ -116,7 +101,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
       if (Atomics.compareExchange(this.#words64, word, grant, grant - 1n) !== grant) continue;
       const takenMs = this.#clock.monotonicMs();
       if (takenMs >= expiresMs || takenMs - nowMs > TAKE_MS_MAX) continue;
-      if (left - 1 === Atomics.load(this.#words32, counted * COUNTED_WORDS32 + LOW_MINUTE)) {
+      if (left - 1 === Atomics.load(this.#words32, counted * layout.COUNTED_WORDS32 + layout.LOW_MINUTE)) {
         this.#onLow(counted);
       }
       return this.#admit(counted, left - 1, expiresMs, nowMs);
@@ -125,7 +110,10 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
   }
 
   #admit(counted: Index, left: number, expiresMs: number, nowMs: number): MinuteTake {
-    const heldByOthers = Atomics.load(this.#words32, counted * COUNTED_WORDS32 + MINUTE_HELD_BY_OTHERS);
+    const heldByOthers = Atomics.load(
+      this.#words32,
+      counted * layout.COUNTED_WORDS32 + layout.MINUTE_HELD_BY_OTHERS,
+    );
     const take = this.#take;
     take.admitted = true;
     take.remaining = left + heldByOthers;
@@ -135,15 +123,15 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
   }
 
   #reject(counted: Index, limit: number, nowMs: number): MinuteTake {
-    const first = counted * COUNTED_WORDS64;
-    const freeMs = Number(Atomics.load(this.#words64, first + MINUTE_FREE_MS));
+    const first = counted * layout.COUNTED_WORDS64;
+    const freeMs = Number(Atomics.load(this.#words64, first + layout.MINUTE_FREE_MS));
     const take = this.#take;
     take.admitted = false;
     take.remaining = 0;
     take.resetWallMs = asWallMs(this.#clock.wallMs() + Math.max(0, Math.ceil(freeMs - nowMs)) + 1);
     take.asks =
-      nowMs >= Number(Atomics.load(this.#words64, first + MINUTE_REJECTED_UNTIL_MS)) ||
-      limit !== Atomics.load(this.#words32, counted * COUNTED_WORDS32 + MINUTE_REJECTED_LIMIT);
+      nowMs >= Number(Atomics.load(this.#words64, first + layout.MINUTE_REJECTED_UNTIL_MS)) ||
+      limit !== Atomics.load(this.#words32, counted * layout.COUNTED_WORDS32 + layout.MINUTE_REJECTED_LIMIT);
     return take;
   }
 }

@@ -6,8 +6,8 @@
  * Other threads take from the same words meanwhile. So each word that they take from is changed by an atomic
  * operation, and what is read as left may be taken the next moment.
  *
- * Must hold: what is put in is taken by calls or taken out again, never both. Tests:
- * test/unit/ledger/leases.test.ts (held or taken back), test/threads/leases.test.ts.
+ * Must hold: what is put in is taken by calls or taken out again, never both. Further test:
+ * test/threads/leases.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import {
@@ -18,33 +18,9 @@ import {
   type KeyIndex,
   type PicoUnits,
 } from '../core/units.js';
-import { stockOf } from './scope-quotas.js';
-import {
-  EXTRA_WORDS64,
-  COUNTED_WORDS32,
-  COUNTED_WORDS64,
-  AVAILABLE,
-  CREDITED,
-  DAY,
-  EXCHANGES_MAX,
-  FLIGHT,
-  LOW_MINUTE,
-  LOW_MONEY,
-  MINUTE_HELD_BY_OTHERS,
-  MINUTE_FREE_MS,
-  MINUTE_REJECTED_LIMIT,
-  MINUTE_REJECTED_UNTIL_MS,
-  MONEY_HELD_BY_OTHERS,
-  openLedgerViews,
-  WINDOW,
-  type CountedViews,
-  EXTENDED_QUOTAS,
-  type ExtendedQuota,
-  type LedgerBuffers,
-  type LedgerViews,
-  recordOf,
-  type Scope,
-} from './layout.js';
+import { Balance } from './balance.js';
+import * as layout from './layout.js';
+import type { CountedViews, LedgerBuffers, LedgerViews, Scope } from './layout.js';
 import { dayLeases, flightLeases, LeasedStocks, type LeaseWords } from './leased-stocks.js';
 import { expiryMsOf, grantOf, PERMITS_MAX, permitsOf } from './leased-window.js';
 
@@ -68,7 +44,7 @@ export class CountedLeases<Index extends number> {
 
   /** Permits that are left and valid at `nowMs`, which is monotonic as all times of a grant. */
   minuteLeft(counted: Index, nowMs: number): number {
-    const grant = Atomics.load(this.#words64, counted * COUNTED_WORDS64 + WINDOW);
+    const grant = Atomics.load(this.#words64, layout.windowAt(counted));
     return nowMs < expiryMsOf(grant) ? permitsOf(grant) : 0;
   }
 
@@ -84,9 +60,9 @@ export class CountedLeases<Index extends number> {
     low: number,
     nowMs: number,
   ): 'joined' | number {
-    const index = counted * COUNTED_WORDS64 + WINDOW;
-    Atomics.store(this.#words32, counted * COUNTED_WORDS32 + LOW_MINUTE, low);
-    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
+    const index = layout.windowAt(counted);
+    Atomics.store(this.#words32, counted * layout.COUNTED_WORDS32 + layout.LOW_MINUTE, low);
+    for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       const grant = Atomics.load(this.#words64, index);
       const left = permitsOf(grant);
       const earlierMs = Math.min(expiryMsOf(grant), expiresMs);
@@ -100,12 +76,12 @@ export class CountedLeases<Index extends number> {
 
   /** Takes the grant out. Returns the permits left of it, expired ones included. */
   takeBackMinute(counted: Index): number {
-    return permitsOf(Atomics.exchange(this.#words64, counted * COUNTED_WORDS64 + WINDOW, 0n));
+    return permitsOf(Atomics.exchange(this.#words64, layout.windowAt(counted), 0n));
   }
 
   /** Permits left, expired ones included. */
   minuteUnused(counted: Index): number {
-    return permitsOf(Atomics.load(this.#words64, counted * COUNTED_WORDS64 + WINDOW));
+    return permitsOf(Atomics.load(this.#words64, layout.windowAt(counted)));
   }
 
   /**
@@ -114,17 +90,21 @@ export class CountedLeases<Index extends number> {
    * are monotonic.
    */
   publishMinute(counted: Index, remaining: number, freeMs: number, rejectedUntilMs: number, limit = 0): void {
-    const first64 = counted * COUNTED_WORDS64;
-    Atomics.store(this.#words32, counted * COUNTED_WORDS32 + MINUTE_REJECTED_LIMIT, limit);
-    Atomics.store(this.#words32, counted * COUNTED_WORDS32 + MINUTE_HELD_BY_OTHERS, remaining);
-    Atomics.store(this.#words64, first64 + MINUTE_FREE_MS, BigInt(Math.ceil(freeMs)));
-    Atomics.store(this.#words64, first64 + MINUTE_REJECTED_UNTIL_MS, BigInt(Math.floor(rejectedUntilMs)));
+    const first64 = counted * layout.COUNTED_WORDS64;
+    Atomics.store(this.#words32, counted * layout.COUNTED_WORDS32 + layout.MINUTE_REJECTED_LIMIT, limit);
+    Atomics.store(this.#words32, counted * layout.COUNTED_WORDS32 + layout.MINUTE_HELD_BY_OTHERS, remaining);
+    Atomics.store(this.#words64, first64 + layout.MINUTE_FREE_MS, BigInt(Math.ceil(freeMs)));
+    Atomics.store(
+      this.#words64,
+      first64 + layout.MINUTE_REJECTED_UNTIL_MS,
+      BigInt(Math.floor(rejectedUntilMs)),
+    );
   }
 
   /** The lease of the calls of the day. */
   dayOf(counted: Index, clock: Clock): LeaseWords {
     const words = this.#words64;
-    return new LeasedStocks(words, clock, dayLeases(words)).leaseOf(counted * COUNTED_WORDS64 + DAY);
+    return new LeasedStocks(words, clock, dayLeases(words)).leaseOf(layout.dayAt(counted));
   }
 }
 
@@ -135,19 +115,21 @@ export class Leases {
   readonly groups: CountedLeases<GroupIndex>;
   readonly models: CountedLeases<ModelScopeIndex>;
   readonly #words64: BigInt64Array;
+  readonly #balance: Balance;
 
   constructor(buffers: LedgerBuffers) {
-    const views = openLedgerViews(buffers);
+    const views = layout.openLedgerViews(buffers);
     this.#views = views;
     this.accounts = new CountedLeases(views.accounts);
     this.keys = new CountedLeases(views.keys);
     this.groups = new CountedLeases(views.groups);
     this.models = new CountedLeases(views.models);
     this.#words64 = views.accounts.records64;
+    this.#balance = new Balance(views);
   }
 
   /** The lease of one of a scope's quotas; undefined if the scope has no record for it. */
-  stockOf(scope: Scope, quota: ExtendedQuota | 'calls_per_day', clock: Clock): LeaseWords | undefined {
+  stockOf(scope: Scope, quota: layout.ExtendedQuota | 'calls_per_day', clock: Clock): LeaseWords | undefined {
     const { kind, index } = scope;
     const { accountExtras64, accounts, quotas } = this.#views;
     if (quota === 'calls_per_day') {
@@ -156,66 +138,54 @@ export class Leases {
     }
     if (quota === 'calls_in_flight' && kind === 'account') {
       const leases = flightLeases(accounts.records64);
-      return new LeasedStocks(accountExtras64, clock, leases).leaseOf(index * EXTRA_WORDS64 + FLIGHT);
+      return new LeasedStocks(accountExtras64, clock, leases).leaseOf(layout.flightAt(index));
     }
-    const record = recordOf(this.#views, scope);
+    const record = layout.recordOf(this.#views, scope);
     if (record === undefined) return undefined;
-    const stock = stockOf(record, EXTENDED_QUOTAS.indexOf(quota));
+    const stock = layout.stockAt(record, layout.EXTENDED_QUOTAS.indexOf(quota));
     return new LeasedStocks(quotas.words64, clock).leaseOf(stock);
   }
 
   /** The lease of an account's money. A charge counts as held until the store has recorded it. */
   balanceOf(account: AccountIndex, accounting: SpentAccounting): LeaseWords {
-    const first = account * COUNTED_WORDS64;
+    const first = account * layout.COUNTED_WORDS64;
     return {
       read: () => ({
         period: 0,
-        granted: Atomics.load(this.#words64, first + CREDITED) - accounting.flushedOf(account),
+        granted: Atomics.load(this.#words64, first + layout.CREDITED) - accounting.flushedOf(account),
         used: 0n,
-        available: Atomics.load(this.#words64, first + AVAILABLE),
+        available: Atomics.load(this.#words64, first + layout.AVAILABLE),
       }),
       add: (_, amount, low) => this.addMoney(account, asPicoUnits(amount), asPicoUnits(low)),
       takeBack: (most) => this.takeBackMoney(account, asPicoUnits(most)),
-      publish: (remaining) => this.publishMoney(account, asPicoUnits(remaining)),
+      publish: (remaining) =>
+        void Atomics.store(this.#words64, first + layout.MONEY_HELD_BY_OTHERS, remaining),
       collect: (most) => accounting.collect?.(account, asPicoUnits(most)) ?? 0n,
     };
   }
 
   /** Adds money. LeasedBalance calls `onLow` when less than `low` is left. */
   addMoney(account: AccountIndex, amount: PicoUnits, low: PicoUnits): void {
-    const first = account * COUNTED_WORDS64;
-    Atomics.store(this.#words64, first + LOW_MONEY, low);
-    Atomics.add(this.#words64, first + CREDITED, amount);
-    Atomics.add(this.#words64, first + AVAILABLE, amount);
+    const first = account * layout.COUNTED_WORDS64;
+    Atomics.store(this.#words64, first + layout.LOW_MONEY, low);
+    Atomics.add(this.#words64, first + layout.CREDITED, amount);
+    Atomics.add(this.#words64, first + layout.AVAILABLE, amount);
   }
 
   /** Takes out the money of a reversed charge, once a flush has removed the charge from the store. */
   forgetMoney(account: AccountIndex, amount: PicoUnits): void {
-    Atomics.sub(this.#words64, account * COUNTED_WORDS64 + CREDITED, amount);
-  }
-
-  /** Stores how much of the account's money is left at the coordinator. */
-  publishMoney(account: AccountIndex, remaining: PicoUnits): void {
-    Atomics.store(this.#words64, account * COUNTED_WORDS64 + MONEY_HELD_BY_OTHERS, remaining);
+    Atomics.sub(this.#words64, account * layout.COUNTED_WORDS64 + layout.CREDITED, amount);
   }
 
   /** Takes out at most `amount` of what is available; returns how much. */
   takeBackMoney(account: AccountIndex, amount: PicoUnits): PicoUnits {
-    const first = account * COUNTED_WORDS64;
-    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
-      const available = Atomics.load(this.#words64, first + AVAILABLE);
-      const taken = available < amount ? available : amount;
-      if (taken <= 0n) return asPicoUnits(0n);
-      if (
-        Atomics.compareExchange(this.#words64, first + AVAILABLE, available, available - taken) !== available
-      ) {
-        continue;
-      }
-      Atomics.sub(this.#words64, first + CREDITED, taken);
-      // The coordinator gets it with the next exchange. Until then the balance that callers see includes it.
-      Atomics.add(this.#words64, first + MONEY_HELD_BY_OTHERS, taken);
-      return asPicoUnits(taken);
-    }
-    throw new Error('invariant broken: money is taken back in bounded tries');
+    const nothing = asPicoUnits(0n);
+    if (amount <= 0n) return nothing;
+    const taken = this.#balance.takeAvailable(account, nothing, amount);
+    const first = account * layout.COUNTED_WORDS64;
+    Atomics.sub(this.#words64, first + layout.CREDITED, taken);
+    // The coordinator gets it with the next exchange. Until then the balance that callers see includes it.
+    Atomics.add(this.#words64, first + layout.MONEY_HELD_BY_OTHERS, taken);
+    return taken;
   }
 }

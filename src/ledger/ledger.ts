@@ -6,8 +6,8 @@
  *
  * Must hold: whatever threads do at once, no limit is exceeded and no money is lost. An object that
  * `minute.take` or `settle` returns is overwritten by the next call on the same Ledger, so nobody keeps it.
- * Tests: test/unit/ledger/ledger.test.ts (a small world, exhaustively), test/threads/ledger-hammer.test.ts,
- * test/threads/ledger-model.test.ts, test/threads/ledger-money.test.ts.
+ * Further tests: test/threads/ledger-hammer.test.ts, test/threads/ledger-model.test.ts,
+ * test/threads/ledger-money.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -15,7 +15,6 @@ import type { QuotaLimits } from '../core/quotas.js';
 import {
   asAccountIndex,
   asCallSlot,
-  asGroupIndex,
   type AccountIndex,
   type CallSlot,
   type GroupIndex,
@@ -29,26 +28,21 @@ import { Balance, type Funds, LeasedBalance } from './balance.js';
 import { Calls, type CallsOptions } from './calls.js';
 import { DayCounter, resetOfDay } from './day.js';
 import { DirtySet } from './dirty-set.js';
-import {
-  ACCOUNT_RECORD,
-  EXTRA_WORDS32,
-  COUNTED_WORDS32,
-  GROUP,
-  openLedgerViews,
-  recordOf,
-  type Scope,
-  STATUS,
-  type CountedViews,
-  type LedgerBuffers,
-  type LedgerViews,
-  type OnLowLease,
-} from './layout.js';
+import * as layout from './layout.js';
+import type { CountedViews, LedgerBuffers, LedgerViews, OnLowLease, Scope } from './layout.js';
 import { dayLeases, flightLeases, LeasedStocks } from './leased-stocks.js';
 import { LeasedWindow } from './leased-window.js';
 import { type KeyCounts, LimitedScopes } from './limited-scopes.js';
 import { createTaken } from './reservations.js';
 import { FLIGHT_BIT, ModelScopes } from './scope-chain.js';
-import { type QuotaUse, ScopeQuotas, type SettledQuotas, type TokenMinute } from './scope-quotas.js';
+import {
+  createTightest,
+  type QuotaUse,
+  ScopeQuotas,
+  type SettledQuotas,
+  tighten,
+  type TokenMinute,
+} from './scope-quotas.js';
 import { Stocks } from './stocks.js';
 import { TokenWindow } from './token-window.js';
 import { type MinuteCounter, Window } from './window.js';
@@ -75,15 +69,15 @@ export class Ledger extends Calls {
   readonly #status: Int32Array;
   /** Requests a minute, of accounts. */
   readonly minute: MinuteCounter<AccountIndex>;
-  /** Scratch for `tokenMinuteOf`: the scope with the fewest tokens left so far; limit 0 if there is none. */
-  readonly #tight = { limit: 0, taken: 0, record: undefined as number | undefined };
+  /** Scratch for `tokenMinuteOf`. */
+  readonly #tightest = createTightest();
 
   /**
    * If `buffers` has a `calendar`, limits are shared: calls take from what this process was granted
    * (leases.ts), and `clock` must be `clockOf(buffers, …)`. `low` is called if a lease runs low.
    */
   constructor(buffers: LedgerBuffers, clock: Clock, low: OnLowLease = () => undefined) {
-    const views = openLedgerViews(buffers);
+    const views = layout.openLedgerViews(buffers);
     const counters = countersOf(buffers, views, clock, low);
     super(views, counters);
     this.#accountsMax = buffers.accountsMax;
@@ -112,7 +106,7 @@ export class Ledger extends Calls {
   }
 
   planIndexOf(account: AccountIndex): number {
-    return Atomics.load(this.#status, account * COUNTED_WORDS32 + STATUS) >>> 1;
+    return Atomics.load(this.#status, account * layout.COUNTED_WORDS32 + layout.STATUS) >>> 1;
   }
 
   /** How many of the first `accounts` accounts each plan has, by index. 2 ms per 100,000. Main thread. */
@@ -127,7 +121,7 @@ export class Ledger extends Calls {
 
   /** Whether the account is active; false if `openAccount` was never called for it. Any thread. */
   isActive(account: AccountIndex): boolean {
-    return (Atomics.load(this.#status, account * COUNTED_WORDS32 + STATUS) & 1) === 1;
+    return (Atomics.load(this.#status, account * layout.COUNTED_WORDS32 + layout.STATUS) & 1) === 1;
   }
 
   /** Sets the words of an account that no thread uses yet, and the store has already. Main thread. */
@@ -200,17 +194,13 @@ export class Ledger extends Calls {
 
   /** The account's own group. Any thread. */
   groupOf(account: AccountIndex): GroupIndex | undefined {
-    const group = Atomics.load(this.#views.accountExtras, account * EXTRA_WORDS32 + GROUP);
-    return group === 0 ? undefined : asGroupIndex(group - 1);
+    return layout.indexIn(Atomics.load(this.#views.accountExtras, layout.groupAt(account))) as
+      GroupIndex | undefined;
   }
 
   /** Calls in flight stay counted in the former group until they end. Main thread. */
   setGroup(account: AccountIndex, group: GroupIndex | undefined): void {
-    Atomics.store(
-      this.#views.accountExtras,
-      account * EXTRA_WORDS32 + GROUP,
-      group === undefined ? 0 : group + 1,
-    );
+    Atomics.store(this.#views.accountExtras, layout.groupAt(account), layout.wordOf(group));
   }
 
   /**
@@ -226,33 +216,25 @@ export class Ledger extends Calls {
     const ofPlan = plan.tokensPerMinute;
     if (ofPlan === undefined && key === undefined && group === undefined) return undefined;
     const nowMs = this.clock.monotonicMs();
-    this.#tight.limit = 0;
+    this.#tightest.limit = 0;
     if (key !== undefined) this.#tighten(this.keys.recordOf(key), nowMs);
     if (ofPlan !== undefined) {
-      this.#tighten(recordOf(this.#views, { kind: 'account', index: account }), nowMs, ofPlan);
+      this.#tighten(layout.recordOf(this.#views, { kind: 'account', index: account }), nowMs, ofPlan);
     }
     for (; group !== undefined; group = this.groups.parentOf(group)) {
       this.#tighten(this.groups.recordOf(group), nowMs);
     }
-    const { limit, taken, record } = this.#tight;
-    if (limit === 0) return undefined;
-    const resetMs = taken === 0 ? 0 : this.quotas.msUntilTokensFree(record, nowMs);
-    return { limit, remaining: Math.max(0, limit - taken), resetMs };
+    return this.quotas.tokenMinuteOf(this.#tightest, nowMs);
   }
 
-  /** Puts the scope with that record into `#tight`, if it has a limit of tokens a minute and fewer left. */
+  /** Puts the scope with that record into `#tightest`, if it has a limit of tokens a minute and fewer left. */
   #tighten(
     record: number | undefined,
     nowMs: MonotonicMs,
     limit = record === undefined ? undefined : this.quotas.tokensPerMinuteOf(record),
   ): void {
     if (limit === undefined) return;
-    const tight = this.#tight;
-    const taken = this.quotas.minuteTokensOf(record, limit, nowMs);
-    if (tight.limit !== 0 && limit - taken >= tight.limit - tight.taken) return;
-    tight.limit = limit;
-    tight.taken = taken;
-    tight.record = record;
+    tighten(this.#tightest, limit, limit - this.quotas.minuteTokensOf(record, limit, nowMs), record);
   }
 
   /**
@@ -260,7 +242,7 @@ export class Ledger extends Calls {
    * account: its limits; the result then leaves out its calls in flight. Any thread.
    */
   useOf(scope: Scope, plan?: QuotaLimits): QuotaUse[] {
-    const record = recordOf(this.#views, scope);
+    const record = layout.recordOf(this.#views, scope);
     if (plan !== undefined) {
       const { mask, limits } = this.quotas.planOf(plan);
       return this.quotas.useOf(record, mask & ~FLIGHT_BIT, (quota) => limits[quota]!);
@@ -273,7 +255,7 @@ export class Ledger extends Calls {
 
   /** The use of a scope's quotas, for the store; undefined if the scope has none. Main thread. */
   settledOf(scope: Scope): SettledQuotas | undefined {
-    const record = recordOf(this.#views, scope);
+    const record = layout.recordOf(this.#views, scope);
     return record === undefined ? undefined : this.quotas.settledOf(record);
   }
 
@@ -281,14 +263,14 @@ export class Ledger extends Calls {
   restoreSettled(scope: Scope, settled: SettledQuotas, ageMs: number): void {
     const record =
       scope.kind === 'account'
-        ? this.quotas.recordAt(this.#views.accountExtras, scope.index * EXTRA_WORDS32 + ACCOUNT_RECORD)
-        : recordOf(this.#views, scope);
+        ? this.quotas.recordAt(this.#views.accountExtras, layout.accountRecordAt(scope.index))
+        : layout.recordOf(this.#views, scope);
     if (record !== undefined) this.quotas.restore(record, settled, ageMs);
   }
 
   #setStatus(account: AccountIndex, planIndex: number, active: boolean): void {
     const status = (planIndex << 1) | (active ? 1 : 0);
-    Atomics.store(this.#status, account * COUNTED_WORDS32 + STATUS, status);
+    Atomics.store(this.#status, account * layout.COUNTED_WORDS32 + layout.STATUS, status);
   }
 }
 

@@ -8,21 +8,15 @@
  * A key without limits has a record too, but nobody asks for it, so it takes no memory.
  *
  * Must hold: each take and each giving back marks the scope dirty, because a restart forgets what is not
- * flushed. Test: test/unit/ledger/limited-scopes.test.ts (keys whose counts have changed are dirty once).
+ * flushed.
  */
 import { invariant } from '../core/errors.js';
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
 import type { KeyIndex, WallMs } from '../core/units.js';
 import type { DayCounter } from './day.js';
 import { DirtySet } from './dirty-set.js';
-import {
-  CALLS_PER_DAY,
-  COUNTED_WORDS32,
-  PARENT,
-  RECORD,
-  REQUESTS_PER_MINUTE,
-  type CountedViews,
-} from './layout.js';
+import * as layout from './layout.js';
+import type { CountedViews } from './layout.js';
 import { NO_RECORD_LEFT } from './quota-records.js';
 import type { ScopeQuotas } from './scope-quotas.js';
 import type { MinuteCounter } from './window.js';
@@ -75,12 +69,12 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   }
 
   requestsPerMinuteOf(index: Index): number | undefined {
-    const requestsPerMinute = this.#word(index, REQUESTS_PER_MINUTE);
+    const requestsPerMinute = this.#word(index, layout.REQUESTS_PER_MINUTE);
     return requestsPerMinute === NO_LIMIT ? undefined : requestsPerMinute;
   }
 
   callsPerDayOf(index: Index): number | undefined {
-    const callsPerDay = this.#word(index, CALLS_PER_DAY);
+    const callsPerDay = this.#word(index, layout.CALLS_PER_DAY);
     return callsPerDay === NO_LIMIT ? undefined : callsPerDay;
   }
 
@@ -104,29 +98,27 @@ export class LimitedScopes<Index extends number = KeyIndex> {
 
   /** The quota record of the scope; undefined if it has no quotas besides the minute and the day. */
   recordOf(index: Index): number | undefined {
-    const record = this.#word(index, RECORD);
-    return record <= 0 ? undefined : record - 1;
+    return layout.indexIn(this.#word(index, layout.RECORD));
   }
 
   /** Whether the scope has quotas but no record, because all are in use. Its calls are then rejected. */
   isUncounted(index: Index): boolean {
-    return this.#word(index, RECORD) === NO_RECORD_LEFT;
+    return this.#word(index, layout.RECORD) === NO_RECORD_LEFT;
   }
 
   /** Whether `setLimits` could count the scope. Main thread. */
   hasRoom(index: Index, limits: Partial<QuotaLimits>): boolean {
-    return this.#quotas.hasRoom(this.#words32, index * COUNTED_WORDS32 + RECORD, limits);
+    return this.#quotas.hasRoom(this.#words32, layout.recordAt(index), limits);
   }
 
   /** As `recordOf`, but the scope gets a record if it has none; undefined if all are in use. */
   recordOrNew(index: Index): number | undefined {
-    return this.#quotas.recordAt(this.#words32, index * COUNTED_WORDS32 + RECORD);
+    return this.#quotas.recordAt(this.#words32, layout.recordAt(index));
   }
 
   /** The group above a group; undefined if there is none. */
   parentOf(index: Index): Index | undefined {
-    const parent = this.#word(index, PARENT);
-    return parent === 0 ? undefined : ((parent - 1) as Index);
+    return layout.indexIn(this.#word(index, layout.PARENT)) as Index | undefined;
   }
 
   /**
@@ -142,7 +134,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     this.setLimits(index, limits);
     const record = this.recordOf(index);
     if (record !== undefined) this.#quotas.clear(record);
-    Atomics.store(this.#words32, index * COUNTED_WORDS32 + PARENT, parent === undefined ? 0 : parent + 1);
+    Atomics.store(this.#words32, index * layout.COUNTED_WORDS32 + layout.PARENT, layout.wordOf(parent));
     this.minute.clear(index);
     this.day.set(index, used?.dayNumber ?? 0, used?.dayCalls ?? 0);
     if (used !== undefined) this.minute.restore(index, used.minuteUsed, ageMs);
@@ -150,10 +142,10 @@ export class LimitedScopes<Index extends number = KeyIndex> {
 
   /** The other threads use the limits from the next call on. Main thread. */
   setLimits(index: Index, limits: Partial<QuotaLimits>): void {
-    const first = index * COUNTED_WORDS32;
-    Atomics.store(this.#words32, first + REQUESTS_PER_MINUTE, limits.requestsPerMinute ?? NO_LIMIT);
-    Atomics.store(this.#words32, first + CALLS_PER_DAY, limits.callsPerDay ?? NO_LIMIT);
-    this.#quotas.setLimits(this.#words32, first + RECORD, limits);
+    const first = index * layout.COUNTED_WORDS32;
+    Atomics.store(this.#words32, first + layout.REQUESTS_PER_MINUTE, limits.requestsPerMinute ?? NO_LIMIT);
+    Atomics.store(this.#words32, first + layout.CALLS_PER_DAY, limits.callsPerDay ?? NO_LIMIT);
+    this.#quotas.setLimits(this.#words32, layout.recordAt(index), limits);
   }
 
   /**
@@ -161,6 +153,6 @@ export class LimitedScopes<Index extends number = KeyIndex> {
    * operator changes the scope, and the next call sees that.
    */
   #word(index: Index, field: number): number {
-    return this.#words32[index * COUNTED_WORDS32 + field]!;
+    return this.#words32[index * layout.COUNTED_WORDS32 + field]!;
   }
 }

@@ -11,8 +11,15 @@
  */
 import { PICO_PER_NANO } from '../core/money.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
-
-import { EXTENDED_QUOTAS, LIMITS, MASK, QUOTA_WORDS32, QUOTA_WORDS64, type QuotaViews } from './layout.js';
+import {
+  EXTENDED_QUOTAS,
+  LIMITS,
+  lowestBitOf,
+  MASK,
+  QUOTA_WORDS32,
+  QUOTA_WORDS64,
+  type QuotaViews,
+} from './layout.js';
 
 /** A scope's word in place of record + 1: the scope has quotas, and all records are in use. */
 export const NO_RECORD_LEFT = -1;
@@ -30,12 +37,15 @@ export interface PlanQuotas {
 
 export class QuotaRecords {
   readonly #views: QuotaViews;
+  /** How many records there are. */
+  readonly #capacity: number;
   readonly #plans = new WeakMap<QuotaLimits, PlanQuotas>();
   /** A record left over because another thread gave the scope one first. The next scope gets it. */
   #spare: number | undefined;
 
   constructor(views: QuotaViews) {
     this.#views = views;
+    this.#capacity = views.words64.length / QUOTA_WORDS64;
   }
 
   /** The quotas of a plan, computed once for each object, which must not change. */
@@ -69,7 +79,7 @@ export class QuotaRecords {
 
   /** Money in nano-units. Only of a quota in the record's mask: others have former limits, or 0. */
   limitOf(record: number, quota: number): number {
-    return this.#views.floats[record * QUOTA_WORDS64 + LIMITS + quota]!;
+    return this.limits[this.firstLimitOf(record) + quota]!;
   }
 
   /** The limits of a record, but for requests a minute and calls a day, which LimitedScopes adds. */
@@ -99,8 +109,8 @@ export class QuotaRecords {
     }
     // A limit that is taken away stays in its word: a thread that has read the former mask may still use it.
     for (let bits = mask; bits !== 0; bits &= bits - 1) {
-      const quota = 31 - Math.clz32(bits & -bits);
-      this.#views.floats[record * QUOTA_WORDS64 + LIMITS + quota] = wanted[quota]!;
+      const quota = lowestBitOf(bits);
+      this.limits[this.firstLimitOf(record) + quota] = wanted[quota]!;
     }
     Atomics.store(this.#views.words32, record * QUOTA_WORDS32 + MASK, mask);
   }
@@ -120,15 +130,13 @@ export class QuotaRecords {
   hasRoom(words: Int32Array, at: number, limits: Partial<QuotaLimits>): boolean {
     const needsRecord = EXTENDED_QUOTAS.some((name) => limits[QUOTA_FIELDS[name]] !== undefined);
     if (!needsRecord || Atomics.load(words, at) > 0 || this.#spare !== undefined) return true;
-    const { used, words64 } = this.#views;
-    return Atomics.load(used, 0) < words64.length / QUOTA_WORDS64;
+    return Atomics.load(this.#views.used, 0) < this.#capacity;
   }
 
   #nextRecord(): number | undefined {
-    const { used, words64 } = this.#views;
-    const record = Atomics.add(used, 0, 1);
-    if (record < words64.length / QUOTA_WORDS64) return record;
-    Atomics.sub(used, 0, 1);
+    const record = Atomics.add(this.#views.used, 0, 1);
+    if (record < this.#capacity) return record;
+    Atomics.sub(this.#views.used, 0, 1);
     return undefined;
   }
 }

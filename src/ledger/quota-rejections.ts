@@ -11,7 +11,7 @@ import type { QuotaName } from '../core/quotas.js';
 import { asWallMs, type PicoUnits, type WallMs } from '../core/units.js';
 import type { Balance } from './balance.js';
 import { type DayCounter, resetOfDay } from './day.js';
-import { EXTENDED_QUOTAS, type OnLowLease } from './layout.js';
+import { CALLS_IN_FLIGHT, EXTENDED_QUOTAS, type OnLowLease, TOKENS_PER_MINUTE } from './layout.js';
 import { ACCOUNT_SCOPE, type Taken } from './reservations.js';
 import type { CallScopes, ScopeChain } from './scope-chain.js';
 import { createAmounts, nanoUnitsOf, type ScopeQuotas, setAmounts } from './scope-quotas.js';
@@ -47,8 +47,6 @@ export interface QuotaRejection {
 
 /** Stands for calls a day beside the numbers of the extended quotas. */
 export const CALLS_PER_DAY = -1;
-export const FLIGHT = EXTENDED_QUOTAS.indexOf('calls_in_flight');
-export const TOKENS_PER_MINUTE = EXTENDED_QUOTAS.indexOf('tokens_per_minute');
 /** The order in which admission takes: extended quotas by number, calls a day after tokens a minute. */
 export const QUOTA_ORDER = EXTENDED_QUOTAS.flatMap((_, quota) =>
   quota === TOKENS_PER_MINUTE ? [quota, CALLS_PER_DAY] : [quota],
@@ -111,7 +109,7 @@ export class QuotaRejections {
     if (quota === 'balance') {
       return this.plain(account, 'balance', needs.hold, this.#options.balance.balance(account));
     }
-    if (scope === ACCOUNT_SCOPE && quota === FLIGHT) {
+    if (scope === ACCOUNT_SCOPE && quota === CALLS_IN_FLIGHT) {
       return this.plain(account, 'calls_in_flight', BigInt(plan.callsInFlightMax), 0n);
     }
     if (quota !== CALLS_PER_DAY) return this.#quotaRejection(scope, quota, scopes);
@@ -131,10 +129,11 @@ export class QuotaRejections {
   #quotaRejection(scope: number, quota: number, scopes: CallScopes): QuotaRejection {
     const { record, limits, first } = this.#chain.links[scope]!;
     const limit = limits[first + quota]!;
-    const { left, resetsMs } = this.#options.quotas.leftOf(record, quota, limit, this.#needs);
-    const amounts = [limit, left].map((amount) => this.#options.quotas.amountIn(quota, amount));
+    const { quotas } = this.#options;
+    const { left, resetsMs } = quotas.leftOf(record, quota, limit, this.#needs);
+    const amountIn = (amount: number): bigint => quotas.amountIn(quota, amount);
     return {
-      ...this.plain(0, EXTENDED_QUOTAS[quota]!, amounts[0]!, amounts[1]!),
+      ...this.plain(0, EXTENDED_QUOTAS[quota]!, amountIn(limit), amountIn(left)),
       ...this.#ownerOf(scope, scopes),
       resetsMs,
     };

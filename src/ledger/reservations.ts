@@ -11,12 +11,18 @@
  * the record, or owns the slot, reads them. A record that a listener had claimed when its thread ended is
  * closed by the main thread (Ledger.freeClaimedSlots), or no successor could use the slot.
  *
- * Must hold: a call is settled or released once, whoever claims it. Tests:
- * test/unit/ledger/reservations.test.ts, test/unit/ledger/ledger.test.ts (who settles and who releases),
- * test/threads/ledger-hammer.test.ts.
+ * Must hold: a call is settled or released once, whoever claims it. Further tests:
+ * test/unit/ledger/ledger.test.ts (who settles and who releases), test/threads/ledger-hammer.test.ts.
  */
-import type { GroupIndex, KeyIndex, ModelScopeIndex } from '../core/units.js';
-import { asAccountIndex, asPicoUnits, type CallSlot, type PicoUnits } from '../core/units.js';
+import {
+  asAccountIndex,
+  asPicoUnits,
+  type CallSlot,
+  type GroupIndex,
+  type KeyIndex,
+  type ModelScopeIndex,
+  type PicoUnits,
+} from '../core/units.js';
 import * as layout from './layout.js';
 import type { LedgerViews } from './layout.js';
 
@@ -73,7 +79,7 @@ export class Reservations {
   }
 
   isFree(slot: CallSlot): boolean {
-    return Atomics.load(this.#words32, slot * layout.RESERVATION_WORDS32 + layout.STATE) === STATE_FREE;
+    return Atomics.load(this.#words32, stateAt(slot)) === STATE_FREE;
   }
 
   /** Records what a call has taken. Owner of the slot, which has seen it free. */
@@ -85,27 +91,26 @@ export class Reservations {
     words[first + layout.SCOPE_COUNT] = taken.scopes;
     this.#words64[slot * layout.RESERVATION_WORDS64 + layout.HOLD] = hold;
     if (taken.scopes > 0) {
-      words[first + layout.CALL_KEY] = taken.key === undefined ? 0 : taken.key + 1;
-      words[first + layout.CALL_MODEL] = taken.model === undefined ? 0 : taken.model + 1;
-      words[first + layout.CALL_GROUP] = taken.group === undefined ? 0 : taken.group + 1;
+      words[first + layout.CALL_KEY] = layout.wordOf(taken.key);
+      words[first + layout.CALL_MODEL] = layout.wordOf(taken.model);
+      words[first + layout.CALL_GROUP] = layout.wordOf(taken.group);
       words[first + layout.CALENDAR_DAY] = taken.day;
       words[first + layout.CALENDAR_MONTH] = taken.month;
       this.#floats[slot * layout.RESERVATION_WORDS64 + layout.TOKENS] = taken.tokens;
       const masks = (first + layout.TAKEN_MASKS) * 4;
       for (let scope = 0; scope < taken.scopes; scope++) this.#bytes[masks + scope] = taken.masks[scope]!;
     }
-    Atomics.store(words, first + layout.STATE, STATE_HELD);
+    Atomics.store(words, stateAt(slot), STATE_HELD);
   }
 
   /** True for exactly one caller. That caller reads the record, charges or gives back, and then closes it. */
   claim(slot: CallSlot): boolean {
-    const state = slot * layout.RESERVATION_WORDS32 + layout.STATE;
-    return Atomics.compareExchange(this.#words32, state, STATE_HELD, STATE_SETTLING) === STATE_HELD;
+    return Atomics.compareExchange(this.#words32, stateAt(slot), STATE_HELD, STATE_SETTLING) === STATE_HELD;
   }
 
   /** True while the thread that has claimed the record settles or releases the call. */
   isClaimed(slot: CallSlot): boolean {
-    return Atomics.load(this.#words32, slot * layout.RESERVATION_WORDS32 + layout.STATE) === STATE_SETTLING;
+    return Atomics.load(this.#words32, stateAt(slot)) === STATE_SETTLING;
   }
 
   /** Reads what the call took into `taken`, and returns that. */
@@ -116,12 +121,9 @@ export class Reservations {
     taken.dayNumber = words[first + layout.DAY_NUMBER]!;
     taken.scopes = words[first + layout.SCOPE_COUNT]!;
     if (taken.scopes === 0) return taken;
-    const key = words[first + layout.CALL_KEY]!;
-    const model = words[first + layout.CALL_MODEL]!;
-    const group = words[first + layout.CALL_GROUP]!;
-    taken.key = key === 0 ? undefined : ((key - 1) as KeyIndex);
-    taken.model = model === 0 ? undefined : ((model - 1) as ModelScopeIndex);
-    taken.group = group === 0 ? undefined : ((group - 1) as GroupIndex);
+    taken.key = layout.indexIn(words[first + layout.CALL_KEY]!) as KeyIndex | undefined;
+    taken.model = layout.indexIn(words[first + layout.CALL_MODEL]!) as ModelScopeIndex | undefined;
+    taken.group = layout.indexIn(words[first + layout.CALL_GROUP]!) as GroupIndex | undefined;
     taken.day = words[first + layout.CALENDAR_DAY]!;
     taken.month = words[first + layout.CALENDAR_MONTH]!;
     taken.tokens = this.#floats[slot * layout.RESERVATION_WORDS64 + layout.TOKENS]!;
@@ -136,6 +138,10 @@ export class Reservations {
 
   /** Frees the slot. Whoever has claimed the record, once it has read all that it needs. */
   close(slot: CallSlot): void {
-    Atomics.store(this.#words32, slot * layout.RESERVATION_WORDS32 + layout.STATE, STATE_FREE);
+    Atomics.store(this.#words32, stateAt(slot), STATE_FREE);
   }
+}
+
+function stateAt(slot: CallSlot): number {
+  return slot * layout.RESERVATION_WORDS32 + layout.STATE;
 }

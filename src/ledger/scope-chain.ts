@@ -16,7 +16,14 @@ import {
   type KeyIndex,
   type ModelScopeIndex,
 } from '../core/units.js';
-import { ACCOUNT_RECORD, EXTRA_WORDS32, EXTENDED_QUOTAS, GROUP, type LedgerViews } from './layout.js';
+import {
+  accountRecordAt,
+  CALLS_IN_FLIGHT,
+  EXTENDED_QUOTAS,
+  groupAt,
+  indexIn,
+  type LedgerViews,
+} from './layout.js';
 import type { LimitedScopes } from './limited-scopes.js';
 import {
   ACCOUNT_SCOPE,
@@ -30,7 +37,7 @@ import {
 import type { PlanQuotas } from './quota-records.js';
 import type { ScopeQuotas } from './scope-quotas.js';
 
-export const FLIGHT_BIT = 1 << EXTENDED_QUOTAS.indexOf('calls_in_flight');
+export const FLIGHT_BIT = 1 << CALLS_IN_FLIGHT;
 
 /** The rule of a plan for one model. */
 export interface ModelRule {
@@ -111,17 +118,17 @@ export class ScopeChain {
       this.#lastPlan = { mask: mask & ~FLIGHT_BIT, limits };
     }
     const ofPlan = this.#lastPlan;
-    const group = Atomics.load(this.#accountExtras, account * EXTRA_WORDS32 + GROUP);
-    if (ofPlan.mask === 0 && group === 0 && key === undefined && model === undefined) return true;
+    const group = indexIn(Atomics.load(this.#accountExtras, groupAt(account)));
+    if (ofPlan.mask === 0 && group === undefined && key === undefined && model === undefined) return true;
     const { keys, groups, quotas } = this.#tables;
     taken.key = key;
     taken.model = undefined;
-    taken.group = group === 0 ? undefined : ((group - 1) as GroupIndex);
+    taken.group = group as GroupIndex | undefined;
     for (let scope = 0; scope < SCOPES_MAX; scope++) taken.masks[scope] = 0;
     for (let scope = 0; scope < GROUP_SCOPE; scope++) this.links[scope]!.mask = 0;
     if (key !== undefined && !this.#linkLimited(KEY_SCOPE, key, keys)) return false;
     if (ofPlan.mask !== 0) {
-      const record = quotas.recordAt(this.#accountExtras, account * EXTRA_WORDS32 + ACCOUNT_RECORD);
+      const record = quotas.recordAt(this.#accountExtras, accountRecordAt(account));
       if (record === undefined) return false;
       this.#linkPlan(ACCOUNT_SCOPE, record, ofPlan.mask, ofPlan.limits);
     }
@@ -153,7 +160,7 @@ export class ScopeChain {
     if (masks[ACCOUNT_SCOPE] !== 0) {
       const link = this.links[ACCOUNT_SCOPE]!;
       link.index = account;
-      link.record = Atomics.load(this.#accountExtras, account * EXTRA_WORDS32 + ACCOUNT_RECORD) - 1;
+      link.record = Atomics.load(this.#accountExtras, accountRecordAt(account)) - 1;
     }
     if (masks[MODEL_SCOPE] !== 0) this.#recall(MODEL_SCOPE, model!);
     for (let scope = GROUP_SCOPE, at = group; scope < scopes; scope++) {

@@ -15,7 +15,18 @@ import type { Clock } from '../core/clock.js';
 import { PICO_PER_NANO } from '../core/money.js';
 import { Calendar, type Period, type QuotaName } from '../core/quotas.js';
 import { asWallMs, type MonotonicMs, type PicoUnits, type WallMs } from '../core/units.js';
-import { EXTENDED_QUOTAS, QUOTA_WORDS64, type QuotaViews, STOCK_WORDS, STOCKS } from './layout.js';
+import {
+  CALLS_PER_MONTH,
+  EXTENDED_QUOTAS,
+  lowestBitOf,
+  type QuotaViews,
+  SPEND_PER_DAY,
+  SPEND_PER_MONTH,
+  stockAt,
+  TOKENS_PER_DAY,
+  TOKENS_PER_MINUTE,
+  TOKENS_PER_MONTH,
+} from './layout.js';
 import { KINDS, QuotaRecords } from './quota-records.js';
 import { numberOf } from './packed-words.js';
 import { NO_PERIOD, type Stocks, type StockUse } from './stocks.js';
@@ -25,16 +36,6 @@ const EXACT_PICO_MAX = BigInt(Number.MAX_SAFE_INTEGER);
 /** How long until all tokens of a minute are free, if only the coordinator could say it. */
 const MINUTE_MS = 60_000;
 const COUNT = EXTENDED_QUOTAS.length;
-/** The numbers of the quotas, without calls in flight. */
-const [
-  ,
-  TOKENS_PER_MINUTE,
-  TOKENS_PER_DAY,
-  CALLS_PER_MONTH,
-  TOKENS_PER_MONTH,
-  SPEND_PER_DAY,
-  SPEND_PER_MONTH,
-] = EXTENDED_QUOTAS.keys() as Iterable<number> as [number, number, number, number, number, number, number];
 /** Bit n: the calendar refills the quota n each `period`. */
 const maskOf = (period: 'day' | 'month'): number =>
   KINDS.reduce((bits, { per }, quota) => (per === period ? bits | (1 << quota) : bits), 0);
@@ -106,8 +107,34 @@ export interface SettledQuotas {
   readonly spendPerMonth: number;
 }
 
-/** What a released call has used: it never reached an upstream, or is not charged. */
-const NOTHING_USED = createAmounts(0);
+/** The scope that has the fewest tokens of its minute left, of those that `tighten` was given. */
+export interface TightestScope {
+  /** 0 as long as there is none. */
+  limit: number;
+  left: number;
+  /** Undefined for an account that has not called yet. */
+  record: number | undefined;
+}
+
+export function createTightest(): TightestScope {
+  return { limit: 0, left: 0, record: undefined };
+}
+
+/** Puts a scope, whose limit leaves `left`, in place of the tightest one if less is left of it. */
+export function tighten(
+  tightest: TightestScope,
+  limit: number,
+  left: number,
+  record: number | undefined,
+): void {
+  if (tightest.limit !== 0 && left >= tightest.left) return;
+  tightest.limit = limit;
+  tightest.left = left;
+  tightest.record = record;
+}
+
+/** What a call used that never reached an upstream, or is not charged. */
+export const NOTHING_USED: Amounts = createAmounts(0);
 
 export class ScopeQuotas extends QuotaRecords {
   /** What the last successful `take` left; if limits are shared, here and at the coordinator. */
@@ -165,7 +192,7 @@ export class ScopeQuotas extends QuotaRecords {
       this.left = this.#window.left;
       return isTaken;
     }
-    const stock = stockOf(record, quota);
+    const stock = stockAt(record, quota);
     const now = (OF_MONTH & (1 << quota)) !== 0 ? this.#thisMonth : this.#today;
     const counted = this.#stocks.take(stock, periodOf(quota, periods), amount, limit, now);
     if (counted === undefined) return false;
@@ -176,8 +203,8 @@ export class ScopeQuotas extends QuotaRecords {
   }
 
   /**
-   * Replaces what a call held of the quotas in `mask` by what it used, as it ended at `nowMs`. Calls of the
-   * month stay taken. Once for each call: `Reservations.claim` sees to it.
+   * Replaces what a call held of the quotas in `mask` by what it used, as it ended at `nowMs`; NOTHING_USED
+   * gives all of it back. Once for each call: `Reservations.claim` sees to it.
    */
   settle(
     record: number,
@@ -187,28 +214,12 @@ export class ScopeQuotas extends QuotaRecords {
     periods: Periods,
     nowMs: MonotonicMs,
   ): void {
-    this.#settle(record, mask & ~(1 << CALLS_PER_MONTH), held, used, periods, nowMs);
-  }
-
-  /** Gives back all that a call held of the quotas in `mask`. */
-  release(record: number, mask: number, held: Amounts, periods: Periods, nowMs: MonotonicMs): void {
-    this.#settle(record, mask, held, NOTHING_USED, periods, nowMs);
-  }
-
-  #settle(
-    record: number,
-    mask: number,
-    held: Amounts,
-    used: Amounts,
-    periods: Periods,
-    nowMs: MonotonicMs,
-  ): void {
     for (let bits = mask; bits !== 0; bits &= bits - 1) {
-      const quota = lowestOf(bits);
+      const quota = lowestBitOf(bits);
       if (quota === TOKENS_PER_MINUTE && this.#window !== undefined) {
         this.#window.settle(record, held[quota]!, used[quota]!, nowMs);
       } else {
-        this.#stocks.settle(stockOf(record, quota), periodOf(quota, periods), held[quota]!, used[quota]!);
+        this.#stocks.settle(stockAt(record, quota), periodOf(quota, periods), held[quota]!, used[quota]!);
       }
     }
   }
@@ -216,8 +227,8 @@ export class ScopeQuotas extends QuotaRecords {
   /** Undoes what a settled call used of days and months in `mask`. Its tokens stay in the minute. */
   reverse(record: number, mask: number, used: Amounts, periods: Periods): void {
     for (let bits = mask & (OF_DAY | OF_MONTH); bits !== 0; bits &= bits - 1) {
-      const quota = lowestOf(bits);
-      const [stock, period] = [stockOf(record, quota), periodOf(quota, periods)];
+      const quota = lowestBitOf(bits);
+      const [stock, period] = [stockAt(record, quota), periodOf(quota, periods)];
       if (quota === CALLS_PER_MONTH) this.#stocks.settle(stock, period, 1, 0);
       else this.#stocks.reverse(stock, period, used[quota]!);
     }
@@ -232,7 +243,7 @@ export class ScopeQuotas extends QuotaRecords {
       return { left, resetsMs: asWallMs(nowMs + Math.ceil(waitMs) + 1) };
     }
     const period = this.#periodAt(quota, nowMs);
-    const { left, waitMs } = this.#stocks.leftOf(stockOf(record, quota), period?.number ?? 0, limit);
+    const { left, waitMs } = this.#stocks.leftOf(stockAt(record, quota), period?.number ?? 0, limit);
     return { left, resetsMs: period?.endMs ?? asWallMs(nowMs + Math.ceil(waitMs) + 1) };
   }
 
@@ -249,14 +260,16 @@ export class ScopeQuotas extends QuotaRecords {
   minuteTokensOf(record: number | undefined, limit: number, nowMs: MonotonicMs): number {
     if (record === undefined) return 0;
     if (this.#window !== undefined) return this.#window.takenOf(record, nowMs);
-    const { left, isKnown } = this.#stocks.leftOf(stockOf(record, TOKENS_PER_MINUTE), NO_PERIOD, limit);
+    const { left, isKnown } = this.#stocks.leftOf(stockAt(record, TOKENS_PER_MINUTE), NO_PERIOD, limit);
     return isKnown ? Math.max(0, limit - left) : 0;
   }
 
-  /** Milliseconds until all tokens of the minute are free again, if calls in flight end now. */
-  msUntilTokensFree(record: number | undefined, nowMs: MonotonicMs): number {
-    if (record === undefined) return 0;
-    return this.#window === undefined ? MINUTE_MS : this.#window.msUntilFree(record, nowMs);
+  /** The tokens of the minute of that scope; undefined if there is none. */
+  tokenMinuteOf({ limit, left, record }: TightestScope, nowMs: MonotonicMs): TokenMinute | undefined {
+    if (limit === 0) return undefined;
+    const isAnyUsed = left !== limit && record !== undefined;
+    const resetMs = isAnyUsed ? (this.#window?.msUntilFree(record, nowMs) ?? MINUTE_MS) : 0;
+    return { limit, remaining: Math.max(0, left), resetMs };
   }
 
   /** The use of the quotas in `mask`. */
@@ -285,37 +298,36 @@ export class ScopeQuotas extends QuotaRecords {
   settledOf(record: number): SettledQuotas {
     const periods = { day: 0, month: 0 };
     this.readPeriods(periods);
-    const of = (quota: (typeof EXTENDED_QUOTAS)[number]): number =>
-      this.#useOf(record, EXTENDED_QUOTAS.indexOf(quota)).settled;
+    const settledOf = (quota: number): number => this.#useOf(record, quota).settled;
     return {
       dayNumber: periods.day,
       monthNumber: periods.month,
       // If limits are shared, only the coordinator knows; the stock here counts since the process started.
-      minuteTokens: this.#window === undefined ? 0 : of('tokens_per_minute'),
-      tokensPerDay: of('tokens_per_day'),
-      callsPerMonth: of('calls_per_month'),
-      tokensPerMonth: of('tokens_per_month'),
-      spendPerDay: of('spend_per_day'),
-      spendPerMonth: of('spend_per_month'),
+      minuteTokens: this.#window === undefined ? 0 : settledOf(TOKENS_PER_MINUTE),
+      tokensPerDay: settledOf(TOKENS_PER_DAY),
+      callsPerMonth: settledOf(CALLS_PER_MONTH),
+      tokensPerMonth: settledOf(TOKENS_PER_MONTH),
+      spendPerDay: settledOf(SPEND_PER_DAY),
+      spendPerMonth: settledOf(SPEND_PER_MONTH),
     };
   }
 
   /** Counts what had been used `ageMs` ago. Main thread, before the scope is first used. */
   restore(record: number, settled: SettledQuotas, ageMs: number): void {
     const { dayNumber, monthNumber, minuteTokens } = settled;
-    const set = (name: (typeof EXTENDED_QUOTAS)[number], period: number, amount: number): void =>
-      this.#stocks.set(stockOf(record, EXTENDED_QUOTAS.indexOf(name)), period, amount);
-    set('tokens_per_day', dayNumber, settled.tokensPerDay);
-    set('spend_per_day', dayNumber, settled.spendPerDay);
-    set('calls_per_month', monthNumber, settled.callsPerMonth);
-    set('tokens_per_month', monthNumber, settled.tokensPerMonth);
-    set('spend_per_month', monthNumber, settled.spendPerMonth);
+    const set = (quota: number, period: number, amount: number): void =>
+      this.#stocks.set(stockAt(record, quota), period, amount);
+    set(TOKENS_PER_DAY, dayNumber, settled.tokensPerDay);
+    set(SPEND_PER_DAY, dayNumber, settled.spendPerDay);
+    set(CALLS_PER_MONTH, monthNumber, settled.callsPerMonth);
+    set(TOKENS_PER_MONTH, monthNumber, settled.tokensPerMonth);
+    set(SPEND_PER_MONTH, monthNumber, settled.spendPerMonth);
     this.#window?.set(record, minuteTokens, ageMs);
   }
 
   /** Forgets the use of a record whose slot belonged to another scope. Main thread. */
   clear(record: number): void {
-    for (let quota = 0; quota < COUNT; quota++) this.#stocks.clear(stockOf(record, quota));
+    for (let quota = 0; quota < COUNT; quota++) this.#stocks.clear(stockAt(record, quota));
     this.#window?.set(record, 0, 0);
   }
 
@@ -326,7 +338,7 @@ export class ScopeQuotas extends QuotaRecords {
       return { taken, settled: taken - held, resetsMs: undefined };
     }
     const period = this.#periodAt(quota, this.#clock.wallMs());
-    const { taken, settled } = this.#stocks.read(stockOf(record, quota), period?.number ?? 0);
+    const { taken, settled } = this.#stocks.read(stockAt(record, quota), period?.number ?? 0);
     return { taken, settled: quota === CALLS_PER_MONTH ? taken : settled, resetsMs: period?.endMs };
   }
 
@@ -335,16 +347,6 @@ export class ScopeQuotas extends QuotaRecords {
     if ((OF_DAY & (1 << quota)) !== 0) return this.#calendar.dayAt(nowMs);
     return (OF_MONTH & (1 << quota)) !== 0 ? this.#calendar.monthAt(nowMs) : undefined;
   }
-}
-
-/** Index of a stock's first word, in the 64-bit words of the quota records. */
-export function stockOf(record: number, quota: number): number {
-  return record * QUOTA_WORDS64 + STOCKS + quota * STOCK_WORDS;
-}
-
-/** The number of the lowest bit. */
-function lowestOf(bits: number): number {
-  return 31 - Math.clz32(bits & -bits);
 }
 
 /** The day or the month that the quota is counted in; NO_PERIOD if no calendar refills it. */

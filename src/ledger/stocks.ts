@@ -28,9 +28,8 @@
  * If limits are shared, the limit is what the coordinator granted to this process: leased-stocks.ts.
  *
  * Must hold: in no period calls take more than its limit, whatever threads do, also over midnight and if the
- * calendar is set back; what a call used beyond its hold is added without a limit. Tests:
- * test/unit/ledger/stocks.test.ts (at whatever step another thread takes), test/unit/ledger/quotas.test.ts,
- * test/threads/ledger-tokens.test.ts.
+ * calendar is set back; what a call used beyond its hold is added without a limit. Further tests:
+ * test/unit/ledger/quotas.test.ts, test/threads/ledger-tokens.test.ts.
  */
 import { invariant } from '../core/errors.js';
 import { EXCHANGES_MAX, STOCK_SETTLED } from './layout.js';

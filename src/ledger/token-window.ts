@@ -40,24 +40,14 @@
  *   the start of a tick whose number is 0 modulo 2^22. That is one tick in 58 days; in it too much weighs.
  *
  * Must hold: in no 60 seconds more tokens than the limit, however a call is counted. What a call used beyond
- * its hold is counted, and not prevented. Tests: test/unit/ledger/token-window.test.ts (at whatever step
- * another thread takes), test/threads/ledger-tokens.test.ts.
+ * its hold is counted, and not prevented. Further test: test/threads/ledger-tokens.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
 import { QUOTA_TOKENS_MAX } from '../core/quotas.js';
 import type { MonotonicMs } from '../core/units.js';
-import {
-  EXCHANGES_MAX,
-  LAST_STARTED_TICK,
-  type QuotaViews,
-  QUOTA_WORDS32,
-  QUOTA_WORDS64,
-  STOCK_SETTLED,
-  TOKEN_TICKS_KEPT,
-  TOKEN_TICK_STARTS,
-  TOKENS_OF_MINUTE,
-} from './layout.js';
+import * as layout from './layout.js';
+import type { QuotaViews } from './layout.js';
 import { amountOf, type Halves, headsSince, PackedWords, pack, plus } from './packed-words.js';
 import { TICK_MS, TICKS_PER_MINUTE } from './window.js';
 
@@ -67,7 +57,7 @@ const AMOUNT_HALF = 2 ** (AMOUNT_BITS - 1);
 /** If a provider reports more tokens of one call, so many are counted. */
 const USED_MAX = QUOTA_TOKENS_MAX;
 
-invariant(TOKEN_TICKS_KEPT === TICKS_PER_MINUTE + 1, 'one start for each tick that weighs');
+invariant(layout.TOKEN_TICKS_KEPT === TICKS_PER_MINUTE + 1, 'one start for each tick that weighs');
 invariant(2 * QUOTA_TOKENS_MAX < AMOUNT_HALF, 'a minute of tokens, and a call beyond it, fit a tick start');
 
 export class TokenWindow {
@@ -105,7 +95,7 @@ export class TokenWindow {
    * not less. Throws after EXCHANGES_MAX tries, which layout.ts says more of; then nothing was taken.
    */
   take(record: number, amount: number, limit: number, nowMs = this.#clock.monotonicMs()): boolean {
-    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
+    for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       // `taken` is read before the tick starts, so that it includes nothing newer. In the first try a glance
       // will do if an exchange follows: that fails if the glance saw halves of two moments.
       if (tries === 0 && amount > 0) this.#words.glance(takenAt(record), this.#taken);
@@ -134,7 +124,7 @@ export class TokenWindow {
     if (counted > held) this.#words.add(takenAt(record), counted - held);
     if (counted > 0) {
       this.#beginTick(record, nowMs);
-      this.#words.add(takenAt(record) + STOCK_SETTLED, counted);
+      this.#words.add(takenAt(record) + layout.STOCK_SETTLED, counted);
     }
     if (counted < held) this.#words.add(takenAt(record), counted - held);
   }
@@ -191,18 +181,19 @@ export class TokenWindow {
     const tick = Math.max(0, Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS));
     const settled = Math.floor(nowMs / TICK_MS) - tick > TICKS_PER_MINUTE ? 0 : Math.min(used, USED_MAX);
     const word = { low: 0, high: 0 };
-    for (let kept = 0; kept < TOKEN_TICKS_KEPT; kept++) this.#words.store(startsAt(record) + kept, word);
+    for (let kept = 0; kept < layout.TOKEN_TICKS_KEPT; kept++)
+      this.#words.store(startsAt(record) + kept, word);
     pack(word, TICK_BITS, tick, 0);
-    this.#words.store(startsAt(record) + (tick % TOKEN_TICKS_KEPT), word);
+    this.#words.store(startsAt(record) + (tick % layout.TOKEN_TICKS_KEPT), word);
     Atomics.store(this.#words32, lastAt(record), tick);
     pack(word, 0, 0, settled);
-    this.#words.store(takenAt(record) + STOCK_SETTLED, word);
+    this.#words.store(takenAt(record) + layout.STOCK_SETTLED, word);
     this.#words.store(takenAt(record), word);
   }
 
   /** What calls in flight hold. Leaves the word `taken` in `#taken`, for `#weightOf`. */
   #heldOf(record: number): number {
-    this.#words.load(takenAt(record) + STOCK_SETTLED, this.#settled);
+    this.#words.load(takenAt(record) + layout.STOCK_SETTLED, this.#settled);
     this.#words.load(takenAt(record), this.#taken);
     return differenceOf(this.#taken, this.#settled);
   }
@@ -222,17 +213,17 @@ export class TokenWindow {
    */
   #weightOf(record: number, from: number): number {
     const first = Math.max(0, from);
-    const at = startsAt(record) + (first % TOKEN_TICKS_KEPT);
+    const at = startsAt(record) + (first % layout.TOKEN_TICKS_KEPT);
     this.#words.load(at, this.#seen);
     this.#startedTick = first;
     if (headsSince(this.#seen, TICK_BITS, first) === 0) return differenceOf(this.#taken, this.#seen);
     // `settled` before `last`, as the header says.
-    this.#words.load(takenAt(record) + STOCK_SETTLED, this.#settled);
+    this.#words.load(takenAt(record) + layout.STOCK_SETTLED, this.#settled);
     this.#startedTick = undefined;
     let found = this.#settled;
     const last = Atomics.load(this.#words32, lastAt(record));
     for (let tick = first + 1; tick <= last; tick++) {
-      this.#words.load(startsAt(record) + (tick % TOKEN_TICKS_KEPT), this.#next);
+      this.#words.load(startsAt(record) + (tick % layout.TOKEN_TICKS_KEPT), this.#next);
       if (headsSince(this.#next, TICK_BITS, tick) !== 0) continue;
       this.#startedTick = tick;
       found = this.#next;
@@ -251,12 +242,12 @@ export class TokenWindow {
    */
   #beginTick(record: number, nowMs: MonotonicMs): void {
     if (Atomics.load(this.#words32, lastAt(record)) >= Math.floor(nowMs / TICK_MS)) return;
-    for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
+    for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       const tick = this.#tick(record, nowMs);
-      const at = startsAt(record) + (tick % TOKEN_TICKS_KEPT);
+      const at = startsAt(record) + (tick % layout.TOKEN_TICKS_KEPT);
       this.#words.load(at, this.#seen);
       if (headsSince(this.#seen, TICK_BITS, tick) !== 0) {
-        this.#words.load(takenAt(record) + STOCK_SETTLED, this.#settled);
+        this.#words.load(takenAt(record) + layout.STOCK_SETTLED, this.#settled);
         if (Atomics.load(this.#words32, lastAt(record)) > tick) continue;
         if (!this.#writeStart(at, tick, this.#settled)) continue;
       }
@@ -297,15 +288,15 @@ function differenceOf(taken: Halves, settled: Halves): number {
   return difference < -AMOUNT_HALF ? difference + 2 * AMOUNT_HALF : Math.max(0, difference);
 }
 
-/** `settled` is the word at STOCK_SETTLED from here: the two have the place of a stock in the record. */
+/** `taken` and `settled` lie as the two words of a stock do: `settled` is STOCK_SETTLED words further. */
 function takenAt(record: number): number {
-  return record * QUOTA_WORDS64 + TOKENS_OF_MINUTE;
+  return layout.stockAt(record, layout.TOKENS_PER_MINUTE);
 }
 
 function startsAt(record: number): number {
-  return record * QUOTA_WORDS64 + TOKEN_TICK_STARTS;
+  return record * layout.QUOTA_WORDS64 + layout.TOKEN_TICK_STARTS;
 }
 
 function lastAt(record: number): number {
-  return record * QUOTA_WORDS32 + LAST_STARTED_TICK;
+  return record * layout.QUOTA_WORDS32 + layout.LAST_STARTED_TICK;
 }

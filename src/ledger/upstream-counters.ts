@@ -14,8 +14,7 @@
  * between the two steps; it then stays held until the gateway is restarted, as in Stocks.
  *
  * Must hold: of a provider's key never more is taken than its limits, and a dead worker's calls are given
- * back. Tests: test/unit/ledger/upstream-counters.test.ts (two workers; a dead worker),
- * test/e2e/upstream-quotas.test.ts.
+ * back. Further test: test/e2e/upstream-quotas.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';
@@ -26,17 +25,13 @@ import {
   type UpstreamQuotaName,
 } from '../core/quotas.js';
 import { asUpstreamScopeIndex, type UpstreamScopeIndex } from '../core/units.js';
-import { createScopeBuffers, EXTENDED_QUOTAS, openScopeViews } from './layout.js';
+import { CALLS_IN_FLIGHT, createScopeBuffers, openScopeViews, stockAt, TOKENS_PER_MINUTE } from './layout.js';
 import { LeasedStocks, type LeaseWords } from './leased-stocks.js';
 import { LeasedWindow } from './leased-window.js';
 import { CountedLeases } from './leases.js';
-import { stockOf } from './scope-quotas.js';
 import { NO_PERIOD, Stocks } from './stocks.js';
 import { TokenWindow } from './token-window.js';
 import { type MinuteCounter, Window } from './window.js';
-
-const FLIGHT = EXTENDED_QUOTAS.indexOf('calls_in_flight');
-const TOKENS = EXTENDED_QUOTAS.indexOf('tokens_per_minute');
 
 /** Fields of a scope in a worker's stripe. */
 const HELD_CALLS = 0;
@@ -128,7 +123,7 @@ export class UpstreamCounters {
    */
   giveBackCall(scope: UpstreamScopeIndex): void {
     this.#hold(scope, HELD_CALLS, -1);
-    this.#stocks.settle(stockOf(scope, FLIGHT), NO_PERIOD, 1, 0);
+    this.#stocks.settle(stockAt(scope, CALLS_IN_FLIGHT), NO_PERIOD, 1, 0);
   }
 
   /** Replaces the tokens that `take` took by those used. Call it only if tokens were limited. Worker. */
@@ -193,7 +188,7 @@ export class UpstreamCounters {
       const tokens = this.#held[at + HELD_TOKENS]!;
       if (calls === 0 && tokens === 0) continue;
       const scope = asUpstreamScopeIndex(index);
-      if (calls > 0) this.#stocks.settle(stockOf(scope, FLIGHT), NO_PERIOD, calls, 0);
+      if (calls > 0) this.#stocks.settle(stockAt(scope, CALLS_IN_FLIGHT), NO_PERIOD, calls, 0);
       this.#settleTokens(scope, tokens, tokens);
       this.#held[at + HELD_CALLS] = 0;
       this.#held[at + HELD_TOKENS] = 0;
@@ -201,14 +196,14 @@ export class UpstreamCounters {
   }
 
   #takeCall(scope: UpstreamScopeIndex, callsInFlight: number): boolean {
-    if (!this.#takeStock(scope, FLIGHT, 1, callsInFlight)) return false;
+    if (!this.#takeStock(scope, CALLS_IN_FLIGHT, 1, callsInFlight)) return false;
     this.#hold(scope, HELD_CALLS, 1);
     return true;
   }
 
   #takeTokens(scope: UpstreamScopeIndex, tokens: number, tokensPerMinute: number): boolean {
     if (this.#isShared) {
-      if (!this.#takeStock(scope, TOKENS, tokens, tokensPerMinute)) return false;
+      if (!this.#takeStock(scope, TOKENS_PER_MINUTE, tokens, tokensPerMinute)) return false;
       this.#seenTokens.take(scope, tokens, Infinity);
     } else if (!this.#seenTokens.take(scope, tokens, tokensPerMinute)) return false;
     this.#hold(scope, HELD_TOKENS, tokens);
@@ -217,7 +212,7 @@ export class UpstreamCounters {
 
   #takeStock(scope: UpstreamScopeIndex, quota: number, amount: number, limit: number): boolean {
     const stocks = this.#stocks;
-    if (stocks.take(stockOf(scope, quota), NO_PERIOD, amount, limit) === undefined) return false;
+    if (stocks.take(stockAt(scope, quota), NO_PERIOD, amount, limit) === undefined) return false;
     if (stocks.ranLow) {
       stocks.ranLow = false;
       this.#onLow(scope);
@@ -226,7 +221,7 @@ export class UpstreamCounters {
   }
 
   #settleTokens(scope: UpstreamScopeIndex, held: number, used: number): void {
-    if (this.#isShared) this.#stocks.settle(stockOf(scope, TOKENS), NO_PERIOD, held, used);
+    if (this.#isShared) this.#stocks.settle(stockAt(scope, TOKENS_PER_MINUTE), NO_PERIOD, held, used);
     this.#seenTokens.settle(scope, held, used);
   }
 
@@ -236,13 +231,13 @@ export class UpstreamCounters {
   }
 
   #callsLeft(scope: UpstreamScopeIndex, callsInFlight: number): number {
-    return this.#stocks.leftOf(stockOf(scope, FLIGHT), NO_PERIOD, callsInFlight).left;
+    return this.#stocks.leftOf(stockAt(scope, CALLS_IN_FLIGHT), NO_PERIOD, callsInFlight).left;
   }
 
   /** Milliseconds until the tokens are free; 0 if they are. */
   #msUntilTokens(scope: UpstreamScopeIndex, tokens: number, limit: number): number {
     if (!this.#isShared) return this.#seenTokens.msUntil(scope, tokens, limit);
-    const { left, waitMs } = this.#stocks.leftOf(stockOf(scope, TOKENS), NO_PERIOD, limit);
+    const { left, waitMs } = this.#stocks.leftOf(stockAt(scope, TOKENS_PER_MINUTE), NO_PERIOD, limit);
     return left >= tokens && left > 0 ? 0 : Math.max(1, waitMs);
   }
 
@@ -253,7 +248,7 @@ export class UpstreamCounters {
       case 'tokens_per_minute':
         return this.#seenTokens.read(scope).taken;
       case 'calls_in_flight':
-        return this.#stocks.read(stockOf(scope, FLIGHT), NO_PERIOD).taken;
+        return this.#stocks.read(stockAt(scope, CALLS_IN_FLIGHT), NO_PERIOD).taken;
     }
   }
 
@@ -274,6 +269,7 @@ export class UpstreamLeases {
   }
 
   stockOf(scope: UpstreamScopeIndex, quota: 'tokens_per_minute' | 'calls_in_flight'): LeaseWords {
-    return this.#stocks.leaseOf(stockOf(scope, EXTENDED_QUOTAS.indexOf(quota)));
+    const number = quota === 'calls_in_flight' ? CALLS_IN_FLIGHT : TOKENS_PER_MINUTE;
+    return this.#stocks.leaseOf(stockAt(scope, number));
   }
 }

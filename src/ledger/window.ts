@@ -4,8 +4,7 @@
  * shared. Any thread.
  *
  * Must hold: in any span of 60 seconds at most the limit is admitted, whatever the threads do, and a permit
- * is free after 61.3 s at most. Tests: test/unit/ledger/window.test.ts (threads stopped inside each other),
- * test/threads/ledger-window.test.ts.
+ * is free after 61.3 s at most. Further test: test/threads/ledger-window.test.ts.
  *
  * Time is cut into ticks of a 50th of a minute. One 64-bit word, the head, holds
  *
@@ -49,12 +48,11 @@ import { type AccountIndex, asWallMs, type WallMs } from '../core/units.js';
 import { DirtySet } from './dirty-set.js';
 import {
   COUNTED_WORDS32,
-  COUNTED_WORDS64,
   type CountedViews,
   EXCHANGES_MAX,
   TICKS_KEPT,
   TICK_STARTS,
-  WINDOW,
+  windowAt,
 } from './layout.js';
 
 /** Whether a request is admitted, as of the moment of the call. */
@@ -69,6 +67,11 @@ export interface MinuteTake {
   readonly resetWallMs: WallMs;
   /** Rejected, but the coordinator may have permits, so ask it. Always false if limits are not shared. */
   readonly asks: boolean;
+}
+
+/** The object that a counter returns again and again. */
+export function createMinuteTake(): { -readonly [Field in keyof MinuteTake]: MinuteTake[Field] } {
+  return { admitted: false, remaining: 0, resetWallMs: asWallMs(0), asks: false };
 }
 
 /**
@@ -110,12 +113,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
   readonly #words32: Int32Array;
   readonly #clock: Clock;
   readonly #dirty: DirtySet<Index>;
-  readonly #take: { -readonly [Field in keyof MinuteTake]: MinuteTake[Field] } = {
-    admitted: false,
-    remaining: 0,
-    resetWallMs: asWallMs(0),
-    asks: false,
-  };
+  readonly #take = createMinuteTake();
 
   constructor(views: CountedViews, clock: Clock) {
     this.#words64 = views.records64;
@@ -139,7 +137,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
   }
 
   #decide(counted: Index, limit: number, takes: boolean): MinuteTake {
-    const word = counted * COUNTED_WORDS64 + WINDOW;
+    const word = windowAt(counted);
     // Raised if another thread's clock was seen ahead of this one's.
     let tickMin = 0;
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
@@ -183,7 +181,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
   /** Permits of the last minute that weigh now; changes nothing. Any thread. */
   usedOf(counted: Index): number {
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
-      const head = Atomics.load(this.#words64, counted * COUNTED_WORDS64 + WINDOW);
+      const head = Atomics.load(this.#words64, windowAt(counted));
       const headTick = Number(head >> HEAD_TICK_SHIFT);
       const tick = Math.max(headTick, Math.floor(this.#clock.monotonicMs() / TICK_MS));
       if (tick - headTick >= TICKS_KEPT) return 0;
@@ -207,16 +205,12 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     // was restarted. Either way the permits weigh too long rather than too short.
     const tick = Math.max(0, Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS));
     if (tick + TICKS_KEPT <= Math.floor(nowMs / TICK_MS)) return;
-    Atomics.store(
-      this.#words64,
-      counted * COUNTED_WORDS64 + WINDOW,
-      headOf(tick, 0, Math.min(used, COUNT_MASK)),
-    );
+    Atomics.store(this.#words64, windowAt(counted), headOf(tick, 0, Math.min(used, COUNT_MASK)));
   }
 
   /** Forgets everything. Main thread, before the account is first used. */
   clear(counted: Index): void {
-    Atomics.store(this.#words64, counted * COUNTED_WORDS64 + WINDOW, 0n);
+    Atomics.store(this.#words64, windowAt(counted), 0n);
   }
 
   /** The count with which `wanted` began; undefined if it was overwritten: time is past `tick`. */
@@ -227,7 +221,10 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     return word === tickStartOf(wanted, word & COUNT_MASK) ? word & COUNT_MASK : undefined;
   }
 
-  /** First tick in which fewer than `limit` permits weigh; by halving, as starts only grow. Else as above. */
+  /**
+   * The first tick in which fewer than `limit` permits weigh, found by halving because starts only grow;
+   * undefined as in `#startCount`.
+   */
   #freeTick(counted: Index, tick: number, age: number, count: number, limit: number): number | undefined {
     let low = tick - TICKS_PER_MINUTE + 1;
     let high = tick + 1;
@@ -243,7 +240,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
 
   /** Tries once to bring the account from `head` to `nowTick`; the caller looks at what is left to do. */
   #roll(counted: Index, head: bigint, nowTick: number): void {
-    const word = counted * COUNTED_WORDS64 + WINDOW;
+    const word = windowAt(counted);
     const tick = Number(head >> HEAD_TICK_SHIFT);
     if (nowTick - tick >= TICKS_KEPT) {
       Atomics.compareExchange(this.#words64, word, head, headOf(nowTick, 0, 0));

@@ -52,7 +52,7 @@ void t.test('what the store knows of an account is not what it may spend', (t) =
   t.equal(ledger.balance.available(ACCOUNT), 0n, 'opened with a credit, and nothing is lent');
   t.equal(admit(1n), 'insufficient_quota');
   leases.addMoney(ACCOUNT, pico(100n), pico(0n));
-  leases.publishMoney(ACCOUNT, pico(900n));
+  leases.balanceOf(ACCOUNT, { flushedOf: () => pico(0n) }).publish(900n, 0);
   t.equal(ledger.balanceOf(ACCOUNT), 1_000n, 'messages tell what the account has');
   t.equal(admit(101n), 'insufficient_quota', 'a hold takes what is here');
   t.equal(admit(100n), 'admitted');
@@ -63,7 +63,7 @@ void t.test('lent = available + held + spent, and what is given back is lent no 
   const { ledger, leases, admit } = moneyWorld();
   leases.addMoney(ACCOUNT, pico(100n), pico(0n));
   admit(60n);
-  leases.publishMoney(ACCOUNT, pico(900n));
+  leases.balanceOf(ACCOUNT, { flushedOf: () => pico(0n) }).publish(900n, 0);
   t.equal(ledger.balanceOf(ACCOUNT), 940n);
   t.equal(leases.takeBackMoney(ACCOUNT, pico(1_000n)), 40n, 'what is held stays');
   t.equal(ledger.balanceOf(ACCOUNT), 940n, "what is given back is the account's all the same");
