@@ -257,10 +257,7 @@ export class Calls {
     const isTaken = flights.take(flightAt(account), NO_PERIOD, 1, callsMax) !== undefined;
     // `take` leaves its other results in fields, so that it allocates nothing.
     this.#left.inFlight = flights.left;
-    if (flights.ranLow) {
-      flights.ranLow = false;
-      this.#options.low?.('account', account);
-    }
+    if (flights.takeRanLow()) this.#options.low?.('account', account);
     return isTaken;
   }
 
@@ -338,7 +335,7 @@ export class Calls {
     if (quota === TOKENS_PER_MINUTE && scope !== MODEL_SCOPE)
       tighten(this.#left.tightest, limit, left, record);
     const { low } = this.#options;
-    if (low !== undefined && this.quotas.ranLow()) low(kindOf(scope), index);
+    if (low !== undefined && this.quotas.takeRanLow()) low(kindOf(scope), index);
     return true;
   }
 

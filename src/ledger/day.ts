@@ -62,10 +62,7 @@ export class DayCounter {
   take(counted: number, callsPerDay: number, nowMs = this.#clock.wallMs()): number | undefined {
     const stocks = this.#stocks;
     const day = stocks.take(dayAt(counted), dayNumberOf(nowMs), 1, callsPerDay, this.#today);
-    if (stocks.ranLow) {
-      stocks.ranLow = false;
-      this.#onLow(counted);
-    }
+    if (stocks.takeRanLow()) this.#onLow(counted);
     return day;
   }
 

@@ -60,7 +60,7 @@ type JournalCapacity = 'room' | 'full' | 'refusing';
 /** The listener's end. */
 export class JournalWriter extends Ring {
   #appended: number;
-  /** The value last read; the word in the ring is the same or further on. */
+  /** `drained` as it was last read: the word in the ring is the same or further on. */
   #drained: number;
   #wasHalfFull = false;
   readonly #onHalfFull: () => void;

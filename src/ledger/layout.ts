@@ -231,6 +231,7 @@ export const TOKENS = 3;
 export const windowAt = (counted: number): number => counted * COUNTED_WORDS64 + WINDOW;
 export const dayAt = (counted: number): number => counted * COUNTED_WORDS64 + DAY;
 export const recordAt = (counted: number): number => counted * COUNTED_WORDS32 + RECORD;
+export const statusAt = (account: number): number => account * COUNTED_WORDS32 + STATUS;
 export const flightAt = (account: number): number => account * EXTRA_WORDS64 + FLIGHT;
 export const groupAt = (account: number): number => account * EXTRA_WORDS32 + GROUP;
 export const accountRecordAt = (account: number): number => account * EXTRA_WORDS32 + ACCOUNT_RECORD;

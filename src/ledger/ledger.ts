@@ -22,17 +22,16 @@ import {
   type ModelScopeIndex,
   type MonotonicMs,
   type PicoUnits,
-  type WallMs,
 } from '../core/units.js';
 import { Balance, type Funds, LeasedBalance } from './balance.js';
 import { Calls, type CallsOptions } from './calls.js';
-import { DayCounter, resetOfDay } from './day.js';
+import { DayCounter } from './day.js';
 import { DirtySet } from './dirty-set.js';
 import * as layout from './layout.js';
 import type { CountedViews, LedgerBuffers, LedgerViews, OnLowLease, Scope } from './layout.js';
 import { dayLeases, flightLeases, LeasedStocks } from './leased-stocks.js';
 import { LeasedWindow } from './leased-window.js';
-import { type KeyCounts, LimitedScopes } from './limited-scopes.js';
+import { type ScopeCounts, LimitedScopes } from './limited-scopes.js';
 import { createTaken } from './reservations.js';
 import { FLIGHT_BIT, ModelScopes } from './scope-chain.js';
 import {
@@ -49,12 +48,12 @@ import { type MinuteCounter, Window } from './window.js';
 
 /** What the store knows of an account when it is opened. Holds are not stored: a restart ends the calls. */
 export interface AccountState
-  extends Pick<Funds, 'credited' | 'spent' | 'uncovered'>, Pick<KeyCounts, 'dayNumber' | 'dayCalls'> {
+  extends Pick<Funds, 'credited' | 'spent' | 'uncovered'>, Pick<ScopeCounts, 'dayNumber' | 'dayCalls'> {
   readonly planIndex: number;
   readonly active: boolean;
 }
 
-export interface AccountSnapshot extends Funds, KeyCounts {
+export interface AccountSnapshot extends Funds, ScopeCounts {
   readonly callsInFlight: number;
 }
 
@@ -66,7 +65,6 @@ export class Ledger extends Calls {
   readonly modelScopes: ModelScopes;
   readonly #views: LedgerViews;
   readonly #accountsMax: number;
-  readonly #status: Int32Array;
   /** Requests a minute, of accounts. */
   readonly minute: MinuteCounter<AccountIndex>;
   /** Scratch for `tokenMinuteOf`. */
@@ -86,7 +84,6 @@ export class Ledger extends Calls {
     this.models = counters.models;
     this.modelScopes = counters.modelScopes;
     this.#views = views;
-    this.#status = views.accounts.records32;
     this.minute = counters.minute;
   }
 
@@ -106,7 +103,7 @@ export class Ledger extends Calls {
   }
 
   planIndexOf(account: AccountIndex): number {
-    return Atomics.load(this.#status, account * layout.COUNTED_WORDS32 + layout.STATUS) >>> 1;
+    return this.#statusOf(account) >>> 1;
   }
 
   /** How many of the first `accounts` accounts each plan has, by index. 2 ms per 100,000. Main thread. */
@@ -121,7 +118,7 @@ export class Ledger extends Calls {
 
   /** Whether the account is active; false if `openAccount` was never called for it. Any thread. */
   isActive(account: AccountIndex): boolean {
-    return (Atomics.load(this.#status, account * layout.COUNTED_WORDS32 + layout.STATUS) & 1) === 1;
+    return (this.#statusOf(account) & 1) === 1;
   }
 
   /** Sets the words of an account that no thread uses yet, and the store has already. Main thread. */
@@ -185,11 +182,6 @@ export class Ledger extends Calls {
       freed++;
     }
     return freed;
-  }
-
-  /** When an account with no call of the day left is admitted again. Any thread. */
-  resetOfDay(account: AccountIndex): WallMs {
-    return resetOfDay(this.day.read(account).dayNumber, this.clock.wallMs());
   }
 
   /** The account's own group. Any thread. */
@@ -268,9 +260,13 @@ export class Ledger extends Calls {
     if (record !== undefined) this.quotas.restore(record, settled, ageMs);
   }
 
+  #statusOf(account: AccountIndex): number {
+    return Atomics.load(this.#views.accounts.records32, layout.statusAt(account));
+  }
+
   #setStatus(account: AccountIndex, planIndex: number, active: boolean): void {
     const status = (planIndex << 1) | (active ? 1 : 0);
-    Atomics.store(this.#status, account * layout.COUNTED_WORDS32 + layout.STATUS, status);
+    Atomics.store(this.#views.accounts.records32, layout.statusAt(account), status);
   }
 }
 

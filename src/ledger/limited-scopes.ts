@@ -25,10 +25,10 @@ import type { MinuteCounter } from './window.js';
 const NO_LIMIT = 0;
 
 /** What an account, a key, a group or a pair of an account and a model has used. */
-export interface KeyCounts {
+export interface ScopeCounts {
   /** Permits that weigh in the current minute. */
   readonly minuteUsed: number;
-  /** The last day it was used, in days since 1970-01-01 UTC+8 (it may be past), and its calls on that day. */
+  /** The last day on which it was used, in days since 1970-01-01 UTC+8, and its calls on that day. */
   readonly dayNumber: number;
   readonly dayCalls: number;
 }
@@ -92,7 +92,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   }
 
   /** What the scope has used: permits that weigh now, and the calls of its last day. Allocates. */
-  countsOf(index: Index): KeyCounts {
+  countsOf(index: Index): ScopeCounts {
     return { minuteUsed: this.minute.usedOf(index), ...this.day.read(index) };
   }
 
@@ -128,7 +128,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   open(
     index: Index,
     limits: Partial<QuotaLimits>,
-    { used, ageMs = 0, parent }: { used?: KeyCounts; ageMs?: number; parent?: Index | undefined } = {},
+    { used, ageMs = 0, parent }: { used?: ScopeCounts; ageMs?: number; parent?: Index | undefined } = {},
   ): void {
     invariant(index >= 0 && index < this.#max, `scope ${index} is within the ledger`);
     this.setLimits(index, limits);

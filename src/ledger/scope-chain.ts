@@ -40,7 +40,7 @@ import type { ScopeQuotas } from './scope-quotas.js';
 export const FLIGHT_BIT = 1 << CALLS_IN_FLIGHT;
 
 /** The rule of a plan for one model. */
-export interface ModelRule {
+interface ModelRule {
   readonly modelIndex: number;
   readonly limits: QuotaLimits;
 }

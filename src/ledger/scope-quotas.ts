@@ -67,7 +67,7 @@ export function setAmounts(amounts: Amounts, tokens: number, nanoUnits: number):
 }
 
 /** The day and the month that a call takes from, numbered from 1970-01 in the quotas' timezone. */
-export interface Periods {
+interface Periods {
   day: number;
   month: number;
 }
@@ -161,10 +161,8 @@ export class ScopeQuotas extends QuotaRecords {
   }
 
   /** Whether a lease ran low since the last call of this method. */
-  ranLow(): boolean {
-    if (!this.#stocks.ranLow) return false;
-    this.#stocks.ranLow = false;
-    return true;
+  takeRanLow(): boolean {
+    return this.#stocks.takeRanLow();
   }
 
   /** Sets `into` to the day and the month of `nowMs`. */

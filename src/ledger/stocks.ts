@@ -85,11 +85,8 @@ export interface StockLeft {
 }
 
 export class Stocks {
-  /**
-   * A take left so little of a lease that the process should ask for more. Whoever took clears it. False
-   * unless limits are shared.
-   */
-  ranLow = false;
+  /** Whether a take left so little of a lease that the process should ask for more; see `takeRanLow`. */
+  protected ranLow = false;
   /** What the last successful take left of the limit. */
   left = 0;
   protected readonly words: PackedWords;
@@ -152,6 +149,13 @@ export class Stocks {
       this.#add(stock + STOCK_SETTLED, period, used, this.#isOf(stock, period));
     }
     if (used < held) this.#add(stock, period, used - held);
+  }
+
+  /** Whether a lease ran low since the last call of this method; false unless limits are shared. */
+  takeRanLow(): boolean {
+    if (!this.ranLow) return false;
+    this.ranLow = false;
+    return true;
   }
 
   /** Undoes what `settle` counted as used; once, after it. Of stocks with a word `settled`. */

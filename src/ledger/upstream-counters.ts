@@ -213,10 +213,7 @@ export class UpstreamCounters {
   #takeStock(scope: UpstreamScopeIndex, quota: number, amount: number, limit: number): boolean {
     const stocks = this.#stocks;
     if (stocks.take(stockAt(scope, quota), NO_PERIOD, amount, limit) === undefined) return false;
-    if (stocks.ranLow) {
-      stocks.ranLow = false;
-      this.#onLow(scope);
-    }
+    if (stocks.takeRanLow()) this.#onLow(scope);
     return true;
   }
 

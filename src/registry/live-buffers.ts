@@ -21,7 +21,7 @@ import {
   type KeyIndex,
   type WallMs,
 } from '../core/units.js';
-import type { KeyCounts } from '../ledger/limited-scopes.js';
+import type { ScopeCounts } from '../ledger/limited-scopes.js';
 import type { AccountState, Ledger } from '../ledger/ledger.js';
 import type { Log } from '../telemetry/log.js';
 import type { AccountDirectory } from './account-directory.js';
@@ -102,7 +102,7 @@ export function applyAccount(
 }
 
 /** The part of a RecordStore that finds groups. */
-export interface GroupFinder {
+interface GroupFinder {
   readonly groups: Pick<GroupStore, 'find'>;
 }
 
@@ -205,7 +205,7 @@ export function applyKey(record: KeyRecord, live: LiveBuffers): void {
   if (expiresSeconds !== undefined) keyTable.setExpiry(index, expiresSeconds);
 }
 
-const NO_COUNTS: KeyCounts = { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
+const NO_COUNTS: ScopeCounts = { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
 
 /** Undefined for a key that was never used and has no limits, or is not in the table. */
 export function keyUseOf(key: KeyIndex, live: LiveBuffers, nowMs: WallMs): KeyUseRecord | undefined {
@@ -259,7 +259,7 @@ export async function reopenPlanless(
   return reopened;
 }
 
-export interface ChangeApplierOptions {
+interface ChangeApplierOptions {
   readonly store: RecordStore;
   readonly live: LiveBuffers;
   readonly directory: AccountDirectory;

@@ -14,6 +14,7 @@ import {
   type PicoUnits,
   type WallMs,
 } from '#src/core/units.js';
+import { resetOfDay } from '#src/ledger/day.js';
 import type { LedgerBuffers } from '#src/ledger/layout.js';
 import type { AccountState, Ledger } from '#src/ledger/ledger.js';
 import { admitTo, takenOfDay } from '../fixtures/ledger-world.js';
@@ -174,19 +175,23 @@ export function takeTurns(job: ModelJob, ledger: Ledger, steps: readonly Step[])
     if (step.actor !== job.actor) continue;
     for (let turn = Atomics.load(words, TURN); turn !== index; turn = Atomics.load(words, TURN))
       waitWhile(words, TURN, turn);
-    outcomes.push({ answer: answerOf(ledger, clock, step.operation), seen: see(ledger, job.accounts) });
+    outcomes.push({
+      answer: answerOf(ledger, clock, step.operation),
+      seen: see(ledger, clock, job.accounts),
+    });
     Atomics.store(words, TURN, index + 1);
     Atomics.notify(words, TURN);
   }
   return outcomes;
 }
 
-export function see(ledger: Ledger, accounts: number): unknown {
+export function see(ledger: Ledger, clock: Clock, accounts: number): unknown {
   return {
     accounts: Array.from({ length: accounts }, (_, index) => {
       const account = index as AccountIndex;
       const [planIndex, active] = [ledger.planIndexOf(account), ledger.isActive(account)];
-      return { ...ledger.snapshot(account), planIndex, active, resetOfDay: ledger.resetOfDay(account) };
+      const snapshot = ledger.snapshot(account);
+      return { ...snapshot, planIndex, active, resetOfDay: resetOfDay(snapshot.dayNumber, clock.wallMs()) };
     }),
   };
 }

@@ -477,7 +477,7 @@ void t.test(`at once: ${RACE_RUNS} runs, all that was told adds up`, async (t) =
         planIndex: ledger.planIndexOf(account),
       }));
       for (const account of indices) if (drained.get(account) !== ledger.balance.available(account)) faults++;
-      const seen = see(ledger, accounts);
+      const seen = see(ledger, clock, accounts);
       meet(words, WORKERS + 1);
       return {
         ...{ released, credits, stillTick, faults, snapshots, seen },

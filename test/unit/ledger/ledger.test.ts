@@ -1,5 +1,6 @@
 import t from 'tap';
 import { asAccountIndex, asCallSlot, asKeyIndex, asPicoUnits, type PicoUnits } from '#src/core/units.js';
+import { resetOfDay } from '#src/ledger/day.js';
 import { Ledger, type AccountSnapshot } from '#src/ledger/ledger.js';
 import {
   admitTo,
@@ -226,11 +227,11 @@ void t.test('the drain visits accounts whose money or day changed, with what the
 
 void t.test('the next reset of the day is 00:00 UTC+8', (t) => {
   const { clock, ledger } = createLedgerWorld();
-  t.equal(ledger.resetOfDay(ACCOUNT), Date.UTC(2026, 0, 1, 16));
+  t.equal(resetOfDay(ledger.day.read(ACCOUNT).dayNumber, clock.wallMs()), Date.UTC(2026, 0, 1, 16));
   clock.pass(16 * 3_600_000 - 1);
-  t.equal(ledger.resetOfDay(ACCOUNT), Date.UTC(2026, 0, 1, 16));
+  t.equal(resetOfDay(ledger.day.read(ACCOUNT).dayNumber, clock.wallMs()), Date.UTC(2026, 0, 1, 16));
   clock.pass(1);
-  t.equal(ledger.resetOfDay(ACCOUNT), Date.UTC(2026, 0, 2, 16));
+  t.equal(resetOfDay(ledger.day.read(ACCOUNT).dayNumber, clock.wallMs()), Date.UTC(2026, 0, 2, 16));
   t.end();
 });
 
