@@ -8,7 +8,6 @@
  * the ChangeApplier could not apply its account yet.
  *
  * Must hold: it has every account of the store that limits.accounts allows, whatever made or changed it.
- * Test: test/unit/registry/account-directory.test.ts (the registry keeps it, with or without a gateway).
  */
 import { asAccountIndex, type AccountIndex } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';

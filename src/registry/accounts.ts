@@ -31,7 +31,7 @@ export interface NewAccount {
 }
 
 /** Selects the accounts that match every field that is given. */
-export interface AccountSearch {
+interface AccountSearch {
   /** Part of the name, in any case, or the beginning of the id. */
   readonly text?: string | undefined;
   readonly planId?: string | undefined;

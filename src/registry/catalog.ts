@@ -34,12 +34,12 @@ interface PriceSet extends PartPrices {
 }
 
 /** What all tokens of a call cost if its prompt has more than `aboveTokens`. */
-export interface LongPrice extends PriceSet {
+interface LongPrice extends PriceSet {
   readonly aboveTokens: number;
 }
 
 /** The price of a model. Its own set is for prompts that no long price is for. */
-export interface TokenPrice extends PriceSet {
+interface TokenPrice extends PriceSet {
   /** Price of the call itself, besides its tokens. */
   readonly callPicoUnits: PicoUnits;
   /** Price of a whole response from the cache. */

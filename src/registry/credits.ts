@@ -29,7 +29,7 @@ interface Transfer {
   readonly note: string;
 }
 
-export interface TransferOnce extends Transfer {
+interface TransferOnce extends Transfer {
   readonly idempotencyKey: string;
 }
 

@@ -4,7 +4,7 @@
  * command.
  *
  * Must hold: the tree is never deeper than GROUP_DEPTH_MAX and has no cycle, and a group with accounts or
- * groups in it is not deleted. Test: test/unit/registry/groups.test.ts (random trees; what is refused).
+ * groups in it is not deleted.
  */
 import { editDistance, nearestName } from '../core/wrong-input.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
@@ -39,7 +39,7 @@ export interface GroupStatement {
 const NEAREST_LOOKS_MAX = 1_000;
 
 /** `ids` are those of accounts; undefined if there are too many. */
-export interface GroupMembers {
+interface GroupMembers {
   readonly ids: readonly string[] | undefined;
   readonly has: (accountId: string) => boolean;
 }

@@ -32,8 +32,7 @@
  *
  * Must hold: a reader between any two writes sees all of a key or nothing of it, and finds a key that was
  * there all the time. The main thread alone inserts, removes and writes states, so it may load a state and
- * store it changed. Tests: test/unit/registry/key-table.test.ts (a reader between any two writes; a small
- * world, exhaustively), test/threads/key-table-race.test.ts.
+ * store it changed. Further test: test/threads/key-table-race.test.ts.
  */
 import { invariant } from '../core/errors.js';
 import { KEYS_MAX } from '../core/limits.js';
@@ -71,7 +70,7 @@ const SEARCHES_MAX = 10_000;
 
 export type KeyState = 'active' | 'disabled';
 
-export interface KeyTraits {
+interface KeyTraits {
   /** Unix seconds from which on the key is rejected. */
   readonly expiresSeconds?: number | undefined;
   /** Whether the ledger has limits of this key (ledger/limited-scopes.ts). */
@@ -137,7 +136,7 @@ export class KeyTable {
 
   /** A key that was removed since it was found is disabled. Any thread. */
   stateOf(key: KeyIndex): KeyState {
-    const state = Atomics.load(this.#records, key * RECORD_WORDS + STATE);
+    const state = Atomics.load(this.#records, stateAt(key));
     return (state & STATE_MASK) === STATE_ACTIVE ? 'active' : 'disabled';
   }
 
@@ -146,12 +145,12 @@ export class KeyTable {
    * limit of the key. Any thread.
    */
   isLimited(key: KeyIndex): boolean {
-    return (Atomics.load(this.#records, key * RECORD_WORDS + STATE) & LIMITED) !== 0;
+    return (Atomics.load(this.#records, stateAt(key)) & LIMITED) !== 0;
   }
 
   /** A key that was removed since it was found counts as private. Any thread. */
   isPrivate(key: KeyIndex): boolean {
-    const state = Atomics.load(this.#records, key * RECORD_WORDS + STATE);
+    const state = Atomics.load(this.#records, stateAt(key));
     return state === STATE_VACANT || (state & PRIVATE) !== 0;
   }
 
@@ -180,7 +179,7 @@ export class KeyTable {
 
   /** Whether a key has this index. Any thread. */
   has(key: KeyIndex): boolean {
-    return Atomics.load(this.#records, key * RECORD_WORDS + STATE) !== STATE_VACANT;
+    return Atomics.load(this.#records, stateAt(key)) !== STATE_VACANT;
   }
 
   /**
@@ -199,8 +198,9 @@ export class KeyTable {
     invariant(key >= 0 && key < this.#keysMax, `key ${key} is within the table`);
     invariant(digest.length === DIGEST_BYTES, 'a digest has 32 bytes');
     const record = key * RECORD_WORDS;
-    invariant(Atomics.load(this.#records, record + STATE) === STATE_VACANT, `key ${key} is vacant`);
-    const position = this.#freePositionOf(digest);
+    invariant(!this.has(key), `key ${key} is vacant`);
+    invariant(this.#search(digest) === undefined, 'a digest is in the table once');
+    const position = this.#positionOf(ENTRY_EMPTY, digest.readInt32LE(0));
     for (let word = 0; word < DIGEST_WORDS; word++) {
       Atomics.store(this.#records, record + word, digest.readInt32LE(word * 4));
     }
@@ -214,24 +214,21 @@ export class KeyTable {
 
   /** Takes effect on every thread with the next request. Main thread. */
   setActive(key: KeyIndex, active: boolean): void {
-    const state = key * RECORD_WORDS + STATE;
-    const before = Atomics.load(this.#records, state);
-    invariant(before !== STATE_VACANT, `key ${key} is in the table`);
-    Atomics.store(this.#records, state, (active ? STATE_ACTIVE : STATE_DISABLED) | (before & ~STATE_MASK));
+    const state = this.#presentStateAt(key);
+    const flags = Atomics.load(this.#records, state) & ~STATE_MASK;
+    Atomics.store(this.#records, state, (active ? STATE_ACTIVE : STATE_DISABLED) | flags);
   }
 
   /** Takes effect on every thread, for calls that end from now on. Main thread. */
   setPrivate(key: KeyIndex, isPrivate: boolean): void {
-    invariant(this.has(key), `key ${key} is in the table`);
-    const state = key * RECORD_WORDS + STATE;
+    const state = this.#presentStateAt(key);
     if (isPrivate) Atomics.or(this.#records, state, PRIVATE);
     else Atomics.and(this.#records, state, ~PRIVATE);
   }
 
   /** Marks the key as having limits of its own, which the ledger has already. Main thread. */
   setLimited(key: KeyIndex): void {
-    invariant(this.has(key), `key ${key} is in the table`);
-    Atomics.or(this.#records, key * RECORD_WORDS + STATE, LIMITED);
+    Atomics.or(this.#records, this.#presentStateAt(key), LIMITED);
   }
 
   /**
@@ -248,9 +245,8 @@ export class KeyTable {
    * request may have found the key just before. Main thread.
    */
   remove(key: KeyIndex): void {
-    const state = key * RECORD_WORDS + STATE;
-    invariant(Atomics.load(this.#records, state) !== STATE_VACANT, `key ${key} is in the table`);
-    let gap = this.#positionOf(key);
+    const state = this.#presentStateAt(key);
+    let gap = this.#positionOf(key + ENTRY_FIRST_KEY, Atomics.load(this.#records, key * RECORD_WORDS));
     Atomics.store(this.#records, state, STATE_VACANT);
     let position = gap;
     for (let steps = 0; steps <= this.#positionMask; steps++) {
@@ -266,6 +262,12 @@ export class KeyTable {
       gap = position;
     }
     Atomics.store(this.#entries, gap, ENTRY_EMPTY);
+  }
+
+  /** Where the state of a key is that must be in the table. */
+  #presentStateAt(key: KeyIndex): number {
+    invariant(this.has(key), `key ${key} is in the table`);
+    return stateAt(key);
   }
 
   #search(digest: Buffer): KeyIndex | undefined {
@@ -287,25 +289,21 @@ export class KeyTable {
     return true;
   }
 
-  /** Returns the position for a new digest: the first empty one from its home on. */
-  #freePositionOf(digest: Buffer): number {
-    invariant(this.#search(digest) === undefined, 'a digest is in the table once');
-    let position = digest.readInt32LE(0) & this.#positionMask;
+  /**
+   * Returns the first position from `home` (not masked yet) on that has that entry: a key's own, or an empty
+   * one for a new key.
+   */
+  #positionOf(entry: number, home: number): number {
+    let position = home & this.#positionMask;
     for (let steps = 0; steps <= this.#positionMask; steps++) {
-      if (Atomics.load(this.#entries, position) === ENTRY_EMPTY) return position;
+      if (Atomics.load(this.#entries, position) === entry) return position;
       position = (position + 1) & this.#positionMask;
     }
-    // `slots` has at least two entries for each of `keysMax` keys, and a key has one.
-    throw new Error('invariant broken: half of the slots are empty');
+    // A key of the table has an entry, and half of the entries are empty: there are two for each of `keysMax`.
+    throw new Error(`invariant broken: entry ${entry} is in the table`);
   }
+}
 
-  /** Returns the position of the entry that names a key of the table. */
-  #positionOf(key: KeyIndex): number {
-    let position = Atomics.load(this.#records, key * RECORD_WORDS) & this.#positionMask;
-    for (let steps = 0; steps <= this.#positionMask; steps++) {
-      if (Atomics.load(this.#entries, position) === key + ENTRY_FIRST_KEY) return position;
-      position = (position + 1) & this.#positionMask;
-    }
-    throw new Error(`invariant broken: key ${key} has a slot`);
-  }
+function stateAt(key: KeyIndex): number {
+  return key * RECORD_WORDS + STATE;
 }

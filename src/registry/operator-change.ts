@@ -14,7 +14,7 @@ import type { WallMs } from '../core/units.js';
 const CLOSED = { additionalProperties: false };
 
 /** Who changes something, and from where: the address of a client, or the user of the system. */
-export interface Actor extends Operator {
+interface Actor extends Operator {
   readonly from: string;
 }
 

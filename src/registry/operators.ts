@@ -5,7 +5,7 @@
  *
  * Must hold: only the digest of a token is kept. Each request reads the store, so a disabled operator is
  * rejected at the next request in every process of the host, and on other hosts as soon as their copy has the
- * change. Test: test/unit/registry/operators.test.ts.
+ * change.
  */
 import { hash } from 'node:crypto';
 import { type Operator, type Role } from '../core/roles.js';
@@ -32,7 +32,7 @@ export interface OperatorStatement {
 }
 
 /** `token` is the only copy of its text, and can never be read again. */
-export interface CreatedOperator extends OperatorStatement {
+interface CreatedOperator extends OperatorStatement {
   readonly token: string;
 }
 
@@ -63,6 +63,10 @@ export function isOperatorToken(text: string): boolean {
   return OPERATOR_TOKEN.test(text);
 }
 
+function newToken(): string {
+  return `tgop_${takeRandomBytes(TOKEN_BYTES).toString('base64url')}`;
+}
+
 export function digestOfToken(token: string): string {
   return hash('sha256', token);
 }
@@ -81,7 +85,7 @@ export class Operators {
   create({ name, role, ...expiry }: NewOperator): CreatedOperator {
     const { store, clock } = this.#context;
     const nowMs = recordMomentMs(clock);
-    const token = `tgop_${takeRandomBytes(TOKEN_BYTES).toString('base64url')}`;
+    const token = newToken();
     const record = store.commit(() => {
       const known = store.operators.all();
       assertFree(name, known);
@@ -130,7 +134,7 @@ export class Operators {
     idOrName: string,
     expiry: Pick<NewOperator, 'expiresSeconds' | 'expiresInSeconds'>,
   ): CreatedOperator {
-    const token = `tgop_${takeRandomBytes(TOKEN_BYTES).toString('base64url')}`;
+    const token = newToken();
     const nowMs = recordMomentMs(this.#context.clock);
     const newExpiry = expiryOf(expiry, nowMs);
     const statement = this.#change(idOrName, (record) => {

@@ -3,8 +3,7 @@
  * up to now. The statements of accounts, keys and groups, the notices and the store use it. Pure; main thread
  * of a gateway process, or a command.
  *
- * Must hold: a count of a day, a month or a minute that is over is shown as 0. Test:
- * test/unit/registry/quota-use.test.ts.
+ * Must hold: a count of a day, a month or a minute that is over is shown as 0.
  */
 import { PICO_PER_NANO } from '../core/money.js';
 import {
@@ -73,7 +72,7 @@ export function countsAt(flushed: FlushedCounts | undefined, nowMs: WallMs): Pla
 }
 
 /** Counts of requests of the minute, calls of the day and calls in flight. */
-export interface PlainCounts {
+interface PlainCounts {
   readonly minuteUsed: number;
   /** Counted from 1970-01-01 in UTC+8. */
   readonly dayNumber: number;

@@ -3,8 +3,8 @@
  * the rejections of what breaks them. The registry and the admin interface use them on the main thread.
  *
  * Must hold: no name has the form of an id, so that one path segment can hold either. A key or a token given
- * as a name is rejected and never repeated in a message. Test: test/unit/registry/record-id.test.ts. The
- * rules for the documents (`…_RULE`) agree with the functions: test/unit/admin/openapi.test.ts compares them.
+ * as a name is rejected and never repeated in a message. The rules for the documents (`…_RULE`) agree with
+ * the functions: test/unit/admin/openapi.test.ts compares them.
  */
 import { ProxyError } from '../core/errors.js';
 import { UNPRINTABLE } from '../core/wrong-input.js';

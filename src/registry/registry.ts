@@ -57,7 +57,7 @@ export interface UsageCursor {
   readonly row?: Pick<UsageRow, 'keyId' | 'modelId'> | undefined;
 }
 
-export interface UsageRowsPage {
+interface UsageRowsPage {
   readonly rows: readonly UsageRow[];
   readonly next: UsageCursor | undefined;
 }
@@ -76,11 +76,11 @@ const SHORT_REPORT_PAGES = 20;
 const LONG_REPORTS_WAITING_MAX = 4;
 const REPORT_RETRY_SECONDS = 30;
 
-export interface NewAccountWithKeys extends NewAccount {
+interface NewAccountWithKeys extends NewAccount {
   readonly keys: readonly NewKey[];
 }
 
-export interface CreatedAccount {
+interface CreatedAccount {
   readonly statement: AccountStatement;
   readonly keys: readonly CreatedKey[];
 }

@@ -3,8 +3,7 @@
  * account, key, model and hour. The registry makes reports from the store's rows, page by page, on the main
  * thread. Pure but for KeptReport, which the routes of usage use there.
  *
- * Must hold: a report has at most LINES_MAX lines, however many rows it sums. Test:
- * test/unit/registry/usage-report.test.ts (lines have a bound, rows have none).
+ * Must hold: a report has at most LINES_MAX lines, however many rows it sums.
  */
 import { type AccountIndex, asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
 import { invalid } from './record-id.js';
