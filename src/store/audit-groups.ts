@@ -9,7 +9,7 @@
  */
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import type { AccountRecord, GroupRecord } from '../registry/account-record.js';
-import { type AuditScope, type AuditSubject, idIn } from './audit-scope.js';
+import { type AuditScope, idIn } from './audit-scope.js';
 import { MEMBER_ACCOUNT, MEMBER_GROUP, readGroup } from './group-rows.js';
 import { readQuotaUse } from './quota-use-rows.js';
 import { readAccount } from './record-codec.js';
@@ -39,7 +39,7 @@ function auditGroup(
 ): void {
   const { snapshot, bounds } = scope;
   const { index, name, parentId } = record;
-  const subject = subjectAt(snapshot.locationOf('groups', id));
+  const subject = scope.subjectAt('groups', id);
   scope.expect(subject, 'the id', record.id, id);
   scope.slotOf('group', subject, { id, index, name }, bounds.groupsMax);
   scope.expect(subject, `the owner of the name ${name}`, idIn(snapshot.get('group_names', name)), id);
@@ -69,7 +69,7 @@ function auditMembers(scope: AuditScope, groups: ReadonlyMap<string, GroupRecord
   const byIndex = new Map(Array.from(groups.values(), (group) => [group.index as number, group]));
   for (const { key } of snapshot.rows('group_members')) {
     const [groupId, kind, slot] = key;
-    const subject = subjectAt(snapshot.locationOf('group_members', key));
+    const subject = scope.subjectAt('group_members', key);
     const id = kind === MEMBER_ACCOUNT ? scope.accountIdOf(slot) : undefined;
     const account = id === undefined ? undefined : scope.peek(readAccount, 'accounts', id);
     const is = kind === MEMBER_ACCOUNT ? account?.groupId : byIndex.get(slot)?.parentId;
@@ -81,7 +81,7 @@ function auditMembers(scope: AuditScope, groups: ReadonlyMap<string, GroupRecord
 export function auditGroupOf(scope: AuditScope, { id, index, groupId }: AccountRecord): void {
   if (groupId === undefined) return;
   const { snapshot } = scope;
-  const subject: AuditSubject = { account: id, location: snapshot.locationOf('accounts', id) };
+  const subject = scope.subjectAt('accounts', id, id);
   if (scope.peek(readGroup, 'groups', groupId) === undefined)
     scope.differs(subject, 'the group', groupId, 'a group');
   if (snapshot.get('group_members', [groupId, MEMBER_ACCOUNT, index]) !== true)
@@ -99,16 +99,8 @@ function auditUses(scope: AuditScope): void {
         snapshot.get(owners[kind as keyof typeof owners] as 'key_slots', slot)
       : undefined;
     if (owner !== undefined) continue;
-    const subject = subjectAt(snapshot.locationOf('quota_uses', key));
-    scope.differs(
-      subject,
-      `the owner of slot ${slot}`,
-      undefined,
-      kind === 'model' ? 'an account' : `a ${kind}`,
-    );
+    const subject = scope.subjectAt('quota_uses', key);
+    const shouldBe = kind === 'model' ? 'an account' : `a ${kind}`;
+    scope.differs(subject, `the owner of slot ${slot}`, undefined, shouldBe);
   }
-}
-
-function subjectAt(location: string): AuditSubject {
-  return { account: null, location };
 }

@@ -68,6 +68,15 @@ export class AuditScope {
     return this.#count;
   }
 
+  /** `account` is the id of the account that the row is about; null if it is about none. */
+  subjectAt<Name extends TableName>(
+    name: Name,
+    key: TableKeys[Name],
+    account: string | null = null,
+  ): AuditSubject {
+    return { account, location: this.snapshot.locationOf(name, key) };
+  }
+
   differs(subject: AuditSubject, what: string, is: Amount, shouldBe: Amount): void {
     this.#count++;
     if (this.#differences.length >= DIFFERENCES_MAX) return;
@@ -87,12 +96,12 @@ export class AuditScope {
     value: unknown,
     account: string | null = null,
   ): Decoded | undefined {
-    const location = this.snapshot.locationOf(name, key);
+    const subject = this.subjectAt(name, key, account);
     try {
-      return reader(value, location);
+      return reader(value, subject.location);
     } catch (error) {
       if (!(error instanceof StoreError)) throw error;
-      this.differs({ account, location }, 'the row', 'damaged', 'a row of this format');
+      this.differs(subject, 'the row', 'damaged', 'a row of this format');
       return undefined;
     }
   }
@@ -127,9 +136,14 @@ export class AuditScope {
     accountOf: (record: Row | undefined) => string | null = () => null,
   ): void {
     const { snapshot } = this;
-    const follow = (table: TableName, key: number | string, id: unknown, what: 'slot' | 'name'): void => {
+    const follow = <Name extends TableName>(
+      table: Name,
+      key: TableKeys[Name] & (number | string),
+      id: unknown,
+      what: 'slot' | 'name',
+    ): void => {
       const record = typeof id === 'string' ? recordOf(id) : undefined;
-      const subject = { account: accountOf(record), location: snapshot.locationOf(table, key) };
+      const subject = this.subjectAt(table, key, accountOf(record));
       const is = what === 'slot' ? record?.index : record?.name;
       this.expect(subject, `the ${what} of ${kind} ${idIn(id)}`, is, key);
     };
@@ -141,14 +155,12 @@ export class AuditScope {
     if (kind === 'account') return;
     for (const { key } of snapshot.rows(`${kind}_slots_free`)) {
       const owner = idIn(snapshot.get(`${kind}_slots`, key[1]));
-      const subject = { account: null, location: snapshot.locationOf(`${kind}_slots_free`, key) };
+      const subject = this.subjectAt(`${kind}_slots_free`, key);
       this.expect(subject, `the owner of slot ${key[1]}, which is free`, owner, undefined);
     }
   }
 
-  /**
-   * Checks that the slot leads back to the record, and is below the bound and the number of slots ever used.
-   */
+  /** Checks that the slot leads back to the record, and is below the bound and the number of slots ever used. */
   slotOf(kind: 'group' | 'key', subject: AuditSubject, { id, index }: SlotRecord, max: number): void {
     const stored = this.snapshot.get('meta', `${kind}_slots_used`) ?? 0;
     // A damaged number is below every slot, so each key or group tells of it.
@@ -170,9 +182,9 @@ export class AuditScope {
   }
 }
 
-function textOf(figure: Amount): string {
-  if (figure === undefined) return 'nothing';
-  return typeof figure === 'bigint' ? decimalOf(figure) : String(figure);
+function textOf(amount: Amount): string {
+  if (amount === undefined) return 'nothing';
+  return typeof amount === 'bigint' ? decimalOf(amount) : String(amount);
 }
 
 /** `value`, which should be an id; the text `damaged` if it is no text. */

@@ -8,13 +8,14 @@
  * hold both ways: slots, names, keys, accounts, stored responses.
  *
  * Must hold: a check here or in audit-groups.ts reads each table of StoreSnapshot; otherwise the audit misses
- * damage in that table. Test: test/unit/store/audit.test.ts (each damage is told).
+ * damage in that table.
  */
 import { asAccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
 import { CREDITED_PICO_UNITS_MAX, uncoveredAfter } from '../ledger/balance.js';
 import type { AccountRecord } from '../registry/account-record.js';
 import type { KeyRecord } from '../registry/key-record.js';
-import { type AuditBounds, AuditScope, type AuditSubject, type Difference, idIn } from './audit-scope.js';
+import type { ChainLink } from '../registry/operator-change.js';
+import { type AuditBounds, AuditScope, type Difference, idIn } from './audit-scope.js';
 import { auditGroupOf, auditGroups } from './audit-groups.js';
 import { readFlush } from './flush-mark.js';
 import { readKey, readKeyUse } from './key-rows.js';
@@ -26,7 +27,6 @@ import {
   readSpending,
   readUsage,
 } from './record-codec.js';
-import type { ChainLink } from '../registry/operator-change.js';
 import { ChainCheck, readLink } from './operator-changes.js';
 import { readOperator } from './operator-rows.js';
 import { CHANGES_BEFORE, CHANGES_HEAD } from './tables.js';
@@ -120,7 +120,7 @@ function auditAccounts(scope: AuditScope): AccountSums {
 
 function auditIndexes(scope: AuditScope, id: string, record: AccountRecord): void {
   const { snapshot, bounds } = scope;
-  const subject: AuditSubject = { account: id, location: snapshot.locationOf('accounts', id) };
+  const subject = scope.subjectAt('accounts', id, id);
   scope.expect(subject, 'the id', record.id, id);
   if (record.index >= bounds.accountsMax) {
     scope.differs(subject, 'the slot', record.index, `below limits.accounts, ${bounds.accountsMax}`);
@@ -138,7 +138,7 @@ function auditIndexes(scope: AuditScope, id: string, record: AccountRecord): voi
 function auditMoney(scope: AuditScope, record: AccountRecord, sums: AccountSums): void {
   const { snapshot } = scope;
   const { id: account, index, credited } = record;
-  const ofAccount: AuditSubject = { account, location: snapshot.locationOf('accounts', account) };
+  const ofAccount = scope.subjectAt('accounts', account, account);
   scope.expect(ofAccount, 'credited', credited, creditSum(scope, record));
   if (credited < 0n || credited > CREDITED_PICO_UNITS_MAX) {
     // The bound in whole units: CREDITED_PICO_UNITS_MAX.
@@ -150,7 +150,7 @@ function auditMoney(scope: AuditScope, record: AccountRecord, sums: AccountSums)
     stored === undefined ? undefined : scope.read(readSpending, 'spending', index, stored, account);
   const damaged = stored !== undefined && spending === undefined;
   const { spent, uncovered } = spending ?? { spent: 0n, uncovered: 0n };
-  const ofSpending: AuditSubject = { account, location: snapshot.locationOf('spending', index) };
+  const ofSpending = scope.subjectAt('spending', index, account);
   if (spent < 0n) scope.differs(ofSpending, 'spent', spent, 'not negative');
   // On hosts that share, a credit may be spent here before the change that tells of it has come.
   const isCopy = snapshot.get('meta', REGISTRY_POSITION) !== undefined;
@@ -200,7 +200,7 @@ function usageSums(scope: AuditScope, { id, index }: AccountRecord): { cost: big
       keys.set(keyId, isOwn);
     }
     if (!isOwn) {
-      const subject: AuditSubject = { account: id, location: scope.snapshot.locationOf('usage', key) };
+      const subject = scope.subjectAt('usage', key, id);
       scope.differs(subject, 'the key', keyId, 'a key of the account');
     }
   }
@@ -214,7 +214,7 @@ function auditOwners(scope: AuditScope): void {
     for (const { key } of snapshot.rows(name)) {
       const slot = typeof key === 'number' ? key : key[0];
       if (scope.accountIdOf(slot) !== undefined) continue;
-      const subject: AuditSubject = { account: null, location: snapshot.locationOf(name, key) };
+      const subject = scope.subjectAt(name, key);
       scope.differs(subject, `the owner of slot ${slot}`, undefined, 'an account');
     }
   }
@@ -225,21 +225,19 @@ function auditFlushes(scope: AuditScope): void {
   const { snapshot } = scope;
   const stored = snapshot.get('meta', 'books_version') ?? 0;
   const version = typeof stored === 'number' ? stored : 0;
-  const ofVersion: AuditSubject = { account: null, location: snapshot.locationOf('meta', 'books_version') };
+  const ofVersion = scope.subjectAt('meta', 'books_version');
   if (typeof stored !== 'number') scope.differs(ofVersion, 'the number of flushes', 'damaged', 'a number');
   for (const { key: slot, value } of snapshot.rows('flushes')) {
     const flush = scope.read(readFlush, 'flushes', slot, value);
     if (flush === undefined || flush.sequence <= version) continue;
-    const subject: AuditSubject = { account: null, location: snapshot.locationOf('flushes', slot) };
+    const subject = scope.subjectAt('flushes', slot);
     scope.differs(subject, 'the number of the flush', flush.sequence, `at most that of all, ${version}`);
   }
 }
 
 type Age = [endedMs: number, account: number, key: string];
 
-/**
- * Each response has its row of `answer_ages` and each such row its response; their bytes add up to the sum.
- */
+/** Each response has its row of `answer_ages` and each such row its response; their bytes add up to the sum. */
 function auditStoredResponses(scope: AuditScope): void {
   const { snapshot } = scope;
   let responseCount = 0;
@@ -251,7 +249,7 @@ function auditStoredResponses(scope: AuditScope): void {
       readResponse(stored, { account: asAccountIndex(account), key }, named);
     const record = scope.read(read, 'answers', responseKey, value, owner);
     if (record === undefined) continue;
-    const subject: AuditSubject = { account: owner, location: snapshot.locationOf('answers', responseKey) };
+    const subject = scope.subjectAt('answers', responseKey, owner);
     if (owner === null)
       scope.differs(subject, `the owner of account slot ${account}`, undefined, 'an account');
     const bytes = snapshot.get('answer_ages', [record.endedMs, account, key]);
@@ -269,11 +267,11 @@ function auditAges(scope: AuditScope, responseCount: number): void {
     if (typeof value === 'number') sum += value;
     const [, account, text]: Age = key;
     if (snapshot.get('answers', [account, text]) === undefined) {
-      const subject: AuditSubject = { account: null, location: snapshot.locationOf('answer_ages', key) };
+      const subject = scope.subjectAt('answer_ages', key);
       scope.differs(subject, 'the answer of this age', undefined, 'an answer');
     }
   }
-  const subject: AuditSubject = { account: null, location: snapshot.locationOf('meta', 'answer_bytes') };
+  const subject = scope.subjectAt('meta', 'answer_bytes');
   scope.expect(subject, 'the number of ages', ages, responseCount);
   scope.expect(subject, 'the bytes of all answers', amountOf(snapshot.get('meta', 'answer_bytes') ?? 0), sum);
 }
@@ -284,7 +282,7 @@ function auditOperators(scope: AuditScope): void {
   for (const { key: digest, value } of snapshot.rows('operators')) {
     const record = scope.read(readOperator, 'operators', digest, value);
     if (record === undefined) continue;
-    const subject: AuditSubject = { account: null, location: snapshot.locationOf('operators', digest) };
+    const subject = scope.subjectAt('operators', digest);
     scope.expect(subject, 'the digest', record.digest, digest);
   }
 }
@@ -299,8 +297,8 @@ function auditChanges(scope: AuditScope): void {
   const chain = new ChainCheck(linkOf(CHANGES_BEFORE));
   for (const { key, value } of snapshot.rows('operator_changes')) chain.add(key, value);
   for (const { number, problem } of chain.report(linkOf(CHANGES_HEAD)).problems) {
-    const location = snapshot.locationOf('operator_changes', number);
-    scope.differs({ account: null, location }, 'the row', problem, 'as it was written');
+    const subject = scope.subjectAt('operator_changes', number);
+    scope.differs(subject, 'the row', problem, 'as it was written');
   }
 }
 
@@ -325,7 +323,7 @@ function auditKeys(scope: AuditScope): number {
 function auditKey(scope: AuditScope, id: string, record: KeyRecord): void {
   const { snapshot, bounds } = scope;
   const { index, accountIndex, accountId, name } = record;
-  const subject: AuditSubject = { account: accountId, location: snapshot.locationOf('keys', id) };
+  const subject = scope.subjectAt('keys', id, accountId);
   scope.expect(subject, 'the id', record.id, id);
   scope.expect(
     subject,
@@ -356,28 +354,24 @@ function auditKeyReferences(scope: AuditScope): void {
   );
   for (const { key, value } of snapshot.rows('keys_of_account')) {
     const record = keyOf(scope, value);
-    const location = snapshot.locationOf('keys_of_account', key);
+    const subject = scope.subjectAt('keys_of_account', key, record?.accountId);
     const is = record === undefined ? undefined : `${record.accountIndex}/${record.index}`;
-    scope.expect(subjectOf(record, location), `account and slot of key ${idIn(value)}`, is, key.join('/'));
+    scope.expect(subject, `account and slot of key ${idIn(value)}`, is, key.join('/'));
   }
   for (const { key } of snapshot.rows('key_names')) {
     const [name, id] = key;
     const record = keyOf(scope, id);
-    const location = snapshot.locationOf('key_names', key);
-    scope.expect(subjectOf(record, location), `the name of key ${id}`, record?.name, name);
+    const subject = scope.subjectAt('key_names', key, record?.accountId);
+    scope.expect(subject, `the name of key ${id}`, record?.name, name);
   }
   for (const { key: slot, value } of snapshot.rows('key_uses')) {
     scope.read(readKeyUse, 'key_uses', slot, value);
     if (snapshot.get('key_slots', slot) !== undefined) continue;
-    const subject: AuditSubject = { account: null, location: snapshot.locationOf('key_uses', slot) };
+    const subject = scope.subjectAt('key_uses', slot);
     scope.differs(subject, `the owner of slot ${slot}`, undefined, 'a key');
   }
 }
 
 function keyOf(scope: AuditScope, id: unknown): KeyRecord | undefined {
   return typeof id === 'string' ? scope.peek(readKey, 'keys', id) : undefined;
-}
-
-function subjectOf(record: KeyRecord | undefined, location: string): AuditSubject {
-  return { account: record?.accountId ?? null, location };
 }

@@ -20,7 +20,7 @@ import {
   type KeyIndex,
 } from '../core/units.js';
 import { accountingVersionOf } from './flush-mark.js';
-import { damaged } from './record-codec.js';
+import { damaged, locationOf } from './record-codec.js';
 import type { RegistryCopy } from './registry-copy.js';
 import type { WrittenRow } from './row-recorder.js';
 import type { Tables } from './tables.js';
@@ -90,13 +90,13 @@ export class ChangeFeed {
 
   #newest(): number {
     const number = this.#tables.meta.get(NEWEST_CHANGE) ?? 0;
-    if (typeof number !== 'number') throw damaged(`${this.#tables.path}: record changes of table meta`);
+    if (typeof number !== 'number') throw damaged(locationOf(this.#tables, 'meta', NEWEST_CHANGE));
     return number;
   }
 
   #readTouched(number: number, value: unknown): Touched {
     if (isTouched(value)) return value;
-    throw damaged(`${this.#tables.path}: record ${number} of table changes`);
+    throw damaged(locationOf(this.#tables, 'changes', number));
   }
 }
 
@@ -151,9 +151,7 @@ export class SharedChanges {
     });
   }
 
-  /**
-   * Writes rows that all hosts have agreed on. Unlike `commit` it does not detach the store from them.
-   */
+  /** Writes rows that all hosts have agreed on. Unlike `commit` it does not detach the store from them. */
   take(work: () => void): void {
     this.#commit(work, () => undefined);
   }

@@ -23,15 +23,12 @@ import { Type, type Static } from 'typebox';
 import type { Clock } from '../core/clock.js';
 import { schemaCheck } from '../core/schema-check.js';
 import { bootId } from './process-identity.js';
-import { Count, FORMAT, Format, damaged } from './record-codec.js';
+import { closedObject, Count, damaged, Format, FORMAT, locationOf } from './record-codec.js';
 import type { Tables } from './tables.js';
 
 const ACCOUNTING_VERSION = 'books_version';
 
-const StoredFlush = Type.Object(
-  { format: Format, life: Type.String({ minLength: 1 }), sequence: Count },
-  { additionalProperties: false },
-);
+const StoredFlush = closedObject({ format: Format, life: Type.String({ minLength: 1 }), sequence: Count });
 
 const isFlush = schemaCheck('StoredFlush', StoredFlush);
 
@@ -46,9 +43,9 @@ type MarkTables = Pick<Tables, 'path' | 'environment' | 'meta' | 'flushes'>;
 type MetaTable = Pick<Tables, 'path' | 'meta'>;
 
 /** Returns a number that grows with every flush that leaves a mark. Throws StoreError `damaged`. */
-export function accountingVersionOf({ path, meta }: MetaTable): number {
-  const version = meta.get(ACCOUNTING_VERSION) ?? 0;
-  if (typeof version !== 'number') throw damaged(`${path}: record ${ACCOUNTING_VERSION} of table meta`);
+export function accountingVersionOf(tables: MetaTable): number {
+  const version = tables.meta.get(ACCOUNTING_VERSION) ?? 0;
+  if (typeof version !== 'number') throw damaged(locationOf(tables, 'meta', ACCOUNTING_VERSION));
   return version;
 }
 
@@ -94,21 +91,23 @@ export class FlushMark {
    * throws.
    */
   hasReachedDisk(): boolean {
-    const { environment, path, flushes: table } = this.#tables;
+    const { environment, flushes } = this.#tables;
     environment.refresh();
-    const stored = table.get(this.#slot);
+    const stored = flushes.get(this.#slot);
     if (stored === undefined) return false;
-    const { life, sequence } = readFlush(stored, `${path}: record ${this.#slot} of table flushes`);
+    const { life, sequence } = readFlush(stored, locationOf(this.#tables, 'flushes', this.#slot));
     return life === this.#life && sequence === this.#sequence;
   }
 }
 
 const CLOCKS = 'clocks';
 
-const StoredClocks = Type.Object(
-  { format: Format, boot: Type.String(), monotonicMs: Type.Number(), aheadMs: Type.Number() },
-  { additionalProperties: false },
-);
+const StoredClocks = closedObject({
+  format: Format,
+  boot: Type.String(),
+  monotonicMs: Type.Number(),
+  aheadMs: Type.Number(),
+});
 
 const isClocks = schemaCheck('StoredClocks', StoredClocks);
 
@@ -130,10 +129,10 @@ export function putClocks({ meta }: MetaTable, now: HostClocks): void {
  * Returns by how much the calendar was set forward since the last flush, negative if back; 0 if that is
  * unknown.
  */
-export function steppedMs({ path, meta }: MetaTable, now: HostClocks | undefined): number {
-  const then = meta.get(CLOCKS);
+export function steppedMs(tables: MetaTable, now: HostClocks | undefined): number {
+  const then = tables.meta.get(CLOCKS);
   if (then === undefined || now === undefined) return 0;
-  if (!isClocks(then)) throw damaged(`${path}: record ${CLOCKS} of table meta`);
+  if (!isClocks(then)) throw damaged(locationOf(tables, 'meta', CLOCKS));
   const sameClock = then.boot === now.boot && then.monotonicMs <= now.monotonicMs;
   return sameClock ? now.aheadMs - then.aheadMs : 0;
 }

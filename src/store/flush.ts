@@ -143,7 +143,7 @@ export interface FlushState {
 }
 
 /** For the metrics. */
-export interface FlushLoad {
+interface FlushLoad {
   readonly flush: FlushSnapshot;
   /** How full each listener's journal is, 0 to 1, by the listener's index. */
   readonly journalFills: readonly number[];

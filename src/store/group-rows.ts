@@ -17,22 +17,29 @@ import {
 } from '../core/units.js';
 import type { AccountRecord, GroupRecord } from '../registry/account-record.js';
 import type { GroupStore, Page } from '../registry/record-store.js';
-import { damaged, Format, FORMAT, LIMITS, Moment, packLimits, readLimits, Slot } from './record-codec.js';
+import {
+  closedObject,
+  damaged,
+  Format,
+  FORMAT,
+  LIMITS,
+  Moment,
+  packLimits,
+  readLimits,
+  Slot,
+} from './record-codec.js';
 import { SlotRows } from './slot-rows.js';
 import { GROUP_SLOTS_USED, type Tables } from './tables.js';
 
-const StoredGroup = Type.Object(
-  {
-    format: Format,
-    index: Slot,
-    id: Type.String(),
-    name: Type.String(),
-    parentId: Type.Optional(Type.String()),
-    createdMs: Moment,
-    ...LIMITS,
-  },
-  { additionalProperties: false },
-);
+const StoredGroup = closedObject({
+  format: Format,
+  index: Slot,
+  id: Type.String(),
+  name: Type.String(),
+  parentId: Type.Optional(Type.String()),
+  createdMs: Moment,
+  ...LIMITS,
+});
 
 type StoredGroup = Static<typeof StoredGroup>;
 
@@ -77,9 +84,9 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
   }
 
   childrenOf(id: string): GroupRecord[] {
-    const range = { start: [id, MEMBER_GROUP, 0], end: [id, MEMBER_ACCOUNT, 0] } as const;
-    const slots = this.#tables.groupMembers.getKeys({ start: [...range.start], end: [...range.end] });
-    return Array.from(slots, ([, , slot]) => this.recordOf(this.#tables.groupSlots.get(slot)));
+    const { groupMembers, groupSlots } = this.#tables;
+    const members = groupMembers.getKeys({ start: [id, MEMBER_GROUP, 0], end: [id, MEMBER_ACCOUNT, 0] });
+    return Array.from(members, ([, , slot]) => this.recordOf(groupSlots.get(slot)));
   }
 
   hasAccounts(id: string): boolean {
@@ -89,10 +96,8 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
   /** The slots of accounts that are in the group itself, at most `limit` of them. */
   accountsOf(id: string, limit: number): AccountIndex[] {
     const range = { start: [id, MEMBER_ACCOUNT, 0], end: [id, MEMBER_ACCOUNT + 1, 0], limit };
-    // The cast: `as const` would make tuples readonly, and lmdb's type wants mutable ones.
-    return Array.from(this.#tables.groupMembers.getKeys(range as never), ([, , slot]) =>
-      asAccountIndex(slot),
-    );
+    const members = this.#tables.groupMembers.getKeys(range);
+    return Array.from(members, ([, , slot]) => asAccountIndex(slot));
   }
 
   takeIndex(restedMs: WallMs, slotsMax: number): GroupIndex {

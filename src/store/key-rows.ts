@@ -19,12 +19,14 @@ import {
 import type { KeyRecord, KeyUseRecord } from '../registry/key-record.js';
 import type { KeyStore, Page } from '../registry/record-store.js';
 import {
+  closedObject,
   Count,
   damaged,
   Digest,
   Format,
   FORMAT,
   LIMITS,
+  locationOf,
   Moment,
   packLimits,
   readLimits,
@@ -51,35 +53,29 @@ const StoredKey = Type.Object(
     isPrivate: Type.Optional(Type.Literal(true)),
     replacedById: Type.Optional(Type.String()),
     inherited: Type.Optional(
-      Type.Object(
-        {
-          minuteUsed: Count,
-          dayNumber: Count,
-          dayCalls: Count,
-          takenMs: Moment,
-          quotas: Type.Optional(Type.Object(SETTLED, { additionalProperties: false })),
-        },
-        { additionalProperties: false },
-      ),
+      closedObject({
+        minuteUsed: Count,
+        dayNumber: Count,
+        dayCalls: Count,
+        takenMs: Moment,
+        quotas: Type.Optional(closedObject(SETTLED)),
+      }),
     ),
   },
   { additionalProperties: false },
 );
 
-const StoredKeyUse = Type.Object(
-  {
-    format: Format,
-    lastUsedSeconds: Type.Optional(Count),
-    minuteUsed: Count,
-    dayNumber: Count,
-    dayCalls: Count,
-    takenMs: Moment,
-  },
-  { additionalProperties: false },
-);
+const StoredKeyUse = closedObject({
+  format: Format,
+  lastUsedSeconds: Type.Optional(Count),
+  minuteUsed: Count,
+  dayNumber: Count,
+  dayCalls: Count,
+  takenMs: Moment,
+});
 
-export type StoredKey = Static<typeof StoredKey>;
-export type StoredKeyUse = Static<typeof StoredKeyUse>;
+type StoredKey = Static<typeof StoredKey>;
+type StoredKeyUse = Static<typeof StoredKeyUse>;
 
 const isKey = schemaCheck('StoredKey', StoredKey);
 const isKeyUse = schemaCheck('StoredKeyUse', StoredKeyUse);
@@ -159,7 +155,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
   /** The key that has the slot, or had it last: a call may end after its key was deleted. */
   findId(index: KeyIndex): string | undefined {
     const id = this.#tables.keyIds.get(index);
-    if (id !== undefined && typeof id !== 'string') throw damaged(this.locationOf('key_ids', index));
+    if (id !== undefined && typeof id !== 'string') throw damaged(locationOf(this.#tables, 'key_ids', index));
     return id;
   }
 
@@ -234,7 +230,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
 
   findUse(index: KeyIndex): KeyUseRecord | undefined {
     const stored = this.#tables.keyUses.get(index);
-    return stored === undefined ? undefined : readKeyUse(stored, this.locationOf('key_uses', index));
+    return stored === undefined ? undefined : readKeyUse(stored, locationOf(this.#tables, 'key_uses', index));
   }
 
   putUse(index: KeyIndex, record: KeyUseRecord): void {
@@ -244,7 +240,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
   /** Ordered by slot. */
   *uses(): Generator<[KeyIndex, KeyUseRecord]> {
     for (const { key, value } of this.#tables.keyUses.getRange()) {
-      yield [asKeyIndex(key), readKeyUse(value, this.locationOf('key_uses', key))];
+      yield [asKeyIndex(key), readKeyUse(value, locationOf(this.#tables, 'key_uses', key))];
     }
   }
 }

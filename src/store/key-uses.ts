@@ -85,7 +85,7 @@ export class KeyUses {
 }
 
 /** The rows on disk that several gateway processes add to. Read in the transaction that writes them. */
-export interface SharedKeyRows {
+interface SharedKeyRows {
   /** False of a key that another process has deleted. */
   has(key: KeyIndex): boolean;
   findUse(key: KeyIndex): KeyUseRecord | undefined;

@@ -20,7 +20,6 @@ import { type Static, Type } from 'typebox';
 import { invariant, throwIfLeft } from '../core/errors.js';
 import { schemaCheck } from '../core/schema-check.js';
 import type { WallMs } from '../core/units.js';
-import type { OperatorChange } from '../registry/operator-change.js';
 import {
   type Cause,
   type ChainLink,
@@ -31,10 +30,11 @@ import {
   type ChangePage,
   type ChangeStore,
   HASHED_CHANGE,
+  type OperatorChange,
   type Recorded,
 } from '../registry/operator-change.js';
 import { boundedNote, describeChange } from './change-description.js';
-import { Count, damaged, Digest, Format, FORMAT } from './record-codec.js';
+import { closedObject, Count, damaged, Digest, Format, FORMAT, locationOf } from './record-codec.js';
 import type { WrittenRow } from './row-recorder.js';
 import { CHANGES_BEFORE, CHANGES_HEAD, type Tables } from './tables.js';
 
@@ -50,16 +50,10 @@ const PROBLEMS_MAX = 20;
 
 const START: ChainLink = { number: 0, hash: '' };
 
-const StoredChange = Type.Object(
-  { format: Format, text: Type.String(), hash: Digest },
-  { additionalProperties: false },
-);
+const StoredChange = closedObject({ format: Format, text: Type.String(), hash: Digest });
 type StoredChange = Static<typeof StoredChange>;
 const isStoredChange = schemaCheck('StoredChange', StoredChange);
-const isHashedChange = schemaCheck(
-  'HashedChange',
-  Type.Object(HASHED_CHANGE, { additionalProperties: false }),
-);
+const isHashedChange = schemaCheck('HashedChange', closedObject(HASHED_CHANGE));
 const StoredLink = Type.Object({ number: Count, hash: Type.String({ pattern: '^([0-9a-f]{64})?$' }) });
 const isLink = schemaCheck('StoredLink', StoredLink);
 
@@ -169,7 +163,7 @@ export class OperatorChanges implements ChangeStore {
   }
 
   #link(name: string): ChainLink {
-    return readLink(this.#tables.meta.get(name), `${this.#tables.path}: record ${name} of table meta`);
+    return readLink(this.#tables.meta.get(name), locationOf(this.#tables, 'meta', name));
   }
 
   /**

@@ -11,23 +11,20 @@ import { schemaCheck } from '../core/schema-check.js';
 import { asWallMs } from '../core/units.js';
 import type { OperatorRecord } from '../registry/account-record.js';
 import type { OperatorStore } from '../registry/record-store.js';
-import { Count, damaged, Digest, Format, FORMAT, Moment } from './record-codec.js';
+import { closedObject, Count, damaged, Digest, Format, FORMAT, locationOf, Moment } from './record-codec.js';
 import type { Tables } from './tables.js';
 
-const StoredOperator = Type.Object(
-  {
-    format: Format,
-    id: Type.String(),
-    name: Type.String(),
-    role: Type.Enum([...ROLES]),
-    digest: Digest,
-    active: Type.Boolean(),
-    createdMs: Moment,
-    /** Unix seconds; absent: never. */
-    expiresSeconds: Type.Optional(Count),
-  },
-  { additionalProperties: false },
-);
+const StoredOperator = closedObject({
+  format: Format,
+  id: Type.String(),
+  name: Type.String(),
+  role: Type.Enum([...ROLES]),
+  digest: Digest,
+  active: Type.Boolean(),
+  createdMs: Moment,
+  /** Unix seconds; absent: never. */
+  expiresSeconds: Type.Optional(Count),
+});
 
 type StoredOperator = Static<typeof StoredOperator>;
 
@@ -53,13 +50,17 @@ export class OperatorRows implements OperatorStore {
 
   find(digest: string): OperatorRecord | undefined {
     const stored = this.#tables.operators.get(digest);
-    return stored === undefined ? undefined : readOperator(stored, this.#locationOf(digest));
+    return stored === undefined
+      ? undefined
+      : readOperator(stored, locationOf(this.#tables, 'operators', digest));
   }
 
   /** Throws at the first damaged row: a list that leaves out an operator would hide who has access. */
   all(): OperatorRecord[] {
     const rows = this.#tables.operators.getRange();
-    return Array.from(rows, ({ key, value }) => readOperator(value, this.#locationOf(key)));
+    return Array.from(rows, ({ key, value }) =>
+      readOperator(value, locationOf(this.#tables, 'operators', key)),
+    );
   }
 
   put({ expiresSeconds, ...rest }: OperatorRecord): void {
@@ -82,9 +83,5 @@ export class OperatorRows implements OperatorStore {
     const ids = new Set(this.all().map(({ id }) => id));
     const known = [...lastUses].filter(([id]) => ids.has(id));
     this.#tables.meta.putSync(OPERATOR_USES, Object.fromEntries(known));
-  }
-
-  #locationOf(digest: string): string {
-    return `${this.#tables.path}: record ${digest} of table operators`;
   }
 }

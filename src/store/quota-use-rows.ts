@@ -11,7 +11,7 @@ import { type Static, Type } from 'typebox';
 import { schemaCheck } from '../core/schema-check.js';
 import { asAccountIndex, asWallMs } from '../core/units.js';
 import type { QuotaUseRecord, UsedScope } from '../registry/quota-use.js';
-import { Count, damaged, Format, FORMAT, Moment } from './record-codec.js';
+import { closedObject, Count, damaged, Format, FORMAT, locationOf, Moment } from './record-codec.js';
 import type { Tables } from './tables.js';
 
 /** Counts that a call raises when it is settled. Rows of rotated keys (key-rows.ts) have them too. */
@@ -26,17 +26,14 @@ export const SETTLED = {
   spendPerMonth: Count,
 };
 
-const StoredQuotaUse = Type.Object(
-  {
-    format: Format,
-    minuteRequests: Count,
-    callDayNumber: Type.Integer(),
-    callsPerDay: Count,
-    takenMs: Moment,
-    ...SETTLED,
-  },
-  { additionalProperties: false },
-);
+const StoredQuotaUse = closedObject({
+  format: Format,
+  minuteRequests: Count,
+  callDayNumber: Type.Integer(),
+  callsPerDay: Count,
+  takenMs: Moment,
+  ...SETTLED,
+});
 
 type StoredQuotaUse = Static<typeof StoredQuotaUse>;
 
@@ -81,7 +78,7 @@ export function readQuotaUse(stored: unknown, location: string): QuotaUseRecord 
 }
 
 /** `[kind, slot, model id]`; the model id is empty for every kind but `model`. */
-export type QuotaUseKey = [string, number, string];
+type QuotaUseKey = [string, number, string];
 
 export function quotaUseKeyOf(scope: UsedScope): QuotaUseKey {
   return [scope.kind, scope.index, scope.kind === 'model' ? scope.modelId : ''];
@@ -98,7 +95,9 @@ export class QuotaUseRows {
   find(scope: UsedScope): QuotaUseRecord | undefined {
     const key = quotaUseKeyOf(scope);
     const stored = this.#tables.quotaUses.get(key);
-    return stored === undefined ? undefined : readQuotaUse(stored, this.#locationOf(key));
+    return stored === undefined
+      ? undefined
+      : readQuotaUse(stored, locationOf(this.#tables, 'quota_uses', key));
   }
 
   /** The id of who has the slot; undefined if the key or the group was deleted, here or elsewhere. */
@@ -120,13 +119,9 @@ export class QuotaUseRows {
   *all(): Generator<[UsedScope, QuotaUseRecord]> {
     for (const { key, value } of this.#tables.quotaUses.getRange()) {
       const [kind, index, modelId] = key;
-      const record = readQuotaUse(value, this.#locationOf(key));
+      const record = readQuotaUse(value, locationOf(this.#tables, 'quota_uses', key));
       if (kind === 'model') yield [{ kind, index: asAccountIndex(index), modelId }, record];
       else yield [{ kind: kind as 'account' | 'key' | 'group', index }, record];
     }
-  }
-
-  #locationOf(key: QuotaUseKey): string {
-    return `${this.#tables.path}: record ${key.join('/')} of table quota_uses`;
   }
 }

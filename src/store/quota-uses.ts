@@ -20,7 +20,7 @@ import {
   type KeyIndex,
 } from '../core/units.js';
 import type { Ledger } from '../ledger/ledger.js';
-import type { KeyCounts } from '../ledger/limited-scopes.js';
+import type { ScopeCounts } from '../ledger/limited-scopes.js';
 import type { SettledQuotas } from '../ledger/scope-quotas.js';
 import type { QuotaUseRecord, UsedScope } from '../registry/quota-use.js';
 import type { Log } from '../telemetry/log.js';
@@ -111,7 +111,7 @@ export class QuotaUses {
     return this.#recordOf(models.countsOf(index), this.#ledger.settledOf({ kind: 'model', index }));
   }
 
-  #recordOf(counts: KeyCounts | undefined, settled: SettledQuotas | undefined): QuotaUseRecord {
+  #recordOf(counts: ScopeCounts | undefined, settled: SettledQuotas | undefined): QuotaUseRecord {
     const { minuteUsed, dayNumber, dayCalls } = counts ?? NO_COUNTS;
     return {
       minuteRequests: minuteUsed,
@@ -135,7 +135,7 @@ const NOTHING_SETTLED = {
 };
 
 /** The rows that several gateways add to. */
-export interface SharedQuotaRows {
+interface SharedQuotaRows {
   find(scope: UsedScope): QuotaUseRecord | undefined;
   /** The id of who has the slot; undefined of a key or a group that another gateway has deleted. */
   ownerOf(scope: UsedScope): string | undefined;

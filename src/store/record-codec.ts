@@ -12,6 +12,7 @@
  * (test/unit/store/record-codec.usage.test.ts, test/unit/store/key-rows.key-codec.test.ts).
  */
 import { createHash } from 'node:crypto';
+import type { Key } from 'lmdb';
 import { Type, type Static } from 'typebox';
 import { schemaCheck } from '../core/schema-check.js';
 import { asAccountIndex, asPicoUnits, asWallMs } from '../core/units.js';
@@ -26,10 +27,13 @@ import type {
 import type { UsageTotals } from '../registry/usage-report.js';
 import { StoreError } from './store-file.js';
 
-/**
- * Format of the store, and of the records that are written now. Earlier records keep theirs.
- */
+/** Format of the store, and of the records that are written now. Earlier records keep theirs. */
 export const FORMAT = 5;
+
+/** An object of these fields and no others: a row that has another one is damaged. */
+export function closedObject<Fields extends Type.TProperties>(fields: Fields): Type.TObject<Fields> {
+  return Type.Object(fields, { additionalProperties: false });
+}
 
 /** The format of a record. Formats differ only in fields that may be absent, so one schema reads all. */
 export const Format = Type.Integer({ minimum: 1, maximum: FORMAT });
@@ -42,17 +46,16 @@ export const Moment = Type.Integer();
 const Money = Type.String({ pattern: '^-?(0|[1-9][0-9]{0,18})$' });
 export const Digest = Type.String({ pattern: '^[0-9a-f]{64}$' });
 
-/**
- * The limits that a scope has; those that it has not are absent. Formats before 4 knew the first two only.
- */
+const Limit = Type.Optional(Type.Integer({ minimum: 1 }));
+/** The limits that a scope has; those that it has not are absent. Formats before 4 knew the first two only. */
 export const LIMITS = {
-  requestsPerMinute: Type.Optional(Type.Integer({ minimum: 1 })),
-  callsPerDay: Type.Optional(Type.Integer({ minimum: 1 })),
-  tokensPerMinute: Type.Optional(Type.Integer({ minimum: 1 })),
-  callsInFlight: Type.Optional(Type.Integer({ minimum: 1 })),
-  tokensPerDay: Type.Optional(Type.Integer({ minimum: 1 })),
-  callsPerMonth: Type.Optional(Type.Integer({ minimum: 1 })),
-  tokensPerMonth: Type.Optional(Type.Integer({ minimum: 1 })),
+  requestsPerMinute: Limit,
+  callsPerDay: Limit,
+  tokensPerMinute: Limit,
+  callsInFlight: Limit,
+  tokensPerDay: Limit,
+  callsPerMonth: Limit,
+  tokensPerMonth: Limit,
   spendPerDayPicoUnits: Type.Optional(Money),
   spendPerMonthPicoUnits: Type.Optional(Money),
 };
@@ -82,87 +85,79 @@ export function readLimits(stored: StoredLimits): QuotaLimits {
   };
 }
 
-const StoredAccount = Type.Object(
-  {
-    format: Format,
-    index: Slot,
-    id: Type.String(),
-    name: Type.String(),
-    planId: Type.String(),
-    active: Type.Boolean(),
-    groupId: Type.Optional(Type.String()),
-    createdMs: Moment,
-    creditedPicoUnits: Money,
-  },
-  { additionalProperties: false },
-);
+const StoredAccount = closedObject({
+  format: Format,
+  index: Slot,
+  id: Type.String(),
+  name: Type.String(),
+  planId: Type.String(),
+  active: Type.Boolean(),
+  groupId: Type.Optional(Type.String()),
+  createdMs: Moment,
+  creditedPicoUnits: Money,
+});
 
-const StoredCredit = Type.Object(
-  { format: Format, amountPicoUnits: Money, note: Type.String(), createdMs: Moment },
-  { additionalProperties: false },
-);
+const StoredCredit = closedObject({
+  format: Format,
+  amountPicoUnits: Money,
+  note: Type.String(),
+  createdMs: Moment,
+});
 
 /** `answer` is the record's `response`, by the name that it has on disk. */
-const StoredCreditRequest = Type.Object(
-  { format: Format, amountPicoUnits: Money, note: Type.String(), answer: Type.String() },
-  { additionalProperties: false },
-);
+const StoredCreditRequest = closedObject({
+  format: Format,
+  amountPicoUnits: Money,
+  note: Type.String(),
+  answer: Type.String(),
+});
 
 /** SpendingRecord says what the counts are of. */
-const StoredSpending = Type.Object(
-  {
-    format: Format,
-    spentPicoUnits: Money,
-    uncoveredPicoUnits: Money,
-    dayNumber: Type.Integer(),
-    dayCalls: Count,
-    minuteUsed: Count,
-    takenMs: Moment,
-  },
-  { additionalProperties: false },
-);
+const StoredSpending = closedObject({
+  format: Format,
+  spentPicoUnits: Money,
+  uncoveredPicoUnits: Money,
+  dayNumber: Type.Integer(),
+  dayCalls: Count,
+  minuteUsed: Count,
+  takenMs: Moment,
+});
 
-const StoredUsage = Type.Object(
-  {
-    format: Format,
-    calls: Count,
-    failedCalls: Count,
-    estimatedCalls: Count,
-    promptTokens: Count,
-    cachedTokens: Count,
-    completionTokens: Count,
-    // Written only if they are not 0, as nearly always they are.
-    fallbackCalls: Type.Optional(Count),
-    cacheWriteTokens: Type.Optional(Count),
-    cacheWrite1hTokens: Type.Optional(Count),
-    reasoningTokens: Type.Optional(Count),
-    costPicoUnits: Money,
-    uncoveredPicoUnits: Money,
-  },
-  { additionalProperties: false },
-);
+const StoredUsage = closedObject({
+  format: Format,
+  calls: Count,
+  failedCalls: Count,
+  estimatedCalls: Count,
+  promptTokens: Count,
+  cachedTokens: Count,
+  completionTokens: Count,
+  // Written only if they are not 0, as nearly always they are.
+  fallbackCalls: Type.Optional(Count),
+  cacheWriteTokens: Type.Optional(Count),
+  cacheWrite1hTokens: Type.Optional(Count),
+  reasoningTokens: Type.Optional(Count),
+  costPicoUnits: Money,
+  uncoveredPicoUnits: Money,
+});
 
-const StoredResponse = Type.Object(
-  {
-    format: Format,
-    bodyDigest: Digest,
-    endedMs: Moment,
-    stream: Type.Boolean(),
-    fallback: Type.Optional(Type.String()),
-    /** Of the record, its key and its bytes: see `digestOfResponse`. Formats before 5 had none. */
-    digest: Type.Optional(Digest),
-    // Bytes, or null if they were too many to be kept. TypeBox has no type for them.
-    bytes: Type.Unknown(),
-  },
-  { additionalProperties: false },
-);
+const StoredResponse = closedObject({
+  format: Format,
+  bodyDigest: Digest,
+  endedMs: Moment,
+  stream: Type.Boolean(),
+  fallback: Type.Optional(Type.String()),
+  /** Of the record, its key and its bytes: see `digestOfResponse`. Formats before 5 had none. */
+  digest: Type.Optional(Digest),
+  // Bytes, or null if they were too many to be kept. TypeBox has no type for them.
+  bytes: Type.Unknown(),
+});
 
-export type StoredAccount = Static<typeof StoredAccount>;
-export type StoredCredit = Static<typeof StoredCredit>;
-export type StoredCreditRequest = Static<typeof StoredCreditRequest>;
-export type StoredSpending = Static<typeof StoredSpending>;
-export type StoredUsage = Static<typeof StoredUsage>;
-export type StoredResponse = Static<typeof StoredResponse>;
+type StoredAccount = Static<typeof StoredAccount>;
+type StoredCredit = Static<typeof StoredCredit>;
+type StoredCreditRequest = Static<typeof StoredCreditRequest>;
+type StoredSpending = Static<typeof StoredSpending>;
+type StoredUsage = Static<typeof StoredUsage>;
+type StoredResponse = Static<typeof StoredResponse>;
 
 const isAccount = schemaCheck('StoredAccount', StoredAccount);
 const isCredit = schemaCheck('StoredCredit', StoredCredit);
@@ -221,11 +216,8 @@ export function readCredit(stored: unknown, location: string): CreditRecord {
   return { amount: asPicoUnits(BigInt(amountPicoUnits)), note, createdMs: asWallMs(createdMs) };
 }
 
-export function packCreditRequest({
-  amount,
-  note,
-  response: answer,
-}: CreditRequestRecord): StoredCreditRequest {
+export function packCreditRequest(record: CreditRequestRecord): StoredCreditRequest {
+  const { amount, note, response: answer } = record;
   return { format: FORMAT, amountPicoUnits: amount.toString(), note, answer };
 }
 
@@ -339,26 +331,21 @@ export function readResponse(
 const RESPONSE_DIGEST_SINCE = 5;
 
 /** SHA-256 in hexadecimal. Digests are on disk: the order and form of what is hashed must not change. */
-function digestOfResponse({
-  account,
-  key,
-  bodyDigest,
-  endedMs,
-  stream,
-  fallback,
-  bytes,
-}: ResponseRecord): string {
-  const head = JSON.stringify([
-    account,
-    key,
-    bodyDigest,
-    endedMs,
-    stream,
-    fallback ?? null,
-    bytes === undefined,
-  ]);
-  const digest = createHash('sha256').update(head);
+function digestOfResponse(record: ResponseRecord): string {
+  const { account, key, bodyDigest, endedMs, stream, fallback = null, bytes } = record;
+  const head = [account, key, bodyDigest, endedMs, stream, fallback, bytes === undefined];
+  const digest = createHash('sha256').update(JSON.stringify(head));
   return (bytes === undefined ? digest : digest.update(bytes)).digest('hex');
+}
+
+/** Names a row in a message. */
+export function rowName(table: string, key: Key): string {
+  return `record ${Array.isArray(key) ? key.join('/') : String(key)} of table ${table}`;
+}
+
+/** Names a row of the store at `path` in an error about it. */
+export function locationOf({ path }: { readonly path: string }, table: string, key: Key): string {
+  return `${path}: ${rowName(table, key)}`;
 }
 
 export function damaged(location: string): StoreError {

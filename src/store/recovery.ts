@@ -44,7 +44,7 @@ const NOTHING = asPicoUnits(0n);
 const NO_COUNTS = { dayNumber: 0, dayCalls: 0, minuteUsed: 0 };
 const NOTHING_USED = { credited: NOTHING, spent: NOTHING, uncovered: NOTHING, dayNumber: 0, dayCalls: 0 };
 
-export interface RecoveryOptions {
+interface RecoveryOptions {
   readonly store: Store;
   readonly ledger: Ledger;
   /**
@@ -66,7 +66,7 @@ export interface RecoveryOptions {
   readonly log: Log;
 }
 
-export interface Recovered {
+interface Recovered {
   readonly accounts: number;
   readonly keys: number;
 }

@@ -23,7 +23,7 @@ import { type GroupRows, readGroup } from './group-rows.js';
 import { type KeyRows, readKey } from './key-rows.js';
 import { type OperatorChanges, readChange } from './operator-changes.js';
 import { readOperator } from './operator-rows.js';
-import { damaged, readAccount, readCredit, readCreditRequest } from './record-codec.js';
+import { damaged, locationOf, readAccount, readCredit, readCreditRequest } from './record-codec.js';
 import type { RecordedTable, Table, WrittenRow } from './row-recorder.js';
 import { StoreError } from './store-file.js';
 import {
@@ -137,7 +137,7 @@ export class RegistryCopy {
     this.#tables.environment.refresh();
     const stored = this.#tables.meta.get(REGISTRY_POSITION);
     if (stored === undefined) return undefined;
-    if (!isPosition(stored)) throw damaged(`${this.#tables.path}: record ${REGISTRY_POSITION} of table meta`);
+    if (!isPosition(stored)) throw damaged(locationOf(this.#tables, 'meta', REGISTRY_POSITION));
     return stored;
   }
 
@@ -185,10 +185,10 @@ export class RegistryCopy {
     } else if (table === 'accounts') {
       this.#store.putAccount(readAccount(value, location));
     } else if (table === 'groups') {
-      if (value === null) this.#takeGroupOut(String(key));
+      if (value === null) takeOut(this.#store.groups, String(key));
       else this.#takeGroup(value, location);
     } else if (table === 'keys') {
-      if (value === null) this.#takeKeyOut(String(key));
+      if (value === null) takeOut(this.#store.keys, String(key));
       else this.#takeKey(value, location);
     } else if (key === CHANGES_HEAD || key === CHANGES_BEFORE) {
       this.#store.changes.takeLink(key, value);
@@ -250,16 +250,16 @@ export class RegistryCopy {
       this.#tables.quotaUses.removeSync(['group', record.index, '']);
     this.#store.groups.put(record);
   }
+}
 
-  #takeGroupOut(id: string): void {
-    const record = this.#store.groups.find(id);
-    if (record !== undefined) this.#store.groups.takeOut(record);
-  }
+interface Removable<Row> {
+  find(id: string): Row | undefined;
+  takeOut(record: Row): void;
+}
 
-  #takeKeyOut(id: string): void {
-    const record = this.#store.keys.find(id);
-    if (record !== undefined) this.#store.keys.takeOut(record);
-  }
+function takeOut<Row>(rows: Removable<Row>, id: string): void {
+  const record = rows.find(id);
+  if (record !== undefined) rows.takeOut(record);
 }
 
 /** A text that identifies the row; undefined if no operator can delete rows of its table. */

@@ -9,7 +9,7 @@
 import { parsedJson } from '../core/json.js';
 import { asAccountIndex } from '../core/units.js';
 import { modelOfCacheKey, type ResponseKey, type ResponseRecord } from '../registry/stored-response.js';
-import { packResponse, readResponse, unlessDamaged } from './record-codec.js';
+import { locationOf, packResponse, readResponse, unlessDamaged } from './record-codec.js';
 import type { Tables } from './tables.js';
 
 /** About how many bytes a row takes besides its body; counted, so that short responses are bounded too. */
@@ -67,10 +67,10 @@ export function keyedResponseTable(tables: Tables): ResponseTable {
 }
 
 /** The tables of the response cache. */
-export function cachedResponseTable(of: Tables): ResponseTable {
-  const { path, meta, cached, cachedAges, cachedModelAges: modelAges } = of;
-  const tables = { path, meta, answers: cached, answerAges: cachedAges, digestSince: 0, modelAges };
-  return new ResponseTable({ ...tables, name: 'cached', sum: 'cached_bytes' });
+export function cachedResponseTable(tables: Tables): ResponseTable {
+  const { path, meta, cached: answers, cachedAges: answerAges, cachedModelAges: modelAges } = tables;
+  const own = { path, meta, answers, answerAges, modelAges, digestSince: 0 };
+  return new ResponseTable({ ...own, name: 'cached', sum: 'cached_bytes' });
 }
 
 export class ResponseTable {
@@ -82,10 +82,11 @@ export class ResponseTable {
 
   /** Returns the response, however old; undefined if there is none. Copies it. Throws StoreError. */
   find(key: ResponseKey): ResponseRecord | undefined {
-    const stored = unlessUndecodable(() => this.#tables.answers.get([key.account, key.key]));
-    return stored === undefined
-      ? undefined
-      : readResponse(stored, key, this.#locationOf(key), this.#tables.digestSince);
+    const { answers, name, digestSince } = this.#tables;
+    const rowKey: [number, string] = [key.account, key.key];
+    const stored = answers.get(rowKey);
+    if (stored === undefined) return undefined;
+    return readResponse(stored, key, locationOf(this.#tables, name, rowKey), digestSince);
   }
 
   /** When the oldest response ended; undefined if there is none. Some µs. */
@@ -115,7 +116,7 @@ export class ResponseTable {
    */
   get bytes(): number {
     const { meta, sum } = this.#tables;
-    const bytes = unlessUndecodable(() => meta.get(sum) ?? 0);
+    const bytes = meta.get(sum) ?? 0;
     return typeof bytes === 'number' && Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : this.#countAnew();
   }
 
@@ -143,7 +144,7 @@ export class ResponseTable {
   #modelSums(): ModelSums | undefined {
     const { meta, modelAges } = this.#tables;
     if (modelAges === undefined) return undefined;
-    const text = unlessUndecodable(() => meta.get(MODEL_SUMS));
+    const text = meta.get(MODEL_SUMS);
     const sums = typeof text === 'string' ? parsedJson(text) : undefined;
     if (Array.isArray(sums) && sums.every(isModelSum)) return new Map(sums);
     this.clear();
@@ -267,10 +268,6 @@ export class ResponseTable {
       if (oldest.length < BATCH) return 0;
     }
   }
-
-  #locationOf({ account, key }: ResponseKey): string {
-    return `${this.#tables.path}: record ${account}/${key} of table ${this.#tables.name}`;
-  }
 }
 
 function isModelSum(value: unknown): value is [string, number] {
@@ -282,15 +279,3 @@ function isModelSum(value: unknown): value is [string, number] {
  */
 const countedBytesOf = (value: unknown): number =>
   typeof value === 'number' && Number.isSafeInteger(value) && value >= ROW_BYTES ? value : ROW_BYTES;
-
-/** Returns what `read` returns, or UNDECODABLE, which no schema accepts, if the row's bytes are damaged. */
-function unlessUndecodable(read: () => unknown): unknown {
-  try {
-    return read();
-  } catch (error) {
-    // LMDB's own errors have a number. The others are the decoder's.
-    if (error instanceof Error && 'code' in error && typeof error.code === 'number') throw error;
-    return UNDECODABLE;
-  }
-}
-const UNDECODABLE = Symbol('undecodable');

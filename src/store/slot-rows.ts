@@ -7,11 +7,11 @@
  */
 import type { WallMs } from '../core/units.js';
 import type { Page } from '../registry/record-store.js';
-import { damaged } from './record-codec.js';
+import { damaged, locationOf } from './record-codec.js';
 import type { Table } from './row-recorder.js';
 import type { Tables } from './tables.js';
 
-export interface SlotTables {
+interface SlotTables {
   /** The name of the table of records, for messages. */
   readonly name: string;
   readonly records: Table<string>;
@@ -21,35 +21,37 @@ export interface SlotTables {
 
 export class SlotRows<Row, Index extends number> {
   readonly #tables: Tables;
-  readonly #of: SlotTables;
+  readonly #slotTables: SlotTables;
   readonly #read: (stored: unknown, location: string) => Row;
 
-  constructor(tables: Tables, of: SlotTables, read: (stored: unknown, location: string) => Row) {
+  constructor(tables: Tables, slotTables: SlotTables, read: (stored: unknown, location: string) => Row) {
     this.#tables = tables;
-    this.#of = of;
+    this.#slotTables = slotTables;
     this.#read = read;
   }
 
   find(id: string): Row | undefined {
-    const stored = this.#of.records.get(id);
-    return stored === undefined ? undefined : this.#read(stored, this.locationOf(this.#of.name, id));
+    const stored = this.#slotTables.records.get(id);
+    return stored === undefined
+      ? undefined
+      : this.#read(stored, locationOf(this.#tables, this.#slotTables.name, id));
   }
 
   /** Undefined if nobody has the slot. */
   findAt(index: Index): Row | undefined {
-    const id = this.#of.slots.get(index);
+    const id = this.#slotTables.slots.get(index);
     return id === undefined ? undefined : this.recordOf(id);
   }
 
   /** Returns at most `limit` records from slot `from` on. */
   listAll(from: number, limit: number): Page<Row> {
-    return this.pageOf(this.#of.slots.getRange({ start: from, limit: limit + 1 }), limit);
+    return this.pageOf(this.#slotTables.slots.getRange({ start: from, limit: limit + 1 }), limit);
   }
 
   /** In no particular order. */
   *all(): Generator<Row> {
-    for (const { key, value } of this.#of.records.getRange()) {
-      yield this.#read(value, this.locationOf(this.#of.name, key));
+    for (const { key, value } of this.#slotTables.records.getRange()) {
+      yield this.#read(value, locationOf(this.#tables, this.#slotTables.name, key));
     }
   }
 
@@ -57,7 +59,9 @@ export class SlotRows<Row, Index extends number> {
   recordOf(id: unknown): Row {
     const record = typeof id === 'string' ? this.find(id) : undefined;
     if (record === undefined)
-      throw damaged(this.locationOf(this.#of.name, typeof id === 'string' ? id : 'of a damaged id'));
+      throw damaged(
+        locationOf(this.#tables, this.#slotTables.name, typeof id === 'string' ? id : 'of a damaged id'),
+      );
     return record;
   }
 
@@ -101,15 +105,10 @@ export class SlotRows<Row, Index extends number> {
     if (slots.length === count) return slots;
     const { meta } = this.#tables;
     const used = meta.get(usedMark) ?? 0;
-    if (typeof used !== 'number') throw damaged(this.locationOf('meta', usedMark));
+    if (typeof used !== 'number') throw damaged(locationOf(this.#tables, 'meta', usedMark));
     const usedAfter = used + count - slots.length;
     for (let slot = used; slot < usedAfter; slot++) slots.push(slot);
     meta.putSync(usedMark, usedAfter);
     return slots;
-  }
-
-  /** Names a row in an error about it. */
-  protected locationOf(table: string, key: string | number): string {
-    return `${this.#tables.path}: record ${key} of table ${table}`;
   }
 }

@@ -11,6 +11,7 @@
 import type { Database, Key, RootDatabase, Transaction } from 'lmdb';
 import { Environment } from './environment.js';
 import { assertStoreFile, OPTIONS, StoreError, storePath } from './store-file.js';
+import { rowName } from './record-codec.js';
 import type { Table } from './row-recorder.js';
 import { TABLE, assertFormat, type Tables } from './tables.js';
 
@@ -119,7 +120,7 @@ export class StoreSnapshot {
 
   /** Names a row in a message. */
   locationOf(name: TableName, key: Key): string {
-    return `record ${Array.isArray(key) ? key.join('/') : String(key)} of table ${name}`;
+    return rowName(name, key);
   }
 
   async close(): Promise<void> {

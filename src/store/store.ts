@@ -6,8 +6,8 @@
  *
  * Must hold: methods that put rows are called inside `commit` (or a transaction of SharedChanges). Otherwise
  * a write bypasses the gate of environment.ts and may be lost, and the change log and other hosts miss it.
- * Tests: test/unit/store/store.test.ts, test/unit/store/change-feed.shared-changes.test.ts; none would see a
- * call outside of `commit`.
+ * Further test: test/unit/store/change-feed.shared-changes.test.ts; none would see a call outside of
+ * `commit`.
  */
 import { statfsSync } from 'node:fs';
 import { asAccountIndex, type AccountIndex, type KeyIndex } from '../core/units.js';
@@ -24,6 +24,7 @@ import type { FlushRows } from './flush.js';
 import { FlushMark, type HostClocks, putClocks, steppedMs } from './flush-mark.js';
 import {
   damaged,
+  locationOf,
   packAccount,
   packCredit,
   packCreditRequest,
@@ -158,7 +159,8 @@ export class Store implements RecordStore {
 
   findAccountId(index: AccountIndex): string | undefined {
     const id = this.#tables.accountSlots.get(index);
-    if (id !== undefined && typeof id !== 'string') throw damaged(this.#locationOf('account_slots', index));
+    if (id !== undefined && typeof id !== 'string')
+      throw damaged(locationOf(this.#tables, 'account_slots', index));
     return id;
   }
 
@@ -169,7 +171,10 @@ export class Store implements RecordStore {
   findAccountsByIdStart(start: string, limit: number): AccountIndex[] {
     // No character of an id comes after z.
     const range = this.#tables.accounts.getRange({ start, end: `${start}~`, limit });
-    return Array.from(range, ({ key, value }) => readAccount(value, this.#locationOf('accounts', key)).index);
+    return Array.from(
+      range,
+      ({ key, value }) => readAccount(value, locationOf(this.#tables, 'accounts', key)).index,
+    );
   }
 
   /**
@@ -219,15 +224,16 @@ export class Store implements RecordStore {
     return {
       items: entries
         .slice(0, limit)
-        .map(({ key, value }) => readCredit(value, this.#locationOf('credits', key.join('/')))),
+        .map(({ key, value }) => readCredit(value, locationOf(this.#tables, 'credits', key))),
       next: entries[limit]?.key[1],
     };
   }
 
   findCreditRequest(account: AccountIndex, idempotencyKey: string): CreditRequestRecord | undefined {
-    const stored = this.#tables.creditRequests.get([account, idempotencyKey]);
+    const key: [number, string] = [account, idempotencyKey];
+    const stored = this.#tables.creditRequests.get(key);
     if (stored === undefined) return undefined;
-    return readCreditRequest(stored, this.#locationOf('credit_requests', `${account}/${idempotencyKey}`));
+    return readCreditRequest(stored, locationOf(this.#tables, 'credit_requests', key));
   }
 
   putCreditRequest(account: AccountIndex, idempotencyKey: string, record: CreditRequestRecord): void {
@@ -236,7 +242,9 @@ export class Store implements RecordStore {
 
   findSpending(account: AccountIndex): SpendingRecord | undefined {
     const stored = this.#tables.spending.get(account);
-    return stored === undefined ? undefined : readSpending(stored, this.#locationOf('spending', account));
+    return stored === undefined
+      ? undefined
+      : readSpending(stored, locationOf(this.#tables, 'spending', account));
   }
 
   /** Writes the rows of a flush. Called in a transaction. */
@@ -269,7 +277,7 @@ export class Store implements RecordStore {
   findUsage({ account, hour, keyId, modelId }: UsageKey): UsageTotals | undefined {
     const key: [number, number, string, string] = [account, hour, keyId, modelId];
     const stored = this.#tables.usage.get(key);
-    return stored === undefined ? undefined : readUsage(stored, this.#locationOf('usage', key.join('/')));
+    return stored === undefined ? undefined : readUsage(stored, locationOf(this.#tables, 'usage', key));
   }
 
   /** Ordered by hour. */
@@ -278,17 +286,12 @@ export class Store implements RecordStore {
     const range = { start: [account, fromHour, keyId, modelId], end: [account, toHour + 1, '', ''] };
     for (const { key, value } of this.#tables.usage.getRange(range)) {
       const [, hour, keyId, modelId] = key;
-      yield { account, hour, keyId, modelId, ...readUsage(value, this.#locationOf('usage', key.join('/'))) };
+      yield { account, hour, keyId, modelId, ...readUsage(value, locationOf(this.#tables, 'usage', key)) };
     }
   }
 
   /** See `KeyRows.findId`. */
   findKeyId(index: KeyIndex): string | undefined {
     return this.keys.findId(index);
-  }
-
-  /** Names a record in an error about it. */
-  #locationOf(table: string, key: string | number): string {
-    return `${this.#tables.path}: record ${key} of table ${table}`;
   }
 }

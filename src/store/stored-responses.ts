@@ -24,7 +24,7 @@ const ROOM_BYTES_MIN = 1024 * 1024;
 const HOUR_MS = 3_600_000;
 
 /** The record of a call's charge: its position in the journal of its listener. */
-export interface ChargePosition {
+interface ChargePosition {
   readonly listener: number;
   readonly position: number;
 }

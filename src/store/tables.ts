@@ -3,8 +3,8 @@
  * process or in a command.
  *
  * Must hold: stores of all earlier formats can be read. So a change of a table's name, its keys or their
- * order needs a new FORMAT and a reader of the old one (record-codec.ts). A new table is added below, to
- * `Tables` and to `tablesOf`; to store-snapshot.ts and a check of audit.ts or audit-groups.ts, if the audit
+ * order needs a new FORMAT and a reader of the old one (record-codec.ts). A new table is added below and to
+ * `tablesOf`; to store-snapshot.ts and a check of audit.ts or audit-groups.ts, if the audit
  * is to read it; and, if an operator's change writes it, to RecordedTable (row-recorder.ts says which). Test:
  * test/unit/store/key-rows.key-codec.test.ts (a store of format 1 opens, works, and is of this format from
  * then on).
@@ -75,45 +75,7 @@ import {
   unreadable,
 } from './store-file.js';
 
-export interface Tables {
-  readonly path: string;
-  /** All tables are written through it. */
-  readonly environment: Environment;
-  readonly meta: Table<string>;
-  readonly accounts: Table<string>;
-  readonly accountSlots: Table<number>;
-  readonly accountNames: Table<string>;
-  readonly credits: Table<[number, number]>;
-  readonly creditRequests: Table<[number, string]>;
-  readonly spending: Table<number>;
-  readonly usage: Table<[number, number, string, string]>;
-  readonly keys: Table<string>;
-  readonly keySlots: Table<number>;
-  readonly keyIds: Table<number>;
-  readonly keySlotsFree: Table<[number, number]>;
-  readonly keysOfAccount: Table<[number, number]>;
-  readonly keyNames: Table<[string, string]>;
-  readonly keyUses: Table<number>;
-  readonly groups: Table<string>;
-  readonly groupSlots: Table<number>;
-  readonly groupNames: Table<string>;
-  readonly groupSlotsFree: Table<[number, number]>;
-  readonly groupMembers: Table<[string, number, number]>;
-  readonly operators: Table<string>;
-  readonly operatorChanges: Table<number>;
-  readonly quotaUses: Table<[string, number, string]>;
-  readonly flushes: Table<number>;
-  readonly answers: Table<[number, string]>;
-  readonly answerAges: Table<[number, number, string]>;
-  readonly cached: Table<[number, string]>;
-  readonly cachedAges: Table<[number, number, string]>;
-  readonly cachedModelAges: Table<[string, number, number, string]>;
-  readonly changes: Table<number>;
-  /** Records writes to the tables that an operator's changes are in. */
-  readonly recorder: RowRecorder;
-  readonly history: Table<[number, number] | ['accounts', number, number]>;
-  readonly notices: Table<['told', string, string] | ['waits', number, string]>;
-}
+export type Tables = Readonly<ReturnType<typeof tablesOf>>;
 
 /**
  * The rows of `meta` that an operator's change writes. They are recorded for the hosts that share the
@@ -228,7 +190,7 @@ export function openTables(dataPath: string): Tables {
   assertStoreFile(path);
   const environment = openEnvironment(path);
   try {
-    return environment.openTables((root) => ({ path, environment, ...tablesOf(path, environment, root) }));
+    return environment.openTables((root) => tablesOf(path, environment, root));
   } catch (error) {
     void environment.close();
     // A StoreError passes as it is. Another error comes of the disk: tables of a new file could not be made.
@@ -245,47 +207,59 @@ function openEnvironment(path: string): Environment {
   }
 }
 
-function tablesOf(
-  path: string,
-  environment: Environment,
-  root: RootDatabase,
-): Omit<Tables, 'path' | 'environment'> {
+/** Opens all tables. Each has the type of its keys; values are `unknown`, see `Table`. */
+function tablesOf(path: string, environment: Environment, root: RootDatabase) {
   const recorder = new RowRecorder();
-  const meta = recorder.watch('meta', openMeta(path, environment, root), CHANGED_META);
   return {
-    meta,
-    accounts: recorder.watch('accounts', root.openDB('accounts', TABLE)),
-    accountSlots: root.openDB('account_slots', TABLE),
-    accountNames: root.openDB('account_names', TABLE),
-    credits: recorder.watch('credits', root.openDB('credits', TABLE)),
-    creditRequests: recorder.watch('credit_requests', root.openDB('credit_requests', TABLE)),
-    spending: root.openDB('spending', TABLE),
-    usage: root.openDB('usage', TABLE),
-    keys: recorder.watch('keys', root.openDB('keys', TABLE)),
-    keySlots: root.openDB('key_slots', TABLE),
-    keyIds: root.openDB('key_ids', TABLE),
-    keySlotsFree: recorder.watch('key_slots_free', root.openDB('key_slots_free', TABLE)),
-    keysOfAccount: root.openDB('keys_of_account', TABLE),
-    keyNames: root.openDB('key_names', TABLE),
-    keyUses: root.openDB('key_uses', TABLE),
-    groups: recorder.watch('groups', root.openDB('groups', TABLE)),
-    groupSlots: root.openDB('group_slots', TABLE),
-    groupNames: root.openDB('group_names', TABLE),
-    groupSlotsFree: recorder.watch('group_slots_free', root.openDB('group_slots_free', TABLE)),
-    groupMembers: root.openDB('group_members', TABLE),
-    operators: recorder.watch('operators', root.openDB('operators', TABLE)),
-    operatorChanges: recorder.watch('operator_changes', root.openDB('operator_changes', TABLE)),
-    quotaUses: root.openDB('quota_uses', TABLE),
-    flushes: root.openDB('flushes', TABLE),
-    answers: root.openDB('answers', TABLE),
-    answerAges: root.openDB('answer_ages', TABLE),
-    cached: root.openDB('cached', TABLE),
-    cachedAges: root.openDB('cached_ages', TABLE),
-    cachedModelAges: root.openDB('cached_model_ages', TABLE),
-    changes: root.openDB('changes', TABLE),
+    path,
+    /** All tables are written through it. */
+    environment,
+    /** Records writes to the tables that an operator's changes are in. */
     recorder,
-    history: root.openDB('history', TABLE),
-    notices: root.openDB('notices', TABLE),
+    meta: recorder.watch('meta', openMeta(path, environment, root), CHANGED_META),
+    accounts: recorder.watch('accounts', root.openDB<unknown, string>('accounts', TABLE)),
+    accountSlots: root.openDB<unknown, number>('account_slots', TABLE),
+    accountNames: root.openDB<unknown, string>('account_names', TABLE),
+    credits: recorder.watch('credits', root.openDB<unknown, [number, number]>('credits', TABLE)),
+    creditRequests: recorder.watch(
+      'credit_requests',
+      root.openDB<unknown, [number, string]>('credit_requests', TABLE),
+    ),
+    spending: root.openDB<unknown, number>('spending', TABLE),
+    usage: root.openDB<unknown, [number, number, string, string]>('usage', TABLE),
+    keys: recorder.watch('keys', root.openDB<unknown, string>('keys', TABLE)),
+    keySlots: root.openDB<unknown, number>('key_slots', TABLE),
+    keyIds: root.openDB<unknown, number>('key_ids', TABLE),
+    keySlotsFree: recorder.watch(
+      'key_slots_free',
+      root.openDB<unknown, [number, number]>('key_slots_free', TABLE),
+    ),
+    keysOfAccount: root.openDB<unknown, [number, number]>('keys_of_account', TABLE),
+    keyNames: root.openDB<unknown, [string, string]>('key_names', TABLE),
+    keyUses: root.openDB<unknown, number>('key_uses', TABLE),
+    groups: recorder.watch('groups', root.openDB<unknown, string>('groups', TABLE)),
+    groupSlots: root.openDB<unknown, number>('group_slots', TABLE),
+    groupNames: root.openDB<unknown, string>('group_names', TABLE),
+    groupSlotsFree: recorder.watch(
+      'group_slots_free',
+      root.openDB<unknown, [number, number]>('group_slots_free', TABLE),
+    ),
+    groupMembers: root.openDB<unknown, [string, number, number]>('group_members', TABLE),
+    operators: recorder.watch('operators', root.openDB<unknown, string>('operators', TABLE)),
+    operatorChanges: recorder.watch(
+      'operator_changes',
+      root.openDB<unknown, number>('operator_changes', TABLE),
+    ),
+    quotaUses: root.openDB<unknown, [string, number, string]>('quota_uses', TABLE),
+    flushes: root.openDB<unknown, number>('flushes', TABLE),
+    answers: root.openDB<unknown, [number, string]>('answers', TABLE),
+    answerAges: root.openDB<unknown, [number, number, string]>('answer_ages', TABLE),
+    cached: root.openDB<unknown, [number, string]>('cached', TABLE),
+    cachedAges: root.openDB<unknown, [number, number, string]>('cached_ages', TABLE),
+    cachedModelAges: root.openDB<unknown, [string, number, number, string]>('cached_model_ages', TABLE),
+    changes: root.openDB<unknown, number>('changes', TABLE),
+    history: root.openDB<unknown, [number, number] | ['accounts', number, number]>('history', TABLE),
+    notices: root.openDB<unknown, ['told', string, string] | ['waits', number, string]>('notices', TABLE),
   };
 }
 

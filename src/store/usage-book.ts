@@ -27,7 +27,7 @@ export interface UsageStore {
   findKeyId(index: KeyIndex): string | undefined;
 }
 
-export type GrowingUsage = { -readonly [Field in keyof UsageRecord]: UsageRecord[Field] };
+type GrowingUsage = { -readonly [Field in keyof UsageRecord]: UsageRecord[Field] };
 
 const ESTIMATED = USAGE_SOURCES.indexOf('estimated');
 
