@@ -130,9 +130,9 @@ export class Calls {
     const taken = this.#taken;
     // `asks` is false because no coordinator can help: all quota records of this gateway are in use.
     if (!this.#chain.set(scopes, taken))
-      return { ...this.#rejections.plain(account, 'scopes', 0n, 0n), asks: false };
+      return { ...this.#rejections.ofAccount(account, 'scopes', 0n, 0n), asks: false };
     if (!this.#takeFlight(account, plan.callsInFlightMax))
-      return this.#rejections.of(ACCOUNT_SCOPE, CALLS_IN_FLIGHT, scopes, needs);
+      return this.#rejections.rejectionOf(ACCOUNT_SCOPE, CALLS_IN_FLIGHT, scopes, needs);
     let rejection: QuotaRejection | undefined;
     if (taken.scopes > 0) rejection = this.#takeAll(scopes, needs);
     else if (needs.isFree !== true) rejection = this.#takeDay(scopes, needs);
@@ -142,7 +142,7 @@ export class Calls {
     }
     if (rejection === undefined && !this.balance.hold(account, needs.hold)) {
       this.#giveBack(taken);
-      rejection = this.#rejections.of(ACCOUNT_SCOPE, 'balance', scopes, needs);
+      rejection = this.#rejections.rejectionOf(ACCOUNT_SCOPE, 'balance', scopes, needs);
     }
     if (rejection === undefined && scopes.model?.limits.requestsPerMinute !== undefined)
       rejection = this.#takeModelMinute(scopes, needs);
@@ -264,7 +264,8 @@ export class Calls {
   /** The account's call of the day, for a call that takes of nothing else, as most do: no quota record. */
   #takeDay(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const dayNumber = this.day.take(scopes.account, scopes.plan.callsPerDay);
-    if (dayNumber === undefined) return this.#rejections.of(ACCOUNT_SCOPE, CALLS_PER_DAY, scopes, needs);
+    if (dayNumber === undefined)
+      return this.#rejections.rejectionOf(ACCOUNT_SCOPE, CALLS_PER_DAY, scopes, needs);
     this.#taken.dayNumber = dayNumber;
     this.#left.perDay = this.day.left;
     return undefined;
@@ -306,7 +307,7 @@ export class Calls {
         const took = quota === CALLS_PER_DAY ? this.#takeDayOf(scope, scopes) : this.#take(scope, quota);
         if (!took) {
           this.#giveBack(taken);
-          return this.#rejections.of(scope, quota, scopes, needs);
+          return this.#rejections.rejectionOf(scope, quota, scopes, needs);
         }
         if (taken.day === day && taken.month === month) continue;
         // `#take` found a later day or month (`#takeDayOf` never does): this quota is given back to that one,

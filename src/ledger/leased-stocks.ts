@@ -22,7 +22,7 @@ import * as layout from './layout.js';
 import { type Halves, PackedWords } from './packed-words.js';
 import { amountIn, PERIODS_AHEAD_MAX, periodsSince, setStock, type StockLeft, Stocks } from './stocks.js';
 
-/** Fields of a lease. A take that leaves LOW or less sets `ranLow`; a LOW of 0 disables that. */
+/** Fields of a lease. A take that leaves LOW or less sets `ranLow`, unless LOW is 0. */
 const GRANTED = 0;
 const PERIOD = 1;
 const LOW = 2;
@@ -33,21 +33,21 @@ const FREE_MS = 4;
 interface LeaseTable {
   readonly words: BigInt64Array;
   /** The first word of a stock's lease. */
-  readonly at: (stock: number) => number;
+  readonly leaseAt: (stock: number) => number;
   /** Whether what is taken of the stock is used at once: calls of a day or a month. */
   readonly isUsedAtOnce: (stock: number) => boolean;
 }
 
 /** Calls of the day: the lease is in the record of the account, key, group or pair, as the stock. */
 export function dayLeases(words: BigInt64Array): LeaseTable {
-  return { words, at: (stock) => stock - layout.DAY + layout.DAY_LEASE, isUsedAtOnce: () => true };
+  return { words, leaseAt: (stock) => stock - layout.DAY + layout.DAY_LEASE, isUsedAtOnce: () => true };
 }
 
 /** An account's calls in flight: the lease is in its record, the stock beside that. */
 export function flightLeases(words: BigInt64Array): LeaseTable {
-  const at = (stock: number): number =>
+  const leaseAt = (stock: number): number =>
     ((stock - layout.FLIGHT) / layout.EXTRA_WORDS64) * layout.COUNTED_WORDS64 + layout.FLIGHT_LEASE;
-  return { words, at, isUsedAtOnce: () => false };
+  return { words, leaseAt, isUsedAtOnce: () => false };
 }
 
 /** All other quotas: the lease is in the quota record. */
@@ -56,7 +56,7 @@ function quotaLeases(words: BigInt64Array): LeaseTable {
     ((stock % layout.QUOTA_WORDS64) - layout.STOCKS) / layout.STOCK_WORDS;
   return {
     words,
-    at: (stock) =>
+    leaseAt: (stock) =>
       stock - (stock % layout.QUOTA_WORDS64) + layout.LEASES + quotaOf(stock) * layout.LEASE_WORDS,
     isUsedAtOnce: (stock) => quotaOf(stock) === layout.CALLS_PER_MONTH,
   };
@@ -83,7 +83,7 @@ export class LeasedStocks extends Stocks {
     const { words, seen, next } = this;
     const [before, after] = [this.#before, this.#after];
     const leases = this.#leases.words;
-    const lease = this.#leases.at(stock);
+    const lease = this.#leases.leaseAt(stock);
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       // First what is taken: if the exchange succeeds, both words were so when `granted` was read.
       words.load(stock, seen);
@@ -118,21 +118,21 @@ export class LeasedStocks extends Stocks {
 
   override clear(stock: number): void {
     super.clear(stock);
-    const { words, at } = this.#leases;
-    const lease = at(stock);
+    const { words, leaseAt } = this.#leases;
+    const lease = leaseAt(stock);
     for (let word = 0; word < layout.LEASE_WORDS; word++) Atomics.store(words, lease + word, 0n);
   }
 
   /** What was granted in `period`, or in a later one; 0 if the lease is of an earlier one. */
   grantedIn(stock: number, period: number): number {
-    this.#granted.load(this.#leases.at(stock) + GRANTED, this.#before);
+    this.#granted.load(this.#leases.leaseAt(stock) + GRANTED, this.#before);
     return periodsSince(this.#before, period) > 0 ? 0 : amountIn(this.#before);
   }
 
   /** What may be left here and at the coordinator. */
   override leftOf(stock: number, period: number): StockLeft {
-    const { words, at } = this.#leases;
-    const lease = at(stock);
+    const { words, leaseAt } = this.#leases;
+    const lease = leaseAt(stock);
     const here = this.grantedIn(stock, period) - this.read(stock, period).taken;
     const others = Number(Atomics.load(words, lease + HELD_BY_OTHERS));
     const freeMs = Number(Atomics.load(words, lease + FREE_MS));
@@ -153,8 +153,8 @@ export class LeasedStocks extends Stocks {
   }
 
   #held(stock: number): StockHeld {
-    const { words, at, isUsedAtOnce } = this.#leases;
-    const lease = at(stock);
+    const { words, leaseAt, isUsedAtOnce } = this.#leases;
+    const lease = leaseAt(stock);
     const period = Number(Atomics.load(words, lease + PERIOD));
     const granted = this.grantedIn(stock, period);
     const { taken, settled } = this.read(stock, period);
@@ -168,8 +168,8 @@ export class LeasedStocks extends Stocks {
 
   /** Leaves LOW as it is if `low` is undefined. */
   #grant(stock: number, period: number, amount: bigint, low?: bigint): void {
-    const { words, at } = this.#leases;
-    const lease = at(stock);
+    const { words, leaseAt } = this.#leases;
+    const lease = leaseAt(stock);
     this.#granted.load(lease + GRANTED, this.#before);
     const before = periodsSince(this.#before, period) === 0 ? amountIn(this.#before) : 0;
     if (low !== undefined) Atomics.store(words, lease + LOW, low);
@@ -177,8 +177,8 @@ export class LeasedStocks extends Stocks {
   }
 
   #setGranted(stock: number, period: number, amount: number): void {
-    const { words, at } = this.#leases;
-    const lease = at(stock);
+    const { words, leaseAt } = this.#leases;
+    const lease = leaseAt(stock);
     Atomics.store(words, lease + PERIOD, BigInt(period));
     setStock(this.#after, period, amount);
     this.#granted.store(lease + GRANTED, this.#after);
@@ -215,10 +215,10 @@ export class LeasedStocks extends Stocks {
   }
 
   #publish(stock: number, remaining: bigint, freeInMs: number): void {
-    const { words, at } = this.#leases;
+    const { words, leaseAt } = this.#leases;
     const freeMs = Math.ceil(this.#clock.monotonicMs() + freeInMs);
-    Atomics.store(words, at(stock) + HELD_BY_OTHERS, remaining);
-    Atomics.store(words, at(stock) + FREE_MS, BigInt(freeMs));
+    Atomics.store(words, leaseAt(stock) + HELD_BY_OTHERS, remaining);
+    Atomics.store(words, leaseAt(stock) + FREE_MS, BigInt(freeMs));
   }
 }
 

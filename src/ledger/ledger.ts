@@ -219,7 +219,7 @@ export class Ledger extends Calls {
     return this.quotas.tokenMinuteOf(this.#tightest, nowMs);
   }
 
-  /** Puts the scope with that record into `#tightest`, if it has a limit of tokens a minute and fewer left. */
+  /** Puts the scope of that record into `#tightest` if it has a limit of tokens a minute and fewer left. */
   #tighten(
     record: number | undefined,
     nowMs: MonotonicMs,

@@ -82,8 +82,13 @@ export class QuotaRejections {
   }
 
   /** The rejection of a call that could not take `quota`; a limit that it can never fit comes first. */
-  of(scope: number, quota: number | 'balance', scopes: CallScopes, needs: CallNeeds): QuotaRejection {
-    return this.#neverFits(scopes, needs) ?? this.#rejectionOf(scope, quota, scopes, needs);
+  rejectionOf(
+    scope: number,
+    quota: number | 'balance',
+    scopes: CallScopes,
+    needs: CallNeeds,
+  ): QuotaRejection {
+    return this.#neverFits(scopes, needs) ?? this.#usedUp(scope, quota, scopes, needs);
   }
 
   #neverFits(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
@@ -99,18 +104,14 @@ export class QuotaRejections {
     return undefined;
   }
 
-  #rejectionOf(
-    scope: number,
-    quota: number | 'balance',
-    scopes: CallScopes,
-    needs: CallNeeds,
-  ): QuotaRejection {
+  /** The rejection by that quota or by the balance, of which less is left than the call needs. */
+  #usedUp(scope: number, quota: number | 'balance', scopes: CallScopes, needs: CallNeeds): QuotaRejection {
     const { account, plan } = scopes;
     if (quota === 'balance') {
-      return this.plain(account, 'balance', needs.hold, this.#options.balance.balance(account));
+      return this.ofAccount(account, 'balance', needs.hold, this.#options.balance.balance(account));
     }
     if (scope === ACCOUNT_SCOPE && quota === CALLS_IN_FLIGHT) {
-      return this.plain(account, 'calls_in_flight', BigInt(plan.callsInFlightMax), 0n);
+      return this.ofAccount(account, 'calls_in_flight', BigInt(plan.callsInFlightMax), 0n);
     }
     if (quota !== CALLS_PER_DAY) return this.#quotaRejection(scope, quota, scopes);
     const { index, callsPerDay } = this.#chain.links[scope]!;
@@ -119,13 +120,13 @@ export class QuotaRejections {
       ? this.#options.day.read(account)
       : this.#chain.limitedAt(scope).countsOf(index);
     return {
-      ...this.plain(account, 'calls_per_day', BigInt(isOwn ? plan.callsPerDay : callsPerDay), 0n),
+      ...this.ofAccount(account, 'calls_per_day', BigInt(isOwn ? plan.callsPerDay : callsPerDay), 0n),
       ...this.#ownerOf(scope, scopes),
       resetsMs: resetOfDay(dayNumber, this.#options.clock.wallMs()),
     };
   }
 
-  /** Of an extended quota. Uses `#needs`, which `#neverFits` has set. */
+  /** The rejection by an extended quota. Uses `#needs`, which `#neverFits` has set. */
   #quotaRejection(scope: number, quota: number, scopes: CallScopes): QuotaRejection {
     const { record, limits, first } = this.#chain.links[scope]!;
     const limit = limits[first + quota]!;
@@ -133,7 +134,7 @@ export class QuotaRejections {
     const { left, resetsMs } = quotas.leftOf(record, quota, limit, this.#needs);
     const amountIn = (amount: number): bigint => quotas.amountIn(quota, amount);
     return {
-      ...this.plain(0, EXTENDED_QUOTAS[quota]!, amountIn(limit), amountIn(left)),
+      ...this.ofAccount(0, EXTENDED_QUOTAS[quota]!, amountIn(limit), amountIn(left)),
       ...this.#ownerOf(scope, scopes),
       resetsMs,
     };
@@ -151,12 +152,17 @@ export class QuotaRejections {
     { limits, modelIndex }: NonNullable<CallScopes['model']>,
     { resetWallMs, asks }: MinuteTake,
   ): QuotaRejection {
-    const rejection = this.plain(modelIndex, 'requests_per_minute', BigInt(limits.requestsPerMinute!), 0n);
+    const rejection = this.ofAccount(
+      modelIndex,
+      'requests_per_minute',
+      BigInt(limits.requestsPerMinute!),
+      0n,
+    );
     return { ...rejection, kind: 'model', resetsMs: resetWallMs, asks };
   }
 
   /** A rejection by the account's own quota or balance; the call may be tried again at once. */
-  plain(index: number, quota: QuotaRejection['quota'], limit: bigint, left: bigint): QuotaRejection {
+  ofAccount(index: number, quota: QuotaRejection['quota'], limit: bigint, left: bigint): QuotaRejection {
     const { clock, low } = this.#options;
     const resetsMs = asWallMs(clock.wallMs() + 1);
     return { kind: 'account', index, quota, limit, left, resetsMs, asks: low !== undefined, never: false };

@@ -137,9 +137,9 @@ export class ScopeChain {
     ofAccount.mask |= DAY_BIT;
     if (model !== undefined && !this.#linkModel(account, model, taken)) return false;
     let scopes: number = GROUP_SCOPE;
-    for (let at = taken.group; at !== undefined && scopes < SCOPES_MAX; at = groups.parentOf(at)) {
-      if (!this.#linkLimited(scopes, at, groups)) return false;
-      scopes += 1;
+    for (let above = taken.group; above !== undefined && scopes < SCOPES_MAX; scopes++) {
+      if (!this.#linkLimited(scopes, above, groups)) return false;
+      above = groups.parentOf(above);
     }
     taken.scopes = scopes;
     return true;
@@ -163,9 +163,9 @@ export class ScopeChain {
       link.record = Atomics.load(this.#accountExtras, accountRecordAt(account)) - 1;
     }
     if (masks[MODEL_SCOPE] !== 0) this.#recall(MODEL_SCOPE, model!);
-    for (let scope = GROUP_SCOPE, at = group; scope < scopes; scope++) {
-      if (masks[scope] !== 0) this.#recall(scope, at!);
-      at = this.#tables.groups.parentOf(at!);
+    for (let scope = GROUP_SCOPE, above = group; scope < scopes; scope++) {
+      if (masks[scope] !== 0) this.#recall(scope, above!);
+      above = this.#tables.groups.parentOf(above!);
     }
   }
 
@@ -245,12 +245,12 @@ export class ModelScopes {
     const pair = (BigInt(account) << MODEL_BITS) + BigInt(modelIndex) + 1n;
     let slot = (Math.imul(account, SPREAD) ^ Math.imul(modelIndex + 1, SPREAD >>> 7)) >>> 0;
     for (let probe = 0; probe < Math.min(PROBES_MAX, slots); probe++, slot++) {
-      const at = slot % slots;
-      const seen = Atomics.load(this.#pairs, at);
-      if (seen === pair) return at;
+      const index = slot % slots;
+      const seen = Atomics.load(this.#pairs, index);
+      if (seen === pair) return index;
       if (seen !== 0n) continue;
-      const other = Atomics.compareExchange(this.#pairs, at, 0n, pair);
-      if (other === 0n || other === pair) return at;
+      const other = Atomics.compareExchange(this.#pairs, index, 0n, pair);
+      if (other === 0n || other === pair) return index;
     }
     return undefined;
   }

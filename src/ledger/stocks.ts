@@ -200,13 +200,13 @@ export class Stocks {
     this.words.store(stock, word);
   }
 
-  /** Adds to the amount of `period`, if the word is of it or, with `starts`, if it is of an earlier one. */
-  #add(at: number, period: number, amount: number, starts = false): void {
+  /** Adds to the amount of `period`, if the word is of it or, with `startsPeriod`, of an earlier one. */
+  #add(at: number, period: number, amount: number, startsPeriod = false): void {
     const { words, seen, next } = this;
     words.glance(at, seen);
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const since = periodsSince(seen, period);
-      if (since === 0 || (since > 0 && starts)) {
+      if (since === 0 || (since > 0 && startsPeriod)) {
         const sum = (since > 0 ? 0 : amountIn(seen)) + amount;
         setStock(next, period, Math.max(0, Math.min(sum, AMOUNT_MAX)));
         if (words.exchange(at, seen, next)) return;

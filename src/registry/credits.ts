@@ -157,17 +157,17 @@ export class Credits {
         return statement;
       });
     } catch (error) {
-      if (!work.isDone || this.#isStill(account))
+      if (!work.isDone || this.#isUnchanged(account))
         live.credit(account.index, asPicoUnits(0n - transfer.amount));
       throw error;
     }
   }
 
   /**
-   * Whether the disk has no debit of a commit that threw. False if that cannot be read. Then the ledger has
-   * too little until the gateway is started again, which harms nobody but the account.
+   * Whether the disk still has the account as it was before a debit whose commit threw. False if that cannot
+   * be read: then the ledger has too little until the gateway is started again, which harms only the account.
    */
-  #isStill(account: AccountRecord): boolean {
+  #isUnchanged(account: AccountRecord): boolean {
     try {
       this.#context.store.refresh();
       return this.#hasCredited(account);

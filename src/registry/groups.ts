@@ -124,12 +124,12 @@ export class Groups {
     const remove = (): GroupRecord => {
       const found = this.recordOf(idOrName);
       const { id, name } = found;
-      const what = store.groups.hasAccounts(id)
+      const contents = store.groups.hasAccounts(id)
         ? 'accounts: put them in another group, or in none'
         : store.groups.childrenOf(id).length > 0
           ? 'other groups: delete those first'
           : undefined;
-      if (what !== undefined) throw conflict(`in the group ${id} (${name}) there are ${what}`);
+      if (contents !== undefined) throw conflict(`in the group ${id} (${name}) there are ${contents}`);
       store.groups.remove(found, recordMomentMs(clock));
       return found;
     };
@@ -177,10 +177,11 @@ export class Groups {
   pathOf(record: GroupRecord): GroupRecord[] {
     // It ends at the greatest depth even if a damaged row makes a cycle.
     const path = [record];
-    for (let at = record; at.parentId !== undefined && path.length < GROUP_DEPTH_MAX; path.unshift(at)) {
-      const parent = this.#context.store.groups.find(at.parentId);
+    for (let { parentId } = record; parentId !== undefined && path.length < GROUP_DEPTH_MAX;) {
+      const parent = this.#context.store.groups.find(parentId);
       if (parent === undefined) break;
-      at = parent;
+      path.unshift(parent);
+      ({ parentId } = parent);
     }
     return path;
   }

@@ -101,7 +101,7 @@ export function laterUse(now: InheritedUse, before: InheritedUse | undefined): I
   };
 }
 
-/** The tokens of the minute are those of `now`: they are not handed on. */
+/** Of each quota the count of the later period; of the tokens of the minute those of `now` alone. */
 function laterQuotas(
   now: SettledQuotas | undefined,
   before: SettledQuotas | undefined,
@@ -124,7 +124,7 @@ function laterQuotas(
   };
 }
 
-/** The count of the later period; of one period the greater count. */
+/** The count of the later of two periods; if they are the same, the greater count. */
 function ofLater(period: number, count: number, otherPeriod: number, otherCount: number): number {
   if (period === otherPeriod) return Math.max(count, otherCount);
   return period > otherPeriod ? count : otherCount;

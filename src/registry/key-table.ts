@@ -299,7 +299,7 @@ export class KeyTable {
       if (Atomics.load(this.#entries, position) === entry) return position;
       position = (position + 1) & this.#positionMask;
     }
-    // A key of the table has an entry, and half of the entries are empty: there are two for each of `keysMax`.
+    // A key of the table has an entry, and at least half of the entries are empty: `slots` has two a key.
     throw new Error(`invariant broken: entry ${entry} is in the table`);
   }
 }

@@ -160,7 +160,7 @@ export class AuditScope {
     }
   }
 
-  /** Checks that the slot leads back to the record, and is below the bound and the number of slots ever used. */
+  /** Checks that the slot leads back to the record, and is below `max` and the number of slots ever used. */
   slotOf(kind: 'group' | 'key', subject: AuditSubject, { id, index }: SlotRecord, max: number): void {
     const stored = this.snapshot.get('meta', `${kind}_slots_used`) ?? 0;
     // A damaged number is below every slot, so each key or group tells of it.

@@ -237,7 +237,7 @@ function auditFlushes(scope: AuditScope): void {
 
 type Age = [endedMs: number, account: number, key: string];
 
-/** Each response has its row of `answer_ages` and each such row its response; their bytes add up to the sum. */
+/** Each response has its row of `answer_ages`, each such row its response; their bytes add up to the sum. */
 function auditStoredResponses(scope: AuditScope): void {
   const { snapshot } = scope;
   let responseCount = 0;

@@ -65,18 +65,18 @@ export class HistoryRows {
     }
   }
 
-  #read<Held extends Span>(
+  #read<Stored extends Span>(
     prefix: [] | ['accounts'],
     ring: RingName,
-    isWhole: (span: Partial<Held>) => boolean,
-  ): Held[] {
+    isWhole: (span: Partial<Stored>) => boolean,
+  ): Stored[] {
     const { seconds } = HISTORY_RINGS[ring];
     const rows = this.#tables.history.getRange({
       start: [...prefix, seconds, 0],
       end: [...prefix, seconds, Infinity],
     });
-    return Array.from(rows, ({ value }) => parsed<Held>(value))
-      .filter((span): span is Held => typeof span?.start === 'number' && isWhole(span))
+    return Array.from(rows, ({ value }) => parsed<Stored>(value))
+      .filter((span): span is Stored => typeof span?.start === 'number' && isWhole(span))
       .sort((left, right) => left.start - right.start);
   }
 }
@@ -87,9 +87,9 @@ function positionOf(ring: RingName, { start }: Span): RingPosition {
   return [seconds, (start / seconds) % spans];
 }
 
-function parsed<Held>(value: unknown): Partial<Held> | null {
+function parsed<Stored>(value: unknown): Partial<Stored> | null {
   try {
-    return typeof value === 'string' ? (JSON.parse(value) as Partial<Held> | null) : null;
+    return typeof value === 'string' ? (JSON.parse(value) as Partial<Stored> | null) : null;
   } catch {
     return null;
   }

@@ -47,7 +47,7 @@ const Money = Type.String({ pattern: '^-?(0|[1-9][0-9]{0,18})$' });
 export const Digest = Type.String({ pattern: '^[0-9a-f]{64}$' });
 
 const Limit = Type.Optional(Type.Integer({ minimum: 1 }));
-/** The limits that a scope has; those that it has not are absent. Formats before 4 knew the first two only. */
+/** The limits that a scope has; others are absent. Formats before 4 knew the first two only. */
 export const LIMITS = {
   requestsPerMinute: Limit,
   callsPerDay: Limit,

@@ -257,6 +257,7 @@ interface Removable<Row> {
   takeOut(record: Row): void;
 }
 
+/** Removes the record as another host has deleted it; `KeyRows.takeOut` says what of its slot stays. */
 function takeOut<Row>(rows: Removable<Row>, id: string): void {
   const record = rows.find(id);
   if (record !== undefined) rows.takeOut(record);

@@ -239,7 +239,7 @@ export class ResponseTable {
       // A shorter key sorts before all that begin with it.
       const start = [model, 0] as unknown as [string, number, number, string];
       const oldest = Array.from(this.#tables.modelAges!.getRange({ start, limit: BATCH })).filter(
-        ({ key: [of] }) => of === model,
+        ({ key: [modelId] }) => modelId === model,
       );
       if (oldest.length === 0) return removed;
       for (const { key, value } of oldest) {
