@@ -3,8 +3,8 @@
  * supervisor process.
  *
  * PendingReplies keeps the promises of questions until their replies come, whatever carries the messages.
- * AskPort asks over a MessagePort: a listener has a large body parsed, a worker has tokens counted. It
- * withdraws a question when its time is over or when the asker no longer wants the reply.
+ * AskPort sends questions over a MessagePort: a listener asks for the parsing of a large body, a worker for a
+ * count of tokens. It withdraws a question when its time is over or the asker no longer wants the reply.
  *
  * Must hold: each question gets one reply, also if the other end is gone or the time is over; otherwise the
  * asker waits for ever (test/unit/core/ask-port.test.ts).
@@ -14,7 +14,7 @@ import { invariant, type ErrorRecord } from './errors.js';
 import { SlotList } from './slot-list.js';
 
 /** How long to wait for a reply, and which reply to assume after that. */
-export interface WaitBound<Reply> {
+interface WaitBound<Reply> {
   readonly waitMsMax: number;
   readonly onTimeout: () => Reply;
 }

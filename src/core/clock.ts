@@ -48,7 +48,7 @@ export class SystemClock implements Clock {
 
 function offsetMs(): number {
   let best = { offsetMs: 0, spreadMs: Infinity };
-  for (let sample = 0; sample < OFFSET_SAMPLES; sample += 1) {
+  for (let sample = 0; sample < OFFSET_SAMPLES; sample++) {
     const before = performance.now();
     const [seconds, nanoseconds] = process.hrtime();
     const after = performance.now();
@@ -132,13 +132,13 @@ export function msToNextTick(periodMs: number, nowMs: number = performance.now()
  */
 export function onEachTick(periodMs: number, act: () => void): () => void {
   let timer: NodeJS.Timeout;
-  const later = (): void => {
+  const schedule = (): void => {
     timer = setTimeout(() => {
-      later();
+      schedule();
       act();
     }, msToNextTick(periodMs)).unref();
   };
-  later();
+  schedule();
   return () => clearTimeout(timer);
 }
 

@@ -23,7 +23,7 @@ export interface ErrorMeaning {
   readonly retry: RetryAdvice;
 }
 
-/** In whole sentences of Markdown. A code that is missing here does not compile. */
+/** Whole sentences of Markdown. This does not compile if a code is missing. */
 export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
   missing_api_key: {
     when: 'The request has no header `Authorization: Bearer …`, or its token is empty.',

@@ -103,6 +103,11 @@ export class ProxyError extends Error {
   }
 }
 
+/** The message of what was thrown, which need not be an Error. */
+export function errorText(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
 /** Ends work whose result nobody gets any more: throws if `left` is aborted. */
 export function throwIfLeft(left: AbortSignal | undefined): void {
   if (left?.aborted === true) throw new ProxyError('internal_error', 'downstream', 'The client has left.');

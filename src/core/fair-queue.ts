@@ -1,7 +1,7 @@
 /**
  * A bounded queue that serves its owners in turn (round-robin), so that an owner with many items delays only
- * itself. The main thread has one for the jobs of counter threads, each upstream worker one for
- * the calls that wait for an upstream. Owners are accounts, weights are bytes. Pure.
+ * itself. The main thread has one for the jobs of counter threads, each upstream worker one for the calls
+ * that wait for an upstream. Owners are accounts, weights are bytes. Pure.
  *
  * An owner has a lane while one of its items waits. The Map holds the lanes in the order of their turns: the
  * first lane gives one item, and goes to the end if it has more.
@@ -61,14 +61,10 @@ export class FairQueue<Owner, T> {
       while (this.#weight + weight > weightMax && heaviest[1].items.length > 0)
         dropped.push(this.#takeOut(heaviest[0], heaviest[1].items.length - 1));
     }
-    const item = { value, weight };
-    const lane = this.#lanes.get(owner);
-    if (lane === undefined) this.#lanes.set(owner, { items: [item], weight });
-    else {
-      lane.items.push(item);
-      lane.weight += weight;
-    }
-    this.#grow(weight);
+    const lane = this.#lanes.get(owner) ?? { items: [], weight: 0 };
+    lane.items.push({ value, weight });
+    this.#lanes.set(owner, lane);
+    this.#grow(lane, weight);
     return dropped;
   }
 
@@ -79,17 +75,14 @@ export class FairQueue<Owner, T> {
   putBack(owner: Owner, value: T, weight: number): void {
     const lane = this.#lanes.get(owner) ?? { items: [], weight: 0 };
     lane.items.unshift({ value, weight });
-    lane.weight += weight;
-    this.#lanes.delete(owner);
-    this.#lanes.set(owner, lane);
-    this.#grow(weight);
+    this.#moveToEnd(owner, lane);
+    this.#grow(lane, weight);
   }
 
   /** Takes out the value whose turn it is; undefined if the queue is empty. */
   take(): T | undefined {
     for (const [owner, lane] of this.#lanes) {
-      this.#lanes.delete(owner);
-      this.#lanes.set(owner, lane);
+      this.#moveToEnd(owner, lane);
       return this.#takeOut(owner, 0);
     }
     return undefined;
@@ -117,9 +110,8 @@ export class FairQueue<Owner, T> {
   /** Takes out a value that had its turn. Its owner's lane goes to the end. */
   serve(owner: Owner, value: T): void {
     const lane = this.#lanes.get(owner);
-    if (!this.remove(owner, value) || lane === undefined || lane.items.length === 0) return;
-    this.#lanes.delete(owner);
-    this.#lanes.set(owner, lane);
+    if (this.remove(owner, value) && lane !== undefined && lane.items.length > 0)
+      this.#moveToEnd(owner, lane);
   }
 
   /** Takes a value out before its turn, the first that is `===`; false if it was not there. */
@@ -140,7 +132,13 @@ export class FairQueue<Owner, T> {
     return item!.value;
   }
 
-  #grow(weight: number): void {
+  #moveToEnd(owner: Owner, lane: Lane<T>): void {
+    this.#lanes.delete(owner);
+    this.#lanes.set(owner, lane);
+  }
+
+  #grow(lane: Lane<T>, weight: number): void {
+    lane.weight += weight;
     this.#weight += weight;
     this.#size += 1;
   }

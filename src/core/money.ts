@@ -30,12 +30,12 @@ const PRICE_UNITS_MAX = 10_000n;
 
 const DECIMAL = /^(0|[1-9]\d{0,11})(?:\.(\d{1,12}))?$/;
 
-function parseDecimal(text: string, decimals: number): bigint | undefined {
-  const match = DECIMAL.exec(text);
-  if (match === null) return undefined;
-  const fraction = match[2] ?? '';
-  if (fraction.length > decimals) return undefined;
-  return BigInt(match[1]! + fraction.padEnd(decimals, '0'));
+/** The amount in units of its last decimal; undefined if it is malformed, too exact or above `max`. */
+function parseDecimal(text: string, decimals: number, max: bigint): PicoUnits | undefined {
+  const [, whole, fraction = ''] = DECIMAL.exec(text) ?? [];
+  if (whole === undefined || fraction.length > decimals) return undefined;
+  const value = BigInt(whole + fraction.padEnd(decimals, '0'));
+  return value > max ? undefined : asPicoUnits(value);
 }
 
 /**
@@ -43,8 +43,7 @@ function parseDecimal(text: string, decimals: number): bigint | undefined {
  * BALANCE_PICO_UNITS_MAX.
  */
 export function picoUnitsOf(amount: string): PicoUnits | undefined {
-  const value = parseDecimal(amount, MONEY_DECIMALS);
-  return value === undefined || value > BALANCE_PICO_UNITS_MAX ? undefined : asPicoUnits(value);
+  return parseDecimal(amount, MONEY_DECIMALS, BALANCE_PICO_UNITS_MAX);
 }
 
 /**
@@ -52,16 +51,12 @@ export function picoUnitsOf(amount: string): PicoUnits | undefined {
  * six decimals or is above PRICE_UNITS_MAX.
  */
 export function picoUnitsPerToken(price: string): PicoUnits | undefined {
-  const value = parseDecimal(price, PRICE_DECIMALS);
-  return value === undefined || value > PRICE_UNITS_MAX * 1_000_000n ? undefined : asPicoUnits(value);
+  return parseDecimal(price, PRICE_DECIMALS, PRICE_UNITS_MAX * 1_000_000n);
 }
 
 /** Pico-units of a price of one call; undefined if it is malformed or above PRICE_UNITS_MAX. */
 export function picoUnitsPerCall(price: string): PicoUnits | undefined {
-  const value = parseDecimal(price, MONEY_DECIMALS);
-  return value === undefined || value > PRICE_UNITS_MAX * PICO_UNITS_PER_UNIT
-    ? undefined
-    : asPicoUnits(value);
+  return parseDecimal(price, MONEY_DECIMALS, PRICE_UNITS_MAX * PICO_UNITS_PER_UNIT);
 }
 
 /** The exact decimal text of an amount, with at least two decimals: `10.00`, `-0.000000000001`. */

@@ -132,9 +132,8 @@ export interface Period {
 }
 
 const DAY_MS = 86_400_000;
-/** The least by which a time zone sets its clocks back. */
+/** The least, and the most, by which a time zone sets its clocks back. */
 const STEP_MS = 15 * 60_000;
-/** The most by which one does. */
 const BACK_MS = 3 * 3_600_000;
 const OFFSET = /^([+-])(\d\d):([0-5]\d)$/;
 
@@ -154,8 +153,9 @@ export function isTimezone(text: string): boolean {
  * the first time in each day or month they cost 0.5 ms if the zone has a name.
  */
 export class Calendar {
+  /** Of a zone that is an offset; a zone with a name has `#format`. */
   readonly #offsetMs: number | undefined;
-  readonly #parts: Intl.DateTimeFormat | undefined;
+  readonly #format: Intl.DateTimeFormat | undefined;
   #day: Period | undefined;
   #month: Period | undefined;
 
@@ -163,19 +163,17 @@ export class Calendar {
   constructor(timezone: string = SPECIFIED_TIMEZONE) {
     invariant(isTimezone(timezone), `a time zone, got ${timezone}`);
     this.#offsetMs = offsetMsOf(timezone);
-    this.#parts =
-      this.#offsetMs === undefined
-        ? new Intl.DateTimeFormat('en-u-ca-gregory-nu-latn', {
-            timeZone: timezone,
-            hourCycle: 'h23',
-            year: 'numeric',
-            month: 'numeric',
-            day: 'numeric',
-            hour: 'numeric',
-            minute: 'numeric',
-            second: 'numeric',
-          })
-        : undefined;
+    if (this.#offsetMs !== undefined) return;
+    this.#format = new Intl.DateTimeFormat('en-u-ca-gregory-nu-latn', {
+      timeZone: timezone,
+      hourCycle: 'h23',
+      year: 'numeric',
+      month: 'numeric',
+      day: 'numeric',
+      hour: 'numeric',
+      minute: 'numeric',
+      second: 'numeric',
+    });
   }
 
   dayAt(wallMs: number): Period {
@@ -201,9 +199,9 @@ export class Calendar {
   /** What clocks on the wall show at `wallMs`, as if it were UTC. */
   #localMs(wallMs: number): number {
     if (this.#offsetMs !== undefined) return wallMs + this.#offsetMs;
-    const of: Record<string, number> = {};
-    for (const { type, value } of this.#parts!.formatToParts(wallMs)) of[type] = Number(value);
-    const { year, month, day, hour, minute, second } = of;
+    const parts: Record<string, number> = {};
+    for (const { type, value } of this.#format!.formatToParts(wallMs)) parts[type] = Number(value);
+    const { year, month, day, hour, minute, second } = parts;
     return Date.UTC(year!, month! - 1, day, hour, minute, second) + (((wallMs % 1_000) + 1_000) % 1_000);
   }
 

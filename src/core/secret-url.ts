@@ -1,8 +1,7 @@
 /**
  * What an address may keep secret: user and password, values of its query, where some providers take the key,
- * and segments of its path, where some proxies do. The settings show addresses without it; upstreams' errors
- * and contents of calls are searched for it.
- * Pure; any thread.
+ * and segments of its path, where some proxies do. Settings are shown without it, and it is looked for in
+ * upstreams' errors and in the contents of calls. Pure; any thread.
  *
  * Must hold: nothing secret of an address is shown, also if the address is malformed
  * (test/unit/core/secret-url.test.ts).
@@ -18,9 +17,9 @@ export const SECRET_CHARS_MIN = 8;
 
 /** Shorter segments of a path are names. */
 const SEGMENT_CHARS_MIN = 16;
-/** A word in which letters and digits are mixed is no name if it is so long: not `qwen2p5`, `20241022`. */
+/** A word of letters and digits is a secret from this length on; `qwen2p5` and `20241022` are names. */
 const MIXED_CHARS_MIN = 12;
-/** Nor is a segment in which they change so often, as a UUID has it. `gpt-4o-mini-2024-07-18` has one. */
+/** So is a segment with so many changes between letters and digits, such as a UUID. `gpt-4o` has one. */
 const CHANGES_MIN = 6;
 
 /**
@@ -47,11 +46,7 @@ export function withoutUrlSecrets(text: string): string {
 /** Returns a path as it may be shown. */
 export function withoutPathSecrets(path: string): string {
   const segments = path.split('/');
-  return segments.map((segment) => (isSecretSegment(segment) ? SECRET : segment)).join('/');
-}
-
-function isSecretSegment(segment: string): boolean {
-  return secretWordsOf(segment).length > 0;
+  return segments.map((segment) => (secretWordsOf(segment).length > 0 ? SECRET : segment)).join('/');
 }
 
 /** The parts of a segment that look like a secret: words, or all of it. */
@@ -59,7 +54,7 @@ function secretWordsOf(segment: string): string[] {
   if (segment.length < SEGMENT_CHARS_MIN) return [];
   const words = segment.split(/[^A-Za-z0-9]/);
   const changes = words.map(changesIn);
-  const mixed = words.filter((word, at) => word.length >= MIXED_CHARS_MIN && changes[at]! > 0);
+  const mixed = words.filter((word, index) => word.length >= MIXED_CHARS_MIN && changes[index]! > 0);
   if (mixed.length > 0) return mixed;
   return changes.reduce((sum, count) => sum + count, 0) >= CHANGES_MIN ? [segment] : [];
 }

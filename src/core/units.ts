@@ -1,7 +1,7 @@
 /**
  * Branded numbers, which the compiler keeps apart: an account's slot is not a key's, and a count is not a
- * time. The `as…` functions check nothing: their caller must know the unit. Pure; any thread. No test: the
- * compiler holds what this file promises.
+ * time. The `as…` functions check nothing: their caller must know the unit. And arithmetic that JavaScript
+ * lacks. Pure; any thread. No test of its own.
  */
 
 declare const UNIT: unique symbol;
@@ -13,6 +13,8 @@ export type AccountIndex = Branded<number, 'AccountIndex'>;
 export type KeyIndex = Branded<number, 'KeyIndex'>;
 /** Slot of a group of accounts in the ledger, from 0. */
 export type GroupIndex = Branded<number, 'GroupIndex'>;
+/** Slot of an account's rule for a model in the ledger, from 0. */
+export type ModelScopeIndex = Branded<number, 'ModelScopeIndex'>;
 /** Slot of a scope of upstreams, from 0: what one provider's key may use. */
 export type UpstreamScopeIndex = Branded<number, 'UpstreamScopeIndex'>;
 /** Slot of a call in flight: its index in the ledger's reservations and in the channel's table of calls. */
@@ -24,9 +26,6 @@ export type MonotonicMs = Branded<number, 'MonotonicMs'>;
 /** Milliseconds since 1970-01-01T00:00:00Z. */
 export type WallMs = Branded<number, 'WallMs'>;
 
-/** Slot of an account's rule for a model in the ledger, from 0. */
-export type ModelScopeIndex = Branded<number, 'ModelScopeIndex'>;
-
 export const asAccountIndex = (value: number): AccountIndex => value as AccountIndex;
 export const asKeyIndex = (value: number): KeyIndex => value as KeyIndex;
 export const asModelScopeIndex = (value: number): ModelScopeIndex => value as ModelScopeIndex;
@@ -36,6 +35,10 @@ export const asCallSlot = (value: number): CallSlot => value as CallSlot;
 export const asPicoUnits = (value: bigint): PicoUnits => value as PicoUnits;
 export const asMonotonicMs = (value: number): MonotonicMs => value as MonotonicMs;
 export const asWallMs = (value: number): WallMs => value as WallMs;
+
+/** As Math.min and Math.max, which take no bigints. */
+export const minOf = (one: bigint, other: bigint): bigint => (one < other ? one : other);
+export const maxOf = (one: bigint, other: bigint): bigint => (one > other ? one : other);
 
 /** The quotient rounded up. Both arguments are safe integers, `divisor` is positive. */
 export function ceilDiv(dividend: number, divisor: number): number {
