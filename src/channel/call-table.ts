@@ -52,8 +52,8 @@ const UPSTREAM_MASK = 0xffff;
 /**
  * The windows of a listener's calls add up to about this before new calls get smaller windows. So 42 calls
  * have whole windows by the default of `stream_buffer_bytes`, and 20,000 slow readers hold 0.6 GB in theirs
- * instead of 4. A lone fast stream needs a whole window: with a sixth of it 50 MB took 1.5 s instead of 0.3
- * s. Eight streams at once were as fast with either, because each event-loop turn finds work then.
+ * instead of 4. Few streams need whole windows: a lone one took 1.5 s for 50 MB with a sixth of it, and 0.3 s
+ * with all. Many do not: eight streams at once were as fast with either.
  */
 const WINDOWS_BYTES_MAX = 8 * 1024 * 1024;
 /** No window is smaller, unless the settings make all smaller. */
@@ -161,7 +161,7 @@ export class CallTable {
   }
 
   // What the listener reads when a call has ended was stored before the frame of the end, so a plain read of
-  // the 32 bits is enough. `Atomics.load` takes 13 ns (Node 20). `fallbackOf` may be read earlier.
+  // the 32 bits is enough, and saves the 13 ns of `Atomics.load` (Node 20). `fallbackOf` may be read earlier.
 
   /** Listener: how long the call waited because its upstreams were at their limits; 0 if it did not. */
   queuedMsOf(slot: CallSlot): number {

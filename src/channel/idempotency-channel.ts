@@ -22,6 +22,13 @@ export interface LockRequest extends ResponseKey {
   readonly bodyDigest: string;
 }
 
+/** What the first call's response was. */
+interface EndedResponse {
+  readonly stream: boolean;
+  /** The id of the model that answered, if it was not the one that the call named. */
+  readonly fallback?: string | undefined;
+}
+
 export type LockReply =
   /** The listener's call holds the lock now, until the listener sends `keep` or `abandon`. */
   | { readonly state: 'new' }
@@ -37,27 +44,18 @@ export type LockReply =
    * The response of the first call. When the listener no longer holds its bytes it sends `replayed`: the
    * service bounds the bytes of all that listeners hold.
    */
-  | {
-      readonly state: 'finished';
-      readonly stream: boolean;
-      /** The id of the model that answered, if it was not the one that the call named. */
-      readonly fallback?: string | undefined;
-      readonly bytes: Uint8Array;
-    };
+  | (EndedResponse & { readonly state: 'finished'; readonly bytes: Uint8Array });
 
 export type LockMessage =
   /** The call has ended well. */
-  | {
+  | (EndedResponse & {
       readonly kind: 'keep';
       readonly lock: LockRequest;
-      readonly stream: boolean;
-      /** The id of the model that answered, if it was not the one that the call named. */
-      readonly fallback?: string | undefined;
       /** Undefined if they were too many. */
       readonly bytes: Uint8Array | undefined;
       /** The number of the record with its charge in the listener's journal, where it is appended next. */
       readonly position: number;
-    }
+    })
   /** The call was rejected, or failed, or its client left: the next one with the key is a new call. */
   | { readonly kind: 'abandon'; readonly lock: LockRequest }
   /** The charge of a stored response is taken back, by the journal's record that will be at `position`. */

@@ -78,7 +78,7 @@ const WORKER_DIED: ErrorRecord = {
 export class ListenerChannel {
   /** For what the worker has recorded of a slot's call. Valid until the slot is acquired again. */
   readonly table: CallTable;
-  readonly #slots: number;
+  /** A stack of the slots that are free: its first `#freeCount`. */
   readonly #freeSlots: Int32Array;
   #freeCount: number;
   readonly #calls: OpenCalls<OpenCall>;
@@ -88,16 +88,15 @@ export class ListenerChannel {
 
   constructor(table: CallTable, { first, count }: SlotRange) {
     this.table = table;
-    this.#slots = count;
     // Handed out from the low end, so a quiet gateway touches few pages of the shared buffers.
-    this.#freeSlots = Int32Array.from({ length: count }, (_, i) => first + count - 1 - i);
+    this.#freeSlots = Int32Array.from({ length: count }, (_, index) => first + count - 1 - index);
     this.#freeCount = count;
     this.#calls = new OpenCalls(first, count);
   }
 
   /** Slots in use: calls from their admission until their slot is free again. */
   get inFlight(): number {
-    return this.#slots - this.#freeCount;
+    return this.#freeSlots.length - this.#freeCount;
   }
 
   /** Adds a worker, named by its index. If it replaces one that died, the calls of the dead one fail. */
