@@ -84,7 +84,9 @@ async function connected(node: number): Promise<ValkeyCoordinator> {
       promise: () => undefined,
     },
     equalShares: 0,
+    hasShare: false,
     nodeExpiryMs: 900_000,
+    endedAfterMs: () => 1_800_000,
     log: { error: (message) => console.error(message) },
   });
   await authority.join();

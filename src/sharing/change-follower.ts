@@ -10,6 +10,7 @@
  * test/unit/sharing/change-follower.test.ts, which accepts 2 s, because machines of tests may be slow.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { errorText } from '../core/errors.js';
 import { asAccountIndex, asGroupIndex, asKeyIndex } from '../core/units.js';
 import type { ChangeApplier } from '../registry/live-buffers.js';
 import type { ChangeFeed, Touched } from '../store/change-feed.js';
@@ -60,6 +61,7 @@ export class ChangeFollower {
   #isGroupBack = false;
   /** How often all records were read anew. */
   #readings = 0;
+  /** How many looks there were, but for those while all records were read anew. */
   #looks = 0;
   /** The records whose changes could not be applied, by what the log calls them. */
   readonly #failed = new Map<string, FailedRecord>();
@@ -77,7 +79,6 @@ export class ChangeFollower {
 
   stop(): void {
     clearInterval(this.#timer);
-    this.#timer = undefined;
   }
 
   /**
@@ -99,7 +100,7 @@ export class ChangeFollower {
     } catch (error) {
       if (this.#failedLooks++ % LOG_PERIOD_LOOKS > 0) return;
       this.#options.log.error('changes of other processes cannot be read; they are looked for again', {
-        error: textOf(error),
+        error: errorText(error),
       });
     }
   }
@@ -129,7 +130,7 @@ export class ChangeFollower {
     for (const key of keys) this.#attempt('key', key, () => applier.applyKey(key));
   }
 
-  /** Reads all records, because of `why`: the feed does not tell which changes this process lacks. */
+  /** Reads all records: the feed does not tell which changes this process lacks. `why` is for the log. */
   async #applyAll(why: string): Promise<void> {
     const { groupsMax, accountsMax, keysMax, log } = this.#options;
     this.#readsAll = true;
@@ -175,7 +176,9 @@ export class ChangeFollower {
         again: () => this.#attempt(kind, slot, work, failed),
       });
       if (tries % LOG_PERIOD_TRIES === 0)
-        log.error(`a change of the ${name} was not taken over; it is tried again`, { error: textOf(error) });
+        log.error(`a change of the ${name} was not taken over; it is tried again`, {
+          error: errorText(error),
+        });
     }
   }
 }
@@ -183,8 +186,4 @@ export class ChangeFollower {
 /** The slots of one page, from `first` to below `end`. */
 function page(first: number, end: number): number[] {
   return Array.from({ length: Math.min(PAGE_RECORDS, Math.max(0, end - first)) }, (_, at) => first + at);
-}
-
-function textOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

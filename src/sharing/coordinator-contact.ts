@@ -2,9 +2,8 @@
  * Whether the coordinator answers, and when to try again after it did not. `LeaseManager` and `EqualShare`
  * have one each, and report to it how exchanges ended. Main thread. All times are of the monotonic clock.
  *
- * Must hold: the pause before the next try is 0.75 s at most, or 3 s in a quarantine. Test:
- * test/unit/sharing/lease-manager.test.ts ("a start without the authority", which is the coordinator); it
- * does not measure the pause.
+ * Must hold: the pause before the next try is 0.75 s at most, or 3 s in a quarantine. No test measures it;
+ * test/unit/sharing/lease-manager.test.ts starts without the coordinator.
  */
 import { addValue, emptyHistogram, type HistogramSnapshot } from '../telemetry/histogram.js';
 import { EXCHANGE_BOUNDS_MS } from '../telemetry/metrics-source.js';

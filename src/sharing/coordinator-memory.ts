@@ -1,6 +1,6 @@
 /**
  * What a host remembers of the sharing server over its own restarts: the last epoch, and which nodes there
- * were. `ValkeyCoordinator` reads and sets it. An empty server is new only for hosts that remember nothing;
+ * were. `ValkeyPartition` reads and sets it. An empty server is new only for hosts that remember nothing;
  * for others it has lost its data. Main thread.
  *
  * It is the file `sharing.json` in the data directory, which all processes of the host share. It is written
@@ -13,8 +13,25 @@
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Type, type Static } from 'typebox';
+import { parsedJson } from '../core/json.js';
 import { schemaCheck } from '../core/schema-check.js';
-import type { PromisedTerm, Remembered } from './valkey-partition.js';
+
+/** What a host remembers of a partition over restarts of itself and of the server. */
+export interface Remembered {
+  /** Empty if this host has never been in contact. */
+  readonly epoch: string;
+  readonly places: readonly string[];
+}
+
+/**
+ * The newest term that a place has promised to a server, see valkey-marks.ts. Nothing that the place asks is
+ * carried out by a server of another one.
+ */
+export interface PromisedTerm {
+  readonly term: number;
+  /** The server's id; empty if nothing was promised yet. */
+  readonly server: string;
+}
 
 const FILE_NAME = 'sharing.json';
 /** Each process has a file of its own, so that no other process overwrites its promise by an older copy. */
@@ -52,6 +69,7 @@ export class CoordinatorMemory {
     );
   }
 
+  /** What is remembered of the partition, as of the start or the last `set` of this process. */
   of(partition: number): Remembered {
     return this.#memory.partitions[partition] ?? NOTHING;
   }
@@ -60,7 +78,7 @@ export class CoordinatorMemory {
   set(partition: number, { epoch, places }: Remembered): void {
     // Another process of this host may have written meanwhile.
     const partitions = [...(this.#read() ?? this.#memory).partitions];
-    while (partitions.length <= partition) partitions.push({ epoch: '', places: [] });
+    while (partitions.length < partition) partitions.push({ epoch: '', places: [] });
     partitions[partition] = { epoch, places: [...places] };
     const memory = { ...this.#memory, partitions };
     this.#write(FILE_NAME, memory);
@@ -82,8 +100,7 @@ export class CoordinatorMemory {
   }
 
   #promises(place: string): Static<typeof Promises> {
-    const path = join(this.#folder, promisesName(place));
-    return readChecked(path, arePromises) ?? [];
+    return readChecked(join(this.#folder, promisesName(place)), arePromises) ?? [];
   }
 
   #read(): Static<typeof Memory> | undefined {
@@ -115,15 +132,7 @@ function readChecked<Value>(path: string, check: (value: unknown) => value is Va
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
     throw error;
   }
-  const value = parsed(text);
+  const value = parsedJson(text);
   if (!check(value)) throw new Error(`${path}: is not what a gateway has written`);
   return value;
-}
-
-function parsed(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

@@ -27,9 +27,16 @@
 import type { Calendar, QuotaName } from '../core/quotas.js';
 import type { PicoUnits, WallMs } from '../core/units.js';
 import { dayNumberOf } from '../ledger/day.js';
+import type { SettledQuotas } from '../ledger/scope-quotas.js';
 
 /** The most asks in one exchange: some 100 KB, and some milliseconds of a coordinator's time. */
 export const EXCHANGE_ASKS_MAX = 1_000;
+
+/**
+ * A process has a second node, for what an operator takes out of accounts: if that one fails, calls keep
+ * their leases. Its slot is that of the process and so many more.
+ */
+export const DEBIT_SLOTS_FROM = 1_000_000;
 
 /** The life that a lease belongs to. */
 export interface NodeIdentity {
@@ -88,9 +95,35 @@ export function entriesOf<Of>(stocks: Stocks<Of>): [StockName, Of][] {
   return Object.entries(stocks) as [StockName, Of][];
 }
 
-/** Permits of an earlier grant that were not used and will not be. They may have expired since. */
-export interface ReturnedPermits {
-  /** The tick of that grant. */
+/** What was used of a stock in a day or month with that number. */
+export interface PeriodUse {
+  readonly period: number;
+  readonly used: number;
+}
+
+/** The use of a day or month that the store has of a scope, but for the calls of a day. */
+export function periodUsesOf(quotas: SettledQuotas): Stocks<PeriodUse> {
+  const { dayNumber, monthNumber } = quotas;
+  return {
+    tokens_per_day: { period: dayNumber, used: quotas.tokensPerDay },
+    spend_per_day: { period: dayNumber, used: quotas.spendPerDay },
+    calls_per_month: { period: monthNumber, used: quotas.callsPerMonth },
+    tokens_per_month: { period: monthNumber, used: quotas.tokensPerMonth },
+    spend_per_month: { period: monthNumber, used: quotas.spendPerMonth },
+  };
+}
+
+/** The same stocks, each with what `map` makes of its value. */
+export function mapStocks<From, To>(
+  stocks: Stocks<From>,
+  map: (value: From, name: StockName) => To,
+): Stocks<To> {
+  return Object.fromEntries(entriesOf(stocks).map(([name, value]) => [name, map(value, name)]));
+}
+
+/** Some permits of an earlier grant. They may have expired since. */
+export interface GrantedPermits {
+  /** The tick of that grant: see MinuteGrant. */
   readonly tick: number;
   readonly count: number;
 }
@@ -99,7 +132,7 @@ export interface ReturnedPermits {
  * The order of a node's asks for one scope's minute. The node did not get, and will not use, a grant to an
  * ask after `heardNumber`. This ask repeats what those asks returned or named as used.
  */
-export interface AskOrder {
+interface AskOrder {
   /** Grows from ask to ask. */
   readonly number: number;
   /** At least the number of the last ask whose reply came. */
@@ -119,12 +152,13 @@ export interface MinuteAsk extends Wanted<number> {
   readonly forMs: number;
   /** For a fallback quota, which is hardly ever used: valid for long, however busy the account is. */
   readonly isFallback?: boolean;
-  readonly returned: readonly ReturnedPermits[];
+  /** Permits that were not used and will not be. */
+  readonly returned: readonly GrantedPermits[];
   /**
    * Permits of grants that are still valid, taken before this ask left, and so used within TAKE_MS_MAX from
    * then. They weigh for a minute from then on, and not from their expiry on.
    */
-  readonly used?: readonly ReturnedPermits[];
+  readonly used?: readonly GrantedPermits[];
   /** Without it, a grant in a lost reply weighs as if it had been used. */
   readonly order?: AskOrder;
 }
@@ -182,7 +216,7 @@ interface Grant<Amount> {
 }
 
 export interface MinuteGrant extends Grant<number> {
-  /** The permits are valid to the end of this tick; `ReturnedPermits` names it. */
+  /** The permits are valid to the end of this tick; `GrantedPermits` names it. */
   readonly tick: number;
   /** How long the permits are valid from the grant on; the node counts from when it sent the ask. */
   readonly validMs: number;
@@ -221,9 +255,7 @@ export interface ExchangeReply {
   readonly isAlone?: true;
 }
 
-export interface JoinReply {
-  readonly wallMs: WallMs;
-}
+export type JoinReply = Pick<ExchangeReply, 'wallMs'>;
 
 /** What all nodes together have of a stock, as far as they have reported. */
 export interface StockView {

@@ -10,7 +10,7 @@
  */
 import { StoreError } from '../store/store-file.js';
 import type { Log, LogFields } from '../telemetry/log.js';
-import { entriesOf, type LeaseAsk, type LeaseReply, type StockGrant, type StockName } from './coordinator.js';
+import { type LeaseAsk, type LeaseReply, mapStocks } from './coordinator.js';
 import { TICK_MS } from './grant-policy.js';
 
 export class DamagedScopes {
@@ -37,7 +37,7 @@ export class DamagedScopes {
     try {
       return read();
     } catch (error) {
-      // What is no damaged row costs more than this scope.
+      // Any other error concerns more than this scope.
       if (!(error instanceof StoreError)) throw error;
       this.record(scope, { error: error.message });
       return undefined;
@@ -48,14 +48,10 @@ export class DamagedScopes {
 /** The reply if it is not known what is left. `nowMs` is the time by which the coordinator counts ticks. */
 export function unknownReply({ minute, stocks = {} }: LeaseAsk, nowMs: number): LeaseReply {
   const unknown = { heldByOthers: true, freeInMs: 0 };
-  const grants = entriesOf(stocks).map(([name, { period }]): [StockName, StockGrant] => [
-    name,
-    { ...unknown, granted: 0n, remaining: 0n, period },
-  ]);
   const tick = Math.floor(nowMs / TICK_MS);
   return {
     ...(minute && { minute: { ...unknown, granted: 0, remaining: 0, tick, validMs: 0 } }),
-    stocks: Object.fromEntries(grants),
+    stocks: mapStocks(stocks, ({ period }) => ({ ...unknown, granted: 0n, remaining: 0n, period })),
     isUnknown: true,
   };
 }

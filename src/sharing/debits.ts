@@ -30,7 +30,7 @@ export interface Debit {
 
 /** How often a start tries to join. */
 const JOIN_PERIOD_MS = 1_000;
-/** Others give back idle money within 750 ms; if plenty is left, within IDLE_MS_PLENTIFUL. */
+/** How long a debit waits for others. They give back idle money within 750 ms, or IDLE_MS_PLENTIFUL. */
 const WAIT_FOR_OTHERS_MS = 1_500;
 const TRY_AGAIN_MS = 100;
 
@@ -53,7 +53,8 @@ export class DebitService {
   readonly #recall: (accountId: string) => void;
   #joined = false;
   #joining: Promise<void> | undefined;
-  readonly #end = new AbortController();
+  readonly #closing = new AbortController();
+  /** The change before, which the next one waits for. */
   #last: Promise<unknown> = Promise.resolve();
   /** Changes with debits that are not over. */
   #running = 0;
@@ -70,7 +71,7 @@ export class DebitService {
    * without nodes only the first one is granted something at once.
    */
   async start(): Promise<void> {
-    const { signal } = this.#end;
+    const { signal } = this.#closing;
     while (!this.#joined && !signal.aborted) {
       try {
         await this.#join();
@@ -88,11 +89,7 @@ export class DebitService {
   during<Result>(debits: readonly Debit[], work: () => Promise<Result>): Promise<Result> {
     if (debits.length === 0) return work();
     this.#running += 1;
-    const done = this.#last
-      .then(() => this.#during(debits, work))
-      .finally(() => {
-        this.#running -= 1;
-      });
+    const done = this.#last.then(() => this.#during(debits, work)).finally(() => (this.#running -= 1));
     this.#last = done.catch(() => undefined);
     return done;
   }
@@ -102,7 +99,7 @@ export class DebitService {
    * with debits runs. Does not reject.
    */
   async close(): Promise<void> {
-    this.#end.abort();
+    this.#closing.abort();
     try {
       await this.#joining;
       // The money of a change that still runs stays leased, because it may be written after this: the next
@@ -127,7 +124,7 @@ export class DebitService {
   }
 
   async #during<Result>(debits: readonly Debit[], work: () => Promise<Result>): Promise<Result> {
-    await this.#take(debits);
+    await this.#lease(debits);
     try {
       return await work();
     } finally {
@@ -136,7 +133,8 @@ export class DebitService {
     }
   }
 
-  async #take(debits: readonly Debit[]): Promise<void> {
+  /** Rejects as `during` does; then nothing is leased. */
+  async #lease(debits: readonly Debit[]): Promise<void> {
     const asks = debits.map(({ accountId, amount }) => askOf(accountId, amount));
     for (let waitedMs = 0; ; waitedMs += TRY_AGAIN_MS) {
       const replies = await this.#exchange(asks);

@@ -1,7 +1,7 @@
 /**
  * A coordinator that sends heartbeats for its node, and that grants by itself while the node is cut off from
- * the server. It wraps `ValkeyCoordinator`, once for the calls of a process, once for an operator's debits,
- * once for fallback quotas (open-hosts.ts). Main thread.
+ * the server. It wraps `ValkeyCoordinator`. A process has three (open-hosts.ts): for its calls, for an
+ * operator's debits, and for fallback quotas. Main thread.
  *
  * A node sends something every few seconds even if it holds nothing: after a loss of data the server waits
  * for every node.
@@ -14,9 +14,10 @@
  * heard the node for SILENT_MS, until the node expires or has been back for a window. Grants from before
  * weigh for QUARANTINE_MS at most. A node uses its share only after both spans, counted from the last moment
  * at which the server may have heard it. A message may take up to SILENT_MS; one that takes longer finds that
- * the share is held back already. The node stops at its first contact, or when it expires, counted from the
- * last moment after which the server surely heard it: a message without a reply begins the silence anew, and
- * postpones no expiry. If the server is gone, all nodes use their shares, which are the limit together.
+ * the share is held back already. The node stops using its share at its first contact, or when it expires,
+ * counted from the last moment after which the server surely heard it. So a message without a reply begins
+ * the silence anew, and postpones no expiry. If the server is gone, all nodes use their shares, which are the
+ * limit together.
  *
  * A node that has not joined in its life has no share: its earlier life may have used it.
  *
@@ -28,12 +29,12 @@ import { CoordinatorContact } from './coordinator-contact.js';
 import {
   type Coordinator,
   CoordinatorLost,
-  entriesOf,
   EXCHANGE_ASKS_MAX,
   type ExchangeReply,
   type JoinReply,
   type LeaseReply,
   type LeaseAsk,
+  mapStocks,
   type MinuteAsk,
   type MinuteGrant,
   type NodeIdentity,
@@ -41,8 +42,7 @@ import {
   type ScopeView,
   type StockAsk,
   type StockGrant,
-  type StockName,
-  type ReturnedPermits,
+  type GrantedPermits,
 } from './coordinator.js';
 import type { FallbackCoordinator } from './fallback-coordinator.js';
 import type { FallbackGrant } from './fallback-quota.js';
@@ -80,7 +80,7 @@ export interface EqualShareOptions {
   readonly onAlone?: (reason: string | undefined) => void;
   /** In [0, 1). Default Math.random. */
   readonly random?: () => number;
-  /** Default those of the system. */
+  /** Default SYSTEM_TIMERS. */
   readonly timers?: LeaseTimers;
 }
 
@@ -95,12 +95,17 @@ export class EqualShare implements Coordinator {
   #heardMs = Infinity;
   /** The server surely heard the node after this: it holds the share back for an expiry from there. */
   #surelyHeardMs = -Infinity;
+  /** Whether calls are granted from here. */
   #alone = false;
+  /** Whether a heartbeat is under way. */
   #beating = false;
   /** Since the last reply a connection broke, or another node of the process lost the server. */
   #disturbed = false;
+  /** The last call to the server. The next one waits for its end. */
   #last: Promise<unknown> = Promise.resolve();
+  /** Undefined before the node has joined. */
   #stopHeartbeat: (() => void) | undefined;
+  /** Whether `leave` or `close` was called. */
   #left = false;
 
   constructor(options: EqualShareOptions) {
@@ -115,7 +120,6 @@ export class EqualShare implements Coordinator {
     return this.#options.clock.monotonicMs() - this.#heardMs;
   }
 
-  /** Whether calls are granted from here. */
   get isAlone(): boolean {
     return this.#alone;
   }
@@ -156,11 +160,9 @@ export class EqualShare implements Coordinator {
       if (!(error instanceof CoordinatorLost) || error.reason === 'unknown_node' || error.reason === 'closed')
         throw error;
       this.#lost(error);
-      if (!this.#canGrant) {
-        this.#setAlone(undefined);
-        throw error;
-      }
-      return this.#grantHere(asks);
+      if (this.#canGrant) return this.#grantHere(asks);
+      this.#setAlone(undefined);
+      throw error;
     }
   }
 
@@ -315,10 +317,9 @@ export class EqualShare implements Coordinator {
 function withoutOwnPermits(ask: LeaseAsk): LeaseAsk {
   const { minute } = ask;
   if (minute === undefined) return ask;
-  const [returned, used] = [minute.returned, minute.used ?? []].map((permits) =>
-    permits.filter(({ tick }) => tick >= 0),
-  ) as [ReturnedPermits[], ReturnedPermits[]];
-  return { ...ask, minute: { ...minute, returned, used } };
+  const known = (permits: readonly GrantedPermits[]): GrantedPermits[] =>
+    permits.filter(({ tick }) => tick >= 0);
+  return { ...ask, minute: { ...minute, returned: known(minute.returned), used: known(minute.used ?? []) } };
 }
 
 /**
@@ -334,16 +335,12 @@ function replyAlone(
   const { minute, stocks = {} } = ask;
   const minuteGrant = minute && minuteAlone(minute, own?.minute, granted?.minute);
   let isUnknown = minute !== undefined && own === undefined && minute.least > minuteGrant!.granted;
-  const grants = entriesOf(stocks).map(([name, { least, period }]): [StockName, StockGrant] => {
+  const grants = mapStocks(stocks, ({ least, period }, name): StockGrant => {
     const amount = granted?.stocks[name] ?? 0n;
     isUnknown ||= least > amount;
-    return [name, { granted: amount, remaining: 0n, heldByOthers: true, period, freeInMs: 0 }];
+    return { granted: amount, remaining: 0n, heldByOthers: true, period, freeInMs: 0 };
   });
-  return {
-    ...(minuteGrant && { minute: minuteGrant }),
-    stocks: Object.fromEntries(grants),
-    ...(isUnknown && { isUnknown }),
-  };
+  return { ...(minuteGrant && { minute: minuteGrant }), stocks: grants, ...(isUnknown && { isUnknown }) };
 }
 
 function minuteAlone(
@@ -357,8 +354,8 @@ function minuteAlone(
 }
 
 /**
- * What a node holds of stocks while it is cut off, to be reported to the coordinator before anything else:
- * the newest ask of each scope, with what was granted since. Bounded by the scopes of the ledger.
+ * What a node that is cut off holds of stocks, which it reports to the coordinator before anything else: the
+ * newest ask of each scope, with what was granted since. Bounded by the scopes of the ledger.
  */
 class UnreportedAsks {
   readonly #asks = new Map<string, LeaseAsk>();
@@ -367,27 +364,22 @@ class UnreportedAsks {
     return this.#asks.size;
   }
 
-  /** `ask` was replied to here. */
+  /** Takes in an ask that this node replied to itself. */
   record({ scope, stocks = {} }: LeaseAsk, reply: LeaseReply): void {
     const before = this.#asks.get(scope)?.stocks;
-    const held = entriesOf(stocks).map(([name, ask]): [StockName, StockAsk] => {
+    const held = mapStocks(stocks, (ask, name): StockAsk => {
       const granted = reply.stocks?.[name]?.granted ?? 0n;
       const known = before?.[name];
       // The later period may be a mistake of this host's clock, and nothing is held of it.
-      if (known !== undefined && known.period < ask.period && granted === 0n) return [name, known];
-      return [name, { ...ask, unused: ask.unused + granted, least: 0n, most: 0n }];
+      if (known !== undefined && known.period < ask.period && granted === 0n) return known;
+      return { ...ask, unused: ask.unused + granted, least: 0n, most: 0n };
     });
-    this.#asks.set(scope, { scope, stocks: { ...before, ...Object.fromEntries(held) } });
+    this.#asks.set(scope, { scope, stocks: { ...before, ...held } });
   }
 
   /** The next ones to report, as many as one exchange carries. */
   page(): LeaseAsk[] {
-    const page: LeaseAsk[] = [];
-    for (const ask of this.#asks.values()) {
-      if (page.length === EXCHANGE_ASKS_MAX) break;
-      page.push(ask);
-    }
-    return page;
+    return [...this.#asks.values()].slice(0, EXCHANGE_ASKS_MAX);
   }
 
   /** The coordinator has these. An ask that was recorded meanwhile stays. */

@@ -41,10 +41,12 @@ export interface FallbackOptions {
 
 export class FallbackCoordinator {
   readonly #options: FallbackOptions;
+  /** By scope. */
   readonly #quotas = new Map<string, FallbackQuota>();
   #stopTimer: (() => void) | undefined;
   #reporting: Promise<void> | undefined;
   #joined = false;
+  /** When the last exchange was sent to which the coordinator replied. */
   #reportedMs = -Infinity;
   #closed = false;
 
@@ -73,9 +75,7 @@ export class FallbackCoordinator {
   /** Whether there is anything to grant. */
   get holdsAny(): boolean {
     const nowMs = this.#nowMs;
-    if (this.#isExpired) return false;
-    for (const quota of this.#quotas.values()) if (quota.holds(nowMs)) return true;
-    return false;
+    return !this.#isExpired && [...this.#quotas.values()].some((quota) => quota.holds(nowMs));
   }
 
   /** Grants to the calls' node, which must report that to the coordinator; undefined if there is nothing. */
@@ -148,7 +148,7 @@ export class FallbackCoordinator {
     try {
       if (!this.#joined) await coordinator.join();
       this.#joined = true;
-      const again = await this.#exchange([...this.#quotas]);
+      const again = await this.#exchange([...this.#quotas.values()]);
       if (again.length > 0 && mayReport()) await this.#exchange(again);
     } catch (error) {
       if (!(error instanceof CoordinatorLost)) throw error;
@@ -163,22 +163,17 @@ export class FallbackCoordinator {
    * Sends an ask for each quota, and hands each its reply: there is one for each ask, in the same order.
    * Removes quotas that are empty and were not served lately. Returns those that want another ask at once.
    */
-  async #exchange(
-    quotas: readonly (readonly [string, FallbackQuota])[],
-  ): Promise<(readonly [string, FallbackQuota])[]> {
+  async #exchange(quotas: readonly FallbackQuota[]): Promise<FallbackQuota[]> {
     if (quotas.length === 0) return [];
     const sentMs = this.#nowMs;
-    const asks = quotas.map(([, quota]) => quota.ask(sentMs, this.#isForgotten(quota)));
+    const asks = quotas.map((quota) => quota.ask(sentMs, this.#isForgotten(quota)));
     const { answers: replies } = await this.#options.coordinator.exchange(asks);
     this.#reportedMs = sentMs;
-    const again: (readonly [string, FallbackQuota])[] = [];
-    for (const [at, entry] of quotas.entries()) {
-      const [scope, quota] = entry;
-      const asksMore = quota.take(replies[at]!, sentMs);
-      if (asksMore || quota.returns) again.push(entry);
-      else if (quota.isEmpty && this.#isForgotten(quota)) this.#quotas.delete(scope);
-    }
-    return again;
+    return quotas.filter((quota, index) => {
+      const asksMore = quota.take(replies[index]!, sentMs) || quota.returns;
+      if (!asksMore && quota.isEmpty && this.#isForgotten(quota)) this.#quotas.delete(quota.scope);
+      return asksMore;
+    });
   }
 
   #isForgotten({ servedMs }: FallbackQuota): boolean {

@@ -12,13 +12,14 @@
  * (`mayReport` of FallbackCoordinator). Tests: test/unit/sharing/fallback-quota.test.ts,
  * test/unit/sharing/fallback-coordinator.test.ts (random cuts, random use).
  */
-import { ceilDiv } from '../core/units.js';
+import { ceilDiv, maxOf, minOf } from '../core/units.js';
 import {
   entriesOf,
   type LeaseAsk,
   type LeaseReply,
+  mapStocks,
   type MinuteAsk,
-  type ReturnedPermits,
+  type GrantedPermits,
   type StockAsk,
   type StockGrant,
   type StockName,
@@ -41,7 +42,7 @@ const VALID_MS = LONG_TICKS * TICK_MS;
 const PERMITS_MAX_MIN = 60;
 const CALLS_MAX_MIN = 1_000n;
 const SLOTS_MAX_MIN = 64n;
-/** Permits are set aside for so many asks of calls, since each covers 1 to 20 s and these last up to 24 s. */
+/** Permits for so many asks of calls are set aside: an ask covers 1 to 20 s, and these last up to 24 s. */
 const ASKS_COVERED = 8;
 
 /** Whether others lack a resource: if less of it is left for them than half of what is held here. */
@@ -49,11 +50,11 @@ function isScarce(held: number | bigint, left: number | bigint): boolean {
   return Number(left) * 2 < Number(held);
 }
 
-interface Permits extends ReturnedPermits {
+interface Permits extends GrantedPermits {
   readonly expiresMs: number;
 }
 
-/** What calls were granted of a fallback quota; undefined if they did not ask for it. */
+/** What calls were granted of a fallback quota; without what they did not ask for. */
 export interface FallbackGrant {
   readonly minute: { readonly count: number; readonly validMs: number } | undefined;
   readonly stocks: Stocks<bigint>;
@@ -110,9 +111,8 @@ class StockQuota {
     const isReleased = all || nowMs < this.#deniedUntilMs;
     const isLacked = isScarce(this.#held, this.left) || this.left < this.#atOnce;
     const equalPart = (this.#held + this.left) / this.#nodes;
-    const max = this.#max;
-    const target = isReleased || isLacked ? 0n : equalPart < max ? equalPart : max;
-    if (target < this.#held) this.#held = target;
+    const target = isReleased || isLacked ? 0n : minOf(equalPart, this.#max);
+    this.#held = minOf(this.#held, target);
     const most = target - this.#held;
     return { limit, period: this.#period, used: 0n, unused: this.#held, least: most > 0n ? 1n : 0n, most };
   }
@@ -128,7 +128,7 @@ class StockQuota {
   /** Grants calls between `least` and `most`, or nothing. */
   grant({ period, least, most }: StockAsk): bigint {
     if (period !== this.#period || most <= 0n || this.#held < least) return 0n;
-    const taken = this.#held < most ? this.#held : most;
+    const taken = minOf(this.#held, most);
     this.#held -= taken;
     return taken;
   }
@@ -148,18 +148,16 @@ class StockQuota {
   /** The most that is set aside. Money and tokens have no maximum: a call may need any part of them. */
   get #max(): bigint {
     const { used, unused } = this.#need;
-    if (this.#name === 'calls_in_flight') {
-      // `unused` of the calls' ask is the slots that calls hold, and those leased and free.
-      return unused * 2n > SLOTS_MAX_MIN ? unused * 2n : SLOTS_MAX_MIN;
-    }
+    // `unused` of the calls' ask is the slots that calls hold, and those leased and free.
+    if (this.#name === 'calls_in_flight') return maxOf(unused * 2n, SLOTS_MAX_MIN);
     // As many calls as this node has made in the period so far.
-    if (this.#name.startsWith('calls_')) return used > CALLS_MAX_MIN ? used : CALLS_MAX_MIN;
+    if (this.#name.startsWith('calls_')) return maxOf(used, CALLS_MAX_MIN);
     return this.#held + this.left;
   }
 }
 
 export class FallbackQuota {
-  readonly #scope: string;
+  readonly scope: string;
   /** How many nodes share the limits, or 2 for a single node: the other half serves its calls. */
   readonly #nodes: number;
   /** When the coordinator last replied to calls. */
@@ -176,11 +174,12 @@ export class FallbackQuota {
   /** Until then no permits are set aside, because calls were denied some. */
   #minuteDeniedUntilMs = 0;
   readonly #stocks = new Map<StockName, StockQuota>();
+  /** Whether the coordinator has replied to an ask of this quota. */
   #hasReply = false;
 
   /** `nodes`: how many nodes share the limits. */
   constructor(scope: string, nodes: number, nowMs: number) {
-    this.#scope = scope;
+    this.scope = scope;
     this.#nodes = Math.max(2, nodes);
     this.servedMs = nowMs;
   }
@@ -226,11 +225,7 @@ export class FallbackQuota {
     const isReleased = all || nowMs < this.#minuteDeniedUntilMs;
     const minute = this.#minute && this.#minuteAsk(this.#minute.limit, nowMs, isReleased);
     const stocks = Array.from(this.#stocks, ([name, stock]) => [name, stock.ask(all, nowMs)] as const);
-    return {
-      scope: this.#scope,
-      ...(minute && { minute }),
-      stocks: Object.fromEntries(stocks),
-    };
+    return { scope: this.scope, ...(minute && { minute }), stocks: Object.fromEntries(stocks) };
   }
 
   /**
@@ -262,10 +257,9 @@ export class FallbackQuota {
 
   /** Grants calls what they ask for, as far as it goes. */
   grant({ minute, stocks = {} }: LeaseAsk, nowMs: number): FallbackGrant {
-    const granted = entriesOf(stocks).map(([name, ask]) => [name, this.#stocks.get(name)?.grant(ask) ?? 0n]);
     return {
       minute: minute && this.#grantMinute(minute, nowMs),
-      stocks: Object.fromEntries(granted) as Stocks<bigint>,
+      stocks: mapStocks(stocks, (ask, name) => this.#stocks.get(name)?.grant(ask) ?? 0n),
     };
   }
 

@@ -8,7 +8,7 @@
  * asks).
  */
 import { invariant } from '../core/errors.js';
-import { ceilDiv } from '../core/units.js';
+import { ceilDiv, maxOf, minOf } from '../core/units.js';
 import type { MinuteAsk, Wanted } from './coordinator.js';
 
 /** The coordinator cuts its time into ticks, and counts permits by the tick in which they expire. */
@@ -24,7 +24,7 @@ invariant(Number.isInteger(WEIGHING_TICKS), 'a minute is a whole number of ticks
 export const SHORT_TICKS = 1;
 /** The validity for a quiet account, some 24 s: renewed at a half, its leases outlast a takeover. */
 export const LONG_TICKS = 40;
-/** Long validity is for accounts of which less than this part weighs: so much can lie idle. */
+/** Long validity is for accounts of which 1 / QUIET_PART weighs at most: so much can lie idle. */
 export const QUIET_PART = 2;
 /** A node gets 1 / SHARE of what is left, so the next node finds some; a node that needs more asks again. */
 export const SHARE = 4;
@@ -50,6 +50,5 @@ export function shareOf(left: number, { least, most }: Wanted<number>): number {
 export function stockShareOf(left: bigint, { least, most }: Wanted<bigint>): bigint {
   if (most <= 0n || left <= 0n || left < least) return 0n;
   const share = (left + BigInt(SHARE) - 1n) / BigInt(SHARE);
-  const wanted = share > least ? share : least;
-  return most < wanted ? most : wanted;
+  return minOf(most, maxOf(least, share));
 }

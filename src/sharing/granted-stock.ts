@@ -7,6 +7,8 @@
  * same grants. `state` only grows at its end, because files of a former version are read. Test:
  * test/unit/sharing/valkey-coordinator.test.ts (random asks are answered as the reference does).
  */
+import { maxOf } from '../core/units.js';
+import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
 import {
   STOCK_KINDS,
   type StockAsk,
@@ -14,7 +16,6 @@ import {
   type StockName,
   type StockView,
 } from './coordinator.js';
-import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
 import { stockShareOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
 /** What one node has reported: used in the period, and granted but not used. In the unit of the stock. */
@@ -59,7 +60,7 @@ export class GrantedStock {
   }
 
   /** From what `state` returned. Throws if that is damaged. */
-  static of([name, period, usedBefore, nodes, window, unknownBefore = 0n]: StockState): GrantedStock {
+  static fromState([name, period, usedBefore, nodes, window, unknownBefore = 0n]: StockState): GrantedStock {
     if (!Object.hasOwn(STOCK_KINDS, name)) throw new RangeError(`there is no stock ${name}`);
     assertWhole(period, ...window.map(([tick]) => tick));
     const stock = new GrantedStock(name, period, BigInt(usedBefore), BigInt(unknownBefore));
@@ -70,14 +71,14 @@ export class GrantedStock {
   }
 
   /** A stock of which `used` was used up to `atMs`, and nothing granted yet. */
-  static after(name: StockName, period: number, used: bigint, atMs: number): GrantedStock {
+  static fromUse(name: StockName, period: number, used: bigint, atMs: number): GrantedStock {
     if (STOCK_KINDS[name] !== 'window') return new GrantedStock(name, period, used);
     const stock = new GrantedStock(name);
     stock.#weigh(used, atMs);
     return stock;
   }
 
-  /** Plain values for `of`. */
+  /** Plain values for `fromState`. */
   get state(): StockState {
     const nodes = Array.from(this.#nodes, ([node, { used, unused }]) => [node, used, unused] as const);
     return [this.name, this.#period, this.#usedBefore, nodes, [...this.#window], this.#unknownBefore];
@@ -117,17 +118,18 @@ export class GrantedStock {
     if (unused + granted === 0n && used === 0n) this.#nodes.delete(node);
     return {
       granted,
-      remaining: left > granted ? left - granted : 0n,
+      remaining: maxOf(left - granted, 0n),
       heldByOthers: [...this.#nodes].some(([holder, held]) => holder !== node && held.unused > 0n),
       period: this.#period,
-      freeInMs: granted === 0n ? this.#freeInMs((ask.least > 0n ? ask.least : 1n) - left, nowMs) : 0,
+      freeInMs: granted === 0n ? this.#freeInMs(maxOf(ask.least, 1n) - left, nowMs) : 0,
     };
   }
 
   /** The node's life has ended: see StockKind. */
   forget(node: string, nowMs: number): void {
     const held = this.#nodes.get(node);
-    if (!this.#nodes.delete(node) || held === undefined) return;
+    if (held === undefined) return;
+    this.#nodes.delete(node);
     if (STOCK_KINDS[this.name] === 'period') {
       this.#usedBefore += held.used;
       this.#unknownBefore += held.unused;
@@ -145,12 +147,9 @@ export class GrantedStock {
     return { period: this.#period, used: this.#outstanding(nowMs) - unused, unused };
   }
 
-  get #isWindow(): boolean {
-    return STOCK_KINDS[this.name] === 'window';
-  }
-
+  /** Counts what was used toward the limit from now on; of other kinds than a window, it does nothing. */
   #weigh(used: bigint, nowMs: number): void {
-    if (!this.#isWindow || used <= 0n) return;
+    if (STOCK_KINDS[this.name] !== 'window' || used <= 0n) return;
     const tick = Math.floor(nowMs / TICK_MS);
     this.#window.set(tick, (this.#window.get(tick) ?? 0n) + used);
   }
@@ -159,7 +158,7 @@ export class GrantedStock {
   #outstanding(nowMs: number): bigint {
     const oldest = Math.floor(nowMs / TICK_MS) - WEIGHING_TICKS;
     for (const tick of this.#window.keys()) if (tick < oldest) this.#window.delete(tick);
-    const isWindow = this.#isWindow;
+    const isWindow = STOCK_KINDS[this.name] === 'window';
     const nodes = Array.from(this.#nodes.values(), ({ used, unused }) => (isWindow ? unused : used + unused));
     return this.#usedBefore + this.#unknownBefore + sum(nodes) + sum(this.#window.values());
   }

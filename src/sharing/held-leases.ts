@@ -9,17 +9,19 @@
  * Must hold: an entry is never less than what the node can have used and hold; otherwise the new server
  * grants the difference again, and a limit is exceeded (test/unit/sharing/held-leases.test.ts).
  */
+import { maxOf } from '../core/units.js';
 import {
   entriesOf,
   type LeaseAsk,
   type LeaseReply,
+  mapStocks,
   type StockAsk,
   type StockGrant,
   type StockName,
   type Stocks,
 } from './coordinator.js';
 
-/** Amounts are those of StockAsk. */
+/** What the node can have used and hold of one stock. Amounts are in the unit of StockAsk. */
 export interface HeldStock {
   readonly period: number;
   readonly used: bigint;
@@ -38,11 +40,7 @@ export class HeldLeases {
   /** The newest period of each stock; what was held of older periods is dropped. */
   readonly #periods = new Map<StockName, number>();
 
-  /** Number of scopes of which something is held. */
-  get size(): number {
-    return this.#held.size;
-  }
-
+  /** What is held of the scope. */
   of(scope: string): HeldScope {
     return this.#held.get(scope) ?? {};
   }
@@ -52,15 +50,14 @@ export class HeldLeases {
    */
   record({ scope, stocks = {} }: LeaseAsk, reply: LeaseReply | undefined): void {
     const before = this.of(scope);
-    const held: Stocks<HeldStock> = Object.fromEntries(
-      entriesOf(stocks).map(([name, ask]) => [name, heldOf(ask, reply?.stocks?.[name], before[name])]),
-    );
+    const held = mapStocks(stocks, (ask, name) => heldOf(ask, reply?.stocks?.[name], before[name]));
     // Only a reply moves the period on: that of an ask may be a mistake of the host's clock.
     for (const [name, { period }] of entriesOf(reply?.stocks ?? {}))
       this.#turnTo(name, period, period < (stocks[name]?.period ?? 0));
     this.#keep(scope, { ...before, ...held });
   }
 
+  /** The scopes of which something is held. */
   keys(): IterableIterator<string> {
     return this.#held.keys();
   }
@@ -109,7 +106,7 @@ function heldOf(ask: StockAsk, grant: StockGrant | undefined, before: HeldStock 
   }
   // In the ask's period the grant adds to what the ask reports. If another node has named a later one, what
   // was reported belongs to a period that has ended, and only the grant counts.
-  const said = grant.period === period ? ask : none;
-  const seen = limit > grant.remaining && grant.period > 0 ? limit - grant.remaining : 0n;
-  return { period: grant.period, used: said.used, unused: said.unused + grant.granted, seen };
+  const reported = grant.period === period ? ask : none;
+  const seen = grant.period > 0 ? maxOf(limit - grant.remaining, 0n) : 0n;
+  return { period: grant.period, used: reported.used, unused: reported.unused + grant.granted, seen };
 }

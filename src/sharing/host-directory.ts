@@ -20,13 +20,10 @@ import { ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
 import { LEAVE_SCRIPT } from './valkey-life-scripts.js';
 import { PAGE_SCOPES } from './valkey-scripts.js';
 
-/*
- * Both scripts work on one partition. Their keys are those of valkey-lua.ts: meta, nodes, awaited, held of
- * the place; ARGV[1] is the place, ARGV[2] its host. A place is one node of a host, `host:slot`.
- */
+// Both scripts work on one partition. valkey-lua.ts says what KEYS and ARGV are, and what a place is.
 
 /** ARGV[3]: [time]. Reply: [now, [place, last seen] of each node, awaited places]. */
-export const HOSTS_SCRIPT = scriptOf(`${LUA_PRELUDE}
+const HOSTS_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local rows, all = {}, call('HGETALL', KEYS[2])
 for i = 1, #all, 2 do
   local node = node_in(all[i + 1])
@@ -37,11 +34,10 @@ return pack({now_ms(head[1], KEYS[1]), rows, call('SMEMBERS', KEYS[3])})
 
 /**
  * Takes over a silent place under a new incarnation, so that its leases can be freed, and records that its
- * host is gone. ARGV[3]: packed [incarnation, time instead of the server's or 0]. Reply: packed [status, ms,
- * scopes to free]. Status: ok; alive (seen so long ago); early (after a loss the host has so long to come
- * back).
+ * host is gone. ARGV[3]: [incarnation, time]. Reply: [status, ms, scopes to free]. Status: ok; alive (seen so
+ * long ago); early (after a loss the host has so long to come back).
  */
-export const FORGET_SCRIPT = scriptOf(`${LUA_PRELUDE}${MARKS_LUA}
+const FORGET_SCRIPT = scriptOf(`${LUA_PRELUDE}${MARKS_LUA}
 local now = now_ms(head[2], KEYS[1])
 local node = node_of(KEYS[2], place)
 if node and now - node[SEEN] < SILENT then return pack({'alive', now - node[SEEN], {}}) end
@@ -73,10 +69,10 @@ export interface HostStatement {
   readonly heardMs: number | undefined;
 }
 
-export interface HostDirectoryOptions
-  extends
-    Pick<ValkeyServerOptions, 'client' | 'namespace'>,
-    Partial<Pick<ValkeyServerOptions, 'timeInsteadMs'>> {
+export interface HostDirectoryOptions extends Pick<
+  ValkeyServerOptions,
+  'client' | 'namespace' | 'timeInsteadMs'
+> {
   readonly partitions: number;
   /** Id of this host. */
   readonly host: string;
@@ -89,12 +85,9 @@ interface KnownHost {
   readonly places: Set<string>;
 }
 
-type Hosts = readonly [
-  nowMs: number,
-  seen: readonly (readonly [place: string, seenMs: number])[],
-  awaited: readonly string[],
-];
-type Forgotten = readonly [status: 'ok' | 'alive' | 'early', ms: number, subjects: readonly string[]];
+/** The replies of the two scripts. */
+type Hosts = readonly [nowMs: number, seen: readonly [place: string, seenMs: number][], awaited: string[]];
+type Forgotten = readonly [status: 'ok' | 'alive' | 'early', ms: number, scopes: readonly string[]];
 
 export class HostDirectory {
   readonly #options: HostDirectoryOptions;
@@ -141,16 +134,13 @@ export class HostDirectory {
 
   async #forgetPlace(host: string, place: ValkeyServer): Promise<void> {
     const incarnation = randomUUID();
-    const [status, ms, scopes] = (await place.run(FORGET_SCRIPT, [
-      incarnation,
-      this.#timeInsteadMs,
-    ])) as Forgotten;
+    const reply = await place.run(FORGET_SCRIPT, [incarnation, place.timeInsteadMs]);
+    const [status, ms, scopes] = reply as Forgotten;
     if (status === 'alive') throw isAlive(host, heardAgo(ms));
     if (status === 'early') throw isEarly(host, Math.ceil(ms / MS_PER_SECOND));
     const isFree = await place.free(incarnation, scopes, () => false);
-    if (!isFree || (await place.run(LEAVE_SCRIPT, [incarnation, false])) === false) {
+    if (!isFree || (await place.run(LEAVE_SCRIPT, [incarnation, false])) === false)
       throw isAlive(host, 'it has just come back');
-    }
   }
 
   async #known(): Promise<{ readonly nowMs: number; readonly hosts: Map<string, KnownHost> }> {
@@ -165,8 +155,9 @@ export class HostDirectory {
     };
     let latestMs = 0;
     for (let partition = 0; partition < partitions; partition++) {
-      const asked = this.#placeOf(partition, host, host).run(HOSTS_SCRIPT, [this.#timeInsteadMs]);
-      const [nowMs, seen, awaited] = (await asked) as Hosts;
+      const server = this.#placeOf(partition, host, host);
+      const reply = await server.run(HOSTS_SCRIPT, [server.timeInsteadMs]);
+      const [nowMs, seen, awaited] = reply as Hosts;
       latestMs = Math.max(latestMs, nowMs);
       for (const [place, seenMs] of seen) {
         const found = known(place);
@@ -178,13 +169,8 @@ export class HostDirectory {
     return { nowMs: latestMs, hosts };
   }
 
-  get #timeInsteadMs(): number {
-    return this.#options.timeInsteadMs?.() ?? 0;
-  }
-
   #placeOf(partition: number, host: string, place: string): ValkeyServer {
-    const timeInsteadMs = (): number => this.#timeInsteadMs;
-    return new ValkeyServer({ ...this.#options, partition, host, place, timeInsteadMs });
+    return new ValkeyServer({ ...this.#options, partition, host, place });
   }
 }
 

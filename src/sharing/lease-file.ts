@@ -3,9 +3,9 @@
  * locks. `LmdbCoordinator` and `SharedLocks` work on it. Main thread.
  *
  *     nodes      host:slot → the life that is known: its number, and the identity of its process
- *     subjects   id of an account or key → ScopeState
- *     claims     [account slot, idempotency key] → the identity of the process that makes the call, and the
- *                digest of its body (shared-locks.ts)
+ *     subjects   LeaseAsk.scope → ScopeState
+ *     claims     the idempotency locks: [account slot, idempotency key] → the identity of the process that
+ *                makes the call, and the digest of its body (shared-locks.ts)
  *     meta       'lives' → how many lives there ever were
  *
  * Commits skip fsync: the page cache survives a process crash, and a reboot voids every lease anyway.
@@ -27,7 +27,6 @@ const MAP_BYTES = 8 * 1024 ** 3;
 const FILE = /^leases\.[0-9a-f-]+\.lmdb(-gate)?(-lock)?$/;
 
 export interface LeaseFile {
-  // "subjects" is the name on disk of scopes, "claims" that of idempotency locks.
   /** All tables are written through it. */
   readonly environment: Environment;
   readonly nodes: Database<unknown, string>;

@@ -2,8 +2,8 @@
  * Manages the leases of this process: asks the coordinator for what requests wait for and for what runs low,
  * and gives back what lies idle. Listeners reach it through `serveLeases`. Main thread.
  *
- * One exchange is under way at a time, and what comes up meanwhile leaves with the next: those of a busy
- * process grow and do not multiply. While nothing is held no timer runs, unless the coordinator is lost.
+ * One exchange is under way at a time, and what comes up meanwhile leaves with the next: exchanges of a busy
+ * process grow in size, not in number. While nothing is held no timer runs, unless the coordinator is lost.
  *
  * Must hold: one exchange at a time, every wait ends, an idle gateway sends nothing, and once others may be
  * granted what is leased here, no call is admitted from it (test/unit/sharing/lease-manager.test.ts,
@@ -21,7 +21,6 @@ import {
   CoordinatorLost,
   EXCHANGE_ASKS_MAX,
   type LeaseAsk,
-  type LeaseReply,
   periodAt,
   type PeriodOf,
 } from './coordinator.js';
@@ -56,8 +55,9 @@ export interface LeaseManagerOptions {
   readonly silentMsMax?: number | undefined;
   readonly clock: Clock;
   readonly timers: LeaseTimers;
-  readonly random: () => number; // in [0, 1)
-  /** The coordinator's calendar showed `wallMs` when this host's showed `hostWallMs`. */
+  /** In [0, 1). */
+  readonly random: () => number;
+  /** Called when the coordinator's calendar showed `wallMs` as this host's showed `hostWallMs`. */
   readonly onCalendar: (wallMs: WallMs, hostWallMs: number) => void;
   /** Called once when the coordinator is lost, and once when it answers again. */
   readonly onContact: (state: ContactState) => void;
@@ -66,7 +66,7 @@ export interface LeaseManagerOptions {
 export class LeaseManager {
   readonly #options: LeaseManagerOptions;
   readonly #contact: CoordinatorContact;
-  /** What is leased or waited for, by `nameOf`; scopes that have come to rest are forgotten. */
+  /** The scopes of which something is leased or waited for, by `nameOf`. */
   readonly #scopes = new Map<string, LeasedScope>();
   /** Scopes for the next exchange. */
   readonly #due = new Set<LeasedScope>();
@@ -74,13 +74,15 @@ export class LeaseManager {
   /** How many exchanges were begun. */
   #exchanges = 0;
   #exchanging: Promise<void> | undefined;
+  /** Whether the next exchange begins at the end of this event-loop turn. */
   #scheduled = false;
   #stopTimer: (() => void) | undefined;
+  /** When leases were last checked for what lies idle. */
   #lookedMs = 0;
   #joined = false;
-  /** The last reply did not come from the coordinator. */
+  /** Whether this node itself made the last reply, because it is cut off. */
   #isAlone = false;
-  /** When the last exchange was sent that the coordinator itself replied to. */
+  /** When the last exchange was sent to which the coordinator itself replied. */
   #heardMs = Infinity;
   /** The coordinator may have forgotten what this process holds: every scope is reported anew. */
   #reportsAll = false;
@@ -95,16 +97,13 @@ export class LeaseManager {
       clock: options.clock,
       contact: this.#contact,
       periodOf: this.#periodOf,
-      ask: (scope) => {
-        this.#due.add(scope);
-        this.#schedule();
-      },
+      ask: (scope) => this.#ask(scope),
     });
   }
 
   /** Joins the coordinator, and tries again until it works, whether leases are needed or not. */
-  async start(): Promise<void> {
-    await this.#exchange();
+  start(): Promise<void> {
+    return this.#exchange();
   }
 
   get state(): ManagerState {
@@ -126,19 +125,18 @@ export class LeaseManager {
 
   /** Call it when threads have used most of what is leased of these scopes. */
   low(scopes: readonly LeaseScope[]): void {
-    for (const of of scopes) {
-      const scope = this.#open(of);
+    for (const address of scopes) {
+      const scope = this.#open(address);
       if (scope === undefined) continue;
       scope.low = true;
-      this.#due.add(scope);
+      this.#ask(scope);
     }
-    this.#schedule();
   }
 
   /** What calls of this process use of the scope now; undefined if it is not known. */
-  callsUse(of: LeaseScope): Omit<CallsUse, 'slot'> | undefined {
-    const leased = this.#scopes.get(nameOf(of));
-    const address = leased?.address ?? this.#options.addressOf(of);
+  callsUse(scope: LeaseScope): Omit<CallsUse, 'slot'> | undefined {
+    const leased = this.#scopes.get(nameOf(scope));
+    const address = leased?.address ?? this.#options.addressOf(scope);
     if (address === undefined) return undefined;
     // A scope without leases has nothing unused, and no ask under way.
     const { unused = 0, heardNumber = this.#exchanges } = leased?.minute ?? {};
@@ -149,19 +147,17 @@ export class LeaseManager {
   recallMoney(account: AccountIndex): void {
     const scope = this.#scopes.get(nameOf({ kind: 'account', index: account }));
     if (scope === undefined) return;
-    scope.giveBackMoney();
-    this.#due.add(scope);
-    this.#schedule();
+    scope.stock('balance')?.giveBack();
+    this.#ask(scope);
   }
 
   /** Sets how much of the account's uncovered charges is to be collected; 0 ends that. */
   setUncovered(account: AccountIndex, amount: PicoUnits): void {
-    const of: LeaseScope = { kind: 'account', index: account };
-    const scope = amount > 0n ? this.#open(of) : this.#scopes.get(nameOf(of));
+    const address: LeaseScope = { kind: 'account', index: account };
+    const scope = amount > 0n ? this.#open(address) : this.#scopes.get(nameOf(address));
     if (scope === undefined || this.#closed) return;
-    scope.setUncovered(amount, this.#nowMs);
-    this.#due.add(scope);
-    this.#schedule();
+    scope.openStock('balance', this.#nowMs)?.setUncovered(amount);
+    this.#ask(scope);
     this.#keepTime();
   }
 
@@ -188,15 +184,22 @@ export class LeaseManager {
     return periodAt(name, calendar, asWallMs(clock.wallMs() + this.#aheadMs));
   };
 
-  #open(of: LeaseScope): LeasedScope | undefined {
-    const name = nameOf(of);
+  /** The leases of the scope, which begin here if there are none; undefined if the scope is not known. */
+  #open(scope: LeaseScope): LeasedScope | undefined {
+    const name = nameOf(scope);
     const known = this.#scopes.get(name);
     if (known !== undefined) return known;
-    const address = this.#options.addressOf(of);
+    const address = this.#options.addressOf(scope);
     if (address === undefined) return undefined;
-    const scope = new LeasedScope(address, this.#nowMs);
-    this.#scopes.set(name, scope);
-    return scope;
+    const opened = new LeasedScope(address, this.#nowMs);
+    this.#scopes.set(name, opened);
+    return opened;
+  }
+
+  /** Puts the scope into the next exchange. */
+  #ask(scope: LeasedScope): void {
+    this.#due.add(scope);
+    this.#schedule();
   }
 
   #schedule(): void {
@@ -221,37 +224,35 @@ export class LeaseManager {
 
   async #exchangeOnce(): Promise<void> {
     const { coordinator, clock } = this.#options;
-    const asked: LeasedScope[] = [];
+    const asks = new Map<LeasedScope, LeaseAsk>();
     const wasLost = this.#contact.isLost;
     try {
       if (!this.#joined) await this.#join();
-      const asks: LeaseAsk[] = [];
       const sentMs = this.#nowMs;
-      this.#exchanges += 1;
-      const asking = this.#asking(sentMs, this.#reportsAll);
-      for (const scope of this.#due) {
-        if (asks.length === EXCHANGE_ASKS_MAX) break;
-        this.#due.delete(scope);
-        const ask = scope.ask(asking);
-        if (ask === undefined) continue;
-        asked.push(scope);
-        asks.push(ask);
-      }
-      if (this.#due.size === 0) this.#reportsAll = false;
-      const { wallMs, answers: replies, isAlone = false } = await coordinator.exchange(asks);
+      this.#takeAsks(asks, sentMs);
+      const { wallMs, answers: replies, isAlone = false } = await coordinator.exchange([...asks.values()]);
       this.#isAlone = isAlone;
       const nowMs = this.#nowMs;
       this.#contact.answered(sentMs, nowMs);
       // A node that replies to itself has only the host's calendar: the last known difference holds.
       if (!isAlone) {
         this.#follow(wallMs, clock.wallMs(), nowMs - sentMs);
-        this.#heard(sentMs, nowMs);
+        // After a silence it may know nothing more of what was withheld, so all scopes say what they hold.
+        if (nowMs - this.#heardMs >= CUT_OFF_MS) this.#reportScopes();
+        this.#heardMs = sentMs;
       }
-      this.#take(asked, replies, sentMs, nowMs);
+      const isSilent = this.#isSilent(nowMs);
+      const asked = [...asks.keys()];
+      for (const [index, scope] of asked.entries()) {
+        scope.stock('calls_in_flight')?.withhold(isSilent);
+        scope.take(replies[index]!, sentMs, nowMs);
+      }
+      this.#waits.answered(asked);
+      for (const scope of asked) this.#forgetIfEmpty(scope);
       if (wasLost) this.#options.onContact(this.#contact.state);
     } catch (error) {
       if (!(error instanceof CoordinatorLost)) throw error;
-      this.#lose(error, asked, wasLost);
+      this.#lose(error, asks.keys(), wasLost);
     }
   }
 
@@ -263,15 +264,26 @@ export class LeaseManager {
     this.#joined = true;
   }
 
-  #asking(nowMs: number, all: boolean): Asking {
+  /** Begins an exchange: moves the scopes that are due to `asks`, as many as one exchange carries. */
+  #takeAsks(asks: Map<LeasedScope, LeaseAsk>, nowMs: number): void {
+    const asking = this.#nextAsking(nowMs, this.#reportsAll);
+    for (const scope of this.#due) {
+      if (asks.size === EXCHANGE_ASKS_MAX) break;
+      this.#due.delete(scope);
+      const ask = scope.ask(asking);
+      if (ask !== undefined) asks.set(scope, ask);
+    }
+    if (this.#due.size === 0) this.#reportsAll = false;
+  }
+
+  #nextAsking(nowMs: number, all: boolean): Asking {
+    this.#exchanges += 1;
     return { nowMs, periodOf: this.#periodOf, all, number: this.#exchanges };
   }
 
-  /** The coordinator itself replied to an exchange that was sent at `sentMs`. */
-  #heard(sentMs: number, nowMs: number): void {
-    // It may know nothing more of what was withheld, so all scopes say what they hold.
-    if (nowMs - this.#heardMs >= CUT_OFF_MS) for (const scope of this.#scopes.values()) this.#due.add(scope);
-    this.#heardMs = sentMs;
+  /** Puts all scopes into the next exchange. */
+  #reportScopes(): void {
+    for (const scope of this.#scopes.values()) this.#due.add(scope);
   }
 
   /** Whether others may soon be granted what is leased here. */
@@ -279,22 +291,12 @@ export class LeaseManager {
     return nowMs - this.#heardMs >= Math.max(CUT_OFF_MS, this.#options.silentMsMax ?? Infinity);
   }
 
-  #take(asked: readonly LeasedScope[], replies: readonly LeaseReply[], sentMs: number, nowMs: number): void {
-    const isSilent = this.#isSilent(nowMs);
-    for (const [at, scope] of asked.entries()) {
-      scope.withholdSlots(isSilent);
-      scope.take(replies[at]!, sentMs, nowMs);
-    }
-    this.#waits.answered(asked);
-    for (const scope of asked) this.#forgetIfEmpty(scope);
-  }
-
-  #lose(error: CoordinatorLost, asked: readonly LeasedScope[], wasLost: boolean): void {
+  #lose(error: CoordinatorLost, asked: Iterable<LeasedScope>, wasLost: boolean): void {
     this.#contact.failed(error, this.#nowMs);
     if (error.reason === 'unknown_node') {
       this.#joined = false;
       this.#reportsAll = true;
-      for (const scope of this.#scopes.values()) this.#due.add(scope);
+      this.#reportScopes();
     }
     for (const scope of asked) this.#due.add(scope);
     this.#waits.lost();
@@ -333,8 +335,9 @@ export class LeaseManager {
     const isSilent = this.#isSilent(nowMs);
     const isCutOff = isSilent || nowMs - this.#contact.state.repliedMs >= CUT_OFF_MS;
     for (const scope of this.#scopes.values()) {
-      if (isCutOff) scope.dropWindow();
-      if (isSilent) scope.withholdSlots(true);
+      // Others may soon be granted these: see `drop_silent` in valkey-scripts.ts.
+      if (isCutOff) scope.stock('tokens_per_minute')?.giveBack();
+      if (isSilent) scope.stock('calls_in_flight')?.withhold(true);
       if (scope.look(nowMs, this.#isAlone)) this.#due.add(scope);
       else this.#forgetIfEmpty(scope);
     }
@@ -357,14 +360,11 @@ export class LeaseManager {
   async #leave(): Promise<void> {
     const { coordinator } = this.#options;
     const nowMs = this.#nowMs;
-    const asks: LeaseAsk[] = [];
-    this.#exchanges += 1;
-    const asking = this.#asking(nowMs, true);
-    for (const scope of this.#scopes.values()) {
+    const asking = this.#nextAsking(nowMs, true);
+    const asks = [...this.#scopes.values()].flatMap((scope) => {
       scope.giveBackAll(nowMs);
-      const ask = scope.ask(asking);
-      if (ask !== undefined) asks.push(ask);
-    }
+      return scope.ask(asking) ?? [];
+    });
     for (let first = 0; first < asks.length; first += EXCHANGE_ASKS_MAX) {
       await coordinator.exchange(asks.slice(first, first + EXCHANGE_ASKS_MAX));
     }

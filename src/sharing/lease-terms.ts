@@ -8,6 +8,7 @@
  * Must hold: if little is left, an idle amount is given back within the wait of a request (lease-waits.ts).
  * Tests: test/unit/sharing/stock-leases.test.ts (IdleFloor too), lease-manager.test.ts.
  */
+import { minOf } from '../core/units.js';
 
 /**
  * If the coordinator has little left, an amount that was not used for so long is given back; of a stock up to
@@ -82,16 +83,14 @@ export class IdleFloor {
   look(left: bigint, idleMs: number, nowMs: number): bigint {
     if (this.#least === undefined || left < this.#least) this.#least = left;
     if (nowMs - this.#sinceMs < idleMs / 2) return 0n;
-    const floor = this.#least < this.#before ? this.#least : this.#before;
-    this.#before = this.#least;
-    this.#least = undefined;
-    this.#sinceMs = nowMs;
+    const floor = minOf(this.#least, this.#before);
+    this.restart(nowMs, this.#least);
     return floor;
   }
 
-  /** The amount was changed from outside: the watch begins again. */
-  restart(nowMs: number): void {
-    this.#before = 0n;
+  /** The amount was changed from outside: the watch begins again. `before`: the least until now, if known. */
+  restart(nowMs: number, before = 0n): void {
+    this.#before = before;
     this.#least = undefined;
     this.#sinceMs = nowMs;
   }

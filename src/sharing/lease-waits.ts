@@ -88,6 +88,7 @@ export class LeaseWaits {
     }
   }
 
+  /** Ends the wait by what is known, or lets it wait for the coordinator's reply for LATE_MS_MAX more. */
   #endOverdue(wait: Wait, nowMs: number): void {
     this.#reply(wait, new Map());
     if (!this.#waits.has(wait)) return;
@@ -100,7 +101,10 @@ export class LeaseWaits {
     for (const wait of this.#waits) this.#end(wait, 'lost');
   }
 
-  /** Ends the wait if it is decided; otherwise asks for what it lacks. `denied` counts waits by scope. */
+  /**
+   * Ends the wait if it is decided; otherwise asks for what it lacks. `denied` counts, by the first scope of
+   * each wait, those of one call that go on waiting for what others may give back.
+   */
   #reply(wait: Wait, denied: Map<LeasedScope, number>): void {
     const { clock, contact, periodOf, ask } = this.#options;
     const nowMs = clock.monotonicMs();

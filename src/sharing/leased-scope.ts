@@ -8,7 +8,6 @@
  */
 import type { LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
-import type { PicoUnits } from '../core/units.js';
 import type { LeaseWords } from '../ledger/leased-stocks.js';
 import type { CountedLeases } from '../ledger/leases.js';
 import {
@@ -51,7 +50,7 @@ export function worse(one: Lack, other: Lack): Lack {
   return LACKS.indexOf(one) > LACKS.indexOf(other) ? one : other;
 }
 
-/** Which scope it is, and where its leases lie in shared memory. */
+/** A scope, and where its leases lie in shared memory. */
 export interface ScopeAddress extends LeaseScope {
   /** The name by which the coordinator knows it. */
   readonly scope: string;
@@ -72,6 +71,7 @@ export interface Wait {
   readonly scopes: readonly LeasedScope[];
   /** Then it is rejected, whatever others may give back; if nothing was denied it waits for a reply. */
   deadlineMs: number;
+  /** Whether its first deadline is over, and it waits for the reply. */
   isOverdue: boolean;
   readonly end: (end: LeaseEnd) => void;
 }
@@ -86,7 +86,7 @@ export interface Asking {
   readonly number: number;
 }
 
-/** What may be promised to waits in a round; shared words change only when the requests try again. */
+/** What may still be promised to waits in a round: shared memory changes only when the requests try again. */
 interface Budget {
   round: number;
   minute: number;
@@ -100,7 +100,7 @@ export class LeasedScope {
   low = false;
   /** The coordinator could not be asked for what was last wanted and not granted. */
   isUnknown = false;
-  readonly #minute: MinuteLease<number>;
+  readonly minute: MinuteLease<number>;
   /** Leases of the stocks that have been needed. */
   readonly #stocks = new Map<StockName, StockLease>();
   readonly #budget: Budget = { round: -1, minute: 0, stocks: new Map() };
@@ -109,39 +109,51 @@ export class LeasedScope {
 
   constructor(address: ScopeAddress, nowMs: number) {
     this.address = address;
-    this.#minute = new MinuteLease(address.minute, address.minuteIndex, nowMs);
+    this.minute = new MinuteLease(address.minute, address.minuteIndex, nowMs);
   }
 
   /**
    * The ask for the next exchange; undefined if there is nothing to ask or report. `take` gets the reply; if
    * none comes, the next ask replaces this one.
    */
-  ask({ nowMs, periodOf, all, number }: Asking): LeaseAsk | undefined {
+  ask(asking: Asking): LeaseAsk | undefined {
+    const { nowMs, number } = asking;
     const { scope } = this.address;
     const limits = this.address.limits();
     const { low } = this;
     this.low = false;
     const { requestsPerMinute = 0 } = limits;
-    const waiting = [...this.waits].map(({ need }) => need);
-    const minutes = waiting.filter((need) => this.#takesPermit(need)).length;
+    const needs = [...this.waits].map(({ need }) => need);
+    const permits = needs.filter((need) => this.#takesPermit(need)).length;
     const minute =
-      requestsPerMinute === 0 ? undefined : this.#minute.ask(minutes, requestsPerMinute, low, nowMs, number);
-    const asks: [StockName, StockAsk][] = [];
-    for (const name of STOCK_NAMES) {
-      const limit = limitOf(limits, name);
-      const lease = limit === undefined ? this.#stocks.get(name) : this.#leaseOf(name, nowMs);
-      if (limit === undefined) lease?.giveBack();
-      const needs = limit === undefined ? [] : waiting.map((need) => needOf(name, need)).filter(Boolean);
-      const wants = { needs, low: low && limit !== undefined, all };
-      const ask = lease?.ask(wants, limit ?? 0n, periodOf(name), nowMs);
-      if (ask !== undefined) asks.push([name, ask]);
-    }
-    const hasAsks = minute !== undefined || asks.length > 0;
-    // Also if the exchange of the ask before was lost: a scope that waits for its reply is never at rest.
-    this.#sent = hasAsks
-      ? { scope, ...(minute && { minute }), ...(asks.length > 0 && { stocks: Object.fromEntries(asks) }) }
-      : undefined;
+      requestsPerMinute === 0 ? undefined : this.minute.ask(permits, requestsPerMinute, low, nowMs, number);
+    const asks = STOCK_NAMES.flatMap((name): [StockName, StockAsk][] => {
+      const ask = this.#askStock(name, limitOf(limits, name), needs, low, asking);
+      return ask === undefined ? [] : [[name, ask]];
+    });
+    // Undefined also if the exchange of the ask before was lost. While it is set, the scope is not forgotten.
+    this.#sent =
+      minute === undefined && asks.length === 0
+        ? undefined
+        : { scope, ...(minute && { minute }), ...(asks.length > 0 && { stocks: Object.fromEntries(asks) }) };
     return this.#sent;
+  }
+
+  #askStock(
+    name: StockName,
+    limit: bigint | undefined,
+    needs: readonly LeaseNeed[],
+    low: boolean,
+    { nowMs, periodOf, all }: Asking,
+  ): StockAsk | undefined {
+    if (limit !== undefined) {
+      const amounts = needs.map((need) => needOf(name, need)).filter((amount) => amount > 0n);
+      return this.openStock(name, nowMs)?.ask({ needs: amounts, low, all }, limit, periodOf(name), nowMs);
+    }
+    // If there is a lease, its limit was removed.
+    const lease = this.#stocks.get(name);
+    lease?.giveBack();
+    return lease?.ask({ all }, 0n, periodOf(name), nowMs);
   }
 
   /** Applies the reply to the last ask, which was sent at `sentMs`. */
@@ -149,8 +161,7 @@ export class LeasedScope {
     const sent = this.#sent;
     if (sent === undefined) return;
     this.isUnknown = isUnknown || this.#stocks.get('calls_in_flight')?.isWithheld === true;
-    if (minute !== undefined && sent.minute !== undefined)
-      this.#minute.take(minute, sent.minute, sentMs, nowMs);
+    if (minute && sent.minute) this.minute.take(minute, sent.minute, sentMs, nowMs);
     for (const [name, ask] of entriesOf(sent.stocks ?? {})) {
       const grant = stocks[name];
       if (grant !== undefined) this.#stocks.get(name)?.take(grant, ask, sentMs, nowMs);
@@ -165,8 +176,8 @@ export class LeasedScope {
     const takesPermit = this.#takesPermit(need) && (limits.requestsPerMinute ?? 0) > 0;
     let lack: Lack = 'nothing';
     if (takesPermit && budget.minute < 1) {
-      const isAsked = this.#minute.deniedLimit === limits.requestsPerMinute;
-      lack = isAsked ? lackOf(this.#minute, sinceMs, nowMs) : 'unasked';
+      const isAsked = this.minute.deniedLimit === limits.requestsPerMinute;
+      lack = isAsked ? lackOf(this.minute, sinceMs, nowMs) : 'unasked';
     }
     const needs: [StockName, bigint][] = [];
     if (need.kind !== 'minute') {
@@ -176,12 +187,12 @@ export class LeasedScope {
         if (amount === 0n || limit === undefined) continue;
         if (this.#stocks.get(name) === undefined && this.address.wordsOf(name) === undefined) continue;
         needs.push([name, amount]);
-        const here = budget.stocks.get(name) ?? 0n;
+        const left = budget.stocks.get(name) ?? 0n;
         const lease = this.#stocks.get(name);
-        if (here >= amount) continue;
+        if (left >= amount) continue;
         // A denial of a larger amount, or under another limit, does not answer this need.
         const isAsked =
-          lease?.deniedLimit === limit && amount + lease.left(periodOf(name)) - here >= lease.denied;
+          lease?.deniedLimit === limit && amount + lease.left(periodOf(name)) - left >= lease.denied;
         lack = worse(lack, isAsked ? lackOf(lease, sinceMs, nowMs) : 'unasked');
       }
     }
@@ -199,7 +210,7 @@ export class LeasedScope {
   /** Rejects similar requests for a moment, and gives back stocks of too little. */
   reject(need: LeaseNeed, nowMs: number): void {
     const untilMs = nowMs + DENIED_MS;
-    if (this.#takesPermit(need) && this.#minute.denial !== undefined) this.#minute.reject(untilMs);
+    if (this.#takesPermit(need) && this.minute.denial !== undefined) this.minute.reject(untilMs);
     if (need.kind === 'minute') return;
     for (const stock of this.#stocks.values()) {
       if (stock.denial === undefined) continue;
@@ -213,59 +224,37 @@ export class LeasedScope {
    * is cut off, so it gives back only the minute, which expires anyway.
    */
   look(nowMs: number, isAlone: boolean): boolean {
-    let isDue = this.#minute.look(nowMs);
+    let isDue = this.minute.look(nowMs);
     if (isAlone) return isDue;
     const slots = this.#stocks.get('calls_in_flight');
     const limit = slots && limitOf(this.address.limits(), slots.name);
     if (limit !== undefined) slots?.follow(limit);
     for (const stock of this.#stocks.values()) isDue = stock.look(nowMs) || isDue;
     // When a scope has come to rest, one ask says so for all its resources.
-    if (isDue && this.waits.size === 0 && this.#minute.idleMs(nowMs) >= RESTING_MS) this.giveBackAll(nowMs);
+    if (isDue && this.waits.size === 0 && this.minute.idleMs(nowMs) >= RESTING_MS) this.giveBackAll(nowMs);
     return isDue;
   }
 
-  /** See `StockLease.setUncovered`. */
-  setUncovered(amount: PicoUnits, nowMs: number): void {
-    this.#leaseOf('balance', nowMs)?.setUncovered(amount);
-  }
-
-  /** Gives back the money that no call holds. */
-  giveBackMoney(): void {
-    this.#stocks.get('balance')?.giveBack();
-  }
-
-  /** Gives up the tokens of the minute: after a long silence others may be granted them (`drop_silent`). */
-  dropWindow(): void {
-    this.#stocks.get('tokens_per_minute')?.giveBack();
-  }
-
-  /**
-   * Lets no call begin that needs a slot, until it is called with false, once the coordinator has taken in an
-   * ask. Others may have the slots before such a call ends (`drop_silent`).
-   */
-  withholdSlots(isWithheld: boolean): void {
-    this.#stocks.get('calls_in_flight')?.withhold(isWithheld);
+  /** The lease of that stock; undefined if there is none. */
+  stock(name: StockName): StockLease | undefined {
+    return this.#stocks.get(name);
   }
 
   /** Gives back all that is unused. */
   giveBackAll(nowMs: number): void {
-    this.#minute.giveBack(nowMs);
+    this.minute.giveBack(nowMs);
     for (const stock of this.#stocks.values()) stock.giveBack();
-  }
-
-  /** What is leased of the minute. */
-  get minute(): Pick<MinuteLease<number>, 'unused' | 'heardNumber'> {
-    return this.#minute;
   }
 
   /** Whether the scope can be forgotten: nothing is held or to be reported, and no request waits. */
   get isEmpty(): boolean {
-    if (this.waits.size > 0 || this.#sent !== undefined || !this.#minute.isEmpty) return false;
+    if (this.waits.size > 0 || this.#sent !== undefined || !this.minute.isEmpty) return false;
     for (const stock of this.#stocks.values()) if (!stock.isEmpty) return false;
     return true;
   }
 
-  #leaseOf(name: StockName, nowMs: number): StockLease | undefined {
+  /** As `stock`, but the lease begins here if there is none; undefined if the scope has no such stock. */
+  openStock(name: StockName, nowMs: number): StockLease | undefined {
     const known = this.#stocks.get(name);
     if (known !== undefined) return known;
     const words = this.address.wordsOf(name);
@@ -279,7 +268,7 @@ export class LeasedScope {
     const budget = this.#budget;
     if (budget.round === round) return budget;
     budget.round = round;
-    budget.minute = this.#minute.left(nowMs);
+    budget.minute = this.minute.left(nowMs);
     for (const stock of this.#stocks.values())
       budget.stocks.set(stock.name, stock.left(periodOf(stock.name)));
     return budget;

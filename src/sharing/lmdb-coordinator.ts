@@ -26,6 +26,7 @@ import { StoreError } from '../store/store-file.js';
 import {
   type Coordinator,
   CoordinatorLost,
+  DEBIT_SLOTS_FROM,
   EXCHANGE_ASKS_MAX,
   type ExchangeReply,
   type JoinReply,
@@ -33,6 +34,7 @@ import {
   type LeaseAsk,
   type NodeIdentity,
   periodAt,
+  periodUsesOf,
   placeOf,
   type ScopeView,
   unknownNode,
@@ -65,7 +67,7 @@ type NodeRow = Readonly<Static<typeof NodeRow>>;
  * The lives of nodes that the lease file knows. Each life has a number that no other life gets, so a grant
  * itself says whether the life that holds it has ended.
  */
-export class LeaseNodes {
+class LeaseNodes {
   readonly #file: Pick<LeaseFile, 'nodes' | 'meta'>;
   /** The lives that ran at the last `look`. */
   readonly #living = new Set<string>();
@@ -173,7 +175,7 @@ export class LmdbCoordinator implements Coordinator {
     invariant(asks.length <= EXCHANGE_ASKS_MAX, 'an exchange is within its bound');
     return this.#inTransaction(() => {
       const { clock } = this.#options;
-      const life = this.#known();
+      const life = this.#ownLife();
       // Before any other read, so that all reads see what other processes have flushed.
       this.#options.store.refresh();
       const nowMs = clock.monotonicMs();
@@ -202,7 +204,7 @@ export class LmdbCoordinator implements Coordinator {
 
   leave(): Promise<void> {
     return this.#inTransaction(() => {
-      this.#known();
+      this.#ownLife();
       this.#nodes.leave(this.#options.node);
     });
   }
@@ -233,7 +235,7 @@ export class LmdbCoordinator implements Coordinator {
     return this.#damage.read(scope, () => {
       const leases =
         state === undefined
-          ? ScopeGrants.after(usedBefore(store, scope, clock.wallMs()), nowMs)
+          ? ScopeGrants.fromUse(usedBefore(store, scope, clock.wallMs()), nowMs)
           : this.#stored(scope, state, nowMs);
       if (readsMoney) this.#readMoney(scope, leases);
       return leases;
@@ -244,7 +246,7 @@ export class LmdbCoordinator implements Coordinator {
   #stored(scope: string, state: unknown, nowMs: number): ScopeGrants {
     try {
       // No schema check: only this program has written the file, since the machine was started.
-      const leases = ScopeGrants.of(state as ScopeState);
+      const leases = ScopeGrants.fromState(state as ScopeState);
       leases.keepOnly((life) => this.#nodes.isAlive(life), nowMs);
       return leases;
     } catch (error) {
@@ -263,7 +265,7 @@ export class LmdbCoordinator implements Coordinator {
     leases.spent = this.#options.store.findSpending(account.index)?.spent ?? asPicoUnits(0n);
   }
 
-  #known(): number {
+  #ownLife(): number {
     const life = this.#nodes.lifeOf(this.#options.node);
     if (life === undefined) throw unknownNode();
     return life;
@@ -282,8 +284,6 @@ export class LmdbCoordinator implements Coordinator {
 
 /** A data directory has one host. */
 const THIS_HOST = 'this';
-/** A process has a second node for what an operator takes out of accounts; its slot counts from here. */
-const DEBIT_SLOTS_FROM = 1_000_000;
 
 export interface Coordinators {
   /** For calls. */
@@ -312,35 +312,27 @@ type UseStore = Pick<Store, 'findAccount' | 'findSpending' | 'keys' | 'groups' |
  * Throws StoreError. Three reads at most, some microseconds.
  */
 function usedBefore(store: UseStore, scope: string, nowMs: WallMs): UsedBefore {
-  const found = find(store, scope);
+  const found = findCounts(store, scope);
   if (found === undefined) return { minuteUsed: 0, ageMs: 0, stocks: {} };
   const { counts, quotas } = found;
-  const of = (period: number, used: number) => ({ period, used: BigInt(used) });
   const { minuteUsed = 0, dayNumber = 0, dayCalls = 0 } = counts ?? {};
   return {
     minuteUsed,
     ageMs: nowMs - Math.max(counts?.takenMs ?? 0, quotas?.takenMs ?? 0),
     stocks: {
-      calls_per_day: of(dayNumber, dayCalls),
-      ...(quotas && {
-        tokens_per_minute: of(0, quotas.minuteTokens),
-        tokens_per_day: of(quotas.dayNumber, quotas.tokensPerDay),
-        spend_per_day: of(quotas.dayNumber, quotas.spendPerDay),
-        calls_per_month: of(quotas.monthNumber, quotas.callsPerMonth),
-        tokens_per_month: of(quotas.monthNumber, quotas.tokensPerMonth),
-        spend_per_month: of(quotas.monthNumber, quotas.spendPerMonth),
-      }),
+      calls_per_day: { period: dayNumber, used: dayCalls },
+      ...(quotas && { tokens_per_minute: { period: 0, used: quotas.minuteTokens }, ...periodUsesOf(quotas) }),
     },
   };
 }
 
-function find(store: UseStore, scope: string) {
+/** What the store has counted of a scope; undefined if it has counted nothing. */
+function findCounts(store: UseStore, scope: string) {
   const slash = scope.indexOf('/');
   if (slash > 0) {
+    const modelId = scope.slice(slash + 1);
     const account = store.findAccount(scope.slice(0, slash));
-    const quotas =
-      account &&
-      store.quotaUses.find({ kind: 'model', index: account.index, modelId: scope.slice(slash + 1) });
+    const quotas = account && store.quotaUses.find({ kind: 'model', index: account.index, modelId });
     return quotas && { counts: countsIn(quotas), quotas };
   }
   const account = store.findAccount(scope);

@@ -9,7 +9,7 @@
  * (test/unit/sharing/lease-laws.test.ts, simulation.test.ts).
  */
 import type { CountedLeases } from '../ledger/leases.js';
-import type { MinuteAsk, MinuteGrant, ReturnedPermits } from './coordinator.js';
+import type { MinuteAsk, MinuteGrant, GrantedPermits } from './coordinator.js';
 import { LONG_TICKS, TICK_MS } from './grant-policy.js';
 import { coveredMsOf, type Denial, FIRST_BATCH, IDLE_MS_SCARCE, lowOf, UseRate } from './lease-terms.js';
 
@@ -38,28 +38,30 @@ export class MinuteLease<Index extends number> {
   readonly #leases: CountedLeases<Index>;
   readonly #counted: Index;
   #grants: { tick: number; count: number }[] = [];
-  #returned: ReturnedPermits[] = [];
+  #returned: GrantedPermits[] = [];
   #returnedMs = 0;
   /** The ask whose reply has not come. */
   #unheard: ({ readonly number: number } & Pick<MinuteAsk, 'returned' | 'used'>) | undefined;
-  #heardNumber: number | undefined;
+  /** The number of the last ask whose reply is in what is granted here; undefined if none was made. */
+  heardNumber: number | undefined;
   #expiresMs = 0;
   /** Permits granted and not returned, in all. */
   #granted = 0;
   #usedMs: number;
   readonly #rate: UseRate;
   #plentiful = false;
-  /** Valid permits are to be replaced by others that are valid for longer. */
+  /** Whether valid permits are to be replaced by others that are valid for longer. */
   #renews = false;
   /** The coordinator's last refusal; undefined after a grant. */
   denial: Denial | undefined;
   /** New waits are refused without an ask until then. */
   deniedUntilMs = 0;
-  /** What `denial` and `deniedUntilMs` are of. */
+  /** The limit at the last ask that wanted something: `denial` and `deniedUntilMs` hold for it. */
   deniedLimit = 0;
+  /** When the coordinator has some again, and how many it has left: both by its last reply. */
   #freeMs = 0;
   #remaining = 0;
-  /** Of the last ask. */
+  /** The limit at the last ask. */
   #limit = Infinity;
 
   constructor(leases: CountedLeases<Index>, counted: Index, nowMs: number) {
@@ -73,7 +75,10 @@ export class MinuteLease<Index extends number> {
     return this.#leases.minuteLeft(this.#counted, nowMs);
   }
 
-  /** The ask for `waiting` requests, or ahead of need; undefined if there is nothing to ask or report. */
+  /**
+   * The ask for `waiting` requests, or ahead of need; undefined if there is nothing to ask or report. `low`:
+   * a listener has used most of what is here. `number`: of the exchange.
+   */
   ask(waiting: number, limit: number, low: boolean, nowMs: number, number: number): MinuteAsk | undefined {
     this.#read(nowMs);
     const wants = waiting > this.left(nowMs) || low || this.#renews;
@@ -84,9 +89,9 @@ export class MinuteLease<Index extends number> {
     // Nothing else is returned until it is known whether the coordinator has taken these.
     const returned = this.#unheard?.returned ?? this.#returned.splice(0);
     const used = this.#unheard?.used ?? this.#takeUsed(nowMs);
-    this.#heardNumber ??= number - 1;
+    this.heardNumber ??= number - 1;
     this.#unheard = { number, returned, used };
-    const report = { limit, returned, used, order: { number, heardNumber: this.#heardNumber } };
+    const report = { limit, returned, used, order: { number, heardNumber: this.heardNumber } };
     if (!wants) return { least: 0, most: 0, forMs: 0, ...report };
     const need = Math.ceil((this.#rate.perSecond * this.#coveredMs * NEED_PART) / 1_000);
     return { least: 1, most: Math.max(waiting, need, FIRST_BATCH), forMs: VALID_MS_MAX, ...report };
@@ -94,7 +99,7 @@ export class MinuteLease<Index extends number> {
 
   /** Applies the reply to an ask that was sent at `sentMs`. */
   take(grant: MinuteGrant, { limit, most }: MinuteAsk, sentMs: number, nowMs: number): void {
-    this.#heardNumber = this.#unheard?.number;
+    this.heardNumber = this.#unheard?.number;
     this.#unheard = undefined;
     this.#remaining = grant.remaining;
     this.#freeMs = nowMs + grant.freeInMs;
@@ -147,28 +152,21 @@ export class MinuteLease<Index extends number> {
     return returned.reduce((all, { count }) => all + count, unused);
   }
 
-  /** The number of the last ask whose reply is in what is granted here; undefined if none was made. */
-  get heardNumber(): number | undefined {
-    return this.#heardNumber;
-  }
-
   get isEmpty(): boolean {
     return this.#returned.length === 0 && this.#leases.minuteUnused(this.#counted) === 0;
   }
 
   get #coveredMs(): number {
-    if (!this.#plentiful) return COVERED_MS_SHORT;
-    return coveredMsOf(true);
+    return this.#plentiful ? coveredMsOf(true) : COVERED_MS_SHORT;
   }
 
   #install({ granted, tick }: MinuteGrant, expiresMs: number, nowMs: number): void {
-    this.#granted += granted;
     if (expiresMs <= nowMs) {
       this.#returned.push({ tick, count: granted });
       this.#returnedMs = nowMs;
-      this.#granted -= granted;
       return;
     }
+    this.#granted += granted;
     const ahead = this.#plentiful ? (this.#rate.perSecond * this.#coveredMs) / 2_000 : 0;
     const low = Math.max(lowOf(granted, this.#remaining), Math.floor(Math.min(granted / 2, ahead)));
     const left = this.#leases.addMinute(this.#counted, expiresMs, granted, low, nowMs);
@@ -199,8 +197,8 @@ export class MinuteLease<Index extends number> {
    * Names the permits used of long grants, as part of those valid longest: otherwise they would weigh from
    * the expiry of the grant on, although they were used before.
    */
-  #takeUsed(nowMs: number): ReturnedPermits[] {
-    const used: ReturnedPermits[] = [];
+  #takeUsed(nowMs: number): GrantedPermits[] {
+    const used: GrantedPermits[] = [];
     let left = this.#usedOfLong(nowMs);
     for (const grant of [...this.#grants].sort((one, other) => other.tick - one.tick)) {
       const count = Math.min(left, grant.count);

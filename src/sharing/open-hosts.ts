@@ -19,7 +19,7 @@ import type { RegistryPosition } from '../store/registry-copy.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
 import { CoordinatorMemory } from './coordinator-memory.js';
-import type { HostSpent } from './coordinator.js';
+import { DEBIT_SLOTS_FROM, type HostSpent } from './coordinator.js';
 import { EqualShare, type EqualShareOptions } from './equal-share.js';
 import { FallbackCoordinator } from './fallback-coordinator.js';
 import { HostDirectory } from './host-directory.js';
@@ -40,51 +40,40 @@ const EXCHANGE_DEADLINE_MS = 1_000;
  * the time now and then, their clocks drift, and one that was heard in the last CUT_OFF_MS begins calls.
  */
 const EXPIRY_MARGIN_MS = CUT_OFF_MS + 5_000;
-/** The slots of debit nodes count from here; as on one host, see lmdb-coordinator.ts. */
-const DEBIT_SLOTS_FROM = 1_000_000;
-/** The slots of the nodes that lease fallback quotas count from here. */
+/** The slots of the nodes that lease fallback quotas are those of their processes and so many more. */
 const FALLBACK_SLOTS_FROM = 2_000_000;
 
-export interface HostCoordinatorOptions extends Pick<HostsOptions, 'slot' | 'store' | 'clock'> {
+export interface HostCoordinatorOptions extends Pick<
+  HostsOptions,
+  'modelsInForce' | 'slot' | 'store' | 'clock'
+> {
   /** They have `sharing`. */
   readonly settings: Settings & { readonly sharing: NonNullable<Settings['sharing']> };
   /** The host's id, made once for the data directory. */
   readonly host: string;
-  /** The models in force. Default: those of `settings`. */
-  readonly modelsInForce?: () => Settings['models'];
   readonly log: Pick<Log, 'warn' | 'error'>;
 }
 
-/** If the node of debits fails, calls keep their leases. */
 export interface HostCoordinators extends Coordinators {
   readonly calls: EqualShare;
 }
 
 /** Opens the nodes, which begin to connect. Throws if the host's memory of the server is damaged. */
 export function openHostCoordinators(options: HostCoordinatorOptions): HostCoordinators {
-  const { settings, host, slot, store, clock, log, modelsInForce = () => settings.models } = options;
+  const { settings, host, slot, store, clock, log, modelsInForce } = options;
   const { sharing } = settings;
   const memory = new CoordinatorMemory(settings.data, sharing.namespace);
   const accounting = hostAccounting(store);
   const { hosts, on_authority_loss: onLoss = hosts === undefined ? 'refuse' : 'equal_share' } = sharing;
   const shares = onLoss === 'equal_share' ? (hosts ?? 1) * settings.processes : 0;
   const nodeExpiryMs = sharing.node_expiry_seconds * 1_000;
-  // Calls that began by former settings go on by them.
-  let callMsMax = nodeExpiryMs;
-  let models: Settings['models'] | undefined;
-  const endedAfterMs = (): number => {
-    const now = modelsInForce();
-    if (now !== models) callMsMax = Math.max(callMsMax, longestCallMs(now));
-    models = now;
-    return nodeExpiryMs + callMsMax + 2 * EXPIRY_MARGIN_MS;
-  };
+  const endedAfterMs = endedAfterOf(nodeExpiryMs, modelsInForce);
   const nodes: EqualShare[] = [];
-  // What one of them finds, the others find out too.
-  const disturb = (): void => {
+  // If one of them meets another server, or none, the others look at once.
+  const onLost = (): void => {
     for (const node of nodes) node.disturbed();
   };
   const open = (nodeSlot: number, more: Partial<EqualShareOptions> = {}): EqualShare => {
-    const { shares: ownShares = 0 } = more;
     const node = { host, slot: nodeSlot, incarnation: randomUUID() };
     const client = new ValkeyClient({
       url: sharing.url,
@@ -92,7 +81,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       password: sharing.password,
       name: `tollgate:${sharing.namespace}:${nodeSlot}`,
       deadlineMs: EXCHANGE_DEADLINE_MS,
-      onDisturbed: disturb,
+      onDisturbed: onLost,
     });
     const coordinator = new ValkeyCoordinator({
       client,
@@ -106,32 +95,18 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       memory,
       // Whatever a node leases, what is held back for others is not granted.
       equalShares: shares,
-      hasShare: ownShares > 0,
+      hasShare: (more.shares ?? 0) > 0,
       nodeExpiryMs: nodeExpiryMs + EXPIRY_MARGIN_MS,
       endedAfterMs,
     });
-    const opened = new EqualShare({
-      coordinator,
-      node,
-      clock,
-      shares: 0,
-      nodeExpiryMs,
-      onLost: disturb,
-      ...more,
-    });
+    const opened = new EqualShare({ coordinator, node, clock, shares: 0, nodeExpiryMs, onLost, ...more });
     nodes.push(opened);
     return opened;
   };
   const openFallback = (mayReport: () => boolean): FallbackCoordinator => {
     const coordinator = open(FALLBACK_SLOTS_FROM + slot);
-    return new FallbackCoordinator({
-      coordinator,
-      clock,
-      timers: SYSTEM_TIMERS,
-      shares,
-      nodeExpiryMs,
-      mayReport,
-    });
+    const timers = SYSTEM_TIMERS;
+    return new FallbackCoordinator({ coordinator, clock, timers, shares, nodeExpiryMs, mayReport });
   };
   const onAlone = (reason: string | undefined): void => {
     if (reason === undefined) log.warn('calls are not served from what was set aside any more', {});
@@ -141,6 +116,21 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       });
   };
   return { calls: open(slot, { shares, openFallback, onAlone }), debits: open(DEBIT_SLOTS_FROM + slot) };
+}
+
+/**
+ * Returns `PartitionOptions.endedAfterMs`. It never becomes less, because calls that began by former settings
+ * go on by them.
+ */
+function endedAfterOf(nodeExpiryMs: number, modelsInForce: () => Settings['models']): () => number {
+  let callMsMax = nodeExpiryMs;
+  let known: Settings['models'] | undefined;
+  return () => {
+    const models = modelsInForce();
+    if (models !== known) callMsMax = Math.max(callMsMax, longestCallMs(models));
+    known = models;
+    return nodeExpiryMs + callMsMax + 2 * EXPIRY_MARGIN_MS;
+  };
 }
 
 /** For commands that an operator waits for. Those that send more have deadlines of their own. */
@@ -159,11 +149,12 @@ export interface HostsOptions {
 }
 
 export type OpenHosts = typeof openHosts;
-/** What is shared. */
+/** What a gateway shares with other hosts. */
 export type Hosts = Readonly<ReturnType<OpenHosts>>;
 
 /** Nothing has joined yet. The settings must have `sharing`. */
-export function openHosts({ settings, modelsInForce, slot, store, clock, onTaken, log }: HostsOptions) {
+export function openHosts(options: HostsOptions) {
+  const { settings, slot, store, onTaken, log } = options;
   const { sharing } = settings;
   if (sharing === undefined) throw new Error('invariant broken: hosts are opened where there is sharing');
   const { url, username, password, namespace, partitions } = sharing;
@@ -177,11 +168,7 @@ export function openHosts({ settings, modelsInForce, slot, store, clock, onTaken
   const registry = new RegistryLog({ store, server, host, onTaken, log });
   return {
     /** Closed by whoever uses them. */
-    coordinators: openHostCoordinators({
-      settings: { ...settings, sharing },
-      modelsInForce,
-      ...{ host, slot, store, clock, log },
-    }),
+    coordinators: openHostCoordinators({ ...options, settings: { ...settings, sharing }, host }),
     registry,
     /** For operators. */
     directory: new HostDirectory({ client, namespace, partitions, host }),
@@ -216,8 +203,9 @@ export async function claimOf(
 }
 
 const KEY_PREFIX = 'key_' satisfies IdPrefix;
+/** How many accounts are read at a time. */
 const IDS_OF_PAGE = 500;
-/** Bound of the versions in one epoch. Epoch and version together stay below 2^53. */
+/** Bound of the versions in one epoch. The number of epochs and the version together stay below 2^53. */
 const VERSIONS_PER_EPOCH = 2 ** 40;
 
 /**

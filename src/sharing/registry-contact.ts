@@ -1,19 +1,19 @@
 /**
- * Whether a host can follow and change the registry that hosts share, what it logs of that, and the
- * rejections of changes. And `appendOnce`, which appends a change once even if the connection breaks.
- * RegistryLog uses it on the main thread of a gateway process.
+ * Whether a host can follow and change the registry that hosts share, what it logs of that, and how changes
+ * are rejected. `appendOnce` appends a change once, even if the connection breaks. RegistryLog uses both on
+ * the main thread of a gateway process.
  *
  * Must hold: a change that may have been sent before is never reported as not made. Test:
  * test/unit/sharing/registry-contact.registry-append.test.ts (what becomes of a change).
  */
 import { setTimeout as pause } from 'node:timers/promises';
-import { ProxyError } from '../core/errors.js';
+import { errorText, ProxyError } from '../core/errors.js';
 import type { RegistryPosition, RegistryRow } from '../store/registry-copy.js';
 import type { Log } from '../telemetry/log.js';
 import type { RegistryServer } from './registry-server.js';
 import { ValkeyError } from './valkey-client.js';
 
-/** Expected: this host's copy is no older state of the shared one. An operator must decide. */
+/** An expected error: this host's copy is no older state of the shared registry. An operator must decide. */
 export class RegistryDiverged extends Error {
   readonly code = 'registry_diverged';
 
@@ -26,7 +26,7 @@ export class RegistryDiverged extends Error {
   }
 }
 
-/** The store, or the shared registry, has changed since the work began: look at both again. */
+/** The store, or the shared registry, has changed since the work began: the caller looks at both again. */
 export class Superseded extends Error {}
 
 /** When a client may send a change again that was not made. */
@@ -60,7 +60,7 @@ export class RegistryContact {
   }
 
   recordFailure(error: unknown): void {
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = errorText(error);
     const before = this.#state.kind;
     this.#state = { kind: error instanceof RegistryDiverged ? 'diverged' : 'lost', reason };
     const nowMs = performance.now();
@@ -89,10 +89,9 @@ export function unknownFate(): ProxyError {
 
 /** For a change that was made, and that this host's store does not take yet, for example on a full disk. */
 export function madeElsewhere(error: unknown): ProxyError {
-  const reason = error instanceof Error ? error.message : String(error);
   const message =
-    `The change is made, and in force on the other hosts. This host cannot write it to its store: ${reason}. ` +
-    'Do not make it again: this host follows once it can.';
+    'The change is made, and in force on the other hosts. This host cannot write it to its store: ' +
+    `${errorText(error)}. Do not make it again: this host follows once it can.`;
   return new ProxyError('conflict', 'gateway', message);
 }
 

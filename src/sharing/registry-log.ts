@@ -23,7 +23,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { ProxyError } from '../core/errors.js';
-import { registryRowsOf, type RegistryPosition, type RegistryRow } from '../store/registry-copy.js';
+import { registryRowsOf, type RegistryPosition } from '../store/registry-copy.js';
 import type { Store } from '../store/store.js';
 import { StoreError } from '../store/store-file.js';
 import {
@@ -42,8 +42,8 @@ import type { CommitChange } from './shared-registry.js';
 import { ValkeyError } from './valkey-client.js';
 
 /**
- * How often a change is tried. Each failed try means that another change came first. So many are no chance:
- * the log gets a warning, because another host floods the registry or there is a bug.
+ * How often a change is tried. Each failed try means that another change came first. So many failures are no
+ * accident: another host floods the registry, or there is a bug. So the log gets a warning.
  */
 const APPENDS_MAX = 200;
 /** After so many tries there are pauses, so that the next race is not lost to the same host. */
@@ -63,7 +63,9 @@ export class RegistryLog {
   readonly #options: RegistryLogOptions;
   readonly #reseed: RegistryReseed;
   readonly #contact: RegistryContact;
+  /** The way to the server's position, while it is under way. */
   #catching: Promise<void> | undefined;
+  /** The change before, which the next one waits for. */
   #lastChange: Promise<unknown> = Promise.resolve();
   #following: Promise<void> | undefined;
   readonly #closing = new AbortController();
@@ -131,11 +133,10 @@ export class RegistryLog {
       check(draft.rows);
       if (draft.rows.length === 0) return draft.result;
       if (position === undefined || this.#contact.state.kind !== 'following') throw this.#contact.rejection();
-      const rows = registryRowsOf(draft.rows);
-      const id = randomUUID();
-      if (await this.#append(position, id, rows)) {
-        const change = { version: position.version + 1, id, after: position.lastId, rows };
-        await this.#takeOwn(position.epoch, change);
+      const { epoch, version, lastId: after } = position;
+      const change = { version: version + 1, id: randomUUID(), after, rows: registryRowsOf(draft.rows) };
+      if (await this.#append(position, change)) {
+        await this.#takeOwn(epoch, change);
         onTaken();
         return draft.result;
       }
@@ -148,15 +149,12 @@ export class RegistryLog {
       if (appends >= APPENDS_BEFORE_PAUSE) await pause(Math.random() * PAUSE_MS_MAX);
     }
     log.warn('a change of accounts and keys was not made: other hosts were quicker', { tries: APPENDS_MAX });
-    throw new ProxyError(
-      'overloaded',
-      'gateway',
-      'Nothing was changed: other hosts were quicker. Try again.',
-      RETRY_AFTER_SECONDS,
-    );
+    const message = 'Nothing was changed: other hosts were quicker. Try again.';
+    throw new ProxyError('overloaded', 'gateway', message, RETRY_AFTER_SECONDS);
   }
 
-  async #append(position: RegistryPosition, id: string, rows: readonly RegistryRow[]): Promise<boolean> {
+  /** Returns false if another change came first. Rejects as `commit` does. */
+  async #append(position: RegistryPosition, { id, rows }: ServerChange): Promise<boolean> {
     try {
       return await appendOnce(this.#options.server, position, id, rows);
     } catch (error) {
@@ -166,7 +164,7 @@ export class RegistryLog {
     }
   }
 
-  /** One at a time, whoever asks for it. */
+  /** Brings the copy to the server's position. Whoever asks for it while it runs waits for the same run. */
   #catchUp(): Promise<void> {
     this.#catching ??= this.#catchAllUp().finally(() => {
       this.#catching = undefined;
@@ -194,6 +192,7 @@ export class RegistryLog {
   ): Promise<boolean> {
     const { store, server, log } = this.#options;
     const way = this.#reseed.wayTo(found?.position, position);
+    // Without a registry at the server the way is 'reseed', too.
     if (way === 'reseed' || found === undefined) {
       await this.#reseed.offer(found?.position, this.#closing.signal);
       return false;
@@ -241,6 +240,7 @@ export class RegistryLog {
     if (!this.#hasVersion(epoch, change.version)) throw unknownFate();
   }
 
+  /** Whether the copy has that change of the epoch. */
   #hasVersion(epoch: string, version: number): boolean {
     const position = this.#options.store.copy.position();
     const former = position?.history.find(([earlier]) => earlier === epoch);

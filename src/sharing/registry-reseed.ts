@@ -21,8 +21,7 @@
  *
  * Must hold: a copy has the position of the server's registry only if it has all of its rows; while it takes
  * them, no row is there before its group; rows of an epoch that never counted do not stay at the server; no
- * two registries are mixed
- * (test/unit/sharing/registry-reseed.test.ts, registry-log.test.ts).
+ * two registries are mixed (test/unit/sharing/registry-reseed.test.ts, registry-log.test.ts).
  */
 import { randomUUID } from 'node:crypto';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
@@ -42,12 +41,12 @@ const BATCH_ROWS = 1_000;
 const HISTORY_MAX = 16;
 
 /**
- * Writes the server's whole registry to the store, the groups first and parents before their children:
- * the server has no order, and processes that follow the store open a group under its parent, and an
- * account in its group, only if those are there. The store then is at `target`, and some of its rows
- * are newer if the server went on meanwhile: the changes after `target` must be applied again. Rejects
- * with ValkeyError, StoreError, and Superseded if another process of this host moved the store
- * meanwhile, or another host began a new epoch; then the caller looks at both again.
+ * Writes the server's whole registry to the store, the groups first and parents before their children. The
+ * server has no order, and processes that follow the store open a group under its parent, and an account in
+ * its group, only if those are there. The store then is at `target`. If the server went on meanwhile some of
+ * its rows are newer, and the changes after `target` must be applied again. Rejects with ValkeyError,
+ * StoreError, and Superseded if another process of this host moved the store meanwhile, or another host began
+ * a new epoch.
  */
 export async function download(
   store: Pick<Store, 'shared' | 'copy'>,
@@ -62,6 +61,7 @@ export async function download(
       if (now?.epoch !== before?.epoch || now?.version !== before?.version) throw new Superseded();
       work();
     });
+  /** The rows of the server that could be deleted. In the end others are removed from the copy. */
   const deletable = new Set<string>();
   const takeAll = (rows: readonly RegistryRow[]): void => {
     for (const row of rows) {
@@ -182,7 +182,7 @@ export interface RegistryReseedOptions {
  * `behind`: the copy is an older state of the server's epoch. `older`: it is of an earlier epoch, or empty.
  * `reseed`: the server must be seeded.
  */
-export type Way = 'equal' | 'behind' | 'older' | 'reseed';
+type Way = 'equal' | 'behind' | 'older' | 'reseed';
 
 export class RegistryReseed {
   readonly #options: RegistryReseedOptions;
@@ -239,10 +239,9 @@ export class RegistryReseed {
       .sort((one, other) => compare(other.rank, one.rank) || compare(one.host, other.host))[0];
     if (best?.host !== host || !(await server.claim(host, rank, true)).may) return;
     if (await seed(store, server, host, found)) {
-      log.info('the accounts and keys of this host are the shared ones now', {
-        reason:
-          found === undefined ? 'the sharing server had none' : 'those at the sharing server were older',
-      });
+      const reason =
+        found === undefined ? 'the sharing server had none' : 'those at the sharing server were older';
+      log.info('the accounts and keys of this host are the shared ones now', { reason });
     }
   }
 }

@@ -23,14 +23,14 @@ export interface ServerChange {
   readonly rows: readonly RegistryRow[];
 }
 
-export type RowArguments = readonly [string, string | false];
+type RowArguments = readonly [string, string | false];
 
-export function argumentsOf({ table, key, value }: RegistryRow): RowArguments {
+function argumentsOf({ table, key, value }: RegistryRow): RowArguments {
   return [JSON.stringify([table, key]), value === null ? false : JSON.stringify(value)];
 }
 
 /** The contents are not checked here: store/registry-copy.ts does that when it takes the row. */
-export function rowOf([name, value]: RowArguments): RegistryRow {
+function rowOf([name, value]: RowArguments): RegistryRow {
   return readRecord(name, () => {
     const [table, key] = JSON.parse(name) as [RegistryRow['table'], RegistryRow['key']];
     return { table, key, value: value === false ? null : (JSON.parse(value) as unknown) };
@@ -47,8 +47,8 @@ function readRecord<Result>(name: string, read: () => Result): Result {
   }
 }
 
-/** Parses `[ 'version-0', ['id', id, 'after', id, 'rows', rows] ]`. */
-export function changeOf(entry: ValkeyReply): ServerChange {
+/** Parses an entry of the log as APPEND writes it: `['version-0', ['id', id, 'after', id, 'rows', rows]]`. */
+function changeOf(entry: ValkeyReply): ServerChange {
   const [entryId, fields] = listOf(entry);
   const [, id, , after, , rows] = listOf(fields).map(textOf);
   const name = textOf(entryId);
@@ -60,17 +60,23 @@ export function changeOf(entry: ValkeyReply): ServerChange {
   };
 }
 
-export function listOf(reply: ValkeyReply | undefined): ValkeyReply[] {
+function listOf(reply: ValkeyReply | undefined): ValkeyReply[] {
   if (Array.isArray(reply)) return reply;
   throw unexpected(reply);
 }
 
-export function textOf(reply: ValkeyReply | undefined): string {
+function textOf(reply: ValkeyReply | undefined): string {
   if (typeof reply === 'string') return reply;
   throw unexpected(reply);
 }
 
-export function unexpected(reply: unknown): ValkeyError {
+/** The fields of a hash, which the server sends as name, value, name, value. */
+function pairsOf(reply: ValkeyReply | undefined): (readonly [string, string])[] {
+  const texts = listOf(reply).map(textOf);
+  return texts.flatMap((name, index) => (index % 2 === 0 ? [[name, texts[index + 1]!] as const] : []));
+}
+
+function unexpected(reply: unknown): ValkeyError {
   return new ValkeyError('refused', `the sharing server replied ${String(reply).slice(0, 100)}`);
 }
 
@@ -78,17 +84,17 @@ export function unexpected(reply: unknown): ValkeyError {
  * Changes that the server keeps for hosts that follow. A host that missed more takes all rows anew, which it
  * does within seconds, so few are needed.
  */
-export const LOG_ENTRIES_MAX = 10_000;
+const LOG_ENTRIES_MAX = 10_000;
 
 /** Changes of one reply: some MB at most, if they are bulk creations. */
-export const ENTRIES_PER_PULL = 50;
+const ENTRIES_PER_PULL = 50;
 
 /**
  * Appends a change if it follows the last one. KEYS: state, log, rows. ARGV: epoch, version and id of the
  * last change, id of this one, rows. Replies 'done', or 'behind' if others were quicker, or 'other' if the
  * server has another registry or none.
  */
-export const APPEND = scriptOf(`
+const APPEND = scriptOf(`
 local state = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'last')
 if state[1] ~= ARGV[1] then return 'other' end
 if state[2] ~= ARGV[2] or state[3] ~= ARGV[3] then return 'behind' end
@@ -106,7 +112,7 @@ return 'done'
  * asker. Replies epoch, version, id of the last change, history, and the changes if the epoch is the asker's;
  * nothing if there is no registry.
  */
-export const PULL = scriptOf(`
+const PULL = scriptOf(`
 local state = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'last', 'history')
 if not state[1] then return {} end
 local changes = {}
@@ -123,7 +129,7 @@ return {state[1], state[2], state[3], state[4], changes}
  * host ends or loses the server, so that its rows do not stay. KEYS: seeder, rows. ARGV: who seeds,
  * milliseconds that a batch may take, and of each row which it is and its value.
  */
-export const PUT_ROWS = scriptOf(`
+const PUT_ROWS = scriptOf(`
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 'late' end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 redis.call('HSET', KEYS[2], unpack(ARGV, 3))
@@ -137,7 +143,7 @@ return 'done'
  * server had (empty for none); epoch, version, last id and history of what it has from now on; how many rows
  * were put, which a replica that was promoted meanwhile may lack.
  */
-export const FINISH_SEED = scriptOf(`
+const FINISH_SEED = scriptOf(`
 local state = redis.call('HMGET', KEYS[1], 'epoch', 'version')
 if redis.call('GET', KEYS[2]) ~= ARGV[1] then return 'late' end
 if (state[1] or '') ~= ARGV[2] or (state[2] or '') ~= ARGV[3] then return 'other' end
@@ -154,7 +160,7 @@ return 'done'
  * copy, milliseconds after which claims are forgotten, '1' if it wants to seed, milliseconds that a batch of
  * rows may take. Replies the time in ms, whether it may seed, and all claims as `rank at-ms`, by host.
  */
-export const CLAIM = scriptOf(`
+const CLAIM = scriptOf(`
 local time = redis.call('TIME')
 local now = string.format('%d', time[1] * 1000 + math.floor(time[2] / 1000))
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2] .. ' ' .. now)
@@ -168,7 +174,7 @@ end
 return {now, may, redis.call('HGETALL', KEYS[1])}
 `);
 
-/** The changes up to the first that cannot be read, in the log `name`. */
+/** Parses the changes up to the first that cannot be read. `name`: of their log at the server. */
 function readableOf(entries: readonly ValkeyReply[], name: string): Omit<ServerRegistry, 'position'> {
   const changes: ServerChange[] = [];
   for (const entry of entries) {
@@ -192,7 +198,7 @@ export interface ServerRegistry {
 }
 
 /** How new a host's copy is, as it reported itself. */
-export interface SeedLock {
+interface Claim {
   readonly host: string;
   readonly rank: string;
   readonly ageMs: number;
@@ -210,7 +216,7 @@ const CLAIMS_KEPT_MS = 60_000;
 /** The seeding host reports after each batch that it goes on. */
 const SEED_BATCH_MS_MAX = 30_000;
 
-export interface RegistryServerOptions {
+interface RegistryServerOptions {
   readonly client: ValkeyClient;
   /** A connection of its own, because whatever is sent behind a wait would wait too. */
   readonly waiter: ValkeyClient;
@@ -238,21 +244,17 @@ export class RegistryServer {
     const [found, version, lastId, history, changes] = listOf(reply);
     if (found === undefined) return undefined;
     const position = readRecord(state, () => {
-      const former: unknown = JSON.parse(textOf(history));
       const read = {
         epoch: textOf(found),
         version: Number(version),
         lastId: textOf(lastId),
-        history: former,
+        history: JSON.parse(textOf(history)) as unknown,
       };
       // The scripts compare the version as text: '' or '07' would never be theirs.
       if (!isPosition(read) || String(read.version) !== textOf(version)) throw new Error('it is no position');
       return read;
     });
-    return {
-      position,
-      ...readableOf(listOf(changes), logOf(epoch)),
-    };
+    return { position, ...readableOf(listOf(changes), logOf(epoch)) };
   }
 
   /** Resolves when there may be something after `from`, or after some 800 ms. */
@@ -287,7 +289,7 @@ export class RegistryServer {
     host: string,
     rank: string,
     seeds: boolean,
-  ): Promise<{ readonly may: boolean; readonly claims: readonly SeedLock[] }> {
+  ): Promise<{ readonly may: boolean; readonly claims: readonly Claim[] }> {
     const { claims, seeder } = this.#keys;
     const reply = await this.#client.run(
       CLAIM,
@@ -295,13 +297,11 @@ export class RegistryServer {
       [host, rank, String(CLAIMS_KEPT_MS), seeds ? '1' : '0', String(SEED_BATCH_MS_MAX)],
     );
     const [nowMs, may, all] = listOf(reply);
-    const fields = listOf(all).map(textOf);
     return {
       may: may === 'yes',
-      claims: fields.flatMap((name, at) => {
-        if (at % 2 === 1) return [];
-        const [claimed = '', atMs = '0'] = fields[at + 1]!.split(' ');
-        return [{ host: name, rank: claimed, ageMs: Number(nowMs) - Number(atMs) }];
+      claims: pairsOf(all).map(([name, claim]) => {
+        const [claimed = '', atMs = '0'] = claim.split(' ');
+        return { host: name, rank: claimed, ageMs: Number(nowMs) - Number(atMs) };
       }),
     };
   }
@@ -367,8 +367,7 @@ export class RegistryServer {
       const args = ['HSCAN', key, cursor, 'COUNT', String(count), ...match];
       const reply = await this.#client.command(key, args, { deadlineMs: PULL_DEADLINE_MS });
       const [next, found] = listOf(reply);
-      const fields = listOf(found).map(textOf);
-      yield fields.flatMap((row, at) => (at % 2 === 0 ? [rowOf([row, fields[at + 1]!])] : []));
+      yield pairsOf(found).map(rowOf);
       cursor = textOf(next);
     } while (cursor !== '0');
   }

@@ -13,12 +13,14 @@ import {
   type HostSpent,
   type LeaseAsk,
   type LeaseReply,
+  mapStocks,
   type MinuteAsk,
   type MinuteGrant,
   type MinuteView,
   type PeriodOf,
+  type PeriodUse,
   type ProcessView,
-  type ReturnedPermits,
+  type GrantedPermits,
   type ScopeView,
   type StockAsk,
   type StockGrant,
@@ -39,12 +41,9 @@ class MinuteBuckets {
   /** By tick of expiry, then by node: permits granted and not given back. */
   readonly #buckets = new Map<number, Map<string, number>>();
   /** The last grant to each node, which may not know of it. LMDB loses no reply: it is no part of `state`. */
-  readonly #lastGrants = new Map<
-    string,
-    { readonly number: number; readonly tick: number; readonly count: number }
-  >();
+  readonly #lastGrants = new Map<string, GrantedPermits & { readonly number: number }>();
   /** The number of the last ask, by node. */
-  readonly #numbers = new Map<string, number>();
+  readonly numbers = new Map<string, number>();
 
   /** Puts in what `state` returned, or what was used before anything was granted. */
   put(tick: number, granted: BucketState[1]): void {
@@ -58,14 +57,6 @@ class MinuteBuckets {
     return weighing.map(([tick, bucket]) => [tick, [...bucket].filter(([, count]) => count > 0)]);
   }
 
-  get numbers(): [node: string, number: number][] {
-    return [...this.#numbers];
-  }
-
-  putNumbers(numbers: ScopeState['numbers'] = []): void {
-    for (const [node, number] of numbers) this.#numbers.set(node, number);
-  }
-
   /** Of `node` alone if it is given. */
   view(nowMs: number, node?: string): MinuteView {
     const nowTick = Math.floor(nowMs / TICK_MS);
@@ -77,10 +68,6 @@ class MinuteBuckets {
       if (tick >= nowTick) unexpired += count;
     }
     return { weighing, unexpired };
-  }
-
-  viewOf(node: string, nowMs: number): ProcessView['minute'] {
-    return { ...this.view(nowMs, node), number: this.#numbers.get(node) ?? 0 };
   }
 
   /**
@@ -111,7 +98,7 @@ class MinuteBuckets {
     this.#put(node, tick, granted);
     if (ask.order !== undefined) {
       this.#lastGrants.set(node, { number: ask.order.number, tick, count: granted });
-      this.#numbers.set(node, ask.order.number);
+      this.numbers.set(node, ask.order.number);
     }
     return {
       granted,
@@ -126,7 +113,7 @@ class MinuteBuckets {
   /** The node's life has ended; what it was granted stays counted, for it may have been used. */
   forget(node: string): void {
     this.#lastGrants.delete(node);
-    this.#numbers.delete(node);
+    this.numbers.delete(node);
     for (const bucket of this.#buckets.values()) {
       const count = bucket.get(node) ?? 0;
       if (bucket.delete(node)) bucket.set(NO_NODE, (bucket.get(NO_NODE) ?? 0) + count);
@@ -141,7 +128,7 @@ class MinuteBuckets {
   }
 
   /** Returns how many: what is missing was in a bucket that has no weight any more. */
-  #takeBack(node: string, { tick, count }: ReturnedPermits): number {
+  #takeBack(node: string, { tick, count }: GrantedPermits): number {
     const bucket = this.#buckets.get(tick);
     const granted = bucket?.get(node) ?? 0;
     const taken = Math.min(granted, count);
@@ -173,7 +160,7 @@ class MinuteBuckets {
 export interface ScopeState {
   readonly buckets: readonly BucketState[];
   readonly stocks: readonly StockState[];
-  /** Absent in a row that a former version has written. */
+  /** Of each node's last ask. Absent in a row that a former version has written. */
   readonly numbers?: readonly (readonly [node: string, number: number])[];
 }
 
@@ -182,7 +169,7 @@ export interface UsedBefore {
   readonly minuteUsed: number;
   /** How long ago it was counted. */
   readonly ageMs: number;
-  readonly stocks: Stocks<{ readonly period: number; readonly used: bigint }>;
+  readonly stocks: Stocks<PeriodUse>;
 }
 
 /** A row that a version without other stocks has written since the machine was started. */
@@ -205,15 +192,15 @@ export class ScopeGrants {
    * From what `state` returned; throws if that is damaged. Before a `reply` about money, what is credited and
    * spent has to be set.
    */
-  static of(state: ScopeState | FormerState): ScopeGrants {
+  static fromState(state: ScopeState | FormerState): ScopeGrants {
     const grants = new ScopeGrants();
     for (const [tick, granted] of state.buckets) {
       assertWhole(tick, ...granted.map(([, count]) => count));
       grants.#minute.put(tick, granted);
     }
     if ('stocks' in state) {
-      for (const row of state.stocks) grants.#put(GrantedStock.of(row));
-      grants.#minute.putNumbers(state.numbers);
+      for (const row of state.stocks) grants.#put(GrantedStock.fromState(row));
+      for (const [node, number] of state.numbers ?? []) grants.#minute.numbers.set(node, number);
     } else {
       // All its nodes have ended, because nodes of two versions do not run at once.
       const used = state.days.reduce((all, [, calls, unused]) => all + calls + unused, state.dayUsedBefore);
@@ -223,39 +210,49 @@ export class ScopeGrants {
   }
 
   /** For a scope of which nothing was granted yet. */
-  static after({ minuteUsed, ageMs, stocks }: UsedBefore, nowMs: number): ScopeGrants {
+  static fromUse({ minuteUsed, ageMs, stocks }: UsedBefore, nowMs: number): ScopeGrants {
     const grants = new ScopeGrants();
     // If the clock was set back since, the use seems younger than it is, which errs on rejecting.
     const tick = Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS);
     if (minuteUsed > 0) grants.#minute.put(tick, [[NO_NODE, minuteUsed]]);
     for (const [name, { period, used }] of entriesOf(stocks))
-      grants.#put(GrantedStock.after(name, period, used, nowMs - Math.max(0, ageMs)));
+      grants.#put(GrantedStock.fromUse(name, period, BigInt(used), nowMs - Math.max(0, ageMs)));
     return grants;
   }
 
-  /** Plain values for `of`, without buckets that have no weight. */
+  /** Plain values for `fromState`, without buckets that have no weight. */
   state(nowMs: number): ScopeState {
     return {
       buckets: this.#minute.state(nowMs),
       stocks: Array.from(this.#stocks.values(), (stock) => stock.state),
-      numbers: this.#minute.numbers,
+      numbers: [...this.#minute.numbers],
     };
   }
 
   /** Forgets nodes whose life has ended. */
   keepOnly(isAlive: (node: string) => boolean, nowMs: number): void {
     const known = new Set(Array.from(this.#stocks.values(), (stock) => [...stock.nodes]).flat());
-    for (const [node] of this.#minute.numbers) known.add(node);
+    for (const node of this.#minute.numbers.keys()) known.add(node);
     for (const node of known) if (!isAlive(node)) this.forget(node, nowMs);
   }
 
   /** `periodOf`: the periods of stocks by the coordinator's calendar. */
-  reply(node: string, host: string, ask: LeaseAsk, nowMs: number, periodOf: PeriodOf): LeaseReply {
-    const { minute, stocks } = ask;
-    const replies = stocks && this.#replyStocks(node, host, stocks, nowMs, periodOf);
+  reply(
+    node: string,
+    host: string,
+    { minute, stocks }: LeaseAsk,
+    nowMs: number,
+    periodOf: PeriodOf,
+  ): LeaseReply {
+    const replyStock = (ask: StockAsk, name: StockName): StockGrant => {
+      if (ask.spent !== undefined) this.#recordSpent(host, ask.spent);
+      const limit = name === 'balance' ? this.credited - this.#spentByAll() : ask.limit;
+      const stock = this.#stocks.get(name) ?? this.#put(new GrantedStock(name));
+      return stock.reply(node, limit, ask, nowMs, periodOf(name));
+    };
     return {
       ...(minute && { minute: this.#minute.reply(node, minute, nowMs) }),
-      ...(replies && { stocks: replies }),
+      ...(stocks && { stocks: mapStocks(stocks, replyStock) }),
     };
   }
 
@@ -276,7 +273,8 @@ export class ScopeGrants {
       const amount = stock.name === 'balance' ? undefined : stock.usedBy(node);
       return amount === undefined ? [] : [[stock.name, amount] as const];
     });
-    return { slot, minute: this.#minute.viewOf(node, nowMs), used: Object.fromEntries(used) };
+    const number = this.#minute.numbers.get(node) ?? 0;
+    return { slot, minute: { ...this.#minute.view(nowMs, node), number }, used: Object.fromEntries(used) };
   }
 
   /** The node's life has ended. */
@@ -285,22 +283,8 @@ export class ScopeGrants {
     this.#minute.forget(node);
   }
 
-  #replyStocks(
-    node: string,
-    host: string,
-    asks: Stocks<StockAsk>,
-    nowMs: number,
-    periodOf: PeriodOf,
-  ): Stocks<StockGrant> {
-    const replies = entriesOf(asks).map(([name, ask]): [StockName, StockGrant] => {
-      const stock = this.#stocks.get(name) ?? this.#put(new GrantedStock(name));
-      const { spent } = ask;
-      if (spent !== undefined && spent.version > (this.#hostSpent.get(host)?.version ?? -1))
-        this.#hostSpent.set(host, spent);
-      const limit = name === 'balance' ? this.credited - this.#spentByAll() : ask.limit;
-      return [name, stock.reply(node, limit, ask, nowMs, periodOf(name))];
-    });
-    return Object.fromEntries(replies);
+  #recordSpent(host: string, spent: HostSpent): void {
+    if (spent.version > (this.#hostSpent.get(host)?.version ?? -1)) this.#hostSpent.set(host, spent);
   }
 
   #put(stock: GrantedStock): GrantedStock {

@@ -47,8 +47,8 @@ export class SharedLocks {
   }
 
   /**
-   * Takes the lock. If another process has it, returns the digest of that request's body. The locks of this
-   * process are known to the caller, which asks only for others. 20 to 50 µs.
+   * Takes the lock; returns undefined. If another process has it, returns the digest of that request's body.
+   * The caller knows the locks of this process, and asks only for others. 20 to 50 µs.
    */
   take({ account, key, bodyDigest }: LockRequest): string | undefined {
     const { environment, claims: locks } = this.#file;

@@ -19,8 +19,7 @@ import { invalid } from '../registry/record-id.js';
 import type { AccountUse, KnownUses } from '../registry/account-statement.js';
 import type { SharedUses } from '../registry/registry-context.js';
 import type { Cause, OperatorChange } from '../registry/operator-change.js';
-import type { RegistryService } from '../registry/registry.js';
-import type { Registry } from '../registry/registry.js';
+import type { Registry, RegistryService } from '../registry/registry.js';
 import type { WrittenRow } from '../store/row-recorder.js';
 import type { Store } from '../store/store.js';
 import { CoordinatorLost, EXCHANGE_ASKS_MAX, type Coordinator } from './coordinator.js';
@@ -125,16 +124,12 @@ export class SharedRegistry implements RegistryService {
     cause: Cause,
     work: (registry: Registry) => Result,
     { known, asked, debits, uncovered }: Preparation,
-  ): Promise<{
-    readonly result: Result;
-    readonly writes: boolean;
-    readonly change: OperatorChange | undefined;
-  }> {
+  ): Promise<{ result: Result; writes: boolean; change: OperatorChange | undefined }> {
     const { registry, uses, commit } = this.#options;
     let writes = false;
     let missed: ReadonlySet<string> = new Set();
     let change: OperatorChange | undefined;
-    // The row is made again at each run: another host may have been quicker, and its row comes before.
+    // The operator's change is made again at each run: another host's may have come before it in the chain.
     const run = (): Result => {
       const made = registry.during(cause, () => uses.show(known, () => work(registry)));
       ({ change } = made);
@@ -154,7 +149,7 @@ export class SharedRegistry implements RegistryService {
     return { result, writes, change };
   }
 
-  /** Empty if the coordinator is lost: then statements show what the store has. */
+  /** The uses of these accounts; none if the coordinator is lost: then statements show what the store has. */
   async #look(ids: Iterable<string>): Promise<Map<string, AccountUse>> {
     const all = [...ids];
     const uses = new Map<string, AccountUse>();
@@ -179,14 +174,14 @@ export class SharedRegistry implements RegistryService {
 /** What was done before a change is run. */
 interface Preparation {
   readonly known: KnownUses;
-  /** Whose use was asked for; it is unknown all the same if the coordinator is lost. */
+  /** The accounts whose use was asked for; it is unknown all the same if the coordinator is lost. */
   readonly asked: ReadonlySet<string>;
-  /** Taken, unless they were not covered. */
+  /** They are leased while the change runs, unless they were not covered. */
   readonly debits: readonly Debit[];
   readonly uncovered?: DebitNotCovered;
 }
 
-/** Undoes a change that needs another preparation: these uses, and these debits taken. */
+/** Undoes a change that needs another preparation: the uses of these accounts, and these debits leased. */
 class Unprepared extends Error {
   readonly missed: readonly string[];
   readonly debits: readonly Debit[];
@@ -198,8 +193,8 @@ class Unprepared extends Error {
   }
 }
 
-function rejectionOf({ available, heldByOthers: elsewhere }: DebitNotCovered): ProxyError {
-  if (!elsewhere) return notCovered(available);
+function rejectionOf({ available, heldByOthers }: DebitNotCovered): ProxyError {
+  if (!heldByOthers) return notCovered(available);
   const balance = decimalOf(available);
   return invalid(
     `amount must not take more than the balance of ${balance}: the rest is held by calls in flight and by processes that serve ` +

@@ -6,12 +6,12 @@
  * test/unit/sharing/sharing-stats.test.ts, sharing-stats.calls-use.test.ts.
  */
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
-import { asPicoUnits } from '../core/units.js';
+import { asPicoUnits, maxOf } from '../core/units.js';
 import type { StockHeld } from '../ledger/leased-stocks.js';
 import type { AccountUse } from '../registry/account-statement.js';
 import type { QuotaCount } from '../registry/quota-use.js';
 import type { SharingSnapshot } from '../telemetry/metrics-source.js';
-import type { RegistryState, SharingState } from '../telemetry/status-document.js';
+import type { SharingState } from '../telemetry/status-document.js';
 import type { ContactState } from './coordinator-contact.js';
 import {
   entriesOf,
@@ -56,12 +56,11 @@ export function sharingSnapshot({ manager, hosts, nowMs }: SharingContext): Shar
     failures,
     leased: scopes,
     waits,
-    registry: hosts && registryOf(hosts.registry),
+    registry: hosts && {
+      state: hosts.registry.kind,
+      reason: hosts.registry.kind === 'following' ? undefined : hosts.registry.reason,
+    },
   };
-}
-
-function registryOf(state: RegistryContactState): { state: RegistryState; reason: string | undefined } {
-  return { state: state.kind, reason: state.kind === 'following' ? undefined : state.reason };
 }
 
 /** What the calls of one process use of one scope. */
@@ -94,28 +93,30 @@ const UNKNOWN: StockView = { period: 0, used: 0n, unused: 0n };
  * Between the two readings a process may be granted more and report more as used. So its own count replaces
  * the coordinator's record of it if it is higher. A grant counts as leased unless it was reported as used.
  */
-export function stockUseOf(name: StockName, view: ScopeView, calls: readonly CallsUse[] = []): QuotaCount {
+function stockUseOf(name: StockName, view: ScopeView, calls: readonly CallsUse[]): QuotaCount {
   const { period, used: reported, unused } = view.stocks[name] ?? UNKNOWN;
   const recorded = new Map(view.processes.map((process) => [process.slot, process.used[name]]));
-  let [used, held, leasedHere] = [reported, 0n, 0n];
+  let used = reported;
+  let [held, leasedHere] = [0n, 0n];
   for (const { slot, stocks } of calls) {
     const own = stocks[name];
     if (own?.period !== period) continue;
-    const inUse = notBelow0(own.granted - own.used - own.available);
+    const inUse = maxOf(own.granted - own.used - own.available, 0n);
     held += inUse;
-    leasedHere += notBelow0(own.granted - own.used - inUse);
+    leasedHere += maxOf(own.granted - own.used - inUse, 0n);
     // Without a record the coordinator counts this life as ended, and its use already.
     const before = recorded.get(slot);
-    if (before !== undefined) used += notBelow0(own.used - before);
+    if (before !== undefined) used += maxOf(own.used - before, 0n);
   }
-  const leased = notBelow0(reported + unused - used - held);
-  return { period, used, held, leased, leasedElsewhere: notBelow0(leased - leasedHere) };
+  const leased = maxOf(reported + unused - used - held, 0n);
+  return { period, used, held, leased, leasedElsewhere: maxOf(leased - leasedHere, 0n) };
 }
 
-/** The same of permits of the minute; nothing is held of them. */
-export function minuteUseOf(view: ScopeView, calls: readonly CallsUse[] = []): QuotaCount {
+/** As stockUseOf, of the permits of the minute; calls hold none of them. */
+function minuteUseOf(view: ScopeView, calls: readonly CallsUse[]): QuotaCount {
   const { weighing, unexpired } = view.minute;
-  let [used, unusedHere] = [weighing - unexpired, 0];
+  let used = weighing - unexpired;
+  let unusedHere = 0;
   for (const { slot, minute } of calls) {
     unusedHere += minute.unused;
     const known = view.processes.find((process) => process.slot === slot)?.minute;
@@ -134,10 +135,6 @@ export function minuteUseOf(view: ScopeView, calls: readonly CallsUse[] = []): Q
     leased: BigInt(leased),
     leasedElsewhere: BigInt(Math.max(0, leased - unusedHere)),
   };
-}
-
-function notBelow0(amount: bigint): bigint {
-  return amount < 0n ? 0n : amount;
 }
 
 /** The use of an account. What calls of other hosts hold of slots and money shows as leased. */
@@ -167,14 +164,13 @@ export function useOf(view: ScopeView, calls: readonly CallsUse[] = []): Account
 }
 
 /** Money in pico-units. */
-function inUnitsOf(name: QuotaName, { period, ...count }: QuotaCount): QuotaCount {
+function inUnitsOf(name: QuotaName, count: QuotaCount): QuotaCount {
   const unit = QUOTA_KINDS[name].unit === 'money' ? SPEND_UNIT : 1n;
-  const { used, held, leased, leasedElsewhere } = count;
   return {
-    period,
-    used: used * unit,
-    held: held * unit,
-    leased: leased * unit,
-    leasedElsewhere: leasedElsewhere * unit,
+    period: count.period,
+    used: count.used * unit,
+    held: count.held * unit,
+    leased: count.leased * unit,
+    leasedElsewhere: count.leasedElsewhere * unit,
   };
 }

@@ -8,6 +8,7 @@
  * (test/unit/sharing/stock-leases.test.ts; test/unit/sharing/lease-stock.test.ts, random use over several
  * nodes).
  */
+import { maxOf, minOf } from '../core/units.js';
 import type { LeaseWords, StockHeld } from '../ledger/leased-stocks.js';
 import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
 import { STOCK_KINDS, type StockAsk, type StockGrant, type StockName } from './coordinator.js';
@@ -34,21 +35,18 @@ const IDLE_MS_WINDOW = 4_000;
 /** A thread reports that a stock runs low when a quarter of it is left. */
 const LOW_PART = 4n;
 
-const NO_WAITS: readonly bigint[] = [];
-
 export class StockLease {
   readonly name: StockName;
   readonly #words: LeaseWords;
   readonly #idle: IdleFloor;
   readonly #rate: UseRate;
-  /** Granted and not given back, since the lease was made. */
+  /** Granted and not given back, since the lease was made, with what it found. */
   #net: bigint;
   #usedMs: number;
   /**
-   * The coordinator's last reply, if it granted nothing of what was wanted. `take` sets it, with the amount
-   * and the limit below; `take` of a grant, or of an ask about a mistaken period, clears it. For LeasedScope
-   * it answers a request if the ask left after the request came, and the request needs as much as was denied,
-   * under the same limit. Such a request is rejected, or waits if others may give some back.
+   * The coordinator's last reply, if it granted nothing of what was wanted; undefined after a grant, or if
+   * the ask's period was a mistake. LeasedScope rejects requests by it, or has them wait if others may give
+   * some back: those that came before the ask left, and need as much as was denied, under the same limit.
    */
   denial: Denial | undefined;
   /**
@@ -70,7 +68,8 @@ export class StockLease {
   #repliedMs: number;
   /** How much of the account's uncovered charges is still to be collected from this lease. */
   #uncovered = 0n;
-  #isWithheld = false;
+  /** Whether calls take nothing of it: see `withhold`. */
+  isWithheld = false;
   /** The limit that `follow` last saw. */
   #followed = 0n;
   /** The largest need of the calls that waited at the last ask for which any waited. It sizes the asks. */
@@ -80,10 +79,9 @@ export class StockLease {
     const { period, granted, used } = words.read();
     this.name = name;
     this.#words = words;
-    // A new lease finds what an earlier one of this process left in shared memory: a scope with nothing
-    // unused is forgotten, and gets a new lease when it is next needed. Of a day or month the coordinator
-    // then has on record what was granted, all of it used. Of the other kinds it counts only what is unused
-    // (`#outstandingOf`), which is 0.
+    // A scope with nothing unused is forgotten. When it is next needed, its new lease finds in shared memory
+    // what the earlier one left. Of a day or month the coordinator then has on record what was granted, all
+    // of it used. Of the other kinds it counts only what is unused (`#outstandingOf`), which is 0.
     this.#reported = { period, amount: STOCK_KINDS[name] === 'period' ? granted : 0n, used };
     this.#idle = new IdleFloor(nowMs);
     this.#net = granted;
@@ -109,19 +107,10 @@ export class StockLease {
    * The next ask, if calls with these needs wait for this lease; undefined if nothing is wanted or to be
    * reported. `low`: the lease runs low, so more is wanted although nobody waits. `all`: report also what the
    * coordinator has on record, because it may have lost it. `current`: the number of the day or month by the
-   * calendar, 0 for a stock without a period.
-   *
-   * Of a balance the sender reads two things: `unused` here, and then what the host's store has as spent. A
-   * charge moves from the first to the second when it is flushed. If that happens between the two reads, both
-   * have it: the coordinator grants too little until the next ask. In the other order neither could have it,
-   * and it would grant too much.
+   * calendar, 0 for a stock without a period. Of a balance read this before what was spent: StockAsk.unused.
    */
   ask(
-    {
-      needs = NO_WAITS,
-      low = false,
-      all = false,
-    }: { needs?: readonly bigint[]; low?: boolean; all?: boolean },
+    { needs = [], low = false, all = false }: { needs?: readonly bigint[]; low?: boolean; all?: boolean },
     limit: bigint,
     current: number,
     nowMs: number,
@@ -133,26 +122,21 @@ export class StockLease {
     const period = isOver ? current : held.period;
     const { granted, used } = isOver ? { granted: 0n, used: 0n } : held;
     const available = this.left(current);
-    const unused = granted > used ? granted - used : 0n;
+    const unused = maxOf(granted - used, 0n);
     const report = { limit, period, used, unused };
-    let sum = this.#uncovered;
-    let least: bigint | undefined;
-    if (needs.length > 0) this.#largest = 0n;
-    for (const need of needs) {
-      sum += need;
-      if (need > available && (least === undefined || need < least)) least = need;
-      if (need > this.#largest) this.#largest = need;
-    }
+    const sum = needs.reduce((total, need) => total + need, this.#uncovered);
+    if (needs.length > 0) this.#largest = needs.reduce(maxOf);
     if (sum <= available && !low) {
       // What is withheld is given free by the reply.
-      const isKnown = !this.#isWithheld && !this.#isOverreported(held) && !this.#isUnderreported(held);
+      const isKnown = !this.isWithheld && !this.#isOverreported(held) && !this.#isUnderreported(held);
       if (!all && isKnown) return undefined;
       return { ...report, least: 0n, most: 0n };
     }
-    const missing = least === undefined ? 1n : least - available;
+    const unmet = needs.filter((need) => need > available);
+    const least = unmet.length === 0 ? 1n : unmet.reduce(minOf) - available;
     const batch = BigInt(this.name === 'calls_in_flight' ? FIRST_SLOTS : FIRST_BATCH);
     // The largest of these is wanted.
-    const wanted = [
+    const most = [
       // What all calls that wait, and the uncovered charges, lack.
       sum - available,
       // Enough for some calls to come.
@@ -161,13 +145,9 @@ export class StockLease {
       this.#covered - available,
       // As much again as calls hold now, so that a scope that grows asks seldom.
       unused - available,
-      missing,
-    ];
-    return {
-      ...report,
-      least: missing,
-      most: wanted.reduce((most, amount) => (amount > most ? amount : most)),
-    };
+      least,
+    ].reduce(maxOf);
+    return { ...report, least, most };
   }
 
   /** Applies the reply to `ask`, which was sent at `sentMs`. */
@@ -178,10 +158,10 @@ export class StockLease {
       return;
     }
     // The coordinator counts a new period from 0: nothing of the one before is on its record of this one.
-    const said = period === ask.period ? ask : { used: 0n, unused: 0n };
-    const unused = said.unused + grant.granted;
+    const recorded = period === ask.period ? ask : { used: 0n, unused: 0n };
+    const unused = recorded.unused + grant.granted;
     // What comes while slots are withheld (of the fallback quota) is reported by the next ask as given back.
-    const granted = this.#isWithheld ? 0n : grant.granted;
+    const granted = this.isWithheld ? 0n : grant.granted;
     if (ask.most > 0n) {
       this.denial = granted === 0n ? { sentMs, heldByOthers } : undefined;
       // A grant leaves this as it is: until `deniedUntilMs` needs of so much are rejected, smaller ones not.
@@ -190,7 +170,7 @@ export class StockLease {
         this.deniedLimit = ask.limit;
       }
     }
-    this.#reported = { period, amount: this.#outstandingOf(said.used, unused), used: said.used };
+    this.#reported = { period, amount: this.#outstandingOf(recorded.used, unused), used: recorded.used };
     this.#repliedMs = nowMs;
     this.#isPlentiful = isPlentiful(unused, remaining);
     this.#words.publish(remaining, freeInMs);
@@ -254,21 +234,18 @@ export class StockLease {
   }
 
   /**
-   * Of call slots: calls take none while they are withheld. Those that calls hold go on and stay reported.
-   * When that ends, what calls hold is here again, so that the coordinator must have taken in an ask.
+   * Of call slots: calls take none while they are withheld, because others may be granted them before such a
+   * call ends. Those that calls hold go on and stay reported. When that ends, what calls hold is here again.
+   * So end it only after a reply of the coordinator, which then has taken in an ask.
    */
   withhold(isWithheld: boolean): void {
-    if (isWithheld === this.#isWithheld) return;
-    this.#isWithheld = isWithheld;
+    if (isWithheld === this.isWithheld) return;
+    this.isWithheld = isWithheld;
     const { period, granted } = this.#words.read();
     const change = isWithheld ? -granted : this.#words.held!();
     this.#words.add(period, change, 0n);
     this.#net += change;
     this.#gaveBack = true;
-  }
-
-  get isWithheld(): boolean {
-    return this.#isWithheld;
   }
 
   /** Takes out of the ledger what no call holds. The next ask reports that less is outstanding. */
@@ -286,7 +263,7 @@ export class StockLease {
   /** Call slots that are withheld are not in the words, except for those that calls hold. */
   #read(): StockHeld {
     const held = this.#words.read();
-    return this.#isWithheld ? { ...held, granted: this.#words.held!() } : held;
+    return this.isWithheld ? { ...held, granted: this.#words.held!() } : held;
   }
 
   get #plentifulMs(): number {
@@ -297,9 +274,7 @@ export class StockLease {
   /** The low-water mark: a listener wakes the main thread when so much is left of `unused`. */
   #lowOf(unused: bigint): bigint {
     const low = unused / LOW_PART;
-    if (!this.#isPlentiful) return low;
-    const ahead = this.#covered < unused ? this.#covered / 2n : unused / 2n;
-    return ahead > low ? ahead : low;
+    return this.#isPlentiful ? maxOf(low, minOf(this.#covered, unused) / 2n) : low;
   }
 
   /** What is used in the time that a lease covers. */
@@ -327,9 +302,8 @@ export class StockLease {
 
   /** The coordinator has less on record as used of a day or a month, so it shows the rest as unused. */
   #isUnderreported({ period, used }: StockHeld): boolean {
-    return (
-      STOCK_KINDS[this.name] === 'period' && period === this.#reported.period && used > this.#reported.used
-    );
+    const isCounted = STOCK_KINDS[this.name] === 'period';
+    return isCounted && period === this.#reported.period && used > this.#reported.used;
   }
 
   #giveBack(amount: bigint): void {

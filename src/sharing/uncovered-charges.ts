@@ -11,11 +11,11 @@
  * due).
  */
 import { COMMIT_WAIT_MS_MAX } from '../core/limits.js';
-import { asPicoUnits, type AccountIndex, type PicoUnits } from '../core/units.js';
+import { asPicoUnits, minOf, type AccountIndex, type PicoUnits } from '../core/units.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
 import { IDLE_MS_PLENTIFUL, type LeaseTimers } from './lease-terms.js';
 
-/** How many entries, of some 200 bytes. Only upstreams that report nonsense cause more. */
+/** How many charges, of some 200 bytes, are remembered. Only upstreams that report nonsense cause more. */
 const ENTRIES_MAX = 10_000;
 /** If responses wait until their charge is on disk, a charge may be taken back, but not after so long. */
 export const COLLECT_HELD_AFTER_MS = 2 * COMMIT_WAIT_MS_MAX;
@@ -26,7 +26,9 @@ interface Entry {
   /** With the record's number it is the id of the call. */
   readonly requestPrefix: string;
   readonly record: JournalRecord;
+  /** What of it is still to be collected. */
   left: bigint;
+  /** Whether it is collected now: see COLLECT_HELD_AFTER_MS. */
   isDue: boolean;
 }
 
@@ -60,12 +62,12 @@ export class UncoveredCharges {
   /** Money of the account is here: charges what is due, at most `most`; returns how much. */
   collect(account: AccountIndex, most: PicoUnits): PicoUnits {
     const due = this.#dueOf(account);
-    const taken = this.#options.charge(account, due < most ? due : most);
+    const taken = this.#options.charge(account, asPicoUnits(minOf(due, most)));
     let left: bigint = taken;
     for (const entry of this.#entries) {
       if (left === 0n) break;
       if (!entry.isDue || entry.record.account !== account) continue;
-      const part = left < entry.left ? left : entry.left;
+      const part = minOf(left, entry.left);
       left -= part;
       entry.left -= part;
       if (entry.left === 0n) this.#entries.delete(entry);

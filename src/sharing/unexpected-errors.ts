@@ -7,6 +7,7 @@
  * test/unit/sharing/lmdb-coordinator.test.ts). Kinds that alternate neither fill the log nor hide each other
  * (test/unit/sharing/unexpected-errors.test.ts).
  */
+import { errorText } from '../core/errors.js';
 import { StoreError } from '../store/store-file.js';
 import type { Log } from '../telemetry/log.js';
 import { CoordinatorLost } from './coordinator.js';
@@ -18,7 +19,7 @@ const NUMBERS = /\d+/g;
 
 export class UnexpectedErrors {
   readonly #log: Pick<Log, 'error'>;
-  /** The kinds that were logged, the one that came last at the end: one of every exchange is logged once. */
+  /** The kinds that were logged, the latest at the end. So an error of every exchange is logged once. */
   readonly #known = new Set<string>();
 
   constructor(log: Pick<Log, 'error'>) {
@@ -28,7 +29,7 @@ export class UnexpectedErrors {
   /** Returns `error` as a loss; logs it before if nobody expects it. */
   asLoss(error: unknown): CoordinatorLost {
     if (error instanceof CoordinatorLost) return error;
-    const reason = error instanceof Error ? error.message : String(error);
+    const reason = errorText(error);
     if (!(error instanceof StoreError)) this.#record(reason, error);
     return new CoordinatorLost('failing', `leases cannot be had: ${reason}`, { cause: error });
   }

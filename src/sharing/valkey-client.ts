@@ -12,7 +12,7 @@
  * change).
  */
 import { createHash } from 'node:crypto';
-import { CoordinatorLost } from './coordinator.js';
+import { CoordinatorLost, type LossReason } from './coordinator.js';
 import {
   isServersNo,
   wasOffline,
@@ -71,8 +71,6 @@ export function scriptOf(text: string): ValkeyScript {
 export interface ValkeyClientOptions extends ValkeyAddress {
   /** For calls that name no other. */
   readonly deadlineMs: number;
-  /** In [0, 1). Default `Math.random`. */
-  readonly random?: (() => number) | undefined;
   /** Called when a connection breaks, or leads to another server. */
   readonly onDisturbed?: (() => void) | undefined;
 }
@@ -85,9 +83,10 @@ export interface CallOptions {
 
 export class ValkeyClient {
   readonly #options: ValkeyClientOptions;
-  readonly #random: () => number;
+  /** See ValkeyConnectionOptions. */
   readonly #epochs = { last: 0 };
   #connection: ValkeyConnection;
+  /** Opens the next connection after a pause. */
   #reopening: NodeJS.Timeout | undefined;
   /** How many connections in a row were dropped because they were late or wrong. */
   #drops = 0;
@@ -97,7 +96,6 @@ export class ValkeyClient {
   /** Begins to connect. Throws if the settings would not accept the URL. */
   constructor(options: ValkeyClientOptions) {
     this.#options = options;
-    this.#random = options.random ?? Math.random;
     this.#connection = this.#open();
   }
 
@@ -206,9 +204,10 @@ export class ValkeyClient {
 
   #pauseMs(tries: number): number {
     const fullMs = Math.min(RECONNECT_FIRST_MS * 2 ** Math.min(tries, 10), RECONNECT_LONGEST_MS);
-    return Math.round(fullMs * (0.5 + this.#random() / 2));
+    return Math.round(fullMs * (0.5 + Math.random() / 2));
   }
 
+  /** What the caller gets for a call that failed. Drops the connection if its server is not the master. */
   #failureOf(error: unknown, connection: ValkeyConnection): ValkeyError {
     const text = textOf(error);
     const message =
@@ -230,12 +229,12 @@ function textOf(error: unknown): string {
   return error instanceof Error ? error.message || error.name : String(error);
 }
 
-const REASONS = {
+const REASONS: Readonly<Record<ValkeyFailure, LossReason>> = {
   unreachable: 'unreachable',
   offline: 'unreachable',
   late: 'deadline',
   refused: 'failing',
-} as const satisfies Record<ValkeyFailure, string>;
+};
 
 /** Turns a failure of the server into a CoordinatorLost; any other error is a bug and stays. */
 export function asLoss(error: unknown): unknown {

@@ -1,18 +1,20 @@
 /**
- * Asks and replies in the form of the Lua scripts, packed arrays of numbers, and the names of all keys at the
- * server that hosts share. `ValkeyPartition` encodes and decodes with it. Pure; main thread.
+ * Asks and replies in the form of the Lua scripts, which is packed arrays of numbers, and the names of all
+ * keys at the server that hosts share. `ValkeyPartition` encodes and decodes with it. Pure; main thread.
  *
  * Must hold: arrays have the order in which valkey-lua.ts and valkey-scripts.ts read them, and all hosts put
  * a scope into the same partition. Test: test/unit/sharing/valkey-coordinator.test.ts (random asks).
  */
 import { Packr } from 'msgpackr';
-import { asPicoUnits, type PicoUnits } from '../core/units.js';
+import { asPicoUnits, maxOf, type PicoUnits } from '../core/units.js';
 import type { InheritedUse } from '../registry/key-record.js';
 import {
   entriesOf,
   type HostSpent,
   type LeaseAsk,
   type LeaseReply,
+  type PeriodUse,
+  periodUsesOf,
   type ProcessView,
   type ScopeView,
   type StockAsk,
@@ -57,7 +59,7 @@ export interface Credited {
   readonly version: number;
 }
 
-/** The high and the low part of an amount. The amount may be negative, the low part is not. */
+/** The high and the low part of an amount, as valkey-lua.ts has it. The low part is never negative. */
 export function moneyPair(amount: bigint): [number, number] {
   const low = ((amount % MONEY_BASE) + MONEY_BASE) % MONEY_BASE;
   return [Number((amount - low) / MONEY_BASE), Number(low)];
@@ -109,16 +111,9 @@ export function encodeAsk(
 
 /** Of each stock [code, period, used]. Tokens of the minute are not handed on. */
 function inheritedStocks({ dayNumber, dayCalls, quotas }: InheritedUse): unknown[] {
-  const calls = [STOCK_CODES.calls_per_day, dayNumber, dayCalls];
-  if (quotas === undefined) return [calls];
-  return [
-    calls,
-    [STOCK_CODES.tokens_per_day, quotas.dayNumber, quotas.tokensPerDay],
-    [STOCK_CODES.spend_per_day, quotas.dayNumber, quotas.spendPerDay],
-    [STOCK_CODES.calls_per_month, quotas.monthNumber, quotas.callsPerMonth],
-    [STOCK_CODES.tokens_per_month, quotas.monthNumber, quotas.tokensPerMonth],
-    [STOCK_CODES.spend_per_month, quotas.monthNumber, quotas.spendPerMonth],
-  ];
+  const calls: Stocks<PeriodUse> = { calls_per_day: { period: dayNumber, used: dayCalls } };
+  const stocks = countedOf({ ...calls, ...(quotas && periodUsesOf(quotas)) });
+  return stocks.map(([name, { period, used }]) => [STOCK_CODES[name], period, used]);
 }
 
 function encodeStock(name: CountedName, { limit, period, used, unused, least, most }: StockAsk): unknown {
@@ -202,7 +197,7 @@ export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | 
   const [weighing, unexpired, processes, counted, ...amounts] = view;
   const [high, low, spentHigh, spentLow, reportedHigh, reportedLow] = amounts;
   const unreported = spentHere === undefined ? 0n : spentHere - moneyOf(reportedHigh, reportedLow);
-  const outstanding = moneyOf(high, low) - (unreported < 0n ? 0n : unreported);
+  const outstanding = moneyOf(high, low) - maxOf(unreported, 0n);
   const stocks = counted.map(([code, period, used, unused]) => [
     NAMES.get(code)!,
     { period, used: BigInt(used), unused: BigInt(unused) },
@@ -213,7 +208,7 @@ export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | 
     processes: processes.map(decodeProcess),
     stocks: {
       ...(Object.fromEntries(stocks) as ScopeView['stocks']),
-      balance: { period: 0, used: 0n, unused: outstanding < 0n ? 0n : outstanding },
+      balance: { period: 0, used: 0n, unused: maxOf(outstanding, 0n) },
     },
     spent: asPicoUnits(moneyOf(spentHigh, spentLow) + unreported),
   };
@@ -231,8 +226,8 @@ function decodeProcess([slot, weighing, unexpired, number, counted]: RawProcess)
 /** The partition of a scope, by FNV-1a with 32 bits: an even spread, the same on all hosts. */
 export function partitionOf(scope: string, partitions: number): number {
   let hash = 0x811c9dc5;
-  for (let at = 0; at < scope.length; at++) {
-    hash = Math.imul(hash ^ scope.charCodeAt(at), 0x01000193);
+  for (let position = 0; position < scope.length; position++) {
+    hash = Math.imul(hash ^ scope.charCodeAt(position), 0x01000193);
   }
   return (hash >>> 0) % partitions;
 }

@@ -27,7 +27,6 @@ import {
   placeOf,
   type ScopeView,
 } from './coordinator.js';
-import type { CoordinatorMemory } from './coordinator-memory.js';
 import { DamagedScopes } from './damaged-scopes.js';
 import { HeldLeases } from './held-leases.js';
 import { UnexpectedErrors } from './unexpected-errors.js';
@@ -39,31 +38,30 @@ const CLOCK_DRIFT = 0.001;
 /** Older estimates of the server's clock are not used: a server that is away for longer is not checked. */
 const CLOCK_ESTIMATE_MS_MAX = 600_000;
 
-/**
- * As of a partition. `close` closes the client; by default `hasShare` is true and `endedAfterMs` twice the
- * expiry.
- */
-export interface ValkeyCoordinatorOptions
-  extends
-    Pick<PartitionOptions, 'client' | 'namespace' | 'clock' | 'accounting' | 'equalShares' | 'nodeExpiryMs'>,
-    Partial<Pick<PartitionOptions, 'endedAfterMs' | 'hasShare' | 'timeInsteadMs'>> {
+type OptionsOfPartition = Omit<
+  PartitionOptions,
+  'partition' | 'host' | 'place' | 'incarnation' | 'isMine' | 'held' | 'damage' | 'storeDamage' | 'calendar'
+>;
+
+/** `close` closes the client. */
+export interface ValkeyCoordinatorOptions extends OptionsOfPartition {
   readonly partitions: number;
   readonly node: NodeIdentity;
   /** Of all days and months but those of calls a day. */
   readonly calendar: Calendar;
-  readonly memory: Pick<CoordinatorMemory, 'of' | 'set' | 'promisedBy' | 'promise'>;
   readonly log: Pick<Log, 'error'>;
 }
 
 const DAY_MS = 86_400_000;
-/** A step that a slow reply does not explain: two clocks drift apart by less while an estimate is used. */
+/** A larger difference is a step of the server's clock: two clocks drift apart by less meanwhile. */
 const CLOCK_STEP_MS_MIN = 100;
 
 export class ValkeyCoordinator implements Coordinator {
   readonly #options: ValkeyCoordinatorOptions;
   readonly #partitions: readonly ValkeyPartition[];
   readonly #held = new HeldLeases();
-  /** What the server's clock showed at some moment between an ask and its reply. */
+  readonly #unexpected: UnexpectedErrors;
+  /** What the clock of each partition's server showed at some moment between an ask and its reply. */
   readonly #snapshots = new Map<ValkeyPartition, { serverMs: number; sentMs: number; receivedMs: number }>();
   /** The time of each partition's server at its last reply. */
   #moments: readonly number[];
@@ -71,24 +69,21 @@ export class ValkeyCoordinator implements Coordinator {
   #closed = false;
 
   constructor(options: ValkeyCoordinatorOptions) {
-    const { partitions, node, memory, log, hasShare = true, timeInsteadMs = () => 0 } = options;
+    const { partitions, node, log } = options;
     this.#options = options;
     const damage = new DamagedScopes(
       log,
       'a record at the server of sharing is damaged, and its scope gets no leases; docs/sharing.md says how ' +
         'to free it',
     );
-    const unexpected = new UnexpectedErrors(log);
     const storeDamage = new DamagedScopes(log, 'a record is damaged, and its scope gets no leases');
+    this.#unexpected = new UnexpectedErrors(log);
     this.#moments = new Array<number>(partitions).fill(0);
     this.#partitions = Array.from(
       { length: partitions },
       (_, partition) =>
         new ValkeyPartition({
           ...options,
-          hasShare,
-          timeInsteadMs,
-          endedAfterMs: options.endedAfterMs ?? (() => 2 * options.nodeExpiryMs),
           partition,
           host: node.host,
           place: placeOf(node),
@@ -97,11 +92,6 @@ export class ValkeyCoordinator implements Coordinator {
           held: this.#held,
           damage,
           storeDamage,
-          unexpected,
-          remembered: memory.of(partition),
-          remember: (remembered) => memory.set(partition, remembered),
-          promised: memory.promisedBy(placeOf(node), partition),
-          promise: (promised) => memory.promise(placeOf(node), partition, promised),
           calendar: () => this.#calendarOf(partition),
         }),
     );
@@ -109,7 +99,9 @@ export class ValkeyCoordinator implements Coordinator {
 
   async join(): Promise<JoinReply> {
     this.#assertOpen();
-    const moments = await Promise.all(this.#partitions.map((partition) => partition.enter()));
+    const moments = await Promise.all(
+      this.#partitions.map((partition) => this.#orLost(() => partition.enter())),
+    );
     return { wallMs: this.#follow(moments) };
   }
 
@@ -126,10 +118,10 @@ export class ValkeyCoordinator implements Coordinator {
       this.#partitions.map((partition, at) => this.#exchangeWith(partition, sequence, parts[at]!)),
     );
     const answers = new Map<LeaseAsk, LeaseReply>();
-    replies.forEach((reply, at) =>
-      parts[at]!.forEach((ask, index) => answers.set(ask, reply.answers[index]!)),
+    replies.forEach((reply, partition) =>
+      parts[partition]!.forEach((ask, index) => answers.set(ask, reply.answers[index]!)),
     );
-    // A reply that nobody knows what is left says nothing of what was used.
+    // A reply with `isUnknown` says nothing of what was used.
     for (const [ask, answer] of answers)
       this.#held.record(ask, answer.isUnknown === true ? undefined : answer);
     return {
@@ -153,7 +145,7 @@ export class ValkeyCoordinator implements Coordinator {
 
   async leave(): Promise<void> {
     this.#assertOpen();
-    await allOrFirstLoss(this.#partitions.map((partition) => partition.leave()));
+    await allOrFirstLoss(this.#partitions.map((partition) => this.#orLost(() => partition.leave())));
   }
 
   close(): Promise<void> {
@@ -162,12 +154,13 @@ export class ValkeyCoordinator implements Coordinator {
     return Promise.resolve();
   }
 
-  /** Returns what all nodes take for the coordinator's calendar: the latest of its servers. */
+  /** Takes in the times of all servers. Returns the latest, which all nodes take for the coordinator's. */
   #follow(moments: readonly number[]): WallMs {
     this.#moments = moments;
     return asWallMs(Math.max(...moments));
   }
 
+  /** See STOCKS_LUA. */
   #calendarOf(partition: number): readonly [aheadMs: number, zoneMs: number] {
     const wallMs = Math.max(...this.#moments);
     const { number, startMs } = this.#options.calendar.dayAt(wallMs);
@@ -182,10 +175,12 @@ export class ValkeyCoordinator implements Coordinator {
     const { clock } = this.#options;
     const sentMs = clock.monotonicMs();
     const snapshot = this.#snapshots.get(partition);
-    const fresh = snapshot !== undefined && sentMs - snapshot.receivedMs < CLOCK_ESTIMATE_MS_MAX;
-    // At least what its clock shows, whatever the drift.
-    const sinceMs = fresh ? sentMs - snapshot.receivedMs : 0;
-    const sentAtMs = fresh ? Math.floor(snapshot.serverMs + sinceMs * (1 - CLOCK_DRIFT)) : 0;
+    const sinceMs = snapshot === undefined ? Infinity : sentMs - snapshot.receivedMs;
+    // The least that the server's clock can show now, whatever the drift; 0 if that is not known.
+    const sentAtMs =
+      snapshot !== undefined && sinceMs < CLOCK_ESTIMATE_MS_MAX
+        ? Math.floor(snapshot.serverMs + sinceMs * (1 - CLOCK_DRIFT))
+        : 0;
     // If the estimate came with a slow reply, the server's clock may seem ahead by as long as that reply
     // took.
     const wasSetForward = (serverMs: number): boolean => {
@@ -195,13 +190,22 @@ export class ValkeyCoordinator implements Coordinator {
       return serverMs - sentAtMs > elapsedMs + CLOCK_STEP_MS_MIN;
     };
     try {
-      const reply = await partition.exchange(sequence, sentAtMs, asks, wasSetForward);
+      const reply = await this.#orLost(() => partition.exchange(sequence, sentAtMs, asks, wasSetForward));
       this.#snapshots.set(partition, { serverMs: reply.nowMs, sentMs, receivedMs: clock.monotonicMs() });
       return reply;
     } catch (error) {
       // After a loss the time does not go on as before.
       if (hasLost(error)) this.#snapshots.delete(partition);
       throw error;
+    }
+  }
+
+  /** What the store cannot read, or a reply that nobody can read, ends no process. */
+  async #orLost<Result>(call: () => Promise<Result>): Promise<Result> {
+    try {
+      return await call();
+    } catch (error) {
+      throw this.#unexpected.asLoss(error);
     }
   }
 

@@ -4,16 +4,14 @@
  * LEAVE_SCRIPT for a host that an operator forgets. The scripts run at the server, each atomically; this file
  * makes their text on the main thread.
  *
- * ARGV[1] is the place of the node, ARGV[2] its host, and ARGV[3] a packed array, `head` in the scripts. A
- * reply is one packed value. valkey-lua.ts says what the keys hold, and has the numbers of a node's fields
+ * valkey-lua.ts says what KEYS and ARGV are and what the keys hold, and has the numbers of a node's fields
  * (INCARNATION to PAGES) and `node_of`, `own_node`, `is_gone`, `now_ms`. Of valkey-marks.ts are `state_of`,
  * `server_id`, `has_promised`, `has_heard` and `lose`; there is also what a term, a mark and a witness are.
  *
  * Must hold: a server that was emptied grants nothing for QUARANTINE_MS once a host enters that remembers an
  * epoch of it, nor before all places that this host knows have reported
  * (test/unit/sharing/valkey-loss.test.ts). A server that lacks anything a life has heard begins a new epoch,
- * unless it is mending a loss already (test/unit/sharing/valkey-blink.test.ts, and of the rules as such
- * test/unit/sharing/valkey-marks.test.ts).
+ * unless it is mending a loss already (test/unit/sharing/valkey-blink.test.ts, valkey-marks.test.ts).
  */
 import { scriptOf } from './valkey-client.js';
 import { FORMAT, LUA_PRELUDE } from './valkey-lua.js';

@@ -22,10 +22,11 @@
  *                       lost (ms): when data was last lost, or 0. checked (ms): see SERVER_CHECK_MS.
  *                       fresh: 1 if the host that found the server empty remembered no epoch.
  *                       places: the version of the list of nodes, a number that grows with every change.
- *                       run: which server wrote last. term: see the glossary. checking: since when it is
- *                       checked whether a new server has lost anything, or 0. grown: 1 once the epoch is
- *                       older than a quarantine. witnessed: the version of the list of nodes that somebody
- *                       has heard of. valkey-marks.ts says more of these five, and has born, skew and ahead.
+ *                       Of valkey-marks.ts are: run, the id of the server that wrote last. term: see the
+ *                       glossary. checking: when the check under way began, or 0. born (ms): when the epoch
+ *                       began. grown: 1 once it is older than a quarantine. witnessed: the version of the
+ *                       list of nodes that somebody has heard of. skew: that of this server's clock, in ms.
+ *                       ahead: the least by which the clock seemed ahead to those that were checked.
  *                       host:<host>: the epoch in which the host has reported what it spent.
  *                       gone:<host>: when an operator said that the host will not come back
  *     T:nodes     hash  P → the fields INCARNATION to ENDED_AFTER of the node there, see LUA_PRELUDE
@@ -61,8 +62,8 @@ export const MONEY_BASE = 1_000_000_000n;
 export const QUARANTINE_MS = (1 + LONG_TICKS + WEIGHING_TICKS + 1) * TICK_MS;
 
 /**
- * How often a script checks which server runs it. That no server restarts or takes over in less is
- * an assumption that nothing checks.
+ * How often a script checks which server runs it. That no server restarts or takes over in less is an
+ * assumption that nothing checks.
  */
 export const SERVER_CHECK_MS = 20;
 

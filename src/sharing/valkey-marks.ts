@@ -13,21 +13,15 @@
  * only what promises its own. One that hears of a term that is not below its own raises it above, and checks.
  * So of two servers at most one grants, whatever each of them believes.
  *
- * A place that joins is granted nothing until another one, that was there before, has heard a reply after the
- * join. So the mark of that other one tells if the join is lost; else nobody would ask the new one.
+ * A place that joins is granted nothing until a _witness_, a place that was there before, has heard a reply
+ * after the join. If the join is lost, the witness's mark shows that; else nobody would ask the new place.
  *
- *     T:meta   run = id of the server that wrote last, term, checking = when the check under way began or 0,
- *              grown = 1 if the epoch is older than a quarantine: before that, no restart is checked, it is a
- *              loss, and joins need no witness; born (ms); witnessed = version of the list of nodes
- *              that somebody has heard; skew (ms) of this server's clock, ahead = the least by which it
- *              seemed ahead of the clock before, to those that were checked
- *     T:nodes  MARK: number and MARK_SERVER: server of the mark, MARK_VERSION: version of the list as of the
- *              mark, JOIN_VERSION: that with which it joined, 0 if that is witnessed, JOINED (ms): when it
- *              joined, FORMER: the life before, PAGES: how many it has reported since it entered
+ * An epoch that is not older than a quarantine has not grown: then a restart is not checked, but counts as a
+ * loss, and joins need no witness.
  *
- * The time goes on where the former server's stopped, or permits would weigh for too short: every exchange
- * says what the former clock showed at least, and the smallest difference becomes the skew of this server's
- * clock.
+ * The time goes on where the former server's stopped; otherwise permits would weigh for too short. Every
+ * exchange says what the former clock showed at least, and the smallest difference becomes the skew of this
+ * server's clock. valkey-lua.ts lists the fields of T:meta and T:nodes that all this is kept in.
  *
  * Must hold: a server that lacks anything a node has heard grants nothing for a window. Tests:
  * test/unit/sharing/valkey-marks.test.ts (without any one rule two nodes hold a permit),

@@ -1,7 +1,8 @@
 /**
  * A node's end of one partition at the server: enters it, exchanges with it, and reports what the node holds
  * and its host has spent if the server may have lost that. `ValkeyCoordinator` has one for each partition.
- * Main thread.
+ * Main thread. Calls reject with CoordinatorLost, or with errors that the caller turns into one
+ * (unexpected-errors.ts).
  *
  * Must hold: a promise is on disk before it is sent, and all that is held is reported before the server
  * grants again after a loss. A damaged record of the host's store costs its own scope alone. Tests:
@@ -9,7 +10,9 @@
  */
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
+import { errorText } from '../core/errors.js';
 import type { InheritedUse } from '../registry/key-record.js';
+import type { CoordinatorMemory, PromisedTerm, Remembered } from './coordinator-memory.js';
 import {
   CoordinatorLost,
   type HostSpent,
@@ -19,7 +22,6 @@ import {
 } from './coordinator.js';
 import { type DamagedScopes, unknownReply } from './damaged-scopes.js';
 import type { HeldLeases, HeldScope } from './held-leases.js';
-import type { UnexpectedErrors } from './unexpected-errors.js';
 import {
   countedOf,
   type Credited,
@@ -52,23 +54,6 @@ export interface HostAccounting {
   accounts(): Iterable<string>;
 }
 
-/**
- * The newest term that a place has promised to a server, see valkey-marks.ts. Nothing that the place asks is
- * carried out by a server of another one.
- */
-export interface PromisedTerm {
-  readonly term: number;
-  /** The server's id; empty if nothing was promised yet. */
-  readonly server: string;
-}
-
-/** What a host remembers of a partition over restarts of itself and of the server. */
-export interface Remembered {
-  /** Empty if this host has never been in contact. */
-  readonly epoch: string;
-  readonly places: readonly string[];
-}
-
 export interface PartitionOptions extends ValkeyServerOptions {
   readonly incarnation: string;
   readonly accounting: HostAccounting;
@@ -79,12 +64,7 @@ export interface PartitionOptions extends ValkeyServerOptions {
   readonly damage: Pick<DamagedScopes, 'record'>;
   /** Of scopes with a damaged record in the host's store. */
   readonly storeDamage: Pick<DamagedScopes, 'read'>;
-  readonly unexpected: Pick<UnexpectedErrors, 'asLoss'>;
-  readonly remembered: Remembered;
-  readonly remember: (remembered: Remembered) => void;
-  readonly promised: PromisedTerm;
-  /** Puts it on disk before it returns. */
-  readonly promise: (promised: PromisedTerm) => void;
+  readonly memory: Pick<CoordinatorMemory, 'of' | 'set' | 'promisedBy' | 'promise'>;
   readonly clock: Pick<Clock, 'monotonicMs'>;
   /** Among how many nodes limits are divided while the server is away; 0 if they are not. */
   readonly equalShares: number;
@@ -106,15 +86,15 @@ export interface PartitionReply {
   readonly answers: readonly LeaseReply[];
 }
 
-/** What is told of what the host has spent of a scope: false is nothing, true that its record is damaged. */
-export type SpentRow = ReturnType<typeof versioned> | true;
+/** What the server is told of what the host has spent of a scope: true if the host's record is damaged. */
+type SpentRow = ReturnType<typeof versioned> | true;
 type Term = readonly [term: number, server: string];
 type Entered = readonly [
   status: string,
   nowMs: number,
   epoch: string,
   hostReported: boolean,
-  /** Scopes to void, or the term to be promised. */
+  /** The first scopes to void, or the term to be promised. */
   rest: readonly string[] | Term,
 ];
 type Exchanged = readonly [
@@ -133,34 +113,32 @@ export class ValkeyPartition {
   #remembered: Remembered;
   /** The version of the list of nodes that is remembered. */
   #places: number | undefined;
-  /** Pages that were reported when it last entered. */
+  /** How many pages the node reported when it last entered. */
   #pages = 0;
   #promised: PromisedTerm;
   /** The last exchange whose reply came, and which server carried it out: the node's mark. */
   #heard = { sequence: 0, server: '', atMs: 0 };
 
   constructor(options: PartitionOptions) {
+    const { memory, partition, place } = options;
     this.#options = options;
     this.#server = new ValkeyServer(options);
-    this.#remembered = options.remembered;
-    this.#promised = options.promised;
+    this.#remembered = memory.of(partition);
+    this.#promised = memory.promisedBy(place, partition);
   }
 
   /**
-   * Resolves with the server's time. Rejects with CoordinatorLost. If the store's record of an account is
-   * damaged, the server lends nobody the account's money: what was spent of it would be granted again.
+   * Resolves with the server's time. If the store's record of an account is damaged, the server lends nobody
+   * the account's money: what was spent of it would be granted again.
    */
-  enter(): Promise<number> {
-    return this.#orLost(() => this.#enter());
-  }
-
-  async #enter(): Promise<number> {
-    const { incarnation, timeInsteadMs, equalShares, hasShare, clock } = this.#options;
-    const candidate = randomBytes(16).toString('hex');
+  async enter(): Promise<number> {
+    const { incarnation, equalShares, hasShare, clock } = this.#options;
+    const { timeInsteadMs } = this.#server;
+    const newEpoch = randomBytes(16).toString('hex');
     const { epoch: known, places } = this.#remembered;
     const { sequence, server, atMs } = this.#heard;
-    const args = [incarnation, timeInsteadMs(), known, candidate, hasShare ? equalShares : 0, places];
-    const [status, nowMs, epoch, hostReported, first] = await this.#inTerm<Entered>((promised) => {
+    const args = [incarnation, timeInsteadMs, known, newEpoch, hasShare ? equalShares : 0, places];
+    const [status, nowMs, epoch, hostReported, toVoid] = await this.#inTerm<Entered>((promised) => {
       const ageMs = Math.max(0, Math.floor(clock.monotonicMs() - atMs));
       return this.#server.run(ENTER_SCRIPT, [...args, [sequence, server, ageMs], promised]);
     });
@@ -176,8 +154,7 @@ export class ValkeyPartition {
           'what is evicted would be given twice',
       );
     // It is empty for a life that the server knows, which keeps what it holds.
-    if (Array.isArray(first) && first.length > 0)
-      await this.#void(first as readonly string[], (scope) => this.#spentRow(scope));
+    if (toVoid.length > 0) await this.#void(toVoid as readonly string[]);
     let pages = 0;
     if (epoch !== known) pages += await this.#reportHeld();
     if (!hostReported) pages += await this.#reportSpent();
@@ -188,29 +165,20 @@ export class ValkeyPartition {
   /**
    * One round trip. `sentAtMs` is by the server's clock, 0 if that is not known. If the server finds that
    * this was too long ago, `wasSetForward` gets the server's time and says whether a step of its clock is the
-   * reason. Rejects with CoordinatorLost.
+   * reason.
    */
-  exchange(
+  async exchange(
     sequence: number,
     sentAtMs: number,
     asks: readonly LeaseAsk[],
     wasSetForward: (serverMs: number) => boolean,
   ): Promise<PartitionReply> {
-    return this.#orLost(() => this.#exchange(sequence, sentAtMs, asks, wasSetForward));
-  }
-
-  async #exchange(
-    sequence: number,
-    sentAtMs: number,
-    asks: readonly LeaseAsk[],
-    wasSetForward: (serverMs: number) => boolean,
-  ): Promise<PartitionReply> {
-    const { incarnation, timeInsteadMs, equalShares, nodeExpiryMs, storeDamage, calendar, endedAfterMs } =
-      this.#options;
+    const { incarnation, equalShares, nodeExpiryMs, storeDamage, calendar, endedAfterMs } = this.#options;
+    const { timeInsteadMs } = this.#server;
     const encoded = asks.map((ask) => storeDamage.read(ask.scope, () => this.#encode(ask)));
-    const sent = asks.filter((_, at) => encoded[at] !== undefined);
+    const sent = asks.filter((_, index) => encoded[index] !== undefined);
     const raws = encoded.filter((raw) => raw !== undefined);
-    const args = [incarnation, sequence, sentAtMs, timeInsteadMs(), equalShares, nodeExpiryMs];
+    const args = [incarnation, sequence, sentAtMs, timeInsteadMs, equalShares, nodeExpiryMs];
     const heard = [this.#heard.sequence, this.#heard.server];
     const scopes = sent.map(({ scope }) => scope);
     const [status, nowMs, epoch, waitMs, rest = [], places] = await this.#inTerm<Exchanged>((promised) =>
@@ -218,15 +186,15 @@ export class ValkeyPartition {
     );
     if (status === 'aged' && !wasSetForward(nowMs))
       throw new CoordinatorLost('deadline', 'an exchange came to the server too late to be carried out');
-    if (status === 'aged') await this.#server.run(DISTRUST_SCRIPT, [timeInsteadMs()]);
+    if (status === 'aged') await this.#server.run(DISTRUST_SCRIPT, [this.#server.timeInsteadMs]);
     if (status === 'report') await this.enter();
     if (status !== 'ok') throw lossOf(status, waitMs, rest as readonly string[]);
     // The server carries out only what promises its own term.
     this.#heard = { sequence, server: this.#promised.server, atMs: this.#options.clock.monotonicMs() };
     const replies = (rest as readonly (RawReply | string)[]).values();
     if (places !== this.#places) await this.#finish(epoch, this.#pages);
-    const answers = asks.map((ask, at) => {
-      if (encoded[at] === undefined) return unknownReply(ask, nowMs);
+    const answers = asks.map((ask, index) => {
+      if (encoded[index] === undefined) return unknownReply(ask, nowMs);
       const reply = replies.next().value!;
       const decoded = typeof reply === 'string' ? reply : decodable(() => decodeReply(ask, reply));
       if (typeof decoded !== 'string') return decoded;
@@ -240,13 +208,12 @@ export class ValkeyPartition {
   async look(scopes: readonly string[], slots: readonly number[]): Promise<Map<string, ScopeView>> {
     if (scopes.length === 0) return new Map();
     const keys = scopes.flatMap((scope) => this.#server.keys.of(scope));
-    const views = (await this.#server.call(LOOK_SCRIPT, keys, [this.#options.timeInsteadMs(), slots])) as (
-      RawView | string
-    )[];
+    const reply = await this.#server.call(LOOK_SCRIPT, keys, [this.#server.timeInsteadMs, slots]);
+    const views = reply as (RawView | string)[];
     const { accounting, storeDamage } = this.#options;
     const decoded = new Map<string, ScopeView>();
-    scopes.forEach((scope, at) => {
-      const view = views[at]!;
+    scopes.forEach((scope, index) => {
+      const view = views[index]!;
       const seen = storeDamage.read(scope, () => {
         if (typeof view === 'string') return view;
         const spent = accounting.spentOf(scope)?.totalPicoUnits;
@@ -272,24 +239,13 @@ export class ValkeyPartition {
   }
 
   /**
-   * Rejects with CoordinatorLost, also if this life is not known. Money of an account whose record is damaged
-   * stays outstanding.
+   * Rejects with CoordinatorLost if this life is not known. Money of an account whose record is damaged stays
+   * outstanding.
    */
-  leave(): Promise<void> {
-    return this.#orLost(async () => {
-      await this.#void([], (scope) => this.#spentRow(scope));
-      if ((await this.#server.run(LEAVE_SCRIPT, [this.#options.incarnation, true])) === false)
-        throw lossOf('unknown', 0);
-    });
-  }
-
-  /** What the store cannot read, or a reply that nobody can read, ends no process. */
-  async #orLost<Result>(work: () => Promise<Result>): Promise<Result> {
-    try {
-      return await work();
-    } catch (error) {
-      throw this.#options.unexpected.asLoss(error);
-    }
+  async leave(): Promise<void> {
+    await this.#void([]);
+    if ((await this.#server.run(LEAVE_SCRIPT, [this.#options.incarnation, true])) === false)
+      throw lossOf('unknown');
   }
 
   /** Sends what `send` sends, again if the server wants another term to be promised first. */
@@ -301,17 +257,18 @@ export class ValkeyPartition {
       if (reply[0] !== 'term') return reply;
       const [term, server] = reply[4] as Term;
       if (term <= this.#promised.term) break;
-      const promised = { term, server };
-      onDisk(() => this.#options.promise(promised));
-      this.#promised = promised;
+      const { memory, place, partition } = this.#options;
+      onDisk(() => memory.promise(place, partition, { term, server }));
+      this.#promised = { term, server };
     }
     throw new CoordinatorLost('failing', 'several servers take themselves for the master');
   }
 
-  /** Frees what earlier lives of the place hold. */
-  async #void(first: readonly string[], spentOf: (scope: string) => SpentRow): Promise<void> {
-    const isFree = await this.#server.free(this.#options.incarnation, first, spentOf);
-    if (!isFree) throw lossOf('unknown', 0);
+  /** Frees what earlier lives of the place hold, from the scopes `first` on. */
+  async #void(first: readonly string[]): Promise<void> {
+    const { incarnation } = this.#options;
+    if (!(await this.#server.free(incarnation, first, (scope) => this.#spentRow(scope))))
+      throw lossOf('unknown');
   }
 
   #reportHeld(): Promise<number> {
@@ -349,22 +306,22 @@ export class ValkeyPartition {
   }
 
   async #reportPage(rows: readonly unknown[][]): Promise<void> {
-    const { incarnation, timeInsteadMs, calendar } = this.#options;
+    const { incarnation, calendar } = this.#options;
     const scopes = rows.map(([scope]) => scope as string);
-    const head = [incarnation, timeInsteadMs(), calendar()];
+    const head = [incarnation, this.#server.timeInsteadMs, calendar()];
     const taken = await this.#server.run(REPORT_SCRIPT, head, scopes, rows);
-    if (taken === false) throw lossOf('unknown', 0);
+    if (taken === false) throw lossOf('unknown');
   }
 
   /** Says that all is reported in this epoch, in so many pages; remembers which other nodes there are. */
   async #finish(epoch: string, pages: number): Promise<void> {
     this.#pages = pages;
     const reply = await this.#server.run(REPORTED_SCRIPT, [this.#options.incarnation, epoch, pages]);
-    if (!Array.isArray(reply)) throw lossOf('unknown', 0);
+    if (!Array.isArray(reply)) throw lossOf('unknown');
     const [version, places] = reply as [number, string[]];
-    const remembered = { epoch, places };
-    onDisk(() => this.#options.remember(remembered));
-    this.#remembered = remembered;
+    const { memory, partition } = this.#options;
+    onDisk(() => memory.set(partition, { epoch, places }));
+    this.#remembered = { epoch, places };
     this.#places = version;
   }
 }
@@ -374,10 +331,8 @@ function onDisk(write: () => void): void {
   try {
     write();
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error);
-    throw new CoordinatorLost('failing', `what this host has to remember of the server: ${reason}`, {
-      cause: error,
-    });
+    const message = `what this host has to remember of the server: ${errorText(error)}`;
+    throw new CoordinatorLost('failing', message, { cause: error });
   }
 }
 

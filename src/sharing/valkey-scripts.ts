@@ -1,9 +1,8 @@
 /**
- * The Lua scripts that `ValkeyPartition` runs: the exchange, and those of a node's life at a partition. The
- * exchange does to the keys of a partition what `ScopeGrants` does to its objects. The keys are those
- * of valkey-lua.ts. Every script gets the place as ARGV[1] and the host as ARGV[2], and replies with one
- * packed value. "Time" in ARGV is used instead of the server's unless it is 0; only tests set it. Main
- * thread.
+ * The Lua scripts that read and write leases at the server: `ValkeyPartition` runs the exchange, and reports,
+ * frees and looks at what is leased. The exchange does to the keys of a partition what `ScopeGrants` does to
+ * its objects. valkey-lua.ts says what KEYS and ARGV are. "Time" in ARGV is used instead of the server's
+ * unless it is 0; only tests set it. Main thread.
  *
  * Must hold: the scripts reply as `ScopeGrants` does (test/unit/sharing/valkey-coordinator.test.ts compares
  * them over random rounds). A row that cannot be read costs its own scope alone, in each of the scripts
@@ -14,7 +13,7 @@ import { LUA_PRELUDE, STOCKS_LUA } from './valkey-lua.js';
 import { MARKS_LUA } from './valkey-marks.js';
 import { MONEY_LUA } from './valkey-money.js';
 
-/** The minute: `node` is the record of the node that asks, see STOCKS_LUA. */
+/** Replies to an ask for permits. `node` is the record p:P of the node that asks, see STOCKS_LUA. */
 const MINUTE = `
 local function answer_minute(list, node, ask, now, holders, incarnation)
   local limit, least, most, forMs, returned, is_stand_by, order, used =
@@ -55,7 +54,7 @@ local function answer_minute(list, node, ask, now, holders, incarnation)
 end
 `;
 
-/** What other nodes held that were silent for so long that they have ended. */
+/** Frees what nodes held that were silent for so long that they have no call any more. */
 const SILENT_NODES = `
 -- Drops awaited places whose host has reported what it spent in this epoch, so long after a loss that a process
 -- which was silent ever since has cut all calls: nothing more is spent of what it held.

@@ -19,8 +19,8 @@ export interface ValkeyServerOptions {
   readonly partition: number;
   readonly host: string;
   readonly place: string;
-  /** The time to use instead of the server's, unless it is 0. Only tests set it. */
-  readonly timeInsteadMs: () => number;
+  /** The time to use instead of the server's. Only tests set it. */
+  readonly timeInsteadMs?: () => number;
 }
 
 export class ValkeyServer {
@@ -32,10 +32,15 @@ export class ValkeyServer {
     this.keys = coordinatorKeys(options.namespace, options.partition);
   }
 
+  /** For scripts: 0 stands for the server's own time. */
+  get timeInsteadMs(): number {
+    return this.#options.timeInsteadMs?.() ?? 0;
+  }
+
   /**
-   * Runs a script with the keys of the partition and the place, then the two of each scope. `args` and `rows`
-   * are packed into one argument each; what they hold is said at the script. One round trip. Rejects with
-   * CoordinatorLost.
+   * Runs a script with the keys of the partition and the place, then the two of each scope. Resolves with the
+   * unpacked reply. `args` and `rows` are packed into one argument each; the script says what they hold. One
+   * round trip. Rejects with CoordinatorLost.
    */
   run(
     script: ValkeyScript,
@@ -48,7 +53,7 @@ export class ValkeyServer {
     return this.call(script, [...common, ...scopes.flatMap((scope) => of(scope))], args, rows);
   }
 
-  /** As `run`, with the caller's own keys; unpacks the reply. Rejects with CoordinatorLost. */
+  /** As `run`, with the keys that the caller names. */
   async call(
     script: ValkeyScript,
     keys: readonly string[],
@@ -67,9 +72,9 @@ export class ValkeyServer {
   }
 
   /**
-   * Frees what the place holds, page by page from the scopes `first` on, and reports what the host has
-   * spent as far as that is known; `spentOf` says that as VOID_SCRIPT has it. Returns false if another life
-   * than `incarnation` has come. Rejects with CoordinatorLost.
+   * Frees what ended lives of the place hold, page by page from the scopes `first` on, and reports what the
+   * host has spent as far as that is known; `spentOf` says that as VOID_SCRIPT has it. Resolves with false if
+   * another life than `incarnation` has come. Rejects with CoordinatorLost.
    */
   async free(
     incarnation: string,
@@ -79,7 +84,7 @@ export class ValkeyServer {
     let page = first;
     for (let pages = 0; pages < PAGES_MAX; pages++) {
       const rows = page.map((scope) => [scope, spentOf(scope)]);
-      const next = await this.run(VOID_SCRIPT, [incarnation, this.#options.timeInsteadMs()], page, rows);
+      const next = await this.run(VOID_SCRIPT, [incarnation, this.timeInsteadMs], page, rows);
       if (next === false) return false;
       if (!Array.isArray(next) || next.length === 0) return true;
       page = next as string[];
@@ -88,8 +93,13 @@ export class ValkeyServer {
   }
 }
 
-/** What it means that the server has replied with `status` in place of leases. Times in ms. */
-export function lossOf(status: string, waitMs: number, awaited: readonly string[] = []): CoordinatorLost {
+/**
+ * What it means that the server has replied with `status` in place of leases (EXCHANGE_SCRIPT lists them).
+ * `awaited`: some of the places that it waits for.
+ */
+export function lossOf(status: string, waitMs = 0, awaited: readonly string[] = []): CoordinatorLost {
+  const seconds = Math.ceil(waitMs / 1_000);
+  const missing = `${awaited.join(', ')} and maybe others have not`;
   switch (status) {
     case 'unknown':
       return new CoordinatorLost('unknown_node', 'this life of the node is not known to the server');
@@ -97,15 +107,15 @@ export function lossOf(status: string, waitMs: number, awaited: readonly string[
     case 'quarantine':
       return new CoordinatorLost(
         'quarantine',
-        `the server may have lost data; nothing is lent for ${Math.ceil(waitMs / 1_000)} s, and until all hosts have reported` +
-          (awaited.length === 0 ? '' : `: ${awaited.join(', ')} and maybe others have not`),
+        `the server may have lost data; nothing is lent for ${seconds} s, and until all hosts have reported` +
+          (awaited.length === 0 ? '' : `: ${missing}`),
         { waitMs },
       );
     case 'check':
       return new CoordinatorLost(
         'checking',
-        'the server is another one than before, and lends nothing until all hosts have found that it lost nothing, ' +
-          `for ${Math.ceil(waitMs / 1_000)} s at most: ${awaited.join(', ')} and maybe others have not`,
+        'the server is another one than before, and lends nothing until all hosts have found that it lost ' +
+          `nothing, for ${seconds} s at most: ${missing}`,
       );
     case 'new':
       return new CoordinatorLost(

@@ -10,7 +10,7 @@ import {
   CoordinatorLost,
   type Coordinator,
   type NodeIdentity,
-  type ReturnedPermits,
+  type GrantedPermits,
 } from '#src/sharing/coordinator.js';
 import type { ManualClock } from '../fixtures/manual-clock.js';
 import { exchangePlain, plainView, type PlainAsk, type PlainReply } from './plain-asks.js';
@@ -236,7 +236,7 @@ export function authorityConformance(t: Test, name: string, make: () => Promise<
     if (world.losesNoAnswer === true) return;
     const [node, other] = [await joined(world, 'a'), await joined(world, 'b')];
     const subject = newSubject();
-    const ask = (most: number, number: number, heardNumber: number, returned: ReturnedPermits[] = []) => {
+    const ask = (most: number, number: number, heardNumber: number, returned: GrantedPermits[] = []) => {
       const plain = minuteAsk(subject, 10, most);
       return one(node, { ...plain, minute: { ...plain.minute!, returned, order: { number, heardNumber } } });
     };

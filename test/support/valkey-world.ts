@@ -9,7 +9,7 @@ import type { HostSpent, NodeIdentity } from '#src/sharing/coordinator.js';
 import { ValkeyCoordinator, type ValkeyCoordinatorOptions } from '#src/sharing/valkey-coordinator.js';
 import { ValkeyClient } from '#src/sharing/valkey-client.js';
 import type { Credited } from '#src/sharing/valkey-codec.js';
-import type { PromisedTerm, Remembered } from '#src/sharing/valkey-partition.js';
+import type { PromisedTerm, Remembered } from '#src/sharing/coordinator-memory.js';
 import { FakeLog } from '../fixtures/upstream-server.js';
 import { eventually } from './gateway.js';
 
@@ -82,6 +82,7 @@ export class ValkeyWorld {
     host = new TestHost(),
     more: Partial<ValkeyCoordinatorOptions> = {},
   ): Promise<ValkeyCoordinator> {
+    const { nodeExpiryMs = 900_000 } = { ...this.#more, ...more };
     const client = more.client ?? this.client();
     await eventually('a connection', () => client.command(undefined, ['PING']));
     return new ValkeyCoordinator({
@@ -94,7 +95,9 @@ export class ValkeyWorld {
       accounting: { ...host.books, creditedOf: (subject) => this.#credited.get(subject) },
       memory: host.memory,
       equalShares: 0,
-      nodeExpiryMs: 900_000,
+      hasShare: true,
+      nodeExpiryMs,
+      endedAfterMs: () => 2 * nodeExpiryMs,
       timeInsteadMs: () => this.nowMs,
       log: this.log,
       ...this.#more,

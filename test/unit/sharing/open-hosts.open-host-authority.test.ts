@@ -43,6 +43,7 @@ function hostOf(t: Test, url: string, name: string): Host {
   } as const;
   const nodes = openHostCoordinators({
     settings: { ...settings, sharing },
+    modelsInForce: () => settings.models,
     host: name,
     slot: 0,
     store,
