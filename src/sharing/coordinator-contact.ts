@@ -75,9 +75,19 @@ export class CoordinatorContact {
     return this.#lost.reason === 'quarantine' || nowMs - this.#lost.sinceMs >= BRIEF_MS;
   }
 
-  /** False during the pause after a failure. */
+  /** How long the pause after a failure still lasts. */
+  pauseMs(nowMs: number): number {
+    return Math.max(0, this.#retryMs - nowMs);
+  }
+
   mayTry(nowMs: number): boolean {
-    return nowMs >= this.#retryMs;
+    return this.pauseMs(nowMs) === 0;
+  }
+
+  /** Ends the pause; the next one is the shortest. Call it when there is news of the coordinator. */
+  endPause(): void {
+    this.#failuresInRow = 0;
+    this.#retryMs = 0;
   }
 
   /** Ends the loss. A pause that still runs, after a try that did not ask `mayTry`, is not cut short. */

@@ -345,6 +345,8 @@ export function unknownNode(): CoordinatorLost {
 
 /** What a node calls. Every wait ends within some seconds, by a CoordinatorLost at the latest. */
 export interface Coordinator {
+  /** Set by who leases through it; called when it may be had again after a loss: then nothing waits on. */
+  onBack?: () => void;
   /**
    * Makes this life of the node known and ends earlier lives at the same place; StockKind says what becomes
    * of what they held. Their permits expire. Call it before the first exchange, and again after

@@ -55,7 +55,7 @@ import { QUARANTINE_MS, SILENT_MS } from './valkey-lua.js';
 export const SHARE_BEGINS_MS = 2 * SILENT_MS + QUARANTINE_MS;
 /** An idle node sends so often that its share is not held back. */
 const HEARTBEAT_MS = SILENT_MS / 4;
-/** How often a node checks whether to try again after a loss: others wait until every node was heard. */
+/** How soon a node sends something if another one of its process has lost the server. */
 const DISTURBED_MS = 100;
 
 /**
@@ -74,8 +74,7 @@ export interface EqualShareOptions {
   readonly nodeExpiryMs: number;
   /** Makes the fallback quotas of this node; called only if there are shares. */
   readonly openFallback?: (mayReport: () => boolean) => FallbackCoordinator;
-  /** Called when the server does not answer. */
-  readonly onLost?: () => void;
+  readonly onLost?: () => void; // called when the server does not answer
   /** Called with a reason when calls are granted from here, and with undefined when that ends. */
   readonly onAlone?: (reason: string | undefined) => void;
   /** In [0, 1). Default Math.random. */
@@ -107,6 +106,7 @@ export class EqualShare implements Coordinator {
   #stopHeartbeat: (() => void) | undefined;
   /** Whether `leave` or `close` was called. */
   #left = false;
+  onBack?: () => void;
 
   constructor(options: EqualShareOptions) {
     this.#options = options;
@@ -129,6 +129,13 @@ export class EqualShare implements Coordinator {
     if (this.#disturbed || this.#left || this.#stopHeartbeat === undefined) return;
     this.#disturbed = true;
     this.#keepBeating();
+  }
+
+  /** There is a connection to the server again: no ask waits for its next try, nor does a join. */
+  connected(): void {
+    this.#contact.endPause();
+    if (this.#stopHeartbeat === undefined) this.onBack?.();
+    else if (this.#disturbed && !this.#beating && !this.#left) void this.#beat();
   }
 
   async join(): Promise<JoinReply> {
@@ -233,16 +240,17 @@ export class EqualShare implements Coordinator {
     if (this.#left) return;
     this.#stopHeartbeat?.();
     const { timers = SYSTEM_TIMERS, clock } = this.#options;
-    this.#stopHeartbeat = timers.after(this.#disturbed ? DISTURBED_MS : HEARTBEAT_MS, () => {
-      if (!this.#beating && (!this.#disturbed || this.#contact.mayTry(clock.monotonicMs())))
-        void this.#beat();
+    const soonMs = this.#contact.pauseMs(clock.monotonicMs()) || DISTURBED_MS;
+    this.#stopHeartbeat = timers.after(this.#disturbed ? soonMs : HEARTBEAT_MS, () => {
+      if (!this.#beating) void this.#beat();
       this.#keepBeating();
     });
   }
 
   #lost(error: CoordinatorLost): void {
     this.#contact.failed(error, this.#options.clock.monotonicMs());
-    this.disturbed();
+    if (this.#disturbed) this.#keepBeating();
+    else this.disturbed();
     this.#options.onLost?.();
   }
 
@@ -273,9 +281,11 @@ export class EqualShare implements Coordinator {
   }
 
   #answered(sentMs: number): void {
+    const wasLost = this.#contact.isLost;
     this.#disturbed = false;
     this.#contact.answered(sentMs, this.#options.clock.monotonicMs());
     this.#setAlone(undefined);
+    if (wasLost) this.onBack?.();
   }
 
   /** Makes one call at a time; records when the server has heard, or may have heard, it. */

@@ -68,11 +68,9 @@ export class LeaseManager {
   readonly #contact: CoordinatorContact;
   /** The scopes of which something is leased or waited for, by `nameOf`. */
   readonly #scopes = new Map<string, LeasedScope>();
-  /** Scopes for the next exchange. */
-  readonly #due = new Set<LeasedScope>();
+  readonly #due = new Set<LeasedScope>(); // for the next exchange
   readonly #waits: LeaseWaits;
-  /** How many exchanges were begun. */
-  #exchanges = 0;
+  #exchanges = 0; // begun so far
   #exchanging: Promise<void> | undefined;
   /** Whether the next exchange begins at the end of this event-loop turn. */
   #scheduled = false;
@@ -87,8 +85,7 @@ export class LeaseManager {
   /** The coordinator may have forgotten what this process holds: every scope is reported anew. */
   #reportsAll = false;
   #closed = false;
-  /** How far the coordinator's calendar is ahead of the host's. */
-  #aheadMs = 0;
+  #aheadMs = 0; // of the coordinator's calendar, before the host's
 
   constructor(options: LeaseManagerOptions) {
     this.#options = options;
@@ -99,6 +96,10 @@ export class LeaseManager {
       periodOf: this.#periodOf,
       ask: (scope) => this.#ask(scope),
     });
+    options.coordinator.onBack = () => {
+      this.#contact.endPause();
+      if (this.#contact.isLost) void this.#exchange();
+    };
   }
 
   /** Joins the coordinator, and tries again until it works, whether leases are needed or not. */
@@ -365,9 +366,8 @@ export class LeaseManager {
       scope.giveBackAll(nowMs);
       return scope.ask(asking) ?? [];
     });
-    for (let first = 0; first < asks.length; first += EXCHANGE_ASKS_MAX) {
+    for (let first = 0; first < asks.length; first += EXCHANGE_ASKS_MAX)
       await coordinator.exchange(asks.slice(first, first + EXCHANGE_ASKS_MAX));
-    }
     await coordinator.leave();
   }
 }

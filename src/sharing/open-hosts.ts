@@ -28,7 +28,7 @@ import { SYSTEM_TIMERS } from './lease-terms.js';
 import type { Coordinators } from './lmdb-coordinator.js';
 import { RegistryLog } from './registry-log.js';
 import { RegistryServer } from './registry-server.js';
-import { ValkeyClient, ValkeyError } from './valkey-client.js';
+import { ValkeyClient, ValkeyError, ValkeyPeers } from './valkey-client.js';
 import { type Credited, tagOf } from './valkey-codec.js';
 import { ValkeyCoordinator } from './valkey-coordinator.js';
 import type { HostAccounting } from './valkey-partition.js';
@@ -52,6 +52,8 @@ export interface HostCoordinatorOptions extends Pick<
   /** The host's id, made once for the data directory. */
   readonly host: string;
   readonly log: Pick<Log, 'warn' | 'error'>;
+  /** Of this process and server. Default: those of the nodes. */
+  readonly peers?: ValkeyPeers;
 }
 
 export interface HostCoordinators extends Coordinators {
@@ -60,7 +62,7 @@ export interface HostCoordinators extends Coordinators {
 
 /** Opens the nodes, which begin to connect. Throws if the host's memory of the server is damaged. */
 export function openHostCoordinators(options: HostCoordinatorOptions): HostCoordinators {
-  const { settings, host, slot, store, clock, log, modelsInForce } = options;
+  const { settings, host, slot, store, clock, log, modelsInForce, peers = new ValkeyPeers() } = options;
   const { sharing } = settings;
   const memory = new CoordinatorMemory(settings.data, sharing.namespace);
   const accounting = hostAccounting(store);
@@ -82,6 +84,8 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       name: `tollgate:${sharing.namespace}:${nodeSlot}`,
       deadlineMs: EXCHANGE_DEADLINE_MS,
       onDisturbed: onLost,
+      onConnected: () => opened.connected(),
+      peers,
     });
     const coordinator = new ValkeyCoordinator({
       client,
@@ -159,16 +163,17 @@ export function openHosts(options: HostsOptions) {
   if (sharing === undefined) throw new Error('invariant broken: hosts are opened where there is sharing');
   const { url, username, password, namespace, partitions } = sharing;
   const host = store.copy.hostId();
+  const peers = new ValkeyPeers();
   const clientOf = (purpose: string): ValkeyClient => {
     const name = `tollgate:${namespace}:${purpose}:${slot}`;
-    return new ValkeyClient({ url, username, password, name, deadlineMs: REGISTRY_DEADLINE_MS });
+    return new ValkeyClient({ url, username, password, name, deadlineMs: REGISTRY_DEADLINE_MS, peers });
   };
   const [client, waiter] = [clientOf('changes'), clientOf('waits')];
   const server = new RegistryServer({ client, waiter, namespace });
   const registry = new RegistryLog({ store, server, host, onTaken, log });
   return {
     /** Closed by whoever uses them. */
-    coordinators: openHostCoordinators({ ...options, settings: { ...settings, sharing }, host }),
+    coordinators: openHostCoordinators({ ...options, settings: { ...settings, sharing }, host, peers }),
     registry,
     /** For operators. */
     directory: new HostDirectory({ client, namespace, partitions, host }),

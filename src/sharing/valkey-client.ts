@@ -17,6 +17,7 @@ import {
   isServersNo,
   wasOffline,
   openConnection,
+  SentinelsWord,
   type ValkeyAddress,
   type ValkeyArgument,
   type ValkeyConnection,
@@ -31,7 +32,7 @@ const CONNECT_TIMEOUT_MS = 2_000;
 const COMMANDS_MAX = 1_024;
 /**
  * Pauses between tries grow from the first to the longest, and a random part of up to a half is taken off. A
- * thousand hosts that lost one server at the same moment so come back as some 2,700 connections a second.
+ * thousand clients that lost one server at the same moment so come back as some 2,700 connections a second.
  */
 const RECONNECT_FIRST_MS = 100;
 const RECONNECT_LONGEST_MS = 500;
@@ -73,6 +74,10 @@ export interface ValkeyClientOptions extends ValkeyAddress {
   readonly deadlineMs: number;
   /** Called when a connection breaks, or leads to another server. */
   readonly onDisturbed?: (() => void) | undefined;
+  /** Called when there is a connection. The first call may still find that its server is the wrong one. */
+  readonly onConnected?: (() => void) | undefined;
+  /** The other clients of the process for the same server. Default: none. */
+  readonly peers?: ValkeyPeers | undefined;
 }
 
 export interface CallOptions {
@@ -81,21 +86,31 @@ export interface CallOptions {
   readonly binary?: boolean | undefined;
 }
 
+/** The clients of a process for one server: the first to have it again shortens the pauses of the others. */
+export class ValkeyPeers {
+  readonly clients = new Set<ValkeyClient>();
+  readonly sentinels = new SentinelsWord();
+}
+
 export class ValkeyClient {
   readonly #options: ValkeyClientOptions;
-  /** See ValkeyConnectionOptions. */
-  readonly #epochs = { last: 0 };
+  readonly #peers: ValkeyPeers;
   #connection: ValkeyConnection;
   /** Opens the next connection after a pause. */
   #reopening: NodeJS.Timeout | undefined;
   /** How many connections in a row were dropped because they were late or wrong. */
   #drops = 0;
+  #openedMs = 0;
+  /** Whether the connection has had a reply that was no error. */
+  #isGood = false;
   #lastError: string | undefined;
   #closed = false;
 
   /** Begins to connect. Throws if the settings would not accept the URL. */
   constructor(options: ValkeyClientOptions) {
     this.#options = options;
+    this.#peers = options.peers ?? new ValkeyPeers();
+    this.#peers.clients.add(this);
     this.#connection = this.#open();
   }
 
@@ -141,8 +156,8 @@ export class ValkeyClient {
     });
     try {
       const reply = await Promise.race([connection.send(key, args, binary), late]);
-      this.#drops = 0;
       this.#lastError = undefined;
+      if (connection === this.#connection) this.#recordGood();
       return reply;
     } catch (error) {
       throw this.#failureOf(error, connection);
@@ -156,12 +171,14 @@ export class ValkeyClient {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
+    this.#peers.clients.delete(this);
     clearTimeout(this.#reopening);
     this.#connection.destroy();
   }
 
   #open(): ValkeyConnection {
     const { url, username, password, name } = this.#options;
+    this.#openedMs = performance.now();
     const connection = openConnection({
       url,
       username,
@@ -169,22 +186,24 @@ export class ValkeyClient {
       name,
       connectTimeoutMs: CONNECT_TIMEOUT_MS,
       commandsMax: COMMANDS_MAX,
-      epochs: this.#epochs,
+      sentinels: this.#peers.sentinels,
       reconnectDelayMs: (tries) => this.#pauseMs(tries),
       onError: (error) => {
         if (connection !== this.#connection) return;
         this.#lastError = textOf(error);
         this.#options.onDisturbed?.();
       },
-      onOver: (reason) => {
+      onReady: () => {
+        if (connection === this.#connection) this.#options.onConnected?.();
+      },
+      onOver: (error) => {
         if (connection !== this.#connection) return;
-        this.#lastError = reason;
+        this.#lastError = textOf(error);
         this.#options.onDisturbed?.();
         this.#drop(connection);
       },
     });
     connection.connect().catch((error: unknown) => {
-      // With Sentinels, or if no server of a Cluster replies, nothing tries again by itself.
       if (connection !== this.#connection || this.#closed) return;
       this.#lastError = textOf(error);
       this.#drop(connection);
@@ -196,10 +215,30 @@ export class ValkeyClient {
   #drop(connection: ValkeyConnection): void {
     if (connection !== this.#connection || this.#reopening !== undefined || this.#closed) return;
     connection.destroy();
+    this.#isGood = false;
+    this.#reopenAfter(this.#pauseMs(this.#drops++));
+  }
+
+  #reopenAfter(pauseMs: number): void {
+    clearTimeout(this.#reopening);
     this.#reopening = setTimeout(() => {
       this.#reopening = undefined;
       this.#connection = this.#open();
-    }, this.#pauseMs(this.#drops++));
+    }, pauseMs);
+  }
+
+  #recordGood(): void {
+    this.#drops = 0;
+    if (this.#isGood) return;
+    this.#isGood = true;
+    for (const peer of this.#peers.clients) peer.#hurry();
+  }
+
+  /** Ends a pause, but a client that fails again and again tries ten times a second at the most. */
+  #hurry(): void {
+    if (this.#reopening === undefined) return;
+    const sinceMs = performance.now() - this.#openedMs;
+    this.#reopenAfter(Math.max(0, RECONNECT_FIRST_MS - sinceMs));
   }
 
   #pauseMs(tries: number): number {

@@ -9,9 +9,9 @@
 import {
   ClientClosedError,
   ClientOfflineError,
-  createClient,
   createCluster,
   ErrorReply,
+  RedisClient,
   RESP_TYPES,
 } from '@redis/client';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -35,24 +35,23 @@ export interface ValkeyConnectionOptions extends ValkeyAddress {
   readonly connectTimeoutMs: number;
   /** How many calls may wait for their reply; one more is refused. */
   readonly commandsMax: number;
-  /** The pause before the next try to connect, after so many tries. */
+  /** In a Cluster: the pause before a server is tried again, after so many tries. */
   readonly reconnectDelayMs: (tries: number) => number;
-  /** Called for every failure of a connection, also if it is tried again. */
+  /** In a Cluster: called for every failure of a connection, which then tries again by itself. */
   readonly onError: (error: Error) => void;
+  /** Called when calls can be sent; in a Cluster for each server, and again when one is back. */
+  readonly onReady: () => void;
   /**
-   * Called when the connection leads to the master no more, or to none in time, and does not try again by
-   * itself. May be called several times.
+   * Called when the connection has broken, leads to the master no more, or to none in time, and does not try
+   * again by itself. May be called several times.
    */
-  readonly onOver: (reason: string) => void;
-  /** Of the Sentinels' last master. Each connection of a client gets the same. */
-  readonly epochs: { last: number };
+  readonly onOver: (error: Error) => void;
+  /** What Sentinels said. Each connection of the process gets the same. */
+  readonly sentinels: SentinelsWord;
 }
 
 export interface ValkeyConnection {
-  /**
-   * Resolves when it has connected. Rejects if nothing tries again by itself: with Sentinels at the first
-   * failure.
-   */
+  /** Resolves when it has connected. Rejects if nothing tries again by itself: but in a Cluster, always. */
   connect(): Promise<unknown>;
   /** In a Cluster `key` selects the server, undefined any. Rejects at once while there is no connection. */
   send(key: string | undefined, args: readonly ValkeyArgument[], binary: boolean): Promise<ValkeyReply>;
@@ -67,6 +66,8 @@ const TEXT = { timeout: 0 } as const;
 const REDIRECTIONS_MAX = 3;
 /** How often Sentinels are asked whether another server is the master now. Each time costs a connection. */
 const SENTINEL_LOOK_MS = 2_000;
+/** A master that one client of the process has found is taken by the others for so long, without asking. */
+const FOUND_MS = 1_000;
 /** A Sentinel that has not replied for so long is not waited for: the next one is asked too. */
 const SENTINEL_PATIENCE_MS = 250;
 /** Finds a lost route in seconds; without keep-alive it could take hours. */
@@ -94,14 +95,10 @@ export function openConnection(options: ValkeyConnectionOptions): ValkeyConnecti
 }
 
 /** The options that every connection has, all written out. */
-function commonOptions(
-  address: SharingAddress,
-  options: ValkeyConnectionOptions,
-  reconnectStrategy: false | ((tries: number) => number) = options.reconnectDelayMs,
-) {
+function commonOptions(address: SharingAddress, options: ValkeyConnectionOptions) {
   const socket = {
     connectTimeout: options.connectTimeoutMs,
-    reconnectStrategy,
+    reconnectStrategy: address.kind === 'cluster' ? options.reconnectDelayMs : (false as const),
     keepAlive: true,
     keepAliveInitialDelay: KEEP_ALIVE_MS,
     noDelay: true,
@@ -124,9 +121,12 @@ function commonOptions(
 function serverConnection(address: SharingAddress, options: ValkeyConnectionOptions): ValkeyConnection {
   const common = commonOptions(address, options);
   const client = clientOf(common, address.servers[0]!);
-  client.on('error', options.onError);
+  client.on('error', options.onOver);
   return {
-    connect: () => client.connect(),
+    connect: async () => {
+      await client.connect();
+      options.onReady();
+    },
     send: (_key, args, binary) => client.sendCommand<ValkeyReply>(args, binary ? BINARY : TEXT),
     destroy: () => destroyForGood(client),
   };
@@ -134,8 +134,9 @@ function serverConnection(address: SharingAddress, options: ValkeyConnectionOpti
 
 type CommonOptions = ReturnType<typeof commonOptions>;
 
+/** Not `createClient`, which makes a class of all commands, in 45 ms, whenever the options are others. */
 function clientOf(common: CommonOptions, { host, port }: ServerAddress) {
-  return createClient({ ...common, socket: { ...common.socket, host, port }, commandOptions: TEXT });
+  return new RedisClient({ ...common, socket: { ...common.socket, host, port }, commandOptions: TEXT });
 }
 
 /** The library's `destroy` misses a socket that is still being opened, which would stay open. */
@@ -151,9 +152,14 @@ function destroyForGood(client: ReturnType<typeof clientOf>): void {
  * over when that breaks or another server is named.
  */
 function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOptions): ValkeyConnection {
-  const common = commonOptions(address, options, false);
-  const { epochs } = options;
-  const named = (): Promise<NamedMaster> => masterNamedBy(address, common.socket, epochs.last);
+  const common = commonOptions(address, options);
+  const { sentinels } = options;
+  const named = (): Promise<NamedMaster> =>
+    sentinels.ask((epoch) => masterNamedBy(address, common.socket, epoch));
+  const over = (error: Error): void => {
+    sentinels.forget();
+    options.onOver(error);
+  };
   let client: ReturnType<typeof clientOf> | undefined;
   let timer: NodeJS.Timeout | undefined;
   let isMaster = false;
@@ -162,23 +168,28 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
   const look = async (used: NamedMaster): Promise<void> => {
     const { epoch } = await named().catch(() => used);
     if (isOver) return;
-    if (epoch > used.epoch) options.onOver('a Sentinel names another master');
+    if (epoch > used.epoch) over(new Error('a Sentinel names another master'));
     else timer = setTimeout(() => void look(used), SENTINEL_LOOK_MS);
   };
   return {
     connect: async () => {
-      const { connectTimeoutMs, onOver } = options;
-      timer = setTimeout(() => onOver(`no master within ${connectTimeoutMs} ms`), connectTimeoutMs);
-      const server = await named();
+      const { connectTimeoutMs } = options;
+      const late = new Error(`no master within ${connectTimeoutMs} ms`);
+      timer = setTimeout(() => over(late), connectTimeoutMs);
+      const server = sentinels.found ?? (await named());
       if (isOver) return;
       client = clientOf(common, server);
-      client.on('error', ({ message }: Error) => onOver(message));
+      client.on('error', over);
       await client.connect();
       isMaster = await isItMaster(client);
-      if (!isMaster) throw new Error('the server that a Sentinel names is no master yet');
-      epochs.last = server.epoch;
+      if (!isMaster) {
+        sentinels.forget();
+        throw new Error('the server that a Sentinel names is no master yet');
+      }
+      sentinels.record(server);
       clearTimeout(timer);
       timer = setTimeout(() => void look(server), SENTINEL_LOOK_MS);
+      options.onReady();
     },
     send: (_key, args, binary) =>
       client === undefined || !isMaster
@@ -208,6 +219,37 @@ interface NamedMaster extends ServerAddress {
   readonly epoch: number;
 }
 
+/** What the Sentinels have told the clients of a process, of which one asks for all. */
+export class SentinelsWord {
+  #asking: Promise<NamedMaster> | undefined;
+  #last: NamedMaster | undefined;
+  #foundMs = -Infinity;
+
+  /** A master that a client has found just now, and that nobody has lost since. */
+  get found(): NamedMaster | undefined {
+    return performance.now() - this.#foundMs < FOUND_MS ? this.#last : undefined;
+  }
+
+  /** `ask` gets the epoch of the last master. Not called while the Sentinels are being asked already. */
+  ask(ask: (epochLast: number) => Promise<NamedMaster>): Promise<NamedMaster> {
+    this.#asking ??= ask(this.#last?.epoch ?? 0).finally(() => {
+      this.#asking = undefined;
+    });
+    return this.#asking;
+  }
+
+  /** The server that was named is the master. */
+  record(master: NamedMaster): void {
+    this.#last = master;
+    this.#foundMs = performance.now();
+  }
+
+  /** It is to be asked for again. */
+  forget(): void {
+    this.#foundMs = -Infinity;
+  }
+}
+
 /**
  * Resolves with the master that the first Sentinel to reply names, of those that know of `epochLast`; if none
  * does, with the latest. Rejects with an AggregateError if none replies. The order is a random one.
@@ -222,7 +264,7 @@ async function masterNamedBy(
   const ask = async (server: ServerAddress): Promise<NamedMaster> => {
     if (isNamed) throw new Error('another Sentinel has replied');
     // Sentinels have users of their own, or none.
-    const sentinel = createClient({
+    const sentinel = new RedisClient({
       RESP: 2,
       disableClientInfo: true,
       maintNotifications: 'disabled',
@@ -281,6 +323,7 @@ function clusterConnection(address: SharingAddress, options: ValkeyConnectionOpt
   });
   cluster.on('error', options.onError);
   cluster.on('node-error', options.onError);
+  cluster.on('node-ready', options.onReady);
   return {
     connect: () => cluster.connect(),
     send: (key, args, binary) =>

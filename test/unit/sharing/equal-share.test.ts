@@ -12,6 +12,7 @@ import { ValkeyError } from '#src/sharing/valkey-client.js';
 import { identity } from '../../support/authority-conformance.js';
 import { eventually } from '../../support/gateway.js';
 import { NO_REDIS, startRedis } from '../../support/redis-server.js';
+import { EventTime } from '../../support/lease-world.js';
 import { TestHost, ValkeyWorld } from '../../support/valkey-world.js';
 import { exchangePlain, type PlainAsk } from '../../support/plain-asks.js';
 import { newSeed, randomOf } from '../../support/random.js';
@@ -187,6 +188,50 @@ void t.test("the calls' node leaves though the fallback's cannot", async (t) => 
   });
   await t.rejects(share.leave(), lost);
   t.same(left, ['fallback', 'calls']);
+});
+
+void t.test('with a connection again nothing waits for the next try', async (t) => {
+  const time = new EventTime();
+  let isLost = false;
+  let exchanges = 0;
+  const reply = <Reply>(value: Reply): Promise<Reply> =>
+    isLost ? Promise.reject(offline()) : Promise.resolve(value);
+  const share = new EqualShare({
+    coordinator: {
+      join: () => reply({ wallMs: asWallMs(0) }),
+      exchange: () => {
+        exchanges += 1;
+        return reply({ wallMs: asWallMs(0), answers: [] });
+      },
+    } as unknown as Coordinator,
+    node: identity('a'),
+    clock: time.clock,
+    shares: 0,
+    nodeExpiryMs: EXPIRY_MS,
+    random: () => 0.99,
+    timers: { soon: (act) => void time.after(0, act), after: (ms, act) => time.after(ms, act) },
+  });
+  let backs = 0;
+  share.onBack = () => (backs += 1);
+  share.connected();
+  t.equal(backs, 1, 'before it has joined: whoever joins is told');
+  await share.join();
+  share.connected();
+  t.equal(exchanges, 0, 'nothing was disturbed');
+  isLost = true;
+  await t.rejects(share.exchange([]), { code: 'authority_lost' });
+  await time.run(10_000);
+  t.ok(exchanges >= 10 && exchanges <= 30, `${exchanges} tries in 10 s`);
+  isLost = false;
+  const before = exchanges;
+  share.connected();
+  await time.run(0);
+  await new Promise(setImmediate);
+  t.equal(exchanges, before + 1);
+  t.equal(backs, 2);
+  share.connected();
+  await time.run(2_000);
+  t.ok(exchanges <= before + 2, 'and once more at the most');
 });
 
 void t.test('a request that never arrives postpones no expiry', NO_REDIS, async (t) => {

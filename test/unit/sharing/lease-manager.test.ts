@@ -55,6 +55,24 @@ void t.test('a start without the authority', async (t) => {
   t.equal(end, 'served');
 });
 
+void t.test('a coordinator that is back is asked at once', async (t) => {
+  const { time, node } = createWorld({ ...GOOD_NETWORK, lost: 1 });
+  void node.keeper.start();
+  await time.run(10_000);
+  // Then no exchange is under way, and the pause before the next one is 250 ms at least.
+  const { failures } = node.keeper.state;
+  while (node.keeper.state.failures === failures) await time.run(10);
+  node.authority.network = GOOD_NETWORK;
+  const coordinator: Coordinator = node.authority;
+  coordinator.onBack?.();
+  await time.run(20);
+  t.match(node.keeper.state, { lost: undefined });
+  const before = node.authority.exchanges;
+  coordinator.onBack?.();
+  await time.run(20);
+  t.equal(node.authority.exchanges, before, 'who has not lost it asks nothing');
+});
+
 void t.test('a scope whose ask was lost is forgotten, if nothing is asked for it any more', async (t) => {
   const { time, node } = createWorld(GOOD_NETWORK, { ...LIMITS, requestsPerMinute: 0 });
   void node.keeper.start();

@@ -3,7 +3,13 @@ import { readFileSync } from 'node:fs';
 import { once } from 'node:events';
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import t, { type Test } from 'tap';
-import { ValkeyClient, ValkeyError, scriptOf, type ValkeyClientOptions } from '#src/sharing/valkey-client.js';
+import {
+  ValkeyClient,
+  ValkeyError,
+  ValkeyPeers,
+  scriptOf,
+  type ValkeyClientOptions,
+} from '#src/sharing/valkey-client.js';
 import { eventually } from '../../support/gateway.js';
 import { startSentinel } from '../../support/redis-sentinel.js';
 import { startCluster } from '../../support/redis-cluster.js';
@@ -66,6 +72,53 @@ void t.test('without a server, and with one that comes back', NO_REDIS, async (t
   client.close();
   t.equal(await codeOf(client.command('a', ['GET', 'a'])), 'offline');
 });
+
+void t.test(
+  'the first client of a process to be back shortens the pauses of the others',
+  NO_REDIS,
+  async (t) => {
+    const server = await startRedis(t);
+    let refused = 0;
+    const refuser = createServer((socket) => {
+      refused += 1;
+      socket.destroy();
+    });
+    refuser.listen(0, '127.0.0.1');
+    await once(refuser, 'listening');
+    t.teardown(() => refuser.close());
+    const peers = new ValkeyPeers();
+    let connections = 0;
+    const first = open(t, server.url, { peers, random: () => 0, onConnected: () => (connections += 1) });
+    // Their pauses are some seconds long.
+    const slow = open(t, server.url, { peers, random: () => 50 });
+    const refusedOne = open(t, `redis://127.0.0.1:${(refuser.address() as AddressInfo).port}`, {
+      peers,
+      random: () => 50,
+    });
+    await Promise.all([up(first), up(slow)]);
+    t.equal(connections, 1);
+    await server.kill();
+    await Promise.all([unreachable(first), unreachable(slow)]);
+    await server.restart();
+    await up(first);
+    const sinceMs = performance.now();
+    await up(slow);
+    t.ok(performance.now() - sinceMs < 2_000, 'it did not wait for its own pause');
+    t.equal(connections, 2);
+
+    const [before, beganMs] = [refused, performance.now()];
+    for (let breaks = 0; breaks < 5; breaks++) {
+      await server.command('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+      await unreachable(first);
+      await up(first);
+    }
+    const tries = refused - before;
+    const most = 1 + (performance.now() - beganMs) / 95;
+    t.ok(tries > 0 && tries <= most, `${tries} of ${most.toFixed(1)} tries`);
+    refusedOne.close();
+    t.notOk(peers.clients.has(refusedOne));
+  },
+);
 
 void t.test('a server that stands still, and a wire that is held', NO_REDIS, async (t) => {
   const server = await startRedis(t);
@@ -193,6 +246,23 @@ void t.test('a master that lives on is left for the later one alone', NO_REDIS, 
   t.not(await first.command('GET', 'a'), '3', 'the Sentinel that lags was not believed');
 });
 
+void t.test('one client of a process asks the Sentinels for all', NO_REDIS, async (t) => {
+  const master = await startRedis(t);
+  let asked = 0;
+  const namer = await startNamer(t, () => {
+    asked += 1;
+    return { port: master.port, epoch: 1 };
+  });
+  const url = `redis-sentinel://127.0.0.1:${namer}/0#main`;
+  const peers = new ValkeyPeers();
+  await Promise.all([1, 2, 3, 4].map(() => up(open(t, url, { peers }))));
+  await up(open(t, url, { peers }));
+  // The two commands of one ask may come apart.
+  t.ok(asked <= 2, `${asked}`);
+  await master.kill();
+  await eventually('it is asked for anew', () => (asked > 2 ? true : undefined));
+});
+
 void t.test('a server that a Sentinel names too early is no master yet', NO_REDIS, async (t) => {
   const first = await startRedis(t);
   const second = await startRedis(t, ['--replicaof', '127.0.0.1', String(first.port)]);
@@ -205,6 +275,15 @@ void t.test('a server that a Sentinel names too early is no master yet', NO_REDI
   await up(client);
   await client.command('a', ['SET', 'a', '1']);
   t.equal(await second.command('GET', 'a'), '1');
+});
+
+void t.test('clients are made in no time, also if each has other options', (t) => {
+  const before = process.cpuUsage();
+  const clients = Array.from({ length: 20 }, (_, n) => open(t, 'redis://127.0.0.1:1', { name: `test ${n}` }));
+  const { user, system } = process.cpuUsage(before);
+  for (const client of clients) client.close();
+  t.ok(user + system < 200_000, `${user + system} µs`);
+  t.end();
 });
 
 void t.test('a Cluster of one server', NO_REDIS, async (t) => {
