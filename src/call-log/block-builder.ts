@@ -48,7 +48,7 @@ const QUOTAS_MAX = 64;
 const NAMES_MAX = 60_000;
 
 /**
- * Kinds of names for BlockNames.lastOr, which remembers the last name of each kind: most are the same as in
+ * Kinds of names for BlockNames.positionOfKind, which remembers the last name of each kind: most are the same as in
  * the call before. `id` is of accounts and quotas; `quota` is of the first quota, and the next seven have the
  * kinds that follow.
  */
@@ -68,12 +68,12 @@ const KIND = {
 } as const;
 const FIRST_QUOTAS = 8;
 
-/** The texts of a quota: its scope and its name, which follow from FIRST_NAME on. */
+/** The texts of a quota: first all scopes, then all names, from FIRST_NAME on. */
 const QUOTA_TEXTS = [...QUOTA_SCOPES, ...QUOTA_NAMES];
 const FIRST_NAME = QUOTA_SCOPES.length;
-const [ACCOUNT, KEY, MODEL] = (['account', 'key', 'model'] as const).map((scope) =>
-  QUOTA_SCOPES.indexOf(scope),
-) as [number, number, number];
+const ACCOUNT = QUOTA_SCOPES.indexOf('account');
+const KEY = QUOTA_SCOPES.indexOf('key');
+const MODEL = QUOTA_SCOPES.indexOf('model');
 const IS_MONEY = QUOTA_NAMES.map((name) => QUOTA_KINDS[name].unit === 'money');
 const PICO_IN_NANO = Number(PICO_PER_NANO);
 const TWO_32 = 2 ** 32;
@@ -91,7 +91,8 @@ export class BlockBuilder {
   readonly #view = new DataView(this.#variable.buffer);
   readonly #names = new BlockNames(KIND.quota + FIRST_QUOTAS);
   #count = 0;
-  #at = 0;
+  /** How many bytes of `#variable` are written. */
+  #variableBytes = 0;
   readonly #slots: readonly SlotPositions[];
   readonly #prefixes: SlotPositions;
   readonly #accounts: SlotPositions;
@@ -106,16 +107,16 @@ export class BlockBuilder {
 
   /** `names`: looks up the names of plain calls; without it `addPlain` throws. */
   constructor(names?: SlotNames) {
-    const of = (nameOf: (slot: number) => string | null): SlotPositions =>
+    const positionsOf = (nameOf: (slot: number) => string | null): SlotPositions =>
       new SlotPositions((slot) => this.#names.positionOf(nameOf(slot)));
-    this.#prefixes = of((listener) => names!.requestPrefixOf(listener));
-    this.#accounts = of((slot) => names!.accountIdOf(slot as AccountIndex));
-    this.#keys = of((slot) => names!.keyIdOf(slot as KeyIndex));
-    this.#models = of((index) => names!.modelIdOf(index));
-    this.#upstreams = of((slot) => names!.upstreamNameOf(slot));
-    this.#sources = of((index) => names!.sourceOf(index));
-    this.#routes = of((door) => DOOR_PATHS[DOOR_NAMES[door]!]);
-    this.#groups = of((slot) => names!.groupNameOf(slot as GroupIndex));
+    this.#prefixes = positionsOf((listener) => names!.requestPrefixOf(listener));
+    this.#accounts = positionsOf((slot) => names!.accountIdOf(slot as AccountIndex));
+    this.#keys = positionsOf((slot) => names!.keyIdOf(slot as KeyIndex));
+    this.#models = positionsOf((index) => names!.modelIdOf(index));
+    this.#upstreams = positionsOf((slot) => names!.upstreamNameOf(slot));
+    this.#sources = positionsOf((index) => names!.sourceOf(index));
+    this.#routes = positionsOf((door) => DOOR_PATHS[DOOR_NAMES[door]!]);
+    this.#groups = positionsOf((slot) => names!.groupNameOf(slot as GroupIndex));
     const ofCall = [this.#accounts, this.#keys, this.#models, this.#upstreams, this.#groups];
     this.#slots = [...ofCall, this.#prefixes, this.#sources, this.#routes];
   }
@@ -126,11 +127,11 @@ export class BlockBuilder {
 
   /** Whether the block must be taken before another call is added. */
   get isFull(): boolean {
-    const bytes = this.#count * FIXED_BYTES + this.#at + this.#names.bytes;
+    const bytes = this.#count * FIXED_BYTES + this.#variableBytes + this.#names.bytes;
     return bytes >= BLOCK_BYTES - FIXED_BYTES || this.#names.size >= NAMES_MAX;
   }
 
-  /** To be called when slots may have new names, and for a new block, which has no names yet. */
+  /** To be called when slots may have new names. `take` calls it too: a new block has no names yet. */
   forgetSlots(): void {
     for (const slots of this.#slots) slots.clear();
     this.#quotaTexts.fill(0);
@@ -138,6 +139,7 @@ export class BlockBuilder {
 
   /** Adds a call. Before it and before `addPlain` the caller asks whether the block `isFull`. */
   add(call: CallRecord): void {
+    // Where the call's fixed part begins, counted in words of 64, 32 and 16 bits.
     const at64 = (this.#count * FIXED_BYTES) >> 3;
     const at32 = at64 << 1;
     const at16 = at64 << 2;
@@ -146,35 +148,35 @@ export class BlockBuilder {
     this.#floats[at64 + 1] = call.request;
     this.#amounts[at64 + 2] = usage === undefined ? 0n : usage.charged;
     const shorts = this.#shorts;
-    shorts[at16 + NAMED.prefix] = this.#names.lastOr(call.requestPrefix, KIND.prefix);
-    shorts[at16 + NAMED.account] = this.#names.lastOr(call.account, KIND.id);
-    shorts[at16 + NAMED.key] = this.#names.lastOr(call.key, KIND.key);
-    shorts[at16 + NAMED.model] = this.#names.lastOr(call.model, KIND.model);
-    shorts[at16 + NAMED.answered] = this.#names.lastOr(usage?.answeredModel ?? null, KIND.answered);
-    shorts[at16 + NAMED.upstream] = this.#names.lastOr(call.upstream, KIND.upstream);
-    shorts[at16 + NAMED.code] = this.#names.lastOr(call.code, KIND.code);
-    shorts[at16 + NAMED.source] = this.#names.lastOr(usage?.source ?? null, KIND.source);
-    shorts[at16 + NAMED.route] = this.#names.lastOr(call.route, KIND.route);
+    shorts[at16 + NAMED.prefix] = this.#names.positionOfKind(call.requestPrefix, KIND.prefix);
+    shorts[at16 + NAMED.account] = this.#names.positionOfKind(call.account, KIND.id);
+    shorts[at16 + NAMED.key] = this.#names.positionOfKind(call.key, KIND.key);
+    shorts[at16 + NAMED.model] = this.#names.positionOfKind(call.model, KIND.model);
+    shorts[at16 + NAMED.answered] = this.#names.positionOfKind(usage?.answeredModel ?? null, KIND.answered);
+    shorts[at16 + NAMED.upstream] = this.#names.positionOfKind(call.upstream, KIND.upstream);
+    shorts[at16 + NAMED.code] = this.#names.positionOfKind(call.code, KIND.code);
+    shorts[at16 + NAMED.source] = this.#names.positionOfKind(usage?.source ?? null, KIND.source);
+    shorts[at16 + NAMED.route] = this.#names.positionOfKind(call.route, KIND.route);
     shorts[at16 + STATUS] = call.status ?? 0;
     shorts[at16 + FLAGS] =
       (call.stream ? STREAM : 0) |
       (cache === null ? 0 : cache === 'hit' ? CACHE_HIT : CACHE_MISS) |
       (call.attempts.length > 0 ? ATTEMPTS : 0);
-    this.#words[at32 + VARIABLE] = this.#at;
+    this.#words[at32 + VARIABLE] = this.#variableBytes;
     this.#words[at32 + QUEUED_MS] = call.queuedMs;
     this.#count += 1;
-    this.#time(call.durationMs);
-    this.#timeOrNone(call.firstTokenMs);
-    this.#timeOrNone(call.admittedMs);
+    this.#putTime(call.durationMs);
+    this.#putTimeOrNone(call.firstTokenMs);
+    this.#putTimeOrNone(call.admittedMs);
     if (usage !== undefined) {
-      this.#number(usage.promptTokens);
-      this.#number(usage.cachedTokens);
-      this.#number(usage.cacheWriteTokens);
-      this.#number(usage.cacheWrite1hTokens);
-      this.#number(usage.completionTokens);
-      this.#number(usage.reasoningTokens);
+      this.#putNumber(usage.promptTokens);
+      this.#putNumber(usage.cachedTokens);
+      this.#putNumber(usage.cacheWriteTokens);
+      this.#putNumber(usage.cacheWrite1hTokens);
+      this.#putNumber(usage.completionTokens);
+      this.#putNumber(usage.reasoningTokens);
     }
-    this.#details(call);
+    this.#putDetails(call);
   }
 
   /** As `add`, but reads the call in the ring, from the listener of that index, and makes no record of it. */
@@ -185,21 +187,21 @@ export class BlockBuilder {
     const at32 = at64 << 1;
     const at16 = at64 << 2;
     const shorts = this.#shorts;
-    const account = this.#accounts.at(ints[first32 + ring.PLAIN_ACCOUNT]!);
+    const account = this.#accounts.of(ints[first32 + ring.PLAIN_ACCOUNT]!);
     const flags = ints[first32 + ring.PLAIN_FLAGS]!;
     this.#floats[at64] = floats[first64 + ring.PLAIN_ENDED_MS]!;
     this.#floats[at64 + 1] = floats[first64 + ring.PLAIN_REQUEST]!;
     this.#amounts[at64 + 2] = amounts[first64 + ring.PLAIN_CHARGED]!;
-    shorts[at16 + NAMED.prefix] = this.#prefixes.at(listener);
+    shorts[at16 + NAMED.prefix] = this.#prefixes.of(listener);
     shorts[at16 + NAMED.account] = account;
-    shorts[at16 + NAMED.key] = this.#keys.at(ints[first32 + ring.PLAIN_KEY]!);
-    shorts[at16 + NAMED.model] = this.#models.at(ints[first32 + ring.PLAIN_MODEL]!);
-    shorts[at16 + NAMED.answered] = this.#models.at(ints[first32 + ring.PLAIN_ANSWERED]!);
-    shorts[at16 + NAMED.upstream] = this.#upstreams.at(ints[first32 + ring.PLAIN_UPSTREAM]!);
+    shorts[at16 + NAMED.key] = this.#keys.of(ints[first32 + ring.PLAIN_KEY]!);
+    shorts[at16 + NAMED.model] = this.#models.of(ints[first32 + ring.PLAIN_MODEL]!);
+    shorts[at16 + NAMED.answered] = this.#models.of(ints[first32 + ring.PLAIN_ANSWERED]!);
+    shorts[at16 + NAMED.upstream] = this.#upstreams.of(ints[first32 + ring.PLAIN_UPSTREAM]!);
     shorts[at16 + NAMED.code] = NONE;
     // The source is the highest part of the flags.
-    shorts[at16 + NAMED.source] = this.#sources.at(flags >> ring.SOURCE_SHIFT);
-    shorts[at16 + NAMED.route] = this.#routes.at((flags >> ring.DOOR_SHIFT) & ring.BYTE_MASK);
+    shorts[at16 + NAMED.source] = this.#sources.of(flags >> ring.SOURCE_SHIFT);
+    shorts[at16 + NAMED.route] = this.#routes.of((flags >> ring.DOOR_SHIFT) & ring.BYTE_MASK);
     shorts[at16 + STATUS] = HTTP_OK;
     // A plain call always has an attempt, so it is no hit.
     shorts[at16 + FLAGS] =
@@ -208,11 +210,11 @@ export class BlockBuilder {
       ((flags & ring.STREAM) === 0 ? 0 : STREAM) |
       ((flags & ring.CACHE_HIT) === 0 ? 0 : CACHE_HIT) |
       ((flags & ring.CACHE_MISS) === 0 ? 0 : CACHE_MISS);
-    this.#words[at32 + VARIABLE] = this.#at;
+    this.#words[at32 + VARIABLE] = this.#variableBytes;
     this.#words[at32 + QUEUED_MS] = ints[first32 + ring.PLAIN_QUEUED_MS]!;
     this.#count += 1;
     const bytes = this.#variable;
-    let at = putNumber(bytes, this.#at, ints[first32 + ring.PLAIN_DURATION]!);
+    let at = putNumber(bytes, this.#variableBytes, ints[first32 + ring.PLAIN_DURATION]!);
     // NOTHING is -1 in the ring, and 0 in the block.
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_FIRST_TOKEN]! + 1);
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_ADMITTED]! + 1);
@@ -224,19 +226,21 @@ export class BlockBuilder {
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_REASONING]!);
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_START]!);
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_ATTEMPT]!);
-    this.#at = this.#plainQuotas(call, account, at);
+    this.#variableBytes = this.#putPlainQuotas(call, account, at);
   }
 
   /** Writes at `start` and returns the position after it. */
-  #plainQuotas({ ints, floats, first64 }: PlainCall, account: number, start: number): number {
+  #putPlainQuotas({ ints, floats, first64 }: PlainCall, account: number, start: number): number {
     const first32 = first64 << 1;
     const minute = ints[first32 + ring.PLAIN_MINUTE]!;
+    // The balance, calls in flight and of the day, and perhaps the minute's requests count too.
     const othersMax = QUOTAS_MAX - (minute === ring.NOTHING ? 3 : 4);
-    // They follow the fields, of which `first64` is the first.
+    // The other quotas follow the ring's fields. Each has two words of 64 bits: the first is two words of 32,
+    // a code (core/quotas.ts) and the slot of its group; the second is what is left.
     const others = Math.min(ints[first32 + ring.PLAIN_QUOTAS]!, othersMax);
     const others64 = first64 + ((ring.PLAIN_BYTES - FIELDS_AT) >> 3);
     const bytes = this.#variable;
-    let at = this.#money(start, floats[first64 + ring.PLAIN_BALANCE]!);
+    let at = this.#putMoney(start, floats[first64 + ring.PLAIN_BALANCE]!);
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_IN_FLIGHT]!);
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_PER_DAY]!);
     at = putNumber(bytes, at, minute === ring.NOTHING ? 0 : minute + 1);
@@ -249,95 +253,98 @@ export class BlockBuilder {
         scope === ACCOUNT
           ? account
           : scope === KEY
-            ? this.#keys.at(ints[first32 + ring.PLAIN_KEY]!)
+            ? this.#keys.of(ints[first32 + ring.PLAIN_KEY]!)
             : scope === MODEL
-              ? this.#models.at(ints[first32 + ring.PLAIN_MODEL]!)
-              : this.#groups.at(ints[(at64 << 1) + 1]!);
-      at = this.#quota(at, scope, owner, FIRST_NAME + name);
-      at = this.#left(at, floats[at64 + 1]!, IS_MONEY[name]!);
+              ? this.#models.of(ints[first32 + ring.PLAIN_MODEL]!)
+              : this.#groups.of(ints[(at64 << 1) + 1]!);
+      at = this.#putQuota(at, scope, owner, FIRST_NAME + name);
+      at = this.#putLeft(at, floats[at64 + 1]!, IS_MONEY[name]!);
     }
     return at;
   }
 
-  /** This function and `#left` write at `start` and return the position after it. */
-  #quota(start: number, scope: number, owner: number, name: number): number {
+  /**
+   * Writes at `start`, and returns the position after it. `scope` and `name` are indices in QUOTA_TEXTS;
+   * `owner` is the position of the scope's id.
+   */
+  #putQuota(start: number, scope: number, owner: number, name: number): number {
     const bytes = this.#variable;
     const at = putNumber(bytes, start, this.#quotaText(scope));
     return putNumber(bytes, putPosition(bytes, at, owner), this.#quotaText(name));
   }
-  /** Returns the position of a text of QUOTA_TEXTS + 1. */
 
+  /** Returns the position of a text of QUOTA_TEXTS, plus one. */
   #quotaText(index: number): number {
     return (this.#quotaTexts[index] ||= this.#names.positionOf(QUOTA_TEXTS[index]!) + 1);
   }
 
-  /** If it is money, `left` is nano-units, and the block gets pico-units. */
-  #left(start: number, left: number, isMoney: boolean): number {
-    if (!isMoney) {
-      this.#variable[start] = 0;
-      return putNumber(this.#variable, start + 1, left);
-    }
-    this.#variable[start] = 1;
-    return this.#nanos(start + 1, left);
+  /** As `#putQuota`. `left` is nano-units if it is money, and is then written in pico-units. */
+  #putLeft(start: number, left: number, isMoney: boolean): number {
+    this.#variable[start] = isMoney ? 1 : 0;
+    return isMoney ? this.#putNanos(start + 1, left) : putNumber(this.#variable, start + 1, left);
   }
 
-  /** Returns the block, which has a call or more, and its names, and begins the next one. */
-  take(): { block: Block; names: readonly string[] } {
+  /** Returns the block, which must have a call, and begins the next one. */
+  take(): Block {
     const names = this.#names.list();
     const text = Buffer.from(JSON.stringify(names));
     const fixedBytes = this.#count * FIXED_BYTES;
-    const namesAt = HEAD_BYTES + fixedBytes + this.#at;
+    const namesAt = HEAD_BYTES + fixedBytes + this.#variableBytes;
     const bytes = Buffer.allocUnsafeSlow((namesAt + text.length + 7) & ~7).fill(0, namesAt);
     bytes.set(new Uint8Array(this.#fixed, 0, fixedBytes), HEAD_BYTES);
-    bytes.set(this.#variable.subarray(0, this.#at), HEAD_BYTES + fixedBytes);
+    bytes.set(this.#variable.subarray(0, this.#variableBytes), HEAD_BYTES + fixedBytes);
     bytes.set(text, namesAt);
     const head = new Uint32Array(bytes.buffer, 0, HEAD_BYTES / 4);
-    head.set([MAGIC, bytes.length, 0, this.#count, this.#at, text.length]);
+    head.set([MAGIC, bytes.length, 0, this.#count, this.#variableBytes, text.length]);
     head[2] = crc32(bytes.subarray(12));
     this.#names.clear();
     this.forgetSlots();
-    this.#count = this.#at = 0;
-    return { block: Block.of(bytes), names };
+    this.#count = this.#variableBytes = 0;
+    return Block.of(bytes, names);
   }
 
-  #details({ attempts, quotas, error }: CallRecord): void {
-    this.#number(Math.min(attempts.length, CALL_ATTEMPTS_MAX));
+  #putDetails({ attempts, quotas, error }: CallRecord): void {
+    this.#putNumber(Math.min(attempts.length, CALL_ATTEMPTS_MAX));
     for (let at = 0; at < attempts.length && at < CALL_ATTEMPTS_MAX; at++) {
       const attempt = attempts[at]!;
-      this.#name(attempt.upstream, KIND.upstream);
-      this.#name(attempt.model, KIND.model);
-      this.#number(attempt.status ?? 0);
-      this.#name(attempt.code, KIND.attemptCode);
-      this.#time(attempt.startMs);
-      this.#time(attempt.durationMs);
-      this.#text(attempt.error);
+      this.#putName(attempt.upstream, KIND.upstream);
+      this.#putName(attempt.model, KIND.model);
+      this.#putNumber(attempt.status ?? 0);
+      this.#putName(attempt.code, KIND.attemptCode);
+      this.#putTime(attempt.startMs);
+      this.#putTime(attempt.durationMs);
+      this.#putText(attempt.error);
     }
-    this.#number(Math.min(quotas.length, QUOTAS_MAX));
+    this.#putNumber(Math.min(quotas.length, QUOTAS_MAX));
     for (let at = 0; at < quotas.length && at < QUOTAS_MAX; at++) {
       const { scope, id, quota, left } = quotas[at]!;
-      this.#name(scope, KIND.scope);
-      this.#name(id, KIND.id);
-      this.#name(quota, KIND.quota + (at % FIRST_QUOTAS));
+      this.#putName(scope, KIND.scope);
+      this.#putName(id, KIND.id);
+      this.#putName(quota, KIND.quota + (at % FIRST_QUOTAS));
       const isMoney = typeof left === 'bigint';
-      this.#number(isMoney ? 1 : 0);
-      if (isMoney) this.#amount(left);
-      else this.#number(left);
+      this.#putNumber(isMoney ? 1 : 0);
+      if (isMoney) this.#putAmount(left);
+      else this.#putNumber(left);
     }
-    this.#text(error);
+    this.#putText(error);
   }
 
   /** Writes 0 for null. */
-  #name(text: string | null, kind: number): void {
-    this.#at = putPosition(this.#variable, this.#at, this.#names.lastOr(text, kind));
+  #putName(text: string | null, kind: number): void {
+    this.#variableBytes = putPosition(
+      this.#variable,
+      this.#variableBytes,
+      this.#names.positionOfKind(text, kind),
+    );
   }
 
-  /** Writes a float of pico-units as `moneyOf` converts it. */
-  #money(at: number, amount: number): number {
+  /** As `#putQuota`. Writes a float of pico-units as `moneyOf` converts it. */
+  #putMoney(at: number, amount: number): number {
     if (amount < 0) {
       this.#view.setBigInt64(at, moneyOf(amount), true);
       return at + 8;
     }
-    if (!Number.isSafeInteger(amount)) return this.#nanos(at, Math.floor(amount / PICO_IN_NANO));
+    if (!Number.isSafeInteger(amount)) return this.#putNanos(at, Math.floor(amount / PICO_IN_NANO));
     // Without a BigInt, which is an allocation, and without %, which calls a C function for floats.
     const high = Math.floor(amount / TWO_32);
     this.#view.setUint32(at, amount - high * TWO_32, true);
@@ -345,8 +352,11 @@ export class BlockBuilder {
     return at + 8;
   }
 
-  /** The product may exceed 2^53, so its two halves are computed one by one: a BigInt costs some 70 ns. */
-  #nanos(at: number, nanos: number): number {
+  /**
+   * As `#putQuota`. Writes nano-units as pico-units. The product may exceed 2^53, so its two halves are
+   * computed one by one: a BigInt costs some 70 ns.
+   */
+  #putNanos(at: number, nanos: number): number {
     const high = Math.floor(nanos / TWO_32);
     const low = (nanos - high * TWO_32) * PICO_IN_NANO;
     const carry = Math.floor(low / TWO_32);
@@ -355,44 +365,39 @@ export class BlockBuilder {
     return at + 8;
   }
 
-  #amount(amount: bigint): void {
-    this.#view.setBigInt64(this.#at, amount, true);
-    this.#at += 8;
+  #putAmount(amount: bigint): void {
+    this.#view.setBigInt64(this.#variableBytes, amount, true);
+    this.#variableBytes += 8;
   }
 
-  #timeOrNone(ms: number | undefined): void {
-    this.#number(ms === undefined ? 0 : Math.max(Math.round(ms * 1_000), 0) + 1);
+  #putTimeOrNone(ms: number | undefined): void {
+    this.#putNumber(ms === undefined ? 0 : Math.max(Math.round(ms * 1_000), 0) + 1);
   }
 
-  #time(ms: number): void {
-    this.#at = putTime(this.#variable, this.#at, ms);
+  #putTime(ms: number): void {
+    this.#putNumber(Math.round(ms * 1_000));
   }
 
-  #number(value: number): void {
-    this.#at = putNumber(this.#variable, this.#at, value);
+  #putNumber(value: number): void {
+    this.#variableBytes = putNumber(this.#variable, this.#variableBytes, value);
   }
 
   /** Writes 0 for null. If a cut divides a surrogate pair, its half becomes U+FFFD. */
-  #text(text: string | null): void {
+  #putText(text: string | null): void {
     if (text === null) {
-      this.#number(0);
+      this.#putNumber(0);
       return;
     }
     const bytes = Buffer.from(
       text.length > CALL_ERROR_CHARS_MAX ? `${text.slice(0, CALL_ERROR_CHARS_MAX)}…` : text,
     );
-    this.#number(bytes.length + 1);
-    this.#variable.set(bytes, this.#at);
-    this.#at += bytes.length;
+    this.#putNumber(bytes.length + 1);
+    this.#variable.set(bytes, this.#variableBytes);
+    this.#variableBytes += bytes.length;
   }
 }
 
-// The following functions write at `at` and return the position after it.
-
-function putPosition(bytes: Uint8Array, at: number, position: number): number {
-  return putNumber(bytes, at, position === NONE ? 0 : position + 1);
-}
-
-function putTime(bytes: Uint8Array, at: number, ms: number): number {
-  return putNumber(bytes, at, Math.round(ms * 1_000));
+/** Writes a name's position at `at`, and returns the position after it in `bytes`. */
+function putPosition(bytes: Uint8Array, at: number, namePosition: number): number {
+  return putNumber(bytes, at, namePosition === NONE ? 0 : namePosition + 1);
 }

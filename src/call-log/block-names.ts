@@ -15,7 +15,7 @@ export class BlockNames {
   readonly #lastPositions: Int32Array;
   #bytes = 0;
 
-  /** `kinds`: how many values the argument `kind` of `lastOr` has, from 0. */
+  /** `kinds`: how many values the argument `kind` of `positionOfKind` has, from 0. */
   constructor(kinds: number) {
     this.#lastNames = new Array<string | undefined>(kinds).fill(undefined);
     this.#lastPositions = new Int32Array(kinds);
@@ -53,7 +53,7 @@ export class BlockNames {
   }
 
   /** As `positionOf`, but quicker if the name is the last one of its kind, as most are. */
-  lastOr(text: string | null, kind: number): number {
+  positionOfKind(text: string | null, kind: number): number {
     if (text === null) return NONE;
     if (this.#lastNames[kind] === text) return this.#lastPositions[kind]!;
     const position = this.positionOf(text);
@@ -92,19 +92,16 @@ export class SlotPositions {
   }
 
   /** Returns the position of the slot's name; NONE if it has none. */
-  at(slot: number): number {
-    const at = slot & (SLOTS - 1);
-    return this.#slots[at] === slot && slot !== NO_SLOT ? this.#positions[at]! : this.#find(slot, at);
+  of(slot: number): number {
+    const entry = slot & (SLOTS - 1);
+    if (this.#slots[entry] === slot && slot !== NO_SLOT) return this.#positions[entry]!;
+    const position = this.#positionOf(slot);
+    this.#slots[entry] = slot;
+    this.#positions[entry] = position;
+    return position;
   }
 
   clear(): void {
     this.#slots.fill(NO_SLOT);
-  }
-
-  #find(slot: number, at: number): number {
-    const position = this.#positionOf(slot);
-    this.#slots[at] = slot;
-    this.#positions[at] = position;
-    return position;
   }
 }

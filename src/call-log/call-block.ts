@@ -131,10 +131,12 @@ export class Block {
 
   /**
    * Returns the block of these bytes without a check, because block-builder.ts has just made them. They
-   * begin where their ArrayBuffer begins.
+   * begin where their ArrayBuffer begins, and have these names.
    */
-  static of(bytes: Buffer): Block {
-    return new Block(bytes, 0, new Uint32Array(bytes.buffer, 0, HEAD_BYTES / 4));
+  static of(bytes: Buffer, names: readonly string[]): Block {
+    const block = new Block(bytes, 0, new Uint32Array(bytes.buffer, 0, HEAD_BYTES / 4));
+    block.#names = names;
+    return block;
   }
 
   /** All bytes of a block that `of` returned. */
@@ -214,8 +216,8 @@ export class Block {
     };
   }
 
+  /** Returns the call's flags: STREAM and those declared after it. */
   flags(index: number): number {
-    /** Bits of STREAM and those below it. */
     return this.shorts[(this.at64(index) << 2) + FLAGS]!;
   }
 }
@@ -314,11 +316,12 @@ class VariableReader {
   }
 }
 
+/** Four groups of 7 bits. */
 const TWO_28 = 2 ** 28;
 
 /**
- * Writes a number for `VariableReader.number`: 7 bits a byte, up to 2^53
- * (test/unit/call-log/plain-calls.test.ts). Writes at `start` and returns the position after the number.
+ * Writes a number at `start` for `VariableReader.number`, and returns the position after it: 7 bits a byte,
+ * up to 2^53 (test/unit/call-log/plain-calls.test.ts).
  */
 export function putNumber(bytes: Uint8Array, start: number, value: number): number {
   let rest = value | 0;

@@ -1,17 +1,25 @@
 /**
- * What a client asks of a list of calls. The filter, in two forms: as keys of an index's Bloom filter, and as
- * a test of each call of a block. The cursors: texts by which a client continues a list, or asks for newer
- * calls. call-reader.ts uses all of them. Pure.
+ * The filter and the cursors of a search for calls. A filter becomes a test of extents, which asks their
+ * Bloom filters, and a test of each call of a block. A cursor is a text by which a client continues a list,
+ * or asks for newer calls. call-reader.ts and page-search.ts use them. Pure.
  *
  * Must hold: a call that passes the test has all the keys in the index, else a search misses it; a cursor is
  * parsed as it was made, and other text is rejected, so that pages neither skip nor repeat a call
  * (test/unit/call-log/call-log.test.ts).
  */
 import { ATTEMPTS, type Block, NAMED, NONE, PLAIN, STATUS } from './call-block.js';
-import { type Extent, FAILED_KEY, hashOf, mayHave, pairHash, statusKeys } from './segment-index.js';
+import {
+  type Extent,
+  FAILED_KEY,
+  FAILED_STATUS,
+  hashOf,
+  mayHave,
+  pairHash,
+  statusKeys,
+} from './segment-index.js';
 
 /** Accounts by id. `ids` has all of them if they are few enough to be looked up in the indexes. */
-export interface AccountSet {
+interface AccountSet {
   readonly ids: readonly string[] | undefined;
   readonly has: (accountId: string) => boolean;
 }
@@ -37,8 +45,7 @@ export interface CallFilter {
   readonly toMs?: number | undefined;
 }
 
-/** Statuses and classes from these on are in the index's pairs (segment-index.ts). */
-const FAILED_STATUS = 400;
+/** Statuses of this class and those above are in the index's pairs, as those from FAILED_STATUS on. */
 const FAILED_CLASS = 4;
 
 /** Returns the index's keys of a status, or the one key of a class. */
@@ -67,30 +74,29 @@ export function extentTestOf(filter: CallFilter): (extent: Extent) => boolean {
   const names = [account, key, model, upstream, code && keyOfCodes(code)].filter(
     (name) => name !== undefined,
   );
-  const single = [...names, ...keysOfStatus(status), ...(failed === true ? [FAILED_KEY] : [])].map(hashOf);
+  const keys = [...names, ...keysOfStatus(status), ...(failed === true ? [FAILED_KEY] : [])].map(hashOf);
   const failures = failuresOf(filter);
   const pairsOf = (who: number): number[] => failures.map((how) => pairHash(who, how));
   const pairs = [account, key].flatMap((who) => (who === undefined ? [] : pairsOf(hashOf(who))));
-  const accounts = filter.accounts?.ids?.map(hashOf).map((id) => ({ single: [id], pairs: pairsOf(id) }));
+  const accounts = filter.accounts?.ids?.map(hashOf).map((id) => ({ keys: [id], pairs: pairsOf(id) }));
+  const mayPass = (extent: Extent, wanted: { readonly keys: number[]; readonly pairs: number[] }): boolean =>
+    mayHave(extent, wanted.keys) && (!extent.hasPairs || mayHave(extent, wanted.pairs));
   return (extent) =>
-    mayHave(extent, single) &&
-    (!extent.hasPairs || mayHave(extent, pairs)) &&
-    (accounts === undefined ||
-      accounts.some(
-        (one) => mayHave(extent, one.single) && (!extent.hasPairs || mayHave(extent, one.pairs)),
-      ));
+    mayPass(extent, { keys, pairs }) &&
+    (accounts === undefined || accounts.some((account) => mayPass(extent, account)));
 }
 
 /** Returns a test of the block's calls by their index, or undefined if none can pass. */
 export function testOf(filter: CallFilter, block: Block): ((call: number) => boolean) | undefined {
   const { account, key, model, upstream, code, status, failed, fromMs = -Infinity, toMs = Infinity } = filter;
   const { floats, shorts } = block;
-  const wanted = [account, key, model, upstream].map((name) =>
+  // Positions among the block's names. -1: the filter names none. Undefined: the block does not have it.
+  const positions = [account, key, model, upstream].map((name) =>
     name === undefined ? -1 : block.positionOf(name),
   );
-  if (wanted.includes(undefined)) return undefined;
-  const [accountAt, keyAt, modelAt, upstreamAt] = wanted as [number, number, number, number];
-  const codesAt = code?.split(',').flatMap((one) => block.positionOf(one.trim()) ?? []);
+  if (positions.includes(undefined)) return undefined;
+  const [accountAt, keyAt, modelAt, upstreamAt] = positions as [number, number, number, number];
+  const codesAt = code?.split(',').flatMap((text) => block.positionOf(text.trim()) ?? []);
   if (codesAt?.length === 0) return undefined;
   const isOfAccounts = filter.accounts && accountTestOf(filter.accounts, block);
   return (call) => {
@@ -104,8 +110,8 @@ export function testOf(filter: CallFilter, block: Block): ((call: number) => boo
     if (codesAt?.includes(shorts[at16 + NAMED.code]!) === false) return false;
     if (failed !== undefined && (shorts[at16 + NAMED.code] !== NONE) !== failed) return false;
     if (status !== undefined) {
-      const own = shorts[at16 + STATUS]!;
-      if (own !== status && (status >= 10 || Math.floor(own / 100) !== status)) return false;
+      const callStatus = shorts[at16 + STATUS]!;
+      if (callStatus !== status && (status >= 10 || Math.floor(callStatus / 100) !== status)) return false;
     }
     if (modelAt >= 0 && shorts[at16 + NAMED.model] !== modelAt && shorts[at16 + NAMED.answered] !== modelAt) {
       return false;
@@ -152,8 +158,8 @@ export function newestFirst(left: SortKey, right: SortKey): number {
 
 /** How far a client has read in each segment: the cursor for newer calls. */
 export interface Seen {
-  /** The newest segment at that time: segments with a higher number are new. */
-  last: number;
+  /** The number of the newest segment at that time: segments with a higher one are new. */
+  lastNumber: number;
   /** Where to continue in segments that were still growing or not read to their end. */
   readonly segments: Map<number, Position>;
 }
@@ -166,31 +172,35 @@ export interface Position {
 
 export const START: Position = { at: 0, call: 0 };
 
+/** Returns the cursor that continues a list behind that call. */
 export function cursorOf({ endedMs, segment, at, call }: SortKey): string {
   return `${endedMs}_${segment}_${at}_${call}`;
 }
 
 export function sortKeyOf(cursor: string): SortKey | undefined {
   if (!/^\d{1,16}(\.\d{1,6})?(_\d{1,16}){3}$/.test(cursor)) return undefined;
-  const [endedMs, segment, at, call] = cursor.split('_').map(Number) as [number, number, number, number];
-  return { endedMs, segment, at, call };
+  const [endedMs, segment, at, call] = cursor.split('_').map(Number);
+  return { endedMs: endedMs!, segment: segment!, at: at!, call: call! };
 }
 
 /** Some 12 characters a process, because a cursor is a part of a URL. Blocks begin at multiples of 8. */
-export function cursorOfSeen({ last, segments }: Seen): string {
+export function cursorOfSeen({ lastNumber, segments }: Seen): string {
   const positions = [...segments].slice(-SEEN_SEGMENTS_MAX).map(([number, { at, call }]) => {
-    return [last - number, at / 8, call].map((part) => part.toString(36)).join('.');
+    return [lastNumber - number, at / 8, call].map((part) => part.toString(36)).join('.');
   });
-  return [last.toString(36), ...positions].join('_');
+  return [lastNumber.toString(36), ...positions].join('_');
 }
 
-/** The cursor behind all that the segments have now; of ended ones the newest number says it. */
+/**
+ * Returns the cursor behind all calls that the segments have now. It names only the growing ones: the others
+ * are those up to the newest number.
+ */
 export function cursorOfNewest(
   segments: readonly { readonly number: number; readonly end: number; readonly isGrowing: boolean }[],
 ): string {
   const growing = segments.filter(({ isGrowing }) => isGrowing);
   return cursorOfSeen({
-    last: segments.at(-1)?.number ?? 0,
+    lastNumber: segments.at(-1)?.number ?? 0,
     segments: new Map(growing.map(({ number, end }) => [number, { at: end, call: 0 }])),
   });
 }
@@ -198,14 +208,10 @@ export function cursorOfNewest(
 export function seenOf(cursor: string): Seen | undefined {
   if (!/^[0-9a-z]{1,7}(_[0-9a-z]{1,7}\.[0-9a-z]{1,7}\.[0-9a-z]{1,7})*$/.test(cursor)) return undefined;
   const [lastText, ...positions] = cursor.split('_');
-  const last = parseInt(lastText!, 36);
+  const lastNumber = parseInt(lastText!, 36);
   const segments = positions.map((position): [number, Position] => {
-    const [back, at, call] = position.split('.').map((part) => parseInt(part, 36)) as [
-      number,
-      number,
-      number,
-    ];
-    return [last - back, { at: at * 8, call }];
+    const [back, at, call] = position.split('.').map((part) => parseInt(part, 36));
+    return [lastNumber - back!, { at: at! * 8, call: call! }];
   });
-  return { last, segments: new Map(segments) };
+  return { lastNumber, segments: new Map(segments) };
 }

@@ -17,7 +17,7 @@ import type { CallRetention } from './segment-files.js';
 import { SegmentIndex } from './segment-index.js';
 import { SegmentWriter } from './segment-writer.js';
 
-export interface CallWriterOptions {
+interface CallWriterOptions {
   readonly folder: string;
   readonly retention: CallRetention;
   /** Without it `appendPlain` throws. */
@@ -34,37 +34,23 @@ export interface GrowingSegment {
   readonly index: SegmentIndex;
 }
 
-/** What SegmentWriter writes: `data` is the bytes of `block`, and `count` how many calls it has. */
-interface CallBlock {
-  readonly data: Buffer;
-  readonly count: number;
-  readonly block: Block;
-  readonly names: readonly string[];
-}
-
 export class CallWriter implements CallSink {
   readonly #builder: BlockBuilder;
   /** The index of the segment that was begun last: SegmentWriter asks for one as it begins each segment. */
   #index = new SegmentIndex();
-  readonly #segments: SegmentWriter<CallBlock>;
+  readonly #segments: SegmentWriter<Block>;
 
   constructor({ folder, retention, names, clock, log }: CallWriterOptions) {
-    this.#builder = new BlockBuilder(names);
-    this.#segments = new SegmentWriter<CallBlock>({
+    const builder = (this.#builder = new BlockBuilder(names));
+    this.#segments = new SegmentWriter<Block>({
       folder,
       kind: 'calls',
       start: SEGMENT_START,
-      newIndex: () => {
-        const index = (this.#index = new SegmentIndex());
-        return {
-          add: (at, { block, names: blockNames }) => index.add(at, block, blockNames),
-          toBytes: (at) => index.toBytes(at),
-        };
-      },
+      newIndex: () => (this.#index = new SegmentIndex()),
       retention,
       clock,
       log,
-      take: () => this.#take(),
+      take: () => (builder.count === 0 ? undefined : builder.take()),
     });
   }
 
@@ -113,12 +99,5 @@ export class CallWriter implements CallSink {
   /** Flushes, and ends the segment. Called once, last. */
   close(): void {
     this.#segments.close();
-  }
-
-  #take(): CallBlock | undefined {
-    const { count } = this.#builder;
-    if (count === 0) return undefined;
-    const { block, names } = this.#builder.take();
-    return { data: block.data, count, block, names };
   }
 }

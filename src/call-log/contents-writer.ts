@@ -29,7 +29,7 @@ import { type CallRetention, CONTENTS_FOLDER, segmentFiles } from './segment-fil
 import { hashOf } from './segment-index.js';
 import { SegmentWriter, type WrittenBlock, type WrittenIndex } from './segment-writer.js';
 
-export const CONTENTS_START = Buffer.from('tgconts1');
+const CONTENTS_START = Buffer.from('tgconts1');
 const INDEX_MAGIC = 0x58434754;
 const ENTRY_BYTES = 8;
 const TAIL_BYTES = 8;

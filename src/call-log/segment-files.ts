@@ -28,7 +28,7 @@ const HOUR_MS = 3_600_000;
 /** The extension of the file. */
 export type SegmentKind = 'calls' | 'contents';
 
-export interface SegmentFile {
+interface SegmentFile {
   readonly number: number;
   readonly path: string;
 }

@@ -90,9 +90,9 @@ const PAIRS_BIT = 2 ** 31;
 /** The most pairs of an extent. With more it has none, so that an outage makes no index too long. */
 const PAIRS_MAX = 1_024;
 /** Statuses from here on are those of calls that failed. */
-const FAILED_STATUS = 400;
+export const FAILED_STATUS = 400;
 export const TAIL_BYTES = 8;
-/** Bits of a filter, and bits that are set or tested, for each filter key. */
+/** For each filter key: how many bits the filter has, and how many of them are set or tested. */
 const BITS_A_KEY = 16;
 const PROBES = 7;
 /** For how many filter keys of the open extent there is space at first. */
@@ -122,12 +122,12 @@ export class SegmentIndex {
   }
 
   /**
-   * Adds the block that begins at `at` in the file, with its names. Call it for blocks in the order in which
-   * they stand in the file; each has a call. If damaged bytes are between two, the extent has them too.
+   * Adds the block that begins at `at` in the file. Call it for blocks in the order in which they stand in
+   * the file; each has a call. If damaged bytes are between two, the extent has them too.
    */
-  add(at: number, block: Block, names: readonly string[]): void {
+  add(at: number, block: Block): void {
     const open = (this.#open ??= this.#begin(at));
-    const { floats, shorts, count } = block;
+    const { floats, shorts, count, names } = block;
     const hashes = names.map(hashOf);
     for (const hash of hashes) this.#push(hash);
     this.#statuses.clear();
@@ -143,10 +143,9 @@ export class SegmentIndex {
       if (endedMs > open.lastMs) open.lastMs = endedMs;
       if (request < open.firstRequest) open.firstRequest = request;
       if (request > open.lastRequest) open.lastRequest = request;
-      // The position of the prefix among the block's names.
-      const prefix = shorts[at16 + NAMED.prefix]!;
-      this.#summary.add(prefix, request, endedMs);
-      this.#push(requestHash(hashes[prefix]!, request));
+      const prefixAt = shorts[at16 + NAMED.prefix]!;
+      this.#summary.add(prefixAt, request, endedMs);
+      this.#push(requestHash(hashes[prefixAt]!, request));
       const status = shorts[at16 + STATUS]!;
       if (status !== lastStatus) this.#statuses.add(status);
       lastStatus = status;
@@ -178,11 +177,8 @@ export class SegmentIndex {
   toBytes(at: number): Buffer {
     this.seal();
     const summary = this.#summary.toBytes();
-    const bytes =
-      HEAD_BYTES +
-      summary.length +
-      TAIL_BYTES +
-      this.extents.reduce((sum, extent) => sum + EXTENT_BYTES + extent.filter!.length * 4, 0);
+    const extentsBytes = this.extents.reduce((sum, { filter }) => sum + EXTENT_BYTES + filter!.length * 4, 0);
+    const bytes = HEAD_BYTES + extentsBytes + summary.length + TAIL_BYTES;
     const result = Buffer.alloc((bytes + 7) & ~7);
     let offset = HEAD_BYTES;
     for (const extent of this.extents) {

@@ -30,6 +30,7 @@ const JSON_BYTES_MAX = 32_000;
 /** The summary, with what follows it, is within this many last bytes of a segment. */
 export const SUMMARY_BYTES_MAX = 32_768;
 
+/** The JSON of a summary: see the header. */
 type Written = [
   firstMs: number,
   lastMs: number,
@@ -89,7 +90,7 @@ export class SegmentSummary {
 
   /**
    * Returns the extents that may have a call with that number of the listener's run with that prefix, oldest
-   * first; none if the segment does not have it; undefined if the summary does not tell.
+   * first; none if the segment does not have it; undefined if the summary does not say.
    */
   extentsWith(prefix: string, request: number): ExtentAt[] | undefined {
     if (this.#runs === undefined) return undefined;
@@ -112,9 +113,9 @@ export class SegmentSummary {
       return [prefix, first, Math.max(...numbersOf(LAST_REQUEST)), extents] as const;
     });
     const withoutExtents = runs.map(([prefix, first, last]) => [prefix, first, last] as const);
-    // The most that is short enough; the last one always is.
+    // The first that is short enough; the last one always is.
     const text = [runs, withoutExtents, null]
-      .map((told) => Buffer.from(JSON.stringify([this.firstMs, this.lastMs, told] satisfies Written)))
+      .map((written) => Buffer.from(JSON.stringify([this.firstMs, this.lastMs, written] satisfies Written)))
       .find(({ length }) => length <= JSON_BYTES_MAX)!;
     const paddingBytes = -text.length & 7;
     const bytes = Buffer.alloc(paddingBytes + text.length + FOOT_BYTES);

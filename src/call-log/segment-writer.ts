@@ -39,7 +39,7 @@ export interface WrittenIndex<B extends WrittenBlock> {
   toBytes(at: number): Buffer;
 }
 
-export interface SegmentWriterOptions<B extends WrittenBlock> {
+interface SegmentWriterOptions<B extends WrittenBlock> {
   /** Created at the first write. */
   readonly folder: string;
   readonly kind: SegmentKind;
@@ -170,7 +170,7 @@ export class SegmentWriter<B extends WrittenBlock> {
     return { file, number, index: newIndex(), begunMs: clock.monotonicMs(), bytes: start.length };
   }
 
-  /** If the disk is full, the segment has no index, and readers build it themselves. */
+  /** Ends the segment. If the disk is full, it has no index, and readers build one themselves. */
   #end(): void {
     const segment = this.#segment;
     if (segment === undefined) return;

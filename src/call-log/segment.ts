@@ -258,7 +258,7 @@ export class Segment {
     const bytes = await bytesOf(file, this.#end, Math.min(CHUNK_BYTES, Math.max(size - this.#end, 0)));
     const from = this.#end;
     for (const { at, block } of blocksIn(bytes, from)) {
-      index.add(at, block, block.names);
+      index.add(at, block);
       this.#end = at + block.bytes;
     }
     if (bytes.length < CHUNK_BYTES) return false;

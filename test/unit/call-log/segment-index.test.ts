@@ -39,8 +39,8 @@ function madeIndex(numberOf: (extent: number) => number): { index: SegmentIndex;
       numbers.add(number);
       builder.add(randomCall(random, number, 1_000 + extent, KINDS));
     }
-    const { block, names } = builder.take();
-    index.add(at, block, names);
+    const block = builder.take();
+    index.add(at, block);
     index.seal();
     at += block.bytes;
     return numbers;

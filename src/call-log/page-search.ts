@@ -1,0 +1,254 @@
+/**
+ * The search for one page of calls: those that pass a filter, from the newest back in time. call-reader.ts
+ * creates a PageSearch for each page, on a main thread or in a command.
+ *
+ * A search reads the extents that the indexes cannot rule out, in batches, until the page is full, all is
+ * read or its time is over. It reads asynchronously and at most 1 MiB at a time, so that the thread can do
+ * other work in between, and checks the time after each MiB.
+ *
+ * Must hold: a search ends within its time and returns how far it came, which is farther than the page before
+ * (test/unit/call-log/search-time.test.ts).
+ */
+import type { CallRecord } from '../telemetry/call-record.js';
+import {
+  type CallFilter,
+  cursorOf,
+  cursorOfNewest,
+  extentTestOf,
+  newestFirst,
+  type SortKey,
+  testOf,
+} from './call-query.js';
+import type { Extent } from './segment-index.js';
+import type { BlockAt, Segment } from './segment.js';
+
+/** Extents (some 64 KiB) of a batch: one at first, then twice as many each time up to this. */
+const BATCH_EXTENTS_MAX = 32;
+/** The same if accounts must be looked up: thousands of lookups in one turn would delay other work. */
+const BATCH_OF_ACCOUNTS_MAX = 8;
+/** Extents that follow each other are read as one range, and several ranges at once by the thread pool. */
+const RANGE_EXTENTS_MAX = 8;
+const RANGES_AT_ONCE = 4;
+const EXTENTS_AT_ONCE = 16;
+
+export interface CallPage {
+  readonly calls: readonly CallRecord[];
+  /** The cursor that continues with older calls; null if there are none. */
+  readonly next: string | null;
+  /** Only calls that ended later than this were searched; null if all were, or `limit` was reached. */
+  readonly searchedToMs: number | null;
+  /** The cursor with which `after` returns the calls that are written later than this page. */
+  readonly newest: string;
+}
+
+interface Found extends SortKey {
+  readonly record: CallRecord;
+}
+
+interface Candidate {
+  readonly segment: Segment;
+  readonly extent: Extent;
+}
+
+/** Extents that follow each other in a file. */
+interface Range {
+  readonly segment: Segment;
+  readonly extents: Extent[];
+}
+
+interface PageSearchOptions {
+  /** All segments, oldest first, after `begin`. */
+  readonly segments: readonly Segment[];
+  readonly filter: CallFilter;
+  /** The most calls of the page. */
+  readonly limit: number;
+  /** The page has only calls behind this one; undefined for the first page. */
+  readonly before: SortKey | undefined;
+  /** When the search must end, by `performance.now()`. */
+  readonly endMs: number;
+  readonly extentsOf: (segment: Segment) => Promise<readonly Extent[]>;
+}
+
+export class PageSearch {
+  readonly #options: PageSearchOptions;
+  readonly #mayPass: (extent: Extent) => boolean;
+  readonly #batchMax: number;
+  /** Between these the calls of the page ended. */
+  readonly #fromMs: number;
+  readonly #toMs: number;
+  /** No call of the page ended later. */
+  readonly #startMs: number;
+  /**
+   * The ends of the segments that grow, by their number, as the search began. Those of other processes may be
+   * read again below: what was written since then is left for `after` of CallReader.
+   */
+  readonly #ends: ReadonlyMap<number, number>;
+  readonly #newest: string;
+  /** Segments whose extents are not among the candidates yet, newest first. */
+  readonly #unread: Segment[];
+  /** Extents to be read, newest first. */
+  readonly #candidates: Candidate[] = [];
+  /** Newest first: at most one call more than the page has, to know whether there is another page. */
+  #found: Found[] = [];
+
+  constructor(options: PageSearchOptions) {
+    this.#options = options;
+    const { segments, filter, before } = options;
+    this.#newest = cursorOfNewest(segments);
+    const growing = segments.filter(({ isGrowing }) => isGrowing);
+    this.#ends = new Map(growing.map(({ number, end }) => [number, end]));
+    this.#mayPass = extentTestOf(filter);
+    this.#batchMax = filter.accounts === undefined ? BATCH_EXTENTS_MAX : BATCH_OF_ACCOUNTS_MAX;
+    this.#toMs = Math.min(before?.endedMs ?? Infinity, filter.toMs ?? Infinity);
+    this.#fromMs = filter.fromMs ?? -Infinity;
+    this.#unread = segments
+      .filter(({ firstMs, lastMs }) => firstMs <= this.#toMs && lastMs >= this.#fromMs)
+      .sort((left, right) => right.lastMs - left.lastMs);
+    this.#startMs = Math.min(this.#toMs, this.#unread[0]?.lastMs ?? this.#toMs);
+  }
+
+  /** Once. */
+  async run(): Promise<CallPage> {
+    for (let batchExtents = 1; ; batchExtents = Math.min(batchExtents * 2, this.#batchMax)) {
+      await this.#addCandidates(batchExtents);
+      await this.#read(this.#candidates.splice(0, batchExtents));
+      const page = this.#page();
+      if (page !== undefined) return page;
+    }
+  }
+
+  get #isOver(): boolean {
+    return performance.now() > this.#options.endMs;
+  }
+
+  /** Adds the extents of unread segments until the first `count` candidates are the newest of all extents. */
+  async #addCandidates(count: number): Promise<void> {
+    const unread = this.#unread;
+    const candidates = this.#candidates;
+    while (
+      unread.length > 0 &&
+      (candidates.length < count || unread[0]!.lastMs >= candidates[0]!.extent.lastMs)
+    ) {
+      const segment = unread.shift()!;
+      for (const extent of await this.#options.extentsOf(segment)) {
+        const { firstMs, lastMs } = extent;
+        if (firstMs <= this.#toMs && lastMs >= this.#fromMs && this.#mayPass(extent))
+          candidates.push({ segment, extent });
+      }
+      candidates.sort(newestExtentFirst);
+      if (this.#isOver) break;
+    }
+  }
+
+  /**
+   * Reads at least one range of the batch, newest first, and adds the calls that pass to `#found`. Extents
+   * that it does not read, because the time is over, are candidates again.
+   */
+  async #read(batch: readonly Candidate[]): Promise<void> {
+    const { filter, before, limit } = this.#options;
+    const matches: (SortKey & BlockAt)[] = [];
+    const ranges = rangesOf(batch);
+    for (let isFirst = true; ranges.length > 0 && (isFirst || !this.#isOver); isFirst = false) {
+      const reads = rangesToRead(ranges).map(async ({ segment, extents }) => ({
+        segment,
+        blocks: await segment.blocks(extents),
+      }));
+      for (const { segment, blocks } of await Promise.all(reads)) {
+        const end = this.#ends.get(segment.number) ?? Infinity;
+        for (const block of blocks)
+          if (block.at < end) matches.push(...matchesIn(block, segment.number, filter, before));
+      }
+    }
+    const found = matches
+      .sort(newestFirst)
+      .slice(0, limit + 1)
+      .map(({ endedMs, segment, at, call, block }) => {
+        return { endedMs, segment, at, call, record: block.call(call) };
+      });
+    this.#found = [...this.#found, ...found].sort(newestFirst).slice(0, limit + 1);
+    const left = ranges.flatMap(({ segment, extents }) => extents.map((extent) => ({ segment, extent })));
+    this.#candidates.unshift(...left.sort(newestExtentFirst));
+  }
+
+  /** Returns the page if it is full, all is read, or the time is over; else undefined. */
+  #page(): CallPage | undefined {
+    const { limit } = this.#options;
+    const found = this.#found;
+    const newest = this.#newest;
+    // No call that is not read ended later than this.
+    const restMs = Math.max(
+      this.#candidates[0]?.extent.lastMs ?? -Infinity,
+      this.#unread[0]?.lastMs ?? -Infinity,
+    );
+    if (restMs === -Infinity || (found.length > limit && found[limit]!.endedMs > restMs)) {
+      const calls = found.slice(0, limit).map(({ record }) => record);
+      const next = found.length > limit ? cursorOf(found[limit - 1]!) : null;
+      return { calls, next, searchedToMs: null, newest };
+    }
+    // A page ends only after some progress.
+    if (!this.#isOver || restMs >= this.#startMs) return undefined;
+    // Found calls older than `restMs` are left for the next page, because newer ones may be unread.
+    const sure = found.filter(({ endedMs }) => endedMs > restMs).slice(0, limit);
+    const isFull = sure.length === limit;
+    // Before all calls that ended at `restMs`, in the order of `newestFirst`.
+    const rest = { endedMs: restMs, segment: Number.MAX_SAFE_INTEGER, at: 0, call: 0 };
+    return {
+      calls: sure.map(({ record }) => record),
+      next: cursorOf(isFull ? sure.at(-1)! : rest),
+      searchedToMs: isFull ? null : restMs,
+      newest,
+    };
+  }
+}
+
+/** Returns the ranges of the batch, those with the newest calls first. */
+function rangesOf(batch: readonly Candidate[]): Range[] {
+  const ordered = [...batch].sort(
+    (left, right) => left.segment.number - right.segment.number || left.extent.at - right.extent.at,
+  );
+  const ranges: Range[] = [];
+  for (const { segment, extent } of ordered) {
+    const range = ranges.at(-1);
+    const last = range?.extents.at(-1);
+    const follows = range?.segment === segment && last !== undefined && last.at + last.bytes === extent.at;
+    if (follows && range.extents.length < RANGE_EXTENTS_MAX) range.extents.push(extent);
+    else ranges.push({ segment, extents: [extent] });
+  }
+  return ranges.sort((left, right) => lastMsOf(right) - lastMsOf(left));
+}
+
+function lastMsOf({ extents }: Range): number {
+  return extents.reduce((last, { lastMs }) => Math.max(last, lastMs), -Infinity);
+}
+
+/** Removes and returns the first ranges, as many as are read between two checks of the time. */
+function rangesToRead(ranges: Range[]): Range[] {
+  let count = 0;
+  for (let extents = 0; count < ranges.length && count < RANGES_AT_ONCE; count++) {
+    extents += ranges[count]!.extents.length;
+    if (count > 0 && extents > EXTENTS_AT_ONCE) break;
+  }
+  return ranges.splice(0, count);
+}
+
+/** Returns the block's calls that pass the filter and come after `before` in the order of `newestFirst`. */
+function matchesIn(
+  { at, block }: BlockAt,
+  segment: number,
+  filter: CallFilter,
+  before: SortKey | undefined,
+): (SortKey & BlockAt)[] {
+  const test = testOf(filter, block);
+  const matches: (SortKey & BlockAt)[] = [];
+  if (test === undefined) return matches;
+  for (let call = 0; call < block.count; call++) {
+    if (!test(call)) continue;
+    const match = { endedMs: block.floats[block.at64(call)]!, segment, at, call };
+    if (before === undefined || newestFirst(before, match) < 0) matches.push({ ...match, block });
+  }
+  return matches;
+}
+
+function newestExtentFirst(left: Candidate, right: Candidate): number {
+  return right.extent.lastMs - left.extent.lastMs;
+}
