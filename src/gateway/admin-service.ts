@@ -43,7 +43,7 @@ const PORT_TRIES_MAX = 20;
  * A port that no other gateway of this machine takes at that host until `release`, or until the process ends.
  * Call that when the port is open.
  */
-export interface FoundPort {
+interface FoundPort {
   readonly port: number;
   readonly release: () => void;
 }

@@ -39,7 +39,7 @@ const FREE_BYTES_MIN = 1024 * 1024;
 const CLEARED_MAX = 1_000;
 const SWEEP_PERIOD_MS = 60_000;
 
-export interface CacheServiceOptions {
+interface CacheServiceOptions {
   readonly store: Pick<Store, 'commit' | 'freeBytes'> & { readonly cached: ResponseTable };
   readonly clock: Clock;
   readonly log: Log;

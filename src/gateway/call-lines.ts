@@ -76,7 +76,7 @@ const IDS_MAX = 100_000;
 /** The cache is emptied this often: well before a deleted key's slot may be given to another key. */
 const KEPT_MS = 3_600_000;
 
-export interface IdSource {
+interface IdSource {
   /** May throw what the store throws, as may `findKeyId`. */
   findAccountId(account: AccountIndex): string | undefined;
   findKeyId(key: KeyIndex): string | undefined;

@@ -46,7 +46,7 @@ interface Job {
   withdrawn: boolean;
 }
 
-export interface CounterPoolOptions {
+interface CounterPoolOptions {
   readonly metrics: MetricsBuffers;
   readonly log: Log;
   /** The module of the threads, and the time after which a turn counts as stuck, for tests. */

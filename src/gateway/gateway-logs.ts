@@ -52,7 +52,7 @@ const LINES_AT_ONCE = 150;
 /** How often dropped records are logged. */
 const LOG_PERIOD_MS = 10_000;
 
-export interface GatewayLogsOptions {
+interface GatewayLogsOptions {
   readonly settings: Settings;
   readonly control: LogSwitchBuffer;
   readonly rings: readonly CallRingBuffer[];

@@ -232,7 +232,7 @@ abstract class Reading<Value> {
   protected abstract read(): Promise<Value>;
 }
 
-export interface GroupQuotasOptions {
+interface GroupQuotasOptions {
   readonly service: Pick<RegistryService, 'read'>;
   /** All groups. */
   readonly records: () => Iterable<Pick<GroupRecord, 'id' | 'limits'>>;

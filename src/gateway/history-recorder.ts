@@ -22,7 +22,7 @@ import type { StatusDocument } from '../telemetry/status-document.js';
 
 const MS_PER_SECOND = 1_000;
 
-export interface HistoryRecorderOptions {
+interface HistoryRecorderOptions {
   readonly status: () => Promise<StatusDocument>;
   readonly accounts: () => Promise<readonly AccountReport[]>;
   readonly rows: HistoryRows;

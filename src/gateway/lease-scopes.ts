@@ -30,7 +30,7 @@ import { modelScope, type StockName } from '../sharing/coordinator.js';
 import type { ScopeAddress } from '../sharing/leased-scope.js';
 import type { LiveSettings } from './reload.js';
 
-export interface LeaseScopesOptions {
+interface LeaseScopesOptions {
   readonly ledger: Ledger;
   readonly leases: Leases;
   readonly clock: Clock;

@@ -45,7 +45,7 @@ type ListenerShape = Omit<
   'parserPort' | 'lockPort' | 'cachePort' | 'leasePort' | 'port' | 'requestPrefix' | 'settings' | 'tracing'
 >;
 
-export interface ListenersOptions {
+interface ListenersOptions {
   /** The settings of the start. */
   readonly settings: Settings;
   /** What listeners work with until `replaceSettings`. */

@@ -22,7 +22,7 @@ import { QuotaNotices, type ScopeUse } from './quota-notices.js';
 import type { LiveSettings } from './reload.js';
 import { WebhookOutbox } from './webhook-outbox.js';
 
-export interface NotificationsOptions {
+interface NotificationsOptions {
   readonly live: LiveSettings;
   readonly accounting: Accounting;
   readonly log: Log;

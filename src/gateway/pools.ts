@@ -40,7 +40,7 @@ export interface UpstreamUse {
   readonly counters: UpstreamCounters;
 }
 
-export interface UpstreamWorkersOptions {
+interface UpstreamWorkersOptions {
   /** The number of threads. If it is 0, each listener is a worker too. */
   readonly workers: number;
   readonly routes: readonly ModelRoute[];
@@ -66,7 +66,7 @@ export interface WorkerClients {
 }
 
 /** What a thread gets to be a worker. */
-export interface WorkerStart {
+interface WorkerStart {
   readonly task: UpstreamTask;
   readonly transferList: readonly MessagePort[];
 }

@@ -26,7 +26,7 @@ export type ProbeReply =
     }
   | { readonly kind: 'error'; readonly code: string; readonly message: string };
 
-export interface ProbeDiagnosis {
+interface ProbeDiagnosis {
   readonly ok: boolean;
   /** The result, in one line. */
   readonly result: string;

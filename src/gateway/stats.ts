@@ -59,7 +59,7 @@ import type { UpstreamWorkers } from './pools.js';
 import type { LiveSettings } from './reload.js';
 import type { SupervisorLink } from './supervisor-link.js';
 
-export interface GroupViewOptions {
+interface GroupViewOptions {
   /** The number of this gateway in its process group, from 0. */
   readonly slot: number;
   /** Reads this gateway alone. */
@@ -123,7 +123,7 @@ export class GroupView {
   }
 }
 
-export interface StatsOptions {
+interface StatsOptions {
   readonly live: LiveSettings;
   readonly metrics: GatewayMetrics;
   readonly accounting: Accounting;

@@ -35,7 +35,7 @@ export function threadMemory(): ResourceLimits {
 /** How long `close` of a pool waits for its threads. */
 const CLOSE_TIMEOUT_MS = 5_000;
 
-export interface PoolShape {
+interface PoolShape {
   /**
    * The module whose default export runs a task. It is CommonJS: Piscina loads other modules by code from
    * strings, which is disabled.

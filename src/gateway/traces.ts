@@ -29,7 +29,7 @@ import { samplingOf, type Sampling } from '../telemetry/trace-context.js';
 /** How long the export of the last spans may delay the end of the gateway. */
 const CLOSE_MS = 3_000;
 
-export interface TracesOptions {
+interface TracesOptions {
   readonly env: NodeJS.ProcessEnv;
   readonly wanted: { readonly spans: boolean; readonly logRecords: boolean };
   /** Returns null if the id cannot be read. */

@@ -38,7 +38,7 @@ const AGE_MS_MAX = 86_400_000;
 /** How often the store is asked to forget notices whose day or month ended more than a day ago. */
 const SWEEP_MS = 60_000;
 
-export interface WebhookOutboxOptions {
+interface WebhookOutboxOptions {
   /** The settings in force now; a reload replaces them. */
   readonly settings: () => Settings['notify'];
   /** The store's notices. The outbox also makes it forget old ones (`sweep`). */

@@ -26,7 +26,7 @@ type TimeoutCode =
   | 'TIMEOUT_HELD_UP';
 
 /** What is sent. `head` has what http1/client.ts found sendable, and ends with an empty line. */
-export interface Http1Request {
+interface Http1Request {
   readonly head: string;
   readonly body: string | Uint8Array;
   /** Each character of head and body is one byte. */

@@ -29,7 +29,7 @@ const UNSENDABLE: ConnectionError = {
 };
 const CLIENT_CLOSED: ConnectionError = { code: 'HTTP1_CLIENT_CLOSED', message: 'the client was closed' };
 
-export interface Http1ClientOptions {
+interface Http1ClientOptions {
   readonly clock: Clock;
   /** Tollgate's version, for the User-Agent. */
   readonly version: string;

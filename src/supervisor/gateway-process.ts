@@ -44,7 +44,7 @@ export interface GatewayExit {
   readonly rejection: string | undefined;
 }
 
-export interface GatewayCallbacks {
+interface GatewayCallbacks {
   /** Called at most once, and before `onExit`. */
   onReady(ready: GatewayReady): void;
   /** Called exactly once, after the constructor has returned, also if there was no process. */

@@ -22,7 +22,7 @@ import type {
 import type { Log } from '../telemetry/log.js';
 import { type GatewayExit, GatewayProcess, type GatewayProcessOptions } from './gateway-process.js';
 
-export interface RestartPauses {
+interface RestartPauses {
   readonly firstMs: number;
   readonly longestMs: number;
   /** After this time of service, the pauses begin at `firstMs` again. */
@@ -64,7 +64,7 @@ export class RestartPolicy {
   }
 }
 
-export interface MemberOptions extends GatewayProcessOptions {
+interface MemberOptions extends GatewayProcessOptions {
   readonly pauses: RestartPauses;
   readonly clock: Clock;
 }

@@ -24,7 +24,7 @@ import type { ReloadOutcome, ReloadRequest } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
 import type { Replacement } from './group-member.js';
 
-export interface ReloadsOptions {
+interface ReloadsOptions {
   /** The settings read from the file at the start, with the file's ports. */
   readonly settings: Settings;
   /** Reads the file, the environment and the files that they name. Rejects with ConfigError. */

@@ -41,7 +41,7 @@ const WATCH_PERIOD_MS = 1_000;
 const RELOAD: ReloadRequest = { dryRun: false, restart: false };
 
 /** The source of signals: the process, or an emitter in tests. */
-export interface SignalSource {
+interface SignalSource {
   on(signal: NodeJS.Signals, listener: () => void): unknown;
   off(signal: NodeJS.Signals, listener: () => void): unknown;
 }
@@ -221,7 +221,7 @@ const FILES_MAX = 1_000;
 const RETRY_POLLS_MIN = 5;
 const RETRY_POLLS_MAX = 300;
 
-export interface FileWatchOptions {
+interface FileWatchOptions {
   /** Returns the paths to watch now, the most important first. */
   readonly files: () => readonly string[];
   readonly onChange: () => void;
