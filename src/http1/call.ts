@@ -25,7 +25,7 @@ type TimeoutCode =
   | 'TIMEOUT_TOTAL'
   | 'TIMEOUT_HELD_UP';
 
-/** What is sent. `head` has what http1/client.ts found sendable, and ends with an empty line. */
+/** `head` has only what http1/client.ts found sendable, and ends with an empty line. */
 interface Http1Request {
   readonly head: string;
   readonly body: string | Uint8Array;
@@ -37,7 +37,7 @@ export class Http1Call implements HttpCall, PooledCall {
   readonly #target: HttpTarget;
   readonly #handler: HttpHandler;
   readonly #clock: Clock;
-  /** All calls that run; the client has each `expire`. */
+  /** All calls that run: in each sweep the client calls `expire` of each. */
   readonly #calls: SlotList<Http1Call>;
   #slot: number | undefined;
   // Links of the pool's WaitQueue, which alone sets them.
@@ -61,9 +61,8 @@ export class Http1Call implements HttpCall, PooledCall {
   /** The pauses, less the time for which the stream has run between them: see HELD_UP_MS_MIN. */
   #heldUpMs = 0;
   /** The call has ended, failed or was aborted: its handler is not called any more. */
-  #over = false;
-  /** The head has come. */
-  #started = false;
+  #isOver = false;
+  #hasHead = false;
   #sent = false;
 
   constructor(target: HttpTarget, handler: HttpHandler, clock: Clock, calls: SlotList<Http1Call>) {
@@ -92,7 +91,7 @@ export class Http1Call implements HttpCall, PooledCall {
     this.#slot = this.#calls.add(this);
     this.#pool = pool;
     this.#request = request;
-    pool.take(this);
+    pool.enqueue(this);
   }
 
   /** Instead of `dispatch`: the call fails once `start` has returned. */
@@ -101,26 +100,26 @@ export class Http1Call implements HttpCall, PooledCall {
   }
 
   pause(): void {
-    if (this.#paused || this.#over) return;
+    if (this.#paused || this.#isOver) return;
     this.#paused = true;
     this.#heldUpMs = this.#heldUpMsLeft();
     this.#pausedAtMs = this.#wait('TIMEOUT_HELD_UP', HELD_UP_MS_MAX - this.#pausedMs);
-    if (this.#started) this.#connection!.pause();
+    if (this.#hasHead) this.#connection!.pause();
   }
 
   resume(): void {
-    if (!this.#paused || this.#over) return;
+    if (!this.#paused || this.#isOver) return;
     this.#paused = false;
     this.#resumedAtMs = this.#wait('TIMEOUT_IDLE', this.#target.idleTimeoutMs);
     const pausedMs = this.#resumedAtMs - this.#pausedAtMs;
     this.#pausedMs += pausedMs;
     this.#totalDeadlineMs += pausedMs;
     this.#heldUpMs = Math.min(HELD_UP_MS_REMEMBERED, this.#heldUpMs + pausedMs);
-    if (this.#started) this.#connection!.resume();
+    if (this.#hasHead) this.#connection!.resume();
   }
 
   abort(): void {
-    if (this.#over) return;
+    if (this.#isOver) return;
     this.#finish();
     this.#pool?.forget(this);
     this.#connection?.destroy();
@@ -143,7 +142,7 @@ export class Http1Call implements HttpCall, PooledCall {
   }
 
   onHead(head: ResponseHead): void {
-    this.#started = true;
+    this.#hasHead = true;
     this.#wait('TIMEOUT_IDLE', this.#target.idleTimeoutMs);
     this.#handler.onStart(head.status, (name) => head.header(name));
   }
@@ -154,7 +153,7 @@ export class Http1Call implements HttpCall, PooledCall {
   }
 
   onEnd(): void {
-    if (this.#over) return;
+    if (this.#isOver) return;
     this.#finish();
     this.#handler.onEnd();
   }
@@ -177,12 +176,12 @@ export class Http1Call implements HttpCall, PooledCall {
   }
 
   #fail(error: HttpFault): void {
-    if (this.#over) return;
+    if (this.#isOver) return;
     this.#finish();
     this.#handler.onError(error);
   }
 
-  /** Sets the deadline, and returns the current time. */
+  /** Makes the call fail with `code` in `ms`, unless it is called again. Returns the current time. */
   #wait(code: TimeoutCode, ms: number): number {
     const nowMs = this.#clock.monotonicMs();
     this.#waitsFor = code;
@@ -191,8 +190,9 @@ export class Http1Call implements HttpCall, PooledCall {
   }
 
   /**
-   * For a call that is not paused. If it ever was, its deadline was set by its last byte, or as it resumed.
-   * Only the time up to that counts as running: a provider that gave up during the pause is silent too.
+   * Returns `#heldUpMs`, less the time for which the stream has run since the last pause. To be called while
+   * it is not paused. Only the time up to its last byte counts as running, because a provider that gave up
+   * during the pause is silent too. That byte, or `resume`, has set the deadline.
    */
   #heldUpMsLeft(): number {
     if (this.#heldUpMs === 0) return 0;
@@ -201,7 +201,7 @@ export class Http1Call implements HttpCall, PooledCall {
   }
 
   #finish(): void {
-    this.#over = true;
+    this.#isOver = true;
     this.#request = undefined;
     if (this.#slot !== undefined) this.#calls.remove(this.#slot);
   }

@@ -45,9 +45,9 @@ interface TargetHeads {
   /** The target's header lines. */
   readonly lines: string | undefined;
   /** Request line and header lines, with the target's own path. */
-  readonly begin: string | undefined;
-  /** The same with the last other path, which the next call mostly has too. */
-  other: { readonly path: string; readonly begin: string | undefined };
+  readonly start: string | undefined;
+  /** The same with the path of the last call that had another one: most of the next calls have it too. */
+  ofPath: { readonly path: string; readonly start: string | undefined };
   /** The further headers of the last call, and their lines, in case the same array comes again. */
   more: { readonly headers: readonly string[]; readonly lines: string | undefined };
 }
@@ -92,13 +92,12 @@ export class Http1Client implements HttpClient {
     }
     if (this.#isIdle || this.#stopSweeps === undefined) this.#sweepEach(SWEEP_PERIOD_MS);
     const heads = this.#headsOf(target);
-    const { pool, begin } = heads;
     const lengthBytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
-    const start = path === undefined ? begin : otherBeginOf(heads, path);
+    const start = path === undefined ? heads.start : startOfPath(heads, path);
     const more = moreLinesOf(heads, moreHeaders);
     const head = start && more !== undefined ? headOf(start, requestId, more, lengthBytes) : undefined;
     if (head === undefined) call.reject(UNSENDABLE);
-    else call.dispatch(pool, { head, body, isAscii: lengthBytes === body.length });
+    else call.dispatch(heads.pool, { head, body, isAscii: lengthBytes === body.length });
     return call;
   }
 
@@ -128,8 +127,8 @@ export class Http1Client implements HttpClient {
     }
   }
 
-  /** One sweep: ends what is late, and slows or stops the timer if there is nothing to watch. */
-  #expire(): void {
+  /** Ends what is late, and slows or stops the timer if there is nothing to watch. */
+  #sweep(): void {
     const nowMs = this.#clock.monotonicMs();
     for (const call of this.#calls) call.expire(nowMs);
     for (const pool of this.#pools.values()) pool.expire(nowMs);
@@ -156,16 +155,16 @@ export class Http1Client implements HttpClient {
     this.#stopSweeps?.();
     this.#isIdle = periodMs === IDLE_SWEEP_PERIOD_MS;
     this.#idleSinceMs = undefined;
-    this.#stopSweeps = onEachTick(periodMs, () => this.#expire());
+    this.#stopSweeps = onEachTick(periodMs, () => this.#sweep());
   }
 
   #headsOf(target: HttpTarget): TargetHeads {
     let heads = this.#heads.get(target);
     if (heads === undefined) {
-      const lines = linesOf(target, this.#userAgent);
-      const begin = beginOf(target.path, lines);
-      const other = { path: target.path, begin };
-      heads = { pool: this.#poolOf(target), lines, begin, other, more: { headers: NO_HEADERS, lines: '' } };
+      const lines = targetLinesOf(target, this.#userAgent);
+      const start = startOf(target.path, lines);
+      const ofPath = { path: target.path, start };
+      heads = { pool: this.#poolOf(target), lines, start, ofPath, more: { headers: NO_HEADERS, lines: '' } };
       this.#heads.set(target, heads);
     }
     return heads;
@@ -193,7 +192,7 @@ const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const PATH = /^\/[!-~]*$/;
 
 /** The target's header lines; undefined if one cannot be sent. */
-function linesOf(target: HttpTarget, userAgent: string): string | undefined {
+function targetLinesOf(target: HttpTarget, userAgent: string): string | undefined {
   const headers = new Map<string, string>([
     ['host', new URL(target.origin).host],
     ['connection', 'keep-alive'],
@@ -205,28 +204,26 @@ function linesOf(target: HttpTarget, userAgent: string): string | undefined {
   if (target.key !== undefined) headers.set('authorization', `Bearer ${target.key}`);
   // The target's own headers replace ours of the same name.
   for (const [name, value] of Object.entries(target.headers)) headers.set(name.toLowerCase(), value);
-  for (const [name, value] of headers) if (!NAME.test(name) || !VALUE.test(value)) return undefined;
-  const lines = [...headers].map(([name, value]) => `${name}: ${value}\r\n`);
-  return lines.join('');
+  return linesOf([...headers].flat());
 }
 
 /** The part of a head that all calls to `path` share; undefined if it cannot be sent. */
-function beginOf(path: string, lines: string | undefined): string | undefined {
+function startOf(path: string, lines: string | undefined): string | undefined {
   return lines !== undefined && PATH.test(path) ? `POST ${path} HTTP/1.1\r\n${lines}` : undefined;
 }
 
-function otherBeginOf(heads: TargetHeads, path: string): string | undefined {
-  if (heads.other.path !== path) heads.other = { path, begin: beginOf(path, heads.lines) };
-  return heads.other.begin;
+function startOfPath(heads: TargetHeads, path: string): string | undefined {
+  if (heads.ofPath.path !== path) heads.ofPath = { path, start: startOf(path, heads.lines) };
+  return heads.ofPath.start;
 }
 
 /** `headers` are name, value, name, value. Undefined if one of them cannot be sent. */
 function moreLinesOf(heads: TargetHeads, headers: readonly string[]): string | undefined {
-  if (heads.more.headers !== headers) heads.more = { headers, lines: textOf(headers) };
+  if (heads.more.headers !== headers) heads.more = { headers, lines: linesOf(headers) };
   return heads.more.lines;
 }
 
-function textOf(headers: readonly string[]): string | undefined {
+function linesOf(headers: readonly string[]): string | undefined {
   let lines = '';
   for (let index = 0; index + 1 < headers.length; index += 2) {
     const name = headers[index]!;
@@ -238,7 +235,7 @@ function textOf(headers: readonly string[]): string | undefined {
 }
 
 /** The whole head; undefined if the request's id cannot be sent. */
-function headOf(begin: string, requestId: string, more: string, lengthBytes: number): string | undefined {
+function headOf(start: string, requestId: string, more: string, lengthBytes: number): string | undefined {
   if (!VALUE.test(requestId)) return undefined;
-  return `${begin}x-request-id: ${requestId}\r\ncontent-length: ${lengthBytes}\r\n${more}\r\n`;
+  return `${start}x-request-id: ${requestId}\r\ncontent-length: ${lengthBytes}\r\n${more}\r\n`;
 }

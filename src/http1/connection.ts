@@ -29,7 +29,7 @@ const KEEP_ALIVE_MARGIN_MS = 2_000;
 /** A connection is kept idle no longer, whatever the server announces: a middlebox may close it earlier. */
 const KEEP_ALIVE_MS_MAX = 30_000;
 
-/** Errors that a write to a connection brings which the upstream had closed. */
+/** The errors of a connection that the upstream had closed before the request was written to it. */
 const DEAD_CODES: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'HTTP1_CLOSED']);
 
 export interface ConnectionError {
@@ -77,8 +77,8 @@ export class Http1Connection implements SocketEvents {
   readonly #parser = new Http1Parser();
   #state: 'opening' | 'busy' | 'idle' | 'gone' = 'opening';
   #call: ResponseEvents | undefined;
-  /** How many whole responses it has brought. */
-  #responses = 0;
+  /** How many whole responses the connection has brought. */
+  #responseCount = 0;
   /** While opening: when the pool gives up. While idle: when the pool closes the connection. */
   deadlineMs: number;
 
@@ -132,7 +132,7 @@ export class Http1Connection implements SocketEvents {
   // Called by the socket.
 
   onOpen(): void {
-    if (this.#state === 'opening') this.#free();
+    if (this.#state === 'opening') this.#becomeIdle();
   }
 
   onBytes(bytes: Buffer, length: number): void {
@@ -146,7 +146,7 @@ export class Http1Connection implements SocketEvents {
     const hadHead = parser.head !== undefined;
     parser.push(bytes, length);
     if (!hadHead && parser.head !== undefined) {
-      if (this.#responses > 0 && this.#isOfAnother(parser.head)) return;
+      if (this.#responseCount > 0 && this.#isOfAnother(parser.head)) return;
       call.onHead(parser.head);
     }
     // The call may have been aborted in any of its callbacks.
@@ -181,7 +181,7 @@ export class Http1Connection implements SocketEvents {
 
   #finish(call: ResponseEvents, bytes: Buffer, length: number): void {
     this.#call = undefined;
-    this.#responses++;
+    this.#responseCount++;
     const keepAliveMs = this.#keepAliveMs();
     if (this.#parser.hasExcess) this.#recordUnsolicited(bytes, this.#parser.excessStart, length);
     // If the server responded early, part of the request may be unsent.
@@ -189,7 +189,7 @@ export class Http1Connection implements SocketEvents {
       this.#close(undefined);
     } else {
       this.deadlineMs = this.#clock.monotonicMs() + keepAliveMs;
-      this.#free();
+      this.#becomeIdle();
     }
     call.onEnd();
   }
@@ -203,7 +203,7 @@ export class Http1Connection implements SocketEvents {
     return Math.min(KEEP_ALIVE_MS_MAX, seconds * 1_000 - KEEP_ALIVE_MARGIN_MS);
   }
 
-  #free(): void {
+  #becomeIdle(): void {
     this.#state = 'idle';
     if (this.#socket.isPaused()) this.#socket.resume();
     this.#owner.onFree(this);
@@ -244,7 +244,7 @@ export class Http1Connection implements SocketEvents {
     if (this.#state === 'gone') return;
     const call = this.#call;
     // No byte came, on a connection that had served before: most likely the upstream closed it while idle.
-    const wasDead = this.#responses > 0 && !this.#parser.hasBegun && DEAD_CODES.has(error.code);
+    const wasDead = this.#responseCount > 0 && !this.#parser.hasBegun && DEAD_CODES.has(error.code);
     this.#close(error);
     call?.onConnectionError(error, wasDead);
   }

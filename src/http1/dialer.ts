@@ -9,15 +9,15 @@
  * (test/unit/http1/client.tls-flow.test.ts, test/fuzz/http1-answers.test.ts).
  */
 import { connect, isIP, type Socket, type TcpNetConnectOpts } from 'node:net';
-import type { HttpTarget } from './http-client.js';
 import {
   connect as connectTls,
   createSecureContext,
   type ConnectionOptions,
   type SecureContext,
 } from 'node:tls';
+import type { HttpTarget } from './http-client.js';
 
-/** As much as the kernel's socket buffers give in one read at the usual sizes. */
+/** One read gets no more from the kernel's socket buffers at their usual sizes. */
 const READ_BYTES_MAX = 64 * 1024;
 /** TCP keep-alive, against middleboxes that drop idle connections. */
 const TCP_KEEP_ALIVE_MS = 60_000;

@@ -6,7 +6,7 @@
  * Must hold: the result does not depend on how the bytes are cut into pieces
  * (test/unit/http1/parser.test.ts).
  */
-import { HeadError, parseHead, type ResponseHead } from './head.js';
+import { parseHead, type ResponseHead } from './head.js';
 
 /** Bytes of one head. Providers send about 2 KB. */
 const HEAD_BYTES_MAX = 64 * 1024;
@@ -16,9 +16,7 @@ const INTERIM_HEADS_MAX = 32;
 const HEAD_END = '\r\n\r\n';
 /** Bytes, because `indexOf` converts a string at each search. */
 const HEAD_END_BYTES = Buffer.from(HEAD_END);
-/**
- * A line that ends so is rejected: its head would never end. Global, so that it searches from `lastIndex`.
- */
+/** A head with such a line end is rejected: it would never end. Global, to search from `lastIndex`. */
 const LONE_LF = /(?<!\r)\n/g;
 
 export class Http1Parser {
@@ -40,7 +38,7 @@ export class Http1Parser {
   readonly #chunks = new ChunkedBody();
   /** The beginning of a head whose end has not come. */
   #held = '';
-  /** The last characters of it, which may begin its end. To search in `#held` would copy all of it. */
+  /** The last characters of `#held`, in which HEAD_END may begin. A search in `#held` would copy all of it. */
   #tail = '';
   #interimHeads = 0;
   /** What is still to come of a body with a length. */
@@ -82,6 +80,7 @@ export class Http1Parser {
     else this.error = 'closed before its end';
   }
 
+  /** Reads one head, or a piece of it, from `at` on. Returns the next position. */
   #readHead(bytes: Buffer, at: number, length: number): number {
     // The buffer may have older bytes after `length`.
     const found = this.#held === '' ? bytes.indexOf(HEAD_END_BYTES, at) : -1;
@@ -106,7 +105,7 @@ export class Http1Parser {
     return at + pieceEnd;
   }
 
-  /** `searched`: the piece behind the former tail, which is not searched again. */
+  /** Adds a piece to `#held`. `searched`: the former tail, which is not searched again, and the piece. */
   #hold(piece: string, searched: string): void {
     LONE_LF.lastIndex = this.#tail.length;
     this.#held += piece;
@@ -121,7 +120,7 @@ export class Http1Parser {
       return;
     }
     const head = parseHead(text);
-    if (head instanceof HeadError) this.error = head.message;
+    if (typeof head === 'string') this.error = head;
     else if (head.status >= 200) this.#begin(head);
     else if (++this.#interimHeads > INTERIM_HEADS_MAX) this.error = 'informational answers without end';
   }
@@ -133,6 +132,7 @@ export class Http1Parser {
     if (head.framing === 'chunked') this.#chunks.reset();
   }
 
+  /** As `#readHead`. */
   #readBody({ framing }: ResponseHead, bytes: Buffer, at: number, length: number): number {
     this.bodyStart = at;
     if (framing === 'chunked') {
@@ -233,7 +233,7 @@ class ChunkedBody {
     while (at < end && this.#step !== OVER && this.error === undefined) {
       if (this.#step === DATA) {
         const pieceEnd = Math.min(end, at + this.#sizeBytes);
-        this.#take(bytes, at, pieceEnd);
+        this.#addPayload(bytes, at, pieceEnd);
         this.#sizeBytes -= pieceEnd - at;
         at = pieceEnd;
         if (this.#sizeBytes === 0) at = this.#readDataEnd(bytes, at, end);
@@ -272,12 +272,13 @@ class ChunkedBody {
   /** Reads the line end behind a chunk if it has come. Returns the next position. */
   #readDataEnd(bytes: Uint8Array, at: number, end: number): number {
     this.#digits = 0;
-    const isHere = at + 1 < end && bytes[at] === CR && bytes[at + 1] === LF;
-    this.#step = isHere ? SIZE : DATA_CR;
-    return isHere ? at + 2 : at;
+    const hasCome = at + 1 < end && bytes[at] === CR && bytes[at + 1] === LF;
+    this.#step = hasCome ? SIZE : DATA_CR;
+    return hasCome ? at + 2 : at;
   }
 
-  #take(bytes: Uint8Array, start: number, end: number): void {
+  /** Moves the payload to the end of what `decode` has read before. */
+  #addPayload(bytes: Uint8Array, start: number, end: number): void {
     if (this.payloadEnd === this.payloadStart) {
       this.payloadStart = start;
       this.payloadEnd = end;
@@ -349,10 +350,11 @@ class ChunkedBody {
   }
 }
 
+/** Of the character codes `0` to `9` (48 to 57), `A` to `F` and `a` to `f` (97 to 102). */
 function hexDigitOf(byte: number): number | undefined {
   if (byte >= 48 && byte <= 57) return byte - 48;
   const lower = byte | 0x20;
-  return lower >= 97 && lower <= 102 ? lower - 87 : undefined;
+  return lower >= 97 && lower <= 102 ? lower - 97 + 10 : undefined;
 }
 
 function isText(byte: number): boolean {

@@ -44,16 +44,16 @@ export class Http1Pool implements ConnectionOwner {
   readonly #connections = new Set<Http1Connection>();
   /** Oldest first: the first one expires first. */
   readonly #opening = new Set<Http1Connection>();
-  /** The one used last is last. Some may have closed meanwhile. */
+  /** The connection used last is last. Some may have closed meanwhile. */
   #idle: Http1Connection[] = [];
-  /** Their responses have ended in this turn. They become idle at its end. */
+  /** Connections whose responses have ended in this turn. They are added to `#idle` at its end. */
   #justFreed: Http1Connection[] = [];
   #isTurnAwaited = false;
   /**
    * How many of the waiting calls, from the first on, have waited a whole turn and may use a kept connection.
    */
   #sendable = 0;
-  /** The event loop has read all that had arrived: waiting calls may use kept connections. */
+  /** Runs when the event loop has read all that had arrived: waiting calls may use kept connections. */
   readonly #onTurnEnd = (): void => {
     this.#isTurnAwaited = false;
     this.#sendWaiting();
@@ -90,7 +90,7 @@ export class Http1Pool implements ConnectionOwner {
   }
 
   /** Sends the call after this event-loop turn, or when a connection is free. Once for each call. */
-  take(call: PooledCall): void {
+  enqueue(call: PooledCall): void {
     this.#waiting.add(call);
     if (this.#idle.length > 0 || this.#justFreed.length > 0) this.#awaitTurn();
     this.#openConnections();
@@ -144,7 +144,7 @@ export class Http1Pool implements ConnectionOwner {
       return;
     }
     this.#justFreed.push(connection);
-    // Without a waiting call the connection need not become idle: `take` awaits the turn's end.
+    // Without a waiting call the connection need not become idle: `enqueue` awaits the turn's end.
     if (this.#waiting.size > 0) this.#awaitTurn();
   }
 
@@ -196,10 +196,13 @@ export class Http1Pool implements ConnectionOwner {
   /** Takes the longest waiting call out of the queue. */
   #dequeue(): PooledCall | undefined {
     this.#countOneLess();
-    return this.#waiting.take();
+    return this.#waiting.takeFirst();
   }
 
-  /** A call leaves the queue. It counts as sendable wherever it was: at worst another waits one more turn. */
+  /**
+   * To be called when a call leaves the queue. It counts as sendable wherever it was: at worst another one
+   * waits one more turn.
+   */
   #countOneLess(): void {
     if (this.#sendable > 0) this.#sendable--;
   }
@@ -279,7 +282,7 @@ export class WaitQueue<T extends Waiter<T>> {
   }
 
   /** Takes out the call that has waited longest. */
-  take(): T | undefined {
+  takeFirst(): T | undefined {
     const first = this.#first;
     if (first !== undefined) this.remove(first);
     return first;

@@ -1,8 +1,8 @@
 /** Heads of responses: what they mean, and what is refused. */
 import t from 'tap';
-import { HeadError, parseHead, ResponseHead } from '#src/http1/head.js';
+import { parseHead, ResponseHead } from '#src/http1/head.js';
 
-const headOf = (...lines: string[]): ResponseHead | HeadError => parseHead([...lines, '', ''].join('\r\n'));
+const headOf = (...lines: string[]): ResponseHead | string => parseHead([...lines, '', ''].join('\r\n'));
 
 void t.test('framing and keeping', (t) => {
   const cases: [string[], Partial<ResponseHead>][] = [
@@ -124,7 +124,7 @@ void t.test('what is refused', (t) => {
   ];
   for (const [problem, lines] of refused) {
     const head = headOf(...lines);
-    t.equal(head instanceof HeadError && head.message, problem, JSON.stringify(lines.slice(0, 3)));
+    t.equal(head, problem, JSON.stringify(lines.slice(0, 3)));
   }
   t.type(headOf('HTTP/1.1 200 OK', ...many(256)), ResponseHead, 'as many as may be');
   t.end();

@@ -21,7 +21,7 @@ void t.test('first come, first served, whoever leaves between', (t) => {
       queue.add(call);
       expected.push(call);
     } else if (dice < 0.75) {
-      if (queue.take() !== expected.shift()) t.fail('another one was first');
+      if (queue.takeFirst() !== expected.shift()) t.fail('another one was first');
     } else {
       const call = expected[Math.floor(random() * expected.length)];
       if (call === undefined) continue;
@@ -33,10 +33,10 @@ void t.test('first come, first served, whoever leaves between', (t) => {
   }
   for (const call of expected) {
     t.equal(call.isWaiting, true);
-    t.equal(queue.take(), call);
+    t.equal(queue.takeFirst(), call);
     t.match(call, { isWaiting: false, previous: undefined, next: undefined });
   }
-  t.equal(queue.take(), undefined);
+  t.equal(queue.takeFirst(), undefined);
   t.equal(queue.size, 0);
   t.end();
 });
@@ -47,7 +47,7 @@ void t.test('what has left is gone with the next small collection', (t) => {
     const call = new Call();
     call.bytes = new Array<string>(500).fill('x');
     queue.add(call);
-    if (queue.size > 64) queue.take();
+    if (queue.size > 64) queue.takeFirst();
   };
   const bytes = grownBytes(come);
   t.ok(bytes < 4e6, `the heap grew by ${bytes} bytes`);
