@@ -3,9 +3,9 @@
  * and kills it if it does not start or end in time. GroupMember creates one for each life of a gateway. Runs
  * in the supervisor process.
  *
- * A gateway that hangs later is killed too: its main thread sends `alive`. Its silence is counted in looks of
- * the supervisor and not by a clock: over a sleep of the machine, or a stop of the supervisor, the clock goes
- * on and the looks do not.
+ * A gateway that hangs later is killed too: one whose main thread sends neither `alive` nor anything else. Its
+ * silence is measured by how often the supervisor has looked, because a clock goes on while the machine sleeps
+ * or the supervisor is stopped.
  *
  * After the gateway has ended, a message is dropped and a request resolves by its timeout. No promise
  * rejects. A fork that fails, as for want of memory, is an exit like any other.
@@ -14,6 +14,7 @@
  * (test/unit/supervisor/gateway-process.stray-output.test.ts).
  */
 import { type ChildProcess, fork } from 'node:child_process';
+import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import type { Settings } from '../config/schema.js';
 import { PendingReplies } from '../core/ask-port.js';
@@ -33,7 +34,6 @@ import {
 } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
 import { LOG_DESCRIPTOR_VARIABLE } from '../telemetry/standard-error.js';
-import type { Readable } from 'node:stream';
 
 export interface GatewayExit {
   /** How the process ended, for the log: `exit code 1`, `signal SIGABRT`. */
@@ -52,11 +52,11 @@ interface GatewayCallbacks {
   /** The admin interface is open, after `lead`. */
   onLeads(): void;
   /** The last snapshot, sent before the gateway ends. */
-  onLastReading(snapshot: Snapshot): void;
+  onLastSnapshot(snapshot: Snapshot): void;
   /** An operator of this gateway asks for a reload. Never rejects. */
   onReloadRequested(request: ReloadRequest): Promise<ReloadOutcome>;
   /** An operator of this gateway asks for the snapshots of all gateways. Never rejects. */
-  onSnapshotsRequested(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot>;
+  onSnapshotsRequested(kind: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot>;
   /** An operator of this gateway changes something at all gateways. */
   onBroadcast(message: Broadcast): void;
 }
@@ -81,8 +81,8 @@ export interface GatewayProcessOptions {
 const READ_MS_MAX = 1_000;
 
 /**
- * In how many looks a gateway must have been silent to be killed. A machine that wakes often for a moment,
- * and gives one process less of it than another, seems one look longer each time.
+ * How often the supervisor looks before a silent gateway is killed. Not once: each time a sleeping machine
+ * wakes for a moment, the supervisor may get to look, and the gateway not to send.
  */
 const SILENT_LOOKS = 12;
 
@@ -116,7 +116,7 @@ const STANDARD_ERROR = 2;
 /** A gateway's descriptor of the supervisor's standard error: after the standard ones and the IPC channel. */
 const LOG_DESCRIPTOR = 4;
 
-/** Starts the main module of a gateway. Throws if the system gives no process, unless that is an 'error'. */
+/** Starts the main module of a gateway. If the system gives no process, throws, or the child gets 'error'. */
 function forkGateway(entry: URL): ChildProcess {
   return fork(fileURLToPath(entry), [], {
     cwd: process.cwd(),
@@ -145,7 +145,7 @@ export class GatewayProcess {
   readonly #callbacks: GatewayCallbacks;
   #killTimer: NodeJS.Timeout | undefined;
   #lookTimer: NodeJS.Timeout | undefined;
-  /** Looks since the last message. */
+  /** How often the supervisor has looked since the last message. */
   #silentLooks = 0;
   /** Why it was killed from here, for GatewayExit.how. */
   #killedFor: string | undefined;
@@ -225,8 +225,8 @@ export class GatewayProcess {
   }
 
   /** Resolves with an empty snapshot if the gateway ends or does not reply in time. */
-  read(what: SnapshotKind, accounts?: readonly string[]): Promise<Snapshot> {
-    return this.#reads.ask((id) => this.#send({ kind: 'read', id, what, accounts }));
+  read(kind: SnapshotKind, accounts?: readonly string[]): Promise<Snapshot> {
+    return this.#reads.ask((id) => this.#send({ kind: 'read', id, what: kind, accounts }));
   }
 
   /** Replaces the settings that the gateway shows to its operators. */
@@ -286,7 +286,7 @@ export class GatewayProcess {
         this.#reloads.reply(message.id, message.problems);
         return;
       case 'reading':
-        if (message.id === 0) this.#callbacks.onLastReading(message.reading);
+        if (message.id === 0) this.#callbacks.onLastSnapshot(message.reading);
         else this.#reads.reply(message.id, message.reading);
         return;
       case 'ask_readings':

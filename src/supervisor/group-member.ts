@@ -1,7 +1,7 @@
 /**
- * One member of the group of gateways: a slot, and the process in it or the pause before its next start; and
- * which member has the admin interface (Primary). ProcessGroup drives the members, in the supervisor process.
- * Its options and callbacks are declared here too.
+ * A member of the process group (GroupMember): a slot, and the process in it or the pause before its next
+ * start. And the choice of the member with the admin interface (Primary). ProcessGroup drives both, in the
+ * supervisor process; its options and callbacks are declared here too.
  *
  * Must hold: the pauses between failed starts double up to a longest one, and begin again at the first after
  * a healthy life (test/unit/supervisor/group-member.restart-policy.test.ts).
@@ -36,13 +36,13 @@ export const RESTART_PAUSES: RestartPauses = { firstMs: 100, longestMs: 10_000, 
 export class RestartPolicy {
   readonly #clock: Clock;
   readonly #pauses: RestartPauses;
-  #nextMs: number;
+  #nextPauseMs: number;
   #readySinceMs: MonotonicMs | undefined;
 
   constructor(clock: Clock, pauses: RestartPauses) {
     this.#clock = clock;
     this.#pauses = pauses;
-    this.#nextMs = pauses.firstMs;
+    this.#nextPauseMs = pauses.firstMs;
   }
 
   onReady(): void {
@@ -55,11 +55,12 @@ export class RestartPolicy {
    */
   pauseAfterExitMs(): number {
     const { firstMs, longestMs, healthyMs } = this.#pauses;
-    const since = this.#readySinceMs;
+    const readyMs = this.#readySinceMs;
     this.#readySinceMs = undefined;
-    if (since !== undefined && this.#clock.monotonicMs() - since >= healthyMs) this.#nextMs = firstMs;
-    const pauseMs = this.#nextMs;
-    this.#nextMs = Math.min(pauseMs * 2, longestMs);
+    if (readyMs !== undefined && this.#clock.monotonicMs() - readyMs >= healthyMs)
+      this.#nextPauseMs = firstMs;
+    const pauseMs = this.#nextPauseMs;
+    this.#nextPauseMs = Math.min(pauseMs * 2, longestMs);
     return pauseMs;
   }
 }
@@ -77,9 +78,9 @@ export interface MemberOwner {
   /** The member's process has ended. Must not throw, nor start a process at once (`startLater` may). */
   onExit(member: GroupMember, process: GatewayProcess, exit: GatewayExit): void;
   onLeads(member: GroupMember): void;
-  onLastReading(member: GroupMember, snapshot: Snapshot): void;
+  onLastSnapshot(member: GroupMember, snapshot: Snapshot): void;
   onReloadRequested(request: ReloadRequest): Promise<ReloadOutcome>;
-  onSnapshotsRequested(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot>;
+  onSnapshotsRequested(kind: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot>;
   onBroadcast(message: Broadcast): void;
 }
 
@@ -100,7 +101,9 @@ export class GroupMember implements PrimaryCandidate {
   #restart: NodeJS.Timeout | undefined;
   #retiring = false;
   #rejected = false;
+  /** Resolves the promise of `start`. */
   #onStarted: (failure: string | undefined) => void = () => undefined;
+  /** Resolves the promise of `retire`. */
   #onGone: () => void = () => undefined;
 
   constructor(
@@ -145,9 +148,9 @@ export class GroupMember implements PrimaryCandidate {
       onReady: (ready) => this.#onReady(ready),
       onExit: (exit) => this.#onExit(exit),
       onLeads: () => this.#owner.onLeads(this),
-      onLastReading: (snapshot) => this.#owner.onLastReading(this, snapshot),
+      onLastSnapshot: (snapshot) => this.#owner.onLastSnapshot(this, snapshot),
       onReloadRequested: (request) => this.#owner.onReloadRequested(request),
-      onSnapshotsRequested: (what, accounts) => this.#owner.onSnapshotsRequested(what, accounts),
+      onSnapshotsRequested: (kind, accounts) => this.#owner.onSnapshotsRequested(kind, accounts),
       onBroadcast: (message) => this.#owner.onBroadcast(message),
     });
     return started;
@@ -279,6 +282,7 @@ export class Primary<Candidate extends PrimaryCandidate> {
   #current: Candidate | undefined;
   /** The gateway that keeps the interface until `#current` has opened its own. */
   #former: Candidate | undefined;
+  /** Resolves the promise of `handOver`. */
   #onSettled: () => void = () => undefined;
 
   get current(): Candidate | undefined {

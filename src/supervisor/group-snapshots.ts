@@ -16,7 +16,7 @@ import { addEnded, endedSnapshot } from '../telemetry/metrics-snapshot.js';
 /** A process that can be asked for snapshots; GatewayProcess is one. */
 export interface ReadableProcess {
   /** Resolves with an empty snapshot if the process ends or does not reply in time. Never rejects. */
-  read(what: SnapshotKind, accounts?: readonly string[]): Promise<Snapshot>;
+  read(kind: SnapshotKind, accounts?: readonly string[]): Promise<Snapshot>;
 }
 
 interface Entry {
@@ -45,7 +45,7 @@ export class GroupSnapshots {
   }
 
   /** Stores the last snapshot, which the process sends unasked. The process is asked for no more to store. */
-  noteLast(process: ReadableProcess, snapshot: Snapshot): void {
+  recordLast(process: ReadableProcess, snapshot: Snapshot): void {
     const entry = this.#entries.get(process);
     if (entry === undefined) return;
     entry.last = { ...entry.last, ...snapshot };
@@ -53,7 +53,7 @@ export class GroupSnapshots {
   }
 
   /** Drops the reply if the last snapshot has come meanwhile. */
-  #note(entry: Entry, reply: Snapshot): void {
+  #record(entry: Entry, reply: Snapshot): void {
     if (!entry.isFinal) entry.last = { ...entry.last, ...reply };
   }
 
@@ -68,26 +68,26 @@ export class GroupSnapshots {
    * Asks every process and waits for the slowest, at most for the time limit of one. A process that does not
    * reply in time counts with its latest snapshot; for GROUP_REQUESTS and `calls` its part is empty.
    */
-  collect(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
-    if (accounts !== undefined) return this.#ask(what, accounts);
-    const underWay = this.#underWay.get(what);
+  collect(kind: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
+    if (accounts !== undefined) return this.#ask(kind, accounts);
+    const underWay = this.#underWay.get(kind);
     if (underWay !== undefined)
-      return GROUP_REQUESTS.has(what) ? this.#collectNext(what, underWay) : underWay;
-    const collected = (GROUP_REQUESTS.has(what) ? this.#ask(what) : this.#collect(what)).finally(() =>
-      this.#underWay.delete(what),
+      return GROUP_REQUESTS.has(kind) ? this.#collectNext(kind, underWay) : underWay;
+    const collected = (GROUP_REQUESTS.has(kind) ? this.#ask(kind) : this.#collect(kind)).finally(() =>
+      this.#underWay.delete(kind),
     );
-    this.#underWay.set(what, collected);
+    this.#underWay.set(kind, collected);
     return collected;
   }
 
-  #collectNext(what: SnapshotKind, underWay: Promise<GroupSnapshot>): Promise<GroupSnapshot> {
-    const waited = this.#next.get(what);
+  #collectNext(kind: SnapshotKind, underWay: Promise<GroupSnapshot>): Promise<GroupSnapshot> {
+    const waited = this.#next.get(kind);
     if (waited !== undefined) return waited;
     const next = underWay.then(() => {
-      this.#next.delete(what);
-      return this.collect(what);
+      this.#next.delete(kind);
+      return this.collect(kind);
     });
-    this.#next.set(what, next);
+    this.#next.set(kind, next);
     return next;
   }
 
@@ -95,11 +95,11 @@ export class GroupSnapshots {
    * Asks every process and stores nothing, because an old reply is no reply to a later request. Leaves out
    * processes that have ended meanwhile.
    */
-  async #ask(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
+  async #ask(kind: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
     const replies = await Promise.all(
       [...this.#entries.keys()].map(async (process) => ({
         process,
-        reading: only(await process.read(what, accounts), what),
+        reading: only(await process.read(kind, accounts), kind),
       })),
     );
     const members = replies.flatMap(({ process, reading }) => {
@@ -109,22 +109,23 @@ export class GroupSnapshots {
     return { members, ended: {} };
   }
 
-  async #collect(what: SnapshotKind): Promise<GroupSnapshot> {
+  async #collect(kind: SnapshotKind): Promise<GroupSnapshot> {
     await Promise.all(
       [...this.#entries].map(async ([process, entry]) => {
-        if (!entry.isFinal) this.#note(entry, await process.read(what));
+        if (!entry.isFinal) this.#record(entry, await process.read(kind));
       }),
     );
     // No await between these two: a process that has just ended is then in `ended` and not in `members`.
     return {
-      members: [...this.#entries.values()].map(({ slot, last }) => ({ slot, reading: only(last, what) })),
-      ended: only(this.#ended, what),
+      members: [...this.#entries.values()].map(({ slot, last }) => ({ slot, reading: only(last, kind) })),
+      ended: only(this.#ended, kind),
     };
   }
 }
 
-function only(snapshot: Snapshot, what: SnapshotKind): Snapshot {
-  return { [what]: snapshot[what] };
+/** Returns the snapshot with the member of that kind alone. */
+function only(snapshot: Snapshot, kind: SnapshotKind): Snapshot {
+  return { [kind]: snapshot[kind] };
 }
 
 /**
@@ -133,15 +134,12 @@ function only(snapshot: Snapshot, what: SnapshotKind): Snapshot {
  */
 const ENDED_REPORTS_MAX = 4;
 
+/** Adds the last snapshot of a process to those of the processes that ended before it. */
 function addSnapshots(ended: Snapshot, { metrics, status, accounts = [] }: Snapshot): Snapshot {
+  const statuses = [ended.status, status && endedStatus(status)].filter((part) => part !== undefined);
   return {
     accounts: [...(ended.accounts ?? []), ...accounts].slice(-ENDED_REPORTS_MAX),
     metrics: addEnded(ended.metrics ?? [], endedSnapshot(metrics ?? [])),
-    ...(status === undefined
-      ? { ...(ended.status && { status: ended.status }) }
-      : {
-          status:
-            ended.status === undefined ? endedStatus(status) : addStatus(ended.status, endedStatus(status)),
-        }),
+    ...(statuses.length > 0 && { status: statuses.reduce(addStatus) }),
   };
 }

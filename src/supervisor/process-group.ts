@@ -29,45 +29,6 @@ import {
 } from './group-member.js';
 import { GroupSnapshots } from './group-snapshots.js';
 
-interface ReplaceSteps {
-  /** Returns the members that exist now. */
-  members(): readonly GroupMember[];
-  /** Adds a member that is not started yet. */
-  add(): GroupMember;
-  /**
-   * Resolves with undefined when the member serves. If it ends before, resolves with the reason; it is
-   * removed.
-   */
-  start(member: GroupMember): Promise<string | undefined>;
-  /**
-   * Passes the admin interface on, if `from` has it. If `to` ends meanwhile, or cannot open it in time and is
-   * ended, `from` keeps the interface and `to` is no member any more.
-   */
-  handOver(from: GroupMember, to: GroupMember): Promise<void>;
-  /** Resolves when the member's calls and process have ended. */
-  retire(member: GroupMember): Promise<void>;
-  isStopping(): boolean;
-}
-
-/**
- * Replaces the gateways one by one: the new one serves before the former stops accepting, and the former has
- * ended before the next is started. So at most one more than usual runs. Resolves with undefined when all are
- * replaced, or with the reason why the rest stay.
- */
-async function replaceOneByOne(steps: ReplaceSteps): Promise<string | undefined> {
-  for (const former of [...steps.members()]) {
-    if (steps.isStopping()) return 'the gateways are stopping';
-    const next = steps.add();
-    const failure = await steps.start(next);
-    if (failure !== undefined) return `the new gateway did not serve: ${failure}`;
-    await steps.handOver(former, next);
-    // `next` was removed because it did not take over: the former goes on, with the interface if it had it.
-    if (!steps.members().includes(next)) return 'the new gateway ended before it had taken over';
-    await steps.retire(former);
-  }
-  return undefined;
-}
-
 export class ProcessGroup {
   readonly #options: GroupOptions;
   readonly #callbacks: GroupCallbacks;
@@ -83,10 +44,12 @@ export class ProcessGroup {
    * settings, and its successor starts without it: then it is sent again.
    */
   #logChange: LogChange = {};
+  /** Whether a gateway has served since the start. */
   #served = false;
   /** The settings of the next replacement; undefined if no replacement is in progress. */
   #replacing: Settings | undefined;
   #stopping = false;
+  /** Whether a gateway ended other than by exit code 0 as the group stopped, or none can run. */
   #failed = false;
   #rejection: string | undefined;
   #killTimer: NodeJS.Timeout | undefined;
@@ -173,25 +136,29 @@ export class ProcessGroup {
   replace(next: Settings): Replacement {
     this.#replacing = adoptReplaced(this.#settings, next);
     const count = this.#members.length;
-    const done = replaceOneByOne({
-      members: () => this.#members,
-      add: () => {
-        const member = this.#memberOf(this.#freeSlot(), true, this.#replacing);
-        this.#members.push(member);
-        return member;
-      },
-      start: (member) => member.start(),
-      handOver: async (from, to) => {
-        if (this.#primary.current === from && !(await this.#handOver(to))) return;
-        to.isTrial = false;
-      },
-      retire: async (member) => {
-        await this.#retire(member);
-        this.#forget(member);
-      },
-      isStopping: () => this.#isStopping(),
-    }).finally(() => (this.#replacing = undefined));
+    const done = this.#replaceOneByOne().finally(() => (this.#replacing = undefined));
     return { count, done };
+  }
+
+  /**
+   * The new gateway serves before the former stops accepting, and the former has ended before the next is
+   * started. So at most one more than usual runs. Resolves with undefined when all are replaced, or with the
+   * reason why the rest stay.
+   */
+  async #replaceOneByOne(): Promise<string | undefined> {
+    for (const former of [...this.#members]) {
+      if (this.#isStopping()) return 'the gateways are stopping';
+      const next = this.#memberOf(this.#freeSlot(), true, this.#replacing);
+      this.#members.push(next);
+      const failure = await next.start();
+      if (failure !== undefined) return `the new gateway did not serve: ${failure}`;
+      if (this.#primary.current !== former || (await this.#handOver(next))) next.isTrial = false;
+      // `next` was removed because it did not take over: the former goes on, with the interface if it had it.
+      if (!this.#members.includes(next)) return 'the new gateway ended before it had taken over';
+      await this.#retire(former);
+      this.#forget(former);
+    }
+    return undefined;
   }
 
   /**
@@ -251,9 +218,9 @@ export class ProcessGroup {
         onReady: (member, ready) => this.#onMemberReady(member, ready),
         onExit: (member, process, exit) => this.#onMemberExit(member, process, exit),
         onLeads: (member) => this.#primary.onLeads(member),
-        onLastReading: (member, snapshot) => this.#snapshots.noteLast(member.process!, snapshot),
+        onLastSnapshot: (member, snapshot) => this.#snapshots.recordLast(member.process!, snapshot),
         onReloadRequested: (request) => this.#callbacks.onReloadRequested(request),
-        onSnapshotsRequested: (what, accounts) => this.#snapshots.collect(what, accounts),
+        onSnapshotsRequested: (kind, accounts) => this.#snapshots.collect(kind, accounts),
         onBroadcast: (message) => {
           if (message.kind === 'log') this.#logChange = { ...this.#logChange, ...message.change };
           this.#broadcast(message);
@@ -281,7 +248,7 @@ export class ProcessGroup {
   #startOf(member: GroupMember): StartGateway {
     const { demo, groupId } = this.#options;
     const inForce = this.#inForce;
-    // With `leads` the gateway opens the admin interface at its start; no `onLeads` follows.
+    // Then the gateway opens the admin interface at its start, and no `onLeads` follows.
     const leads = this.#primary.current === undefined;
     if (leads) this.#primary.begin(member);
     return {
@@ -291,7 +258,7 @@ export class ProcessGroup {
       inForce,
       ...(this.#isShared ? { group: { id: groupId, slot: member.slot } } : {}),
       leads,
-      // Not the join of a coordinator: others of the group may listen on the ports already.
+      // Others of the group may listen on the ports already. (To join a coordinator is something else.)
       joins: this.#isShared && this.#served,
       isRestart: this.#served,
     };
@@ -366,8 +333,8 @@ export class ProcessGroup {
   }
 
   #forget(member: GroupMember): void {
-    const at = this.#members.indexOf(member);
-    if (at !== -1) this.#members.splice(at, 1);
+    const index = this.#members.indexOf(member);
+    if (index !== -1) this.#members.splice(index, 1);
   }
 
   /** Ends the group: no gateway can run with these settings or this data. */

@@ -21,7 +21,7 @@ import {
   type ReloadRequest,
 } from '../gateway/messages.js';
 import type { Log } from '../telemetry/log.js';
-import { type GroupEnd, type GroupOptions, RESTART_PAUSES } from './group-member.js';
+import { type GroupEnd, type GroupOptions, type Replacement, RESTART_PAUSES } from './group-member.js';
 import { ProcessGroup } from './process-group.js';
 import { Reloads } from './reloads.js';
 
@@ -94,118 +94,146 @@ export async function supervise(
   signals: SignalSource,
   onReady: (ready: GatewayReady) => void,
 ): Promise<GroupEnd> {
-  const { settings, load, watchPeriodMs, onSettings, log } = options;
-  onSettings(settings);
-  let { inForce, source } = options;
-  let latest: Pick<LoadedSettings, 'inForce' | 'source'> = options;
-  // `read`, `reloads` and `watch` use what is made below them, but not before this function first awaits.
-  const read = async (): Promise<Settings> => {
-    const loaded = await load();
-    // The built-in settings are for a start without a file, and not for a file that is away for a moment.
-    if (source !== undefined && loaded.source === undefined)
-      throw new ConfigError([`${source} is not there any more: put it back, and reload`]);
-    latest = loaded;
-    const { source: found } = loaded;
-    watch.haveRead([...(found === undefined ? [] : [found]), ...namedFiles(loaded.settings)]);
-    return loaded.settings;
-  };
-  const reloads: Reloads = new Reloads({
-    settings,
-    load: async (dryRun) => {
-      try {
-        return await read();
-      } catch (error) {
-        // What was wrong may be none of the watched files: a new file that they name, or the disk.
-        if (!dryRun) watch.isTaken = false;
-        throw error;
-      }
-    },
-    apply: async (next, dryRun) => {
-      const errors = await group.reload(next, dryRun);
-      if (!dryRun) watch.isTaken = errors.length === 0;
-      if (!dryRun && errors.length === 0) {
-        watch.isOn = next.watch && !stopping;
-        onSettings(next);
-        source = latest.source;
-        inForce = adoptInForce(inForce, latest.inForce, 'reload');
-        group.showInForce(inForce);
-      }
-      return errors;
-    },
-    replaceProblem: () => group.replaceProblem,
-    replace: (next) => {
-      const replacement = group.replace(next);
-      const replaced = latest.inForce;
-      void replacement.done.then((failure) => {
-        if (failure !== undefined) return;
-        inForce = adoptInForce(inForce, replaced, 'replacement');
-        group.showInForce(inForce);
-      });
-      return replacement;
-    },
-    log,
-  });
-  /** Also records the reload. If an operator asks for one, the operator's gateway records it. */
-  const reload = async (origin: string, by: RecordReload['by'], request: ReloadRequest): Promise<void> => {
-    const { problems, changes, replacing } = await reloads.reload(origin, request);
-    if (problems.length === 0) group.recordReload({ by, changes, replacing });
-  };
-  const watch: FileWatch = new FileWatch({
-    files: () => [...(source === undefined ? [] : [source]), ...namedFiles(reloads.settings)],
-    onChange: () => void reload('file', 'watch', RELOAD),
-    periodMs: watchPeriodMs,
-  });
-  const group: ProcessGroup = new ProcessGroup(options, {
-    onReady: (ready) => {
-      watch.isOn = settings.watch;
-      onReady(ready);
-    },
-    onReloadRequested: (request) => reloads.reload('admin', request),
-  });
-  let stopping = false;
-  let interrupted = false;
-  const onTerminate = (): void => {
-    if (stopping) return;
-    stopping = true;
-    watch.isOn = false;
-    log.info('stopping: no new calls, those in flight may finish', {
-      drain_timeout_ms: group.settings.drain_timeout_ms,
-    });
-    group.drain();
-  };
-  const onInterrupt = (): void => {
-    if (interrupted) {
-      group.kill();
-      return;
-    }
-    interrupted = true;
-    onTerminate();
-  };
-  const onHangUp = (): void => void reload('SIGHUP', 'signal', RELOAD);
-  const onReplace = (): void => void reload('SIGUSR2', 'signal', { dryRun: false, restart: true });
-
-  signals.on('SIGTERM', onTerminate);
-  signals.on('SIGINT', onInterrupt);
-  signals.on('SIGHUP', onHangUp);
-  signals.on('SIGUSR2', onReplace);
+  options.onSettings(options.settings);
+  const supervisor = new Supervisor(options, onReady);
+  const handlers: readonly (readonly [NodeJS.Signals, () => void])[] = [
+    ['SIGTERM', () => supervisor.stop()],
+    ['SIGINT', () => supervisor.interrupt()],
+    ['SIGHUP', () => void supervisor.reload('SIGHUP', 'signal', RELOAD)],
+    ['SIGUSR2', () => void supervisor.reload('SIGUSR2', 'signal', { dryRun: false, restart: true })],
+  ];
+  for (const [signal, handler] of handlers) signals.on(signal, handler);
   try {
-    return await group.ended;
+    return await supervisor.ended;
   } finally {
-    watch.isOn = false;
-    signals.off('SIGTERM', onTerminate);
-    signals.off('SIGINT', onInterrupt);
-    signals.off('SIGHUP', onHangUp);
-    signals.off('SIGUSR2', onReplace);
+    for (const [signal, handler] of handlers) signals.off(signal, handler);
   }
 }
 
-/** Returns the files whose content is part of the settings. */
-function namedFiles({ models, notify, admin: { oidc }, listen: { tls } }: Settings): string[] {
+class Supervisor {
+  readonly #options: SupervisorOptions;
+  readonly #reloads: Reloads;
+  readonly #watch: FileWatch;
+  readonly #group: ProcessGroup;
+  /** The settings in force, as operators see them, and their file. */
+  #inForce: LoadedSettings['inForce'];
+  #source: string | undefined;
+  /** The same of what was read last, in force or not. */
+  #latest: Pick<LoadedSettings, 'inForce' | 'source'>;
+  #isStopping = false;
+  #isInterrupted = false;
+
+  /** Starts the first gateway. */
+  constructor(options: SupervisorOptions, onReady: (ready: GatewayReady) => void) {
+    const { settings, watchPeriodMs, log } = options;
+    this.#options = options;
+    this.#inForce = options.inForce;
+    this.#source = options.source;
+    this.#latest = options;
+    this.#reloads = new Reloads({
+      settings,
+      load: (dryRun) => this.#load(dryRun),
+      apply: (next, dryRun) => this.#apply(next, dryRun),
+      replaceProblem: () => this.#group.replaceProblem,
+      replace: (next) => this.#replace(next),
+      log,
+    });
+    this.#watch = new FileWatch({
+      files: () => filesOf(this.#source, this.#reloads.settings),
+      onChange: () => void this.reload('file', 'watch', RELOAD),
+      periodMs: watchPeriodMs,
+    });
+    this.#group = new ProcessGroup(options, {
+      onReady: (ready) => {
+        this.#watch.isOn = settings.watch;
+        onReady(ready);
+      },
+      onReloadRequested: (request) => this.#reloads.reload('admin', request),
+    });
+  }
+
+  /** Resolves when all gateways have ended. */
+  get ended(): Promise<GroupEnd> {
+    return this.#group.ended.finally(() => (this.#watch.isOn = false));
+  }
+
+  /** Also records the reload. If an operator asks for one, the operator's gateway records it. */
+  async reload(origin: string, by: RecordReload['by'], request: ReloadRequest): Promise<void> {
+    const { problems, changes, replacing } = await this.#reloads.reload(origin, request);
+    if (problems.length === 0) this.#group.recordReload({ by, changes, replacing });
+  }
+
+  /** Drains the gateways. Idempotent. */
+  stop(): void {
+    if (this.#isStopping) return;
+    this.#isStopping = true;
+    this.#watch.isOn = false;
+    this.#options.log.info('stopping: no new calls, those in flight may finish', {
+      drain_timeout_ms: this.#group.settings.drain_timeout_ms,
+    });
+    this.#group.drain();
+  }
+
+  /** Drains the gateways, and kills them the second time. */
+  interrupt(): void {
+    if (this.#isInterrupted) this.#group.kill();
+    this.#isInterrupted = true;
+    this.stop();
+  }
+
+  async #load(dryRun: boolean): Promise<Settings> {
+    try {
+      return await this.#read();
+    } catch (error) {
+      // What was wrong may be none of the watched files: a new file that they name, or the disk.
+      if (!dryRun) this.#watch.isTaken = false;
+      throw error;
+    }
+  }
+
+  async #read(): Promise<Settings> {
+    const loaded = await this.#options.load();
+    // The built-in settings are for a start without a file, and not for a file that is away for a moment.
+    if (this.#source !== undefined && loaded.source === undefined)
+      throw new ConfigError([`${this.#source} is not there any more: put it back, and reload`]);
+    this.#latest = loaded;
+    this.#watch.haveRead(filesOf(loaded.source, loaded.settings));
+    return loaded.settings;
+  }
+
+  async #apply(next: Settings, dryRun: boolean): Promise<readonly string[]> {
+    const errors = await this.#group.reload(next, dryRun);
+    if (dryRun) return errors;
+    this.#watch.isTaken = errors.length === 0;
+    if (errors.length > 0) return errors;
+    this.#watch.isOn = next.watch && !this.#isStopping;
+    this.#options.onSettings(next);
+    this.#source = this.#latest.source;
+    this.#inForce = adoptInForce(this.#inForce, this.#latest.inForce, 'reload');
+    this.#group.showInForce(this.#inForce);
+    return errors;
+  }
+
+  #replace(next: Settings): Replacement {
+    const replacement = this.#group.replace(next);
+    const { inForce: replaced } = this.#latest;
+    void replacement.done.then((failure) => {
+      if (failure !== undefined) return;
+      this.#inForce = adoptInForce(this.#inForce, replaced, 'replacement');
+      this.#group.showInForce(this.#inForce);
+    });
+    return replacement;
+  }
+}
+
+/** Returns the files whose content is part of the settings: first `source`, then those that they name. */
+function filesOf(source: string | undefined, settings: Settings): string[] {
+  const { models, notify, admin, listen } = settings;
   const upstreams = models.flatMap((model) => model.upstreams);
-  const files = upstreams.flatMap(({ key_file: key, ca_file: ca }) => [key, ca]);
-  return [
-    ...new Set([...files, notify?.secret_file, oidc?.client_secret_file, tls?.cert_file, tls?.key_file]),
-  ].filter((path) => path !== undefined);
+  const named = upstreams.flatMap(({ key_file: key, ca_file: ca }) => [key, ca]);
+  named.push(notify?.secret_file, admin.oidc?.client_secret_file);
+  named.push(listen.tls?.cert_file, listen.tls?.key_file);
+  return [source, ...new Set(named)].filter((path) => path !== undefined);
 }
 
 /**
@@ -233,10 +261,9 @@ interface FileWatchOptions {
  * files (editors), switched links to the folder (config maps of Kubernetes), and mounts without events (NFS,
  * bind mounts of containers). A poll costs some 3 µs a file.
  *
- * Must hold: a change is reported once, when its writer has finished, also one during the gateway's start,
- * and again while it cannot be read or the gateways do not take it; a file that is named from now on is no
- * change
- * (test/unit/supervisor/supervisor.file-watch.test.ts).
+ * Must hold: a change is reported once, when its writer has finished, also one during the gateway's start.
+ * It is reported again while it cannot be read or the gateways do not take it. A file that the settings begin
+ * to name is no change (test/unit/supervisor/supervisor.file-watch.test.ts).
  */
 export class FileWatch {
   readonly #options: FileWatchOptions;
@@ -245,8 +272,9 @@ export class FileWatch {
   readonly #reported = new Map<string, string>();
   /** The states at the last poll. */
   #polled: ReadonlyMap<string, string> = new Map();
-  /** The polls from a failure to the report after it, and how many of them are left; 0 if there was none. */
+  /** After how many polls a failure is reported again; 0 if there was none. */
   #retryPolls = 0;
+  /** How many of them are left. */
   #pollsLeft = 0;
 
   /** To be called when the files have just been read: the first start reports what changed since. */
@@ -257,7 +285,7 @@ export class FileWatch {
 
   /** Starts or stops polling. Idempotent. */
   set isOn(on: boolean) {
-    // What changed while it was off is no news when it is switched on.
+    // What changes while it is off is not reported when it is switched on.
     if (!on) {
       this.#reported.clear();
       this.isTaken = true;
@@ -267,7 +295,7 @@ export class FileWatch {
     this.#timer = undefined;
     if (!on) return;
     this.#polled = this.#states();
-    this.#isNews(this.#polled);
+    this.#hasChanged(this.#polled);
     this.#timer = setInterval(() => this.#poll(), this.#options.periodMs);
     this.#timer.unref();
   }
@@ -293,20 +321,20 @@ export class FileWatch {
     this.#polled = states;
     if (!isSettled) return;
     const isRetried = this.#pollsLeft > 0 && --this.#pollsLeft === 0;
-    if (!this.#isNews(states) && !isRetried) return;
+    if (!this.#hasChanged(states) && !isRetried) return;
     for (const [path, state] of states) this.#reported.set(path, state);
     this.#options.onChange();
   }
 
-  /** Whether a file has changed. One that was not known before has not: its state is noted. */
-  #isNews(states: ReadonlyMap<string, string>): boolean {
-    let isNews = false;
+  /** Returns whether a file has changed. One that was not known before has not: its state is recorded. */
+  #hasChanged(states: ReadonlyMap<string, string>): boolean {
+    let hasChanged = false;
     for (const [path, state] of states) {
       const known = this.#reported.get(path);
       if (known === undefined) this.#reported.set(path, state);
-      else if (known !== state) isNews = true;
+      else if (known !== state) hasChanged = true;
     }
-    return isNews;
+    return hasChanged;
   }
 
   #files(): readonly string[] {

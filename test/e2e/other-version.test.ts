@@ -66,7 +66,7 @@ void t.test('it completes what it is sent, and survives what it cannot take', as
       onReady: (message) => void events.emit('ready', message),
       onExit: (message) => void events.emit('exit', message),
       onLeads: () => undefined,
-      onLastReading: () => undefined,
+      onLastSnapshot: () => undefined,
       onReloadRequested: notAsked,
       onSnapshotsRequested: notAsked,
       onBroadcast: () => undefined,

@@ -19,7 +19,7 @@ void t.test('a fork that throws is the exit of a process that never was, after `
       if (!isDraining) ended.startLater();
     },
     onLeads: () => undefined,
-    onLastReading: () => undefined,
+    onLastSnapshot: () => undefined,
     onReloadRequested: () => Promise.reject(new Error('nobody asks')),
     onSnapshotsRequested: () => Promise.reject(new Error('nobody asks')),
     onBroadcast: () => undefined,

@@ -49,7 +49,7 @@ void t.test('a sum never falls: killed, silent, ended with its last figures', as
   second.answers = true;
   t.equal(await shown(readings), 65);
   third.calls = 33;
-  readings.noteLast(third, { metrics: third.families });
+  readings.recordLast(third, { metrics: third.families });
   readings.remove(third);
   t.equal(await shown(readings), 68, 'ended: all of it');
   const { members, ended } = await readings.collect('metrics');
@@ -92,7 +92,7 @@ void t.test(
     for (let slot = 0; slot < 6; slot++) {
       const process = new FakeProcess();
       readings.add(process, slot);
-      readings.noteLast(process, { accounts: [{ source: `process-${slot}`, spans: [] }] });
+      readings.recordLast(process, { accounts: [{ source: `process-${slot}`, spans: [] }] });
       readings.remove(process);
     }
     const { ended } = await readings.collect('accounts');
@@ -180,7 +180,7 @@ void t.test('the last report of a process counts, whatever it replies until it h
   };
   readings.add(process, 0);
   const asked = readings.collect('accounts');
-  readings.noteLast(process, ofSource('last'));
+  readings.recordLast(process, ofSource('last'));
   replies[0]!();
   t.match(await asked, { members: [{ reading: ofSource('last') }] }, 'asked before, replied after');
   t.match(await readings.collect('accounts'), { members: [{ reading: ofSource('last') }] });
