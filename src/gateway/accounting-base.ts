@@ -53,7 +53,7 @@ export interface AccountingOptions {
   /** Returns the request id for a line of the usage log. */
   readonly requestPrefixOf: (listenerIndex: number) => string;
   /** Asks all gateways, through the supervisor. */
-  readonly readAll: (what: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>;
+  readonly readAll: (kind: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>;
   readonly log: Log;
 }
 
@@ -86,7 +86,7 @@ export interface AccountingBase {
   readonly idNames: IdNames;
   readonly topAccounts: TopAccounts;
   readonly usageLog: UsageLog | undefined;
-  /** For the notices of quotas. */
+  /** The scopes that flushes have written, for the notices of quotas. */
   readonly changed: ChangedScopes;
 }
 

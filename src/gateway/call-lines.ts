@@ -221,14 +221,12 @@ function quotasOf(
     const scope = QUOTA_SCOPES[scopeIndexOf(others[at]!)]!;
     const quota = QUOTA_NAMES[nameIndexOf(others[at]!)]!;
     const amount = others[at + 2]!;
-    const ofScope = {
-      account: () => id,
-      key: () => (key === undefined ? null : names.ids.keyIdOf(key)),
-      model: () => (model === undefined ? null : names.modelIdOf(model)),
-      group: () => names.groupNameOf(asGroupIndex(others[at + 1]!)),
-    }[scope]();
+    let scopeId = id;
+    if (scope === 'key') scopeId = key === undefined ? null : names.ids.keyIdOf(key);
+    else if (scope === 'model') scopeId = model === undefined ? null : names.modelIdOf(model);
+    else if (scope === 'group') scopeId = names.groupNameOf(asGroupIndex(others[at + 1]!));
     const isMoney = QUOTA_KINDS[quota].unit === 'money';
-    left.push({ scope, id: ofScope, quota, left: isMoney ? BigInt(amount) * PICO_PER_NANO : amount });
+    left.push({ scope, id: scopeId, quota, left: isMoney ? BigInt(amount) * PICO_PER_NANO : amount });
   }
   return left;
 }

@@ -157,10 +157,10 @@ export class GatewayLogs {
     clearTimeout(this.#timer);
     const waitMs = isBusy ? DRAIN_PERIOD_MS : msToNextTick(IDLE_DRAIN_PERIOD_MS);
     this.#timer = setTimeout(() => {
-      const isAny = this.drain();
+      const hasCalls = this.drain();
       // A call may have waited a second for this drain: it does not wait another one for the disk.
-      if (isAny && !isBusy) this.#calls.flush();
-      this.#drainLater(isAny);
+      if (hasCalls && !isBusy) this.#calls.flush();
+      this.#drainLater(hasCalls);
     }, waitMs);
   }
 
@@ -178,7 +178,7 @@ export class GatewayLogs {
    * calls it before a dead listener's successor uses the ring, because the successor's request ids differ.
    */
   drain(): boolean {
-    let isAny = false;
+    let hasCalls = false;
     this.#names.ids.forgetOld();
     this.#calls.forgetSlots();
     let lines: string[] = [];
@@ -187,13 +187,13 @@ export class GatewayLogs {
       lines = [];
     };
     const appendPlain = (listener: number) => (call: PlainCall) => {
-      isAny = true;
+      hasCalls = true;
       if (this.#keepsCalls) this.#calls.appendPlain(call, listener);
     };
     this.#readers.forEach((reader, listener) => {
       reader.drain(
         (record, wanted) => {
-          isAny = true;
+          hasCalls = true;
           const call = callRecordOf(this.#names, listener, record);
           this.#upstreamErrors.append(call);
           if (wanted.store && this.#keepsCalls) this.#calls.append(call);
@@ -217,7 +217,7 @@ export class GatewayLogs {
     if (lines.length > 0) write();
     this.#outbox?.flush();
     if (this.#dropped > 0) this.#logDropped();
-    return isAny;
+    return hasCalls;
   }
 
   /** Writes all calls that have ended to the call log's files, so that a search finds them. */

@@ -88,6 +88,7 @@ export class GatewayMetrics {
     this.#health = new ThreadHealth(this.buffers, MAIN_THREAD);
   }
 
+  /** The stripe of that listener. That of the main thread comes first. */
   threadOfListener(index: number): number {
     return 1 + index;
   }
@@ -176,8 +177,8 @@ const PAGE_ACCOUNTS = 500;
 const FRESH_MS = 10_000;
 
 /**
- * What scrapes show of what all processes and hosts use together, which takes asking them. Notifications
- * creates the two kinds below.
+ * A value of all processes and hosts together that scrapes show, and for which they must be asked.
+ * Notifications creates the two kinds below.
  *
  * Must hold: scrapes, which need no token, make it read at most every ten seconds
  * (test/unit/gateway/gateway-metrics.group-quotas.test.ts).
@@ -196,16 +197,20 @@ abstract class Reading<Value> {
     this.#monotonicMs = monotonicMs;
   }
 
-  /** To be called when this gateway gets the admin interface, or loses it. */
-  turnOn(on: boolean): void {
-    this.#isOn = on;
-    if (on) return;
+  /** To be called when this gateway gets the admin interface. */
+  turnOn(): void {
+    this.#isOn = true;
+  }
+
+  /** To be called when this gateway loses it, or ends. */
+  turnOff(): void {
+    this.#isOn = false;
     this.#value = this.#none;
     // What is read next is due at once, however soon it is turned on again.
     this.#readMs = -Infinity;
   }
 
-  /** As of the last `refresh`; empty without the admin interface. */
+  /** What the last `refresh` has read; empty without the admin interface. */
   get value(): Value {
     return this.#value;
   }

@@ -65,7 +65,7 @@ export class Gateway {
   /** Ends the waits of a drain. */
   #endDrain: () => void = () => undefined;
   #closing = false;
-  /** The secrets of the settings, cached for these routes: each reload makes new routes. */
+  /** The secrets of the settings, cached for these routes, because each reload makes new routes. */
   #declared: { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
 
   /** Recovers the accounting; throws what `openAccounting` throws. Does not serve yet. */
@@ -94,7 +94,7 @@ export class Gateway {
       group,
       openHosts,
       requestPrefixOf: requestIds.prefixOf,
-      readAll: async (what, accounts) => (await supervisor.readings(what, accounts)) ?? NO_SNAPSHOTS,
+      readAll: async (kind, accounts) => (await supervisor.readAll(kind, accounts)) ?? NO_SNAPSHOTS,
       log,
     }));
     const notifications = (this.#notifications = new Notifications({ live, accounting, log }));
@@ -263,14 +263,14 @@ export class Gateway {
   }
 
   /**
-   * Resolves with a snapshot of this gateway, of the kind `what`. For `changes` and `books` it first applies
+   * Resolves with the snapshot of that kind of this gateway. For `changes` and `books` it first applies
    * changes, or flushes (GROUP_REQUESTS in messages.ts). `accounts`: the ids for `calls`.
    */
-  async read(what: SnapshotKind, accounts: readonly string[] = []): Promise<Snapshot> {
-    if (what === 'changes') return { changes: this.#accounting.sharing.followChanges() };
-    if (what === 'books') return { books: this.#accounting.flush.run() };
-    if (what === 'calls') return { calls: this.#accounting.sharing.callsUses(accounts) };
-    return this.#stats.read(what);
+  async read(kind: SnapshotKind, accounts: readonly string[] = []): Promise<Snapshot> {
+    if (kind === 'changes') return { changes: this.#accounting.sharing.followChanges() };
+    if (kind === 'books') return { books: this.#accounting.flush.run() };
+    if (kind === 'calls') return { calls: this.#accounting.sharing.callsUses(accounts) };
+    return this.#stats.read(kind);
   }
 
   get settings(): Settings {
@@ -379,7 +379,7 @@ export class Gateway {
     this.#log.info('gateway ended', { flushed });
   }
 
-  /** In the header's order, without the accounting. Notifications end before the last report, as they say. */
+  /** In the header's order, without the accounting. */
   async #closeParts(): Promise<void> {
     await this.#listeners.close();
     this.#credentials.close();
@@ -388,7 +388,8 @@ export class Gateway {
     // Before the traces, because the calls that it still drains are exported too.
     this.#logs.close();
     await this.#state.traces?.close();
-    this.#notifications.close();
+    // Nothing is sent from now on, and the last report does not wait for balances and quotas nobody reads.
+    this.#notifications.follow();
     await this.#stats.reportLast();
     this.#metrics.close();
     this.#admin.close();

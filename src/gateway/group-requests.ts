@@ -76,7 +76,7 @@ export class FlushRequests {
 
 /** Asks all gateways of the supervisor. Each method resolves within seconds, also if some do not reply. */
 export class GroupRequests {
-  readonly #readAll: (what: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>;
+  readonly #readAll: (kind: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>;
   readonly #refresh: () => void;
 
   /**
@@ -84,7 +84,7 @@ export class GroupRequests {
    * the other gateways have written.
    */
   constructor(
-    readAll: (what: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>,
+    readAll: (kind: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>,
     refresh: () => void,
   ) {
     this.#readAll = readAll;

@@ -76,16 +76,16 @@ export class HistoryRecorder implements LiveSource {
     const { status, accounts, rows, log } = this.#options;
     try {
       const document = await status();
-      // Both are read before either is added: a span that has ended is given once.
+      // Both are read before either is added, because `add` returns a span that has ended only once.
       const reports = await accounts();
       if (this.#isClosed) return;
       const ended = this.history.add(document, this.#nowSeconds());
-      const complete = this.accounts.add(reports, this.#nowSeconds());
-      // Beside spans that are written anyway, so that no flush of the disk is made for the running ones.
+      const endedOfAccounts = this.accounts.add(reports, this.#nowSeconds());
       const written = ended.filter(isOnDisk);
+      // Running spans are written too, but only with others: they are not worth a flush of the disk.
       if (written.length > 0)
         written.push(...this.history.running(document, this.#nowSeconds()).filter(isOnDisk));
-      rows.put(written, complete.filter(isOnDisk));
+      rows.put(written, endedOfAccounts.filter(isOnDisk));
       for (const watcher of this.#watchers) watcher(document, ended);
     } catch (error) {
       log.error('the history was not recorded, or not shown', { error: String(error) });

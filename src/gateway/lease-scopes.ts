@@ -89,15 +89,15 @@ export class LeaseScopes {
   };
 
   #address(
-    of: Scope,
-    scope: string | undefined,
+    scope: Scope,
+    scopeId: string | undefined,
     minute: CountedLeases<never>,
     limits: () => Partial<QuotaLimits>,
   ): ScopeAddress | undefined {
-    if (scope === undefined) return undefined;
-    const { kind, index } = of;
-    const wordsOf = (name: StockName): LeaseWords | undefined => this.#wordsOf(of, name);
-    return { kind, index, scope, minute, minuteIndex: index, wordsOf, limits };
+    if (scopeId === undefined) return undefined;
+    const { kind, index } = scope;
+    const wordsOf = (name: StockName): LeaseWords | undefined => this.#wordsOf(scope, name);
+    return { kind, index, scope: scopeId, minute, minuteIndex: index, wordsOf, limits };
   }
 
   /** An account's rule for a model. */
@@ -105,12 +105,12 @@ export class LeaseScopes {
     const { ledger, leases, live, idOf } = this.#options;
     const pair = ledger.modelScopes.pairOf(index);
     const model = pair && live.catalog.models[pair.modelIndex];
-    const account = pair && idOf.account(pair.account);
-    if (model === undefined || account === undefined) return undefined;
-    const { account: of, modelIndex } = pair!;
-    const scope = modelScope(account, model.id);
-    return this.#address({ kind: 'model', index }, scope, leases.models, () => {
-      const plan = live.catalog.plans[ledger.planIndexOf(of)];
+    const accountId = pair && idOf.account(pair.account);
+    if (model === undefined || accountId === undefined) return undefined;
+    const { account, modelIndex } = pair!;
+    const scopeId = modelScope(accountId, model.id);
+    return this.#address({ kind: 'model', index }, scopeId, leases.models, () => {
+      const plan = live.catalog.plans[ledger.planIndexOf(account)];
       return plan?.modelLimits?.[modelIndex] ?? {};
     });
   }
@@ -133,10 +133,11 @@ export class LeaseScopes {
     };
   }
 
-  #wordsOf(of: Scope, name: StockName): LeaseWords | undefined {
+  /** Returns the words of shared memory with that stock's lease; undefined if the scope has no such stock. */
+  #wordsOf(scope: Scope, name: StockName): LeaseWords | undefined {
     const { leases, accounting, clock } = this.#options;
-    if (name !== 'balance') return leases.stockOf(of, name, clock);
-    return of.kind === 'account' ? leases.balanceOf(of.index, accounting) : undefined;
+    if (name !== 'balance') return leases.stockOf(scope, name, clock);
+    return scope.kind === 'account' ? leases.balanceOf(scope.index, accounting) : undefined;
   }
 
   /** Nothing is limited if the account's plan is gone: the account is then disabled. */

@@ -7,7 +7,7 @@
  * (test/e2e/books.test.ts); a death ends the process only as DEATHS_MAX says, also of a listener that was
  * about to take another's place (test/e2e/thread-failure.test.ts).
  */
-import { MessageChannel, Worker } from 'node:worker_threads';
+import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
 import { PendingReplies } from '../core/ask-port.js';
 import { CUT_CALLS_WAIT_MS_MAX, SETTINGS_WAIT_MS_MAX } from '../core/limits.js';
@@ -113,9 +113,8 @@ export class Listeners implements WorkerClients {
   async start(port: number): Promise<void> {
     this.#port = port;
     const { listeners } = this.#options.settings.listen;
-    await Promise.all(
-      Array.from({ length: listeners }, (_, index) => this.#start(this.#shapeOf(index), false)),
-    );
+    const starts = Array.from({ length: listeners }, (_, index) => this.#start(this.#shapeOf(index), false));
+    await Promise.all(starts);
   }
 
   get count(): number {
@@ -155,12 +154,9 @@ export class Listeners implements WorkerClients {
    * Stops accepting; to be called once. Resolves with true when every call has ended, or false after
    * `timeoutMs`. With `keepsIdle` it also waits for idle connections to close.
    */
-  async drain(timeoutMs: number, keepsIdle: boolean): Promise<boolean> {
+  drain(timeoutMs: number, keepsIdle: boolean): Promise<boolean> {
     this.#draining = true;
-    const drained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));
-    this.#sendAll({ kind: 'drain', keepsIdle });
-    this.#recordDrained();
-    return Promise.race([drained, delay(timeoutMs, false, { ref: false })]);
+    return this.#sendDrain({ kind: 'drain', keepsIdle }, timeoutMs);
   }
 
   /**
@@ -169,8 +165,13 @@ export class Listeners implements WorkerClients {
    * connection left, so none can begin there.
    */
   drainLate(timeoutMs: number): Promise<boolean> {
+    return this.#sendDrain({ kind: 'drain_late' }, timeoutMs);
+  }
+
+  /** Resolves with true when all listeners are drained, or with false after `timeoutMs`. */
+  #sendDrain(message: ToListener, timeoutMs: number): Promise<boolean> {
     const drained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));
-    this.#sendAll({ kind: 'drain_late' });
+    this.#sendAll(message);
     this.#recordDrained();
     return Promise.race([drained, delay(timeoutMs, false, { ref: false })]);
   }
@@ -214,30 +215,8 @@ export class Listeners implements WorkerClients {
    * close when its thread ends.
    */
   async #start(shape: ListenerShape, isSuccessor: boolean): Promise<void> {
-    const { accounting, counter, requestIds, state, workers } = this.#options;
-    const counting = new MessageChannel();
-    counter.serve(counting.port1);
-    const locks = new MessageChannel();
-    accounting.locks.attach(shape.index, locks.port1);
-    const cache = new MessageChannel();
-    accounting.cache.attach(shape.index, cache.port1);
-    const { serveLeases } = accounting.sharing;
-    // Undefined if limits are not shared.
-    const leases = serveLeases && new MessageChannel();
-    if (leases !== undefined) serveLeases?.(leases.port1);
-    const requestPrefix = requestIds.newPrefix(shape.index);
-    const tracing = state.traces?.newListenerTracing();
-    const init: ListenerInit = {
-      ...shape,
-      settings: this.#settings,
-      port: this.#port,
-      parserPort: counting.port2,
-      lockPort: locks.port2,
-      cachePort: cache.port2,
-      leasePort: leases?.port2,
-      requestPrefix,
-      tracing,
-    };
+    const { workers } = this.#options;
+    const { init, ports } = this.#connect(shape);
     const worker = workers.startIn(shape.index);
     const entry =
       worker === undefined
@@ -245,16 +224,14 @@ export class Listeners implements WorkerClients {
         : new URL('../gateway/listener-with-worker.thread.js', import.meta.url);
     const thread = new Worker(entry, {
       workerData: { ...init, upstreamTask: worker?.task } satisfies ListenerWithWorkerInit,
-      transferList: [
-        ...[counting.port2, locks.port2, cache.port2, leases?.port2, tracing?.outlet.port],
-        ...(worker?.transferList ?? []),
-      ].filter((port) => port !== undefined),
+      transferList: [...ports, ...(worker?.transferList ?? [])],
       name: `listener-${shape.index}`,
       resourceLimits: threadMemory(),
     });
     thread.on('error', (error) =>
       this.#options.log.error('listener failed', { listener: shape.index, error: error.stack }),
     );
+    // Whether a successor takes its place if it dies.
     let isReplaced = isSuccessor;
     thread.on('exit', () => this.#onExit(shape, isReplaced));
     const taken = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
@@ -268,33 +245,63 @@ export class Listeners implements WorkerClients {
         else reject(new Error(`Listener ${shape.index} ended while it started`));
       });
       thread.on('message', (message: FromListener) => {
-        switch (message.kind) {
-          case 'listening':
-            isReplaced = true;
-            resolve();
-            return;
-          case 'listen_failed':
-            reject(new Error(`Listener ${shape.index} cannot listen on ${shape.host}:${this.#port}`));
-            return;
-          case 'drained':
-            listener.drained = true;
-            this.#recordDrained();
-            return;
-          case 'settings_taken':
-            taken.reply(message.id, true);
-            return;
-          case 'contents':
-            this.#options.logs.appendContents(message.bytes, shape.index);
-            return;
-          case 'commit':
-            this.#commits.ask(shape.index);
-            return;
-          case 'journal_half_full':
-            accounting.flush.drain();
-            return;
-        }
+        if (message.kind === 'listening') {
+          isReplaced = true;
+          resolve();
+        } else if (message.kind === 'listen_failed')
+          reject(new Error(`Listener ${shape.index} cannot listen on ${shape.host}:${this.#port}`));
+        else this.#onMessage(shape.index, listener, message);
       });
     });
+  }
+
+  /** Connects a new thread with the parts that it asks. Returns its `workerData`, and the ports in it. */
+  #connect(shape: ListenerShape): { readonly init: ListenerInit; readonly ports: readonly MessagePort[] } {
+    const { accounting, counter, requestIds, state } = this.#options;
+    const counting = new MessageChannel();
+    counter.serve(counting.port1);
+    const locks = new MessageChannel();
+    accounting.locks.attach(shape.index, locks.port1);
+    const cache = new MessageChannel();
+    accounting.cache.attach(shape.index, cache.port1);
+    const { serveLeases } = accounting.sharing;
+    // Undefined if limits are not shared.
+    const leases = serveLeases && new MessageChannel();
+    if (leases !== undefined) serveLeases?.(leases.port1);
+    const tracing = state.traces?.newListenerTracing();
+    const init: ListenerInit = {
+      ...shape,
+      settings: this.#settings,
+      port: this.#port,
+      parserPort: counting.port2,
+      lockPort: locks.port2,
+      cachePort: cache.port2,
+      leasePort: leases?.port2,
+      requestPrefix: requestIds.newPrefix(shape.index),
+      tracing,
+    };
+    const ports = [counting.port2, locks.port2, cache.port2, leases?.port2, tracing?.outlet.port];
+    return { init, ports: ports.filter((port) => port !== undefined) };
+  }
+
+  #onMessage(index: number, listener: Listener, message: FromListener): void {
+    switch (message.kind) {
+      case 'drained':
+        listener.drained = true;
+        this.#recordDrained();
+        return;
+      case 'settings_taken':
+        listener.taken.reply(message.id, true);
+        return;
+      case 'contents':
+        this.#options.logs.appendContents(message.bytes, index);
+        return;
+      case 'commit':
+        this.#commits.ask(index);
+        return;
+      case 'journal_half_full':
+        this.#options.accounting.flush.drain();
+    }
   }
 
   #attach(thread: Worker, listenerIndex: number, workerIndex: number): void {

@@ -59,7 +59,7 @@ const COMMAND_POLL_MS = 20;
  * come while no gateway ran, and a refusal could end the group. Throws if another gateway holds it, because
  * each of the two would admit the whole of every limit.
  */
-async function open({ settings, group, isRestart }: StartGateway): Promise<Store> {
+async function openWhenFree({ settings, group, isRestart }: StartGateway): Promise<Store> {
   const endMs = performance.now() + COMMAND_WAIT_MS_MAX;
   let isLogged = false;
   for (;;) {
@@ -96,7 +96,7 @@ async function start(message: StartGateway): Promise<void> {
     const openHosts =
       settings.sharing === undefined ? undefined : (await import('../sharing/open-hosts.js')).openHosts;
     gateway = new Gateway({
-      store: await open({ ...message, settings }),
+      store: await openWhenFree({ ...message, settings }),
       settings,
       demo: message.demo,
       group: message.group,

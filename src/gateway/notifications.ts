@@ -87,33 +87,25 @@ export class Notifications {
    * From now on it sends the host's webhooks and gives samples of groups.
    */
   lead(): void {
-    this.#turnOn(true);
+    this.groupQuotas.turnOn();
+    this.sharedBalances?.turnOn();
     this.#outbox.open();
   }
 
-  /** To be called when another process of the group has become the primary: that one sends from now on. */
+  /**
+   * To be called when another process of the group has become the primary, which sends from now on, and when
+   * this process ends. What waits stays in the store.
+   */
   follow(): void {
-    this.#turnOn(false);
+    this.groupQuotas.turnOff();
+    this.sharedBalances?.turnOff();
     this.#outbox.close();
-  }
-
-  #turnOn(on: boolean): void {
-    this.groupQuotas.turnOn(on);
-    this.sharedBalances?.turnOn(on);
   }
 
   /** For the metrics; undefined if the settings name no receiver. */
   get counts(): WebhookCounts | undefined {
     if (this.#options.live.settings.notify?.url === undefined) return undefined;
     return { ...this.#outbox.counts, dropped: this.#notices.dropped };
-  }
-
-  /**
-   * For the end of the process: nothing is sent from now on, and what waits stays in the store. To be called
-   * before the last report of the metrics, which else would wait for balances and quotas that nobody reads.
-   */
-  close(): void {
-    this.follow();
   }
 }
 

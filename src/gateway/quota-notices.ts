@@ -127,14 +127,18 @@ interface Notice extends NoticeMark {
 
 type NotifySettings = NonNullable<Settings['notify']>;
 
-/** The highest threshold that each quota has passed, and a low balance, told before or not. For tests too. */
-export function noticesOf(scope: ScopeUse, { at, low_balance: low }: NotifySettings): Notice[] {
+/**
+ * Returns the highest threshold that each quota has passed, and a low balance, reported before or not.
+ * Exported for its test.
+ */
+export function noticesOf(scope: ScopeUse, { at: thresholds, low_balance: low }: NotifySettings): Notice[] {
   const notices: Notice[] = [];
   for (const use of scope.quotas) {
     const { quota, used, limit, resetsMs } = use;
     const { per } = QUOTA_KINDS[quota];
     if ((per !== 'day' && per !== 'month') || resetsMs === undefined) continue;
-    const percent = Math.max(0, ...at.filter((threshold) => used * 100n >= limit * BigInt(threshold)));
+    const passed = thresholds.filter((threshold) => used * 100n >= limit * BigInt(threshold));
+    const percent = Math.max(0, ...passed);
     if (percent === 0) continue;
     const period = new Date(resetsMs).toISOString();
     const mark = { scopeId: scope.id, quota, period, percent, endsMs: resetsMs };
@@ -167,12 +171,12 @@ export interface QuotaNoticesOptions {
 }
 
 /** Returns whether the scope has passed another threshold if all that hosts were granted has been used. */
-function mayHavePassed(scope: ScopeUse, at: readonly number[]): boolean {
+function mayHavePassed(scope: ScopeUse, thresholds: readonly number[]): boolean {
   return scope.quotas.some(({ quota, used, leased = 0n, limit }) => {
     const { per } = QUOTA_KINDS[quota];
     if (per !== 'day' && per !== 'month') return false;
     const passes = (amount: bigint, percent: number): boolean => amount * 100n >= limit * BigInt(percent);
-    return at.some((percent) => passes(used + leased, percent) && !passes(used, percent));
+    return thresholds.some((percent) => passes(used + leased, percent) && !passes(used, percent));
   });
 }
 
@@ -227,13 +231,13 @@ export class QuotaNotices {
       if (claim === undefined || (await claim(webhookIdOf(notice), this.#claimMs(notice))))
         claimed.add(notice);
     }
-    // A notice that another host has claimed is marked as told too: this one does not ask again.
-    const { told, dropped } = rows.tell(fresh, (notice) =>
+    // A notice that another host has claimed is marked too, so that this host does not claim it again.
+    const { told: marked, dropped } = rows.tell(fresh, (notice) =>
       notify.url === undefined || !claimed.has(notice) ? undefined : this.#webhookOf(notice),
     );
     this.#dropped += dropped;
     if (dropped > 0) log.error('webhooks were dropped: too many wait for their receiver', { dropped });
-    this.#log(told.filter((notice) => claimed.has(notice)));
+    this.#log(marked.filter((notice) => claimed.has(notice)));
   }
 
   #log(notices: readonly Notice[]): void {
@@ -259,22 +263,11 @@ export class QuotaNotices {
     const reportedMs = this.#options.clock.wallMs();
     const { kind, id, name, account } = notice.scope;
     const scope = { scope: kind, id, name, ...(account && { account }) };
-    const body =
+    const [type, data]: [string, object] =
       notice.use === undefined
-        ? {
-            type: 'balance.low',
-            timestamp: new Date(reportedMs).toISOString(),
-            data: {
-              ...scope,
-              balance: decimalOf(notice.scope.balance!.left),
-              low_balance: decimalOf(notice.lowBalance!),
-            },
-          }
-        : {
-            type: 'quota.threshold_reached',
-            timestamp: new Date(reportedMs).toISOString(),
-            data: { ...scope, ...dataOf(notice.use, notice.percent) },
-          };
+        ? ['balance.low', balanceDataOf(notice)]
+        : ['quota.threshold_reached', quotaDataOf(notice.use, notice.percent)];
+    const body = { type, timestamp: new Date(reportedMs).toISOString(), data: { ...scope, ...data } };
     return { id: webhookIdOf(notice), body: JSON.stringify(body), reportedMs };
   }
 
@@ -284,7 +277,11 @@ export class QuotaNotices {
   }
 }
 
-function dataOf(use: QuotaUse, percent: number): object {
+function balanceDataOf({ scope, lowBalance }: Notice): object {
+  return { balance: decimalOf(scope.balance!.left), low_balance: decimalOf(lowBalance!) };
+}
+
+function quotaDataOf(use: QuotaUse, percent: number): object {
   const { quota, used, limit, resetsMs } = use;
   const isMoney = QUOTA_KINDS[quota].unit === 'money';
   return {
@@ -301,10 +298,10 @@ function textOf({ quota }: QuotaUse, amount: bigint): string {
 }
 
 /**
- * The same on every host and after every restart. Has no full stop, because the signed text ends the id by
- * it.
+ * Returns an id that is the same on every host and after every restart. It has no full stop, because one ends
+ * the id in the signed text.
  */
 function webhookIdOf({ scopeId, quota, period, percent, lowBalance }: Notice): string {
-  const what = JSON.stringify([scopeId, quota, period, percent, lowBalance?.toString()]);
-  return `msg_${createHash('sha256').update(what).digest('base64url').slice(0, 27)}`;
+  const identity = JSON.stringify([scopeId, quota, period, percent, lowBalance?.toString()]);
+  return `msg_${createHash('sha256').update(identity).digest('base64url').slice(0, 27)}`;
 }

@@ -86,7 +86,7 @@ export class LiveSettings {
   problemsOf(next: Settings, { ledger, store }: ReloadContext): string[] {
     const merged = mergeCatalogs(this.#catalog, catalogOf(next));
     return [
-      ...plansInUse(this.#catalog, merged, () => ledger.countPlans(store.freeAccountIndex())),
+      ...planProblemsOf(this.#catalog, merged, () => ledger.countPlans(store.freeAccountIndex())),
       ...(['models', 'plans'] as const).flatMap((list) =>
         merged[list].length <= CATALOG_ENTRIES_MAX
           ? []
@@ -95,7 +95,7 @@ export class LiveSettings {
             ],
       ),
       ...this.scopes.problemsOf(next),
-      ...longCalls(next),
+      ...timeoutProblemsOf(next),
     ];
   }
 
@@ -146,8 +146,11 @@ export class LiveSettings {
   }
 }
 
-/** A file is checked by its own `node_expiry_seconds`, and the one in force stays until a restart. */
-function longCalls({ sharing, models }: Settings): string[] {
+/**
+ * Returns the reason against timeouts that are too long for the `node_expiry_seconds` in force, which stays
+ * until a restart. The file itself was checked with its own value.
+ */
+function timeoutProblemsOf({ sharing, models }: Settings): string[] {
   if (sharing === undefined) return [];
   const timeoutsMs = models.flatMap(({ upstreams }) =>
     upstreams.map((upstream) => upstream.total_timeout_ms),
@@ -160,7 +163,8 @@ function longCalls({ sharing, models }: Settings): string[] {
   ];
 }
 
-function plansInUse(current: Catalog, next: Catalog, count: () => ReadonlyMap<number, number>): string[] {
+/** Returns the reasons against removed plans that accounts are on. `count` counts the accounts of each plan. */
+function planProblemsOf(current: Catalog, next: Catalog, count: () => ReadonlyMap<number, number>): string[] {
   const removed = current.plans.flatMap((plan, index) =>
     isListed(plan) && !isListed(next.plans[index]!) ? [{ id: plan.id, index }] : [],
   );

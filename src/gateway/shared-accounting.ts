@@ -278,7 +278,7 @@ function managerOf(
   });
   return new LeaseManager({
     coordinator,
-    // Of the nodes of one host none is lent to others for its silence.
+    // Without other hosts, what a silent node was granted is never granted to others.
     silentMsMax: (live.settings.sharing?.node_expiry_seconds ?? Infinity) * 1_000,
     clock,
     timers: SYSTEM_TIMERS,

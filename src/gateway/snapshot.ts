@@ -25,7 +25,7 @@ import {
   tokenPriceOf,
 } from '../registry/catalog.js';
 import type { TlsFiles } from '../request/listen-apps.js';
-import type { CorsSettings, ListenerSettings } from '../request/messages.js';
+import type { ListenerSettings } from '../request/messages.js';
 import { DOOR_PATHS, type DoorName } from '../core/door-names.js';
 import { azurePath } from '../providers/azure/azure.js';
 import { credentialSpecOf, type CredentialPositions } from '../providers/credentials/credential-spec.js';
@@ -39,16 +39,12 @@ type ModelSettings = Settings['models'][number];
 type UpstreamSettings = ModelSettings['upstreams'][number];
 type PlanSettings = Settings['plans'][number];
 
-/** Of an upstream, what changes no response: a renewed key gives the same ones. */
+/** Settings of an upstream that change no response: a renewed key gives the same ones. */
 const NOT_OF_RESPONSES = { key: undefined, key_file: undefined, when_client_leaves: undefined };
 /** Clouds that have Anthropic's models beside others. */
 const CLOUDS: readonly ProviderSettings['name'][] = ['vertex', 'bedrock'];
-/** Matches Anthropic's models there. */
+/** Matches the names of Anthropic's models at CLOUDS. */
 const CLAUDE = /claude/i;
-
-/** The part of a door's path that follows the base address. */
-const operationOf = (door: DoorName): string => DOOR_PATHS[door].slice('/v1'.length);
-const CHAT_OPERATION = operationOf('chat');
 
 /** Returns the models, prices and plans; every thread may have them. */
 export function catalogOf(settings: Settings): Catalog {
@@ -177,7 +173,7 @@ export function routesOf(
     ),
   );
   // `slots` are in the order of the models and of their upstreams.
-  let next = 0;
+  let upstreamAt = 0;
   return settings.models.map((model) => ({
     id: model.id,
     ownedBy: model.owned_by,
@@ -190,7 +186,7 @@ export function routesOf(
         targetOf(
           upstream,
           model,
-          slots[next++]!.slot,
+          slots[upstreamAt++]!.slot,
           targetQuotasOf(upstream, model),
           providerOf(upstream, model, credentialOf(upstream)),
         ),
@@ -202,6 +198,7 @@ export function routesOf(
 /** Returns what listeners work with. */
 export function listenerSettingsOf(settings: Settings, catalog: Catalog): ListenerSettings {
   const { limits } = settings;
+  const { cors } = settings.listen;
   return {
     catalog,
     limits: {
@@ -220,12 +217,8 @@ export function listenerSettingsOf(settings: Settings, catalog: Catalog): Listen
     },
     durability: settings.durability,
     tls: tlsFilesOf(settings.listen),
-    cors: corsOf(settings.listen),
+    cors: cors && { origins: cors.origins, maxAgeSeconds: cors.max_age_seconds },
   };
-}
-
-function corsOf({ cors }: Settings['listen']): CorsSettings | undefined {
-  return cors && { origins: cors.origins, maxAgeSeconds: cors.max_age_seconds };
 }
 
 function tlsFilesOf({ tls }: Settings['listen']): TlsFiles | undefined {
@@ -252,10 +245,12 @@ function targetOf(
     name: nameOf(url),
     slot,
     origin: isEcho ? 'echo:' : url.origin,
-    path: chatPathOf(url, provider, upstream.model ?? model.id),
+    // The translation for a provider without OpenAI's paths appends to the base path.
+    path: pathOf(url, provider, upstream.model ?? model.id, 'chat') ?? basePathOf(url),
     key: upstream.key,
     headers: upstream.headers,
-    model: upstreamNameOf(upstream, model),
+    // Undefined if the upstream knows the model by its id, which admission puts in place of an alias.
+    model: upstream.model === model.id ? undefined : upstream.model,
     weight: upstream.weight,
     priority: upstream.priority,
     connectTimeoutMs: upstream.connect_timeout_ms,
@@ -275,28 +270,17 @@ function targetOf(
   };
 }
 
-/** Returns the path of chat calls. The translation for a provider without OpenAI's paths appends to it. */
-function chatPathOf(url: URL, provider: ProviderSettings | undefined, model: string): string {
-  return pathOf(url, provider, model, CHAT_OPERATION) ?? basePathOf(url);
-}
-
-/** Returns the path of an operation of OpenAI's; undefined if the provider has other paths. */
+/** Returns the path of calls of a door; undefined if the provider does not have OpenAI's paths. */
 function pathOf(
   url: URL,
   provider: ProviderSettings | undefined,
   model: string,
-  operation: string,
+  door: DoorName,
 ): string | undefined {
+  const operation = DOOR_PATHS[door].slice('/v1'.length);
   if (provider === undefined) return `${basePathOf(url)}${operation}${url.search}`;
   const { name, basePath, apiVersion } = provider;
   return name === 'azure' ? azurePath(basePath, apiVersion, model, operation) : undefined;
-}
-
-/** Returns whether the upstream has OpenAI's paths. */
-function hasPaths(
-  provider: ProviderSettings | undefined,
-): provider is undefined | (ProviderSettings & { name: 'azure' }) {
-  return provider === undefined || provider.name === 'azure';
 }
 
 /** The doors besides chat whose protocol the upstream speaks, and their paths: UpstreamTarget.doors. */
@@ -308,7 +292,8 @@ function doorsOf(
 ): UpstreamTarget['doors'] {
   const name = upstream.model ?? model.id;
   const served = model.serves.filter((service) => service !== 'chat');
-  const spoken: DoorName[] = hasPaths(provider)
+  const hasPathsOfOpenAi = provider === undefined || provider.name === 'azure';
+  const spoken: DoorName[] = hasPathsOfOpenAi
     ? [...served, ...upstream.speaks]
     : provider.name === 'anthropic' || (CLOUDS.includes(provider.name) && CLAUDE.test(name))
       ? ['messages']
@@ -317,9 +302,7 @@ function doorsOf(
   if (spoken.includes('messages') && (provider?.name !== 'bedrock' || name.startsWith('anthropic.')))
     spoken.push('count_tokens');
   // Empty if the provider makes the path itself.
-  return Object.fromEntries(
-    spoken.map((door) => [door, pathOf(url, provider, name, operationOf(door)) ?? '']),
-  );
+  return Object.fromEntries(spoken.map((door) => [door, pathOf(url, provider, name, door) ?? '']));
 }
 
 function basePathOf(url: URL): string {
@@ -346,11 +329,6 @@ function providerOf(
     outputTokensMax: model.max_output_tokens,
     credential,
   };
-}
-
-/** Undefined if the upstream knows the model by its id, which admission puts in place of an alias. */
-function upstreamNameOf({ model: name }: UpstreamSettings, model: ModelSettings): string | undefined {
-  return name === model.id ? undefined : name;
 }
 
 /** The prices of tokens, of a model's own price or of a long one; undefined if they are not set. */

@@ -63,9 +63,9 @@ interface GroupViewOptions {
   /** The number of this gateway in its process group, from 0. */
   readonly slot: number;
   /** Reads this gateway alone. */
-  readonly read: (what: SnapshotKind) => Promise<Snapshot>;
+  readonly read: (kind: SnapshotKind) => Promise<Snapshot>;
   /** Asks all gateways, through the supervisor. */
-  readonly readAll: (what: SnapshotKind) => Promise<GroupSnapshot | undefined>;
+  readonly readAll: (kind: SnapshotKind) => Promise<GroupSnapshot | undefined>;
 }
 
 const SUPERVISOR_RETRY_SECONDS = 5;
@@ -111,15 +111,15 @@ export class GroupView {
   }
 
   /** If the supervisor does not know this gateway yet, adds the snapshot of this gateway. */
-  async #readAll(what: SnapshotKind): Promise<GroupSnapshot> {
+  async #readAll(kind: SnapshotKind): Promise<GroupSnapshot> {
     const { slot, read, readAll } = this.#options;
-    const all = await readAll(what);
+    const all = await readAll(kind);
     // Without the other processes each sum would fall, and rise again at the next read.
     if (all === undefined)
       throw new ProxyError('overloaded', 'gateway', SUPERVISOR_LATE, SUPERVISOR_RETRY_SECONDS);
-    if (all.members.some((member) => member.slot === slot && member.reading[what] !== undefined)) return all;
+    if (all.members.some((member) => member.slot === slot && member.reading[kind] !== undefined)) return all;
     const others = all.members.filter((member) => member.slot !== slot);
-    return { ...all, members: [...others, { slot, reading: await read(what) }] };
+    return { ...all, members: [...others, { slot, reading: await read(kind) }] };
   }
 }
 
@@ -151,8 +151,8 @@ export class Stats {
       group &&
       new GroupView({
         slot: group.slot,
-        read: (what) => this.read(what),
-        readAll: (what) => supervisor.readings(what),
+        read: (kind) => this.read(kind),
+        readAll: (kind) => supervisor.readAll(kind),
       });
     this.#group = view;
     metrics.attach({
@@ -175,11 +175,11 @@ export class Stats {
     });
   }
 
-  /** The snapshot of this gateway alone. */
-  async read(what: SnapshotKind): Promise<Snapshot> {
+  /** The snapshot of this gateway alone: `metrics`, `accounts` or `status`. */
+  async read(kind: SnapshotKind): Promise<Snapshot> {
     const { metrics, accounting } = this.#options;
-    if (what === 'metrics') return { metrics: await metrics.read() };
-    if (what === 'accounts') return { accounts: [accounting.base.topAccounts.read()] };
+    if (kind === 'metrics') return { metrics: await metrics.read() };
+    if (kind === 'accounts') return { accounts: [accounting.base.topAccounts.read()] };
     return { status: statusOf(this.#facts(), metrics) };
   }
 
@@ -237,7 +237,7 @@ export class Stats {
       accounts: accounting.base.store.freeAccountIndex(),
       modelIds: accounting.registry.catalog.models.map(({ id }) => id),
       settings: live.settings,
-      accounting: accounting.flush.state,
+      flush: accounting.flush.state,
       credentials: this.#credentials(),
       sharing: accounting.sharing.snapshot,
     };
@@ -257,7 +257,7 @@ interface StatusFacts {
   /** In the order of the catalogue's indices. */
   readonly modelIds: readonly string[];
   readonly settings: Settings;
-  readonly accounting: FlushState;
+  readonly flush: FlushState;
   readonly credentials: readonly CredentialStatus[];
   readonly sharing: SharingSnapshot | undefined;
 }
@@ -268,7 +268,7 @@ interface StatusFacts {
  * that named one that is not there.
  */
 function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessStatus {
-  const { settings, accounting: books } = facts;
+  const { settings, flush } = facts;
   const { reader } = metrics;
   const slots = facts.modelIds.map((_, index) => modelSlotOf(index));
   const known = slots.map((slot) => reader.model(slot));
@@ -317,9 +317,9 @@ function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessStatus {
       heap_bytes: heapBytes,
     })),
     store: {
-      ok: books.ok,
-      last_error: books.lastError ?? null,
-      unflushed_accounts: books.unflushedAccounts,
+      ok: flush.ok,
+      last_error: flush.lastError ?? null,
+      unflushed_accounts: flush.unflushedAccounts,
     },
     sharing: sharingStatusOf(facts.sharing),
   };

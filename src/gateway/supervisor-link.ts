@@ -39,7 +39,7 @@ const LAST_REPORT_MS_MAX = 2_000;
 /** The supervisor waits for the slowest gateway, within its own time limit. */
 const SNAPSHOTS_MS_MAX = 3_000;
 
-const REJECTED: Omit<ReloadOutcome, 'problems'> = { applied: [], restartNeeded: [], replacing: 0 };
+const NOTHING_DONE: Omit<ReloadOutcome, 'problems'> = { applied: [], restartNeeded: [], replacing: 0 };
 
 type ToSupervisor = AskReload | AskSnapshots | GatewaySnapshot | Broadcast;
 
@@ -48,7 +48,7 @@ export class SupervisorLink {
   readonly #reloads = new PendingReplies<ReloadOutcome>({
     waitMsMax: RELOAD_MS_MAX,
     onTimeout: () => ({
-      ...REJECTED,
+      ...NOTHING_DONE,
       problems: [`the supervisor did not answer within ${RELOAD_MS_MAX} ms`],
     }),
   });
@@ -69,7 +69,7 @@ export class SupervisorLink {
   reload(request: ReloadRequest): Promise<ReloadOutcome> {
     if (this.#reloads.size >= ASKS_MAX) {
       return Promise.resolve({
-        ...REJECTED,
+        ...NOTHING_DONE,
         problems: [`${ASKS_MAX} reloads are waiting already; try later`],
       });
     }
@@ -77,11 +77,11 @@ export class SupervisorLink {
   }
 
   /**
-   * Resolves with the snapshots of all gateways, for `calls` of these accounts; with undefined if the
+   * Resolves with the snapshots of that kind of all gateways, for `calls` of these accounts; with undefined if the
    * supervisor does not reply in time. Never rejects.
    */
-  readings(what: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot | undefined> {
-    return this.#snapshots.ask((id) => void this.#send({ kind: 'ask_readings', id, what, accounts }));
+  readAll(kind: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot | undefined> {
+    return this.#snapshots.ask((id) => void this.#send({ kind: 'ask_readings', id, what: kind, accounts }));
   }
 
   /**
@@ -105,13 +105,13 @@ export class SupervisorLink {
    */
   async resetUpstreams(model: string | undefined): Promise<void> {
     void this.#send({ kind: 'reset_upstreams', model });
-    await this.readings('changes');
+    await this.readAll('changes');
   }
 
   /** Clears the response cache of that model, or all, at all gateways. As `resetUpstreams`. */
   async clearCache(model: string | undefined): Promise<void> {
     void this.#send({ kind: 'clear_cache', model });
-    await this.readings('changes');
+    await this.readAll('changes');
   }
 
   /** To be called with each reply of the supervisor. */

@@ -60,9 +60,8 @@ export class WebhookOutbox {
   #isSending = false;
   /** Pauses since the last success: the next one doubles with each. */
   #failures = 0;
-  /** When the pause ends; monotonic. */
+  /** When the pause ends; monotonic, as `#sweptMs`. */
   #resumesMs = -Infinity;
-  /** Monotonic. */
   #sweptMs = -Infinity;
   readonly #counts = { sent: 0, failedAttempts: 0, givenUp: 0 };
 
@@ -128,7 +127,7 @@ export class WebhookOutbox {
     );
   }
 
-  /** `nowMs`: by the calendar of what is removed. */
+  /** `nowMs`: by the RetentionCalendar, as in `#sweep`. */
   async #try(webhook: WaitingWebhook, nowMs: number): Promise<void> {
     const { settings, rows, clock, log } = this.#options;
     if (nowMs - webhook.reportedMs > AGE_MS_MAX) {
@@ -178,7 +177,7 @@ export class WebhookOutbox {
     this.#resumesMs = clock.monotonicMs() + Math.max(leastMs, fullMs * (0.5 + random() / 2));
   }
 
-  /** `nowMs`: by the calendar of what is removed. */
+  /** Has the store forget old notices, once in SWEEP_MS. */
   #sweep(nowMs: number): void {
     const { rows, clock } = this.#options;
     if (clock.monotonicMs() - this.#sweptMs < SWEEP_MS) return;

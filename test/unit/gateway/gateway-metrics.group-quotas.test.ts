@@ -54,19 +54,19 @@ void t.test('the groups nearest to a limit', async (t) => {
   const { quotas, reads } = world(700);
   await quotas.refresh();
   t.equal(reads(), 0, 'another gateway tells');
-  quotas.turnOn(true);
+  quotas.turnOn();
   await Promise.all([quotas.refresh(), quotas.refresh()]);
   t.equal(reads(), 2, 'two pages, once');
   t.equal(quotas.value.length, GROUPS_SHOWN_MAX);
   t.same(quotas.value[0], { group: 'grp_699', name: '', quota: 'tokens_per_day', ratio: 0.7 });
   t.equal(quotas.value.at(-1)?.group, 'grp_600');
-  quotas.turnOn(false);
+  quotas.turnOff();
   t.same(quotas.value, []);
 });
 
 void t.test('read every ten seconds, with names if they may be shown', async (t) => {
   const { quotas, reads, pass, break: breakIt } = world(2, true);
-  quotas.turnOn(true);
+  quotas.turnOn();
   for (const ms of [0, 9_999, 1]) {
     pass(ms);
     await quotas.refresh();
@@ -81,7 +81,7 @@ void t.test('read every ten seconds, with names if they may be shown', async (t)
 
 void t.test('a row that cannot be read leaves the metrics without new samples, and no more', async (t) => {
   const { quotas, pass, damage, reads } = world(2);
-  quotas.turnOn(true);
+  quotas.turnOn();
   await quotas.refresh();
   pass(10_000);
   damage(true);

@@ -49,7 +49,7 @@ void t.test('the balances of the accounts with labels, asked for every ten secon
   const { balances, reads, pass } = world(1_700);
   await balances.refresh();
   t.equal(reads(), 0, 'another gateway tells');
-  balances.turnOn(true);
+  balances.turnOn();
   for (const ms of [0, 9_999]) {
     pass(ms);
     await Promise.all([balances.refresh(), balances.refresh()]);
@@ -59,13 +59,13 @@ void t.test('the balances of the accounts with labels, asked for every ten secon
   pass(1);
   await balances.refresh();
   t.equal(reads(), 4);
-  balances.turnOn(false);
+  balances.turnOff();
   t.equal(balances.value.size, 0);
 });
 
 void t.test('while the coordinator cannot be asked, balances stay as they were known', async (t) => {
   const { balances, pass, lose } = world(1);
-  balances.turnOn(true);
+  balances.turnOn();
   lose(true);
   await balances.refresh();
   t.equal(balances.value.size, 0, 'what this host has spent is not all');
@@ -83,18 +83,18 @@ void t.test(
   'what is read while it is turned off is no value, and the next reading is due at once',
   async (t) => {
     const { balances, reads } = world(1);
-    balances.turnOn(true);
+    balances.turnOn();
     const reading = balances.refresh();
-    balances.turnOn(false);
+    balances.turnOff();
     await balances.refresh();
     t.equal(reads(), 1, 'nobody asks, nor waits, for what is off');
     await reading;
     t.equal(balances.value.size, 0);
-    balances.turnOn(true);
+    balances.turnOn();
     await balances.refresh();
     t.equal(balances.value.size, 1);
-    balances.turnOn(false);
-    balances.turnOn(true);
+    balances.turnOff();
+    balances.turnOn();
     await balances.refresh();
     t.equal(balances.value.size, 1, 'not after ten seconds');
   },
