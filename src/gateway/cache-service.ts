@@ -73,7 +73,7 @@ export class CacheService {
   #bytesMax = 0;
   #sweptAtMs: number;
   #isClosed = false;
-  /** What the store failed at last, which is logged: a good read does not mean that it takes writes again. */
+  /** The uses in which the store fails, logged once: a good read does not mean that it takes writes again. */
   readonly #failing = new Set<StoreUse>();
 
   constructor(options: CacheServiceOptions) {
@@ -192,14 +192,14 @@ export class CacheService {
 
   /** A question that got `lead` may be withdrawn before that comes: then nobody leads, and the wait ends. */
   #withdraw(index: number, port: MessagePort, id: number): void {
-    for (const { key, listener, id: ledId, waiting } of this.#inWork.values()) {
-      if (listener === index && ledId === id) {
+    for (const { key, listener, id: leaderId, waiting } of this.#inWork.values()) {
+      if (listener === index && leaderId === id) {
         this.#end(key);
         return;
       }
-      const at = waiting.findIndex((question) => question.id === id && question.port === port);
-      if (at < 0) continue;
-      waiting.splice(at, 1);
+      const position = waiting.findIndex((question) => question.id === id && question.port === port);
+      if (position < 0) continue;
+      waiting.splice(position, 1);
       send(port, id, { state: 'alone' });
       return;
     }
@@ -216,7 +216,10 @@ export class CacheService {
     return { stream, endedMs, bytes };
   }
 
-  /** A time in the future, of a clearing while the clock was ahead, becomes one just past. */
+  /**
+   * Returns until when responses of that key have ended that are not served. A clearing while the clock was
+   * ahead has left a time in the future: it becomes one just past.
+   */
   #clearedMsOf(key: ResponseKey): number {
     const nowMs = this.#options.clock.wallMs();
     if (this.#clearedMs > nowMs) this.#clearedMs = nowMs - 1;

@@ -184,8 +184,9 @@ export class CounterPool {
 }
 
 /**
- * What a job holds while it waits, beside what is in the budget of bodies. A body to translate is a copy, but
- * the call gets its translation in place of it: like a short one, it never holds more than the two.
+ * Returns how many bytes a job holds while it waits, besides those in the memory budget of bodies. A body to
+ * translate counts for none: it is a copy, but the call gets its translation in place of it, so that the call
+ * never holds more than the two, as with a short body.
  */
 function bytesOf(task: CounterTask): number {
   if (task.kind !== 'count') return 0;

@@ -149,8 +149,8 @@ export class GatewayMetrics {
 }
 
 /**
- * Spending and calls are those of the host, so that their sum over hosts is right; a balance is that of all
- * who share it, by `balances`, if any do.
+ * Returns the samples of accounts. Spending and calls are those of the host, so that their sum over hosts is
+ * right. A balance is from `balances` if others share it, and undefined if that does not have it.
  */
 function accountSamples(registry: Registry, balances: Balances | undefined): AccountSample[] {
   try {

@@ -100,8 +100,8 @@ export class GroupRequests {
     for (let tries = 1; ; tries += 1) {
       const { members } = await this.#readAll('changes');
       const behind = members.filter(({ reading: snapshot }) => (snapshot.changes ?? 0) < change).length;
-      // Without a reply of the supervisor, which takes longer than CONFIRM_MS_MAX (supervisor-link.ts), the
-      // state is unknown and counts as one gateway behind. Before that, no member means that none serves yet.
+      // No member after that time: the supervisor has not replied (supervisor-link.ts waits longer for it). The
+      // state is unknown, and counts as one gateway behind. Before that time it means that none serves yet.
       if (members.length === 0 && performance.now() > endMs) return 1;
       if (behind === 0 || tries >= CONFIRM_TRIES_MAX || performance.now() > endMs) return behind;
     }

@@ -39,7 +39,7 @@ import type { FlushedResponses } from '../store/flush.js';
 import type { SharedLocks } from '../sharing/shared-locks.js';
 import type { Log } from '../telemetry/log.js';
 
-/** Bytes of stored responses that listeners may be sending, in all. Slow clients hold them for a while. */
+/** Bytes of stored responses that all listeners together may be sending. Slow clients hold them for a while. */
 const REPLAY_BYTES_MAX = 128 * 1024 * 1024;
 
 /** Responses expire after hours, so once a minute is often enough. */
@@ -174,7 +174,7 @@ export class IdempotencyService implements FlushedResponses {
     if (this.#clock.monotonicMs() - this.#sweptAtMs >= SWEEP_PERIOD_MS) void this.#expire();
   }
 
-  /** Removes all of them, also those of a busy day: they are on disk in clear. Never rejects. */
+  /** Removes all expired responses, however many: they are on disk unencrypted. Never rejects. */
   async #expire(): Promise<void> {
     try {
       while (!this.#isClosed) {

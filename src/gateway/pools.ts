@@ -65,7 +65,7 @@ export interface WorkerClients {
   detachWorker(workerIndex: number): void;
 }
 
-/** What a thread gets to be a worker. */
+/** What a thread gets to become a worker. */
 interface WorkerStart {
   readonly task: UpstreamTask;
   readonly transferList: readonly MessagePort[];

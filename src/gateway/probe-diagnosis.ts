@@ -95,21 +95,19 @@ export function diagnosisOf(
   if (status >= 200 && status < 300) {
     const { list, response } = WORDS[service];
     if (isRecord(value) && Array.isArray(value[list])) return success(target, service, status, value);
-    const what = isPage ? 'HTML' : isCut ? 'too long an answer' : `no ${response}`;
-    return failure(`status ${status}, ${what}`, adviceOfAddress(target, service));
+    const found = isPage ? 'HTML' : isCut ? 'too long an answer' : `no ${response}`;
+    return failure(`status ${status}, ${found}`, adviceOfAddress(target, service));
   }
   const error = isRecord(value) ? value.error : undefined;
   const message = isRecord(error) && typeof error.message === 'string' ? error.message : undefined;
-  const result = `status ${status}${isPage ? ', HTML' : message === undefined ? '' : `: ${shown(target, message)}`}`;
+  const found = isPage ? ', HTML' : message === undefined ? '' : `: ${shown(target, message)}`;
+  const result = `status ${status}${found}`;
   const isUnknownModel =
     isRecord(error) &&
     (UNKNOWN_MODEL_CODES.has(error.code) || (message !== undefined && UNKNOWN_MODEL_MESSAGE.test(message)));
   if (isUnknownModel && (status === 400 || status === 404 || status === 422)) {
-    const name = target.model ?? model;
-    return failure(
-      result,
-      `the provider does not know the model ${name}: set model: of this upstream to its name there`,
-    );
+    const advice = `the provider does not know the model ${target.model ?? model}: set model: of this upstream to its name there`;
+    return failure(result, advice);
   }
   return failure(result, adviceOfStatus(target, service, reply, isPage));
 }
@@ -172,9 +170,9 @@ function adviceOfAddress(target: UpstreamTarget, service: Service): string {
   if (base.endsWith(path)) {
     return `url ends with ${path}, which is added to it: set it to ${base.slice(0, -path.length)}`;
   }
-  const tail = `there is no API for ${api} at ${address}`;
-  if (!/\/v\d/.test(base)) return `${tail}: url has no /v1, try ${base}/v1`;
-  return `${tail}: set url to the base address that the provider names, without ${path}`;
+  const problem = `there is no API for ${api} at ${address}`;
+  if (!/\/v\d/.test(base)) return `${problem}: url has no /v1, try ${base}/v1`;
+  return `${problem}: set url to the base address that the provider names, without ${path}`;
 }
 
 function adviceOfError({ origin }: UpstreamTarget, code: string): string {

@@ -166,14 +166,13 @@ class SharedAccounting implements Sharing {
       store,
       live: { ledger, keyTable, groupNames: options.groupNames },
       directory,
-      // Not that of `live`: during a reload it has plans before the listeners have them.
+      // Not the catalogue of `live`, which during a reload has plans before the listeners have them.
       catalog: () => registry.catalog,
       ...capacity,
       log,
     });
-    const { feed } = store.shared;
     const { appliedTo } = options;
-    this.#follower = new ChangeFollower({ feed, applier, appliedTo, ...capacity, log });
+    this.#follower = new ChangeFollower({ feed: store.shared.feed, applier, appliedTo, ...capacity, log });
     this.service = new SharedRegistry({
       store,
       registry,

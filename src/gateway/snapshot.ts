@@ -123,7 +123,7 @@ function quotasOf(limits: Omit<PlanSettings['models_limits'][number], 'model'>):
   };
 }
 
-/** In pico-units, as all limits of spending outside of the ledger. */
+/** Returns pico-units, in which all limits of spending are outside of the ledger. */
 function spendingOf(text: string | undefined): PicoUnits | undefined {
   if (text === undefined) return undefined;
   const amount = picoUnitsOf(text);

@@ -59,7 +59,7 @@ const REQUESTS: Readonly<Record<Service, (limit: string) => object>> = {
 };
 /** An error message with this name means that the model accepts only the newer parameter. */
 const OTHER_LIMIT = 'max_completion_tokens';
-/** Matters more than what `success` may advise. */
+/** Shown in place of the advice of a good reply, because it matters more. */
 const NAME_THE_LIMIT =
   'it refuses max_tokens, which Messages and calls with a bound of the plan have: set member_names: {max_tokens: max_completion_tokens} of this upstream';
 
@@ -96,7 +96,11 @@ export async function probeUpstreams(
       const { target } = job;
       const problem = await credentials.fetch(target.provider?.credential);
       const client = target.provider === undefined ? http : providers;
-      views[at] = problem === undefined ? await probe(client, job) : rejected(job, problem);
+      if (problem === undefined) views[at] = await probe(client, job);
+      else {
+        const { message, advice } = problem;
+        views[at] = notCalled(job, { ok: false, result: `no credentials: ${message}`, advice });
+      }
     }
   };
   try {
@@ -143,10 +147,7 @@ class ProbeCredentials {
   fetch(position: number | undefined): Promise<CredentialError | undefined> {
     if (position === undefined) return Promise.resolve(undefined);
     let fetched = this.#fetched.get(position);
-    if (fetched === undefined) {
-      fetched = this.#fetch(position);
-      this.#fetched.set(position, fetched);
-    }
+    if (fetched === undefined) this.#fetched.set(position, (fetched = this.#fetch(position)));
     return fetched;
   }
 
@@ -162,36 +163,20 @@ class ProbeCredentials {
   }
 }
 
-function rejected({ model, target }: ProbeJob, { message, advice }: CredentialError): ProbeView {
-  return {
-    model,
-    upstream: addressOf(target),
-    ok: false,
-    status: null,
-    first_byte_ms: null,
-    answered_model: null,
-    usage_reported: null,
-    result: `no credentials: ${message}`,
-    advice,
-  };
+/** Returns the result of an upstream that was not called. */
+function notCalled(
+  { model, target }: ProbeJob,
+  { ok, result, advice }: Pick<ProbeView, 'ok' | 'result' | 'advice'>,
+): ProbeView {
+  const upstream = addressOf(target);
+  const unknown = { status: null, first_byte_ms: null, answered_model: null, usage_reported: null };
+  return { model, upstream, ok, ...unknown, result, advice };
 }
 
 async function probe(http: AttemptClient, job: ProbeJob): Promise<ProbeView> {
   const { model, service, target } = job;
-  const upstream = addressOf(target);
-  if (target.origin === ECHO_ORIGIN) {
-    return {
-      model,
-      upstream,
-      ok: true,
-      status: null,
-      first_byte_ms: null,
-      answered_model: null,
-      usage_reported: null,
-      result: 'built in: nothing to call',
-      advice: null,
-    };
-  }
+  if (target.origin === ECHO_ORIGIN)
+    return notCalled(job, { ok: true, result: 'built in: nothing to call', advice: null });
   let call = await callOnce(http, job, target.memberNames?.max_tokens ?? 'max_tokens');
   const isOtherLimit =
     call.reply.kind === 'response' && call.reply.status === 400 && call.reply.body.includes(OTHER_LIMIT);
@@ -200,7 +185,7 @@ async function probe(http: AttemptClient, job: ProbeJob): Promise<ProbeView> {
   const { ok, result, advice, answeredModel, usageReported } = diagnosisOf(target, model, service, reply);
   return {
     model,
-    upstream,
+    upstream: addressOf(target),
     ok,
     status: reply.kind === 'response' ? reply.status : null,
     first_byte_ms: firstByteMs === undefined ? null : Math.round(firstByteMs),
