@@ -48,9 +48,9 @@ const QUOTAS_MAX = 64;
 const NAMES_MAX = 60_000;
 
 /**
- * Kinds of names for BlockNames.positionOfKind, which remembers the last name of each kind: most are the same as in
- * the call before. `id` is of accounts and quotas; `quota` is of the first quota, and the next seven have the
- * kinds that follow.
+ * Kinds of names: BlockNames remembers the last one of each, because most are the same as in the call
+ * before. `id` is of accounts and quotas; `quota` is of the first quota, and the next seven have the kinds
+ * that follow.
  */
 const KIND = {
   prefix: 0,
@@ -263,10 +263,7 @@ export class BlockBuilder {
     return at;
   }
 
-  /**
-   * Writes at `start`, and returns the position after it. `scope` and `name` are indices in QUOTA_TEXTS;
-   * `owner` is the position of the scope's id.
-   */
+  /** Writes at `start`, returns the position after it. `owner`: of the scope's id; others: in QUOTA_TEXTS. */
   #putQuota(start: number, scope: number, owner: number, name: number): number {
     const bytes = this.#variable;
     const at = putNumber(bytes, start, this.#quotaText(scope));
@@ -352,10 +349,7 @@ export class BlockBuilder {
     return at + 8;
   }
 
-  /**
-   * As `#putQuota`. Writes nano-units as pico-units. The product may exceed 2^53, so its two halves are
-   * computed one by one: a BigInt costs some 70 ns.
-   */
+  /** The product may exceed 2^53, so its two halves are computed one by one: a BigInt costs some 70 ns. */
   #putNanos(at: number, nanos: number): number {
     const high = Math.floor(nanos / TWO_32);
     const low = (nanos - high * TWO_32) * PICO_IN_NANO;

@@ -208,9 +208,8 @@ export class Gateway {
 
   /** Starts the threads and opens the ports. Rejects if a port cannot be bound; then call `close`. */
   async start(): Promise<GatewayReady> {
-    const { settings } = this;
+    const { leads, joins, settings } = this.#options;
     await this.#accounting.sharing.start();
-    const { leads, joins } = this.#options;
     const demo = this.#options.demo
       ? await this.#accounting.service.change({ actor: START, action: 'accounts.create' }, (registry) =>
           registry.ensureDemo(),

@@ -100,8 +100,8 @@ export class GroupRequests {
     for (let tries = 1; ; tries += 1) {
       const { members } = await this.#readAll('changes');
       const behind = members.filter(({ reading: snapshot }) => (snapshot.changes ?? 0) < change).length;
-      // No member after that time: the supervisor has not replied (supervisor-link.ts waits longer for it). The
-      // state is unknown, and counts as one gateway behind. Before that time it means that none serves yet.
+      // No member after that time: the supervisor has not replied, for which supervisor-link.ts waits longer.
+      // The state is unknown, and counts as one gateway behind. No member before: none serves yet.
       if (members.length === 0 && performance.now() > endMs) return 1;
       if (behind === 0 || tries >= CONFIRM_TRIES_MAX || performance.now() > endMs) return behind;
     }

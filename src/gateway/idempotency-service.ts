@@ -39,7 +39,7 @@ import type { FlushedResponses } from '../store/flush.js';
 import type { SharedLocks } from '../sharing/shared-locks.js';
 import type { Log } from '../telemetry/log.js';
 
-/** Bytes of stored responses that all listeners together may be sending. Slow clients hold them for a while. */
+/** Bytes of stored responses that all listeners may be sending. Slow clients hold them for a while. */
 const REPLAY_BYTES_MAX = 128 * 1024 * 1024;
 
 /** Responses expire after hours, so once a minute is often enough. */

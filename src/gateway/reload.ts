@@ -163,7 +163,7 @@ function timeoutProblemsOf({ sharing, models }: Settings): string[] {
   ];
 }
 
-/** Returns the reasons against removed plans that accounts are on. `count` counts the accounts of each plan. */
+/** Returns the reasons against removed plans that accounts are on. `count` returns the accounts by plan. */
 function planProblemsOf(current: Catalog, next: Catalog, count: () => ReadonlyMap<number, number>): string[] {
   const removed = current.plans.flatMap((plan, index) =>
     isListed(plan) && !isListed(next.plans[index]!) ? [{ id: plan.id, index }] : [],

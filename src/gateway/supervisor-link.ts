@@ -77,8 +77,8 @@ export class SupervisorLink {
   }
 
   /**
-   * Resolves with the snapshots of that kind of all gateways, for `calls` of these accounts; with undefined if the
-   * supervisor does not reply in time. Never rejects.
+   * Resolves with the snapshots of all gateways of that kind, for `calls` of these accounts; with undefined
+   * if the supervisor does not reply in time. Never rejects.
    */
   readAll(kind: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot | undefined> {
     return this.#snapshots.ask((id) => void this.#send({ kind: 'ask_readings', id, what: kind, accounts }));

@@ -38,7 +38,7 @@ export class Http1Parser {
   readonly #chunks = new ChunkedBody();
   /** The beginning of a head whose end has not come. */
   #held = '';
-  /** The last characters of `#held`, in which HEAD_END may begin. A search in `#held` would copy all of it. */
+  /** The last characters of `#held`, in which HEAD_END may begin. To search in `#held` would copy it. */
   #tail = '';
   #interimHeads = 0;
   /** What is still to come of a body with a length. */

@@ -3,9 +3,9 @@
  * and kills it if it does not start or end in time. GroupMember creates one for each life of a gateway. Runs
  * in the supervisor process.
  *
- * A gateway that hangs later is killed too: one whose main thread sends neither `alive` nor anything else. Its
- * silence is measured by how often the supervisor has looked, because a clock goes on while the machine sleeps
- * or the supervisor is stopped.
+ * A gateway that hangs later is killed too: one whose main thread sends neither `alive` nor anything else.
+ * Its silence is measured by how often the supervisor has looked, because a clock goes on while the machine
+ * sleeps or the supervisor is stopped.
  *
  * After the gateway has ended, a message is dropped and a request resolves by its timeout. No promise
  * rejects. A fork that fails, as for want of memory, is an exit like any other.
