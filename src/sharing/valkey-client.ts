@@ -72,6 +72,8 @@ export function scriptOf(text: string): ValkeyScript {
 export interface ValkeyClientOptions extends ValkeyAddress {
   /** For calls that name no other. */
   readonly deadlineMs: number;
+  /** In [0, 1), for the pauses. Default `Math.random`. */
+  readonly random?: (() => number) | undefined;
   /** Called when a connection breaks, or leads to another server. */
   readonly onDisturbed?: (() => void) | undefined;
   /** Called when there is a connection. The first call may still find that its server is the wrong one. */
@@ -243,7 +245,7 @@ export class ValkeyClient {
 
   #pauseMs(tries: number): number {
     const fullMs = Math.min(RECONNECT_FIRST_MS * 2 ** Math.min(tries, 10), RECONNECT_LONGEST_MS);
-    return Math.round(fullMs * (0.5 + Math.random() / 2));
+    return Math.round(fullMs * (0.5 + (this.#options.random ?? Math.random)() / 2));
   }
 
   /** What the caller gets for a call that failed. Drops the connection if its server is not the master. */
@@ -259,7 +261,9 @@ export class ValkeyClient {
     if (rejected && WRONG_SERVER.test(message)) this.#drop(connection);
     if (!message.startsWith('NOSCRIPT')) this.#lastError ??= message;
     if (rejected) return new ValkeyError('refused', message);
-    return new ValkeyError(wasOffline(error) ? 'offline' : 'unreachable', message);
+    // Not "The client is offline": why it is.
+    if (wasOffline(error)) return new ValkeyError('offline', this.#lastError ?? message);
+    return new ValkeyError('unreachable', message);
   }
 }
 
