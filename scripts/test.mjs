@@ -65,12 +65,15 @@ const LONG = [
   /^(clients|durability|deploy|exports|judges|threads)\//,
   // Memory, and much load: one subject each, and nothing may run beside them.
   /^hostile\/(acknowledged-changes|bodies-in-work|counter|memory)$/,
-  /^hostile\/(billing|billing-stop|draining|oidc|parse-turns)$/,
-  /^unit\/(bundle|sharing\/(lease-laws|lease-quotas|registry-log|valkey-.*)|store\/(page-walk|response-table))$/,
+  /^hostile\/(answers|billing|billing-leave|billing-stop|draining|oidc|parse-turns|texts|wrong-requests)$/,
+  /^unit\/(bundle|call-log\/call-log|supervisor\/process-group|upstream\/(tiktoken|token-count))$/,
+  /^unit\/(sharing\/(lease-laws|lease-quotas|registry-log|simulation|valkey-.*)|store\/(page-walk|response-table))$/,
   // Several processes and hosts; the browser.
   /^e2e\/(console|sharing|shared|processes|slow)(-|$)/,
   /^e2e\/(bench-smoke|big-bodies|bulk|overload|reload-load|soak|start-race|books|traces|kept-connections|hosts-command|upstream-quotas)$/,
   /^e2e\/(credentials|doors-faults|doors-streams|fault-matrix|streams|user-path)$/,
+  // What starts many gateways, or waits for what they do by themselves.
+  /^e2e\/(cache|containers|late-leases|notify|oidc|order-of-checks|refused-start|reload|tls|upstream-(headers|reset))$/,
   // All doors or providers in turn; `calls` has the shared paths, and hostile upstreams.
   /^e2e\/(doors-limits|messages-clients|providers-.*)$|^fuzz\/(providers|sse-transcripts)$/,
   // What operators do and read, and what a gateway tells of itself. The routes have unit tests.
@@ -96,7 +99,7 @@ const CORE = [
 const SLOW_UNIT = [
   /^unit\/(readme|gateway\/(admin-service|counter-pool|idempotency-service|reload)|mock\/mock-upstream)$/,
   /^unit\/admin\/(api|call-routes|oidc|openapi)$/,
-  /^unit\/call-log\/(call-log|contents-writer|plain-calls|search-time)$/,
+  /^unit\/call-log\/(contents-writer|plain-calls|search-time)$/,
   /^unit\/cli\/(account-commands|admin-client|audit-command|group-commands|key-commands|program)$/,
   /^unit\/cli\/(runtime-support|status-text)$/,
   /^unit\/(doors\/simple\/simple-doors|http1\/(client|parser)|ledger\/(journal|ledger|window))$/,
@@ -105,11 +108,11 @@ const SLOW_UNIT = [
   /^unit\/registry\/(catalog\.cost|registry-keys|registry\.usage)$/,
   /^unit\/request\/(admit|answer-framing|listener-server|response-cache)$/,
   /^unit\/sharing\/(change-follower|equal-share|fallback-coordinator|lease-manager|lease-stock|lmdb-coordinator)$/,
-  /^unit\/sharing\/(registry-reseed|shared-registry|simulation|spent-order)$/,
+  /^unit\/sharing\/(registry-reseed|shared-registry|spent-order)$/,
   /^unit\/store\/(audit|crash|environment|operator-changes|store-hold)$/,
-  /^unit\/supervisor\/(process-group|supervisor|supervisor\.file-watch)$/,
+  /^unit\/supervisor\/(supervisor|supervisor\.file-watch)$/,
   /^unit\/telemetry\/(exposition|history|log|metrics-layout|thread-health)$/,
-  /^unit\/upstream\/(chat-session-failover|hostile-answers|large-call|prompt-text|secret-traces|tiktoken|token-count)$/,
+  /^unit\/upstream\/(chat-session-failover|hostile-answers|large-call|prompt-text|secret-traces)$/,
 ];
 
 /** The longest, which wait for minutes to pass or for other programs: they are started first. */
