@@ -4,7 +4,7 @@
  *
  * Must hold: the listener gets exactly one of end, cut and fail, last. After the first byte for the client no
  * other upstream is tried, nor after the client has left. A client that leaves pays for what was relayed to
- * it, or for the whole response if its upstream may finish; and nothing if no request was sent or the
+ * it, or for all that has come if its upstream may finish; and nothing if no request was sent or the
  * upstream rejects it (test/unit/upstream/chat-session.test.ts, and -cancel, -finish, -failover.test.ts).
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';

@@ -86,8 +86,8 @@ class EchoResponse {
   }
 
   /**
-   * The next event of the stream, or the JSON text of the whole response. Undefined after the last one, which
-   * `[DONE]` follows.
+   * The next event of the stream, the last with `[DONE]`, or the JSON text of the whole response; then
+   * undefined.
    */
   next(): string | undefined {
     switch (this.#state) {

@@ -60,7 +60,10 @@ export class RetryPlan {
     return taken;
   }
 
-  /** Call it after `take` returned nothing. Undefined if that is not because of limits. */
+  /**
+   * Call it after `take` returned nothing, or if `isAnyLeft` of the choice is false. Undefined if that is not
+   * because of limits.
+   */
   noRoom(): NoRoom | undefined {
     return this.#choice.noRoom(this.#tried, this.#account, this.tokens);
   }
