@@ -22,7 +22,7 @@ const NODE_OF_ABI: Readonly<Record<string, number>> = { 115: 20, 127: 22, 137: 2
 
 /**
  * The environment variable by which `serve` knows that it only has to send its settings. It is declared here
- * because main.ts reads it before it has checked Node, and may import only this file by then.
+ * because main.ts reads it before it knows which modules to load, and may import only this file by then.
  */
 export const SETTINGS_PROCESS_VARIABLE = 'TOLLGATE_SETTINGS_PROCESS';
 

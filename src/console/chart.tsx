@@ -23,7 +23,7 @@ interface TimeAxis {
   readonly times: readonly number[];
   /** How far back the charts go from their last time. */
   readonly seconds: number;
-  /** If set, bars are drawn instead of lines: each time stands for a span of this length around it. */
+  /** If set, bars are drawn instead of lines: each time stands for a span of this length. */
   readonly barSeconds?: number;
 }
 

@@ -9,8 +9,8 @@
  * Must hold: a wrong request that src/providers could make of a chat completion is refused here, or its tests
  * prove nothing (test/unit/mock/mock-anthropic.test.ts). What src/providers never writes is not checked.
  */
-
 import { isRecord, type Members } from '../core/json.js';
+
 /** The only version that permits temperature, top_p and top_k. */
 const OLD_VERSION = '2023-06-01';
 const VERSIONS: readonly unknown[] = [OLD_VERSION, '2026-10-21'];

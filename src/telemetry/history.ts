@@ -55,8 +55,8 @@ export interface SpanOfRing<Held extends Span> {
 }
 
 /**
- * If the clock is set back by more, the spans that now lie in the future are dropped. If it is set back by
- * less, they stay, and no span is added until their time has passed again.
+ * Spans that begin later than so many seconds from now are of a clock that was ahead, and are dropped. If the
+ * clock is set back by less, its spans stay, and no span is added until their time has passed again.
  */
 const AHEAD_SECONDS_MAX = 300;
 
