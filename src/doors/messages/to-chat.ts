@@ -137,8 +137,8 @@ function addTools(chat: Record<string, unknown>, body: Members, extras: boolean)
 }
 
 /**
- * A budget becomes an effort, which every upstream can be told. No effort says that the model must not think,
- * or may think as it likes: upstreams that read `thinking` get that member as it is.
+ * A budget becomes an effort, which every upstream can be told. There is no effort for a model that must not
+ * think, or that may think as it likes: upstreams that read `thinking` get that member as it is.
  */
 function addThinking(chat: Record<string, unknown>, body: Members, extras: boolean): void {
   const { thinking, output_config: config } = body;
