@@ -124,12 +124,12 @@ export class Groups {
     const remove = (): GroupRecord => {
       const found = this.recordOf(idOrName);
       const { id, name } = found;
-      const contents = store.groups.hasAccounts(id)
+      const members = store.groups.hasAccounts(id)
         ? 'accounts: put them in another group, or in none'
         : store.groups.childrenOf(id).length > 0
           ? 'other groups: delete those first'
           : undefined;
-      if (contents !== undefined) throw conflict(`in the group ${id} (${name}) there are ${contents}`);
+      if (members !== undefined) throw conflict(`in the group ${id} (${name}) there are ${members}`);
       store.groups.remove(found, recordMomentMs(clock));
       return found;
     };
