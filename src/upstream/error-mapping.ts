@@ -363,13 +363,14 @@ export function tokensUsedBy({ kind, repeatable }: AttemptFailure, sent: boolean
 }
 
 /**
- * Seconds of a `Retry-After` (RFC 9110, 10.2.3: a number or a date), within 1..3600; undefined if it is
- * neither. Other dates than those of HTTP are read too, and do no harm within these bounds.
+ * Seconds of a `Retry-After` (RFC 9110, 10.2.3: a whole number or a date), within 1..3600; undefined if it is
+ * neither. A fraction is rounded up. Other dates than those of HTTP are read too, and do no harm within these
+ * bounds.
  */
 export function retryAfterSeconds(header: string | undefined, now: WallMs): number | undefined {
   if (header === undefined) return undefined;
   const text = header.trim();
-  const seconds = /^\d+$/.test(text) ? Number(text) : Math.ceil((Date.parse(text) - now) / 1_000);
+  const seconds = /^\d+(\.\d+)?$/.test(text) ? Number(text) : Math.ceil((Date.parse(text) - now) / 1_000);
   return Number.isNaN(seconds) ? undefined : boundedSeconds(seconds);
 }
 

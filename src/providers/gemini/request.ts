@@ -265,7 +265,8 @@ function thinkingConfig(
   if (thinking.type === 'disabled') return ofEffort(fields, 'none', model, 'thinking.type');
   if (thinking.type !== 'enabled' && thinking.type !== 'adaptive')
     throw new FieldError('thinking.type', 'must be enabled, adaptive or disabled');
-  const { budget_tokens: budget } = thinking;
+  // Null means not given, as everywhere.
+  const budget = thinking.budget_tokens ?? undefined;
   if (budget !== undefined && !Number.isSafeInteger(budget))
     throw new FieldError('thinking.budget_tokens', 'must be an integer');
   return { ...(budget !== undefined && { thinkingBudget: budget }), includeThoughts: budget !== 0 };

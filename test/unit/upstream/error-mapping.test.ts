@@ -42,6 +42,8 @@ void t.test('Retry-After: seconds, dates, nonsense, bounds', (t) => {
   t.equal(retryAfterSeconds('3600', NOW), 3600);
   t.equal(retryAfterSeconds('3601', NOW), 3600);
   t.equal(retryAfterSeconds(' 12 ', NOW), 12);
+  t.equal(retryAfterSeconds('12.5', NOW), 13, 'Date.parse would read a day in May or December');
+  t.equal(retryAfterSeconds('30.5', NOW), 31);
   t.equal(retryAfterSeconds('Mon, 01 Jan 2024 00:00:30 GMT', NOW), 30);
   t.equal(retryAfterSeconds('Sun, 31 Dec 2023 00:00:30 GMT', NOW), 1);
   for (const text of ['', '-5x', 'soon']) t.equal(retryAfterSeconds(text, NOW), undefined, text);

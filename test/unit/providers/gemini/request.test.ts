@@ -170,6 +170,7 @@ void t.test('thinking, by its name elsewhere', (t) => {
   t.strictSame(of({ type: 'enabled', budget_tokens: 0 }), {
     thinkingConfig: { thinkingBudget: 0, includeThoughts: false },
   });
+  t.strictSame(of({ type: 'enabled', budget_tokens: null }), { thinkingConfig: { includeThoughts: true } });
   t.strictSame(of({ type: 'adaptive' }), { thinkingConfig: { includeThoughts: true } });
   t.strictSame(of({ type: 'disabled' }), { thinkingConfig: { thinkingBudget: 0, includeThoughts: false } });
   t.end();
