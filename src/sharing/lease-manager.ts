@@ -98,7 +98,7 @@ export class LeaseManager {
     });
     options.coordinator.onBack = () => {
       this.#contact.endPause();
-      if (this.#contact.isLost) void this.#exchange();
+      if (this.#contact.isLost && !this.#closed) void this.#exchange();
     };
   }
 

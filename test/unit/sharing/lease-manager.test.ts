@@ -73,6 +73,19 @@ void t.test('a coordinator that is back is asked at once', async (t) => {
   t.equal(node.authority.exchanges, before, 'who has not lost it asks nothing');
 });
 
+void t.test('a coordinator that is back while the process ends is asked nothing more', async (t) => {
+  const { time, node } = createWorld({ ...GOOD_NETWORK, lost: 1 });
+  void node.keeper.start();
+  await time.run(10_000);
+  void node.keeper.close();
+  await time.run(10_000);
+  const { failures } = node.keeper.state;
+  const coordinator: Coordinator = node.authority;
+  coordinator.onBack?.();
+  await time.run(10_000);
+  t.equal(node.keeper.state.failures, failures);
+});
+
 void t.test('a scope whose ask was lost is forgotten, if nothing is asked for it any more', async (t) => {
   const { time, node } = createWorld(GOOD_NETWORK, { ...LIMITS, requestsPerMinute: 0 });
   void node.keeper.start();
