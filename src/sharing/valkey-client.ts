@@ -15,6 +15,7 @@ import { createHash } from 'node:crypto';
 import { CoordinatorLost, type LossReason } from './coordinator.js';
 import {
   isServersNo,
+  wasDropped,
   wasOffline,
   openConnection,
   SentinelsWord,
@@ -261,9 +262,10 @@ export class ValkeyClient {
     if (rejected && WRONG_SERVER.test(message)) this.#drop(connection);
     if (!message.startsWith('NOSCRIPT')) this.#lastError ??= message;
     if (rejected) return new ValkeyError('refused', message);
-    // Not "The client is offline": why it is.
-    if (wasOffline(error)) return new ValkeyError('offline', this.#lastError ?? message);
-    return new ValkeyError('unreachable', message);
+    // Not "The client is offline", nor "Disconnects client": why.
+    const cause = this.#lastError ?? message;
+    if (wasOffline(error)) return new ValkeyError('offline', cause);
+    return new ValkeyError('unreachable', wasDropped(error) ? cause : message);
   }
 }
 

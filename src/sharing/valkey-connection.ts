@@ -10,6 +10,7 @@ import {
   ClientClosedError,
   ClientOfflineError,
   createCluster,
+  DisconnectsClientError,
   ErrorReply,
   RedisClient,
   RESP_TYPES,
@@ -81,6 +82,11 @@ export function isServersNo(error: unknown): boolean {
 /** Whether nothing was sent because there was no connection. */
 export function wasOffline(error: unknown): boolean {
   return error instanceof ClientOfflineError || error instanceof ClientClosedError;
+}
+
+/** Whether the call was under way when its connection was dropped. */
+export function wasDropped(error: unknown): boolean {
+  return error instanceof DisconnectsClientError;
 }
 
 /** Does not connect yet. Throws if the settings would not accept the URL. */
@@ -238,8 +244,9 @@ export class SentinelsWord {
     return this.#asking;
   }
 
-  /** The server that was named is the master. */
+  /** The server that was named is the master. One that was named before another was found does not count. */
   record(master: NamedMaster): void {
+    if (this.found !== undefined && this.found.epoch > master.epoch) return;
     this.#last = master;
     this.#foundMs = performance.now();
   }

@@ -10,6 +10,7 @@ import {
   scriptOf,
   type ValkeyClientOptions,
 } from '#src/sharing/valkey-client.js';
+import { SentinelsWord } from '#src/sharing/valkey-connection.js';
 import { eventually } from '../../support/gateway.js';
 import { startSentinel } from '../../support/redis-sentinel.js';
 import { startCluster } from '../../support/redis-cluster.js';
@@ -63,7 +64,12 @@ void t.test('without a server, and with one that comes back', NO_REDIS, async (t
   const server = await startRedis(t);
   const client = open(t, server.url);
   await up(client);
+  const pending = t.rejects(client.command('a', ['BLPOP', 'a', '0']), {
+    code: 'unreachable',
+    message: /closed|ECONN|EPIPE/,
+  });
   await server.kill();
+  await pending;
   await unreachable(client);
   t.match(client.lastError, /closed|ECONN|EPIPE/);
   await t.rejects(client.command('a', ['GET', 'a']), { code: 'offline', message: /closed|ECONN|EPIPE/ });
@@ -262,6 +268,19 @@ void t.test('one client of a process asks the Sentinels for all', NO_REDIS, asyn
   t.ok(asked <= 2, `${asked}`);
   await master.kill();
   await eventually('it is asked for anew', () => (asked > 2 ? true : undefined));
+});
+
+void t.test('who has found an earlier master late does not send others there', (t) => {
+  const word = new SentinelsWord();
+  const former = { host: 'a', port: 1, epoch: 1 };
+  const master = { host: 'b', port: 1, epoch: 2 };
+  word.record(former);
+  word.record(master);
+  word.record(former);
+  t.same(word.found, master);
+  word.forget();
+  t.equal(word.found, undefined);
+  t.end();
 });
 
 void t.test('a server that a Sentinel names too early is no master yet', NO_REDIS, async (t) => {
