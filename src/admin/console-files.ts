@@ -2,10 +2,10 @@
  * Serves the console's page and the files that it loads, from the package. server.ts calls it before it asks
  * for a token. Main thread of the gateway.
  *
- * Must hold: only files of the package are served, because they need no token. Each has a compressed twin
+ * Must hold: only files of the package are served, because no token is asked for. Each has a compressed twin
  * `NAME.gz`, or the gateway does not start; and each but the page has a digest of its content in its name, or
- * browsers keep an old one for a year. scripts/build-console.mjs makes both
- * (test/unit/admin/console-files.test.ts).
+ * browsers keep an old one for a year. scripts/build-console.mjs makes both. Test:
+ * test/unit/admin/console-files.test.ts (paths out of the folder, digests, both forms are equal, the policy).
  */
 import { readFileSync, readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -13,11 +13,11 @@ import type { HttpResponse } from 'uWebSockets.js';
 import { endWith, type RequestHead } from './http.js';
 
 const FOLDER = fileURLToPath(new URL('../console/', import.meta.url));
-/** The path of all files but the page itself. The build puts a digest of the content in each name. */
-const ASSETS = '/console/';
+/** The page is served at `/`, all other files below ASSETS. */
 const PAGE = 'index.html';
+const ASSETS = '/console/';
 
-/** The content types, by the end of a file's name. Other files of the folder are not served. */
+/** The content types, by the end of a file's name. Others, such as `.gz`, are not served by their names. */
 const TYPES: ReadonlyMap<string, string> = new Map([
   ['html', 'text/html; charset=utf-8'],
   ['js', 'text/javascript; charset=utf-8'],
@@ -29,8 +29,9 @@ const TYPES: ReadonlyMap<string, string> = new Map([
 const ACCEPTS_GZIP = /(?:^|[\s,])gzip(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))\s*(?:[;,]|$)/i;
 
 /**
- * For the page, the browser runs, loads and calls only what the gateway serves. Names of accounts and keys
- * are texts of other people: even if one got into the page as markup, a script in it would not run.
+ * For the page, the browser runs, loads and calls only what the gateway serves, and shows images that a
+ * `data:` URL has in itself, of which the page has none today. Names of accounts and keys are texts of other
+ * people: even if one got into the page as markup, a script in it would not run.
  */
 const POLICY = [
   "default-src 'none'",
@@ -56,7 +57,8 @@ const HEADERS: readonly (readonly [string, string])[] = [
 interface ConsoleFile {
   readonly contentType: string;
   readonly cacheControl: string;
-  readonly plain: Buffer;
+  /** The content, as it is and compressed. */
+  readonly whole: Buffer;
   readonly gzip: Buffer;
 }
 
@@ -71,18 +73,21 @@ export class ConsoleFiles {
       this.#files.set(name === PAGE ? '/' : `${ASSETS}${name}`, {
         contentType,
         cacheControl: name === PAGE ? 'no-cache' : 'public, max-age=31536000, immutable',
-        plain: readFileSync(`${FOLDER}${name}`),
+        whole: readFileSync(`${FOLDER}${name}`),
         gzip: readFileSync(`${FOLDER}${name}.gz`),
       });
     }
   }
 
-  /** Sends the file at that path, to a HEAD only its headers. Returns false if there is none. */
+  /**
+   * Sends the file at that path; to a HEAD, of which `method` is GET and `head` true, only its headers. Returns
+   * false if no file is there, or for another method.
+   */
   serve(response: HttpResponse, { method, head, path, acceptEncoding }: RequestHead): boolean {
     const file = method === 'GET' ? this.#files.get(path) : undefined;
     if (file === undefined) return false;
     const compressed = ACCEPTS_GZIP.test(acceptEncoding);
-    const body = compressed ? file.gzip : file.plain;
+    const body = compressed ? file.gzip : file.whole;
     response.cork(() => {
       response.writeHeader('content-type', file.contentType);
       response.writeHeader('cache-control', file.cacheControl);
