@@ -11,7 +11,7 @@
 import * as client from 'openid-client';
 import type { Clock } from '../core/clock.js';
 import { type Claims, claimAt, type OidcSettings } from './oidc-claims.js';
-import { type SignInFailure, SignInError } from './oidc-pages.js';
+import { type SignInFailure, SignInError } from './oidc-failures.js';
 
 /** The longest response. Keys and tokens have some kilobytes, a token with a thousand groups a hundred. */
 const BODY_BYTES_MAX = 1024 * 1024;

@@ -17,15 +17,13 @@ import type { Identify } from '../core/roles.js';
 import type { Log } from '../telemetry/log.js';
 import { type AdminResponse, cookieOf, HOST_COOKIE, type RequestHead } from './http.js';
 import { type OidcSettings, type Person, personOf, roleOf } from './oidc-claims.js';
-import { PAGE_HEADERS, pageOf, SignInError } from './oidc-pages.js';
+import { PAGE_HEADERS, pageOf, PENDING_SECONDS, SignInError } from './oidc-failures.js';
 import type { OidcProvider, Proofs } from './oidc-provider.js';
 import type { NewSession } from './sessions.js';
 import { WrongTokens } from './token.js';
 
 const KEY_BYTES = 32;
 const NONCE_BYTES = 32;
-/** Long enough to find a second factor. */
-const PENDING_SECONDS = 600;
 const MS_PER_SECOND = 1_000;
 /** How many requests of browsers are served at a time; each may have documents of 1 MiB in memory. */
 const EXCHANGES_MAX = 16;

@@ -1,7 +1,7 @@
 /** Signing in to the console at a real provider, from the first address to the session. */
 import t, { type Test } from 'tap';
 import type { OidcSettings } from '#src/admin/oidc-claims.js';
-import { pageOf, SignInError } from '#src/admin/oidc-pages.js';
+import { pageOf, SignInError } from '#src/admin/oidc-failures.js';
 import {
   CLIENT_ID,
   CLIENT_SECRET,
@@ -227,7 +227,10 @@ void t.test('clients and providers of other kinds', async (t) => {
     world.set({ client_secret: 'wrong-secret' });
     const done = await world.signIn('ann');
     t.equal(done.status, 502);
-    t.match(done.body, 'admin.oidc.client_id and client_secret must be those of the provider');
+    t.match(
+      done.body,
+      'admin.oidc.client_id and client_secret must be as they are registered at the provider',
+    );
     t.notMatch(done.body, 'wrong-secret');
   });
   await t.test('a person who does not agree', async (t) => {

@@ -1,6 +1,7 @@
 /**
- * The error page of a failed sign-in at an OpenID Connect provider: the cause, and who can fix it. oidc.ts
- * and oidc-provider.ts throw SignInError; oidc.ts responds with the page. Main thread of the gateway.
+ * Why a sign-in at an OpenID Connect provider has failed: the error, and its page, which tells the cause and
+ * who can fix it. oidc.ts and oidc-provider.ts throw SignInError; oidc.ts responds with the page. Main thread
+ * of the gateway.
  *
  * Must hold: the page shows no token, authorization code or secret, so whoever throws a SignInError puts none
  * into `detail`. `detail` may be the provider's or the browser's text, so all of it is escaped. Test:
@@ -18,82 +19,87 @@ interface FailureWords {
 }
 
 const AGAIN = 'Sign in again from the start.';
-const BY_OPERATOR = 'Tell whoever runs this gateway';
+const TELL_OPERATOR = 'Tell whoever runs this gateway';
 
+/** How long a sign-in may take: long enough to find a second factor. Here because the page tells it too. */
+export const PENDING_SECONDS = 600;
+
+/** The page's words for each failure. The comments say when it is thrown; first come those of oidc.ts. */
 const FAILURES = {
-  // oidc.ts: the settings have no admin.oidc.
+  // The settings have no admin.oidc.
   not_configured: {
     status: 404,
     what: 'This gateway has no sign-in at a provider.',
-    remedy: `Use the admin token. ${BY_OPERATOR}: it needs the setting admin.oidc.`,
+    remedy: `Use the admin token. ${TELL_OPERATOR}: it needs the setting admin.oidc.`,
   },
-  // oidc.ts: the sign-in's cookie is missing, older than PENDING_SECONDS (10 minutes), or of another state.
+  // The sign-in's cookie is missing, older than PENDING_SECONDS, or of another state; or the process that has
+  // made it has ended, with the key of its states.
   not_begun: {
     status: 400,
-    what: 'This browser has not begun this sign-in here, or it took longer than 10 minutes, or the gateway has been restarted since.',
+    what: `This browser has not begun this sign-in here, or it took longer than ${PENDING_SECONDS / 60} minutes, or the gateway has been restarted since.`,
     remedy: AGAIN,
   },
-  // oidc.ts: the state has come back before.
+  // The state has come back before.
   used: { status: 400, what: 'This sign-in has been finished already.', remedy: AGAIN },
-  // oidc.ts: EXCHANGES_MAX requests are served now, or sign-ins of this address fail too often.
+  // EXCHANGES_MAX requests are served now, or sign-ins of this address fail too often.
   too_many: {
     status: 429,
     what: 'Too many sign-ins fail or are under way.',
     remedy: 'Wait for some seconds, then sign in again from the start.',
   },
-  // The next ones are of oidc-provider.ts. The provider sent the browser back with an error.
+  // `admin.oidc.roles` has none of the person's values, and the settings have no `default_role`.
+  no_role: {
+    status: 403,
+    what: 'The provider has signed you in, but nothing that it says of you has a role at this gateway.',
+    remedy: `Ask whoever runs the provider for a group that has one. ${TELL_OPERATOR} if you have it: admin.oidc.roles and role_claim say which.`,
+  },
+  // From here on oidc-provider.ts throws them. The provider sent the browser back with an error.
   refused: {
     status: 403,
     what: 'The provider has not signed you in.',
     remedy: `Ask whoever runs the provider whether you may use this application. ${AGAIN}`,
   },
-  // The provider responded to the code with an error.
+  // The provider responded with an error when the gateway brought the code.
   refused_code: {
     status: 400,
     what: 'The provider does not take the code that your browser brought. It has been used already, or it has expired.',
-    remedy: `${AGAIN} ${BY_OPERATOR} if it happens again: client and admin.oidc.redirect_url must be those of the provider.`,
+    remedy: `${AGAIN} ${TELL_OPERATOR} if it happens again: admin.oidc.client_id and redirect_url must be as they are registered at the provider.`,
   },
   // The provider does not accept the gateway's id and secret.
   wrong_client: {
     status: 502,
     what: 'The provider does not take this gateway for the client that it says it is.',
-    remedy: `${BY_OPERATOR}: admin.oidc.client_id and client_secret must be those of the provider.`,
+    remedy: `${TELL_OPERATOR}: admin.oidc.client_id and client_secret must be as they are registered at the provider.`,
   },
   // No connection to the provider, or no whole response in time.
   unreachable: {
     status: 502,
     what: 'The gateway cannot reach the provider, or it does not answer in time.',
-    remedy: `Try again later, or use the admin token. ${BY_OPERATOR} if it happens again: the gateway's host must reach the provider.`,
-  },
-  // All other errors, in oidc.ts too.
-  bad_answer: {
-    status: 502,
-    what: 'The provider’s answer is not as it must be: forged, incomplete or broken.',
-    remedy: `${BY_OPERATOR} or the provider: what came is in the log of the gateway.`,
+    remedy: `Try again later, or use the admin token. ${TELL_OPERATOR} if it happens again: the gateway's host must reach the provider.`,
   },
   // The provider's document names another issuer.
   wrong_provider: {
     status: 502,
     what: 'The provider is not the one that the settings name.',
-    remedy: `${BY_OPERATOR}: admin.oidc.issuer must be what the provider calls itself, and one tenant.`,
+    remedy: `${TELL_OPERATOR}: admin.oidc.issuer must be the name that the provider gives itself, and not one that stands for all of its tenants.`,
   },
   // A claim of the token is for another sign-in or client, or no key of the provider fits its signature.
   wrong_token: {
     status: 403,
     what: 'The provider’s token is not for this sign-in at this gateway, or the provider has not signed it.',
-    remedy: `${AGAIN} ${BY_OPERATOR} if it happens again.`,
+    remedy: `${AGAIN} ${TELL_OPERATOR} if it happens again.`,
   },
-  // The token is not valid now, also with `admin.oidc.clock_tolerance_seconds`.
+  // The token is not valid now, even with `admin.oidc.clock_tolerance_seconds` to spare.
   wrong_time: {
     status: 403,
     what: 'By the clock of this gateway, the provider’s token has expired or is not valid yet.',
-    remedy: `${BY_OPERATOR} or the provider: one of the clocks is wrong.`,
+    remedy: `${TELL_OPERATOR} or the provider: one of the clocks is wrong.`,
   },
-  // oidc.ts: `admin.oidc.roles` has none of the person's values.
-  no_role: {
-    status: 403,
-    what: 'The provider has signed you in, but nothing that it says of you has a role at this gateway.',
-    remedy: `Ask whoever runs the provider for a group that has one. ${BY_OPERATOR} if you have it: admin.oidc.roles and role_claim say which.`,
+  // All other errors, those of oidc.ts too.
+  bad_answer: {
+    status: 502,
+    what: 'The provider’s answer is not as it must be: forged, incomplete or broken.',
+    remedy: `${TELL_OPERATOR} or the provider: what came is in the log of the gateway.`,
   },
 } satisfies Readonly<Record<string, FailureWords>>;
 
@@ -101,13 +107,13 @@ export type SignInFailure = keyof typeof FAILURES;
 
 /**
  * `Retry-After` of `too_many`. Failures of an address are counted over one second (WrongTokens), and most
- * requests under way end within some.
+ * requests under way end within some seconds.
  */
 const WAIT_SECONDS = 5;
 /** A provider's own message may be long. */
 const DETAIL_CHARS_MAX = 300;
 
-/** Why a sign-in failed. `message` is a detail for the page and the log, without a secret. */
+/** Why a sign-in failed. `message` is `detail`, for the page and the log, without a secret. */
 export class SignInError extends Error {
   readonly failure: SignInFailure;
 
