@@ -20,7 +20,7 @@ import { type CallRecord, callView } from '../telemetry/call-record.js';
 import { pageLimit } from './fields.js';
 import { shown } from './input-reader.js';
 import { defineRoute, type Route } from './route.js';
-import { checkSpan, isDay, momentOf } from './usage-routes.js';
+import { checkFromTo, isDay, momentOf } from './usage-routes.js';
 import { closed, Money, orNull, optionalText } from './views.js';
 
 const PAGE_CALLS_MAX = 1_000;
@@ -245,7 +245,7 @@ function filterOf(query: CallsQuery, registry: Registry): CallFilter {
   // The filter finds calls that ended before `toMs`, so of a day it is the start of the next one.
   const toMs = to === undefined ? undefined : timeOf('to', to) + (isDay(to) ? DAY_MS : 0);
   // The last moment that belongs to a day is a millisecond before `toMs`, so `from` may not be `toMs` itself.
-  checkSpan(fromMs ?? -Infinity, to !== undefined && isDay(to) ? toMs! - 1 : (toMs ?? Infinity));
+  checkFromTo(fromMs ?? -Infinity, to !== undefined && isDay(to) ? toMs! - 1 : (toMs ?? Infinity));
   return {
     // An id is not looked up, so that calls of a deleted key are found by it.
     account:

@@ -185,7 +185,7 @@ const LAST_HOUR = hourOf(asWallMs(Date.UTC(9_999, 11, 31, 23)));
 function hoursOf(from: string | undefined, to: string | undefined): { fromHour: number; toHour: number } {
   const fromMs = from === undefined ? 0 : momentOf('from', from);
   const toMs = to === undefined ? Infinity : momentOf('to', to) + (isDay(to) ? DAY_MS - 1 : 0);
-  checkSpan(fromMs, toMs);
+  checkFromTo(fromMs, toMs);
   return {
     fromHour: hourOf(asWallMs(fromMs)),
     toHour: toMs === Infinity ? LAST_HOUR : hourOf(asWallMs(toMs)),
@@ -193,10 +193,10 @@ function hoursOf(from: string | undefined, to: string | undefined): { fromHour: 
 }
 
 /**
- * Rejects a span that ends before it begins, which would read like a time without calls. `from` and `to` have
- * the same unit. call-routes.ts and operator-routes.ts call it too.
+ * Rejects a time that ends before it begins, which would read like a time without calls. `from` and `to` have
+ * the same unit. call-routes.ts and change-routes.ts call it too.
  */
-export function checkSpan(from: number, to: number): void {
+export function checkFromTo(from: number, to: number): void {
   if (from > to) throw invalid('from must not be after to');
 }
 

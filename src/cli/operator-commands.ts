@@ -7,7 +7,8 @@
  * chain ends with an exit code other than 0 (test/e2e/changes.test.ts).
  */
 import { type Command, Option } from 'commander';
-import type { CreatedOperatorView, OperatorView, ChainView } from '../admin/operator-routes.js';
+import type { ChainView } from '../admin/change-routes.js';
+import type { CreatedOperatorView, OperatorView } from '../admin/operator-routes.js';
 import { ROLES } from '../core/roles.js';
 import type { OperatorChange } from '../registry/operator-change.js';
 import { queryOf, withAdminClient, withQuery } from './admin-client.js';

@@ -6,7 +6,7 @@
  * filter is dropped, and rows of two filters are never shown together (test/e2e/console-pages.test.ts).
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { ChainView, OperatorChange } from '../admin/operator-routes.js';
+import type { ChainView, OperatorChange } from '../admin/change-routes.js';
 import type { ListView } from '../admin/views.js';
 import { allOf, get, queryOf, useAction } from './api.js';
 import { addressOf, type Filters, putFilters } from './browser.js';

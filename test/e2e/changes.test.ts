@@ -4,7 +4,7 @@ import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t from 'tap';
-import type { ChainView } from '#src/admin/operator-routes.js';
+import type { ChainView } from '#src/admin/change-routes.js';
 import type { OperatorChange } from '#src/registry/operator-change.js';
 import { openTables } from '#src/store/tables.js';
 import { runCommand } from '../support/command.js';

@@ -1,0 +1,108 @@
+/**
+ * `/admin/v1/changes`: who changed what, and whether the chain of changes is intact. It only reads what
+ * store/operator-changes.ts has recorded, and names no `roles`: all roles may use it (Permission in route.ts).
+ * routes.ts lists the routes with the others, api.ts calls them. Main thread.
+ *
+ * Must hold: the chain is verified for one request at a time, and no longer than who asked waits
+ * (test/unit/admin/change-routes.test.ts). What is recorded: test/e2e/changes.test.ts.
+ */
+import { Type, type Static } from 'typebox';
+import { ProxyError } from '../core/errors.js';
+import { OperatorChange } from '../registry/operator-change.js';
+import type { Registry } from '../registry/registry.js';
+import { listOf, PAGE_ITEMS_DEFAULT, PAGE_PARAMETERS } from './fields.js';
+import { defineRoute, type Route } from './route.js';
+import { checkFromTo } from './usage-routes.js';
+import { closed, listSchema, optionalText } from './views.js';
+
+const optionalSeconds = (description: string) => Type.Optional(Type.Integer({ minimum: 0, description }));
+
+const ChangesQuery = closed({
+  ...PAGE_PARAMETERS,
+  who: optionalText("an operator's name, `bootstrap`, `command` …"),
+  action: optionalText('`keys.rotate`, or `keys` for all of keys'),
+  target: optionalText('id or name of what was changed'),
+  from: optionalSeconds('Unix seconds; changes from then on'),
+  to: optionalSeconds('Unix seconds; changes up to then'),
+});
+
+const LINK_FIELDS = { number: Type.Integer(), hash: Type.String() };
+
+export const ChainView = closed({
+  ok: Type.Boolean({ description: 'whether every row is as it was written, and none is missing' }),
+  rows: Type.Integer(),
+  before: closed(
+    LINK_FIELDS,
+    'the row before the oldest that is kept; number 0 and an empty hash if all are kept',
+  ),
+  head: closed(LINK_FIELDS, 'the newest row'),
+  problems: Type.Array(closed({ number: Type.Integer(), problem: Type.String() }), {
+    description: 'the first rows that are not as they should be',
+  }),
+});
+
+export type ChainView = Static<typeof ChainView>;
+
+/** For the console, which may not import the registry. */
+export type { OperatorChange };
+
+export const CHANGE_ROUTES: readonly Route[] = [
+  defineRoute({
+    method: 'GET',
+    path: '/changes',
+    summary:
+      'List what operators changed, the newest first. A page looks at some thousand rows: it may be empty while `next` says that there are more.',
+    query: ChangesQuery,
+    responseSchema: listSchema(OperatorChange),
+    answer: ({ query }, { registry }) => {
+      const { from, to, who, action, target, cursor, limit = PAGE_ITEMS_DEFAULT } = query;
+      checkFromTo(from ?? 0, to ?? Infinity);
+      const fromMs = from === undefined ? undefined : from * 1_000;
+      // All of the second `to` is meant.
+      const toMs = to === undefined ? undefined : to * 1_000 + 999;
+      const filter = { who, action, target, fromMs, toMs };
+      const { items, next } = registry.changes.page(filter, cursor, limit);
+      return listOf([...items], next);
+    },
+  }),
+  defineRoute({
+    method: 'GET',
+    path: '/changes/verify',
+    summary: 'Check the whole chain of changes: which rows were altered, removed or put in.',
+    responseSchema: ChainView,
+    answer: async (_, { registry, requesterLeft }) => {
+      const { rows, before, head, problems } = await verifyAlone(registry, requesterLeft);
+      return {
+        ok: problems.length === 0,
+        rows,
+        before: { ...before },
+        head: { ...head },
+        problems: [...problems],
+      };
+    },
+  }),
+];
+
+const VERIFY_RETRY_SECONDS = 5;
+let isVerifying = false;
+
+/**
+ * Verifies the chain, or rejects while that is done for another request: it reads up to a million rows on the
+ * main thread, where the flush runs too.
+ */
+async function verifyAlone(
+  { changes }: Registry,
+  requesterLeft: AbortSignal | undefined,
+): ReturnType<Registry['changes']['verify']> {
+  if (isVerifying) {
+    const message = 'The changes are being verified already: ask again when that has ended.';
+    // `downstream`: who asks is the cause, and neither the gateway nor a provider (ErrorSource).
+    throw new ProxyError('overloaded', 'downstream', message, VERIFY_RETRY_SECONDS);
+  }
+  isVerifying = true;
+  try {
+    return await changes.verify(requesterLeft);
+  } finally {
+    isVerifying = false;
+  }
+}
