@@ -1,14 +1,17 @@
 /**
  * The billed tokens of a call, by price class. upstream/usage-shapes.ts reads them from the provider's
  * report, and `costOf` (registry/catalog.ts) prices them: each part at its own price, the rest of the prompt
- * or of the completion at the plain one. Any thread.
+ * at that of input, the rest of the completion at that of output. Any thread.
  *
  * Must hold, or a call is charged too much or too little: all are whole numbers from 0 up; `cachedTokens` and
  * `cacheWriteTokens` together are at most `promptTokens`; `cacheWrite1hTokens` is at most `cacheWriteTokens`;
  * `reasoningTokens` is at most `completionTokens`. A report that breaks this is not believed, and the gateway
- * counts the tokens itself (test/unit/upstream/usage-shapes.test.ts). A new field must follow the call
- * through the channel's frames (channel/frame-codec.ts), the journal (ledger/journal.ts), the rows of usage
- * (store/record-codec.ts) and the call log.
+ * counts the tokens itself (test/unit/upstream/usage-shapes.test.ts).
+ *
+ * Must hold: a field follows the call through the channel's frames (channel/frame-codec.ts), the journal
+ * (ledger/journal.ts) and the rows of usage (store/usage-book.ts, store/record-codec.ts): in
+ * test/e2e/fallbacks.test.ts none is 0. And through the call ring and the call log (telemetry/ended-call.ts
+ * names places and tests) into the JSON (telemetry/call-record.ts) and the exports (cli/export-command.ts).
  */
 export interface TokenCounts {
   readonly promptTokens: number;
@@ -24,18 +27,21 @@ export interface TokenCounts {
 }
 
 /**
- * Where the numbers come from: the upstream, a tokenizer of this gateway, or the length of texts. Channel,
- * journal and rings have the index, so all threads of a process must be of one build.
+ * Where the numbers come from: the upstream's report, a tokenizer of this gateway, or the length of texts.
+ * Memory of one process has the index, the disk the name: so the order may change, and no name.
  */
 export const USAGE_SOURCES = ['reported', 'counted', 'estimated'] as const;
 export type UsageSource = (typeof USAGE_SOURCES)[number];
 
-/** Token usage of one call. A worker makes it; the listener gets it by the channel, and records it. */
+/** Token usage of one call. A worker makes it; the listener gets it by the channel, and charges it. */
 export interface Usage extends TokenCounts {
   readonly source: UsageSource;
 }
 
-/** Usage without cached and reasoning tokens, which only a provider can report. */
+/**
+ * Usage of which only the whole prompt and the whole completion are known, and no part with a price of its
+ * own: such as a count of this gateway, because only a provider can tell the parts.
+ */
 export function usageOfWhole(promptTokens: number, completionTokens: number, source: UsageSource): Usage {
   return {
     promptTokens,
