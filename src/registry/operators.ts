@@ -9,6 +9,7 @@
  */
 import { hash } from 'node:crypto';
 import { type Operator, type Role } from '../core/roles.js';
+import type { WallMs } from '../core/units.js';
 import type { OperatorRecord } from './account-record.js';
 import { takeRandomBytes } from './key-digest.js';
 import { expiryOf, isExpired } from './key-record.js';
@@ -24,6 +25,7 @@ export interface NewOperator {
   readonly expiresInSeconds?: number | undefined;
 }
 
+/** What the registry tells of an operator. admin/operator-routes.ts makes the view of it. */
 export interface OperatorStatement {
   readonly record: OperatorRecord;
   readonly expired: boolean;
@@ -31,29 +33,29 @@ export interface OperatorStatement {
   readonly lastUsedSeconds: number | undefined;
 }
 
-/** `token` is the only copy of its text, and can never be read again. */
+/** With `token`, whose text is kept nowhere: it cannot be had again. */
 interface CreatedOperator extends OperatorStatement {
   readonly token: string;
 }
 
-/** How often last uses are written, by one fsync. A crash loses so much of them. */
+/** How often last uses are written, by one fsync. A crash loses those of so long. */
 const USES_PERIOD_MS = 600_000;
 
-/** A bound, because finding one by its name reads all of them, 3 µs each. */
+/** There is a bound, because to find one by its name all are read, 3 µs each. */
 const OPERATORS_MAX = 1_000;
 
 const TOKEN_BYTES = 32;
-/** The ids that `createId('op_')` of record-id.ts makes. */
+/** The ids that `createId('op_')` of record-id.ts makes (the test gives such an id as a name). */
 const ID = /^op_[0-9a-hjkmnp-tv-z]{16}$/;
-/** Names that the log of changes uses for other actors; see core/roles.ts. */
-const OTHERS = '(?:bootstrap|command|signal|start|watch)$';
+/** Who else changes things, by the names that changes have: core/roles.ts, registry/operator-change.ts. */
+const OTHER_ACTORS = ['bootstrap', 'command', 'signal', 'start', 'watch'];
 const NAME_CHARS_MAX = 64;
 /**
  * Names appear in logs and tables, so none may look like another actor, an id, a token or a formula.
  * `slice(1)` drops the `^` of the joined patterns.
  */
 const NAME = new RegExp(
-  `^(?!${OTHERS})(?!${ID.source.slice(1)})(?!${OPERATOR_TOKEN.source.slice(1)})[A-Za-z0-9][A-Za-z0-9._@+-]{0,${NAME_CHARS_MAX - 1}}$`,
+  `^(?!(?:${OTHER_ACTORS.join('|')})$)(?!${ID.source.slice(1)})(?!${OPERATOR_TOKEN.source.slice(1)})[A-Za-z0-9][A-Za-z0-9._@+-]{0,${NAME_CHARS_MAX - 1}}$`,
 );
 /** The rule of names as JSON Schema, for the documents. */
 export const OPERATOR_NAME_RULE = { minLength: 1, maxLength: NAME_CHARS_MAX, pattern: NAME.source };
@@ -63,6 +65,7 @@ export function isOperatorToken(text: string): boolean {
   return OPERATOR_TOKEN.test(text);
 }
 
+/** Of the form of OPERATOR_TOKEN. No random byte is used twice (key-digest.ts). */
 function newToken(): string {
   return `tgop_${takeRandomBytes(TOKEN_BYTES).toString('base64url')}`;
 }
@@ -75,16 +78,17 @@ export class Operators {
   readonly #context: RegistryContext;
   /** By id, in Unix seconds: the last uses in this process that are not in the store yet. */
   readonly #unwrittenUses = new Map<string, number>();
+  /** When uses were last written, or could not be; monotonic. The first use is written at once. */
   #usesPutMs = -Infinity;
 
   constructor(context: RegistryContext) {
     this.#context = context;
   }
 
-  /** The operator is on disk on return, as are the changes below. Throws `invalid_parameters`. */
+  /** The operator is on disk on return; so is what the other methods change. Throws `invalid_parameters`. */
   create({ name, role, ...expiry }: NewOperator): CreatedOperator {
-    const { store, clock } = this.#context;
-    const nowMs = recordMomentMs(clock);
+    const { store } = this.#context;
+    const nowMs = this.#nowMs;
     const token = newToken();
     const record = store.commit(() => {
       const known = store.operators.all();
@@ -113,7 +117,10 @@ export class Operators {
       .map((record) => this.#statementOf(record, uses));
   }
 
-  /** Throws `not_found`, or `invalid_parameters` if a token was given; so do the methods below. */
+  /**
+   * Throws `not_found`, or `invalid_parameters` if a token was given in place of an id or a name; so do
+   * `setActive`, `setRole`, `rotate` and `delete`.
+   */
   find(idOrName: string): OperatorStatement {
     return this.#statementOf(this.#recordOf(idOrName));
   }
@@ -135,7 +142,7 @@ export class Operators {
     expiry: Pick<NewOperator, 'expiresSeconds' | 'expiresInSeconds'>,
   ): CreatedOperator {
     const token = newToken();
-    const nowMs = recordMomentMs(this.#context.clock);
+    const nowMs = this.#nowMs;
     const newExpiry = expiryOf(expiry, nowMs);
     const statement = this.#change(idOrName, (record) => {
       const expiresSeconds = newExpiry ?? record.expiresSeconds;
@@ -148,6 +155,7 @@ export class Operators {
     return { ...statement, token };
   }
 
+  /** The one change that memory must follow, with the last use: also if a commit that threw is on disk. */
   delete(idOrName: string): OperatorRecord {
     const { store } = this.#context;
     const remove = (): OperatorRecord => {
@@ -164,18 +172,26 @@ export class Operators {
   }
 
   /**
-   * The operator whose token has that digest; undefined if there is none, or it is disabled or expired. 5 µs.
+   * The operator whose token has that digest; undefined if there is none, or it is disabled or expired. It
+   * counts as a use. 5 µs.
    */
   identityOf(digest: string): Operator | undefined {
-    const { store, clock } = this.#context;
-    const record = store.operators.find(digest);
-    const nowMs = recordMomentMs(clock);
+    const record = this.#context.store.operators.find(digest);
+    const nowMs = this.#nowMs;
     if (record === undefined || !record.active || isExpired(record, nowMs)) return undefined;
     this.#recordUse(record.id, Math.floor(nowMs / 1_000));
     return { who: record.name, role: record.role };
   }
 
-  /** The later of each: another process that had the admin interface meanwhile has written its own. */
+  /** Now, as records have it: in whole milliseconds. */
+  get #nowMs(): WallMs {
+    return recordMomentMs(this.#context.clock);
+  }
+
+  /**
+   * The last use of each operator, by id: the later of that in the store and that in memory, because another
+   * process that had the admin interface meanwhile has written what it knows.
+   */
   #uses(): Map<string, number> {
     const uses = this.#context.store.operators.lastUses();
     for (const [id, seconds] of this.#unwrittenUses) uses.set(id, Math.max(seconds, uses.get(id) ?? 0));
@@ -191,7 +207,7 @@ export class Operators {
       store.commit(() => store.operators.putLastUses(this.#uses()));
       this.#unwrittenUses.clear();
     } catch {
-      // The disk takes nothing, which the flush logs. The request goes on all the same.
+      // The disk takes nothing, which the flush logs. The request goes on, and the uses stay in memory.
     }
   }
 
@@ -200,6 +216,7 @@ export class Operators {
     const record = store.commit(() => {
       const found = this.#recordOf(idOrName);
       const changed = change(found);
+      // A row is found by its digest.
       if (changed.digest !== found.digest) store.operators.remove(found);
       store.operators.put(changed);
       return changed;
@@ -218,18 +235,18 @@ export class Operators {
   #statementOf(record: OperatorRecord, uses = this.#uses()): OperatorStatement {
     return {
       record,
-      expired: isExpired(record, recordMomentMs(this.#context.clock)),
+      expired: isExpired(record, this.#nowMs),
       lastUsedSeconds: uses.get(record.id),
     };
   }
 }
 
-/** Throws `invalid_parameters` if no operator can have that name. */
+/** Throws `invalid_parameters` if a new operator cannot have that name, or there are too many. */
 function assertFree(name: string, known: readonly OperatorRecord[]): void {
   if (!NAME.test(name)) {
     throw invalid(
       `name must have 1 to ${NAME_CHARS_MAX} letters, digits and . _ @ + -, begin with a letter or a digit, and be ` +
-        'none of bootstrap, command, signal, start and watch, nor an id or a token',
+        `none of ${OTHER_ACTORS.join(', ')}, nor an id or a token`,
     );
   }
   const other = known.find((record) => record.name === name);

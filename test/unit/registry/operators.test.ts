@@ -79,6 +79,8 @@ void t.test('names, references and the bound', async (t) => {
     'bootstrap',
     'command',
     'signal',
+    'start',
+    'watch',
     'oidc:ann',
     '=1+1',
     '-a',
