@@ -1,7 +1,8 @@
 /**
- * One call and its response: the record that Intake, Delivery and Replay share. It has the response object of
- * µWebSockets.js, the times of the call's phases, the charge, and what must be given back at the end.
- * listener-server.ts makes one for each call. Listener thread.
+ * One call and its response: the record that intake.ts, delivery.ts and replay.ts share; no exchange with a
+ * coordinator. What a phase finds out for later ones is in CallContext, which requests that are no calls have
+ * too. Here is what belongs to the response and the end: the response object of µWebSockets.js, times, the
+ * charge, and what must be given back. listener-server.ts makes one for each call. Listener thread.
  *
  *     Intake ───────────→ Delivery ──→ finish(outcome)
  *       │  └─→ Replay ───────────────────↗
@@ -11,6 +12,7 @@
  * and counts and logs the call; a call that is not finished keeps a stopping gateway waiting
  * (test/unit/request/chat-exchange.test.ts). No other call is dispatched between the release of the call's
  * slot and `finish`, which reads the slot's words: delivery.ts does both at once (no test of its own).
+ * `#appendPlain` and `#ended` say the same of a call (the same test compares their records).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { DOOR_INDEX } from '../core/door-names.js';
@@ -39,6 +41,7 @@ const NO_ATTEMPTS: readonly EndedAttempt[] = [];
 
 export class ChatExchange extends CallContext {
   readonly res: HttpResponse;
+  /** The client has disconnected. Intake sets this field, and those below that name nobody else. */
   clientGone = false;
   /** `finish` was called. */
   isOver = false;
@@ -48,12 +51,13 @@ export class ChatExchange extends CallContext {
   trace: CallTrace | undefined = undefined;
   /** Undefined if the request has no Idempotency-Key. */
   keyed: KeyedCall | undefined = undefined;
-  /** Set if the response goes into the response cache. A call with an Idempotency-Key has none. */
+  /** Set by `lookUp` if the response is to be cached. A call with an Idempotency-Key has none. */
   cached: CachedCall | undefined = undefined;
-  /** The body's text, if the response cache may know it, and what it knows: see KnownRequests. */
+  /** The body's text, if the response cache may know it. Set by KnownRequests, as the next field. */
   bodyText = '';
+  /** What the response cache knows of that body. */
   known: KnownRequest | undefined = undefined;
-  /** Undefined if the contents of the call are not kept. */
+  /** Undefined if the contents of the call are not kept; and at the end, when they have been sent. */
   contents: GatheredContents | undefined = undefined;
   /** Bytes of the body that count toward the memory budget of bodies. */
   bodyBytes = 0;
@@ -61,14 +65,14 @@ export class ChatExchange extends CallContext {
   /** The body comes in chunks, so no request is read after it: see outsideOfCallbacks in read-body.ts. */
   readonly isLast: boolean;
   #sweepSlot: number | undefined = undefined;
-  /** The error that the caller got in place of the response, or of its rest. */
+  /** The error that the caller got in place of the response, or of its rest. Delivery may set it too. */
   sentError: ErrorRecord | undefined = undefined;
   #attempts: EndedAttempt[] | undefined = undefined;
   /**
-   * The only attempt has served the call, and no object was made for it: if the call is plain, as most are,
-   * none is needed.
+   * The only attempt has served the call and is not in `#attempts`: if the call turns out to be plain
+   * (call-ring-layout.ts), as most do, no object is made of it.
    */
-  #hasUnmadeAttempt = false;
+  #isAttemptDeferred = false;
   readonly #receivedMs: MonotonicMs;
   #bodyMs = 0;
   #responseMs: number | undefined = undefined;
@@ -128,7 +132,7 @@ export class ChatExchange extends CallContext {
    * An attempt has failed, or ended after its client had left. The gateway's status shows it even if no log
    * keeps the call. At most CALL_ATTEMPTS_MAX attempts are kept: the first ones and the last.
    */
-  onTried({ upstream, fallback, startMs, durationMs, status, code, error }: TriedAttempt): void {
+  tried({ upstream, fallback, startMs, durationMs, status, code, error }: TriedAttempt): void {
     const model = this.models[fallback]?.modelIndex;
     if (model === undefined) return;
     const sinceMs = Math.max(0, startMs - this.#receivedMs);
@@ -137,11 +141,11 @@ export class ChatExchange extends CallContext {
 
   /**
    * The response is whole, or its client has left, and it was charged. Adds its attempt, unless the worker
-   * has sent it already (`onTried`), as for a stream that broke.
+   * has told of it already (`tried`), as for a stream that broke.
    */
-  onLastAttempt(): void {
+  lastTried(): void {
     if (!this.#listener.callRing.stores) return;
-    if (this.#attempts === undefined && !this.clientGone) this.#hasUnmadeAttempt = true;
+    if (this.#attempts === undefined && !this.clientGone) this.#isAttemptDeferred = true;
     else this.#addLastAttempt(this.clientGone);
   }
 
@@ -160,10 +164,10 @@ export class ChatExchange extends CallContext {
     this.#addAttempt({ upstream, model: settled.answered, status, code, startMs, durationMs, error: '' });
   }
 
-  /** The call is not plain after all. */
-  #addUnmadeAttempt(): void {
-    if (this.#hasUnmadeAttempt) this.#addLastAttempt(false);
-    this.#hasUnmadeAttempt = false;
+  /** The call is not plain after all. Not once `#settled` is cleared, which says when the attempt ended. */
+  #addDeferredAttempt(): void {
+    if (this.#isAttemptDeferred) this.#addLastAttempt(false);
+    this.#isAttemptDeferred = false;
   }
 
   #addAttempt(attempt: EndedAttempt): void {
@@ -174,7 +178,7 @@ export class ChatExchange extends CallContext {
 
   /** The charge of `charged` was taken back, in journal and ledger (`reverse` of settle.ts). */
   reversed(): void {
-    this.#addUnmadeAttempt();
+    this.#addDeferredAttempt();
     this.#settled = undefined;
   }
 
@@ -197,7 +201,7 @@ export class ChatExchange extends CallContext {
     this.#sweepSlot = undefined;
   }
 
-  /** Called once, after those of `charged`, `onLastAttempt` and `reversed` that the call has. */
+  /** Called once, after those of `charged`, `lastTried` and `reversed` that the call has. */
   finish(outcome: Outcome): void {
     invariant(!this.isOver, 'an exchange ends once');
     this.isOver = true;
@@ -220,7 +224,7 @@ export class ChatExchange extends CallContext {
     this.#count(outcome, nowMs);
     const log = callRing.isLogged(outcome);
     const store = callRing.isStored(this.#storedAs, nowMs);
-    if (log || !store || outcome !== 'ok' || !this.#hasUnmadeAttempt || !this.#appendPlain(nowMs))
+    if (log || !store || outcome !== 'ok' || !this.#isAttemptDeferred || !this.#appendPlain(nowMs))
       this.#appendWhole(outcome, nowMs, { log, store });
     if (this.trace?.isRecorded !== true) return;
     this.trace.ended(this, {
@@ -234,7 +238,9 @@ export class ChatExchange extends CallContext {
   }
 
   #appendWhole(outcome: Outcome, nowMs: MonotonicMs, wanted: Wanted): void {
-    this.#addUnmadeAttempt();
+    // A call that is not stored has no deferred attempt, unless the call log was just switched off: then the
+    // reader drops the record. Others with attempts are wanted by UpstreamErrors, whoever else wants them.
+    this.#addDeferredAttempt();
     if (!wanted.log && !wanted.store && this.#attempts === undefined) return;
     this.#listener.callRing.append(this.#ended(outcome, nowMs), wanted);
   }
@@ -280,7 +286,10 @@ export class ChatExchange extends CallContext {
     return this.caller === undefined ? 'unknown' : 'rejected';
   }
 
-  /** Writes the call as a plain one (call-ring-layout.ts), unless the ring is full. False if it is not. */
+  /**
+   * Writes the call as a plain one (call-ring-layout.ts); if the ring is full, it is dropped and counted.
+   * Returns false, and has written nothing, if the call is not plain.
+   */
   #appendPlain(nowMs: MonotonicMs): boolean {
     const { callRing, channel } = this.#listener;
     const { caller, admission, quotasLeft, sentError } = this;
@@ -291,7 +300,8 @@ export class ChatExchange extends CallContext {
     const { usage } = settled;
     const receivedMs = this.#receivedMs;
     const duration = microsOf(nowMs - receivedMs);
-    const tokens = usage.promptTokens + usage.cachedTokens + usage.completionTokens;
+    // No field of tokens has more: the others are parts of these two.
+    const tokens = usage.promptTokens + usage.completionTokens;
     const upstream = channel.table.upstreamOf(slot);
     if (upstream === undefined || Math.max(duration, tokens) > ring.PLAIN_NUMBER_MAX) return false;
     const first64 = callRing.beginPlain(quotasLeft.others);
@@ -314,6 +324,7 @@ export class ChatExchange extends CallContext {
       ring.STORED |
       (stream ? ring.STREAM : 0) |
       (responseMs === undefined ? 0 : ring.BEGUN) |
+      // The cache was asked, and a hit has no slot.
       (this.cacheLine === '' ? 0 : ring.CACHE_MISS) |
       (DOOR_INDEX[this.door.name] << ring.DOOR_SHIFT) |
       (USAGE_SOURCES.indexOf(usage.source) << ring.SOURCE_SHIFT);

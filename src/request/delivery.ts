@@ -95,7 +95,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   onTried(attempt: TriedAttempt): void {
     // The frames that wait for the next one are valid during this call only, and the end may come later.
     this.#writer?.flush();
-    this.#exchange.onTried(attempt);
+    this.#exchange.tried(attempt);
   }
 
   onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean {
@@ -107,7 +107,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     if (!exchange.clientGone)
       exchange.storable?.keep(bytes, this.isStream, journal.nextPosition, this.#fallback?.model.id);
     const settled = this.#settle(usage, upstreamWaitMs);
-    exchange.onLastAttempt();
+    exchange.lastTried();
     if (settled.taken !== undefined && !exchange.clientGone) {
       this.#state = 'committing';
       // Copied, because the worker writes to this memory again.

@@ -72,12 +72,12 @@ function charge(exchange: ChatExchange, stream: boolean, clock: Clock): Settled 
   exchange.caller = knownCaller(house).caller;
   admit(exchange, chatCall({ stream }), house.listener);
   const usage = {
-    promptTokens: 3,
+    promptTokens: 9,
     cachedTokens: 1,
-    cacheWriteTokens: 0,
-    cacheWrite1hTokens: 0,
-    reasoningTokens: 0,
-    completionTokens: 2,
+    cacheWriteTokens: 5,
+    cacheWrite1hTokens: 2,
+    reasoningTokens: 3,
+    completionTokens: 4,
     source: 'reported',
   } as const;
   return settle(exchange, usage, { ...house.listener, clock });
@@ -98,7 +98,7 @@ void t.test('a stream: to its first piece', (t) => {
   t.equal(reader.overheadMs(false).sum, 0);
   t.equal(model.firstTokenMs.sum, 370);
   t.equal(model.durationMs.sum, 5_370);
-  t.equal(model.inputTokens.sum, 3);
+  t.equal(model.inputTokens.sum, 9);
   t.equal(model.costPicoUnits, settled.charged);
   t.end();
 });
@@ -131,7 +131,7 @@ void t.test('what does not count toward latencies', (t) => {
     );
     t.equal(model.doors[0]!.broken.get('provider_unavailable'), outcome === 'client_gone' ? 0 : 1);
     t.equal(model.doors[0]!.outcomes.get('client_gone'), outcome === 'client_gone' ? 1 : 0);
-    t.equal(model.inputTokens.sum, outcome === 'client_gone' ? 3 : 0, 'who leaves pays');
+    t.equal(model.inputTokens.sum, outcome === 'client_gone' ? 9 : 0, 'who leaves pays');
   }
   t.end();
 });
@@ -180,12 +180,12 @@ void t.test('what the access log is told of a stream and of a refusal', (t) => {
       key: exchange.caller!.key,
       model: 0,
       usage: {
-        promptTokens: 3,
+        promptTokens: 9,
         cachedTokens: 1,
-        cacheWriteTokens: 0,
-        cacheWrite1hTokens: 0,
-        reasoningTokens: 0,
-        completionTokens: 2,
+        cacheWriteTokens: 5,
+        cacheWrite1hTokens: 2,
+        reasoningTokens: 3,
+        completionTokens: 4,
         source: 0,
         charged: settled.charged,
       },
@@ -220,7 +220,7 @@ function served(isLogged: boolean, stream: boolean, end: (exchange: ChatExchange
   if (stream) exchange.responseBegun();
   clock.ms += 640.125;
   exchange.charged({ ...settled, settledMs: clock.monotonicMs(), settledWallMs: clock.wallMs() }, 50);
-  exchange.onLastAttempt();
+  exchange.lastTried();
   clock.ms += 3;
   end(exchange);
   const plain: number[] = [];

@@ -77,9 +77,9 @@ function bed(
     endsConnection,
     responseBegun: () => undefined,
     startSweep: () => undefined,
-    onTried: () => undefined,
+    tried: () => undefined,
     giveBackBody: () => void (seen.bodies += 1),
-    onLastAttempt: () => undefined,
+    lastTried: () => undefined,
     keyed: isKeyed ? {} : undefined,
     storable: {
       collect: () => undefined,
