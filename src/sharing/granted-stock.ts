@@ -1,11 +1,12 @@
 /**
- * What a coordinator knows of one stock of one scope: who was granted how much, and what was used of it.
- * `ScopeGrants` has one for each stock that was asked for, and `LmdbCoordinator` keeps its state in the lease
- * file. Main thread.
+ * What a coordinator knows of one stock of one scope: who was granted how much, and what was used of it. All
+ * but permits are stocks here, the tokens of a minute too (StockKind `window`). scope-grants.ts has one for
+ * each stock that was asked for; lmdb-coordinator.ts keeps its state in the lease file. Main thread.
  *
  * Must hold: the arithmetic is that of `answer_stock` in valkey-lua.ts, so that hosts and processes get the
- * same grants. `state` only grows at its end, because files of a former version are read. Test:
- * test/unit/sharing/valkey-coordinator.test.ts (random asks are answered as the reference does).
+ * same grants. Test: test/unit/sharing/valkey-coordinator.test.ts (random asks are answered as the reference
+ * does, which is this file). `state` only grows at its end, because files of a former version are read (no
+ * test has one).
  */
 import { maxOf } from '../core/units.js';
 import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
@@ -18,9 +19,11 @@ import {
 } from './coordinator.js';
 import { stockShareOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
-/** What one node has reported: used in the period, and granted but not used. In the unit of the stock. */
-interface Held {
+/** What is on record of one node, in the unit of the stock. */
+interface NodeRecord {
+  /** StockAsk.used of its last ask. */
   readonly used: bigint;
+  /** StockAsk.unused of its last ask, and what that ask got. */
   readonly unused: bigint;
 }
 
@@ -28,11 +31,11 @@ interface Held {
 export type StockState = readonly [
   name: StockName,
   period: number,
-  usedBefore: bigint | number,
+  usedByEnded: bigint | number,
   nodes: readonly (readonly [node: string, used: bigint | number, unused: bigint | number])[],
   window: readonly (readonly [tick: number, used: bigint | number])[],
   /** Absent in a row that a former version has written. */
-  unknownBefore?: bigint | number,
+  unknown?: bigint | number,
 ];
 
 /** Throws RangeError unless all are whole numbers. */
@@ -44,33 +47,33 @@ export function assertWhole(...numbers: readonly unknown[]): void {
 export class GrantedStock {
   readonly name: StockName;
   #period = 0;
-  /** Used in the period by lives that have ended. */
-  #usedBefore = 0n;
-  /** Granted to ended lives, which did not report whether they used it. It counts as used. */
-  #unknownBefore = 0n;
-  readonly #nodes = new Map<string, Held>();
-  /** For a window: the use, by the tick in which the coordinator heard of it. */
-  readonly #window = new Map<number, bigint>();
+  /** Used in the period by lives that have ended, or before there were leases. */
+  #usedByEnded = 0n;
+  /** Granted to lives that have ended, which did not report whether they used it. It counts as used. */
+  #unknown = 0n;
+  readonly #nodes = new Map<string, NodeRecord>();
+  /** Of a window: what was used, by the tick in which the coordinator heard of it. Else empty. */
+  readonly #useByTick = new Map<number, bigint>();
 
-  constructor(name: StockName, period = 0, usedBefore = 0n, unknownBefore = 0n) {
+  constructor(name: StockName, period = 0, usedByEnded = 0n, unknown = 0n) {
     this.name = name;
     this.#period = period;
-    this.#usedBefore = usedBefore;
-    this.#unknownBefore = unknownBefore;
+    this.#usedByEnded = usedByEnded;
+    this.#unknown = unknown;
   }
 
   /** From what `state` returned. Throws if that is damaged. */
-  static fromState([name, period, usedBefore, nodes, window, unknownBefore = 0n]: StockState): GrantedStock {
+  static fromState([name, period, usedByEnded, nodes, window, unknown = 0n]: StockState): GrantedStock {
     if (!Object.hasOwn(STOCK_KINDS, name)) throw new RangeError(`there is no stock ${name}`);
     assertWhole(period, ...window.map(([tick]) => tick));
-    const stock = new GrantedStock(name, period, BigInt(usedBefore), BigInt(unknownBefore));
+    const stock = new GrantedStock(name, period, BigInt(usedByEnded), BigInt(unknown));
     for (const [node, used, unused] of nodes)
       stock.#nodes.set(node, { used: BigInt(used), unused: BigInt(unused) });
-    for (const [tick, used] of window) stock.#window.set(tick, BigInt(used));
+    for (const [tick, used] of window) stock.#useByTick.set(tick, BigInt(used));
     return stock;
   }
 
-  /** A stock of which `used` was used up to `atMs`, and nothing granted yet. */
+  /** A stock of which `used` was used and nothing granted yet. `atMs`: when, if it is a window. */
   static fromUse(name: StockName, period: number, used: bigint, atMs: number): GrantedStock {
     if (STOCK_KINDS[name] !== 'window') return new GrantedStock(name, period, used);
     const stock = new GrantedStock(name);
@@ -81,7 +84,7 @@ export class GrantedStock {
   /** Plain values for `fromState`. */
   get state(): StockState {
     const nodes = Array.from(this.#nodes, ([node, { used, unused }]) => [node, used, unused] as const);
-    return [this.name, this.#period, this.#usedBefore, nodes, [...this.#window], this.#unknownBefore];
+    return [this.name, this.#period, this.#usedByEnded, nodes, [...this.#useByTick], this.#unknown];
   }
 
   get nodes(): Iterable<string> {
@@ -89,32 +92,35 @@ export class GrantedStock {
   }
 
   /**
-   * Records what `ask` reports, and grants what it wants of what is left of `limit`. `current`: the period by
-   * the coordinator's calendar. A period too far ahead of it was a mistake of a clock. If the stock is of
-   * one, what was counted then counts for now. If the ask is of one, nothing is recorded: what is on record
-   * of the node is never less than what it holds. `nowMs`: the time by which the coordinator counts ticks.
+   * Records what `ask` reports, and grants what it wants of what is left of `limit`. `nowMs`: the time by
+   * which the coordinator counts ticks. `current`: the period by its calendar. A period too far ahead of that
+   * was a mistake of a clock.
    */
   reply(node: string, limit: bigint, ask: StockAsk, nowMs: number, current: number): StockGrant {
+    // What was counted in such a period counts for now.
     if (this.#period > current + PERIODS_AHEAD_MAX) this.#period = current;
+    // Nothing is recorded: what is on record of the node is never less than what it holds.
     if (ask.period > current + PERIODS_AHEAD_MAX) {
       const period = Math.max(this.#period, current);
       return { granted: 0n, remaining: 0n, heldByOthers: true, period, freeInMs: 0 };
     }
+    // A new period: nothing of it was used or granted.
     if (ask.period > this.#period) {
       this.#period = ask.period;
-      this.#usedBefore = 0n;
-      this.#unknownBefore = 0n;
+      this.#usedByEnded = 0n;
+      this.#unknown = 0n;
       this.#nodes.clear();
     }
+    // A node that still counts in an earlier period reports nothing of this one.
     const { used, unused } = ask.period === this.#period ? ask : { used: 0n, unused: 0n };
     const known = this.#nodes.get(node);
-    // Of a node without a record all use was reported before: it had nothing to use, and no call in flight.
+    // A node without a record has reported all its use before: it had nothing left, and no call in flight.
     if (known !== undefined) this.#weigh(used - known.used, nowMs);
     this.#nodes.set(node, { used, unused });
-    const left = limit - this.#outstanding(nowMs);
+    const left = limit - this.#taken(nowMs);
     const granted = stockShareOf(left, ask);
     this.#nodes.set(node, { used, unused: unused + granted });
-    // If a provider has reported more than calls held, calls in flight may use more than is left as unused.
+    // A node that has used some keeps its record: its calls in flight may use more than they hold.
     if (unused + granted === 0n && used === 0n) this.#nodes.delete(node);
     return {
       granted,
@@ -125,49 +131,52 @@ export class GrantedStock {
     };
   }
 
-  /** The node's life has ended: see StockKind. */
+  /** The node's life has ended. What it had unused is free, or counts because it may have been used. */
   forget(node: string, nowMs: number): void {
     const held = this.#nodes.get(node);
     if (held === undefined) return;
     this.#nodes.delete(node);
     if (STOCK_KINDS[this.name] === 'period') {
-      this.#usedBefore += held.used;
-      this.#unknownBefore += held.unused;
-    } else this.#weigh(held.unused, nowMs);
+      this.#usedByEnded += held.used;
+      this.#unknown += held.unused;
+    } else {
+      // Of a window, whose use weighs already; of other kinds all is free.
+      this.#weigh(held.unused, nowMs);
+    }
   }
 
-  /** See `ProcessView.used`. */
+  /** What the node has reported as used in the period; undefined if nothing is on record. */
   usedBy(node: string): bigint | undefined {
     return this.#nodes.get(node)?.used;
   }
 
   view(nowMs: number): StockView {
     const held = [...this.#nodes.values()];
-    const unused = sum(held.map((node) => node.unused)) + this.#unknownBefore;
-    return { period: this.#period, used: this.#outstanding(nowMs) - unused, unused };
+    const unused = sum(held.map((node) => node.unused)) + this.#unknown;
+    return { period: this.#period, used: this.#taken(nowMs) - unused, unused };
   }
 
-  /** Counts what was used toward the limit from now on; of other kinds than a window, it does nothing. */
+  /** Of a window: counts more use from now on. What was taken back (below 0) goes on weighing. */
   #weigh(used: bigint, nowMs: number): void {
     if (STOCK_KINDS[this.name] !== 'window' || used <= 0n) return;
     const tick = Math.floor(nowMs / TICK_MS);
-    this.#window.set(tick, (this.#window.get(tick) ?? 0n) + used);
+    this.#useByTick.set(tick, (this.#useByTick.get(tick) ?? 0n) + used);
   }
 
-  /** Used and held by all. */
-  #outstanding(nowMs: number): bigint {
+  /** How much of the limit is taken: used, held or unknown, of all nodes. Drops use that has no weight. */
+  #taken(nowMs: number): bigint {
     const oldest = Math.floor(nowMs / TICK_MS) - WEIGHING_TICKS;
-    for (const tick of this.#window.keys()) if (tick < oldest) this.#window.delete(tick);
+    for (const tick of this.#useByTick.keys()) if (tick < oldest) this.#useByTick.delete(tick);
     const isWindow = STOCK_KINDS[this.name] === 'window';
     const nodes = Array.from(this.#nodes.values(), ({ used, unused }) => (isWindow ? unused : used + unused));
-    return this.#usedBefore + this.#unknownBefore + sum(nodes) + sum(this.#window.values());
+    return this.#usedByEnded + this.#unknown + sum(nodes) + sum(this.#useByTick.values());
   }
 
-  /** When `missing` of the window, oldest first, has no weight any more; 0 if it never has so much. */
+  /** When `missing` weighs no more, oldest first; 0 if it never will. `#taken` has dropped what is older. */
   #freeInMs(missing: bigint, nowMs: number): number {
     if (missing <= 0n) return 0;
     let left = missing;
-    for (const [tick, used] of [...this.#window].sort(([first], [second]) => first - second)) {
+    for (const [tick, used] of [...this.#useByTick].sort(([first], [second]) => first - second)) {
       left -= used;
       if (left <= 0n) return (tick + WEIGHING_TICKS + 1) * TICK_MS - nowMs;
     }
