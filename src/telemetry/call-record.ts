@@ -1,7 +1,12 @@
 /**
- * The record of an ended call, with account and key by id, model and upstream by name. gateway/call-lines.ts
- * makes it of the listener's record, for the access log and the call log; the admin interface, the commands
- * and exports show it as the JSON of `callJson`:
+ * The record of an ended call, with account and key by id, model and upstream by name:
+ *
+ *     EndedCall   ended-call.ts: all by number. gateway/call-lines.ts makes of it the
+ *     CallRecord  for the access log and the call log, whose reader (call-log/call-block.ts) makes it again
+ *     CallView    its JSON, parsed: exports have it, the admin interface adds names (admin/call-routes.ts)
+ *
+ * The _call log_ has these records, on disk. The _access log_ has lines with some of their members, and the
+ * _usage log_ has charges, from the journal: gateway/call-lines.ts makes both. The JSON is that of `callJson`:
  *
  *     {"time":"2025-01-31T12:00:00.000Z","request_id":"req_3fQx0aZcW8Lk-1c",
  *      "route":"/v1/chat/completions","account":"acct_…","key":"key_…","model":"gpt-4o-mini",
@@ -13,17 +18,17 @@
  *        "start_ms":0.4,"duration_ms":639.6,"error":null}],
  *      "quotas":[{"scope":"account","id":"acct_…","quota":"requests_per_minute","left":59}]}
  *
- * `time` is when the call ended; it came `duration_ms` before. All other times are milliseconds after it
- * came. A member is null if it is unknown (account and key of an invalid key, a model on no plan) or if there
- * was none (tokens and cost of a replay or of a call that was not charged, `admitted_ms` of a rejected call,
- * `status` if the caller left before its response began, and `code` is then `client_gone`). `upstream` is the
- * last one that was tried. `queued_ms` is how long the call waited for its upstreams' limits. `cache` is
- * `hit`, `miss`, or null if the response cache was not asked. `error` is the message that the caller got,
- * but for keys that it repeats. `quotas` has what was left of each quota after admission.
+ * `time` is when the call ended; it came `duration_ms` before. `first_token_ms`, `admitted_ms` and `start_ms`
+ * are milliseconds after it came. A member is null if it is unknown (account and key of an invalid key, a
+ * model on no plan) or if there was none (tokens and cost of a replay or of a call that was not charged,
+ * `admitted_ms` of a rejected call, `status` if the caller left before its response began, and `code` is then
+ * `client_gone`). `upstream` is the last one that was tried. `queued_ms` is how long the call waited for its
+ * upstreams' limits. `cache` is `hit`, `miss`, or null if the response cache was not asked. `error` is the
+ * message that the caller got, but for keys that it repeats. `quotas` has what was left of each quota after
+ * admission.
  *
  * The text is made by templates, in a third of JSON.stringify's time (1.0 and 2.9 µs for the members that the
- * access log has). gateway/call-lines.ts makes the lines of the access log and the usage log of the same
- * parts. Main threads and the process of a command; the thread that exports spans reads `CallView`.
+ * access log has). Main threads and the process of a command; the thread that exports spans reads `CallView`.
  *
  * Must hold: no member is renamed or removed, because logs, exports and the admin interface show them; the
  * text is one line of ASCII (test/unit/telemetry/call-record.test.ts).
@@ -50,6 +55,7 @@ export interface CallRecord {
   /** The listener's count. The request's id is the prefix and this number in base 36. */
   readonly request: number;
   readonly endedMs: WallMs;
+  /** One of DOOR_PATHS (core/door-names.ts). */
   readonly route: string;
   readonly account: string | null;
   readonly key: string | null;
@@ -59,11 +65,13 @@ export interface CallRecord {
   readonly stream: boolean;
   readonly cache: 'hit' | 'miss' | null;
   readonly status: number | null;
+  /** The outcome; null if it is `ok`. */
   readonly code: string | null;
   /** Undefined if the call was not charged. */
   readonly usage: CallCharge | undefined;
   readonly firstTokenMs: number | undefined;
   readonly durationMs: number;
+  /** Whole milliseconds. */
   readonly queuedMs: number;
   readonly admittedMs: number | undefined;
   /** The message that the caller got. */
@@ -75,7 +83,7 @@ export interface CallRecord {
 interface CallCharge extends TokenCounts {
   /** The model that answered, whose price was charged. */
   readonly answeredModel: string;
-  /** One of `USAGE_SOURCES`. */
+  /** One of `USAGE_SOURCES`; as text, because the call log may be of another version. So is `route`. */
   readonly source: string;
   readonly charged: PicoUnits;
 }
@@ -97,7 +105,7 @@ export interface CallAttempt {
 
 export interface QuotaLeft {
   readonly scope: QuotaScope;
-  /** The id of the account, key or group, or the name of the model that has the quota. */
+  /** The id of the account or key, or the name of the group or model, that has the quota; null if unknown. */
   readonly id: string | null;
   readonly quota: QuotaName | 'balance';
   /** Pico-units if it is an amount of money. */
@@ -105,15 +113,16 @@ export interface QuotaLeft {
 }
 
 /**
- * Returns a float of pico-units as an integer. Above 2^53 the float is not exact, so the part below a
- * nano-unit is dropped. call-log/block-builder.ts writes the same without a BigInt.
+ * Returns a float of pico-units (QuotasLeft.balance) as an integer. Above 2^53 the float is not exact, so the
+ * part below a nano-unit is dropped. gateway/call-lines.ts calls it; call-log/block-builder.ts does too, but
+ * mostly writes the same without a BigInt.
  */
 export function moneyOf(amount: number): bigint {
   if (Number.isSafeInteger(amount)) return BigInt(amount);
   return BigInt(Math.floor(amount / 1_000)) * PICO_PER_NANO;
 }
 
-/** Gets each ended call, on the main thread of a gateway process. */
+/** Gets ended calls from gateway-logs.ts, but not all get plain ones. Main thread of a gateway process. */
 export interface CallSink {
   append(call: CallRecord): void;
 }
@@ -161,6 +170,7 @@ interface AttemptView {
 
 interface QuotaView {
   readonly scope: QuotaLeft['scope'];
+  /** As in QuotaLeft. */
   readonly id: string | null;
   readonly quota: string;
   /** A decimal if it is an amount of money. */
@@ -189,6 +199,7 @@ export function callView(call: CallRecord): CallView {
 /** Returns the members of `callJson` from `request_id` to `queued_ms`, which the access log has too. */
 export function callMembers(call: CallRecord): string {
   const { usage, code } = call;
+  // A request id, a path of DOOR_PATHS, numbers and booleans need no escapes.
   return (
     `"request_id":"${requestIdOf(call.requestPrefix, call.request)}","route":"${call.route}",` +
     `"account":${quoted(call.account)},"key":${quoted(call.key)},` +
@@ -229,8 +240,8 @@ let cachedSecond = NaN;
 let cachedSecondText = '';
 
 /**
- * As Date.toISOString, which takes as long as the rest of a line. So it is called once for each second, and
- * the text up to the milliseconds is cached.
+ * The text that Date.toISOString returns. That takes as long as the rest of a line, so it is called for the
+ * first call of each second alone, and its text up to the milliseconds is cached.
  */
 export function timeText(ms: number): string {
   const second = Math.floor(ms / MS_PER_SECOND);
@@ -245,7 +256,7 @@ function msOrNull(ms: number | undefined): string {
   return ms === undefined ? 'null' : String(roundedMs(ms));
 }
 
-/** Rounds to a thousandth, the resolution between the clocks of two threads. */
+/** Rounds to microseconds, by which the clocks of two threads differ. */
 function roundedMs(ms: number): number {
   return Math.round(ms * 1_000) / 1_000;
 }
@@ -266,7 +277,7 @@ function jsonName(name: string | null): string {
   return text;
 }
 
-/** For ids that the registry creates and for constants of the gateway, which need no escapes. */
+/** For ids that the registry creates and for constants such as codes, which need no escapes. */
 export function quoted(text: string | null): string {
   return text === null ? 'null' : `"${text}"`;
 }
