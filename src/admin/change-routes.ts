@@ -1,6 +1,6 @@
 /**
  * `/admin/v1/changes`: who changed what, and whether the chain of changes is intact. It only reads what
- * store/operator-changes.ts has recorded, and names no `roles`: all roles may use it (Permission in route.ts).
+ * store/operator-changes.ts has recorded, and names no `roles`: all may use it (Permission in route.ts).
  * routes.ts lists the routes with the others, api.ts calls them. Main thread.
  *
  * Must hold: the chain is verified for one request at a time, and no longer than who asked waits

@@ -80,8 +80,8 @@ export class ConsoleFiles {
   }
 
   /**
-   * Sends the file at that path; to a HEAD, of which `method` is GET and `head` true, only its headers. Returns
-   * false if no file is there, or for another method.
+   * Sends the file at that path; to a HEAD, of which `method` is GET and `head` true, only its headers.
+   * Returns false if no file is there, or for another method.
    */
   serve(response: HttpResponse, { method, head, path, acceptEncoding }: RequestHead): boolean {
     const file = method === 'GET' ? this.#files.get(path) : undefined;

@@ -6,7 +6,7 @@
  *     CallView    its JSON, parsed: exports have it, the admin interface adds names (admin/call-routes.ts)
  *
  * The _call log_ has these records, on disk. The _access log_ has lines with some of their members, and the
- * _usage log_ has charges, from the journal: gateway/call-lines.ts makes both. The JSON is that of `callJson`:
+ * _usage log_ has charges, from the journal: gateway/call-lines.ts makes both. The JSON of `callJson`:
  *
  *     {"time":"2025-01-31T12:00:00.000Z","request_id":"req_3fQx0aZcW8Lk-1c",
  *      "route":"/v1/chat/completions","account":"acct_…","key":"key_…","model":"gpt-4o-mini",
