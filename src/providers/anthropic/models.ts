@@ -1,10 +1,12 @@
 /**
- * What a Claude model accepts, by its name. request.ts, tools.ts and bedrock/models.ts look it up. Upstream
- * worker, or counter thread if the body is large.
+ * What a Claude model accepts, by its name, and the tokens of thinking by effort, which are the same for all.
+ * request.ts, tools.ts and bedrock/models.ts look it up. Upstream worker, or counter thread if the body is
+ * large.
  *
  * Follows platform.claude.com, pages "Thinking", "Effort", "Structured outputs", "Mid-conversation system
  * messages" and the migration guides of Opus 4.7 to 5.5, 2026-11; LiteLLM 1.109's table of models says the
- * same. A name that is not Claude's, or newer than the table, counts as the newest model.
+ * same. A name that has no version, such as one of another family, counts as the newest model, and so does a
+ * newer version than the table has.
  *
  * Must hold: BY_VERSION is sorted, the newest first (test/unit/providers/anthropic/models.test.ts).
  */
@@ -16,8 +18,9 @@ export interface ModelTraits {
    */
   readonly thinking: 'none' | 'budget' | 'either' | 'adaptive';
   /**
-   * The `thinking.type` that switches thinking off. `absent`: no member at all; undefined: the model always
-   * thinks.
+   * The `thinking.type` that is sent for no thinking: `between_tools` is the least that some models do.
+   * `absent`:
+   * the request has no `thinking`. Undefined: there is no such type, because the model always thinks.
    */
   readonly thinkingOff: 'absent' | 'disabled' | 'between_tools' | undefined;
   /** Values of `output_config.effort` beside adaptive thinking; empty if the model has no such thinking. */
@@ -30,13 +33,16 @@ export interface ModelTraits {
   readonly schemas: boolean;
   /** Whether the request can force the model to call a tool. */
   readonly forcedTools: boolean;
-  /** Whether `messages` may hold system prompts; on Anthropic's own API only. */
+  /** Whether `messages` may hold system prompts, on Anthropic's own API; writeMessages asks which it is. */
   readonly systemTurns: boolean;
 }
 
 /** Anthropic's least `budget_tokens`. */
 export const BUDGET_TOKENS_MIN = 1_024;
-/** Tokens of thinking by `reasoning_effort`: LiteLLM's published table, raised to BUDGET_TOKENS_MIN. */
+/**
+ * Tokens of thinking by `reasoning_effort`, for models that think with a budget: LiteLLM's published table,
+ * raised to BUDGET_TOKENS_MIN.
+ */
 export const BUDGETS: ReadonlyMap<string, number> = new Map([
   ['none', 0],
   ['minimal', BUDGET_TOKENS_MIN],
@@ -71,42 +77,47 @@ const SINCE_4_8: ModelTraits = { ...SINCE_4_7, systemTurns: true };
 const SINCE_5: ModelTraits = { ...SINCE_4_8, thinkingOff: 'disabled' };
 const SINCE_5_1: ModelTraits = { ...SINCE_5, thinkingOff: undefined, forcedTools: false };
 
+/** Versions as numbers that sort as they do: 4.8 is 408, and 4.10 is 410. */
+const versionOf = (major: number, minor: number): number => major * 100 + minor;
+const V4_7 = versionOf(4, 7);
+const V5 = versionOf(5, 0);
+
 /** Traits by the first version that has them, the newest first. */
 const BY_VERSION: readonly (readonly [number, ModelTraits])[] = [
-  [5.1, SINCE_5_1],
-  [5, SINCE_5],
-  [4.8, SINCE_4_8],
-  [4.7, SINCE_4_7],
-  [4.6, SINCE_4_6],
-  [4.5, SINCE_4_5],
-  [4.1, SINCE_4_1],
-  [3.7, SINCE_3_7],
+  [versionOf(5, 1), SINCE_5_1],
+  [V5, SINCE_5],
+  [versionOf(4, 8), SINCE_4_8],
+  [V4_7, SINCE_4_7],
+  [versionOf(4, 6), SINCE_4_6],
+  [versionOf(4, 5), SINCE_4_5],
+  [versionOf(4, 1), SINCE_4_1],
+  [versionOf(3, 7), SINCE_3_7],
   [0, BEFORE_THINKING],
 ];
 
-/** Traits by which a family differs from its version, from version 4.7 on. */
+/** Where a model differs from others of its version, as the guides say; none before 4.7 does. */
 function familyTraits(family: string, version: number): Partial<ModelTraits> {
   if (family === 'mythos' || family === 'fable') return { thinkingOff: undefined };
-  if (family === 'sonnet' && version > 5) return { thinkingOff: 'between_tools' };
-  if (family === 'haiku' && version > 5) return { thinkingOff: 'disabled', forcedTools: true };
+  if (family === 'sonnet' && version > V5) return { thinkingOff: 'between_tools' };
+  if (family === 'haiku' && version > V5) return { thinkingOff: 'disabled', forcedTools: true };
   return {};
 }
 
 /**
- * `claude-opus-4-6`, `claude-sonnet-4-5@20250929`, `us.anthropic.claude-haiku-4-5-20251001-v1:0`. A number
- * of more than two digits is a date.
+ * `claude-opus-4-6`, `claude-sonnet-4-5@20250929`, `us.anthropic.claude-haiku-4-5-20251001-v1:0`, and also
+ * `claude-instant-1.2`. A number of more than two digits is a date.
  */
 const NAME = /claude-([a-z]+)-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)/;
-/** `claude-3-7-sonnet-20250219`, `claude-3-haiku`, `claude-2.1`, `claude-instant-1.2`. */
+/** `claude-3-7-sonnet-20250219`, `claude-3-haiku`, `claude-2.1`, `claude-v2`, `claude-instant-v1`. */
 const OLD_NAME = /claude-(?:instant|v?[123](?:[-.](\d))?(?!\d))/;
 
 const traitsByModel = new Map<string, ModelTraits>();
-/** More than the settings name. The bound keeps memory small if names vary. */
+/** Beyond it the cache begins anew. Most settings name fewer models, but each reload may name others. */
 const CACHED_MODELS_MAX = 256;
 
 /**
- * `onVertex`: schemas are there since 4.6 (Google Cloud, "Structured outputs with Anthropic Claude models",
- * 2026-11); an older model answers 400.
+ * Returns what the model accepts, from a cache. `onVertex`: there schemas begin with 4.6 (Google Cloud,
+ * "Structured outputs with Anthropic Claude models", 2026-11); an older model answers 400.
  */
 export function traitsOf(model: string, onVertex: boolean): ModelTraits {
   let traits = traitsByModel.get(model);
@@ -115,10 +126,12 @@ export function traitsOf(model: string, onVertex: boolean): ModelTraits {
     traits = traitsByName(model);
     traitsByModel.set(model, traits);
   }
+  // All models of version 4.5 have this one object: `traitsByName` makes others only from 4.7 on.
   return onVertex && traits === SINCE_4_5 ? SINCE_4_1 : traits;
 }
 
 function traitsByName(model: string): ModelTraits {
+  // The only current name without a version.
   if (model.includes('claude-mythos-preview')) return { ...SINCE_4_7, thinkingOff: undefined };
   const name = NAME.exec(model);
   if (name === null) {
@@ -126,7 +139,7 @@ function traitsByName(model: string): ModelTraits {
     if (old === null) return SINCE_5_1;
     return old[1] === '7' ? SINCE_3_7 : BEFORE_THINKING;
   }
-  const version = Number(`${name[2]}.${name[3] ?? 0}`);
-  const traits = BY_VERSION.find(([since]) => version >= since)![1];
-  return version < 4.7 ? traits : { ...traits, ...familyTraits(name[1]!, version) };
+  const version = versionOf(Number(name[2]), Number(name[3] ?? 0));
+  const traits = BY_VERSION.find(([since]) => version >= since)![1]; // The last entry begins at 0.
+  return version < V4_7 ? traits : { ...traits, ...familyTraits(name[1]!, version) };
 }

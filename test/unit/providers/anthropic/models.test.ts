@@ -20,6 +20,7 @@ const MODELS: [name: string, thinking: string, off: string | undefined, letters:
     ['claude-opus-4-7-20260416', 'adaptive', 'absent', '--cf-', 5],
     ['claude-mythos-preview', 'adaptive', undefined, '--cf-', 5],
     ['claude-opus-4-8', 'adaptive', 'absent', '--cfy', 5],
+    ['claude-opus-4-10', 'adaptive', 'absent', '--cfy', 5],
     ['claude-opus-5', 'adaptive', 'disabled', '--cfy', 5],
     ['claude-sonnet-5', 'adaptive', 'disabled', '--cfy', 5],
     ['claude-fable-5', 'adaptive', undefined, '--cfy', 5],
