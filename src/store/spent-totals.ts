@@ -1,30 +1,34 @@
 /**
- * What each account has spent according to the journals: the amounts that go to disk. The flush adds to them
- * on the main thread: SpentTotals if this gateway alone writes the rows, SharedTotals if several gateways add
- * to them. 16 bytes an account (24 if shared); memory pages that are never touched cost nothing.
+ * What each account has spent according to the journals: the amounts that go to disk, in the account's row
+ * (SpendingRecord). flush.ts adds to them on the main thread, and knows them as SpendingTotals: these are
+ * SpentTotals if this gateway alone writes the rows, SharedTotals if several gateways add to them. 16 bytes
+ * an account (24 if shared); memory pages that are never touched cost nothing.
  *
  * Must hold: amounts come from the journals and not from the ledger's words. Those words are ahead by what is
- * still in the journals, so money on disk would not agree with usage on disk (test/unit/store/audit.test.ts,
- * test/unit/store/shared-books.test.ts).
+ * still in the journals, so money on disk would not agree with usage on disk (test/unit/store/audit.test.ts).
+ * Between `recordOf` and `recordWritten` of an account nothing is added to it, or it would count as written:
+ * flush.ts writes in one turn, and finds out whether a failed commit is on disk before it adds anything
+ * (test/unit/store/shared-books.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
 import { CREDITED_PICO_UNITS_MAX, uncoveredAfter } from '../ledger/balance.js';
 import type { SpendingRecord } from '../registry/account-record.js';
 
-/** Counts of an account at one moment, as the ledger has them. */
-export type AccountCounts = Pick<SpendingRecord, 'dayNumber' | 'dayCalls' | 'minuteUsed' | 'takenMs'>;
+/** The part of a row that is not money: counts of the ledger, and when they were taken. */
+type LedgerCounts = Pick<SpendingRecord, 'dayNumber' | 'dayCalls' | 'minuteUsed' | 'takenMs'>;
 
 export interface SpendingTotals {
-  /** Amounts are negative if a charge is taken back. */
+  /** Adds what a call was charged; amounts are negative if a charge is taken back. */
   add(account: AccountIndex, charged: PicoUnits, uncovered: PicoUnits): void;
   /**
    * Returns the row as it is to be on disk. Called in the transaction that writes it; throws what the store
-   * throws.
+   * throws. If the transaction fails, nothing has changed here, and the next one asks again.
    */
-  recordOf(account: AccountIndex, counts: AccountCounts): SpendingRecord;
+  recordOf(account: AccountIndex, counts: LedgerCounts): SpendingRecord;
   /**
-   * Call when the last row of the account is on disk. Absent if rows are totals, which may be written again.
+   * Call when the row that `recordOf` returned last is on disk. Absent if rows are totals, which may be
+   * written again.
    */
   recordWritten?(account: AccountIndex): void;
 }
@@ -54,7 +58,7 @@ export class SpentTotals implements SpendingTotals {
     this.#uncovered[account] = uncoveredAfter(this.#uncovered[account]!, uncovered);
   }
 
-  recordOf(account: AccountIndex, counts: AccountCounts): SpendingRecord {
+  recordOf(account: AccountIndex, counts: LedgerCounts): SpendingRecord {
     // Field by field: with a spread object a row of a flush took a fifth longer.
     return {
       spent: this.spentOf(account),
@@ -75,7 +79,7 @@ export class SpentTotals implements SpendingTotals {
   }
 }
 
-/** A day, and the calls of it. key-uses.ts has the days of keys by it too. */
+/** A day and its calls: of an account here, of a key in key-uses.ts. */
 export interface Day {
   readonly dayNumber: number;
   readonly dayCalls: number;
@@ -91,14 +95,14 @@ export class SharedTotals implements SpendingTotals {
   readonly #dayNumbers: Int32Array;
   readonly #dayCalls: Int32Array;
   readonly #uncovered = new Map<AccountIndex, bigint>();
-  /** Charges that were taken back, as long as the reversal is not on disk. */
+  /** Charges that were taken back, as positive amounts, until the reversal is on disk. */
   readonly #reversed = new Map<AccountIndex, bigint>();
-  /** Days in the rows that are being written. */
+  /** This gateway's days as of the last `recordOf`; `recordWritten` moves them to the two arrays. */
   readonly #writing = new Map<AccountIndex, Day>();
 
   /**
    * A row on disk is the sum of all gateways, so `findSpending` is called in the transaction that writes it.
-   * `onReversed` gets each amount whose reversal is on disk.
+   * `onReversed` gets each amount whose reversal is on disk: this gateway's lease then has so much less.
    */
   constructor(
     accountsMax: number,
@@ -119,7 +123,7 @@ export class SharedTotals implements SpendingTotals {
     if (uncovered !== 0n) this.#uncovered.set(account, (this.#uncovered.get(account) ?? 0n) + uncovered);
   }
 
-  recordOf(account: AccountIndex, counts: AccountCounts): SpendingRecord {
+  recordOf(account: AccountIndex, counts: LedgerCounts): SpendingRecord {
     const stored = this.#findSpending(account);
     const spent = (stored?.spent ?? 0n) + this.#charged[account]! - this.#written[account]!;
     invariant(
@@ -129,6 +133,7 @@ export class SharedTotals implements SpendingTotals {
     this.#writing.set(account, counts);
     const written = { dayNumber: this.#dayNumbers[account]!, dayCalls: this.#dayCalls[account]! };
     return {
+      // `minuteUsed` is of the gateway that wrote last: the coordinator alone has the sum of a minute.
       ...counts,
       ...dayAfter(counts, written, stored),
       spent: asPicoUnits(spent),
@@ -151,7 +156,7 @@ export class SharedTotals implements SpendingTotals {
     this.#dayCalls[account] = day.dayCalls;
   }
 
-  /** The part of this gateway's charges to the account that is on disk. */
+  /** The part of this gateway's charges to the account that is on disk; leases.ts subtracts it of what was granted. */
   writtenOf(account: AccountIndex): PicoUnits {
     return asPicoUnits(this.#written[account]!);
   }
@@ -165,5 +170,6 @@ export function dayAfter({ dayNumber, dayCalls }: Day, written: Day, stored: Day
   if (stored !== undefined && stored.dayNumber > dayNumber)
     return { dayNumber: stored.dayNumber, dayCalls: stored.dayCalls };
   const callsOf = (day: Day | undefined): number => (day?.dayNumber === dayNumber ? day.dayCalls : 0);
+  // Below 0 only if a damaged row was begun anew, and then calls of before were taken back.
   return { dayNumber, dayCalls: Math.max(0, callsOf(stored) + dayCalls - callsOf(written)) };
 }
