@@ -3,16 +3,18 @@
  * supervisor.ts creates one group, in the supervisor process.
  *
  * The first gateway starts alone. If it ends before it has served, the group ends: most often another try
- * would fail in the same way, and the operator who starts it should see why at once. Once it serves, its
- * ports are kept for every later start, so port 0 stays the same port for the life of the supervisor.
+ * would fail in the same way, and the operator who starts it should see why at once.
  *
- * A member is a slot of the group and the process in it (GroupMember). It is fit if its process serves and is
- * not being replaced. It is a trial while it replaces another member and has not taken over. The primary is
- * the member with the admin interface.
+ * A member is a slot of the group and the process in it (GroupMember). A process serves from its message
+ * `ready` on. A member is fit if its process serves and is not being replaced. It is a trial while it is to
+ * replace another member and has not taken over. The primary is the member that leads: it has the admin
+ * interface, or was told to open it.
  *
- * Must hold: if a replacement does not serve, the gateways that serve stay; a drain in the middle of
- * replacements ends all gateways; and what operators have changed of the log since the last reload is in
- * force at every gateway that serves (test/unit/supervisor/process-group.test.ts).
+ * Must hold, of replacements: if the new gateway does not serve, those that serve stay; at most one process
+ * more than usual runs; a drain in the middle ends all gateways. What operators have changed of the log since
+ * the last reload is in force at every gateway that serves (test/unit/supervisor/process-group.test.ts). The
+ * ports of the first gateway are kept for every later start, so that port 0 stays the same port for the life
+ * of the supervisor (test/e2e/shutdown.test.ts).
  */
 import { adoptLive, adoptReplaced } from '../config/settings-in-force.js';
 import type { Settings } from '../config/schema.js';
@@ -37,20 +39,27 @@ export class ProcessGroup {
   readonly #snapshots = new GroupSnapshots();
   readonly #ended: Promise<GroupEnd>;
   #resolveEnded!: (end: GroupEnd) => void;
+  /**
+   * The settings of the start, with the ports of the first gateway, and with what reloads have changed. A
+   * replacement changes only those of members (`GroupMember.settings`): of what the group reads here, it
+   * could change nothing. `processes` and `sharing` need a restart, `drain_timeout_ms` a reload.
+   */
   #settings: Settings;
+  /** The settings as operators see them, for gateways that start. */
   #inForce: StartGateway['inForce'];
   /**
    * What operators have changed of the log since the last reload. A gateway forgets it when it applies
    * settings, and its successor starts without it: then it is sent again.
    */
   #logChange: LogChange = {};
-  /** Whether a gateway has served since the start. */
-  #served = false;
-  /** The settings of the next replacement; undefined if no replacement is in progress. */
+  /** Whether a gateway has served since the start of the group. */
+  #hasServed = false;
+  /** The settings of members that the replacement in progress adds; undefined if there is none. */
   #replacing: Settings | undefined;
   #stopping = false;
   /** Whether a gateway ended other than by exit code 0 as the group stopped, or none can run. */
   #failed = false;
+  /** Why no gateway can run, for the operator. */
   #rejection: string | undefined;
   #killTimer: NodeJS.Timeout | undefined;
 
@@ -72,9 +81,8 @@ export class ProcessGroup {
     return this.#ended;
   }
 
-  /** The settings that the next gateway to be started gets. */
-  get settings(): Settings {
-    return this.#settings;
+  get drainTimeoutMs(): number {
+    return this.#settings.drain_timeout_ms;
   }
 
   /**
@@ -84,7 +92,7 @@ export class ProcessGroup {
    * of the log. One reload at a time: Reloads runs them in sequence.
    */
   async reload(next: Settings, dryRun: boolean): Promise<readonly string[]> {
-    if (!this.#served) return ['the gateway is still starting; reload again when it serves'];
+    if (!this.#hasServed) return ['the gateway is still starting; reload again when it serves'];
     if (this.#stopping) return ['the gateway is stopping'];
     const errors = await this.#reloadAll(next, true);
     if (errors.length > 0 || dryRun) return errors;
@@ -123,7 +131,7 @@ export class ProcessGroup {
 
   /** Why the gateways cannot be replaced now; undefined if they can. */
   get replaceProblem(): string | undefined {
-    if (!this.#served) return 'the gateway is still starting';
+    if (!this.#hasServed) return 'the gateway is still starting';
     if (this.#stopping) return 'the gateway is stopping';
     if (this.#replacing !== undefined)
       return 'the gateways are being replaced already; ask again when that has ended';
@@ -132,7 +140,11 @@ export class ProcessGroup {
     return undefined;
   }
 
-  /** Begins to replace the gateways one by one. The new ones run with `next` and the program on disk now. */
+  /**
+   * Begins to replace the gateways one by one. The new ones run with `next` and the program on disk now.
+   * Reloads has seen that there is no `replaceProblem`; since then only a stop can have come between, which
+   * ends the replacement.
+   */
   replace(next: Settings): Replacement {
     this.#replacing = adoptReplaced(this.#settings, next);
     const count = this.#members.length;
@@ -142,7 +154,7 @@ export class ProcessGroup {
 
   /**
    * The new gateway serves before the former stops accepting, and the former has ended before the next is
-   * started. So at most one more than usual runs. Resolves with undefined when all are replaced, or with the
+   * started. Resolves with undefined when all are replaced, or with the
    * reason why the rest stay.
    */
   async #replaceOneByOne(): Promise<string | undefined> {
@@ -152,8 +164,9 @@ export class ProcessGroup {
       this.#members.push(next);
       const failure = await next.start();
       if (failure !== undefined) return `the new gateway did not serve: ${failure}`;
-      if (this.#primary.current !== former || (await this.#handOver(next))) next.isTrial = false;
-      // `next` was removed because it did not take over: the former goes on, with the interface if it had it.
+      const hasTakenOver = this.#primary.current !== former || (await this.#handOver(next));
+      if (hasTakenOver) next.isTrial = false;
+      // A trial that ends is removed (#onMemberExit). The former goes on, with the interface if it had it.
       if (!this.#members.includes(next)) return 'the new gateway ended before it had taken over';
       await this.#retire(former);
       this.#forget(former);
@@ -168,7 +181,7 @@ export class ProcessGroup {
    */
   async #handOver(to: GroupMember): Promise<boolean> {
     const waitMs = this.#options.readyMsMax;
-    // After a stall `leads` may lie in the pipe, which the event loop reads after its timers.
+    // After a stall of this process the message `leads` may lie in the pipe, which is read after timers.
     const timer = setTimeout(() => setImmediate(() => this.#primary.takeBack(to)), waitMs);
     await this.#primary.handOver(to);
     clearTimeout(timer);
@@ -183,7 +196,7 @@ export class ProcessGroup {
   #retire(member: GroupMember): Promise<void> {
     // Twice the drain timeout: until the gateway closes an idle connection, its caller may send another call
     // by it, which has the full time from then on (Gateway.drain).
-    return member.retire(this.#endMsMax() + this.#settings.drain_timeout_ms);
+    return member.retire(this.#endMsMax() + this.drainTimeoutMs);
   }
 
   /** Asks every gateway to finish its calls and end, and kills those that exceed their time. Idempotent. */
@@ -205,9 +218,9 @@ export class ProcessGroup {
     for (const member of this.#members) member.kill();
   }
 
-  /** The time that a gateway has to end, in milliseconds. */
+  /** The time that a gateway has to end after `drain`, in milliseconds. */
   #endMsMax(): number {
-    return this.#settings.drain_timeout_ms + this.#options.exitGraceMs;
+    return this.drainTimeoutMs + this.#options.exitGraceMs;
   }
 
   #memberOf(slot: number, isTrial: boolean, settings = this.#settings): GroupMember {
@@ -248,7 +261,7 @@ export class ProcessGroup {
   #startOf(member: GroupMember): StartGateway {
     const { demo, groupId } = this.#options;
     const inForce = this.#inForce;
-    // Then the gateway opens the admin interface at its start, and no `onLeads` follows.
+    // If so, the gateway opens the admin interface at its start, and sends no message `leads`.
     const leads = this.#primary.current === undefined;
     if (leads) this.#primary.begin(member);
     return {
@@ -259,8 +272,8 @@ export class ProcessGroup {
       ...(this.#isShared ? { group: { id: groupId, slot: member.slot } } : {}),
       leads,
       // Others of the group may listen on the ports already. (To join a coordinator is something else.)
-      joins: this.#isShared && this.#served,
-      isRestart: this.#served,
+      joins: this.#isShared && this.#hasServed,
+      isRestart: this.#hasServed,
     };
   }
 
@@ -291,11 +304,11 @@ export class ProcessGroup {
     this.#snapshots.add(member.process!, member.slot);
     this.#primary.onFit(member);
     this.#sendLogChange(member);
-    if (this.#served) {
+    if (this.#hasServed) {
       this.#options.log.info('gateway serves again', { port: ready.port });
       return;
     }
-    this.#served = true;
+    this.#hasServed = true;
     this.#settings = withPorts(this.#settings, ready);
     for (const other of this.#members) other.settings = withPorts(other.settings, ready);
     this.#callbacks.onReady(ready);
@@ -317,7 +330,7 @@ export class ProcessGroup {
   }
 
   #onUnexpectedExit(member: GroupMember, { how, rejection }: GatewayExit): void {
-    if (!this.#served) {
+    if (!this.#hasServed) {
       this.#reject(rejection ?? `the gateway ended before it was ready (${how})`);
       return;
     }

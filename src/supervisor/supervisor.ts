@@ -169,7 +169,7 @@ class Supervisor {
     this.#isStopping = true;
     this.#watch.isOn = false;
     this.#options.log.info('stopping: no new calls, those in flight may finish', {
-      drain_timeout_ms: this.#group.settings.drain_timeout_ms,
+      drain_timeout_ms: this.#group.drainTimeoutMs,
     });
     this.#group.drain();
   }
