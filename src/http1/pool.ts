@@ -23,7 +23,7 @@ import {
 import { Dialer } from './dialer.js';
 import type { HttpTarget } from './http-client.js';
 
-/** How late an idle connection may be closed. The margins of KEEP_ALIVE in connection.ts are larger. */
+/** How often idle connections are looked at. `#takeIdle` uses none that has expired meanwhile. */
 const IDLE_CHECK_MS = 500;
 
 /** How long each connection carries one call only, after a response without a request. */
@@ -41,19 +41,24 @@ export class Http1Pool implements ConnectionOwner {
   readonly #connectTimeoutMs: number;
   readonly #connectionsMax: number;
   readonly #onUnsolicited: () => void;
+  /** All that are not closed. Each is in one of the next three lists, or in none while a call has it. */
   readonly #connections = new Set<Http1Connection>();
   /** Oldest first: the first one expires first. */
   readonly #opening = new Set<Http1Connection>();
   /** The connection used last is last. Some may have closed meanwhile. */
   #idle: Http1Connection[] = [];
-  /** Connections whose responses have ended in this turn. They are added to `#idle` at its end. */
+  /** Connections whose responses have ended since the last `#onTurnEnd`. The next adds them to `#idle`. */
   #justFreed: Http1Connection[] = [];
   #isTurnAwaited = false;
   /**
    * How many of the waiting calls, from the first on, have waited a whole turn and may use a kept connection.
    */
   #sendable = 0;
-  /** Runs when the event loop has read all that had arrived: waiting calls may use kept connections. */
+  /**
+   * Sends first, and only then counts the calls of this turn as sendable and its connections as idle: these
+   * wait for the next run. Between two runs lies a whole turn, in which all is read that had arrived; the
+   * first run may come right after `enqueue`, in the same turn.
+   */
   readonly #onTurnEnd = (): void => {
     this.#isTurnAwaited = false;
     this.#sendWaiting();
@@ -96,10 +101,10 @@ export class Http1Pool implements ConnectionOwner {
     this.#openConnections();
   }
 
-  /** Takes the call out of the queue. Idempotent. */
+  /** Takes the call out of the queue, if it waits. */
   forget(call: PooledCall): void {
     this.#waiting.remove(call);
-    this.#countOneLess();
+    this.#lowerSendable();
   }
 
   /** Closes connections that did not open in time, and those that were idle for too long. At each sweep. */
@@ -135,6 +140,7 @@ export class Http1Pool implements ConnectionOwner {
    * another response that came with it, is seen.
    */
   onFree(connection: Http1Connection): void {
+    // It has just opened. There was no request on it, so no response can be on its way.
     if (this.#opening.delete(connection)) {
       this.#assign(connection);
       return;
@@ -154,16 +160,18 @@ export class Http1Pool implements ConnectionOwner {
     this.#onUnsolicited();
   }
 
+  /** `connection.destroy()` calls it too, before it returns. */
   onGone(connection: Http1Connection, error: ConnectionError | undefined): void {
     this.#connections.delete(connection);
     this.#opening.delete(connection);
     // The connection was opened for a waiting call. Too few are left for all of them, so the first one fails.
+    const wasDead = false;
     if (error !== undefined && this.#waiting.size > this.#soonFree)
-      this.#dequeue()!.onConnectionError(error, false);
+      this.#dequeue()!.onConnectionError(error, wasDead);
     this.#openConnections();
   }
 
-  /** Connections that will soon take a call. */
+  /** Connections that will soon take a call, or turn out to be closed: then `#onTurnEnd` opens others. */
   get #soonFree(): number {
     return this.#opening.size + this.#justFreed.length + this.#idle.length;
   }
@@ -185,6 +193,7 @@ export class Http1Pool implements ConnectionOwner {
     for (const connection of free) connection.destroy();
   }
 
+  /** `#sendable` is never more than wait, so there is a call to take. */
   #sendWaiting(): void {
     while (this.#sendable > 0) {
       const connection = this.#takeIdle();
@@ -195,15 +204,15 @@ export class Http1Pool implements ConnectionOwner {
 
   /** Takes the longest waiting call out of the queue. */
   #dequeue(): PooledCall | undefined {
-    this.#countOneLess();
+    this.#lowerSendable();
     return this.#waiting.takeFirst();
   }
 
   /**
-   * To be called when a call leaves the queue. It counts as sendable wherever it was: at worst another one
-   * waits one more turn.
+   * To be called when a call leaves the queue. It counts as one of the sendable calls, also if it was behind
+   * them or had left before: at worst another one waits one more turn.
    */
-  #countOneLess(): void {
+  #lowerSendable(): void {
     if (this.#sendable > 0) this.#sendable--;
   }
 
@@ -246,8 +255,8 @@ export interface Waiter<T> {
 }
 
 /**
- * Waiting calls in order. Any of them may leave from anywhere; a call is in one queue at most. Exported for
- * its test. For why no Set, see core/slot-list.ts.
+ * Waiting calls in order. Any of them may leave from anywhere; a call is in one queue at most. A Set would
+ * keep ended calls in memory for seconds (core/slot-list.ts). Exported for pool.wait-queue.test.ts.
  */
 export class WaitQueue<T extends Waiter<T>> {
   #first: T | undefined;
