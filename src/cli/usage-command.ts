@@ -1,9 +1,9 @@
 /**
- * `tollgate usage`: sums of calls, tokens and cost. program.ts adds the command; it calls the admin
- * interface, which computes the sums.
+ * `tollgate usage`: sums of calls, tokens and cost. program.ts adds the command, which runs in a process of
+ * its own and calls the admin interface, which computes the sums.
  *
  * Must hold: in a folder without books it fails and makes none, because a wrong folder would look like one
- * without calls (test/unit/cli/store-client.test.ts). The sums: test/e2e/user-path.test.ts.
+ * without calls (test/unit/cli/store-client.test.ts). The sums, columns and CSV: test/e2e/user-path.test.ts.
  */
 import { Option, type Command } from 'commander';
 import type { UsageView } from '../admin/views.js';
@@ -13,7 +13,7 @@ import { type DataOptions, nonEmpty } from './options.js';
 import { Misuse, printJson, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
 
-/** What lines can be grouped by. A line has the member of that name. */
+/** What lines can be grouped by (USAGE_GROUPS of the gateway). A line has the one member of that name. */
 const LINES_BY = ['account', 'key', 'model', 'day', 'hour'] as const;
 
 interface UsageOptions extends DataOptions {
@@ -45,8 +45,8 @@ export function addUsageCommand(program: Command): void {
 }
 
 /**
- * A large store has millions of rows, of which the gateway reads some 50,000 a second beside its other work.
- * It is below the 300 s after which Node's fetch gives up by itself.
+ * How long the gateway may take: a large store has millions of rows, of which it reads some 50,000 a second
+ * beside its other work. Below the 300 s after which Node's fetch gives up by itself.
  */
 const REPORT_TIMEOUT_MS = 290_000;
 
@@ -59,17 +59,19 @@ async function showUsage(options: UsageOptions): Promise<void> {
       process.stdout.write(await client.text(withQuery(path, new URLSearchParams({ format: 'csv' }))));
       return;
     }
+    // By default a page of sums is as long as it can be.
     const data = await listAll<UsageView>(client, path, 'default');
     if (options.json === true) printJson({ data, next: null });
     else await printTable(columnsOf(by), data, 'Nothing was called.');
   };
+  // `rejected`: by default the folder would get books.
   await withAdminClient(options, show, { withoutBooks: 'rejected', timeoutMs: REPORT_TIMEOUT_MS });
 }
 
 function columnsOf(by: UsageOptions['by']): Column<UsageView>[] {
   // An hour is in Unix seconds; a day is text.
   const name = (line: UsageView): string => {
-    const value = (line as Readonly<Record<string, unknown>>)[by];
+    const value = line[by];
     return typeof value === 'number' ? timeText(value) : String(value);
   };
   const isNamed = by === 'account' || by === 'key';
@@ -88,7 +90,10 @@ function columnsOf(by: UsageOptions['by']): Column<UsageView>[] {
   ];
 }
 
-/** The names of the account and the key that a line is about. A deleted key has no name any more. */
+/**
+ * The names of the account and the key that a line is about. A key without a name was deleted. An account
+ * without one is not in the books of this host, as after they were put back from an older copy.
+ */
 function nameColumnsOf(by: UsageOptions['by']): Column<UsageView>[] {
   const key: Column<UsageView> = {
     title: 'KEY',

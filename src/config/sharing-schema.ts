@@ -1,14 +1,18 @@
 /**
  * Declares the section `sharing`, for gateways on several hosts that share limits and accounts through a
- * Valkey or Redis, and parses its address. schema.ts has it as part of all settings. Main threads and
- * commands.
+ * Valkey or Redis, and parses its address. schema.ts has it as part of all settings; rules between settings
+ * are in cross-checks.ts. Main threads and commands.
  *
- * Must hold: the three forms of the address (test/unit/config/sharing-schema.test.ts).
+ * Must hold: an address that is accepted at the start is one that `parseSharingUrl` can parse, so the schema
+ * asks that function (test/unit/config/sharing-schema.test.ts).
  */
 import { Type } from 'typebox';
 import { optionalLimit, settingsMap, whole, type Annotations } from './annotations.js';
 
-/** The coordinator looks at every host to see whether all have reported. */
+/**
+ * The server's scripts are made for so many: after a loss they go through the list of all nodes, and
+ * meanwhile the server answers nobody. More may join all the same.
+ */
 const SHARING_HOSTS_MAX = 1_000;
 /** Each partition costs a script call. More partitions than servers of a Cluster gain nothing. */
 const PARTITIONS_MAX = 64;
@@ -33,8 +37,10 @@ export interface SharingAddress {
 
 /** A client needs few servers to find the rest. */
 const SERVERS_MAX = 16;
+/** Scheme, servers with commas between them, `/database`, `#master`. No `@`, and so no user and password. */
 const FORM =
   /^redis(?<tls>s?)(?:-(?<kind>sentinel|cluster))?:\/\/(?<servers>[^/#?@]+)(?:\/(?<database>\d{1,4})?)?(?:#(?<master>[A-Za-z0-9._-]{1,128}))?$/;
+/** A name, an IPv4 address, or an IPv6 address in brackets; then `:port`, or a port below. */
 const SERVER = /^(?:\[(?<v6>[0-9A-Fa-f:.]{2,64})\]|(?<host>[0-9A-Za-z._-]{1,255}))(?::(?<port>\d{1,5}))?$/;
 const SERVER_PORT = 6_379;
 const SENTINEL_PORT = 26_379;
@@ -45,9 +51,10 @@ const SENTINEL_PORT = 26_379;
  *     redis://10.0.0.5:6379/0                                   one server, database 0
  *     redis-sentinel://10.0.0.5:26379,10.0.0.6:26379/0#main     Sentinels, and their name for the master
  *     redis-cluster://10.0.0.5:6379,10.0.0.6:6379               some servers of a Cluster
+ *     redis://[fd00::5]                                         IPv6, with the port and database of the first
  *
- * `rediss…` is the same over TLS, as clients of Redis write it; the two longer forms are those of Lettuce.
- * Returns undefined if the text has none of these forms.
+ * These ports and database 0 are the defaults. `rediss…` is the same over TLS, as clients of Redis write it;
+ * the two longer forms are those of Lettuce. Returns undefined if the text has none of these forms.
  */
 export function parseSharingUrl(text: string): SharingAddress | undefined {
   const form = FORM.exec(text)?.groups;

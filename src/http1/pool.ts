@@ -41,7 +41,7 @@ export class Http1Pool implements ConnectionOwner {
   readonly #connectTimeoutMs: number;
   readonly #connectionsMax: number;
   readonly #onUnsolicited: () => void;
-  /** All that are not closed. Each is in one of the next three lists, or in none while a call has it. */
+  /** All that are not closed. Each is in one of the next three lists, or in none while a call uses it. */
   readonly #connections = new Set<Http1Connection>();
   /** Oldest first: the first one expires first. */
   readonly #opening = new Set<Http1Connection>();
@@ -193,7 +193,7 @@ export class Http1Pool implements ConnectionOwner {
     for (const connection of free) connection.destroy();
   }
 
-  /** `#sendable` is never more than wait, so there is a call to take. */
+  /** `#sendable` is at most the number of waiting calls, so there is one to take. */
   #sendWaiting(): void {
     while (this.#sendable > 0) {
       const connection = this.#takeIdle();
