@@ -3,10 +3,14 @@
  * status-stats.ts finds, in tables that fit the terminal. status-command.ts calls it, in the process of the
  * command. Pure.
  *
- * Must hold: each field that StatusView makes optional may be missing, because the gateway may have another
- * version: UNKNOWN stands for it, `-` for what there is none of; no line is wider than the terminal, and no
- * text of the document controls it: table.ts sees to that in tables (test/unit/cli/status-text.test.ts;
- * numbers in status-text.numbers.test.ts, for which their functions are exported).
+ * Must hold (test/unit/cli/status-text.test.ts):
+ *
+ * - Each field that StatusView makes optional may be missing, because the gateway may have another version.
+ *   UNKNOWN stands for it, unless it is only said if there is something to say: then nothing does.
+ * - No line is wider than the terminal.
+ * - No text of the document controls the terminal. table.ts sees to that in tables, `headOf` in the head.
+ *
+ * The functions of single numbers are exported for status-text.numbers.test.ts.
  */
 import type { GroupView } from '../admin/views.js';
 import { visible } from '../core/wrong-input.js';
@@ -22,7 +26,10 @@ import {
 } from './status-stats.js';
 import { type Column, cutTo, tableText } from './table.js';
 
+/** For a field that is missing. */
 const UNKNOWN = '–';
+/** For a field that says that there is none. */
+const NONE = '-';
 
 const grouped = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
@@ -96,7 +103,7 @@ export function statusText(status: StatusView, stats: StatusStats, width: number
 function headOf(status: StatusView): string[] {
   const { ready, store } = status;
   const limitCalls = status.limits?.calls_in_flight;
-  const limit = limitCalls === undefined ? '' : ` of ${countText(limitCalls)}`;
+  const ofLimit = limitCalls === undefined ? '' : ` of ${countText(limitCalls)}`;
   const state = ready === undefined ? UNKNOWN : ready ? 'ready' : 'not ready';
   const lines = [
     [
@@ -107,7 +114,7 @@ function headOf(status: StatusView): string[] {
       `process ${status.pid ?? UNKNOWN}`,
     ].join('  '),
     [
-      `in flight ${countText(status.calls_in_flight)}${limit}`,
+      `in flight ${countText(status.calls_in_flight)}${ofLimit}`,
       `listeners ${status.listeners ?? UNKNOWN}`,
       `workers ${status.workers ?? UNKNOWN}`,
       `books ${store?.ok === undefined ? UNKNOWN : store.ok ? 'ok' : 'not written'}`,
@@ -121,8 +128,9 @@ function headOf(status: StatusView): string[] {
 
 const OTHER_VERSION = `${UNKNOWN}: the gateway has another version, which does not tell`;
 
-/** A line for each part of sharing that does not work, or may not; none if all is well. */
+/** A line for each part of sharing that does not work, or may not. */
 function sharingOf({ sharing }: StatusView): string[] {
+  // Versions that could not share have no such field.
   if (sharing === undefined || sharing === null) return [];
   const { state, reason, lost_seconds: seconds, registry } = sharing;
   const lines: string[] = [];
@@ -161,7 +169,10 @@ const TIME_COLUMNS: readonly Column<TimeRow>[] = [
   })),
 ];
 
-/** Counters with the times on their right, or below them if the terminal is too narrow. */
+/**
+ * Counters with the times on their right, or below them if the terminal is too narrow. The time `gateway` is
+ * the overhead.
+ */
 function trafficOf(stats: StatusStats, width: number): string[] {
   const counted = (name: string, { perSecond, total }: Rate): CountRow => ({
     name,
@@ -184,12 +195,14 @@ function trafficOf(stats: StatusStats, width: number): string[] {
     timed('first token', stats.firstToken),
     timed('gateway', stats.overhead),
   ];
+  // There are fewer times than counters, whose last rows have none beside them.
   const noTime: TimeRow = { time: '', percentiles: [] };
   const beside = tableText<CountRow & TimeRow>(
     [...COUNT_COLUMNS, ...TIME_COLUMNS],
     counts.map((row, index) => ({ ...row, ...(times[index] ?? noTime) })),
     width,
   );
+  // `narrowed`: something was cut.
   if (!beside.narrowed) return [...beside.lines];
   return [...tableLines(COUNT_COLUMNS, counts, width), ...tableLines(TIME_COLUMNS, times, width)];
 }
@@ -229,10 +242,10 @@ function upstreamsOf(upstreams: readonly UpstreamView[], width: number): string[
   );
 }
 
-/** Percent of the limit of which most is used, and the calls that wait. */
+/** Percent of the limit of which most is used, calls in flight included; and the calls that wait, if any. */
 function usedText({ quotas, waiting_calls: waiting = 0 }: UpstreamView): string {
   if (quotas === undefined) return UNKNOWN;
-  if (quotas.length === 0) return '-';
+  if (quotas.length === 0) return NONE;
   const percent = Math.max(...quotas.map(({ used, limit }) => percentOf(used, limit)));
   return `${Math.floor(percent)} %${waiting === 0 ? '' : `, ${waiting} wait`}`;
 }
@@ -244,13 +257,13 @@ function percentOf(used: number, limit: number): number {
 
 const GROUPS_SHOWN = 10;
 
-/** The groups of which most is used, by the fullest of their quotas. */
+/** The GROUPS_SHOWN groups of which most is used or held, by the fullest of their quotas. */
 function groupsOf(groups: readonly Partial<GroupView>[], width: number): string[] {
   const rows = groups
     .flatMap(({ path, accounts, quotas = {} }) => {
       const uses = Object.entries(quotas).map(([quota, { limit, used, held }]) => ({
         quota,
-        // Amounts of money are texts.
+        // Amounts of money are texts. A quota's use is complete or missing, see StatusView.
         percent: percentOf(Number(used) + Number(held), Number(limit)),
       }));
       const fullest = uses.toSorted((left, right) => right.percent - left.percent)[0];
@@ -275,7 +288,7 @@ function groupsOf(groups: readonly Partial<GroupView>[], width: number): string[
 function credentialsOf(credentials: readonly Partial<CredentialStatus>[], width: number): string[] {
   if (credentials.length === 0) return [];
   const expiry = ({ expires_at: at }: Partial<CredentialStatus>): string =>
-    at === undefined ? UNKNOWN : at === null ? '-' : `${new Date(at * 1_000).toISOString().slice(0, 19)}Z`;
+    at === undefined ? UNKNOWN : at === null ? NONE : `${new Date(at * 1_000).toISOString().slice(0, 19)}Z`;
   return tableLines<Partial<CredentialStatus>>(
     [
       { title: 'CREDENTIAL', text: ({ name }) => name ?? UNKNOWN, cut: true },
@@ -288,7 +301,7 @@ function credentialsOf(credentials: readonly Partial<CredentialStatus>[], width:
       { title: 'FAILED', text: ({ failures }) => countText(failures), align: 'right' },
       {
         title: 'LAST ERROR',
-        text: ({ last_error: error }) => (error === undefined ? UNKNOWN : (error ?? '-')),
+        text: ({ last_error: error }) => (error === undefined ? UNKNOWN : (error ?? NONE)),
         cut: true,
       },
     ],
