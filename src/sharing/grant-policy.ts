@@ -1,7 +1,7 @@
 /**
  * How much a coordinator grants, and for how long: constants and arithmetic that all coordinators share. The
- * Lua scripts take the constants from here and do the arithmetic a second time (valkey-lua.ts). Pure; main
- * thread.
+ * Lua scripts take the constants from here (valkey-lua.ts) and do the arithmetic a second time
+ * (valkey-stocks.ts). Pure; main thread.
  *
  * Must hold: a grant is between `least` and `most` and never more than what is left, or it is nothing. Tests:
  * test/unit/sharing/grant-policy.test.ts; valkey-coordinator.test.ts compares the scripts with it (random

@@ -2,7 +2,7 @@
  * Asks and replies in the form of the Lua scripts, which is packed arrays of numbers, and the names of all
  * keys at the server that hosts share. `ValkeyPartition` encodes and decodes with it. Pure; main thread.
  *
- * Must hold: arrays have the order in which valkey-lua.ts and valkey-scripts.ts read them, and all hosts put
+ * Must hold: arrays have the order in which valkey-stocks.ts and valkey-scripts.ts read them, and all hosts put
  * a scope into the same partition. Test: test/unit/sharing/valkey-coordinator.test.ts (random asks).
  */
 import { Packr } from 'msgpackr';
@@ -34,7 +34,7 @@ export function unpacked(bytes: Uint8Array): unknown {
   return packr.unpack(bytes);
 }
 
-/** Counted stocks by the code of valkey-lua.ts. The balance has a form of its own. */
+/** Counted stocks by the code of valkey-stocks.ts. The balance has a form of its own. */
 type CountedName = Exclude<StockName, 'balance'>;
 export const STOCK_CODES: Readonly<Record<CountedName, string>> = {
   calls_in_flight: 'f',

@@ -9,9 +9,10 @@
  * (valkey-damage.test.ts).
  */
 import { scriptOf } from './valkey-client.js';
-import { LUA_PRELUDE, STOCKS_LUA } from './valkey-lua.js';
+import { LUA_PRELUDE } from './valkey-lua.js';
 import { MARKS_LUA } from './valkey-marks.js';
 import { MONEY_LUA } from './valkey-money.js';
+import { STOCKS_LUA } from './valkey-stocks.js';
 
 /** Replies to an ask for permits. `node` is the record p:P of the node that asks, see STOCKS_LUA. */
 const MINUTE = `

@@ -1,0 +1,238 @@
+/**
+ * The Lua that grants stocks and counts by tick. valkey-scripts.ts puts it behind LUA_PRELUDE. It runs at the
+ * server; here is only the text: main thread.
+ *
+ * Must hold: the arithmetic is that of granted-stock.ts and grant-policy.ts
+ * (test/unit/sharing/valkey-coordinator.test.ts, random asks). All rows of a scope are read before one is
+ * written, so that a damaged one leaves them as they are (test/unit/sharing/valkey-damage.test.ts). Records
+ * are read by hosts of the former version too: see valkey-lua.ts.
+ */
+
+/**
+ * Stocks are granted by state: what a node says that it has used and holds replaces what was known, and what
+ * it is granted is added. A stock is named by a code (STOCK_CODES in valkey-codec.ts): `f` call slots, `w`
+ * the tokens of the minute; `d?` and `m?` are stocks of a day and of a month, `dc` the calls of a day.
+ *
+ *     s     by code, the record of a stock for all nodes
+ *     m     the permits of all nodes, by the tick in which they expire
+ *     p:P   [permits of the node by that tick, its last grant of permits or false: {life, number of the ask,
+ *           tick, count}, by code the records n of its stocks]
+ *
+ * Counts by tick are one flat list of tick and count, ascending.
+ *
+ * The record n is left out if both amounts are 0. _Unused_ (of money: outstanding) is what a node was granted
+ * and has not reported as used; what its calls hold is in it.
+ *
+ *     n[1]  the period; 0 of `f` and `w`
+ *     n[2]  used in the period; of `w` since the life began; of `f` 0
+ *     n[3]  unused
+ *
+ *           s of d? and m?, and of f              s of w
+ *     s[1]  the period; 0 of `f`                  0
+ *     s[2]  used by ended lives                   what weighs, the sum of s[6]
+ *     s[3]  the sum of all n[2]                   0
+ *     s[4]  the sum of all n[3]                   the same
+ *     s[5]  seen; 0 of `f`                        0
+ *     s[6]  unknown: what ended lives had         use, by the tick in which the server heard of it
+ *           unused, counts as used
+ *
+ * _Seen_ (not to be taken for SEEN, when a node was heard): after a loss of data each node reports what all
+ * together had used and held when it last heard (HeldStock in held-leases.ts); REPORT_SCRIPT stores the
+ * highest in s[5]. If nodes saw 100 and all that came back have 70, then 30 were used by nodes that nobody
+ * knows any more. The first ask that wants something counts the 30 as unknown. By then all have reported,
+ * because nobody may ask before. Nodes report 0 as seen of stocks without a period (`w` and `f`).
+ *
+ * If the period of a stock is further than PERIODS_AHEAD after the server's calendar, a node's clock was
+ * wrong. What was counted in that period counts in the current one (as `GrantedStock.reply` in
+ * granted-stock.ts does). `calendar` of a node is [ms by which the latest of all servers is ahead of this
+ * one, offset of the settings' time zone in ms].
+ */
+export const STOCKS_LUA = `
+-- As shareOf in grant-policy.ts: what is granted of left to who wants at least least and at most most.
+local function share_of(left, least, most)
+  if most <= 0 or left < max(1, least) then return 0 end
+  return min(most, max(least, ceil(left / SHARE)))
+end
+-- Returns what of the list weighs in the tick, its sum, and the sum of what has not expired.
+local function weigh(list, tick)
+  local weighing, unexpired, kept = 0, 0, {}
+  for i = 1, #list, 2 do
+    if list[i] + WEIGHING >= tick and list[i + 1] > 0 then
+      kept[#kept + 1] = list[i]
+      kept[#kept + 1] = list[i + 1]
+      weighing = weighing + list[i + 1]
+      if list[i] >= tick then unexpired = unexpired + list[i + 1] end
+    end
+  end
+  return kept, weighing, unexpired
+end
+local function count_at(list, tick)
+  for i = 1, #list, 2 do if list[i] == tick then return list[i + 1] end end
+  return 0
+end
+-- The node's permits (own), at each tick no more than the list of all has: that lost some if the clock was
+-- days ahead.
+local function within(own, list)
+  local kept = {}
+  for i = 1, #own, 2 do kept[i], kept[i + 1] = own[i], min(own[i + 1], count_at(list, own[i])) end
+  return kept
+end
+-- Adds the count at the tick; a negative count lowers what is there, to 0 at least.
+local function put(list, tick, count)
+  for i = 1, #list, 2 do
+    if list[i] == tick then
+      list[i + 1] = max(0, list[i + 1] + count)
+      return
+    end
+    if list[i] > tick then
+      if count > 0 then
+        table.insert(list, i, count)
+        table.insert(list, i, tick)
+      end
+      return
+    end
+  end
+  if count > 0 then
+    list[#list + 1] = tick
+    list[#list + 1] = count
+  end
+end
+-- In how many ms as much of the list as is missing has no weight any more, oldest first; 0 if nothing is
+-- missing, or more than the list has.
+local function free_in(list, missing, now)
+  if missing <= 0 then return 0 end
+  for i = 1, #list, 2 do
+    missing = missing - list[i + 1]
+    if missing <= 0 then return (list[i] + WEIGHING + 1) * TICK - now end
+  end
+  return 0
+end
+-- Returns the permits and the stocks of all, the record p:P of the place, and whether the scope is new. A sum
+-- throws if a part of it is missing or no number: so nothing is written that a damaged row was read for. d is
+-- [day, used by ended lives, used, unused, slots, seen]; it may go once nobody updates from before FORMAT 2.
+local function read_scope(key, place)
+  local got = call('HMGET', key, 'm', 's', 'p:' .. place, 'd')
+  local all = unpack_or(got[2], {})
+  if got[4] and not got[2] then
+    local d = cmsgpack.unpack(got[4])
+    all.dc = {d[1], d[2] + d[3] + d[4], 0, 0, d[6]}
+  end
+  for code, s in pairs(all) do
+    assert_whole(s[1] + s[2] + s[3] + s[4] + (s[5] or 0) + (code ~= 'w' and s[6] or 0), code)
+  end
+  local record = unpack_or(got[3], {{}, false, {}})
+  for _, n in pairs(record[3]) do assert_whole(n[1] + n[2] + n[3], place) end
+  return unpack_or(got[1], {}), all, record, not got[2] and not got[4]
+end
+-- The hash expires when nothing of it counts any more: permits and tokens of the minute weigh no longer, and
+-- each period that something was counted in is over. list, all, record: as read_scope returns them. A node
+-- whose clock was ahead may have begun a period before the server does, so the number of the period says when
+-- it ends, within a day.
+local function write_scope(key, place, list, all, record, now)
+  local forMs = (LONG + WEIGHING + 2) * TICK
+  for code, s in pairs(all) do
+    local kind = string.sub(code, 1, 1)
+    -- Something is outstanding. A call lasts a day at most, and the report of its end writes again.
+    if s[4] > 0 then forMs = max(forMs, 2 * DAY) end
+    local counted = code ~= 'w' and s[2] + s[3] + s[4] + (s[6] or 0) or 0
+    -- A day ends 12 h after that of UTC at most, a month 1.5 days after as many of mean length.
+    if counted > 0 and kind == 'd' then forMs = max(forMs, 26 / 24 * DAY, (s[1] + 1.6) * DAY - now) end
+    if counted > 0 and kind == 'm' then forMs = max(forMs, 32 * DAY, (s[1] * 30.436875 + 33) * DAY - now) end
+  end
+  call('HSET', key, 'm', pack(list), 's', pack(all), 'p:' .. place, pack(record))
+  call('PEXPIRE', key, ceil(forMs))
+end
+-- The records of a scope by the place of each other node. All of them are read before one is written anew, or
+-- a damaged one would leave the scope half changed.
+local function others_of(key, place)
+  local others, rows = {}, call('HGETALL', key)
+  for i = 1, #rows, 2 do
+    local who = string.match(rows[i], '^p:(.*)$')
+    if who and who ~= place then
+      others[who] = cmsgpack.unpack(rows[i + 1])
+      for _, n in pairs(others[who][3]) do assert_whole(n[1] + n[2] + n[3], who) end
+    end
+  end
+  return others
+end
+-- The number of the day or month of the stock; 0 if it has no period. Calls of a day (dc) have their day in
+-- UTC+8 whatever the settings say (ledger/day.ts), all other stocks in the time zone of the settings.
+local function period_of(code, now, calendar)
+  local kind = string.sub(code, 1, 1)
+  if kind ~= 'd' and kind ~= 'm' then return 0 end
+  local day = floor((now + calendar[1] + (code == 'dc' and SPECIFIED_ZONE or calendar[2])) / DAY)
+  if kind == 'd' then return day end
+  -- Months since 1970, by Howard Hinnant's civil_from_days. Years are counted from a first of March, so that
+  -- the leap day is the last of its year.
+  local of_era = (day + 719468) % 146097
+  local year = floor((of_era - floor(of_era / 1460) + floor(of_era / 36524) - floor(of_era / 146096)) / 365)
+  local of_year = of_era - 365 * year - floor(year / 4) + floor(year / 100)
+  local month = floor((5 * of_year + 2) / 153) + 2
+  return (year + floor((day + 719468) / 146097) * 400 - 1970) * 12 + month
+end
+-- If the period of the stock was a mistake of a clock, what was counted in it counts in the current period:
+-- in s, in the stocks of the asking node (own) and in those of all others.
+local function give_up_mistaken(key, place, all, own, code, current)
+  local s = all[code]
+  if not s or s[1] <= current + PERIODS_AHEAD then return end
+  local function move(stocks)
+    if stocks[code][1] == s[1] then stocks[code][1] = current else stocks[code] = nil end
+  end
+  if own[code] then move(own) end
+  for who, record in pairs(others_of(key, place)) do
+    if record[3][code] then
+      move(record[3])
+      call('HSET', key, 'p:' .. who, pack(record))
+    end
+  end
+  s[1] = current
+end
+-- Records what the node reports of a stock and grants what it wants; returns [granted, remaining, whether
+-- others hold some, period, ms until least is free]. all, own: the stocks of all and of the node by code.
+-- current: the period by the calendar. An ask that only reports has 0 for least and most.
+local function answer_stock(all, own, ask, now, current)
+  local code, limit, period, used, unused, least, most = ask[1], ask[2], ask[3], ask[4], ask[5], ask[6], ask[7]
+  local s, n, tick = all[code] or {0, 0, 0, 0, 0}, own[code], floor(now / TICK)
+  if period > current + PERIODS_AHEAD then
+    all[code] = s
+    return {0, 0, true, max(s[1], current), 0}
+  end
+  if period > s[1] then s = {period, 0, 0, 0, 0} end
+  if period < s[1] then used, unused = 0, 0 end
+  if n and n[1] ~= s[1] then n = nil end
+  if code == 'w' then
+    -- Use that the node has not reported before weighs from now. A node without a record had nothing left to
+    -- use and no call in flight when it last asked, so it has reported all. One with a record made s[6] then.
+    if n then put(s[6], tick, max(0, used - n[2])) end
+    s[6], s[2] = weigh(s[6] or {}, tick)
+  else
+    s[3], s[6] = s[3] + used - (n and n[2] or 0), s[6] or 0
+  end
+  s[4] = s[4] + unused - (n and n[3] or 0)
+  -- What was seen before a loss and nobody has reported counts as used: see above. Of w no node reports any,
+  -- so the branch of w never runs.
+  if most > 0 and s[5] > 0 then
+    if code == 'w' then s[2] = max(s[2], s[5] - s[3] - s[4]) else s[6] = max(s[6], s[5] - s[2] - s[3] - s[4]) end
+    s[5] = 0
+  end
+  local left = limit - s[2] - s[3] - s[4] - (code == 'w' and 0 or s[6])
+  local granted = share_of(left, least, most)
+  local elsewhere = s[4] > unused
+  s[4] = s[4] + granted
+  all[code], own[code] = s, nil
+  if unused + granted > 0 or used > 0 then own[code] = {s[1], used, unused + granted} end
+  local free = 0
+  if code == 'w' and granted == 0 then free = free_in(s[6], max(1, least) - left, now) end
+  return {granted, max(0, left - granted), elsewhere, s[1], free}
+end
+-- A life has ended that has the record own[code]. What it had unused is free (f), or counts as used because
+-- nobody knows whether it was: from now on (w), or until the period is over (d? and m?).
+local function end_stock(all, own, code, now)
+  local s, n = all[code], own[code]
+  own[code] = nil
+  if not s or not n or n[1] ~= s[1] then return end
+  s[4] = s[4] - n[3]
+  if code == 'w' then put(s[6], floor(now / TICK), n[3])
+  elseif code ~= 'f' then s[2], s[3], s[6] = s[2] + n[2], s[3] - n[2], (s[6] or 0) + n[3] end
+end
+`;
