@@ -2,8 +2,8 @@
  * Asks and replies in the form of the Lua scripts, which is packed arrays of numbers, and the names of all
  * keys at the server that hosts share. `ValkeyPartition` encodes and decodes with it. Pure; main thread.
  *
- * Must hold: arrays have the order in which valkey-stocks.ts and valkey-scripts.ts read them, and all hosts put
- * a scope into the same partition. Test: test/unit/sharing/valkey-coordinator.test.ts (random asks).
+ * Must hold: arrays have the order in which valkey-stocks.ts and valkey-scripts.ts read them, and all hosts
+ * put a scope into the same partition. Test: test/unit/sharing/valkey-coordinator.test.ts (random asks).
  */
 import { Packr } from 'msgpackr';
 import { asPicoUnits, maxOf, type PicoUnits } from '../core/units.js';

@@ -29,7 +29,7 @@
  *       places       the version of the list of nodes, a number that grows with every change of it
  *       host:<host>  the epoch in which the host has reported what it spent
  *       gone:<host>  when an operator said that the host will not come back
- *                  and of valkey-marks.ts:
+ *                    and of valkey-marks.ts:
  *       run          the id of the server that wrote last
  *       term         see the glossary
  *       checking     when the check under way began, or 0

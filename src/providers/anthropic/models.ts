@@ -19,8 +19,7 @@ export interface ModelTraits {
   readonly thinking: 'none' | 'budget' | 'either' | 'adaptive';
   /**
    * The `thinking.type` that is sent for no thinking: `between_tools` is the least that some models do.
-   * `absent`:
-   * the request has no `thinking`. Undefined: there is no such type, because the model always thinks.
+   * `absent`: the request has no `thinking`. Undefined: there is no such type, the model always thinks.
    */
   readonly thinkingOff: 'absent' | 'disabled' | 'between_tools' | undefined;
   /** Values of `output_config.effort` beside adaptive thinking; empty if the model has no such thinking. */
