@@ -156,7 +156,7 @@ export class SharedTotals implements SpendingTotals {
     this.#dayCalls[account] = day.dayCalls;
   }
 
-  /** The part of this gateway's charges to the account that is on disk; leases.ts subtracts it of what was granted. */
+  /** The part of this gateway's charges to the account that is on disk. It is no longer outstanding. */
   writtenOf(account: AccountIndex): PicoUnits {
     return asPicoUnits(this.#written[account]!);
   }
