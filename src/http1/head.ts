@@ -1,24 +1,31 @@
 /**
- * Reads the head of an HTTP/1.1 response (RFC 9112): status, framing of the body, whether the connection may
- * be kept. parser.ts calls it. Pure; upstream worker.
+ * Reads the head of the HTTP/1.1 response to a POST (RFC 9112): status, framing of the body, whether the
+ * connection may be kept. parser.ts calls it, and bounds its length. Pure; upstream worker.
  *
  * Must hold: a head that another reader could read differently is rejected (response smuggling): lines end in
  * CRLF, no folding, no control characters, one length or chunks and never both, no transfer coding but
  * chunked (test/unit/http1/head.test.ts).
  */
 
-/** How the body ends: there is none, after its length, with the last chunk, or with the connection. */
+/** How the body ends: there is none, after its length, with the last chunk, or when the server closes. */
 type Framing = 'empty' | 'length' | 'chunked' | 'close';
 
-/** Header lines that are accepted. Providers send some 30. */
+/** What a head says of the body and of what follows it: see the fields of ResponseHead. */
+interface Body {
+  readonly framing: Framing;
+  readonly lengthBytes?: number;
+  readonly keepsAlive: boolean;
+}
+
+/** Most header lines of a head. Providers send some 30. */
 const HEADERS_MAX = 256;
 /** The shortest header line: `a:` and CRLF. */
 const HEADER_BYTES_MIN = 4;
-/** A length of up to 999 TB, which a number still holds exactly. */
+/** A length below 10^15 bytes, which a number still holds exactly. */
 const LENGTH_PATTERN = /^\d{1,15}$/;
 const STATUS_LINE = /^HTTP\/1\.[01] [1-9]\d\d(?: [\t -~\x80-\xff]*)?\r\n/;
 /**
- * Matches the whole head, so that a name found in it later can only be that of a header. No two parts of the
+ * Matches the whole head, so that `\nname:` in it is always the start of a header line. No two parts of the
  * pattern match the same bytes, so the time is linear.
  */
 const HEAD =
@@ -36,22 +43,15 @@ const NOT_MODIFIED = 304;
 export class ResponseHead {
   readonly status: number;
   readonly framing: Framing;
-  /** Length of the body if `framing` is `length`, else 0. */
+  /** Bytes of the body if `framing` is `length`, else 0. */
   readonly lengthBytes: number;
-  /** The server takes another request on this connection. */
+  /** The server takes another request on this connection after this response. */
   readonly keepsAlive: boolean;
   readonly #text: string;
-  /** The same in lower case, to find names in it. Values are taken from `#text`. */
+  /** `#text` in lower case, to find names in; the positions are the same, because all is Latin-1. */
   readonly #lower: string;
 
-  constructor(
-    text: string,
-    lower: string,
-    status: number,
-    framing: Framing,
-    lengthBytes: number,
-    keepsAlive: boolean,
-  ) {
+  constructor(text: string, lower: string, status: number, { framing, lengthBytes = 0, keepsAlive }: Body) {
     this.#text = text;
     this.#lower = lower;
     this.status = status;
@@ -60,7 +60,7 @@ export class ResponseHead {
     this.keepsAlive = keepsAlive;
   }
 
-  /** The first header of that lower-case name; `name` is a literal in the code. */
+  /** The first header of that lower-case name: a literal of our code, because LINE_STARTS keeps each name. */
   header(name: string): string | undefined {
     return valueAt(this.#text, this.#lower, name, 0)?.value;
   }
@@ -83,17 +83,18 @@ export function parseHead(text: string): ResponseHead | string {
   const lower = text.toLowerCase();
   if (status === SWITCHING) return 'an upgrade that nobody asked for';
   // An informational head has no body, whatever it says; the final head follows.
-  if (status < 200) return new ResponseHead(text, lower, status, 'empty', 0, true);
+  if (status < 200) return new ResponseHead(text, lower, status, { framing: 'empty', keepsAlive: true });
   // A shorter text cannot have more headers. The status line and the empty line are two more lines.
   if (text.length > HEADERS_MAX * HEADER_BYTES_MIN && lineCountOf(text) > HEADERS_MAX + 2)
     return `more than ${HEADERS_MAX} headers`;
-  const isOld = text.startsWith('HTTP/1.0');
-  const keepsAlive = !isOld && !saysClose(text, lower);
+  const isHttp10 = text.startsWith('HTTP/1.0');
+  // Also an HTTP/1.0 server that offers to keep the connection is left: its `keep-alive` is no standard.
+  const keepsAlive = !isHttp10 && !saysClose(text, lower);
   const length = valueAt(text, lower, 'content-length', 0);
   const coding = valueAt(text, lower, 'transfer-encoding', 0);
   if (length !== undefined && coding !== undefined) return 'a length and a transfer coding';
   if (coding !== undefined) {
-    if (isOld) return 'a transfer coding in HTTP/1.0';
+    if (isHttp10) return 'a transfer coding in HTTP/1.0';
     if (coding.value.toLowerCase() !== 'chunked') return 'a transfer coding but chunked';
     if (valueAt(text, lower, 'transfer-encoding', coding.end) !== undefined) return 'two transfer codings';
   }
@@ -101,13 +102,17 @@ export function parseHead(text: string): ResponseHead | string {
     if (!LENGTH_PATTERN.test(length.value)) return 'a length that is none';
     if (valueAt(text, lower, 'content-length', length.end) !== undefined) return 'two lengths';
   }
-  if (status === NO_CONTENT || status === NOT_MODIFIED)
-    return new ResponseHead(text, lower, status, 'empty', 0, keepsAlive);
-  if (coding !== undefined) return new ResponseHead(text, lower, status, 'chunked', 0, keepsAlive);
-  if (length === undefined) return new ResponseHead(text, lower, status, 'close', 0, false);
-  const lengthBytes = Number(length.value);
-  const framing = lengthBytes === 0 ? 'empty' : 'length';
-  return new ResponseHead(text, lower, status, framing, lengthBytes, keepsAlive);
+  const body = bodyOf(status, coding !== undefined, length?.value, keepsAlive);
+  return new ResponseHead(text, lower, status, body);
+}
+
+function bodyOf(status: number, isChunked: boolean, length: string | undefined, keepsAlive: boolean): Body {
+  // These have no body, whatever length they name.
+  if (status === NO_CONTENT || status === NOT_MODIFIED) return { framing: 'empty', keepsAlive };
+  if (isChunked) return { framing: 'chunked', keepsAlive };
+  if (length === undefined) return { framing: 'close', keepsAlive: false };
+  const lengthBytes = Number(length);
+  return { framing: lengthBytes === 0 ? 'empty' : 'length', lengthBytes, keepsAlive };
 }
 
 function lineCountOf(text: string): number {
@@ -120,16 +125,17 @@ function saysClose(text: string, lower: string): boolean {
   let found = valueAt(text, lower, 'connection', 0);
   while (found !== undefined) {
     const options = found.value.toLowerCase();
+    // The usual value first, because `split` costs more.
     if (options !== 'keep-alive' && options.split(/[,\s]+/).includes('close')) return true;
     found = valueAt(text, lower, 'connection', found.end);
   }
   return false;
 }
 
-/** `\nname:` by name. Kept, because V8 searches for a new string three times as long. */
+/** `\nname:` by name. Kept for ever, because V8 takes three times as long to search for a newly made string. */
 const LINE_STARTS = new Map<string, string>();
 
-/** Returns the value of the first header of that name after `from`, and where its line ends. */
+/** Returns the value of the first header of that name after `from`, and the position of its line's CRLF. */
 function valueAt(
   text: string,
   lower: string,
@@ -141,11 +147,11 @@ function valueAt(
   const start = lower.indexOf(lineStart, from);
   if (start === -1) return undefined;
   const end = text.indexOf('\r', start);
-  let first = start + lineStart.length;
-  while (isSpace(text.charCodeAt(first))) first++;
-  let last = end;
-  while (last > first && isSpace(text.charCodeAt(last - 1))) last--;
-  return { value: text.slice(first, last), end };
+  let valueStart = start + lineStart.length;
+  while (isSpace(text.charCodeAt(valueStart))) valueStart++;
+  let valueEnd = end;
+  while (valueEnd > valueStart && isSpace(text.charCodeAt(valueEnd - 1))) valueEnd--;
+  return { value: text.slice(valueStart, valueEnd), end };
 }
 
 function isSpace(code: number): boolean {

@@ -1,6 +1,7 @@
 /**
- * The authenticate phase: finds the caller by the `Authorization` header. Called by Intake and by
- * ModelRoutes. Listener thread; some 2 µs, most of it for the digest.
+ * The authenticate phase: finds the caller by the `Authorization` header, or by `x-api-key`, of which
+ * request-head.ts makes one. intake.ts calls it for calls, model-routes.ts for the lists of models. Listener
+ * thread; some 2 µs, most of it for the digest.
  *
  * Must hold: the status of key and account is read from shared memory at each request, so that a disabled key
  * is rejected from the next request on, in all threads (test/unit/request/authenticate.test.ts).
@@ -32,34 +33,36 @@ export function authenticate(
   authorization: string,
   { keys, ledger, clock, catalog }: ListenerContext,
 ): ErrorRecord | undefined {
-  const text = authorization.slice(BEARER_CHARS);
-  const isKey = text.length === KEY_CHARS && BEARER.test(authorization);
-  const key = isKey ? keys.find(digestOf(text)) : undefined;
-  if (key === undefined) return notFound(authorization, text);
+  const keyText = authorization.slice(BEARER_CHARS);
+  const mayBeKey = keyText.length === KEY_CHARS && BEARER.test(authorization);
+  const key = mayBeKey ? keys.find(digestOf(keyText)) : undefined;
+  if (key === undefined) return notFound(authorization, keyText);
   if (keys.stateOf(key) !== 'active') return DISABLED_KEY;
   const nowSeconds = Math.floor(clock.wallMs() / MS_PER_SECOND);
   if (keys.isExpired(key, nowSeconds)) return EXPIRED_KEY;
   const account = keys.accountOf(key);
   const planIndex = ledger.planIndexOf(account);
-  // Checked by itself: both words are read one after the other, and a reload may enable the account between.
+  // `isActive` is no substitute: a reload between the two reads may give the account its plan and enable it.
   if (planIndex === NO_PLAN_INDEX) return ACCOUNT_WITHOUT_PLAN;
   if (!ledger.isActive(account)) return DISABLED_ACCOUNT;
-  // True once a second at most for each key: the next flush writes its last use.
+  // `recordUse` is true for a key's first use in each second: the next flush then writes when it was.
   if (keys.recordUse(key, nowSeconds)) ledger.keys.dirty.mark(key);
   context.caller = {
     key,
     account,
     planIndex,
+    // A catalogue never loses a plan, and no account is on one that a listener lacks (gateway/reload.ts).
     plan: catalog.plans[planIndex]!,
     isLimited: keys.isLimited(key),
   };
   return undefined;
 }
 
-/** The rejection for a header that has no known key. */
-function notFound(authorization: string, text: string): ErrorRecord {
+/** The rejection for a header without a known key. `keyText`: what follows the scheme, if there is one. */
+function notFound(authorization: string, keyText: string): ErrorRecord {
   if (authorization === '') return MISSING_KEY;
+  // A header with a known key has a fixed length, so the bound matters only here.
   if (authorization.length > AUTHORIZATION_CHARS_MAX || !BEARER.test(authorization)) return MALFORMED_KEY;
-  if (text.trim() === '') return MISSING_KEY;
-  return isWellFormedKey(text) ? UNKNOWN_KEY : MALFORMED_KEY;
+  if (keyText.trim() === '') return MISSING_KEY;
+  return isWellFormedKey(keyText) ? UNKNOWN_KEY : MALFORMED_KEY;
 }
