@@ -1,12 +1,13 @@
 /**
- * The stats of a gateway (`Stats`), its part of `GET /admin/v1/status` among them, and the sum over all
- * gateways of the supervisor, which operators see (`GroupView`). gateway.ts owns them, on the main thread of
- * a gateway process; AdminService reads them, group-status.ts adds up the parts.
+ * The stats of one gateway (`Stats`), its part of `GET /admin/v1/status` among them. ProcessGroupStats, which
+ * `Stats` has if a supervisor runs several gateways, makes of all parts what operators see; group-status.ts
+ * adds up the status documents for it. gateway.ts owns `Stats`, on the main thread of a gateway process;
+ * admin-service.ts reads it. A _group_ is a process group here, but in `groupQuotas` one of accounts.
  *
  * Must hold: a sum over all gateways never falls, or Prometheus takes it for a restart and counts twice
- * (test/unit/gateway/stats.group-view.test.ts); `reportLast` is called once, when all threads have ended,
- * because the supervisor adds these last counters for good. Member names are public. `addStatus` of
- * group-status.ts adds up each count, else operators see that of one process. Tests:
+ * (test/unit/gateway/stats.process-group.test.ts); `reportLast` is called once, when all threads have ended,
+ * because the supervisor adds these last counters for good. The names in the status document are public.
+ * `addStatus` of group-status.ts adds up each count, else operators see that of one process. Tests:
  * test/unit/supervisor/group-snapshots.test.ts, test/unit/gateway/group-status.test.ts,
  * test/e2e/metrics.test.ts.
  */
@@ -59,12 +60,12 @@ import type { UpstreamWorkers } from './pools.js';
 import type { LiveSettings } from './reload.js';
 import type { SupervisorLink } from './supervisor-link.js';
 
-interface GroupViewOptions {
-  /** The number of this gateway in its process group, from 0. */
+interface ProcessGroupStatsOptions {
+  /** That of this gateway process. */
   readonly slot: number;
-  /** Reads this gateway alone. */
+  /** Reads this gateway alone. The snapshot has that kind. */
   readonly read: (kind: SnapshotKind) => Promise<Snapshot>;
-  /** Asks all gateways, through the supervisor. */
+  /** Asks all gateways, through the supervisor. Undefined if it does not reply in time. */
   readonly readAll: (kind: SnapshotKind) => Promise<GroupSnapshot | undefined>;
 }
 
@@ -77,18 +78,18 @@ const SUPERVISOR_LATE =
  * The sum over all gateways of the supervisor. Its methods reject with ProxyError `overloaded` if the
  * supervisor does not reply: a scrape or a chart then lacks a moment.
  */
-export class GroupView {
-  readonly #options: GroupViewOptions;
+export class ProcessGroupStats {
+  readonly #options: ProcessGroupStatsOptions;
 
-  constructor(options: GroupViewOptions) {
+  constructor(options: ProcessGroupStatsOptions) {
     this.#options = options;
   }
 
   async metrics(): Promise<FamilySamples> {
     const { slot } = this.#options;
     const { members, ended } = await this.#readAll('metrics');
-    const snapshots = members.flatMap(({ slot: member, reading: { metrics } }) =>
-      metrics === undefined ? [] : [{ slot: member, own: member === slot, families: metrics }],
+    const snapshots = members.flatMap(({ slot: memberSlot, reading: { metrics } }) =>
+      metrics === undefined ? [] : [{ slot: memberSlot, own: memberSlot === slot, families: metrics }],
     );
     return (family) => mergeFamily(family, snapshots, ended.metrics ?? []);
   }
@@ -99,18 +100,17 @@ export class GroupView {
     const { members, ended } = await this.#readAll('status');
     const statuses = members.flatMap(({ reading: { status } }) => (status === undefined ? [] : [status]));
     const own = statuses.find((status) => status.process === slot);
+    // `#readAll` sees to it that there is one.
     return statusDocument(own ?? statuses[0]!, statuses, ended.status);
   }
 
   /** One report for each process, also for those that have just ended. */
   async accounts(): Promise<readonly AccountReport[]> {
     const { members, ended } = await this.#readAll('accounts');
-    return [...members.map(({ reading: snapshot }) => snapshot), ended].flatMap(
-      ({ accounts = [] }) => accounts,
-    );
+    return [...members.map(({ reading }) => reading), ended].flatMap(({ accounts = [] }) => accounts);
   }
 
-  /** If the supervisor does not know this gateway yet, adds the snapshot of this gateway. */
+  /** Adds the snapshot of this gateway, if the supervisor does not know it yet. */
   async #readAll(kind: SnapshotKind): Promise<GroupSnapshot> {
     const { slot, read, readAll } = this.#options;
     const all = await readAll(kind);
@@ -134,27 +134,27 @@ interface StatsOptions {
   readonly credentials: Pick<CredentialKeeper, 'statuses'>;
   readonly notifications: Pick<Notifications, 'counts' | 'groupQuotas' | 'sharedBalances'>;
   readonly state: GatewayState;
-  /** Undefined if this gateway is the only one on its data directory. */
+  /** The process group; undefined if this gateway is the only one on its data directory. */
   readonly group: GroupPosition | undefined;
   readonly supervisor: SupervisorLink;
 }
 
 export class Stats {
   readonly #options: StatsOptions;
-  readonly #group: GroupView | undefined;
+  readonly #processGroup: ProcessGroupStats | undefined;
   readonly #startedAtMs = performance.now();
 
   constructor(options: StatsOptions) {
     this.#options = options;
     const { live, metrics, accounting, bodies, logs, notifications, state, group, supervisor } = options;
-    const view =
+    const processGroup =
       group &&
-      new GroupView({
+      new ProcessGroupStats({
         slot: group.slot,
         read: (kind) => this.read(kind),
         readAll: (kind) => supervisor.readAll(kind),
       });
-    this.#group = view;
+    this.#processGroup = processGroup;
     metrics.attach({
       registry: accounting.registry,
       accounting: accounting.flush,
@@ -171,11 +171,11 @@ export class Stats {
       groupQuotas: notifications.groupQuotas,
       sharedBalances: notifications.sharedBalances,
       sharing: () => accounting.sharing.snapshot,
-      readGroup: view && (() => view.metrics()),
+      readGroup: processGroup && (() => processGroup.metrics()),
     });
   }
 
-  /** The snapshot of this gateway alone: `metrics`, `accounts` or `status`. */
+  /** The snapshot of this gateway alone, which has that kind: `metrics`, `accounts` or `status`. */
   async read(kind: SnapshotKind): Promise<Snapshot> {
     const { metrics, accounting } = this.#options;
     if (kind === 'metrics') return { metrics: await metrics.read() };
@@ -185,28 +185,29 @@ export class Stats {
 
   /** The document of `GET /admin/v1/status`. */
   async status(): Promise<StatusDocument> {
-    if (this.#group !== undefined) return this.#group.status();
+    if (this.#processGroup !== undefined) return this.#processGroup.status();
     const { status } = await this.read('status');
     return statusDocument(status!, [status!], undefined);
   }
 
   /** The busiest accounts, one report for each process. */
   async accounts(): Promise<readonly AccountReport[]> {
-    return this.#group === undefined
+    return this.#processGroup === undefined
       ? [this.#options.accounting.base.topAccounts.read()]
-      : this.#group.accounts();
+      : this.#processGroup.accounts();
   }
 
+  /** What `GET /metrics` returns. */
   page(format: MetricsFormat): Promise<MetricsPage> {
     return this.#options.metrics.render(format);
   }
 
   /**
-   * Sends the last snapshot to the supervisor, which keeps its counters after this gateway has ended.
-   * Resolves when it has left this process.
+   * Sends the last snapshot to the supervisor, which keeps its counters after this gateway has ended: also
+   * those of spans that still run. Resolves when it has left this process, or after a while.
    */
   async reportLast(): Promise<void> {
-    if (this.#group === undefined) return;
+    if (this.#processGroup === undefined) return;
     const accounts = [this.#options.accounting.base.topAccounts.readLast()];
     await this.#options.supervisor.reportLast({
       ...(await this.read('metrics')),
@@ -234,6 +235,7 @@ export class Stats {
       uptimeSeconds: Math.floor((performance.now() - this.#startedAtMs) / 1_000),
       listeners: listeners.count,
       workers: workers.count,
+      // Their number: accounts are never deleted, so their indices have no gaps.
       accounts: accounting.base.store.freeAccountIndex(),
       modelIds: accounting.registry.catalog.models.map(({ id }) => id),
       settings: live.settings,
@@ -245,11 +247,11 @@ export class Stats {
 }
 
 interface StatusFacts {
-  /** The number of this process in its process group, from 0. */
+  /** That of this process in its process group; 0 without one. */
   readonly slot: number;
   readonly ready: boolean;
   readonly uptimeSeconds: number;
-  /** How many threads run. */
+  /** How many run. */
   readonly listeners: number;
   readonly workers: number;
   /** How many accounts there are, also disabled ones. */
@@ -263,16 +265,16 @@ interface StatusFacts {
 }
 
 /**
- * Returns the part of this process. Its counts are those since the process began. Two rows count calls
- * without a model of the catalogue: NO_MODEL those rejected before the model was known, OTHER_MODEL those
- * that named one that is not there.
+ * Returns the part of this process. Its counts are those since the process began. Calls without a model of
+ * the catalogue are in its sums, but not in its `models`: NO_MODEL has those rejected before the model was
+ * known, OTHER_MODEL those that named one that is not there.
  */
 function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessStatus {
   const { settings, flush } = facts;
   const { reader } = metrics;
-  const slots = facts.modelIds.map((_, index) => modelSlotOf(index));
-  const known = slots.map((slot) => reader.model(slot));
+  const known = facts.modelIds.map((_, index) => reader.model(modelSlotOf(index)));
   const models = [reader.model(NO_MODEL), reader.model(OTHER_MODEL), ...known];
+  const overheads = [false, true].map((stream) => reader.overheadMs(stream));
   const total = (countOf: (model: ModelSnapshot) => number): number =>
     models.reduce((sum, model) => sum + countOf(model), 0);
   return {
@@ -307,8 +309,8 @@ function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessStatus {
       FIRST_TOKEN_BOUNDS_MS,
       models.map(({ firstTokenMs }) => firstTokenMs),
     ),
-    overhead_ms: merged(OVERHEAD_BOUNDS_MS, [reader.overheadMs(false), reader.overheadMs(true)]),
-    models: known.flatMap((model, index) => modelOf(facts.modelIds[index]!, model)),
+    overhead_ms: merged(OVERHEAD_BOUNDS_MS, overheads),
+    models: known.flatMap((model, index) => entriesOf(facts.modelIds[index]!, model)),
     upstreams: metrics.upstreams.current.map((upstream) => upstreamOf(upstream, metrics)),
     credentials: facts.credentials,
     threads: reader.threads().map(({ thread, delayP99Ms, heapBytes }) => ({
@@ -338,7 +340,7 @@ function outcomesOf(models: readonly ModelSnapshot[]): Record<Outcome, number> {
 }
 
 /** Returns one entry, or none for a model without calls. */
-function modelOf(id: string, model: ModelSnapshot): ModelStatus[] {
+function entriesOf(id: string, model: ModelSnapshot): ModelStatus[] {
   const outcomes = outcomesOf([model]);
   if (Object.values(outcomes).every((count) => count === 0)) return [];
   return [
@@ -363,10 +365,10 @@ function costOf(models: readonly ModelSnapshot[]): bigint {
 }
 
 function upstreamOf(
-  { model, name, priority, weight, slot, scope }: NamedUpstream,
+  { model, name, priority, weight, slot: upstreamSlot, scope }: NamedUpstream,
   { reader, upstreamUse, upstreamErrors }: GatewayMetrics,
 ): UpstreamStatus {
-  const { attempts, callsInFlight, failures, lastFailure, breakers, waits } = reader.upstream(slot);
+  const { attempts, callsInFlight, failures, lastFailure, breakers, waits } = reader.upstream(upstreamSlot);
   return {
     model,
     name,

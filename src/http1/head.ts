@@ -132,7 +132,7 @@ function saysClose(text: string, lower: string): boolean {
   return false;
 }
 
-/** `\nname:` by name. Kept for ever, because V8 takes three times as long to search for a newly made string. */
+/** `\nname:` by name. Kept for ever, because V8 takes three times as long to find a newly made string. */
 const LINE_STARTS = new Map<string, string>();
 
 /** Returns the value of the first header of that name after `from`, and the position of its line's CRLF. */

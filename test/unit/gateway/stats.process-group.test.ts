@@ -1,14 +1,14 @@
 /** What the sum over all gateways is if not all is known. */
 import t from 'tap';
 import type { GroupSnapshot, Snapshot } from '#src/gateway/messages.js';
-import { GroupView } from '#src/gateway/stats.js';
+import { ProcessGroupStats } from '#src/gateway/stats.js';
 import type { AccountReport } from '#src/telemetry/account-history.js';
 
 const reportOf = (source: string): AccountReport => ({ source, spans: [] });
 
-function viewOf(all: GroupSnapshot | undefined): GroupView {
+function statsOf(all: GroupSnapshot | undefined): ProcessGroupStats {
   const own: Snapshot = { metrics: [], accounts: [reportOf('own')] };
-  return new GroupView({
+  return new ProcessGroupStats({
     slot: 1,
     read: (what) => Promise.resolve({ [what]: own[what as 'metrics'] }),
     readAll: () => Promise.resolve(all),
@@ -16,16 +16,16 @@ function viewOf(all: GroupSnapshot | undefined): GroupView {
 }
 
 void t.test('a supervisor that does not answer: no sum, rather than one without the others', async (t) => {
-  const view = viewOf(undefined);
-  await t.rejects(view.metrics(), /did not answer/);
-  await t.rejects(view.status(), { code: 'overloaded', retryAfterSeconds: 5, message: /did not answer/ });
-  await t.rejects(view.accounts(), /did not answer/);
+  const stats = statsOf(undefined);
+  await t.rejects(stats.metrics(), /did not answer/);
+  await t.rejects(stats.status(), { code: 'overloaded', retryAfterSeconds: 5, message: /did not answer/ });
+  await t.rejects(stats.accounts(), /did not answer/);
 });
 
 void t.test('a supervisor that does not know this gateway yet: it counts beside the others', async (t) => {
   const others = { members: [{ slot: 0, reading: { accounts: [reportOf('other')] } }], ended: {} };
   t.same(
-    (await viewOf(others).accounts()).map(({ source }) => source),
+    (await statsOf(others).accounts()).map(({ source }) => source),
     ['other', 'own'],
   );
 });
