@@ -2,6 +2,11 @@
  * Declares the settings of one upstream of a model. catalog-schema.ts has it as part of a model. Main threads
  * and commands; no listener or worker imports it.
  *
+ * The descriptions are the text of docs/configuration.md and of the JSON Schema for editors; `x-want` is the
+ * end of an error. Where they repeat what the gateway does, no test compares them: default versions and names
+ * of members are those of provider-settings.ts, cooldowns those of upstream/breaker.ts. What the settings of
+ * one upstream exclude or need is checked by cross-checks.ts (files beside values) and provider-settings.ts.
+ *
  * Must hold: no header that a configuration may set frames a message (HEADER_NAMES_REJECTED), or responses of
  * one connection could reach wrong callers (test/unit/config/settings-reader.errors.test.ts).
  */
@@ -18,24 +23,26 @@ import {
   type Annotations,
 } from './annotations.js';
 
-/** Each beta feature, and each header, costs bytes in every call. */
+/** Each beta feature, each header and each other name costs time or bytes in every call. */
 export const BETAS_MAX = 16;
 const HEADERS_MAX = 64;
 const MEMBER_NAMES_MAX = 32;
-/** A member's name, but none that the gateway itself reads; or empty. */
-const MEMBER_NAME_OR_NONE = '^(?!(?:model|messages|stream|n)$)(?:[A-Za-z][A-Za-z0-9_.-]{0,63})?$';
+const MEMBER_NAME = '[A-Za-z][A-Za-z0-9_.-]{0,63}';
+/** Members that keep their names, because the gateway itself reads or writes them. */
+const FIXED_NAME = '(?:model|messages|stream|n)$';
+const MEMBER_NAME_OR_NONE = `^(?!${FIXED_NAME})(?:${MEMBER_NAME})?$`;
 /** The provider's name of a feature in trial. */
 export const BETA_PATTERN = '^[A-Za-z0-9._-]{1,128}$';
-/** A day. */
+/** A day, for each of the four timeouts. */
 export const TIMEOUT_MS_MAX = 86_400_000;
-/** `total_timeout_ms` of an upstream that has none. */
-export const TOTAL_TIMEOUT_MS_USUAL = 600_000;
+/** `total_timeout_ms` where the file does not set it. */
+export const TOTAL_TIMEOUT_MS_DEFAULT = 600_000;
 
 /** A host has no ports for more connections to one origin. */
 const CONNECTIONS_MAX = 60_000;
 /** A breaker that waits for more failures would protect nobody. */
 const BREAKER_FAILURES_MAX = 10_000;
-/** One upstream may hold calls back for a minute at most. */
+/** A Retry-After may hold calls back (park them) for a minute at most. */
 const PARK_MS_MAX = 60_000;
 /** After a minute every window of a limit has ended. */
 const QUEUE_MS_MAX = 60_000;
@@ -57,22 +64,26 @@ export const HEADER_NAMES_SECRET = '^(cookie|(.*[-_])?(authorization|(api)?key|t
 const timeout = (presetMs: number, description: string) =>
   whole(1, TIMEOUT_MS_MAX, presetMs, 'milliseconds', { description });
 
+/** A text without blanks that has the pattern. `want` is its `x-want`. */
 const word = (pattern: string, description: string, want: string) =>
   Type.String({ pattern, description, 'x-want': want } satisfies Annotations);
 
-/** `echo:` is the built-in model. */
+/** Whether a text is an address as for `isHttpUrl`, or that of the built-in model. */
 export function isUpstreamUrl(text: string): boolean {
   return text === 'echo:' || isHttpUrl(text);
 }
 
-/** Whether a text is an address without user and password, which would be a secret written inline. */
+/**
+ * Whether a text is an address without user and password, which would be a secret written inline, and without
+ * a fragment, which is never sent.
+ */
 export function isHttpUrl(text: string): boolean {
   if (!URL.canParse(text)) return false;
   const { protocol, username, password, hash } = new URL(text);
   return (protocol === 'http:' || protocol === 'https:') && username === '' && password === '' && hash === '';
 }
 
-/** Whether the text begins with a certificate that can be read. */
+/** Whether the text has a certificate. Only the first is read here; OpenSSL skips later ones that are bad. */
 export function isCertificates(text: string): boolean {
   try {
     return new X509Certificate(text).raw.length > 0;
@@ -164,8 +175,8 @@ export const upstreamSchema = Type.Object(
           description:
             'openai and azure: names that this upstream has for members of a chat completion, where it refuses those of OpenAI, such as {stream_options: "", max_completion_tokens: max_tokens}. If a request has a member by both names, the one by the upstream\'s name stays. Models that OpenAI names o1 to o9 and gpt-5 to gpt-9 have {max_tokens: max_completion_tokens} by default, because they refuse the older name.',
           'x-want': 'a map of names to names',
-          'x-names': '^[A-Za-z][A-Za-z0-9_.-]{0,63}$',
-          'x-names-refused': '^(?:model|messages|stream|n)$',
+          'x-names': `^${MEMBER_NAME}$`,
+          'x-names-refused': `^${FIXED_NAME}`,
         } satisfies Annotations,
       ),
     ),
@@ -220,7 +231,7 @@ export const upstreamSchema = Type.Object(
       'Longest silence between two pieces of an answer, such as that of a stream while a reasoning model thinks.',
     ),
     total_timeout_ms: timeout(
-      TOTAL_TIMEOUT_MS_USUAL,
+      TOTAL_TIMEOUT_MS_DEFAULT,
       'Longest duration of one try of a call, without the time that its caller does not read; after it no other upstream is tried. A stream that still comes is cut then and charged for what was sent.',
     ),
     connections_max: whole(1, CONNECTIONS_MAX, 10_000, 'connections', {

@@ -7,7 +7,7 @@
 import type { Service } from '../../core/door-names.js';
 import { secretsInQuery } from '../../core/secret-url.js';
 import { OUTPUT_TOKENS_MAX } from '../catalog-schema.js';
-import { TIMEOUT_MS_MAX, TOTAL_TIMEOUT_MS_USUAL } from '../upstream-schema.js';
+import { TIMEOUT_MS_MAX, TOTAL_TIMEOUT_MS_DEFAULT } from '../upstream-schema.js';
 import { headersOf, secretOf } from './headers.js';
 import { type DeploymentPrices, PRICE_WORDS, pricesOf, UNPLACED_PRICE } from './price.js';
 import {
@@ -311,7 +311,7 @@ function timeoutsOf(
     first_byte_timeout_ms: timeoutMs,
     idle_timeout_ms: timeoutMs,
     // It bounds no whole call, but a silence must fit into one.
-    ...(timeoutMs > TOTAL_TIMEOUT_MS_USUAL && { total_timeout_ms: timeoutMs }),
+    ...(timeoutMs > TOTAL_TIMEOUT_MS_DEFAULT && { total_timeout_ms: timeoutMs }),
   };
 }
 
