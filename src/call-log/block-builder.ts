@@ -13,6 +13,7 @@ import {
   BLOCK_BYTES,
   CACHE_HIT,
   CACHE_MISS,
+  CHARGED,
   FIXED_BYTES,
   FLAGS,
   HEAD_BYTES,
@@ -21,6 +22,7 @@ import {
   NONE,
   PLAIN,
   QUEUED_MS,
+  REQUEST,
   STATUS,
   STREAM,
   VARIABLE,
@@ -145,8 +147,8 @@ export class BlockBuilder {
     const at16 = at64 << 2;
     const { usage, cache } = call;
     this.#floats[at64] = call.endedMs;
-    this.#floats[at64 + 1] = call.request;
-    this.#amounts[at64 + 2] = usage === undefined ? 0n : usage.charged;
+    this.#floats[at64 + REQUEST] = call.request;
+    this.#amounts[at64 + CHARGED] = usage === undefined ? 0n : usage.charged;
     const shorts = this.#shorts;
     shorts[at16 + NAMED.prefix] = this.#names.positionOfKind(call.requestPrefix, KIND.prefix);
     shorts[at16 + NAMED.account] = this.#names.positionOfKind(call.account, KIND.id);
@@ -190,8 +192,8 @@ export class BlockBuilder {
     const account = this.#accounts.of(ints[first32 + ring.PLAIN_ACCOUNT]!);
     const flags = ints[first32 + ring.PLAIN_FLAGS]!;
     this.#floats[at64] = floats[first64 + ring.PLAIN_ENDED_MS]!;
-    this.#floats[at64 + 1] = floats[first64 + ring.PLAIN_REQUEST]!;
-    this.#amounts[at64 + 2] = amounts[first64 + ring.PLAIN_CHARGED]!;
+    this.#floats[at64 + REQUEST] = floats[first64 + ring.PLAIN_REQUEST]!;
+    this.#amounts[at64 + CHARGED] = amounts[first64 + ring.PLAIN_CHARGED]!;
     shorts[at16 + NAMED.prefix] = this.#prefixes.of(listener);
     shorts[at16 + NAMED.account] = account;
     shorts[at16 + NAMED.key] = this.#keys.of(ints[first32 + ring.PLAIN_KEY]!);

@@ -14,8 +14,8 @@
  *
  *     byte  bits  a call's fixed part: what filters read
  *        0    64  endedMs   wall clock (float)
- *        8    64  request   number of the request in its listener (float)
- *       16    64  charged   pico-units, signed
+ *        8    64  request   number of the request in its listener's run (float), the end of its id
+ *       16    64  charged   pico-units, signed; 0 without a source
  *       24    16  × 9       positions in the block's names, NONE if there is none: see NAMED
  *       42    16  status    0 if the caller left before there was one
  *       44    16  flags     see STREAM; the next 16 bits are unused
@@ -23,8 +23,9 @@
  *       52    32  queuedMs
  *
  * The variable part has numbers of 7 bits a byte, the lowest bits first; times are microseconds. "Or none"
- * is 0 for none, else the value plus one. A name is its position in the block's names, or none. A text is
- * its length in bytes, or none, and then its bytes. A list is its length and then its items.
+ * is 0 for none, else the value plus one, but for a status, of which 0 itself is none. A name is its position
+ * in the block's names, or none. A text is its length in bytes, or none, and then its bytes. A list is its
+ * length and then its items.
  *
  *     duration; time to the first token, or none; time to admission, or none
  *     tokens    if the call has a source: prompt, cached, cache writes of both kinds, completion, reasoning
@@ -40,18 +41,22 @@
  * and in commands.
  *
  * Must hold: later versions read these files, so a change of the bytes needs another MAGIC, and a damaged
- * block is left out whole, by its CRC-32 (test/unit/call-log/call-log.test.ts). The properties that `call`
- * and VariableReader write down stand in the order of the bytes. Words are those of a little-endian
- * machine.
+ * block is left out whole, by its CRC-32 (test/unit/call-log/call-log.test.ts). Nothing else protects the
+ * decoding, whose loops would not end past the bytes. In the object literals of `call` and VariableReader the
+ * properties stand in the order of the bytes, because each is read as it is evaluated. Words are those of a
+ * little-endian machine.
  */
 import { crc32 } from 'node:zlib';
 import { asPicoUnits, asWallMs } from '../core/units.js';
 import type { CallAttempt, CallRecord, QuotaLeft } from '../telemetry/call-record.js';
 
+/** Its length must be a multiple of 8, because the first block follows. */
 export const SEGMENT_START = Buffer.from('tgcalls1');
+/** The bytes `TGC2`. */
 export const MAGIC = 0x32434754;
-/** The magic of earlier versions, whose blocks differ only in that they have no plain calls. */
+/** `TGC1` of earlier versions, whose blocks differ only in that they have no plain calls. */
 const MAGIC_BEFORE = 0x31434754;
+/** Of a block; of a call's fixed part. */
 export const HEAD_BYTES = 24;
 export const FIXED_BYTES = 56;
 /** A block is written when it has this many bytes, or a second after its first call. */
@@ -60,7 +65,14 @@ export const BLOCK_BYTES = 64 * 1024;
 export const BLOCK_BYTES_MAX = 1024 * 1024;
 export const NONE = 0xffff;
 
-/** Positions of the names among a call's words of 16 bits, from byte 24. */
+// Positions in a call's fixed part: first those of words of 64 bits.
+export const REQUEST = 1;
+export const CHARGED = 2;
+
+/**
+ * Words of 16 bits, from byte 24: names of the CallRecord. `prefix` is its `requestPrefix`; `answered` and
+ * `source` are those of its `usage`: the model that answered, and where the tokens come from.
+ */
 export const NAMED = {
   prefix: 12,
   account: 13,
@@ -74,10 +86,11 @@ export const NAMED = {
 } as const;
 export const STATUS = 21;
 export const FLAGS = 22;
-/** Words of 32 bits. */
+// Words of 32 bits.
 export const VARIABLE = 12;
 export const QUEUED_MS = 13;
 
+// Bits of the flags.
 export const STREAM = 1;
 export const CACHE_HIT = 2;
 export const CACHE_MISS = 4;
@@ -86,10 +99,13 @@ export const ATTEMPTS = 8;
 /** The call's variable part is that of a plain call. */
 export const PLAIN = 16;
 
-/** A view of a block in the bytes of a file. `floats` and `shorts` span all bytes: index them by `at64`. */
+/** A view of a block in the bytes of a file. */
 export class Block {
+  /** Of calls. */
   readonly count: number;
+  /** Of the whole block. */
   readonly bytes: number;
+  /** Both span all bytes of the file, not those of the block alone: index them by `at64`. */
   readonly floats: Float64Array;
   readonly shorts: Uint16Array;
   readonly #data: Buffer;
@@ -182,7 +198,7 @@ export class Block {
     return {
       endedMs: asWallMs(this.floats[at64]!),
       requestPrefix: named('prefix')!,
-      request: this.floats[at64 + 1]!,
+      request: this.floats[at64 + REQUEST]!,
       route: named('route')!,
       account,
       key: named('key'),
@@ -204,7 +220,7 @@ export class Block {
               reasoningTokens: read.number(),
               answeredModel: named('answered')!,
               source,
-              charged: asPicoUnits(this.#data.readBigInt64LE(at64 * 8 + 16)),
+              charged: asPicoUnits(this.#data.readBigInt64LE((at64 + CHARGED) * 8)),
             },
       admittedMs,
       firstTokenMs,
@@ -222,6 +238,7 @@ export class Block {
   }
 }
 
+/** Reads a call's variable part from `at` on. Each method reads what comes next. */
 class VariableReader {
   readonly #data: Buffer;
   readonly #names: readonly string[];
@@ -321,9 +338,10 @@ const TWO_28 = 2 ** 28;
 
 /**
  * Writes a number at `start` for `VariableReader.number`, and returns the position after it: 7 bits a byte,
- * up to 2^53 (test/unit/call-log/plain-calls.test.ts).
+ * so at most 8 bytes for one up to 2^53 (test/unit/call-log/plain-calls.test.ts).
  */
 export function putNumber(bytes: Uint8Array, start: number, value: number): number {
+  // Most numbers are whole and have 31 bits; `| 0` changes all others.
   let rest = value | 0;
   if (rest !== value || rest < 0) return putOther(bytes, start, value);
   let at = start;

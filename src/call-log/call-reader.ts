@@ -7,7 +7,7 @@
  */
 import { join } from 'node:path';
 import type { CallRecord } from '../telemetry/call-record.js';
-import { NAMED } from './call-block.js';
+import { NAMED, REQUEST } from './call-block.js';
 import {
   type CallFilter,
   extentTestOf,
@@ -179,7 +179,7 @@ function callIn(
       if (prefixAt === undefined) continue;
       for (let call = 0; call < block.count; call++) {
         const at64 = block.at64(call);
-        if (block.floats[at64 + 1] !== request) continue;
+        if (block.floats[at64 + REQUEST] !== request) continue;
         if (block.shorts[at64 * 4 + NAMED.prefix] === prefixAt) return block.call(call);
       }
     }

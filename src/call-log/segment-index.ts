@@ -44,7 +44,7 @@
  * test/unit/call-log/segment-index.test.ts).
  */
 import { crc32 } from 'node:zlib';
-import { BLOCK_BYTES, NAMED, NONE, STATUS, type Block } from './call-block.js';
+import { BLOCK_BYTES, NAMED, NONE, REQUEST, STATUS, type Block } from './call-block.js';
 import { SegmentSummary } from './segment-summary.js';
 
 /** Some blocks in a row, as the index describes them. The layout above says what its fields are. */
@@ -138,7 +138,7 @@ export class SegmentIndex {
       const at64 = block.at64(call);
       const at16 = at64 * 4;
       const endedMs = floats[at64]!;
-      const request = floats[at64 + 1]!;
+      const request = floats[at64 + REQUEST]!;
       if (endedMs < open.firstMs) open.firstMs = endedMs;
       if (endedMs > open.lastMs) open.lastMs = endedMs;
       if (request < open.firstRequest) open.firstRequest = request;
