@@ -1,20 +1,20 @@
 /**
- * The hold on the store: a lock between processes that says who may change the data directory, which is one
- * command, or the gateways of one group. `Store.hold` takes it before a gateway or a command reads the store;
- * `Store.close` gives it back. Main thread of a gateway process, or a command. (The hold of a balance is
- * something else.)
+ * The store hold: a lock between processes that says who may change the data directory, which is one command,
+ * or the gateways of one process group. `Store.hold` takes it before a gateway or a command reads the store;
+ * `Store.close` gives it back. Main thread of a gateway process, or a command. (A hold of money is something
+ * else.)
  *
- * A gateway reads accounts and keys at its start. What a command wrote after that would be in force only
- * after the next start. So the hold is a row that is read and written in one transaction. The row of a
- * process that has died is void.
+ * It is needed because a gateway reads accounts and keys at its start: what a command wrote after that would
+ * be in force only after the next start. The hold is a row that is read and written in one transaction. The
+ * row of a process that has died is void.
  *
  * Containers that share a volume do not see each other's processes (PID namespaces), so `/proc` alone does
- * not tell whether the process in the row has died. Therefore whoever has the hold is also a reader of
- * `hold.lmdb`, and nobody else is one: transactions that write read without being one. LMDB guards a reader's
- * entry by a lock of the kernel on its lock file, which all containers of one machine see, and which ends
- * with its process however that ends. That needs no clock, no heartbeat, and no file that a Unix socket could
- * not be made in. The row of a process that `/proc` shows is valid without, for a Tollgate that is no reader.
- * Where a file system has no such locks, LMDB does not work either.
+ * not tell whether the process in the row has died. Therefore whoever has the hold is also a _reader_ of
+ * `hold.lmdb`: it has read the file outside of a write. Nobody else does, because reads within a write make
+ * no reader. LMDB guards a reader's entry by a lock of the kernel on its lock file, which all containers of
+ * one machine see, and which ends with its process however that ends. That needs no clock and no heartbeat,
+ * and works on volumes where no Unix socket can be made. Where a file system has no such locks, LMDB does not
+ * work either. An older Tollgate is no reader: its row is valid if `/proc` shows its process.
  *
  * Gateways of one supervisor that share their limits share the hold. The row then names their group, and lets
  * in further members of it. A gateway that goes on draining after its supervisor has died keeps everybody
@@ -40,11 +40,12 @@ import { makeDataFolder, OPTIONS, unreadable } from './store-file.js';
 
 /** Some pages. LMDB needs room for the former row beside the new one. */
 const MAP_BYTES = 1024 * 1024;
-const HOLDER = 'holder';
+const ROW_KEY = 'holder';
 
-const HolderRow = Type.Object({
+/** Who has the hold. */
+const OwnerRow = Type.Object({
   kind: Type.Union([Type.Literal('gateway'), Type.Literal('command')]),
-  /** Identity of one member. An older Tollgate, which knows no groups, checks this one alone. */
+  /** Of one member, as of process-identity.ts. An older Tollgate, which knows no groups, checks it alone. */
   identity: Type.String(),
   group: Type.Optional(Type.String()),
   members: Type.Optional(Type.Array(Type.String())),
@@ -54,20 +55,21 @@ const HolderRow = Type.Object({
   sinceMs: Type.Optional(Type.Integer()),
 });
 
-const isHolder = schemaCheck('HolderRow', HolderRow);
-type HolderRow = Readonly<Static<typeof HolderRow>>;
+const isOwnerRow = schemaCheck('OwnerRow', OwnerRow);
+type OwnerRow = Readonly<Static<typeof OwnerRow>>;
 
-export interface StoreHolder {
-  readonly kind: HolderRow['kind'];
+/** Who wants the hold, or has it. */
+export interface StoreUser {
+  readonly kind: OwnerRow['kind'];
   /** Shared by the gateways that may use the store together; absent if the process wants it for itself. */
   readonly group?: string | undefined;
 }
 
-/** An expected error: another process has the store. */
+/** An expected error: another process has the hold. */
 export class StoreHeld extends Error {
   readonly code = 'store_held';
-  readonly kind: StoreHolder['kind'];
-  /** As the holder's own PID namespace numbers it. */
+  readonly kind: StoreUser['kind'];
+  /** The holder's number in its own PID namespace. */
   readonly pid: number;
   /** Path of the data folder. */
   readonly path: string;
@@ -76,11 +78,11 @@ export class StoreHeld extends Error {
   /** Names the holder: `gateway (process 7)`. */
   readonly who: string;
 
-  /** `isSeen` says whether the holder is in the PID namespace of this process. */
-  constructor(path: string, { kind, identity, host = 'unknown', sinceMs }: HolderRow, isSeen: boolean) {
+  /** `isVisible`: the holder is in the PID namespace of this process. */
+  constructor(path: string, { kind, identity, host = 'unknown', sinceMs }: OwnerRow, isVisible: boolean) {
     const pid = Number(identity.split(' ', 1)[0]);
     const since = sinceMs === undefined ? '' : `, since ${new Date(sinceMs).toISOString()}`;
-    const who = isSeen
+    const who = isVisible
       ? `${kind} (process ${pid})`
       : `${kind} in another container (process ${pid} of ${host}${since})`;
     super(`A ${who} works on ${path}.`);
@@ -88,7 +90,7 @@ export class StoreHeld extends Error {
     this.kind = kind;
     this.pid = pid;
     this.path = path;
-    this.container = isSeen ? undefined : host;
+    this.container = isVisible ? undefined : host;
     this.who = who;
   }
 }
@@ -96,41 +98,43 @@ export class StoreHeld extends Error {
 /** This process's hold on a data folder, from `take` to `giveBack`. */
 export class StoreHold {
   /**
-   * All holds of this process. It is a reader of their files, and not another who has the hold. A hold that
-   * nothing referred to would be closed with its file by the garbage collector.
+   * All holds of this process: where it has one, the reader may be itself and tells of no other process. A
+   * hold that nothing referred to would be closed with its file by the garbage collector.
    */
   static readonly #own = new Set<StoreHold>();
 
   readonly #file: Environment;
-  readonly #row: HoldRow;
+  readonly #row: RowAccess;
 
-  private constructor(file: Environment, row: HoldRow) {
+  private constructor(file: Environment, row: RowAccess) {
     this.#file = file;
     this.#row = row;
   }
 
   /**
    * Takes the hold. If nobody else has it, `onAlone` is called before any other process can take it. Throws
-   * StoreHeld if another process has it, and StoreError if that cannot be read. Costs a disk flush.
+   * StoreHeld if another process has it, and StoreError if that cannot be read. Costs a disk flush. To be
+   * called once until `giveBack`: a second hold of this process on the folder would end with the first.
    */
-  static take(dataPath: string, holder: StoreHolder, onAlone: () => void = () => undefined): StoreHold {
+  static take(dataPath: string, user: StoreUser, onAlone: () => void = () => undefined): StoreHold {
     makeDataFolder(dataPath);
     const path = join(dataPath, 'hold.lmdb');
     const file = openHold(path);
     const { root } = file;
-    const row: HoldRow = {
+    const row: RowAccess = {
       path: dataPath,
       hasReaders: () => !StoreHold.#isOwn(dataPath) && file.hasReaders(),
-      get: (): unknown => root.get(HOLDER),
-      put: (value) => root.putSync(HOLDER, value),
-      remove: () => root.removeSync(HOLDER),
+      get: (): unknown => root.get(ROW_KEY),
+      put: (value) => root.putSync(ROW_KEY, value),
+      remove: () => root.removeSync(ROW_KEY),
     };
     try {
+      // While this process has the gate (environment.ts), no other one opens or writes the file.
       file.inGate(() => {
         file.write(() => {
-          if (takeHold(row, holder)) onAlone();
+          if (takeHold(row, user)) onAlone();
         });
-        // This process is a reader from here on, before another one can look.
+        // A read outside of a write: it makes this process a reader, before another one can look.
         row.get();
       });
     } catch (error) {
@@ -146,7 +150,7 @@ export class StoreHold {
     return Array.from(StoreHold.#own).some((hold) => resolve(hold.#row.path) === resolve(dataPath));
   }
 
-  /** Never fails. If the disk takes nothing, the hold is void as soon as this process has ended. */
+  /** A disk that takes nothing is no failure: the hold is void as soon as this process has ended. */
   async giveBack(): Promise<void> {
     try {
       this.#file.write(() => giveHoldBack(this.#row));
@@ -167,50 +171,51 @@ function openHold(path: string): Environment {
   }
 }
 
-/** The row inside a transaction. */
-export interface HoldRow {
+/** What may be done with the row, inside a transaction. */
+export interface RowAccess {
+  /** Path of the data folder. */
   readonly path: string;
-  /** Whether another process is a reader of the row's file: it has the hold, or has just given it back. */
+  /** Whether another process is a reader of the row's file: it has the hold, or has just removed the row. */
   hasReaders(): boolean;
   get(): unknown;
-  put(row: HolderRow): void;
+  put(row: OwnerRow): void;
   remove(): void;
 }
 
 /**
- * Returns true if no other process has the hold. Throws StoreHeld if a running process of another group has
- * it. A row that cannot be read is void: it holds nobody's money.
+ * Takes the hold. Returns true if no other process has it. Throws StoreHeld if a running process of another
+ * group has it. A row that cannot be read counts as none: it only says who has the lock.
  */
-export function takeHold(row: HoldRow, { kind, group }: StoreHolder): boolean {
+export function takeHold(row: RowAccess, { kind, group }: StoreUser): boolean {
   const stored = row.get();
-  const held = isHolder(stored) ? stored : undefined;
+  const held = isOwnerRow(stored) ? stored : undefined;
   const others = othersOf(held);
-  const [seen] = others;
-  // A group is of one supervisor, so its members see each other.
+  const [visible] = others;
+  // A group is of one supervisor, so its members are in one PID namespace.
   if (held !== undefined && (group === undefined || held.group !== group)) {
-    if (seen !== undefined) throw new StoreHeld(row.path, { ...held, identity: seen }, true);
+    if (visible !== undefined) throw new StoreHeld(row.path, { ...held, identity: visible }, true);
     if (row.hasReaders()) throw new StoreHeld(row.path, held, false);
   }
-  const isJoined = held !== undefined && seen !== undefined;
+  const isJoined = held !== undefined && visible !== undefined;
   const taken = isJoined ? held : { host: hostname(), sinceMs: new SystemClock().wallMs() };
   row.put(rowOf({ kind, group }, taken, [ownIdentity(), ...others]));
-  return seen === undefined;
+  return visible === undefined;
 }
 
 /** Removes this process from the row, and the row if no other member is left. */
-export function giveHoldBack(row: HoldRow): void {
+export function giveHoldBack(row: RowAccess): void {
   const held = row.get();
-  if (!isHolder(held) || !membersOf(held).includes(ownIdentity())) return;
+  if (!isOwnerRow(held) || !membersOf(held).includes(ownIdentity())) return;
   const others = othersOf(held);
   if (others.length === 0) row.remove();
   else row.put(rowOf(held, held, others));
 }
 
 function rowOf(
-  { kind, group }: StoreHolder,
-  { host, sinceMs }: Pick<HolderRow, 'host' | 'sinceMs'>,
+  { kind, group }: StoreUser,
+  { host, sinceMs }: Pick<OwnerRow, 'host' | 'sinceMs'>,
   members: readonly string[],
-): HolderRow {
+): OwnerRow {
   const [identity] = members;
   invariant(identity !== undefined, 'somebody has the hold');
   const when = { ...(host !== undefined && { host }), ...(sinceMs !== undefined && { sinceMs }) };
@@ -220,13 +225,13 @@ function rowOf(
 }
 
 /** Other processes that have the hold, run, and are in the PID namespace of this one. */
-function othersOf(held: HolderRow | undefined): string[] {
+function othersOf(held: OwnerRow | undefined): string[] {
   if (held === undefined) return [];
   const own = ownIdentity();
   return membersOf(held).filter((identity) => identity !== own && isRunning(identity));
 }
 
-function membersOf({ identity, members }: HolderRow): readonly string[] {
+function membersOf({ identity, members }: OwnerRow): readonly string[] {
   return members ?? [identity];
 }
 

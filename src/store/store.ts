@@ -46,7 +46,7 @@ import { QuotaUseRows } from './quota-use-rows.js';
 import { RegistryCopy } from './registry-copy.js';
 import { SharedChanges } from './change-feed.js';
 import { SlotRows } from './slot-rows.js';
-import { StoreHold, type StoreHolder } from './store-hold.js';
+import { StoreHold, type StoreUser } from './store-hold.js';
 import { openTables, type Tables } from './tables.js';
 
 /** Above the number of every credit of an account, and still a key that LMDB orders after them. */
@@ -101,8 +101,8 @@ export class Store implements RecordStore {
    * `onAlone` as in `StoreHold.take`. Throws StoreError, and StoreHeld if another process has it. Costs a
    * disk flush.
    */
-  static hold(dataPath: string, holder: StoreHolder, onAlone?: () => void): Store {
-    const hold = StoreHold.take(dataPath, holder, onAlone);
+  static hold(dataPath: string, user: StoreUser, onAlone?: () => void): Store {
+    const hold = StoreHold.take(dataPath, user, onAlone);
     try {
       const store = new Store(dataPath);
       store.#hold = hold;

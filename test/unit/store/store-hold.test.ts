@@ -5,10 +5,10 @@ import { hostname } from 'node:os';
 import t, { type Test } from 'tap';
 import { CONTAINER, NO_CONTAINERS } from '../../support/containers.js';
 import { identityOf, isRunning } from '#src/store/process-identity.js';
-import { giveHoldBack, takeHold, type HoldRow } from '#src/store/store-hold.js';
+import { giveHoldBack, takeHold, type RowAccess } from '#src/store/store-hold.js';
 import { Store } from '#src/store/store.js';
 
-function rowOf(first: unknown, hasReaders = false): HoldRow & { value: unknown } {
+function rowOf(first: unknown, hasReaders = false): RowAccess & { value: unknown } {
   const row = {
     path: 'x',
     value: first,
