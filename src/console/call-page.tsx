@@ -1,7 +1,10 @@
 /**
  * The page of one call, which calls-page.tsx opens: from its arrival to its end, what was left of each quota
  * when it was admitted, its attempts, its tokens and cost, the error that the caller got and what to do about
- * it. Browser (test/e2e/console-calls.test.ts).
+ * it. Browser.
+ *
+ * Must hold: contents are requested only by a click, because the gateway logs each look at them. Test:
+ * test/e2e/console-calls.test.ts, which clicks, but does not see an earlier request.
  */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
@@ -43,7 +46,7 @@ export function CallPage({ id }: { readonly id: string }) {
   );
 }
 
-/** Callers may leave before the status and after it. */
+/** Stands beside the status, which is null if the caller left before there was one. */
 function outcomeOf({ code }: CallView): string {
   if (code === null) return '';
   return code === 'client_gone' ? 'The caller left' : words(code);
@@ -70,7 +73,7 @@ function CallDetails({ call }: { readonly call: CallView }) {
   );
 }
 
-/** The contents of the call. They are requested only when an operator opens them, because that is logged. */
+/** The contents of the call, once an operator asks for them. */
 function Contents({ id }: { readonly id: string }) {
   const [wanted, setWanted] = useState(false);
   const path = wanted ? `/calls/${encodeURIComponent(id)}/contents` : undefined;
@@ -110,20 +113,21 @@ function ContentsText({ title, shown }: { readonly title: string; readonly shown
   );
 }
 
-/** What an operator can do about an error. The catalogue of errors does not have `client_gone`. */
+/** What an error means, and what an operator can do about it. ERROR_MEANINGS does not have `client_gone`. */
 function Advice({ code }: { readonly code: string | null }) {
   const meanings: Readonly<Record<string, ErrorMeaning>> = ERROR_MEANINGS;
   if (code === null || !Object.hasOwn(meanings, code)) return null;
   const { when, operator } = meanings[code]!;
   return (
     <p class="muted">
-      {plain(when)} {operator === null ? '' : plain(operator)}
+      {withoutMarkdown(when)} {operator === null ? '' : withoutMarkdown(operator)}
     </p>
   );
 }
 
-/** Removes code marks and links from Markdown. */
-const plain = (text: string): string => text.replaceAll('`', '').replace(/\[([^[\]]+)\]\([^()]*\)/g, '$1');
+/** Removes the marks of code, and of a link all but its words. */
+const withoutMarkdown = (text: string): string =>
+  text.replaceAll('`', '').replace(/\[([^[\]]+)\]\([^()]*\)/g, '$1');
 
 function tilesOf(call: CallView): Tile[] {
   const { cost, prompt_tokens: prompt, cached_tokens: cached, reasoning_tokens: reasoning } = call;
@@ -199,16 +203,21 @@ function NameLink({ to, text }: { readonly to: string; readonly text: string }) 
   );
 }
 
+/** A line of the timeline. */
 interface Step {
+  /** After the call came; so is `untilMs`. */
   readonly atMs: number;
-  /** Undefined for a moment. */
+  /** Undefined if the step takes no time. */
   readonly untilMs?: number;
   readonly what: string;
   readonly bad?: boolean;
   readonly detail?: ComponentChildren;
 }
 
-/** In the order of time; steps of the same moment stay in this order. */
+/**
+ * In the order of time; steps of the same moment stay in this order. A call may wait for room before several
+ * attempts, but only the sum is known: it is shown as one wait after the admission.
+ */
 function stepsOf(call: CallView): Step[] {
   const { admitted_ms: admittedMs, first_token_ms: firstMs, duration_ms: endMs, queued_ms: queuedMs } = call;
   const steps: Step[] = [
@@ -237,8 +246,11 @@ function stepsOf(call: CallView): Step[] {
   return steps.toSorted((left, right) => left.atMs - right.atMs);
 }
 
+/** So that a call of 0 ms divides nothing by 0. The records are exact to this. */
+const DURATION_MS_MIN = 0.001;
+
 function Timeline({ call }: { readonly call: CallView }) {
-  const whole = Math.max(call.duration_ms, 0.001);
+  const whole = Math.max(call.duration_ms, DURATION_MS_MIN);
   const percent = (ms: number): number => Math.min(100, Math.max(0, (100 * ms) / whole));
   return (
     <ol class="timeline">
@@ -264,13 +276,16 @@ function Timeline({ call }: { readonly call: CallView }) {
   );
 }
 
+/** Fewer than prices have: what is left of a balance or of a limit of spending is a larger amount. */
+const DECIMALS_LEFT = 4;
+
 function QuotasLeft({ quotas }: { readonly quotas: CallView['quotas'] }) {
   if (quotas.length === 0) return <>no quotas</>;
   return (
     <ul class="lines">
       {quotas.map(({ scope, id, quota, left }) => (
         <li key={`${scope} ${id} ${quota}`}>
-          {typeof left === 'string' ? money(left, 4) : number(left)} left of {words(quota)},{' '}
+          {typeof left === 'string' ? money(left, DECIMALS_LEFT) : number(left)} left of {words(quota)},{' '}
           {scope === 'account' ? 'the account' : scope}
           {(scope === 'group' || scope === 'model') && <> {id}</>}
         </li>
@@ -281,7 +296,7 @@ function QuotasLeft({ quotas }: { readonly quotas: CallView['quotas'] }) {
 
 interface AttemptDetailProps {
   readonly attempt: CallView['attempts'][number];
-  /** That the caller named. */
+  /** The model that the caller named. */
   readonly model: string | null;
 }
 
@@ -290,13 +305,15 @@ const isFailed = ({ code }: CallView['attempts'][number]): boolean => code !== n
 
 function AttemptDetail({ attempt, model }: AttemptDetailProps) {
   const { status, code, error } = attempt;
+  // Resets the breakers of all upstreams of the model: the gateway knows no smaller reset.
+  const resetModel = attempt.model ?? model ?? undefined;
   return (
     <>
       {status === null ? 'no status' : `status ${status}`}
       {code === null ? '' : `, ${isFailed(attempt) ? words(code) : 'stopped, as the caller had left'}`}
       {attempt.model === null || attempt.model === model ? '' : `, model ${attempt.model}`}
       {error !== null && error !== `status ${status}` && <p class="said-error">{error}</p>}
-      {isFailed(attempt) && <ResetButton model={attempt.model ?? model ?? undefined} />}
+      {isFailed(attempt) && <ResetButton model={resetModel} />}
     </>
   );
 }
