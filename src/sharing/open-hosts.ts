@@ -18,7 +18,6 @@ import { unlessDamaged } from '../store/record-codec.js';
 import type { RegistryPosition } from '../store/registry-copy.js';
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
-import { CoordinatorMemory } from './coordinator-memory.js';
 import { DEBIT_SLOTS_FROM, type HostSpent } from './coordinator.js';
 import { EqualShare, type EqualShareOptions } from './equal-share.js';
 import { FallbackCoordinator } from './fallback-coordinator.js';
@@ -28,6 +27,7 @@ import { SYSTEM_TIMERS } from './lease-terms.js';
 import type { Coordinators } from './lmdb-coordinator.js';
 import { RegistryLog } from './registry-log.js';
 import { RegistryServer } from './registry-server.js';
+import { SharingMemory } from './sharing-memory.js';
 import { ValkeyClient, ValkeyError, ValkeyPeers } from './valkey-client.js';
 import { type Credited, tagOf } from './valkey-codec.js';
 import { ValkeyCoordinator } from './valkey-coordinator.js';
@@ -64,7 +64,7 @@ export interface HostCoordinators extends Coordinators {
 export function openHostCoordinators(options: HostCoordinatorOptions): HostCoordinators {
   const { settings, host, slot, store, clock, log, modelsInForce, peers = new ValkeyPeers() } = options;
   const { sharing } = settings;
-  const memory = new CoordinatorMemory(settings.data, sharing.namespace);
+  const memory = new SharingMemory(settings.data, sharing.namespace);
   const accounting = hostAccounting(store);
   const { hosts, on_authority_loss: onLoss = hosts === undefined ? 'refuse' : 'equal_share' } = sharing;
   const shares = onLoss === 'equal_share' ? (hosts ?? 1) * settings.processes : 0;

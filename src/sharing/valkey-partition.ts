@@ -12,7 +12,6 @@ import { randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
 import { errorText } from '../core/errors.js';
 import type { InheritedUse } from '../registry/key-record.js';
-import type { CoordinatorMemory, PromisedTerm, Remembered } from './coordinator-memory.js';
 import {
   CoordinatorLost,
   type HostSpent,
@@ -22,6 +21,7 @@ import {
 } from './coordinator.js';
 import { type DamagedScopes, unknownReply } from './damaged-scopes.js';
 import type { HeldLeases, HeldScope } from './held-leases.js';
+import type { PromisedTerm, Remembered, SharingMemory } from './sharing-memory.js';
 import {
   countedOf,
   type Credited,
@@ -64,7 +64,7 @@ export interface PartitionOptions extends ValkeyServerOptions {
   readonly damage: Pick<DamagedScopes, 'record'>;
   /** Of scopes with a damaged record in the host's store. */
   readonly storeDamage: Pick<DamagedScopes, 'read'>;
-  readonly memory: Pick<CoordinatorMemory, 'of' | 'set' | 'promisedBy' | 'promise'>;
+  readonly memory: Pick<SharingMemory, 'of' | 'set' | 'promisedBy' | 'promiseTerm'>;
   readonly clock: Pick<Clock, 'monotonicMs'>;
   /** Among how many nodes limits are divided while the server is away; 0 if they are not. */
   readonly equalShares: number;
@@ -258,7 +258,7 @@ export class ValkeyPartition {
       const [term, server] = reply[4] as Term;
       if (term <= this.#promised.term) break;
       const { memory, place, partition } = this.#options;
-      onDisk(() => memory.promise(place, partition, { term, server }));
+      onDisk(() => memory.promiseTerm(place, partition, { term, server }));
       this.#promised = { term, server };
     }
     throw new CoordinatorLost('failing', 'several servers take themselves for the master');

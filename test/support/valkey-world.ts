@@ -9,7 +9,7 @@ import type { HostSpent, NodeIdentity } from '#src/sharing/coordinator.js';
 import { ValkeyCoordinator, type ValkeyCoordinatorOptions } from '#src/sharing/valkey-coordinator.js';
 import { ValkeyClient } from '#src/sharing/valkey-client.js';
 import type { Credited } from '#src/sharing/valkey-codec.js';
-import type { PromisedTerm, Remembered } from '#src/sharing/coordinator-memory.js';
+import type { PromisedTerm, Remembered } from '#src/sharing/sharing-memory.js';
 import { FakeLog } from '../fixtures/upstream-server.js';
 import { eventually } from './gateway.js';
 
@@ -31,7 +31,7 @@ export class TestHost {
     },
     promisedBy: (place: string, partition: number): PromisedTerm =>
       this.#promised.get(`${place}/${partition}`) ?? { term: 0, server: '' },
-    promise: (place: string, partition: number, promised: PromisedTerm): void => {
+    promiseTerm: (place: string, partition: number, promised: PromisedTerm): void => {
       this.#promised.set(`${place}/${partition}`, promised);
     },
   };

@@ -1,14 +1,18 @@
 /**
- * What a host remembers of the sharing server over its own restarts: the last epoch, and which nodes there
- * were. `ValkeyPartition` reads and sets it. An empty server is new only for hosts that remember nothing;
- * for others it has lost its data. Main thread.
+ * What a host keeps on disk of the sharing server over its own restarts, in its data directory. Of each
+ * partition valkey-partition.ts reads and sets two things:
  *
- * It is the file `sharing.json` in the data directory, which all processes of the host share. It is written
- * whole when it changes: at a join, and when nodes come or go.
+ * - The last epoch, and which nodes there were, in `sharing.json`, which all processes of the host share. An
+ *   empty server is new only for hosts that remember nothing; for others it has lost its data. Written at a
+ *   join, and when nodes come or go.
+ * - The term that a node has promised, in `sharing-N.json`. The node of slot N alone writes it, when another
+ *   server takes over, so no other process puts an older promise back.
  *
- * Must hold: what was remembered or promised is on disk before the caller goes on, and nothing older replaces
- * it; else two servers could both grant after a takeover. A damaged file is an error, never an empty memory.
- * Test: test/unit/sharing/coordinator-memory.test.ts (not the loss of power).
+ * Main thread.
+ *
+ * Must hold: what was remembered or promised is on disk before the caller goes on, and no older promise
+ * replaces it; else two servers could both grant after a takeover. A damaged file is an error, never an empty
+ * memory. Test: test/unit/sharing/sharing-memory.test.ts (not the loss of power).
  */
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -20,13 +24,11 @@ import { schemaCheck } from '../core/schema-check.js';
 export interface Remembered {
   /** Empty if this host has never been in contact. */
   readonly epoch: string;
+  /** Of all nodes on the server's list, also those of other hosts. */
   readonly places: readonly string[];
 }
 
-/**
- * The newest term that a place has promised to a server, see valkey-marks.ts. Nothing that the place asks is
- * carried out by a server of another one.
- */
+/** The newest term that a place has promised: no other server does what it asks. See valkey-marks.ts. */
 export interface PromisedTerm {
   readonly term: number;
   /** The server's id; empty if nothing was promised yet. */
@@ -34,8 +36,8 @@ export interface PromisedTerm {
 }
 
 const FILE_NAME = 'sharing.json';
-/** Each process has a file of its own, so that no other process overwrites its promise by an older copy. */
-const promisesName = (place: string): string => `sharing-${place.slice(place.lastIndexOf(':') + 1)}.json`;
+/** `place` is of this host; it ends in `:` and the slot of the node, see `placeOf` of coordinator.ts. */
+const termsFileOf = (place: string): string => `sharing-${place.slice(place.lastIndexOf(':') + 1)}.json`;
 const NOTHING: Remembered = { epoch: '', places: [] };
 
 const Memory = Type.Object({
@@ -46,18 +48,18 @@ const Memory = Type.Object({
 const isMemory = schemaCheck('SharingMemory', Memory);
 
 /** By partition; null if nothing was promised. */
-const Promises = Type.Array(
+const PromisedTerms = Type.Array(
   Type.Union([Type.Null(), Type.Object({ term: Type.Integer({ minimum: 0 }), server: Type.String() })]),
 );
-const arePromises = schemaCheck('SharingPromises', Promises);
-const NO_PROMISE: PromisedTerm = { term: 0, server: '' };
+const arePromisedTerms = schemaCheck('PromisedTerms', PromisedTerms);
+const NOT_PROMISED: PromisedTerm = { term: 0, server: '' };
 
-export class CoordinatorMemory {
+export class SharingMemory {
   readonly #folder: string;
   readonly #path: string;
   #memory: Static<typeof Memory>;
 
-  /** Reads the file. Throws, with the path, if it is damaged or of another namespace. */
+  /** Reads `sharing.json`. Throws, with the path, if it is damaged or of another namespace. */
   constructor(dataFolder: string, namespace: string) {
     this.#folder = dataFolder;
     this.#path = join(dataFolder, FILE_NAME);
@@ -76,7 +78,8 @@ export class CoordinatorMemory {
 
   /** Writes the file synchronously, in a millisecond or a few; throws what the file system throws. */
   set(partition: number, { epoch, places }: Remembered): void {
-    // Another process of this host may have written meanwhile.
+    // Another process of this host may have written another partition. No lock: if one writes between this
+    // read and the write below, that partition is again as it was.
     const partitions = [...(this.#read() ?? this.#memory).partitions];
     while (partitions.length < partition) partitions.push({ epoch: '', places: [] });
     partitions[partition] = { epoch, places: [...places] };
@@ -85,22 +88,23 @@ export class CoordinatorMemory {
     this.#memory = memory;
   }
 
-  /** What this life of the node, or an earlier one, has promised. Reads the file; throws if it is damaged. */
+  /** What the node of that place has promised, in any life. Reads its file; throws if that is damaged. */
   promisedBy(place: string, partition: number): PromisedTerm {
-    return this.#promises(place)[partition] ?? NO_PROMISE;
+    return this.#promisedTerms(place)[partition] ?? NOT_PROMISED;
   }
 
-  /** As `set`; an older promise than what is on disk changes nothing. */
-  promise(place: string, partition: number, { term, server }: PromisedTerm): void {
-    const promises = [...this.#promises(place)];
-    if ((promises[partition]?.term ?? 0) >= term) return;
-    while (promises.length < partition) promises.push(null);
-    promises[partition] = { term, server };
-    this.#write(promisesName(place), promises);
+  /** As `set`, but changes nothing if that term, or a later one, was promised before. */
+  promiseTerm(place: string, partition: number, { term, server }: PromisedTerm): void {
+    const terms = [...this.#promisedTerms(place)];
+    // Two servers may have counted to the same term: a place promises it to one of them only.
+    if ((terms[partition]?.term ?? 0) >= term) return;
+    while (terms.length < partition) terms.push(null);
+    terms[partition] = { term, server };
+    this.#write(termsFileOf(place), terms);
   }
 
-  #promises(place: string): Static<typeof Promises> {
-    return readChecked(join(this.#folder, promisesName(place)), arePromises) ?? [];
+  #promisedTerms(place: string): Static<typeof PromisedTerms> {
+    return readChecked(join(this.#folder, termsFileOf(place)), arePromisedTerms) ?? [];
   }
 
   #read(): Static<typeof Memory> | undefined {
@@ -123,7 +127,7 @@ export class CoordinatorMemory {
   }
 }
 
-/** Undefined if there is no such file. */
+/** Undefined if there is no such file. Throws if it is damaged. */
 function readChecked<Value>(path: string, check: (value: unknown) => value is Value): Value | undefined {
   let text: string;
   try {
