@@ -9,7 +9,7 @@ import type { LoadOptions } from '../config/load.js';
 import { addStoreOptions, exampleText, wholeNumberFrom } from './options.js';
 import { Misuse } from './output.js';
 import { runtimeFacts, unloadableStore, unsupportedRuntime } from './runtime-support.js';
-import type { ReadSettings } from './serve.js';
+import type { SettingsMessage } from './serve.js';
 
 const PORT = wholeNumberFrom(0, 65_535);
 
@@ -39,7 +39,7 @@ async function sendSettings(options: LoadOptions): Promise<void> {
   process.send(await settingsOf(options), () => process.disconnect());
 }
 
-async function settingsOf(options: LoadOptions): Promise<ReadSettings> {
+async function settingsOf(options: LoadOptions): Promise<SettingsMessage> {
   const unsupported = unsupportedRuntime(runtimeFacts());
   if (unsupported !== undefined) return { kind: 'refused', problems: [unsupported] };
   try {

@@ -1,7 +1,7 @@
 /** What an operator sees first: addresses that can be called, the key once, lines that can be pasted. */
 import { execFileSync } from 'node:child_process';
 import t from 'tap';
-import { bannerOf, commandOf, type BannerFacts } from '#src/cli/serve.js';
+import { bannerOf, commandOf, type BannerFacts } from '#src/cli/banner.js';
 import { loadSettings } from '#src/config/load.js';
 
 const { settings } = loadSettings({}, { environment: {}, workingDirectory: '/srv' });

@@ -1,0 +1,104 @@
+/**
+ * The banner of `tollgate serve`: what an operator sees first. serve.ts prints it. Pure; supervisor process.
+ *
+ * Must hold: its commands work as they are printed (test/unit/cli/banner.test.ts,
+ * test/e2e/first-start.test.ts).
+ */
+import { basename, dirname, relative } from 'node:path';
+import { DEMO_MODEL } from '../config/examples.js';
+import type { Settings } from '../config/schema.js';
+import type { GatewayReady } from '../gateway/messages.js';
+
+export interface BannerFacts {
+  readonly version: string;
+  readonly settings: Settings;
+  /** Path of the configuration file; undefined if there is none. */
+  readonly source: string | undefined;
+  readonly ready: GatewayReady;
+  /** How an operator calls this program here: `node dist/cli/main.js`. */
+  readonly command: string;
+}
+
+/** The ids of so many models fit into two lines of a terminal. */
+const MODELS_SHOWN_MAX = 8;
+
+/** Ends with a line break. Shows the demo key only at the start at which the key is made. */
+export function bannerOf(facts: BannerFacts): string {
+  const { settings, ready } = facts;
+  const address = `${settings.listen.tls === undefined ? 'http' : 'https'}://${hostPort(settings.listen.host, ready.port)}`;
+  const ids = settings.models.map((model) => model.id);
+  const more = ids.length > MODELS_SHOWN_MAX ? ` and ${ids.length - MODELS_SHOWN_MAX} more` : '';
+  const lines = [
+    `Tollgate ${facts.version}`,
+    '',
+    `  Serving   ${address}/v1`,
+    // The admin port has no TLS: the settings have no `admin.tls`.
+    `  Admin     http://${hostPort(settings.admin.host, ready.adminPort)}`,
+    `  Models    ${ids.slice(0, MODELS_SHOWN_MAX).join(', ')}${more}`,
+    `  Data      ${settings.data}`,
+    `  Settings  ${facts.source ?? 'built in (no tollgate.yaml here); to write one: ' + facts.command + ' config example'}`,
+    '',
+    ...demoLines(facts, address),
+  ];
+  return `${lines.join('\n')}\n`;
+}
+
+function demoLines({ ready, settings, command }: BannerFacts, address: string): string[] {
+  if (ready.demoKey !== undefined) {
+    return [
+      'Demo key, shown only once:',
+      '',
+      `  ${ready.demoKey}`,
+      '',
+      'Try it, whole and streamed:',
+      '',
+      `  ${curlLine(address, ready.demoKey, false)}`,
+      '',
+      `  ${curlLine(address, ready.demoKey, true)}`,
+      '',
+    ];
+  }
+  if (ready.demoAccountId === undefined) return [];
+  return [
+    'The demo key was shown at the first start. To make another:',
+    '',
+    `  ${command} keys create --account ${ready.demoAccountId} --name another --data ${quoted(settings.data)}`,
+    '',
+  ];
+}
+
+function curlLine(address: string, key: string, stream: boolean): string {
+  const body = {
+    model: DEMO_MODEL,
+    messages: [{ role: 'user', content: 'Hello, Tollgate!' }],
+    ...(stream ? { stream: true } : {}),
+  };
+  return [
+    stream ? 'curl -N' : 'curl',
+    `${address}/v1/chat/completions`,
+    `-H 'Authorization: Bearer ${key}'`,
+    `-H 'Content-Type: application/json'`,
+    `-d '${JSON.stringify(body)}'`,
+  ].join(' ');
+}
+
+/** An address that this machine can call, where `host` may be a wildcard, which means all addresses. */
+function hostPort(host: string, port: number): string {
+  if (host === '0.0.0.0') return `127.0.0.1:${port}`;
+  if (host === '::') return `[::1]:${port}`;
+  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+/** The command line by which an operator in `workingDirectory` calls the script again, without arguments. */
+export function commandOf(scriptPath: string, workingDirectory: string): string {
+  if (basename(scriptPath) === 'tollgate') {
+    return basename(dirname(scriptPath)) === '.bin' ? 'npx tollgate' : 'tollgate';
+  }
+  const path = relative(workingDirectory, scriptPath);
+  return `node ${quoted(path.startsWith('..') ? scriptPath : path)}`;
+}
+
+/** The word, quoted for a POSIX shell if it has to be. */
+function quoted(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}
