@@ -113,7 +113,7 @@ export class Traces {
       logRecords: this.#logRecords,
       version: packageVersion(),
       metrics,
-      thread,
+      stripe: thread,
     };
     this.#thread = new Worker(new URL('../telemetry/span-export.thread.js', import.meta.url), {
       workerData: init,

@@ -109,7 +109,7 @@ function callAttributes(record: CallSpanRecord, accountId: string | undefined): 
 }
 
 function attemptAttributes(record: AttemptSpanRecord): Attributes {
-  const { status, error, earlierTries } = record;
+  const { status, error, earlierAttempts } = record;
   return withoutAbsent({
     'gen_ai.operation.name': operationOf(record.door),
     'gen_ai.provider.name': record.provider,
@@ -118,7 +118,7 @@ function attemptAttributes(record: AttemptSpanRecord): Attributes {
     'gen_ai.response.model': record.responseModel,
     'http.request.method': 'POST',
     'http.response.status_code': status,
-    'http.request.resend_count': earlierTries === 0 ? null : earlierTries,
+    'http.request.resend_count': earlierAttempts === 0 ? null : earlierAttempts,
     // An error status says more than the kind of the failure.
     'error.type': status !== null && status >= CLIENT_ERROR ? String(status) : error,
     'tollgate.upstream.failure': error,

@@ -29,7 +29,7 @@ const IDS_CLEARED_PERIOD_MS = 10_000;
 /** How long the end waits for ids. The main thread has little else to do then. */
 const IDS_WAIT_MS = 500;
 
-const { spans, logRecords, version, metrics, thread } = workerData as SpanExportInit;
+const { spans, logRecords, version, metrics, stripe } = workerData as SpanExportInit;
 const main = parentPort;
 invariant(main !== null, 'spans are exported in a thread of the gateway');
 
@@ -46,7 +46,7 @@ const scope = { name: SCOPE, version };
 const resource = defaultResource()
   .merge(resourceFromAttributes({ 'service.name': 'tollgate', 'service.version': version }))
   .merge(detectResources({ detectors: [envDetector] }));
-new ThreadHealth(metrics, thread);
+new ThreadHealth(metrics, stripe);
 const sources = new Set<MessagePort>();
 setInterval(() => accountIds.forget(), IDS_CLEARED_PERIOD_MS).unref();
 

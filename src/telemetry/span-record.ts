@@ -1,15 +1,19 @@
 /**
- * Types of what threads send each other about spans: records of spans, which listeners and upstream workers
- * pack and the exporting thread unpacks (span-codec.ts), and the messages between the main thread and the
- * exporting thread. Times are milliseconds of the monotonic clock that all threads share.
+ * Types of what threads send the exporting thread (span-export.thread.ts) and get of it: records of spans,
+ * which listeners and upstream workers pack and it unpacks (span-codec.ts), and its messages with the main
+ * thread, which also sends it the records of ended calls, exported as log records. Times are milliseconds of
+ * the monotonic clock that all threads share.
  *
- * Tests: test/unit/telemetry/spans.test.ts, test/unit/telemetry/otel-span.test.ts.
+ * Must hold: a record has only what MessagePack has: text, numbers, bigints, booleans, null and arrays
+ * (test/unit/telemetry/spans.test.ts). Packing takes any member; what becomes of a new one is said in
+ * otel-span.ts (test/unit/telemetry/otel-span.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { DoorName } from '../core/door-names.js';
 import type { AccountIndex } from '../core/units.js';
 import type { MetricsBuffers } from './metrics-layout.js';
 
+// A small number is one byte of a packed record, a name would be a dozen.
 export const SPAN_OF_CALL = 0;
 export const SPAN_OF_ATTEMPT = 1;
 
@@ -22,47 +26,59 @@ type SpanTokens = readonly [
   reasoning: number,
 ];
 
-/** A call of a known caller. */
+/** A call of a known caller. One that fails before its authentication has no span. */
 export interface CallSpanRecord {
   readonly kind: typeof SPAN_OF_CALL;
   readonly traceId: string;
   readonly spanId: string;
   /** The caller's span; null if it sent none. */
   readonly parentSpanId: string | null;
+  /** Trace flags of W3C Trace Context (trace-context.ts). */
   readonly flags: number;
+  /** Its `tracestate`; empty if the caller sent none. */
   readonly traceState: string;
   readonly startMs: number;
   readonly endMs: number;
+  /** When the first piece of a stream was written; null if none was. */
   readonly firstTokenMs: number | null;
   /** `ok`, `client_gone`, or the code of an error. */
   readonly outcome: string;
-  /** HTTP status; null if the client had gone. */
+  /** HTTP status; null if the client had gone before one was sent. */
   readonly status: number | null;
   readonly requestId: string;
   readonly door: DoorName;
   readonly account: AccountIndex;
+  /** The model's id in the catalogue, by which the caller names it. Null if the call was not admitted. */
   readonly model: string | null;
-  /** Null if no other model answered. */
+  /** The fallback that answered; null if none did. */
   readonly answeredModel: string | null;
+  /** Who owns `model` by the settings; null with it. */
   readonly provider: string | null;
+  /** False if the call was not admitted. */
   readonly stream: boolean;
-  /** Spans of attempts have none, or a sum over all spans would count tokens twice. */
+  /**
+   * Null if the call was not charged. Spans of attempts have none, or a sum over all spans would count tokens
+   * twice.
+   */
   readonly tokens: SpanTokens | null;
+  /** Null with `tokens`. */
   readonly costPicoUnits: bigint | null;
   /** How long the call waited for the limits of its upstreams. */
   readonly queuedMs: number;
 }
 
-/** One attempt on an upstream. */
+/** One attempt on an upstream. Members without a comment are as in CallSpanRecord. */
 export interface AttemptSpanRecord {
   readonly kind: typeof SPAN_OF_ATTEMPT;
   readonly traceId: string;
   readonly spanId: string;
+  /** The span of the call. */
   readonly parentSpanId: string;
   readonly flags: number;
   readonly traceState: string;
   readonly startMs: number;
   readonly endMs: number;
+  /** When the reader of a stream relayed its first byte; null if it relayed none. */
   readonly firstByteMs: number | null;
   /** Kind of a failure, or `cancelled`; null if the attempt succeeded. */
   readonly error: string | null;
@@ -72,12 +88,14 @@ export interface AttemptSpanRecord {
   readonly door: DoorName;
   /** Origin of the upstream. */
   readonly origin: string;
+  /** The model's name at the upstream. */
   readonly model: string;
-  /** The model that the response names. */
+  /** The model that the response names; null if it names none. */
   readonly responseModel: string | null;
+  /** By OpenTelemetry's names of providers; who owns the model by the settings if the target has none. */
   readonly provider: string;
   /** Attempts of the call before this one. */
-  readonly earlierTries: number;
+  readonly earlierAttempts: number;
   readonly stream: boolean;
 }
 
@@ -89,16 +107,17 @@ export interface SpanExportInit {
   readonly spans: SharedArrayBuffer | undefined;
   /** The budget of log records, likewise. */
   readonly logRecords: SharedArrayBuffer | undefined;
+  /** The version of Tollgate. */
   readonly version: string;
   readonly metrics: MetricsBuffers;
-  /** The thread's stripe in the metrics. */
-  readonly thread: number;
+  /** The thread's own, for its health. */
+  readonly stripe: number;
 }
 
 export type ToSpanExport =
   /** A listener or worker sends spans over this port, packed. */
   | { readonly kind: 'source'; readonly port: MessagePort }
-  /** Calls that ended, each a line of JSON (telemetry/call-record.ts). */
+  /** Ended calls for the log, `count` lines of JSON (telemetry/call-record.ts). */
   | { readonly kind: 'calls'; readonly count: number; readonly lines: string }
   /** Reply to `accounts`: an id for each index, null if it could not be read. */
   | { readonly kind: 'ids'; readonly ids: readonly (readonly [AccountIndex, string | null])[] }

@@ -42,7 +42,7 @@ interface AttemptBegin {
   /** One of SPAN_NAMES, or who owns the model by the settings. */
   readonly provider: string;
   /** Attempts of the call before this one. */
-  readonly earlierTries: number;
+  readonly earlierAttempts: number;
   /** Monotonic, as all times of a span here; the exporter makes calendar times of them. */
   readonly nowMs: number;
 }
@@ -77,8 +77,8 @@ export function newAttemptSpan(
   if (parent === undefined) return undefined;
   const { id: modelId, ownedBy } = routes.routeOf(request.modelIndex);
   const provider = target.provider === undefined ? ownedBy : SPAN_NAMES[target.provider.name];
-  const earlierTries = attempts - 1;
-  const begin = { request, target, modelId, provider, earlierTries, nowMs: clock.monotonicMs() };
+  const earlierAttempts = attempts - 1;
+  const begin = { request, target, modelId, provider, earlierAttempts, nowMs: clock.monotonicMs() };
   return new AttemptSpan(begin, parent, traceState, spans);
 }
 
@@ -111,7 +111,7 @@ export class AttemptSpan {
     if (this.#ended) return;
     this.#ended = true;
     const parent = this.#parent;
-    const { request, target, modelId, provider, earlierTries, nowMs: startMs } = this.#begin;
+    const { request, target, modelId, provider, earlierAttempts, nowMs: startMs } = this.#begin;
     this.#outbox.push({
       kind: SPAN_OF_ATTEMPT,
       traceId: parent.traceId,
@@ -130,7 +130,7 @@ export class AttemptSpan {
       model: target.model ?? modelId,
       responseModel: responseModel ?? null,
       provider,
-      earlierTries,
+      earlierAttempts,
       stream: request.stream,
     });
   }

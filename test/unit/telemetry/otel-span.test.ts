@@ -53,7 +53,7 @@ const attempt: AttemptSpanRecord = {
   model: 'm',
   responseModel: 'm-2025',
   provider: 'p',
-  earlierTries: 0,
+  earlierAttempts: 0,
   stream: true,
 };
 
@@ -178,7 +178,7 @@ void t.test('an attempt', (t) => {
     ...attempt,
     error: 'timeout',
     status: null,
-    earlierTries: 2,
+    earlierAttempts: 2,
     firstByteMs: null,
     origin: 'echo:',
   });
