@@ -34,7 +34,7 @@ import {
   unavailableError,
   type AttemptFailure,
 } from './error-mapping.js';
-import { beyondQuota, noRoomError, QuotaWait } from './quota-wait.js';
+import { beyondQuotaError, noRoomError, QuotaWait } from './quota-wait.js';
 import type { FallbackReason } from './target.js';
 import type { NoRoom } from './target-choice.js';
 import { bodyBytesOf } from './usage-shapes.js';
@@ -280,7 +280,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     if (queued) this.#wait!.ended();
     const { tokensBeyond } = this.#models.plan;
     if (tokensBeyond === undefined) this.#failCoolingDown();
-    else this.#giveUp(beyondQuota(this.#models.plan.tokens, tokensBeyond), 'unavailable');
+    else this.#giveUp(beyondQuotaError(this.#models.plan.tokens, tokensBeyond), 'unavailable');
     return true;
   }
 

@@ -2,13 +2,13 @@
  * The time that one call spends in the queue (quota-queue.ts), and its metrics; and the errors of a call that
  * its upstreams' limits keep out. chat-session.ts makes a QuotaWait when a call first waits. Upstream worker.
  *
- * Must hold: a call may wait several times, if upstreams fail in between, but `queueMs` bounds the sum,
- * except that each wait may go on for up to ASK_MS while the coordinator is asked
- * (test/unit/upstream/chat-session-quotas.test.ts); an owner that throws ends its own call, and nothing that
+ * Must hold: a call may wait several times, if upstreams fail in between. `queueMs` bounds the sum. Beyond it
+ * a wait goes on only while the coordinator is asked, for up to ASK_MS from its begin
+ * (test/unit/upstream/chat-session-quotas.test.ts). An owner that throws ends its own call, and nothing that
  * it throws reaches the queue (test/unit/upstream/quota-wait.test.ts).
  */
 import type { Clock } from '../core/clock.js';
-import type { ErrorRecord } from '../core/errors.js';
+import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { UpstreamQuotaName } from '../core/quotas.js';
 import type { AccountIndex, UpstreamScopeIndex } from '../core/units.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
@@ -16,35 +16,46 @@ import type { QuotaQueue, WaitingCall } from './quota-queue.js';
 import type { NoRoom } from './target-choice.js';
 import { ASK_MS } from './upstream-quotas.js';
 
-/** The session, as QuotaWait needs it. `tryNow` calls `ended` before it returns true. */
+/**
+ * The session, as QuotaWait needs it. `tryNow` calls `ended` before it returns true, or the call counts as
+ * waiting until it is over.
+ */
 export interface WaitOwner extends Pick<WaitingCall, 'account' | 'bytes' | 'waitsFor' | 'tryNow' | 'giveUp'> {
+  /** Called at the end of a wait. `queuedMs`: the sum of all waits of the call so far. */
   recordQueued(queuedMs: number): void;
   /** The coordinator has not replied yet. */
   isAsking(): boolean;
   /**
-   * Another method has thrown, which is a bug. The call fails, and with that calls `leave`. The queue must
-   * not throw: all calls of the worker would end.
+   * Another method has thrown, which is a bug. The session fails its call, and may call `leave`. If the queue
+   * threw instead, all calls of the worker would end.
    */
   crash(error: unknown): void;
 }
 
 /**
- * Each wait begins by `begin`, which may be called again once it has ended: by `ended`, `giveUp`, `leave`, or
- * because the owner has thrown.
+ * A wait begins by `begin`, and ends once:
+ *
+ *     ended    the owner calls it, in its `tryNow`: an upstream has taken the call, or none ever will
+ *     giveUp   the queue calls it: the wait is late, or the queue is full
+ *     leave    the owner calls it: the call is over, mostly because its client has gone
+ *     #crash   a method of the owner has thrown
+ *
+ * Then `begin` may be called again. The first three tell the owner how long the call has waited.
  */
 export class QuotaWait implements WaitingCall {
   readonly account: AccountIndex;
+  /** Length of the call's body, by which the queue is bounded. */
   readonly bytes: number;
   readonly #queue: QuotaQueue;
   readonly #clock: Clock;
   readonly #metrics: UpstreamMetrics;
   readonly #owner: WaitOwner;
   /** Until when the call may wait for its turn, and until when for a reply of the coordinator. */
-  #endMs = 0;
-  #askEndMs = 0;
+  #turnEndMs = 0;
+  #replyEndMs = 0;
   /** Sum of the waits that have ended. */
   #waitedMs = 0;
-  /** Undefined while the call does not wait. `slot`: the upstream's in the metrics. */
+  /** When the wait began; undefined if there is none. `slot`: the upstream's in the metrics. */
   #since: { readonly ms: number; readonly slot: number } | undefined;
 
   constructor(queue: QuotaQueue, clock: Clock, metrics: UpstreamMetrics, owner: WaitOwner) {
@@ -57,24 +68,26 @@ export class QuotaWait implements WaitingCall {
   }
 
   /**
-   * May call `giveUp` of the owner before it returns. `asks`: the coordinator is being asked, so the call
-   * waits for the reply even if `queueMs` is used up.
+   * Not while a wait goes on. May call `giveUp` of the owner before it returns. Of NoRoom (target-choice.ts):
+   * `slot` is of an upstream, for its metrics; `queueMs` is for all waits of the call; `asks` is whether the
+   * coordinator is being asked, so that the call waits for the reply even if `queueMs` is used up.
    */
   begin({ slot, queueMs, asks }: NoRoom): void {
+    invariant(this.#since === undefined, 'a call waits once at a time');
     const nowMs = this.#clock.monotonicMs();
     this.#since = { ms: nowMs, slot };
     this.#metrics.waitBegun(slot);
-    this.#endMs = nowMs + queueMs - this.#waitedMs;
-    this.#askEndMs = nowMs + ASK_MS;
-    if (this.#endMs > nowMs || asks) this.#queue.add(this);
+    this.#turnEndMs = nowMs + queueMs - this.#waitedMs;
+    this.#replyEndMs = nowMs + ASK_MS;
+    if (this.#turnEndMs > nowMs || asks) this.#queue.add(this);
     else this.giveUp();
   }
 
   isLate(nowMs: number): boolean {
-    // After `#crash` the call stays in the queue until the next look. Its owner failed, and is not called.
+    // After `#crash` the call stays in the queue until the next look. Its owner is not called again.
     if (this.#since === undefined) return true;
     try {
-      return nowMs >= this.#endMs && (nowMs >= this.#askEndMs || !this.#owner.isAsking());
+      return nowMs >= this.#turnEndMs && (nowMs >= this.#replyEndMs || !this.#owner.isAsking());
     } catch (error) {
       this.#crash(error);
       return true;
@@ -106,53 +119,54 @@ export class QuotaWait implements WaitingCall {
     // After `#crash` the call has failed already, and the queue may still give it up.
     if (this.#since === undefined) return;
     try {
-      this.#end(true);
+      this.#endAndRecord(true);
       this.#owner.giveUp();
     } catch (error) {
       this.#crash(error);
     }
   }
 
-  /**
-   * The owner's `tryNow` is about to return true: the wait is over, whether an upstream took the call or not.
-   */
+  /** See above. The queue removes the call when `tryNow` has returned true. */
   ended(): void {
-    this.#end(false);
+    this.#endAndRecord(false);
   }
 
-  /** The call is over: leaves the queue, if it waits. */
+  /** See above. Removes the call from the queue, if it waits. */
   leave(): void {
     if (this.#since === undefined) return;
     this.#queue.remove(this);
-    this.#end(false);
+    this.#endAndRecord(false);
   }
 
-  /** Ends the wait first: `leave` would change the queue, which may be walking through its calls. */
+  /**
+   * Ends the wait first, so that a `leave` within `crash` does nothing: it would change the queue, which may
+   * be walking through its calls.
+   */
   #crash(error: unknown): void {
-    this.#stop(false);
+    this.#end(false);
     this.#owner.crash(error);
   }
 
-  #end(isRefused: boolean): void {
+  #endAndRecord(isGivenUp: boolean): void {
     if (this.#since === undefined) return;
-    this.#stop(isRefused);
+    this.#end(isGivenUp);
     this.#owner.recordQueued(this.#waitedMs);
   }
 
-  /** Ends the wait without the owner, which may have thrown. */
-  #stop(isRefused: boolean): void {
+  /** Ends the wait without a word to the owner, which may have thrown. */
+  #end(isGivenUp: boolean): void {
     if (this.#since === undefined) return;
     const { ms, slot } = this.#since;
     this.#since = undefined;
     const waitedMs = this.#clock.monotonicMs() - ms;
     this.#waitedMs += waitedMs;
-    this.#metrics.waitEnded(slot, waitedMs, isRefused);
+    this.#metrics.waitEnded(slot, waitedMs, isGivenUp);
   }
 }
 
 /**
- * All upstreams were at their limits for as long as the call could wait. `isUnknown`: they may have been
- * below, because the coordinator has not replied in time.
+ * All upstreams were at their limits for as long as the call could wait. `quota`: the limit that was reached,
+ * if one is known. `isUnknown`: they may have been below, because the coordinator has not replied in time.
  */
 export function noRoomError(
   quota: UpstreamQuotaName | undefined,
@@ -169,7 +183,7 @@ export function noRoomError(
 }
 
 /** The call may use more tokens than any of its upstreams allows in a minute, so waiting would be in vain. */
-export function beyondQuota(tokens: number, tokensMax: number): ErrorRecord {
+export function beyondQuotaError(tokens: number, tokensMax: number): ErrorRecord {
   return {
     code: 'invalid_parameters',
     message: `this call may use ${tokens} tokens, and the providers of this model allow ${tokensMax} a minute: shorten it, or bound its output lower. It is not billed.`,
