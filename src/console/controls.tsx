@@ -1,6 +1,6 @@
 /**
- * Small components that every page uses: icons, fields, choices, badges (of an account's state too), error
- * messages, copying, names and money. Browser.
+ * Small components that every page uses: the logo, icons, fields, choices, badges (of an account's state
+ * too), error messages, copying, names and money. Browser.
  *
  * Must hold: each icon is beside words, each field has a label, and an error is read out, so that the pages
  * can be used without seeing them (test/e2e/console.test.ts).
@@ -37,6 +37,16 @@ export function Icon({ name }: { readonly name: IconName }) {
   return (
     <svg class="icon" viewBox="0 0 24 24" aria-hidden="true" focusable="false">
       <path d={ICON_PATHS[name]} />
+    </svg>
+  );
+}
+
+/** Beside the name of the product. */
+export function Logo() {
+  return (
+    <svg class="mark" viewBox="0 0 32 32" aria-hidden="true" focusable="false">
+      <rect width="32" height="32" rx="8" />
+      <path d="M7 23V11a2 2 0 0 1 2-2h1a2 2 0 0 1 2 2v12M12 14l13-4v3.5l-13 4" />
     </svg>
   );
 }

@@ -1,10 +1,10 @@
 /**
- * Entry of the console: the page that the admin port serves at `/`. Signed out it is the form to sign in,
- * else one of the pages in its frame: links to the others, the gateway's state, the colours, signing out.
- * All pages share one stream of stats. Browser.
+ * Entry of the console: the page that the admin port serves at `/`. Signed out it is the form to sign in
+ * (sign-in.tsx), else one of the pages in its frame: links to the others, the gateway's state, the colours,
+ * signing out. All pages share one stream of stats. Browser.
  *
- * Must hold: the admin token is sent once and kept nowhere (test/e2e/console.test.ts,
- * test/e2e/console-oidc.test.ts).
+ * Must hold: a page that is open stays until its operator is signed out for certain (test/e2e/console.test.ts,
+ * test/e2e/console-pages.test.ts).
  */
 import 'uplot/dist/uPlot.min.css';
 import './style/theme.css';
@@ -15,17 +15,7 @@ import { render, type ComponentChildren } from 'preact';
 import { useCallback, useEffect, useState, useRef } from 'preact/hooks';
 import type { StatusDocument } from '../telemetry/status-document.js';
 import { AccountsPage } from './accounts-page.js';
-import {
-  isSignedIn,
-  type OidcView,
-  signOut,
-  whenSignedOut,
-  may,
-  oidcView,
-  operatorNow,
-  signIn,
-  useAction,
-} from './api.js';
+import { isSignedIn, type OidcView, signOut, whenSignedOut, may, operatorNow, useAction } from './api.js';
 import {
   addressOf,
   applyTheme,
@@ -33,24 +23,13 @@ import {
   storedTheme,
   usePageAddress,
   chooseTheme,
-  leaveTo,
   themeOf,
   THEMES,
 } from './browser.js';
 import { CallPage } from './call-page.js';
 import { CallsPage } from './calls-page.js';
 import { ChangesPage } from './changes-page.js';
-import {
-  Badge,
-  Button,
-  ErrorText,
-  Icon,
-  type IconName,
-  Name,
-  TextField,
-  type Tone,
-  useInput,
-} from './controls.js';
+import { Badge, Button, ErrorText, Icon, type IconName, Logo, Name, type Tone } from './controls.js';
 import { duration } from './format.js';
 import { GroupsPage } from './groups-page.js';
 import { type Range, useLive } from './live.js';
@@ -58,10 +37,12 @@ import { OperatorsPage } from './operators-page.js';
 import { OverviewPage } from './overview-page.js';
 import { PlaygroundPage } from './playground-page.js';
 import { SettingsPage } from './settings-page.js';
+import { SignIn } from './sign-in.js';
 import { UpstreamsPage } from './upstreams-page.js';
 import { UsagePage } from './usage-page.js';
 
-const PAGES: readonly IconName[] = [
+/** In the order of their links. The name of a page is in its address and its link, and names its icon. */
+const PAGES = [
   'overview',
   'accounts',
   'groups',
@@ -72,27 +53,33 @@ const PAGES: readonly IconName[] = [
   'settings',
   'changes',
   'operators',
-];
+] as const satisfies readonly IconName[];
+
+type PageName = (typeof PAGES)[number];
 
 /** Pages that the operator's role cannot use are not offered. */
-const isOffered = (name: IconName): boolean =>
+const isOffered = (name: PageName): boolean =>
   name === 'playground' ? may('playground') : name !== 'operators' || may('everything');
 
 const capitalized = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1);
 
 interface ShellProps {
+  /** As the address has it: a PageName, or what somebody typed. */
   readonly page: string;
+  /** The newest stats; undefined before the first have come. */
   readonly status: StatusDocument | undefined;
+  /** Whether the stream of stats is open. */
   readonly connected: boolean;
   /** Rejects if the operator may still be signed in. */
-  readonly onLeave: () => Promise<void>;
+  readonly onSignOut: () => Promise<void>;
   readonly children: ComponentChildren;
 }
 
-function Shell({ page, status, connected, onLeave, children }: ShellProps) {
+/** The frame of every page. */
+function Shell({ page, status, connected, onSignOut, children }: ShellProps) {
   const nav = useRef<HTMLElement>(null);
-  const { error, busy, run: leave } = useAction(onLeave);
-  // On a phone not all pages fit beside each other.
+  const { error, busy, run } = useAction(onSignOut);
+  // On a phone not all links fit beside each other: the one of this page is scrolled into sight.
   useEffect(() => {
     const current = nav.current?.querySelector<HTMLElement>('[aria-current]');
     if (current) nav.current!.scrollLeft = current.offsetLeft - current.offsetWidth;
@@ -103,6 +90,7 @@ function Shell({ page, status, connected, onLeave, children }: ShellProps) {
         class="skip"
         href="#content"
         onClick={(event) => {
+          // What follows # is the page's address (browser.ts): the link would open a page “content”.
           event.preventDefault();
           document.getElementById('content')?.focus();
         }}
@@ -111,7 +99,7 @@ function Shell({ page, status, connected, onLeave, children }: ShellProps) {
       </a>
       <header class="side">
         <p class="brand">
-          <Mark /> Tollgate
+          <Logo /> Tollgate
         </p>
         <nav aria-label="Pages" ref={nav}>
           {PAGES.filter(isOffered).map((name) => (
@@ -125,7 +113,7 @@ function Shell({ page, status, connected, onLeave, children }: ShellProps) {
           <Health status={status} connected={connected} />
           <Who />
           <ThemeChoice />
-          <Button class="quiet" disabled={busy} onClick={() => leave()}>
+          <Button class="quiet" disabled={busy} onClick={() => run()}>
             <Icon name="out" /> Sign out
           </Button>
         </div>
@@ -193,112 +181,40 @@ function ThemeChoice() {
   );
 }
 
-function Mark() {
-  return (
-    <svg class="mark" viewBox="0 0 32 32" aria-hidden="true" focusable="false">
-      <rect width="32" height="32" rx="8" />
-      <path d="M7 23V11a2 2 0 0 1 2-2h1a2 2 0 0 1 2 2v12M12 14l13-4v3.5l-13 4" />
-    </svg>
-  );
-}
-
-interface SignInProps {
-  /** Set if the operator who has just signed out had signed in at a provider. */
-  readonly providerToLeave: OidcView | undefined;
-  readonly onSignedIn: () => void;
-}
-
-function SignIn({ providerToLeave, onSignedIn }: SignInProps) {
-  const token = useInput();
-  const [oidc, setOidc] = useState<OidcView>();
-  useEffect(() => {
-    oidcView().then(setOidc, () => undefined);
-  }, []);
-  const { error, busy, run } = useAction(async () => {
-    await signIn(token.value.trim());
-    onSignedIn();
-  });
-  return (
-    <main class="sign-in">
-      <form
-        class="card"
-        onSubmit={(event) => {
-          event.preventDefault();
-          run();
-        }}
-      >
-        <h1>
-          <Mark /> Tollgate
-        </h1>
-        {providerToLeave !== undefined && (
-          <p role="status">
-            You are signed out of this console, but perhaps not of {providerToLeave.issuer}, which then lets
-            you in again without asking.{' '}
-            <a href={providerToLeave.url}>Sign out of {providerToLeave.issuer} too</a>
-          </p>
-        )}
-        {oidc !== undefined && (
-          <Button class="primary wide" onClick={() => leaveTo(oidc.url)}>
-            Sign in with {oidc.issuer}
-          </Button>
-        )}
-        <p class="muted">
-          {oidc === undefined ? 'Sign' : 'Or sign'} in with your operator’s token, or with the admin token: it
-          stands in <code>admin-token</code> in the gateway’s data folder, or is what{' '}
-          <code>TOLLGATE_ADMIN_TOKEN</code> was set to.
-        </p>
-        <TextField
-          label="Admin token"
-          type="password"
-          autocomplete="current-password"
-          required
-          autofocus
-          {...token}
-        />
-        <ErrorText text={error} />
-        <button type="submit" class={oidc === undefined ? 'primary wide' : 'wide'} disabled={busy}>
-          {oidc === undefined ? 'Sign in' : 'Sign in with the token'}
-        </button>
-      </form>
-    </main>
-  );
-}
-
 function App() {
+  /** Undefined until the gateway has said it. */
   const [signedIn, setSignedIn] = useState<boolean>();
-  const [providerToLeave, setProviderToLeave] = useState<OidcView>();
+  const [providerSignOut, setProviderSignOut] = useState<OidcView>();
   const onSignedOut = useCallback(() => setSignedIn(false), []);
   useEffect(() => {
     whenSignedOut(onSignedOut);
+    // If the gateway cannot be reached, the form comes: who sends it is told so, and it works afterwards.
     isSignedIn().then(setSignedIn, onSignedOut);
   }, []);
   if (signedIn === undefined) return <p class="waiting muted">Opening the console…</p>;
   const onSignedIn = (): void => {
-    setProviderToLeave(undefined);
+    setProviderSignOut(undefined);
     setSignedIn(true);
   };
-  if (!signedIn) return <SignIn providerToLeave={providerToLeave} onSignedIn={onSignedIn} />;
-  // If the gateway cannot be reached, the session may still be valid, so the page stays.
-  const onLeave = async (): Promise<void> => {
-    setProviderToLeave(await signOut());
+  if (!signedIn) return <SignIn providerSignOut={providerSignOut} onSignedIn={onSignedIn} />;
+  // If the gateway cannot be reached, the session may still be valid: `signOut` rejects, and the page stays.
+  const onSignOut = async (): Promise<void> => {
+    setProviderSignOut(await signOut());
     onSignedOut();
   };
-  return <Console onLeave={onLeave} />;
+  return <Console onSignOut={onSignOut} />;
 }
 
-interface ConsoleProps {
-  readonly onLeave: () => Promise<void>;
-}
-
-function Console({ onLeave }: ConsoleProps) {
+function Console({ onSignOut }: Pick<ShellProps, 'onSignOut'>) {
   const { page, item, filters } = usePageAddress();
   const [range, setRange] = useState<Range>('5m');
   const live = useLive(range);
   const status = live.snapshots.at(-1);
-  const pages: Readonly<Record<string, () => preact.JSX.Element>> = {
+  const pages: Readonly<Record<PageName, () => preact.JSX.Element>> = {
     overview: () => <OverviewPage live={live} onRange={setRange} />,
     accounts: () => <AccountsPage item={item} count={status?.accounts} />,
     groups: () => <GroupsPage item={item} />,
+    // By `key` each call has a page of its own, on which nobody has asked for the contents yet.
     calls: () => (item === '' ? <CallsPage filters={filters} /> : <CallPage key={item} id={item} />),
     usage: () => <UsagePage />,
     playground: () => <PlaygroundPage />,
@@ -307,10 +223,10 @@ function Console({ onLeave }: ConsoleProps) {
     changes: () => <ChangesPage filters={filters} />,
     operators: () => <OperatorsPage />,
   };
-  const shown = Object.hasOwn(pages, page) ? pages[page] : undefined;
+  const known = PAGES.find((name) => name === page);
   return (
-    <Shell page={page} status={status} connected={live.connected} onLeave={onLeave}>
-      {shown === undefined ? <UnknownPage name={page} /> : shown()}
+    <Shell page={page} status={status} connected={live.connected} onSignOut={onSignOut}>
+      {known === undefined ? <UnknownPage name={page} /> : pages[known]()}
     </Shell>
   );
 }
@@ -328,5 +244,6 @@ function UnknownPage({ name }: { readonly name: string }) {
 }
 
 applyTheme(storedTheme());
+// Before the address is read: who signed in at a provider comes back without the page of before in it.
 comeBack();
 render(<App />, document.getElementById('app')!);
