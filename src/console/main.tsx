@@ -3,8 +3,8 @@
  * (sign-in.tsx), else one of the pages in its frame: links to the others, the gateway's state, the colours,
  * signing out. All pages share one stream of stats. Browser.
  *
- * Must hold: a page that is open stays until its operator is signed out for certain (test/e2e/console.test.ts,
- * test/e2e/console-pages.test.ts).
+ * Must hold: a page that is open stays until its operator is signed out for certain
+ * (test/e2e/console.test.ts, test/e2e/console-pages.test.ts).
  */
 import 'uplot/dist/uPlot.min.css';
 import './style/theme.css';
