@@ -122,7 +122,7 @@ interface OpenItem extends PlacedItem {
 
 export interface OpenReasoning extends OpenItem {
   text: string;
-  /** Blocks that the provider has signed, for `encrypted_content` (request-items.ts). */
+  /** Blocks that the provider has signed, for `encrypted_content` (encrypted-content.ts). */
   readonly blocks: unknown[];
   /** The end of `text` that no signed block covers yet. */
   unsigned: string;

@@ -18,7 +18,8 @@
 import { isRecord, type Members } from '../../core/json.js';
 import type { DoorCall, DoorStream } from '../door.js';
 import { textOf, thoughtsOf, addPiece, canBegin, isOtherCall, pieceOf } from '../message-parts.js';
-import { encryptedContent, namespacesIn } from './request-items.js';
+import { encryptedContent } from './encrypted-content.js';
+import { namespacesIn } from './tool-names.js';
 import {
   eventsOf,
   headOf,

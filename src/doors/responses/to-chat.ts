@@ -13,7 +13,8 @@ import { Fields } from '../../providers/fields.js';
 import { FieldError } from '../../providers/provider.js';
 import { withOrigin } from '../callers-path.js';
 import { withOneSystem } from '../message-parts.js';
-import { messagesOf, offeredTools } from './request-items.js';
+import { messagesOf } from './request-items.js';
+import { offeredTools } from './tool-names.js';
 
 /** Members that mean the same in both APIs. */
 const SAME = [

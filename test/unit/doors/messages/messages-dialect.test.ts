@@ -2,7 +2,7 @@
 import t from 'tap';
 import { SAYS_NOTHING, type DoorCall } from '#src/doors/door.js';
 import { MESSAGES_DIALECT } from '#src/doors/messages/messages-dialect.js';
-import { carriedIn } from '#src/doors/responses/request-items.js';
+import { carriedIn } from '#src/doors/responses/encrypted-content.js';
 import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
 import { FieldError } from '#src/providers/provider.js';
 import { addStreamTexts, responseTexts } from '#src/upstream/chat-text.js';

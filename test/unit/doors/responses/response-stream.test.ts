@@ -6,7 +6,7 @@ import { accumulateResponse } from 'openai/lib/responses/ResponseAccumulator';
 import type { Response, ResponseStreamEvent } from 'openai/resources/responses/responses';
 import t, { type Test } from 'tap';
 import type { DoorCall } from '#src/doors/door.js';
-import { carriedIn } from '#src/doors/responses/request-items.js';
+import { carriedIn } from '#src/doors/responses/encrypted-content.js';
 import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
 import { isRecord } from '#src/core/json.js';
 import { addStreamTexts, responseTexts, type StreamTexts } from '#src/upstream/chat-text.js';

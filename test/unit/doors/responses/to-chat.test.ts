@@ -1,6 +1,6 @@
 /** Requests of the Responses API as chat completions: what is said, what is dropped, what is refused. */
 import t from 'tap';
-import { encryptedContent } from '#src/doors/responses/request-items.js';
+import { encryptedContent } from '#src/doors/responses/encrypted-content.js';
 import { toChat as toChatFor } from '#src/doors/responses/to-chat.js';
 import { FieldError } from '#src/providers/provider.js';
 

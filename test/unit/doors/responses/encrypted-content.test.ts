@@ -1,6 +1,6 @@
 /** Content that clients have stored is read by every later version; content of other services is not read. */
 import t from 'tap';
-import { carriedIn, encryptedContent } from '#src/doors/responses/request-items.js';
+import { carriedIn, encryptedContent } from '#src/doors/responses/encrypted-content.js';
 
 /** As a client may have stored it. */
 const STORED =
