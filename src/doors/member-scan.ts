@@ -128,8 +128,8 @@ function readMembers(
       continue;
     }
     reader.skipMember(level, index);
-    const steered = steering && reader.steeredBy(steering, start, outputTokens);
-    if (steered !== undefined) found.routing = [...found.routing, steered];
+    const member = steering && reader.routingMemberOf(steering, start, outputTokens);
+    if (member !== undefined) found.routing = [...found.routing, member];
   } while (reader.moreMembers());
 }
 

@@ -2,19 +2,20 @@
  * A one-pass parser of a chat-completion request. It finds the values that the gateway uses and their
  * positions, and rejects a body that JSON decoders read differently. It builds no tree: values that have
  * rules go into a small object (StandIn) for the compiled validator, and each message into an object of the
- * module that the next message reuses (MESSAGE_STAND_IN). So a scan is synchronous: two at once would mix
- * their messages. request-bytes.ts calls it, on any thread.
+ * module that the next message reuses (MESSAGE_STAND_IN). request-bytes.ts calls it, on any thread.
  *
  * It needs some KB beside the bytes, 16 bytes for each content part before the first wrong one, and the
  * unknown names of one object (BODY_MEMBERS_MAX in core/limits.ts). It takes the time of the reader
- * (json-reader.ts), and some 20 ns for each name.
+ * (json-reader.ts), and some 20 ns for each name. These were measured; no test checks them.
  *
  * Must hold: a body that two decoders read differently is rejected; otherwise a caller pays for one call and
  * gets another. Such are a member that is given twice, a known name in another case (`Model`), and an
  * integer that is not written in digits alone (test/unit/protocol/request-bytes.chat-request.test.ts,
- * test/unit/protocol/known-members.test.ts). The reader throws for the first two (`name` of
- * member-reader.ts). A member that gets a rule is added to chat-schema.ts, chat-rules.ts, known-members.ts
- * and StandIn, and is read here.
+ * test/unit/protocol/known-members.test.ts). For the first two the reader throws (`name` of
+ * member-reader.ts), for the third the constructor does. A member that gets a rule is added to
+ * chat-schema.ts, chat-rules.ts, known-members.ts and StandIn, and is read here
+ * (test/unit/protocol/validators.test.ts). A scan is synchronous: two at once would mix their messages, and
+ * their names in the reader (no test shows this).
  */
 import { MESSAGES_MAX } from '../core/limits.js';
 import { CALLERS_TOOL_TYPES } from '../core/routing-members.js';
@@ -26,7 +27,8 @@ import { EXTRA_BODY, MESSAGE, PART, REQUEST, STREAM_OPTIONS, TOOL, UNKNOWN } fro
 import { isNothing, ANY_ARRAY, ANY_OBJECT, NO_MEMBERS, ValueReader } from './member-reader.js';
 import { checkChatRequest } from './validators.js';
 
-// Indices of names in their levels. A level throws at start if it does not have the name (known-members.ts).
+// Indices of names in their levels. A level is the known names of one kind of object (known-members.ts). At
+// the start it throws for a name that it does not have.
 const REQUEST_MODEL = REQUEST.indexOf('model');
 const REQUEST_MESSAGES = REQUEST.indexOf('messages');
 const REQUEST_MAX_TOKENS = REQUEST.indexOf('max_tokens');
@@ -50,10 +52,10 @@ const INCLUDE_USAGE = STREAM_OPTIONS.indexOf('include_usage');
 const ROLE_BYTES = CHAT_ROLES.map((role) => Buffer.from(role));
 
 const ANY_PART = Object.freeze({ type: '' });
-/** Stands for any number of valid parts. */
+/** The validator gets it in place of any number of valid parts. */
 const VALID_PARTS: readonly unknown[] = Object.freeze([ANY_PART]);
 
-/** The request as the validator gets it. If `messages` is an array, it is VALID_MESSAGES. */
+/** The request as the validator gets it. For an array `messages` is VALID_MESSAGES. */
 class StandIn {
   model: unknown = undefined;
   messages: unknown = undefined;
@@ -66,7 +68,7 @@ class StandIn {
   stream_options: unknown = undefined;
 }
 
-/** One message as the validator gets it, alone in the request ONE_MESSAGE. */
+/** One message as the validator gets it, alone in ONE_MESSAGE, a request that is valid but for it. */
 const MESSAGE_STAND_IN: Record<
   'role' | 'content' | 'tool_calls' | 'function_call' | 'refusal' | 'audio',
   unknown
@@ -79,6 +81,7 @@ const MESSAGE_STAND_IN: Record<
   audio: undefined,
 };
 const ONE_MESSAGE: { model: string; messages: unknown[] } = { model: 'm', messages: [MESSAGE_STAND_IN] };
+/** In place of all messages, which were checked one by one. */
 const VALID_MESSAGES: readonly unknown[] = [{ role: 'user', content: '' }];
 
 /**
@@ -103,7 +106,10 @@ export class ChatScan implements BodyScan {
   includeUsage: Span = NOWHERE;
   /** Whether `stream_options` has members. */
   hasStreamOptions = false;
-  /** Members of the body that need the model's `pass_members` (core/routing-members.ts). */
+  /**
+   * Members of the body that need the model's `pass_members` (core/routing-members.ts): those of the request
+   * itself that steer the call elsewhere, `extra_body`, `hosted_tools`, and what names something stored.
+   */
   routingMembers = NO_MEMBERS;
   mediaParts = 0;
   /** The valid request. Its `messages` are VALID_MESSAGES. */
@@ -167,11 +173,11 @@ export class ChatScan implements BodyScan {
         else if (index === REQUEST_TOOLS && first === BRACKET) this.#tools();
         else if (index === REQUEST_EXTRA_BODY) this.#extraBody(first);
         else {
-          // `name` sets it only if it returns UNKNOWN; before that it is of an earlier member.
+          // For a known name the reader still has the `steering` of an earlier, unknown one.
           const steering = index === UNKNOWN ? reader.steering : undefined;
           reader.skipMember(REQUEST, index);
-          const steered = steering && reader.steeredBy(steering, start, 'max_tokens');
-          if (steered !== undefined) this.routingMembers = [...this.routingMembers, steered];
+          const member = steering && reader.routingMemberOf(steering, start, this.outputTokensName);
+          if (member !== undefined) this.routingMembers = [...this.routingMembers, member];
         }
       } while (reader.moreMembers());
     }
@@ -200,6 +206,7 @@ export class ChatScan implements BodyScan {
         else hasGoogle = true;
       } while (reader.moreMembers());
     }
+    // Null and false, by their first byte.
     if (isNothing(first) || (hasGoogle && !hasOther)) return;
     this.routingMembers = [...this.routingMembers, 'extra_body'];
   }
@@ -218,26 +225,27 @@ export class ChatScan implements BodyScan {
   }
 
   /**
-   * Reads a tool, and returns whether the provider runs it. Without a type, one that defines something is a
-   * function; LiteLLM takes `{"googleSearch":{}}`: https://docs.litellm.ai/docs/providers/vertex.
+   * Reads a tool, and returns whether the provider runs it. A tool without a type is the caller's if it has
+   * `function`, `custom` or `name`. Any other is the provider's: LiteLLM takes `{"googleSearch":{}}`
+   * (https://docs.litellm.ai/docs/providers/vertex).
    */
   #isHostedTool(): boolean {
     const reader = this.#reader;
     /** Undefined if the tool has no type. */
     let hasHostedType: boolean | undefined;
-    let isDefined = false;
+    let hasDefinition = false;
     if (!reader.openLevel(TOOL)) return false;
     do {
       const index = reader.name(TOOL);
       const first = reader.colon();
       const start = reader.at;
       reader.skipMember(TOOL, index);
-      // The constants have quotes. A type that is written with escapes counts as the provider's.
+      // CALLERS_TOOL_TYPES have quotes as well. A type that is written with escapes counts as the provider's.
       if (index === TOOL_TYPE && first === QUOTE)
         hasHostedType = !CALLERS_TOOL_TYPES.includes(reader.bytes.toString('latin1', start, reader.at));
-      else if (index !== TOOL_TYPE && index !== UNKNOWN) isDefined = true;
+      else if (index !== TOOL_TYPE && index !== UNKNOWN) hasDefinition = true;
     } while (reader.moreMembers());
-    return hasHostedType ?? !isDefined;
+    return hasHostedType ?? !hasDefinition;
   }
 
   #messages(): unknown {
@@ -259,7 +267,10 @@ export class ChatScan implements BodyScan {
     return VALID_MESSAGES;
   }
 
-  /** Returns MESSAGE_STAND_IN with the message's members. The next message replaces them. */
+  /**
+   * Returns MESSAGE_STAND_IN with the message's members. The next message replaces them: each must be reset
+   * (test/unit/protocol/request-bytes.chat-request.test.ts).
+   */
   #message(): unknown {
     const reader = this.#reader;
     if (reader.bytes[reader.at] !== BRACE) return reader.value();
@@ -277,7 +288,8 @@ export class ChatScan implements BodyScan {
         if (index === MESSAGE_ROLE) message.role = first === QUOTE ? this.#role() : reader.value();
         else if (index === MESSAGE_CONTENT) message.content = this.#content(first);
         else {
-          // The rules ask only whether these four stand for `content`. Null does not, nor does a wrong type.
+          // The rules ask only whether one of these four is there in place of `content`. Null and a value of
+          // a wrong type are not.
           if (index === MESSAGE_TOOL_CALLS) message.tool_calls = first === BRACKET ? ANY_ARRAY : null;
           else if (index === MESSAGE_FUNCTION_CALL)
             message.function_call = first === BRACE ? ANY_OBJECT : null;
@@ -308,8 +320,8 @@ export class ChatScan implements BodyScan {
   }
 
   /**
-   * Returns what stands for the content. For an array this is VALID_PARTS, or the first wrong part at its
-   * index.
+   * Returns what the validator gets for the content: of a string an empty one, of an array VALID_PARTS, or an
+   * array with the first wrong part at its index.
    */
   #content(first: number): unknown {
     const reader = this.#reader;

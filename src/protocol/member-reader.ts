@@ -178,7 +178,11 @@ export class MemberReader extends JsonReader {
    * it steers the call to another model, provider or price. Throws if it makes more output than the hold
    * covers. `outputTokens`: the door's member that bounds the output, for the message.
    */
-  steeredBy(steering: Steering, start: number, outputTokens: string | undefined): RoutingMember | undefined {
+  routingMemberOf(
+    steering: Steering,
+    start: number,
+    outputTokens: string | undefined,
+  ): RoutingMember | undefined {
     const { bytes, at } = this;
     if (isNothing(bytes[start])) return undefined;
     if (steering.kind === 'output') {

@@ -113,6 +113,11 @@ void t.test('messages: roles, contents and parts', (t) => {
         `messages[1].content ${rule}`,
         `${name}: ${JSON.stringify(nothing)}`,
       );
+    t.equal(
+      refused(JSON.stringify({ model: 'm', messages: [said, { role: 'user' }] })),
+      `messages[1].content ${rule}, got nothing`,
+      `${name} of the message before`,
+    );
   }
   t.equal(
     refusedMessage({ role: 'robot', content: '' }),
