@@ -106,8 +106,8 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     if (isLargeTranslation(request, target)) {
       const door = request.door === CHAT_DOOR ? undefined : doorAttemptOf(request, target, clock, true);
       this.#door = door;
-      const written = (callers: Readonly<Record<string, unknown>>): void => door?.written?.(callers);
-      this.#call = startLargeCall(deps, client, target, request, this, headers, written);
+      const onWritten = (callers: Readonly<Record<string, unknown>>): void => door?.onTranslated?.(callers);
+      this.#call = startLargeCall(deps, client, target, request, this, headers, onWritten);
       return;
     }
     if (request.door === CHAT_DOOR) {
@@ -295,7 +295,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
       this.#reader.onEnd();
       return;
     }
-    const failure = connectionFailure(this.#door?.named(fault) ?? fault);
+    const failure = connectionFailure(this.#door?.inDoorsNames(fault) ?? fault);
     const isHeldUp = this.#begun && this.#call.isHeldUp;
     if (isHeldUp || (this.#begun && fault.code === TOTAL_TIMEOUT)) {
       this.#cut(failure, isHeldUp);

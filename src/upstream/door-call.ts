@@ -41,30 +41,34 @@ import { reportIn, tokensOfReport } from './usage-shapes.js';
 
 export interface DoorAttempt {
   /**
-   * Undefined if the upstream gets the body of the call, with its own name of the model. Not read if a
-   * counter thread translates the body.
+   * The translated body. Undefined if the bytes pass: then the upstream gets the body of the call, with its
+   * own name of the model. Undefined too if a counter thread translates the body: then nobody reads this.
    */
   readonly body: string | undefined;
   /**
-   * Call when a counter thread has translated the body, before `openReader`. `members`: those of the body as
-   * the caller sent it, without the conversation.
+   * Call it when a counter thread has translated the body, before `openReader`. `members`: those of the body
+   * as the caller sent it, without the conversation. Absent if the bytes pass.
    */
-  readonly written?: (members: Readonly<Record<string, unknown>>) => void;
+  readonly onTranslated?: (members: Readonly<Record<string, unknown>>) => void;
   /** Undefined for the path in the target's address, or if its provider makes the path. */
   readonly path: string | undefined;
   /** Set if the bytes pass: what a provider's client has to know of the call. */
   readonly passed: PassedCall | undefined;
   /** The call only counts tokens, so its failure does not count against the upstream's breaker. */
   readonly isCount?: true | undefined;
-  /** Called once, when a good response begins. The reader gives `meter` all before it calls `complete`. */
+  /**
+   * Called once, when a good response begins. When the reader calls `complete`, `owner.meter` has the report
+   * of usage and all of the text, of which the bill is made.
+   */
   openReader(owner: ReaderOwner): ResponseBodyReader;
   /** The fault as the caller gets it: with the member names of the door. */
-  named(fault: HttpFault): HttpFault;
+  inDoorsNames(fault: HttpFault): HttpFault;
 }
 
 /**
- * Throws a FieldError if the upstream's protocol cannot express the call; never if `isLarge`: then a counter
- * thread translates the body (isLargeTranslation of large-call.ts), and `written` is called.
+ * Throws a FieldError if the upstream cannot serve the door, or its protocol cannot express the call.
+ * `isLarge`: what isLargeTranslation of large-call.ts says of the two: the upstream can serve the door, and a
+ * counter thread translates the body, so this does not throw. Then `onTranslated` is called.
  */
 export function doorAttemptOf(
   request: UpstreamRequest,
@@ -90,7 +94,7 @@ class PassedAttempt implements DoorAttempt {
   readonly #request: UpstreamRequest;
 
   constructor(dialect: Dialect, path: string, request: UpstreamRequest) {
-    // Empty if the provider makes the path: see UpstreamTarget.doors.
+    // Empty if the provider makes the path: see UpstreamTarget.doors. `betas`: the header `anthropic-beta`.
     this.path = path === '' ? undefined : path;
     this.passed = { door: dialect.name, stream: request.stream, betas: request.betas };
     this.isCount = dialect.isCount;
@@ -109,7 +113,7 @@ class PassedAttempt implements DoorAttempt {
       : new PassedStreamReader(owner, judge);
   }
 
-  named(fault: HttpFault): HttpFault {
+  inDoorsNames(fault: HttpFault): HttpFault {
     return fault;
   }
 }
@@ -119,12 +123,13 @@ class TranslatedAttempt implements DoorAttempt {
   readonly path = undefined;
   readonly passed = undefined;
   readonly #translator: Translator;
-  /** With no members of the body before `written`, if the body is large. */
+  /** With no members of the body before `onTranslated`, if the body is large. */
   #call: DoorCall;
+  /** How many responses the call asks for (`n`). */
   readonly #choices: number;
   /**
-   * The chat completion, by which `named` finds the caller's names. Empty for a large body: the counter
-   * thread has put them into the fault, which comes without `field`.
+   * The chat completion, by which `inDoorsNames` finds the caller's names. Empty for a large body: the
+   * counter thread has put them into the fault, which comes without `field`.
    */
   readonly #chat: Readonly<Record<string, unknown>>;
 
@@ -147,7 +152,7 @@ class TranslatedAttempt implements DoorAttempt {
     this.body = isLarge ? undefined : exactJsonText(inNamesOf(target.memberNames, chat));
   }
 
-  written(members: Readonly<Record<string, unknown>>): void {
+  onTranslated(members: Readonly<Record<string, unknown>>): void {
     this.#call = { ...this.#call, body: members, model: modelIn(members) };
   }
 
@@ -161,7 +166,7 @@ class TranslatedAttempt implements DoorAttempt {
     return new StreamReader(stream, stream, meter, includeUsage, this.#choices);
   }
 
-  named(fault: HttpFault): HttpFault {
+  inDoorsNames(fault: HttpFault): HttpFault {
     const { field, message } = fault;
     if (field === undefined) return fault;
     return { ...fault, message: inCallersWords(this.#translator, this.#chat, field, message) };
@@ -191,7 +196,7 @@ function modelIn({ model }: Readonly<Record<string, unknown>>): string {
   return typeof model === 'string' ? model : '';
 }
 
-/** Translates a non-streamed chat completion, between its reader and the attempt. */
+/** Translates a chat completion that is not streamed, between its reader and the attempt. */
 class WholeTranslation implements ResponseOutcome {
   readonly #owner: ReaderOwner;
   readonly #translator: Translator;
@@ -215,6 +220,7 @@ class WholeTranslation implements ResponseOutcome {
       return;
     }
     const { reported } = meter;
+    // Throws what `failureOf` expects.
     const textWith = (usage: Usage | undefined): Buffer => {
       members.usage = usage === undefined ? undefined : usageMember(usage);
       return Buffer.from(this.#translator.fromChat(members, this.#call));
@@ -230,6 +236,9 @@ class WholeTranslation implements ResponseOutcome {
     }
     // Less than 0 gives bytes back.
     if (budget.grow(text.length - response.length))
+      // A report that is believed is billed as the object that it is (call-usage.ts). Any other usage was
+      // counted, and comes later from a promise: what was translated once, on a deeper stack, does not throw
+      // then (if it did, the session would end the call as crashed), and its length differs by some digits.
       outcome.complete((usage) => (usage === reported ? text : textWith(usage)));
     else outcome.reject(budgetFailure());
   }
@@ -286,7 +295,11 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
     // `relay` calls `begun` of the attempt.
   }
 
-  /** Sends the door's last events in place of `[DONE]`. What it kept until then may be too deep to write. */
+  /**
+   * Sends the door's last events in place of `[DONE]`. What it kept until then may be too deep to write. It
+   * keeps something only of chunks that make events too, so by then the response has begun, as the session
+   * requires of one that is cut. Without such chunks `begun` is never called, and the last events are all.
+   */
   complete(): void {
     if (this.#isOver) return;
     this.#outcome.complete((usage) => {
@@ -314,13 +327,12 @@ function failureOf(error: unknown): AttemptFailure {
   return garbageFailure(error.message);
 }
 
-/** The parsed body. The door has checked in the listener that it is a JSON object. */
-function bodyOf(
-  { body, largeBody }: UpstreamRequest,
-  translator: Translator,
-): Readonly<Record<string, unknown>> {
-  const text = largeBody === undefined ? body : Buffer.from(largeBody).toString();
-  const parsed = parsedBody(text, translator);
+/**
+ * The parsed body, which is not large (isLargeTranslation). The door has checked in the listener that it is a
+ * JSON object.
+ */
+function bodyOf({ body }: UpstreamRequest, translator: Translator): Readonly<Record<string, unknown>> {
+  const parsed = parsedBody(body, translator);
   invariant(isRecord(parsed), 'a body is a JSON object');
   return parsed;
 }
