@@ -2,12 +2,13 @@
  * Requests with replies between threads and processes (a _port_ of the glossary). Any thread, and the
  * supervisor process.
  *
- * PendingReplies keeps the promises of questions until their replies come, whatever carries the messages.
+ * PendingReplies keeps the promises of questions until their replies come, whatever carries the messages:
+ * its owner sends them.
  * AskPort sends questions over a MessagePort: a listener asks for the parsing of a large body, a worker for a
  * count of tokens. It withdraws a question when its time is over or the asker no longer wants the reply.
  *
- * Must hold: each question gets one reply, also if the other end is gone or the time is over; otherwise the
- * asker waits for ever (test/unit/core/ask-port.test.ts).
+ * Must hold: each question gets one reply, also if the other end is gone (whoever notices calls `replyToAll`)
+ * or the time is over; otherwise the asker waits for ever (test/unit/core/ask-port.test.ts).
  */
 import type { MessagePort, Transferable } from 'node:worker_threads';
 import { invariant, type ErrorRecord } from './errors.js';
@@ -20,6 +21,7 @@ interface WaitBound<Reply> {
 }
 
 interface Waiting<Reply> {
+  /** 0 until `ask` has a slot for the question. */
   id: number;
   readonly resolve: (reply: Reply) => void;
   readonly timer: NodeJS.Timeout | undefined;
@@ -36,7 +38,7 @@ export class PendingReplies<Reply> {
   readonly #waiting = new SlotList<Waiting<Reply>>();
   #count = 0;
 
-  /** `bound` is that of each question that is asked without one. */
+  /** `bound` is that of each question that is asked without one. Without any, a question waits for ever. */
   constructor(bound?: WaitBound<Reply>) {
     this.#bound = bound;
   }
@@ -46,7 +48,10 @@ export class PendingReplies<Reply> {
     return this.#waiting.size;
   }
 
-  /** Asks a question: `send` gets the id that the reply must have. The promise never rejects. */
+  /**
+   * Asks a question: `send` gets the id that the reply must have, at once. The promise never rejects, unless
+   * `send` throws.
+   */
   ask(send: (id: number) => void, bound = this.#bound): Promise<Reply> {
     return new Promise((resolve) => {
       const timer = bound && setTimeout(() => this.reply(waiting.id, bound.onTimeout()), bound.waitMsMax);
@@ -65,7 +70,7 @@ export class PendingReplies<Reply> {
     return this.#waiting.at(id % SLOTS_MAX)?.id === id;
   }
 
-  /** Resolves the question with `reply`. A reply that comes too late is dropped. */
+  /** Resolves the question with `reply`. One that comes too late, or a second one, is dropped. */
   reply(id: number, reply: Reply): void {
     const slot = id % SLOTS_MAX;
     const waiting = this.#waiting.at(slot);
@@ -110,7 +115,7 @@ export class AskRejected extends Error {
   }
 }
 
-/** Resolves as `reply` does, or with `otherwise(rejection)` if the question was rejected. */
+/** Resolves as `reply` does, or with `otherwise(rejection)` if it rejects with an AskRejected. */
 export async function orRejected<T>(reply: Promise<T>, otherwise: (rejection: ErrorRecord) => T): Promise<T> {
   try {
     return await reply;
@@ -133,19 +138,23 @@ export interface PendingQuestion<Reply> {
 
 /**
  * The asking end of a port. The calls in flight bound its questions: each call asks one at a time, and the
- * other end rejects what it cannot queue. With `inTurns`, messages queued in one event-loop turn are sent as
- * one array, and nothing can be transferred. Replies may come as arrays in any case.
+ * other end rejects what it cannot queue. With `inTurns`, the messages of one event-loop turn are sent as one
+ * array, and `transfer` is ignored: what it names is copied. Replies may come as arrays in any case.
+ *
+ * `Message`: what `send` takes.
  */
 export class AskPort<Ask, Reply, Message = never> {
   readonly #port: MessagePort;
   readonly #inTurns: boolean;
   readonly #pending = new PendingReplies<AskReply<Reply>>();
+  /** With `inTurns`, the messages of this turn, to be sent at its end. */
   #turn: (Question<Ask> | Withdrawal | Message)[] = [];
 
   constructor(port: MessagePort, { inTurns = false } = {}) {
     this.#port = port;
     this.#inTurns = inTurns;
     port.on('message', (message: AskReply<Reply> | readonly AskReply<Reply>[]) => {
+      // `Array.isArray` does not narrow a readonly array. A reply has no length.
       if (!('length' in message)) this.#pending.reply(message.id, message);
       else for (const reply of message) this.#pending.reply(reply.id, reply);
     });
@@ -159,7 +168,10 @@ export class AskPort<Ask, Reply, Message = never> {
     return resultOf(this.#pending.ask((id) => this.#post({ id, ask }, transfer)));
   }
 
-  /** Asks, but withdraws the question after `waitMsMax` and then rejects with `late`. */
+  /**
+   * Asks, but withdraws the question after `waitMsMax` and then rejects with `late`. The other end replies to
+   * a withdrawn question too; that reply is dropped.
+   */
   askFor(
     waitMsMax: number,
     late: ErrorRecord,
@@ -167,6 +179,7 @@ export class AskPort<Ask, Reply, Message = never> {
     transfer: readonly Transferable[] = [],
   ): PendingQuestion<Reply> {
     let id = 0;
+    /** Withdraws the question. Returns the reply that it gets here instead of the other end's. */
     const withdrawn = (rejection: ErrorRecord): AskReply<Reply> => {
       this.#post({ id, withdrawn: true }, []);
       return { id, ok: false, rejection };
@@ -191,6 +204,7 @@ export class AskPort<Ask, Reply, Message = never> {
     this.#post(message, transfer);
   }
 
+  /** At the end of the thread: questions that still wait get no reply. */
   close(): void {
     this.#port.close();
   }

@@ -1,7 +1,8 @@
 /**
  * Checks stored rows by their TypeBox schemas, with code that the build makes: scripts/build-checks.mjs loads
- * the modules that call `schemaCheck`, and writes generated-checks.js. So a gateway loads no compiler, which
- * would take 5 MB and delay its start. Any thread.
+ * the modules of src/store and src/sharing that call `schemaCheck`, reads CHECKED_SCHEMAS, and writes
+ * generated-checks.js. So a gateway loads no compiler, which would take 5 MB and delay its start. Those
+ * modules call it once for each schema, as they are loaded. Any thread.
  *
  * Must hold: no schema is interpreted, or a start with a million accounts takes minutes
  * (test/unit/core/schema-check.test.ts).
@@ -10,12 +11,12 @@ import type { Static, TSchema } from 'typebox';
 import { invariant } from './errors.js';
 import { CHECKS, MADE } from './generated-checks.js';
 
-/** Read by the build. */
+/** By their names. For the build and for the test. */
 export const CHECKED_SCHEMAS = new Map<string, TSchema>();
 
 /**
- * Returns the compiled check of `schema`. `name` must be unique among all schemas. Throws an Error if the
- * build has not made the check.
+ * Returns the compiled check of `schema`. Throws an Error if another schema has the name, or if the build has
+ * not made the check: it knows checks by their names alone, so a schema that was changed needs a build too.
  */
 export function schemaCheck<Schema extends TSchema>(
   name: string,
@@ -23,6 +24,7 @@ export function schemaCheck<Schema extends TSchema>(
 ): (value: unknown) => value is Static<Schema> {
   invariant(!CHECKED_SCHEMAS.has(name), `one schema is called ${name}`);
   CHECKED_SCHEMAS.set(name, schema);
+  // While the build collects the schemas, MADE is false and no check is there: none is called then.
   const check = CHECKS[name];
   if (MADE && check === undefined) throw new Error(`the check ${name} is not made: run \`npm run build\``);
   return check as (value: unknown) => value is Static<Schema>;

@@ -1,15 +1,17 @@
 /**
- * A collection for items that come and go by the thousand a second, in place of a Set. An item keeps its
- * slot, a number, from `add` to `remove`. Any thread.
+ * A collection for items that come and go by the thousand a second, in place of a Set: calls, questions. An
+ * item keeps its slot, its index here, from `add` to `remove`. Any thread.
  *
  * V8's Set and Map make a new table every so many additions, and each old table points to the next. An old
  * table that has reached the old generation of the heap keeps all later tables alive, and their items, until
  * the next major garbage collection. With a Set each call of a worker outlived its end by seconds, and a
- * minor collection took 16 ms instead of 1. So collections with one entry a call are arrays.
+ * minor collection took 16 ms instead of 1. So collections with one entry a call are arrays. They stay as
+ * long as the most items that were there at once, which the calls in flight bound.
  *
  * Must hold: a removed item is garbage at the next minor collection (test/unit/core/slot-list.test.ts).
  */
 export class SlotList<T> {
+  /** By slot; undefined in a free one, so no item is undefined. */
   readonly #items: (T | undefined)[] = [];
   /** Slots of removed items, to be used again. */
   readonly #free: number[] = [];
@@ -30,7 +32,10 @@ export class SlotList<T> {
     return this.#items[slot];
   }
 
-  /** Frees a slot. Call it exactly once for each `add`: a second call would give the slot to two items. */
+  /**
+   * Frees a slot. Call it exactly once for each `add`. Nobody checks it: after a second call two items would
+   * get the slot.
+   */
   remove(slot: number): void {
     this.#items[slot] = undefined;
     this.#free.push(slot);
