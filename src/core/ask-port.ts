@@ -28,10 +28,12 @@ interface Waiting<Reply> {
 }
 
 /**
- * An id is the question's slot in `#waiting`, and a count. By the count a late reply is not taken for that of
- * a later question in the same slot.
+ * An id is a count and the question's slot in `#waiting`: together 53 bits, which a number holds exactly. By
+ * the count a late reply is not taken for that of a later question in the same slot.
  */
 const SLOTS_MAX = 2 ** 20;
+/** Then the count begins again. Until then it is days, at 10,000 questions a second. */
+const COUNTS = 2 ** 33;
 
 export class PendingReplies<Reply> {
   readonly #bound: WaitBound<Reply> | undefined;
@@ -60,7 +62,8 @@ export class PendingReplies<Reply> {
       const waiting: Waiting<Reply> = { id: 0, resolve, timer };
       const slot = this.#waiting.add(waiting);
       invariant(slot < SLOTS_MAX, 'an id has room for everybody who waits');
-      waiting.id = (this.#count += 1) * SLOTS_MAX + slot;
+      this.#count = (this.#count + 1) % COUNTS;
+      waiting.id = this.#count * SLOTS_MAX + slot;
       send(waiting.id);
     });
   }
