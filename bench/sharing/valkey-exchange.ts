@@ -81,7 +81,7 @@ async function connected(node: number): Promise<ValkeyCoordinator> {
       of: () => NOTHING,
       set: () => undefined,
       promisedBy: () => NO_PROMISE,
-      promise: () => undefined,
+      promiseTerm: () => undefined,
     },
     equalShares: 0,
     hasShare: false,
