@@ -65,7 +65,7 @@ class InputWriter {
   #movedFrom = '';
   /** The last message, if it is an assistant message: items of the same turn may still go into it. */
   #assistant: AssistantMessage | undefined;
-  /** `extra_content` of a reasoning item, for the call that follows. */
+  /** `extra_content` of a reasoning item, for the call that follows, if it is of the same turn. */
   #extra: unknown;
   /** Texts of reasoning for the next message or call of the assistant, unless another item comes first. */
   #thoughts = '';
@@ -143,6 +143,7 @@ class InputWriter {
 
   #push(message: object, path: string): void {
     this.#assistant = undefined;
+    this.#extra = undefined;
     this.#thoughts = '';
     this.#messages.push(withOrigin(path, message));
   }

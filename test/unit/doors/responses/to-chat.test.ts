@@ -310,6 +310,11 @@ void t.test('signed thoughts for servers behind the protocol of OpenAI', (t) => 
     { role: 'tool' },
     { role: 'assistant', content: null, thinking_blocks: blocks },
   ]);
+  // A stream that was cut leaves a signature without its call.
+  const cut = [signature, user, { type: 'function_call', call_id: 'b', name: 'n', arguments: '{}' }];
+  const unsigned = { id: 'b', type: 'function', function: { name: 'n', arguments: '{}' } };
+  for (const messages of [messagesOf(cut), toChatFor({ model: 'm', input: cut }, false).messages])
+    t.strictSame(messages, [user, { role: 'assistant', content: null, tool_calls: [unsigned] }]);
   t.end();
 });
 
