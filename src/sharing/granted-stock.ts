@@ -4,9 +4,9 @@
  * each stock that was asked for; lmdb-coordinator.ts keeps its state in the lease file. Main thread.
  *
  * Must hold: the arithmetic is that of `answer_stock` in valkey-stocks.ts, so that hosts and processes get
- * the same grants. Test: test/unit/sharing/valkey-coordinator.test.ts (random asks are answered as the reference
- * does, which is this file). `state` only grows at its end, because files of a former version are read (no
- * test has one).
+ * the same grants. Test: test/unit/sharing/valkey-coordinator.test.ts (random asks are answered as the
+ * reference does, which is this file). `state` only grows at its end, because files of a former version are
+ * read (no test has one).
  */
 import { maxOf } from '../core/units.js';
 import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
