@@ -1,9 +1,9 @@
 /**
- * Encodes calls into blocks: see call-block.ts for the bytes. call-writer.ts owns a BlockBuilder, on a
- * gateway's main thread.
+ * Encodes ended calls into blocks of the call log. call-block.ts describes the bytes, and decodes them.
+ * call-writer.ts owns a BlockBuilder, on the main thread of a gateway process.
  *
- * Must hold: a call is read as it was added, but for what its bounds cut (long texts, further attempts and
- * quotas). A block of 64 KiB is full, and the last call may make it some KiB longer
+ * Must hold: call-block.ts reads fields in the order in which `add` and `addPlain` write them. So a call is
+ * read as it was added, except for cut texts and the attempts and quotas beyond a bound
  * (test/unit/call-log/call-log.test.ts, test/unit/call-log/plain-calls.test.ts).
  */
 import { crc32 } from 'node:zlib';
@@ -43,16 +43,16 @@ import {
   type CallRecord,
 } from '../telemetry/call-record.js';
 
-/** More than one call's variable part, which the bounds of call-record.ts and QUOTAS_MAX hold to 10 KiB. */
+/** Room for one call's variable part: call-record.ts and QUOTAS_MAX hold that to some 10 KiB. */
 const CALL_BYTES_MAX = 64 * 1024;
 const QUOTAS_MAX = 64;
-/** Positions of names have 16 bits. A call has at most 9 + 3 × 8 + 3 × 64 names. */
+/** Positions below NONE (16 bits) must remain for one call's names: at most 9 + 3 × 8 + 3 × 64. */
 const NAMES_MAX = 60_000;
 
 /**
- * Kinds of names: BlockNames remembers the last one of each, because most are the same as in the call
- * before. `id` is of accounts and quotas; `quota` is of the first quota, and the next seven have the kinds
- * that follow.
+ * Kinds of names. BlockNames remembers the last name of each kind, because the next call mostly has the same.
+ * `id` names the account, and what has a quota. `quota` is the kind of a call's first quota name; its next
+ * seven quota names have the seven numbers that follow.
  */
 const KIND = {
   prefix: 0,
@@ -70,7 +70,7 @@ const KIND = {
 } as const;
 const FIRST_QUOTAS = 8;
 
-/** The texts of a quota: first all scopes, then all names, from FIRST_NAME on. */
+/** The texts of plain calls' quotas: first all scopes, then, from FIRST_NAME on, all names. */
 const QUOTA_TEXTS = [...QUOTA_SCOPES, ...QUOTA_NAMES];
 const FIRST_NAME = QUOTA_SCOPES.length;
 const ACCOUNT = QUOTA_SCOPES.indexOf('account');
@@ -81,7 +81,7 @@ const PICO_IN_NANO = Number(PICO_PER_NANO);
 const TWO_32 = 2 ** 32;
 const HTTP_OK = 200;
 
-/** Adds calls to a block. Each writer has one, and fills it again after `take`. */
+/** Adds calls to one block at a time. `take` returns the block and begins the next one. */
 export class BlockBuilder {
   readonly #fixed = new ArrayBuffer(BLOCK_BYTES + FIXED_BYTES);
   readonly #floats = new Float64Array(this.#fixed);
@@ -89,7 +89,7 @@ export class BlockBuilder {
   readonly #words = new Uint32Array(this.#fixed);
   readonly #shorts = new Uint16Array(this.#fixed);
   readonly #variable = Buffer.allocUnsafeSlow(BLOCK_BYTES + CALL_BYTES_MAX);
-  /** `writeBigInt64LE` takes ten times as long. */
+  /** Writes 64 bits into `#variable` in a tenth of the time of Buffer's `writeBigInt64LE`. */
   readonly #view = new DataView(this.#variable.buffer);
   readonly #names = new BlockNames(KIND.quota + FIRST_QUOTAS);
   #count = 0;
@@ -104,10 +104,10 @@ export class BlockBuilder {
   readonly #sources: SlotPositions;
   readonly #routes: SlotPositions;
   readonly #groups: SlotPositions;
-  /** By index in QUOTA_TEXTS: position + 1; 0 if there is none yet. An array, because a call has dozens. */
+  /** By index in QUOTA_TEXTS: the text's position in the block's names plus 1, or 0 if not yet looked up. */
   readonly #quotaTexts = new Int32Array(QUOTA_TEXTS.length);
 
-  /** `names`: looks up the names of plain calls; without it `addPlain` throws. */
+  /** `names` looks up the names of plain calls. Without `names`, `addPlain` throws. */
   constructor(names?: SlotNames) {
     const positionsOf = (nameOf: (slot: number) => string | null): SlotPositions =>
       new SlotPositions((slot) => this.#names.positionOf(nameOf(slot)));
@@ -127,19 +127,19 @@ export class BlockBuilder {
     return this.#count;
   }
 
-  /** Whether the block must be taken before another call is added. */
+  /** Whether `take` must come before the next call. The last call may make a block longer than 64 KiB. */
   get isFull(): boolean {
     const bytes = this.#count * FIXED_BYTES + this.#variableBytes + this.#names.bytes;
     return bytes >= BLOCK_BYTES - FIXED_BYTES || this.#names.size >= NAMES_MAX;
   }
 
-  /** To be called when slots may have new names. `take` calls it too: a new block has no names yet. */
+  /** To be called when slots may have new names. `take` calls it too, because positions are a block's own. */
   forgetSlots(): void {
     for (const slots of this.#slots) slots.clear();
     this.#quotaTexts.fill(0);
   }
 
-  /** Adds a call. Before it and before `addPlain` the caller asks whether the block `isFull`. */
+  /** Adds a call. The block must not be full, for `addPlain` too: neither checks if there is room. */
   add(call: CallRecord): void {
     // Where the call's fixed part begins, counted in words of 64, 32 and 16 bits.
     const at64 = (this.#count * FIXED_BYTES) >> 3;
@@ -181,7 +181,7 @@ export class BlockBuilder {
     this.#putDetails(call);
   }
 
-  /** As `add`, but reads the call in the ring, from the listener of that index, and makes no record of it. */
+  /** As `add`, for a plain call from the listener of that index. Reads the ring and makes no CallRecord. */
   addPlain(call: PlainCall, listener: number): void {
     const { ints, floats, amounts, first64 } = call;
     const first32 = first64 << 1;
@@ -205,7 +205,7 @@ export class BlockBuilder {
     shorts[at16 + NAMED.source] = this.#sources.of(flags >> ring.SOURCE_SHIFT);
     shorts[at16 + NAMED.route] = this.#routes.of((flags >> ring.DOOR_SHIFT) & ring.BYTE_MASK);
     shorts[at16 + STATUS] = HTTP_OK;
-    // A plain call always has an attempt, so it is no hit.
+    // A plain call has one attempt. The listener sets CACHE_HIT for none: a hit has no call slot.
     shorts[at16 + FLAGS] =
       PLAIN |
       ATTEMPTS |
@@ -217,7 +217,7 @@ export class BlockBuilder {
     this.#count += 1;
     const bytes = this.#variable;
     let at = putNumber(bytes, this.#variableBytes, ints[first32 + ring.PLAIN_DURATION]!);
-    // NOTHING is -1 in the ring, and 0 in the block.
+    // "None" is -1 (NOTHING) in the ring and 0 in the block, so each value that may be none is plus one.
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_FIRST_TOKEN]! + 1);
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_ADMITTED]! + 1);
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_PROMPT]!);
@@ -231,14 +231,14 @@ export class BlockBuilder {
     this.#variableBytes = this.#putPlainQuotas(call, account, at);
   }
 
-  /** Writes at `start` and returns the position after it. */
+  /** Writes the quotas at `start`; returns the position after them. `account`: its id's position in names. */
   #putPlainQuotas({ ints, floats, first64 }: PlainCall, account: number, start: number): number {
     const first32 = first64 << 1;
     const minute = ints[first32 + ring.PLAIN_MINUTE]!;
-    // The balance, calls in flight and of the day, and perhaps the minute's requests count too.
+    // QUOTAS_MAX includes the balance, calls in flight, calls of the day, and the minute's requests if given.
     const othersMax = QUOTAS_MAX - (minute === ring.NOTHING ? 3 : 4);
-    // The other quotas follow the ring's fields. Each has two words of 64 bits: the first is two words of 32,
-    // a code (core/quotas.ts) and the slot of its group; the second is what is left.
+    // The other quotas follow the ring's fields, with 128 bits each: a code (core/quotas.ts) and a group's
+    // slot of 32 bits each, then what is left, as a float.
     const others = Math.min(ints[first32 + ring.PLAIN_QUOTAS]!, othersMax);
     const others64 = first64 + ((ring.PLAIN_BYTES - FIELDS_AT) >> 3);
     const bytes = this.#variable;
@@ -265,25 +265,25 @@ export class BlockBuilder {
     return at;
   }
 
-  /** Writes at `start`, returns the position after it. `owner`: of the scope's id; others: in QUOTA_TEXTS. */
+  /** `scope`, `name`: indexes in QUOTA_TEXTS. `owner`: an id's position. Returns where the next byte goes. */
   #putQuota(start: number, scope: number, owner: number, name: number): number {
     const bytes = this.#variable;
     const at = putNumber(bytes, start, this.#quotaText(scope));
     return putNumber(bytes, putPosition(bytes, at, owner), this.#quotaText(name));
   }
 
-  /** Returns the position of a text of QUOTA_TEXTS, plus one. */
+  /** Returns the position in the block's names, plus one, of the text of that index in QUOTA_TEXTS. */
   #quotaText(index: number): number {
     return (this.#quotaTexts[index] ||= this.#names.positionOf(QUOTA_TEXTS[index]!) + 1);
   }
 
-  /** As `#putQuota`. `left` is nano-units if it is money, and is then written in pico-units. */
+  /** Writes what is left at `start`; returns the position after it. Money: from nano-units to pico-units. */
   #putLeft(start: number, left: number, isMoney: boolean): number {
     this.#variable[start] = isMoney ? 1 : 0;
     return isMoney ? this.#putNanos(start + 1, left) : putNumber(this.#variable, start + 1, left);
   }
 
-  /** Returns the block, which must have a call, and begins the next one. */
+  /** Returns the block and begins the next one. The caller sees to it that the block has a call. */
   take(): Block {
     const names = this.#names.list();
     const text = Buffer.from(JSON.stringify(names));
@@ -328,7 +328,7 @@ export class BlockBuilder {
     this.#putText(error);
   }
 
-  /** Writes 0 for null. */
+  /** Writes the name's position plus one, or 0 for null. */
   #putName(text: string | null, kind: number): void {
     this.#variableBytes = putPosition(
       this.#variable,
@@ -337,21 +337,21 @@ export class BlockBuilder {
     );
   }
 
-  /** As `#putQuota`. Writes a float of pico-units as `moneyOf` converts it. */
+  /** Writes the integer that `moneyOf` makes of a float of pico-units; returns the position after it. */
   #putMoney(at: number, amount: number): number {
     if (amount < 0) {
       this.#view.setBigInt64(at, moneyOf(amount), true);
       return at + 8;
     }
     if (!Number.isSafeInteger(amount)) return this.#putNanos(at, Math.floor(amount / PICO_IN_NANO));
-    // Without a BigInt, which is an allocation, and without %, which calls a C function for floats.
+    // A BigInt would be an allocation, and % calls a C function for floats.
     const high = Math.floor(amount / TWO_32);
     this.#view.setUint32(at, amount - high * TWO_32, true);
     this.#view.setUint32(at + 4, high, true);
     return at + 8;
   }
 
-  /** The product may exceed 2^53, so its two halves are computed one by one: a BigInt costs some 70 ns. */
+  /** Writes pico-units in two halves, for they may exceed 2^53 (a BigInt costs 70 ns). Returns their end. */
   #putNanos(at: number, nanos: number): number {
     const high = Math.floor(nanos / TWO_32);
     const low = (nanos - high * TWO_32) * PICO_IN_NANO;
@@ -378,7 +378,7 @@ export class BlockBuilder {
     this.#variableBytes = putNumber(this.#variable, this.#variableBytes, value);
   }
 
-  /** Writes 0 for null. If a cut divides a surrogate pair, its half becomes U+FFFD. */
+  /** Writes the bytes' count plus one, or 0 for null. A cut within a surrogate pair leaves U+FFFD. */
   #putText(text: string | null): void {
     if (text === null) {
       this.#putNumber(0);
@@ -393,7 +393,7 @@ export class BlockBuilder {
   }
 }
 
-/** Writes a name's position at `at`, and returns the position after it in `bytes`. */
+/** Writes a name's position plus one, or 0 for NONE, at `at`. Returns where the next value goes. */
 function putPosition(bytes: Uint8Array, at: number, namePosition: number): number {
   return putNumber(bytes, at, namePosition === NONE ? 0 : namePosition + 1);
 }

@@ -1,17 +1,17 @@
 /**
- * Contents of calls on disk, in segments of their own folder. gateway/gateway-logs.ts owns a ContentsWriter,
- * which writes in batches, on the main thread of a gateway process. The admin interface and commands find
- * contents by request id (ContentsReader).
+ * Writes contents of calls to segments in a folder of their own, and finds them there by request id.
+ * gateway/gateway-logs.ts owns a ContentsWriter, on the main thread of a gateway process.
+ * gateway/admin-service.ts there, and cli/store-client.ts in a command, have a ContentsReader.
  *
- * A segment is CONTENTS_START, contents one behind the other (telemetry/contents-layout.ts), and an index at
- * its end: for each call the hash of its request id and its offset (32 bits each), then their number, and
- * INDEX_MAGIC. A segment has no index while it grows or if its writer was killed; then all of it is read, at
- * most some 16 MiB.
+ * A segment is CONTENTS_START, then contents one behind the other (telemetry/contents-layout.ts), then an
+ * index: for each call the hash of its request id and its offset (32 bits each), the number of these entries,
+ * and INDEX_MAGIC. A segment has no index while it grows, or if its writer was killed. A reader then reads
+ * the whole segment, some 16 MiB at most.
  *
- * Must hold: secrets in a text are masked before it is on disk; the index has its entries in the order of
- * their offsets, without gaps, as the reader finds the end of one at the begin of the next; a change of the
- * layout needs another CONTENTS_START, as older segments stay readable. segment-writer.ts keeps the bounds
- * of bytes and hours (test/unit/call-log/contents-writer.test.ts).
+ * Must hold: secrets in a text are masked before the text is on disk. Index entries are in the order of their
+ * offsets and leave out no call, because the reader takes the next entry's offset for the end of a call. A
+ * change of the layout needs another CONTENTS_START, as files of earlier versions are read. segment-writer.ts
+ * keeps the bounds of bytes and hours.
  */
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -33,14 +33,14 @@ const CONTENTS_START = Buffer.from('tgconts1');
 const INDEX_MAGIC = 0x58434754;
 const ENTRY_BYTES = 8;
 const TAIL_BYTES = 8;
-/** A batch of this size is written at once. */
+/** A batch of this size is written at once. So a block has less than this, and one `append` more. */
 export const CONTENTS_BATCH_BYTES = 256 * 1024;
 
 interface ContentsWriterOptions {
   /** The data directory. */
   readonly dataPath: string;
   readonly retention: CallRetention;
-  /** Returns texts to mask besides keys of callers and tokens of operators: see secret-mask.ts. */
+  /** Returns texts to mask. Callers' keys and operators' tokens are always masked (secret-mask.ts). */
   readonly secrets?: () => readonly string[];
   readonly clock: Clock;
   readonly log: Log;
@@ -69,7 +69,7 @@ export class ContentsWriter {
     });
   }
 
-  /** How many calls' contents could not be written since the start. */
+  /** How many calls' contents were dropped since the start, because the disk failed. */
   get dropped(): number {
     return this.#segments.dropped;
   }
@@ -79,8 +79,8 @@ export class ContentsWriter {
   }
 
   /**
-   * Appends the contents of calls, one behind the other. It masks secrets in `bytes` themselves and keeps
-   * them until they are written, so the caller gives them up.
+   * Appends whole contents of calls, one behind the other. Overwrites secrets in `bytes`, and keeps `bytes`
+   * until they are written: the caller must not use them again. Never throws for a disk that fails.
    */
   append(bytes: Uint8Array): void {
     const data = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
@@ -97,7 +97,7 @@ export class ContentsWriter {
     else this.#segments.flushLater();
   }
 
-  /** Writes what was appended. Never throws. */
+  /** Writes what was appended, unless the disk fails. Never throws. */
   flush(): void {
     this.#segments.flush();
   }
@@ -136,7 +136,7 @@ class ContentsIndex implements WrittenIndex<WrittenBlock> {
   }
 }
 
-/** Finds contents in a data directory. */
+/** Finds contents in a data directory, of all its processes. Keeps no file open between searches. */
 export class ContentsReader {
   readonly #folder: string;
 
@@ -144,7 +144,7 @@ export class ContentsReader {
     this.#folder = join(dataPath, CONTENTS_FOLDER);
   }
 
-  /** Returns the contents of the call of that request id, if they are kept. */
+  /** Resolves with the contents of the call of that request id; undefined if none are kept. */
   async find(requestId: string): Promise<CallContents | undefined> {
     for (const { path } of segmentFiles(this.#folder, 'contents').reverse()) {
       const found = await findIn(path, requestId);
@@ -159,7 +159,7 @@ async function findIn(path: string, requestId: string): Promise<CallContents | u
   try {
     file = await open(path, 'r');
   } catch (error) {
-    // The oldest segments are removed at any time.
+    // A writer may remove a segment at any time.
     if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined;
     throw error;
   }
@@ -173,7 +173,7 @@ async function findIn(path: string, requestId: string): Promise<CallContents | u
     const isIndexed = tail.length === TAIL_BYTES && tail.readUInt32LE(4) === INDEX_MAGIC;
     const entryBytes = isIndexed ? tail.readUInt32LE(0) * ENTRY_BYTES : 0;
     const indexAt = size - TAIL_BYTES - entryBytes;
-    // An index that claims more than the file has is damaged.
+    // An index that claims more than the file has is damaged, and is left out.
     if (!isIndexed || indexAt < CONTENTS_START.length) {
       const data = await read(0, size);
       for (const at of offsetsOf(data, CONTENTS_START.length))
@@ -196,7 +196,7 @@ async function findIn(path: string, requestId: string): Promise<CallContents | u
   }
 }
 
-/** Returns the offsets of contents, up to the first that are not whole. */
+/** Yields the offset of each call's contents, from the offset `from` to the first that are not whole. */
 function* offsetsOf(data: Buffer, from: number): Generator<number> {
   for (let at = from; ;) {
     const bytes = contentsBytesAt(data, at);

@@ -1,12 +1,13 @@
 /**
- * The segment files of the call log (`0000000042.calls` with records, `0000000042.contents` with contents)
- * and which of them are removed. All gateway processes of a data directory number them in one order. Writers
- * and readers call it, on main threads and in commands.
+ * Lists, creates and removes the segment files of the call log: `0000000042.calls` with records,
+ * `0000000042.contents` with contents, each kind in its folder. All gateway processes of a data directory use
+ * one sequence of numbers for a kind. segment-writer.ts calls it, on main threads of gateway processes;
+ * call-reader.ts and contents-writer.ts list files, there and in commands.
  *
  * Must hold: no two processes begin the same number, and the oldest are removed first
- * (test/unit/call-log/call-log.test.ts). No number is begun again, also if all files were removed and the
- * gateway was started again (test/unit/call-log/segment-files.test.ts): readers take a number for an
- * identity, and a client's cursor for newer calls names the last one.
+ * (test/unit/call-log/call-log.test.ts). No number is begun again, also after all files were removed and the
+ * gateway was started again: readers take a number for an identity, and a client's cursor for newer calls
+ * names the last one (test/unit/call-log/segment-files.test.ts).
  */
 import { mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -17,11 +18,9 @@ export const CONTENTS_FOLDER = 'contents';
 /** How often old segments are removed if nothing is written. */
 export const REMOVE_PERIOD_MS = 300_000;
 const SEGMENT_BYTES_MAX = 16 * 1024 * 1024;
-/** At least this many segments a process are kept, so that removing the oldest loses a small part. */
+/** The bytes of each process make at least so many segments, so that removing one loses a small part. */
 const SEGMENTS_KEPT = 8;
-/**
- * A segment may be longer than `segmentBytesOf` by its last block, and by its index, which takes 3 to 6 %.
- */
+/** By this factor an index, which takes 3 to 6 %, may make a segment longer. Its last block comes on top. */
 const SEGMENT_MORE = 1.08;
 const HOUR_MS = 3_600_000;
 
@@ -33,13 +32,13 @@ interface SegmentFile {
   readonly path: string;
 }
 
-/** The bounds from the settings, and how many gateway processes write. */
+/** The bounds from the settings. `processes`: how many gateway processes write. */
 export interface CallRetention {
   readonly keepHours: number;
   /** The bound for all segments of the data directory together. */
   readonly keepBytes: number;
   readonly processes: number;
-  /** How many bytes the longest block has. Default: more than a block of calls, which has some 64 KiB. */
+  /** How many bytes the longest block has. Default: 256 KiB, as a block of calls has some 64 KiB. */
   readonly blockBytes?: number;
 }
 
@@ -59,10 +58,10 @@ export function segmentFiles(folder: string, kind: SegmentKind): SegmentFile[] {
 }
 
 /**
- * Creates an empty file with the next number, which only its owner may read. `after`: the greatest number
- * that the caller has seen. Its file may have been removed, but readers and cursors know the number. If there
- * is none, files of an earlier run may have been removed, perhaps with their folder: the number is then that
- * of the second, Unix time `nowMs`, which is beyond theirs, since a second brings no segment on average.
+ * Creates an empty file with the next number, which only its owner may read. `after` is the greatest number
+ * that the caller has seen, or 0: that file may be gone, but readers and cursors know its number. With 0 and
+ * no file, files of an earlier run may have been removed. The number is then the second after `nowMs` (Unix
+ * time), which is beyond theirs, because less than one segment a second is begun on average.
  */
 export function createSegment(
   folder: string,
@@ -78,7 +77,7 @@ export function createSegment(
       const path = join(folder, `${String(number).padStart(10, '0')}.${kind}`);
       return { file: openSync(path, 'wx', 0o600), number, path };
     } catch (error) {
-      // Another process has taken the number.
+      // Another process has taken the number: `wx` creates a file or fails.
       if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     }
   }
@@ -94,17 +93,17 @@ export function segmentBytesOf({ keepBytes, processes }: CallRetention): number 
   return Math.min(SEGMENT_BYTES_MAX, Math.floor(keepBytes / SEGMENTS_KEPT / processes));
 }
 
-/** Returns the age at which a process begins a new segment. So calls go at most that much early. */
+/** Returns the age at which a process begins a new segment. Calls are removed at most that much early. */
 export function segmentAgeMsOf({ keepHours }: CallRetention): number {
   return (keepHours * HOUR_MS) / 24;
 }
 
 /**
- * Removes the oldest segments: those with a call that may exceed `keepHours` before the next check, and as
- * many that each process can fill another segment. Every process does this when it begins a segment, so the
- * bound holds for all together. If an idle writer's segment is removed, the writer begins another. `nowMs` is
- * that of a RetentionCalendar (core/clock.ts): -Infinity just after the start, so that none is too old.
- * Returns the greatest number that there was before, for `createSegment`; 0 without a file.
+ * Removes segments with a call that may exceed `keepHours` before the next check, and the oldest until each
+ * process can fill another segment within `keepBytes`. Every process calls it before it begins a segment, so
+ * the bounds hold for all together. A segment that an idle process has open may go too: segment-writer.ts
+ * then begins another. `nowMs` is that of a RetentionCalendar (core/clock.ts): -Infinity just after the
+ * start, so that none is too old. Returns the greatest number before, for `createSegment`; 0 without a file.
  */
 export function removeOldSegments(
   folder: string,
@@ -114,7 +113,7 @@ export function removeOldSegments(
 ): number {
   const { keepHours, keepBytes, processes, blockBytes = BLOCK_BYTES_MAX / 4 } = retention;
   const reserved = processes * (segmentBytesOf(retention) * SEGMENT_MORE + blockBytes);
-  // A segment's first call is at most the age of a segment, and a check, older than its last.
+  // A first call is older than the last write by a segment's age and a check. The next check adds one more.
   const oldestMs = nowMs - keepHours * HOUR_MS + segmentAgeMsOf(retention) + 2 * REMOVE_PERIOD_MS;
   const found = segmentFiles(folder, kind);
   const files = found.flatMap(({ path }) => {

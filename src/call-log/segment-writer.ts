@@ -1,10 +1,11 @@
 /**
- * Appends blocks to segments that only this process writes. call-writer.ts and contents-writer.ts use it, on
- * the main thread of a gateway process. It writes without fsync: a power cut loses some seconds.
+ * Appends blocks to segment files of the call log. call-writer.ts and contents-writer.ts own one each, on the
+ * main thread of a gateway process, and no other process writes to their segments. Nothing is synced
+ * (fsync), so a power cut loses some seconds.
  *
- * Must hold: a full disk stops records, not calls: blocks wait up to a bound, and are then dropped and
- * counted, oldest first (test/unit/call-log/call-log.test.ts); a clock that is ahead for some minutes removes
- * nothing (test/unit/call-log/segment-writer.test.ts).
+ * Must hold: a disk that fails never makes a call fail. Blocks then wait up to WAITING_BYTES_MAX, beyond
+ * which the oldest are dropped and counted (test/unit/call-log/call-log.test.ts). A clock that is ahead for
+ * some minutes removes nothing.
  */
 import { closeSync, fstatSync, rmSync } from 'node:fs';
 import { type Clock, RetentionCalendar } from '../core/clock.js';
@@ -21,7 +22,7 @@ import {
 } from './segment-files.js';
 
 const WRITE_PERIOD_MS = 1_000;
-/** How many bytes may wait: some 60,000 records, or the contents of 30 of the longest calls by default. */
+/** How many bytes may wait if writes fail: some 60,000 records, or by default the 30 longest contents. */
 const WAITING_BYTES_MAX = 4 * 1024 * 1024;
 const LOG_PERIOD_MS = 10_000;
 
@@ -31,16 +32,16 @@ export interface WrittenBlock {
   readonly count: number;
 }
 
-/** The index that is written at a segment's end. */
+/** The index of one segment, which is written behind its blocks when the segment ends. */
 export interface WrittenIndex<B extends WrittenBlock> {
-  /** Adds the block that begins at `at` in the file. */
+  /** Adds the block that begins at `at` in the file. Called after the block was written, in order. */
   add(at: number, block: B): void;
   /** Returns the index's bytes. `at` is the end of the segment's blocks. */
   toBytes(at: number): Buffer;
 }
 
 interface SegmentWriterOptions<B extends WrittenBlock> {
-  /** Created at the first write. */
+  /** Is created at the first write. */
   readonly folder: string;
   readonly kind: SegmentKind;
   /** The first bytes of each segment. */
@@ -49,7 +50,7 @@ interface SegmentWriterOptions<B extends WrittenBlock> {
   readonly retention: CallRetention;
   readonly clock: Clock;
   readonly log: Log;
-  /** Returns the block of all that was appended since the last call, if anything was. `flush` calls it. */
+  /** Returns one block of all that was appended since the last call; undefined for nothing. */
   readonly take: () => B | undefined;
 }
 
@@ -57,7 +58,7 @@ interface OpenSegment<B extends WrittenBlock> {
   readonly file: number;
   readonly number: number;
   readonly index: WrittenIndex<B>;
-  /** Monotonic. */
+  /** By the monotonic clock. */
   readonly begunMs: number;
   bytes: number;
 }
@@ -71,7 +72,7 @@ export class SegmentWriter<B extends WrittenBlock> {
   #retention: CallRetention;
   #waitingBytes = 0;
   #segment: OpenSegment<B> | undefined;
-  /** The greatest number seen. It is not given again, also if its file is gone, because readers know it. */
+  /** The greatest segment number seen. No number up to it is begun again, because readers know them. */
   #lastNumber = 0;
   #flushTimer: NodeJS.Timeout | undefined;
   #dropped = 0;
@@ -87,7 +88,7 @@ export class SegmentWriter<B extends WrittenBlock> {
     this.#removeTimer = setInterval(() => this.#remove(), REMOVE_PERIOD_MS).unref();
   }
 
-  /** How many calls could not be written since the start. */
+  /** How many calls were dropped since the start. */
   get dropped(): number {
     return this.#dropped;
   }
@@ -103,14 +104,14 @@ export class SegmentWriter<B extends WrittenBlock> {
     this.#remove();
   }
 
-  /** To be called when something was appended: writes it within a second. */
+  /** To be called after each append: `flush` then follows within WRITE_PERIOD_MS. */
   flushLater(): void {
     this.#flushTimer ??= setTimeout(() => this.flush(), WRITE_PERIOD_MS).unref();
   }
 
   /**
-   * Writes what was appended. Takes 0.1 ms for 64 KiB. Never throws: what cannot be written waits for the
-   * next try, a second later.
+   * Writes what was appended, in 0.1 ms for 64 KiB. Never throws: what cannot be written waits for the next
+   * try, a second later. A block is written whole or not at all (`writeWhole`).
    */
   flush(): void {
     clearTimeout(this.#flushTimer);
@@ -130,7 +131,7 @@ export class SegmentWriter<B extends WrittenBlock> {
     }
   }
 
-  /** Writes what was appended, and the segment's index. Called once, last. */
+  /** Writes what was appended, and the segment's index. What the disk does not take is lost. Called last. */
   close(): void {
     this.flush();
     clearTimeout(this.#flushTimer);
@@ -145,7 +146,7 @@ export class SegmentWriter<B extends WrittenBlock> {
   }
 
   #write(block: B): void {
-    // An operator who needed the disk may have removed the file.
+    // No links: the file was removed, by an operator or by another process that needed room.
     if (this.#segment !== undefined && fstatSync(this.#segment.file).nlink === 0) this.#close();
     const segment = (this.#segment ??= this.#begin());
     writeWhole(segment.file, block.data, segment.bytes);
@@ -162,7 +163,7 @@ export class SegmentWriter<B extends WrittenBlock> {
       writeWhole(file, start, 0);
     } catch (error) {
       closeSync(file);
-      // A full disk still takes empty files, and each try would leave another one.
+      // A full disk still takes empty files, so each try would leave one.
       rmSync(path, { force: true });
       throw error;
     }
@@ -170,7 +171,7 @@ export class SegmentWriter<B extends WrittenBlock> {
     return { file, number, index: newIndex(), begunMs: clock.monotonicMs(), bytes: start.length };
   }
 
-  /** Ends the segment. If the disk is full, it has no index, and readers build one themselves. */
+  /** Ends the segment, if any. If the disk is full, the file gets no index, and readers do without. */
   #end(): void {
     const segment = this.#segment;
     if (segment === undefined) return;

@@ -1,50 +1,50 @@
 /**
- * The ids of calls in flight, and the table of open calls that each side of the channel keeps.
- * listener-channel.ts and worker-channel.ts use it. Listener or upstream worker.
+ * The ids of calls in flight, and the table of open calls that each side of a channel keeps.
+ * listener-channel.ts uses it in a listener, worker-channel.ts in a worker. call-table.ts takes ids apart.
  *
- * A call id is the call's slot plus 2^20 times a generation that the listener counts up. So a late frame of
- * an earlier call in the same slot has another id, and is dropped. Workers may still have calls of a dead
- * listener, whose slots the next one has; so a listener begins at a random one of 2^32 generations. That
- * these calls have other ids is thus all but certain, and not proved.
+ * A call id is the call's slot plus 2^20 times a generation, which the listener counts up for each call of a
+ * slot. So a late frame of an earlier call in the slot has another id, and is dropped. When a listener dies,
+ * workers may still have its calls, and its successor gets the same slots. So each listener begins at a
+ * random one of 2^32 generations: equal ids are all but impossible.
  *
- * Must hold: a call id is never used again while a frame of the earlier call may be under way; else a caller
- * gets bytes of another's response. No test shows this across two listeners. One listener's ids:
- * test/unit/channel/open-calls.test.ts; ids in frames: test/unit/channel/link.test.ts.
+ * Must hold: a call id is not used again while a frame of an earlier call may be under way; else a caller
+ * gets bytes of another's response. No test shows this across two listeners. Ids in frames:
+ * test/unit/channel/link.test.ts.
  */
 import { invariant } from '../core/errors.js';
 import { asCallSlot, type CallSlot } from '../core/units.js';
 
-/** Slot + generation × 2^20: a safe integer for 2^33 generations. The first after the last of them is 1. */
+/** Slot + generation × 2^20: a safe integer for 2^33 generations. After the last generation comes 1. */
 export type CallId = number;
 
-/** By how much ids of one slot differ that are one generation apart. Slots are below it. */
+/** By how much the ids of a slot's calls grow from one to the next. All slots are less than this. */
 const GENERATION_STEP = 2 ** 20;
 /** The id of slot 0 in the last generation. */
 const LAST_IDS = GENERATION_STEP * (2 ** 33 - 1);
 
-/** The bitwise operator is exact here: it uses the low 32 bits of a safe integer. */
+/** The call slot of an id. `&` reads the low 32 bits of a safe integer exactly. */
 export function slotOfCall(id: CallId): CallSlot {
   return asCallSlot(id & (GENERATION_STEP - 1));
 }
 
 /**
- * The low 32 bits of the call's generation, as a signed word of shared memory. Two calls of a slot with the
- * same bits are at least 2^32 calls apart.
+ * The low 32 bits of the call's generation, as the signed word that call-table.ts shares. In a listener, two
+ * calls of a slot with the same bits are at least 2^32 calls apart.
  */
 export function generationOfCall(id: CallId): number {
   return (id / GENERATION_STEP) | 0;
 }
 
 /**
- * Items by call slot, for the slots `first` to `first + count - 1`: callers use no other slot, which is not
- * checked. Not a Map, whose former tables would keep ended calls in memory (core/slot-list.ts).
+ * Items of open calls, by call slot. Callers use only the slots `first` to `first + count - 1`, which is not
+ * checked. A Map would keep ended calls in memory, in its former tables (core/slot-list.ts).
  */
 export class OpenCalls<T> {
   readonly #first: number;
   readonly #items: (T | undefined)[];
-  /** By slot: the id of its call, or of its last call. */
+  /** By slot: the id of its open call, or of its last one; 0 before the first. */
   readonly #ids: Float64Array;
-  /** For `nextId`: the random generation, before the first call. A worker has one too, and never uses it. */
+  /** The random first generation × 2^20, for `nextId`. A worker, which calls no `nextId`, does not use it. */
   readonly #firstId = GENERATION_STEP * Math.floor(Math.random() * 2 ** 32);
   #size = 0;
 
@@ -59,25 +59,25 @@ export class OpenCalls<T> {
     return this.#size;
   }
 
-  /** The id of the next call in a slot: none that the slot had in its last 2^32 calls. Listener only. */
+  /** An id that none of the slot's last 2^32 calls had. The same until `add`: nothing is counted here. */
   nextId(slot: CallSlot): CallId {
     const lastId = this.#ids[slot - this.#first]!;
     if (lastId >= LAST_IDS) return GENERATION_STEP + slot;
     return (lastId === 0 ? this.#firstId + slot : lastId) + GENERATION_STEP;
   }
 
-  /** Undefined if the call has ended. */
+  /** The call's item; undefined if the call has ended or never was here. */
   get(id: CallId): T | undefined {
     const local = slotOfCall(id) - this.#first;
     return this.#ids[local] === id ? this.#items[local] : undefined;
   }
 
-  /** The open call in a slot. */
+  /** The item of the open call in a slot; undefined if there is none. */
   at(slot: CallSlot): T | undefined {
     return this.#items[slot - this.#first];
   }
 
-  /** Opens a call; the one before in its slot must have been removed. */
+  /** Opens a call. The earlier call of its slot must have been removed, or an invariant fails. */
   add(id: CallId, item: T): void {
     const local = slotOfCall(id) - this.#first;
     invariant(this.#items[local] === undefined, 'a call slot carries one call');
@@ -93,7 +93,7 @@ export class OpenCalls<T> {
     this.#size--;
   }
 
-  /** Returns a copy, because calls may end while the caller loops over it. */
+  /** Returns the items in a new array, because calls may end while the caller loops over them. */
   all(): T[] {
     return this.#items.filter((item) => item !== undefined);
   }
