@@ -1,12 +1,11 @@
 /**
  * Opens and closes the admin interface of a gateway, and connects its routes with the gateway's parts. Within
- * a process group one gateway has the interface: from its start, or from `lead` until `follow`. gateway.ts
- * owns it, on the main thread, and calls `findPort` for the port of the listeners too.
+ * a process group one gateway has the interface: from its start, or from `lead`, until `follow`. gateway.ts
+ * owns an AdminService, on the main thread, and calls `findPort` for the port of the listeners too.
  *
- * Must hold: a second gateway never shares an address with one that is not of its process group. Each would
- * get a part of the calls, without an error (test/unit/gateway/admin-service.find-port.test.ts). What opens
- * late, after `follow` or `close`, does not stay open, and only the gateway with the interface records the
- * history (test/unit/gateway/admin-service.test.ts).
+ * Must hold: gateways that are not of one process group never share an address. Each would get a part of the
+ * calls, without an error (test/unit/gateway/admin-service.find-port.test.ts). A port that opens after
+ * `follow` or `close` is closed at once. Only the gateway with the interface records the history.
  */
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type ListenOptions, type Server } from 'node:net';
@@ -36,12 +35,12 @@ const ADVICE = {
   admin: 'admin.host and admin.port (TOLLGATE_ADMIN_HOST, TOLLGATE_ADMIN_PORT)',
 };
 
-/** How many free ports the kernel is asked for: another gateway that starts may hold the one it returns. */
+/** How often the kernel is asked for a free port: another gateway that starts may hold the one it gives. */
 const PORT_TRIES_MAX = 20;
 
 /**
- * A port that no other gateway of this machine takes at that host until `release`, or until the process ends.
- * Call that when the port is open.
+ * A port that no other gateway of this machine takes at that host, until `release` or the end of the process.
+ * Call `release` when the port is open.
  */
 interface FoundPort {
   readonly port: number;
@@ -50,14 +49,13 @@ interface FoundPort {
 
 /**
  * Checks that nobody listens on `port`. Listeners share their port with SO_REUSEPORT, and a second gateway
- * started by mistake would share it too: each would get a part of the calls without an error. A bind
- * without that option fails if anybody listens. µWS does not set the option if the kernel chooses the port
- * (0), so the port is chosen here in that case too.
+ * that was started by mistake would share it too. A bind without that option fails if anybody listens. If
+ * `port` is 0, the kernel chooses a port here, because µWS would open such a port without the option.
  *
- * Of two gateways that start at the same time, and so do not listen yet, the first one holds a name for the
- * address, an abstract Unix socket; systems other than Linux have none. Addresses that overlap, as 0.0.0.0
- * and 127.0.0.1 do, have different names: one name for all would refuse gateways on two addresses of a
- * machine. The kernel does not spread calls over such addresses: the narrower one gets them.
+ * Two gateways that start at the same time do not listen yet, so neither finds the other by its bind. So the
+ * first one also binds a name for the address: an abstract Unix socket, which only Linux has. Addresses that
+ * overlap, as 0.0.0.0 and 127.0.0.1 do, have different names: one name for all would refuse gateways on two
+ * addresses of a machine. The kernel does not spread calls over such addresses: the narrower one gets them.
  *
  * Returns `port`, or a free port if it is 0. If the address cannot be bound, throws an Error that names it
  * and the settings of `section` that choose it.
@@ -68,14 +66,14 @@ export async function findPort(host: string, port: number, section: keyof typeof
     const refused = await bind(probe, { host, port });
     if (refused !== undefined) throw cannotListen(`${host}:${port}`, refused, section);
     const found = (probe.address() as AddressInfo).port;
-    // Bound while the probe has the port. A gateway that has released the name by now already listens, so the
-    // probe would have failed.
+    // The name is bound before the probe closes. A gateway that has released the name by then listens, so the
+    // probe's bind would have failed.
     const name = createServer().unref();
     // The port comes first, because long names are cut.
     const held = await bind(name, { path: `\0tollgate-${found}-${host}` });
     probe.close();
     await once(probe, 'close');
-    // Any other error means that there are no such names here, and the check of the port has to do.
+    // After any other error there are no such names here, and the check of the port must do.
     if (held !== 'EADDRINUSE') return { port: found, release: () => name.close() };
     if (port !== 0 || tries === PORT_TRIES_MAX) throw cannotListen(`${host}:${port}`, held, section);
   }
@@ -99,16 +97,16 @@ function cannotListen(address: string, code: string, section: keyof typeof ADVIC
 }
 
 /**
- * The pause between tries to open the port doubles from the first value to the second. Within a group the
- * port is shared, so the first try succeeds unless another program has the port.
+ * The pause between tries of `lead` to open the port doubles from the first value to the second. Within a
+ * group the port is shared, so the first try succeeds unless another program has the port.
  */
 const TRY_PAUSE_MS_MIN = 20;
 const TRY_PAUSE_MS_MAX = 1_000;
 
 export interface AdminServiceOptions {
-  /** The settings of the start. Neither the address nor the data directory changes. */
+  /** The settings of the start, for the admin address and the data directory: a reload changes neither. */
   readonly settings: Settings;
-  /** The settings of the moment. */
+  /** The settings in force now. */
   readonly live: Pick<LiveSettings, 'settings'>;
   readonly accounting: Accounting;
   readonly stats: Stats;
@@ -128,10 +126,11 @@ export class AdminService {
   /** Whether another gateway has the interface. */
   #follows = false;
   /**
-   * Counts `lead`, `follow` and `close`. What an earlier order began and was not done, such as to open the
-   * port or to write the address, is dropped at the next one: it would undo what that one did.
+   * Counts the calls of `lead`, `follow` and `close`. Work that waits, to open the port or to write the
+   * address, remembers the count, and is dropped if the count has grown: it would undo the later call.
    */
   #orders = 0;
+  /** Drops an `open` that is called after `close`, too. */
   #closed = false;
 
   constructor(options: AdminServiceOptions) {
@@ -140,9 +139,9 @@ export class AdminService {
   }
 
   /**
-   * Opens the interface and returns its port; rejects if the port cannot be bound. With `probes` it first
-   * checks that nobody listens on it. If `follow`, `close` or another `lead` comes meanwhile, nothing stays
-   * open.
+   * Opens the interface and resolves with its port; rejects if the port cannot be bound. With `probes`, first
+   * checks by `findPort` that nobody listens there. If `follow`, `close` or another `lead` comes meanwhile,
+   * nothing stays open, but a port is returned all the same.
    */
   async open(probes: boolean): Promise<number> {
     const { settings, accounting, stats, log } = this.#options;
@@ -177,8 +176,8 @@ export class AdminService {
   }
 
   /**
-   * Tells commands where the interface is; tries until it can, or until the next order. A full disk does not
-   * make `open` reject: `lead` would try again, and open the port a second time.
+   * Writes the address for commands; tries each second until the next order. Never throws, because `lead`
+   * would then open the port a second time. Only the first try (`isFirst`) logs its failure.
    */
   #writeAddress(adminPort: number, order: number, isFirst: boolean): void {
     if (order !== this.#orders) return;
@@ -198,7 +197,7 @@ export class AdminService {
   #routes(charts: LiveSource, clock: Clock): Omit<AdminOptions, 'port'> {
     const { settings, live, accounting, stats, logs, supervisor, state, log } = this.#options;
     const calls = callReaderOf(settings.data, { written: () => logs.growingCalls });
-    // The error need not be reported here: the next search fails in the same way and reports it.
+    // An error is dropped here: the next search fails in the same way and reports it.
     void calls.begin().catch(() => undefined);
     return {
       host: settings.admin.host,
@@ -248,16 +247,16 @@ export class AdminService {
 
   async #clearCache(model: string | undefined): Promise<void> {
     const { accounting, listeners, supervisor, log } = this.#options;
-    // All begin in this event-loop turn, in which no question of a listener is answered. A reply that is on
-    // its way already is served, but the listener does not keep it (`epoch` of ResponseCache).
+    // All three caches are told in this event-loop turn, so no question of a listener is answered in between.
+    // A reply that is on its way is served, but the listener does not keep it (`epoch` of ResponseCache).
     listeners.clearCache(model);
     log.record('an operator cleared the response cache', { model: model ?? 'all' });
     await Promise.all([accounting.cache.clear(model), supervisor.clearCache(model)]);
   }
 
   /**
-   * Opens the interface while another gateway of the group still has it. Tries until it succeeds, and
-   * resolves with true; or with false if `close`, `follow` or another `lead` is called before.
+   * Opens the interface while another gateway of the group still has it. Tries until it is open, and then
+   * resolves with true; with false if `close`, `follow` or another `lead` is called before.
    */
   async lead(): Promise<boolean> {
     let failed = false;
@@ -290,7 +289,7 @@ export class AdminService {
     this.#stop();
   }
 
-  /** The next `open` gets a recorder of its own, with what other gateways have recorded until then. */
+  /** Ends the recorder too. The next `open` makes another, with what other gateways have recorded by then. */
   #stop(): void {
     this.#server?.stop();
     this.#recorder?.close();

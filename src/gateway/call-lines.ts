@@ -1,15 +1,15 @@
 /**
- * The text of the two logs of calls, each a line of JSON for a call, and the names in it for slots. Called by
- * gateway-logs.ts and usage-log.ts, on the main thread of a gateway process.
+ * Makes lines of the access log and of the usage log, and the CallRecord of an ended call, with names in
+ * place of slots. gateway-logs.ts and usage-log.ts call it, on the main thread of a gateway process.
  *
- * Access log, for every call that ended, rejected ones included: the members that telemetry/call-record.ts
- * describes, from `request_id` to `queued_ms`, behind
+ * The access log has a line for every call that ended, also for rejected ones: the members that
+ * telemetry/call-record.ts describes, from `request_id` to `queued_ms`, behind
  *
  *     {"level":"info","time":"2025-01-31T12:00:00.000Z","thread":"listener-0","pid":7,
  *
  * and before `"message":"call"}`.
  *
- * Usage log, for every record of the journal:
+ * The usage log has a line for every record of the journal:
  *
  *     {"time":"2025-01-31T12:00:00.000Z","request_id":"req_3fQx0aZcW8Lk-1c","account":"acct_…",
  *      "key":"key_…","model":"gpt-4o-mini","answered_model":"gpt-4o-mini","outcome":"served",
@@ -17,13 +17,12 @@
  *      "completion_tokens":12,"reasoning_tokens":0,"source":"reported","cost":"0.00000855",
  *      "uncovered":"0.00","duration_ms":640}
  *
- * In both, `time` is when the call ended. In the usage log `outcome` is `served`, an error code, `reversed`
- * (the line takes back the charge of an earlier line of the same request) or `collected` (it charges what an
- * earlier line left uncovered); `source` is null if nothing was served.
+ * In both logs `time` is when the call ended. In the usage log `outcome` is `served`, an error code,
+ * `reversed` (the line takes back the charge of an earlier line of the request) or `collected` (the line
+ * charges what an earlier line left uncovered). `source` is null if `outcome` is an error code.
  *
  * Must hold: a line is JSON whatever names and numbers it has, and shows the values with which the call was
- * settled; no record has a key or a token, or logs, exports and all who may look at calls would have it
- * (test/unit/gateway/call-lines.test.ts).
+ * settled. No record has a key or a token, which logs, exports and all who may look at calls would show.
  */
 import { SecretMask } from '../call-log/secret-mask.js';
 import type { Clock } from '../core/clock.js';
@@ -56,6 +55,7 @@ import {
 } from '../telemetry/call-record.js';
 
 const NO_QUOTAS: readonly QuotaLeft[] = [];
+/** Outcomes with a `source`: all others are error codes. */
 const SERVED_OUTCOMES: readonly JournalOutcome[] = ['served', 'reversed', 'collected'];
 
 export interface CallNames {
@@ -64,7 +64,7 @@ export interface CallNames {
 }
 
 export interface CallRecordNames extends CallNames {
-  /** Returns what the ids of the listener of that index begin with. */
+  /** Returns what the request ids of the listener of that index begin with. */
   readonly requestPrefixOf: (listener: number) => string;
   readonly ids: CallNames['ids'] & Pick<IdNames, 'forgetOld'>;
   readonly upstreamNameOf: (upstreamSlot: number) => string | undefined;
@@ -73,21 +73,21 @@ export interface CallRecordNames extends CallNames {
 
 /** How many ids of each kind are cached. A gateway with more in use reads them from the store again. */
 const IDS_MAX = 100_000;
-/** The cache is emptied this often: well before a deleted key's slot may be given to another key. */
+/** How often the cache is emptied. A deleted key's slot may be given to another key after a day. */
 const KEPT_MS = 3_600_000;
 
 interface IdSource {
-  /** May throw what the store throws, as may `findKeyId`. */
+  /** Returns undefined if no account has the index. This and `findKeyId` throw what the store throws. */
   findAccountId(account: AccountIndex): string | undefined;
   findKeyId(key: KeyIndex): string | undefined;
 }
 
 /**
  * Ids of accounts and keys by their slots, cached in memory so that a line of a log needs no read of the
- * store. The logs of calls, the top-accounts counter and the leases use it.
+ * store. accounting-base.ts creates one, for the logs of calls and all others on the main thread.
  *
- * Must hold: a slot is looked up anew every hour, because a day after its key was deleted another key may get
- * it (test/unit/gateway/call-lines.id-names.test.ts).
+ * Must hold: each slot is looked up anew every hour, because another key may get the slot of a deleted key
+ * after a day (test/unit/gateway/call-lines.id-names.test.ts).
  */
 export class IdNames {
   readonly #source: IdSource;
@@ -102,19 +102,19 @@ export class IdNames {
     this.#sinceMs = clock.monotonicMs();
   }
 
-  /** Returns null if there is none or it cannot be read: a line of a log is not worth an exception. */
+  /** Returns null without an id, or if the store fails: a line of a log is not worth an exception. */
   accountIdOf(account: AccountIndex): string | null {
     return this.#idOf(this.#accounts, account, () => this.#source.findAccountId(account));
   }
 
-  /** Returns the id of the key that has the slot or had it last; null as above. */
+  /** Returns the id of the key that has the slot or had it last; null as `accountIdOf` does. */
   keyIdOf(key: KeyIndex): string | null {
     return this.#idOf(this.#keys, key, () => this.#source.findKeyId(key));
   }
 
   /**
-   * Empties the cache if it is old. To be called each time calls are taken out of the listeners' rings: if
-   * each lookup of an id read the clock instead, there would be several reads for a call.
+   * Empties the cache if it is older than KEPT_MS. gateway-logs.ts calls it at each drain of the call rings.
+   * If each lookup looked at the age instead, every call would cost several reads of the clock.
    */
   forgetOld(): void {
     const nowMs = this.#clock.monotonicMs();
@@ -139,7 +139,7 @@ export class IdNames {
   }
 }
 
-/** Returns a call of the listener of that index, with names in place of slots. */
+/** Returns the record of a call of the listener of that index. An id or upstream that is unknown is null. */
 export function callRecordOf(names: CallRecordNames, listener: number, record: EndedCall): CallRecord {
   const { account, key, model, upstream, outcome, usage, attempts } = record;
   const { ids, modelIdOf } = names;
@@ -157,7 +157,7 @@ export function callRecordOf(names: CallRecordNames, listener: number, record: E
     cache: record.cache ?? null,
     status: httpStatusOf(record),
     code: outcome === 'ok' ? null : outcome,
-    // Member by member: an object that is spread and has a member replaced is made by V8's slow path.
+    // Member by member, because V8 makes an object slowly if it is spread and a member is replaced.
     usage: usage && {
       promptTokens: usage.promptTokens,
       cachedTokens: usage.cachedTokens,
@@ -182,9 +182,10 @@ export function callRecordOf(names: CallRecordNames, listener: number, record: E
   };
 }
 
+/** Masks callers' keys and operators' tokens, and no other secrets. */
 const TOKENS = new SecretMask(() => []);
 
-/** A message repeats what a caller sent, which may be a key in the place of a model's name. */
+/** Masks keys: a message may repeat one that came in place of a model's name. */
 function errorOf(message: string): string | null {
   return message === '' ? null : TOKENS.hidden(message);
 }
@@ -202,8 +203,8 @@ function attemptOf(names: CallRecordNames, attempt: EndedAttempt): CallAttempt {
 }
 
 /**
- * Returns what was left of each quota, first of those that every call has; QuotasLeft (core/quotas.ts) says
- * how the `others` are laid out. `id` is the account's.
+ * Returns what was left of each quota; first come the quotas that every call has. `id` is the account's.
+ * QuotasLeft (core/quotas.ts) says how `others` is laid out: `at`, `at + 1` and `at + 2` are one quota.
  */
 function quotasOf(
   names: CallRecordNames,
@@ -240,8 +241,8 @@ export function accessLine(call: CallRecord, listener: number): string {
 }
 
 /**
- * Returns the usage log's line of a record of a journal, without a newline; `row` is the usage row in which
- * the call was counted.
+ * Returns the usage log's line of a record of a journal, without a newline. `row` is the usage row in which
+ * the call was counted, so `row.modelId` is the id of `record.model`.
  */
 export function usageLine(
   names: CallNames,
@@ -262,6 +263,7 @@ export function usageLine(
   );
 }
 
+/** Returns the status that the caller got; null if it left before its response began. */
 function httpStatusOf({ outcome, begun, door }: EndedCall): number | null {
   if (begun || outcome === 'ok') return 200;
   return outcome === 'client_gone' ? null : statusByDoor(DOOR_NAMES[door]!, outcome);

@@ -1,7 +1,7 @@
 /**
  * The pool of counter threads (Piscina). They parse and translate large bodies and count tokens, which would
- * stall a listener or a worker. Both ask over their ports; pools.ts owns the pool, on the main thread of a
- * gateway process.
+ * stall a listener or a worker. gateway.ts owns the pool, on the main thread of a gateway process. For each
+ * listener and worker, listeners.ts and pools.ts hand it the port by which that thread asks.
  *
  *     question → queue (FairQueue) → one turn on a thread → reply, or back to the queue for the next turn
  *
@@ -9,8 +9,8 @@
  * here. So accounts get the threads in turn, and any thread can continue any job.
  *
  * Must hold: each question gets one reply, unless its port closes. A withdrawn question leaves the queue, or
- * ends with its current turn. A thread that exceeds `stuckMs` in a turn is replaced, or one body stops all
- * counts (test/unit/gateway/counter-pool.test.ts).
+ * ends with its current turn. A thread whose turn exceeds `stuckMs` is replaced, or one body stops all
+ * counts.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { Piscina } from 'piscina';
@@ -32,7 +32,7 @@ import type { Log } from '../telemetry/log.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { CounterAsk, CounterInit, CounterTask, CounterTurn } from '../upstream/worker-messages.js';
 
-/** A thread that was idle for this long ends: it takes 10 MB, and a tokenizer's table 7 MB. */
+/** A thread that was idle for this long ends. A thread takes 10 MB, and a tokenizer's table 7 MB. */
 const COUNTER_IDLE_MS = 300_000;
 /** A thousand clients that leave at once cause a thousand rejections; one log line a second says enough. */
 const REJECTIONS_LOG_PERIOD_MS = 1_000;
@@ -40,21 +40,23 @@ const REJECTIONS_LOG_PERIOD_MS = 1_000;
 interface Job {
   readonly account: AccountIndex;
   readonly weight: number;
+  /** Called once. Never with a turn that is not over. */
   readonly onReply: (reply: CounterTurn | ErrorRecord) => void;
-  /** The task of the next turn. */
+  /** The task of the next turn. A turn takes its buffers away (transfer), so no turn can be repeated. */
   task: CounterTask;
+  /** Nobody wants the result any more. */
   withdrawn: boolean;
 }
 
 interface CounterPoolOptions {
   readonly metrics: MetricsBuffers;
   readonly log: Log;
-  /** The module of the threads, and the time after which a turn counts as stuck, for tests. */
+  /** For tests: the module of the threads, and the time after which a turn counts as stuck. */
   readonly entry?: URL;
   readonly stuckMs?: number;
 }
 
-/** Starts no thread before the first job. */
+/** Starts no thread before the first job. core/limits.ts has the bounds of the queue. */
 export class CounterPool {
   readonly #pool: Piscina;
   readonly #log: Log;
@@ -75,14 +77,14 @@ export class CounterPool {
       entry: entry ?? new URL('../upstream/counter.worker.cjs', import.meta.url),
       threadsMin: 0,
       threadsMax: COUNTER_THREADS_MAX,
-      // Holds the tasks whose threads are starting.
+      // Piscina's queue has only tasks whose threads are starting: all others wait in `#waiting`.
       queueMax: COUNTER_THREADS_MAX,
       idleTimeoutMs: COUNTER_IDLE_MS,
       workerData: { metrics } satisfies CounterInit,
     });
     this.#pool.on('workerCreate', ({ id }: { readonly id: number }) => {
       const thread = this.#pool.threads.find(({ threadId }) => threadId === id);
-      // Not before the exit: until then the thread may write to its stripe.
+      // The stripe stays the thread's until the exit: until then the thread may write to it.
       thread?.once('exit', () => giveBackCounterStripe(metrics, id));
     });
     this.#pool.on('error', (error: Error) => log.warn('counter thread failed', { error: error.message }));
@@ -94,8 +96,8 @@ export class CounterPool {
   }
 
   /**
-   * Replies to the questions of a listener or a worker, to be called once for each port. Withdraws its jobs
-   * when the port closes.
+   * Replies to the questions that come by `port`, of one listener or worker. Call it once for each port. When
+   * the port closes, its jobs are withdrawn.
    */
   serve(port: MessagePort): void {
     const jobs = new Map<number, Job>();
@@ -165,7 +167,7 @@ export class CounterPool {
     }
   }
 
-  /** A job that is on a thread ends its turn: turns are short, and stopping it would cost the thread. */
+  /** A job that is on a thread ends its turn, which is short: to stop the job would cost the thread. */
   #withdraw(job: Job): void {
     job.withdrawn = true;
     if (this.#waiting.remove(job.account, job)) job.onReply(COUNTER_BUSY);
@@ -184,9 +186,9 @@ export class CounterPool {
 }
 
 /**
- * Returns how many bytes a job holds while it waits, besides those in the memory budget of bodies. A body to
- * translate counts for none: it is a copy, but the call gets its translation in place of it, so that the call
- * never holds more than the two, as with a short body.
+ * Returns how many bytes a waiting job holds beyond the memory budget of bodies. A body to parse is in that
+ * budget. So is one to translate: it is a copy, but its translation takes its place, so a call never holds
+ * more than two, as with a short body.
  */
 function bytesOf(task: CounterTask): number {
   if (task.kind !== 'count') return 0;

@@ -1,18 +1,17 @@
 /**
  * Tells operators that a quota of a day or a month is nearly used up, or that a balance is low: by a line in
  * the log, and by a webhook if the settings name a receiver (webhook-outbox.ts sends it). notifications.ts
- * creates it, on the main thread of a gateway process. No request waits for it.
+ * owns a QuotaNotices, on the main thread of each gateway process; store/flush.ts fills the ChangedScopes.
  *
  *     flush → ChangedScopes → look: use of each scope and of the groups above it → passed a threshold?
  *           → claimed among the hosts? → marked in the store with its webhook → line in the log
  *
  * Each threshold is reported once a day or month. The store writes the mark and the webhook in one
- * transaction, so that only one process of a host reports it, and none again after a restart. Of several
- * hosts the one reports it that claims it at the server of sharing. While that cannot be reached, each host
- * reports it with the same webhook id, by which a receiver recognises the second one.
+ * transaction, so only one process of a host reports a notice, and none does again after a restart. Of
+ * several hosts, the host reports a notice that has claimed it at the server of sharing. While the server
+ * cannot be reached, each host reports it, but with the same webhook id, by which receivers know repeats.
  *
- * Must hold: a threshold is reported once, and not by a host that has not claimed it
- * (test/unit/gateway/quota-notices.test.ts).
+ * Must hold: a threshold is reported once, and a host whose claim fails does not report it.
  */
 import { createHash } from 'node:crypto';
 import type { Settings } from '../config/schema.js';
@@ -24,32 +23,32 @@ import type { QuotaUse } from '../registry/quota-use.js';
 import type { NoticeMark, NoticeRows, WaitingWebhook } from '../store/notice-rows.js';
 import type { Log } from '../telemetry/log.js';
 
-/** How many accounts, and keys, may wait for a check: some 10 MB. The rest is added at its next call. */
+/** How many accounts, and how many keys, may wait for a check: some 10 MB. Others come at their next call. */
 const CHANGED_MAX = 100_000;
-/** How many accounts, and keys, one check reads: some 10 ms on the main thread. */
+/** How many accounts, and how many keys, one check reads: some 10 ms on the main thread. */
 const LOOKS_MAX = 200;
 /** Scopes that are due within this time of each other are checked together. */
 const MERGED_MS = 1_000;
-/** How many notices one check logs one by one; the rest is a number. */
+/** How many notices one check logs one by one. One more line says how many others there are. */
 const LINES_MAX = 100;
 /**
- * The server of sharing keeps a claim until its end. A low balance is a new notice after each credit, so this
- * claim may be long.
+ * How long the server of sharing keeps the claim of a low balance. After each credit a low balance is a new
+ * notice with another claim, so this one may stay long.
  */
 const BALANCE_CLAIM_MS = 31 * 86_400_000;
-/** A claim outlives its period by this, so that hosts whose clocks differ do not claim it twice. */
+/** A claim outlives its day or month by this, so that hosts whose clocks differ do not both claim. */
 const CLAIM_OVERLAP_MS = 3_600_000;
-/** After this time other hosts have reported their use: an idle lease is reported after 16 s. */
+/** How long other hosts may take to report their use: an idle lease is reported after 16 s. */
 const REPORTED_MS = 20_000;
 
 /**
- * Accounts and keys that flushes have written and no check has read. Empty if the settings want no notices.
+ * Accounts and keys that flushes have written and no check has read. Adds none if `isWatched` is false.
  */
 export class ChangedScopes {
   readonly #isWatched: () => boolean;
   readonly #accounts = new Set<AccountIndex>();
   readonly #keys = new Set<KeyIndex>();
-  /** Scopes to be checked again, the earliest first. At most one entry a second. */
+  /** Scopes to be checked again, the earliest first. At most one entry for each MERGED_MS. */
   readonly #later: { readonly atMs: number; readonly scopes: TakenScopes }[] = [];
 
   constructor(isWatched: () => boolean) {
@@ -62,7 +61,7 @@ export class ChangedScopes {
     addUpTo(CHANGED_MAX, this.#keys, keys);
   }
 
-  /** Takes at most `max` of each out, the oldest first. `nowMs` is monotonic, as is `atMs`. */
+  /** Takes out at most `max` accounts and `max` keys, the oldest first. `nowMs` and `atMs` are monotonic. */
   take(max: number, nowMs: number): TakenScopes {
     while (this.#later[0] !== undefined && this.#later[0].atMs <= nowMs) {
       const { accounts, keys } = this.#later.shift()!.scopes;
@@ -71,7 +70,7 @@ export class ChangedScopes {
     return { accounts: takeFrom(this.#accounts, max), keys: takeFrom(this.#keys, max) };
   }
 
-  /** Brings these back at `atMs`, which is never before that of an earlier call. */
+  /** Adds the scopes again at `atMs`, which must not be before the `atMs` of an earlier call. */
   addLater(scopes: TakenScopes, atMs: number): void {
     const last = this.#later.at(-1);
     if (last === undefined || last.atMs + MERGED_MS < atMs) this.#later.push({ atMs, scopes });
@@ -106,7 +105,7 @@ function takeFrom<Index>(set: Set<Index>, max: number): Index[] {
   return taken;
 }
 
-/** A scope and its use by all who share it. */
+/** A scope, and what all hosts that share it have used of its quotas. */
 export interface ScopeUse {
   readonly kind: 'account' | 'key' | 'group';
   readonly id: string;
@@ -114,22 +113,23 @@ export interface ScopeUse {
   /** Present for a key. */
   readonly account?: { readonly id: string; readonly name: string };
   readonly quotas: readonly QuotaUse[];
-  /** Present for an account. `left` is what is not spent, so it only falls until the next credit. */
+  /** Present for an account. `left` includes what calls hold, so it only falls until the next credit. */
   readonly balance?: { readonly left: PicoUnits; readonly credited: PicoUnits };
 }
 
 interface Notice extends NoticeMark {
   readonly scope: ScopeUse;
-  /** Undefined for a low balance. */
+  /** Undefined for a low balance: then `scope.balance` and `lowBalance` are set, else `use.resetsMs` is. */
   readonly use: QuotaUse | undefined;
+  /** The bound of the settings, which is a part of the webhook's id. */
   readonly lowBalance: PicoUnits | undefined;
 }
 
 type NotifySettings = NonNullable<Settings['notify']>;
 
 /**
- * Returns the highest threshold that each quota has passed, and a low balance, reported before or not.
- * Exported for its test.
+ * Returns a notice of the highest threshold that each quota has passed, and one of a low balance, also if
+ * they were reported. A notice of a low balance has `percent` 0. Exported for its test.
  */
 export function noticesOf(scope: ScopeUse, { at: thresholds, low_balance: low }: NotifySettings): Notice[] {
   const notices: Notice[] = [];
@@ -161,16 +161,16 @@ export interface QuotaNoticesOptions {
   readonly read: (accounts: readonly AccountIndex[], keys: readonly KeyIndex[]) => Promise<ScopeUse[]>;
   readonly rows: Pick<NoticeRows, 'isNew' | 'tell'>;
   /**
-   * Resolves with whether this host may report the notice, of all hosts that share the scope; with true also
-   * if the server of sharing cannot be reached. Undefined if it is the only host. The claim may be forgotten
-   * after `forMs`.
+   * Resolves with whether this host, of all that share the scope, may report the notice of that webhook id.
+   * True also if this host has claimed it before, or the server cannot be asked. The server forgets the claim
+   * after `forMs`. Undefined if this is the only host.
    */
   readonly claim: ((id: string, forMs: number) => Promise<boolean>) | undefined;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-/** Returns whether the scope has passed another threshold if all that hosts were granted has been used. */
+/** Returns whether a quota would pass another threshold if all that is granted (`leased`) were used. */
 function mayHavePassed(scope: ScopeUse, thresholds: readonly number[]): boolean {
   return scope.quotas.some(({ quota, used, leased = 0n, limit }) => {
     const { per } = QUOTA_KINDS[quota];
@@ -189,14 +189,14 @@ export class QuotaNotices {
     this.#options = options;
   }
 
-  /** Webhooks that were dropped since the start because too many wait. */
+  /** How many webhooks were dropped since the start, because too many wait (store/notice-rows.ts). */
   get dropped(): number {
     return this.#dropped;
   }
 
   /**
-   * Checks scopes that have changed. To be called after each flush; does nothing while a check runs. Never
-   * rejects.
+   * Checks up to LOOKS_MAX accounts and keys that have changed. To be called after each flush. Does nothing
+   * while a check runs. Never rejects.
    */
   async look(): Promise<void> {
     const { settings, changed, read, claim, clock, log } = this.#options;
@@ -208,12 +208,12 @@ export class QuotaNotices {
     this.#isLooking = true;
     try {
       const scopes = await read(accounts, keys);
-      // This host and others together may have passed a threshold that none of them knows of yet.
+      // All hosts together may have passed a threshold, and none knows until the others report their use.
       if (claim !== undefined && scopes.some((scope) => mayHavePassed(scope, notify.at)))
         changed.addLater(taken, clock.monotonicMs() + REPORTED_MS);
       await this.#report(scopes);
     } catch (error) {
-      // No notice is lost: the next call of the scope adds it to the changed ones again.
+      // The next call of each scope adds the scope again. Until then its notice waits.
       log.error('quotas were not looked at, operators may be told late', { error: String(error) });
     } finally {
       this.#isLooking = false;
@@ -231,7 +231,7 @@ export class QuotaNotices {
       if (claim === undefined || (await claim(webhookIdOf(notice), this.#claimMs(notice))))
         claimed.add(notice);
     }
-    // A notice that another host has claimed is marked too, so that this host does not claim it again.
+    // A notice that another host has claimed is marked too, so that this host does not ask again.
     const { told: marked, dropped } = rows.tell(fresh, (notice) =>
       notify.url === undefined || !claimed.has(notice) ? undefined : this.#webhookOf(notice),
     );
@@ -298,8 +298,8 @@ function textOf({ quota }: QuotaUse, amount: bigint): string {
 }
 
 /**
- * Returns an id that is the same on every host and after every restart. It has no full stop, because one ends
- * the id in the signed text.
+ * Returns an id that is the same on every host and after every restart. The id has no full stop, which would
+ * end it in the text that is signed.
  */
 function webhookIdOf({ scopeId, quota, period, percent, lowBalance }: Notice): string {
   const identity = JSON.stringify([scopeId, quota, period, percent, lowBalance?.toString()]);
