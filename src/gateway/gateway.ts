@@ -3,11 +3,11 @@
  * main thread of a gateway process.
  *
  *     start   store → shared buffers → recovery → code from strings off → workers → listeners → admin → ready
- *     drain   not ready → listeners drain → listeners end → workers end → journals drained,
+ *     drain   not ready → listeners drain → listeners end → workers end → other parts end → journals drained,
  *             last flush → store closed
  *
  * Must hold: the last flush comes after the listeners have ended, because they leave their last calls in the
- * journals; a charge that comes later is never taken (test/e2e/shutdown.test.ts).
+ * journals. A charge that is left there after the last flush is never taken (test/e2e/shutdown.test.ts).
  */
 import { setFlagsFromString } from 'node:v8';
 import { type Settings, settingsDeclaration } from '../config/schema.js';
@@ -40,11 +40,11 @@ import { LiveSettings, type ReloadContext } from './reload.js';
 import { tracesOf } from './traces.js';
 import { secretsOf } from '../upstream/target.js';
 
-/** How long a start and a reload wait for the first credentials. Calls that come before one get 502. */
+/** How long a start, and a reload, wait for missing credentials. A call without its credential gets 502. */
 const CREDENTIALS_WAIT_MS = 10_000;
 const CREDENTIALS_RELOAD_WAIT_MS = 5_000;
 
-/** What GroupRequests are told if the supervisor does not reply. */
+/** In place of the supervisor's reply, if there is none: no process has a snapshot. */
 const NO_SNAPSHOTS: GroupSnapshot = { members: [], ended: {} };
 
 export class Gateway {
@@ -62,13 +62,13 @@ export class Gateway {
   readonly #listeners: Listeners;
   readonly #stats: Stats;
   readonly #admin: AdminService;
-  /** Ends the waits of a drain. */
+  /** Ends the waits of `drain`, which sets it. Does nothing before. */
   #endDrain: () => void = () => undefined;
   #closing = false;
-  /** The secrets of the settings, cached for these routes, because each reload makes new routes. */
+  /** The secrets of the settings, cached while `routes` is the same array: each reload makes another. */
   #declared: { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
 
-  /** Recovers the accounting; throws what `openAccounting` throws. Does not serve yet. */
+  /** Recovers the accounting; throws what `openAccounting` throws. `start` starts the threads. */
   constructor(options: GatewayOptions) {
     const { settings, store, group, openHosts, inForce, supervisor, logSwitch, log, onHopeless } = options;
     const { calls_in_flight: callsInFlightMax, stream_buffer_bytes: streamBufferBytes } = settings.limits;
@@ -195,7 +195,7 @@ export class Gateway {
         secrets: [
           ...routes.flatMap(({ targets }) => targets.flatMap(secretsOf)),
           ...declared,
-          // A webhook's secret also without its prefix, because the rest is the key itself.
+          // A webhook's secret is masked without its prefix too, because the rest is the key itself.
           ...declared.map((secret) => secret.replace(/^whsec_/, '')),
         ],
       };
@@ -206,7 +206,7 @@ export class Gateway {
     return [this.#admin.token, process.env.AZURE_CLIENT_SECRET ?? '', ...this.#declared.secrets, ...renewed];
   }
 
-  /** Starts the threads and opens the ports. Rejects if a port cannot be bound; then call `close`. */
+  /** Starts the threads and opens the ports. If it rejects, as for a port that is taken, call `close`. */
   async start(): Promise<GatewayReady> {
     const { leads, joins, settings } = this.#options;
     await this.#accounting.sharing.start();
@@ -220,8 +220,8 @@ export class Gateway {
     const port = found?.port ?? wantedPort;
     this.#state.port = port;
 
-    // Every thread that faces the network runs without code from strings. This thread needs it when it loads
-    // lmdb's `ordered-binary`, which has happened above.
+    // Threads take this flag as they start, so all that face the network run without code from strings. This
+    // thread has already loaded lmdb's `ordered-binary`, which needs such code.
     setFlagsFromString('--disallow-code-generation-from-strings');
     this.#state.traces = tracesOf(process.env, {
       accountIdOf: (account) => this.#accounting.base.idNames.accountIdOf(account),
@@ -239,7 +239,7 @@ export class Gateway {
     if (leads && !this.#closing) this.#notifications.lead();
     this.#flushEach(settings.flush_interval_ms);
     this.#state.ready = true;
-    // µWS has no newer HTTP parser for Node 20.
+    // For Node 20 there is no µWS with the newer HTTP parser.
     if (leads && process.versions.node.startsWith('20.'))
       this.#log.warn('Node 20 is for development: headers such as session_id hang; use Node 22 or 24', {
         node: process.version,
@@ -248,22 +248,22 @@ export class Gateway {
     return { kind: 'ready', port, adminPort, demoAccountId: demo.accountId, demoKey: demo.key };
   }
 
-  /** Opens the admin interface. Resolves with false if it was closed or told to follow before. */
+  /** Opens the admin interface, then sends webhooks. Resolves with false if `follow` or `close` is first. */
   async lead(): Promise<boolean> {
     const leads = await this.#admin.lead();
     if (leads && !this.#closing) this.#notifications.lead();
     return leads;
   }
 
-  /** To be called when another gateway has the admin interface. */
+  /** To be called when another gateway has the admin interface. Stops what `lead` began. */
   follow(): void {
     this.#admin.follow();
     this.#notifications.follow();
   }
 
   /**
-   * Resolves with the snapshot of that kind of this gateway. For `changes` and `books` it first applies
-   * changes, or flushes (GROUP_REQUESTS in messages.ts). `accounts`: the ids for `calls`.
+   * Resolves with this gateway's snapshot of that kind. For `changes` it applies the registry's changes, for
+   * `books` it flushes (GROUP_REQUESTS in messages.ts). Only `calls` needs `accounts`, their ids.
    */
   async read(kind: SnapshotKind, accounts: readonly string[] = []): Promise<Snapshot> {
     if (kind === 'changes') return { changes: this.#accounting.sharing.followChanges() };
@@ -308,8 +308,8 @@ export class Gateway {
   }
 
   /**
-   * Applies `next` without dropping a call; with `check` only checks it. Resolves with the reasons against
-   * it, and all stays then. Settings that need a restart must be unchanged. One after the other.
+   * Applies `next` without dropping a call, or with `check` only checks it. Resolves with the reasons against
+   * `next`; with any, the former settings stay. Settings that need a restart must not differ. Reloads queue.
    */
   async reload(next: Settings, check: boolean): Promise<string[]> {
     if (this.#closing) return ['the gateway is stopping'];
@@ -336,8 +336,8 @@ export class Gateway {
 
   /**
    * Lets calls in flight finish, for `drain_timeout_ms` at most, then closes. With `replaced`, idle
-   * connections have that time for a last request, which then has the same time again. Nobody waits for that,
-   * because another gateway serves; unless `hurry` is called.
+   * connections have that time for a last request, whose call then has the same time again. Another gateway
+   * serves by then, so nobody waits for the end unless `hurry` is called.
    */
   async drain(replaced: boolean): Promise<void> {
     this.#state.ready = false;
@@ -347,7 +347,7 @@ export class Gateway {
     const drained = await Promise.race([this.#listeners.drain(timeoutMs, replaced), hurried]);
     if (!drained && replaced) await Promise.race([this.#listeners.drainLate(timeoutMs), hurried]);
     const callsInFlight = this.#metrics.reader.callsInFlight();
-    // With `replaced` the rest may be idle connections.
+    // With `replaced`, idle connections alone may have made `drained` false.
     if (!drained && (callsInFlight > 0 || !replaced)) {
       this.#log.error('calls were cut: they did not end within drain_timeout_ms; what they had is billed', {
         callsInFlight,
@@ -357,37 +357,37 @@ export class Gateway {
   }
 
   /**
-   * The supervisor stops while `drain` waits, and kills what has not ended in `drain_timeout_ms` and a grace
-   * from now: calls that would go on longer are cut here, and billed. A reload since may have shortened it.
+   * To be called if the supervisor stops while `drain` waits: it kills what has not ended, after the present
+   * `drain_timeout_ms` (a reload may have changed it) and a grace. Longer calls are cut here, and billed.
    */
   hurry(): void {
     setTimeout(() => this.#endDrain(), this.settings.drain_timeout_ms);
   }
 
-  /** Cuts the remaining calls, flushes and closes the store. Once: `drain` calls it, or main.ts does. */
+  /** Cuts the remaining calls, flushes and closes the store. Called once, by `drain` or by main.ts. */
   async close(): Promise<void> {
     this.#closing = true;
     this.#state.ready = false;
     try {
       await this.#closeParts();
     } catch (error) {
-      // The last flush must not be lost with it.
+      // A part that fails must not cost the last flush.
       this.#log.error('a part of the gateway failed while it closed', { error: String(error) });
     }
     const flushed = await this.#accounting.close();
     this.#log.info('gateway ended', { flushed });
   }
 
-  /** In the header's order, without the accounting. */
+  /** Closes all parts but the accounting, in the header's order. */
   async #closeParts(): Promise<void> {
     await this.#listeners.close();
     this.#credentials.close();
     await this.#workers.close();
     await this.#counter.close();
-    // Before the traces, because the calls that it still drains are exported too.
+    // The logs before the traces: calls that the logs still drain are exported too.
     this.#logs.close();
     await this.#state.traces?.close();
-    // Nothing is sent from now on, and the last report does not wait for balances and quotas nobody reads.
+    // No webhook is sent from now on, and the last report does not read groups' quotas and shared balances.
     this.#notifications.follow();
     await this.#stats.reportLast();
     this.#metrics.close();

@@ -1,9 +1,9 @@
 /**
  * Converts the settings into the plain records that threads work with: the catalogue, the routes, the
- * settings of listeners. gateway.ts calls it at the start, reload.ts at a reload, on the main thread of a
- * gateway process; upstream-probe.ts uses `routesOf` too, in the process of a command. Indices here are in
- * the order of these settings: at a reload mergeCatalogs and mergeById (registry/catalog.ts) put those of the
- * catalogue in force in their place.
+ * settings of listeners. gateway.ts and reload.ts call it, on the main thread of a gateway process. In a
+ * command, upstream-probe.ts uses `routesOf`, and cli/store-client.ts `catalogOf`. Indices of models and
+ * plans are positions in these settings. At a reload, mergeCatalogs and mergeById (registry/catalog.ts)
+ * replace them by the indices of the catalogue in force.
  *
  * Must hold: providers' keys are in the routes alone. The catalogue and the listeners' settings go to threads
  * that untrusted bodies reach (test/e2e/secrets.test.ts). Other tests: test/unit/gateway/reload.test.ts.
@@ -39,11 +39,11 @@ type ModelSettings = Settings['models'][number];
 type UpstreamSettings = ModelSettings['upstreams'][number];
 type PlanSettings = Settings['plans'][number];
 
-/** Settings of an upstream that change no response: a renewed key gives the same ones. */
+/** Settings of an upstream that are left out of a cache's `revision`: no response depends on them. */
 const NOT_OF_RESPONSES = { key: undefined, key_file: undefined, when_client_leaves: undefined };
-/** Clouds that have Anthropic's models beside others. */
+/** Providers that serve Anthropic's models and others. */
 const CLOUDS: readonly ProviderSettings['name'][] = ['vertex', 'bedrock'];
-/** Matches the names of Anthropic's models at CLOUDS. */
+/** Matches the names that Anthropic's models have at CLOUDS. */
 const CLAUDE = /claude/i;
 
 /** Returns the models, prices and plans; every thread may have them. */
@@ -87,10 +87,10 @@ export function catalogOf(settings: Settings): Catalog {
 }
 
 /**
- * `revision` changes with all that may change a response; another revision removes the cached ones. It also
- * changes with settings of upstreams that change none, such as timeouts and weights; that costs calls only.
- * Fallbacks are not in it, because their responses are not cached, nor is `pass_members`, by which admission
- * rejects calls before the cache is asked.
+ * Returns undefined if the model's responses are not cached. `revision` changes with all that may change a
+ * response, and cached responses of another revision are removed. It also changes with timeouts and weights
+ * of upstreams, which change none: that only costs some hits. It leaves out the fallbacks, whose responses
+ * are not cached, and `pass_members`, by which admission rejects calls before the cache is asked.
  */
 function cacheRuleOf({ cache }: Settings, model: ModelSettings): CacheRule | undefined {
   const ttlMs = 1_000 * (model.cache?.ttl_seconds ?? cache.ttl_seconds);
@@ -104,7 +104,7 @@ function cacheRuleOf({ cache }: Settings, model: ModelSettings): CacheRule | und
     'base64url',
   );
   const bytesMax = model.cache?.bytes;
-  // The same share of the memory as of the disk.
+  // The model's share of the memory is its share of the disk; undefined without a bound of the model.
   const memoryShare = bytesMax && Math.min(1, bytesMax / cache.bytes);
   return { ttlMs, isShared, bytesMax, memoryShare, revision };
 }
@@ -131,6 +131,7 @@ function spendingOf(text: string | undefined): PicoUnits | undefined {
   return amount;
 }
 
+/** Returns, by the model's index, the first of the plan's rules that matches. */
 function modelLimitsOf(plan: PlanSettings, models: readonly ModelEntry[]): PlanEntry['modelLimits'] {
   if (plan.models_limits.length === 0) return undefined;
   return models.map(({ id }) => {
@@ -141,7 +142,8 @@ function modelLimitsOf(plan: PlanSettings, models: readonly ModelEntry[]): PlanE
 
 /**
  * Returns the upstreams of each model, with the providers' keys and the positions of credentials that expire.
- * Only upstream workers get them.
+ * Only upstream workers get them. `names`, `scopes` and `credentials` must be the same objects at each
+ * reload, so that an upstream keeps its slot, scope and position.
  */
 export function routesOf(
   settings: Settings,
@@ -155,7 +157,8 @@ export function routesOf(
     return scope && { scope: scope.index, limits: scope.limits, queueMs: upstream.queue_ms };
   };
   const credentialOf = (upstream: UpstreamSettings): number | undefined => {
-    // Azure is often behind API Management, whose subscription key has a header of its own name.
+    // Such a header replaces the credential. Azure is often behind API Management, whose
+    // subscription key has a header of its own name.
     const authorising = upstream.provider === 'azure' ? KEY_HEADER : AUTHORISING_HEADER;
     const isAuthorised = Object.keys(upstream.headers).some((name) => authorising.test(name));
     const spec = isAuthorised ? undefined : credentialSpecOf(upstream);
@@ -172,7 +175,7 @@ export function routesOf(
       })),
     ),
   );
-  // `slots` are in the order of the models and of their upstreams.
+  // `slots` are in the order of the models and of their upstreams, in which `upstreamAt` counts.
   let upstreamAt = 0;
   return settings.models.map((model) => ({
     id: model.id,
@@ -195,7 +198,7 @@ export function routesOf(
   }));
 }
 
-/** Returns what listeners work with. */
+/** Returns what listeners work with. `catalog`: the one in force. */
 export function listenerSettingsOf(settings: Settings, catalog: Catalog): ListenerSettings {
   const { limits } = settings;
   const { cors } = settings.listen;
@@ -270,7 +273,7 @@ function targetOf(
   };
 }
 
-/** Returns the path of calls of a door; undefined if the provider does not have OpenAI's paths. */
+/** Returns the path of a door's calls; undefined if the provider has no paths of OpenAI's form. */
 function pathOf(
   url: URL,
   provider: ProviderSettings | undefined,
@@ -283,7 +286,7 @@ function pathOf(
   return name === 'azure' ? azurePath(basePath, apiVersion, model, operation) : undefined;
 }
 
-/** The doors besides chat whose protocol the upstream speaks, and their paths: UpstreamTarget.doors. */
+/** Returns the path of each door besides chat whose protocol the upstream speaks (UpstreamTarget.doors). */
 function doorsOf(
   upstream: UpstreamSettings,
   model: ModelSettings,
@@ -298,10 +301,10 @@ function doorsOf(
     : provider.name === 'anthropic' || (CLOUDS.includes(provider.name) && CLAUDE.test(name))
       ? ['messages']
       : [];
-  // On Bedrock only if it is called by a model's name: for a profile or an ARN the gateway counts itself.
+  // Bedrock counts tokens for a model's name. For an inference profile or an ARN the gateway counts itself.
   if (spoken.includes('messages') && (provider?.name !== 'bedrock' || name.startsWith('anthropic.')))
     spoken.push('count_tokens');
-  // Empty if the provider makes the path itself.
+  // A path is empty if the provider's code makes it for each call.
   return Object.fromEntries(spoken.map((door) => [door, pathOf(url, provider, name, door) ?? '']));
 }
 
@@ -309,6 +312,7 @@ function basePathOf(url: URL): string {
   return url.pathname.replace(/\/$/, '');
 }
 
+/** Returns undefined if the provider is `openai`. `credential`: its position, if there is one. */
 function providerOf(
   upstream: UpstreamSettings,
   model: ModelSettings,
@@ -331,7 +335,7 @@ function providerOf(
   };
 }
 
-/** The prices of tokens, of a model's own price or of a long one; undefined if they are not set. */
+/** Returns the prices of tokens of a model's price or of a long one; undefined if not set. */
 function tokenPricesOf(price: Omit<NonNullable<ModelSettings['price']['long']>[number], 'above'>) {
   return {
     inputPicoUnits: tokenPrice(price.input),
