@@ -1,8 +1,8 @@
 /**
- * The export to an OpenTelemetry collector: reads from the environment whether spans are exported, and
- * records of calls as log records (OTEL_LOGS_EXPORTER); starts the thread that exports, and connects
- * listeners and workers with it. Without OTEL_EXPORTER_OTLP_ENDPOINT there is no such thread, and no
- * OpenTelemetry package is loaded. gateway.ts owns it, on the main thread.
+ * The export to an OpenTelemetry collector. Reads from the environment whether spans are exported, and
+ * records of calls as log records; starts the thread that exports (telemetry/span-export.thread.ts), and
+ * connects listeners and workers with it. Without an endpoint in the environment (`wants`), there is no such
+ * thread, and no OpenTelemetry package is loaded. gateway.ts owns a Traces, on the main thread.
  *
  * Must hold: a collector that fails or hangs delays no call and no start, and the end by at most CLOSE_MS
  * (test/e2e/traces.test.ts).
@@ -32,16 +32,16 @@ const CLOSE_MS = 3_000;
 interface TracesOptions {
   readonly env: NodeJS.ProcessEnv;
   readonly wanted: { readonly spans: boolean; readonly logRecords: boolean };
-  /** Returns null if the id cannot be read. */
+  /** Returns the id of an account; null if it cannot be read. The exporting thread asks by messages. */
   readonly accountIdOf: (account: AccountIndex) => string | null;
   readonly metrics: MetricsBuffers;
-  /** The stripe of the exporting thread in the metrics. */
+  /** The exporting thread's stripe in the metrics. */
   readonly thread: number;
   readonly log: Log;
 }
 
 /**
- * Starts the export. Returns undefined if nothing is exported. Throws if the endpoint is not an address.
+ * Starts the export. Returns undefined if nothing is exported. Throws if an endpoint is no HTTP address.
  */
 export function tracesOf(
   env: NodeJS.ProcessEnv,
@@ -55,7 +55,10 @@ export function tracesOf(
   return wanted.spans || wanted.logRecords ? new Traces({ ...options, env, wanted }) : undefined;
 }
 
-/** `exporters` are the values of `OTEL_…_EXPORTER` that ask for OTLP. */
+/**
+ * Returns whether a signal is exported: `exporters` has the value of its `OTEL_…_EXPORTER`, '' if not set,
+ * and there is an endpoint.
+ */
 function wants(
   env: NodeJS.ProcessEnv,
   signal: 'TRACES' | 'LOGS',
@@ -83,14 +86,15 @@ function wants(
 }
 
 export class Traces {
-  /** Undefined if no spans are exported. `#logRecords` is undefined if no records of calls are exported. */
+  /** Undefined if no spans are exported. */
   readonly #spans: { readonly sampling: Sampling; readonly budget: SharedArrayBuffer } | undefined;
+  /** The budget of records of calls; undefined if none are exported. */
   readonly #logRecords: SharedArrayBuffer | undefined;
   readonly #accountIdOf: TracesOptions['accountIdOf'];
   readonly #thread: Worker;
   #closing = false;
 
-  /** Starts the thread, with the V8 flags of this moment. */
+  /** Starts the thread, with the V8 flags of this moment (gateway.ts sets one before). */
   constructor({ env, wanted, accountIdOf, metrics, thread, log }: TracesOptions) {
     const { sampling, problem } = samplingOf(env);
     if (wanted.spans && problem !== undefined) log.warn(problem);
@@ -132,13 +136,13 @@ export class Traces {
     this.#thread.unref();
   }
 
-  /** Returns what a new listener needs for spans, if they are exported. Its port must be transferred. */
+  /** Returns what a new listener needs for spans, if exported. The caller must transfer the outlet's port. */
   newListenerTracing(): ListenerTracing | undefined {
     const outlet = this.newOutlet();
     return outlet && { sampling: this.#spans!.sampling, outlet };
   }
 
-  /** Returns what a new upstream worker needs, likewise. */
+  /** Returns what a new upstream worker needs, under the same conditions. */
   newOutlet(): SpanOutlet | undefined {
     if (this.#spans === undefined) return undefined;
     const { port1, port2 } = new MessageChannel();
@@ -146,7 +150,7 @@ export class Traces {
     return { port: port2, budget: this.#spans.budget };
   }
 
-  /** Returns the outbox for calls that have ended, if they are exported. */
+  /** Returns the outbox for calls that have ended, or undefined if records of calls are not exported. */
   newCallOutbox(): CallOutbox | undefined {
     return (
       this.#logRecords &&
@@ -162,7 +166,7 @@ export class Traces {
     return this.#logRecords && new ExportBudget(this.#logRecords).counts();
   }
 
-  /** To be called when listeners and workers have ended. Exports their last spans, for CLOSE_MS at most. */
+  /** To be called when listeners and workers have ended. Waits CLOSE_MS at most for their last spans. */
   async close(): Promise<void> {
     if (this.#closing) return;
     this.#closing = true;
@@ -182,7 +186,7 @@ export class Traces {
   }
 }
 
-/** Sends ended calls from gateway-logs.ts to the exporting thread. */
+/** Sends ended calls to the exporting thread. gateway-logs.ts appends them, then flushes. */
 export class CallOutbox implements CallSink {
   readonly #budget: ExportBudget;
   readonly #send: (count: number, lines: string) => void;
@@ -193,12 +197,12 @@ export class CallOutbox implements CallSink {
     this.#send = send;
   }
 
-  /** Adds the call to the next message, or drops and counts it if too many wait to be exported. */
+  /** Adds the call to the next message. Drops and counts it if SPANS_IN_FLIGHT_MAX wait (span-outbox.ts). */
   append(call: CallRecord): void {
     if (this.#budget.take(1)) this.#lines.push(callJson(call));
   }
 
-  /** Counts calls that never came to `append`: their ring was full, or a flood of rejected calls was cut. */
+  /** Counts calls that never came to `append`: a ring was full, or rejected calls were too many to store. */
   countDropped(calls: number): void {
     this.#budget.countDropped(calls);
   }

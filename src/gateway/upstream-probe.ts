@@ -1,10 +1,10 @@
 /**
- * Calls each upstream of the settings once, with a tiny request and the client that serves calls, and
- * reports what the reply means and what the operator should do (probe-diagnosis.ts). `tollgate upstreams
- * test` and `tollgate config check --probe` use it, in their own process. A probe costs some tokens at the
- * provider.
+ * Calls each upstream of the settings with a tiny request, by the client that serves calls, and reports what
+ * the reply means and what the operator should do (probe-diagnosis.ts). cli/catalog-commands.ts (`tollgate
+ * upstreams test`) and cli/config-command.ts (`tollgate config check --probe`) use it, in a command's
+ * process. A probe costs some tokens at the provider.
  *
- * Must hold: a model is called for what it serves, and not always for a chat completion
+ * Must hold: a model is called for a service that it has, which need not be chat completions
  * (test/e2e/upstream-test.test.ts).
  */
 import type { Settings } from '../config/schema.js';
@@ -28,7 +28,7 @@ import { UpstreamScopes } from '../upstream/upstream-scopes.js';
 import { diagnosisOf, type ProbeReply } from './probe-diagnosis.js';
 import { routesOf } from './snapshot.js';
 
-/** One upstream's result, with the field names of `--json`. */
+/** One upstream's result, with the field names of `--json`. A field is null if the probe did not tell. */
 export interface ProbeView {
   readonly model: string;
   /** The upstream's address with the path of the call. */
@@ -42,14 +42,14 @@ export interface ProbeView {
   readonly advice: string | null;
 }
 
-/** An operator waits for the result, and a model that takes longer for one word serves nobody. */
+/** How long a call may take: a model that takes longer for one word serves nobody. */
 const PROBE_MS_MAX = 15_000;
-/** How much of a body is read: a response of some tokens with many other fields fits. */
+/** How much of a body is read: enough for a response of some tokens with many other fields. */
 const BODY_BYTES_MAX = 64 * 1024;
-/** Probes at a time. A file with hundreds of upstreams that hang takes minutes then, and not hours. */
+/** How many probes run at a time, so that hundreds of upstreams that hang take minutes and not hours. */
 const PROBES_MAX = 8;
 const OUTPUT_TOKENS = 5;
-/** The members of a tiny request, by what the model serves. `limit`: the name that bounds the response. */
+/** The members of a tiny request, by service. `limit`: the name of the member that bounds the response. */
 const REQUESTS: Readonly<Record<Service, (limit: string) => object>> = {
   chat: (limit) => ({ messages: [{ role: 'user', content: 'Say OK.' }], [limit]: OUTPUT_TOKENS }),
   completions: (limit) => ({ prompt: 'Say OK.', [limit]: OUTPUT_TOKENS }),
@@ -57,15 +57,16 @@ const REQUESTS: Readonly<Record<Service, (limit: string) => object>> = {
   moderations: () => ({ input: 'OK' }),
   rerank: () => ({ query: 'OK', documents: ['OK'] }),
 };
-/** An error message with this name means that the model accepts only the newer parameter. */
+/** If the body of a 400 has this name, the model may want it for `max_tokens`: `probe` calls again. */
 const OTHER_LIMIT = 'max_completion_tokens';
-/** Shown in place of the advice of a good reply, because it matters more. */
+/** Advice for a model that accepts only the second call; in place of that of a good reply. */
 const NAME_THE_LIMIT =
   'it refuses max_tokens, which Messages and calls with a bound of the plan have: set member_names: {max_tokens: max_completion_tokens} of this upstream';
 
 /**
- * Probes the upstreams of the model with that id or alias, or of all models. Resolves with one result for
- * each, model by model in the order of the settings; with undefined if there is no such model.
+ * Probes the upstreams of the model with that id or alias; of all models if `model` is undefined. Resolves
+ * with one result for each upstream, model by model in the order of the settings, and within a model by
+ * priority. Resolves with undefined if there is no such model.
  */
 export async function probeUpstreams(
   settings: Settings,
@@ -80,7 +81,7 @@ export async function probeUpstreams(
     .flatMap((route) =>
       route.targets.map((target): ProbeJob => {
         const service = services.get(route.id) ?? 'chat';
-        // Only upstreams with OpenAI's paths serve anything but chat.
+        // All other services are at upstreams with OpenAI's paths, of which `doors` has the paths.
         const path = service === 'chat' ? target.path : (target.doors[service] ?? target.path);
         return { model: route.id, service, target: withTimeouts({ ...target, path }) };
       }),
@@ -114,11 +115,11 @@ export async function probeUpstreams(
 interface ProbeJob {
   readonly model: string;
   readonly service: Service;
-  /** Its path is that of the service. */
+  /** The upstream, with the path of the service and with the timeouts of a probe. */
   readonly target: UpstreamTarget;
 }
 
-/** What a model is called for: chat if it serves that, or else the first of what it serves. */
+/** Returns what a model is called for: chat if the model serves chat, or else the first of its services. */
 function serviceOf({ serves }: Settings['models'][number]): Service {
   return serves.includes('chat') ? 'chat' : (serves[0] ?? 'chat');
 }
@@ -133,7 +134,7 @@ function withTimeouts(target: UpstreamTarget): UpstreamTarget {
   };
 }
 
-/** Fetches each expiring credential once, for all upstreams that use it. */
+/** Fetches each expiring credential once for all upstreams that use it, and puts it into `table`. */
 class ProbeCredentials {
   readonly table = new CredentialTable([], () => undefined);
   readonly #positions: CredentialPositions;
@@ -143,7 +144,7 @@ class ProbeCredentials {
     this.#positions = positions;
   }
 
-  /** Resolves with the error, or with undefined if the credential is there or the upstream needs none. */
+  /** Resolves with the error; with undefined if `table` has the credential or `position` is undefined. */
   fetch(position: number | undefined): Promise<CredentialError | undefined> {
     if (position === undefined) return Promise.resolve(undefined);
     let fetched = this.#fetched.get(position);
@@ -201,6 +202,7 @@ interface ProbeCall {
   readonly firstByteMs: number | undefined;
 }
 
+/** Never rejects. After `abort` the client calls no handler, so `onData` resolves for a long body. */
 function callOnce(
   http: AttemptClient,
   { model, service, target }: ProbeJob,
