@@ -1,12 +1,12 @@
 /**
- * One HTTP/1.1 connection. Its pool makes it and gives it calls. Upstream worker.
+ * One HTTP/1.1 connection to an upstream. pool.ts opens it and gives it calls (call.ts). Upstream worker.
  *
- * Must hold: it carries one call at a time, and the next only after the last response is whole; otherwise a
- * caller gets the response of another (test/unit/http1/connection.test.ts).
+ * Must hold: a connection carries one call at a time, and takes the next only after the last response is
+ * whole. Otherwise a caller gets the response of another.
  *
  *     opening ──> idle ⇄ busy ──> gone        from each state also to gone
  *
- * The connection is closed on any doubt: bytes without a request, a response before the request was sent, an
+ * Any doubt closes the connection: bytes without a request, a response before the whole request was sent, an
  * error in the framing.
  */
 import type { Socket } from 'node:net';
@@ -18,18 +18,18 @@ import type { ResponseHead } from './head.js';
 import { Http1Parser } from './parser.js';
 
 /**
- * How long a connection is kept idle if the server does not say. Without TLS a second less than the 5 s of
- * uvicorn and Node's servers: a new connection costs next to nothing. With TLS there are balancers, which
- * keep connections for 60 s and more.
+ * How long a connection is kept idle if the server does not announce a time. Plain: uvicorn and Node's
+ * servers close after 5 s, and a new connection costs next to nothing. TLS: balancers keep connections for
+ * 60 s or more.
  */
 const KEEP_ALIVE_PLAIN_MS = 4_000;
 const KEEP_ALIVE_TLS_MS = 30_000;
-/** Subtracted from the time that a server announces, for the time on the wire. */
+/** Subtracted from the time that a server announces, so that a request arrives before it closes. */
 const KEEP_ALIVE_MARGIN_MS = 2_000;
-/** A connection is kept idle no longer, whatever the server announces: a middlebox may close it earlier. */
+/** The longest time of an idle connection, whatever the server announces: a middlebox may close earlier. */
 const KEEP_ALIVE_MS_MAX = 30_000;
 
-/** The errors of a connection that the upstream had closed before the request was written to it. */
+/** Errors that may mean: the upstream had closed before the request was written. `#fail` decides that. */
 const DEAD_CODES: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'HTTP1_CLOSED']);
 
 export interface ConnectionError {
@@ -37,9 +37,10 @@ export interface ConnectionError {
   readonly message: string;
 }
 
-/** HAProxy and AWS send this on an idle connection right before they close it (RFC 9110, 15.5.9). */
+/** HAProxy and AWS send this status on an idle connection right before they close (RFC 9110, 15.5.9). */
 const REQUEST_TIMEOUT = 408;
 const REQUEST_TIMEOUT_LINE = /^HTTP\/1\.[01] 408 /;
+/** The length of what REQUEST_TIMEOUT_LINE matches. */
 const STATUS_LINE_BYTES = 13;
 const CR = 0x0d;
 const LF = 0x0a;
@@ -50,20 +51,23 @@ const EARLY_RESPONSE: ConnectionError = {
 };
 const CLOSED: ConnectionError = { code: 'HTTP1_CLOSED', message: 'the other side closed the connection' };
 
-/** What a connection reports to its call, in this order; one of the last two, and nothing after `destroy`. */
+/**
+ * What a connection reports to its call: onHead once, any number of onBody, then onEnd or onConnectionError;
+ * onConnectionError alone is possible. Nothing comes after `destroy`.
+ */
 export interface ResponseEvents {
   onHead(head: ResponseHead): void;
   onBody(bytes: Buffer): void;
   onEnd(): void;
-  /** `wasDead`: most likely the upstream had closed the connection before it got the request. */
+  /** `wasDead`: most likely the upstream had closed before it got the request, so a repetition is safe. */
   onConnectionError(error: ConnectionError, wasDead: boolean): void;
 }
 
 /** The pool, as a connection sees it. */
 export interface ConnectionOwner {
-  /** The connection has opened, or its call's response is whole: it can take a call. */
+  /** The connection can take a call: it has opened, or its response is whole (told before `onEnd`). */
   onFree(connection: Http1Connection): void;
-  /** The connection takes no calls any more. `error` is given if it never opened. */
+  /** The connection takes no calls any more. `error`: why it failed to open; otherwise undefined. */
   onGone(connection: Http1Connection, error: ConnectionError | undefined): void;
   /** The upstream sent a response without a request. The connection is being closed. */
   onUnsolicited(): void;
@@ -79,7 +83,7 @@ export class Http1Connection implements SocketEvents {
   #call: ResponseEvents | undefined;
   /** How many whole responses the connection has brought. */
   #responseCount = 0;
-  /** While opening: when the pool gives up. While idle: when the pool closes the connection. */
+  /** When the pool gives up opening, or closes the idle connection. A busy one has its call's deadlines. */
   deadlineMs: number;
 
   constructor(dialer: Dialer, owner: ConnectionOwner, clock: Clock, connectTimeoutMs: number) {
@@ -98,7 +102,10 @@ export class Http1Connection implements SocketEvents {
     return nowMs >= this.deadlineMs;
   }
 
-  /** Sends the request of a call, to an idle connection. Calls no method of the call before this returns. */
+  /**
+   * Sends the request of a call, on an idle connection. Calls no method of `call` before it returns.
+   * `isAscii`: each character of a string body is one byte.
+   */
   send(call: ResponseEvents, head: string, body: string | Uint8Array, isAscii: boolean): void {
     invariant(this.#call === undefined && this.#state !== 'gone', 'a connection carries one call');
     this.#state = 'busy';
@@ -108,14 +115,14 @@ export class Http1Connection implements SocketEvents {
       this.#socket.write(head + body, isAscii ? 'latin1' : 'utf8');
       return;
     }
-    // One writev. The bytes are not copied; what the kernel does not take at once stays in them.
+    // One writev. The body is not copied: what the kernel does not take at once is read from it later.
     this.#socket.cork();
     this.#socket.write(head, 'latin1');
     this.#socket.write(body);
     this.#socket.uncork();
   }
 
-  /** Stops reading, so that TCP stops the upstream. Ends with the call: an idle connection reads. */
+  /** Stops reading, so that TCP stops the upstream. After the response `#becomeIdle` reads again. */
   pause(): void {
     this.#socket.pause();
   }
@@ -124,7 +131,7 @@ export class Http1Connection implements SocketEvents {
     this.#socket.resume();
   }
 
-  /** Closes at once. Its call is not told. */
+  /** Closes at once. The owner is told, the call is not. */
   destroy(): void {
     this.#close(undefined);
   }
@@ -149,7 +156,7 @@ export class Http1Connection implements SocketEvents {
       if (this.#responseCount > 0 && this.#isOfAnother(parser.head)) return;
       call.onHead(parser.head);
     }
-    // The call may have been aborted in any of its callbacks.
+    // Each callback may abort the call, which clears `#call`.
     if (this.#call === call && parser.bodyEnd > parser.bodyStart)
       call.onBody(copyOf(bytes, parser.bodyStart, parser.bodyEnd));
     if (this.#call !== call) return;
@@ -194,7 +201,7 @@ export class Http1Connection implements SocketEvents {
     call.onEnd();
   }
 
-  /** How long the connection may be kept idle; 0 or less if not at all. */
+  /** How long the connection may be kept idle; 0 or less if not at all. After a whole response. */
   #keepAliveMs(): number {
     const head = this.#parser.head!;
     if (!head.keepsAlive) return 0;
@@ -210,9 +217,8 @@ export class Http1Connection implements SocketEvents {
   }
 
   /**
-   * Whether a response on a kept connection is certainly not for the current request. Then the call has
-   * failed. A wrong response that comes after the server has the request looks like the right one: see
-   * Http1Pool.
+   * Whether a response on a kept connection is certainly not for the current request; if so, the call has
+   * failed. A wrong response that comes after the request looks like the right one: pool.ts makes those rare.
    */
   #isOfAnother({ status, keepsAlive }: ResponseHead): boolean {
     const call = this.#call!;
@@ -222,6 +228,7 @@ export class Http1Connection implements SocketEvents {
       call.onConnectionError(CLOSED, true);
       return true;
     }
+    // A server may reject a request before it has all of it, but cannot fulfil it.
     if (status >= 300 || this.#socket.writableLength === 0) return false;
     this.#owner.onUnsolicited();
     this.#close(EARLY_RESPONSE);
@@ -229,7 +236,7 @@ export class Http1Connection implements SocketEvents {
     return true;
   }
 
-  /** Reports bytes without a request, unless they are line ends or the 408 of a server that closes. */
+  /** Reports bytes without a request to the owner, unless they are line ends or a 408. */
   #recordUnsolicited(bytes: Buffer, start: number, length: number): void {
     if (this.#state === 'gone') return;
     let at = start;
@@ -239,11 +246,11 @@ export class Http1Connection implements SocketEvents {
     if (!REQUEST_TIMEOUT_LINE.test(line)) this.#owner.onUnsolicited();
   }
 
-  /** Closes. The call of the connection, if there is one, fails. */
+  /** Closes the connection. Its call, if there is one, fails. */
   #fail(error: ConnectionError): void {
     if (this.#state === 'gone') return;
     const call = this.#call;
-    // No byte came, on a connection that had served before: most likely the upstream closed it while idle.
+    // It had served before, and no byte of this response came: most likely the upstream closed it while idle.
     const wasDead = this.#responseCount > 0 && !this.#parser.hasBegun && DEAD_CODES.has(error.code);
     this.#close(error);
     call?.onConnectionError(error, wasDead);
@@ -259,14 +266,14 @@ export class Http1Connection implements SocketEvents {
   }
 }
 
-/** Copies from the read buffer, which the next read of any socket overwrites. */
+/** Copies from the read buffer of dialer.ts, which the next read of any socket overwrites. */
 function copyOf(bytes: Buffer, start: number, end: number): Buffer {
   const copy = Buffer.allocUnsafe(end - start);
   bytes.copy(copy, 0, start, end);
   return copy;
 }
 
-/** If all addresses of a host failed, the first one's message. */
+/** The error's message, which is empty if all addresses of a host failed: then that of the first. */
 function messageOf(error: Error): string {
   if (error.message !== '' || !(error instanceof AggregateError)) return error.message;
   const [first] = error.errors as unknown[];

@@ -1,10 +1,10 @@
 /**
- * The interface of an HTTP client that calls upstreams. Http1Client implements it; the built-in echo model
- * (upstream/echo-client.ts), without connections, and ProviderClient, which translates, have its `start`.
- * Attempts (upstream/attempt.ts) use it. Upstream worker.
+ * The interface of an HTTP client that calls upstreams, used by upstream/attempt.ts. http1/client.ts
+ * implements it. upstream/echo-client.ts, without connections, and providers/provider-client.ts, which
+ * translates, have its `start`. Upstream worker.
  *
- * Must hold: onStart is called once, then onData any number of times, then exactly one of onEnd and onError;
- * onError alone is possible. After abort() nothing is called (test/unit/http1/client.test.ts).
+ * Must hold: the handler gets onStart once, then onData any number of times, then onEnd or onError. onError
+ * alone is possible. After abort() nothing is called (test/unit/http1/client.test.ts).
  */
 
 /** An upstream as the HTTP client sees it. */
@@ -17,12 +17,14 @@ export interface HttpTarget {
   readonly path: string;
   /** The provider's key; undefined if the upstream needs none. */
   readonly key: string | undefined;
+  /** They replace the client's own of the same name. */
   readonly headers: Readonly<Record<string, string>>;
+  /** Bounds the wait for a connection. The next three: the wait for the head, gaps in the body, the call. */
   readonly connectTimeoutMs: number;
   readonly firstByteTimeoutMs: number;
   readonly idleTimeoutMs: number;
   readonly totalTimeoutMs: number;
-  /** Connections from one worker, over all targets that share them: poolKeyOf in client.ts. */
+  /** Of one worker, over all targets with the same `poolKeyOf` (client.ts). */
   readonly connectionsMax: number;
   /** Certificates (PEM) to trust instead of the well-known ones. */
   readonly ca: string | undefined;
@@ -38,31 +40,29 @@ export interface HttpFault {
    */
   readonly repeatable: boolean;
   /**
-   * Set if the upstream reported an error within a response whose status was good: the status that the error
+   * Set if the upstream reported an error within a response of a good status: the status that the error
    * should have had.
    */
   readonly reported?: { readonly status: number; readonly retryAfterSeconds: number | undefined };
-  /**
-   * The member of a chat completion that the upstream's protocol cannot express; `message` begins with it.
-   */
+  /** The member of a chat completion that the upstream cannot express. `message` begins with it. */
   readonly field?: string;
 }
 
 export interface HttpHandler {
-  /** The final status, not an informational one; `header` looks up a header by its lower-case name. */
+  /** `status` is the final one, never an informational one. `header` takes a name in lower case. */
   onStart(status: number, header: (name: string) => string | undefined): void;
-  /** The bytes belong to the receiver. */
+  /** The chunk belongs to the handler. */
   onData(chunk: Uint8Array): void;
   /**
-   * Called in place of all onData: the whole body, which is valid JSON, and those of its members that the
-   * client has without parsing.
+   * A client that translates may call it in place of all onData. `body` is whole and valid JSON; `members`
+   * are those that the client knows without parsing.
    */
   onWhole?(body: Buffer, members: Readonly<Record<string, unknown>>): void;
   onEnd(): void;
   onError(fault: HttpFault): void;
   /**
    * The client buffers `bytes` more of the response, or fewer if negative. Returns false if the memory budget
-   * is used up: then the handler has ended the call.
+   * is used up; the handler has then ended the call.
    */
   hold?(bytes: number): boolean;
 }
@@ -70,18 +70,18 @@ export interface HttpHandler {
 export interface HttpCall {
   /** Whether a byte of the call may have reached the upstream, so that it may cost something there. */
   readonly sent: boolean;
-  /** Whether the stream is held up, or was until just now: see HELD_UP_MS_MIN. */
+  /** Whether pauses, less the time of running since, add up to HELD_UP_MS_MIN (core/limits.ts). */
   readonly isHeldUp: boolean;
-  /** An error of the upstream is being read that the handler does not know of yet: the call costs nothing. */
+  /** The client reads an error of the upstream, unknown to the handler yet. The call costs nothing. */
   readonly isRefused?: boolean;
   /**
-   * A report of the usage so far that onData has not brought, from a client that translates a stream; in any
-   * form that upstream/usage-shapes.ts reads. For a stream that is left or breaks off.
+   * The usage so far that onData has not brought, in a form that upstream/usage-shapes.ts reads. A client
+   * that translates a stream has it. It counts if the stream is left or breaks off.
    */
   readonly usageSoFar?: unknown;
   /**
-   * Stops onData until resume(); only after onStart. A chunk that was already on its way may still come, and
-   * the end. Idempotent, as is resume().
+   * Stops onData until resume(). Call it only after onStart: call.ts says why. A chunk on its way, and the
+   * end, may still come. Idempotent, as is resume().
    */
   pause(): void;
   resume(): void;
@@ -91,8 +91,8 @@ export interface HttpCall {
 
 export interface HttpClient {
   /**
-   * Calls no method of the handler before this returns. `moreHeaders` are name, value, name, value, and must
-   * not change later; `path` replaces the target's.
+   * Calls no method of the handler before it returns. `moreHeaders` are name, value, name, value, and must
+   * not change later, because client.ts keeps their lines. `path` replaces the target's.
    */
   start(
     target: HttpTarget,
@@ -102,7 +102,7 @@ export interface HttpClient {
     moreHeaders?: readonly string[],
     path?: string,
   ): HttpCall;
-  /** Calls that still run end with a fault. */
+  /** Calls that still run end with a fault, as do later ones. */
   close(): Promise<void>;
 }
 

@@ -1,9 +1,9 @@
 /**
- * What is left of each quota that a call takes of, right after it took. `Calls` (calls.ts) fills it while it
- * admits a call. The listener then reads it for the record of the call (`QuotasLeft`) and for the response
- * headers that tell a caller how many tokens are left. Each thread's `Calls` has one.
+ * What is left of each quota that a call takes of, right after it took. calls.ts has one CallLeft a thread,
+ * fills it as it admits a call, then reads it for the call's record (QuotasLeft) and for the response headers
+ * about tokens. Listener thread.
  *
- * Must hold: an entry is read only if `taken` says that this call took of that quota, because nothing is
+ * Must hold: `#left` is read only where `taken` says that this call took of that quota, because nothing is
  * cleared between calls. No unit test; test/e2e/quotas.test.ts and test/e2e/upstream-headers.test.ts see the
  * numbers that callers get.
  */
@@ -19,7 +19,7 @@ import { createTightest } from './scope-quotas.js';
 const CALLS_PER_DAY = QUOTA_NAMES.indexOf('calls_per_day');
 const REQUESTS_PER_MINUTE = QUOTA_NAMES.indexOf('requests_per_minute');
 const NAME_OF_EXTENDED = EXTENDED_QUOTAS.map((name) => QUOTA_NAMES.indexOf(name));
-/** Calls a day, after the numbers of the extended quotas. */
+/** The place of calls a day in `#left`, after those of the extended quotas. */
 const DAY = EXTENDED_QUOTAS.length;
 const QUOTAS = DAY + 1;
 
@@ -27,39 +27,39 @@ export class CallLeft {
   /** How many more calls the account may have in flight, and may make today. */
   inFlight = 0;
   perDay = 0;
-  /** Requests left of the minute of the plan's rule for the model; undefined if there is no rule. */
+  /** Requests left of the minute of the plan's rule for the model; undefined if no rule limits them. */
   modelMinute: number | undefined = undefined;
-  /** Of the scopes whose tokens of the minute the call took. */
+  /** The scope with the fewest tokens of its minute left, besides the rule for the model (calls.ts). */
   readonly tightest = createTightest();
   readonly #balance: Balance;
   readonly #chain: ScopeChain;
   readonly #taken: Taken;
-  /** By scope and quota. */
+  /** Of quota q of the scope at position s: index s × QUOTAS + q. Money is in nano-units. */
   readonly #left = new Float64Array(SCOPES_MAX * QUOTAS);
-  /** Scratch for `others`. Filled with fractions, so that V8 keeps an array of floats. */
+  /** Scratch of `#read`: all quotas and minutes. Fractions, so that V8 keeps an array of floats. */
   readonly #others = new Array<number>(QUOTA_NUMBERS * SCOPES_MAX * (QUOTAS + 1)).fill(0.5);
 
-  /** `chain` and `taken` are of the call that is being admitted. */
+  /** `chain` and `taken` belong to `Calls`, which sets them to the call that it admits. */
   constructor(balance: Balance, chain: ScopeChain, taken: Taken) {
     this.#balance = balance;
     this.#chain = chain;
     this.#taken = taken;
   }
 
-  /** A take of the call left `left` of an extended quota; `scope` is a position in the chain. */
+  /** Notes what a take left of an extended quota. `scope` is a position in the chain. */
   set(scope: number, quota: number, left: number): void {
     this.#left[scope * QUOTAS + quota] = left;
   }
 
-  /** As `set`, of calls a day. */
+  /** As `set`, for calls a day. */
   setDay(scope: number, left: number): void {
     if (scope === ACCOUNT_SCOPE) this.perDay = left;
     else this.#left[scope * QUOTAS + DAY] = left;
   }
 
   /**
-   * Returns what the last admitted call left. The rate-limit phase knows the requests left of the minute:
-   * `minute` if only the account has a limit, else `minutes`, in triples as `others` (core/quotas.ts).
+   * Returns what the last admitted call left. The requests left of the minute come from the rate-limit phase:
+   * `minute` if only the account has a limit, else `minutes`, in triples like `others` (core/quotas.ts).
    */
   read(
     account: AccountIndex,
@@ -92,6 +92,7 @@ export class CallLeft {
       others[count++] = index;
       others[count++] = this.#left[first + DAY]!;
     }
+    // The slot is 0, because gateway/call-lines.ts takes the model from the call.
     if (this.modelMinute !== undefined) {
       others[count++] = quotaCode(MODEL_SCOPE, REQUESTS_PER_MINUTE);
       others[count++] = 0;

@@ -1,7 +1,8 @@
 /**
  * What calls take from their scopes (scope-chain.ts), and give back: calls in flight, calls of the day,
- * tokens, spending, holds. Ledger extends this class; listeners admit and settle by it, and the main thread
- * releases the calls of a dead listener. Each thread has one object, over the same shared memory.
+ * tokens, spending, holds. Ledger (ledger.ts) extends this class. Listeners admit and settle by it
+ * (request/admit.ts, request/settle.ts); the main thread releases the calls of a dead listener
+ * (gateway/accounting.ts). Each thread has one object, over the same shared memory.
  *
  *     admit ──> settle ──> (reverse)      charged, and in rare cases reversed
  *          └──> release                   given back
@@ -58,7 +59,7 @@ export interface CallsOptions extends ScopeTables, QuotaRejectionsOptions {
 }
 
 const NO_MASKS = new Uint8Array(0);
-/** How often `#takeAll` may start again, each time with a later day or month. More often is a bug. */
+/** How often `#takeAll` may try, each time with a later day or month. If that is not enough, it throws. */
 const PERIODS_MAX = 1_000;
 /** `Taken.dayNumber` before any call of a day is taken: later than all days, so `Math.min` replaces it. */
 const AFTER_ALL_DAYS = 2 ** 30 - 1;
@@ -76,16 +77,17 @@ export class Calls {
   readonly dirty: DirtySet;
   protected readonly quotas: ScopeQuotas;
   protected readonly clock: Clock;
-  // These are of the call that is being admitted or settled. One call follows the other: no method that
-  // `Calls` calls on its way, such as `low`, may admit or settle another one.
+  // The next fields are about the one call that is being admitted or settled. So nothing that `Calls` calls
+  // meanwhile, such as `low`, may admit or settle another call.
   readonly #chain: ScopeChain;
   readonly #taken = createTaken();
   readonly #rejections: QuotaRejections;
   /** What the last admitted call left. */
   readonly #left: CallLeft;
+  /** What the call held and used of each quota. Of quotas of calls it held 1 and used 0. */
   readonly #held = createAmounts(1);
   readonly #used = createAmounts(0);
-  /** When the current admission began, by both clocks. Kept, because reading a clock takes 40 ns. */
+  /** When the admission began, by both clocks. They are read once, because reading a clock takes 40 ns. */
   #nowMs: MonotonicMs = asMonotonicMs(0);
   #wallMs: WallMs = asWallMs(0);
 
@@ -112,9 +114,9 @@ export class Calls {
   /**
    * Takes all that the call needs, or nothing, in this order: calls in flight, tokens of the minute, calls of
    * the day, the other quotas of days and months, the hold, and a request of the model's minute; of each
-   * quota in the order of the chain. A rejection gives back what was taken before it. Until then another
-   * thread's call may be rejected that would pass a moment later, but no limit is ever exceeded. Returns
-   * undefined if the call is admitted. `nowMs` may be a little old. Only the owner of the slot may call it.
+   * quota in the order of the chain. A rejection gives back what was taken before it. Until that is done, a
+   * call of another thread may be rejected that would pass a moment later, but no limit is ever exceeded.
+   * Returns undefined if the call is admitted. `nowMs` may be a little old. Only for the slot's owner.
    */
   admit(
     slot: CallSlot,
@@ -163,15 +165,15 @@ export class Calls {
     return this.#left.read(account, minute, minutes);
   }
 
-  /** As `Ledger.tokenMinuteOf`, for the call just admitted, without reading shared words. */
+  /** As `tokenMinuteOf` of ledger.ts, for the call just admitted, from what its takes left. */
   tokenMinuteLeft(): TokenMinute | undefined {
     return this.quotas.tokenMinuteOf(this.#left.tightest, this.#nowMs);
   }
 
   /**
-   * Charges `cost` and counts `tokens` for the call in `slot` and frees the slot; undefined if it was settled
-   * or released before. The balance never goes below zero: the rest is returned, and recorded, as uncovered.
-   * `nowMs`: when the call ended. Any thread.
+   * Charges `cost`, counts `tokens` and frees the slot; undefined if the call was settled or released before.
+   * The balance never goes below zero: the rest is returned, and recorded, as uncovered. The next call
+   * overwrites the result. `nowMs`: when the call ended. Any thread.
    */
   settle(
     slot: CallSlot,
@@ -235,14 +237,17 @@ export class Calls {
     return true;
   }
 
-  /** Ends a claimed call. Its flight comes last, so a claimed call is in flight (Ledger.freeClaimedSlots). */
+  /**
+   * Ends a claimed call. The call in flight is given back last, so a claimed call still counts as in flight:
+   * freeClaimedSlots of ledger.ts relies on that.
+   */
   protected close(slot: CallSlot, account: AccountIndex): void {
     this.reservations.close(slot);
     this.#flights.settle(flightAt(account), NO_PERIOD, 1, 0);
     this.dirty.mark(account);
   }
 
-  /** Replaces `#held` by `used` in each scope of `taken`: of the quotas in `mask`, but not of calls a day. */
+  /** Replaces `#held` by `used` in each scope of `taken`, for the quotas in `mask` but calls a day. */
   #settleQuotas(taken: Taken, used: Amounts, mask: number, nowMs: MonotonicMs): void {
     for (let scope = 0; scope < taken.scopes; scope++) {
       const quotas = taken.masks[scope]! & ~DAY_BIT;
@@ -261,7 +266,7 @@ export class Calls {
     return isTaken;
   }
 
-  /** The account's call of the day, for a call that takes of nothing else, as most do: no quota record. */
+  /** Takes the account's call of the day. Most calls take of no other quota, and need no quota record. */
   #takeDay(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const dayNumber = this.day.take(scopes.account, scopes.plan.callsPerDay);
     if (dayNumber === undefined)
@@ -274,7 +279,7 @@ export class Calls {
   /**
    * Takes all but the hold and the account's calls in flight, from every scope of the same day and month; a
    * free call takes of the scopes' calls in flight alone. If midnight comes meanwhile, or a scope is a day
-   * ahead because the calendar was set back, it starts again with the later day: a reservation has one.
+   * ahead because the calendar was set back, it starts again with the later day: a reservation has one day.
    */
   #takeAll(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const taken = this.#taken;
@@ -310,8 +315,8 @@ export class Calls {
           return this.#rejections.rejectionOf(scope, quota, scopes, needs);
         }
         if (taken.day === day && taken.month === month) continue;
-        // `#take` found a later day or month (`#takeDayOf` never does): this quota is given back to that one,
-        // all that were taken before to the old one. The next try begins at the later one.
+        // `#take` found a later period (`#takeDayOf` never does). What it took is given back to that period,
+        // and all that was taken before to the earlier one. The next try takes of the later one.
         const later = { day: taken.day, month: taken.month };
         const { record } = this.#chain.links[scope]!;
         this.quotas.settle(record, bit, this.#held, NOTHING_USED, taken, this.#nowMs);
@@ -333,6 +338,7 @@ export class Calls {
     taken.masks[scope]! |= 1 << quota;
     const { left } = this.quotas;
     this.#left.set(scope, quota, left);
+    // Rules for models are left out, as in tokenMinuteOf of ledger.ts.
     if (quota === TOKENS_PER_MINUTE && scope !== MODEL_SCOPE)
       tighten(this.#left.tightest, limit, left, record);
     const { low } = this.#options;
@@ -351,13 +357,16 @@ export class Calls {
         : limited.takeDay(index, callsPerDay, this.#wallMs);
     if (dayNumber === undefined) return false;
     this.#left.setDay(scope, limited === undefined ? this.day.left : limited.day.left);
-    // The earliest day, if midnight comes meanwhile: no call is given back to a day that has not counted it.
+    // The earliest day, if scopes count different days: no call is given back to a day that did not count it.
     taken.dayNumber = Math.min(taken.dayNumber, dayNumber);
     taken.masks[scope]! |= DAY_BIT;
     return true;
   }
 
-  /** Must be the last step of `admit`, because a request of a minute cannot be given back. */
+  /**
+   * The last step of `admit`, because a request of a minute cannot be given back. `admit` has seen the rule
+   * and its limit, and the chain has set `#taken.model`, so each `!` is safe.
+   */
   #takeModelMinute({ account, model }: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const take = this.#options.models.minute.take(this.#taken.model!, model!.limits.requestsPerMinute!);
     this.#left.modelMinute = take.remaining;
@@ -367,12 +376,13 @@ export class Calls {
     return this.#rejections.ofModelMinute(model!, take);
   }
 
-  /** Gives back the amounts in `#held` to the scopes in `taken`, but neither hold nor call in flight. */
+  /** Gives back `#held` to the scopes in `taken`, but neither the hold nor the account's call in flight. */
   #giveBack(taken: Taken): void {
     this.#giveBackDays(taken);
     if (taken.scopes > 0) this.#settleQuotas(taken, NOTHING_USED, ~0, this.clock.monotonicMs());
   }
 
+  /** Without scopes, a call has taken of the account's day alone, and has no masks. */
   #giveBackDays(taken: Taken): void {
     const { account, masks, scopes, dayNumber } = taken;
     if (dayNumber === NO_DAY) return;
@@ -383,7 +393,7 @@ export class Calls {
     }
   }
 
-  /** Marks a scope dirty, but not the account: `admit`, `reverse` and `close` mark that. */
+  /** Marks a scope dirty. `admit`, `reverse` and `close` mark the account themselves. */
   #mark(scope: number): void {
     if (scope !== ACCOUNT_SCOPE) this.#chain.limitedAt(scope).dirty.mark(this.#chain.links[scope]!.index);
   }

@@ -1,11 +1,11 @@
 /**
  * The layout of the ledger's shared buffers. gateway/accounting-base.ts creates them; the main thread and
- * every listener open them through this file, and no other file has an offset. The buffers are in memory
- * alone, so a new version may change them. Any thread.
+ * every listener open them through this file, and no other file has an offset of a record. The buffers are in
+ * memory alone, so a new version may change them. Any thread.
  *
- * Must hold: no two fields of a record share a byte, and the constants follow the tables. They count 64-bit
- * or 32-bit words, as the comment of each group says, and are in the order of the tables. Further tests, of
- * quota records: test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts.
+ * Must hold: no two fields of a record share a byte. The constants below say the same as the tables, in the
+ * same order; they count words of 64 or 32 bits, as the comment of each group says. Further tests, of quota
+ * records: test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts.
  *
  * The buffers are made once, at full capacity. The kernel provides a page when it is first touched, so a
  * million accounts cost nothing until they exist, and no thread has to learn of a new segment.
@@ -22,9 +22,9 @@
  *       48    32  status     main thread                index of the plan << 1 | 1 if it is active
  *       52  51×32 starts     any thread (CAS)           count as each of the last 51 ticks began
  *
- * One reservation (a call in flight), 72 bytes. Its owner, the listener that has the call slot, writes all
- * but the state while the record is not held. A call that took of no scope but its account does not write
- * the fields from `tokens` on:
+ * One reservation (a call in flight), 72 bytes. The owner is the listener that has the call slot. It writes
+ * all fields but the state before the record is held. A call that took of no scope but its account leaves
+ * the fields from `tokens` on as they were:
  *
  *        0    32  state      owner, main thread (CAS)   free, held or settling: reservations.ts
  *        4    32  account                               whose money it is
@@ -32,9 +32,9 @@
  *       12    32  scopes                                how many scopes have bits in `taken`; 0: none
  *       16    64  hold                                  pico-units
  *       24    64  tokens                                held (float)
- *       32    32  key, model, group                     index + 1 of the key; of the record of the model's
- *                                                       rule; of the account's own group; or 0
- *       44  2×32  day, month                            of which it took, in `quota_timezone`
+ *       32  3×32  key, model, group                     index + 1 of the key, of the pair of account and
+ *                                                       model, of the account's own group; or 0
+ *       44  2×32  day, month                            those of which it took, in `quota_timezone`
  *       52   7×8  taken                                 a byte for each of SCOPES_MAX scopes, one bit a
  *                                                       quota: reservations.ts
  *
@@ -78,10 +78,10 @@
  *       64    64  low money     main thread             ask for more if less than this is left
  *       72    64  others' money main thread             pico-units left at the coordinator, as reported
  *       80    64  free          main thread             monotonic ms when a permit of the minute is free
- *       88    64  rejected      main thread             monotonic ms before which asking for it is no use
+ *       88    64  rejected      main thread             monotonic ms before which no listener asks for one
  *       96    32  low permits   main thread             as low money
  *      100    32  others' min.  main thread             permits left at the coordinator, as reported
- *      104    32  rejected limit main thread            the limit that `rejected` is of
+ *      104    32  rejected limit main thread            `rejected` is valid for this limit alone
  *      112  5×64  day lease     main thread             of the calls of the day: leased-stocks.ts
  *      152  5×64  flight lease  main thread             of an account's calls in flight
  */
@@ -104,8 +104,8 @@ import {
 import { type QuotaName, SPECIFIED_TIMEZONE } from '../core/quotas.js';
 
 /**
- * How often a compare-exchange is tried. Each lost one is another thread's progress; so many are a bug, and
- * the error that is thrown then ends the thread, as that of `invariant`.
+ * How often a compare-exchange is tried. Each lost one is another thread's progress, so more tries are a bug.
+ * The error that is thrown then ends the thread, like that of `invariant`.
  */
 export const EXCHANGES_MAX = 100_000;
 
@@ -116,7 +116,7 @@ const EXTRA_BYTES = 16;
 const QUOTA_BYTES = 640;
 export const DIRTY_BITS_PER_WORD = 32;
 
-/** Length and fields of that record, in 64-bit words. */
+/** Length of that record, and fields of an account's, in 64-bit words. */
 export const COUNTED_WORDS64 = COUNTED_BYTES / 8;
 export const WINDOW = 0;
 export const DAY = 1;
@@ -125,13 +125,13 @@ export const AVAILABLE = 3;
 export const SPENT = 4;
 export const UNCOVERED = 5;
 
-/** Length and fields of that record, in 32-bit words. TICKS_KEPT: how many `starts` fit. */
+/** The same in 32-bit words. TICKS_KEPT: how many `starts` fit, just as many as window.ts needs. */
 export const COUNTED_WORDS32 = COUNTED_BYTES / 4;
 export const STATUS = 12;
 export const TICK_STARTS = 13;
 export const TICKS_KEPT = COUNTED_WORDS32 - TICK_STARTS;
 
-/** Fields of what was granted, in place of `starts`, in 64-bit words; from LOW_MINUTE on in 32-bit words. */
+/** Fields of what was granted, in place of `starts`: in 64-bit words, from LOW_MINUTE on in 32-bit ones. */
 export const LOW_MONEY = 8;
 export const MONEY_HELD_BY_OTHERS = 9;
 export const MINUTE_FREE_MS = 10;
@@ -146,20 +146,23 @@ invariant(
   'fields do not overlap',
 );
 
-/** Further fields of a key or a group, in 32-bit words. */
+/** Fields of a key, a group or a pair, where an account has its money, in 32-bit words. */
 export const REQUESTS_PER_MINUTE = 4;
 export const CALLS_PER_DAY = 5;
 export const RECORD = 6;
 export const PARENT = 7;
 
-/** Length of an account's extra bytes; their field in 64-bit words, then those in 32-bit words. */
+/** Length of an account's extra bytes. FLIGHT is in 64-bit words, GROUP and ACCOUNT_RECORD in 32-bit ones. */
 export const EXTRA_WORDS64 = EXTRA_BYTES / 8;
 export const EXTRA_WORDS32 = EXTRA_BYTES / 4;
 export const FLIGHT = 0;
 export const GROUP = 2;
 export const ACCOUNT_RECORD = 3;
 
-/** The quotas that a quota record counts, in its order, which is that in which admission takes them. */
+/**
+ * The quotas that a quota record counts, in the order of its stocks, in which admission takes them too. An
+ * eighth has no bit in a mask of `taken`: the last one is DAY_BIT (reservations.ts).
+ */
 export const EXTENDED_QUOTAS = [
   'calls_in_flight',
   'tokens_per_minute',
@@ -187,12 +190,12 @@ export const [
 export const QUOTA_WORDS64 = QUOTA_BYTES / 8;
 export const LIMITS = 0;
 export const STOCKS = 8;
-/** Length of a stock, and which of its words is `settled`; `taken` is the first. */
+/** Length of a stock. Its first word is `taken`; STOCK_SETTLED is the place of `settled`. */
 export const STOCK_WORDS = 2;
 export const STOCK_SETTLED = 1;
 export const TOKEN_TICK_STARTS = STOCKS + EXTENDED_QUOTAS.length * STOCK_WORDS;
 export const TOKEN_TICKS_KEPT = 51;
-/** If limits are shared, in place of `starts`: what was granted of each quota; words of one. */
+/** If limits are shared, a lease of each quota is in place of `starts`. leased-stocks.ts has its fields. */
 export const LEASES = TOKEN_TICK_STARTS;
 export const LEASE_WORDS = 5;
 invariant(
@@ -238,7 +241,7 @@ export const accountRecordAt = (account: number): number => account * EXTRA_WORD
 export const stockAt = (record: number, quota: number): number =>
   record * QUOTA_WORDS64 + STOCKS + quota * STOCK_WORDS;
 
-/** The index that a word of index + 1 names; undefined if it names none: 0, or -1 as in `record`. */
+/** The index that a word of index + 1 names; undefined for 0, and for the -1 of `record`. */
 export function indexIn(word: number): number | undefined {
   return word <= 0 ? undefined : word - 1;
 }
@@ -290,9 +293,9 @@ export function createLedgerBuffers(capacity: {
   );
   invariant(keysMax >= 0 && keysMax <= KEYS_MAX, `keysMax within 0..${KEYS_MAX}`);
   invariant(groupsMax >= 0 && groupsMax <= GROUPS_MAX, `groupsMax within 0..${GROUPS_MAX}`);
-  // Slots of a hash table: four an account, up to MODEL_SCOPES_MAX.
+  // Slots of the hash table of ModelScopes: four for each account, up to MODEL_SCOPES_MAX.
   const modelsMax = 2 ** Math.ceil(Math.log2(Math.min(4 * accountsMax, MODEL_SCOPES_MAX)));
-  // One for each group and pair; accounts and keys share QUOTA_SCOPES_MAX more.
+  // One record for each group and pair; accounts and keys share at most QUOTA_SCOPES_MAX more.
   const quotasMax = groupsMax + modelsMax + Math.min(accountsMax + keysMax, QUOTA_SCOPES_MAX);
   return {
     accountsMax,
@@ -334,7 +337,7 @@ export function openLedgerViews(buffers: LedgerBuffers) {
   };
 }
 
-/** What the ledger counts. Upstreams, scopes too, have buffers of their own: upstream-counters.ts. */
+/** A scope that the ledger counts. Upstreams are scopes too; upstream-counters.ts has buffers for them. */
 export type Scope =
   | { readonly kind: 'account'; readonly index: AccountIndex }
   | { readonly kind: 'key'; readonly index: KeyIndex }
@@ -378,7 +381,7 @@ export function createScopeBuffers(count: number): ScopeBuffers {
 }
 
 export function openScopeViews(buffers: ScopeBuffers) {
-  // `used` stays 0: no record is ever given out.
+  // `used` stays 0: each scope has the record of its own index, so none is given out.
   return { counted: countedViews(buffers), quotas: quotaViews(buffers.quotas, new SharedArrayBuffer(4)) };
 }
 
