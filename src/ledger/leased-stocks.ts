@@ -1,28 +1,32 @@
 /**
  * Stocks that are shared with other processes: calls take of what the coordinator granted to this process.
  * Tokens of the minute are then a stock too, of period 0, because the coordinator has the window. ledger.ts
- * chooses LeasedStocks; the lease manager (sharing/stock-leases.ts) grants and takes back by `leaseOf`.
+ * and upstream-counters.ts choose this class; the lease manager (sharing/stock-leases.ts) grants and takes
+ * back by `leaseOf`. Any thread.
  *
  * `granted` has the form of `taken` (stocks.ts): a period, and what was granted in it, less what was given
  * back. So `granted` - `taken` is what calls may take.
  *
- * Only the main thread changes `granted`. To take back it takes like a call, then lowers `granted`, then
- * gives back what it took. A thread reads `granted` again after its exchange. Either the main thread has seen
- * the amount as taken, or the thread sees the lower `granted` and gives its amount back.
+ * Only the main thread changes `granted`. To take back, it takes like a call, then lowers `granted`, then
+ * gives back what it took. A thread that takes reads `granted` again after its exchange. Either the main
+ * thread has seen the amount as taken, or the thread sees the lower `granted` and gives its amount back.
  *
  * If the coordinator finds that the period of a lease was a mistake of a clock, the lease goes on in the
- * right one, with what is taken and nothing more: the coordinator may have granted the rest to others.
+ * right period, with what is taken and nothing more: the coordinator may have granted the rest to others.
  *
- * Must hold: never more is taken than granted, also while the main thread takes back; only a provider may
- * report more than a call held. Tests: test/unit/ledger/stocks.test.ts (at whatever step a lease is taken
- * back), test/unit/ledger/leases.test.ts, test/unit/sharing/lease-stock.test.ts.
+ * Must hold: never more is taken than granted, also while the main thread takes back. One exception: a
+ * provider may report more than a call held. Tests: test/unit/ledger/stocks.test.ts (at whatever step a lease
+ * is taken back), test/unit/ledger/leases.test.ts, test/unit/sharing/lease-stock.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import * as layout from './layout.js';
 import { type Halves, PackedWords } from './packed-words.js';
 import { amountIn, PERIODS_AHEAD_MAX, periodsSince, setStock, type StockLeft, Stocks } from './stocks.js';
 
-/** Fields of a lease. A take that leaves LOW or less sets `ranLow`, unless LOW is 0. */
+/**
+ * Fields of a lease, which the main thread alone writes. A take that leaves LOW or less sets `ranLow`, unless
+ * LOW is 0. FREE_MS is 0 until the coordinator has replied.
+ */
 const GRANTED = 0;
 const PERIOD = 1;
 const LOW = 2;
@@ -34,16 +38,16 @@ interface LeaseTable {
   readonly words: BigInt64Array;
   /** The first word of a stock's lease. */
   readonly leaseAt: (stock: number) => number;
-  /** Whether what is taken of the stock is used at once: calls of a day or a month. */
+  /** Whether what is taken counts as used at once: calls of a day or a month, which are not settled. */
   readonly isUsedAtOnce: (stock: number) => boolean;
 }
 
-/** Calls of the day: the lease is in the record of the account, key, group or pair, as the stock. */
+/** Calls of the day: lease and stock are in the record of the account, key, group or pair. */
 export function dayLeases(words: BigInt64Array): LeaseTable {
   return { words, leaseAt: (stock) => stock - layout.DAY + layout.DAY_LEASE, isUsedAtOnce: () => true };
 }
 
-/** An account's calls in flight: the lease is in its record, the stock beside that. */
+/** An account's calls in flight: the lease is in the account's record, the stock in its extra bytes. */
 export function flightLeases(words: BigInt64Array): LeaseTable {
   const leaseAt = (stock: number): number =>
     ((stock - layout.FLIGHT) / layout.EXTRA_WORDS64) * layout.COUNTED_WORDS64 + layout.FLIGHT_LEASE;
@@ -78,18 +82,18 @@ export class LeasedStocks extends Stocks {
     this.#granted = new PackedWords(this.#leases.words);
   }
 
-  /** As the base's, but the limit is what was granted. */
+  /** As `Stocks.take`, but the limit is what was granted: it does not use the caller's limit and clock. */
   override take(stock: number, period: number, amount: number): number | undefined {
     const { words, seen, next } = this;
     const [before, after] = [this.#before, this.#after];
     const leases = this.#leases.words;
     const lease = this.#leases.leaseAt(stock);
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
-      // First what is taken: if the exchange succeeds, both words were so when `granted` was read.
+      // `taken` is read first. If the exchange succeeds, it was still the same when `granted` was read.
       words.load(stock, seen);
       this.#granted.load(lease + GRANTED, before);
       const since = periodsSince(before, period);
-      // Of a period that is over, or was a mistake of a clock: the coordinator decides.
+      // The lease is of a period that is over, or was a mistake of a clock: the coordinator decides.
       if (since > 0 || since < -PERIODS_AHEAD_MAX) return undefined;
       const counted = period - since;
       const limit = amountIn(before);
@@ -97,6 +101,7 @@ export class LeasedStocks extends Stocks {
       if (taken >= limit || taken + amount > limit) return undefined;
       setStock(next, counted, taken + amount);
       if (!words.exchange(stock, seen, next)) continue;
+      // If the main thread has lowered `granted` meanwhile, the amount goes back.
       this.#granted.load(lease + GRANTED, after);
       if (periodsSince(after, counted) !== 0 || amountIn(after) < taken + amount) {
         this.settle(stock, counted, amount, 0);
@@ -111,7 +116,7 @@ export class LeasedStocks extends Stocks {
     throw new Error('invariant broken: a stock is taken or refused in bounded tries');
   }
 
-  /** Does nothing: the coordinator counts what the store knows. */
+  /** Does nothing: the coordinator has counted what the store knows. */
   override set(): void {
     return;
   }
@@ -129,7 +134,7 @@ export class LeasedStocks extends Stocks {
     return periodsSince(this.#before, period) > 0 ? 0 : amountIn(this.#before);
   }
 
-  /** What may be left here and at the coordinator. */
+  /** What may be left here and at the coordinator. `isKnown` is false until its first reply. */
   override leftOf(stock: number, period: number): StockLeft {
     const { words, leaseAt } = this.#leases;
     const lease = leaseAt(stock);
@@ -166,7 +171,7 @@ export class LeasedStocks extends Stocks {
     };
   }
 
-  /** Leaves LOW as it is if `low` is undefined. */
+  /** Adds `amount`, which may be negative. LOW stays if `low` is undefined. */
   #grant(stock: number, period: number, amount: bigint, low?: bigint): void {
     const { words, leaseAt } = this.#leases;
     const lease = leaseAt(stock);
@@ -224,9 +229,9 @@ export class LeasedStocks extends Stocks {
 
 /** What this process has of a stock or of a balance. What calls hold is `granted` - `used` - `available`. */
 export interface StockHeld {
-  /** 0 if the stock has none. */
+  /** The day or month; 0 if the stock has none. */
   readonly period: number;
-  /** In the period, less what was given back. */
+  /** What was granted in the period, less what was given back. */
   readonly granted: bigint;
   readonly used: bigint;
   readonly available: bigint;
@@ -242,13 +247,13 @@ export interface LeaseWords {
   add(period: number, amount: bigint, low: bigint): void;
   /** Takes at most `most` of what is available out of what was granted; returns how much. */
   takeBack(most: bigint): bigint;
-  /** Of call slots: how many calls hold, whatever is granted. */
+  /** Call slots alone have it: how many of them calls hold, whatever is granted. */
   held?(): bigint;
   /** Shows listeners what the coordinator could still grant, and when what was asked for will be free. */
   publish(remaining: bigint, freeInMs: number): void;
   /**
-   * Of a day or month: what was taken of a later period counts toward `period`, and nothing is left; does
-   * nothing if the lease is of no later one. Calls in flight stay counted for what they hold.
+   * Of a day or month: what was taken of a later period counts toward `period`, and nothing is left. Does
+   * nothing if the lease is of no later period. Calls in flight stay counted for what they hold.
    */
   moveBack?(period: number): void;
   /** Of a balance: collects uncovered charges from what is available, at most `most`; returns how much. */

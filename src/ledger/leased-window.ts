@@ -1,12 +1,12 @@
 /**
  * Requests a minute if the limit is shared with other processes: threads take permits of what the coordinator
- * granted to this process, until the grant is used up or has expired. ledger.ts chooses this class; the
- * lease manager puts grants in, by leases.ts. Any thread.
+ * granted to this process, until the grant is used up or has expired. ledger.ts and upstream-counters.ts
+ * choose this class; the lease manager puts grants in, by leases.ts. Any thread.
  *
  * One 64-bit word holds the grant: the monotonic millisecond of its expiry (44 bits) and the permits left (20
  * bits). A thread takes a permit by one compare-exchange and then reads the clock again, as in window.ts. If
- * the grant has expired meanwhile, or more than TAKE_MS_MAX passed, the thread abandons its permit: the lease
- * manager has told the coordinator that it was taken, so it must be used soon after that.
+ * the grant has expired meanwhile, or more than TAKE_MS_MAX passed, the thread abandons its permit. The lease
+ * manager may have reported the permit as used already, so it must be used soon after it was taken.
  *
  * If no permit is left here, `MinuteTake.asks` says whether the coordinator may have more.
  *
@@ -30,8 +30,8 @@ invariant(REQUESTS_PER_MINUTE_MAX <= PERMITS_MAX, 'a minute of permits fits the 
 const WEIGHING_MS = 60_600;
 
 /**
- * Within so many ms after it was taken a permit is used, or not at all. Less than a tick of the coordinator,
- * which counts a permit that is reported as used for a minute from the end of the next tick on.
+ * How many ms after it was taken a permit may be used. Less than a tick of the coordinator, which counts a
+ * permit that is reported as used for a minute from the end of the next tick on.
  */
 const TAKE_MS_MAX = 500;
 
@@ -57,7 +57,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
   readonly #onLow: (counted: Index) => void;
   readonly #take = createMinuteTake();
 
-  /** The thread whose permit leaves only LOW_MINUTE calls `onLow`. */
+  /** `onLow` is called by the take that leaves just LOW_MINUTE permits, which leases.ts has set. */
   constructor(views: CountedViews, clock: Clock, onLow: (counted: Index) => void) {
     this.#words64 = views.records64;
     this.#words32 = views.records32;
@@ -65,11 +65,12 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     this.#onLow = onLow;
   }
 
-  /** Takes a granted permit, or nothing. `limit` only decides `asks`. The next call reuses the object. */
+  /** Takes a granted permit, or nothing. `limit` only decides `asks`. The next call overwrites the result. */
   take(counted: Index, limit = 0): MinuteTake {
     return this.#decide(counted, limit, true);
   }
 
+  /** What `take` would return, but for `remaining`. Takes nothing. */
   check(counted: Index, limit = 0): MinuteTake {
     return this.#decide(counted, limit, false);
   }
@@ -126,6 +127,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     const first = counted * layout.COUNTED_WORDS64;
     const freeMs = Number(Atomics.load(this.#words64, first + layout.MINUTE_FREE_MS));
     const take = this.#take;
+    // It asks if the last denial is over, or was of another limit.
     take.admitted = false;
     take.remaining = 0;
     take.resetWallMs = asWallMs(this.#clock.wallMs() + Math.max(0, Math.ceil(freeMs - nowMs)) + 1);

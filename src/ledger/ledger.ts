@@ -1,11 +1,11 @@
 /**
  * The ledger: the limits and the money of all accounts, in shared buffers. Every listener and the main thread
- * have a Ledger of their own over the same buffers. Listeners take and settle; the main thread opens
- * accounts, credits them and drains what has changed. Nothing here waits, and nothing on a request's path
- * allocates but the bigints themselves.
+ * have a Ledger of their own over the same buffers (request/listener.thread.ts, gateway/accounting-base.ts).
+ * Listeners take and settle. The main thread opens accounts, credits them and drains what has changed.
+ * Nothing here waits. To admit and settle a call allocates nothing but bigints.
  *
- * Must hold: whatever threads do at once, no limit is exceeded and no money is lost. An object that
- * `minute.take` or `settle` returns is overwritten by the next call on the same Ledger, so nobody keeps it.
+ * Must hold: whatever threads do at once, no limit is exceeded and no money is lost. Nobody keeps an object
+ * that `minute.take` or `settle` returns, because the next call on the same Ledger overwrites it.
  * Further tests: test/threads/ledger-hammer.test.ts, test/threads/ledger-model.test.ts,
  * test/threads/ledger-money.test.ts.
  */
@@ -87,7 +87,7 @@ export class Ledger extends Calls {
     this.minute = counters.minute;
   }
 
-  /** See `Balance.collect`. Main thread. */
+  /** Charges at most `most` of what is uncovered, if it is available; returns how much. Main thread. */
   collect(account: AccountIndex, most: PicoUnits): PicoUnits {
     const taken = this.balance.collect(account, most);
     if (taken > 0n) this.dirty.mark(account);
@@ -106,7 +106,7 @@ export class Ledger extends Calls {
     return this.#statusOf(account) >>> 1;
   }
 
-  /** How many of the first `accounts` accounts each plan has, by index. 2 ms per 100,000. Main thread. */
+  /** How many of the first `accounts` accounts each plan has, by its index. 2 ms per 100,000. Main thread. */
   countPlans(accounts: number): Map<number, number> {
     const counts = new Map<number, number>();
     for (let account = 0; account < accounts; account++) {
@@ -121,26 +121,27 @@ export class Ledger extends Calls {
     return (this.#statusOf(account) & 1) === 1;
   }
 
-  /** Sets the words of an account that no thread uses yet, and the store has already. Main thread. */
+  /** Sets the words of an account that the store has already, and no thread uses yet. Main thread. */
   openAccount(account: AccountIndex, initial: AccountState): void {
     invariant(account >= 0 && account < this.#accountsMax, `account ${account} is within the ledger`);
     this.minute.clear(account);
     this.day.set(account, initial.dayNumber, initial.dayCalls);
     this.balance.set(account, initial.credited, initial.spent, initial.uncovered);
+    // Last, because the account is inactive until then.
     this.#setStatus(account, initial.planIndex, initial.active);
   }
 
-  /** Main thread. The other threads use it from the next request on. */
+  /** Main thread. The other threads use the plan from the next request on. */
   setPlan(account: AccountIndex, planIndex: number): void {
     this.#setStatus(account, planIndex, this.isActive(account));
   }
 
-  /** Main thread. The other threads use it from the next request on. */
+  /** Main thread. The other threads heed it from the next request on. */
   setActive(account: AccountIndex, active: boolean): void {
     this.#setStatus(account, this.planIndexOf(account), active);
   }
 
-  /** See `Balance.credit`. Main thread. */
+  /** Credits `amount`, or debits it if negative; false, and nothing done, beyond a bound. Main thread. */
   credit(account: AccountIndex, amount: PicoUnits): boolean {
     const done = this.balance.credit(account, amount);
     if (done) this.dirty.mark(account);
@@ -157,7 +158,7 @@ export class Ledger extends Calls {
     };
   }
 
-  /** Releases the calls in `count` slots of a dead listener; returns how many. Main thread. */
+  /** Releases the calls in the `count` slots of a dead listener; returns how many. Main thread. */
   releaseSlots(first: CallSlot, count: number): number {
     let released = 0;
     for (let slot: number = first; slot < first + count; slot++) {
@@ -170,8 +171,8 @@ export class Ledger extends Calls {
    * Frees those of `count` slots whose calls a listener had begun to settle or release when it ended; returns
    * how many. Such a call is no longer in flight. What it took of money and quotas, and the listener had not
    * given back, stays held until the gateway is started again or the quota's period is over: nobody knows how
-   * far the listener came, and nothing may be given back twice. Main thread, only after the listener's thread
-   * has exited, and after `releaseSlots`.
+   * far the listener came, and nothing may be given back twice. Main thread, after the listener's thread has
+   * exited and after `releaseSlots` (gateway/accounting.ts).
    */
   freeClaimedSlots(first: CallSlot, count: number): number {
     let freed = 0;
@@ -219,7 +220,7 @@ export class Ledger extends Calls {
     return this.quotas.tokenMinuteOf(this.#tightest, nowMs);
   }
 
-  /** Puts the scope of that record into `#tightest` if it has a limit of tokens a minute and fewer left. */
+  /** Puts the record's scope into `#tightest` if it has a limit of tokens a minute, and fewer left. */
   #tighten(
     record: number | undefined,
     nowMs: MonotonicMs,
@@ -230,8 +231,8 @@ export class Ledger extends Calls {
   }
 
   /**
-   * What is used of a scope's quotas, besides requests a minute and calls a day. `plan` is given for an
-   * account: its limits; the result then leaves out its calls in flight. Any thread.
+   * What is used of a scope's quotas, besides requests a minute and calls a day. `plan`: the limits of an
+   * account, for an account alone; the result then leaves out its calls in flight. Any thread.
    */
   useOf(scope: Scope, plan?: QuotaLimits): QuotaUse[] {
     const record = layout.recordOf(this.#views, scope);
@@ -245,13 +246,16 @@ export class Ledger extends Calls {
     );
   }
 
-  /** The use of a scope's quotas, for the store; undefined if the scope has none. Main thread. */
+  /** The use of a scope's quotas, for the store; undefined if the scope has no quota record. Main thread. */
   settledOf(scope: Scope): SettledQuotas | undefined {
     const record = layout.recordOf(this.#views, scope);
     return record === undefined ? undefined : this.quotas.settledOf(record);
   }
 
-  /** Counts what the scope had used `ageMs` ago. Main thread, after the scope was opened. */
+  /**
+   * Counts what the scope had used `ageMs` ago. An account gets a quota record for it; another scope without
+   * one is left alone. Main thread, after the scope was opened.
+   */
   restoreSettled(scope: Scope, settled: SettledQuotas, ageMs: number): void {
     const record =
       scope.kind === 'account'
@@ -264,6 +268,7 @@ export class Ledger extends Calls {
     return Atomics.load(this.#views.accounts.records32, layout.statusAt(account));
   }
 
+  /** The main thread alone writes the word, so that nothing changes between a read and this store. */
   #setStatus(account: AccountIndex, planIndex: number, active: boolean): void {
     const status = (planIndex << 1) | (active ? 1 : 0);
     Atomics.store(this.#views.accounts.records32, layout.statusAt(account), status);

@@ -1,14 +1,14 @@
 /**
- * Limits and counts of keys, of groups, or of rules for models, besides those of the account. A minute and a
- * day are counted by the same code as an account's, in records of their own; further quotas in quota records
- * (scope-quotas.ts). Each thread's Ledger has three LimitedScopes, one for each kind, over the same buffers.
- * `Calls` takes by them, the registry sets limits (registry/live-buffers.ts). Any thread, unless a method
- * says main thread.
+ * Limits and counts of the keys, of the groups, or of the rules for models. Minute and day are counted by the
+ * same code as an account's, in records of their own; further quotas in quota records (scope-quotas.ts). Each
+ * thread's Ledger has three LimitedScopes, one for each kind, over the same buffers. calls.ts takes by them,
+ * registry/live-buffers.ts sets limits, store/quota-uses.ts stores the use. Any thread, unless a method says
+ * main thread.
  *
  * A key without limits has a record too, but nobody asks for it, so it takes no memory.
  *
  * Must hold: each take and each giving back marks the scope dirty, because a restart forgets what is not
- * flushed.
+ * flushed. The methods for the day mark it here; window.ts marks it for the minute, calls.ts for the rest.
  */
 import { invariant } from '../core/errors.js';
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
@@ -21,14 +21,14 @@ import { NO_RECORD_LEFT } from './quota-records.js';
 import type { ScopeQuotas } from './scope-quotas.js';
 import type { MinuteCounter } from './window.js';
 
-/** In place of a limit in shared memory: nobody can set a limit of 0. */
+/** The word of a limit that is not set. Nobody can set a limit of 0. */
 const NO_LIMIT = 0;
 
 /** What an account, a key, a group or a pair of an account and a model has used. */
 export interface ScopeCounts {
   /** Permits that weigh in the current minute. */
   readonly minuteUsed: number;
-  /** The last day on which it was used, in days since 1970-01-01 UTC+8, and its calls on that day. */
+  /** The last day with a call, in days since 1970-01-01 UTC+8, and the calls on that day. */
   readonly dayNumber: number;
   readonly dayCalls: number;
 }
@@ -42,7 +42,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   /** Scopes whose use or counts the next flush stores. */
   readonly dirty: DirtySet<Index>;
 
-  /** `max`: how many slots there are. `minute` and `day` count in `views` too (countersOf in ledger.ts). */
+  /** `max`: how many slots there are. `minute` and `day` must count in the same `views` (ledger.ts). */
   constructor(
     max: number,
     views: CountedViews,
@@ -111,7 +111,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     return this.#quotas.hasRoom(this.#words32, layout.recordAt(index), limits);
   }
 
-  /** As `recordOf`, but the scope gets a record if it has none; undefined if all are in use. */
+  /** As `recordOf`, but a scope without a record gets one; undefined if all are in use. */
   recordOrNew(index: Index): number | undefined {
     return this.#quotas.recordAt(this.#words32, layout.recordAt(index));
   }
@@ -132,6 +132,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   ): void {
     invariant(index >= 0 && index < this.#max, `scope ${index} is within the ledger`);
     this.setLimits(index, limits);
+    // A slot that is given again may still have the record of its former scope.
     const record = this.recordOf(index);
     if (record !== undefined) this.#quotas.clear(record);
     Atomics.store(this.#words32, index * layout.COUNTED_WORDS32 + layout.PARENT, layout.wordOf(parent));
@@ -149,8 +150,8 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   }
 
   /**
-   * Not an atomic load, which takes ten times as long; a call would do a dozen. The word changes only when an
-   * operator changes the scope, and the next call sees that.
+   * This is no atomic load, which takes ten times as long; a call would need a dozen. The words change only
+   * when an operator changes the scope or a pair gets its record, and the next call sees that.
    */
   #word(index: Index, field: number): number {
     return this.#words32[index * layout.COUNTED_WORDS32 + field]!;
