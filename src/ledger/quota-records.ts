@@ -1,13 +1,14 @@
 /**
  * Which scope has which quota record (layout.ts), and the limits of scopes and plans. A quota record counts
- * calls in flight, tokens, months and spending. `ScopeQuotas` extends this class and counts the use;
- * ScopeChain reads the limits of each call's scopes. `record` is the index of a record, `quota` the number of
- * a quota in EXTENDED_QUOTAS. Any thread, unless a method says main thread.
+ * calls in flight, tokens, months and spending. scope-quotas.ts extends this class and counts the use;
+ * scope-chain.ts reads the limits of each call's scopes. `record` is the index of a record, `quota` the
+ * number of a quota in EXTENDED_QUOTAS. Any thread, unless a method says main thread.
  *
  * Must hold: a scope has one record on all threads, and a record one scope. So a thread takes a record by a
- * compare-exchange of the scope's word; a thread that loses keeps its record for the next scope. If all are
- * in use, the scope's calls are rejected, never admitted uncounted. Test: test/unit/ledger/quotas.test.ts (a
- * scope whose quotas cannot be counted refuses); no test races two threads for a record.
+ * compare-exchange of the scope's word, and no record is given back. A thread that loses the exchange keeps
+ * its record for the next scope. If all records are in use, the scope's calls are rejected, never admitted
+ * uncounted. Test: test/unit/ledger/quotas.test.ts (a scope whose quotas cannot be counted refuses); no test
+ * races two threads for a record.
  */
 import { PICO_PER_NANO } from '../core/money.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
@@ -21,7 +22,7 @@ import {
   type QuotaViews,
 } from './layout.js';
 
-/** A scope's word in place of record + 1: the scope has quotas, and all records are in use. */
+/** A scope's word, instead of record + 1, if the scope has quotas and all records are in use. */
 export const NO_RECORD_LEFT = -1;
 const COUNT = EXTENDED_QUOTAS.length;
 /** Unit and period of each quota, by its number in EXTENDED_QUOTAS. */
@@ -77,12 +78,12 @@ export class QuotaRecords {
     return record * QUOTA_WORDS64 + LIMITS;
   }
 
-  /** Money in nano-units. Only of a quota in the record's mask: others have former limits, or 0. */
+  /** Money in nano-units. Only for a quota in the mask: the words of others have former limits, or 0. */
   limitOf(record: number, quota: number): number {
     return this.limits[this.firstLimitOf(record) + quota]!;
   }
 
-  /** The limits of a record, but for requests a minute and calls a day, which LimitedScopes adds. */
+  /** The limits of a record, but for requests a minute and calls a day, which limited-scopes.ts adds. */
   limitsOf(record: number): QuotaLimits {
     const mask = this.maskOf(record);
     const limits: Record<string, number | bigint | undefined> = {};
@@ -107,7 +108,8 @@ export class QuotaRecords {
       Atomics.store(words, at, NO_RECORD_LEFT);
       return;
     }
-    // A limit that is taken away stays in its word: a thread that has read the former mask may still use it.
+    // Limits before the mask, or a thread could use one that is not set. A limit that is taken away stays in
+    // its word: a thread that has read the former mask may still use it.
     for (let bits = mask; bits !== 0; bits &= bits - 1) {
       const quota = lowestBitOf(bits);
       this.limits[this.firstLimitOf(record) + quota] = wanted[quota]!;
@@ -121,12 +123,13 @@ export class QuotaRecords {
     if (known > 0) return known - 1;
     const record = this.#spare ?? this.#nextRecord();
     if (record === undefined) return undefined;
+    // `other` is never NO_RECORD_LEFT: only the main thread finds records for keys and groups.
     const other = Atomics.compareExchange(words, at, known, record + 1);
     this.#spare = other === known ? undefined : record;
     return other === known ? record : other - 1;
   }
 
-  /** Whether `setLimits` of that scope would find a record. Main thread. */
+  /** Whether `setLimits` of that scope would find a record, or need none. Main thread. */
   hasRoom(words: Int32Array, at: number, limits: Partial<QuotaLimits>): boolean {
     const needsRecord = EXTENDED_QUOTAS.some((name) => limits[QUOTA_FIELDS[name]] !== undefined);
     if (!needsRecord || Atomics.load(words, at) > 0 || this.#spare !== undefined) return true;

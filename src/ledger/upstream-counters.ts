@@ -1,17 +1,18 @@
 /**
  * Counts what calls use of the limits of their upstreams, over all workers of the process: requests and
- * tokens of the minute, calls in flight. A scope is a provider's key (UpstreamScopeIndex). It has the records
- * that a group has, in buffers of its own. Upstream workers (upstream/upstream-quotas.ts) take and give back;
- * the main thread reads, and settles what a dead worker held.
+ * tokens of the minute, calls in flight. A scope is a provider's key (UpstreamScopeIndex). It has the same
+ * records as a group, in buffers of gateway/gateway.ts. Upstream workers (upstream/upstream-quotas.ts) take
+ * and give back. The main thread reads (gateway/gateway-metrics.ts), and settles what a dead worker held
+ * (gateway/pools.ts).
  *
  * If limits are shared with other processes, workers take from what the coordinator granted to this process;
- * the main thread puts grants in by UpstreamLeases. What this process uses is then counted a second time, for
- * operators alone: `seen`.
+ * the main thread puts grants in by UpstreamLeases. What this process uses is then counted a second time, in
+ * `seen`, which only operators read.
  *
  * Beside the records each worker has a stripe, which it alone writes while it lives: for each scope its calls
  * in flight, and the tokens that they hold. A stripe never has more than the records hold for its worker: it
- * is raised after them and lowered before them. So what a worker held is not given back twice if it dies
- * between the two steps; it then stays held until the gateway is restarted, as in Stocks.
+ * is raised after the records and lowered before them. If a worker dies between the two steps, nothing is
+ * given back twice; what it held stays held until the gateway is restarted, as in stocks.ts.
  *
  * Must hold: of a provider's key never more is taken than its limits, and a dead worker's calls are given
  * back. Further test: test/e2e/upstream-quotas.test.ts.
@@ -33,7 +34,7 @@ import { NO_PERIOD, Stocks } from './stocks.js';
 import { TokenWindow } from './token-window.js';
 import { type MinuteCounter, Window } from './window.js';
 
-/** Fields of a scope in a worker's stripe. */
+/** Fields of a scope in a worker's stripe, and how many. */
 const HELD_CALLS = 0;
 const HELD_TOKENS = 1;
 const HELD_WORDS = 2;
@@ -41,7 +42,7 @@ const STRIPE_WORDS = UPSTREAM_SCOPES_MAX * HELD_WORDS;
 
 /** Why an upstream has no room for a call. */
 export interface Shortage {
-  /** The one that is short for longest. Undefined if there is room. */
+  /** The quota that is short for longest; undefined if there is room. */
   readonly quota: UpstreamQuotaName | undefined;
   /** When there is room if nobody else takes it; 0 if not known, Infinity if the call is beyond the limit. */
   readonly freeInMs: number;
@@ -52,7 +53,7 @@ export interface Shortage {
 /** A plain record: hand it to a thread in its `workerData`. */
 export type UpstreamBuffers = Readonly<ReturnType<typeof createUpstreamBuffers>>;
 
-/** Main thread, once. `workers`: the most there can be. `shared`: with other processes. */
+/** Main thread, once. `workers`: the most there can be. `shared`: limits are shared with other processes. */
 export function createUpstreamBuffers(workers: number, shared = false) {
   return {
     ...createScopeBuffers(UPSTREAM_SCOPES_MAX),
@@ -72,10 +73,11 @@ export class UpstreamCounters {
   readonly #isShared: boolean;
   readonly #clock: Clock;
   readonly #held: Float64Array;
+  /** Where the worker's stripe begins in `#held`. */
   readonly #stripe: number;
   readonly #onLow: (scope: UpstreamScopeIndex) => void;
 
-  /** `worker`: whose stripe to write; the main thread writes none. `onLow`: each time a lease runs low. */
+  /** `worker`: whose stripe to write; the main thread takes nothing. `onLow`: each time a lease runs low. */
   constructor(
     buffers: UpstreamBuffers,
     clock: Clock,
@@ -95,7 +97,7 @@ export class UpstreamCounters {
     this.#onLow = onLow;
   }
 
-  /** Takes of each quota that has a limit, or takes nothing and returns what is short. Worker. */
+  /** Takes of each quota that has a limit, or takes nothing and returns why. Worker. */
   take(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): Shortage | undefined {
     const { callsInFlight, tokensPerMinute, requestsPerMinute } = limits;
     // A permit cannot be given back, so it is taken last, and looked for first.
@@ -118,21 +120,21 @@ export class UpstreamCounters {
   }
 
   /**
-   * Gives back the call slot that `take` took, when the upstream is done. This and `settle` are called once
-   * for each `take`: QuotaHold (upstream/upstream-quotas.ts) sees to it. Worker.
+   * Gives back the call slot that `take` took, when the upstream is done. Call it only if calls in flight are
+   * limited. QuotaHold (upstream/upstream-quotas.ts) calls this and `settle` once for each `take`. Worker.
    */
   giveBackCall(scope: UpstreamScopeIndex): void {
     this.#hold(scope, HELD_CALLS, -1);
     this.#stocks.settle(stockAt(scope, CALLS_IN_FLIGHT), NO_PERIOD, 1, 0);
   }
 
-  /** Replaces the tokens that `take` took by those used. Call it only if tokens were limited. Worker. */
+  /** Replaces the tokens that `take` took by those used. Call it only if tokens are limited. Worker. */
   settle(scope: UpstreamScopeIndex, held: number, used: number): void {
     this.#hold(scope, HELD_TOKENS, -held);
     this.#settleTokens(scope, held, used);
   }
 
-  /** Whether `take` would find a quota short now; with shared limits, also with what the coordinator has. */
+  /** Whether `take` would find a quota short now. With shared limits, what the coordinator has counts too. */
   isShort(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): boolean {
     const { callsInFlight, tokensPerMinute, requestsPerMinute } = limits;
     if (requestsPerMinute !== undefined && !this.#minute.check(scope, requestsPerMinute).admitted)
@@ -142,7 +144,7 @@ export class UpstreamCounters {
     return tokens > tokensPerMinute || this.#msUntilTokens(scope, tokens, tokensPerMinute) > 0;
   }
 
-  /** The quota that `take` would find short now; with a wait of 0 if there is room. */
+  /** What `take` would find short now. If there is room, `quota` is undefined and the wait is 0. */
   shortageOf(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): Shortage {
     const { callsInFlight, tokensPerMinute = Infinity, requestsPerMinute } = limits;
     if (tokens > tokensPerMinute) return { quota: 'tokens_per_minute', freeInMs: Infinity, asks: false };
@@ -161,7 +163,7 @@ export class UpstreamCounters {
     return { quota, freeInMs, asks: this.mayAsk(scope, limits) };
   }
 
-  /** As `asks` of `shortageOf`, for a call that is not beyond the limits. Cheap. */
+  /** `Shortage.asks`, for a call that is not beyond the limits. Cheap. */
   mayAsk(scope: UpstreamScopeIndex, limits: UpstreamLimits): boolean {
     if (!this.#isShared) return false;
     const { callsInFlight, tokensPerMinute, requestsPerMinute } = limits;
@@ -179,7 +181,7 @@ export class UpstreamCounters {
 
   /**
    * Ends the calls of a dead worker. The tokens that they held count as used, because the upstreams may have
-   * worked on. Main thread, before the worker's successor starts.
+   * worked on. Main thread, before the worker's successor starts, which has the same stripe.
    */
   releaseWorker(worker: number): void {
     for (let index = 0; index < UPSTREAM_SCOPES_MAX; index++) {
@@ -222,7 +224,7 @@ export class UpstreamCounters {
     this.#seenTokens.settle(scope, held, used);
   }
 
-  /** Whether all call slots are taken; true if limits are shared, because other processes may have them. */
+  /** Whether all call slots are taken; if limits are shared, true, because other processes may have them. */
   #isFull(scope: UpstreamScopeIndex, callsInFlight: number): boolean {
     return this.#isShared || this.#callsLeft(scope, callsInFlight) < 1;
   }
@@ -231,7 +233,7 @@ export class UpstreamCounters {
     return this.#stocks.leftOf(stockAt(scope, CALLS_IN_FLIGHT), NO_PERIOD, callsInFlight).left;
   }
 
-  /** Milliseconds until the tokens are free; 0 if they are. */
+  /** Milliseconds until the tokens are free; 0 if they are. A call of no tokens needs one left, too. */
   #msUntilTokens(scope: UpstreamScopeIndex, tokens: number, limit: number): number {
     if (!this.#isShared) return this.#seenTokens.msUntil(scope, tokens, limit);
     const { left, waitMs } = this.#stocks.leftOf(stockAt(scope, TOKENS_PER_MINUTE), NO_PERIOD, limit);
@@ -249,6 +251,7 @@ export class UpstreamCounters {
     }
   }
 
+  /** Raises or lowers a field of the worker's own stripe. */
   #hold(scope: UpstreamScopeIndex, field: number, amount: number): void {
     this.#held[this.#stripe + scope * HELD_WORDS + field]! += amount;
   }

@@ -1,7 +1,7 @@
 /**
- * Accounts: created, found, listed, moved to a plan or a group, disabled. `Registry` makes the object, for
- * the admin interface and the commands; Keys and Credits find accounts by it. Main thread of a gateway
- * process, or a command.
+ * Creates, finds and lists accounts, moves them to a plan or a group, disables them. registry.ts makes the
+ * object for the admin interface and the commands; keys.ts and credits.ts find accounts by it. Main thread of
+ * a gateway process, or a command.
  *
  * Must hold: a change is on disk first and then in the live state. A request from which no account can be
  * made leaves no trace: no record, no name that is taken, no slot (test/unit/registry/registry.test.ts).
@@ -73,8 +73,8 @@ export class Accounts {
   }
 
   /**
-   * Returns accounts from slot `from` on. That is the order of their creation, because no account is ever
-   * deleted and its slot given again.
+   * Returns accounts from slot `from` on. That is the order of their creation: no account is ever deleted, so
+   * no slot is given again.
    */
   list(from: number, limit: number): Page<AccountStatement> {
     const { items, next } = this.#context.store.listAccounts(from, limit);
@@ -82,8 +82,9 @@ export class Accounts {
   }
 
   /**
-   * Returns accounts in the order of creation. A page may be short or empty and still have a cursor, because
-   * one search reads a bounded number of slots. Costs 5 ms for 100,000 accounts, and 15 µs for each result.
+   * Returns accounts in the order of creation, from slot `from` on. A page may be short or empty and still
+   * have `next`, because account-directory.ts bounds how many slots one search reads. Costs 5 ms for 100,000
+   * accounts, and 15 µs for each result.
    */
   search(
     { text, planId, active, group }: AccountSearch,
@@ -102,12 +103,13 @@ export class Accounts {
     return this.statementOf(this.recordOf(idOrName));
   }
 
+  /** Throws `invalid_parameters` for a plan that the settings lack. */
   setPlan(idOrName: string, planId: string): AccountStatement {
     this.#assertPlan(planId);
     return this.#change(idOrName, (account) => ({ ...account, planId }));
   }
 
-  /** Puts the account in `group`, or in none. Calls in flight stay counted in their former group. */
+  /** Puts the account in `group`; undefined: in none. Calls in flight stay counted in their former group. */
   setGroup(idOrName: string, group: string | undefined): AccountStatement {
     return this.#change(idOrName, (account) => ({
       ...account,
@@ -121,10 +123,10 @@ export class Accounts {
   }
 
   /**
-   * Stores the record of a new account, and its credit. To be called inside `store.commit`; once that has
-   * returned, `open` must follow, or no listener knows the account before the next start. The registry calls
-   * both too, if it creates accounts with their keys; for many it counts the slots `index` up itself. Throws
-   * `invalid_parameters` before it has stored anything.
+   * Stores the record of a new account in slot `index`, and its credit. Call it inside `store.commit`. After
+   * the commit `open` must follow, or no listener knows the account before the next start. registry.ts calls
+   * both too, to create accounts with their keys; for many it counts `index` up itself. Throws
+   * `invalid_parameters` or `not_found` before it has stored anything.
    */
   put(request: NewAccount, index = this.#context.store.freeAccountIndex()): AccountRecord {
     const { name, planId, credit, group } = request;
@@ -155,7 +157,7 @@ export class Accounts {
     return record;
   }
 
-  /** Makes the live state know an account that has just been put. */
+  /** Makes the live state know an account whose `put` is on disk. */
   open(record: AccountRecord): void {
     const { live, catalog } = this.#context;
     live.openAccount(record, catalog);
@@ -187,6 +189,7 @@ export class Accounts {
     };
   }
 
+  /** Stores the changed record in one commit, then applies it to the live state. */
   #change(idOrName: string, change: (account: AccountRecord) => AccountRecord): AccountStatement {
     const { store, live, catalog } = this.#context;
     const put = (): AccountRecord => {

@@ -1,10 +1,10 @@
 /**
- * Groups of accounts: created, found, listed, limited, deleted. A change is on disk first and then in the
- * live state. A part of the registry (registry.ts), used on the main thread of a gateway process, or in a
- * command.
+ * Creates, finds, lists, limits and deletes groups of accounts. registry.ts makes the object, mainly for
+ * admin/group-routes.ts; accounts.ts finds groups by it. Main thread of a gateway process, or a command.
  *
- * Must hold: the tree is never deeper than GROUP_DEPTH_MAX and has no cycle, and a group with accounts or
- * groups in it is not deleted.
+ * Must hold: a change is on disk first and then in the live state. The tree is never deeper than
+ * GROUP_DEPTH_MAX and has no cycle. A group with accounts or groups in it is not deleted. A group's parent
+ * never changes, because ended calls find their groups by it (ledger/scope-chain.ts).
  */
 import { editDistance, nearestName } from '../core/wrong-input.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
@@ -19,7 +19,7 @@ import { assertRoom, recordMomentMs, type RegistryContext, SLOT_REST_MS } from '
 
 export interface NewGroup {
   readonly name: string;
-  /** Id or name of the parent group, which never changes. */
+  /** Id or name of the parent group. */
   readonly parent?: string | undefined;
   readonly limits?: Partial<QuotaLimits> | undefined;
 }
@@ -35,10 +35,10 @@ export interface GroupStatement {
   readonly quotas: readonly QuotaUse[];
 }
 
-/** Among how many groups the nearest name is searched for the message about a wrong one. */
+/** How many groups are compared to find the name nearest to a wrong one. At 20 µs each that takes 20 ms. */
 const NEAREST_LOOKS_MAX = 1_000;
 
-/** `ids` are those of accounts; undefined if there are too many. */
+/** `ids`: of the accounts; undefined if there are too many, and then only `has` tells. */
 interface GroupMembers {
   readonly ids: readonly string[] | undefined;
   readonly has: (accountId: string) => boolean;
@@ -88,7 +88,7 @@ export class Groups {
     const seen = new Set<string>();
     const add = (records: readonly GroupRecord[]): void => {
       for (const record of records.toSorted((one, other) => (one.name < other.name ? -1 : 1))) {
-        // It ends even if a damaged row makes a cycle.
+        // A damaged row may make a cycle, so each group is visited once.
         if (seen.has(record.id)) continue;
         seen.add(record.id);
         ordered.push(record);
@@ -106,7 +106,7 @@ export class Groups {
     return this.statementOf(this.recordOf(idOrName));
   }
 
-  /** Sets the limits that `change` has, and removes those that are undefined in it. What was used stays. */
+  /** Sets the limits that `change` has, and removes those whose value in it is undefined. Use stays. */
   setLimits(idOrName: string, change: Partial<QuotaLimits>): GroupStatement {
     const { store, live } = this.#context;
     return this.#change(() => {
@@ -118,7 +118,7 @@ export class Groups {
     });
   }
 
-  /** Throws `conflict` if an account or a group is in it. */
+  /** Throws `conflict` if an account or a group is in the group. The commit includes this check. */
   delete(idOrName: string): GroupRecord {
     const { store, live, clock } = this.#context;
     const remove = (): GroupRecord => {
@@ -153,8 +153,8 @@ export class Groups {
   }
 
   /**
-   * `field`: the field of the request that names the group; undefined if the path does. Throws `not_found`,
-   * or `invalid_parameters` if an API key was given.
+   * `field`: the field of the request that names the group; undefined if the URL's path does. Throws
+   * `not_found`, or `invalid_parameters` if an API key was given.
    */
   recordOf(idOrName: string, field?: 'group' | 'parent' | 'root'): GroupRecord {
     const { groups } = this.#context.store;
@@ -165,7 +165,7 @@ export class Groups {
     throw notFound(`${prefix}there is no group ${idOrName}${this.#nearestTo(idOrName)}`);
   }
 
-  /** The end of a message. Looks at the first groups only: each costs 20 µs. */
+  /** The end of the message about a wrong name. Looks at the first NEAREST_LOOKS_MAX groups only. */
   #nearestTo(name: string): string {
     const names = this.#context.store.groups.list(0, NEAREST_LOOKS_MAX).items.map((group) => group.name);
     const nearest = nearestName(name, names, (known) => known);
@@ -175,7 +175,7 @@ export class Groups {
 
   /** Returns the group and its ancestors, from the top down. */
   pathOf(record: GroupRecord): GroupRecord[] {
-    // It ends at the greatest depth even if a damaged row makes a cycle.
+    // A damaged row may make a cycle, so the path ends at the greatest depth.
     const path = [record];
     for (let { parentId } = record; parentId !== undefined && path.length < GROUP_DEPTH_MAX;) {
       const parent = this.#context.store.groups.find(parentId);
@@ -187,8 +187,8 @@ export class Groups {
   }
 
   /**
-   * Returns the group as an account's statement shows it: by its id alone if its row, or one above it, is
-   * missing or damaged, so that the account is listed all the same.
+   * Returns the group as an account's statement shows it. If its row is missing, or its row or one above it
+   * is damaged, the path is the id alone, so that the account is listed all the same.
    */
   groupPathOf(id: string): GroupPath {
     const path = ifReadable(() => this.#namesTo(this.recordOf(id))) ?? [id];
@@ -212,6 +212,7 @@ export class Groups {
     const groupIds = this.idsBelow(this.recordOf(idOrName, 'group'));
     const slots: AccountIndex[] = [];
     for (const id of groupIds) {
+      // One more than `limit` tells that there are too many.
       slots.push(...store.groups.accountsOf(id, limit + 1 - slots.length));
       if (slots.length <= limit) continue;
       const known = new Map<string, boolean>();
@@ -255,6 +256,7 @@ export class Groups {
       );
     }
     const createdMs = recordMomentMs(clock);
+    // If the group is refused below, the throw undoes this too.
     const index = store.groups.takeIndex(asWallMs(createdMs - SLOT_REST_MS), groupsMax);
     if (index >= groupsMax) {
       throw invalid(
