@@ -102,7 +102,7 @@ export interface HttpClient {
     moreHeaders?: readonly string[],
     path?: string,
   ): HttpCall;
-  /** Calls that still run end with a fault, as do later ones. */
+  /** Calls that run end with a fault, as do later ones. */
   close(): Promise<void>;
 }
 

@@ -46,7 +46,7 @@ export class CallLeft {
     this.#taken = taken;
   }
 
-  /** Notes what a take left of an extended quota. `scope` is a position in the chain. */
+  /** What a take left of an extended quota. `scope` is a position in the chain. */
   set(scope: number, quota: number, left: number): void {
     this.#left[scope * QUOTAS + quota] = left;
   }

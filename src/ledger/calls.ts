@@ -116,7 +116,7 @@ export class Calls {
    * the day, the other quotas of days and months, the hold, and a request of the model's minute; of each
    * quota in the order of the chain. A rejection gives back what was taken before it. Until that is done, a
    * call of another thread may be rejected that would pass a moment later, but no limit is ever exceeded.
-   * Returns undefined if the call is admitted. `nowMs` may be a little old. Only for the slot's owner.
+   * Returns undefined if the call is admitted. `nowMs` may be a little old. Owner of the slot.
    */
   admit(
     slot: CallSlot,

@@ -247,7 +247,7 @@ export interface LeaseWords {
   add(period: number, amount: bigint, low: bigint): void;
   /** Takes at most `most` of what is available out of what was granted; returns how much. */
   takeBack(most: bigint): bigint;
-  /** Call slots alone have it: how many of them calls hold, whatever is granted. */
+  /** Of call slots: how many of them calls hold, whatever is granted. */
   held?(): bigint;
   /** Shows listeners what the coordinator could still grant, and when what was asked for will be free. */
   publish(remaining: bigint, freeInMs: number): void;

@@ -102,6 +102,7 @@ export class Ledger extends Calls {
     return this.balance.balance(account);
   }
 
+  /** 0 if `openAccount` was never called. Any thread. */
   planIndexOf(account: AccountIndex): number {
     return this.#statusOf(account) >>> 1;
   }

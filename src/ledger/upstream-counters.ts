@@ -144,7 +144,7 @@ export class UpstreamCounters {
     return tokens > tokensPerMinute || this.#msUntilTokens(scope, tokens, tokensPerMinute) > 0;
   }
 
-  /** What `take` would find short now. If there is room, `quota` is undefined and the wait is 0. */
+  /** What `take` would find short now. The wait is 0 if there is room, or if it is not known. */
   shortageOf(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): Shortage {
     const { callsInFlight, tokensPerMinute = Infinity, requestsPerMinute } = limits;
     if (tokens > tokensPerMinute) return { quota: 'tokens_per_minute', freeInMs: Infinity, asks: false };
