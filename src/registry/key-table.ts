@@ -1,38 +1,38 @@
 /**
- * The key table: from the digest of a key to its account, in shared buffers. The main thread writes
- * (live-buffers.ts), every thread reads (request/authenticate.ts), nobody locks. So a million keys cost one
- * copy, not one for each thread.
+ * The key table: finds a key by its digest and tells its account and state. It lies in shared buffers, so a
+ * million keys cost one copy, not one for each thread. live-buffers.ts writes it on the main thread;
+ * request/authenticate.ts and request/call-contents.ts read it on listener threads. Nobody locks.
  *
- * A key has a number, its index (the slot of a key in docs/glossary.md), and a record of 48 bytes in
- * `records` at that index. The buffer `slots` is a hash table with open addressing: 32-bit entries, their
- * number a power of two and at least twice the keys. An entry is empty, or the index of a key plus one. Where
- * an entry is in `slots` is its position. With 8 to 16 bytes of entries a key takes at most 64 bytes.
+ * A key has an index (the slot of a key in docs/glossary.md), and a record of 48 bytes at that index of
+ * `records`. The buffer `slots` is a hash table with open addressing. Its 32-bit entries are a power of two,
+ * and at least twice as many as `keysMax`. An entry is 0 (empty), or the index of a key plus one. The place
+ * of an entry in `slots` is its position. With 8 to 16 bytes of entries a key takes at most 64 bytes.
  *
  *     byte  bits  field     written by the main thread
  *        0  8×32  digest    before an entry names the key
  *       32    32  account   before an entry names the key
- *       36    32  state     vacant, active or disabled, limited, private; each request reads it anew
- *       40    32  expires   at any time: Unix seconds from which on it is rejected, 0 for never
+ *       36    32  state     at any time: vacant, active or disabled, and the flags limited and private
+ *       40    32  expires   at any time: Unix seconds from which on the key is rejected, 0 for never
  *
- *                           written by any thread
- *       44    32  used      Unix seconds of its last use, 0 for none; written once a second at most,
- *                           so that threads do not fight for the cache line of a busy key
+ *                 field     written by any thread
+ *       44    32  used      Unix seconds of the last use, 0 for none; written about once a second, so
+ *                           that threads do not fight for the cache line of a busy key
  *
  * The home of a key is the position that the first word of its digest gives. A search begins there, goes on
  * from position to position, and ends at an empty entry. No stronger hash is needed: digests are SHA-256 and
  * keys are made here, so nobody can choose where keys collide.
  *
- * A removal closes the gap that it makes: an entry behind the gap moves into it, unless the home of its key
- * lies behind the gap too. No entry stays marked as removed, so the search for an unknown key stays short
- * however many keys have come and gone.
+ * A removal closes its gap: an entry behind the gap moves into the gap, unless the home of its key lies
+ * behind the gap too. No entry stays marked as removed. So the search for an unknown key stays short, however
+ * many keys have come and gone.
  *
- * The order of writes: an entry is published after its record is whole. A key that moves has two entries for
- * a moment. Then `moves` is counted up, and then the key loses its old entry. So a search that found nothing
- * is right if `moves` did not change meanwhile; otherwise it is repeated.
+ * The order of writes: an entry is published after its record is whole. To move a key, the main thread writes
+ * the new entry, counts `moves` up, and then overwrites the old entry. So a search that found nothing is
+ * right if `moves` did not change during the search. Otherwise `find` searches again.
  *
- * Must hold: a reader between any two writes sees all of a key or nothing of it, and finds a key that was
- * there all the time. The main thread alone inserts, removes and writes states, so it may load a state and
- * store it changed. Further test: test/threads/key-table-race.test.ts.
+ * Must hold: a reader between any two writes sees all of a key or nothing of the key. A search finds a key
+ * that was in the table all the time. The main thread alone inserts, removes and writes states, so it may
+ * load a state and store the changed state. Further test: test/threads/key-table-race.test.ts.
  */
 import { invariant } from '../core/errors.js';
 import { KEYS_MAX } from '../core/limits.js';
@@ -50,28 +50,28 @@ const STATE_VACANT = 0;
 const STATE_ACTIVE = 1;
 const STATE_DISABLED = 2;
 const STATE_MASK = 3;
-/** Added to the state of a key with limits of its own. */
+/** A bit of the state: the key has limits of its own. */
 const LIMITED = 4;
-/** Added to the state of a key that is private. */
+/** A bit of the state: no contents of the key's calls are kept. */
 const PRIVATE = 8;
 
 const NEVER = 0;
-/** Seconds are kept in 32 bits: until the year 2106. key-record.ts rejects a later expiry. */
+/** In the year 2106. key-record.ts rejects a later one. The words are signed, so readers apply `>>> 0`. */
 export const KEY_EXPIRES_SECONDS_MAX = 2 ** 32 - 1;
 
 const ENTRY_EMPTY = 0;
 const ENTRY_FIRST_KEY = 1;
 
 /**
- * A search takes some microseconds, and is repeated only if a removal on the main thread moved a key
- * meanwhile. That removals overtake so many repeats in a row is a bug.
+ * Bounds the searches of one `find`. A search takes some microseconds, and only a key that moves meanwhile
+ * makes another one necessary. So many of them in a row are a bug, for which `find` throws.
  */
 const SEARCHES_MAX = 10_000;
 
 export type KeyState = 'active' | 'disabled';
 
 interface KeyTraits {
-  /** Unix seconds from which on the key is rejected. */
+  /** Unix seconds from which on the key is rejected; undefined for never. */
   readonly expiresSeconds?: number | undefined;
   /** Whether the ledger has limits of this key (ledger/limited-scopes.ts). */
   readonly limited?: boolean;
@@ -79,7 +79,7 @@ interface KeyTraits {
   readonly isPrivate?: boolean;
 }
 
-/** A plain record: hand it to a thread in its `workerData`. */
+/** gateway/accounting-base.ts makes the buffers once; threads get them in their `workerData`. */
 export interface KeyTableBuffers {
   readonly keysMax: number;
   /** The hash table: its entries name keys. */
@@ -117,8 +117,8 @@ export class KeyTable {
   }
 
   /**
-   * Returns the key with this digest (32 bytes, all of which are compared); undefined if there is none. Any
-   * thread.
+   * Returns the key with this digest of 32 bytes, all of which are compared. Returns undefined if no key has
+   * the digest. Any thread.
    */
   find(digest: Buffer): KeyIndex | undefined {
     for (let searches = 0; searches < SEARCHES_MAX; searches++) {
@@ -129,7 +129,7 @@ export class KeyTable {
     throw new Error('invariant broken: a search is overtaken by bounded removals');
   }
 
-  /** Of a key that `find` returned, also if it was removed since. Any thread. */
+  /** `key`: an index that `find` returned. The key may have been removed since. Any thread. */
   accountOf(key: KeyIndex): AccountIndex {
     return asAccountIndex(Atomics.load(this.#records, key * RECORD_WORDS + ACCOUNT));
   }
@@ -141,8 +141,8 @@ export class KeyTable {
   }
 
   /**
-   * False of a key that was removed since it was found: a call that was past `stateOf` by then counts for no
-   * limit of the key. Any thread.
+   * Whether the key has limits of its own. False for a key that was removed since it was found. If its call
+   * had passed `stateOf` before, the call counts for no limit of the key. Any thread.
    */
   isLimited(key: KeyIndex): boolean {
     return (Atomics.load(this.#records, stateAt(key)) & LIMITED) !== 0;
@@ -161,8 +161,8 @@ export class KeyTable {
   }
 
   /**
-   * Records a use. Returns true if the last use was not in the same second. If two threads record a use at
-   * once, both may get true. Any thread.
+   * Records a use. Returns true if the last use was in another second: then the caller marks the key dirty.
+   * Two threads that record a use at once may both get true. Any thread.
    */
   recordUse(key: KeyIndex, nowSeconds: number): boolean {
     const used = key * RECORD_WORDS + USED;
@@ -171,7 +171,7 @@ export class KeyTable {
     return true;
   }
 
-  /** Unix seconds; undefined if the key was never used. Any thread. */
+  /** Returns Unix seconds, or undefined if the key was never used. Any thread. */
   lastUsedSecondsOf(key: KeyIndex): number | undefined {
     const used = Atomics.load(this.#records, key * RECORD_WORDS + USED) >>> 0;
     return used === NEVER ? undefined : used;
@@ -183,10 +183,11 @@ export class KeyTable {
   }
 
   /**
-   * Adds a key. Its index must be vacant and its digest not in the table. Give an index again only a second
-   * or more after its removal, because a request that found the former key may still ask for its account:
-   * keys.ts waits for a day (SLOT_REST_MS). The ledger must have the limits of a limited key before. Main
-   * thread.
+   * Adds a key. Its index must be vacant, and its digest must not be in the table. The ledger must have the
+   * limits of a limited key already. Main thread.
+   *
+   * An index must rest for a second or more after a removal, because a request that found the former key may
+   * still ask for its account. keys.ts lets the index rest for a day (SLOT_REST_MS).
    */
   insert(
     key: KeyIndex,
@@ -219,14 +220,14 @@ export class KeyTable {
     Atomics.store(this.#records, state, (active ? STATE_ACTIVE : STATE_DISABLED) | flags);
   }
 
-  /** Takes effect on every thread, for calls that end from now on. Main thread. */
+  /** Takes effect on every thread, also for calls in flight (call-contents.ts). Main thread. */
   setPrivate(key: KeyIndex, isPrivate: boolean): void {
     const state = this.#presentStateAt(key);
     if (isPrivate) Atomics.or(this.#records, state, PRIVATE);
     else Atomics.and(this.#records, state, ~PRIVATE);
   }
 
-  /** Marks the key as having limits of its own, which the ledger has already. Main thread. */
+  /** Give the limits to the ledger first. The flag stays until the key is removed. Main thread. */
   setLimited(key: KeyIndex): void {
     Atomics.or(this.#records, this.#presentStateAt(key), LIMITED);
   }
@@ -254,8 +255,8 @@ export class KeyTable {
       const entry = Atomics.load(this.#entries, position);
       if (entry === ENTRY_EMPTY) break;
       const home = Atomics.load(this.#records, (entry - ENTRY_FIRST_KEY) * RECORD_WORDS);
-      // `home` is not masked yet. A key whose home lies behind the gap stays: no search for it would pass
-      // the gap.
+      // `home` is not masked yet; the masked difference is the same. A key whose home lies behind the gap
+      // stays: no search for the key passes the gap, so in the gap nobody would find the key.
       if (((position - home) & this.#positionMask) < ((position - gap) & this.#positionMask)) continue;
       Atomics.store(this.#entries, gap, entry);
       Atomics.add(this.#moves, 0, 1);
@@ -264,7 +265,7 @@ export class KeyTable {
     Atomics.store(this.#entries, gap, ENTRY_EMPTY);
   }
 
-  /** Where the state of a key is that must be in the table. */
+  /** Returns where the key's state is in `records`. Throws if the key is not in the table. */
   #presentStateAt(key: KeyIndex): number {
     invariant(this.has(key), `key ${key} is in the table`);
     return stateAt(key);
@@ -290,8 +291,8 @@ export class KeyTable {
   }
 
   /**
-   * Returns the first position from `home` (not masked yet) on that has that entry: a key's own, or an empty
-   * one for a new key.
+   * Returns the first position from `home` (not masked yet) on that has `entry`. `entry` is that of a key, or
+   * ENTRY_EMPTY for the place of a new key.
    */
   #positionOf(entry: number, home: number): number {
     let position = home & this.#positionMask;
@@ -299,7 +300,7 @@ export class KeyTable {
       if (Atomics.load(this.#entries, position) === entry) return position;
       position = (position + 1) & this.#positionMask;
     }
-    // A key of the table has an entry, and at least half of the entries are empty: `slots` has two a key.
+    // Not reached: a key of the table has an entry, and at least half of the entries are empty.
     throw new Error(`invariant broken: entry ${entry} is in the table`);
   }
 }

@@ -1,16 +1,17 @@
 /**
- * Identifiers and names of accounts, groups, keys and operators: how ids are made, the rules of names, and
- * the rejections of what breaks them. The registry and the admin interface use them on the main thread.
+ * Ids and names of accounts, groups, keys and operators: makes ids, checks names, and makes the rejections of
+ * wrong ones. Most files of src/registry, the routes of src/admin and three files of src/sharing use it. Main
+ * thread.
  *
- * Must hold: no name has the form of an id, so that one path segment can hold either. A key or a token given
- * as a name is rejected and never repeated in a message. The rules for the documents (`…_RULE`) agree with
- * the functions: test/unit/admin/openapi.test.ts compares them.
+ * Must hold: no name of an account, group or key has the form of an id, so that one path segment can hold
+ * either. A key or a token given as a name is rejected, and no message repeats it. The rules for the
+ * documents (`…_RULE`) agree with the functions (test/unit/admin/openapi.test.ts compares them).
  */
 import { ProxyError } from '../core/errors.js';
 import { UNPRINTABLE } from '../core/wrong-input.js';
 import { isWellFormedKey, takeRandomBytes, WELL_FORMED } from './key-digest.js';
 
-/** Crockford's base 32 in lower case: without i, l, o, u, so that an id can be read out. */
+/** Crockford's base 32 in lower case: it lacks i, l, o and u, so that people can read an id out. */
 const ALPHABET = '0123456789abcdefghjkmnpqrstvwxyz';
 const ID_CHARS = 16;
 
@@ -25,7 +26,7 @@ const PRINTABLE_TEXT = `(?:(?!${UNPRINTABLE.source})[^])*$`;
 /** Tokens of operators: 256 bits are 43 characters of base64url. */
 export const OPERATOR_TOKEN = /^tgop_[A-Za-z0-9_-]{43}$/;
 
-/** `slice(1)` drops the `^` with which each of these patterns begins. */
+/** Put before a text, it forbids keys and tokens. `slice(1)` drops the `^` of a pattern, here and below. */
 const NOT_A_KEY = `(?!${WELL_FORMED.source.slice(1)}|${OPERATOR_TOKEN.source.slice(1)})`;
 
 /** The rules of texts as JSON Schema, for the documents. The functions here say which rule was broken. */
@@ -34,24 +35,24 @@ export const NAME_RULE = {
   maxLength: NAME_CHARS_MAX,
   pattern: `^(?!\\.{1,2}$)(?!${ID.source.slice(1)})${NOT_A_KEY}${PRINTABLE_TEXT}`,
 };
-/** What `assertReference` accepts. In UTF-16 units, which the document counts as characters. */
+/** What `assertReference` accepts. A character has one or two UTF-16 units, which that function counts. */
 export const REFERENCE_RULE = { maxLength: 2 * NAME_CHARS_MAX, pattern: `^${NOT_A_KEY}` };
-/** One line of text, or none: the notes of credits. */
+/** One line of text, which may be empty: the note of a credit (credits.ts). */
 export const LINE_PATTERN = `^${PRINTABLE_TEXT}`;
 
-/** Returns a new id of 80 random bits: among a million of them two are equal with a probability of 10^-12. */
+/** Returns a new id of 80 random bits. That two of a million ids are equal has a probability of 10^-12. */
 export function createId(prefix: IdPrefix): string {
   let id: string = prefix;
   for (const byte of takeRandomBytes(ID_CHARS)) id += ALPHABET[byte & 31]!;
   return id;
 }
 
-/** Whether `text` has the form of an id. No name may have it, so one path segment can hold either. */
+/** Whether `text` has the form of an id of any kind. Whether a record has that id is not looked up. */
 export function isId(text: string): boolean {
   return ID.test(text);
 }
 
-/** The same of one kind of record, for a text that is not looked up if it is an id of that kind. */
+/** Whether `text` has the form of an id with that prefix. */
 export function isIdOf(prefix: IdPrefix, text: string): boolean {
   return isId(text) && text.startsWith(prefix);
 }
@@ -68,15 +69,15 @@ export function assertName(field: string, name: string): void {
   }
   if (UNPRINTABLE.test(name)) throw invalid(`${field} must not have control characters`);
   if (isId(name)) throw invalid(`${field} must not have the form of an id, got ${name}`);
-  // Names are kept and shown, which a secret must not be.
+  // A name is stored and shown; a secret must not be.
   if (isSecret(name)) throw invalid(`${field} must not be an API key or a token`);
-  // A URL drops these two segments, so such an account could not be addressed.
+  // Clients drop these two segments from a URL, so no URL could address such an account.
   if (name === '.' || name === '..') throw invalid(`${field} must not be . or ..`);
 }
 
 /**
- * Of a credit (credits.ts), not of a call. 100 characters are more than a UUID or a document's number has,
- * and bound the store's index keys.
+ * The idempotency key of a credit (credits.ts); calls have another rule. 100 characters are more than a UUID
+ * or a document's number has. They also bound the store's index keys.
  */
 const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,100}$/;
 export const IDEMPOTENCY_KEY_RULE = {
@@ -85,7 +86,7 @@ export const IDEMPOTENCY_KEY_RULE = {
   pattern: `^${NOT_A_KEY}${IDEMPOTENCY_KEY.source.slice(1)}`,
 };
 
-/** Throws `invalid_parameters` if `key` breaks the rule. */
+/** Throws `invalid_parameters` if `key` breaks the rule above, or is an API key or a token. */
 export function assertIdempotencyKey(key: string): void {
   if (!IDEMPOTENCY_KEY.test(key)) {
     throw invalid('idempotency_key must have 1 to 100 printable ASCII characters without spaces');
@@ -94,15 +95,15 @@ export function assertIdempotencyKey(key: string): void {
 }
 
 /**
- * Throws `invalid_parameters` if the text can be neither an id nor a name. An API key or a token given by
- * mistake is not repeated in the message. `noun` is what is named, or the field that names a group: `parent`,
- * or the `root` of the tree to be listed.
+ * Throws `invalid_parameters` if the text is too long for an id or a name, or is an API key or a token. No
+ * message repeats the text. `noun` is what is named, or the field that names a group: `parent`, or the `root`
+ * of the tree to be listed.
  */
 export function assertReference(
   noun: 'account' | 'group' | 'parent' | 'root' | 'key' | 'operator',
   idOrName: string,
 ): void {
-  // The store's index takes no longer ones. A character is one or two of these units.
+  // The store's index takes no longer text. `length` counts UTF-16 units: one or two for a character.
   if (idOrName.length > 2 * NAME_CHARS_MAX) {
     throw invalid(`${noun} must be an id or a name of at most ${NAME_CHARS_MAX} characters`);
   }
@@ -111,12 +112,12 @@ export function assertReference(
   }
 }
 
-/** Status 400: what the caller gave breaks a rule. */
+/** Returns the error for status 400: what the requester gave breaks a rule. */
 export function invalid(message: string): ProxyError {
   return new ProxyError('invalid_parameters', 'downstream', message);
 }
 
-/** Status 409: a well-formed request that does not fit the present state. */
+/** Returns the error for status 409: a well-formed request does not fit the present state. */
 export function conflict(message: string): ProxyError {
   return new ProxyError('conflict', 'downstream', message);
 }

@@ -1,13 +1,13 @@
 /**
- * Every change that an operator can make to accounts, groups, keys and credits. A change is on disk first and
- * then in the live state, from which all threads see it at once. The admin interface uses it on the main
- * thread of a gateway process, or of a command.
+ * The registry: every change that operators can make to accounts, groups, keys, credits and operators, and
+ * the reports of usage. The routes of src/admin use it through a RegistryService. gateway/accounting.ts,
+ * gateway/shared-accounting.ts and cli/store-client.ts make one. Main thread of a gateway or a command.
  *
  * Expected failures are `invalid_parameters` (naming the field and the rule), `not_found` and `conflict`.
  *
- * Must hold: a change that does not get to disk leaves the live state as it was, and one that does is in it
- * also if its commit threw (commitAndApply in record-store.ts); a bulk creation makes all accounts or none.
- * Tests: test/unit/registry/registry-money.test.ts (a disk that fails rolls the words back),
+ * Must hold: a change that is not on disk leaves the live state as it was. A change that is on disk gets into
+ * the live state, also if its commit threw (commitAndApply in record-store.ts). A bulk creation makes all
+ * accounts or none. Tests: test/unit/registry/registry-money.test.ts (a failing disk rolls the words back),
  * test/unit/registry/registry.failed-commits.test.ts, test/unit/registry/registry.bulk-creation.test.ts.
  */
 import { once } from 'node:events';
@@ -29,7 +29,7 @@ import { commitAndApply, ifReadable, type RecordStore } from './record-store.js'
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
 import { KeptReport, type UsageGroup, type UsageLine, UsageReport, type UsageRow } from './usage-report.js';
 
-/** Both ends are included. */
+/** Unix hours; both ends are included. */
 interface UsageHours {
   readonly fromHour: number;
   readonly toHour: number;
@@ -50,10 +50,10 @@ export interface UsageNames {
 
 /** Where a page of rows begins. */
 export interface UsageCursor {
-  /** Of the account. */
+  /** The account's slot. */
   readonly slot: number;
   readonly hour: number;
-  /** The row of that hour; default the first. */
+  /** The row of that hour with which the page begins; undefined for the first. */
   readonly row?: Pick<UsageRow, 'keyId' | 'modelId'> | undefined;
 }
 
@@ -62,15 +62,15 @@ interface UsageRowsPage {
   readonly next: UsageCursor | undefined;
 }
 
-/** How many slots of accounts one page of usage rows reads: some 10 ms if they have no calls. */
+/** How many accounts one page of usage rows reads: a page of accounts without calls takes some 10 ms. */
 const ACCOUNTS_READ_MAX = 1_000;
 
-/** How many rows a report reads in one event-loop turn, in some 10 ms: 17 µs each. */
+/** How many rows a report reads in one event-loop turn. A row takes 17 µs, so a turn takes some 10 ms. */
 const REPORT_PAGE_ROWS = 500;
 
 /**
- * A report that reads more pages than this is a long one, of 0.2 s and more. Long ones run one after the
- * other, because each may read the books for minutes, and so many of them may wait.
+ * A report of more pages is long: it takes 0.2 s and more. Long reports run one after the other, because each
+ * may read the books for minutes. At most LONG_REPORTS_WAITING_MAX of them wait.
  */
 const SHORT_REPORT_PAGES = 20;
 const LONG_REPORTS_WAITING_MAX = 4;
@@ -102,10 +102,11 @@ export class Registry {
   readonly operators: Operators;
   readonly keptReport = new KeptReport();
   readonly #store: RecordStore;
-  /** Shared with the parts. A reload replaces the catalogue in it. */
+  /** `groups`, `accounts` and the others hold this same object, so they see a reload's new catalogue. */
   readonly #context: { -readonly [Name in keyof RegistryContext]: RegistryContext[Name] };
-  /** Those that run or wait, and the end of the last one. */
+  /** How many long reports run or wait. */
   #longReports = 0;
+  /** Resolves when all of them have ended. */
   #longReportEnd: Promise<void> = Promise.resolve();
 
   constructor(given: RegistryContext) {
@@ -123,7 +124,7 @@ export class Registry {
     return this.#context.catalog;
   }
 
-  /** Make it by `mergeCatalogs`, so that indices stay, and set it when every listener has it. */
+  /** Make it by `mergeCatalogs`, so that indices stay. Set new plans only when the listeners have them. */
   set catalog(catalog: Catalog) {
     this.#context.catalog = catalog;
   }
@@ -134,23 +135,23 @@ export class Registry {
   }
 
   /**
-   * Runs `work`, which may commit once, and records what it changes, as the change of `cause`. Returns its
-   * row if there is one.
+   * Runs `work`, which may commit once, and records what `work` changes as the change of `cause`. Returns the
+   * row of the change if there is one.
    */
   during<Result>(cause: Cause, work: () => Result): Recorded<Result> {
     const atMs = recordMomentMs(this.#context.clock);
     return this.#store.changes.during({ ...cause, atMs }, work);
   }
 
-  /** Records a change of something outside of the registry, as the only change within `during`. */
+  /** Records a change outside of the registry. Call it as the only change within `during`. */
   note(note: ChangeNote): void {
     this.#store.commit(() => this.#store.changes.note(note));
   }
 
   /**
    * Creates many accounts with their keys in one transaction, all of them or none, in the order of `items`.
-   * They are on disk on return. Throws `invalid_parameters` that names the wrong item. Costs one fsync,
-   * and 100 µs of the main thread for an account with two keys.
+   * They are on disk on return. A rejection names the wrong item. Costs one fsync, and 100 µs of the main
+   * thread for an account with two keys: the route bounds the items (admin/account-routes.ts).
    */
   createInBulk(items: readonly NewAccountWithKeys[]): CreatedAccount[] {
     const { accounts, keys } = this;
@@ -173,11 +174,11 @@ export class Registry {
   }
 
   /**
-   * Reports the usage on disk, which is one flush behind a running gateway; each row as it is when its page
-   * is read. The usage of a deleted key is found by its id only. Reads the rows of those hours alone, and
-   * lets other work of the main thread run between its pages. Rejects with `invalid_parameters`, `not_found`
-   * and, if LONG_REPORTS_WAITING_MAX wait already, `overloaded`. If `left` is aborted, it ends with the page
-   * that it reads, and rejects.
+   * Reports the usage on disk, which is one flush behind a running gateway. Each row is as it was when its
+   * page was read. The usage of a deleted key is found by the key's id only. Other work of the main thread
+   * runs between the pages. Rejects with `invalid_parameters`, `not_found` and, if LONG_REPORTS_WAITING_MAX
+   * wait already, `overloaded`. `left` is aborted when the requester has gone: then the report ends after the
+   * page that it reads, and rejects.
    */
   async reportUsage(
     { account, key, model, by, fromHour, toHour }: UsageRequest,
@@ -212,7 +213,7 @@ export class Registry {
     }
   }
 
-  /** Resolves when no other long report runs, with what ends the turn. Rejects once `left` is aborted. */
+  /** Resolves when no other long report runs. The result ends the turn. Rejects once `left` is aborted. */
   async #longReportTurn(left: AbortSignal | undefined): Promise<() => void> {
     if (this.#longReports > LONG_REPORTS_WAITING_MAX) {
       const message = `${LONG_REPORTS_WAITING_MAX} long reports of usage wait already: try again.`;
@@ -224,7 +225,7 @@ export class Registry {
     this.#longReportEnd = new Promise((resolve) => (end = resolve));
     const endTurn = (): void => {
       this.#longReports -= 1;
-      // If this one ends while it waits, the next one still waits for the one that runs.
+      // If this report ends while it waits, the next report still waits for the running one.
       void before.then(end);
     };
     await (left === undefined ? before : Promise.race([before, once(left, 'abort')]));
@@ -234,8 +235,9 @@ export class Registry {
   }
 
   /**
-   * Returns the stored rows of those hours, by account: about `limit`, because the rows of an account's hour
-   * stay together. `next` continues; a page that read many accounts without calls may be empty.
+   * Returns the stored rows of those hours, by account. A page may exceed `limit`, because the rows of an
+   * account's hour stay together. A page may be empty although `next` continues: it has read
+   * ACCOUNTS_READ_MAX accounts without calls.
    */
   usageRows(hours: UsageHours, from: UsageCursor, limit: number): UsageRowsPage {
     return this.#rowsPage(hours, from, limit, {});
@@ -270,10 +272,10 @@ export class Registry {
   }
 
   /**
-   * Returns the names for the id of an account or a key in a report. `key` is undefined for an account and
-   * for a key that was deleted, whose account is found by `accountId`. `account` is undefined for one that is
-   * not in the books of this host, which were put back from an older copy or do not have it yet. Accounts are
-   * never deleted. A damaged row has no names either: it is not worth a report without the others.
+   * Returns the names for the id of an account or a key in a report. `accountId` is needed for a deleted key,
+   * whose record no longer tells the account. The result's `key` is undefined for an account and for a
+   * deleted key. Its `account` is undefined if the books of this host lack the account: they are an older
+   * copy, or do not have it yet. A damaged record has no names either, so that the other rows get out.
    */
   namesOf(id: string, accountId?: string): UsageNames {
     const key = ifReadable(() => this.#store.keys.find(id));
@@ -282,8 +284,8 @@ export class Registry {
   }
 
   /**
-   * On a store without accounts, creates the account `demo` on plan `demo` with 100.00 and one key, which is
-   * returned only once. Otherwise returns no key; and no id if no account is named `demo`.
+   * On a store without accounts, creates the account `demo` on plan `demo` with 100.00 and one key. Only then
+   * the result has the key. `accountId` is undefined if there are accounts but none is named `demo`.
    */
   ensureDemo(): { accountId: string | undefined; key: string | undefined } {
     if (this.#store.listAccounts(0, 1).items.length > 0) {
@@ -296,7 +298,7 @@ export class Registry {
     return { accountId: made?.record.id, key: made?.created[0]?.key };
   }
 
-  /** Puts accounts with their keys in one transaction, and makes the live state know them. */
+  /** Puts accounts with their keys in one transaction, and then into the live state. */
   #make(put: () => readonly MadeAccount[]): readonly MadeAccount[] {
     const { accounts, keys } = this;
     return commitAndApply(
@@ -313,7 +315,7 @@ export class Registry {
   }
 }
 
-/** Names the item in a rejection of it. */
+/** Runs `work`; if it throws a rejection, puts `item` before the message. */
 function named<Result>(item: string, work: () => Result): Result {
   try {
     return work();
@@ -324,17 +326,17 @@ function named<Result>(item: string, work: () => Result): Result {
 }
 
 /**
- * How the admin interface reaches the registry: directly, or together with the processes that share it
- * (sharing/shared-registry.ts). `work` is synchronous. If the registry is shared, `work` may be run several
- * times; each run is undone before the next.
+ * How the admin interface reaches the registry: directly (`ownRegistryService`), or together with the
+ * processes that share the registry (sharing/shared-registry.ts). `work` is synchronous. A shared registry
+ * may run `work` several times, and undoes each run before the next.
  */
 export interface RegistryService {
   /** Returns what `work` reads; statements show what all processes use now. */
   read<Result>(work: (registry: Registry) => Result): Result | Promise<Result>;
   /**
-   * Changes the registry, and records that as a change of `cause`, in one transaction. On return it is on
-   * disk, and in force in every process of this host. If some processes did not apply it in time, `onBehind`
-   * gets their number; they apply it as soon as they can.
+   * Changes the registry, and records that as a change of `cause`, in one transaction. On return the change
+   * is on disk, and in force in every process of this host. If some processes did not apply it in time,
+   * `onBehind` gets their number, and they apply it as soon as they can.
    */
   change<Result>(
     cause: Cause,
@@ -343,7 +345,7 @@ export interface RegistryService {
   ): Result | Promise<Result>;
 }
 
-/** The service of a process that is alone. `onChange` gets each change once it is on disk. */
+/** The service of a process that is alone on its store. `onChange` gets each change once it is on disk. */
 export function ownRegistryService(
   registry: Registry,
   onChange: (change: OperatorChange) => void = () => undefined,
