@@ -1,14 +1,14 @@
 /**
- * The admission phase (admission control). It checks that the call is within its plan, that its model is on
- * the plan, that each quota of key, account, groups and model has what the call needs, and that the balance
- * covers the worst case. intake.ts calls `admit`, `beyondBalance` and `isAllowed`; replay.ts calls `choose`;
- * admission-lease.ts calls `boundedCall`, `needOf` and `lowersOutput`: if limits are shared with other
- * processes, it decides whether a rejected call may try again. Listener thread.
+ * The admission phase (admission control). It checks that the plan allows the call and its model, that each
+ * quota of key, account, groups and model has what the call needs, and that the balance covers the worst
+ * case. intake.ts calls `admit`, `beyondBalance` and `isAllowed`; replay.ts calls `choose`. If limits are
+ * shared with other processes, admission-lease.ts decides whether a rejected call may try again, by
+ * `boundedCall`, `needOf` and `lowersOutput`. Listener thread.
  *
- * Must hold: a rejected call has taken nothing, and an admitted one is settled or released exactly once;
+ * Must hold: a rejected call has taken nothing, and an admitted call is settled or released exactly once;
  * otherwise money and slots stay held for ever. The hold covers the dearest model that may answer, fallbacks
- * included, or a call costs more than its account has (test/unit/request/admit.test.ts,
- * test/unit/request/admit.quotas.test.ts).
+ * included; otherwise a call costs more than its account has. Further test:
+ * test/unit/request/admit.quotas.test.ts.
  */
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { type DoorName, SERVICE_OF } from '../core/door-names.js';
@@ -41,12 +41,12 @@ const FREE: CallNeeds = { hold: asPicoUnits(0n), tokens: 0, isFree: true };
 /** The most scopes of one call: its key, its account, the model for the account, and groups. */
 const SCOPES_MAX = 3 + GROUP_DEPTH_MAX;
 /**
- * How often the output can be lowered: once by the balance, and by the spending of a day and of a month of
- * each scope.
+ * How often the output of a call can be lowered: once by the balance, and for each scope once by the spending
+ * of a day and once by that of a month. It bounds the rounds of `reserve`.
  */
 const CLAMPS_MAX = 1 + 2 * SCOPES_MAX;
 
-/** The rejection of a call that asks for more output than the plan allows. */
+/** Returns the rejection if the call asks for more output than the plan allows. */
 function beyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undefined {
   const { outputTokensMax: wanted, outputTokensField: field } = call;
   const { outputTokensMax: allowed } = plan;
@@ -58,31 +58,31 @@ function beyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undefined {
   };
 }
 
-/** The call as it goes upstream: with the bound of `planBoundOf`, if any, which costs a copy of the body. */
+/** Returns the call with the bound of `planBoundOf`, which costs a copy of the body; as it is without one. */
 export function boundedCall(call: ChatCall, plan: PlanEntry, models: Models): ChatCall {
   const bound = planBoundOf(call, plan, models);
   return bound === undefined ? call : withOutputTokensMax(call, bound);
 }
 
-/** The plan's bound of the output, if the call has no bound and that of a model that may answer is higher. */
+/** Returns the plan's bound of output if the call has none and a model that may answer has a higher bound. */
 function planBoundOf(call: ChatCall, plan: PlanEntry, models: Models): number | undefined {
   const { outputTokensMax: allowed } = plan;
   if (call.outputTokensMax !== undefined || allowed === undefined) return undefined;
   return models.some(({ model }) => allowed < model.outputTokensMax) ? allowed : undefined;
 }
 
-/** As `CallContext.models`. */
+/** The models that may answer: the call's own, which `choose` makes sure is there, then its fallbacks. */
 export type Models = readonly ChosenModel[];
 
-/** The model that a call gets, before anything is taken for it. */
+/** The model of a call, before anything is taken. */
 interface Choice extends ChosenModel {
-  /** See `planBoundOf`. */
+  /** The bound that the gateway has to add to the call; undefined if the call needs none. */
   readonly outputTokensMax: number | undefined;
 }
 
 /**
- * Chooses the model, if the call's plan allows what it asks for. Sets `context.modelIndex` as soon as the
- * model is found, and `context.models` if it does not reject.
+ * Chooses the model, or rejects if the plan does not allow what the call asks for. Sets `context.modelIndex`
+ * as soon as the model is found, and `context.models` if the call is not rejected. Takes nothing.
  */
 export function choose(
   context: CallContext,
@@ -113,9 +113,9 @@ export function choose(
 }
 
 /**
- * Admits the call, or returns the rejection; then nothing was taken. Intake calls it again after each lease
- * that it asked for, so all that it sets may be set anew. Of `context` it sets, with `choose`, `reserve` and
- * `rejectionOf`:
+ * Admits the call, or returns the rejection and has taken nothing. Intake calls `admit` again after
+ * AdmissionAsk has asked for a lease, so each field may be set anew. `admit`, `choose`, `reserve` and
+ * `rejectionOf` set these fields of `context`:
  *
  *     admission                 for dispatch, delivery and settle
  *     modelIndex, models        for AdmissionAsk, dispatch, delivery, metrics and the call log
@@ -139,7 +139,7 @@ export function admit(
   if (room !== 'room') return room === 'full' ? JOURNAL_FULL : JOURNAL_CLOSED;
   const slot = channel.acquire();
   if (slot === undefined) return CALLS_FULL;
-  // By the time the worker gets the call its settings may lack the alias. The id stays.
+  // A reload may take an alias away before the worker gets the call; the id stays. A hit has no worker.
   const named = call.model === model.id || context.hit !== undefined ? call : withModelId(call, model.id);
   const bounded =
     outputTokensMax === undefined || context.hit !== undefined
@@ -151,10 +151,10 @@ export function admit(
     channel.release(slot);
     return admitted;
   }
-  // `reserve` returns the object that it got, unless it has lowered the output.
+  // `reserve` returns `bounded` itself, unless it has lowered the output.
   context.isClamped = admitted !== bounded;
-  // The ledger still knows the tokens of the minute, as it has just taken some for this call. For a free call
-  // it takes none, so they are read.
+  // The ledger still knows the tokens of the minute, because `reserve` has just taken some of them. A free
+  // call takes no tokens, so `setTokenLimit` reads them.
   if (context.door.isFree === true) setTokenLimit(context, listener);
   else context.tokenLimit = listener.ledger.tokenMinuteLeft();
   context.admission = {
@@ -169,9 +169,8 @@ export function admit(
 }
 
 /**
- * The first routing member of the request that `pass_members` of the model does not name, and that must not
- * reach its upstreams. A routing member may make an upstream serve another call than the one that was priced
- * (core/routing-members.ts).
+ * Returns the first routing member of the request that `pass_members` of the model does not name. It must not
+ * reach the model's upstreams: it may make an upstream serve another call than the one that was priced.
  */
 function unpassedMember(
   { routingMembers }: ChatCall,
@@ -181,19 +180,20 @@ function unpassedMember(
 }
 
 /**
- * Journal records that the calls in flight may still append, for `roomFor`, which adds the one of the new
- * call. With `durability: commit` each call may append two: its charge, and one that takes the charge back.
- * So the new call's second is added here. A call whose end is pending has appended its first.
+ * How many journal records the calls in flight may still append. `roomFor` adds one for the new call. With
+ * `durability: commit` a call may append two: its charge, and a record that takes the charge back. So the
+ * new call's second record is added here. A call whose end is pending has already appended its first.
  */
 function recordsPending({ durability, channel, pendingCommits }: ListenerContext): number {
   return durability === 'commit' ? 2 * channel.inFlight + 1 - pendingCommits.size : channel.inFlight;
 }
 
 /**
- * What the call may cost and use at most, whichever model answers. It holds that until it is settled.
+ * Returns what the call may cost and use at most, whichever model answers. The call holds this until it is
+ * settled.
  *
- * With `token_quota: settle` a call holds no tokens, or one if limits are shared. A coordinator counts what a
- * process has used of a stock only as long as the process holds some of it. One token is enough for that.
+ * With `token_quota: settle` a call holds no tokens, or one token if limits are shared. A coordinator counts
+ * what a process has used of a stock only while the process holds some of the stock; one token is enough.
  */
 export function needOf(
   { hit, door }: CallContext,
@@ -218,8 +218,8 @@ export function needOf(
 
 /**
  * Takes what the call needs of all its scopes, or nothing. Returns the call as it goes upstream, or the
- * rejection. If money is lacking and `low_balance` is `clamp`, it lowers the output and tries again, with
- * shared limits only after the coordinator has refused the whole hold (`context.mayClamp`).
+ * rejection. If money is lacking and `low_balance` is `clamp`, it lowers the output and tries again. With
+ * shared limits it does so only after the coordinator has refused the whole hold (`context.mayClamp`).
  */
 function reserve(
   slot: CallSlot,
@@ -253,10 +253,10 @@ function reserve(
       return wanted;
     }
     const isSpending = rejection.quota === 'spend_per_day' || rejection.quota === 'spend_per_month';
-    // Whether AdmissionAsk may ask the coordinator for what the ledger lacks here. A call that is larger than
-    // the whole limit never fits, so it asks only if its output may be lowered.
+    // Whether AdmissionAsk may ask the coordinator for what the ledger lacks here. A call that needs more
+    // than the whole limit asks only if its output may be lowered; otherwise no lease can help.
     context.asksLease = rejection.asks && (!rejection.never || (isSpending && lowers));
-    // What the call needs, as it was tried last, of a quota of spending. AdmissionAsk then asks for that.
+    // For a quota of spending AdmissionAsk asks for the need of this last try, and not for the whole hold.
     context.lacking = isSpending ? need : undefined;
     const clamped =
       mayClamp && clamps < CLAMPS_MAX ? clampedCall(rejection, models, wanted, caller, listener) : undefined;
@@ -265,14 +265,15 @@ function reserve(
   }
 }
 
-/** Whether the output of a call is lowered if the balance does not cover it. A hit has no output to lower. */
+/** Whether the output is lowered if money is lacking. Neither a hit nor a free call has output to lower. */
 export function lowersOutput({ hit, door }: CallContext, { lowBalance }: ListenerContext): boolean {
   return lowBalance === 'clamp' && hit === undefined && door.isFree !== true;
 }
 
 /**
- * The call with its output lowered to what the balance, or a quota of spending, affords. Undefined if that is
- * nothing, or if it was no money that the call lacked: tokens come back within the minute or the day.
+ * Returns the call with its output lowered to what the balance, or a quota of spending, affords. Undefined if
+ * that is below the least output of the door, if output is free, or if the call did not lack money: tokens
+ * come back within the minute or the day.
  */
 function clampedCall(
   { quota, left }: QuotaRejection,
@@ -284,7 +285,7 @@ function clampedCall(
   if (quota !== 'balance' && quota !== 'spend_per_day' && quota !== 'spend_per_month') return undefined;
   const available = quota === 'balance' ? ledger.balance.available(account) : left;
   const tokens = affordedBy(available, models, call);
-  // The balance may have grown since the hold failed.
+  // The balance may have grown since the hold failed, and pay more than any model gives.
   const tokensMax = Math.max(...models.map(({ model }) => model.outputTokensMax));
   return tokens === undefined || tokens < BigInt(call.outputTokensMin)
     ? undefined
@@ -292,8 +293,8 @@ function clampedCall(
 }
 
 /**
- * The output tokens of each choice that `amount` pays at any model. -1 if it does not pay the prompt;
- * undefined if output is free.
+ * Returns how many output tokens of each choice `amount` pays, whichever model answers. -1 if it does not pay
+ * the prompt; undefined if output is free.
  */
 function affordedBy(amount: bigint, models: Models, call: ChatCall): bigint | undefined {
   let most: bigint | undefined;
@@ -308,7 +309,7 @@ function affordedBy(amount: bigint, models: Models, call: ChatCall): bigint | un
   return most;
 }
 
-/** The rejection that the caller gets if the ledger did not admit the call. */
+/** Returns the rejection for the caller. `reserve` has checked that `context.caller` is there. */
 function rejectionOf(
   { kind, index, quota, limit, left, resetsMs, never }: QuotaRejection,
   { hold, tokens }: CallNeeds,
@@ -354,21 +355,21 @@ function rejectionOf(
   return quotaUsedUp({ owner, quota, limit, need, left, retryAfterSeconds });
 }
 
-/** The most output tokens of each choice with which the call would fit an unused quota. */
+/** The most output of each choice with which the call fits an unused quota; below 1 if there is none. */
 function fittingOutput(quota: QuotaName, limit: bigint, models: Models, call: ChatCall): number {
   if (QUOTA_KINDS[quota].unit === 'money') return Number(affordedBy(limit, models, call) ?? 0n);
   const promptTokensMax = Math.max(...models.map(({ model }) => promptTokensMaxOf(call, model)));
   return Number((limit - BigInt(promptTokensMax)) / BigInt(call.choices));
 }
 
-/** Bounded by the model's own bound, because a client may write numbers such as 10^12. */
+/** The output of all choices. The model's bound counts too: a client may write numbers such as 10^12. */
 function completionTokensMaxOf(model: ModelEntry, call: ChatCall): number {
   return Math.min(call.outputTokensMax ?? model.outputTokensMax, model.outputTokensMax) * call.choices;
 }
 
 /**
- * The rejection of a large body before all of it has come, if its caller cannot pay for `bodyBytes` on any
- * model of the plan, however little output the call asks for. Undefined if limits are shared, because other
+ * Returns the rejection of a large body that is still coming, if its caller cannot pay a token for each of
+ * `bodyBytes`, and one of output, on any model of the plan. Undefined if limits are shared, because other
  * processes may give money back.
  */
 export function beyondBalance(
@@ -384,7 +385,7 @@ export function beyondBalance(
   return available >= hold ? undefined : bodyTooCostly(hold, available, door);
 }
 
-/** Whether the plan has the model. */
+/** Whether the plan has the model. `model`: an id or an alias. */
 export function isAllowed(caller: Caller, model: string, { access }: ListenerContext): boolean {
   return access.indexOf(model, caller.planIndex) !== undefined;
 }

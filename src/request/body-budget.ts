@@ -1,17 +1,18 @@
 /**
- * The memory budget of request bodies in a process: of all calls together, and of each account. Intake takes
- * from it, ChatExchange gives back, and the main thread reads it for the metrics.
+ * The memory budget of request bodies in a process: for all calls together, and for each account. On
+ * listener threads intake.ts takes and chat-exchange.ts gives back. On the main thread gateway/gateway.ts
+ * makes the buffer, and gateway/stats.ts reads the sum.
  *
- * One stripe a listener, all stripes in one SharedArrayBuffer of 32-bit words:
+ * One SharedArrayBuffer of 32-bit words has a stripe for each listener:
  *
- *     word 0      KiB of all bodies that the listener's calls hold
- *     word 1 + a  KiB of those of account a
+ *     word 0      KiB of memory that the bodies of the listener's calls take
+ *     word 1 + a  KiB that those of account a take
  *
  * Untouched pages cost no memory.
  *
- * Must hold: only its own listener writes to a stripe, and a new listener clears the stripe of the one that
- * died. A listener takes before it looks at the sums: if two take the last bytes at the same time, both may
- * be rejected, but never do both get them (test/unit/request/body-budget.test.ts).
+ * Must hold: only its own listener writes to a stripe, and a new listener clears the stripe of a dead one. A
+ * listener adds to its stripe before it sums up: if two listeners take the last bytes at the same time, both
+ * may be rejected, but never do both get them.
  */
 import { BODY_MEMORY_FACTOR } from '../core/limits.js';
 import { ceilDiv, type AccountIndex } from '../core/units.js';
@@ -21,7 +22,7 @@ const WORD_BYTES = Int32Array.BYTES_PER_ELEMENT;
 const TOTAL = 0;
 const FIRST_ACCOUNT = 1;
 
-/** The most that one account may take, so that it cannot have the large calls of all others rejected. */
+/** The most that one account may take, so that it cannot crowd out the large calls of all others. */
 const ACCOUNT_SHARE = 1 / 2;
 /** The most that large bodies may take together. The rest is for bodies that a listener parses. */
 const LARGE_SHARE = 3 / 4;
@@ -39,10 +40,11 @@ export function createBodyBudget(listeners: number, accountsMax: number): BodyBu
   };
 }
 
-/** The bounds. A reload may change them while bodies are held. */
+/** A reload may change the bounds while bodies are held. */
 export interface BodyBounds {
+  /** Of memory, so of BODY_MEMORY_FACTOR times the lengths of bodies. */
   readonly bytesMax: number;
-  /** The longest body that is accepted. If no other body is held, a body is taken even above a share. */
+  /** The longest body that is accepted. If no other body is held, such a body is taken above any share. */
   readonly bodyBytesMax: number;
   /** Bodies longer than this are large: see LARGE_SHARE. */
   readonly parseInlineBytesMax: number;
@@ -53,7 +55,7 @@ export class BodyBudget {
   readonly #stripeWords: number;
   readonly #own: number;
 
-  /** Clears the stripe, in case an earlier listener of that index has died. */
+  /** Clears the stripe, in case an earlier listener of that index has died. Listener thread. */
   constructor(buffer: BodyBudgetBuffer, listenerIndex: number) {
     this.#words = new Int32Array(buffer.shared);
     this.#stripeWords = FIRST_ACCOUNT + buffer.accountsMax;
@@ -64,8 +66,8 @@ export class BodyBudget {
   }
 
   /**
-   * Raises what a body holds from `heldBytes`, 0 at first, to `bytes` of its length. If not 'taken', nothing
-   * has changed. `bounds` are those of now: they may differ from the call before.
+   * Raises what one body holds from `heldBytes`, 0 at first, to `bytes`; both are lengths of the body. The
+   * result `account_full` means the account's share, `full` that of all. Then nothing has changed.
    */
   take(
     account: AccountIndex,
@@ -91,7 +93,7 @@ export class BodyBudget {
     return isFull ? 'full' : 'account_full';
   }
 
-  /** Called once, with the length that was last taken. */
+  /** Call it once for a body, with the length that was last taken: nothing here knows the body. */
   giveBack(account: AccountIndex, heldBytes: number): void {
     const kib = kibOf(heldBytes);
     Atomics.sub(this.#words, this.#own + TOTAL, kib);
@@ -106,7 +108,7 @@ export class BodyBudget {
   }
 }
 
-/** Bytes that the bodies of all listeners hold. Main thread. */
+/** Bytes of memory that the bodies of all listeners take. Main thread. */
 export function bodyBytesInWork({ shared, accountsMax }: BodyBudgetBuffer): number {
   const words = new Int32Array(shared);
   let kib = 0;
@@ -114,7 +116,7 @@ export function bodyBytesInWork({ shared, accountsMax }: BodyBudgetBuffer): numb
   return kib * BYTES_PER_KIB;
 }
 
-/** The memory that a body of `bytes` takes: its pieces, and what is made of them for the upstream. */
+/** KiB of memory for a body of `bytes`: its pieces, and what is made of them for the upstream. */
 function kibOf(bytes: number): number {
   return ceilDiv(bytes * BODY_MEMORY_FACTOR, BYTES_PER_KIB);
 }

@@ -1,7 +1,8 @@
 /**
  * Gathers the contents of calls, if `call_log.contents` keeps any: the body of the request and the text of
- * the response as the caller got it, each up to a bound. Intake adds the body, Delivery and Replay add the
- * response, ChatExchange ends it. If nothing is to be kept, a call has no GatheredContents. Listener thread.
+ * the response as the caller got it, each up to a bound. intake.ts begins a GatheredContents and adds the
+ * body; delivery.ts and replay.ts add the response; chat-exchange.ts ends it. gateway/gateway-logs.ts writes
+ * what is sent. Listener thread.
  *
  * Must hold: no header is gathered, because headers have the callers' keys. A call whose key is private
  * leaves nothing, also if the key became private during the call (test/e2e/contents.test.ts).
@@ -18,16 +19,16 @@ import {
 } from '../telemetry/contents-layout.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 
-/** A message to the main thread has less than this, and the contents of one call more. */
+/** A batch of so much is sent. gateway-logs.ts expects at most this and the contents of one call. */
 export const CONTENTS_MESSAGE_BYTES = 64 * 1024;
-/** How long the first contents of a batch wait for others. */
+/** How long the first contents of a batch wait for others before they are sent. */
 const BATCH_WAIT_MS = 200;
-/** Memory that a piece takes beside its bytes. */
+/** What each piece takes of the budget beside its bytes. */
 const PIECE_BYTES = 128;
 
 export interface ContentsSettings {
   readonly mode: ContentsMode;
-  /** A longer request or response is cut. */
+  /** The bound of each request and each response; the rest is cut. */
   readonly bodyBytesMax: number;
 }
 
@@ -35,11 +36,11 @@ interface ContentsGathererOptions {
   readonly budget: ContentsBudget;
   readonly keys: Pick<KeyTable, 'isPrivate'>;
   readonly clock: Clock;
-  /** Transfers `bytes` to the main thread. */
+  /** Transfers `bytes` to the main thread, which gives them back to the budget once they are written. */
   readonly send: (bytes: Uint8Array<ArrayBuffer>) => void;
 }
 
-/** What a call has gathered so far. */
+/** What one call has gathered so far. */
 export class GatheredContents {
   readonly key: KeyIndex;
   readonly #budget: ContentsBudget;
@@ -49,7 +50,7 @@ export class GatheredContents {
   #requestBytes = 0;
   #responseBytes = 0;
   #held = 0;
-  /** The memory budget was full: nothing of the call is kept. */
+  /** The budget was full: nothing of the call is kept, and `end` counts it as dropped. */
   isLost = false;
 
   constructor(key: KeyIndex, budget: ContentsBudget, bytesMax: number) {
@@ -58,13 +59,13 @@ export class GatheredContents {
     this.#bytesMax = bytesMax;
   }
 
-  /** Copies the bytes, up to the bound. */
+  /** Copies the bytes up to the bound, and counts all. */
   addRequest(bytes: Uint8Array): void {
     this.#copy(this.#request, bytes, this.#requestBytes);
     this.#requestBytes += bytes.length;
   }
 
-  /** Copies the bytes, up to the bound. */
+  /** As `addRequest`. */
   addResponse(bytes: Uint8Array): void {
     this.#copy(this.#response, bytes, this.#responseBytes);
     this.#responseBytes += bytes.length;
@@ -74,7 +75,7 @@ export class GatheredContents {
     return this.#responseBytes > 0;
   }
 
-  /** Request and response so far. They count toward the memory budget until `drop`. */
+  /** Request and response so far. Their bytes are held in the budget until `drop`. */
   get texts(): { readonly request: ClippedText; readonly response: ClippedText } {
     return {
       request: textOf(this.#request, this.#requestBytes),
@@ -82,7 +83,7 @@ export class GatheredContents {
     };
   }
 
-  /** Gives the memory back. Idempotent; ContentsGatherer.end calls it last. */
+  /** Gives the memory back. Idempotent. */
   drop(): void {
     this.#budget.giveBack(this.#held);
     this.#held = 0;
@@ -99,7 +100,7 @@ export class GatheredContents {
       return;
     }
     this.#held += length + PIECE_BYTES;
-    // µWS, or the worker, soon writes to this memory again.
+    // A copy, because µWS or the worker soon overwrites the memory of `bytes`.
     pieces.push(new Uint8Array(bytes.subarray(0, length)));
   }
 }
@@ -121,7 +122,7 @@ export class ContentsGatherer {
     this.#options = options;
   }
 
-  /** At the start and at each reload. Calls that have begun keep their bound of bytes. */
+  /** Call it at the start and at each reload. Calls that have begun keep their bound of bytes. */
   applySettings({ mode, bodyBytesMax }: ContentsSettings): void {
     this.#mode = mode;
     this.#bodyBytesMax = bodyBytesMax;
@@ -138,7 +139,7 @@ export class ContentsGatherer {
     return new GatheredContents(key, this.#options.budget, this.#bodyBytesMax);
   }
 
-  /** Sends the contents or drops them, by what the settings and the key say now. */
+  /** Sends the contents or drops them, by what the settings and the key say now. Call it once for a call. */
   end(contents: GatheredContents, requestId: string, outcome: Outcome): void {
     const { budget, keys, clock } = this.#options;
     const isRecorded = this.#mode === 'all' || (this.#mode === 'errors' && outcome !== 'ok');
@@ -152,7 +153,7 @@ export class ContentsGatherer {
     contents.drop();
   }
 
-  /** Sends the batch. Call it before the thread ends. */
+  /** Sends the batch. Call it before the thread ends, because the timer does not keep the thread alive. */
   flush(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;

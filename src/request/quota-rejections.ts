@@ -1,10 +1,10 @@
 /**
- * The rejections of quotas: which code each has, and a message that says whose quota it is, what it allows,
- * what is left of it and when to come back. The rate-limit phase and `admit` return them. Pure; listener
- * thread.
+ * Makes the rejections of quotas: each has a code, and a message that says who has the quota, what it allows,
+ * what is left of it and when to come back. rate-limit.ts and admit.ts call it; rejections.ts uses its advice
+ * on media. Pure; listener thread.
  *
  * Must hold: a caller that waits for the seconds that a rejection names is admitted, unless another caller
- * was faster (test/unit/request/quota-rejections.test.ts, test/unit/request/admit.test.ts).
+ * was faster (test/unit/request/admit.test.ts).
  */
 import { type DoorName, PROMPT_OF } from '../core/door-names.js';
 import type { ErrorCode, ErrorRecord, RejectionDetail } from '../core/errors.js';
@@ -16,7 +16,7 @@ import type { GroupNames } from '../registry/group-names.js';
 import type { ChosenModel } from './model-access.js';
 
 /**
- * The scope that has the quota. An account's quotas are its plan's; `model` is a plan's rule for one model.
+ * The scope that has the quota. An account has the quotas of its plan. `model` is a plan's rule for a model.
  */
 export type QuotaOwner =
   | { readonly kind: 'key' }
@@ -24,7 +24,7 @@ export type QuotaOwner =
   | { readonly kind: 'group'; readonly name: string }
   | { readonly kind: 'model'; readonly plan: string; readonly model: string };
 
-/** `index` is used for a group only, `model` for a rule only. */
+/** `index`: the slot of a group. `model`: the id of a rule's model; the rate-limit phase meets no rules. */
 export function ownerOf(
   kind: QuotaOwner['kind'],
   index: number,
@@ -44,12 +44,12 @@ export function ownerOf(
   }
 }
 
-/** One quota. Amounts are requests, calls, tokens or pico-units. */
+/** One quota, and what the call needs. Amounts are requests, calls, tokens or pico-units. */
 interface Quota {
   readonly owner: QuotaOwner;
   readonly quota: QuotaName;
   readonly limit: bigint;
-  /** How much the call needs; 0 if it is admitted while anything is left. */
+  /** How much the call needs; 0 if it is admitted while anything is left, as with `token_quota: settle`. */
   readonly need: bigint;
 }
 
@@ -70,7 +70,7 @@ const CODES: Readonly<Record<QuotaName, ErrorCode>> = {
   spend_per_month: 'budget_exceeded',
 };
 
-/** The rejection of a call that may be made again after `retryAfterSeconds`. */
+/** Returns the rejection of a call that may be made again after `retryAfterSeconds`. */
 export function quotaUsedUp({ owner, quota, limit, left, need, retryAfterSeconds }: UsedUp): ErrorRecord {
   const { unit, per } = QUOTA_KINDS[quota];
   const state =
@@ -90,18 +90,18 @@ export function quotaUsedUp({ owner, quota, limit, left, need, retryAfterSeconds
   return detail === undefined ? record : { ...record, detail };
 }
 
-/** The advice to a caller whose call holds tokens of parts that are not text (`media_part_tokens`). */
+/** The advice to a caller whose call holds tokens for media parts (`media_part_tokens`). */
 export const FEWER_MEDIA = 'send fewer images, documents, sounds and videos';
 
-/** Whether any of the models that may answer takes parts of the call for tokens. */
+/** Whether tokens are held for media parts, at any of the models that may answer. */
 export function holdsMedia(models: readonly Pick<ChosenModel, 'model'>[], call: ChatCall): boolean {
   return models.some(({ model }) => mediaTokensOf(call, model) > 0);
 }
 
 /**
- * The rejection of a call that needs more than the whole quota. `outputTokensMax` is the largest value of
- * `field` that would fit; undefined or less than 1 if none would. `hasMedia`: whether tokens of parts that
- * are not text are held.
+ * Returns the rejection of a call that needs more than the whole quota, so waiting does not help. `field` is
+ * the caller's member for the output. `outputTokensMax` is its largest value that fits the quota; undefined
+ * or less than 1 if none does. `hasMedia`: the result of `holdsMedia`.
  */
 export function neverFits(
   { owner, quota, limit, need }: Quota,
@@ -121,7 +121,7 @@ export function neverFits(
   };
 }
 
-/** `the plan free allows 60 requests per minute`. */
+/** Such as `the plan free allows 60 requests per minute`. */
 function allowanceOf(owner: QuotaOwner, quota: QuotaName, limit: bigint): string {
   const { unit, per } = QUOTA_KINDS[quota];
   const amount = amountOf(limit, quota);
@@ -143,7 +143,7 @@ function amountOf(amount: bigint, quota: QuotaName): string {
   return QUOTA_KINDS[quota].unit === 'money' ? decimalOf(amount) : String(amount);
 }
 
-/** Undefined if the code says enough. */
+/** Returns what metrics call the rejection; undefined if its code says enough. */
 function detailOf({ kind }: QuotaOwner, quota: QuotaName): RejectionDetail | undefined {
   switch (quota) {
     case 'requests_per_minute':
