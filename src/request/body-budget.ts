@@ -66,8 +66,8 @@ export class BodyBudget {
   }
 
   /**
-   * Raises what one body holds from `heldBytes`, 0 at first, to `bytes`; both are lengths of the body. The
-   * result `account_full` means the account's share, `full` that of all. Then nothing has changed.
+   * Raises what one body holds from `heldBytes`, 0 at first, to `bytes`; both are lengths of the body.
+   * `account_full`: the account's share is used up; `full`: that of all. Then nothing has changed.
    */
   take(
     account: AccountIndex,
@@ -93,7 +93,7 @@ export class BodyBudget {
     return isFull ? 'full' : 'account_full';
   }
 
-  /** Call it once for a body, with the length that was last taken: nothing here knows the body. */
+  /** Call it once for a body, with the length that was last taken. */
   giveBack(account: AccountIndex, heldBytes: number): void {
     const kib = kibOf(heldBytes);
     Atomics.sub(this.#words, this.#own + TOTAL, kib);

@@ -50,7 +50,7 @@ export class GatheredContents {
   #requestBytes = 0;
   #responseBytes = 0;
   #held = 0;
-  /** The budget was full: nothing of the call is kept, and `end` counts it as dropped. */
+  /** The budget was full: nothing of the call is kept, and `end` counts the call. */
   isLost = false;
 
   constructor(key: KeyIndex, budget: ContentsBudget, bytesMax: number) {

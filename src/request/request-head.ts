@@ -1,22 +1,23 @@
 /**
  * Reads a request's headers in one pass, and rejects a head that another HTTP parser would read differently
- * (request smuggling). listener-server.ts has one RequestHead, which intake.ts reads. Listener thread.
+ * (request smuggling). listener-server.ts has one RequestHead and fills it; intake.ts reads it. rejections.ts
+ * uses `shown`. Listener thread, but `createRequestPrefix`: gateway/listeners.ts calls it on the main thread.
  *
  * µWebSockets.js (µWS) takes the first of several headers of one name, and any `Transfer-Encoding` for
- * `chunked`. A proxy in front that takes the last one, or knows the coding, would see the body end elsewhere,
- * and one caller's body would become another's request. `getHeader` shows no second header, and no empty one;
- * `forEach` shows both. It costs 0.4 µs for four headers and 1.4 µs for the sixteen of an SDK; the four calls
- * of `getHeader` that it replaces cost 0.1 to 0.3 µs.
+ * `chunked`. A proxy in front that takes the last header, or knows the coding, would see the body end
+ * elsewhere. Then one caller's body would become another's request. `getHeader` of µWS hides a second header
+ * and an empty one, but `forEach` shows both. A `forEach` costs 0.4 µs for four headers and 1.4 µs for the
+ * sixteen of an SDK; four calls of `getHeader` would cost 0.1 to 0.3 µs.
  *
- * Must hold: each `read` sets all fields, or one caller's header becomes another's; and nobody keeps the
- * object beyond the callback of µWS (test/hostile/framing.test.ts, test/e2e/long-heads.test.ts).
+ * Must hold: each `read` sets all fields, or one caller's header becomes another's. Nobody keeps the object
+ * beyond the callback of µWS (test/hostile/framing.test.ts, test/e2e/long-heads.test.ts).
  */
 import { randomBytes } from 'node:crypto';
 import type { HttpRequest } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';
 
 const DIGITS = /^[0-9]+$/;
-/** A longer length is not an exact number. */
+/** Numbers of so many digits are exact. */
 const LENGTH_DIGITS_MAX = 15;
 /** Bound of all `anthropic-beta` headers together. */
 const BETAS_CHARS_MAX = 1024;
@@ -24,11 +25,11 @@ const PRINTABLE = /^[ -~]*$/;
 /** How much of a wrong value a message repeats. */
 const SHOWN_CHARS_MAX = 60;
 
-/** One object a listener, filled anew for each request: its fields are valid until the next. */
+/** One object serves all requests of a listener: its fields are valid until the next `read`. */
 export class RequestHead {
-  /** If it is missing: `Bearer` and the value of `x-api-key`, which Anthropic's clients send. */
+  // A missing header leaves its field empty, or undefined where the type has undefined.
+  /** Without the header: `Bearer` and the value of `x-api-key`, which Anthropic's clients send. */
   authorization = '';
-  // The fields that may be undefined are so if the header is missing.
   idempotencyKey: string | undefined;
   contentEncoding: string | undefined;
   cacheControl: string | undefined;
@@ -40,7 +41,7 @@ export class RequestHead {
   transferEncoding: string | undefined;
   #apiKey = '';
   #hosts = 0;
-  /** Set if headers of one name have different values, or one is malformed. */
+  /** What is wrong with a header, as far as `read` has seen it; the last such fault counts. */
   #error: string | undefined;
   readonly #visit = (name: string, value: string): void => this.#take(name, value);
 
@@ -53,18 +54,18 @@ export class RequestHead {
     if (this.authorization === '' && this.#apiKey !== '') this.authorization = `Bearer ${this.#apiKey}`;
   }
 
-  /** µWS reads the sizes of chunks laxly, so nothing that follows on the connection may be read. */
+  /** If so, the response ends the connection: µWS reads sizes of chunks laxly, so what follows is unsafe. */
   get isChunked(): boolean {
     return this.transferEncoding !== undefined;
   }
 
-  /** The rejection if the head is malformed or ambiguous. The connection must end with it. */
+  /** Returns the rejection if the head is malformed or ambiguous. It must end the connection. */
   rejection(): ErrorRecord | undefined {
     const message = this.#errorText();
     return message === undefined ? undefined : { code: 'invalid_parameters', message };
   }
 
-  /** Compares lengths first, so that most names are not compared at all. */
+  /** Compares lengths first, so that most names are not compared at all. `name` is in lower case. */
   #take(name: string, value: string): void {
     switch (name.length) {
       case 4:
@@ -98,14 +99,14 @@ export class RequestHead {
     }
   }
 
-  /** For credentials: of two, another parser may take the other one. The message repeats neither. */
+  /** For credentials: another parser may take the other of two values. The message repeats neither. */
   #once(name: string, before: string, value: string): string {
     if (before !== '' && value !== '' && before !== value)
       this.#error = `${name} must be sent once, got two different values.`;
     return before || value;
   }
 
-  /** The list goes to the upstream, so its length is bounded. */
+  /** Bounds the list, because it goes to the upstream. */
   #takeBetas(value: string): void {
     this.betas = this.betas === '' ? value : joined(this.betas, value);
     if (this.betas.length > BETAS_CHARS_MAX || !PRINTABLE.test(this.betas))
@@ -131,7 +132,7 @@ export class RequestHead {
   }
 }
 
-/** Several headers of one name are one list (RFC 9110 §5.3). */
+/** Joins several headers of one name to one list (RFC 9110 §5.3). */
 function joined(before: string | undefined, value: string): string {
   return before === undefined ? value : `${before}, ${value}`;
 }
@@ -141,10 +142,10 @@ export function shown(value: string): string {
   return JSON.stringify(value.length > SHOWN_CHARS_MAX ? `${value.slice(0, SHOWN_CHARS_MAX)}…` : value);
 }
 
-/** 72 random bits: no two threads of a fleet have the same in a lifetime. */
+/** 72 random bits: no two listeners of a fleet ever get the same prefix. */
 const PREFIX_BYTES = 9;
 
-/** The prefix of one listener's request identifiers: unique over threads, processes and restarts. */
+/** Returns the prefix of one listener's request ids: unique over threads, processes and restarts. */
 export function createRequestPrefix(): string {
   return `req_${randomBytes(PREFIX_BYTES).toString('base64url')}-`;
 }

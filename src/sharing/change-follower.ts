@@ -1,13 +1,14 @@
 /**
- * Applies to this process's shared buffers what other processes of this host change in the registry.
- * gateway/shared-accounting.ts starts one on the main thread of a gateway process that shares its registry.
+ * Applies to this process's shared buffers what is changed in the registry, here or by other processes of
+ * this host. gateway/shared-accounting.ts makes one on the main thread of a gateway process that shares its
+ * registry.
  *
- * It reads the newest number of the change feed every 25 ms, in some µs. It then reads the records that the
- * changes touched as they are now, so several changes of one record are applied once. A record that could not
- * be applied is tried again: twice with the next look, then after pauses that double up to 10 s.
+ * A look reads the newest number of the change feed every 25 ms, in some µs. It then reads each record that
+ * the changes touched, as the record is now. So several changes of one record are applied once. A record that
+ * could not be applied is tried again: twice with the next look, then after pauses that double up to 10 s.
  *
- * Must hold: a disabled key is rejected by every thread of every process within 100 ms. Test:
- * test/unit/sharing/change-follower.test.ts, which accepts 2 s, because machines of tests may be slow.
+ * Must hold: every thread of every process rejects a disabled key within 100 ms. The unit test accepts 2 s,
+ * because machines of tests may be slow.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { errorText } from '../core/errors.js';
@@ -16,27 +17,27 @@ import type { ChangeApplier } from '../registry/live-buffers.js';
 import type { ChangeFeed, Touched } from '../store/change-feed.js';
 import type { Log } from '../telemetry/log.js';
 
-/** A disabled key must be rejected within 100 ms: time for two looks, even if the main thread is busy. */
+/** Leaves time for two looks within the 100 ms, even if the main thread is busy. */
 const LOOK_PERIOD_MS = 25;
 
-/** How many records are read anew in one event-loop turn, in some 10 ms. */
+/** How many records of a kind one event-loop turn reads anew, or tries again, in some 10 ms. */
 const PAGE_RECORDS = 500;
 
-/** After how many failed looks the log repeats that the store cannot be read: 10 s. */
+/** After so many failed looks, 10 s, the log repeats that the store cannot be read. */
 const LOG_PERIOD_LOOKS = 400;
 
-/** The longest pause before a record is tried again: 10 s. */
+/** The longest pause before a record is tried again, in looks: 10 s. */
 const PAUSE_LOOKS_MAX = 400;
-/** With this try, 13 s after the first, the pause has become the longest. */
+/** After this try, 13 s after the first, the pause is the longest. */
 const TRIES_UNTIL_LONGEST = 11;
-/** After so many tries more the log repeats that the record cannot be applied: 10 minutes. */
+/** After so many more tries, about 10 minutes, the log repeats that the record cannot be applied. */
 const LOG_PERIOD_TRIES = 60;
 
 /** A record whose change could not be applied. */
 interface FailedRecord {
-  /** How often, since its last change. */
+  /** How often the record was tried since its last change. */
   readonly tries: number;
-  /** The look that tries again. */
+  /** The number of the look that tries again. */
   readonly dueLook: number;
   readonly again: () => void;
 }
@@ -44,7 +45,7 @@ interface FailedRecord {
 export interface ChangeFollowerOptions {
   readonly feed: Pick<ChangeFeed, 'newest' | 'since'>;
   readonly applier: Pick<ChangeApplier, 'applyGroup' | 'applyAccount' | 'applyKey'>;
-  /** `feed.newest()` from before the buffers were filled from the store. */
+  /** `feed.newest()`, read before the buffers were filled from the store: no change is then missed. */
   readonly appliedTo: number;
   readonly groupsMax: number;
   readonly accountsMax: number;
@@ -57,11 +58,11 @@ export class ChangeFollower {
   #appliedTo: number;
   #failedLooks = 0;
   #readsAll = false;
-  /** Whether a group was taken over after all. Until then its accounts were disabled. */
+  /** A group was applied late. Its accounts are disabled until all records are read anew. */
   #isGroupBack = false;
-  /** How often all records were read anew. */
+  /** How many readings of all records have begun. */
   #readings = 0;
-  /** How many looks there were, but for those while all records were read anew. */
+  /** How many looks there were, without those during a reading of all records. */
   #looks = 0;
   /** The records whose changes could not be applied, by what the log calls them. */
   readonly #failed = new Map<string, FailedRecord>();
@@ -82,16 +83,19 @@ export class ChangeFollower {
   }
 
   /**
-   * The newest change that every thread of this process sees; 0 while it reads everything anew, or lacks a
-   * change that could not be applied. A record that has failed for 13 s does not count: whoever changed it
-   * was warned long before, and later changes of other records are no cause for a warning.
+   * The newest change that every thread of this process sees. 0 during a reading of all records, and while a
+   * record could not be applied. A record that has failed for 13 s does not count: whoever changed it was
+   * warned long before, and later changes of other records are no cause for a warning.
    */
   get appliedTo(): number {
     const isLate = [...this.#failed.values()].some(({ tries }) => tries < TRIES_UNTIL_LONGEST);
     return this.#readsAll || isLate ? 0 : this.#appliedTo;
   }
 
-  /** Applies all changes that any process has committed. Every thread of this process sees them on return. */
+  /**
+   * Applies all changes that any process has committed. On return every thread of this process sees those
+   * that could be applied. Never throws.
+   */
   look(): void {
     try {
       this.#follow();
@@ -130,14 +134,14 @@ export class ChangeFollower {
     for (const key of keys) this.#attempt('key', key, () => applier.applyKey(key));
   }
 
-  /** Reads all records: the feed does not tell which changes this process lacks. `why` is for the log. */
+  /** Reads all records, because the feed does not tell which changes this process lacks. Never rejects. */
   async #applyAll(why: string): Promise<void> {
     const { groupsMax, accountsMax, keysMax, log } = this.#options;
     this.#readsAll = true;
     this.#isGroupBack = false;
     const reading = ++this.#readings;
     log.warn(`${why}; all groups, accounts and keys are read anew`);
-    // All groups first: an account whose group is not in the buffers is disabled.
+    // Groups come first: an account whose group is not in the buffers is disabled.
     for (let first = 0; first < groupsMax; first += PAGE_RECORDS) {
       this.#apply({ groups: page(first, groupsMax).map(asGroupIndex), accounts: [], keys: [] });
       await nextTurn();
@@ -149,13 +153,13 @@ export class ChangeFollower {
       });
       await nextTurn();
     }
-    // If it fell behind again meanwhile, the later reading goes on.
+    // If a later reading has begun meanwhile, that one is still under way.
     if (reading === this.#readings) this.#readsAll = false;
   }
 
   /**
-   * One record that cannot be read must not keep the others from being applied. `tries`: how often its change
-   * could not be applied; 0 for a new change.
+   * Applies one record by `work`. A throw is kept for later tries, so that the other records are applied.
+   * `tries`: how often the change has failed; 0 for a new change.
    */
   #attempt(kind: 'account' | 'group' | 'key', slot: number, work: () => void, tries = 0): void {
     const { log } = this.#options;
@@ -169,7 +173,7 @@ export class ChangeFollower {
     } catch (error) {
       const failed = tries + 1;
       const pauseLooks = Math.min(Math.max(1, 2 ** (failed - 2)), PAUSE_LOOKS_MAX);
-      // At the end, so that those after it are tried too.
+      // It goes to the end of the map, so that the others are tried too if more are due than PAGE_RECORDS.
       this.#failed.set(name, {
         tries: failed,
         dueLook: this.#looks + pauseLooks,

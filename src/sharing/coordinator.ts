@@ -1,48 +1,49 @@
 /**
  * The protocol between nodes and their coordinator, which knows all limits and all money and grants them in
- * leases. The implementations are `LmdbCoordinator` (processes of one host) and `ValkeyCoordinator` (hosts);
- * `EqualShare` wraps the latter. Tests have a reference, test/support/memory-coordinator.ts. `LeaseManager`
- * and `DebitService` call it. Main thread of a gateway process.
+ * leases. The implementations are lmdb-coordinator.ts (processes of one host) and valkey-coordinator.ts
+ * (hosts), which equal-share.ts wraps. Tests have a reference, test/support/memory-coordinator.ts.
+ * lease-manager.ts, debits.ts, shared-registry.ts and fallback-coordinator.ts call a coordinator. Main thread
+ * of a gateway process.
  *
- * A node is one life of a gateway process. It counts by itself what it uses of its grants. It gives back what
- * it does not use, or that expires. A permit counts as used from the moment it is granted, so all nodes
- * together never exceed a limit.
+ * A node is one life of a gateway process. It counts by itself what it uses of its grants, and gives back
+ * what it does not use. What is granted counts as used until the node says otherwise, so all nodes together
+ * never exceed a limit.
  *
  * There are two kinds of resources:
- * - Permits of the minute have a limited validity. The coordinator counts a grant that is valid to the end
- *   of tick E as used at the end of E, and it weighs for a minute after that. So any validity is exact, and a
- *   longer one only weighs longer. If the reply with a grant is lost, the next ask says by its order that the
- *   node has not heard of it, and the grant is taken back.
+ * - Permits of the minute have a limited validity. A grant that is valid to the end of tick E counts as used
+ *   at the end of E, so it weighs until a minute after E. No limit is exceeded by any validity; a longer one
+ *   only weighs longer. If the reply with a grant is lost, the next ask says by its order that the node has
+ *   not heard of the grant, and the coordinator takes the grant back.
  * - Stocks, which are all other resources, are granted by state. Every ask says what the node has used and
- *   holds now, and the coordinator records that and what it grants more. The next ask thereby takes back a
- *   lost grant.
+ *   holds now. The coordinator records that, and adds what it grants. So the next ask takes back a grant
+ *   whose reply was lost.
  *
- * A node makes one exchange at a time and numbers them. A coordinator ignores an exchange that is not newer
- * than the last one of that node, so a delayed duplicate does no harm.
+ * A node makes one exchange at a time and numbers its exchanges. A coordinator ignores an exchange that is
+ * not newer than the last one of that node, so a delayed duplicate does no harm.
  *
  * Must hold: all nodes together never exceed a limit, whatever messages are lost or come twice. Tests: both
- * coordinators pass test/support/authority-conformance.ts; test/unit/sharing/lease-laws.test.ts (three
- * windows).
+ * coordinators pass test/support/authority-conformance.ts; test/unit/sharing/lease-laws.test.ts tests three
+ * windows.
  */
 import type { Calendar, QuotaName } from '../core/quotas.js';
 import type { PicoUnits, WallMs } from '../core/units.js';
 import { dayNumberOf } from '../ledger/day.js';
 import type { SettledQuotas } from '../ledger/scope-quotas.js';
 
-/** The most asks in one exchange: some 100 KB, and some milliseconds of a coordinator's time. */
+/** The most asks in one exchange: they are some 100 KB, and take a coordinator some milliseconds. */
 export const EXCHANGE_ASKS_MAX = 1_000;
 
 /**
- * A process has a second node, for what an operator takes out of accounts: if that one fails, calls keep
- * their leases. Its slot is that of the process and so many more.
+ * A process has a second node, for what an operator takes out of accounts. If that node fails, calls keep
+ * their leases. Its slot is the slot of the process plus this. open-hosts.ts has a third such range of slots.
  */
 export const DEBIT_SLOTS_FROM = 1_000_000;
 
-/** The life that a lease belongs to. */
+/** The life to which a lease belongs. */
 export interface NodeIdentity {
-  /** Made once for each data directory. */
+  /** The host's id, made once for each data directory. */
   readonly host: string;
-  /** Index of the process in its group. */
+  /** The process's slot in its group; other nodes of the process add to it (DEBIT_SLOTS_FROM). */
   readonly slot: number;
   /** Random, anew for each life. */
   readonly incarnation: string;
@@ -52,11 +53,11 @@ export interface NodeIdentity {
 export type StockName = 'balance' | Exclude<QuotaName, 'requests_per_minute'>;
 
 /**
- * What becomes of a stock that was used, and of one that an ended life held:
- * - `balance`: the host's store has what was spent; what was held is free.
- * - `flight`: call slots come back when calls end; what was held is free.
- * - `window`: what was used weighs for a minute from the tick in which the coordinator hears of it. What was
- *   held counts as used when the life ends.
+ * What becomes of an amount that was used, and of an amount that a life held when it ended:
+ * - `balance`: the host's store has what was spent; what was held is free again.
+ * - `flight`: call slots come back when calls end; what was held is free again.
+ * - `window`: what was used weighs for a minute from the tick in which the coordinator hears of the use. What
+ *   was held counts as used when the life ends.
  * - `period`: what was used or held stays used until the period ends.
  */
 export type StockKind = 'balance' | 'flight' | 'window' | 'period';
@@ -77,14 +78,14 @@ export const STOCK_NAMES = Object.keys(STOCK_KINDS) as StockName[];
 /** The number of the day or month that a stock is counted in now; 0 if it has no period. */
 export type PeriodOf = (name: StockName) => number;
 
-/** The same at `wallMs`. `calendar`: of all days and months but those of calls a day, which are in UTC+8. */
+/** PeriodOf at `wallMs`. `calendar`: for all days and months but those of calls a day, which are in UTC+8. */
 export function periodAt(name: StockName, calendar: Calendar, wallMs: WallMs): number {
   if (STOCK_KINDS[name] !== 'period') return 0;
   if (name === 'calls_per_day') return dayNumberOf(wallMs);
   return (name.endsWith('_day') ? calendar.dayAt(wallMs) : calendar.monthAt(wallMs)).number;
 }
 
-/** Spending is leased in whole nano-units, so that sums of it are exact as numbers. */
+/** In pico-units. Spending is leased in whole nano-units, so that its sums are exact as numbers. */
 export const SPEND_UNIT = 1_000n;
 
 /** Keyed by name. A stock that is left out is not part of the ask or the reply. */
@@ -101,7 +102,7 @@ export interface PeriodUse {
   readonly used: number;
 }
 
-/** The use of a day or month that the store has of a scope, but for the calls of a day. */
+/** What the scope has used of each day and month, but for calls a day, which `quotas` does not have. */
 export function periodUsesOf(quotas: SettledQuotas): Stocks<PeriodUse> {
   const { dayNumber, monthNumber } = quotas;
   return {
@@ -113,7 +114,7 @@ export function periodUsesOf(quotas: SettledQuotas): Stocks<PeriodUse> {
   };
 }
 
-/** The same stocks, each with what `map` makes of its value. */
+/** Returns the same stocks, each with what `map` makes of its value. */
 export function mapStocks<From, To>(
   stocks: Stocks<From>,
   map: (value: From, name: StockName) => To,
@@ -123,14 +124,14 @@ export function mapStocks<From, To>(
 
 /** Some permits of an earlier grant. They may have expired since. */
 export interface GrantedPermits {
-  /** The tick of that grant: see MinuteGrant. */
+  /** The tick of that grant (MinuteGrant.tick). Nodes that are cut off use ticks below 0 (equal-share.ts). */
   readonly tick: number;
   readonly count: number;
 }
 
 /**
- * The order of a node's asks for one scope's minute. The node did not get, and will not use, a grant to an
- * ask after `heardNumber`. This ask repeats what those asks returned or named as used.
+ * The order of a node's asks for one scope's minute. The node got no grant to an ask after `heardNumber`, and
+ * will not use one. This ask repeats what the asks after `heardNumber` returned or named as used.
  */
 interface AskOrder {
   /** Grows from ask to ask. */
@@ -139,7 +140,7 @@ interface AskOrder {
   readonly heardNumber: number;
 }
 
-/** How much more is wanted: between `least` and `most`, or nothing. Both are 0 if the ask only reports. */
+/** How much more is wanted: `least` to `most`, or nothing at all. Both are 0 if the ask only reports. */
 export interface Wanted<Amount> {
   readonly least: Amount;
   readonly most: Amount;
@@ -150,13 +151,13 @@ export interface MinuteAsk extends Wanted<number> {
   readonly limit: number;
   /** How long the permits should be valid; the coordinator decides. */
   readonly forMs: number;
-  /** For a fallback quota, which is hardly ever used: valid for long, however busy the account is. */
+  /** The ask is of a fallback quota, which is hardly ever used: the permits should be valid for long. */
   readonly isFallback?: boolean;
   /** Permits that were not used and will not be. */
   readonly returned: readonly GrantedPermits[];
   /**
-   * Permits of grants that are still valid, taken before this ask left, and so used within TAKE_MS_MAX from
-   * then. They weigh for a minute from then on, and not from their expiry on.
+   * Permits of grants that are still valid. Calls took them before this ask left, and so use them within
+   * TAKE_MS_MAX (ledger/leased-window.ts). They weigh for a minute from then on, and not from their expiry.
    */
   readonly used?: readonly GrantedPermits[];
   /** Without it, a grant in a lost reply weighs as if it had been used. */
@@ -166,32 +167,32 @@ export interface MinuteAsk extends Wanted<number> {
 /** What all processes of a host have charged an account, by the host's store. */
 export interface HostSpent {
   readonly totalPicoUnits: PicoUnits;
-  /** Grows with each change of the total. A reversal makes the total smaller, so the newest counts. */
+  /** Grows with each change of the total. The newest version counts: a reversal makes the total smaller. */
   readonly version: number;
 }
 
 /** Amounts are calls, tokens, multiples of SPEND_UNIT or, for the balance, pico-units. */
 export interface StockAsk extends Wanted<bigint> {
-  /** The limit in force at the node that asks. Of the balance it is 0: what was credited counts. */
+  /** The limit in force at the node that asks. 0 for the balance: what was credited is its limit. */
   readonly limit: bigint;
   /**
    * The number of the day or month of the counts, by the node's calendar; 0 for stocks without a period. The
-   * latest that anybody has named counts, unless by the coordinator's calendar it is a mistake of a clock
-   * (PERIODS_AHEAD_MAX in ledger/stocks.ts). What was counted in such a period counts in the right one.
+   * latest period that any node has named counts. But one that is too far ahead of the coordinator's calendar
+   * is a mistake of a clock (PERIODS_AHEAD_MAX in ledger/stocks.ts): its counts count in the right period.
    */
   readonly period: number;
   /**
-   * What this life has used in the period, less what was taken back. Of a `window`: since it began, so that a
-   * message that comes twice does no harm. Of `flight` and `balance`: 0.
+   * What this life has used in the period, less what was taken back. Of a `window`: what it has used since it
+   * began, so that a message that comes twice does no harm. Of `flight` and `balance`: 0.
    */
   readonly used: bigint;
   /**
-   * What this node was granted and has not used; what calls hold is in it. Of the balance: what no store has
-   * as spent. It is read before what the host has spent, so that a charge which is flushed in between is
-   * counted twice for a moment, never not at all (test/unit/sharing/spent-order.test.ts).
+   * What this node was granted and has not used, with what calls hold. Of the balance: what no store has as
+   * spent. Read `unused` before `spent`: then a charge that is flushed in between is counted twice for a
+   * moment, never not at all (test/unit/sharing/spent-order.test.ts).
    */
   readonly unused: bigint;
-  /** Of the balance, for a coordinator that does not read the host's store itself. */
+  /** Only of the balance, and only for a coordinator that does not read the host's store itself. */
   readonly spent?: HostSpent;
 }
 
@@ -204,21 +205,21 @@ export interface LeaseAsk {
 }
 
 interface Grant<Amount> {
-  /** Between `least` and `most`, or nothing. */
+  /** `least` to `most` of the ask, or 0. */
   readonly granted: Amount;
   /** What the coordinator could still grant to anybody, after this grant. */
   readonly remaining: Amount;
   /**
-   * Other nodes hold some that they may give back, so a request may wait for it: unexpired permits, or a
-   * stock that they have not used. True if that is not known.
+   * Other nodes hold unexpired permits, or some of the stock that they have not used. They may give these
+   * back, so a request may wait. True also if nobody knows.
    */
   readonly heldByOthers: boolean;
 }
 
 export interface MinuteGrant extends Grant<number> {
-  /** The permits are valid to the end of this tick; `GrantedPermits` names it. */
+  /** The permits are valid to the end of this tick. `GrantedPermits` names the grant by the tick. */
   readonly tick: number;
-  /** How long the permits are valid from the grant on; the node counts from when it sent the ask. */
+  /** How long the permits are valid. The node counts from when it sent the ask, to be on the safe side. */
   readonly validMs: number;
   /** When a permit will be free if nobody gives one back; 0 if one remains now. */
   readonly freeInMs: number;
@@ -226,28 +227,28 @@ export interface MinuteGrant extends Grant<number> {
 
 export interface StockGrant extends Grant<bigint> {
   /**
-   * The period of the grant: that of the ask, or a later one that another node has named. An earlier one: the
-   * ask's was a mistake of a clock, and the coordinator has recorded nothing of it. Then it has a record of
-   * all that this node took, and may have granted to others what the node has left.
+   * The period of the grant: that of the ask, or a later one that another node has named. An earlier period
+   * means that the ask's was a mistake of a clock, of which nothing was recorded. Then the coordinator has a
+   * record of all that this node took, and may have granted to others what the node has left.
    */
   readonly period: number;
-  /** Of a `window`: when `least` will be free if nobody gives any back; 0 if it is now or is not known. */
+  /** Of a `window`: when `least` is free if nobody gives any back; 0 if it is free now or nobody knows. */
   readonly freeInMs: number;
 }
 
-/** One of each resource that was asked for. */
+/** The reply to one ask: a grant of each resource that was asked for. */
 export interface LeaseReply {
   readonly minute?: MinuteGrant;
   readonly stocks?: Stocks<StockGrant>;
   /**
-   * Something that was wanted is not here, and the coordinator, which would know, cannot be asked, or its
-   * record of the scope is damaged.
+   * Something that was wanted was not granted, and nobody knows whether there is some: the coordinator cannot
+   * be asked, or its record of the scope is damaged.
    */
   readonly isUnknown?: boolean;
 }
 
 export interface ExchangeReply {
-  /** The coordinator's calendar when it answered. */
+  /** What the coordinator's calendar showed when it answered. */
   readonly wallMs: WallMs;
   /** In the order of the asks. */
   readonly answers: readonly LeaseReply[];
@@ -262,7 +263,7 @@ export interface StockView {
   readonly period: number;
   /** What nodes have reported as used. Of a `window`: what weighs now. */
   readonly used: bigint;
-  /** Granted and not reported as used; also to lives that have ended: nobody knows what they used of it. */
+  /** Granted and not reported as used. Ended lives are in it too: nobody knows what they have used. */
   readonly unused: bigint;
 }
 
@@ -270,11 +271,11 @@ export interface StockView {
 export interface MinuteView {
   /** Permits that weigh now, whether they were used or not. */
   readonly weighing: number;
-  /** Those of them that may still be used. */
+  /** How many of these may still be used. */
   readonly unexpired: number;
 }
 
-/** What is on record of one process of the host that looks, which itself knows what it has used since. */
+/** What is on record of one process of this host. The process itself knows what it has used since. */
 export interface ProcessView {
   readonly slot: number;
   /** `number`: of the process's last ask for the minute; 0 if there was none. */
@@ -287,9 +288,9 @@ export interface ProcessView {
 export interface ScopeView {
   readonly scope: string;
   readonly minute: MinuteView;
-  /** Those that were ever asked for. */
+  /** The stocks that were ever asked for. */
   readonly stocks: Stocks<StockView>;
-  /** Those of the processes that were named which have asked for anything. */
+  /** Of the processes in `slots` of `look`, those that have asked for anything. */
   readonly processes: readonly ProcessView[];
   /** Spent by all hosts: by this one as its store says, by the others as far as they have reported. */
   readonly spent: PicoUnits;
@@ -305,14 +306,14 @@ export type LossReason =
   | 'failing'
   /** It has lost its data, and waits until nobody can exceed a limit. */
   | 'quarantine'
-  /** It may have lost data, and finds out. */
+  /** It may have lost data, and is finding out. */
   | 'checking'
-  /** It does not know this life of the node, or no longer: join again. */
+  /** It does not know this life of the node, or has ended it: join again. */
   | 'unknown_node'
   /** `close` was called. */
   | 'closed';
 
-/** The coordinator was lost: nothing was granted; what was reported may have been recorded or not. */
+/** The coordinator was lost. The node was granted nothing; its reports may have been recorded or not. */
 export class CoordinatorLost extends Error {
   readonly code = 'authority_lost';
   readonly reason: LossReason;
@@ -328,7 +329,7 @@ export class CoordinatorLost extends Error {
   }
 }
 
-/** What names a node at its coordinator whatever its life; the store of a host remembers it too. */
+/** Names a node at its coordinator, in all its lives. */
 export function placeOf({ host, slot }: Pick<NodeIdentity, 'host' | 'slot'>): string {
   return `${host}:${slot}`;
 }
@@ -338,34 +339,35 @@ export function modelScope(accountId: string, modelId: string): string {
   return `${accountId}/${modelId}`;
 }
 
-/** For an exchange of a life that the coordinator does not know, or no longer. */
+/** The rejection of a life that the coordinator does not know, or has ended. */
 export function unknownNode(): CoordinatorLost {
   return new CoordinatorLost('unknown_node', 'this life of the node is not known');
 }
 
 /** What a node calls. Every wait ends within some seconds, by a CoordinatorLost at the latest. */
 export interface Coordinator {
-  /** Set by who leases through it; called when it may be had again after a loss: then nothing waits on. */
+  /** Set by lease-manager.ts. Called when the coordinator may be there again after a loss: ask at once. */
   onBack?: () => void;
   /**
-   * Makes this life of the node known and ends earlier lives at the same place; StockKind says what becomes
-   * of what they held. Their permits expire. Call it before the first exchange, and again after
+   * Makes this life of the node known, and ends earlier lives at the same place. Their permits expire;
+   * StockKind says what becomes of their stocks. Call it before the first exchange, and again after
    * `unknown_node`. One round trip. Rejects with CoordinatorLost.
    */
   join(): Promise<JoinReply>;
   /**
-   * Carries at most EXCHANGE_ASKS_MAX asks, each of another scope; an empty one is a sign of life. Each ask
-   * is carried out by itself, and its resources are independent of each other. Wait for the end of the last
+   * Carries at most EXCHANGE_ASKS_MAX asks, each of another scope. An exchange without asks is a sign of
+   * life. Each ask is carried out by itself, and so is each of its resources. Wait for the end of the last
    * exchange before the next. One round trip.
    *
-   * Rejects with CoordinatorLost; then it may have been carried out or not. The next ask reports what is held
-   * anyway; it may return the same permits again only if it has an `order`.
+   * Rejects with CoordinatorLost: then the exchange may have been carried out or not. The next ask reports
+   * what is held anyway. It may return the same permits again only if it has an `order`.
    */
   exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply>;
   /**
-   * Views in the order of `scopes`, at most EXCHANGE_ASKS_MAX; all is 0 for an unknown scope, and one whose
-   * record is damaged is left out. `slots`: the processes of this host that are to be told apart. May be
-   * called during an exchange. Rejects with CoordinatorLost.
+   * Returns views in the order of `scopes`, of which there are at most EXCHANGE_ASKS_MAX. All is 0 for an
+   * unknown scope. A scope whose record is damaged is left out, so go by ScopeView.scope. `slots`: the
+   * processes of this host to show one by one. `look` may run during an exchange. Rejects with
+   * CoordinatorLost.
    */
   look(scopes: readonly string[], slots?: readonly number[]): Promise<ScopeView[]>;
   /** Ends the node and this life. Rejects with CoordinatorLost. */

@@ -1,28 +1,27 @@
 /**
  * A coordinator that sends heartbeats for its node, and that grants by itself while the node is cut off from
- * the server. It wraps `ValkeyCoordinator`. A process has three (open-hosts.ts): for its calls, for an
- * operator's debits, and for fallback quotas. Main thread.
+ * the server. It wraps `ValkeyCoordinator`. open-hosts.ts makes three for a process: for its calls
+ * (lease-manager.ts), for debits (debits.ts), and for fallback quotas (fallback-coordinator.ts). Main thread.
  *
- * A node sends something every few seconds even if it holds nothing: after a loss of data the server waits
+ * A node sends a heartbeat every few seconds even if it holds nothing: after a loss of data the server waits
  * for every node.
  *
  * With `on_authority_loss: equal_share`, calls of a node that is cut off are granted from their fallback
- * quota (fallback-coordinator.ts). When that is used up, no stock has more until the server is back. Requests
- * of the minute do: a node that has been cut off for long gives itself an equal share of each limit.
+ * quota. When that is used up, stocks have no more until the server is back. Requests of the minute have: a
+ * node that has been cut off for long gives itself an equal share of each limit.
  *
- * Why the limit holds while some nodes are cut off: the server holds the share of a node back once it has not
- * heard the node for SILENT_MS, until the node expires or has been back for a window. Grants from before
- * weigh for QUARANTINE_MS at most. A node uses its share only after both spans, counted from the last moment
- * at which the server may have heard it. A message may take up to SILENT_MS; one that takes longer finds that
- * the share is held back already. The node stops using its share at its first contact, or when it expires,
- * counted from the last moment after which the server surely heard it. So a message without a reply begins
- * the silence anew, and postpones no expiry. If the server is gone, all nodes use their shares, which are the
- * limit together.
+ * Why the limit holds while some nodes are cut off: once the server has not heard a node for SILENT_MS, it
+ * holds the node's share back, until the node expires or has been back for a window. Grants from before weigh
+ * for QUARANTINE_MS at most. A node uses its share only after both spans, counted from the last moment at
+ * which the server may have heard the node. A message may take up to SILENT_MS, so that span counts twice. A
+ * slower message finds the share held back already. The node stops using its share at its first contact, or
+ * when it expires, counted from the last moment after which the server surely heard the node. So a message
+ * without a reply begins the silence anew, and postpones no expiry. If the server is gone, all nodes use
+ * their shares, which together are the limit.
  *
- * A node that has not joined in its life has no share: its earlier life may have used it.
+ * A node that has not joined in its life has no share, because its earlier life may have used the share.
  *
- * Must hold: no limit is exceeded, whichever nodes are cut off. Test: test/unit/sharing/equal-share.test.ts
- * (random cuts and random use).
+ * Must hold: no limit is exceeded, whichever nodes are cut off. The unit test makes random cuts and use.
  */
 import type { Clock } from '../core/clock.js';
 import { CoordinatorContact } from './coordinator-contact.js';
@@ -51,17 +50,17 @@ import { ScopeGrants } from './scope-grants.js';
 import { wasNotSent } from './valkey-client.js';
 import { QUARANTINE_MS, SILENT_MS } from './valkey-lua.js';
 
-/** How long after the server may last have heard a node that node's share begins. */
+/** A node's share begins so long after the last moment at which the server may have heard the node. */
 export const SHARE_BEGINS_MS = 2 * SILENT_MS + QUARANTINE_MS;
-/** An idle node sends so often that its share is not held back. */
+/** An idle node sends so often that the server does not hold its share back. */
 const HEARTBEAT_MS = SILENT_MS / 4;
-/** How soon a node sends something if another one of its process has lost the server. */
+/** How soon a node sends a heartbeat if it or another node of its process has lost the server. */
 const DISTURBED_MS = 100;
 
 /**
- * Permits of the own share have ticks below 0 and are none that the server knows. This tick, below all
- * others, marks permits of the fallback quota, which the server knows as that of another node. Neither is
- * returned.
+ * Permits of the own share have ticks below 0: the server does not know them. This tick, below all others,
+ * marks permits of the fallback quota, which the server knows as those of another node. So neither are
+ * returned to the server.
  */
 const FALLBACK_TICK = Number.MIN_SAFE_INTEGER;
 
@@ -69,12 +68,12 @@ export interface EqualShareOptions {
   readonly coordinator: Coordinator;
   readonly node: NodeIdentity;
   readonly clock: Clock;
-  /** The nodes of all hosts, by the settings; 0 if this node has no share. */
+  /** How many nodes of calls all hosts have, by the settings; 0 if this node has no share. */
   readonly shares: number;
   readonly nodeExpiryMs: number;
   /** Makes the fallback quotas of this node; called only if there are shares. */
   readonly openFallback?: (mayReport: () => boolean) => FallbackCoordinator;
-  readonly onLost?: () => void; // called when the server does not answer
+  readonly onLost?: () => void; // called each time the server does not answer
   /** Called with a reason when calls are granted from here, and with undefined when that ends. */
   readonly onAlone?: (reason: string | undefined) => void;
   /** In [0, 1). Default Math.random. */
@@ -85,22 +84,22 @@ export interface EqualShareOptions {
 
 export class EqualShare implements Coordinator {
   readonly #options: EqualShareOptions;
-  /** What was granted of the own share of each minute, by scope. Bounded by the scopes of the ledger. */
+  /** What was granted of the own share of each minute, by scope; never more scopes than the ledger has. */
   readonly #own = new Map<string, ScopeGrants>();
   readonly #fallback: FallbackCoordinator | undefined;
   readonly #unreported = new UnreportedAsks();
   readonly #contact: CoordinatorContact;
-  /** The last moment at which the server may have heard the node: its share begins later. */
+  /** The last moment at which the server may have heard the node; Infinity before the node has joined. */
   #heardMs = Infinity;
-  /** The server surely heard the node after this: it holds the share back for an expiry from there. */
+  /** The server surely heard the node after this: it ends the node's life an expiry later, or later still. */
   #surelyHeardMs = -Infinity;
   /** Whether calls are granted from here. */
   #alone = false;
   /** Whether a heartbeat is under way. */
   #beating = false;
-  /** Since the last reply a connection broke, or another node of the process lost the server. */
+  /** Since the last reply a connection broke, or a node of the process lost the server. */
   #disturbed = false;
-  /** The last call to the server. The next one waits for its end. */
+  /** The end of the last call to the server, for which the next call waits. Never rejects. */
   #last: Promise<unknown> = Promise.resolve();
   /** Undefined before the node has joined. */
   #stopHeartbeat: (() => void) | undefined;
@@ -115,7 +114,7 @@ export class EqualShare implements Coordinator {
       this.#fallback = options.openFallback?.(() => !this.#contact.isLost && this.#unreported.size === 0);
   }
 
-  /** How long ago the server may last have heard the node; below 0 if it never has. */
+  /** How long ago the server may last have heard the node; -Infinity before the node has joined. */
   get silentMs(): number {
     return this.#options.clock.monotonicMs() - this.#heardMs;
   }
@@ -124,14 +123,14 @@ export class EqualShare implements Coordinator {
     return this.#alone;
   }
 
-  /** Sends a heartbeat soon: the server may be another one by now, and other nodes may wait for this one. */
+  /** Sends a heartbeat soon: another server may have taken over, and other nodes may wait for this one. */
   disturbed(): void {
     if (this.#disturbed || this.#left || this.#stopHeartbeat === undefined) return;
     this.#disturbed = true;
     this.#keepBeating();
   }
 
-  /** There is a connection to the server again: no ask waits for its next try, nor does a join. */
+  /** Call it when there is a connection to the server again: then neither an ask nor a join waits on. */
   connected(): void {
     this.#contact.endPause();
     if (this.#stopHeartbeat === undefined) this.onBack?.();
@@ -178,14 +177,14 @@ export class EqualShare implements Coordinator {
   }
 
   async leave(): Promise<void> {
-    // A heartbeat that waits for its turn would join again.
+    // First, because a heartbeat that waits for its turn would join again.
     this.#stopHeartbeat?.();
     this.#left = true;
     await this.#inTurn(() => this.#reportUnreported());
     try {
       await this.#fallback?.leave();
     } finally {
-      // What the fallback's node still holds is its own: the calls' node leaves all the same.
+      // The calls' node leaves also if the fallback's node could not: each holds its own grants.
       await this.#inTurn(() => this.#options.coordinator.leave());
     }
   }
@@ -272,7 +271,7 @@ export class EqualShare implements Coordinator {
       });
       this.#answered(sentMs);
     } catch (error) {
-      // Not thrown: the next exchange of a caller will meet the same failure.
+      // Nobody waits for a heartbeat. The next exchange of the node meets the same failure.
       if (!(error instanceof CoordinatorLost)) throw error;
       this.#lost(error);
     } finally {
@@ -288,7 +287,7 @@ export class EqualShare implements Coordinator {
     if (wasLost) this.onBack?.();
   }
 
-  /** Makes one call at a time; records when the server has heard, or may have heard, it. */
+  /** Makes one call at a time; records when the server has heard, or may have heard, the node. */
   #inTurn<Result>(call: () => Promise<Result>): Promise<Result> {
     const { clock } = this.#options;
     const made = this.#last.then(async () => {
@@ -299,7 +298,7 @@ export class EqualShare implements Coordinator {
         this.#surelyHeardMs = madeMs;
         return result;
       } catch (error) {
-        // Before the first reply the node has not joined, so it has no share that could begin.
+        // Before its first reply the node has not joined, and so has no share that could begin.
         if (this.#heardMs !== Infinity && !wasNotSent(error)) this.#heardMs = clock.monotonicMs();
         throw error;
       }
@@ -308,7 +307,7 @@ export class EqualShare implements Coordinator {
     return made;
   }
 
-  /** Grants permits of this node's equal share, after taking back those of them that the ask returns. */
+  /** Grants permits of the own share, after taking back those that the ask returns. `minuteAlone` marks them. */
   #grantOwn({ scope, minute }: LeaseAsk): LeaseReply {
     if (minute === undefined) return {};
     const { clock, node, shares } = this.#options;
@@ -323,7 +322,7 @@ export class EqualShare implements Coordinator {
   }
 }
 
-/** The ask to the server, which knows nothing of permits that the node was granted without it. */
+/** The ask without the permits that this node was granted here: the server does not know those ticks. */
 function withoutOwnPermits(ask: LeaseAsk): LeaseAsk {
   const { minute } = ask;
   if (minute === undefined) return ask;
@@ -333,9 +332,9 @@ function withoutOwnPermits(ask: LeaseAsk): LeaseAsk {
 }
 
 /**
- * The reply of a node that is cut off to its own calls. Permits come from its equal share if it has one, else
- * from the fallback quota. The reply says that nothing remains and that others may hold some. If too little
- * was granted, `isUnknown` says that only the server knows whether there is more.
+ * The reply of a node that is cut off to its own calls. Permits come from its equal share (`own`) if it has
+ * one, else from the fallback quota (`granted`). Of the fallback quota the reply says that nothing remains
+ * and that others may hold some. `isUnknown`: too little was granted, and only the server knows of more.
  */
 function replyAlone(
   ask: LeaseAsk,
@@ -353,6 +352,7 @@ function replyAlone(
   return { ...(minuteGrant && { minute: minuteGrant }), stocks: grants, ...(isUnknown && { isUnknown }) };
 }
 
+/** Permits of the own share get the tick -1 - t for t, which `#grantOwn` turns back in what is returned. */
 function minuteAlone(
   { forMs }: MinuteAsk,
   own: MinuteGrant | undefined,
@@ -364,8 +364,8 @@ function minuteAlone(
 }
 
 /**
- * What a node that is cut off holds of stocks, which it reports to the coordinator before anything else: the
- * newest ask of each scope, with what was granted since. Bounded by the scopes of the ledger.
+ * What a node that is cut off holds of stocks, to be reported before anything else: the newest ask of each
+ * scope, with what was granted to it. Never more scopes than the ledger has.
  */
 class UnreportedAsks {
   readonly #asks = new Map<string, LeaseAsk>();
@@ -380,7 +380,7 @@ class UnreportedAsks {
     const held = mapStocks(stocks, (ask, name): StockAsk => {
       const granted = reply.stocks?.[name]?.granted ?? 0n;
       const known = before?.[name];
-      // The later period may be a mistake of this host's clock, and nothing is held of it.
+      // The ask's later period may be a mistake of this host's clock, and nothing is held of that period.
       if (known !== undefined && known.period < ask.period && granted === 0n) return known;
       return { ...ask, unused: ask.unused + granted, least: 0n, most: 0n };
     });
@@ -392,7 +392,7 @@ class UnreportedAsks {
     return [...this.#asks.values()].slice(0, EXCHANGE_ASKS_MAX);
   }
 
-  /** The coordinator has these. An ask that was recorded meanwhile stays. */
+  /** Removes asks that the coordinator has. A newer ask that was recorded meanwhile stays. */
   reported(page: readonly LeaseAsk[]): void {
     for (const ask of page) if (this.#asks.get(ask.scope) === ask) this.#asks.delete(ask.scope);
   }

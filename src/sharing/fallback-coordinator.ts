@@ -1,52 +1,53 @@
 /**
  * Sets a fallback quota aside for each scope that this process served lately, so that the process can go on
- * when the coordinator cannot be reached. The `EqualShare` of the calls creates one (by open-hosts.ts), and
- * starts it when it has joined. It says what was served, grants calls from here once the coordinator is lost,
- * and ends it. Main thread.
+ * when the coordinator cannot be reached. equal-share.ts uses it for the node of calls: it calls `start` when
+ * that node has joined, says what was served, grants calls from here once the coordinator is lost, and closes
+ * it. open-hosts.ts makes it. Main thread.
  *
- * A process has two nodes at the coordinator: that of its calls, and this one with the fallback quotas,
- * which are no part of the calls' leases. If calls are denied an amount, this node gives back what it holds
- * of that. After a loss of the coordinator it sends nothing until the calls' node has reported what it was
- * granted from here (`mayReport`).
+ * For calls a process has two nodes at the coordinator: the calls' node, and this node with the fallback
+ * quotas, which are no part of the calls' leases. If calls are denied a resource, this node gives back what
+ * it holds of that. After a loss of the coordinator this node sends nothing until the calls' node has
+ * reported what it was granted from here (`mayReport`).
  *
- * At most SCOPES_MAX scopes have a quota; each costs one ask a second. A scope beyond them has none.
+ * At most SCOPES_MAX scopes have a quota, so one exchange (EXCHANGE_ASKS_MAX) carries the asks of all.
  *
- * Must hold: whatever a process holds, the coordinator has on record at one of its two nodes, or for a moment
- * at both; never at none, or it would be granted twice. Test: test/unit/sharing/fallback-coordinator.test.ts
- * (random cuts, random use).
+ * Must hold: whatever a process holds, the coordinator has on record at one of these two nodes, or for a
+ * moment at both. What is at neither would be granted twice. The unit test makes random cuts and random use.
  */
 import type { Clock } from '../core/clock.js';
 import { CoordinatorLost, type Coordinator, type LeaseReply, type LeaseAsk } from './coordinator.js';
 import type { LeaseTimers } from './lease-terms.js';
 import { FallbackQuota, type FallbackGrant } from './fallback-quota.js';
 
-/** How often the quotas are reported, and so how old the coordinator's record of them can be. */
+/** How often the quotas are reported: the coordinator's record of them is rarely older. */
 const REPORT_MS = 1_000;
 /** A scope that was not served for so long gives its quota back. */
 const SERVED_MS_MAX = 120_000;
-/** An ask costs the server some 50 µs, so the quotas of twenty processes take at most half of its time. */
+/** A scope costs an ask a second, so the server some 50 µs: twenty processes take at most half its time. */
 const SCOPES_MAX = 500;
 
 export interface FallbackOptions {
-  /** This node's own end. */
+  /** The connection of this node. No other node uses it, and `close` closes it. */
   readonly coordinator: Coordinator;
   readonly clock: Clock;
   readonly timers: LeaseTimers;
-  /** How many processes of all hosts serve calls: each sets aside its part of what is left. */
+  /** How many processes of all hosts serve calls. Each sets its part of what is left aside. */
   readonly shares: number;
+  /** After so long a silence the coordinator may end this node's life. */
   readonly nodeExpiryMs: number;
-  /** False while the coordinator is lost, or has not heard of all that was granted from here (EqualShare). */
+  /** False while the coordinator is lost, or has not heard of all that was granted from here. */
   readonly mayReport: () => boolean;
 }
 
 export class FallbackCoordinator {
   readonly #options: FallbackOptions;
-  /** By scope. */
+  /** By the name of the scope; at most SCOPES_MAX. */
   readonly #quotas = new Map<string, FallbackQuota>();
   #stopTimer: (() => void) | undefined;
+  /** The report that is under way. */
   #reporting: Promise<void> | undefined;
   #joined = false;
-  /** When the last exchange was sent to which the coordinator replied. */
+  /** When the last exchange left to which the coordinator replied. */
   #reportedMs = -Infinity;
   #closed = false;
 
@@ -54,7 +55,7 @@ export class FallbackCoordinator {
     this.#options = options;
   }
 
-  /** Starts to join, and tries again while that fails. */
+  /** Begins to join, and tries again every second while that fails. */
   start(): void {
     this.#reportAfter(0);
   }
@@ -78,15 +79,15 @@ export class FallbackCoordinator {
     return !this.#isExpired && [...this.#quotas.values()].some((quota) => quota.holds(nowMs));
   }
 
-  /** Grants to the calls' node, which must report that to the coordinator; undefined if there is nothing. */
+  /** Grants to the calls' node, which must report that to the coordinator; undefined if there is no quota. */
   grant(ask: LeaseAsk): FallbackGrant | undefined {
     if (this.#isExpired) return undefined;
     return this.#quotas.get(ask.scope)?.grant(ask, this.#nowMs);
   }
 
   /**
-   * Gives all back, and ends the node. Before, the caller must have reported to the coordinator what was
-   * granted from here, because `mayReport` is not asked. Rejects with CoordinatorLost.
+   * Gives all back, and ends the node. First report to the coordinator what was granted from here, because
+   * `leave` does not ask `mayReport`. Rejects with CoordinatorLost. Call `close` in any case.
    */
   async leave(): Promise<void> {
     this.#stop();
@@ -97,7 +98,7 @@ export class FallbackCoordinator {
     await this.#options.coordinator.leave();
   }
 
-  /** Sends nothing more. Without `leave` before, the coordinator counts the rest until the node expires. */
+  /** Sends nothing more. Without `leave` the coordinator counts the rest until the node expires. */
   close(): Promise<void> {
     this.#stop();
     return this.#options.coordinator.close();
@@ -107,7 +108,7 @@ export class FallbackCoordinator {
     return this.#options.clock.monotonicMs();
   }
 
-  /** Whether the coordinator has ended this silent life, so that others may have what it held. */
+  /** Whether the coordinator may have ended this silent life, and granted to others what it held. */
   get #isExpired(): boolean {
     return this.#nowMs - this.#reportedMs > this.#options.nodeExpiryMs;
   }
@@ -117,6 +118,7 @@ export class FallbackCoordinator {
     this.#stopTimer?.();
   }
 
+  /** Sets the only timer anew. */
   #reportAfter(ms: number): void {
     if (this.#closed) return;
     this.#stopTimer?.();
@@ -127,8 +129,8 @@ export class FallbackCoordinator {
   }
 
   /**
-   * Reports, and sets the timer of the next report. If one is under way it waits for that one; what has
-   * become urgent meanwhile is then reported by the next, REPORT_MS later.
+   * Reports, and sets the timer of the next report. If a report is under way, waits for that one instead; the
+   * next report, REPORT_MS later, has what became urgent meanwhile.
    */
   async #onTime(): Promise<void> {
     this.#reporting ??= this.#report();
@@ -139,8 +141,8 @@ export class FallbackCoordinator {
   }
 
   /**
-   * Reports and asks for all quotas, and again for those that need a second ask. The loss of the coordinator
-   * is no error: the next report tries again. Rejects only for a bug, which ends the process.
+   * Joins if need be, and asks for all quotas, and again for those that need a second ask. A loss of the
+   * coordinator is no error: the next report tries again. Rejects only for a bug, which ends the process.
    */
   async #report(): Promise<void> {
     const { coordinator, mayReport } = this.#options;
@@ -153,15 +155,15 @@ export class FallbackCoordinator {
     } catch (error) {
       if (!(error instanceof CoordinatorLost)) throw error;
       if (error.reason !== 'unknown_node') return;
-      // The coordinator may have granted to others what this life held.
+      // This life has ended, so the coordinator may have granted to others what it held.
       this.#joined = false;
       for (const quota of this.#quotas.values()) quota.drop();
     }
   }
 
   /**
-   * Sends an ask for each quota, and hands each its reply: there is one for each ask, in the same order.
-   * Removes quotas that are empty and were not served lately. Returns those that want another ask at once.
+   * Sends an ask for each quota, and hands each quota its reply: replies come in the order of the asks.
+   * Removes empty quotas that were not served lately. Returns those that want another ask at once.
    */
   async #exchange(quotas: readonly FallbackQuota[]): Promise<FallbackQuota[]> {
     if (quotas.length === 0) return [];

@@ -1,7 +1,8 @@
 /**
  * What this process leases of one scope, and the requests that wait for it: a MinuteLease, and a StockLease
- * for each stock that was needed. `LeaseManager` sends the asks of all scopes in one exchange and hands the
- * replies back; lease-waits.ts asks what a request lacks. Main thread. All times are of the monotonic clock.
+ * for each stock that was needed. lease-manager.ts makes it, sends the asks of all scopes in one exchange and
+ * hands the replies back; lease-waits.ts asks what a request lacks. gateway/lease-scopes.ts makes the
+ * addresses. Main thread. All times are of the monotonic clock.
  *
  * Must hold: a reply is applied to the ask that was sent, and only once. A scope is forgotten only if nothing
  * is held of it and no request waits. Tests: test/unit/sharing/lease-manager.test.ts, lease-laws.test.ts.
@@ -25,41 +26,41 @@ import { MinuteLease } from './minute-lease.js';
 import type { CallsUse } from './sharing-stats.js';
 import { StockLease } from './stock-leases.js';
 
-/** After a denial, requests are rejected for so long without an ask: a busy client costs four asks in 1 s. */
+/** After a denial, requests are rejected for so long without an ask: a busy client costs 4 asks a second. */
 const DENIED_MS = 250;
-/** An account that was not used for so long counts as resting. */
+/** A scope whose minute was idle for so long counts as resting. */
 const RESTING_MS = 2_000;
 
 /**
- * What a waiting request still lacks of a scope. What comes later decides: a request is not rejected before
- * all that it lacks was asked for, otherwise the listener could name a quota that has room.
+ * What a waiting request still lacks of a scope. Of several, the later in this list decides: a request is
+ * rejected only after all that it lacks was asked for. Otherwise the listener could name a quota with room.
  */
 const LACKS = [
   'nothing',
-  /** The coordinator has none left, and others may give some back. */
+  /** The coordinator has too little left, but others may give some back. */
   'denied',
-  /** Nobody is known to hold some that could be given back. */
+  /** As `denied`, but nobody is known to hold some that could be given back. */
   'refused',
   /** The coordinator has to be asked. */
   'unasked',
 ] as const;
 export type Lack = (typeof LACKS)[number];
 
-/** Returns whichever of the two comes later in LACKS. lease-waits.ts joins those of several scopes by it. */
+/** Returns the one that comes later in LACKS. lease-waits.ts calls it for several scopes. */
 export function worse(one: Lack, other: Lack): Lack {
   return LACKS.indexOf(one) > LACKS.indexOf(other) ? one : other;
 }
 
 /** A scope, and where its leases lie in shared memory. */
 export interface ScopeAddress extends LeaseScope {
-  /** The name by which the coordinator knows it. */
+  /** The name by which the coordinator knows the scope. */
   readonly scope: string;
   readonly minute: CountedLeases<number>;
-  /** Its index in `minute`. */
+  /** The scope's index in `minute`. */
   readonly minuteIndex: number;
-  /** Undefined if there is no such stock. All but the balance are leased if `limits` has their limit. */
+  /** Undefined if there is no such stock. Stocks but the balance are leased if `limits` has their limit. */
   readonly wordsOf: (name: StockName) => LeaseWords | undefined;
-  /** The limits in force now. 0 means no limit. */
+  /** The limits in force now. 0 or undefined means no limit. */
   readonly limits: () => Partial<QuotaLimits>;
 }
 
@@ -69,9 +70,9 @@ export interface Wait {
   readonly sinceMs: number;
   /** All scopes from which the request takes. */
   readonly scopes: readonly LeasedScope[];
-  /** Then it is rejected, whatever others may give back; if nothing was denied it waits for a reply. */
+  /** Then it is rejected, whatever others may give back. If nothing was denied, it waits for a reply. */
   deadlineMs: number;
-  /** Whether its first deadline is over, and it waits for the reply. */
+  /** The first deadline is over: at the next one the wait ends, with or without the reply. */
   isOverdue: boolean;
   readonly end: (end: LeaseEnd) => void;
 }
@@ -80,13 +81,16 @@ export interface Wait {
 export interface Asking {
   readonly nowMs: number;
   readonly periodOf: PeriodOf;
-  /** Report also what the coordinator has on record, because it may have lost it. */
+  /** Report also what the coordinator has on record, because it may have lost that. */
   readonly all: boolean;
-  /** Grows from exchange to exchange. */
+  /** The number of the exchange: each is larger than the last. */
   readonly number: number;
 }
 
-/** What may still be promised to waits in a round: shared memory changes only when the requests try again. */
+/**
+ * What may still be promised to waits in a round. Without it all waits would be promised the same amount,
+ * because shared memory changes only when the requests try again. lease-waits.ts numbers the rounds.
+ */
 interface Budget {
   round: number;
   minute: number;
@@ -96,9 +100,9 @@ interface Budget {
 export class LeasedScope {
   readonly address: ScopeAddress;
   readonly waits = new Set<Wait>();
-  /** A listener has used most of what is leased. */
+  /** A listener has used most of what is leased; `ask` sets it to false again. */
   low = false;
-  /** The coordinator could not be asked for what was last wanted and not granted. */
+  /** What was last wanted was not granted, and the coordinator could not be asked. */
   isUnknown = false;
   readonly minute: MinuteLease<number>;
   /** Leases of the stocks that have been needed. */
@@ -131,7 +135,7 @@ export class LeasedScope {
       const ask = this.#askStock(name, limitOf(limits, name), needs, low, asking);
       return ask === undefined ? [] : [[name, ask]];
     });
-    // Undefined also if the exchange of the ask before was lost. While it is set, the scope is not forgotten.
+    // Replaces the ask before if its exchange was lost. While `#sent` is set, the scope is not forgotten.
     this.#sent =
       minute === undefined && asks.length === 0
         ? undefined
@@ -169,7 +173,7 @@ export class LeasedScope {
     this.#sent = undefined;
   }
 
-  /** Promises the wait what it needs, once a round, and returns 'nothing'; or returns what it lacks. */
+  /** Promises the wait all that it needs here and returns 'nothing'; else returns what it lacks. */
   promise({ need, sinceMs }: Wait, round: number, periodOf: PeriodOf, nowMs: number): Lack {
     const limits = this.address.limits();
     const budget = this.#budgetOf(round, periodOf, nowMs);
@@ -190,24 +194,25 @@ export class LeasedScope {
         const left = budget.stocks.get(name) ?? 0n;
         const lease = this.#stocks.get(name);
         if (left >= amount) continue;
-        // A denial of a larger amount, or under another limit, does not answer this need.
+        // A denial of a larger amount, or under another limit, says nothing of this need.
         const isAsked =
           lease?.deniedLimit === limit && amount + lease.left(periodOf(name)) - left >= lease.denied;
         lack = worse(lack, isAsked ? lackOf(lease, sinceMs, nowMs) : 'unasked');
       }
     }
     if (lack !== 'nothing') return lack;
+    // So each stock in `needs` has its amount in the budget.
     if (takesPermit) budget.minute -= 1;
     for (const [name, amount] of needs) budget.stocks.set(name, budget.stocks.get(name)! - amount);
     return 'nothing';
   }
 
-  /** Admission takes the minute of a rule for a model, because the model is not known before. */
+  /** Admission takes the permit of a rule for a model, because the rate-limit phase knows no model. */
   #takesPermit({ kind }: LeaseNeed): boolean {
     return kind !== 'admission' || this.address.kind === 'model';
   }
 
-  /** Rejects similar requests for a moment, and gives back stocks of too little. */
+  /** Rejects similar requests for DENIED_MS, and gives back what is unused of stocks that were denied. */
   reject(need: LeaseNeed, nowMs: number): void {
     const untilMs = nowMs + DENIED_MS;
     if (this.#takesPermit(need) && this.minute.denial !== undefined) this.minute.reject(untilMs);
@@ -220,8 +225,8 @@ export class LeasedScope {
   }
 
   /**
-   * Gives back what lies idle; returns true if the coordinator should hear of it now. `isAlone`: the process
-   * is cut off, so it gives back only the minute, which expires anyway.
+   * Gives back what lies idle; returns true if the coordinator should hear of that now. `isAlone`: the
+   * process is cut off, so it gives back only permits, which expire anyway.
    */
   look(nowMs: number, isAlone: boolean): boolean {
     let isDue = this.minute.look(nowMs);
@@ -240,7 +245,7 @@ export class LeasedScope {
     return this.#stocks.get(name);
   }
 
-  /** Gives back all that is unused. */
+  /** Gives back all that is unused, with the next ask. */
   giveBackAll(nowMs: number): void {
     this.minute.giveBack(nowMs);
     for (const stock of this.#stocks.values()) stock.giveBack();
@@ -275,7 +280,7 @@ export class LeasedScope {
   }
 }
 
-/** In the unit of the stock; undefined if there is no limit. The balance is always leased. */
+/** In the unit of asks; undefined if there is no limit. 0 for the balance, which is always leased. */
 function limitOf(limits: Partial<QuotaLimits>, name: StockName): bigint | undefined {
   if (name === 'balance') return 0n;
   const limit = limits[QUOTA_FIELDS[name]];
@@ -284,8 +289,8 @@ function limitOf(limits: Partial<QuotaLimits>, name: StockName): bigint | undefi
 }
 
 /**
- * How much must be here for a call to take of the stock. A call that holds no tokens, or costs nothing, is
- * admitted while anything is left (`Stocks.take`), so there must be 1.
+ * How much of the stock must be here for the call, in the unit of asks. A call that holds no tokens, or costs
+ * nothing, is admitted while anything is left (`Stocks.take`), so there must be 1. 0: it takes none.
  */
 function needOf(name: StockName, need: LeaseNeed): bigint {
   const { hold = 0n, tokens = 0 } = need.kind === 'minute' ? {} : need;
@@ -301,6 +306,7 @@ function needOf(name: StockName, need: LeaseNeed): bigint {
   }
 }
 
+/** What a request lacks that waits since `sinceMs`. A denial of an ask from before that does not count. */
 function lackOf(
   { denial, deniedUntilMs }: { readonly denial: Denial | undefined; readonly deniedUntilMs: number },
   sinceMs: number,
@@ -311,7 +317,7 @@ function lackOf(
   return denial.heldByOthers ? 'denied' : 'refused';
 }
 
-/** For `LeaseManager`: the stocks of a scope as shared memory has them, whether anything is leased or not. */
+/** For lease-manager.ts: the scope's stocks as shared memory has them, leased or not. */
 export function stocksIn({ wordsOf }: ScopeAddress): CallsUse['stocks'] {
   const stocks = STOCK_NAMES.flatMap((name) => {
     const held = wordsOf(name)?.read();
