@@ -36,7 +36,7 @@ interface ContentsGathererOptions {
   readonly budget: ContentsBudget;
   readonly keys: Pick<KeyTable, 'isPrivate'>;
   readonly clock: Clock;
-  /** Transfers `bytes` to the main thread, which gives them back to the budget once they are written. */
+  /** Transfers `bytes` to the main thread, which gives them back to the budget. */
   readonly send: (bytes: Uint8Array<ArrayBuffer>) => void;
 }
 
@@ -75,7 +75,7 @@ export class GatheredContents {
     return this.#responseBytes > 0;
   }
 
-  /** Request and response so far. Their bytes are held in the budget until `drop`. */
+  /** Request and response so far. The budget holds their bytes until `drop`. */
   get texts(): { readonly request: ClippedText; readonly response: ClippedText } {
     return {
       request: textOf(this.#request, this.#requestBytes),

@@ -7,8 +7,8 @@
  * for every node.
  *
  * With `on_authority_loss: equal_share`, calls of a node that is cut off are granted from their fallback
- * quota. When that is used up, stocks have no more until the server is back. Requests of the minute have: a
- * node that has been cut off for long gives itself an equal share of each limit.
+ * quota. When that is used up, no stock is granted until the server is back. Permits still are: a node that
+ * has been cut off for long gives itself an equal share of each minute's limit.
  *
  * Why the limit holds while some nodes are cut off: once the server has not heard a node for SILENT_MS, it
  * holds the node's share back, until the node expires or has been back for a window. Grants from before weigh
@@ -307,7 +307,7 @@ export class EqualShare implements Coordinator {
     return made;
   }
 
-  /** Grants permits of the own share, after taking back those that the ask returns. `minuteAlone` marks them. */
+  /** Grants permits of the own share, after taking back those of them that the ask returns. */
   #grantOwn({ scope, minute }: LeaseAsk): LeaseReply {
     if (minute === undefined) return {};
     const { clock, node, shares } = this.#options;
@@ -352,7 +352,7 @@ function replyAlone(
   return { ...(minuteGrant && { minute: minuteGrant }), stocks: grants, ...(isUnknown && { isUnknown }) };
 }
 
-/** Permits of the own share get the tick -1 - t for t, which `#grantOwn` turns back in what is returned. */
+/** Permits of the own share get the tick -1 - t in place of t; `#grantOwn` turns this back in an ask. */
 function minuteAlone(
   { forMs }: MinuteAsk,
   own: MinuteGrant | undefined,

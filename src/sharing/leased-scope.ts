@@ -201,7 +201,7 @@ export class LeasedScope {
       }
     }
     if (lack !== 'nothing') return lack;
-    // So each stock in `needs` has its amount in the budget.
+    // Nothing lacks, so the budget has the amount of each stock in `needs`.
     if (takesPermit) budget.minute -= 1;
     for (const [name, amount] of needs) budget.stocks.set(name, budget.stocks.get(name)! - amount);
     return 'nothing';
