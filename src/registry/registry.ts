@@ -150,7 +150,7 @@ export class Registry {
 
   /**
    * Creates many accounts with their keys in one transaction, all of them or none, in the order of `items`.
-   * They are on disk on return. A rejection names the wrong item. Costs one fsync, and 100 µs of the main
+   * They are on disk on return. A rejection of an item names it. Costs one fsync, and 100 µs of the main
    * thread for an account with two keys: the route bounds the items (admin/account-routes.ts).
    */
   createInBulk(items: readonly NewAccountWithKeys[]): CreatedAccount[] {
