@@ -1,11 +1,11 @@
 /**
  * What a gateway shares with other hosts over the server of `sharing.url`: the coordinator of limits and
- * money, and the registry. A gateway with `sharing` loads this file when it starts, on its main thread;
- * others do not, because the server's client costs memory.
+ * money, the registry, and the claims of notices. gateway/main.ts loads this file only if there is
+ * `sharing`, because the server's client costs memory. gateway/shared-accounting.ts calls `openHosts`. Main
+ * thread.
  *
- * Must hold: the store's total is read with the version that was read before it, so that an older total never
- * replaces a newer one at the server (no test sees that order). Tests:
- * test/unit/sharing/open-hosts.*.test.ts.
+ * Must hold: the version of a total is read before the total, so that an older total never replaces a newer
+ * one at the server (no test sees that order). Tests: test/unit/sharing/open-hosts.*.test.ts.
  */
 import { randomUUID } from 'node:crypto';
 import { longestCallMs } from '../config/longest-call.js';
@@ -33,26 +33,25 @@ import { type Credited, tagOf } from './valkey-codec.js';
 import { ValkeyCoordinator } from './valkey-coordinator.js';
 import type { HostAccounting } from './valkey-partition.js';
 
-/** A request waits for its exchange. A server that needs longer is taken for lost. */
+/** A request waits for its exchange. A slower server is taken for lost. valkey-lua.ts relies on this. */
 const EXCHANGE_DEADLINE_MS = 1_000;
 /**
- * The server waits for so much longer than the nodes themselves before it takes one for ended: they look at
- * the time now and then, their clocks drift, and one that was heard in the last CUT_OFF_MS begins calls.
+ * A silent node stops by itself after `node_expiry_seconds`. The server takes it for ended so much later:
+ * nodes look at the time now and then, clocks drift, and a node heard in the last CUT_OFF_MS begins calls.
  */
 const EXPIRY_MARGIN_MS = CUT_OFF_MS + 5_000;
-/** The slots of the nodes that lease fallback quotas are those of their processes and so many more. */
+/** The slot of the node that leases fallback quotas is that of its process plus this number. */
 const FALLBACK_SLOTS_FROM = 2_000_000;
 
 export interface HostCoordinatorOptions extends Pick<
   HostsOptions,
   'modelsInForce' | 'slot' | 'store' | 'clock'
 > {
-  /** They have `sharing`. */
   readonly settings: Settings & { readonly sharing: NonNullable<Settings['sharing']> };
   /** The host's id, made once for the data directory. */
   readonly host: string;
   readonly log: Pick<Log, 'warn' | 'error'>;
-  /** Of this process and server. Default: those of the nodes. */
+  /** All clients that this process has of the server. Default: only those of the nodes. */
   readonly peers?: ValkeyPeers;
 }
 
@@ -60,7 +59,7 @@ export interface HostCoordinators extends Coordinators {
   readonly calls: EqualShare;
 }
 
-/** Opens the nodes, which begin to connect. Throws if the host's memory of the server is damaged. */
+/** Opens the nodes, which begin to connect. Throws if a file of SharingMemory is damaged. */
 export function openHostCoordinators(options: HostCoordinatorOptions): HostCoordinators {
   const { settings, host, slot, store, clock, log, modelsInForce, peers = new ValkeyPeers() } = options;
   const { sharing } = settings;
@@ -71,7 +70,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
   const nodeExpiryMs = sharing.node_expiry_seconds * 1_000;
   const endedAfterMs = endedAfterOf(nodeExpiryMs, modelsInForce);
   const nodes: EqualShare[] = [];
-  // If one of them meets another server, or none, the others look at once.
+  // If one node meets another server, or none, all nodes of the process ask the server at once.
   const onLost = (): void => {
     for (const node of nodes) node.disturbed();
   };
@@ -97,7 +96,7 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       calendar: new Calendar(settings.quota_timezone),
       accounting,
       memory,
-      // Whatever a node leases, what is held back for others is not granted.
+      // For every node: the server grants none of them what it holds back as equal shares.
       equalShares: shares,
       hasShare: (more.shares ?? 0) > 0,
       nodeExpiryMs: nodeExpiryMs + EXPIRY_MARGIN_MS,
@@ -123,8 +122,8 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
 }
 
 /**
- * Returns `PartitionOptions.endedAfterMs`. It never becomes less, because calls that began by former settings
- * go on by them.
+ * Returns `PartitionOptions.endedAfterMs`. No reload makes the result less: a call goes on by the settings
+ * that it began with.
  */
 function endedAfterOf(nodeExpiryMs: number, modelsInForce: () => Settings['models']): () => number {
   let callMsMax = nodeExpiryMs;
@@ -137,17 +136,18 @@ function endedAfterOf(nodeExpiryMs: number, modelsInForce: () => Settings['model
   };
 }
 
-/** For commands that an operator waits for. Those that send more have deadlines of their own. */
+/** An operator waits for these commands. Commands that send many rows have deadlines of their own. */
 const REGISTRY_DEADLINE_MS = 2_000;
 
 export interface HostsOptions {
   readonly settings: Settings;
+  /** The models after the last reload. */
   readonly modelsInForce: () => Settings['models'];
   /** Index of the process in its group. */
   readonly slot: number;
   readonly store: Store;
   readonly clock: Clock;
-  /** Brings what was written to the store to the shared buffers. */
+  /** Brings the shared buffers up to date with what was written to the store. */
   readonly onTaken: () => void;
   readonly log: Log;
 }
@@ -156,7 +156,7 @@ export type OpenHosts = typeof openHosts;
 /** What a gateway shares with other hosts. */
 export type Hosts = Readonly<ReturnType<OpenHosts>>;
 
-/** Nothing has joined yet. The settings must have `sharing`. */
+/** Opens all clients, but joins nothing. Throws as openHostCoordinators, or without `sharing`. */
 export function openHosts(options: HostsOptions) {
   const { settings, slot, store, onTaken, log } = options;
   const { sharing } = settings;
@@ -172,14 +172,15 @@ export function openHosts(options: HostsOptions) {
   const server = new RegistryServer({ client, waiter, namespace });
   const registry = new RegistryLog({ store, server, host, onTaken, log });
   return {
-    /** Closed by whoever uses them. */
+    /** The caller closes them: `closeRegistry` does not. */
     coordinators: openHostCoordinators({ ...options, settings: { ...settings, sharing }, host, peers }),
     registry,
     /** For operators. */
     directory: new HostDirectory({ client, namespace, partitions, host }),
-    /** See `claimOf`. */
+    /** As `claimOf`, for this host and the namespace. */
     claim: (name: string, forMs: number) =>
       claimOf(client, `${tagOf(namespace, 0)}:claim:${name}`, host, forMs),
+    // The clients first: the registry's end waits for what waits at the server.
     closeRegistry: async () => {
       client.close();
       waiter.close();
@@ -189,8 +190,9 @@ export function openHosts(options: HostsOptions) {
 }
 
 /**
- * Claims a name for this host and `forMs`. Resolves with false if another host has it; true also if the
- * server cannot be asked. A host keeps what it has claimed: after a crash it claims again.
+ * Claims a name for this host and `forMs`. Resolves with false if another host has the name; with true also
+ * if the server cannot be asked. A host that claims its own name again, as after a crash, gets it, but no
+ * longer than by its first claim.
  */
 export async function claimOf(
   client: Pick<ValkeyClient, 'command'>,
@@ -208,16 +210,16 @@ export async function claimOf(
 }
 
 const KEY_PREFIX = 'key_' satisfies IdPrefix;
-/** How many accounts are read at a time. */
+/** How many account ids one read of the store returns. */
 const IDS_OF_PAGE = 500;
-/** Bound of the versions in one epoch. The number of epochs and the version together stay below 2^53. */
+/** Above any version. `versionOf` is exact: a history has at most 16 epochs (registry-reseed.ts). */
 const VERSIONS_PER_EPOCH = 2 ** 40;
 
 /**
  * What the store of a host reports to the coordinator of hosts: what the host has charged its accounts, and
- * what its copy of the registry says was credited. Each amount has a version that grows with every change,
- * because processes of a host report side by side, and copies of hosts differ in age. Reads of some
- * microseconds.
+ * what its copy of the registry says was credited. Each amount has a version that grows with every change:
+ * processes of a host report side by side, and copies of hosts differ in age, so reports may come in any
+ * order. A read costs some microseconds.
  */
 function hostAccounting(
   store: Pick<
@@ -226,13 +228,13 @@ function hostAccounting(
   >,
 ): HostAccounting {
   const spentBy = (account: AccountRecord | undefined): HostSpent | undefined => {
-    // Read before the amount: an amount newer than its version does not block the next report.
+    // Before the amount. The amount may then be newer than its version, which the next report mends.
     const version = store.shared.booksVersion();
     const spending = account === undefined ? undefined : store.findSpending(account.index);
     return spending === undefined ? undefined : { totalPicoUnits: spending.spent, version };
   };
-  // If it cannot be read, nothing is said of credits, and the newest that the server knows go on to count.
-  // RegistryLog, which cannot follow then, logs it.
+  // Undefined if the position is damaged. Then this host reports no credits, and those that the server knows
+  // go on to count. RegistryLog logs the damage, because it cannot follow then.
   const position = (): RegistryPosition | undefined => unlessDamaged(() => store.copy.position());
   return {
     spentOf: (scope) => {
@@ -248,7 +250,7 @@ function hostAccounting(
     inheritedOf: (scope) => (scope.startsWith(KEY_PREFIX) ? store.keys.find(scope)?.inherited : undefined),
     *accounts() {
       store.refresh();
-      // By pages, since the caller awaits the server between them, and a range is of one transaction.
+      // By pages: the caller awaits the server in between, and a range would keep one transaction open.
       for (let ids = store.listAccountIds('', IDS_OF_PAGE); ids.length > 0;) {
         yield* ids;
         ids = store.listAccountIds(ids.at(-1)!, IDS_OF_PAGE);
@@ -257,7 +259,7 @@ function hostAccounting(
   };
 }
 
-/** Grows with each change of the registry, also over its epochs. */
+/** Grows with each change of the registry; with each new epoch too, until the history is full. */
 function versionOf({ history, version }: RegistryPosition): number {
   return history.length * VERSIONS_PER_EPOCH + version;
 }

@@ -1,24 +1,25 @@
 /**
  * Replicates the registry between hosts. The server of sharing has a log of changes. Each host's store has a
- * copy of the registry, which is at a position of that log. open-hosts.ts creates one RegistryLog in each
- * gateway process, on its main thread; gateway/shared-accounting.ts makes it join. Each process of a host
- * follows the log, and whichever is quicker writes the next change to the store.
+ * copy of the registry, and the copy is at a position of that log. open-hosts.ts creates one RegistryLog in
+ * each gateway process, on its main thread; gateway/shared-accounting.ts makes it join, and
+ * shared-registry.ts calls `commit`. All processes of a host follow the log, and the quickest writes the
+ * next change to the store.
  *
  *     change   draft on the copy → appended to the log → written to the store → acknowledged
  *              if another host was quicker: its changes are written to the copy, and the draft is made again
  *     follow   wait at the server for what comes after the copy → written to the store
  *              → `onTaken`: change-follower.ts brings it to the shared memory that calls go by
  *
- * A change must be a draft first: it is made in a transaction that is undone, only to learn its rows. Only
- * the server knows whether this host was first, and until then nothing of it may be in the store, which calls
- * go by. The draft is of the copy's position, and the server appends it only if that is the end of its log.
+ * Calls go by the store, and only the server knows whether this host was first. So a change is a draft until
+ * the server has appended it. The server appends it only if the copy's position, at which the draft was
+ * made, is the end of the log.
  *
- * Without the server nothing can be changed, and calls go on by the copy. A server that has lost its memory
- * gets the newest copy: see registry-reseed.ts.
+ * Without the server nothing can be changed, and calls go on by the copy. A server that has lost its data
+ * gets the newest copy of all hosts (registry-reseed.ts).
  *
- * Must hold: all hosts apply the same changes in the same order, and what was acknowledged is not lost.
- * Tests: test/unit/sharing/registry-log.test.ts (random changes on four hosts at once; what was acknowledged
- * outlives kill -9), test/unit/sharing/registry-log.lost-change.test.ts.
+ * Must hold: all hosts apply the same changes in the same order, and an acknowledged change is not lost
+ * (random changes on four hosts at once, kill -9). If another process moves the copy to a later epoch, a
+ * change is acknowledged only if that epoch has it (test/unit/sharing/registry-log.lost-change.test.ts).
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -42,20 +43,21 @@ import type { CommitChange } from './shared-registry.js';
 import { ValkeyError } from './valkey-client.js';
 
 /**
- * How often a change is tried. Each failed try means that another change came first. So many failures are no
- * accident: another host floods the registry, or there is a bug. So the log gets a warning.
+ * How often a change is tried. A try fails if another change came first. So many failures are no accident:
+ * another host floods the registry, or there is a bug.
  */
 const APPENDS_MAX = 200;
-/** After so many tries there are pauses, so that the next race is not lost to the same host. */
+/** After so many tries there are random pauses, or a quicker host would win each time. */
 const APPENDS_BEFORE_PAUSE = 3;
 const PAUSE_MS_MAX = 20;
+/** The pause after the server could not be reached. */
 const RETRY_MS = 500;
-/** How often a start tries the server before it goes on by its copy, or refuses. */
+/** How often a start tries the server. Then it goes on by its copy, or fails if it has none. */
 const JOIN_TRIES_MAX = 20;
 
 export interface RegistryLogOptions extends RegistryReseedOptions {
   readonly store: Store;
-  /** Brings what was written to the store to the shared buffers. */
+  /** Brings this process's shared buffers up to date with the store. */
   readonly onTaken: () => void;
 }
 
@@ -63,13 +65,13 @@ export class RegistryLog {
   readonly #options: RegistryLogOptions;
   readonly #reseed: RegistryReseed;
   readonly #contact: RegistryContact;
-  /** The way to the server's position, while it is under way. */
+  /** The run of `#catchUp`, while there is one. */
   #catching: Promise<void> | undefined;
-  /** The change before, which the next one waits for. */
+  /** Ends with the last change, which the next one waits for; never rejects. */
   #lastChange: Promise<unknown> = Promise.resolve();
   #following: Promise<void> | undefined;
   readonly #closing = new AbortController();
-  /** What was logged of a damaged change: it is found again until all rows could be taken over. */
+  /** The damage that was logged. It is found again at each try, until all rows could be taken over. */
   #loggedDamage: string | undefined;
 
   constructor(options: RegistryLogOptions) {
@@ -84,8 +86,8 @@ export class RegistryLog {
 
   /**
    * Brings the copy up to date before calls are served, and follows the log from then on. If the server
-   * cannot be reached, or a record of its registry is damaged, a host that has a copy goes on by it. Rejects
-   * with RegistryDiverged, or with ValkeyError or StoreError if there is no copy.
+   * cannot be reached, or a record of its registry is damaged, a host that has a copy goes on by the copy;
+   * else it rejects with ValkeyError or StoreError. Other errors reject at once, such as RegistryDiverged.
    */
   async join(): Promise<void> {
     const { store } = this.#options;
@@ -96,7 +98,7 @@ export class RegistryLog {
       } catch (error) {
         this.#recordFailure(error);
         if (!(error instanceof ValkeyError || isDamage(error))) throw error;
-        // Only the signal makes the pause reject. Then the next try ends at once.
+        // The pause rejects only if `close` was called. Then the next try returns at once.
         if (tries < JOIN_TRIES_MAX)
           await pause(RETRY_MS, undefined, { signal: this.#closing.signal }).catch(() => undefined);
         else if (store.copy.position() === undefined) throw error;
@@ -107,8 +109,9 @@ export class RegistryLog {
   }
 
   /**
-   * Makes one change at a time. Rejects with `overloaded` if it was not made, and with `conflict` if it was
-   * made or may have been: the operator has to look before trying again.
+   * Makes one change at a time; the others wait. Rejects with `overloaded` if the change was not made, and
+   * with `conflict` if it was made or may have been: the operator has to look before trying again. If `work`
+   * or `check` throws, nothing is changed.
    */
   readonly commit: CommitChange = (work, check) => {
     const made = this.#lastChange.then(() => this.#change(work, check));
@@ -117,8 +120,8 @@ export class RegistryLog {
   };
 
   /**
-   * The caller closes the clients of the server first, which rejects what waits there. A `join` or a change
-   * that is under way ends by itself.
+   * The caller closes the clients of the server first: that rejects what waits there. This waits for the end
+   * of following, but not for a `join` or a change under way, which end by themselves.
    */
   async close(): Promise<void> {
     this.#closing.abort();
@@ -128,6 +131,7 @@ export class RegistryLog {
   async #change<Result>(work: () => Result, check: Parameters<CommitChange>[1]): Promise<Result> {
     const { store, onTaken, log } = this.#options;
     for (let appends = 0; appends < APPENDS_MAX; appends++) {
+      // Before the draft: rows that are older than their position would replace newer ones on all hosts.
       const position = store.copy.position();
       const draft = store.shared.draft(work);
       check(draft.rows);
@@ -164,7 +168,7 @@ export class RegistryLog {
     }
   }
 
-  /** Brings the copy to the server's position. Whoever asks for it while it runs waits for the same run. */
+  /** Brings the copy to the server's position. Callers at the same time wait for one run. */
   #catchUp(): Promise<void> {
     this.#catching ??= this.#catchAllUp().finally(() => {
       this.#catching = undefined;
@@ -185,14 +189,14 @@ export class RegistryLog {
     }
   }
 
-  /** Takes one step of those in registry-reseed.ts (`wayTo`). Returns true if the copy was equal already. */
+  /** Takes one step on the way of `wayTo` (registry-reseed.ts). Returns true if the copy was equal. */
   async #stepTowards(
     found: ServerRegistry | undefined,
     position: RegistryPosition | undefined,
   ): Promise<boolean> {
     const { store, server, log } = this.#options;
     const way = this.#reseed.wayTo(found?.position, position);
-    // Without a registry at the server the way is 'reseed', too.
+    // The second condition is for the compiler: `wayTo` returns 'reseed' then.
     if (way === 'reseed' || found === undefined) {
       await this.#reseed.offer(found?.position, this.#closing.signal);
       return false;
@@ -210,6 +214,7 @@ export class RegistryLog {
       if (!isNext) await download(store, server, found.position);
       else for (const change of found.changes) this.#take(found.position.epoch, change);
     } catch (error) {
+      // Superseded: another process has moved the copy, and the caller looks at both anew.
       if (!(error instanceof Superseded)) throw error;
     }
     return false;
@@ -240,7 +245,7 @@ export class RegistryLog {
     if (!this.#hasVersion(epoch, change.version)) throw unknownFate();
   }
 
-  /** Whether the copy has that change of the epoch. */
+  /** Whether the copy has the change `version` of `epoch`, which may be one of the epochs before. */
   #hasVersion(epoch: string, version: number): boolean {
     const position = this.#options.store.copy.position();
     const former = position?.history.find(([earlier]) => earlier === epoch);
@@ -249,8 +254,9 @@ export class RegistryLog {
   }
 
   /**
-   * Writes a change of the log to the store; does nothing if another process of this host has done so. Throws
-   * Superseded if the copy is not at the position before it, RegistryDiverged if it has another change there.
+   * Writes a change of the log to the store; does nothing if another process of this host has done so.
+   * Throws Superseded if the copy is of another epoch or lacks an earlier change, and RegistryDiverged if
+   * the copy has another change in place of the one before.
    */
   #take(epoch: string, change: ServerChange): void {
     const { copy, shared } = this.#options.store;
@@ -279,7 +285,7 @@ export class RegistryLog {
         if (position !== undefined && !this.#isClosing()) await server.wait(position);
       } catch (error) {
         this.#recordFailure(error);
-        // Spread, so that hosts which lost the same server do not all come back at once.
+        // The pause is random: hosts that lost the same server do not all come back at once.
         await pause(RETRY_MS * (0.5 + Math.random()), undefined, { signal }).catch(() => undefined);
       }
     }

@@ -1,18 +1,18 @@
 /**
- * What a host keeps on disk of the sharing server over its own restarts, in its data directory. Of each
- * partition valkey-partition.ts reads and sets two things:
+ * What a host knows of the sharing server over restarts, in files of its data directory. open-hosts.ts makes
+ * one SharingMemory in a gateway process; valkey-partition.ts reads and sets two things of each partition:
  *
- * - The last epoch, and which nodes there were, in `sharing.json`, which all processes of the host share. An
- *   empty server is new only for hosts that remember nothing; for others it has lost its data. Written at a
- *   join, and when nodes come or go.
- * - The term that a node has promised, in `sharing-N.json`. The node of slot N alone writes it, when another
- *   server takes over, so no other process puts an older promise back.
+ * - The last epoch, and which nodes there were, in `sharing.json`. All processes of the host share this
+ *   file, and write it at a join and when nodes come or go. A host that remembers an epoch takes an empty
+ *   server for one that has lost its data; a host that remembers nothing takes it for a new one.
+ * - The term that a node has promised, in `sharing-N.json`. Only the node of slot N writes this file, when
+ *   another server takes over, so no other process puts an older promise back.
  *
  * Main thread.
  *
  * Must hold: what was remembered or promised is on disk before the caller goes on, and no older promise
- * replaces it; else two servers could both grant after a takeover. A damaged file is an error, never an empty
- * memory. Test: test/unit/sharing/sharing-memory.test.ts (not the loss of power).
+ * replaces a newer one; else two servers could both grant after a takeover. A damaged file is an error,
+ * never an empty memory. The unit test does not see the loss of power.
  */
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -20,15 +20,15 @@ import { Type, type Static } from 'typebox';
 import { parsedJson } from '../core/json.js';
 import { schemaCheck } from '../core/schema-check.js';
 
-/** What a host remembers of a partition over restarts of itself and of the server. */
+/** What a host remembers of a partition. */
 export interface Remembered {
   /** Empty if this host has never been in contact. */
   readonly epoch: string;
-  /** Of all nodes on the server's list, also those of other hosts. */
+  /** The places of all nodes on the server's list, also of other hosts. */
   readonly places: readonly string[];
 }
 
-/** The newest term that a place has promised: no other server does what it asks. See valkey-marks.ts. */
+/** The newest term that a place has promised: from then on only the server of that term does what it asks. */
 export interface PromisedTerm {
   readonly term: number;
   /** The server's id; empty if nothing was promised yet. */
@@ -36,7 +36,7 @@ export interface PromisedTerm {
 }
 
 const FILE_NAME = 'sharing.json';
-/** `place` is of this host; it ends in `:` and the slot of the node, see `placeOf` of coordinator.ts. */
+/** `place` is of this host. `placeOf` of coordinator.ts makes it end in `:` and the slot of the node. */
 const termsFileOf = (place: string): string => `sharing-${place.slice(place.lastIndexOf(':') + 1)}.json`;
 const NOTHING: Remembered = { epoch: '', places: [] };
 
@@ -47,7 +47,7 @@ const Memory = Type.Object({
 });
 const isMemory = schemaCheck('SharingMemory', Memory);
 
-/** By partition; null if nothing was promised. */
+/** By partition; null if the node has promised nothing there. */
 const PromisedTerms = Type.Array(
   Type.Union([Type.Null(), Type.Object({ term: Type.Integer({ minimum: 0 }), server: Type.String() })]),
 );
@@ -71,15 +71,17 @@ export class SharingMemory {
     );
   }
 
-  /** What is remembered of the partition, as of the start or the last `set` of this process. */
+  /** What was on disk at the start or at the last `set` here. Other processes may have written since. */
   of(partition: number): Remembered {
     return this.#memory.partitions[partition] ?? NOTHING;
   }
 
-  /** Writes the file synchronously, in a millisecond or a few; throws what the file system throws. */
+  /**
+   * Writes the file; blocks for some ms. Throws what the file system throws, and then changes nothing here.
+   */
   set(partition: number, { epoch, places }: Remembered): void {
-    // Another process of this host may have written another partition. No lock: if one writes between this
-    // read and the write below, that partition is again as it was.
+    // Read anew, because another process of this host may have written another partition. There is no lock:
+    // what another process writes between this read and the write below is undone.
     const partitions = [...(this.#read() ?? this.#memory).partitions];
     while (partitions.length < partition) partitions.push({ epoch: '', places: [] });
     partitions[partition] = { epoch, places: [...places] };
@@ -88,15 +90,15 @@ export class SharingMemory {
     this.#memory = memory;
   }
 
-  /** What the node of that place has promised, in any life. Reads its file; throws if that is damaged. */
+  /** What the node of that place has promised, in any life. Reads the file; throws if it is damaged. */
   promisedBy(place: string, partition: number): PromisedTerm {
     return this.#promisedTerms(place)[partition] ?? NOT_PROMISED;
   }
 
-  /** As `set`, but changes nothing if that term, or a later one, was promised before. */
+  /** Writes as `set`, but not if the node has promised this term or a later one before. */
   promiseTerm(place: string, partition: number, { term, server }: PromisedTerm): void {
     const terms = [...this.#promisedTerms(place)];
-    // Two servers may have counted to the same term: a place promises it to one of them only.
+    // Two servers may have counted to the same term: a place promises this term to one of them only.
     if ((terms[partition]?.term ?? 0) >= term) return;
     while (terms.length < partition) terms.push(null);
     terms[partition] = { term, server };
@@ -117,7 +119,7 @@ export class SharingMemory {
     const temporary = `${path}.${process.pid}`;
     writeFileSync(temporary, JSON.stringify(value), { mode: 0o600, flush: true });
     renameSync(temporary, path);
-    // Otherwise the former file may be back after a loss of power.
+    // Without this the former file may be back after a loss of power.
     const folder = openSync(this.#folder, 'r');
     try {
       fsyncSync(folder);

@@ -1,41 +1,43 @@
 /**
- * Uncovered charges: what calls cost beyond their holds when the lease of this process did not cover it. A
- * settlement cannot wait for the coordinator, so it leaves the rest uncovered; this collects the rest from
- * the balance that all processes share, once the coordinator has granted it. Main thread.
+ * Collects uncovered charges: what calls cost beyond their holds, and the lease of this process did not
+ * cover. A settlement cannot wait for the coordinator, so it leaves the rest uncovered. This asks the
+ * coordinator for the rest, out of the balance that all processes share, and charges what is granted.
+ * gateway/shared-accounting.ts makes one; store/flush.ts calls `record`, and stock-leases.ts calls
+ * `collect`. Main thread.
  *
- * Nothing is collected twice: an entry shrinks by what was charged, and a record of that charge is written to
- * the journal. What cannot be collected in time, or before the process ends, stays recorded as uncovered.
+ * What cannot be collected in time, or before the process ends, stays recorded as uncovered.
  *
- * Must hold: no more is charged than was left uncovered, and each charge has its record. Test:
- * test/unit/sharing/uncovered-charges.test.ts (a record for each part that is collected, and no more than is
- * due).
+ * Must hold: no more is charged than was left uncovered, because an entry shrinks by each charge; each
+ * charge has its correction record.
  */
 import { COMMIT_WAIT_MS_MAX } from '../core/limits.js';
 import { asPicoUnits, minOf, type AccountIndex, type PicoUnits } from '../core/units.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
 import { IDLE_MS_PLENTIFUL, type LeaseTimers } from './lease-terms.js';
 
-/** How many charges, of some 200 bytes, are remembered. Only upstreams that report nonsense cause more. */
+/**
+ * So many entries of some 200 bytes; further charges stay uncovered. Only nonsense of upstreams makes more.
+ */
 const ENTRIES_MAX = 10_000;
-/** If responses wait until their charge is on disk, a charge may be taken back, but not after so long. */
+/** If responses wait until their charge is on disk, a charge may be taken back, but never so late. */
 export const COLLECT_HELD_AFTER_MS = 2 * COMMIT_WAIT_MS_MAX;
-/** After so long all other processes have given back what lay idle there. */
+/** Then the entry is given up: all other processes have given back what lay idle there. */
 export const COLLECT_FOR_MS = 2 * IDLE_MS_PLENTIFUL;
 
 interface Entry {
-  /** With the record's number it is the id of the call. */
+  /** With `record.request` it is the id of the call. */
   readonly requestPrefix: string;
   readonly record: JournalRecord;
-  /** What of it is still to be collected. */
+  /** How much of `record.uncovered` is still to be collected. */
   left: bigint;
-  /** Whether it is collected now: see COLLECT_HELD_AFTER_MS. */
+  /** False until the charge can no longer be taken back. */
   isDue: boolean;
 }
 
 export interface UncoveredChargesOptions {
-  /** Asks the coordinator for so much money, 0 for no more; `collect` is called when some of it is here. */
+  /** Asks the coordinator for so much money in all; 0 ends that. `collect` is called when some is here. */
   readonly setUncovered: (account: AccountIndex, amount: PicoUnits) => void;
-  /** Charges the account's lease, at most so much; returns how much. */
+  /** Charges the account's lease at most so much; returns how much it has charged. */
   readonly charge: (account: AccountIndex, most: PicoUnits) => PicoUnits;
   /** Has a record written with the next flush. */
   readonly correct: (requestPrefix: string, record: JournalRecord) => void;
@@ -59,7 +61,7 @@ export class UncoveredCharges {
     else if (record.uncovered > 0n && this.#entries.size < ENTRIES_MAX) this.#add(requestPrefix, record);
   }
 
-  /** Money of the account is here: charges what is due, at most `most`; returns how much. */
+  /** Called when the lease has money: charges what is due, at most `most`, oldest first; returns how much. */
   collect(account: AccountIndex, most: PicoUnits): PicoUnits {
     const due = this.#dueOf(account);
     const taken = this.#options.charge(account, asPicoUnits(minOf(due, most)));
@@ -78,10 +80,11 @@ export class UncoveredCharges {
 
   #add(requestPrefix: string, record: JournalRecord): void {
     const { timers, holdsResponses } = this.#options;
-    // The journal reuses the record's object for the next one.
+    // A copy, because the journal reuses the object for its next record.
     const entry: Entry = { requestPrefix, record: { ...record }, left: record.uncovered, isDue: false };
     this.#entries.add(entry);
     const { account } = record;
+    // 0 ms is a later turn: a flush calls `record` while it drains.
     timers.after(holdsResponses() ? COLLECT_HELD_AFTER_MS : 0, () => {
       if (!this.#entries.has(entry)) return;
       entry.isDue = true;
@@ -113,6 +116,7 @@ export class UncoveredCharges {
   }
 }
 
+/** The correction: its counts add nothing, and it moves `amount` from uncovered to charged. */
 function collectionOf(record: JournalRecord, amount: bigint): JournalRecord {
   return {
     ...record,

@@ -1,16 +1,16 @@
 /**
  * Runs scripts at the server of sharing, in the name of a place (host:slot) in one partition, and frees what
- * ended lives of that place hold. `ValkeyPartition` and the host directory use it. Main thread.
+ * ended lives of that place hold. valkey-partition.ts and host-directory.ts use it. Main thread.
  *
- * Must hold: all scripts of valkey-scripts.ts have their KEYS and ARGV in the order of `run`. Test:
- * test/unit/sharing/valkey-coordinator.test.ts (conformance).
+ * Must hold: scripts read KEYS in the order in which `run` sends them, and ARGV in that of `call`
+ * (test/unit/sharing/valkey-coordinator.test.ts).
  */
 import { CoordinatorLost } from './coordinator.js';
 import { asLoss, type ValkeyClient, type ValkeyScript } from './valkey-client.js';
 import { coordinatorKeys, packed, unpacked } from './valkey-codec.js';
 import { VOID_SCRIPT } from './valkey-scripts.js';
 
-/** So many pages of PAGE_SCOPES are more scopes than a process can have. */
+/** So many pages of PAGE_SCOPES scopes are more scopes than a process can have. */
 const PAGES_MAX = 50_000;
 
 export interface ValkeyServerOptions {
@@ -19,7 +19,7 @@ export interface ValkeyServerOptions {
   readonly partition: number;
   readonly host: string;
   readonly place: string;
-  /** The time to use instead of the server's. Only tests set it. */
+  /** Returns the time to use instead of the server's. Only tests set it. */
   readonly timeInsteadMs?: () => number;
 }
 
@@ -32,15 +32,15 @@ export class ValkeyServer {
     this.keys = coordinatorKeys(options.namespace, options.partition);
   }
 
-  /** For scripts: 0 stands for the server's own time. */
+  /** What scripts get as the time; 0 stands for the server's own. */
   get timeInsteadMs(): number {
     return this.#options.timeInsteadMs?.() ?? 0;
   }
 
   /**
-   * Runs a script with the keys of the partition and the place, then the two of each scope. Resolves with the
-   * unpacked reply. `args` and `rows` are packed into one argument each; the script says what they hold. One
-   * round trip. Rejects with CoordinatorLost.
+   * Runs a script in one round trip. KEYS are the keys of the partition and the place, then two of each
+   * scope. `args` and `rows` become ARGV[3] and ARGV[4], each packed into one argument; the comment of the
+   * script says what they hold. Resolves with the unpacked reply; rejects with CoordinatorLost.
    */
   run(
     script: ValkeyScript,
@@ -53,7 +53,7 @@ export class ValkeyServer {
     return this.call(script, [...common, ...scopes.flatMap((scope) => of(scope))], args, rows);
   }
 
-  /** As `run`, with the keys that the caller names. */
+  /** As `run`, but KEYS are those that the caller names. */
   async call(
     script: ValkeyScript,
     keys: readonly string[],
@@ -72,9 +72,10 @@ export class ValkeyServer {
   }
 
   /**
-   * Frees what ended lives of the place hold, page by page from the scopes `first` on, and reports what the
-   * host has spent as far as that is known; `spentOf` says that as VOID_SCRIPT has it. Resolves with false if
-   * another life than `incarnation` has come. Rejects with CoordinatorLost.
+   * Frees what ended lives of the place hold, and reports what the host has spent of each scope: `spentOf`
+   * returns false if nothing is known, and true if the host's record is damaged. The first page is `first`,
+   * which may be empty. Resolves with true when nothing is left, with false if another life than
+   * `incarnation` has come. Rejects with CoordinatorLost.
    */
   async free(
     incarnation: string,
@@ -94,8 +95,8 @@ export class ValkeyServer {
 }
 
 /**
- * What it means that the server has replied with `status` in place of leases (EXCHANGE_SCRIPT lists them).
- * `awaited`: some of the places that it waits for.
+ * The error for a `status` in place of leases (EXCHANGE_SCRIPT lists them). `waitMs` is how long a
+ * quarantine still lasts; `awaited` are some of the places that the server waits for.
  */
 export function lossOf(status: string, waitMs = 0, awaited: readonly string[] = []): CoordinatorLost {
   const seconds = Math.ceil(waitMs / 1_000);
