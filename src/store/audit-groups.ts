@@ -1,11 +1,10 @@
 /**
- * The checks of `tollgate audit` on groups, their members, and the rows of quota use. audit.ts calls them, on
- * the main thread of a command.
+ * The checks of `tollgate audit` on groups, their members, and the rows of quota use. audit.ts calls them,
+ * on the main thread of a command. They write nothing, and add differences to the AuditScope.
  *
  * Must hold in a sound store, and is checked here: each group's parent exists; no group is deeper than
  * GROUP_DEPTH_MAX or inside itself; a group's slot and name lead back to it; each account's group exists;
- * members are listed under their group and nowhere else; each row of quota use has an owner
- * (test/unit/store/audit-groups.test.ts: sound groups, and each thing that differs).
+ * members are listed under their group and nowhere else; each row of quota use has an owner.
  */
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import type { AccountRecord, GroupRecord } from '../registry/account-record.js';
@@ -14,7 +13,7 @@ import { MEMBER_ACCOUNT, MEMBER_GROUP, readGroup } from './group-rows.js';
 import { readQuotaUse } from './quota-use-rows.js';
 import { readAccount } from './record-codec.js';
 
-/** Returns how many groups there are. */
+/** Checks all groups, members and uses. Returns the number of groups, damaged ones too. */
 export function auditGroups(scope: AuditScope): number {
   const { snapshot } = scope;
   const groups = new Map<string, GroupRecord>();
@@ -24,6 +23,7 @@ export function auditGroups(scope: AuditScope): number {
     const record = scope.read(readGroup, 'groups', id, value);
     if (record !== undefined) groups.set(id, record);
   }
+  // After all are read, because a parent may come after its child.
   for (const [id, record] of groups) auditGroup(scope, id, record, groups);
   scope.followBack('group', (id) => groups.get(id));
   auditMembers(scope, groups);
@@ -51,9 +51,7 @@ function auditGroup(
     scope.differs(subject, `the group in the list of ${parentId}`, undefined, id);
 }
 
-/**
- * Depth of the group, 1 if it has no parent. Stops at GROUP_DEPTH_MAX + 1, because groups may form a circle.
- */
+/** Depth of the group, 1 without a parent. At most GROUP_DEPTH_MAX + 1, because groups may form a circle. */
 function depthOf(record: GroupRecord, groups: ReadonlyMap<string, GroupRecord>): number {
   let depth = 1;
   for (let at: GroupRecord | undefined = record; depth <= GROUP_DEPTH_MAX; depth++) {
@@ -63,7 +61,7 @@ function depthOf(record: GroupRecord, groups: ReadonlyMap<string, GroupRecord>):
   return depth;
 }
 
-/** Follows members back to the accounts and groups that are in a group. */
+/** Checks that each member is an account or a group that is in this group. */
 function auditMembers(scope: AuditScope, groups: ReadonlyMap<string, GroupRecord>): void {
   const { snapshot } = scope;
   const byIndex = new Map(Array.from(groups.values(), (group) => [group.index as number, group]));
@@ -77,7 +75,7 @@ function auditMembers(scope: AuditScope, groups: ReadonlyMap<string, GroupRecord
   }
 }
 
-/** Whether the group of an account is there and lists it. */
+/** Checks that the group of an account exists and lists the account. */
 export function auditGroupOf(scope: AuditScope, { id, index, groupId }: AccountRecord): void {
   if (groupId === undefined) return;
   const { snapshot } = scope;
@@ -90,12 +88,13 @@ export function auditGroupOf(scope: AuditScope, { id, index, groupId }: AccountR
 
 function auditUses(scope: AuditScope): void {
   const { snapshot } = scope;
+  // The same as in `QuotaUseRows.ownerOf`: a new kind of scope needs both.
   const owners = { account: 'account_slots', model: 'account_slots', key: 'key_slots', group: 'group_slots' };
   for (const { key, value } of snapshot.rows('quota_uses')) {
     scope.read(readQuotaUse, 'quota_uses', key, value);
     const [kind, slot] = key;
     const owner = Object.hasOwn(owners, kind)
-      ? // The cast stands for all three tables: their keys have one type.
+      ? // The cast stands for all three tables, whose keys have one type.
         snapshot.get(owners[kind as keyof typeof owners] as 'key_slots', slot)
       : undefined;
     if (owner !== undefined) continue;

@@ -1,14 +1,15 @@
 /**
- * The change feed (change data capture): which groups, accounts and keys each transaction of the registry
- * touched. sharing/change-follower.ts reads it, so that every process of a host brings its shared buffers up
- * to date with what another process committed. SharedChanges is the way by which processes that share a
- * registry change it. Main thread of a gateway process.
+ * The change feed: which groups, accounts and keys each transaction of the registry touched.
+ * sharing/change-follower.ts reads it, so that every process of a host brings its shared buffers up to date
+ * with what another process committed. store.ts makes SharedChanges, by which processes that share a
+ * registry change it: sharing/shared-registry.ts, registry-log.ts and registry-reseed.ts call it. Main
+ * thread.
  *
  *     changes  number of the change, from 1 without gaps  → slots of the groups, accounts, keys touched
  *     meta     'changes'                                   → number of the newest
  *
  * Must hold: numbers have no gaps, because `since` takes a gap for changes that are no longer kept. A change
- * is appended in the transaction of its rows; otherwise other processes would go on with a disabled key
+ * is appended in the transaction of its rows; or a crash in between leaves a disabled key in use
  * (test/unit/store/change-feed.shared-changes.test.ts).
  */
 import {
@@ -28,14 +29,14 @@ import type { Tables } from './tables.js';
 const NEWEST_CHANGE = 'changes';
 
 /**
- * How many changes are kept. Each costs a disk flush, so a process that is this far behind was stopped for
- * some seconds; it then reads all accounts and keys anew.
+ * How many changes are kept. A process that is further behind reads all groups, accounts and keys anew. Each
+ * change costs a disk flush, so such a process has stood still for some seconds.
  */
 const CHANGES_KEPT = 4_096;
 
 /**
- * Slots that a change touched. The feed has no records: its reader takes them from the store, as they are
- * then.
+ * Slots that a change touched. The feed has no records: its reader takes the records from the store, as they
+ * are when it reads.
  */
 export interface Touched {
   /** Absent in changes that an older Tollgate, without groups, wrote. */
@@ -51,14 +52,14 @@ export class ChangeFeed {
     this.#tables = tables;
   }
 
-  /** Number of the newest change that any process has committed, 0 for none. 2 µs. */
+  /** Number of the newest change that any process has committed; 0 if there is none. Costs 2 µs. */
   newest(): number {
     // lmdb reads in one transaction for each event-loop turn, which may be older than this call.
     this.#tables.environment.refresh();
     return this.#newest();
   }
 
-  /** Call inside the transaction that wrote the rows. */
+  /** Adds a change with these rows. Call inside the transaction that wrote them. */
   append(rows: readonly WrittenRow[]): void {
     const { changes, meta } = this.#tables;
     const number = this.#newest() + 1;
@@ -84,6 +85,7 @@ export class ChangeFeed {
       for (const slot of touched.keys) keys.add(slot);
       next++;
     }
+    // The newest rows are missing.
     if (next <= this.#newest()) return undefined;
     return { groups: [...groups], accounts: [...accounts], keys: [...keys] };
   }
@@ -105,6 +107,7 @@ function touchedBy(rows: readonly WrittenRow[]): Touched {
   const accounts = new Set<AccountIndex>();
   const keys = new Set<KeyIndex>();
   for (const { table, value, former } of rows) {
+    // The recorder leaves out removals that find no row, so one of both is there.
     const { index } = (value ?? former) as { readonly index?: unknown };
     if (table === 'groups') groups.add(asGroupIndex(Number(index)));
     else if (table === 'accounts') accounts.add(asAccountIndex(Number(index)));
@@ -142,7 +145,7 @@ export class SharedChanges {
 
   /**
    * Runs `work` as one transaction of this host alone, which is on disk and in the feed when `commit`
-   * returns. `check` gets the rows that were written; a throw, also of `check`, undoes the transaction.
+   * returns. `check` gets the rows that were written. If `work` or `check` throws, nothing is written.
    */
   commit<Result>(work: () => Result, check: (rows: readonly WrittenRow[]) => void = () => undefined): Result {
     return this.#commit(work, (rows) => {
@@ -151,21 +154,21 @@ export class SharedChanges {
     });
   }
 
-  /** Writes rows that all hosts have agreed on. Unlike `commit` it does not detach the store from them. */
+  /** As `commit`, for rows that all hosts have agreed on: the store stays a copy of their registry. */
   take(work: () => void): void {
     this.#commit(work, () => undefined);
   }
 
   /**
    * A number that grows with every flush of the processes that share the store. Call `Store.refresh` first,
-   * or it may be older by one event-loop turn.
+   * or the number may be older by one event-loop turn.
    */
   booksVersion(): number {
     return accountingVersionOf(this.#tables);
   }
 
   /**
-   * A dry run: returns what `work` would return and write, and rolls back. No disk flush; blocks while
+   * Returns what `work` would return and write, and undoes all of it. Costs no disk flush, but blocks while
    * another process writes.
    */
   draft<Result>(work: () => Result): Recorded<Result> {
@@ -179,6 +182,7 @@ export class SharedChanges {
     } catch (error) {
       if (!(error instanceof Undone)) throw error;
     }
+    // Set, or `work` has thrown.
     return recorded!;
   }
 
@@ -193,5 +197,5 @@ export class SharedChanges {
   }
 }
 
-/** Rolls back the transaction of a dry run; never leaves `draft`. */
+/** Undoes the transaction of `draft`, which catches it. */
 class Undone extends Error {}

@@ -1,17 +1,15 @@
 /**
- * Captures which rows of the registry a transaction writes. tables.ts wraps the tables in it. The change feed
- * and the operators' change log are made from the rows, and hosts send them to each other. Main thread.
+ * Captures which rows of the registry a transaction writes. tables.ts makes a RowRecorder, which watches the
+ * tables; store.ts and change-feed.ts call `record`. The change feed and the operators' change log are made
+ * from the rows, and hosts send them to each other. Main thread.
  *
  * Must hold: each table that an operator's change writes is watched, except indexes (names, slots), which
  * follow from the others. Rows of a table that is not watched never reach other processes and hosts
- * (test/unit/store/change-feed.shared-changes.test.ts; test/unit/sharing/registry-log.test.ts: random changes
- * end the same on all).
+ * (test/unit/store/change-feed.shared-changes.test.ts; test/unit/sharing/registry-log.test.ts).
  */
 import type { Database, Key } from 'lmdb';
 
-/**
- * Tables that an operator's change writes. Accounting, uses of keys and stored responses are not among them.
- */
+/** Tables that an operator's change writes; what calls write is in others. RegistryCopy.take knows each. */
 export type RecordedTable =
   | 'meta'
   | 'groups'
@@ -30,7 +28,7 @@ export interface WrittenRow {
   readonly key: Key;
   /** Undefined if the row was removed. */
   readonly value: unknown;
-  /** What it was before; undefined for a new row. */
+  /** The value before the write; undefined for a new row. */
   readonly former: unknown;
 }
 
@@ -38,6 +36,7 @@ export interface WrittenRow {
 export type Table<TableKey extends Key> = Database<unknown, TableKey>;
 
 export class RowRecorder {
+  /** The rows of the innermost `record` that runs; undefined if none runs. */
   #rows: WrittenRow[] | undefined;
 
   /** Whether rows are recorded now. */
@@ -46,8 +45,8 @@ export class RowRecorder {
   }
 
   /**
-   * Runs `work` inside a transaction; returns what it returns and the rows that it wrote, in their order. If
-   * it is called within another `work`, that one gets these rows too.
+   * Runs `work`, inside a transaction. Returns its result and the rows that it wrote, in their order. A
+   * `record` around this one gets these rows too, even if `work` throws.
    */
   record<Result>(work: () => Result): { readonly result: Result; readonly rows: readonly WrittenRow[] } {
     const outer = this.#rows;
@@ -62,8 +61,8 @@ export class RowRecorder {
   }
 
   /**
-   * Replaces the writing methods of `table`, so that `record` gets the rows from now on: all, or those of
-   * `recordedKeys`, which are compared by `===` (texts). To be called once for each table.
+   * Replaces `putSync` and `removeSync` of `table`, so that `record` gets the rows from now on: all, or
+   * those of `recordedKeys`, which must be texts (`===`). Call it once for each table, or rows come twice.
    */
   watch<TableKey extends Key>(
     name: RecordedTable,
