@@ -1,17 +1,17 @@
 /**
- * An LMDB file that several processes open and write, behind a lock between processes, the gate. Its users:
- * the store and its snapshots (tables.ts, store-snapshot.ts), the hold on the store (store-hold.ts) and the
- * leases (sharing/lease-file.ts). Main thread.
+ * An LMDB file that several processes open and write, behind a lock between processes, the gate. tables.ts
+ * and store-snapshot.ts use it for the store, store-hold.ts for the store hold, sharing/lease-file.ts for
+ * the leases. Main thread.
  *
- * Opening a file with lmdb 3.5.6 sets the number of its newest transaction, which all processes share, to
- * what the file said some microseconds before (LMDB's ITS#9496, fixed there in 2021 but not in the fork that
- * lmdb builds). What another process committed in between is lost, and its pages are used twice. Opened again
- * and again beside one writer, a file is corrupt within a second, even if it is opened only to read.
+ * Why: all processes share the number of the file's newest transaction. Opening the file with lmdb 3.5.6
+ * sets this number to what the file said some microseconds before (LMDB's ITS#9496, fixed there in 2021 but
+ * not in the fork that lmdb builds). What another process committed in between is lost, and its pages are
+ * used twice. A file that is opened again and again beside one writer, even only to read, is corrupt within
+ * a second.
  *
- * Must hold: nobody calls lmdb's `open` or a writing method of an opened file but through this class. A
- * process takes the gate to open the file and to write it, so that neither happens while another process
- * writes (test/unit/store/environment.test.ts: opened and killed beside writers; test/unit/tree.test.ts: who
- * may import lmdb).
+ * Must hold: lmdb's `open` and the writing methods of an opened file are called only inside the gate, so
+ * that no process opens or writes the file while another one writes (test/unit/store/environment.test.ts:
+ * opened and killed beside writers; test/unit/tree.test.ts: who may import lmdb).
  *
  * The gate is the writers' lock of a second LMDB file, `<path>-gate`. Opening that file needs no gate: no
  * transaction ever commits to it, so nothing can be lost. If a process dies, the lock is free for the next
@@ -33,8 +33,8 @@ const EROFS = 30;
 /** What LMDB says of an empty table of readers. */
 const NO_READERS = '(no active readers)\n';
 /**
- * LMDB looks for dead readers at each opening, and skips those with the number of the process that looks. Of
- * commands in containers each may have number 1, so what writes looks too. Some microseconds.
+ * LMDB looks for dead readers at each opening, but skips readers with its own process number. Commands in
+ * containers may all have number 1, so a process that writes looks too, this often, for some microseconds.
  */
 const READERS_CHECK_PERIOD_MS = 60_000;
 
@@ -43,7 +43,7 @@ export class Environment {
   readonly root: RootDatabase;
   readonly #gate: RootDatabase | undefined;
   /**
-   * Whether this object has the gate. A `write` within a `write` would block for ever if it took it again.
+   * Whether this object has the gate. A `write` in a `write` would block for ever if it took the gate again.
    */
   #hasGate = false;
   #readersCheckedMs = performance.now();
@@ -65,16 +65,19 @@ export class Environment {
     return this.inGate(() => openAll(this.root));
   }
 
-  /** Runs `work` as one transaction; a throw undoes all of it. The gate adds 2 µs. */
+  /**
+   * Runs `work` as one transaction, and blocks while another process has the gate. A throw undoes all of
+   * `work`. The gate costs 2 µs.
+   */
   write<Result>(work: () => Result): Result {
     this.#forgetDeadReaders();
     return this.inGate(() => this.root.transactionSync(work));
   }
 
   /**
-   * Whether some process, of whatever PID namespace, has read the file outside of a write, and has it open
-   * still. Such a process has an entry in the table of readers of LMDB's lock file, and a lock of the kernel
-   * (fcntl) on it, which ends with the process. Opening the file removes entries without a lock.
+   * Whether some process, of whatever PID namespace, has read the file outside of a write and still has it
+   * open. Such a process has an entry in LMDB's table of readers, and a lock of the kernel (fcntl) that ends
+   * with the process. Opening the file removes entries without a lock.
    */
   hasReaders(): boolean {
     return this.root.readerList() !== NO_READERS;
@@ -107,10 +110,11 @@ export class Environment {
     } finally {
       this.#hasGate = false;
     }
+    // Set: the transaction has run `work`, or has thrown.
     return result!;
   }
 
-  /** Otherwise LMDB never reuses the pages that a killed reader saw, and the file grows. */
+  /** Without this LMDB never reuses the pages that a killed reader saw, and the file grows. */
   #forgetDeadReaders(): void {
     const nowMs = performance.now();
     if (nowMs - this.#readersCheckedMs < READERS_CHECK_PERIOD_MS) return;

@@ -1,9 +1,9 @@
 /**
- * The store's tables of groups and of their members, which are accounts and subgroups. The registry, recovery
- * and the audit use it. Main thread.
+ * The store's tables of groups and of their members, which are accounts and subgroups. registry/groups.ts
+ * and registry-copy.ts change groups here, inside their transactions. Main thread.
  *
- * Must hold: `put`, `remove` and `takeOut` change all tables of a group in one transaction; otherwise the
- * audit finds a difference (test/unit/store/audit-groups.test.ts).
+ * Must hold: `put`, `remove` and `takeOut` change all tables of a group; otherwise the audit finds a
+ * difference (test/unit/store/audit-groups.test.ts).
  */
 import { type Static, Type } from 'typebox';
 import { schemaCheck } from '../core/schema-check.js';
@@ -102,12 +102,13 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
 
   takeIndex(restedMs: WallMs, slotsMax: number): GroupIndex {
     const { groupSlotsFree, quotaUses } = this.#tables;
+    // A late flush may have written a use of the deleted group.
     const clear = (slot: number): void => void quotaUses.removeSync(['group', slot, '']);
     const [slot] = this.takeSlots(1, restedMs, slotsMax, groupSlotsFree, GROUP_SLOTS_USED, clear);
     return asGroupIndex(slot!);
   }
 
-  /** The registry never changes name, parent or slot of a group, so no index row of an earlier one stays. */
+  /** No index row of a former record stays: the registry never changes name, parent or slot of a group. */
   put(record: GroupRecord): void {
     const { groups, groupSlots, groupNames, groupMembers } = this.#tables;
     groups.putSync(record.id, packGroup(record));
@@ -123,8 +124,8 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
   }
 
   /**
-   * Removes the group but does not free its slot: the host that deleted the group has done that. If its name
-   * or its slot has the next group already, that one keeps it.
+   * Removes the group but does not free its slot: the host that deleted the group has done that. If another
+   * group has the name or the slot already, that group keeps it.
    */
   takeOut({ id, index, name, parentId }: GroupRecord): void {
     const { groups, groupSlots, groupNames, groupMembers, quotaUses } = this.#tables;
@@ -135,12 +136,15 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
       groupSlots.removeSync(index);
       quotaUses.removeSync(['group', index, '']);
     }
+    // The slot's next group may be in the same parent: then this row of members is its own.
     const next = hasSlot ? undefined : this.findAt(index);
     if (parentId !== undefined && next?.parentId !== parentId)
       groupMembers.removeSync([parentId, MEMBER_GROUP, index]);
   }
 
-  /** Moves an account from the group of its `former` record, if any, to that of the record being written. */
+  /**
+   * Moves an account from the group of its `former` record, undefined for a new account, to its group now.
+   */
   moveAccount(former: AccountRecord | undefined, { index, groupId }: AccountRecord): void {
     const { groupMembers } = this.#tables;
     if (former?.groupId === groupId) return;

@@ -6,13 +6,14 @@
  * A listener marks a key as dirty once a second while it is used, and at each call if the key has limits of
  * its own. However often a key is marked, a flush writes one row.
  *
- *     note, drain     the keys of drained charges, and the ledger's dirty keys, wait
- *     rows            in the transaction: a row for each waiting key. It may be called again if that fails
+ *     note, drain     the keys of drained charges, and the ledger's dirty keys, begin to wait
+ *     rows            in the transaction: a row for each waiting key; again if the transaction failed
  *     recordWritten   the transaction is on disk: no key waits
  *
- * Must hold: `rows` is called in the transaction that writes them, and `recordWritten` only when that is on
- * disk; otherwise calls of a shared day are counted twice (test/unit/store/recovery.test.ts,
- * test/unit/store/shared-books.test.ts; this file has no test of its own).
+ * Must hold: `rows` is called in the transaction that writes the rows, and `recordWritten` only when this
+ * transaction is on disk; otherwise calls of a shared day are counted twice
+ * (test/unit/store/recovery.test.ts, test/unit/store/shared-books.test.ts; this file has no test of its
+ * own).
  */
 import type { Clock } from '../core/clock.js';
 import type { KeyIndex } from '../core/units.js';
@@ -43,8 +44,8 @@ export class KeyUses {
   }
 
   /**
-   * A charge of the key was drained from a journal. If the key has limits, its use goes to disk with that
-   * charge, also if more keys are dirty than `drain` takes.
+   * Call when a charge of the key was drained from a journal. If the key has limits, its use goes to disk
+   * with this charge, even if more keys are dirty than `drain` takes.
    */
   note(key: KeyIndex): void {
     if (this.#live.keyTable.isLimited(key)) this.#waiting.add(key);
@@ -55,9 +56,7 @@ export class KeyUses {
     return this.#live.ledger.keys.dirty.drain((key) => this.#waiting.add(key), max);
   }
 
-  /**
-   * Returns the rows of all waiting keys, without deleted ones. Called in the transaction that writes them.
-   */
+  /** Returns the rows of all waiting keys, without deleted ones. Call in the transaction that writes them. */
   rows(): Map<KeyIndex, KeyUseRecord> {
     const rows = new Map<KeyIndex, KeyUseRecord>();
     const nowMs = this.#clock.wallMs();
@@ -70,21 +69,24 @@ export class KeyUses {
   }
 
   /**
-   * Call when what `rows` returned is on disk. No `note` or `drain` may come between the two, or their keys
-   * are forgotten here. flush.ts runs `rows` and `recordWritten` without a pause; and if it learns only later
-   * that a failed commit is on disk all the same, then before it drains anything.
+   * Call when the result of `rows` is on disk. No `note` or `drain` may come between `rows` and this call,
+   * or their keys are forgotten here. flush.ts awaits nothing in between. If a failed commit proves to be on
+   * disk all the same, flush.ts calls this before it drains anything.
    */
   recordWritten(): void {
     this.#waiting.clear();
   }
 
-  /** The row to write, given what this process counts now; undefined if none is to be written. */
+  /** The row to write, given what this process counts now; undefined if no row is to be written. */
   protected rowOf(_key: KeyIndex, use: KeyUseRecord): KeyUseRecord | undefined {
     return use;
   }
 }
 
-/** The rows on disk that several gateway processes add to. Read in the transaction that writes them. */
+/**
+ * The rows on disk that several gateway processes add to (KeyRows). `rowOf` reads them in the transaction
+ * that writes them.
+ */
 interface SharedKeyRows {
   /** False of a key that another process has deleted. */
   has(key: KeyIndex): boolean;
@@ -102,14 +104,15 @@ export class SharedKeyUses extends KeyUses {
   readonly #rows: SharedKeyRows;
   readonly #log: Log;
   /**
-   * For keys with limits: the day that this process counted last, and its calls of it, as far as they are on
-   * disk. An entry stays for good, so there are at most as many as keys. It does no harm to the next key with
-   * the index: that comes a day later (SLOT_REST_MS), and `dayAfter` ignores an entry of another day.
+   * For keys with limits: the day that this process counted last, and its calls of that day that are on
+   * disk. An entry stays for good, so there are at most as many as key slots. The slot's next key comes a
+   * day later (SLOT_REST_MS), and `dayAfter` ignores entries of another day.
    */
   readonly #written = new Map<KeyIndex, Day>();
   /**
-   * The same for the rows that the last `rows` returned: `recordWritten` moves them to `#written`. Those of a
-   * flush that failed are forgotten, because the next one may write no row of that key, or one of 0 calls.
+   * The same for the rows that the last `rows` returned: `recordWritten` moves these entries to `#written`.
+   * The next `rows` drops those of a failed flush, because it may write no row of a key, or a row of 0
+   * calls.
    */
   readonly #writing = new Map<KeyIndex, Day>();
 
@@ -144,7 +147,7 @@ export class SharedKeyUses extends KeyUses {
     );
     const { dayNumber, dayCalls } = use;
     const lastUsedSeconds = laterOf(use.lastUsedSeconds, stored?.lastUsedSeconds);
-    // Also if the count has fallen to 0, as calls gave their day back: the row loses them again.
+    // Also if the count has fallen to 0 because calls gave their day back: the row must lose these calls.
     if (dayCalls > 0 || written.dayCalls > 0) this.#writing.set(key, { dayNumber, dayCalls });
     // The sum for the day: the row's calls, and this process's calls less those that are in the row already.
     return { ...use, lastUsedSeconds, ...dayAfter(use, written, stored) };

@@ -1,11 +1,11 @@
 /**
- * The store's table of quota use: how much each scope has used of its quotas. The flush writes its rows in
- * the transaction of the charges of the same calls; recovery, coordinators and the audit read them. Main
- * thread.
+ * The store's table of quota use: how much each scope has used of its quotas. store.ts writes rows in the
+ * transaction of the charges of the same calls, registry/keys.ts those of rotated keys. Recovery,
+ * coordinators and the audit read them. Main thread.
  *
- * Must hold: names and meanings of fields are on disk for ever, as in record-codec.ts
- * (test/unit/store/quota-uses.test.ts: after a start each scope has used what had ended;
- * test/unit/store/audit-groups.test.ts).
+ * Must hold: names and meanings of fields are on disk for ever. All fields are required and no other is
+ * accepted, so a new field must be optional, or existing rows are damaged
+ * (test/unit/store/quota-uses.test.ts, test/unit/store/audit-groups.test.ts).
  */
 import { type Static, Type } from 'typebox';
 import { schemaCheck } from '../core/schema-check.js';
@@ -39,7 +39,7 @@ type StoredQuotaUse = Static<typeof StoredQuotaUse>;
 
 const isQuotaUse = schemaCheck('StoredQuotaUse', StoredQuotaUse);
 
-/** Field by field: a flush packs many of them. */
+/** Field by field, because a flush packs many rows. */
 function packQuotaUse(record: QuotaUseRecord): StoredQuotaUse {
   return {
     format: FORMAT,
@@ -77,7 +77,9 @@ export function readQuotaUse(stored: unknown, location: string): QuotaUseRecord 
   };
 }
 
-/** `[kind, slot, model id]`; the model id is empty for every kind but `model`. */
+/**
+ * `[kind, slot, model id]`. The slot of kind `model` is an account's; for other kinds the model id is empty.
+ */
 type QuotaUseKey = [string, number, string];
 
 export function quotaUseKeyOf(scope: UsedScope): QuotaUseKey {
@@ -91,7 +93,7 @@ export class QuotaUseRows {
     this.#tables = tables;
   }
 
-  /** Undefined if the scope had none of these quotas when its calls ended. */
+  /** Undefined if the scope has no row: it had none of these quotas when its calls ended. */
   find(scope: UsedScope): QuotaUseRecord | undefined {
     const key = quotaUseKeyOf(scope);
     const stored = this.#tables.quotaUses.get(key);
@@ -100,7 +102,7 @@ export class QuotaUseRows {
       : readQuotaUse(stored, locationOf(this.#tables, 'quota_uses', key));
   }
 
-  /** The id of who has the slot; undefined if the key or the group was deleted, here or elsewhere. */
+  /** The id of who has the slot; undefined after a deletion. audit-groups.ts repeats these tables. */
   ownerOf({ kind, index }: UsedScope): string | undefined {
     const { accountSlots, groupSlots, keySlots } = this.#tables;
     const slots = kind === 'key' ? keySlots : kind === 'group' ? groupSlots : accountSlots;
