@@ -1,17 +1,17 @@
 /**
- * This host's replica of the registry that hosts share: its position in the shared log, the rows that it
- * takes over, and the export of all rows. The replication (sharing/registry-log.ts, registry-reseed.ts) uses
- * it on the main thread.
+ * This host's copy of the registry that hosts share: its position in the log of changes, the taking over of
+ * rows, and the export of all rows. store.ts makes one; sharing/registry-log.ts, registry-reseed.ts and
+ * open-hosts.ts use it. Main thread.
  *
  *     meta  'registry_position'  → epoch, version and id of the last change, and the epochs before
  *           'registry_partial'   → true while all rows are being taken over
  *           'host_id'            → the name by which other hosts know this data directory
  *
- * Not in the replica: a host's own charges, uses and stored responses, and tables that follow from others
- * (names, slots).
+ * A host's own charges, uses and stored responses are no part of the copy, nor are tables that follow from
+ * others (names, slots).
  *
- * Must hold: a position is set in the transaction of the rows that it stands for, and `take` knows every
- * RecordedTable, or two hosts at one position differ (test/unit/sharing/registry-log.test.ts,
+ * Must hold: a position is set in the transaction of the last rows that it stands for, and `take` knows
+ * every RecordedTable; otherwise two hosts at one position differ (test/unit/sharing/registry-log.test.ts,
  * test/unit/store/registry-copy.retain.test.ts).
  */
 import { randomUUID } from 'node:crypto';
@@ -42,7 +42,7 @@ export const REGISTRY_PARTIAL = 'registry_partial';
 const Position = Type.Object({
   epoch: Type.String(),
   version: Type.Integer({ minimum: 0 }),
-  /** Id of the change that made the version; empty for the first version. */
+  /** Id of the change that made this version; empty for the first version. */
   lastId: Type.String(),
   /** Earlier epochs and their last versions, oldest first. */
   history: Type.Array(Type.Tuple([Type.String(), Type.Integer({ minimum: 0 })])),
@@ -67,7 +67,7 @@ const unlessRemoved =
   (value, location) =>
     value === null ? undefined : read(value, location);
 
-/** Rows of these tables are written as they come, if this does not throw. */
+/** Tables whose rows are written as they come, if the check does not throw. `#byName` has all of them. */
 const CHECKS: Partial<Readonly<Record<RecordedTable, Check>>> = {
   group_slots_free: () => undefined,
   credits: readCredit,
@@ -77,7 +77,7 @@ const CHECKS: Partial<Readonly<Record<RecordedTable, Check>>> = {
   operator_changes: unlessRemoved(readChange),
 };
 
-/** The tables of which operators can delete rows. */
+/** The tables whose rows can be deleted. `take` must accept null for each. */
 const DELETABLE: readonly RecordedTable[] = [
   'groups',
   'group_slots_free',
@@ -86,7 +86,7 @@ const DELETABLE: readonly RecordedTable[] = [
   'operators',
 ];
 
-/** The rows that are not written as they come: the store's (store.ts makes a RegistryCopy of itself). */
+/** The parts of the store that write rows with indexes. store.ts passes itself. */
 interface CopiedRows {
   readonly groups: GroupRows;
   readonly keys: KeyRows;
@@ -96,7 +96,7 @@ interface CopiedRows {
 
 export class RegistryCopy {
   readonly #tables: Tables;
-  /** In the order in which `take` can write their rows. */
+  /** In the order in which `take` can write the rows: groups before the accounts in them. */
   readonly #byName: Readonly<Partial<Record<RecordedTable, Table<Key>>>>;
   readonly #store: CopiedRows;
 
@@ -116,7 +116,9 @@ export class RegistryCopy {
     this.#store = store;
   }
 
-  /** The name by which other hosts know this data directory; made once. */
+  /**
+   * The name by which other hosts know this data directory. The first call makes it and writes it to disk.
+   */
   hostId(): string {
     const { meta, environment } = this.#tables;
     return environment.write(() => {
@@ -129,8 +131,8 @@ export class RegistryCopy {
   }
 
   /**
-   * Undefined if this store has never shared its registry with other hosts, or has been changed without them
-   * since.
+   * Undefined if this store has never shared its registry with other hosts, or was changed without them
+   * since. Throws StoreError `damaged`.
    */
   position(): RegistryPosition | undefined {
     // lmdb reads in one transaction for each event-loop turn, which may be older than this call.
@@ -157,14 +159,14 @@ export class RegistryCopy {
   }
 
   /**
-   * Whether the rows, which have no position, are a part of the shared registry rather than a registry of
-   * their own.
+   * Of rows without a position: true if they are an unfinished copy of the shared registry, false if they
+   * are a registry of this host alone.
    */
   isPartial(): boolean {
     return this.#tables.meta.get(REGISTRY_PARTIAL) === true;
   }
 
-  /** Call inside the first of the transactions that take over all rows. */
+  /** Call inside each transaction that takes over a part of all rows; `setPosition` ends that. */
   setPartial(): void {
     this.#tables.meta.putSync(REGISTRY_PARTIAL, true);
   }
@@ -174,7 +176,10 @@ export class RegistryCopy {
     return this.#tables.accounts.getKeysCount({ limit: 1 }) === 0;
   }
 
-  /** Writes the row, inside a transaction. Throws StoreError if this program does not know such a row. */
+  /**
+   * Writes the row, or removes it if its value is null. Call inside a transaction. Throws StoreError:
+   * `damaged` if the value is not valid, `newer` if this program does not know such a row.
+   */
   take({ table, key, value }: RegistryRow): void {
     const location = `the shared registry: record ${String(key)} of table ${table}`;
     const check = CHECKS[table];
@@ -201,8 +206,9 @@ export class RegistryCopy {
   }
 
   /**
-   * Returns all rows, in an order in which `take` can write them. They are of one moment only if nothing is
-   * awaited meanwhile. Throws StoreError `damaged` at a row that cannot be decoded: it cannot be sent either.
+   * Returns all rows, in an order in which `take` can write them. They are of one moment only if the caller
+   * awaits nothing meanwhile. Throws StoreError `damaged` at a row that cannot be decoded, because it cannot
+   * be sent.
    */
   *rows(): Generator<RegistryRow> {
     for (const name of [KEY_SLOTS_USED, GROUP_SLOTS_USED, CHANGES_HEAD, CHANGES_BEFORE]) {
@@ -221,8 +227,8 @@ export class RegistryCopy {
   }
 
   /**
-   * Removes what can be deleted (groups, keys, free slots, operators) and is not among `rows`, which are the
-   * names that `deletableRow` gives. A copy of an older version may have it. Called inside a transaction.
+   * Removes each row of the DELETABLE tables whose name (`deletableRow`) is not in `rows`: it was deleted
+   * since the version that this copy had. Call inside the transaction that sets the position.
    */
   retain(rows: ReadonlySet<string>): void {
     for (const table of DELETABLE) {
@@ -235,7 +241,7 @@ export class RegistryCopy {
 
   #takeKey(value: unknown, location: string): void {
     const record = readKey(value, location);
-    // Another key had the slot before: what this host has recorded of its use must not count for this one.
+    // Another key had the slot before. Its use, which this host has recorded, must not count for this key.
     if (this.#store.keys.findId(record.index) !== record.id) {
       this.#tables.keyUses.removeSync(record.index);
       this.#tables.quotaUses.removeSync(['key', record.index, '']);
@@ -257,18 +263,18 @@ interface Removable<Row> {
   takeOut(record: Row): void;
 }
 
-/** Removes the record as another host has deleted it; `KeyRows.takeOut` says what of its slot stays. */
+/** Removes a record that another host has deleted, if it is there. Its slot is freed by a row of its own. */
 function takeOut<Row>(rows: Removable<Row>, id: string): void {
   const record = rows.find(id);
   if (record !== undefined) rows.takeOut(record);
 }
 
-/** A text that identifies the row; undefined if no operator can delete rows of its table. */
+/** A text that identifies the row; undefined for tables that are not DELETABLE. */
 export function deletableRow({ table, key }: RegistryRow): string | undefined {
   return DELETABLE.includes(table) ? `${table} ${String(key)}` : undefined;
 }
 
-/** Returns the rows as hosts send them. Several rows with one key all count, in their order. */
+/** Returns the rows as hosts send them, in their order. Several rows with one key are all kept. */
 export function registryRowsOf(rows: readonly WrittenRow[]): RegistryRow[] {
   return rows.map(({ table, key, value }) => ({
     table,
