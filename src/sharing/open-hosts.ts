@@ -136,7 +136,7 @@ function endedAfterOf(nodeExpiryMs: number, modelsInForce: () => Settings['model
   };
 }
 
-/** An operator waits for these commands. Commands that send many rows have deadlines of their own. */
+/** An operator waits for these commands. Commands that send much have their own deadlines. */
 const REGISTRY_DEADLINE_MS = 2_000;
 
 export interface HostsOptions {
@@ -172,7 +172,7 @@ export function openHosts(options: HostsOptions) {
   const server = new RegistryServer({ client, waiter, namespace });
   const registry = new RegistryLog({ store, server, host, onTaken, log });
   return {
-    /** The caller closes them: `closeRegistry` does not. */
+    /** The caller closes them; `closeRegistry` does not. */
     coordinators: openHostCoordinators({ ...options, settings: { ...settings, sharing }, host, peers }),
     registry,
     /** For operators. */

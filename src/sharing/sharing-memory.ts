@@ -77,7 +77,8 @@ export class SharingMemory {
   }
 
   /**
-   * Writes the file; blocks for some ms. Throws what the file system throws, and then changes nothing here.
+   * Writes the file; blocks for some ms. Throws if the disk takes nothing or the file is damaged: then `of`
+   * stays as it was, and valkey-partition.ts leases nothing.
    */
   set(partition: number, { epoch, places }: Remembered): void {
     // Read anew, because another process of this host may have written another partition. There is no lock:
@@ -95,7 +96,7 @@ export class SharingMemory {
     return this.#promisedTerms(place)[partition] ?? NOT_PROMISED;
   }
 
-  /** Writes as `set`, but not if the node has promised this term or a later one before. */
+  /** Writes as `set`. Silently does nothing if the node has promised this term or a later one before. */
   promiseTerm(place: string, partition: number, { term, server }: PromisedTerm): void {
     const terms = [...this.#promisedTerms(place)];
     // Two servers may have counted to the same term: a place promises this term to one of them only.

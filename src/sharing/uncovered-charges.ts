@@ -16,12 +16,13 @@ import type { JournalRecord } from '../ledger/journal-layout.js';
 import { IDLE_MS_PLENTIFUL, type LeaseTimers } from './lease-terms.js';
 
 /**
- * So many entries of some 200 bytes; further charges stay uncovered. Only nonsense of upstreams makes more.
+ * Bound of the entries, of some 200 bytes; further charges stay uncovered. Only nonsense of upstreams makes
+ * so many.
  */
 const ENTRIES_MAX = 10_000;
 /** If responses wait until their charge is on disk, a charge may be taken back, but never so late. */
 export const COLLECT_HELD_AFTER_MS = 2 * COMMIT_WAIT_MS_MAX;
-/** Then the entry is given up: all other processes have given back what lay idle there. */
+/** An entry that is due so long is given up: others have given back by then what lay idle. */
 export const COLLECT_FOR_MS = 2 * IDLE_MS_PLENTIFUL;
 
 interface Entry {

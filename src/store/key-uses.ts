@@ -38,7 +38,9 @@ export class KeyUses {
     return this.#waiting.size;
   }
 
-  /** Keys whose rows are to be written; empty after `recordWritten`. */
+  /**
+   * Keys whose rows are to be written; empty after `recordWritten`. flush.ts reads them before, for notices.
+   */
   get waiting(): Iterable<KeyIndex> {
     return this.#waiting;
   }
