@@ -1,9 +1,9 @@
 /**
- * Tables of records that have an id and a slot in the ledger: accounts, groups and keys. GroupRows and
- * KeyRows extend it, the store uses it for accounts. Main thread.
+ * SlotRows finds records that have an id and a slot in the ledger, and takes slots for new ones. GroupRows
+ * and KeyRows extend it (group-rows.ts, key-rows.ts); store.ts uses it for accounts. Main thread.
  *
- * Must hold: the slot of a deleted record is not used again before `restedMs`. Until then calls that ended
- * late, and other processes, still write under that slot (test/unit/store/store.test.ts).
+ * Must hold: a slot is given again only if its record was deleted before `restedMs`. Until then late calls
+ * and other processes write under the slot (test/unit/store/store.test.ts).
  */
 import type { WallMs } from '../core/units.js';
 import type { Page } from '../registry/record-store.js';
@@ -22,6 +22,7 @@ interface SlotTables {
 export class SlotRows<Row, Index extends number> {
   readonly #tables: Tables;
   readonly #slotTables: SlotTables;
+  /** Checks and unpacks a row. Throws StoreError `damaged`, whose message has `location`. */
   readonly #read: (stored: unknown, location: string) => Row;
 
   constructor(tables: Tables, slotTables: SlotTables, read: (stored: unknown, location: string) => Row) {
@@ -37,13 +38,13 @@ export class SlotRows<Row, Index extends number> {
       : this.#read(stored, locationOf(this.#tables, this.#slotTables.name, id));
   }
 
-  /** Undefined if nobody has the slot. */
+  /** Undefined if no record has the slot. */
   findAt(index: Index): Row | undefined {
     const id = this.#slotTables.slots.get(index);
     return id === undefined ? undefined : this.recordOf(id);
   }
 
-  /** Returns at most `limit` records from slot `from` on. */
+  /** Returns at most `limit` records from slot `from` on, by slot. */
   listAll(from: number, limit: number): Page<Row> {
     return this.pageOf(this.#slotTables.slots.getRange({ start: from, limit: limit + 1 }), limit);
   }
@@ -66,8 +67,8 @@ export class SlotRows<Row, Index extends number> {
   }
 
   /**
-   * Makes a page of slots and ids. Pass one more than `limit`, if there is one: its slot begins the next
-   * page.
+   * Makes a page of at most `limit` records. `ids` (slot → id) has `limit + 1` entries if there are so many:
+   * the slot of the last one is the page's `next`.
    */
   protected pageOf(
     ids: Iterable<{ readonly key: number; readonly value: unknown }>,
@@ -81,11 +82,11 @@ export class SlotRows<Row, Index extends number> {
   }
 
   /**
-   * Takes `count` slots: first those whose record was deleted before `restedMs`, by the table `free`, longest
-   * unused first; then slots that were never used. Passes over free slots from `slotsMax` on, which stay free
-   * for the day when the limit is raised again; one that was never used may be beyond. `usedMark` is the key
-   * in `meta` of how many slots were ever used. Calls `clear` for each slot that is used again: another
-   * process may have flushed a use of the deleted record after its deletion. 1 µs for a slot passed over.
+   * Takes `count` slots, in the transaction that puts their records. First come slots of `free` (time of the
+   * deletion, slot) that were freed before `restedMs`, longest unused first; then slots that were never used.
+   * Free slots from `slotsMax` on are passed over, 1 µs each, until the limit is raised. A slot that was never
+   * used may be beyond `slotsMax`: callers check that. `clear` removes what another process has flushed for
+   * the deleted record after its deletion. `meta` has at `usedMark` how many slots were ever used.
    */
   protected takeSlots(
     count: number,

@@ -1,13 +1,13 @@
 /**
- * The store: records in LMDB in the data directory. The registry, the flush and recovery use it, on the main
- * thread of a gateway process or in a command.
+ * The store: the LMDB file in the data directory. gateway/accounting-base.ts opens it on the main thread of a
+ * gateway process, cli/store-client.ts in a command. The registry, the flush and recovery use it.
  *
- * Every method reads or writes synchronously. A lookup costs some microseconds, a commit one disk flush.
+ * Every method reads or writes synchronously. A lookup costs some microseconds, a commit one disk flush. A
+ * row that does not match its schema throws StoreError `damaged`.
  *
- * Must hold: methods that put rows are called inside `commit` (or a transaction of SharedChanges). Otherwise
- * a write bypasses the gate of environment.ts and may be lost, and the change log and other hosts miss it.
- * Further test: test/unit/store/change-feed.shared-changes.test.ts; none would see a call outside of
- * `commit`.
+ * Must hold: methods that put rows are called inside `commit`, or in a transaction of change-feed.ts
+ * (test/unit/store/change-feed.shared-changes.test.ts). Otherwise a write bypasses the lock of environment.ts
+ * and may be lost, and the change log and other hosts miss it. No test sees a call outside of `commit`.
  */
 import { statfsSync } from 'node:fs';
 import { asAccountIndex, type AccountIndex, type KeyIndex } from '../core/units.js';
@@ -49,7 +49,7 @@ import { SlotRows } from './slot-rows.js';
 import { StoreHold, type StoreUser } from './store-hold.js';
 import { openTables, type Tables } from './tables.js';
 
-/** Above the number of every credit of an account, and still a key that LMDB orders after them. */
+/** Above the number of every credit: LMDB orders a key with it after the keys of all credits. */
 const AFTER_ALL_CREDITS = Number.MAX_SAFE_INTEGER;
 
 export class Store implements RecordStore {
@@ -62,14 +62,15 @@ export class Store implements RecordStore {
   readonly keys: KeyRows;
   readonly operators: OperatorRows;
   readonly changes: OperatorChanges;
-  /** The way by which processes that share the registry change it. */
+  /** Makes the changes of processes that share the registry. */
   readonly shared: SharedChanges;
   readonly history: HistoryRows;
   readonly notices: NoticeRows;
-  /** The replica of the registry that hosts share. */
+  /** This host's copy of the registry that hosts share. */
   readonly copy: RegistryCopy;
   readonly #tables: Tables;
   readonly #accounts: SlotRows<AccountRecord, AccountIndex>;
+  /** Undefined if the store was opened without `hold`. */
   #hold: StoreHold | undefined;
 
   /** Opens or makes the store in `dataPath`. Throws StoreError. */
@@ -97,9 +98,9 @@ export class Store implements RecordStore {
   }
 
   /**
-   * Opens the store, and keeps commands and gateways of other groups from changing it until `close`.
-   * `onAlone` as in `StoreHold.take`. Throws StoreError, and StoreHeld if another process has it. Costs a
-   * disk flush.
+   * Opens the store, and keeps commands and gateways of other groups from changing it until `close`. For
+   * `onAlone` see `StoreHold.take`. Throws StoreError, or StoreHeld if another process has it. Costs a disk
+   * flush.
    */
   static hold(dataPath: string, user: StoreUser, onAlone?: () => void): Store {
     const hold = StoreHold.take(dataPath, user, onAlone);
@@ -119,14 +120,15 @@ export class Store implements RecordStore {
     return bavail * bsize;
   }
 
+  /** Closes the file before it gives the hold back. */
   async close(): Promise<void> {
     await this.#tables.environment.close();
     await this.#hold?.giveBack();
   }
 
   /**
-   * Runs `work` as one transaction, which is on disk when `commit` returns. Within `changes.during`, the row
-   * of the operator's change is a part of the transaction.
+   * Runs `work` as one transaction, which is on disk when `commit` returns; a throw undoes it. Within
+   * `changes.during`, the transaction also writes the row of the operator's change.
    */
   commit<Result>(work: () => Result): Result {
     const { environment, recorder } = this.#tables;
@@ -134,7 +136,7 @@ export class Store implements RecordStore {
       const { result, rows } = recorder.record(work);
       if (rows.length === 0) return result;
       this.changes.append(rows);
-      // Within a transaction of SharedChanges that one decides whether the store remains a replica.
+      // The other hosts lack these rows. Within a transaction of `shared`, SharedChanges decides.
       if (!recorder.isRecording) this.copy.detach();
       return result;
     });
@@ -169,7 +171,7 @@ export class Store implements RecordStore {
   }
 
   findAccountsByIdStart(start: string, limit: number): AccountIndex[] {
-    // No character of an id comes after z.
+    // `~` comes after `z`, the last character that an id may have.
     const range = this.#tables.accounts.getRange({ start, end: `${start}~`, limit });
     return Array.from(
       range,
@@ -178,19 +180,19 @@ export class Store implements RecordStore {
   }
 
   /**
-   * At most `limit` ids after `after`, in their order. No row is read for them: a damaged one hides neither
-   * its own account nor any other.
+   * At most `limit` ids after `after`, in their order. Reads keys alone, so a damaged row hides no account.
    */
   listAccountIds(after: string, limit: number): string[] {
     return Array.from(this.#tables.accounts.getKeys({ start: after, exclusiveStart: true, limit }));
   }
 
+  /** One above the highest slot, as accounts are never deleted. */
   freeAccountIndex(): AccountIndex {
     const [last] = Array.from(this.#tables.accountSlots.getKeys({ reverse: true, limit: 1 }));
     return asAccountIndex(last === undefined ? 0 : last + 1);
   }
 
-  /** The registry never changes name or slot of an account, so no index row of an earlier one stays. */
+  /** No old index row stays, because the registry never changes name or slot of an account. */
   putAccount(record: AccountRecord): void {
     this.groups.moveAccount(this.findAccount(record.id), record);
     this.#tables.accounts.putSync(record.id, packAccount(record));
@@ -213,7 +215,7 @@ export class Store implements RecordStore {
     credits.putSync([account, last === undefined ? 0 : last[1] + 1], packCredit(record));
   }
 
-  /** The sum of all credits and debits is the record's `credited`. */
+  /** The sum of all credits and debits is `credited` of the account's record. */
   listCredits(account: AccountIndex, from: number, limit: number): Page<CreditRecord> {
     const range = this.#tables.credits.getRange({
       start: [account, from],
@@ -258,29 +260,29 @@ export class Store implements RecordStore {
     if (clocks !== undefined) putClocks(this.#tables, clocks);
     for (const [key, record] of keyUses ?? []) this.keys.putUse(key, record);
     for (const [scope, record] of quotaUses ?? []) {
-      // Calls of a key or a group may end after its deletion.
+      // A call may end after its key or group was deleted.
       if (this.quotaUses.ownerOf(scope) !== undefined) this.quotaUses.put(scope, record);
     }
   }
 
-  /** See flush-mark.ts. */
+  /** By how much the calendar was set forward since the last flush; 0 if unknown (flush-mark.ts). */
   steppedMs(now: HostClocks | undefined): number {
     return steppedMs(this.#tables, now);
   }
 
-  /** For a gateway that shares the store with others; see `FlushMark`. */
+  /** For a gateway that shares the store (flush-mark.ts). Costs a disk flush. */
   newFlushMark(slot: number, life: string): FlushMark {
     return new FlushMark(this.#tables, slot, life);
   }
 
-  /** Undefined if there was no such call in that hour. */
+  /** Undefined if no such call of that hour was flushed. */
   findUsage({ account, hour, keyId, modelId }: UsageKey): UsageTotals | undefined {
     const key: [number, number, string, string] = [account, hour, keyId, modelId];
     const stored = this.#tables.usage.get(key);
     return stored === undefined ? undefined : readUsage(stored, locationOf(this.#tables, 'usage', key));
   }
 
-  /** Ordered by hour. */
+  /** Ordered by hour, from `fromHour`, there from `fromRow`, to the end of `toHour`. */
   *usages({ account, fromHour, fromRow, toHour }: UsageRange): Generator<UsageRecord> {
     const { keyId = '', modelId = '' } = fromRow ?? {};
     const range = { start: [account, fromHour, keyId, modelId], end: [account, toHour + 1, '', ''] };
@@ -290,7 +292,7 @@ export class Store implements RecordStore {
     }
   }
 
-  /** See `KeyRows.findId`. */
+  /** The key that has the slot or had it last. */
   findKeyId(index: KeyIndex): string | undefined {
     return this.keys.findId(index);
   }

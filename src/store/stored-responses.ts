@@ -1,10 +1,10 @@
 /**
- * Stored responses for replays by Idempotency-Key, which wait for the flush that writes their charges. The
- * idempotency service and the flush use them on the main thread of a gateway process. On disk they are in a
- * ResponseTable.
+ * Responses for replays by Idempotency-Key. They wait in memory for the flush that writes their charges, and
+ * are then on disk (response-table.ts). gateway/idempotency-service.ts owns them and passes on what flush.ts
+ * calls. Main thread of a gateway process.
  *
  * Must hold: a response gets to disk in the transaction of its charge or not at all; otherwise a caller pays
- * twice after a crash, or replays what nobody paid (test/unit/store/stored-responses.test.ts).
+ * twice after a crash, or replays what nobody paid.
  */
 import { RetentionCalendar, type Clock } from '../core/clock.js';
 import { nameOfResponse, type ResponseKey, type ResponseRecord } from '../registry/stored-response.js';
@@ -12,10 +12,10 @@ import type { FlushedResponses } from './flush.js';
 import type { ResponseBounds, ResponseChanges } from './response-table.js';
 import type { Store } from './store.js';
 
-/** Memory budget of responses that wait for the disk: seconds of a busy gateway. Others lose their bytes. */
+/** Memory budget of bytes that wait for the disk: seconds of a busy gateway. Beyond it they are dropped. */
 const WAITING_BYTES_MAX = 128 * 1024 * 1024;
 
-/** Responses that may wait, with or without bytes. Beyond that number a response is not kept at all. */
+/** Responses that may wait, with or without bytes. Beyond that number `keep` keeps none. */
 const WAITING_MAX = 100_000;
 
 /** Free bytes that a disk needs besides the responses, for the pages that a commit copies. */
@@ -23,7 +23,7 @@ const ROOM_BYTES_MIN = 1024 * 1024;
 
 const HOUR_MS = 3_600_000;
 
-/** The record of a call's charge: its position in the journal of its listener. */
+/** Where the record of a call's charge is: `position` in the journal of `listener`, an index. */
 interface ChargePosition {
   readonly listener: number;
   readonly position: number;
@@ -32,9 +32,9 @@ interface ChargePosition {
 export interface StoredResponsesOptions {
   readonly store: Pick<Store, 'answers' | 'commit' | 'freeBytes' | 'refresh'>;
   readonly keepHours: number;
-  /** Bytes of all responses on disk. */
+  /** Bound of the bytes of all responses on disk. */
   readonly storeBytesMax: number;
-  /** Whether the record has been taken out of its journal. */
+  /** Whether the flush has taken the record out of its journal. */
   readonly isDrained: (charge: ChargePosition) => boolean;
   /** Whether the listener has appended the record to its journal. */
   readonly isCharged: (charge: ChargePosition) => boolean;
@@ -47,7 +47,7 @@ interface Waiting extends ChargePosition {
   readonly key: ResponseKey;
 }
 
-/** `unwritten`: it is not on disk yet. */
+/** `unwritten`: the response is not on disk yet. */
 export interface FoundResponse {
   readonly record: ResponseRecord;
   readonly unwritten: boolean;
@@ -55,8 +55,10 @@ export interface FoundResponse {
 
 export class StoredResponses implements FlushedResponses {
   readonly #options: StoredResponsesOptions;
+  /** By nameOfResponse: of each key the newest. */
   readonly #waiting = new Map<string, Waiting>();
   readonly #calendar: RetentionCalendar;
+  /** Bytes in `#waiting`. */
   #waitingBytes = 0;
 
   constructor(options: StoredResponsesOptions) {
@@ -69,18 +71,18 @@ export class StoredResponses implements FlushedResponses {
     const waiting = this.#waiting.get(nameOfResponse(key));
     const record = waiting === undefined ? this.#options.store.answers.find(key) : waiting.record;
     const { clock, keepHours } = this.#options;
-    // By the wall clock: one that is ahead hides a response, but only `#bounds` removes it for good.
+    // The wall clock: if it is ahead, it hides a response, but only `#bounds` removes one for good.
     if (record === undefined || record.endedMs <= clock.wallMs() - keepHours * HOUR_MS) return undefined;
     return { record, unwritten: waiting !== undefined };
   }
 
-  /** As `find`, including what other processes have written by now. */
+  /** As `find`, and sees what other processes have written by now. */
   findAnew(key: ResponseKey): FoundResponse | undefined {
     this.#options.store.refresh();
     return this.find(key);
   }
 
-  /** Keeps a response until it is written with its charge. Returns false if too many wait for that. */
+  /** Keeps a response until it is written with its charge. Returns false if too many wait: none is kept. */
   keep(record: ResponseRecord, { listener, position }: ChargePosition): boolean {
     if (this.#waiting.size >= WAITING_MAX) return false;
     const fits = this.#waitingBytes + (record.bytes?.length ?? 0) <= WAITING_BYTES_MAX;
@@ -93,15 +95,15 @@ export class StoredResponses implements FlushedResponses {
     return true;
   }
 
-  /** Removes the response: its charge is taken back by the record at `charge`. */
+  /** Removes the response, whose charge the record at that position takes back. Nothing bounds these. */
   forget(key: ResponseKey, { listener, position }: ChargePosition): void {
     this.#wait({ record: undefined, key, listener, position });
   }
 
   /**
-   * Drops the responses that a dead listener has not charged, because it never will. Call it before its
-   * successor appends to the journal. Those whose charge is still in the journal stay, because a drain may
-   * have failed, and a later one takes it. Returns the keys of the dropped responses.
+   * Drops the responses that a dead listener has not charged, and never will. Call it before the listener's
+   * successor appends to the journal. A response whose charge is still in the journal stays, because a later
+   * drain takes the charge. Returns the keys of the dropped responses.
    */
   dropUncharged(listener: number): ResponseKey[] {
     const dropped: ResponseKey[] = [];
@@ -113,6 +115,7 @@ export class StoredResponses implements FlushedResponses {
     return dropped;
   }
 
+  /** Called after the journals were drained: else a response misses its charge's transaction. */
   due(): ResponseChanges | undefined {
     if (this.#waiting.size === 0) return undefined;
     if (!this.#hasRoom()) this.#dropBytes();
@@ -126,6 +129,7 @@ export class StoredResponses implements FlushedResponses {
     return { kept, forgotten, bounds: this.#bounds };
   }
 
+  /** A newer response of the same key stays: it is not on disk. */
   recordWritten({ kept, forgotten }: ResponseChanges): void {
     for (const record of kept) {
       const waiting = this.#waiting.get(nameOfResponse(record));
@@ -137,15 +141,15 @@ export class StoredResponses implements FlushedResponses {
     }
   }
 
-  /** Waiting responses lose their bytes: a replay is then recognised, but cannot be served. */
+  /** Waiting responses lose their bytes: a replay is then known, but rejected. */
   recordFailed(): void {
     this.#dropBytes();
   }
 
   /**
-   * Whether the disk has room for what waits. Checked before, because a commit that runs out of space while
-   * it writes long values has ended some processes with a damaged heap (lmdb 3.5.6). A commit of short rows
-   * just fails. False if the disk does not tell: charges must not wait for an answer about responses.
+   * Whether the disk has room for what waits. Checked before the commit: one that ran out of space while it
+   * wrote long values has ended processes with a damaged heap (lmdb 3.5.6). A commit of short rows just
+   * fails. False if the free bytes cannot be read, so that charges do not wait for that.
    */
   #hasRoom(): boolean {
     const bytes = this.#waitingBytes;
@@ -164,8 +168,8 @@ export class StoredResponses implements FlushedResponses {
   }
 
   /**
-   * Removes expired responses when no new ones do it, as many as one transaction may; returns whether there
-   * may be more. Called now and then; throws what the store throws.
+   * Removes expired responses, as many as one transaction may; returns whether there may be more. Needed when
+   * no response comes: then `due` removes none. Throws what the store throws.
    */
   expire(): boolean {
     const { store } = this.#options;
