@@ -84,9 +84,9 @@ export class SlotRows<Row, Index extends number> {
   /**
    * Takes `count` slots, in the transaction that puts their records. First come slots of `free` (time of the
    * deletion, slot) that were freed before `restedMs`, longest unused first; then slots that were never used.
-   * Free slots from `slotsMax` on are passed over, 1 µs each, until the limit is raised. A slot that was never
-   * used may be beyond `slotsMax`: callers check that. `clear` removes what another process has flushed for
-   * the deleted record after its deletion. `meta` has at `usedMark` how many slots were ever used.
+   * Free slots from `slotsMax` on are passed over, 1 µs each, until the limit is raised. Callers check if a
+   * slot that was never used is beyond `slotsMax`. `clear` removes what another process has flushed for the
+   * deleted record after its deletion. `meta` has at `usedMark` how many slots were ever used.
    */
   protected takeSlots(
     count: number,

@@ -1,15 +1,14 @@
 /**
- * What the busiest accounts called over the last 24 hours, in rings of the same lengths as history.ts. Each
- * process reports its own spans (top-accounts.ts). In the process with the admin interface
- * gateway/history-recorder.ts adds them up here, once all processes have had time to report.
+ * What the busiest accounts called over the last 24 hours, in rings of the same lengths as in history.ts.
+ * Each process reports its spans (top-accounts.ts). In the process with the admin interface
+ * gateway/history-recorder.ts brings the reports of all processes here, where they are added up.
  * admin/account-routes.ts reads the sums. Main thread. All times are whole Unix seconds.
  *
- * A process reports its 50 busiest accounts of a span, and a span here has the 50 busiest of the sums. So the
- * sums of an account are lower bounds: in a span, or in a process's part of it, in which it was not among the
- * 50 it counts as 0.
+ * A process reports the 50 busiest accounts of a span, and a span here has the 50 busiest of the sums. So the
+ * sums of an account are lower bounds: where the account is not among the 50, its calls are missing.
  *
  * Must hold: each process's part of a span is added once, and a span is complete only after all processes
- * have had time to report it (test/unit/telemetry/account-history.test.ts).
+ * have had time to report it.
  */
 import {
   HISTORY_PERIOD_SECONDS,
@@ -33,7 +32,7 @@ export interface AccountStats {
   costPicoUnits: number;
 }
 
-/** Sums by the account's id, the busiest first (objects keep the order in which such ids were added). */
+/** Sums by the account's id, the busiest first: an object keeps the order in which ids were added. */
 type AccountsStats = Readonly<Record<string, Readonly<AccountStats>>>;
 
 export interface AccountSpan extends Span {
@@ -43,10 +42,10 @@ export interface AccountSpan extends Span {
 export type AccountSpanOfRing = SpanOfRing<AccountSpan>;
 
 /**
- * One process's report: plain data, for the channel between processes. It may be added twice without effect.
+ * One process's report: plain data, for the channel between processes. To add it again changes nothing.
  */
 export interface AccountReport {
-  /** Random text that names the process. */
+  /** Random text that names the life of a process: one that is started again has another. */
   readonly source: string;
   /** Spans of one ring are in the order of their starts. */
   readonly spans: readonly AccountSpanOfRing[];
@@ -58,7 +57,7 @@ export interface AccountReport {
  */
 export const ACCOUNTS_OF_SPAN_MAX = 50;
 
-/** A new object, all 0. store/history-rows.ts knows by it which members a row must have. */
+/** A new object, all 0. store/history-rows.ts checks that a row has the same members. */
 export function noStats(): AccountStats {
   return { calls: 0, prompt: 0, cached: 0, completion: 0, costPicoUnits: 0 };
 }
@@ -82,8 +81,8 @@ export function addTo<Account>(
 }
 
 /**
- * Returns the accounts with most calls, the busiest first; of two with as many calls, the one that was added
- * first. Does not sort all accounts: of 20,000 most are not among the fifty.
+ * Returns the accounts with most calls, at most ACCOUNTS_OF_SPAN_MAX, the busiest first; of two with as many
+ * calls, the one that was added first. Sorts only these, because most of 20,000 are not among them.
  */
 export function busiestOf<Account>(
   sums: ReadonlyMap<Account, AccountStats>,
@@ -113,7 +112,7 @@ export class AccountHistory extends Rings<AccountSpan, AccountRing> {
 
   /**
    * Takes the reports of all processes, every HISTORY_PERIOD_SECONDS; returns the spans that are complete by
-   * now, each once. A report that comes later is left out.
+   * now, each once. A report of a span that was complete before is left out.
    */
   add(reports: readonly AccountReport[], nowSeconds: number): AccountSpanOfRing[] {
     for (const { source, spans } of reports) {
@@ -123,7 +122,7 @@ export class AccountHistory extends Rings<AccountSpan, AccountRing> {
   }
 
   /**
-   * Returns the complete spans of the time that the ring covers, oldest first. Spans without calls are
+   * Returns the complete spans of the time that the ring covers, oldest first. A span without calls is
    * absent.
    */
   spans(ring: RingName, nowSeconds: number): readonly AccountSpan[] {
@@ -134,15 +133,14 @@ export class AccountHistory extends Rings<AccountSpan, AccountRing> {
 }
 
 class AccountRing extends SpanRing<AccountSpan> {
-  /** Reports by the span's start, then by process, until the span is complete. */
+  /** Reports by the span's start, then by `source`, until the span is complete. */
   readonly #reported = new Map<number, Map<string, AccountsStats>>();
 
-  /** A process repeats its report of a span until it has a later one. */
+  /** A process repeats its report of a span until it has a later one: the last report counts. */
   take(source: string, { start, accounts }: AccountSpan, nowSeconds: number): void {
-    // Drops complete spans of a clock that was far ahead. `complete` drops the reports of such spans.
+    // This drops complete spans of a clock that was far ahead. `complete` drops such reports.
     this.dropAhead(nowSeconds);
-    // A span is not new if its sum was made already, if it is too old for the ring, or if it is in the
-    // future.
+    // A span is not new if its sum was made, if it is too old for the ring, or if it is in the future.
     if (!this.isNew(start, nowSeconds)) return;
     const reports = this.#reported.get(start) ?? new Map<string, AccountsStats>();
     this.#reported.set(start, reports.set(source, accounts));
@@ -176,8 +174,8 @@ export function busiestAccounts(spans: readonly AccountSpan[]): [string, Account
 }
 
 /**
- * Returns the sums of one account in each of the spans, for its chart. 0 in a span means
- * only that it was not among the busiest: it may have called.
+ * Returns the sums of one account in each of the spans, for its chart. 0 in a span means that the account was
+ * not among the busiest, not that it had no calls.
  */
 export function courseOf(
   spans: readonly AccountSpan[],

@@ -1,14 +1,14 @@
 /**
- * The layout of the call ring, by which ended calls get to the access log and the call log: a listener
- * appends each call that one of them wants (call-ring.ts), the main thread reads them (call-ring-reader.ts).
- * Each listener has a ring. It is in memory only, so a new version may change it. A full ring drops and
- * counts records, and never delays a call. Charges go through the journal, which loses none.
+ * The layout of the call ring, by which ended calls get to the access log and the call log. Each listener has
+ * a ring and appends the calls that one of the logs wants (call-ring.ts); the main thread reads them
+ * (call-ring-reader.ts). A ring is in memory only, so a new version may change the layout. A full ring drops
+ * and counts records, and never delays a call. Charges go through the journal, which loses none.
  *
- * Must hold: who writes and who reads follow these tables (test/unit/telemetry/call-ring.test.ts). The fields
- * of plain calls are written by request/chat-exchange.ts, and read also by call-log/block-builder.ts
- * (test/unit/call-log/plain-calls.test.ts).
+ * Must hold: writers and readers follow these tables (test/unit/telemetry/call-ring.test.ts). The fields of
+ * plain calls are written by request/chat-exchange.ts and also read by call-log/block-builder.ts
+ * (test/unit/call-log/plain-calls.test.ts). The constants below repeat the tables.
  *
- *     byte  bits  field of a record, behind the head that spsc-ring.ts gives it
+ *     byte  bits  field of a record, after its kind and length (core/spsc-ring.ts)
  *        0    64  request      number of the request in its listener (float)
  *        8    64  endedMs      wall clock (float)
  *       16    64  prompt       tokens (float, as the two that follow)
@@ -18,36 +18,36 @@
  *       48    64  firstTokenMs milliseconds (float); NOTHING if no stream has begun
  *       56    64  durationMs   milliseconds (float)
  *       64    64  admittedMs   milliseconds (float); NOTHING if the call was not admitted
- *       72    64  balance      pico-units that were left then (float)
- *       80    32  account      slot; NOTHING if the caller is not known, as in the next four
+ *       72    64  balance      pico-units left at admission (float)
+ *       80    32  account      slot; NOTHING if not known, as in key, model and upstream
  *       84    32  key          slot
  *       88    32  model        that the caller named: index into the catalogue
- *       92    32  answered     model whose price was charged, likewise
+ *       92    32  answered     model whose price was charged; not written if source is NOTHING
  *       96    32  upstream     slot of the upstream that was tried last
  *      100    32  outcome      index into OUTCOMES
  *      104    32  source       index into USAGE_SOURCES; NOTHING if nothing was charged
- *      108    32  flags        see STREAM; from bit DOOR_SHIFT on, the position of the door in DOOR_NAMES
+ *      108    32  flags        STREAM to STORED; from bit DOOR_SHIFT on, the door's position in DOOR_NAMES
  *      112    32  queuedMs     milliseconds of waiting for the limits of upstreams
- *      116    32  cacheWrite   tokens, as the two that follow: no report that is believed has 2^31
+ *      116    32  cacheWrite   tokens, as the two that follow: always less than 2^31
  *      120    32  cacheWrite1h
  *      124    32  reasoning
  *      128    32  minute       requests of the minute left at admission; NOTHING if they are among `quotas`
- *      132    32  inFlight     calls in flight that were left then; NOTHING if no quota is known
- *      136    32  perDay       calls of the day that were left then
- *      140    32  attempts     how many
- *      144    32  quotas       how many others
+ *      132    32  inFlight     calls in flight left at admission; NOTHING if no quota is known
+ *      136    32  perDay       calls of the day left at admission
+ *      140    32  attempts     how many follow
+ *      144    32  quotas       how many others follow
  *      148    32  error        bytes of the error message that the caller got
  *      152        the attempts, 40 bytes each: start, duration (floats); upstream, model, status, code, bytes
- *                 of its text (32 bits each), 0
+ *                 of its text (32 bits each), 4 unused bytes
  *                 the quotas, 16 bytes each: code, slot (32 bits each), left (float)
  *                 the texts of the attempts, then that of the error
  *
- * A plain call is one that only the call log wants and that succeeded at its only attempt, was charged, and
- * has no text. Most calls are plain, so they have a shorter record, with its head two cache lines long. Times
- * are whole microseconds, as in the call log; but endedMs and queuedMs are milliseconds.
+ * A plain call is one that only the call log wants, that succeeded at its only attempt, was charged, and has
+ * no text. Most calls are plain, so their record is shorter: two cache lines, with kind and length. Times are
+ * whole microseconds, but endedMs and queuedMs are milliseconds.
  *
  *     byte  bits  field of a plain call
- *        0    64  request      as above, and so all that is not explained
+ *        0    64  request      as above, like all that is not explained here
  *        8    64  endedMs
  *       16    64  charged
  *       24    64  balance
@@ -58,10 +58,11 @@
  *       84    32  duration, firstToken, admitted
  *       96    32  start and duration of the attempt
  *      104    32  inFlight, perDay, minute
- *      116    32  quotas       how many others; they follow, as above
+ *      116    32  quotas       how many others; these follow, as above
  */
 import { FIELDS_AT, createSpscRing } from '../core/spsc-ring.js';
 
+/** Kinds of records. */
 export const CALL = 1;
 export const PLAIN_CALL = 2;
 export const RECORD_BYTES = FIELDS_AT + 152;
@@ -71,13 +72,13 @@ export const PLAIN_BYTES = FIELDS_AT + 120;
 /** How many characters of an attempt's error are kept. */
 export const ATTEMPT_ERROR_CHARS_MAX = 200;
 /**
- * The main thread drains ten times a second under load: 100,000 calls a second fit, more than a listener can
- * serve. Pages that were never used cost no memory.
+ * A power of two. The main thread drains ten times a second under load: 100,000 calls a second fit, more than
+ * a listener can serve. Pages that were never used cost no memory.
  */
 const RING_BYTES = 2 * 1024 * 1024;
 export const NOTHING = -1;
 
-/** 32-bit words of an attempt, from its first byte; the last is the bytes of its text. */
+/** 32-bit words of an attempt, from its first byte. ATTEMPT_TEXT: how many bytes its text has. */
 export const ATTEMPT_UPSTREAM = 4;
 export const ATTEMPT_MODEL = 5;
 export const ATTEMPT_STATUS = 6;
@@ -95,7 +96,7 @@ export const FIRST_TOKEN_MS = 6;
 export const DURATION_MS = 7;
 export const ADMITTED_MS = 8;
 export const BALANCE = 9;
-/** Fields of 32 bits, in 32-bit words from there. */
+/** Fields of 32 bits, in 32-bit words from the first field of a record. */
 export const ACCOUNT = 20;
 export const KEY = 21;
 export const MODEL = 22;
@@ -115,30 +116,30 @@ export const ATTEMPTS = 35;
 export const QUOTAS = 36;
 export const ERROR_BYTES = 37;
 /**
- * Flags: the caller asked for a stream; the response had begun, with 200, before the call ended otherwise;
- * the response cache was asked, and had the response or not.
+ * Flags. STREAM: the caller asked for a stream. BEGUN: the response had begun, with 200. CACHE_HIT,
+ * CACHE_MISS: the response cache was asked, and had the response or not.
  */
 export const STREAM = 1;
 export const BEGUN = 2;
 export const CACHE_HIT = 4;
 export const CACHE_MISS = 8;
-/** The record is for the access log, for the call log, or for both. */
+/** The record is for the access log (LOGGED), for the call log (STORED), or for both. */
 export const LOGGED = 16;
 export const STORED = 32;
 export const DOOR_SHIFT = 8;
 
-/** Of a plain call. */
+/** In the flags of a plain call the door has one byte, and the source all bits above. */
 export const SOURCE_SHIFT = 16;
 export const BYTE_MASK = 255;
-/** What fits a field of 32 bits; a call with more is not plain. */
+/** The greatest number of a 32-bit field; a call with a greater one is not plain. */
 export const PLAIN_NUMBER_MAX = 2 ** 31 - 1;
 
-/** Fields of 64 bits of a plain call, in words as above. */
+/** Fields of a plain call of 64 bits, in 64-bit words from its first field. */
 export const PLAIN_REQUEST = 0;
 export const PLAIN_ENDED_MS = 1;
 export const PLAIN_CHARGED = 2;
 export const PLAIN_BALANCE = 3;
-/** Fields of 32 bits of a plain call. */
+/** Its fields of 32 bits, in 32-bit words from its first field. */
 export const PLAIN_ACCOUNT = 8;
 export const PLAIN_KEY = 9;
 export const PLAIN_MODEL = 10;
@@ -162,18 +163,18 @@ export const PLAIN_PER_DAY = 27;
 export const PLAIN_MINUTE = 28;
 export const PLAIN_QUOTAS = 29;
 
-/** Records that were dropped because the ring was full, but those of DROPPED_LOG_ONLY. */
+/** Words of `dropped`. DROPPED: records that found the ring full, without those of DROPPED_LOG_ONLY. */
 export const DROPPED = 0;
 /** Rejected calls that were not stored because there were too many within a second. */
 export const UNSTORED = 1;
-/** Dropped records that the access log alone wanted. An export lacks none of them but those in UNSTORED. */
+/** Dropped records that the access log alone wanted. An export lacks none but those that are in UNSTORED. */
 export const DROPPED_LOG_ONLY = 2;
 const COUNTS = 3;
 
-/** Hand it to a thread in its `workerData`. */
+/** A listener gets it in its `workerData`, and its successor gets the same. */
 export interface CallRingBuffer {
   readonly ring: SharedArrayBuffer;
-  /** 32-bit words that the listener adds to, modulo 2^32: DROPPED and those behind it. */
+  /** 32-bit words DROPPED, UNSTORED and DROPPED_LOG_ONLY, modulo 2^32. Only the listener adds. */
   readonly dropped: SharedArrayBuffer;
 }
 

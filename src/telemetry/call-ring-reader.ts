@@ -1,14 +1,16 @@
 /**
- * The main thread's side of the call ring, which carries ended calls from a listener (call-ring-layout.ts,
- * with the tables of all fields). gateway/gateway-logs.ts has a reader for each listener, whose side is
- * call-ring.ts, and drains it on the main thread.
+ * Reads the call ring, which carries ended calls from a listener (call-ring.ts) to the main thread.
+ * gateway/gateway-logs.ts has a reader for each listener and drains it there. call-ring-layout.ts has the
+ * tables of all fields.
  *
- * `at` is the offset of a record in bytes. Its fields begin at `first64` if counted in 64-bit words, and at
- * `first32` if counted in 32-bit words: the layout counts each field in words of its own width.
+ * `at` is the offset of a record in bytes. `first64` and `first32` say where its fields begin, counted in
+ * words of 64 and of 32 bits: the layout counts each field in words of its own width. The `!` are safe
+ * because all these words are in the ring's memory.
  *
- * Must hold: each field is read from the word to which call-ring.ts writes it (request/chat-exchange.ts, in a
- * plain call), memory is given back only after it was read, and nobody uses a PlainCall after its visit
- * (test/unit/telemetry/call-ring.test.ts; for plain calls test/unit/call-log/plain-calls.test.ts).
+ * Must hold (test/unit/telemetry/call-ring.test.ts; for plain calls test/unit/call-log/plain-calls.test.ts):
+ * - Each field is read from the word to which call-ring.ts, or in a plain call request/chat-exchange.ts,
+ *   writes it.
+ * - Memory is given back only after it was read, and nobody uses a PlainCall after its visit.
  */
 import type { QuotasLeft } from '../core/quotas.js';
 import { FIELDS_AT, SpscReader } from '../core/spsc-ring.js';
@@ -19,12 +21,12 @@ import { OUTCOMES } from './metrics-layout.js';
 
 const HTTP_OK = 200;
 const MICROS_PER_MS = 1_000;
-/** Memory is given back once for so many plain calls, as that takes an atomic store. A power of two. */
+/** Plain calls that are read before memory is given back, which takes an atomic store. A power of two. */
 const GIVE_BACK_CALLS = 64;
 
 /**
- * A view of a plain call in the ring. `first64` is the index of its first field among the 64-bit words
- * (call-ring-layout.ts); its other quotas follow its fields. Valid during the visit.
+ * A view of a plain call in the ring, valid during the visit. `first64` is the index of its first field among
+ * the 64-bit words. Its other quotas follow its fields.
  */
 export interface PlainCall {
   readonly ints: Int32Array;
@@ -36,11 +38,12 @@ export interface PlainCall {
 export class CallRingReader {
   readonly #ring: SpscReader;
   readonly #amounts: BigInt64Array;
+  /** One object for all visits. */
   readonly #plain: PlainCall;
   readonly #dropped: Int32Array;
   /** Each word of `dropped` as it was at the last `take…` that read it. */
   readonly #droppedBefore: Int32Array;
-  /** How many plain calls were visited as views since the start: see GIVE_BACK_CALLS. */
+  /** How many plain calls were visited as views since the start. */
   #visited = 0;
 
   constructor({ ring, dropped }: layout.CallRingBuffer) {
@@ -54,10 +57,10 @@ export class CallRingReader {
 
   /**
    * Visits all records that have been appended, oldest first. If `plain` is given, it gets each plain call as
-   * a view instead of `visit`, because most of the time goes into making an object of a record. `plain` gets
-   * no Wanted, because only the call log wants plain calls. Memory is given back between records, so that the
-   * listener can go on writing. `giveBack` frees all records that were read, the one at `at` too, so the
-   * fields of that one are read before.
+   * a view, and `visit` gets the others: to make an object of a record takes most of the time. Only the call
+   * log wants plain calls, so `plain` gets no Wanted. Memory is given back between records, so that the
+   * listener can go on writing. `giveBack` also frees the record at `at`, so its fields are read before.
+   * If a visit throws, its record counts as read.
    */
   drain(visit: (record: EndedCall, wanted: Wanted) => void, plain?: (call: PlainCall) => void): void {
     const bytes = this.#ring.published();
@@ -112,8 +115,8 @@ export class CallRingReader {
   /**
    * A copy of the plain call at `at`. Its times are 32-bit microseconds, but for `endedMs` and `queuedMs`,
    * and its tokens are 32-bit integers. A call is plain only if it went well at its only attempt, so outcome,
-   * status, code and errors are not in the record. In the flags the door has one byte. The source has all
-   * bits above the door, so it is read without a mask.
+   * status, code and errors are not in the record. In the flags the door has one byte, and the source has all
+   * bits above it.
    */
   #plainAt(at: number): EndedCall {
     const { floats, ints } = this.#ring;
@@ -174,7 +177,7 @@ export class CallRingReader {
   /**
    * A copy of the record at `at`, which is not plain. Its times are milliseconds, and its tokens floats of 64
    * bits, but for those that the layout has in 32 bits. NOTHING (-1) stands for what is not known: times,
-   * slots and indexes are never negative.
+   * slots and indexes are never negative. If there is no source, call-ring.ts has written no usage at all.
    */
   #recordAt(at: number): EndedCall {
     const { floats, ints } = this.#ring;
@@ -186,7 +189,7 @@ export class CallRingReader {
     const flags = ints[first32 + layout.FLAGS]!;
     return {
       request: floats[first64 + layout.REQUEST]!,
-      // Nothing is above the door: only a plain call has its source there.
+      // No mask: only a plain call has its source above the door.
       door: flags >> layout.DOOR_SHIFT,
       endedMs: asWallMs(floats[first64 + layout.ENDED_MS]!),
       outcome: OUTCOMES[ints[first32 + layout.OUTCOME]!]!,
@@ -221,8 +224,8 @@ export class CallRingReader {
   }
 
   /**
-   * If `inFlight` is NOTHING, the record has no quotas at all. The number itself is never negative: a call is
-   * admitted only if it leaves 0 or more.
+   * If `inFlight` is NOTHING, the record has no quotas at all. Otherwise `inFlight` is 0 or more, because no
+   * call is admitted beyond the limit.
    */
   #quotasAt(at: number): QuotasLeft | undefined {
     const { floats, ints } = this.#ring;
@@ -250,7 +253,7 @@ export class CallRingReader {
   }
 
   /**
-   * The attempts of the record at `at`, and its error. Their texts are the last in the record, in this order.
+   * The attempts of the record at `at`, and its error. The record ends with their texts, in this order.
    */
   #attemptsAndErrorAt(at: number): Pick<EndedCall, 'attempts' | 'error'> {
     const { ints } = this.#ring;

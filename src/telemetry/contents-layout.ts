@@ -1,7 +1,7 @@
 /**
  * The layout of a call's contents, the same in messages between threads and in files, and the memory budget
  * for contents that are not written yet. A listener packs them (request/call-contents.ts) if
- * `call_log.contents` keeps any, the main thread writes them (call-log/contents-writer.ts). Any thread.
+ * `call_log.contents` keeps any; the main thread writes them (call-log/contents-writer.ts). Any thread.
  *
  * Must hold: the table stays, because files of earlier versions are read
  * (test/unit/call-log/contents-writer.test.ts).
@@ -11,10 +11,12 @@
  *        4    32  bytes of the request id
  *        8    64  endedMs, wall clock (float)
  *       16    32  bytes of the request that are kept
- *       20    32  bytes that the request had
+ *       20    32  bytes that the request had before it was cut
  *       24    32  bytes of the response that are kept
- *       28    32  bytes that the response had
+ *       28    32  bytes that the response had before it was cut
  *       32        the request id, the request, the response
+ *
+ * Numbers are little-endian.
  */
 import { asWallMs, type WallMs } from '../core/units.js';
 
@@ -26,7 +28,7 @@ const RESPONSE_BYTES_AT = 24;
 const RESPONSE_BYTES_IN_ALL_AT = 28;
 export const CONTENTS_HEAD_BYTES = 32;
 const COUNT_MAX = 2 ** 32 - 1;
-/** Words: see ContentsBudget. */
+/** Words of ContentsBudget. */
 const HELD = 0;
 const DROPPED = 1;
 const WORDS = 2;
@@ -67,7 +69,7 @@ export function packContents({ requestId, endedMs, request, response }: CallCont
   return packed;
 }
 
-/** Returns how many bytes the contents at `at` have, or undefined if they are not whole. */
+/** Returns how many bytes the contents at `at` have; undefined if they are not whole. */
 export function contentsBytesAt(data: Buffer, at: number): number | undefined {
   if (at + CONTENTS_HEAD_BYTES > data.length) return undefined;
   const bytes = data.readUInt32LE(at);
@@ -75,7 +77,7 @@ export function contentsBytesAt(data: Buffer, at: number): number | undefined {
   return at + bytes === end && end <= data.length ? bytes : undefined;
 }
 
-/** The contents at `at` must be whole, as for the next two functions: `contentsBytesAt` tells. */
+/** For contents that `contentsBytesAt` has found whole, like the next two functions. */
 export function requestIdAt(data: Buffer, at: number): string {
   const from = at + CONTENTS_HEAD_BYTES;
   return data.toString('utf8', from, from + data.readUInt32LE(at + ID_BYTES_AT));
@@ -88,6 +90,7 @@ export function textBoundsAt(data: Buffer, at: number): [requestAt: number, resp
   return [requestAt, responseAt, responseAt + data.readUInt32LE(at + RESPONSE_BYTES_AT)];
 }
 
+/** The texts are views of `data`, not copies. */
 export function contentsAt(data: Buffer, at: number): CallContents {
   const [requestAt, responseAt, end] = textBoundsAt(data, at);
   return {
@@ -104,7 +107,7 @@ export function contentsAt(data: Buffer, at: number): CallContents {
   };
 }
 
-/** The main thread creates one for each listener and hands it over in `workerData`. */
+/** gateway/gateway.ts creates one for each listener, who gets it in `workerData`. */
 export type ContentsBudgetBuffer = SharedArrayBuffer;
 
 export function createContentsBudget(): ContentsBudgetBuffer {
@@ -114,7 +117,7 @@ export function createContentsBudget(): ContentsBudgetBuffer {
 /**
  * The memory budget for contents of one listener's calls.
  *
- *     word 0  held     bytes in memory; the listener adds, the main thread subtracts what it has written
+ *     word 0  held     bytes in memory; the listener adds, the main thread subtracts what it appends
  *     word 1  dropped  calls whose contents were not kept because too much was held, modulo 2^32
  */
 export class ContentsBudget {
@@ -134,11 +137,12 @@ export class ContentsBudget {
     return false;
   }
 
+  /** For exactly the bytes that were taken. */
   giveBack(bytes: number): void {
     Atomics.sub(this.#words, HELD, bytes);
   }
 
-  /** To be called when the listener has died and all that it sent was written. */
+  /** Call when the listener has died and its messages were read, before its successor begins. */
   giveBackAll(): void {
     Atomics.store(this.#words, HELD, 0);
   }
