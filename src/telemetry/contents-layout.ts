@@ -117,7 +117,8 @@ export function createContentsBudget(): ContentsBudgetBuffer {
 /**
  * The memory budget for contents of one listener's calls.
  *
- *     word 0  held     bytes in memory; the listener adds, the main thread subtracts what it appends
+ *     word 0  held     bytes in memory; the listener adds and gives back what it drops, the main thread
+ *                      gives back what it has appended
  *     word 1  dropped  calls whose contents were not kept because too much was held, modulo 2^32
  */
 export class ContentsBudget {

@@ -1,8 +1,8 @@
 /**
  * How the stats changed over the last 24 hours, in rings of spans, for the charts of the console. The finest
  * ring covers the last minutes, the coarsest the whole day. gateway/history-recorder.ts fills them in the
- * process with the admin interface, on the main thread. The console reads the shapes of the rings, and
- * computes growth by the same functions, in the browser. All times are whole Unix seconds.
+ * process with the admin interface, on the main thread. The console loads this file in the browser, for the
+ * shapes of the rings and the functions of growth. All times are whole Unix seconds.
  *
  *     ring    span     covers
  *     5m      2 s      5 minutes    in memory alone
@@ -13,14 +13,17 @@
  * A span without a call is 34 bytes of JSON, one with ten busy models 4 KB, one with twenty, the most, 8 KB.
  * All rings together take 10 MB at worst.
  *
- * When a span of the finest ring on disk is written, the running spans of all rings on disk are written too,
- * with what they have so far. So a gateway that dies loses 10 seconds of each, and the next one continues
- * them.
+ * When a span of the ring `1h` is written to disk, the running spans of all rings on disk are written too,
+ * with what they have so far. So a gateway that dies loses its last 10 seconds, and the next gateway goes on
+ * with the spans.
  *
- * Must hold: growth is never negative, also if sums begin at 0 again after a restart; a run of any length is
- * in all rings (test/unit/telemetry/history.test.ts). HISTORY_RINGS stand from the finest to the coarsest.
- * The seconds of each are a multiple of those of the ring before, so that each span lies in one of the next
- * ring (top-accounts.ts), and no two rings have the same (store/history-rows.ts finds a ring by them).
+ * Must hold:
+ * - Growth is never negative, also if sums begin at 0 again after a restart.
+ * - The calls of a run of any length are in all rings.
+ * - HISTORY_RINGS go from the finest to the coarsest. The seconds of each are a multiple of those of the ring
+ *   before, so that each span lies in one span of the next ring (top-accounts.ts).
+ * - No two rings have the same seconds: store/history-rows.ts finds a ring by them.
+ * - Nothing of Node is imported, because of the browser.
  */
 import type { CallStats, StatusDocument } from './status-document.js';
 
@@ -41,10 +44,10 @@ export const HISTORY_RINGS = {
 export type RingName = keyof typeof HISTORY_RINGS;
 export const RING_NAMES = Object.keys(HISTORY_RINGS) as readonly RingName[];
 
-/** How often the status is read: the span of the finest ring. */
+/** How often gateway/history-recorder.ts reads the status: the span of the finest ring. */
 export const HISTORY_PERIOD_SECONDS = HISTORY_RINGS['5m'].seconds;
 
-/** `start` is in Unix seconds, a multiple of the ring's span. */
+/** `start` is in Unix seconds, a multiple of the ring's `seconds`. */
 export interface Span {
   readonly start: number;
 }
@@ -55,8 +58,8 @@ export interface SpanOfRing<Held extends Span> {
 }
 
 /**
- * Spans that begin later than so many seconds from now are of a clock that was ahead, and are dropped. If the
- * clock is set back by less, its spans stay, and no span is added until their time has passed again.
+ * A span that begins later than so many seconds from now is of a clock that was ahead, and is dropped. If the
+ * clock was set back by less, its spans stay, and no span is added until their time has passed again.
  */
 const AHEAD_SECONDS_MAX = 300;
 
@@ -65,7 +68,7 @@ export function isAhead(start: number, nowSeconds: number): boolean {
   return start > nowSeconds + AHEAD_SECONDS_MAX;
 }
 
-/** Ended spans of one ring, oldest first. There is none for a time in which no gateway ran. */
+/** Ended spans of one ring, oldest first. A time in which no gateway ran has no spans. */
 export class SpanRing<Held extends Span> {
   readonly name: RingName;
   readonly shape: RingShape;
@@ -82,11 +85,12 @@ export class SpanRing<Held extends Span> {
     return this.isLater(start) && start <= nowSeconds && start >= nowSeconds - seconds * spans;
   }
 
+  /** Whether it follows the last span. `push` only such spans: the readers need their order. */
   isLater(start: number): boolean {
     return start > (this.spans.at(-1)?.start ?? -Infinity);
   }
 
-  /** Drops spans of a clock that was far ahead. Else no span would follow them until their time. */
+  /** Drops spans of a clock that was far ahead. Otherwise no span could follow them until their time. */
   dropAhead(nowSeconds: number): void {
     while (isAhead(this.spans.at(-1)?.start ?? -Infinity, nowSeconds)) this.spans.pop();
   }
@@ -114,6 +118,7 @@ export abstract class Rings<Held extends Span, Ring extends SpanRing<Held>> {
     for (const span of spans) if (target.isNew(span.start, nowSeconds)) target.push(span);
   }
 
+  /** There is a ring of each name. */
   protected ring(name: RingName): Ring {
     return this.#rings.get(name)!;
   }
@@ -135,7 +140,7 @@ export type StatusStats = CallStats & Pick<StatusDocument, 'calls_in_flight' | '
  */
 export interface CallGrowth {
   outcomes?: Record<string, number>;
-  /** Prompt, cached and completion tokens. */
+  /** Tokens: prompt, cached (a part of the prompt), completion. */
   tokens?: [number, number, number];
   /** In units of the currency: for charts and not for bills. */
   cost?: number;
@@ -153,8 +158,8 @@ export interface HistorySpan extends Span, StatusGrowth {
   /** The most calls in flight that were seen. */
   in_flight: number;
   /**
-   * In how many seconds the calls came, if not in those of the whole span: a run of the gateway began or
-   * ended within it, or the status was not read for a while.
+   * In how many seconds the calls came; absent if in those of the whole span. Present if a run of the gateway
+   * began or ended within the span, or the status was not read for a while.
    */
   seconds?: number;
 }
@@ -190,7 +195,7 @@ export class History extends Rings<HistorySpan, StatusRing> {
  */
 const READ_LATE_SECONDS_MAX = 1;
 
-/** The status with which a span began, and when it was read. */
+/** The status with which a span began. It was read at `atSeconds`, at `start` or later. */
 interface SpanBegin {
   readonly start: number;
   readonly atSeconds: number;
@@ -202,9 +207,10 @@ class StatusRing extends SpanRing<HistorySpan> {
   #begin: SpanBegin | undefined;
   /** The most calls in flight that were seen in the running span. */
   #inFlight = 0;
-  /** The part of the running span that an earlier run of the gateway has recorded. */
+  /** The part of the running span that an earlier run of the gateway has stored. */
   #earlier: HistorySpan | undefined;
 
+  /** Returns the running span if it ends with this status. */
   add(stats: StatusStats, nowSeconds: number): HistorySpan[] {
     this.dropAhead(nowSeconds);
     const start = nowSeconds - (nowSeconds % this.shape.seconds);
@@ -213,6 +219,7 @@ class StatusRing extends SpanRing<HistorySpan> {
     if (begin?.start === start) return [];
     this.#begin = { start, atSeconds: nowSeconds, stats };
     if (begin === undefined) {
+      // The first status of this run. If an earlier run has stored a part of the span, this run continues it.
       const last = this.spans.at(-1);
       if (last?.start === start && last.seconds !== undefined) this.#earlier = this.spans.pop();
       return [];
@@ -253,13 +260,13 @@ class StatusRing extends SpanRing<HistorySpan> {
   }
 }
 
-/** How many models a span names: those with most calls. */
+/** A span names so many models at most: those with most calls. */
 const MODELS_MAX = 20;
 
-/** Returns by how much each sum grew. A sum that fell has begun at 0 again, so all of it is growth. */
+/** Returns by how much each sum grew. */
 function growthOf(before: StatusStats, after: StatusStats): StatusGrowth {
   const known = new Map(before.models.map((model) => [model.id, model]));
-  // Ranked by calls before they are compared in full: of a thousand models only twenty are compared.
+  // Ranked by calls first, so that of a thousand models only twenty are compared in full.
   const models = after.models
     .map((model) => ({ model, calls: grownBy(callsOf(known.get(model.id)), callsOf(model)) }))
     .filter(({ calls }) => calls > 0)
@@ -345,7 +352,7 @@ export function countsGrowth(before: Counts | undefined, after: Counts): Record<
   return grown.length === 0 ? undefined : Object.fromEntries(grown);
 }
 
-/** A sum that fell has begun at 0 again. */
+/** A sum that fell has begun at 0 again, so all of it is growth. */
 export function grownBy(before: number, after: number): number {
   return after < before ? after : after - before;
 }

@@ -1,6 +1,6 @@
 /**
  * The layout of the metrics in shared memory. The writers (metrics-writers.ts, thread-health.ts) and the
- * reader (metrics-reader.ts) open it through this file. Any thread.
+ * reader (metrics-reader.ts) open the memory through this file. Any thread.
  *
  * There are three buffers of 64-bit floats, each cut into stripes, and only one thread writes a stripe. With
  * one writer and aligned words no atomics are needed: a reader sees the old value of a word or the new one.
@@ -26,9 +26,11 @@
  *     upstreams   a worker         a block for each upstream   see UPSTREAM_*
  *     threads     a thread         see THREAD_*
  *
- * Must hold: no two counters of a block share a word, and no two blocks do
- * (test/unit/telemetry/metrics-layout.test.ts); only one thread writes a stripe, but for the exception above
- * (test/unit/telemetry/thread-health.counter-stripe.test.ts).
+ * Must hold:
+ * - No two counters share a word, whether in one block or in two: each constant below begins
+ *   where the words of the constant before end.
+ * - Only one thread writes a stripe, but for the exception above
+ *   (test/unit/telemetry/thread-health.counter-stripe.test.ts).
  */
 import {
   ERROR_CODES,
@@ -49,7 +51,7 @@ import { createLogSwitch, type LogSwitchBuffer } from './log.js';
 export type Outcome = 'ok' | 'client_gone' | ErrorCode;
 export const OUTCOMES: readonly Outcome[] = ['ok', 'client_gone', ...ERROR_CODES];
 
-/** Routes other than the doors, whose calls are counted by their model. */
+/** Routes other than the doors. (Calls of doors are counted by their model.) */
 export const OTHER_ROUTES = ['/v1/models', '/v1/models/{id}', 'other'] as const;
 export type OtherRoute = (typeof OTHER_ROUTES)[number];
 export type Route = DoorPath | OtherRoute;
@@ -106,24 +108,24 @@ export const LEFT_ENDS = [
   'aborted',
   /** The upstream's response was read to its end. */
   'finished',
-  /** That was begun, and a failure, a timeout or the gateway's end came before. */
+  /** The response was being read, but a failure, a timeout or the gateway's end came before its end. */
   'cut',
 ] as const;
 export type LeftEnd = (typeof LEFT_ENDS)[number];
 
-/** `closed` is first because a word that was never written is 0. The others ascend in severity. */
+/** `closed` stays first, because a word that was never written is 0. The others ascend in severity. */
 export const BREAKER_STATES = ['closed', 'half_open', 'open'] as const;
 export type BreakerState = (typeof BREAKER_STATES)[number];
 
-/** Bounds of the OpenTelemetry conventions for `gen_ai.server.request.duration`. */
+/** Bounds that the OpenTelemetry conventions set for `gen_ai.server.request.duration`. */
 export const DURATION_BOUNDS_MS = [
   10, 20, 40, 80, 160, 320, 640, 1_280, 2_560, 5_120, 10_240, 20_480, 40_960, 81_920,
 ];
-/** The same for `gen_ai.server.time_to_first_token`. */
+/** Their bounds for `gen_ai.server.time_to_first_token`. */
 export const FIRST_TOKEN_BOUNDS_MS = [
   1, 5, 10, 20, 40, 60, 80, 100, 250, 500, 750, 1_000, 2_500, 5_000, 7_500, 10_000,
 ];
-/** The same for `gen_ai.client.token.usage`. */
+/** Their bounds for `gen_ai.client.token.usage`. */
 export const TOKENS_BOUNDS = [
   1, 4, 16, 64, 256, 1_024, 4_096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777_216, 67_108_864,
 ];
@@ -131,21 +133,21 @@ export const TOKENS_BOUNDS = [
 export const OVERHEAD_BOUNDS_MS = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000];
 
 /**
- * Blocks of an upstream stripe, for the upstreams of all models together, since the start of the process.
- * Further upstreams are counted in the last block, all together (UpstreamNames in metrics-source.ts).
+ * How many blocks a worker's stripe has. Each upstream of each model gets one for the life of the process.
+ * When all are given, further upstreams share the last one (UpstreamNames in metrics-source.ts).
  */
 export const UPSTREAM_SLOTS_MAX = 4_096;
 
 const FLOAT_BYTES = Float64Array.BYTES_PER_ELEMENT;
-/** Words of a cache line. A stripe fills whole lines, so that two threads never write to the same one. */
+/** Words of a cache line. A stripe fills whole lines, so that two threads never write to the same line. */
 const LINE_WORDS = 8;
 const wholeLines = (words: number): number => Math.ceil(words / LINE_WORDS) * LINE_WORDS;
 
-/** The listener's stripe. */
+/** Words of a listener's stripe. */
 export const IN_FLIGHT = 0;
 export const ROUTES = IN_FLIGHT + 1;
 export const REJECTIONS = ROUTES + OTHER_ROUTES.length * OUTCOMES.length;
-/** The response cache in the listener's memory: responses, their bytes, and evictions. */
+/** The response cache in the listener's memory: responses, their bytes, and evictions since the start. */
 export const CACHE_ENTRIES = REJECTIONS + REJECTION_REASONS.length;
 export const CACHE_BYTES = CACHE_ENTRIES + 1;
 export const CACHE_EVICTIONS = CACHE_BYTES + 1;
@@ -154,8 +156,8 @@ export const OVERHEAD_STREAM = OVERHEAD_WHOLE + histogramWords(OVERHEAD_BOUNDS_M
 const MODELS = wholeLines(OVERHEAD_STREAM + histogramWords(OVERHEAD_BOUNDS_MS));
 
 /**
- * A model slot is the number of a model's block in a listener's stripe. This one is of calls that were
- * rejected before their model was known.
+ * A model slot is the number of a model's block in a listener's stripe. NO_MODEL is the slot of calls that
+ * were rejected before their model was known.
  */
 export const NO_MODEL = 0;
 /** The model slot of calls that were rejected as `model_not_found`. */
@@ -163,7 +165,7 @@ export const OTHER_MODEL = 1;
 const FIRST_MODEL = 2;
 const MODEL_SLOTS = FIRST_MODEL + CATALOG_ENTRIES_MAX;
 
-/** A model's block begins with chat calls by outcome, one word each, without broken ones. */
+/** Words of a model's block. It begins with chat calls by outcome, one word each, without broken calls. */
 const MODEL_OUTCOMES = 0;
 /** Then broken calls by outcome: their response had begun with 200 before they failed. */
 const MODEL_BROKEN = MODEL_OUTCOMES + OUTCOMES.length;
@@ -179,13 +181,13 @@ export const MODEL_CACHE_HITS = MODEL_STOOD_IN + 1;
 export const MODEL_CACHE_MISSES = MODEL_CACHE_HITS + 1;
 /**
  * The sum of charges is MODEL_COST × COST_PART + MODEL_COST_REST pico-units; each charge adds to both words.
- * So it is exact beyond the 2^53 pico-units of one float, until the second word alone reaches 2^53: after
- * 9·10⁹ calls at the earliest. A reader between the two stores lacks the second part of one charge.
+ * So the sum is exact beyond the 2^53 pico-units of one float, until the second word alone reaches 2^53:
+ * after 9·10⁹ calls at the earliest. A reader between the two stores lacks the second part of one charge.
  */
 export const MODEL_COST = MODEL_CACHE_MISSES + 1;
 export const MODEL_COST_REST = MODEL_COST + 1;
 export const COST_PART = 1_000_000n;
-/** Likewise the sum of what charges were beyond the balances: uncovered charges. */
+/** The sum of uncovered charges, in two words likewise. */
 export const MODEL_UNCOVERED = MODEL_COST_REST + 1;
 export const MODEL_UNCOVERED_REST = MODEL_UNCOVERED + 1;
 /** Histograms: of the tokens of a call, then of times in milliseconds. */
@@ -195,16 +197,16 @@ export const MODEL_DURATION = MODEL_OUTPUT + histogramWords(TOKENS_BOUNDS);
 export const MODEL_FIRST_TOKEN = MODEL_DURATION + histogramWords(DURATION_BOUNDS_MS);
 const MODEL_WORDS = wholeLines(MODEL_FIRST_TOKEN + histogramWords(FIRST_TOKEN_BOUNDS_MS));
 
-/** Calls of one model by other doors than chat, at the end of the stripe: most models never have one. */
+/** A second block for each model: calls by other doors than chat. Last, as most are never written. */
 const OTHER_DOORS = MODELS + MODEL_SLOTS * MODEL_WORDS;
-/** By outcome: calls of one door, then broken calls, as at the start of a model's block. */
+/** For one door: calls by outcome, then broken calls by outcome, as at the start of a model's block. */
 const DOOR_WORDS = 2 * OUTCOMES.length;
-/** Of all doors but chat, in the order of DOOR_NAMES. */
+/** A second block has the words of all doors but chat, in the order of DOOR_NAMES. */
 const MODEL_DOORS_WORDS = wholeLines((DOOR_NAMES.length - 1) * DOOR_WORDS);
 
 export const LISTENER_STRIPE_WORDS = OTHER_DOORS + MODEL_SLOTS * MODEL_DOORS_WORDS;
 
-/** An upstream's block. */
+/** Words of an upstream's block in a worker's stripe. */
 export const UPSTREAM_ATTEMPTS = 0;
 /** Attempts that followed a failed attempt of the same call, here or on another upstream. */
 export const UPSTREAM_RETRIES = 1;
@@ -218,9 +220,9 @@ export const UPSTREAM_DISBELIEVED = UPSTREAM_FAILURES + FAILURE_KINDS.length;
  */
 export const UPSTREAM_FAILED_AT = UPSTREAM_DISBELIEVED + DISBELIEF_REASONS.length;
 export const UPSTREAM_FAILED_KIND = UPSTREAM_FAILED_AT + 1;
-/** Calls that wait for the limits of their upstreams; each is counted at one of these upstreams. */
+/** Calls that wait now for the limits of their upstreams. Each is counted at one of its upstreams. */
 export const UPSTREAM_WAITING = UPSTREAM_FAILED_KIND + 1;
-/** Waits that have ended, those that ended in a rejection, and the milliseconds of all. */
+/** Waits that have ended, waits that ended in a rejection, and the milliseconds of all ended waits. */
 export const UPSTREAM_WAITS = UPSTREAM_WAITING + 1;
 export const UPSTREAM_WAITS_REJECTED = UPSTREAM_WAITS + 1;
 export const UPSTREAM_WAITED_MS = UPSTREAM_WAITS_REJECTED + 1;
@@ -229,7 +231,7 @@ export const UPSTREAM_LEFT = UPSTREAM_WAITED_MS + 1;
 const UPSTREAM_WORDS = wholeLines(UPSTREAM_LEFT + LEFT_ENDS.length);
 export const UPSTREAM_STRIPE_WORDS = UPSTREAM_SLOTS_MAX * UPSTREAM_WORDS;
 
-/** A thread's stripe. The thread writes the 99th percentile and the heap every 5 s. */
+/** Words of a thread's stripe. The thread writes the 99th percentile and the heap every 5 s. */
 export const THREAD_DELAY_P99_MS = 0;
 /** Written every 5 s, and at once if a longer delay is measured. */
 export const THREAD_DELAY_MAX_MS = 1;
@@ -283,8 +285,8 @@ export interface MetricsBuffers {
 export const MAIN_THREAD = 0;
 
 /**
- * Returns the names of the threads in the order of their stripes. `traces` is the thread that exports spans,
- * `counter` a counter thread. Both kinds have stripes also if none runs.
+ * Returns the names of the threads in the order of their stripes. `workers` is the setting: with 0 there is
+ * no worker thread. `traces` exports spans; it and the counter threads have stripes also while none runs.
  *
  * `main` stays first (MAIN_THREAD), and the listeners and workers follow it, as GatewayMetrics in
  * gateway/gateway-metrics.ts counts. The counter threads stay last, as thread-health.ts counts.
@@ -305,6 +307,7 @@ export function workerCount(listeners: number, workerThreads: number): number {
   return workerThreads === 0 ? listeners : workerThreads;
 }
 
+/** `workers` is the setting, which may be 0. gateway/gateway-metrics.ts calls this once a process. */
 export function createMetrics(
   listeners: number,
   workers: number,
@@ -325,7 +328,7 @@ export function openStripe(buffer: SharedArrayBuffer, stripe: number, words: num
   return new Float64Array(buffer, stripe * words * FLOAT_BYTES, words);
 }
 
-/** Returns all stripes of such a buffer. */
+/** Returns all stripes of a buffer whose stripes are `words` long. */
 export function openStripes(buffer: SharedArrayBuffer, words: number): Float64Array[] {
   const count = buffer.byteLength / (words * FLOAT_BYTES);
   return Array.from({ length: count }, (_, stripe) => openStripe(buffer, stripe, words));

@@ -1,10 +1,10 @@
 /**
- * Counters of the threads that serve calls, each in its own stripe of the shared metrics (metrics-layout.ts):
- * ListenerMetrics for a listener, UpstreamMetrics for an upstream worker. Plain stores without allocation;
- * the main thread reads them (metrics-reader.ts).
+ * Counts what the threads that serve calls do, each in its own stripe of the shared metrics
+ * (metrics-layout.ts). request/listener.thread.ts makes ListenerMetrics, upstream/upstream-task.ts
+ * UpstreamMetrics. Plain stores without allocation; the main thread reads them (metrics-reader.ts).
  *
- * Must hold: only the thread that owns a stripe writes it, because nothing here is atomic, and no two
- * counters share a word (test/unit/telemetry/metrics-layout.test.ts).
+ * Must hold: only the thread that owns a stripe writes it, because nothing here is atomic. No two counters
+ * share a word (test/unit/telemetry/metrics-layout.test.ts).
  */
 import type { WallMs } from '../core/units.js';
 import { DOOR_NAMES, DOOR_PATHS, type DoorPath } from '../core/door-names.js';
@@ -23,10 +23,11 @@ import type {
   Route,
 } from './metrics-layout.js';
 
+/** `modelSlot`: what `modelSlotOf` returns, NO_MODEL or OTHER_MODEL. All `!` are of words in the stripe. */
 export class ListenerMetrics {
   readonly #words: Float64Array;
 
-  /** Begins with no call in flight: the calls of a dead listener with this index have ended. */
+  /** Continues the counts of a dead listener with this index. Its calls in flight and its cache are gone. */
   constructor(buffers: MetricsBuffers, listenerIndex: number) {
     this.#words = layout.openStripe(buffers.listeners, listenerIndex, layout.LISTENER_STRIPE_WORDS);
     this.#words[layout.IN_FLIGHT] = 0;
@@ -44,7 +45,8 @@ export class ListenerMetrics {
   }
 
   /**
-   * Counts the end of a request of OTHER_ROUTES, or of a call whose model is not known or does not matter.
+   * Counts the end of a request. If `route` is a door, it is a call whose model is not known or does not
+   * matter, counted in NO_MODEL.
    */
   countRequest(route: Route, outcome: Outcome): void {
     const index = layout.OTHER_ROUTES.indexOf(route as OtherRoute);
@@ -53,7 +55,7 @@ export class ListenerMetrics {
   }
 
   /**
-   * Counts the end of a call. `broken`: its response had begun with 200 before it failed. `door`: the
+   * Counts the end of a call. `broken`: the response had begun with 200 before the call failed. `door`: the
    * position in DOOR_NAMES.
    */
   countCall(modelSlot: number, outcome: Outcome, broken: boolean, door: number): void {
@@ -65,7 +67,7 @@ export class ListenerMetrics {
     this.#words[layout.REJECTIONS + layout.REJECTION_REASONS.indexOf(reason)]! += 1;
   }
 
-  /** Counts the tokens of a call, its charge and the part of its cost that the balance did not cover. */
+  /** Counts a charged call under the model that answered. `uncovered…`: what the balance did not cover. */
   countUsage(
     modelSlot: number,
     tokens: TokenCounts,
@@ -103,12 +105,13 @@ export class ListenerMetrics {
     this.#words[layout.CACHE_EVICTIONS]! += 1;
   }
 
-  /** Sets how many cached responses the listener's memory has. */
+  /** Sets how many cached responses, and bytes of them, the listener's memory has. */
   setCache(entries: number, bytes: number): void {
     this.#words[layout.CACHE_ENTRIES] = entries;
     this.#words[layout.CACHE_BYTES] = bytes;
   }
 
+  /** Counts a time of a call that went well. So do the two methods below. */
   observeDuration(modelSlot: number, durationMs: number): void {
     const firstWord = layout.modelAt(modelSlot) + layout.MODEL_DURATION;
     observe(this.#words, firstWord, layout.DURATION_BOUNDS_MS, durationMs);
@@ -125,25 +128,25 @@ export class ListenerMetrics {
   }
 }
 
-/** By position in DOOR_NAMES. */
+/** Paths by position in DOOR_NAMES. */
 const DOOR_ROUTES = DOOR_NAMES.map((name) => DOOR_PATHS[name]);
 
 /** `slot`: the number that the main thread gave the upstream (UpstreamNames in metrics-source.ts). */
 export class UpstreamMetrics {
   readonly #words: Float64Array;
 
-  /** Begins with no attempt in flight: the attempts of a dead worker with this index have ended. */
+  /** Continues the counts of a dead worker with this index, but with no attempt in flight and no wait. */
   constructor(buffers: MetricsBuffers, workerIndex: number) {
     this.#words = layout.openStripe(buffers.upstreams, workerIndex, layout.UPSTREAM_STRIPE_WORDS);
     for (let slot = 0; slot < layout.UPSTREAM_SLOTS_MAX; slot += 1) {
       const at = layout.upstreamAt(slot);
-      // Only if needed, because a store, even of 0, makes the kernel allocate the page.
+      // Only a word that was written is set to 0: a store makes the kernel allocate the page.
       if (this.#words[at + layout.UPSTREAM_ATTEMPTS] !== 0) this.#words[at + layout.UPSTREAM_IN_FLIGHT] = 0;
       if (this.#words[at + layout.UPSTREAM_WAITING] !== 0) this.#words[at + layout.UPSTREAM_WAITING] = 0;
     }
   }
 
-  /** An attempt begins. `retry`: an earlier attempt of the same call has failed. */
+  /** `retry`: an earlier attempt of the same call has failed. */
   attemptBegun(slot: number, retry: boolean): void {
     const at = layout.upstreamAt(slot);
     this.#words[at + layout.UPSTREAM_ATTEMPTS]! += 1;
@@ -160,7 +163,7 @@ export class UpstreamMetrics {
     const at = layout.upstreamAt(slot);
     const kindIndex = layout.FAILURE_KINDS.indexOf(kind);
     this.#words[at + layout.UPSTREAM_FAILURES + kindIndex]! += 1;
-    // A reader between these two stores shows this failure's kind with the time of the one before.
+    // A reader between these two stores shows this failure's kind with the time of the failure before.
     this.#words[at + layout.UPSTREAM_FAILED_KIND] = kindIndex;
     this.#words[at + layout.UPSTREAM_FAILED_AT] = nowMs;
   }

@@ -1,10 +1,11 @@
 /**
- * Metrics of requests: outcomes, rejections, latencies, tokens, cost. exposition.ts reads them at a scrape,
- * on the main thread. A model has samples once it has had a call.
+ * Metric families of requests: outcomes, rejections, latencies, tokens, cost. exposition.ts reads them at a
+ * scrape, on the main thread. A model has samples once it has had a call.
  *
- * Must hold: names and labels stay, because dashboards use them (no test), and no label has a value that a
- * caller can choose, so that the number of time series is bounded. test/unit/telemetry/exposition.test.ts
- * compares samples with what is declared.
+ * Must hold:
+ * - Names and labels stay, because dashboards use them (no test).
+ * - No label has a value that a caller can choose, so that the number of time series is bounded.
+ * - Samples have the labels that the family declares (test/unit/telemetry/exposition.test.ts).
  */
 import { DOOR_NAMES, DOOR_PATHS, statusByDoor } from '../core/door-names.js';
 import { ERROR_KINDS } from '../core/errors.js';
@@ -30,8 +31,9 @@ import {
   type Sample,
 } from './metrics-source.js';
 
-/** No model can have this id: ids have no spaces. */
+/** For OTHER_MODEL. No model of the settings has this id: ids have no spaces. */
 const OTHER_NAME: ModelName = { id: 'unknown model', ownedBy: '', serves: [] };
+/** For NO_MODEL: an empty label. */
 const NO_NAME: ModelName = { id: '', ownedBy: '', serves: [] };
 
 const GEN_AI_LABELS = ['gen_ai_operation_name', 'gen_ai_provider_name', 'gen_ai_request_model'];
@@ -52,18 +54,18 @@ function readModels(source: MetricsSource, models: readonly NamedModel[]): [Name
   return models.map((model) => [model, source.reader.model(model.slot)]);
 }
 
-/** `broken`: the stream had begun, with status 200, before it failed. */
+/** The label `status`. `broken`: the response had begun, with status 200, before the call failed. */
 function statusOf(route: Route, outcome: Outcome, broken: boolean): string {
   if (outcome === 'ok' || broken) return '200';
   if (outcome === 'client_gone') return 'none';
   const door = DOOR_NAMES.find((name) => DOOR_PATHS[name] === route);
   if (door !== undefined) return String(statusByDoor(door, outcome));
-  // The other routes have the model in the path, so an unknown model is a 404.
+  // Of OTHER_ROUTES, those with a model have it in the path, so an unknown model is a 404.
   return outcome === 'model_not_found' ? '404' : String(ERROR_KINDS[outcome].status);
 }
 
 /**
- * An outcome that has a sample of 0 before it is counted, because there is an alert on it
+ * This outcome has a sample of 0 before it is first counted, because there is an alert on it
  * (deploy/prometheus): Prometheus sees no growth in a series that begins with its first count.
  */
 const SHOWN_AT_ZERO: Outcome = 'internal_error';
@@ -71,7 +73,7 @@ const SHOWN_AT_ZERO: Outcome = 'internal_error';
 const hasCounted = (outcomes: ReadonlyMap<Outcome, number>): boolean =>
   [...outcomes.values()].some((count) => count > 0);
 
-/** `isUsed`: whether the route has had a call of the model. If not, there are no samples. */
+/** `isUsed`: whether the route has had a call of the model, `broken` or not. If not, there are no samples. */
 function requestSamples(
   route: Route,
   outcomes: ReadonlyMap<Outcome, number>,
@@ -89,14 +91,15 @@ function requestSamples(
 }
 
 /**
- * A model's counts are not kept by operation. A model with several operations has that of chat, or the first.
+ * A model's tokens and times are not counted by operation. If it serves several, the label is that of chat,
+ * or of the first.
  */
 function operationOf({ serves }: ModelName): string {
   const [first = 'chat'] = serves;
   return OPERATIONS[serves.includes('chat') ? 'chat' : first];
 }
 
-/** Returns samples of the models whose histogram has counted something. `moreLabels` come last. */
+/** Samples of the models whose histogram has counted something. `scale` converts units, if it is given. */
 function modelHistogram(
   source: MetricsSource,
   name: string,
@@ -292,7 +295,7 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     type: 'gauge',
     help: 'Bytes of cached responses on disk, which all processes share.',
     labels: [],
-    // All processes see the same store: a sum would count it many times.
+    // Other families add up over the processes. These have one store: a sum would count it many times.
     across: 'one',
     collect: ({ cacheStoredBytes }) => [{ value: cacheStoredBytes(), labels: {} }],
   },
@@ -313,8 +316,8 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
 ];
 
 /**
- * Returns one sample for each model with a charged call, also if the call cost nothing: each charged call
- * counts input tokens.
+ * Returns one sample for each model with a charged call, also if the value is 0: each charged call is in the
+ * histogram of input tokens.
  */
 function chargedSamples(source: MetricsSource, valueOf: (snapshot: ModelSnapshot) => number): Sample[] {
   return readModels(source, modelsOf(source))

@@ -1,10 +1,11 @@
 /**
  * The two stages of the exporting thread (span-export.thread.ts): AccountIds holds batches of spans until the
- * ids of their accounts are known, and BatchedExport gives spans, or log records, to the OpenTelemetry SDK's
- * batch processor and OTLP/HTTP exporter. Each item is counted as exported, failed or dropped, except those
- * that are still here when the gateway ends this thread.
+ * ids of their accounts are known. BatchedExport gives spans, or log records, to the batch processor and the
+ * OTLP/HTTP exporter of the OpenTelemetry SDK. Each item is counted as exported, failed or dropped, unless
+ * the gateway ends this thread before.
  *
- * Must hold: memory is bounded also if the collector does not respond (test/unit/telemetry/spans.test.ts).
+ * Must hold: memory is bounded also if the collector does not respond; at the end a full queue is sent
+ * (test/unit/telemetry/spans.test.ts).
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ExportResult, ExportResultCode } from '@opentelemetry/core';
@@ -22,23 +23,23 @@ import type { ExportBudget } from './span-outbox.js';
 import { SPAN_OF_CALL, type SpanRecord } from './span-record.js';
 
 /**
- * How many items may wait for the exporter, some 2 KB each: as SPANS_IN_FLIGHT_MAX (span-outbox.ts), so that
- * all that AccountIds releases at once fits an empty queue. Spans and log records have a queue each.
+ * How many items may wait for the exporter, some 2 KB each. Equal to SPANS_IN_FLIGHT_MAX (span-outbox.ts), so
+ * that all that AccountIds releases at once fits an empty queue. Spans and log records have a queue each.
  */
 export const QUEUE_SPANS_MAX = 16_384;
 /** Items of one request to the collector: the SDK's default, about 0.5 MB of JSON. */
 const BATCH_SPANS = 512;
 /**
- * How many requests may be open: those of a whole queue, because at the end the SDK's processor of spans
- * sends all batches at once, and that of the batch before it. With the SDK's default of 30, further ones
- * would fail.
+ * How many requests of spans may be open: one for each batch of a full queue, because at the end the SDK's
+ * processor of spans sends them all at once, and one that was sent before. With the SDK's default of 30, the
+ * others would fail. The processor of log records sends one batch after the other.
  */
 const REQUESTS_MAX = QUEUE_SPANS_MAX / BATCH_SPANS + 1;
 /** An incomplete batch is sent after this time. */
 const BATCH_DELAY_MS = 1_000;
 /**
- * After this time the processor stops waiting for a batch and sends the next. It is longer than the
- * exporter's own timeout, OTEL_EXPORTER_OTLP_TIMEOUT (default 10 s), which covers the exporter's retries.
+ * After this time the processor stops waiting for a batch and sends the next. Longer than the timeout of the
+ * exporter, OTEL_EXPORTER_OTLP_TIMEOUT (default 10 s), which covers the exporter's retries.
  */
 const EXPORT_TIMEOUT_MS = 30_000;
 /** While exports keep failing, a failure is logged this often. */
@@ -57,7 +58,7 @@ interface Exporter<Item> {
   shutdown(): Promise<void>;
 }
 
-/** The members that this file needs of the SDK's batch processors. `queue` stands for `onEnd` or `onEmit`. */
+/** What this file needs of the SDK's batch processors. `queue` is `onEnd` (spans) or `onEmit` (records). */
 interface Processor<Item> {
   queue(item: Item): void;
   shutdown(): Promise<void>;
@@ -72,6 +73,7 @@ class CountedExporter<Item> implements Exporter<Item> {
   #reportedAtMs = -Infinity;
   /** How many batches were given to the exporter and neither sent yet nor have failed. */
   #openBatches = 0;
+  /** Ends the wait of `finish`. */
   #onNoneOpen: () => void = () => undefined;
   /** How many items have left the processor's queue since the start. BatchedExport reads it. */
   handedOver = 0;
@@ -127,10 +129,10 @@ class CountedExporter<Item> implements Exporter<Item> {
 /**
  * Bounds the queue of the SDK's batch processor, by counting what goes in and comes out.
  *
- * Must hold: the processor queues each item that it gets and hands it to the exporter once, else the count of
- * waiting items goes wrong. It ignores unsampled spans, but none is recorded (request/call-trace.ts,
- * upstream/attempt-span.ts). It would drop items beyond QUEUE_SPANS_MAX, and those after its end, but `offer`
- * gives it neither.
+ * Must hold: the processor queues each item that it gets and hands it to the exporter once. If it dropped an
+ * item, the count of waiting items would stay too high. It ignores unsampled spans, but none is recorded
+ * (request/call-trace.ts, upstream/attempt-span.ts). It drops items beyond QUEUE_SPANS_MAX and items after its
+ * end, but `offer` gives it none of these.
  */
 class BatchedExport<Item> {
   readonly #budget: ExportBudget;
@@ -171,8 +173,8 @@ class BatchedExport<Item> {
   async close(): Promise<void> {
     this.#isClosed = true;
     await this.#processor.shutdown().catch(() => undefined);
-    // `shutdown` of the processor of spans does not wait for a batch that was sent before. If one batch
-    // fails, it does not wait for the others either.
+    // `shutdown` of the processor of spans does not wait for a batch that was sent before, and if one batch
+    // fails, not for the others.
     await this.#exporter.finish();
   }
 }
@@ -189,7 +191,7 @@ export class SpanExport extends BatchedExport<ReadableSpan> {
   }
 }
 
-/** Exports log records: see otel-log-record.ts. */
+/** Exports log records (otel-log-record.ts makes them). The default exporter is set like that of spans. */
 export class LogRecordExport extends BatchedExport<ReadableLogRecord> {
   constructor(budget: ExportBudget, log: Log, exporter: LogRecordExporter = new OTLPLogExporter()) {
     super(budget, new CountedExporter('log records', exporter, budget, log), (counted) => {
@@ -203,7 +205,7 @@ export class LogRecordExport extends BatchedExport<ReadableLogRecord> {
   }
 }
 
-/** How many ids are cached. Beyond that the cache is emptied. */
+/** How many ids are cached. Before there are more, the cache is emptied. */
 const IDS_MAX = 100_000;
 
 /**
@@ -215,10 +217,11 @@ export class AccountIds {
   readonly #ready: (records: readonly SpanRecord[]) => void;
   /** Null if the main thread could not read the account's id when it was asked. */
   readonly #ids = new Map<AccountIndex, string | null>();
-  /** Whether a request for ids runs. There is one at a time. */
+  /** Whether a request for ids runs. One runs at a time. */
   #isAsking = false;
   /** Batches in the order of arrival. SPANS_IN_FLIGHT_MAX bounds their spans. */
   readonly #waiting: (readonly SpanRecord[])[] = [];
+  /** Ends the wait of `finish`. */
   #onNoneWaiting: () => void = () => undefined;
 
   /** `ask` requests ids from the main thread; the reply goes to `onIds`. `ready` gets batches in order. */
@@ -235,7 +238,7 @@ export class AccountIds {
     return this.#ids.get(account) ?? undefined;
   }
 
-  /** Adds a batch. It goes to `ready` at once if its ids are known and no batch waits before it. */
+  /** Adds a batch, which goes to `ready` at once if its ids are known and no batch waits before it. */
   add(records: readonly SpanRecord[]): void {
     this.#waiting.push(records);
     this.#release();
@@ -258,7 +261,7 @@ export class AccountIds {
   }
 
   /**
-   * Resolves when no batch waits, or after `timeoutMs`: then the waiting ones go to `ready` without ids.
+   * Resolves when no batch waits, or after `timeoutMs`: then the waiting batches go to `ready` without ids.
    * Called once, at the end: the thread then ends by `process.exit`, so the timer need not be cleared.
    */
   async finish(timeoutMs: number): Promise<void> {
@@ -268,6 +271,7 @@ export class AccountIds {
     for (const records of this.#waiting.splice(0)) this.#ready(records);
   }
 
+  /** Gives batches to `ready`, up to the first with an unknown id: asks for its ids unless a request runs. */
   #release(): void {
     while (this.#waiting.length > 0) {
       const unknown = this.#unknownOf(this.#waiting[0]!);

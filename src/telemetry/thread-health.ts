@@ -5,18 +5,17 @@
  * stripe first (upstream/counter-task.ts). If none is free, the counter thread is not measured. The main
  * thread frees the stripe when the counter thread has ended (gateway/counter-pool.ts).
  *
- * A timer measures the delay: it fires as much later than it was due as the event loop was blocked. Each
- * measurement costs up to 0.1 ms of CPU, so an idle thread measures once a second and a busy one every 20
- * ms. A block of 1.5 s in an idle thread may be shown as 0.5 s, because the timer was not due for its first
- * second.
+ * A timer measures the delay: if the event loop is blocked, the timer fires late. Each measurement costs up
+ * to 0.1 ms of CPU, so an idle thread measures once a second and a busy thread every 20 ms. A block of 1.5 s
+ * in an idle thread may be shown as 0.5 s, because the timer was not due for the first second of the block.
  *
  * Node's `monitorEventLoopDelay` is not used: its timer always runs at the fine resolution, and its `reset`
  * drops the running delay, so that a thread that blocks just after a reset is shown as never late.
  *
- * Must hold: only the thread that has a stripe writes its words, but for THREAD_HOLDER. The stripes of
- * counter threads are the last ones, and THREAD_HOLDER comes after the words that the holder writes
- * (metrics-layout.ts). Tests: test/unit/telemetry/thread-health.test.ts and
- * test/unit/telemetry/thread-health.counter-stripe.test.ts.
+ * Must hold:
+ * - Only the thread that has a stripe writes its words, except THREAD_HOLDER, until the thread has ended.
+ * - The stripes of counter threads are the last ones, and THREAD_HOLDER comes after the words that the holder
+ *   writes (metrics-layout.ts; test/unit/telemetry/thread-health.counter-stripe.test.ts).
  */
 import { performance } from 'node:perf_hooks';
 import { getHeapStatistics } from 'node:v8';
@@ -39,22 +38,22 @@ import {
 const BUSY_INTERVAL_MS = 20;
 const IDLE_INTERVAL_MS = 1_000;
 /**
- * A thread is busy if its event loop was active for more than this share of the time. An idle thread that
- * measures once a second has so been active for 50 ms at most: no block was longer. The share is above the
- * 1.5 % that measurements every 20 ms take on a slow machine, so that they alone do not make a thread busy.
+ * A thread is busy if its event loop was active for more than this share of the time. So an idle thread was
+ * active for 50 ms of its second at most, and no block was longer. The share is above the 1.5 % that
+ * measurements every 20 ms take on a slow machine, so that these alone do not make a thread busy.
  */
 const BUSY_SHARE = 0.05;
-/** Below the usual scrape intervals of 10 s and more, so that every scrape sees another period. */
+/** What is shown is of one period, shorter than usual scrape intervals: each scrape sees another one. */
 const PERIOD_MS = 5_000;
 
 /** What ThreadHealth needs of the event loop. Tests replace it. */
 export interface EventLoop {
   /** Monotonic clock. */
   nowMs(): number;
-  /** Share of the time since the last call of this in which the loop was not waiting for events, 0 to 1. */
+  /** Share of the time since the last `activeShare` in which the loop did not wait for events, 0 to 1. */
   activeShare(): number;
   /**
-   * Calls `act` after `delayMs`; returns a function that cancels the call. Does not keep the process alive.
+   * Calls `act` after `delayMs`; returns a function that cancels the call. Does not keep the thread alive.
    */
   later(delayMs: number, act: () => void): () => void;
 }
@@ -81,19 +80,20 @@ export class ThreadHealth {
   readonly #watch: MainWatch | undefined;
   /**
    * The delays of this period: the first `#measured` entries. A timer may fire less than a millisecond early,
-   * because its clock is rounded, so there is room for one measurement more than fits into the period.
+   * because its clock is rounded, so there is room for one measurement more than fits in the period.
    */
   readonly #delaysMs = new Float64Array(Math.ceil(PERIOD_MS / BUSY_INTERVAL_MS) + 1);
   #measured = 0;
   #periodEndMs: number;
   #intervalMs = BUSY_INTERVAL_MS;
+  /** When the timer of the next measurement is due. */
   #dueMs = 0;
   #stop: () => void = () => undefined;
 
   /**
    * Begins to measure. `thread` is the index in `threadNames`. Listeners give `watch`: each measurement then
-   * also checks whether the main thread is stuck (main-watch.ts). If a thread replaces one that has died, its
-   * stripe has the dead thread's delays until the first period is over. A counter thread begins with none.
+   * also checks whether the main thread is stuck (main-watch.ts). If a thread replaces a dead one, the stripe
+   * has the dead thread's delays until the first period is over. A counter thread begins without delays.
    */
   constructor(
     buffers: MetricsBuffers,
@@ -149,7 +149,7 @@ export class ThreadHealth {
   }
 }
 
-/** The holder's word of a free counter stripe. In a taken stripe it is Node's id of the thread. */
+/** THREAD_HOLDER of a free counter stripe. In a taken stripe THREAD_HOLDER is Node's id of the thread. */
 const NO_HOLDER = 0;
 
 /**
@@ -173,6 +173,7 @@ export function giveBackCounterStripe(buffers: MetricsBuffers, threadId: number)
   Atomics.store(holderOf(buffers, stripe), 0, NO_HOLDER);
 }
 
+/** Their indexes: the last COUNTER_THREADS_MAX stripes, as `threadNames` of metrics-layout.ts has them. */
 function counterStripes({ threads }: MetricsBuffers): number[] {
   return [...openStripes(threads, THREAD_STRIPE_WORDS).keys()].slice(-COUNTER_THREADS_MAX);
 }
