@@ -112,7 +112,7 @@ export class AccountHistory extends Rings<AccountSpan, AccountRing> {
 
   /**
    * Takes the reports of all processes, every HISTORY_PERIOD_SECONDS; returns the spans that are complete by
-   * now, each once. A report of a span that was complete before is left out.
+   * now, each once: the caller writes them to disk. A report of a span that was complete before is left out.
    */
   add(reports: readonly AccountReport[], nowSeconds: number): AccountSpanOfRing[] {
     for (const { source, spans } of reports) {
@@ -133,7 +133,7 @@ export class AccountHistory extends Rings<AccountSpan, AccountRing> {
 }
 
 class AccountRing extends SpanRing<AccountSpan> {
-  /** Reports by the span's start, then by `source`, until the span is complete. */
+  /** Reports by the span's start, then by `source`, until the span is complete. `isNew` bounds the starts. */
   readonly #reported = new Map<number, Map<string, AccountsStats>>();
 
   /** A process repeats its report of a span until it has a later one: the last report counts. */

@@ -4,8 +4,9 @@
  * tables of all fields.
  *
  * `at` is the offset of a record in bytes. `first64` and `first32` say where its fields begin, counted in
- * words of 64 and of 32 bits: the layout counts each field in words of its own width. The `!` are safe
- * because all these words are in the ring's memory.
+ * words of 64 and of 32 bits: the layout counts each field in words of its own width. Records begin at
+ * multiples of 8 bytes, so the shifts are exact. The `!` are safe because all these words are in the ring's
+ * memory, and because the listener has taken its indexes from the same OUTCOMES and ATTEMPT_CODES.
  *
  * Must hold (test/unit/telemetry/call-ring.test.ts; for plain calls test/unit/call-log/plain-calls.test.ts):
  * - Each field is read from the word to which call-ring.ts, or in a plain call request/chat-exchange.ts,
@@ -242,7 +243,7 @@ export class CallRingReader {
     };
   }
 
-  /** `count` quotas from `at` on, each as code, slot and what is left (`others` in core/quotas.ts). */
+  /** `count` quotas from `at` on: code, slot and what is left of each (`others` in core/quotas.ts). */
   #othersAt(at: number, count: number): number[] | undefined {
     const { floats, ints } = this.#ring;
     let others: number[] | undefined;

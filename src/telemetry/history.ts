@@ -190,7 +190,7 @@ export class History extends Rings<HistorySpan, StatusRing> {
 }
 
 /**
- * The status is read every two seconds, some milliseconds late, so a span may seem a second longer or
+ * The status is read every two seconds, some milliseconds late, so a whole span may seem a second longer or
  * shorter.
  */
 const READ_LATE_SECONDS_MAX = 1;

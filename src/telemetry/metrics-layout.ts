@@ -27,8 +27,8 @@
  *     threads     a thread         see THREAD_*
  *
  * Must hold:
- * - No two counters share a word, whether in one block or in two: each constant below begins
- *   where the words of the constant before end.
+ * - No two counters share a word, whether in one block or in two. Each constant below is the first word after
+ *   those of the constant before.
  * - Only one thread writes a stripe, but for the exception above
  *   (test/unit/telemetry/thread-health.counter-stripe.test.ts).
  */

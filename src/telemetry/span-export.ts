@@ -131,8 +131,8 @@ class CountedExporter<Item> implements Exporter<Item> {
  *
  * Must hold: the processor queues each item that it gets and hands it to the exporter once. If it dropped an
  * item, the count of waiting items would stay too high. It ignores unsampled spans, but none is recorded
- * (request/call-trace.ts, upstream/attempt-span.ts). It drops items beyond QUEUE_SPANS_MAX and items after its
- * end, but `offer` gives it none of these.
+ * (request/call-trace.ts, upstream/attempt-span.ts). It drops items beyond QUEUE_SPANS_MAX and items after
+ * its end, but `offer` gives it none of these.
  */
 class BatchedExport<Item> {
   readonly #budget: ExportBudget;
