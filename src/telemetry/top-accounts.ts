@@ -1,16 +1,15 @@
 /**
- * The top-accounts counter: calls, tokens and cost by account in this process. The flush (store/flush.ts)
- * calls `note` once for each record of the journal, which is counted in the current finest span. An ended
- * span is added to the next coarser one, in which it lies (history.ts). gateway/stats.ts reads the report,
- * which has the busiest accounts of the last ended span of each length; account-history.ts adds up the
- * reports of all processes. Main thread.
+ * The top-accounts counter: calls, tokens and cost by account in this process. store/flush.ts calls `note`
+ * once for each record of the journal. gateway/stats.ts calls `read`, which ends spans and reports the
+ * busiest accounts of each. A span that ends is added to the next coarser span, in which it lies
+ * (history.ts). account-history.ts adds up the reports of all processes. Main thread.
  *
  *     note → 2 s → 10 s → 1 min → 5 min       the lengths of the history's rings
  *             ↓      ↓       ↓       ↓
  *            the busiest 50 of each, once it has ended
  *
- * Must hold: a call is in one span of each length; ends of spans are those of the other processes of the
- * host, because all use its wall clock (test/unit/telemetry/account-history.test.ts).
+ * Must hold: a call is in one span of each length. All processes of the host have the same starts of spans,
+ * because they use its wall clock (test/unit/telemetry/account-history.test.ts).
  */
 import { randomUUID } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
@@ -25,11 +24,11 @@ import {
 } from './account-history.js';
 import { HISTORY_RINGS, RING_NAMES, type RingName } from './history.js';
 
-/** How many accounts a span counts, 3 MB for the longest. Further accounts are left out. */
+/** How many accounts a span counts: further ones are left out. A full span takes 3 MB. */
 const ACCOUNTS_COUNTED_MAX = 20_000;
 const MS_PER_SECOND = 1_000;
 
-/** The part of a journal's record that is counted. */
+/** What is counted of a record of the journal. Numbers of a `reversed` record are negative. */
 export interface CountedCall {
   readonly account: AccountIndex;
   readonly outcome: string;
@@ -41,8 +40,10 @@ export interface CountedCall {
 
 interface RunningSpan {
   readonly ring: RingName;
+  /** Unix seconds. */
   start: number;
   sums: Map<AccountIndex, AccountStats>;
+  /** The last span of this length that had a call and has ended. */
   ended: AccountSpan | undefined;
 }
 
@@ -53,6 +54,7 @@ export class TopAccounts {
   /** The finest first. */
   readonly #spans: readonly RunningSpan[];
 
+  /** `idOf`: null for an account without an id, which is left out of reports. */
   constructor(idOf: (account: AccountIndex) => string | null, clock: Clock) {
     this.#idOf = idOf;
     this.#clock = clock;
@@ -64,12 +66,12 @@ export class TopAccounts {
     }));
   }
 
-  /** Counts a record of the journal in the current span. One map lookup. */
+  /** Counts a record of the journal in the running finest span. */
   note(call: CountedCall): void {
     const { sums } = this.#spans[0]!;
     if (sums.size >= ACCOUNTS_COUNTED_MAX && !sums.has(call.account)) return;
     addTo(sums, call.account, {
-      // A record that takes back a charge, or adds to it, is not a call.
+      // These records correct the charge of an earlier one, which was counted as the call.
       calls: call.outcome === 'reversed' || call.outcome === 'collected' ? 0 : 1,
       prompt: call.promptTokens,
       cached: call.cachedTokens,
@@ -79,15 +81,15 @@ export class TopAccounts {
   }
 
   /**
-   * Returns the last ended span of each length that had a call. To be called as often as the finest span
-   * ends: a span ends at this call, so records that are counted late are in it.
+   * Returns the last ended span of each length that had a call. To be called every 2 s: a span ends only at
+   * this call, so it also has the records that came between its time and this call.
    */
   read(): AccountReport {
     this.#spans.forEach((span, index) => {
       const start = this.#startOf(span.ring);
       if (start === span.start) return;
       if (span.sums.size > 0) {
-        // The coarser span comes after this one here, so it gets these sums even if it ends now too.
+        // The loop comes to the coarser span later. So if that one ends now too, it has these sums.
         const coarser = this.#spans[index + 1];
         if (coarser !== undefined) addSums(span.sums, coarser.sums);
         span.ended = this.#snapshotOf(span);
@@ -99,7 +101,8 @@ export class TopAccounts {
   }
 
   /**
-   * As `read`, and with the current spans as they are. To be called once, at the end: it changes the sums.
+   * As `read`, and with the running spans as they are. To be called once, as the gateway ends: it adds finer
+   * sums to coarser ones and keeps both.
    */
   readLast(): AccountReport {
     const { source, spans } = this.read();

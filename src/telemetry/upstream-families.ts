@@ -1,9 +1,13 @@
 /**
- * Metrics of upstreams: attempts, failures, breakers, and their limits. exposition.ts reads them at a scrape,
- * with those of gateway-families.ts, on the main thread.
+ * Metrics of upstreams: attempts, failures, breakers, limits and credentials. gateway-families.ts lists them
+ * with its own, and exposition.ts reads both at a scrape. Main thread.
  *
- * Must hold: names and labels stay, because dashboards use them (no test).
- * test/unit/telemetry/exposition.test.ts compares samples with what is declared.
+ * Must hold: names and labels stay, because dashboards use them (test/deploy/metrics.test.ts knows only those
+ * of the dashboard and rules of deploy/). Samples have the labels that are declared
+ * (test/unit/telemetry/exposition.test.ts).
+ *
+ * Counters and calls in flight are of all upstreams since the start (`knownUpstreams`): a reload removes no
+ * counter. Breakers and limits are of the upstreams of the present settings (`upstreams`).
  */
 import type { UpstreamSnapshot } from './metrics-reader.js';
 import {

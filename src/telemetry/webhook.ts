@@ -1,23 +1,23 @@
 /**
- * Sends one webhook as Standard Webhooks 1.0.0 says (github.com/standard-webhooks/standard-webhooks): a POST
- * of JSON with an id that stays the same over all attempts, the time of the attempt, and an HMAC-SHA256 of
- * both and the body. gateway/webhook-outbox.ts calls it on the main thread.
+ * Makes one attempt to send a webhook by Standard Webhooks 1.0.0
+ * (github.com/standard-webhooks/standard-webhooks): a POST of JSON with an id that stays the same over all
+ * attempts, the time of the attempt, and an HMAC-SHA256 of id, time and body. gateway/webhook-outbox.ts calls
+ * `sendWebhook` for each attempt. Main thread.
  *
- * Must hold: whatever a receiver responds, the attempt to send ends in time. The outbox sends one webhook
- * after the other, so an attempt without an end would be the last one. The signature is the standard's.
- * Redirects are not followed, because no operator has named their address; the outbox tries again later, as
- * after any failure (test/unit/telemetry/webhook.test.ts).
+ * Must hold: whatever a receiver responds, the attempt ends within its timeout. The outbox makes one attempt
+ * at a time, so it would send nothing after an attempt without an end. The signature is the standard's.
+ * Redirects are not followed, because no operator has named their address: they count as failures.
  */
 import { createHmac } from 'node:crypto';
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { packageVersion } from '../core/version.js';
 
-/** The longest pause that a receiver may ask for. */
+/** An hour. A longer Retry-After is shortened to it. */
 const PAUSE_MS_MAX = 3_600_000;
 const GONE = 410;
 const USER_AGENT = `tollgate/${packageVersion()}`;
-/** How much of a response is read: responses to webhooks are short. */
+/** A connection that brings a longer body is closed. Responses to webhooks are short. */
 const RESPONSE_BYTES_MAX = 65_536;
 const TIMEOUT_REASON = 'no answer within notify.timeout_ms';
 
@@ -25,6 +25,7 @@ export interface WebhookReceiver {
   readonly url: string;
   /** The bytes of the secret. */
   readonly key: Buffer;
+  /** Bounds the whole attempt, from the connect to the end of the response. */
   readonly timeoutMs: number;
 }
 
@@ -39,7 +40,7 @@ export interface Delivery {
   readonly sent: boolean;
   /** Why it was not sent, for the log. Has no secret, and nothing of the address. */
   readonly reason?: string;
-  /** The pause that the receiver asks for (Retry-After). */
+  /** The least pause before the next attempt (Retry-After); undefined if the receiver asks for none. */
   readonly pauseMs?: number;
   /** The receiver wants no more webhooks, so the outbox removes this one. */
   readonly rejectedForGood?: boolean;
@@ -56,13 +57,12 @@ export function signedHeaders({ id, body }: Webhook, key: Buffer, seconds: numbe
 }
 
 /**
- * Makes one attempt to send. `nowMs` is wall-clock time: the signature has it in seconds, and a Retry-After
- * with a date is compared with it. Resolves within `timeoutMs`, and at once if `stop` is aborted. Never
- * rejects, as long as `url` is an http or https URL, which the schema of the settings checks. Only status and
- * Retry-After of the response are used.
+ * `nowMs` is wall-clock time: the signature has it in seconds, and a Retry-After with a date is compared with
+ * it. Resolves within `timeoutMs`, and at once if `stop` is aborted. Never rejects, as long as `url` is an
+ * http or https URL, which the schema of the settings checks.
  *
- * Several events may come for one attempt, such as a response and then a reset. Each of them resolves. The
- * first one counts, because a promise ignores the others.
+ * One attempt may have several events, such as a response and then a reset. Each event calls `resolve`. The
+ * first call counts, because a promise ignores the others.
  */
 export function sendWebhook(
   webhook: Webhook,
@@ -96,9 +96,10 @@ export function sendWebhook(
       resolve({ sent: false, reason: 'the connection ended without an answer' });
     });
     request.on('response', (response) => {
+      // `!`: the response of a request has a status.
       resolve(deliveryOf(response.statusCode!, response.headers['retry-after'], nowMs));
-      // The body is read so that the receiver can finish it. An error in it does not matter. The timer runs
-      // until `close`, so it also ends a body that never ends.
+      // The body is read so that the receiver can send its end. The status has decided, so an error in the
+      // body does not matter. The timer runs until `close`, so it also cuts a body without an end.
       let bytes = 0;
       response.on('error', () => undefined);
       response.on('data', ({ length }: Buffer) => {
@@ -126,7 +127,7 @@ function deliveryOf(status: number, retryAfter: string | undefined, nowMs: numbe
   };
 }
 
-/** Reads seconds, or a date; undefined if it is neither. */
+/** Reads seconds or a date; undefined if it is neither, 0 for a date that has passed. */
 function pauseMsOf(retryAfter: string, nowMs: number): number | undefined {
   const ms = /^\d{1,9}$/.test(retryAfter) ? Number(retryAfter) * 1_000 : Date.parse(retryAfter) - nowMs;
   return Number.isFinite(ms) ? Math.min(Math.max(0, ms), PAUSE_MS_MAX) : undefined;
