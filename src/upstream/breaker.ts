@@ -1,29 +1,28 @@
 /**
- * A circuit breaker: keeps calls from an upstream that keeps failing. target-choice.ts has one for each
- * target of a model. It counts the calls of its own worker only, so that a call touches no shared memory.
- * Upstream worker.
+ * A circuit breaker: keeps calls from an upstream that keeps failing. target-choice.ts has a breaker for each
+ * target of a model. A breaker counts the calls of its own worker only, so that a call touches no shared
+ * memory. Upstream worker.
  *
  *     closed ──(failures)──► open ──(cooldown is over)──► one call probes ──(response begins)──► closed
  *                             ▲                                │
  *                             └──(it fails: twice the cooldown)┘
  *
- * It opens after `failuresMax` failures in a row, or after as many within the window if they are half of its
- * calls or more. The cooldown assumes that other upstreams serve the calls; if none is left, `loneWaitMs` is
- * shorter.
+ * It opens after `failuresMax` failures in a row, or after `failuresMax` failures within the window if they
+ * are half of the window's calls or more. `waitMs` assumes that other upstreams serve the calls meanwhile. If
+ * there is none, `loneWaitMs` is shorter.
  *
  * If all of these failures were calls of one account, it opens for that account only, because the account's
  * requests may be the reason: some upstreams send 500 for a request that they cannot read. Calls of other
- * accounts go on and are counted anew. The first failure among these opens it for all, unless one of these
- * calls went well before.
+ * accounts go on and are counted anew. If the first of them to end fails, it opens for all accounts. If that
+ * call goes well, `failuresMax` failures are needed again.
  *
- * Must hold: one call at a time probes, and outcomes of calls that began in an earlier state change nothing
- * (test/unit/upstream/breaker.test.ts).
+ * Must hold: one call at a time probes. Outcomes of calls that began in an earlier state change nothing.
  */
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
 
-/** The window consists of two halves. The older one is dropped as a whole. */
+/** The window has two halves. The older half is dropped as a whole. */
 const WINDOW_HALF_MS = 5_000;
-/** The first cooldown: a process that was restarted is back by then. */
+/** The first cooldown: an upstream that restarts its process is back by then. */
 const COOLDOWN_MS_MIN = 2_000;
 /** The longest: an upstream that was down for hours gets calls again within a minute after it is back. */
 const COOLDOWN_MS_MAX = 60_000;
@@ -31,16 +30,16 @@ const COOLDOWN_MS_MAX = 60_000;
 /** The longest cooldown while no other upstream is left, because each call fails meanwhile. */
 const LONE_COOLDOWN_MS_MAX = 5_000;
 
-/** What happened to the breaker. The cooldown that follows is passed with it. */
+/** What happened to the breaker. `onChange` gets it with the cooldown that follows; 0 if it has closed. */
 export type BreakerChange = 'opened' | 'reopened' | 'closed';
 
 /**
- * Identifies the state in which a call began: outcomes of calls of an earlier state are ignored. Negative for
- * a call of an account for which the open breaker is closed.
+ * Identifies the state in which a call began. 0 or more: the breaker was closed, or the call is the probe.
+ * Negative: it was open, but not for the account of the call.
  */
 export type BreakerPass = number;
 
-/** The accounts whose calls failed: one, or several; undefined if none did. */
+/** Whose calls failed: one account, or `several`; undefined if no call failed. */
 type Accounts = AccountIndex | 'several' | undefined;
 
 /** The counts of one half of the window. */
@@ -64,18 +63,18 @@ export class Breaker {
   #failedInARowOf: Accounts;
   #half = newHalf();
   #olderHalf = newHalf();
-  /** The accounts for which it is open. */
+  /** The accounts for which it is open: `several` is all. */
   #openFor: Accounts;
   #halfEndMs = 0;
   /** 0 while closed. */
   #cooldownMs = 0;
   #probeAtMs = 0;
-  /** When it opened, or its last probe began. */
+  /** When it opened, or when its last probe began. */
   #openedAtMs = 0;
-  /** Counts state changes and probes. */
+  /** Counts state changes and probes, so it is above 0 while the breaker is open. */
   #pass: BreakerPass = 0;
 
-  /** With `failuresMax` 0 it never opens. */
+  /** With `failuresMax` 0 it never opens. `onChange` must neither throw nor call the breaker. */
   constructor(failuresMax: number, onChange: (change: BreakerChange, cooldownMs: number) => void) {
     this.#failuresMax = failuresMax;
     this.#onChange = onChange;
@@ -103,8 +102,8 @@ export class Breaker {
   }
 
   /**
-   * A call begins that `waitMs` or `loneWaitMs` allowed. If the breaker is open for its account, the call is
-   * the probe; if its response does not come, another probe follows after a cooldown.
+   * A call begins for which `waitMs` or `loneWaitMs` is 0. If the breaker is open for its account, the call
+   * is the probe. If the probe gets no response, another call probes after a cooldown.
    */
   begin(nowMs: MonotonicMs, account: AccountIndex): BreakerPass {
     if (this.isOpen && !this.#holdsBack(account)) return -this.#pass;
@@ -117,7 +116,7 @@ export class Breaker {
   }
 
   /**
-   * A good response has begun. A probe, which may be a stream of minutes, need not end to close the breaker.
+   * A good response has begun. If the call is the probe, the breaker closes now: a stream may take minutes.
    */
   answered(pass: BreakerPass): void {
     if (pass === this.#pass && this.isOpen) this.#close();
@@ -147,11 +146,11 @@ export class Breaker {
       : this.#failedInARowOf;
     this.#openFor = accountsOfBoth(this.#openFor, failedOf);
     this.#open(nowMs, COOLDOWN_MS_MIN, 'opened');
-    // If it is open for one account, the next failure of another one opens it for all.
+    // If it is open for one account, one failure more, of any other account, opens it for all.
     this.#countAnew(this.#failuresMax - 1);
   }
 
-  /** The call ended and says nothing about the upstream. If it was the probe, the next call probes. */
+  /** The call ended and says nothing about the upstream. If it was the probe, the next call is. */
   ended(pass: BreakerPass, nowMs: MonotonicMs): void {
     if (pass === this.#pass && this.isOpen) this.#probeAtMs = nowMs;
   }
@@ -183,7 +182,7 @@ export class Breaker {
     this.#olderHalf = newHalf();
   }
 
-  /** `failedOf`: the account of the call, if it failed. */
+  /** `failedOf`: the account of the call if it failed, else undefined. */
   #count(nowMs: MonotonicMs, failedOf: AccountIndex | undefined): void {
     if (nowMs >= this.#halfEndMs) {
       const isNext = nowMs < this.#halfEndMs + WINDOW_HALF_MS;

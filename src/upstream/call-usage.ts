@@ -1,10 +1,10 @@
 /**
  * The usage that a call is billed for: the upstream's report if it can be true, else a count by the gateway.
- * chat-session.ts calls it once, when an attempt is over. Upstream worker.
+ * chat-session.ts calls it once for a call that is charged, after the last attempt. Upstream worker.
  *
  * Must hold: a report that is not believed is never billed, counts in the metrics and is logged. The count
- * that is billed in its place stays within the call's hold, unless the report went beyond `max_tokens` alone:
- * then within what the model can generate (test/unit/upstream/usage-shapes.usage-bounds.test.ts,
+ * that is billed in its place stays within the call's hold; if the report went beyond `max_tokens` alone,
+ * within what the model can generate (test/unit/upstream/usage-shapes.usage-bounds.test.ts,
  * test/hostile/billing.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
@@ -27,23 +27,24 @@ interface UsageDeps {
   readonly errors: ErrorLog;
 }
 
-/** The usage of a call that is free. */
+/** The usage of a call that asks for a count of tokens, which is free. */
 export const NO_USAGE = usageOfWhole(0, 0, 'reported');
 
-/** The body of a chat completion of which no token is counted. */
+/** A body without a prompt: a count of it is 0. */
 const NO_PROMPT = '{}';
 
-/** Returns a promise if tokens must be counted. */
+/** Returns a promise if tokens must be counted; it rejects only for a bug. */
 export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageDeps): Usage | Promise<Usage> {
   if (dialectAt(request.door)?.isCount === true) return NO_USAGE;
   const { meter } = attempt;
+  // May bring the report that is read below.
   meter.reportSoFar(attempt);
   const route = deps.routes.routeOf(request.modelIndex);
   const { tokenizer } = route;
   const doubt = doubtAbout(attempt, request, route, deps);
   const reported = doubt === undefined ? meter.reported : undefined;
   if (reported !== undefined && !meter.isReportOld) return reported;
-  // If the prompt is known, it is not counted.
+  // An old report has the prompt: the completion is counted.
   const toCount =
     reported === undefined
       ? meter.countRequest(
@@ -61,8 +62,8 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
 }
 
 /**
- * Why the upstream's usage report is not believed; also counted and logged. Undefined if it is believed or
- * there is none.
+ * Why the upstream's report is not believed; also counts and logs this. Undefined if the report is believed
+ * or there is none.
  */
 function doubtAbout(
   { meter, taken: { target } }: Attempt,
@@ -83,7 +84,8 @@ function doubtAbout(
 }
 
 /**
- * The larger of both, for a report that came before the last text. A count does not include hidden reasoning.
+ * For a report that came before the last text: the larger completion counts. The report may lack that text,
+ * and the count lacks hidden reasoning.
  */
 function atLeast(reported: Usage, counted: Usage): Usage {
   const completionTokens = Math.max(reported.completionTokens, counted.completionTokens);

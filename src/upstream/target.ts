@@ -1,9 +1,10 @@
 /**
- * The upstreams of a model, as upstream workers have them. gateway/snapshot.ts makes them of the settings.
+ * The upstreams of a model, as upstream workers have them (route-table.ts). gateway/snapshot.ts makes them of
+ * the settings, also for the command that tests upstreams (gateway/upstream-probe.ts).
  *
- * Must hold: a target has the provider's key, so only upstream workers get it, never a listener, a log or a
- * response (test/e2e/secrets.test.ts). A new field by which a target is another service belongs into
- * `isSameUpstream`, or a reload keeps the state of the old one (test/unit/upstream/route-table.test.ts).
+ * Must hold: a target has the provider's key, so no listener, log or response gets it
+ * (test/e2e/secrets.test.ts). `isSameUpstream` compares all fields by which a target is another service, or
+ * after a reload it would have the old one's breaker (test/unit/upstream/route-table.test.ts).
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { DoorName } from '../core/door-names.js';
@@ -18,7 +19,7 @@ import type { MemberNames } from './upstream-body.js';
 export interface TargetQuotas {
   readonly scope: UpstreamScopeIndex;
   readonly limits: UpstreamLimits;
-  /** How long a call may wait while the upstream is at its limits. */
+  /** How long a call may wait while the upstream is at its limits; 0: it does not wait. */
   readonly queueMs: number;
 }
 
@@ -27,7 +28,9 @@ export interface UpstreamTarget extends HttpTarget {
   readonly slot: number;
   /** The upstream's name of the model; undefined if it is the model's id. */
   readonly model: string | undefined;
+  /** Share of the calls among targets of the same priority; at least 1. */
   readonly weight: number;
+  /** 1 is the best. */
   readonly priority: number;
   /** Failures that open its breaker; with 0 it never opens. */
   readonly breakerFailuresMax: number;
@@ -38,8 +41,8 @@ export interface UpstreamTarget extends HttpTarget {
   /** Undefined if it has no limits. */
   readonly quotas: TargetQuotas | undefined;
   /**
-   * The path of each door besides chat whose protocol it speaks, so that bodies pass; empty if the provider
-   * makes the path.
+   * The doors besides chat whose protocol it speaks, so that bodies pass, and the path of each; an empty path
+   * if the provider makes its own.
    */
   readonly doors: Readonly<Partial<Record<DoorName, string>>>;
   /** Undefined if it speaks OpenAI's protocol, so that bodies pass byte for byte. */
@@ -56,11 +59,11 @@ export const ECHO_ORIGIN = 'echo:';
 export const TOKENIZERS = ['o200k_base', 'cl100k_base', 'none'] as const;
 export type Tokenizer = (typeof TOKENIZERS)[number];
 
-/** When a fallback gets a call. `unavailable`: no upstream of the model could serve it. */
+/** Why a fallback gets a call. `unavailable`: no upstream of the model could serve the call. */
 export const FALLBACK_REASONS = ['unavailable', 'context_length'] as const;
 export type FallbackReason = (typeof FALLBACK_REASONS)[number];
 
-/** One model's upstreams; routes are listed by the model's index in the catalogue. */
+/** One model's upstreams. Routes are listed in the order of the catalogue. */
 export interface ModelRoute {
   readonly id: string;
   /** The maker of the model. */
@@ -68,20 +71,19 @@ export interface ModelRoute {
   readonly tokenizer: Tokenizer;
   /** The most tokens of one choice. */
   readonly outputTokensMax: number;
-  /** As in ModelEntry. */
+  /** As in ModelEntry (registry/catalog.ts). */
   readonly mediaPartTokens: number;
   /** When the model's fallbacks are asked. */
   readonly fallbackOn: readonly FallbackReason[];
   /** Sorted by priority, best first. */
   readonly targets: readonly UpstreamTarget[];
   /**
-   * The model was removed from the settings; a call that was on its way to a worker still finds its
-   * upstreams.
+   * The model was removed from the settings. A call that is on its way to a worker still finds its upstreams.
    */
   readonly retired?: true;
 }
 
-/** Whether the state of one target holds for the other: same service, same credentials. */
+/** Whether one target's breaker and calls in flight go to the other: same service, same credentials. */
 export function isSameUpstream(one: UpstreamTarget, other: UpstreamTarget): boolean {
   return (
     one.origin === other.origin &&
@@ -111,7 +113,7 @@ export function secretsOf({ path, key, headers, provider }: UpstreamTarget): str
     (word) => word.length >= SECRET_CHARS_MIN,
   );
   const secrets = [...(key === undefined || key === '' ? [] : [key]), ...secretsInPath(path), ...words];
-  // If one is part of another, cutting it first would leave the rest of the other.
+  // A short one may be part of a long one. Cut first, it would leave the rest of the long one.
   return secrets.sort((one, other) => other.length - one.length);
 }
 
