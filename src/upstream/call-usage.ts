@@ -44,7 +44,7 @@ export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageD
   const doubt = doubtAbout(attempt, request, route, deps);
   const reported = doubt === undefined ? meter.reported : undefined;
   if (reported !== undefined && !meter.isReportOld) return reported;
-  // An old report has the prompt: the completion is counted.
+  // An old report has the prompt already.
   const toCount =
     reported === undefined
       ? meter.countRequest(

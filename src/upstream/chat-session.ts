@@ -1,11 +1,12 @@
 /**
  * One call in an upstream worker, from its first attempt to its end: failover before the first byte,
- * back-pressure, cancelling, usage. channel/worker-channel.ts starts a session for each Call frame.
+ * back-pressure, cancelling, usage. channel/worker-channel.ts starts a session for each Call frame, by the
+ * function that upstream-task.ts has made with createStartSession.
  *
- * Must hold: the listener gets exactly one of end, cut and fail, last. After the first byte for the client no
- * other upstream is tried, nor after the client has left. A client that leaves pays for what was relayed to
- * it, or for all that has come if its upstream may finish; and nothing if no request was sent or the
- * upstream rejects it (test/unit/upstream/chat-session.test.ts, and -cancel, -finish, -failover.test.ts).
+ * Must hold: the listener gets exactly one of end, cut and fail, last. No upstream is tried after the first
+ * byte for the client, or after the client has left. A client that leaves pays for what was relayed, or for
+ * all that has come if its upstream may finish. It pays nothing if no request was sent, or if the upstream
+ * rejects the request (test/unit/upstream/chat-session.test.ts, and -cancel, -finish, -failover.test.ts).
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
@@ -52,35 +53,36 @@ export function createStartSession(deps: SessionDeps): StartSession {
   );
 }
 
-/** calling → counting (the usage is awaited) → delivering → ended, or from any of them to ended. */
+/** calling (attempts, pauses, waits) → counting (the usage is awaited) → delivering; any of them → ended. */
 type State = 'calling' | 'counting' | 'delivering' | 'ended';
 
 class ChatSession implements UpstreamSession, AttemptOwner {
   readonly #shared: SessionShared;
   readonly #models: CallModels;
   readonly #downstream: DownstreamHandle;
-  /** For AttemptOwner: the reader of a response that is no stream adds its bytes; the session clears it. */
+  /** The reader of a response that is no stream adds its bytes. The session clears it after each attempt. */
   readonly budget: ResponseBudget;
   #state: State = 'calling';
+  /** Undefined if none runs: in a pause or a wait. Set before the attempt's client calls anything. */
   #attempt: Attempt | undefined;
   #retryTimer: NodeJS.Timeout | undefined;
-  /** Set if the call has waited because its upstreams were at their limits. */
+  /** Set once the call has waited because its upstreams were at their limits; for its later waits too. */
   #wait: QuotaWait | undefined;
-  /** `relay` has sent bytes to the client. `complete` does not set it, because no attempt follows it. */
+  /** `relay` was called, so no attempt may follow. After `complete` none follows anyway. */
   #relayed = false;
   #upstreamWaitMs = 0;
   /** The client has gone. */
   #cancelled = false;
   /** Set if the client has left and the upstream may finish: what still comes is discarded. */
   #left: LeftCall | undefined;
-  /** A bound, or a client that does not read, has cut the stream. It ends as if the client had gone. */
+  /** A bound, or a client that does not read, has cut the stream, which ends by `cut` of the downstream. */
   #cut = false;
   #retryAfterSeconds: number | undefined;
   /** Why the last attempt failed, for the caller. */
   #reason: string | undefined;
-  /** The error if the protocol of an upstream cannot express the request. That of another one may. */
+  /** Set if the protocol of an upstream cannot express the request. Another upstream's protocol may. */
   #unsupported: ErrorRecord | undefined;
-  /** Bytes from `complete` that were not sent yet. */
+  /** The rest of the response, from `complete` on, that was not sent yet. */
   #unsent: Uint8Array = EMPTY;
   #usage: Usage | undefined;
 
@@ -107,9 +109,10 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   onCancel(atOnce = false): void {
+    // A second cancel does something only if it is `atOnce` and the upstream was let finish.
     if (this.#state === 'ended' || (this.#cancelled && !(atOnce && this.#left))) return;
     this.#cancelled = true;
-    // The whole response has come: it is charged, whether the client reads it or not.
+    // The response has come and its usage is known: it is charged, whether the client reads it or not.
     if (this.#state === 'delivering') {
       this.#end();
       return;
@@ -129,17 +132,17 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#fail(CLIENT_GONE);
   }
 
-  /** Returns whether the attempt goes on without its client. */
+  /** Returns whether the attempt goes on without its client; false at a second cancel. */
   #letFinish(attempt: Attempt, atOnce: boolean): boolean {
     this.#left?.end('cut');
     if (this.#left !== undefined) return false;
     this.#left = this.#shared.leftCalls.begin(attempt.taken.target, this.#models.request.account, atOnce);
-    // The attempt may be paused until the client reads.
+    // The attempt may have been paused until the client reads, which it never will.
     if (this.#left !== undefined && this.#relayed) attempt.resume();
     return this.#left !== undefined;
   }
 
-  // The attempt and its reader call these, up to `crash`, as AttemptOwner says.
+  // The attempt and its reader call these, up to `crash`; AttemptOwner (attempt.ts) says when.
   relay(bytes: Uint8Array): void {
     invariant(this.#state === 'calling', 'bytes are relayed during the call');
     if (!this.#relayed) this.#upstreamWaitMs = this.#models.spentMs();
@@ -155,14 +158,14 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   /**
-   * An error that any upstream would give ends the model's attempts, and a lack of the gateway's own ends the
-   * call. After any other failure the call is tried again, if it may be. If not, the model has failed, with
-   * the last reason that an upstream gave; if there is none, with `#unsupported`, or as all cool down.
+   * A `callerError` ends the call if it is the gateway's own (`ours`), else the model's attempts. After any
+   * other failure the call is tried again, if it may be. If not, the model has failed: with the last reason
+   * that an upstream gave, else with `#unsupported`, else because all upstreams cool down.
    */
   reject(failure: AttemptFailure): void {
     invariant(this.#state === 'calling', 'an attempt fails during the call');
     const attempt = this.#attempt!;
-    // As if the upstream had been aborted before it failed.
+    // The client has left, and pays for what came, as if the upstream had been aborted before it failed.
     if (this.#left !== undefined && this.#relayed) {
       this.cut(failure, false);
       return;
@@ -198,7 +201,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else this.#failCoolingDown();
   }
 
-  /** The upstreams of the model have failed. A fallback gets the call, if its client awaits a first byte. */
+  /** The model has failed. A fallback gets the call if its client is there and has no byte. */
   #giveUp(error: ErrorRecord, why: FallbackReason | undefined): void {
     const isLast = this.#relayed || this.#cancelled;
     const last = isLast ? this.#models.last(error) : this.#models.next(error, why);
@@ -227,12 +230,12 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   crash(error: unknown): void {
     this.#shared.errors.writeCrash(error);
     this.#attempt?.abort();
-    // Without a number: what was used is not known, so all that the call may use counts.
+    // Without a number, because nobody knows what was used: all that the call may use counts.
     this.#attempt?.taken.settle();
     if (this.#state !== 'ended') this.#fail(CRASHED);
   }
 
-  /** Sends the listener how an attempt failed, or that it ended without its client. */
+  /** Tells the listener how an attempt failed; `code` is undefined if it ended well, without its client. */
   #report({ taken, status }: Attempt, code: AttemptCode | undefined, error: string): void {
     const { number: fallback, plan } = this.#models;
     const { slot: upstream } = taken.target;
@@ -245,12 +248,12 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const again = (): void => {
       if (this.#state === 'calling') this.start();
     };
-    // Never within a callback of the HTTP client, which may be in the middle of its parser.
+    // Not now: a callback of the HTTP client may be running, in the middle of its parser.
     if (pauseMs === 0) queueMicrotask(again);
     else this.#retryTimer = setTimeout(again, pauseMs);
   }
 
-  /** `queued`: the call has waited, and it is its turn. Returns false only if it must go on waiting. */
+  /** `queued`: the queue calls this, so `#wait` is set. Then false means that the call goes on waiting. */
   #try(queued = false): boolean {
     const { request, plan, number: fallback } = this.#models;
     const taken = plan.take(queued);
@@ -262,7 +265,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       const span = newAttemptSpan(this.#shared, this.#models, taken.target);
       this.#attempt = new Attempt(client, taken, request, span, this.#shared, this);
     } catch (error) {
-      // TakenTarget needs both: an outcome for the breaker, and the tokens, of which none were used.
+      // A TakenTarget needs both: its outcome for the breaker, and the tokens that were used: none.
       taken.release();
       taken.settle(0);
       throw error;
@@ -285,8 +288,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   /**
-   * Waits until an upstream is below its limits. If the call may wait no longer, or the queue is full, it
-   * fails.
+   * The call waits until an upstream is below its limits. If it may not wait any longer, or the queue is
+   * full, `giveUp` is called, perhaps before this returns.
    */
   #queue(noRoom: NoRoom): void {
     const { quotas, clock, metrics } = this.#shared;
@@ -314,7 +317,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#giveUp(error, 'unavailable');
   }
 
-  /** All upstreams cool down. The call fails at once, so that calls do not pile up. */
+  /** All upstreams cool down. The model fails at once, so that calls do not pile up. */
   #failCoolingDown(): void {
     const { routes, errors } = this.#shared;
     const { waitMs, reason } = this.#models.plan.cooldown();
@@ -325,8 +328,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   /**
-   * Finds the usage after this event-loop turn: if many clients leave together, all upstream calls are
-   * aborted before the first one is counted.
+   * Finds the usage after this event-loop turn. So if many clients leave together, all their upstream calls
+   * are aborted before the tokens of the first are counted.
    */
   #findUsageSoon(): void {
     setImmediate(() => {

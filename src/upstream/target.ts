@@ -1,6 +1,6 @@
 /**
  * The upstreams of a model, as upstream workers have them (route-table.ts). gateway/snapshot.ts makes them of
- * the settings, also for the command that tests upstreams (gateway/upstream-probe.ts).
+ * the settings, also for commands that test upstreams (upstream-probe.ts).
  *
  * Must hold: a target has the provider's key, so no listener, log or response gets it
  * (test/e2e/secrets.test.ts). `isSameUpstream` compares all fields by which a target is another service, or
@@ -30,7 +30,7 @@ export interface UpstreamTarget extends HttpTarget {
   readonly model: string | undefined;
   /** Share of the calls among targets of the same priority; at least 1. */
   readonly weight: number;
-  /** 1 is the best. */
+  /** 1 is best. */
   readonly priority: number;
   /** Failures that open its breaker; with 0 it never opens. */
   readonly breakerFailuresMax: number;
