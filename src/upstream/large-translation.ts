@@ -1,6 +1,6 @@
 /**
- * Translates a large body into the protocol of its upstream. Because a worker would serve no other call
- * meanwhile, large-call.ts has counter-task.ts do it. Pure; counter thread.
+ * Translates a large body into the protocol of its upstream. A worker would serve no other call meanwhile, so
+ * large-call.ts sends the body to a counter thread, where counter-task.ts calls this. Pure.
  *
  * Must hold: no credential comes here. The worker adds headers and signatures (test/e2e/secrets.test.ts). The
  * request is the same as for a small body (test/unit/upstream/large-call.test.ts).
@@ -18,13 +18,13 @@ import { FieldError, type ProviderSettings } from '../providers/provider.js';
 import { inCallersWords, parsedBody, readsExtras } from './door-call.js';
 import { bodyFor, inNamesOf, type MemberNames } from './upstream-body.js';
 
-/** What a translation needs: a plain record, which is sent to another thread. */
+/** What a translation needs: plain data, which a worker sends to a counter thread. */
 export interface LargeBody {
   /** Position in DOOR_NAMES. */
   readonly door: number;
-  /** Its memory is transferred. */
+  /** A copy of the call's, because its memory is transferred. */
   readonly body: Uint8Array;
-  /** The model's JSON string is at `modelStart` to `modelEnd` of `body`. */
+  /** Where the model's JSON string is in `body`, in bytes, with its quotes. */
   readonly modelStart: number;
   readonly modelEnd: number;
   /** The upstream's name of the model; undefined if it is the name in the body. */
@@ -43,8 +43,9 @@ export interface LargeBody {
 export type LargeTranslated =
   | {
       readonly isWritten: true;
+      /** Its memory is transferred. */
       readonly body: Uint8Array;
-      /** Undefined if the body is a chat completion. */
+      /** The provider's; undefined if the body is a chat completion, which goes to the target's path. */
       readonly path: string | undefined;
       /** SHA-256 in hexadecimal, if the provider signs it. */
       readonly bodyHash: string | undefined;
@@ -56,7 +57,7 @@ export type LargeTranslated =
   /** `isField`: the upstream's protocol cannot express a member, with whose path `message` begins. */
   | { readonly isWritten: false; readonly isField: boolean; readonly message: string };
 
-/** Members that hold a conversation. No response repeats them. */
+/** Members that hold a conversation. No response repeats them, so the worker does not get them. */
 const CONVERSATION: readonly string[] = ['messages', 'input', 'system'];
 
 /** Never throws. */
@@ -65,8 +66,8 @@ export function translateLarge(large: LargeBody): LargeTranslated {
   const translator = dialectAt(door)?.translator;
   const text = asBuffer(body).toString();
   const writer = provider && PROVIDERS[provider.name];
-  // A provider's writer gets no marks of integers (exact-json.ts) in the members of a chat completion.
-  // Schemas of tools that another door passes on have them (`exactMembers`), so writers use exactJsonText.
+  // Without a writer, large integers keep their digits by marks (exact-json.ts). A provider's writer gets no
+  // marks, but for schemas of tools that another door passes on (`exactMembers`): so it uses exactJsonText.
   const parseChat = writer === undefined ? exactJson : parsedJson;
   const callers = translator === undefined ? parseChat(text) : parsedBody(text, translator);
   if (!isRecord(callers)) return { isWritten: false, isField: false, message: 'a body is a JSON object' };
@@ -104,12 +105,12 @@ export function translateLarge(large: LargeBody): LargeTranslated {
   }
 }
 
-/** The caller's bytes but for the model, in memory of its own, because it is transferred. */
+/** The caller's bytes but for the model, in memory of their own, because it is transferred. */
 function sameBytes({ model, body: largeBody, modelStart, modelEnd }: LargeBody): Uint8Array {
   return new Uint8Array(bodyFor({ model }, { body: '', largeBody, modelStart, modelEnd }) as Uint8Array);
 }
 
-/** UTF-8 in memory of its own, because it is transferred. */
+/** UTF-8 in memory of its own and not of Node's pool, because it is transferred. */
 function bytesOf(text: string): Uint8Array {
   const bytes = Buffer.allocUnsafeSlow(Buffer.byteLength(text));
   bytes.write(text);

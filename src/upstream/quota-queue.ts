@@ -1,17 +1,16 @@
 /**
  * The queue of a worker's calls that wait because their upstreams are at their limits. It is fair by account
- * (core/fair-queue.ts), so that an account with many calls delays only itself. Sessions enter it,
- * upstream-quotas.ts owns it. Upstream worker.
+ * (core/fair-queue.ts), so that an account with many calls delays only itself. quota-wait.ts adds a session's
+ * call and removes it; upstream-quotas.ts owns the queue. Upstream worker.
  *
- * Limits also get room by other threads, processes and hosts, and by time alone. So while calls wait, the
- * queue looks again every LOOK_MS, and at once when this worker gives something back.
+ * Limits also get room by other threads, processes and hosts, and by time alone, and nobody tells the queue.
+ * So while calls wait, it looks every LOOK_MS. It also serves calls when this worker gives something back.
  *
  * Must hold: a later call does not overtake: new calls do not take of a scope that a call waits for
  * (upstream-quotas.ts asks `isAwaited`). Only a call whose time is over may overtake, by its last try. Each
  * call leaves by `tryNow`, `giveUp` or `remove`. The bytes of all bodies are bounded, and so is the number of
- * calls (core/limits.ts). Besides the last tries, a look tries the calls that it serves and one more for each
- * scope at most, however many wait, because all streams of the worker stand still meanwhile
- * (test/unit/upstream/quota-queue.test.ts).
+ * calls (core/limits.ts). All streams of the worker stand still during a look. So besides last tries, a look
+ * tries only the calls that it serves, and at most one more for each scope, however many wait.
  */
 import type { Clock } from '../core/clock.js';
 import { FairQueue } from '../core/fair-queue.js';
@@ -27,18 +26,18 @@ const LOOK_MS = 20;
  */
 export interface WaitingCall {
   readonly account: AccountIndex;
-  /** Length of its body. */
+  /** UTF-8 length of its body. */
   readonly bytes: number;
   /** Whether it has waited for as long as it may. */
   isLate(nowMs: number): boolean;
   /**
-   * The scopes any of which may serve it; they may change at a reload. If there is none, `tryNow` lets the
-   * call leave. Cheap: each look asks every call.
+   * The scopes of the upstreams that may serve the call; a reload may change them. If there is none, `tryNow`
+   * lets the call leave. Must be cheap: each look asks every call.
    */
   waitsFor(): readonly UpstreamScopeIndex[];
   /**
-   * Takes an upstream, whoever waits for it. False if none has room. Some 10 µs, so a look tries a call only
-   * if none before it has failed for the same scopes.
+   * Takes an upstream, even if other calls wait for it. False if none has room. Takes some 10 µs, so a look
+   * leaves out a call if calls before it have failed for all of its scopes.
    */
   tryNow(): boolean;
   /** Its time is over, or the queue is full and other accounts have less in it. */
@@ -52,7 +51,7 @@ export class QuotaQueue {
     weightMax: UPSTREAM_QUEUE_BYTES_MAX,
     ownerWeightMax: UPSTREAM_QUEUE_BYTES_MAX,
   });
-  /** The scopes that calls wait for; until the next look also those of calls that have left. */
+  /** The scopes that calls wait for. The scopes of a call that has left may stay until the next look. */
   #awaited = new Set<UpstreamScopeIndex>();
   #timer: NodeJS.Timeout | undefined;
   #lookIsDue = false;
@@ -70,7 +69,7 @@ export class QuotaQueue {
     return this.#awaited.has(scope);
   }
 
-  /** The call waits from now on. If the queue is full, `giveUp` may be called before this returns. */
+  /** The call waits from now on. If the queue is full, its `giveUp` may be called before this returns. */
   add(call: WaitingCall): void {
     const dropped = this.#calls.offer(call.account, call, weightOf(call));
     for (const scope of call.waitsFor()) this.#awaited.add(scope);
@@ -79,15 +78,15 @@ export class QuotaQueue {
     else this.#awaited.clear();
   }
 
-  /** The call waits no longer: its client has left. */
+  /** The call no longer waits, mostly because its client has left. */
   remove(call: WaitingCall): void {
     this.#calls.remove(call.account, call);
     if (this.#calls.size === 0) this.#awaited.clear();
   }
 
   /**
-   * Something was given back: serves calls at the end of the event-loop turn. It stops once all scopes that
-   * were awaited at the last look are used up.
+   * Something was given back: serves calls at the end of the event-loop turn, until calls have failed for all
+   * scopes that were awaited before.
    */
   roomCame(): void {
     if (this.#lookIsDue || this.#calls.size === 0) return;
@@ -99,9 +98,9 @@ export class QuotaQueue {
   }
 
   /**
-   * Gives calls whose time is over a last try, and gives them up. Then serves the other calls in turn, as far
-   * as the limits allow. It visits all calls, because other scopes may serve them than at the last look. The
-   * timer calls it; public for tests.
+   * Tries the calls whose time is over once more, and gives up those that fail. Then serves the other calls
+   * in turn, as far as the limits allow. It visits all calls, because other scopes may serve them than at the
+   * last look. The timer calls it; public for tests.
    */
   look(): void {
     this.#giveUpLate();
@@ -110,8 +109,8 @@ export class QuotaQueue {
   }
 
   /**
-   * Serves, in turn, the calls that can be served. Calls behind one that cannot do not take of its scopes.
-   * Served calls are removed at the end, because `inTurn` must not go on once the queue has changed.
+   * Serves, in turn, the calls that can be served. If a call cannot, later ones do not take of its scopes.
+   * Served calls are removed after the loop, because `inTurn` must not go on once the queue has changed.
    */
   #serve(visitsAll: boolean): void {
     const served: (readonly [AccountIndex, WaitingCall])[] = [];
@@ -139,7 +138,7 @@ export class QuotaQueue {
     return true;
   }
 
-  /** Before `#serve`, which takes the scopes of those that left out of `#awaited`. */
+  /** Runs before `#serve`, which then removes scopes from `#awaited` that only these calls waited for. */
   #giveUpLate(): void {
     const nowMs = this.#clock.monotonicMs();
     const late = [...this.#calls.inTurn()].filter(([, call]) => call.isLate(nowMs));

@@ -4,8 +4,9 @@
  * this does no work twice (retry with backoff and jitter). Only then does the call wait for an upstream that
  * is at its limits. call-models.ts makes a plan for each model of a call. Upstream worker.
  *
- * Must hold: the session makes no further attempt once a byte was sent to the client
- * (test/unit/upstream/target-choice.retry-plan.test.ts, test/unit/upstream/chat-session-failover.test.ts).
+ * Must hold: chat-session.ts asks for no further attempt after a byte for the client
+ * (test/unit/upstream/chat-session-failover.test.ts). Only a `repeatable` failure is followed by an attempt
+ * on the same upstream (test/unit/upstream/target-choice.retry-plan.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { AccountIndex, MonotonicMs } from '../core/units.js';
@@ -16,8 +17,8 @@ import type { Cooldown, NoRoom, TakenTarget, TargetChoice } from './target-choic
 /** Further attempts on the same upstream; their pauses add up to 0.3 s at most. */
 const REPEATS_MAX = 2;
 /**
- * No further attempt on the same upstream begins later: a caller that has waited seconds for a connection
- * would wait as long again.
+ * Later the same upstream is not tried again: a caller that has waited seconds for a connection would wait as
+ * long again.
  */
 const REPEAT_WITHIN_MS = 1_000;
 /** The longest first pause; the longest second one is twice as long. */
@@ -31,12 +32,12 @@ export class RetryPlan {
   #tokens: number | undefined;
   readonly #startMs: MonotonicMs;
   #attemptStartMs: MonotonicMs;
-  /** Indices of the targets that were tried. A repeat empties it, so that its target is taken again. */
+  /** Indices of the targets that were tried. Empty before a repeat, so that its target is taken again. */
   readonly #tried: number[] = [];
   #attempts = 0;
   #repeats = 0;
 
-  /** `tokensOf` is called if an upstream limits tokens: how many the call may use at most. */
+  /** `tokensOf`: the most tokens that the call may use; called only if an upstream limits tokens. */
   constructor(choice: TargetChoice, account: AccountIndex, clock: Clock, tokensOf = () => 0) {
     this.#choice = choice;
     this.#account = account;
@@ -46,8 +47,8 @@ export class RetryPlan {
   }
 
   /**
-   * Takes the next upstream; undefined if all were tried, cool down or are at their limits. `queued`: as for
-   * TargetChoice.take.
+   * Takes the next upstream; undefined if all were tried, cool down or are at their limits. `queued`: the
+   * call has waited, so it may overtake others.
    */
   take(queued = false): TakenTarget | undefined {
     const isRetry = this.#attempts > 0;
@@ -61,14 +62,14 @@ export class RetryPlan {
   }
 
   /**
-   * Call it after `take` returned nothing, or if `isAnyLeft` of the choice is false. Undefined if that is not
-   * because of limits.
+   * Call it after `take` has returned undefined, or if `isAnyLeft` of the choice is false. Undefined if no
+   * upstream could serve the call even below its limits.
    */
   noRoom(): NoRoom | undefined {
     return this.#choice.noRoom(this.#tried, this.#account, this.tokens);
   }
 
-  /** As TargetChoice.limitsOf. Cheap. */
+  /** The limits that the call waits for; none if it need not. Cheap. */
   limits(): readonly TargetQuotas[] {
     return this.#choice.limitsOf(this.#tried, this.#account, this.tokens);
   }
@@ -109,17 +110,17 @@ export class RetryPlan {
   }
 
   /**
-   * Milliseconds to pause before the next `take`; undefined if there is no further attempt. `sent`: a byte
-   * had reached the upstream.
+   * Milliseconds to pause before the next `take`; undefined if there is no further attempt. Call it once
+   * for each failure: it counts repeats. `sent`: a byte may have reached the upstream.
    */
   pauseMs(taken: TakenTarget, failure: AttemptFailure, sent: boolean): number | undefined {
     const spentMs = this.spentMs();
     if (spentMs >= taken.target.totalTimeoutMs) return undefined;
     if (this.#choice.isAnyLeft(this.#tried, this.#account, this.tokens)) return 0;
-    // The others cool down or are full. That they exist must not keep this one from being tried again.
+    // The others cool down or are full. This upstream is tried again as if they did not exist.
     const pauseMs = this.#repeatAfterMs(taken, failure, sent, spentMs);
     if (pauseMs !== undefined) return pauseMs;
-    // `take` returns nothing then, and the call waits until one that is full has room.
+    // After 0, `take` returns undefined, and the call waits until a full upstream has room.
     return this.noRoom() === undefined ? undefined : 0;
   }
 
@@ -135,7 +136,7 @@ export class RetryPlan {
     if (this.#repeats === REPEATS_MAX) return undefined;
     this.#tried.length = 0;
     this.#repeats++;
-    // The upstream had closed the kept connection: no pause is needed.
+    // Sent, yet repeatable: the upstream had closed the kept connection. No pause is needed.
     if (sent && this.#repeats === 1) return 0;
     // Random, so that calls that failed together do not return together.
     return FIRST_PAUSE_MS_MAX * this.#repeats * (0.5 + Math.random() / 2);
