@@ -1,8 +1,9 @@
 /**
- * Finds the texts in messages and responses that become tokens; prompt-text.ts does so for requests.
- * token-count.ts uses it in counter threads and, for estimates, in upstream workers. Pure.
+ * Finds the texts in messages and responses that become tokens. prompt-text.ts does so for requests, with
+ * functions of this file. token-count.ts uses both in counter threads and, for estimates, in upstream
+ * workers. Pure.
  *
- * Must hold: no input makes it throw, because input is untrusted: a value without the expected form is
+ * Must hold: no input makes this code throw, because input is untrusted: a value without the expected form is
  * skipped (test/unit/upstream/chat-text.test.ts, test/unit/upstream/chat-text.transcript.test.ts).
  */
 import { isRecord, parsedJson } from '../core/json.js';
@@ -22,8 +23,8 @@ import { forEachEvent } from '../protocol/sse.js';
  *     text of the choice                       a text                                 some servers
  *
  * In the Responses API texts are in the items of `output`, and in `delta` of events whose type ends with
- * `.delta`. In a stream without these, as of servers that only seem to stream, texts are in the items that
- * are done.
+ * `.delta`. If a stream has no such event, as of servers that only seem to stream, texts are in the items
+ * that are done. The Messages API is read as if each of its blocks were a choice.
  */
 export const TEXT_FIELDS = ['content', 'refusal'] as const;
 export const THOUGHT_FIELDS = [
@@ -36,7 +37,7 @@ export const THOUGHT_FIELDS = [
 export const PART_FIELDS = ['text', 'refusal', 'thinking', 'summary'] as const;
 /** Where texts are in an item of the Responses API. */
 const ITEM_FIELDS = ['summary', 'content', 'name', 'arguments', 'input'] as const;
-/** Levels that are read: a list of parts, a part, its list of parts, a part of that. */
+/** Levels that are read: a list of parts, a part, its list of parts, a part in that list. */
 export const PARTS_DEPTH_MAX = 4;
 
 /** The texts of a non-streamed response, one for each field of each choice, or of each item of the output. */
@@ -57,7 +58,8 @@ function collectItem(item: Record<string, unknown>, visit: Visit): void {
 }
 
 /**
- * The text so far of each field of each choice of a stream. Joined, because a chunk may end inside a token.
+ * The text so far of each field of each choice of a stream, by a key such as `0/content`. Pieces are joined,
+ * because an event may end inside a token.
  */
 export type StreamTexts = Map<string, string>;
 
@@ -90,7 +92,7 @@ export function addStreamTexts(
     }
     if (isRecord(event)) collectTyped(event, add, items);
   });
-  // As one joined string; appended one by one, each word would take 50 bytes more.
+  // Joined first. If the words were appended one by one, each would take 50 bytes more of memory.
   for (const [path, list] of pieces) texts.set(path, (texts.get(path) ?? '') + list.join(''));
   return { chars, bytes };
 }
@@ -108,7 +110,7 @@ function messageChoicesOf(value: Record<string, unknown>): [string, Record<strin
 
 /** A block, or a delta of one, as a message of a chat completion. */
 function messageOf({ text, thinking, name, input, partial_json: json }: Record<string, unknown>): object {
-  // A stream's block begins with an empty input.
+  // In a stream a block begins with the input `{}`; deltas follow.
   const isEmpty = isRecord(input) && Object.keys(input).length === 0;
   return { content: text, thinking, function_call: { name, arguments: json ?? (isEmpty ? '' : input) } };
 }
@@ -123,7 +125,10 @@ function choicesOf(value: unknown): [string, Record<string, unknown>][] {
 
 type Visit = (key: string, text: string) => void;
 
-/** The items whose texts have come, so that an item that is done does not count twice. */
+/**
+ * The items whose texts have come, so that an item that is done does not count twice. They are read from the
+ * keys of `texts`: a stream that is read in parts counts as one that is read at once.
+ */
 class KnownItems {
   hasDelta = false;
   readonly #ids = new Set<string>();
@@ -135,7 +140,7 @@ class KnownItems {
     }
   }
 
-  /** Whether the item that is done is the first of that id, in a stream without a delta. */
+  /** Whether a done item counts: the stream has no delta so far, and this is the first item of that id. */
   isNew(id: string): boolean {
     if (this.hasDelta || this.#ids.has(id)) return false;
     this.#ids.add(id);
@@ -160,7 +165,7 @@ function collectTyped(
   if (!Array.isArray(done)) return;
   for (const doneItem of (done as unknown[]).filter(isRecord)) {
     const itemId = idIn(doneItem.id);
-    // Its name came when it began.
+    // The name came as the item began, by `response.output_item.added`.
     if (items.isNew(itemId))
       collectItem({ ...doneItem, name: undefined }, (key, text) => visit(`${itemId}/${key}`, text));
   }
@@ -195,7 +200,7 @@ export function collectWritten(message: Record<string, unknown>, visit: Visit): 
 }
 
 function visitText(key: string, value: unknown, visit: Visit): void {
-  // Nearly always.
+  // Most members are absent.
   if (value === undefined || value === null) return;
   const text = textsIn(value).join('');
   if (text !== '') visit(key, text);
@@ -228,7 +233,7 @@ function jsonOf(input: object): string {
   }
 }
 
-/** The texts in a text, a part or a list of parts. */
+/** The texts in a text, a part or a list of parts; empty for any other value, and deeper than `depth`. */
 export function textsIn(value: unknown, depth = PARTS_DEPTH_MAX): string[] {
   if (typeof value === 'string') return [value];
   if (depth === 0) return [];
@@ -237,13 +242,13 @@ export function textsIn(value: unknown, depth = PARTS_DEPTH_MAX): string[] {
 }
 
 /**
- * The part of a stream that the client got, kept in case the upstream reports no usage. usage-meter.ts has
- * one for each stream. Upstream worker.
+ * What the client got of a stream, kept in case the upstream reports no usage. usage-meter.ts has one
+ * Transcript for each attempt. Upstream worker.
  *
- * An event is about 280 bytes around a word of 5. So the latest events are kept as they came, which costs
- * nothing, and only the text of earlier ones. A stream that ends with a report within
- * TRANSCRIPT_EVENTS_BYTES_MAX is never parsed for this; longer ones cost about 2 µs an event. Beyond
- * TRANSCRIPT_CHARS_MAX nothing is kept, and a count is scaled up.
+ * The latest events are kept as they came, which costs no time. At TRANSCRIPT_EVENTS_BYTES_MAX only their
+ * text is kept, because an event is about 280 bytes around a word of 5. So a shorter stream that ends with a
+ * report is never parsed for this; a longer one costs about 2 µs an event. Beyond TRANSCRIPT_CHARS_MAX
+ * nothing is kept, and token-count.ts scales its count up.
  */
 export class Transcript {
   readonly #texts: StreamTexts = new Map();
@@ -254,7 +259,7 @@ export class Transcript {
   #eventBytes = 0;
   #isFull = false;
 
-  /** Texts of the events before `events()`, by their position in the response. */
+  /** Texts of the events before `events()`. */
   get texts(): StreamTexts {
     return this.#texts;
   }
@@ -277,6 +282,7 @@ export class Transcript {
     if (this.#eventBytes >= TRANSCRIPT_EVENTS_BYTES_MAX) this.#keepTexts();
   }
 
+  /** Keeps the texts of the events in place of the events. */
   #keepTexts(): void {
     const { chars, bytes } = addStreamTexts(
       this.#texts,

@@ -136,9 +136,9 @@ export class RetryPlan {
     if (this.#repeats === REPEATS_MAX) return undefined;
     this.#tried.length = 0;
     this.#repeats++;
-    // Sent, yet repeatable: the upstream had closed the kept connection. No pause is needed.
+    // Sent, yet repeatable: the upstream had closed the kept connection. No pause.
     if (sent && this.#repeats === 1) return 0;
-    // Random, so that calls that failed together do not return together.
+    // Random, so that calls that failed together do not come together.
     return FIRST_PAUSE_MS_MAX * this.#repeats * (0.5 + Math.random() / 2);
   }
 }

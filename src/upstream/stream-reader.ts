@@ -1,16 +1,16 @@
 /**
- * Reads a streamed response and relays its events as they come. Two are not relayed: the usage event if the
- * client did not ask for it, and `[DONE]`, which is sent last, when the usage is known. attempt.ts and
- * door-call.ts make a reader for each stream. Upstream worker.
+ * Reads a stream of chat completions and relays its events as they come. It drops comments, the usage event
+ * if the client did not ask for it, and `[DONE]`, which the session sends last, when the usage is known.
+ * attempt.ts and door-call.ts make a reader for each stream. Upstream worker.
  *
- * Must hold: only valid events are relayed: all bytes are UTF-8, and the data is a JSON object, which is
- * parsed or proved by EventForms. Its members are checked only as far as needed to recognise a
+ * Must hold: only valid events are relayed: all bytes are UTF-8, and the data is a JSON object, which was
+ * parsed, or proved by EventForms. Its members are checked only as far as needed to recognise a
  * chat-completion stream, its usage, its error and its end.
  *
- * Must hold: an event is relayed or not by the events before it, however the bytes were cut, with one
- * exception: while the client has no byte, good events that come together with a bad one are held back with
- * it, unless the text is whole (test/unit/upstream/stream-reader.test.ts,
- * test/unit/upstream/hostile-answers.test.ts, test/unit/upstream/stream-ends.test.ts).
+ * Must hold: whether an event is relayed depends on the event and on those before it, however the bytes were
+ * cut. There is one exception: while the client has no byte, good events that come together with a bad one
+ * are held back, unless the text is whole (test/unit/upstream/hostile-answers.test.ts,
+ * test/unit/upstream/stream-ends.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { CHOICES_MAX } from '../protocol/chat-rules.js';
@@ -23,14 +23,14 @@ import { reportIn } from './usage-shapes.js';
 import type { UsageMeter } from './usage-meter.js';
 
 /**
- * Some upstreams report usage after `[DONE]`. The client has all of the text by then and waits only for the
- * end.
+ * Some upstreams report usage after `[DONE]`. The client, which has all of the text by then, waits so long
+ * for the end of its stream.
  */
 const LATE_USAGE_MS_MAX = 100;
 
 const DONE_BYTES = Buffer.from(SSE_DONE);
 
-/** Whether a choice has ended. Some upstreams send an empty text instead of null. */
+/** Whether a choice has ended. While it goes on, some upstreams send an empty text instead of null. */
 function isFinished(choice: unknown): boolean {
   return isRecord(choice) && typeof choice.finish_reason === 'string' && choice.finish_reason !== '';
 }
@@ -71,10 +71,12 @@ export class StreamReader implements ResponseBodyReader {
   #openChoices = 0;
   /** `[DONE]` has come. */
   #done = false;
+  /** The outcome was told: what still comes is ignored. */
   #over = false;
+  /** An event was relayed. */
   #relayed = false;
 
-  /** `choices`: how many the request asked for. */
+  /** `includeUsage`: the client asked for the usage event. `choices`: how many the request asked for. */
   constructor(
     sink: ResponseSink,
     outcome: ResponseOutcome,
@@ -89,18 +91,18 @@ export class StreamReader implements ResponseBodyReader {
     this.#choices = choices;
   }
 
-  /** As many choices as requested have ended: the text is whole, with or without `[DONE]`. */
   get isWhole(): boolean {
     return this.#relayed && this.#hasWholeText;
   }
 
+  /** `[DONE]` has come, or as many choices as requested have ended. */
   get #hasWholeText(): boolean {
     return this.#done || (this.#finished && this.#choiceEnds.size >= this.#choices);
   }
 
   /**
-   * All choices that have come have ended. More may come; some upstreams send one choice whatever was
-   * requested.
+   * All choices that have come have ended. Others may still come, but some upstreams send one choice whatever
+   * was requested: so at the end of the response this is enough.
    */
   get #finished(): boolean {
     return this.#openChoices === 0 && this.#choiceEnds.size > 0;
@@ -138,16 +140,16 @@ export class StreamReader implements ResponseBodyReader {
   }
 
   /**
-   * Whether an event with only text leaves the state of the stream as it is. If a choice has ended, such an
-   * event would reopen it, so events are parsed then.
+   * Whether an event with only text leaves the state of the stream as it is. Once a choice has ended, such an
+   * event might reopen it, so then events are parsed.
    */
   get #mayCompareForms(): boolean {
     return this.#accepted && this.#openChoices === this.#choiceEnds.size && !this.#done;
   }
 
   /**
-   * Judges each event from `from` on that has no known form; adjacent events are relayed together. `text`:
-   * the events as Latin-1, undefined if they are not all UTF-8.
+   * Judges each event from `from` on that has no known form. Adjacent events are relayed together, also those
+   * before `from`. `text`: the events as Latin-1; undefined if they are not all UTF-8.
    */
   #judgeEach(events: Buffer, text: string | undefined, from: number): void {
     let runStart = 0;
@@ -179,7 +181,7 @@ export class StreamReader implements ResponseBodyReader {
     relayRun(events.length, events.length);
   }
 
-  /** `data` is Latin-1. */
+  /** `data` is Latin-1; undefined for a comment. */
   #judge(data: string | undefined): Verdict {
     // Comments keep a connection alive; the listener sends its own.
     if (data === undefined || data === '') return 'drop';
@@ -190,7 +192,7 @@ export class StreamReader implements ResponseBodyReader {
     }
     const event = parsedJson(data);
     if (this.#done) {
-      // The client has its text. A missing usage report may still follow; everything else is dropped.
+      // The client has its text. Only a report is read, if none has come.
       if (isRecord(event) && this.#meter.reported === undefined)
         this.#meter.report(reportIn(event), event.model);
       return 'drop';
@@ -211,7 +213,7 @@ export class StreamReader implements ResponseBodyReader {
     return isText && usage === undefined && !hasEnded ? 'text' : 'relay';
   }
 
-  /** Records which choices go on and which end; returns whether one ends. */
+  /** Records which choices go on and which end; returns whether one ends. Beyond CHOICES_MAX, none is new. */
   #recordEnds(choices: readonly unknown[]): boolean {
     let hasEnded = false;
     for (const [position, choice] of choices.entries()) {
@@ -253,7 +255,7 @@ export class StreamReader implements ResponseBodyReader {
     }
   }
 
-  /** After the end of the text, an invalid event or an error is no reason to give the text up. */
+  /** If the client has the whole text, it keeps it, whatever invalid event or error follows. */
   #reject(failure: AttemptFailure): void {
     if (this.isWhole) {
       this.#complete();
@@ -263,7 +265,7 @@ export class StreamReader implements ResponseBodyReader {
     this.#outcome.reject(failure);
   }
 
-  /** A method, because a call just before may have set it, which TypeScript does not see. */
+  /** A method, because TypeScript does not see that a call just before may have set `#over`. */
   #isOver(): boolean {
     return this.#over;
   }
