@@ -1,8 +1,8 @@
 /**
- * Reads usage as providers report it: where it is in a response or an event (`reportIn`, for
- * stream-reader.ts, response-reader.ts and door-call.ts), what its numbers mean (`tokensOfReport`, for
- * usage-meter.ts and door-call.ts), and whether they can be true of a call (call-usage.ts). call-models.ts
- * and chat-session.ts ask for the most tokens and the bytes of a call. Pure; upstream worker.
+ * Reads usage as providers report it. `reportIn` finds the report in a response or an event, for
+ * stream-reader.ts, response-reader.ts and door-call.ts. `tokensOfReport` says what its numbers mean, for
+ * usage-meter.ts and door-call.ts. `doubtOf` says whether they can be true of a call, for call-usage.ts.
+ * call-models.ts asks for the most tokens of a call, chat-session.ts for its bytes. Pure; upstream worker.
  *
  * One table for all providers, because a shape is recognised by its members and not by the sender: compatible
  * servers relay for each other.
@@ -46,8 +46,8 @@
  *     t = p + c - cached        output is c, or c + r if r > c: the total leaves out what was cached
  *     t < p + c otherwise       not believed
  *
- * With Anthropic's names of what was read from the cache and written to it, these are beside p if t is
- * p + c + both, or if they are more than p; then they are added to p.
+ * If what the cache read and took has Anthropic's names, and t is p + c + both or both are more than p, then
+ * both are not in p yet: they are added to p.
  *
  * Must hold: money is charged by these rules. A new shape needs its source in the table and its row in the
  * test (test/unit/upstream/usage-shapes.test.ts, test/unit/upstream/usage-shapes.usage-bounds.test.ts).
@@ -70,13 +70,13 @@ import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 /** Why a report is impossible in itself: a number that is no count, or numbers that exclude each other. */
 export type ReportError = 'malformed' | 'contradictory';
 
-/** A report above is malformed: no call has as many. Below, a price times tokens fits 64 bits. */
+/** No call has more, so a report of more is malformed. So many tokens times a price fit 64 bits. */
 const REPORTED_TOKENS_MAX = 1_000_000_000;
 
 /** The report in a response or an event, wherever it is; undefined if there is none. */
 export function reportIn(event: Members): unknown {
   const { usage } = event;
-  // Nearly always.
+  // Nearly always it is here.
   if (isRecord(usage)) return usage;
   const { usage: usageOfGroq } = membersOf(event.x_groq);
   if (isRecord(usageOfGroq)) return usageOfGroq;
@@ -93,14 +93,14 @@ function membersOf(value: unknown): Members {
   return isRecord(value) ? value : NO_MEMBERS;
 }
 
-/** Of a rerank by Cohere or LiteLLM. Search units are no tokens, and not read. */
+/** From the `meta` of a rerank by Cohere or LiteLLM. Search units are no tokens, and are not read. */
 function usageOfMeta(meta: Members): object | undefined {
   const billed = membersOf(meta.billed_units);
   const total = billed.input_tokens ?? billed.total_tokens ?? membersOf(meta.tokens).input_tokens;
   return isTokenCount(total) && total > 0 ? { total_tokens: total } : undefined;
 }
 
-/** From llama.cpp's timings, which are beside the usage, or alone if no usage was asked for. */
+/** From the `timings` of llama.cpp, which stand beside the usage, or alone if no usage was asked for. */
 function usageOfTimings(timings: Members): object | undefined {
   const { prompt_n: fresh, cache_n: cached, predicted_n: completion } = timings;
   if (!isTokenCount(fresh) || !isTokenCount(completion)) return undefined;
@@ -112,27 +112,29 @@ function usageOfTimings(timings: Members): object | undefined {
   };
 }
 
-/** Whether it is Anthropic's own: there `input_tokens` are without what the cache read and took. */
+/** Whether the report is of the Messages API: `input_tokens` are without what the cache read and took. */
 function isOfMessages(report: Members): boolean {
   return isGiven(report.input_tokens) && !isGiven(report.prompt_tokens) && !isGiven(report.total_tokens);
 }
 
 /**
- * The tokens of a report that is possible in itself; undefined if it says nothing at all. Its completion is
- * all that is billed as output, its reasoning what was named or follows from the total.
+ * The tokens of a report that is possible in itself; undefined if it names no prompt, completion or total.
+ * `completionTokens` are all that is billed as output. `reasoningTokens` are the part of these that the report
+ * names, or that follows from the total.
  */
 export function tokensOfReport(report: unknown): Usage | ReportError | undefined {
   if (report === undefined || report === null) return undefined;
   if (!isRecord(report)) return 'malformed';
+  // `!`: MessageUsage has usage once it has got an object.
   if (isOfMessages(report)) return tokensOfMessage(new MessageUsage().with(report).usage!);
   return tokensOfMembers(inChatNames(report));
 }
 
 /**
- * Returns what tokensOfMembers returns for the `usage` of a chat completion that is made of this report
- * (`usageMember` of providers/chat-writer.ts), without making it; the unit test compares both. It needs fewer
- * checks: `promptTokens` is a sum with the cache in it, the total would be prompt + completion, and
- * `MessageUsage` lowers the 1-hour writes to all writes and the reasoning to the output.
+ * `usageMember` of providers/chat-writer.ts could make a chat completion's `usage` of this report. This
+ * returns what tokensOfMembers would return for that `usage`, without making it; the unit test compares both.
+ * It needs fewer checks: `promptTokens` is a sum with the cache in it, the total would be prompt +
+ * completion, and `MessageUsage` lowers the 1-hour writes to all writes and the reasoning to the output.
  */
 function tokensOfMessage(usage: ProviderUsage): Usage | ReportError {
   const { promptTokens: prompt, cachedTokens: cached, completionTokens: output } = usage;
@@ -154,7 +156,7 @@ function tokensOfMessage(usage: ProviderUsage): Usage | ReportError {
   };
 }
 
-/** A report by the names of the Responses API, which always has a total, in those of chat completions. */
+/** Renames a report of the Responses API, which always has a total, to the names of chat completions. */
 function inChatNames(report: Members): Members {
   const { prompt_tokens: prompt, input_tokens: input, total_tokens: total } = report;
   if (isGiven(prompt) || !isGiven(input) || !isGiven(total)) return report;
@@ -170,7 +172,7 @@ function inChatNames(report: Members): Members {
 /** `report` has the names of chat completions. */
 function tokensOfMembers(report: Members): Usage | ReportError | undefined {
   const { completion_tokens: reportedCompletion, total_tokens: total } = report;
-  // Some providers report of a rerank the total alone. All of it is the prompt.
+  // Some providers report only the total of a rerank. All of it is the prompt.
   const prompt = report.prompt_tokens ?? (isGiven(reportedCompletion) ? undefined : total);
   if (!isGiven(prompt ?? reportedCompletion)) return undefined;
   const cached = cachedIn(report) ?? 0;
@@ -209,7 +211,7 @@ function tokensOfMembers(report: Members): Usage | ReportError | undefined {
   };
 }
 
-/** The tokens billed as output, by the rules of the file's header. `prompt`: without a cache beside it. */
+/** The tokens billed as output, by the rules of the file's header. `prompt`: as reported, nothing added. */
 function outputOf(
   prompt: number,
   completion: number,
@@ -249,8 +251,8 @@ function written1hIn(report: Members): unknown {
 }
 
 /**
- * Whether the report has Anthropic's names of what the cache read or took. Then `prompt_tokens` may be
- * without it, because relays pass `input_tokens` on by that name.
+ * Whether the report has Anthropic's names of what the cache read or took. Then `prompt_tokens` may lack
+ * these, because some relays only rename Anthropic's `input_tokens` to `prompt_tokens`.
  */
 function hasAnthropicsNames(report: Members): boolean {
   return isGiven(report.cache_creation_input_tokens ?? report.cache_read_input_tokens);
@@ -260,7 +262,7 @@ function reasoningIn(report: Members): unknown {
   return membersOf(report.completion_tokens_details).reasoning_tokens ?? report.reasoning_tokens;
 }
 
-/** A member that is null says what one that is absent says: nothing. */
+/** A member that is null means the same as an absent member. */
 function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
@@ -283,7 +285,7 @@ type ModelBounds = Pick<ModelRoute, 'outputTokensMax' | 'mediaPartTokens'>;
 /**
  * Why the report cannot be true of the call: more output than its model can generate or its caller allows,
  * more prompt than its body can be, or `zero`: no prompt at all, or no completion though the response had
- * text. Undefined if it can be true. `hasText`: whether the response had any text.
+ * text. Undefined if it can be true. `hasText`: whether the response had any text; asked last, as it parses.
  */
 export function doubtOf(
   tokens: TokenCounts,
@@ -293,7 +295,7 @@ export function doubtOf(
 ): DisbeliefReason | undefined {
   const { promptTokens, completionTokens, reasoningTokens } = tokens;
   if (completionTokens > withSlack(model.outputTokensMax * request.choices)) return 'too_much_output';
-  // Some models' thoughts are not bounded by `max_tokens`.
+  // Reasoning is left out, because `max_tokens` does not bound the thoughts of some models.
   if (completionTokens - reasoningTokens > withSlack(outputTokensAllowed(request, model)))
     return 'beyond_max_tokens';
   if (promptTokens > PROMPT_TOKENS_BESIDE_BODY && isBeyondBody(promptTokens, request, model))
@@ -303,10 +305,9 @@ export function doubtOf(
 }
 
 /**
- * Bounds `usage`, the gateway's own count in place of a report that was not believed for `reason`. In general
- * the call's hold is the bound. If the reason is `beyond_max_tokens`, the bound of the output is what the
- * model can generate, so that what was delivered is charged: an upstream that ignores `max_tokens` does not
- * make a response free.
+ * Bounds `usage`, the gateway's own count in place of a report that was not believed for `reason`. The bound
+ * is the call's hold. But if the reason is `beyond_max_tokens`, the output's bound is what the model can
+ * generate: if an upstream ignores `max_tokens`, all that it has delivered is charged.
  */
 export function withinHold(
   usage: Usage,
@@ -331,8 +332,8 @@ function outputTokensAllowed({ outputTokensMax, choices }: UpstreamRequest, mode
 }
 
 /**
- * The most prompt tokens. The hold has the same sum of the body as the client sent it (`promptTokensMaxOf` of
- * protocol/chat-call.ts). This is of the body as it goes to this model: it may differ by some bytes, those of
+ * The most prompt tokens, of the body as it goes to this model. The hold is the same sum, of the body as the
+ * client sent it (`promptTokensMaxOf` of protocol/chat-call.ts). The two may differ by some bytes: those of
  * the model's name and of members that the gateway adds or lowers.
  */
 function promptTokensHeld(request: UpstreamRequest, model: ModelBounds): number {
@@ -344,7 +345,7 @@ export function tokensMaxOf(request: UpstreamRequest, model: ModelBounds): numbe
   return promptTokensHeld(request, model) + outputTokensAllowed(request, model);
 }
 
-/** A tenth more, besides REPORTED_OUTPUT_SLACK_TOKENS. */
+/** A tenth more is believed, besides REPORTED_OUTPUT_SLACK_TOKENS. */
 const OUTPUT_SLACK_FACTOR = 1.1;
 
 /** The most output that is believed: tokenizers differ, and some count the marks between messages. */
@@ -353,10 +354,10 @@ function withSlack(tokens: number): number {
 }
 
 /**
- * Whether neither the body nor what its media parts are taken for can be so many prompt tokens. No tokenizer
- * makes more tokens of a text than the text has bytes; the provider adds words of its own. The body is
- * searched only if these do not explain the report, because a search stalls all calls of the worker: for 0.2
- * ms with 60 KB of JSON.
+ * Whether the body and its media parts cannot be so many prompt tokens. No tokenizer makes more tokens of a
+ * text than the text has bytes, and the provider adds words of its own. Only if these bytes, these words and
+ * the tokens for media parts are too few, the body is searched, because a search stalls all calls of the
+ * worker: for 0.2 ms with 60 KB of JSON.
  */
 function isBeyondBody(promptTokens: number, request: UpstreamRequest, model: ModelBounds): boolean {
   const beyondText = promptTokens - bodyBytesOf(request) - PROMPT_TOKENS_BESIDE_BODY;
@@ -370,7 +371,7 @@ function isBeyondBody(promptTokens: number, request: UpstreamRequest, model: Mod
 function namesParts({ body, largeBody }: UpstreamRequest, count: number): boolean {
   if (count > PROMPT_PARTS_MAX) return false;
   const text = largeBody === undefined ? body : Buffer.from(largeBody).toString('latin1');
-  // `test` goes on after the part that it found last.
+  // The expression is global, so each `test` goes on after the part that the last one found.
   BEYOND_TEXT.lastIndex = 0;
   for (let found = 0; found < count; found++) if (!BEYOND_TEXT.test(text)) return false;
   return true;
