@@ -68,6 +68,7 @@ export class Breaker {
   #halfEndMs = 0;
   /** 0 while closed. */
   #cooldownMs = 0;
+  /** While open: from when on a call may probe. */
   #probeAtMs = 0;
   /** When it opened, or when its last probe began. */
   #openedAtMs = 0;
@@ -90,7 +91,7 @@ export class Breaker {
     return this.#holdsBack(account) ? Math.max(0, this.#probeAtMs - nowMs) : 0;
   }
 
-  /** As `waitMs`, if no other upstream is left. */
+  /** As `waitMs`, if no other upstream is left: at most LONE_COOLDOWN_MS_MAX. */
   loneWaitMs(nowMs: MonotonicMs, account: AccountIndex): number {
     if (!this.#holdsBack(account)) return 0;
     return Math.max(0, Math.min(this.#probeAtMs, this.#openedAtMs + LONE_COOLDOWN_MS_MAX) - nowMs);

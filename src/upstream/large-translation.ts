@@ -67,7 +67,7 @@ export function translateLarge(large: LargeBody): LargeTranslated {
   const text = asBuffer(body).toString();
   const writer = provider && PROVIDERS[provider.name];
   // Without a writer, large integers keep their digits by marks (exact-json.ts). A provider's writer gets no
-  // marks, but for schemas of tools that another door passes on (`exactMembers`): so it uses exactJsonText.
+  // marks, except in schemas of tools of another door (`exactMembers`), so it writes by exactJsonText.
   const parseChat = writer === undefined ? exactJson : parsedJson;
   const callers = translator === undefined ? parseChat(text) : parsedBody(text, translator);
   if (!isRecord(callers)) return { isWritten: false, isField: false, message: 'a body is a JSON object' };

@@ -54,12 +54,14 @@ export class QuotaQueue {
   /** The scopes that calls wait for. The scopes of a call that has left may stay until the next look. */
   #awaited = new Set<UpstreamScopeIndex>();
   #timer: NodeJS.Timeout | undefined;
+  /** `roomCame` serves calls at the end of this event-loop turn. */
   #lookIsDue = false;
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
+  /** How many calls wait. */
   get size(): number {
     return this.#calls.size;
   }

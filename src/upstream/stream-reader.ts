@@ -23,8 +23,8 @@ import { reportIn } from './usage-shapes.js';
 import type { UsageMeter } from './usage-meter.js';
 
 /**
- * Some upstreams report usage after `[DONE]`. The client, which has all of the text by then, waits so long
- * for the end of its stream.
+ * Some upstreams report usage after `[DONE]`. The client, which has all of the text by then, waits at most
+ * so long for the end of its stream.
  */
 const LATE_USAGE_MS_MAX = 100;
 
@@ -190,6 +190,7 @@ export class StreamReader implements ResponseBodyReader {
       this.#done = true;
       return 'drop';
     }
+    // Undefined if it is no JSON.
     const event = parsedJson(data);
     if (this.#done) {
       // The client has its text. Only a report is read, if none has come.
@@ -213,7 +214,10 @@ export class StreamReader implements ResponseBodyReader {
     return isText && usage === undefined && !hasEnded ? 'text' : 'relay';
   }
 
-  /** Records which choices go on and which end; returns whether one ends. Beyond CHOICES_MAX, none is new. */
+  /**
+   * Records which choices go on and which end; returns whether one ends. Choices beyond CHOICES_MAX are not
+   * recorded, so that an upstream cannot fill the memory.
+   */
   #recordEnds(choices: readonly unknown[]): boolean {
     let hasEnded = false;
     for (const [position, choice] of choices.entries()) {
@@ -255,7 +259,7 @@ export class StreamReader implements ResponseBodyReader {
     }
   }
 
-  /** If the client has the whole text, it keeps it, whatever invalid event or error follows. */
+  /** If the client has the whole text, its response ends well, whatever error follows. */
   #reject(failure: AttemptFailure): void {
     if (this.isWhole) {
       this.#complete();

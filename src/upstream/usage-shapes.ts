@@ -119,8 +119,8 @@ function isOfMessages(report: Members): boolean {
 
 /**
  * The tokens of a report that is possible in itself; undefined if it names no prompt, completion or total.
- * `completionTokens` are all that is billed as output. `reasoningTokens` are the part of these that the report
- * names, or that follows from the total.
+ * `completionTokens` are all that is billed as output. `reasoningTokens` are the part of these that the
+ * report names, or that follows from the total.
  */
 export function tokensOfReport(report: unknown): Usage | ReportError | undefined {
   if (report === undefined || report === null) return undefined;
