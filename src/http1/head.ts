@@ -10,13 +10,6 @@
 /** How the body ends: there is none, after its length, with the last chunk, or when the server closes. */
 type Framing = 'empty' | 'length' | 'chunked' | 'close';
 
-/** What a head says of the body and of what follows it: see the fields of ResponseHead. */
-interface Body {
-  readonly framing: Framing;
-  readonly lengthBytes?: number;
-  readonly keepsAlive: boolean;
-}
-
 /** Most header lines of a head. Providers send some 30. */
 const HEADERS_MAX = 256;
 /** The shortest header line: `a:` and CRLF. */
@@ -51,7 +44,14 @@ export class ResponseHead {
   /** `#text` in lower case, to find names in; the positions are the same, because all is Latin-1. */
   readonly #lower: string;
 
-  constructor(text: string, lower: string, status: number, { framing, lengthBytes = 0, keepsAlive }: Body) {
+  constructor(
+    text: string,
+    lower: string,
+    status: number,
+    framing: Framing,
+    lengthBytes: number,
+    keepsAlive: boolean,
+  ) {
     this.#text = text;
     this.#lower = lower;
     this.status = status;
@@ -83,7 +83,7 @@ export function parseHead(text: string): ResponseHead | string {
   const lower = text.toLowerCase();
   if (status === SWITCHING) return 'an upgrade that nobody asked for';
   // An informational head has no body, whatever it says; the final head follows.
-  if (status < 200) return new ResponseHead(text, lower, status, { framing: 'empty', keepsAlive: true });
+  if (status < 200) return new ResponseHead(text, lower, status, 'empty', 0, true);
   // A shorter text cannot have more headers. The status line and the empty line are two more lines.
   if (text.length > HEADERS_MAX * HEADER_BYTES_MIN && lineCountOf(text) > HEADERS_MAX + 2)
     return `more than ${HEADERS_MAX} headers`;
@@ -102,17 +102,17 @@ export function parseHead(text: string): ResponseHead | string {
     if (!LENGTH_PATTERN.test(length.value)) return 'a length that is none';
     if (valueAt(text, lower, 'content-length', length.end) !== undefined) return 'two lengths';
   }
-  const body = bodyOf(status, coding !== undefined, length?.value, keepsAlive);
-  return new ResponseHead(text, lower, status, body);
+  const framing = framingOf(status, coding !== undefined, length?.value);
+  const lengthBytes = framing === 'length' ? Number(length!.value) : 0;
+  return new ResponseHead(text, lower, status, framing, lengthBytes, keepsAlive && framing !== 'close');
 }
 
-function bodyOf(status: number, isChunked: boolean, length: string | undefined, keepsAlive: boolean): Body {
+function framingOf(status: number, isChunked: boolean, length: string | undefined): Framing {
   // These have no body, whatever length they name.
-  if (status === NO_CONTENT || status === NOT_MODIFIED) return { framing: 'empty', keepsAlive };
-  if (isChunked) return { framing: 'chunked', keepsAlive };
-  if (length === undefined) return { framing: 'close', keepsAlive: false };
-  const lengthBytes = Number(length);
-  return { framing: lengthBytes === 0 ? 'empty' : 'length', lengthBytes, keepsAlive };
+  if (status === NO_CONTENT || status === NOT_MODIFIED) return 'empty';
+  if (isChunked) return 'chunked';
+  if (length === undefined) return 'close';
+  return Number(length) === 0 ? 'empty' : 'length';
 }
 
 function lineCountOf(text: string): number {
