@@ -18,7 +18,7 @@ import {
   wasDropped,
   wasOffline,
   openConnection,
-  SentinelsWord,
+  KnownMaster,
   type ValkeyAddress,
   type ValkeyArgument,
   type ValkeyConnection,
@@ -92,7 +92,7 @@ export interface CallOptions {
 /** The clients of a process for one server: the first to have it again shortens the pauses of the others. */
 export class ValkeyPeers {
   readonly clients = new Set<ValkeyClient>();
-  readonly sentinels = new SentinelsWord();
+  readonly knownMaster = new KnownMaster();
 }
 
 export class ValkeyClient {
@@ -189,7 +189,7 @@ export class ValkeyClient {
       name,
       connectTimeoutMs: CONNECT_TIMEOUT_MS,
       commandsMax: COMMANDS_MAX,
-      sentinels: this.#peers.sentinels,
+      knownMaster: this.#peers.knownMaster,
       reconnectDelayMs: (tries) => this.#pauseMs(tries),
       onError: (error) => {
         if (connection !== this.#connection) return;

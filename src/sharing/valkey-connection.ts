@@ -47,8 +47,8 @@ export interface ValkeyConnectionOptions extends ValkeyAddress {
    * again by itself. May be called several times.
    */
   readonly onOver: (error: Error) => void;
-  /** What Sentinels said. Each connection of the process gets the same. */
-  readonly sentinels: SentinelsWord;
+  /** The master that the Sentinels have named. Each connection of the process gets the same object. */
+  readonly knownMaster: KnownMaster;
 }
 
 export interface ValkeyConnection {
@@ -159,11 +159,11 @@ function destroyForGood(client: ReturnType<typeof clientOf>): void {
  */
 function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOptions): ValkeyConnection {
   const common = commonOptions(address, options);
-  const { sentinels } = options;
+  const { knownMaster } = options;
   const named = (): Promise<NamedMaster> =>
-    sentinels.ask((epoch) => masterNamedBy(address, common.socket, epoch));
+    knownMaster.ask((epoch) => masterNamedBy(address, common.socket, epoch));
   const over = (error: Error): void => {
-    sentinels.forget();
+    knownMaster.forget();
     options.onOver(error);
   };
   let client: ReturnType<typeof clientOf> | undefined;
@@ -182,17 +182,17 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
       const { connectTimeoutMs } = options;
       const late = new Error(`no master within ${connectTimeoutMs} ms`);
       timer = setTimeout(() => over(late), connectTimeoutMs);
-      const server = sentinels.found ?? (await named());
+      const server = knownMaster.found ?? (await named());
       if (isOver) return;
       client = clientOf(common, server);
       client.on('error', over);
       await client.connect();
       isMaster = await isItMaster(client);
       if (!isMaster) {
-        sentinels.forget();
+        knownMaster.forget();
         throw new Error('the server that a Sentinel names is no master yet');
       }
-      sentinels.record(server);
+      knownMaster.record(server);
       clearTimeout(timer);
       timer = setTimeout(() => void look(server), SENTINEL_LOOK_MS);
       options.onReady();
@@ -225,8 +225,8 @@ interface NamedMaster extends ServerAddress {
   readonly epoch: number;
 }
 
-/** What the Sentinels have told the clients of a process, of which one asks for all. */
-export class SentinelsWord {
+/** The master that the Sentinels have named to the clients of a process. One client asks for all. */
+export class KnownMaster {
   #asking: Promise<NamedMaster> | undefined;
   #last: NamedMaster | undefined;
   #foundMs = -Infinity;

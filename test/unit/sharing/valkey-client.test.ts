@@ -10,7 +10,7 @@ import {
   scriptOf,
   type ValkeyClientOptions,
 } from '#src/sharing/valkey-client.js';
-import { SentinelsWord } from '#src/sharing/valkey-connection.js';
+import { KnownMaster } from '#src/sharing/valkey-connection.js';
 import { eventually } from '../../support/gateway.js';
 import { startSentinel } from '../../support/redis-sentinel.js';
 import { startCluster } from '../../support/redis-cluster.js';
@@ -271,15 +271,15 @@ void t.test('one client of a process asks the Sentinels for all', NO_REDIS, asyn
 });
 
 void t.test('who has found an earlier master late does not send others there', (t) => {
-  const word = new SentinelsWord();
+  const known = new KnownMaster();
   const former = { host: 'a', port: 1, epoch: 1 };
   const master = { host: 'b', port: 1, epoch: 2 };
-  word.record(former);
-  word.record(master);
-  word.record(former);
-  t.same(word.found, master);
-  word.forget();
-  t.equal(word.found, undefined);
+  known.record(former);
+  known.record(master);
+  known.record(former);
+  t.same(known.found, master);
+  known.forget();
+  t.equal(known.found, undefined);
   t.end();
 });
 
