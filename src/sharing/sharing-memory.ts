@@ -1,18 +1,20 @@
 /**
  * What a host knows of the sharing server over restarts, in files of its data directory. open-hosts.ts makes
- * one SharingMemory in a gateway process; valkey-partition.ts reads and sets two things of each partition:
+ * one SharingMemory in a gateway process; valkey-partition.ts reads and sets two things of each partition P:
  *
- * - The last epoch, and which nodes there were, in `sharing.json`. All processes of the host share this
- *   file, and write it at a join and when nodes come or go. A host that remembers an epoch takes an empty
- *   server for one that has lost its data; a host that remembers nothing takes it for a new one.
+ * - The last epoch, and which nodes there were, in `sharing-partition-P.json`. All processes of the host
+ *   share this file, and write it at a join and when nodes come or go. A host that remembers an epoch takes
+ *   an empty server for one that has lost its data; a host that remembers nothing takes it for a new one.
  * - The term that a node has promised, in `sharing-N.json`. Only the node of slot N writes this file, when
  *   another server takes over, so no other process puts an older promise back.
  *
  * Main thread.
  *
  * Must hold: what was remembered or promised is on disk before the caller goes on, and no older promise
- * replaces a newer one; else two servers could both grant after a takeover. A damaged file is an error,
- * never an empty memory. The unit test does not see the loss of power.
+ * replaces a newer one; else two servers could both grant after a takeover. A `set` replaces its own file
+ * whole, so it undoes nothing that another process has set of another partition. Of one partition the last
+ * `set` counts. If it was an older list of nodes, the process that set it learns so at its next exchange. A
+ * damaged file is an error, never an empty memory. The unit test does not see the loss of power.
  */
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -35,17 +37,23 @@ export interface PromisedTerm {
   readonly server: string;
 }
 
-const FILE_NAME = 'sharing.json';
+/** Former versions kept all partitions in it. It is read where a partition has no file of its own. */
+const FORMER_FILE = 'sharing.json';
+const fileOf = (partition: number): string => `sharing-partition-${partition}.json`;
 /** `place` is of this host. `placeOf` of coordinator.ts makes it end in `:` and the slot of the node. */
 const termsFileOf = (place: string): string => `sharing-${place.slice(place.lastIndexOf(':') + 1)}.json`;
 const NOTHING: Remembered = { epoch: '', places: [] };
 
-const Memory = Type.Object({
+const ofPartition = { epoch: Type.String(), places: Type.Array(Type.String()) };
+const Memory = Type.Object({ namespace: Type.String(), ...ofPartition });
+const isMemory = schemaCheck('SharingMemory', Memory);
+
+const FormerMemory = Type.Object({
   namespace: Type.String(),
   /** By partition. */
-  partitions: Type.Array(Type.Object({ epoch: Type.String(), places: Type.Array(Type.String()) })),
+  partitions: Type.Array(Type.Object(ofPartition)),
 });
-const isMemory = schemaCheck('SharingMemory', Memory);
+const isFormerMemory = schemaCheck('FormerSharingMemory', FormerMemory);
 
 /** By partition; null if the node has promised nothing there. */
 const PromisedTerms = Type.Array(
@@ -56,39 +64,26 @@ const NOT_PROMISED: PromisedTerm = { term: 0, server: '' };
 
 export class SharingMemory {
   readonly #folder: string;
-  readonly #path: string;
-  #memory: Static<typeof Memory>;
+  readonly #namespace: string;
 
-  /** Reads `sharing.json`. Throws, with the path, if it is damaged or of another namespace. */
   constructor(dataFolder: string, namespace: string) {
     this.#folder = dataFolder;
-    this.#path = join(dataFolder, FILE_NAME);
-    this.#memory = this.#read() ?? { namespace, partitions: [] };
-    if (this.#memory.namespace === namespace) return;
-    throw new Error(
-      `${this.#path}: this host shared in the namespace "${this.#memory.namespace}", want the same, ` +
-        'or the file removed while no gateway of that namespace runs',
-    );
-  }
-
-  /** What was on disk at the start or at the last `set` here. Other processes may have written since. */
-  of(partition: number): Remembered {
-    return this.#memory.partitions[partition] ?? NOTHING;
+    this.#namespace = namespace;
   }
 
   /**
-   * Writes the file; blocks for some ms. Throws if the disk takes nothing or the file is damaged: then `of`
-   * stays as it was, and valkey-partition.ts leases nothing.
+   * What any process of this host has set last. Reads the file. Throws, with the path, if it is damaged or of
+   * another namespace.
    */
+  of(partition: number): Remembered {
+    const own = this.#read(fileOf(partition), isMemory);
+    if (own !== undefined) return { epoch: own.epoch, places: own.places };
+    return this.#read(FORMER_FILE, isFormerMemory)?.partitions[partition] ?? NOTHING;
+  }
+
+  /** Writes the file; blocks for some ms. Throws if the disk takes nothing. */
   set(partition: number, { epoch, places }: Remembered): void {
-    // Read anew, because another process of this host may have written another partition. There is no lock:
-    // what another process writes between this read and the write below is undone.
-    const partitions = [...(this.#read() ?? this.#memory).partitions];
-    while (partitions.length < partition) partitions.push({ epoch: '', places: [] });
-    partitions[partition] = { epoch, places: [...places] };
-    const memory = { ...this.#memory, partitions };
-    this.#write(FILE_NAME, memory);
-    this.#memory = memory;
+    this.#write(fileOf(partition), { namespace: this.#namespace, epoch, places });
   }
 
   /** What the node of that place has promised, in any life. Reads the file; throws if it is damaged. */
@@ -110,8 +105,17 @@ export class SharingMemory {
     return readChecked(join(this.#folder, termsFileOf(place)), arePromisedTerms) ?? [];
   }
 
-  #read(): Static<typeof Memory> | undefined {
-    return readChecked(this.#path, isMemory);
+  #read<Memory extends { readonly namespace: string }>(
+    name: string,
+    check: (value: unknown) => value is Memory,
+  ): Memory | undefined {
+    const path = join(this.#folder, name);
+    const memory = readChecked(path, check);
+    if (memory === undefined || memory.namespace === this.#namespace) return memory;
+    throw new Error(
+      `${path}: this host shared in the namespace "${memory.namespace}", want the same, ` +
+        'or the file removed while no gateway of that namespace runs',
+    );
   }
 
   /** Replaces the file, which is on disk when this returns. */

@@ -1,6 +1,8 @@
 /** A host's memory of the server outlives its processes, which share it, and is never lost silently. */
+import { execFile } from 'node:child_process';
 import { readdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import t from 'tap';
 import { SharingMemory } from '#src/sharing/sharing-memory.js';
 import { temporaryFolder } from '../../support/gateway.js';
@@ -13,7 +15,7 @@ void t.test('what is set is there for the next life', (t) => {
   const next = new SharingMemory(folder, 'ns');
   t.same(next.of(2), { epoch: 'e', places: ['a:0', 'b:1'] });
   t.same(next.of(0), { epoch: '', places: [] });
-  t.same(readdirSync(folder), ['sharing.json'], 'no leftovers');
+  t.same(readdirSync(folder), ['sharing-partition-2.json'], 'no leftovers');
   t.end();
 });
 
@@ -36,13 +38,66 @@ void t.test(
   },
 );
 
+void t.test('what former versions wrote is read until it is set anew', (t) => {
+  const folder = temporaryFolder(t);
+  const partitions = [
+    { epoch: 'former 0', places: ['a:0'] },
+    { epoch: 'former 1', places: [] },
+  ];
+  writeFileSync(join(folder, 'sharing.json'), JSON.stringify({ namespace: 'ns', partitions }));
+  const memory = new SharingMemory(folder, 'ns');
+  memory.set(1, { epoch: 'new', places: ['b:0'] });
+  t.same(memory.of(0), partitions[0]);
+  t.equal(new SharingMemory(folder, 'ns').of(1).epoch, 'new');
+  t.same(memory.of(2), { epoch: '', places: [] });
+  t.end();
+});
+
+void t.test('processes that set their partitions at once undo nothing of each other', async (t) => {
+  const folder = temporaryFolder(t);
+  const module = import.meta.resolve('#src/sharing/sharing-memory.js');
+  const program = `
+    import { SharingMemory } from ${JSON.stringify(module)};
+    const memory = new SharingMemory(${JSON.stringify(folder)}, 'ns');
+    const first = Number(process.argv[1]);
+    for (let round = 1; round <= 40; round++)
+      for (const partition of [first, first + 1]) memory.set(partition, { epoch: String(round), places: [] });`;
+  const run = promisify(execFile);
+  await Promise.all(
+    ['0', '2', '4'].map((first) =>
+      run(process.execPath, ['--input-type=module', '-e', program, '--', first]),
+    ),
+  );
+  const memory = new SharingMemory(folder, 'ns');
+  const epochs = [0, 1, 2, 3, 4, 5].map((partition) => memory.of(partition).epoch);
+  t.same(
+    epochs,
+    Array.from(epochs, () => '40'),
+  );
+});
+
 void t.test('another namespace and a damaged file are named', (t) => {
   const folder = temporaryFolder(t);
   new SharingMemory(folder, 'ns').set(0, { epoch: 'e', places: [] });
-  t.throws(() => new SharingMemory(folder, 'other'), /sharing\.json: this host shared in the namespace "ns"/);
-  for (const text of ['', '{', '{"namespace":"ns","partitions":[{}]}']) {
-    writeFileSync(join(folder, 'sharing.json'), text);
-    t.throws(() => new SharingMemory(folder, 'ns'), /sharing\.json: is not what a gateway has written/, text);
-  }
+  t.throws(
+    () => new SharingMemory(folder, 'other').of(0),
+    /sharing-partition-0\.json: this host shared in the namespace "ns"/,
+  );
+  writeFileSync(join(folder, 'sharing.json'), '{"namespace":"ns","partitions":[]}');
+  t.throws(
+    () => new SharingMemory(folder, 'other').of(1),
+    /sharing\.json: this host shared in the namespace/,
+  );
+  for (const [name, partition, texts] of [
+    ['sharing-partition-0.json', 0, ['', '{', '{"namespace":"ns","epoch":"e"}']],
+    ['sharing.json', 1, ['', '{', '{"namespace":"ns","partitions":[{}]}']],
+  ] as const)
+    for (const text of texts) {
+      writeFileSync(join(folder, name), text);
+      t.throws(
+        () => new SharingMemory(folder, 'ns').of(partition),
+        `${name}: is not what a gateway has written`,
+      );
+    }
   t.end();
 });
