@@ -31,7 +31,7 @@ const TIMEOUT_MS = (TIMEOUT_S + 10) * 1000;
 const AT_ONCE = Number(process.env.TEST_JOBS ?? 2);
 const AT_ONCE_MAX = AT_ONCE === 1 ? 1 : 4 * AT_ONCE;
 /** One more process is started if the processors were idle for this part of the last interval. */
-const IDLE_LEAST = 0.45;
+const IDLE_LEAST = 0.35;
 const IDLE_INTERVAL_MS = 2_000;
 const WATCH_INTERVAL_MS = 500;
 const CLOSE_WAIT_MS = 2_000;
