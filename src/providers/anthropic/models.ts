@@ -77,7 +77,7 @@ const SINCE_5: ModelTraits = { ...SINCE_4_8, thinkingOff: 'disabled' };
 const SINCE_5_1: ModelTraits = { ...SINCE_5, thinkingOff: undefined, forcedTools: false };
 
 /** Versions as numbers that sort as they do: 4.8 is 408, and 4.10 is 410. */
-const versionOf = (major: number, minor: number): number => major * 100 + minor;
+export const versionOf = (major: number, minor: number): number => major * 100 + minor;
 const V4_7 = versionOf(4, 7);
 const V5 = versionOf(5, 0);
 

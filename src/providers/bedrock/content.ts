@@ -11,7 +11,7 @@
 import { isRecord, type Members } from '../../core/json.js';
 import { stringIn } from '../fields.js';
 import { FieldError } from '../provider.js';
-import type { ModelFacts } from './models.js';
+import { type ModelFacts, V4_5 } from './models.js';
 
 export type Block = Members;
 
@@ -91,7 +91,7 @@ export class ContentWriter {
     if (!isRecord(control) || !this.#facts.cachePoints) return [];
     // Without `ttl` a cache point lasts five minutes. Models other than Claude from 4.5 refuse the member. A
     // model that its ARN hides gets it, and Bedrock decides (models.ts). `version` is 0 if it is not Claude.
-    const ttl = control.ttl === '1h' && (this.#facts.family === 'hidden' || this.#facts.version >= 4.5);
+    const ttl = control.ttl === '1h' && (this.#facts.family === 'hidden' || this.#facts.version >= V4_5);
     return [{ cachePoint: { type: 'default', ...(ttl && { ttl: '1h' }) } }];
   }
 

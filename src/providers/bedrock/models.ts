@@ -23,7 +23,7 @@
  * (test/unit/providers/bedrock/request.test.ts).
  */
 import type { Members } from '../../core/json.js';
-import { traitsOf, type ModelTraits, BUDGET_TOKENS_MIN, BUDGETS } from '../anthropic/models.js';
+import { traitsOf, type ModelTraits, BUDGET_TOKENS_MIN, BUDGETS, versionOf } from '../anthropic/models.js';
 import type { Fields } from '../fields.js';
 import { FieldError } from '../provider.js';
 
@@ -34,7 +34,7 @@ export interface ModelFacts {
   readonly family: Family;
   /** Traits of a Claude model; undefined for others. */
   readonly claude: ModelTraits | undefined;
-  /** Version of a Claude model, as 4.5; 0 for others. */
+  /** Version of a Claude model, as `versionOf` counts it; 0 for others. */
   readonly version: number;
   /** Whether the model obeys a schema in `outputConfig.textFormat`. */
   readonly schemas: boolean;
@@ -48,7 +48,11 @@ export const CLAUDE_DEFAULT = 1;
 
 /** Families with cache points, besides Claude. */
 const CACHING: ReadonlySet<Family> = new Set(['nova', 'nova-2', 'hidden']);
-const CLAUDE_VERSION = /claude-(?:[a-z]+-)?v?(\d{1,2})(?:-(\d)(?!\d))?(?!\d)/;
+/** A number of more than two digits is a date. */
+const CLAUDE_VERSION = /claude-(?:[a-z]+-)?v?(\d{1,2})(?:-(\d{1,2})(?!\d))?(?!\d)/;
+const V3_5 = versionOf(3, 5);
+export const V4_5 = versionOf(4, 5);
+export const V4_7 = versionOf(4, 7);
 const WITHOUT_SCHEMAS =
   /amazon\.|meta\.|cohere\.|ai21\.|writer\.|deepseek\.r1|mistral\.(?:mistral-7b|mixtral|mistral-small|mistral-large-24|pixtral)/;
 
@@ -71,13 +75,13 @@ function factsByName(model: string): ModelFacts {
   const family = familyOf(model);
   const claude = family === 'claude' ? traitsOf(model, false) : undefined;
   const [, major = '0', minor = '0'] = (claude && CLAUDE_VERSION.exec(model)) ?? [];
-  const version = Number(`${major}.${minor}`);
+  const version = versionOf(Number(major), Number(minor));
   return {
     family,
     claude,
     version,
     schemas: claude?.schemas ?? !WITHOUT_SCHEMAS.test(model),
-    cachePoints: CACHING.has(family) || (claude !== undefined && version >= 3.5),
+    cachePoints: CACHING.has(family) || (claude !== undefined && version >= V3_5),
   };
 }
 

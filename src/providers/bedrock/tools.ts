@@ -34,7 +34,7 @@ import type { Fields } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
 import { ContentWriter, type Block } from './content.js';
 import type { Conversation } from './messages.js';
-import { factsOf, type ModelFacts } from './models.js';
+import { factsOf, type ModelFacts, V4_5, V4_7 } from './models.js';
 
 /** How `response_format` is written: natively (`output`, `closed`), or as a tool. */
 export interface ResponseForm {
@@ -143,7 +143,7 @@ export function toolsOf(
  * its ARN (models.ts) gets it too.
  */
 function singleCallOf(fields: Fields, { family, version }: ModelFacts, choice: Block | undefined): Block {
-  if (family !== 'hidden' && version < 4.5) {
+  if (family !== 'hidden' && version < V4_5) {
     fields.unsupported('parallel_tool_calls', 'cannot be false for this model');
     return {};
   }
@@ -173,7 +173,7 @@ function toolOf(tool: unknown, index: number, facts: ModelFacts): Block[] {
     throw new FieldError(`${path}.function.parameters`, 'must be an object');
   }
   // Other models refuse the member. Without it they still see the schema.
-  const isStrict = strict === true && facts.version >= 4.5 && facts.version < 4.7;
+  const isStrict = strict === true && facts.version >= V4_5 && facts.version < V4_7;
   // Nova accepts cache points after system texts and in messages only.
   const canCache = facts.claude !== undefined || facts.family === 'hidden';
   return [

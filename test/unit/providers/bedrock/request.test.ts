@@ -303,7 +303,10 @@ void t.test('tools and the choice among them', (t) => {
     ...config({ any: {} }),
     additionalModelRequestFields: { tool_choice: { disable_parallel_tool_use: true } },
   });
-  rejected(t, { tools, parallel_tool_calls: false }, 'parallel_tool_calls', { model: NOVA });
+  const single = { tools, parallel_tool_calls: false };
+  rejected(t, single, 'parallel_tool_calls', { model: NOVA });
+  rejected(t, single, 'parallel_tool_calls', { model: 'anthropic.claude-opus-4-20250514-v1:0' });
+  t.ok(rest(single, { model: 'anthropic.claude-opus-4-10-v1:0' }), 'a minor version of two digits');
   rejected(t, { tools, tool_choice: 'required', reasoning_effort: 'low' }, 'tool_choice');
   rejected(t, { tools, tool_choice: 'some' }, 'tool_choice');
   rejected(t, { tools: [{ type: 'web_search' }] }, 'tools[0]');
