@@ -36,20 +36,23 @@ function idsOf(models: SettingsDraft['models']): string[] {
   return (models ?? []).flatMap((model) => model?.id ?? []);
 }
 
+/** Whether an error was reported of the setting, or of one within it. */
+type HasErrors = (path: SettingPath) => boolean;
+
 /** Reports every error between settings. */
-export function crossCheck(draft: SettingsDraft, report: Report): void {
+export function crossCheck(draft: SettingsDraft, report: Report, hasErrors: HasErrors): void {
   checkModelNames(draft.models, report);
   checkFallbacks(draft.models, report);
   checkLongPrices(draft.models, report);
   checkServices(draft.models, report);
   checkPlanNames(draft.plans, report);
   checkPlanModels(draft, report);
-  checkModelLimits(draft, report);
+  checkModelLimits(draft, report, hasErrors);
   checkFiles(draft, report);
   checkPorts(draft, report);
   checkCallsInFlight(draft, report);
-  checkSharing(draft, report);
-  checkOidc(draft.admin?.oidc, report);
+  checkSharing(draft, report, hasErrors);
+  checkOidc(draft.admin?.oidc, report, hasErrors);
 }
 
 /** No two models may share a name, because callers use ids and aliases alike. */
@@ -181,7 +184,7 @@ function checkPlanModels(draft: SettingsDraft, report: Report): void {
 }
 
 /** Reports rules without effect: one without a quota, and one whose models earlier rules match already. */
-function checkModelLimits(draft: SettingsDraft, report: Report): void {
+function checkModelLimits(draft: SettingsDraft, report: Report, hasErrors: HasErrors): void {
   const ids = idsOf(draft.models);
   draft.plans?.forEach((plan, planIndex) => {
     const ruled = new Set<string>();
@@ -189,7 +192,9 @@ function checkModelLimits(draft: SettingsDraft, report: Report): void {
       if (rule === undefined) return;
       const { model: pattern, ...quotas } = rule;
       const path = ['plans', planIndex, 'models_limits', index];
-      if (Object.keys(quotas).length === 0) report(path, 'names no quota, want at least one beside model');
+      // A quota with an error is not in the draft.
+      if (Object.keys(quotas).length === 0 && !hasErrors(path))
+        report(path, 'names no quota, want at least one beside model');
       if (pattern === undefined) return;
       const matched = ids.filter((id) => matchesModel(pattern, id));
       if (matched.length > 0 && matched.every((id) => ruled.has(id)))
@@ -215,8 +220,13 @@ function checkFiles({ models, notify, admin }: SettingsDraft, report: Report): v
 }
 
 /** Reports sign-in by which nobody would be let in. */
-function checkOidc(oidc: NonNullable<SettingsDraft['admin']>['oidc'], report: Report): void {
+function checkOidc(
+  oidc: NonNullable<SettingsDraft['admin']>['oidc'],
+  report: Report,
+  hasErrors: HasErrors,
+): void {
   if (oidc === undefined) return;
+  if (hasErrors(['admin', 'oidc', 'roles']) || hasErrors(['admin', 'oidc', 'default_role'])) return;
   if (oidc.roles !== undefined && Object.keys(oidc.roles).length === 0 && oidc.default_role === undefined)
     report(
       ['admin', 'oidc', 'roles'],
@@ -259,14 +269,12 @@ function checkCallsInFlight({ limits, listen }: SettingsDraft, report: Report): 
   );
 }
 
-function checkSharing(draft: SettingsDraft, report: Report): void {
+function checkSharing(draft: SettingsDraft, report: Report, hasErrors: HasErrors): void {
   const { sharing } = draft;
   if (sharing === undefined) return;
-  if (sharing.on_authority_loss === 'equal_share' && sharing.hosts === undefined)
-    report(
-      ['sharing', 'hosts'],
-      'missing, want the number of hosts: on_authority_loss equal_share divides by it',
-    );
+  const hosts = ['sharing', 'hosts'];
+  if (sharing.on_authority_loss === 'equal_share' && sharing.hosts === undefined && !hasErrors(hosts))
+    report(hosts, 'missing, want the number of hosts: on_authority_loss equal_share divides by it');
   const upstreams = draft.models?.flatMap((model) => model?.upstreams ?? []) ?? [];
   const longestMs = Math.max(0, ...upstreams.map((upstream) => upstream?.total_timeout_ms ?? 0));
   const expirySeconds = sharing.node_expiry_seconds;

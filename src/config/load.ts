@@ -85,7 +85,7 @@ export function loadSettings(
   const reader = new SettingsReader(settingsDeclaration, readerOptions);
   const draft = (reader.read(yaml === undefined ? DEMO_SETTINGS : yaml.value) ?? {}) as SettingsDraft;
   // `checkProviders` needs the errors so far, and `checkUpstreamLimits` the keys of the files.
-  crossCheck(draft, report);
+  crossCheck(draft, report, (path) => [...rejected].some((wrong) => wrong.startsWith(formatPath(path))));
   checkProviders(draft, report, (path) => rejected.has(formatPath(path)));
 
   const folder = file === undefined ? workingDirectory : dirname(file.path);

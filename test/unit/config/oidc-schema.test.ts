@@ -92,7 +92,9 @@ void t.test('what is refused', (t) => {
   ];
   for (const [more, expected] of cases) {
     const oidc = Object.keys(more).length === 0 ? {} : { ...NEEDED, ...more };
-    t.match(faultsOf(t, oidc), expected, JSON.stringify(more));
+    const faults = faultsOf(t, oidc);
+    t.match(faults, expected, JSON.stringify(more));
+    t.equal(faults.length, expected.length, 'each mistake is told once');
   }
   t.end();
 });

@@ -325,6 +325,26 @@ const REPLACEMENTS: readonly (readonly [string, string, string])[] = [
   ],
   [
     'per_day: 1000',
+    'per_day: 1, models_limits: [{ model: m1, calls_per_day: 0 }]',
+    '6: plans[0].models_limits[0].calls_per_day: got 0, want a whole number of calls from 1 to 1440000000',
+  ],
+  [
+    'per_day: 1000',
+    'per_day: 1, models_limits: [{ model: m1, call_per_day: 1 }]',
+    '6: plans[0].models_limits[0].call_per_day: unknown setting, the nearest known one is plans[0].models_limits[0].calls_per_day',
+  ],
+  [
+    'per_day: 1000',
+    'per_day: 1, models_limits: [{ model: m1 }]',
+    '6: plans[0].models_limits[0]: names no quota, want at least one beside model',
+  ],
+  [
+    'plans:',
+    'sharing: { url: "redis://v", on_authority_loss: equal_share, hosts: 0 }\nplans:',
+    '5: sharing.hosts: got 0, want a whole number of hosts from 1 to 1000',
+  ],
+  [
+    'per_day: 1000',
     'per_day: 1, models: []',
     '6: plans[0].models: got an empty list, want a list of at least one model',
   ],
