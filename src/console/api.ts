@@ -236,7 +236,10 @@ export function useRows<Row>(
   return useRead(asked, () => allOf<Row>(path!, query, rowsMax), refreshMs);
 }
 
-/** `path` identifies what `read` reads. If it changes, `read` is called; earlier responses are dropped. */
+/**
+ * `path` identifies what `read` reads. If it changes, `read` is called; earlier responses are dropped. So is
+ * a response that comes after that of a later request, or after `setView`.
+ */
 function useRead<View>(
   path: string | undefined,
   read: (path: string) => Promise<View>,
@@ -246,22 +249,32 @@ function useRead<View>(
   const [error, setError] = useState<string>();
   const wanted = useRef(path);
   wanted.current = path;
+  const requests = useRef({ sent: 0, shown: 0 }).current;
   const reload = useCallback((): void => {
     if (path === undefined) return;
+    const own = ++requests.sent;
+    const isNews = (): boolean => wanted.current === path && own > requests.shown;
     read(path).then(
       (found) => {
-        if (wanted.current !== path) return;
+        if (!isNews()) return;
+        requests.shown = own;
         setView(found);
         setError(undefined);
       },
       (reason: unknown) => {
-        if (wanted.current === path) setError(textOf(reason));
+        if (!isNews()) return;
+        requests.shown = own;
+        setError(textOf(reason));
       },
     );
   }, [path]);
   useEffect(reload, [reload]);
   useRefresh(reload, refreshMs);
-  return { view, error, reload, setView };
+  const setNewer = (newer: View): void => {
+    requests.shown = requests.sent;
+    setView(newer);
+  };
+  return { view, error, reload, setView: setNewer };
 }
 
 /** Calls `refresh` every `periodMs` while the page is in sight; never if that is undefined. */

@@ -1,0 +1,63 @@
+/** What the console shows of responses that come out of order. Its file is bundled for Node, with Preact. */
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
+import { build } from 'esbuild';
+import t from 'tap';
+
+interface Shown {
+  readonly view: string | undefined;
+  readonly error: string | undefined;
+  readonly reload: () => void;
+  readonly setView: (view: string) => void;
+}
+interface Bundle {
+  readonly useView: (path: string) => Shown;
+  readonly render: (child: unknown, parent: unknown) => void;
+  readonly h: (component: () => null, props: null) => unknown;
+}
+
+async function bundle(): Promise<Bundle> {
+  const folder = mkdtempSync(join(tmpdir(), 'tollgate-console-'));
+  t.teardown(() => rmSync(folder, { recursive: true }));
+  const outfile = join(folder, 'api.mjs');
+  const contents = "export { h, render } from 'preact'; export { useView } from './src/console/api.ts';";
+  const stdin = { contents, resolveDir: process.cwd() };
+  await build({ stdin, outfile, bundle: true, format: 'esm', platform: 'node', logLevel: 'warning' });
+  return (await import(outfile)) as Bundle;
+}
+
+void t.test('a response that comes late does not replace a newer view', async (t) => {
+  const answers: ((view: string) => Promise<void>)[] = [];
+  const respond = (): Promise<Response> =>
+    new Promise((resolve) => {
+      answers.push(async (view) => {
+        resolve(Response.json(view));
+        await pause(20);
+      });
+    });
+  t.intercept(globalThis, 'fetch', { value: respond });
+  t.intercept(globalThis, 'document' as never, { value: {} as never });
+  const { useView, render, h } = await bundle();
+  let shown!: Shown;
+  const Page = (): null => {
+    shown = useView('/status');
+    return null;
+  };
+  render(h(Page, null), { childNodes: [], firstChild: null });
+  while (answers.length === 0) await pause(5);
+  shown.reload();
+  shown.reload();
+  await answers[1]!('second');
+  t.equal(shown.view, 'second', 'a slow gateway is shown, though a third response is awaited');
+  await answers[0]!('first');
+  t.equal(shown.view, 'second');
+  shown.setView('changed');
+  await answers[2]!('third');
+  t.equal(shown.view, 'changed', 'asked for before the change');
+  shown.reload();
+  await answers[3]!('fourth');
+  t.equal(shown.view, 'fourth');
+  t.end();
+});
