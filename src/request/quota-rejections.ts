@@ -79,7 +79,7 @@ export function quotaUsedUp({ owner, quota, limit, left, need, retryAfterSeconds
       : per === 'flight'
         ? ' and they are all in use'
         : ' and they are used up';
-  const seconds = `${retryAfterSeconds} second${retryAfterSeconds === 1 && per === 'flight' ? '' : 's'}`;
+  const seconds = `${retryAfterSeconds} second${retryAfterSeconds === 1 ? '' : 's'}`;
   const moment = quota === 'calls_per_day' ? ', at 00:00 UTC+8' : '';
   const record = {
     code: CODES[quota],

@@ -129,7 +129,8 @@ void t.test('Retry-After of a day that is used up is true, however the clock is 
       const seconds = refused.retryAfterSeconds!;
       const name = `seed ${seed}, world ${world}, step ${step}: ${refused.message}`;
       if (refused.code !== 'daily_limit_exceeded') t.fail(name);
-      if (!refused.message.includes(`Retry after ${seconds} seconds, at 00:00 UTC+8.`)) t.fail(name);
+      const wait = `${seconds} second${seconds === 1 ? '' : 's'}`;
+      if (!refused.message.includes(`Retry after ${wait}, at 00:00 UTC+8.`)) t.fail(name);
       latestDay = latestDay > day + 1 ? day : Math.max(latestDay, day);
       // Longer than a day only if the clock was set back over midnight: the later day is not given twice.
       const most = latestDay > day ? 2 * 86_400 : 86_400;

@@ -9,8 +9,14 @@ const OWNERS: readonly QuotaOwner[] = [
   { kind: 'group', name: 'research' },
   { kind: 'model', plan: 'free', model: 'dear' },
 ];
-const usedUp = (owner: QuotaOwner, quota: QuotaName, limit = 100n, left = 40n, need = 60n) =>
-  quotaUsedUp({ owner, quota, limit, left, need, retryAfterSeconds: 12 });
+const usedUp = (
+  owner: QuotaOwner,
+  quota: QuotaName,
+  limit = 100n,
+  left = 40n,
+  need = 60n,
+  retryAfterSeconds = 12,
+) => quotaUsedUp({ owner, quota, limit, left, need, retryAfterSeconds });
 
 void t.test('each quota of each scope has its code, and says whose it is and when to come back', (t) => {
   const texts = new Set<string>();
@@ -67,6 +73,8 @@ void t.test('the words of each unit', (t) => {
     usedUp(key, 'calls_in_flight', 2n).message,
     'This key allows 2 calls in flight and they are all in use. Retry after 12 seconds.',
   );
+  for (const quota of QUOTA_NAMES)
+    t.match(usedUp(key, quota, 2n, 0n, 0n, 1).message, /Retry after 1 second(, at 00:00 UTC\+8)?\.$/);
   t.end();
 });
 
