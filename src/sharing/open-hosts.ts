@@ -259,7 +259,10 @@ function hostAccounting(
   };
 }
 
-/** Grows with each change of the registry; with each new epoch too, until the history is full. */
-function versionOf({ history, version }: RegistryPosition): number {
+/**
+ * Grows with each change of the registry and with each new epoch. Once the history is full, its version alone
+ * makes it grow (registry-reseed.ts). Exported for its test.
+ */
+export function versionOf({ history, version }: RegistryPosition): number {
   return history.length * VERSIONS_PER_EPOCH + version;
 }

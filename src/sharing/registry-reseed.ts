@@ -39,6 +39,11 @@ const BATCH_ROWS = 1_000;
  * stops with RegistryDiverged.
  */
 const HISTORY_MAX = 16;
+/**
+ * What a new epoch adds to the version once the history is full: more than a server can have lost changes.
+ * Amounts are reported with the version, and what the lost changes have made of them must count as older.
+ */
+const VERSIONS_SKIPPED = 2 ** 20;
 
 /**
  * Writes the server's whole registry to the store, the groups first and parents before their children. The
@@ -125,7 +130,7 @@ export async function seed(
   const position = copy.position();
   const next: RegistryPosition = {
     epoch: randomUUID(),
-    version: position?.version ?? 0,
+    version: (position?.version ?? 0) + (position?.history.length === HISTORY_MAX ? VERSIONS_SKIPPED : 0),
     lastId: position?.lastId ?? '',
     history:
       position === undefined

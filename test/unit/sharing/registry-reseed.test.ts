@@ -1,10 +1,12 @@
 /** What seeding leaves at a real server, whichever way it ends. */
 import t, { type Test } from 'tap';
 import { asPicoUnits } from '#src/core/units.js';
+import { versionOf } from '#src/sharing/open-hosts.js';
 import { Superseded } from '#src/sharing/registry-contact.js';
 import { download, RegistryReseed, seed } from '#src/sharing/registry-reseed.js';
 import { RegistryServer } from '#src/sharing/registry-server.js';
 import { ValkeyError } from '#src/sharing/valkey-client.js';
+import type { RegistryPosition } from '#src/store/registry-copy.js';
 import type { Store } from '#src/store/store.js';
 import { eventually, temporaryFolder } from '../../support/gateway.js';
 import { NO_REDIS, startRedis, type RedisServer } from '../../support/redis-server.js';
@@ -132,6 +134,27 @@ void t.test('a host that does not hear that it has seeded knows its own registry
   const found = await server.pull(undefined);
   t.equal(reseed.wayTo(found!.position, host.store.copy.position()), 'equal');
 });
+
+void t.test(
+  'what was reported in an epoch is older than all of the next, however many there were',
+  async (t) => {
+    let position: RegistryPosition = { epoch: 'first', version: 5, lastId: 'x', history: [] };
+    const copy = {
+      position: () => position,
+      rows: () => [],
+      isEmpty: () => false,
+      setPosition: (next: RegistryPosition) => (position = next),
+    };
+    const store = { copy, shared: { take: (work: () => void) => work() } } as unknown as Store;
+    const server = { finishSeed: () => Promise.resolve(true) } as unknown as RegistryServer;
+    for (let epoch = 0; epoch < 40; epoch++) {
+      const lost = { ...position, version: position.version + 3 };
+      t.ok(await seed(store, server, 'host', position));
+      t.ok(versionOf(position) > versionOf(lost), `after epoch ${epoch}`);
+    }
+    t.ok(Number.isSafeInteger(versionOf(position)));
+  },
+);
 
 void t.test('a copy of an epoch that ends in mid-download is no copy', NO_REDIS, async (t) => {
   const { redis, host, server, ...seeding } = await prepare(t);
