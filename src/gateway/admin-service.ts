@@ -121,7 +121,8 @@ export interface AdminServiceOptions {
 export class AdminService {
   readonly #options: AdminServiceOptions;
   readonly token: string;
-  #server: AdminServer | undefined;
+  /** All that were opened: one that has stopped keeps connections until their next response. */
+  readonly #servers: AdminServer[] = [];
   #recorder: HistoryRecorder | undefined;
   /** Whether another gateway has the interface. */
   #follows = false;
@@ -164,7 +165,7 @@ export class AdminService {
         port: found?.port ?? port,
       });
       if (isAsked()) {
-        this.#server = server;
+        this.#servers.push(server);
         this.#writeAddress(server.port, order, true);
       } else {
         server.close();
@@ -291,7 +292,7 @@ export class AdminService {
 
   /** Ends the recorder too. The next `open` makes another, with what other gateways have recorded by then. */
   #stop(): void {
-    this.#server?.stop();
+    for (const server of this.#servers) server.stop();
     this.#recorder?.close();
     this.#recorder = undefined;
   }
@@ -300,7 +301,7 @@ export class AdminService {
     this.#closed = true;
     this.#orders += 1;
     this.#recorder?.close();
-    this.#server?.close();
+    for (const server of this.#servers) server.close();
     removeGatewayFile(this.#options.settings.data, process.pid);
   }
 }

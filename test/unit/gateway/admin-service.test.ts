@@ -1,6 +1,6 @@
 /** The admin interface passes from one gateway of a group to another, and back. */
 import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
+import { type AddressInfo, connect, createServer } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import t, { type Test } from 'tap';
 import { AdminService, type AdminServiceOptions } from '#src/gateway/admin-service.js';
@@ -58,6 +58,18 @@ void t.test('a gateway that has the interface again records the history again', 
   service.follow();
   t.equal(await service.lead(), true);
   t.ok(await until(() => reads.status > 0));
+});
+
+void t.test('at the end the connections of an earlier interface are closed too', async (t) => {
+  const { service } = openService(t, 0);
+  const socket = connect(await service.open(false), HOST);
+  socket.write(`GET /healthz HTTP/1.1\r\nhost: ${HOST}\r\n\r\n`);
+  await once(socket, 'data');
+  service.follow();
+  t.equal(await service.lead(), true);
+  service.close();
+  const timeout = AbortSignal.timeout(5_000);
+  await t.resolves(once(socket, 'close', { signal: timeout }), 'at once, not when it has been idle for long');
 });
 
 void t.test('a try to open the interface ends at the next order', async (t) => {
