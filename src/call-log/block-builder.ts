@@ -205,12 +205,11 @@ export class BlockBuilder {
     shorts[at16 + NAMED.source] = this.#sources.of(flags >> ring.SOURCE_SHIFT);
     shorts[at16 + NAMED.route] = this.#routes.of((flags >> ring.DOOR_SHIFT) & ring.BYTE_MASK);
     shorts[at16 + STATUS] = HTTP_OK;
-    // A plain call has one attempt. The listener sets CACHE_HIT for none: a hit has no call slot.
+    // A plain call has one attempt. None is a hit: a hit has no call slot.
     shorts[at16 + FLAGS] =
       PLAIN |
       ATTEMPTS |
       ((flags & ring.STREAM) === 0 ? 0 : STREAM) |
-      ((flags & ring.CACHE_HIT) === 0 ? 0 : CACHE_HIT) |
       ((flags & ring.CACHE_MISS) === 0 ? 0 : CACHE_MISS);
     this.#words[at32 + VARIABLE] = this.#variableBytes;
     this.#words[at32 + QUEUED_MS] = ints[first32 + ring.PLAIN_QUEUED_MS]!;
