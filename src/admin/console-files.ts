@@ -29,16 +29,15 @@ const TYPES: ReadonlyMap<string, string> = new Map([
 const ACCEPTS_GZIP = /(?:^|[\s,])gzip(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))\s*(?:[;,]|$)/i;
 
 /**
- * For the page, the browser runs, loads and calls only what the gateway serves, and shows images that a
- * `data:` URL has in itself, of which the page has none today. Names of accounts and keys are texts of other
- * people: even if one got into the page as markup, a script in it would not run.
+ * For the page, the browser runs, loads, shows and calls only what the gateway serves. Names of accounts and
+ * keys are texts of other people: even if one got into the page as markup, a script in it would not run.
  */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
   "style-src 'self'",
   "connect-src 'self'",
-  "img-src 'self' data:",
+  "img-src 'self'",
   "base-uri 'none'",
   "form-action 'none'",
   "frame-ancestors 'none'",

@@ -56,6 +56,7 @@ void t.test('the page and what it names are served without a token, and nothing 
   });
   const policy = String(page.headers['content-security-policy']);
   t.match(policy, "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'");
+  t.match(policy, "; img-src 'self'; ");
   t.notMatch(policy, 'unsafe');
   t.notMatch(page.body, / style=|<script>|https?:\/\//, 'nothing inline, nothing from elsewhere');
   const named = [...page.body.matchAll(/\/console\/[\w.-]+/g)].map(([path]) => path);
