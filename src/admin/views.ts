@@ -224,7 +224,11 @@ export const USAGE_STATS = {
   reasoning_tokens: Count,
 };
 
-const NameOf = (what: string) => orNull(Type.String(), `name of the ${what}; null where it was deleted`);
+const ACCOUNT_NAME = orNull(
+  Type.String(),
+  'name of the account; null if it is not in the books of this host',
+);
+const KEY_NAME = orNull(Type.String(), 'name of the key; null if it is deleted');
 
 /** Has one of the first five, by which lines are grouped. If that is an id, the names are there too. */
 export const UsageView = closed({
@@ -233,8 +237,8 @@ export const UsageView = closed({
   model: Type.Optional(Type.String()),
   day: optionalText('UTC, such as 2025-01-31'),
   hour: Type.Optional(Moment),
-  account_name: Type.Optional(NameOf('account')),
-  key_name: Type.Optional(NameOf('key')),
+  account_name: Type.Optional(ACCOUNT_NAME),
+  key_name: Type.Optional(KEY_NAME),
   ...USAGE_STATS,
 });
 export type UsageView = Readonly<Static<typeof UsageView>>;
@@ -243,9 +247,9 @@ export type UsageView = Readonly<Static<typeof UsageView>>;
 export const UsageRowView = closed({
   hour: Type.String({ description: 'when it began, such as 2025-01-31T12:00:00Z' }),
   account: Type.String({ description: 'id' }),
-  account_name: NameOf('account'),
+  account_name: ACCOUNT_NAME,
   key: Type.String({ description: 'id' }),
-  key_name: NameOf('key'),
+  key_name: KEY_NAME,
   model: Type.String(),
   ...USAGE_STATS,
 });
