@@ -7,6 +7,7 @@
  * after a reload it would have the old one's breaker (test/unit/upstream/route-table.test.ts).
  */
 import { isDeepStrictEqual } from 'node:util';
+import type { Settings } from '../config/schema.js';
 import type { DoorName } from '../core/door-names.js';
 import type { UpstreamLimits } from '../core/quotas.js';
 import { SECRET_CHARS_MIN, secretsInPath, withoutPathSecrets } from '../core/secret-url.js';
@@ -56,12 +57,12 @@ export interface UpstreamTarget extends HttpTarget {
 /** Origin of the built-in model. */
 export const ECHO_ORIGIN = 'echo:';
 
-export const TOKENIZERS = ['o200k_base', 'cl100k_base', 'none'] as const;
-export type Tokenizer = (typeof TOKENIZERS)[number];
+type ModelSettings = Settings['models'][number];
+
+export type Tokenizer = ModelSettings['tokenizer'];
 
 /** Why a fallback gets a call. `unavailable`: no upstream of the model could serve the call. */
-export const FALLBACK_REASONS = ['unavailable', 'context_length'] as const;
-export type FallbackReason = (typeof FALLBACK_REASONS)[number];
+export type FallbackReason = ModelSettings['fallback_on'][number];
 
 /** One model's upstreams. Routes are listed in the order of the catalogue. */
 export interface ModelRoute {

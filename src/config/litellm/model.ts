@@ -16,6 +16,7 @@ import { QUOTA_LIMITS_MAX } from '../../core/quotas.js';
 import { isRecord } from '../../core/json.js';
 import { ALIASES_MAX, FALLBACKS_MAX, OUTPUT_TOKENS_USUAL, UPSTREAMS_MAX } from '../catalog-schema.js';
 import { urlOf } from '../provider-settings.js';
+import type { Settings } from '../schema.js';
 import { KEY_HEADER } from '../upstream-scopes.js';
 import type { Deployment, Upstream } from './deployment.js';
 import { type ModelPrice, priceOf } from './price.js';
@@ -37,7 +38,7 @@ export interface ImportedModel {
 /** What a model serves without a setting `serves`. */
 const CHAT: readonly Service[] = ['chat'];
 
-type FallbackReason = 'unavailable' | 'context_length';
+type FallbackReason = Settings['models'][number]['fallback_on'][number];
 
 /**
  * The limits of one deployment. LiteLLM counts each deployment by itself. Tollgate counts all models of an
