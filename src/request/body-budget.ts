@@ -12,7 +12,8 @@
  *
  * Must hold: only its own listener writes to a stripe, and a new listener clears the stripe of a dead one. A
  * listener adds to its stripe before it sums up: if two listeners take the last bytes at the same time, both
- * may be rejected, but never do both get them.
+ * may be rejected, but never do both get them. The total is raised first and lowered last: while it is 0, no
+ * account has anything, wherever a listener dies.
  */
 import { BODY_MEMORY_FACTOR } from '../core/limits.js';
 import { ceilDiv, type AccountIndex } from '../core/units.js';
@@ -88,16 +89,16 @@ export class BodyBudget {
       this.#sum(FIRST_ACCOUNT + account) <= Math.max(oneKib, Math.min(shareKib, budgetKib * ACCOUNT_SHARE))
     )
       return 'taken';
-    Atomics.sub(words, this.#own + TOTAL, kib);
     Atomics.sub(words, this.#own + FIRST_ACCOUNT + account, kib);
+    Atomics.sub(words, this.#own + TOTAL, kib);
     return isFull ? 'full' : 'account_full';
   }
 
   /** Call it once for a body, with the length that was last taken. */
   giveBack(account: AccountIndex, heldBytes: number): void {
     const kib = kibOf(heldBytes);
-    Atomics.sub(this.#words, this.#own + TOTAL, kib);
     Atomics.sub(this.#words, this.#own + FIRST_ACCOUNT + account, kib);
+    Atomics.sub(this.#words, this.#own + TOTAL, kib);
   }
 
   #sum(word: number): number {

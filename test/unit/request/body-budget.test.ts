@@ -55,6 +55,30 @@ void t.test('what a listener that died had taken is free for the one in its plac
   t.end();
 });
 
+void t.test('a listener may die between the two sums', (t) => {
+  for (const isRejected of [false, true]) {
+    const buffer = createBodyBudget(1, ACCOUNTS);
+    const dying = new BodyBudget(buffer, 0);
+    const limits = isRejected ? bounds({ bytesMax: 0, bodyBytesMax: 0 }) : bounds();
+    const sub = Atomics.sub.bind(Atomics);
+    let calls = 0;
+    const stop = t.intercept(Atomics, 'sub', {
+      value: (words: Int32Array, at: number, by: number) => {
+        if (++calls === 2) throw new Error('terminated');
+        return sub(words, at, by);
+      },
+    });
+    t.throws(() => {
+      dying.take(A, 0, 10 * KIB, limits);
+      dying.giveBack(A, 10 * KIB);
+    }, /terminated/);
+    stop.restore();
+    const next = new BodyBudget(buffer, 0);
+    for (let body = 0; body < 2; body++) t.equal(next.take(A, 0, 10 * KIB, bounds()), 'taken');
+  }
+  t.end();
+});
+
 void t.test('over any steps of several listeners no bound is passed, and all comes back', (t) => {
   const seed = newSeed();
   t.comment(`seed ${seed}`);
