@@ -9,6 +9,7 @@ import { DOOR_PATHS, type Service } from '../core/door-names.js';
 import { isRecord, parsedJson } from '../core/json.js';
 import type { ProviderName } from '../core/provider-names.js';
 import { isHtml } from '../http1/http-client.js';
+import { errorIn } from '../upstream/error-body.js';
 import { UNKNOWN_MODEL_CODES } from '../upstream/error-mapping.js';
 import { tracesOf } from '../upstream/secret-traces.js';
 import { addressOf, type UpstreamTarget } from '../upstream/target.js';
@@ -98,7 +99,7 @@ export function diagnosisOf(
     const found = isPage ? 'HTML' : isCut ? 'too long an answer' : `no ${response}`;
     return failure(`status ${status}, ${found}`, adviceOfAddress(target, service));
   }
-  const error = isRecord(value) ? value.error : undefined;
+  const error = errorIn(value);
   const message = isRecord(error) && typeof error.message === 'string' ? error.message : undefined;
   const found = isPage ? ', HTML' : message === undefined ? '' : `: ${shown(target, message)}`;
   const result = `status ${status}${found}`;

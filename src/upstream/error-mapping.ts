@@ -12,7 +12,8 @@ import { UPSTREAM_MESSAGE_CHARS_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core
 import type { WallMs } from '../core/units.js';
 import type { FailureKind } from '../telemetry/metrics-layout.js';
 import { isHtml, type HttpFault } from '../http1/http-client.js';
-import { isRecord, parsedJson } from '../core/json.js';
+import { isRecord, type Members, parsedJson } from '../core/json.js';
+import { errorIn } from './error-body.js';
 import type { SecretTraces } from './secret-traces.js';
 
 /** Why an attempt failed. */
@@ -293,10 +294,10 @@ export function rejectionFailure(
   traces: SecretTraces,
 ): AttemptFailure {
   const isPage = isHtml(contentType) || body.trimStart().startsWith('<');
-  const value = isPage ? undefined : parsedJson(body);
-  const error = isRecord(value) ? value.error : undefined;
-  const code = isRecord(error) ? error.code : undefined;
-  const isUnknownModel = UNKNOWN_MODEL_CODES.has(code);
+  const error = isPage ? undefined : errorIn(parsedJson(body));
+  const { code, type }: Members = isRecord(error) ? error : {};
+  // Mistral says it by the type.
+  const isUnknownModel = UNKNOWN_MODEL_CODES.has(code) || UNKNOWN_MODEL_CODES.has(type);
   // The size is the caller's mistake, even if a proxy rejects it.
   if (status !== NOT_FOUND && !isUnknownModel && (!isPage || status === TOO_LARGE))
     return callerFailure(status, error, traces);

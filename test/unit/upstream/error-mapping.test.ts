@@ -76,7 +76,26 @@ void t.test("the upstream's message reaches the caller shortened and clean", (t)
   );
   const echo = JSON.stringify({ error: 'red sk-0123456789,sk-0123;abcdefgh' });
   t.equal(messageOf(echo, ...secretsOf(target)), 'red ***,***;***');
-  for (const body of ['', 'no', '[]', '{"error":{"message":5}}', '{"error":{"message":" \\n "}}']) {
+  for (const [name, bare] of [
+    ['Mistral', { type: 'invalid_request_message_order', param: null, code: '3230' }],
+    ['SGLang', { type: 'BadRequestError', param: null, code: 400 }],
+  ] as const) {
+    const bodyOf = (message: unknown): string => JSON.stringify({ object: 'error', message, ...bare });
+    t.equal(messageOf(bodyOf('Expected last role User'), 'sk-a'), 'Expected last role User', name);
+    t.equal(messageOf(bodyOf('key sk-a is \n bad'), 'sk-a'), 'key *** is   bad', name);
+    t.equal(messageOf(bodyOf('x'.repeat(1_001)))?.length, 1_000, name);
+    t.match(messageOf(bodyOf({ detail: [] })), /refused the request; check/, name);
+    const tooLong = bodyOf("This model's maximum context length is 4096 tokens");
+    t.equal(rejectionFailure(400, undefined, tooLong, new SecretTraces([])).contextLength, true, name);
+  }
+  for (const body of [
+    '',
+    'no',
+    '[]',
+    '{"message":"bad"}',
+    '{"error":{"message":5}}',
+    '{"error":{"message":" \\n "}}',
+  ]) {
     t.match(messageOf(body), /refused the request; check/, body);
   }
   t.end();
@@ -90,6 +109,8 @@ void t.test("a wrong address or model is nobody's fault but the settings'", (t) 
   const rows: [number, string | undefined, string, 'caller' | 'settings', boolean?][] = [
     [404, JSON_TYPE, unknown, 'settings', false],
     [404, undefined, '{"error":"model \'x\' not found"}', 'settings', false],
+    [404, JSON_TYPE, '{"object":"error","message":"no such model","code":404}', 'settings', false],
+    [400, JSON_TYPE, '{"object":"error","type":"invalid_model","code":"1500"}', 'settings', false],
     [404, JSON_TYPE, '{"detail":"Not Found"}', 'settings', true],
     [404, 'text/html', page, 'settings', true],
     [404, 'text/plain', '404 page not found', 'settings', true],
