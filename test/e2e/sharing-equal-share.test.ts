@@ -91,7 +91,9 @@ void t.test('a host on its equal share', { ...SKIPPED, timeout: 900_000 }, async
     await eventually('it is back', async () => ((await stateOf(cut)) === 'connected' ? true : undefined));
     await sleep(PHASE_MS);
   });
-  t.ok(after.answered >= SHARE, `${after.answered} when it is back`);
+  // The server holds a share back until the host has been back for a window. Of what is left, one in twenty
+  // may lie unused in a lease.
+  t.ok(after.answered >= 0.95 * SHARE, `${after.answered} when it is back`);
   const most = mostSurelyWithin(
     crowds.flatMap(({ calls }) => calls),
     MINUTE_MS,
