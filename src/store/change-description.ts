@@ -15,6 +15,7 @@ import type { RecordedTable, WrittenRow } from './row-recorder.js';
 
 /** A change of more records than this is described by counts and the first names, without fields. */
 const RECORDS_MAX = 20;
+/** Further fields are counted, and longer texts cut. */
 const FIELDS_MAX = 200;
 const TEXT_CHARS_MAX = 300;
 const FINGERPRINT_CHARS = 8;
@@ -23,10 +24,13 @@ type Stored = Readonly<Record<string, unknown>>;
 type Fields = Readonly<Record<string, FieldValue>>;
 
 interface RecordType {
+  /** As `target.type` of a change names it. */
   readonly type: string;
+  /** Rows were packed by the store, so `fields` casts instead of checking them again. */
   readonly fields: (stored: Stored, nameOfGroup: (id: string) => string) => Fields;
 }
 
+/** Tables whose rows are described. Rows of `credits` are described with their account. */
 const RECORD_TYPES: Partial<Record<RecordedTable, RecordType>> = {
   accounts: {
     type: 'account',
@@ -110,7 +114,7 @@ interface ChangedRecord {
 
 /**
  * Returns undefined if the rows change nothing that operators see. `nameOfGroup` returns the name of a group
- * by its id. The target is a record that existed before, if there is one: for a rotation the former key.
+ * by its id. The target is a record that existed before, if there is one: of a rotation the former key.
  */
 export function describeChange(
   rows: readonly WrittenRow[],
@@ -139,16 +143,16 @@ export function describeChange(
 function changedRecordsOf(rows: readonly WrittenRow[], nameOfGroup: (id: string) => string): ChangedRecord[] {
   const states = new Map<
     string,
-    { kind: RecordType; former: Stored | undefined; value: Stored | undefined }
+    { recordType: RecordType; former: Stored | undefined; value: Stored | undefined }
   >();
   const credits = new Map<unknown, FieldChange[]>();
   for (const { table, key, value, former } of rows) {
-    const kind = RECORD_TYPES[table];
-    if (kind !== undefined) {
+    const recordType = RECORD_TYPES[table];
+    if (recordType !== undefined) {
       const id = String(((value ?? former) as Stored).id);
       const state = states.get(id);
       states.set(id, {
-        kind,
+        recordType,
         former: state === undefined ? (former as Stored | undefined) : state.former,
         value: value as Stored | undefined,
       });
@@ -157,17 +161,19 @@ function changedRecordsOf(rows: readonly WrittenRow[], nameOfGroup: (id: string)
       credits.set(account, [...(credits.get(account) ?? []), ...creditOf(value as Stored)]);
     }
   }
-  return Array.from(states, ([id, { kind, former, value }]) => {
-    const before = former && kind.fields(former, nameOfGroup);
-    const after = value && kind.fields(value, nameOfGroup);
+  return Array.from(states, ([id, { recordType, former, value }]) => {
+    const { type, fields } = recordType;
+    const before = former && fields(former, nameOfGroup);
+    const after = value && fields(value, nameOfGroup);
+    // The recorder leaves out removals that find no row, so one of both is there.
     const latest = (value ?? former)!;
-    const lines = kind.type === 'account' ? (credits.get(latest.index) ?? []) : [];
+    const creditFields = type === 'account' ? (credits.get(latest.index) ?? []) : [];
     return {
-      type: kind.type,
+      type,
       id,
       isNew: former === undefined,
       name: String(latest.name),
-      changes: [...differenceOf(before ?? {}, after ?? {}), ...lines],
+      changes: [...differenceOf(before ?? {}, after ?? {}), ...creditFields],
     };
   });
 }
@@ -194,10 +200,10 @@ function bulkOf(records: readonly ChangedRecord[]): ChangeNote {
   for (const { type } of records) counts.set(type, (counts.get(type) ?? 0) + 1);
   const [first] = records;
   const { type } = first!;
-  // One record of its type with many others, as an account with its keys, is what was changed.
-  const isOne = counts.get(type) === 1;
+  // The target is the first record if it is the only one of its type: an account with its keys.
+  const isOnlyOne = counts.get(type) === 1;
   return {
-    target: isOne ? targetOf(first!) : { type: `${type}s`, id: null, name: null },
+    target: isOnlyOne ? targetOf(first!) : { type: `${type}s`, id: null, name: null },
     changes: [
       ...Array.from(counts, ([name, count]) => ({ field: `${name}s`, before: null, after: count })),
       ...records.slice(0, RECORDS_MAX).map(({ id, name }) => ({ field: id, before: null, after: name })),
@@ -212,9 +218,9 @@ export function boundedNote({ target, changes }: ChangeNote): ChangeNote {
     before: boundedValue(before),
     after: boundedValue(after),
   }));
-  const left = changes.length - bounded.length;
-  const more = left > 0 ? [{ field: 'further fields', before: null, after: left }] : [];
-  return { target, changes: [...bounded, ...more] };
+  const omitted = changes.length - bounded.length;
+  const omittedFields = omitted > 0 ? [{ field: 'further fields', before: null, after: omitted }] : [];
+  return { target, changes: [...bounded, ...omittedFields] };
 }
 
 function boundedValue(value: FieldValue): FieldValue {

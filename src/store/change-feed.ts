@@ -9,7 +9,7 @@
  *     meta     'changes'                                   → number of the newest
  *
  * Must hold: numbers have no gaps, because `since` takes a gap for changes that are no longer kept. A change
- * is appended in the transaction of its rows; or a crash in between leaves a disabled key in use
+ * is appended in the transaction of its rows; otherwise a crash in between leaves a disabled key in use
  * (test/unit/store/change-feed.shared-changes.test.ts).
  */
 import {
@@ -85,7 +85,7 @@ export class ChangeFeed {
       for (const slot of touched.keys) keys.add(slot);
       next++;
     }
-    // The newest rows are missing.
+    // The rows of the newest changes are missing.
     if (next <= this.#newest()) return undefined;
     return { groups: [...groups], accounts: [...accounts], keys: [...keys] };
   }
@@ -154,7 +154,7 @@ export class SharedChanges {
     });
   }
 
-  /** As `commit`, for rows that all hosts have agreed on: the store stays a copy of their registry. */
+  /** As `commit`, for rows that all hosts have agreed on. The store remains a copy of their registry. */
   take(work: () => void): void {
     this.#commit(work, () => undefined);
   }
@@ -182,7 +182,7 @@ export class SharedChanges {
     } catch (error) {
       if (!(error instanceof Undone)) throw error;
     }
-    // Set, or `work` has thrown.
+    // `recorded` is set, or `work` has thrown.
     return recorded!;
   }
 

@@ -41,15 +41,17 @@ const READERS_CHECK_PERIOD_MS = 60_000;
 export class Environment {
   /** For reads. Writes go through `write`, and tables are opened by `openTables`. */
   readonly root: RootDatabase;
+  /** Undefined for a reader on a read-only disk. */
   readonly #gate: RootDatabase | undefined;
   /**
-   * Whether this object has the gate. A `write` in a `write` would block for ever if it took the gate again.
+   * Whether this object has the gate. An `inGate` in an `inGate` would block for ever if it took it again.
    */
   #hasGate = false;
   #readersCheckedMs = performance.now();
 
   /** Throws what LMDB throws, and StoreError if the gate's file is not an LMDB file. */
   constructor(path: string, options: Readonly<RootDatabaseOptions>) {
+    // Before this thread can wait for a lock: main-watch.ts wakes it by a signal that is ignored otherwise.
     takeInterrupts();
     this.#gate = openGate(`${path}-gate`, options.readOnly === true);
     try {
@@ -66,8 +68,8 @@ export class Environment {
   }
 
   /**
-   * Runs `work` as one transaction, and blocks while another process has the gate. A throw undoes all of
-   * `work`. The gate costs 2 µs.
+   * Runs `work` as one transaction, and blocks while another process has the gate. Returns when the commit is
+   * on disk. A throw undoes all of `work`. The gate costs 2 µs.
    */
   write<Result>(work: () => Result): Result {
     this.#forgetDeadReaders();
@@ -110,11 +112,11 @@ export class Environment {
     } finally {
       this.#hasGate = false;
     }
-    // Set: the transaction has run `work`, or has thrown.
+    // `result` is set: the transaction has run `work`, or has thrown.
     return result!;
   }
 
-  /** Without this LMDB never reuses the pages that a killed reader saw, and the file grows. */
+  /** Otherwise LMDB never reuses the pages that a killed reader saw, and the file grows. */
   #forgetDeadReaders(): void {
     const nowMs = performance.now();
     if (nowMs - this.#readersCheckedMs < READERS_CHECK_PERIOD_MS) return;
@@ -126,25 +128,29 @@ export class Environment {
 /**
  * Creates an LMDB file without rows at `path`, unless there is a file. It is made under another name and then
  * linked to `path`. So a crash leaves no file at `path` or a whole one, and of two processes that create it
- * at once the later one keeps the other's. The other name is new each time: a start that a power cut ended
- * may have left a file that is no LMDB file, and processes in containers have the same number.
+ * at once the later one keeps the other's. The temporary name is new each time: a start that a power cut
+ * ended may have left a file of that name that is no LMDB file, and processes in containers have the same
+ * number.
  */
 export function makeEnvironmentFile(path: string, options: Readonly<RootDatabaseOptions>): void {
   if (existsSync(path)) return;
-  const made = `${path}-new-${randomUUID()}`;
+  const temporary = `${path}-new-${randomUUID()}`;
   try {
-    // Closes at once, because nothing was written through it.
-    void open(made, options).close();
-    linkSync(made, path);
+    // `close` takes effect before it returns, because nothing was written through this environment.
+    void open(temporary, options).close();
+    linkSync(temporary, path);
   } catch (error) {
     // EEXIST: another process has created it meanwhile.
     if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
   } finally {
-    for (const name of [made, `${made}-lock`]) rmSync(name, { force: true });
+    for (const name of [temporary, `${temporary}-lock`]) rmSync(name, { force: true });
   }
 }
 
-/** Undefined for a reader on a read-only disk: without a lock file LMDB shares no transaction number. */
+/**
+ * Undefined for a reader on a read-only disk, which needs no gate: without a lock file LMDB shares no
+ * transaction number.
+ */
 function openGate(path: string, readOnly: boolean): RootDatabase | undefined {
   assertDisposableFile(path);
   try {
@@ -160,7 +166,7 @@ export function assertDisposableFile(path: string): void {
   try {
     assertStoreFile(path);
   } catch (error) {
-    // The message of `unreadable` names path, owner and disk already, and removing the file would not help.
+    // The message of `unreadable` says what to check, and removing the file would not help.
     if (!(error instanceof StoreError) || error.code === 'unreadable') throw error;
     throw new StoreError(
       error.code,

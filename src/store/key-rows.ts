@@ -1,10 +1,11 @@
 /**
  * The store's tables of API keys: their records, which key has or had which slot, and the last use and counts
- * of each key. The registry, recovery, the flush and the audit use it. Main thread.
+ * of each key. store.ts makes KeyRows; the registry, recovery, the flush and registry-copy.ts use it. Main
+ * thread.
  *
  * Must hold: a new field is optional and is left out if it is not set. Stores of formats 1 to 3, which had no
  * expiry, limits or rotation, or fewer limits, are read by this same schema
- * (test/unit/store/key-rows.key-codec.test.ts).
+ * (test/unit/store/key-rows.key-codec.test.ts). `put` and `takeOut` change all tables of a key.
  */
 import { type Static, Type } from 'typebox';
 import { schemaCheck } from '../core/schema-check.js';
@@ -32,7 +33,7 @@ import {
   readLimits,
   Slot,
 } from './record-codec.js';
-import { SETTLED } from './quota-use-rows.js';
+import { quotaUseKeyOf, SETTLED } from './quota-use-rows.js';
 import { SlotRows } from './slot-rows.js';
 import { KEY_SLOTS_USED, type Tables } from './tables.js';
 
@@ -81,10 +82,10 @@ const isKey = schemaCheck('StoredKey', StoredKey);
 const isKeyUse = schemaCheck('StoredKeyUse', StoredKeyUse);
 
 export function packKey(record: KeyRecord): StoredKey {
-  const { digest, expiresSeconds, limits, isPrivate, replacedById, inherited, ...rest } = record;
+  const { digest, expiresSeconds, limits, isPrivate, replacedById, inherited, ...plainFields } = record;
   return {
     format: FORMAT,
-    ...rest,
+    ...plainFields,
     digest: digest.toString('hex'),
     ...(expiresSeconds === undefined ? {} : { expiresSeconds }),
     ...packLimits(limits),
@@ -119,12 +120,12 @@ export function readKey(stored: unknown, location: string): KeyRecord {
 
 export function packKeyUse(record: KeyUseRecord): StoredKeyUse {
   const { lastUsedSeconds, minuteUsed, dayNumber, dayCalls, takenMs } = record;
-  // Field by field: a flush packs many of them.
+  // Field by field, because a flush packs many rows and a spread object is slower.
   if (lastUsedSeconds === undefined) return { format: FORMAT, minuteUsed, dayNumber, dayCalls, takenMs };
   return { format: FORMAT, lastUsedSeconds, minuteUsed, dayNumber, dayCalls, takenMs };
 }
 
-/** Throws StoreError `damaged`. */
+/** Throws StoreError `damaged`; `location` names the record in the message. */
 export function readKeyUse(stored: unknown, location: string): KeyUseRecord {
   if (!isKeyUse(stored)) throw damaged(location);
   return {
@@ -136,13 +137,13 @@ export function readKeyUse(stored: unknown, location: string): KeyUseRecord {
   };
 }
 
-/** Above every slot, and still a key that LMDB orders after them. */
+/** Above every slot: LMDB orders a key with it after those of all slots. */
 const AFTER_ALL_SLOTS = Number.MAX_SAFE_INTEGER;
 
 /**
- * If more keys than this have one name, the account's own keys are searched instead of the keys of that name.
+ * If so many keys have one name, the account's own keys are searched instead of the keys of that name.
  */
-const KEYS_READ_MAX = 20;
+const KEYS_OF_NAME_MAX = 20;
 
 export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
   readonly #tables: Tables;
@@ -165,16 +166,17 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
   }
 
   *eachOfName(name: string): Generator<KeyRecord> {
-    for (const [found, id] of this.#tables.keyNames.getKeys({ start: [name, ''] })) {
-      if (found !== name) return;
+    // The range has no end: the first key of another name ends it.
+    for (const [rowName, id] of this.#tables.keyNames.getKeys({ start: [name, ''] })) {
+      if (rowName !== name) return;
       yield this.recordOf(id);
     }
   }
 
   findOfAccount(account: AccountIndex, name: string): KeyRecord[] {
     const named: KeyRecord[] = [];
-    for (const record of this.eachOfName(name)) if (named.push(record) === KEYS_READ_MAX) break;
-    if (named.length < KEYS_READ_MAX) return named.filter(({ accountIndex }) => accountIndex === account);
+    for (const record of this.eachOfName(name)) if (named.push(record) === KEYS_OF_NAME_MAX) break;
+    if (named.length < KEYS_OF_NAME_MAX) return named.filter(({ accountIndex }) => accountIndex === account);
     const { keysOfAccount, keyNames } = this.#tables;
     const ids = keysOfAccount.getRange({ start: [account, 0], end: [account, AFTER_ALL_SLOTS] });
     return Array.from(ids)
@@ -182,6 +184,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
       .map(({ value }) => this.recordOf(value));
   }
 
+  /** Ordered by slot, from slot `from` on; of all accounts if `account` is undefined. */
   list(account: AccountIndex | undefined, from: number, limit: number): Page<KeyRecord> {
     if (account === undefined) return this.listAll(from, limit);
     const ids = this.#tables.keysOfAccount
@@ -194,7 +197,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
     const { keySlotsFree, keyUses, quotaUses } = this.#tables;
     const clear = (slot: number): void => {
       keyUses.removeSync(slot);
-      quotaUses.removeSync(['key', slot, '']);
+      quotaUses.removeSync(quotaUseKeyOf({ kind: 'key', index: slot }));
     };
     return this.takeSlots(count, restedMs, slotsMax, keySlotsFree, KEY_SLOTS_USED, clear).map(asKeyIndex);
   }
@@ -208,14 +211,15 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
     this.#tables.keyNames.putSync([record.name, record.id], true);
   }
 
+  /** Removes the key. Its slot rests from `nowMs` on. */
   remove(record: KeyRecord, nowMs: WallMs): void {
     this.takeOut(record);
     this.#tables.keySlotsFree.putSync([nowMs, record.index], true);
   }
 
   /**
-   * Removes the key but does not free its slot: the host that deleted the key has done that. If the slot has
-   * its next key already, that one keeps what belongs to the slot.
+   * Removes the key but does not free its slot: the host that deleted the key has freed it. Another key that
+   * has the slot already keeps what belongs to the slot.
    */
   takeOut({ id, index, accountIndex, name }: KeyRecord): void {
     const { keys, keySlots, keysOfAccount, keyNames, keyUses, quotaUses } = this.#tables;
@@ -225,7 +229,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
     if (keySlots.get(index) !== id) return;
     keySlots.removeSync(index);
     keyUses.removeSync(index);
-    quotaUses.removeSync(['key', index, '']);
+    quotaUses.removeSync(quotaUseKeyOf({ kind: 'key', index }));
   }
 
   findUse(index: KeyIndex): KeyUseRecord | undefined {

@@ -1,11 +1,11 @@
 /**
  * The notices that operators have got of quotas and balances, and the webhooks that wait to be sent: a
  * transactional outbox. gateway/quota-notices.ts writes it and gateway/webhook-outbox.ts empties it, on the
- * main threads of all processes of a host. It is no part of the accounting: the audit does not read it, and
- * a row that cannot be read is as good as none.
+ * main threads of all processes of a host. The table is no part of the accounting: the audit does not read
+ * it, and a row that cannot be read counts as missing.
  *
  * Must hold: a notice is marked as told in the transaction that queues its webhook, so that of several
- * processes one tells (test/unit/store/notice-rows.test.ts), and a crash in between cannot drop a webhook.
+ * processes one reports it (test/unit/store/notice-rows.test.ts), and no crash in between drops a webhook.
  *
  *     ['told', id of the scope, quota]   → [period, percent, ends at ms]; of a balance [credited, 0, null]
  *     ['waits', told at ms, webhook id]  → body of the webhook
@@ -15,7 +15,7 @@ import type { Tables } from './tables.js';
 
 /**
  * Webhooks that wait at most, some 500 KB. If there are more, the oldest are dropped: after a long outage of
- * the receiver the latest tell most.
+ * the receiver the latest are of most use.
  */
 export const WEBHOOKS_WAITING_MAX = 1_000;
 /** Rows that one sweep looks at: some 5 ms. */
@@ -25,15 +25,15 @@ const KEPT_MS = 86_400_000;
 
 type NoticeKey = ['told', string, string] | ['waits', number, string];
 
-/** Ordered after every id: ids consist of characters below it. */
-const LAST = '~';
-/** A new object for each call: lmdb writes into it. */
-const waits = (): { start: Key; end: Key } => ({
+/** Ordered after every id, because ids consist of characters below it. */
+const AFTER_ALL_IDS = '~';
+/** The range of waiting webhooks. A new object for each call, because lmdb writes into it. */
+const waitingRange = (): { start: Key; end: Key } => ({
   start: ['waits', 0, ''],
-  end: ['waits', Number.MAX_SAFE_INTEGER, LAST],
+  end: ['waits', Number.MAX_SAFE_INTEGER, AFTER_ALL_IDS],
 });
 
-/** One notice of one scope, told or not yet. */
+/** A notice of one scope, whether or not it was told. */
 export interface NoticeMark {
   readonly scopeId: string;
   /** A quota's name, or `balance`. */
@@ -63,7 +63,7 @@ export class NoticeRows {
     this.#tables = tables;
   }
 
-  /** Whether no threshold as high as the mark's has been told in the mark's period. Some µs. */
+  /** Whether no threshold as high as that of the mark has been told in its period. Some µs. */
   isNew({ scopeId, quota, period, percent }: NoticeMark): boolean {
     const told = this.#tables.notices.get(['told', scopeId, quota]);
     if (!isTold(told)) return true;
@@ -95,7 +95,7 @@ export class NoticeRows {
   /** Returns the webhooks that wait, the oldest first. One whose row is damaged is not sent. */
   waiting(): WaitingWebhook[] {
     const webhooks: WaitingWebhook[] = [];
-    for (const { key, value } of this.#tables.notices.getRange(waits()))
+    for (const { key, value } of this.#tables.notices.getRange(waitingRange()))
       if (typeof value === 'string') webhooks.push({ id: key[2], reportedMs: Number(key[1]), body: value });
     return webhooks;
   }
@@ -107,29 +107,32 @@ export class NoticeRows {
   }
 
   /**
-   * Goes through the next SWEPT_MAX rows and removes those whose period has ended, and damaged ones, also of
-   * webhooks.
+   * Goes through the next SWEPT_MAX notices and removes those whose period ended KEPT_MS ago and damaged
+   * ones, and all damaged webhooks.
    */
   sweep(nowMs: number): void {
     const { environment, notices } = this.#tables;
-    const range = { start: this.#sweepFrom, end: ['told', LAST, ''], limit: SWEPT_MAX };
+    const range = { start: this.#sweepFrom, end: ['told', AFTER_ALL_IDS, ''], limit: SWEPT_MAX };
     const rows = [...notices.getRange(range)];
     this.#sweepFrom = rows.length < SWEPT_MAX ? ['told', '', ''] : rows.at(-1)!.key;
     const ended = rows.filter(
       ({ value }) => !isTold(value) || (value[2] !== null && value[2] + KEPT_MS < nowMs),
     );
-    const unsendable = Array.from(notices.getRange(waits())).filter(({ value }) => typeof value !== 'string');
+    const unsendable = Array.from(notices.getRange(waitingRange())).filter(
+      ({ value }) => typeof value !== 'string',
+    );
     if (ended.length + unsendable.length === 0) return;
     environment.write(() => {
       for (const { key } of [...ended, ...unsendable]) notices.removeSync(key);
     });
   }
 
+  /** Returns how many webhooks were dropped. Call in a transaction. */
   #dropOldest(): number {
     const { notices } = this.#tables;
-    const surplus = notices.getKeysCount(waits()) - WEBHOOKS_WAITING_MAX;
+    const surplus = notices.getKeysCount(waitingRange()) - WEBHOOKS_WAITING_MAX;
     if (surplus <= 0) return 0;
-    for (const key of [...notices.getKeys({ ...waits(), limit: surplus })]) notices.removeSync(key);
+    for (const key of [...notices.getKeys({ ...waitingRange(), limit: surplus })]) notices.removeSync(key);
     return surplus;
   }
 }

@@ -1,7 +1,8 @@
 /**
  * The operators' change log: an append-only, tamper-evident table, whose rows form a hash chain. A row is
  * written in the transaction of the change itself, so it costs no disk flush of its own, and no change is
- * made without it. The store owns it; the registry and the admin interface use it. Main thread.
+ * made without it. store.ts makes OperatorChanges, which registry/registry.ts calls for the admin interface;
+ * audit.ts checks the chain. Main thread.
  *
  *     operator_changes  number, from 1 without gaps  → the row's JSON, and SHA-256(hash before + JSON)
  *     meta              'operator_changes_head'      → number and hash of the newest row
@@ -9,7 +10,7 @@
  *
  * Processes of a host append one after the other, because LMDB has one writer. Hosts append in the order of
  * the log that they share: a row continues the head of this host's copy, and is made again if another host
- * was quicker (sharing/registry-log.ts). So all have one chain.
+ * appended first (sharing/registry-log.ts). So all hosts have one chain.
  *
  * Must hold: the hash is taken of the stored text, byte for byte. A row is never encoded again, or every
  * chain ever written breaks (test/unit/store/operator-changes.test.ts).
@@ -44,11 +45,13 @@ const ROWS_MAX = 1_000_000;
 const PAGE_ROWS_MAX = 3_000;
 /** Rows that a verification reads in one turn of the event loop: some 10 ms. */
 const SLICE_ROWS = 1_000;
-const AFTER_ALL = Number.MAX_SAFE_INTEGER;
-/** Problems that a report lists. Beyond so many they have one cause. */
+/** Above the number of every row. */
+const AFTER_ALL_ROWS = Number.MAX_SAFE_INTEGER;
+/** Problems that a report lists. More problems than this have one cause. */
 const PROBLEMS_MAX = 20;
 
-const START: ChainLink = { number: 0, hash: '' };
+/** The link before the first row of a chain. */
+const CHAIN_START: ChainLink = { number: 0, hash: '' };
 
 const StoredChange = closedObject({ format: Format, text: Type.String(), hash: Digest });
 type StoredChange = Static<typeof StoredChange>;
@@ -59,17 +62,19 @@ const isLink = schemaCheck('StoredLink', StoredLink);
 
 /** Throws StoreError `damaged`; `location` names the record in the message. */
 export function readChange(stored: unknown, location: string): OperatorChange {
-  const change = decoded(stored);
+  const change = decodedChange(stored);
   if (change === undefined) throw damaged(location);
   return change;
 }
 
-function decoded(stored: unknown): OperatorChange | undefined {
-  const change = isStoredChange(stored) ? parsed(stored.text) : undefined;
-  return change && { ...change, hash: (stored as StoredChange).hash };
+/** Undefined if the row is damaged. ChainCheck alone checks the hash. */
+function decodedChange(stored: unknown): OperatorChange | undefined {
+  if (!isStoredChange(stored)) return undefined;
+  const change = parsedText(stored.text);
+  return change && { ...change, hash: stored.hash };
 }
 
-function parsed(text: string): Omit<OperatorChange, 'hash'> | undefined {
+function parsedText(text: string): Omit<OperatorChange, 'hash'> | undefined {
   try {
     const value: unknown = JSON.parse(text);
     return isHashedChange(value) ? value : undefined;
@@ -78,16 +83,18 @@ function parsed(text: string): Omit<OperatorChange, 'hash'> | undefined {
   }
 }
 
-/** Undefined stands for no link at all. Throws StoreError `damaged`. */
+/** Returns CHAIN_START for undefined: the chain has no row. Throws StoreError `damaged`. */
 export function readLink(stored: unknown, location: string): ChainLink {
-  if (stored === undefined) return START;
+  if (stored === undefined) return CHAIN_START;
   if (!isLink(stored)) throw damaged(location);
   return stored;
 }
 
+/** The change that `during` runs. */
 interface CurrentChange {
   readonly cause: Cause & { readonly atMs: WallMs };
-  made: OperatorChange | undefined;
+  /** The row of the change; undefined until it is appended. */
+  row: OperatorChange | undefined;
 }
 
 type ChangeTables = Pick<Tables, 'path' | 'meta' | 'operatorChanges'>;
@@ -107,10 +114,10 @@ export class OperatorChanges implements ChangeStore {
 
   during<Result>(cause: CurrentChange['cause'], work: () => Result): Recorded<Result> {
     invariant(this.#current === undefined, 'a change is made within no other change');
-    const current: CurrentChange = { cause, made: undefined };
+    const current: CurrentChange = { cause, row: undefined };
     this.#current = current;
     try {
-      return { result: work(), change: current.made };
+      return { result: work(), change: current.row };
     } finally {
       this.#current = undefined;
     }
@@ -118,18 +125,21 @@ export class OperatorChanges implements ChangeStore {
 
   note(note: ChangeNote): void {
     invariant(this.#current !== undefined, 'somebody changes something');
-    this.#put(this.#current, note);
+    this.#appendRow(this.#current, note);
   }
 
-  /** Called inside the transaction that wrote the rows. Outside of `during` no operator changes anything. */
+  /**
+   * Appends the change that wrote `rows`. store.ts calls it in their transaction. Outside of `during` it does
+   * nothing, because no operator has changed anything.
+   */
   append(rows: readonly WrittenRow[]): void {
     if (this.#current === undefined) return;
     const note = describeChange(rows, this.#nameOfGroup);
-    if (note !== undefined) this.#put(this.#current, note);
+    if (note !== undefined) this.#appendRow(this.#current, note);
   }
 
-  /** In the caller's transaction: appends a row to the chain, and removes what is beyond `#rowsMax`. */
-  #put(current: CurrentChange, note: ChangeNote): void {
+  /** In the caller's transaction: appends a row to the chain, and removes rows beyond `#rowsMax`. */
+  #appendRow(current: CurrentChange, note: ChangeNote): void {
     const { operatorChanges, meta } = this.#tables;
     const { actor, action, atMs } = current.cause;
     const head = this.head();
@@ -141,17 +151,17 @@ export class OperatorChanges implements ChangeStore {
     const hash = chained(head.hash, text);
     operatorChanges.putSync(number, { format: FORMAT, text, hash } satisfies StoredChange);
     meta.putSync(CHANGES_HEAD, { number, hash });
-    const last = number - this.#rowsMax;
-    if (last >= 1) this.#forgetTo(last);
-    current.made = { ...row, hash };
+    const lastRemoved = number - this.#rowsMax;
+    if (lastRemoved >= 1) this.#removeUpTo(lastRemoved);
+    current.row = { ...row, hash };
   }
 
   /** Removes the rows up to `last`. */
-  #forgetTo(last: number): void {
+  #removeUpTo(last: number): void {
     const { operatorChanges, meta } = this.#tables;
-    const hash = decoded(operatorChanges.get(last))?.hash;
-    // Row `last` was removed or altered by hand, so its hash is unknown: the next call removes it with its
-    // own.
+    const hash = decodedChange(operatorChanges.get(last))?.hash;
+    // Row `last` was removed or altered by hand, so its hash is unknown. The next change removes it together
+    // with the row after it.
     if (hash === undefined) return;
     for (const key of Array.from(operatorChanges.getKeys({ end: last + 1 }))) operatorChanges.removeSync(key);
     meta.putSync(CHANGES_BEFORE, { number: last, hash });
@@ -167,8 +177,8 @@ export class OperatorChanges implements ChangeStore {
   }
 
   /**
-   * Takes over the head of the chain, or the row before the oldest, as another host has set it. Rows of this
-   * copy beyond it are no part of the shared chain and are removed. Call inside a transaction.
+   * Takes over the head of the chain, or the row before the oldest, from another host. Rows beyond the chain
+   * are removed. registry-copy.ts calls it in its transaction.
    */
   takeLink(name: typeof CHANGES_HEAD | typeof CHANGES_BEFORE, value: unknown): void {
     const { operatorChanges, meta } = this.#tables;
@@ -182,22 +192,22 @@ export class OperatorChanges implements ChangeStore {
     const { operatorChanges } = this.#tables;
     const items: OperatorChange[] = [];
     let rowsRead = 0;
-    // A row that does not contain these texts cannot match. The search is faster than to parse every row.
+    // A row whose JSON lacks one of these texts cannot match. The search is faster than parsing every row.
     const { who, action, target } = filter;
     const searchTexts = [who, action, target].flatMap((text) =>
       text === undefined ? [] : [JSON.stringify(text).slice(1, -1)],
     );
     // lmdb excludes the end of a range and includes its start, also of a reverse one.
     const range = operatorChanges.getRange({
-      start: before === undefined ? AFTER_ALL : before - 1,
+      start: before === undefined ? AFTER_ALL_ROWS : before - 1,
       end: 0,
       reverse: true,
     });
     for (const { key, value } of range) {
       if (rowsRead === PAGE_ROWS_MAX || items.length === limit) return { items, next: key + 1 };
       rowsRead += 1;
-      const mayMatch = isStoredChange(value) && searchTexts.every((part) => value.text.includes(part));
-      const change = mayMatch ? decoded(value) : undefined;
+      const mayMatch = isStoredChange(value) && searchTexts.every((text) => value.text.includes(text));
+      const change = mayMatch ? decodedChange(value) : undefined;
       if (change !== undefined && matches(change, filter)) items.push(change);
     }
     return { items, next: undefined };
@@ -236,52 +246,59 @@ function matches(change: OperatorChange, { who, action, target, fromMs, toMs }: 
 export class ChainCheck {
   readonly #before: ChainLink;
   readonly #problems: ChainProblem[] = [];
+  /** The row that was added last, or the one before the oldest. */
   #last: ChainLink;
-  #rows = 0;
+  #rowCount = 0;
 
+  /** `before`: the row before the oldest that is kept. */
   constructor(before: ChainLink) {
     this.#before = before;
     this.#last = before;
   }
 
+  /** `number` is the row's key. Never throws because of a row. */
   add(number: number, stored: unknown): void {
-    this.#rows++;
+    this.#rowCount++;
     const expected = this.#last.number + 1;
-    if (number > expected) this.#add(expected, missingText(expected, number - 1));
-    if (number < expected) this.#add(number, 'it was put before the oldest row that is kept');
+    if (number > expected) this.#addProblem(expected, missingText(expected, number - 1));
+    if (number < expected) this.#addProblem(number, 'it was put before the oldest row that is kept');
     const row = isStoredChange(stored) ? stored : undefined;
-    const change = row && parsed(row.text);
-    if (row === undefined || change === undefined) this.#add(number, 'it was altered: it cannot be read');
+    const change = row && parsedText(row.text);
+    if (row === undefined || change === undefined)
+      this.#addProblem(number, 'it was altered: it cannot be read');
     else if (change.number !== number)
-      this.#add(number, `it was altered: it says that it is ${change.number}`);
+      this.#addProblem(number, `it was altered: it says that it is ${change.number}`);
     else if (
       number === expected &&
-      this.#last.hash !== UNKNOWN &&
+      this.#last.hash !== UNKNOWN_HASH &&
       chained(this.#last.hash, row.text) !== row.hash
     )
-      this.#add(number, 'it was altered: its hash is not that of its text and the row before');
-    this.#last = { number, hash: row?.hash ?? UNKNOWN };
+      this.#addProblem(number, 'it was altered: its hash is not that of its text and the row before');
+    this.#last = { number, hash: row?.hash ?? UNKNOWN_HASH };
   }
 
   /** Call after the last row, with the `head` of the moment at which that row was read. */
   report(head: ChainLink): ChainReport {
     const last = this.#last;
     const next = last.number + 1;
-    if (last.number < head.number) this.#add(next, missingText(next, head.number));
+    if (last.number < head.number) this.#addProblem(next, missingText(next, head.number));
     else if (last.number > head.number)
-      this.#add(last.number, `it was put behind the newest row, which is ${head.number}`);
+      this.#addProblem(last.number, `it was put behind the newest row, which is ${head.number}`);
     else if (last.hash !== head.hash)
-      this.#add(last.number, 'it was altered: its hash is not the one that was kept of the newest row');
-    return { rows: this.#rows, before: this.#before, head, problems: this.#problems };
+      this.#addProblem(
+        last.number,
+        'it was altered: its hash is not the one that was kept of the newest row',
+      );
+    return { rows: this.#rowCount, before: this.#before, head, problems: this.#problems };
   }
 
-  #add(number: number, problem: string): void {
+  #addProblem(number: number, problem: string): void {
     if (this.#problems.length < PROBLEMS_MAX) this.#problems.push({ number, problem });
   }
 }
 
-/** The hash of a row that cannot be read. The hash of the row after it is then not checked. */
-const UNKNOWN = '?';
+/** Stands for the hash of a row that cannot be read. The hash of the row after that one is not checked. */
+const UNKNOWN_HASH = '?';
 
 function missingText(first: number, last: number): string {
   return first === last ? 'it was removed' : `it and those up to ${last} were removed`;

@@ -4,14 +4,16 @@
  * identity of their process, and are void once that has ended. Main thread, or a command.
  *
  * `/proc` shows the processes of its own PID namespace alone, so a process of another container counts as
- * ended. Only the hold meets such processes, and looks further. Whoever has the hold meets none: all gateways
- * that use the data directory with it are of one supervisor, and every other row is of an earlier holder.
+ * ended. Only store-hold.ts meets such processes, and asks the kernel's locks too. Whoever has the hold meets
+ * none: all gateways that use the data directory with it are of one supervisor, and every other row is of an
+ * earlier holder.
  *
  * Must hold: an identity begins with the pid and a space, because `isRunning` and store-hold.ts read the pid
  * from it (test/unit/store/store-hold.test.ts).
  */
 import { readFileSync } from 'node:fs';
 
+/** EPERM and EACCES: the process is hidden (hidepid), so it is another user's. */
 const NO_SUCH_PROCESS: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ESRCH', 'EPERM', 'EACCES']);
 
 /**
@@ -21,15 +23,16 @@ const NO_SUCH_PROCESS: ReadonlySet<string | undefined> = new Set(['ENOENT', 'ESR
 export function identityOf(pid: number): string | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    // `42 (name) S 1 …`: the name may contain brackets and blanks. After it come the state and, 19 fields on,
-    // the start in ticks.
+    // `42 (name) S 1 …`: the last bracket ends the name, which may contain brackets and blanks. After it come
+    // the state and, START_FIELD fields on, the start in ticks.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     const [state] = fields;
     const startTicks = fields[START_FIELD];
+    // Z, X: a zombie, a dead process.
     if (startTicks === undefined || state === 'Z' || state === 'X') return undefined;
     return `${pid} ${startTicks} ${readBootId()}`;
   } catch (error) {
-    // A process that is hidden (hidepid) is of another user. Any other error says nothing, as EMFILE.
+    // Any other error, such as EMFILE, does not say whether the process runs.
     if (NO_SUCH_PROCESS.has((error as NodeJS.ErrnoException).code)) return undefined;
     throw error;
   }
@@ -53,7 +56,7 @@ const START_FIELD = 19;
 
 /**
  * Whether the process that had this identity still runs in this PID namespace. True if `/proc` cannot be read
- * now: what a running process has must not be given away because this one is short of descriptors.
+ * now: the locks of a running process must not be given away because this process is short of descriptors.
  */
 export function isRunning(identity: string): boolean {
   const pid = Number(identity.split(' ', 1)[0]);

@@ -1,7 +1,7 @@
 /**
  * The store's table of quota use: how much each scope has used of its quotas. store.ts writes rows in the
  * transaction of the charges of the same calls, registry/keys.ts those of rotated keys. Recovery,
- * coordinators and the audit read them. Main thread.
+ * coordinators and the audit read the rows. Main thread.
  *
  * Must hold: names and meanings of fields are on disk for ever. All fields are required and no other is
  * accepted, so a new field must be optional, or existing rows are damaged
@@ -14,7 +14,10 @@ import type { QuotaUseRecord, UsedScope } from '../registry/quota-use.js';
 import { closedObject, Count, damaged, Format, FORMAT, locationOf, Moment } from './record-codec.js';
 import type { Tables } from './tables.js';
 
-/** Counts that a call raises when it is settled. Rows of rotated keys (key-rows.ts) have them too. */
+/**
+ * Counts that a call raises when it is settled, and their periods; money in nano-units. Rows of rotated keys
+ * (key-rows.ts) have these fields too.
+ */
 export const SETTLED = {
   minuteTokens: Count,
   dayNumber: Type.Integer(),
@@ -102,7 +105,7 @@ export class QuotaUseRows {
       : readQuotaUse(stored, locationOf(this.#tables, 'quota_uses', key));
   }
 
-  /** The id of who has the slot; undefined after a deletion. audit-groups.ts repeats these tables. */
+  /** The id of who has the slot; undefined after a deletion. `auditUses` (audit-groups.ts) must agree. */
   ownerOf({ kind, index }: UsedScope): string | undefined {
     const { accountSlots, groupSlots, keySlots } = this.#tables;
     const slots = kind === 'key' ? keySlots : kind === 'group' ? groupSlots : accountSlots;
@@ -123,6 +126,7 @@ export class QuotaUseRows {
       const [kind, index, modelId] = key;
       const record = readQuotaUse(value, locationOf(this.#tables, 'quota_uses', key));
       if (kind === 'model') yield [{ kind, index: asAccountIndex(index), modelId }, record];
+      // `put` alone writes rows, so the kind is one of these.
       else yield [{ kind: kind as 'account' | 'key' | 'group', index }, record];
     }
   }

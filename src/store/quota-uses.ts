@@ -1,7 +1,8 @@
 /**
  * The write-behind buffer of quota use: what ended calls have used of the quotas of their accounts, keys,
- * groups and rules for models. The flush uses it on the main thread: QuotaUses if this gateway alone writes
- * the rows, SharedQuotaUses if several gateways add to them.
+ * groups and rules for models. flush.ts uses it on the main thread: QuotaUses (gateway/accounting.ts) if this
+ * gateway alone writes the rows, SharedQuotaUses (gateway/shared-accounting.ts) if several gateways add to
+ * them.
  *
  * Must hold: a listener counts a call's use before it appends the call to its journal, so that the use of
  * each charge that a flush writes is in the same transaction or an earlier one. `recordWritten` is called
@@ -27,6 +28,7 @@ import type { Log } from '../telemetry/log.js';
 import { quotaUseKeyOf } from './quota-use-rows.js';
 import { unlessDamaged } from './record-codec.js';
 
+/** Of a scope whose requests a minute and calls a day are in other rows: those of accounts and keys. */
 const NO_COUNTS = { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
 
 export class QuotaUses {
@@ -81,15 +83,15 @@ export class QuotaUses {
     this.#models.clear();
   }
 
-  /** The row to write, given what this gateway counts `now`; undefined if none is to be written. */
-  protected rowAfter(_scope: UsedScope, now: QuotaUseRecord): QuotaUseRecord | undefined {
-    return now;
+  /** The row to write, given what this gateway has `counted`; undefined if none is to be written. */
+  protected rowAfter(_scope: UsedScope, counted: QuotaUseRecord): QuotaUseRecord | undefined {
+    return counted;
   }
 
-  /** `slot` is that of a rule for a model, in the ledger. */
+  /** `slot` is that of a rule for a model, in the ledger. Yields nothing if the scope has no such quotas. */
   *#rowOf(scope: UsedScope, slot?: ModelScopeIndex): Generator<readonly [UsedScope, QuotaUseRecord]> {
-    const now = slot === undefined ? this.#useOf(scope) : this.#useOfModel(slot);
-    const row = now && this.rowAfter(scope, now);
+    const counted = slot === undefined ? this.#useOf(scope) : this.#useOfModel(slot);
+    const row = counted && this.rowAfter(scope, counted);
     if (row !== undefined) yield [scope, row];
   }
 
@@ -134,26 +136,27 @@ const NOTHING_SETTLED = {
   spendPerMonth: 0,
 };
 
-/** The rows that several gateways add to. */
+/** The rows that several gateways add to (QuotaUseRows). `rowAfter` reads them in the flush's transaction. */
 interface SharedQuotaRows {
   find(scope: UsedScope): QuotaUseRecord | undefined;
-  /** The id of who has the slot; undefined of a key or a group that another gateway has deleted. */
+  /** The id of who has the slot; undefined if another gateway has deleted the key or group. */
   ownerOf(scope: UsedScope): string | undefined;
 }
 
 /**
  * Adds what this gateway has counted since its last flush to the row, which is read in the transaction that
- * writes it. A damaged row is replaced, as that of a gateway that is alone is at each flush.
+ * writes it. A damaged row is replaced by what this gateway counted, so that charges do not wait for it.
  */
 export class SharedQuotaUses extends QuotaUses {
   readonly #rows: SharedQuotaRows;
   readonly #log: Log;
   /**
-   * What this gateway has counted and has on disk, and what is in the rows that the last `rows` returned; by
-   * row. The slot of a deleted key or group is given again after a day, and the next owner's counts begin at
-   * 0 within the same month.
+   * By row: what this gateway has counted and has on disk. With the owner, because the slot of a deleted key
+   * or group is given again after a day, and the next owner's counts begin at 0 within the same month.
+   * Entries stay for good, one at most for each row.
    */
   readonly #written = new Map<string, OwnedUse>();
+  /** The same of the rows that the last `rows` returned; `recordWritten` moves them to `#written`. */
   readonly #writing = new Map<string, OwnedUse>();
 
   constructor(
@@ -169,23 +172,23 @@ export class SharedQuotaUses extends QuotaUses {
   }
 
   override rows(...changed: Parameters<QuotaUses['rows']>): ReturnType<QuotaUses['rows']> {
-    // What a flush that failed has left: its scope may be gone by now.
+    // Entries of a flush that failed: their scopes may have been deleted since.
     this.#writing.clear();
     return super.rows(...changed);
   }
 
   override recordWritten(): void {
     super.recordWritten();
-    for (const [row, use] of this.#writing) this.#written.set(row, use);
+    for (const [rowKey, use] of this.#writing) this.#written.set(rowKey, use);
     this.#writing.clear();
   }
 
-  protected override rowAfter(scope: UsedScope, now: QuotaUseRecord): QuotaUseRecord | undefined {
+  protected override rowAfter(scope: UsedScope, counted: QuotaUseRecord): QuotaUseRecord | undefined {
     const owner = this.#rows.ownerOf(scope);
     if (owner === undefined) return undefined;
-    const row = quotaUseKeyOf(scope).join('/');
-    this.#writing.set(row, { owner, use: now });
-    let written = this.#written.get(row);
+    const rowKey = quotaUseKeyOf(scope).join('/');
+    this.#writing.set(rowKey, { owner, use: counted });
+    let written = this.#written.get(rowKey);
     const stored = unlessDamaged(
       () => this.#rows.find(scope),
       (message) => {
@@ -195,10 +198,11 @@ export class SharedQuotaUses extends QuotaUses {
         });
       },
     );
-    return sumOf(stored, now, written?.owner === owner ? written.use : undefined);
+    return sumOf(stored, counted, written?.owner === owner ? written.use : undefined);
   }
 }
 
+/** A count of this gateway, and the id of who had the slot then. */
 interface OwnedUse {
   readonly owner: string;
   readonly use: QuotaUseRecord;
@@ -214,25 +218,25 @@ const COUNTS: readonly (readonly [Period, readonly (keyof QuotaUseRecord)[]])[] 
 ];
 
 /**
- * Returns `stored` plus what this gateway has counted since `written`, its own count at the last flush.
- * Counts whose period on disk is later than this gateway's stay as they are: a period begins for all gateways
- * at once.
+ * Returns `stored`, the row on disk, plus what this gateway has counted since `written`, its own count at the
+ * last flush. Counts whose period on disk is later than this gateway's stay as they are: a period begins for
+ * all gateways at once. Counts of the minute are this gateway's alone.
  */
 export function sumOf(
   stored: QuotaUseRecord | undefined,
-  now: QuotaUseRecord,
+  counted: QuotaUseRecord,
   written: QuotaUseRecord | undefined,
 ): QuotaUseRecord {
-  if (stored === undefined && written === undefined) return now;
-  const sum: Record<keyof QuotaUseRecord, number> = { ...now };
+  if (stored === undefined && written === undefined) return counted;
+  const sum: Record<keyof QuotaUseRecord, number> = { ...counted };
   for (const [period, counts] of COUNTS) {
-    const isLater = stored !== undefined && stored[period] > now[period];
+    const isLater = stored !== undefined && stored[period] > counted[period];
     if (isLater) sum[period] = stored[period];
     for (const count of counts) {
-      const base = stored?.[period] === sum[period] ? stored[count] : 0;
-      const before = written?.[period] === now[period] ? written[count] : 0;
-      sum[count] = isLater ? base : Math.max(0, base + now[count] - before);
+      const onDisk = stored?.[period] === sum[period] ? stored[count] : 0;
+      const before = written?.[period] === counted[period] ? written[count] : 0;
+      sum[count] = isLater ? onDisk : Math.max(0, onDisk + counted[count] - before);
     }
   }
-  return { ...sum, takenMs: now.takenMs };
+  return { ...sum, takenMs: counted.takenMs };
 }

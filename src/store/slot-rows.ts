@@ -3,7 +3,7 @@
  * and KeyRows extend it (group-rows.ts, key-rows.ts); store.ts uses it for accounts. Main thread.
  *
  * Must hold: a slot is given again only if its record was deleted before `restedMs`. Until then late calls
- * and other processes write under the slot (test/unit/store/store.test.ts).
+ * and other processes may write under the slot (test/unit/store/store.test.ts).
  */
 import type { WallMs } from '../core/units.js';
 import type { Page } from '../registry/record-store.js';
@@ -44,7 +44,7 @@ export class SlotRows<Row, Index extends number> {
     return id === undefined ? undefined : this.recordOf(id);
   }
 
-  /** Returns at most `limit` records from slot `from` on, by slot. */
+  /** Returns at most `limit` records from slot `from` on, ordered by slot. */
   listAll(from: number, limit: number): Page<Row> {
     return this.pageOf(this.#slotTables.slots.getRange({ start: from, limit: limit + 1 }), limit);
   }
@@ -84,32 +84,34 @@ export class SlotRows<Row, Index extends number> {
   /**
    * Takes `count` slots, in the transaction that puts their records. First come slots of `free` (time of the
    * deletion, slot) that were freed before `restedMs`, longest unused first; then slots that were never used.
-   * Free slots from `slotsMax` on are passed over, 1 µs each, until the limit is raised. Callers check if a
-   * slot that was never used is beyond `slotsMax`. `clear` removes what another process has flushed for the
-   * deleted record after its deletion. `meta` has at `usedMark` how many slots were ever used.
+   * Free slots from `slotsMax` on are passed over, 1 µs each, until the limit is raised. A slot that was
+   * never used may be beyond `slotsMax`: callers check. `clear` removes what another process has flushed for
+   * the deleted record after its deletion. `meta` has at `usedName` how many slots were ever used.
    */
   protected takeSlots(
     count: number,
     restedMs: WallMs,
     slotsMax: number,
     free: Table<[number, number]>,
-    usedMark: string,
+    usedName: string,
     clear: (slot: number) => void,
   ): number[] {
     const slots: number[] = [];
     const rested = free.getKeys({ end: [restedMs, 0] }).filter(([, slot]) => slot < slotsMax);
-    for (const row of Array.from(rested.slice(0, count))) {
-      free.removeSync(row);
-      clear(row[1]);
-      slots.push(row[1]);
+    // Copied, because a range must not change while it is iterated.
+    for (const freeKey of Array.from(rested.slice(0, count))) {
+      const [, slot] = freeKey;
+      free.removeSync(freeKey);
+      clear(slot);
+      slots.push(slot);
     }
     if (slots.length === count) return slots;
     const { meta } = this.#tables;
-    const used = meta.get(usedMark) ?? 0;
-    if (typeof used !== 'number') throw damaged(locationOf(this.#tables, 'meta', usedMark));
+    const used = meta.get(usedName) ?? 0;
+    if (typeof used !== 'number') throw damaged(locationOf(this.#tables, 'meta', usedName));
     const usedAfter = used + count - slots.length;
     for (let slot = used; slot < usedAfter; slot++) slots.push(slot);
-    meta.putSync(usedMark, usedAfter);
+    meta.putSync(usedName, usedAfter);
     return slots;
   }
 }

@@ -1,12 +1,13 @@
 /**
  * The store's file: its path, the checks before it is opened, and the options with which LMDB opens it.
- * tables.ts, store-snapshot.ts and environment.ts use it. Main thread of a gateway process, or a command.
+ * tables.ts, store-snapshot.ts, store-hold.ts, environment.ts and sharing/lease-file.ts use it. Main thread,
+ * or a command.
  *
- * LMDB maps the file and trusts it. Given anything else, the library ends the process with a segmentation
- * fault instead of an error (tried with lmdb 3.5.6).
+ * LMDB maps the file and trusts it. Given a file that is not LMDB's, or a broken one, the library ends the
+ * process with a segmentation fault instead of an error (tried with lmdb 3.5.6).
  *
- * Must hold: `assertStoreFile` comes before every opening; `pageSize` and the encodings in OPTIONS never
- * change, or existing stores cannot be read (test/unit/store/store.test.ts,
+ * Must hold: whoever opens a file with LMDB calls `assertStoreFile` first; `pageSize` and the encodings in
+ * OPTIONS never change, or existing stores cannot be read (test/unit/store/store.test.ts,
  * test/unit/store/page-walk.test.ts).
  */
 import { closeSync, existsSync, fstatSync, mkdirSync, openSync, readSync } from 'node:fs';
@@ -29,7 +30,7 @@ export class StoreError extends Error {
 }
 
 /*
- * The file begins with two of LMDB's meta pages:
+ * The file begins with two of LMDB's meta pages. page-walk.ts reads more of them, by the same offsets:
  *
  *     byte  0        24     28       48
  *           header   magic  version  page size
@@ -42,8 +43,8 @@ const MAGIC = 0xbeefc0de;
 /** The upper half of the version holds flags. */
 const VERSION_MASK = 0xffff;
 const VERSION = 2;
-/** Page sizes that LMDB can make. Tollgate's files have 4096 bytes. */
-const PAGE_BYTES = [512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536];
+/** Page sizes that LMDB can make. Tollgate's files have pages of 4096 bytes. */
+const PAGE_SIZES_BYTES = [512, 1_024, 2_048, 4_096, 8_192, 16_384, 32_768, 65_536];
 
 export function storePath(dataPath: string): string {
   return join(dataPath, 'tollgate.lmdb');
@@ -65,33 +66,33 @@ export function makeDataFolder(dataPath: string): void {
  */
 export function assertStoreFile(path: string): boolean {
   if (!existsSync(path)) return false;
-  const pages = readPages(path);
-  if (pages === undefined) return false;
-  for (const page of pages) {
+  const heads = readMetaHeads(path);
+  if (heads === undefined) return false;
+  for (const head of heads) {
     if (
-      page.length < HEAD_BYTES ||
-      page.readUInt32LE(MAGIC_OFFSET) !== MAGIC ||
-      (page.readUInt32LE(VERSION_OFFSET) & VERSION_MASK) !== VERSION ||
-      !PAGE_BYTES.includes(page.readUInt32LE(PAGE_SIZE_OFFSET))
+      head.length < HEAD_BYTES ||
+      head.readUInt32LE(MAGIC_OFFSET) !== MAGIC ||
+      (head.readUInt32LE(VERSION_OFFSET) & VERSION_MASK) !== VERSION ||
+      !PAGE_SIZES_BYTES.includes(head.readUInt32LE(PAGE_SIZE_OFFSET))
     ) {
       throw foreign(path, 'it is not an LMDB file of the version that Tollgate reads');
     }
   }
-  const fault = pageErrorOf(path);
-  if (fault === undefined) return true;
+  const pageError = pageErrorOf(path);
+  if (pageError === undefined) return true;
   throw new StoreError(
     'damaged',
-    `${path} is damaged at page ${fault.page} (byte ${fault.byte}): ${fault.reason}. ` +
+    `${path} is damaged at page ${pageError.page} (byte ${pageError.byte}): ${pageError.reason}. ` +
       'Restore it from a backup; a part of it is not enough to go on from.',
   );
 }
 
 /**
- * Throws StoreError `damaged` if the file is there and empty. Tollgate never leaves an empty file, so its
- * contents were cut off.
+ * Throws StoreError `damaged` if the file is there and empty. Tollgate never leaves an empty store file, so
+ * its contents were cut off. Call before `assertStoreFile`, which takes an empty file for a missing one.
  */
 export function assertNotEmpty(path: string): void {
-  if (!existsSync(path) || readPages(path) !== undefined) return;
+  if (!existsSync(path) || readMetaHeads(path) !== undefined) return;
   throw new StoreError(
     'damaged',
     `${path} is empty: the books that it held are gone. Restore it from a backup; if no gateway has ever served from this folder, remove the file.`,
@@ -113,13 +114,14 @@ export function foreign(path: string, reason: string): StoreError {
 const REMEDY =
   'Move the file away, restore it from a backup, or point `data` (TOLLGATE_DATA) at another folder.';
 
-/** Returns the first bytes of the two meta pages; undefined for an empty file. */
-function readPages(path: string): Buffer[] | undefined {
+/** Returns up to HEAD_BYTES of each of the two meta pages; undefined for an empty file. */
+function readMetaHeads(path: string): Buffer[] | undefined {
   try {
     const file = openSync(path, 'r');
     try {
       if (fstatSync(file).size === 0) return undefined;
       const first = readHead(file, 0);
+      // The page size, which says where the second page begins, is in the first.
       const second =
         first.length < HEAD_BYTES ? Buffer.alloc(0) : readHead(file, first.readUInt32LE(PAGE_SIZE_OFFSET));
       return [first, second];
@@ -137,8 +139,8 @@ function readHead(file: number, position: number): Buffer {
 }
 
 /**
- * The `code` of LMDB's error if the disk takes no more: errno of Linux, and LMDB's own for a file that may
- * not grow.
+ * Why the disk takes no more, by the `code` of LMDB's error: errno of Linux, or LMDB's own MDB_MAP_FULL
+ * (-30792) for a file that may not grow beyond `mapSize`.
  */
 const DISK_ERRORS: ReadonlyMap<unknown, string> = new Map([
   [5, 'it failed to write (EIO)'],
@@ -149,8 +151,8 @@ const DISK_ERRORS: ReadonlyMap<unknown, string> = new Map([
 ]);
 
 /**
- * Returns why the disk did not take a row; undefined if `error` is of another kind. A transaction that it
- * ended has changed nothing.
+ * Returns why the disk did not take a row; undefined if `error` is of another kind. A transaction that ended
+ * with such an error has changed nothing.
  */
 export function diskErrorOf(error: unknown): string | undefined {
   return error instanceof Error && 'code' in error ? DISK_ERRORS.get(error.code) : undefined;
@@ -169,7 +171,10 @@ export function unreadable(path: string, error: unknown): StoreError {
   );
 }
 
-/** For every opening of the file, except `readOnly`. */
+/**
+ * For every opening of an LMDB file. Openers of small files override `mapSize` and `maxDbs`, readers
+ * `readOnly`.
+ */
 export const OPTIONS = {
   noSubdir: true,
   // More than there are tables, so that a later format may have more.
@@ -180,7 +185,7 @@ export const OPTIONS = {
   // Processes and threads that may read at once.
   maxReaders: 126,
   permissionsMode: 0o600,
-  // A commit returns when it is on disk; with overlapping it would return before.
+  // A commit returns when it is on disk; with `overlappingSync` it would return before.
   overlappingSync: false,
   separateFlushed: false,
   noSync: false,

@@ -45,7 +45,7 @@ const ROW_KEY = 'holder';
 /** Who has the hold. */
 const OwnerRow = Type.Object({
   kind: Type.Union([Type.Literal('gateway'), Type.Literal('command')]),
-  /** Of one member, as of process-identity.ts. An older Tollgate, which knows no groups, checks it alone. */
+  /** Of one member (process-identity.ts). An older Tollgate, which knows no groups, checks this one alone. */
   identity: Type.String(),
   group: Type.Optional(Type.String()),
   members: Type.Optional(Type.Array(Type.String())),
@@ -98,8 +98,8 @@ export class StoreHeld extends Error {
 /** This process's hold on a data folder, from `take` to `giveBack`. */
 export class StoreHold {
   /**
-   * All holds of this process: where it has one, the reader may be itself and tells of no other process. A
-   * hold that nothing referred to would be closed with its file by the garbage collector.
+   * All holds of this process. If it has one on a folder, the reader of the file may be this process itself.
+   * A hold that nothing referred to would be closed with its file by the garbage collector.
    */
   static readonly #own = new Set<StoreHold>();
 
@@ -113,8 +113,9 @@ export class StoreHold {
 
   /**
    * Takes the hold. If nobody else has it, `onAlone` is called before any other process can take it. Throws
-   * StoreHeld if another process has it, and StoreError if that cannot be read. Costs a disk flush. To be
-   * called once until `giveBack`: a second hold of this process on the folder would end with the first.
+   * StoreHeld if another process has it, and StoreError if the file cannot be read or written. Costs a disk
+   * flush. Call it once until `giveBack`: a second hold of this process on the folder would end with the
+   * first.
    */
   static take(dataPath: string, user: StoreUser, onAlone: () => void = () => undefined): StoreHold {
     makeDataFolder(dataPath);
@@ -134,7 +135,7 @@ export class StoreHold {
         file.write(() => {
           if (takeHold(row, user)) onAlone();
         });
-        // A read outside of a write: it makes this process a reader, before another one can look.
+        // A read outside of a write makes this process a reader, before another process can look.
         row.get();
       });
     } catch (error) {
@@ -150,12 +151,12 @@ export class StoreHold {
     return Array.from(StoreHold.#own).some((hold) => resolve(hold.#row.path) === resolve(dataPath));
   }
 
-  /** A disk that takes nothing is no failure: the hold is void as soon as this process has ended. */
+  /** Never throws because of the disk: the hold is void anyway as soon as this process has ended. */
   async giveBack(): Promise<void> {
     try {
       this.#file.write(() => giveHoldBack(this.#row));
     } catch {
-      // The disk takes nothing: see above.
+      // The disk takes no write. The row stays, and is void when this process has ended.
     }
     StoreHold.#own.delete(this);
     await this.#file.close();
@@ -190,16 +191,18 @@ export function takeHold(row: RowAccess, { kind, group }: StoreUser): boolean {
   const stored = row.get();
   const held = isOwnerRow(stored) ? stored : undefined;
   const others = othersOf(held);
-  const [visible] = others;
+  const [visibleHolder] = others;
   // A group is of one supervisor, so its members are in one PID namespace.
   if (held !== undefined && (group === undefined || held.group !== group)) {
-    if (visible !== undefined) throw new StoreHeld(row.path, { ...held, identity: visible }, true);
+    if (visibleHolder !== undefined)
+      throw new StoreHeld(row.path, { ...held, identity: visibleHolder }, true);
+    // No process of this PID namespace has the hold, so a reader is in another container.
     if (row.hasReaders()) throw new StoreHeld(row.path, held, false);
   }
-  const isJoined = held !== undefined && visible !== undefined;
-  const taken = isJoined ? held : { host: hostname(), sinceMs: new SystemClock().wallMs() };
-  row.put(rowOf({ kind, group }, taken, [ownIdentity(), ...others]));
-  return visible === undefined;
+  const isJoined = held !== undefined && visibleHolder !== undefined;
+  const origin = isJoined ? held : { host: hostname(), sinceMs: new SystemClock().wallMs() };
+  row.put(rowOf({ kind, group }, origin, [ownIdentity(), ...others]));
+  return visibleHolder === undefined;
 }
 
 /** Removes this process from the row, and the row if no other member is left. */
@@ -211,6 +214,7 @@ export function giveHoldBack(row: RowAccess): void {
   else row.put(rowOf(held, held, others));
 }
 
+/** `host` and `sinceMs` are those of the process that took the hold first. */
 function rowOf(
   { kind, group }: StoreUser,
   { host, sinceMs }: Pick<OwnerRow, 'host' | 'sinceMs'>,
@@ -218,10 +222,10 @@ function rowOf(
 ): OwnerRow {
   const [identity] = members;
   invariant(identity !== undefined, 'somebody has the hold');
-  const when = { ...(host !== undefined && { host }), ...(sinceMs !== undefined && { sinceMs }) };
+  const origin = { ...(host !== undefined && { host }), ...(sinceMs !== undefined && { sinceMs }) };
   return group === undefined
-    ? { kind, identity, ...when }
-    : { kind, identity, group, members: [...members], ...when };
+    ? { kind, identity, ...origin }
+    : { kind, identity, group, members: [...members], ...origin };
 }
 
 /** Other processes that have the hold, run, and are in the PID namespace of this one. */

@@ -3,11 +3,11 @@
  * process or in a command.
  *
  * Must hold: stores of all earlier formats can be read. So a change of a table's name, its keys or their
- * order needs a new FORMAT and a reader of the old one (record-codec.ts). A new table is added below and to
- * `tablesOf`; to store-snapshot.ts and a check of audit.ts or audit-groups.ts, if the audit
- * is to read it; and, if an operator's change writes it, to RecordedTable (row-recorder.ts says which). Test:
- * test/unit/store/key-rows.key-codec.test.ts (a store of format 1 opens, works, and is of this format from
- * then on).
+ * order needs a new FORMAT and a reader of the old one (record-codec.ts). A new table is added to the list
+ * below and to `tablesOf`; if the audit is to read it, to store-snapshot.ts and to a check of audit.ts or
+ * audit-groups.ts; and if an operator's change writes it, to RecordedTable (row-recorder.ts says which).
+ * Test: test/unit/store/key-rows.key-codec.test.ts (a store of format 1 opens, works, and is of this format
+ * from then on).
  *
  *     accounts           id                        → account
  *     account_slots      account slot              → id
@@ -100,7 +100,7 @@ const HEAD_BYTES_MAX = 256;
 
 type Encode = Encoder['encode'];
 
-/** msgpackr uses one buffer again and again, and marks in it where the value begins. */
+/** msgpackr encodes into one buffer that it uses again; `start` is where the value begins. */
 type Encoded = Buffer & { readonly start?: number };
 
 /**
@@ -114,13 +114,13 @@ type Encoded = Buffer & { readonly start?: number };
  * store (test/unit/store/tables.row-encoder.test.ts).
  */
 export class RowEncoder extends Encoder {
-  /** Names of the row that was encoded last. */
+  /** Names of the row that was encoded last, and those names as bytes. */
   #fields: readonly string[] = [];
   #head = Buffer.alloc(0);
 
   constructor(options?: Options) {
     super(options);
-    // msgpackr defines the method on each encoder, and so would hide one of this class.
+    // msgpackr defines `encode` on each encoder object, which would hide a method of this class.
     const encode: Encode = this.encode.bind(this);
     this.encode = (value: unknown, flags = 0): Buffer => {
       const values = valuesOf(value);
@@ -149,7 +149,7 @@ export class RowEncoder extends Encoder {
   #headOf(fields: readonly string[], encode: Encode): Buffer {
     if (!isSame(fields, this.#fields)) {
       const empty = encode(Object.fromEntries(fields.map((field) => [field, null])));
-      // Without the values, of one byte each. Copied, because the next row overwrites it.
+      // Without the values: each null is one byte. Copied, because the next row overwrites the buffer.
       this.#head = Buffer.from(empty.subarray(0, empty.length - fields.length));
       this.#fields = fields;
     }
@@ -157,18 +157,20 @@ export class RowEncoder extends Encoder {
   }
 }
 
-/** Undefined if `value` is no record, or contains records or lists: nested names are not cached. */
+/**
+ * Undefined if `value` is no record, has too many fields, or contains objects: nested names are not cached.
+ */
 function valuesOf(value: unknown): unknown[] | undefined {
   if (typeof value !== 'object' || value?.constructor !== Object) return undefined;
   const values: unknown[] = Object.values(value);
   if (values.length === 0 || values.length > VALUES_MAX) return undefined;
-  for (const one of values) if (typeof one === 'object') return undefined;
+  for (const fieldValue of values) if (typeof fieldValue === 'object') return undefined;
   return values;
 }
 
 function isSame(fields: readonly string[], others: readonly string[]): boolean {
   if (fields.length !== others.length) return false;
-  for (let at = 0; at < fields.length; at++) if (fields[at] !== others[at]) return false;
+  for (let index = 0; index < fields.length; index++) if (fields[index] !== others[index]) return false;
   return true;
 }
 
@@ -182,7 +184,10 @@ export const TABLE = {
   dupSort: false,
 };
 
-/** Throws StoreError if the file is not a store of this format or an older one. */
+/**
+ * Opens the store, and creates it if there is none. Throws StoreError if the file is not a store of this
+ * format or an older one.
+ */
 export function openTables(dataPath: string): Tables {
   const path = storePath(dataPath);
   makeDataFolder(dataPath);
@@ -193,7 +198,7 @@ export function openTables(dataPath: string): Tables {
     return environment.openTables((root) => tablesOf(path, environment, root));
   } catch (error) {
     void environment.close();
-    // A StoreError passes as it is. Another error comes of the disk: tables of a new file could not be made.
+    // `unreadable` returns a StoreError as it is. Any other error is the disk's: it took no new tables.
     throw unreadable(path, error);
   }
 }
@@ -263,26 +268,26 @@ function tablesOf(path: string, environment: Environment, root: RootDatabase) {
   };
 }
 
-/** Marks a new file as ours. Rejects another program's file and that of a later Tollgate. */
+/** Writes the format into a new file. Throws StoreError for a file of another program or a later Tollgate. */
 function openMeta(path: string, environment: Environment, root: RootDatabase): Table<string> {
   // After a crash between making `meta` and filling it, the file is still new.
   const names = Array.from(root.getKeys());
-  const fresh = names.every((name) => name === 'meta');
-  if (!fresh && !names.includes('meta')) throw foreign(path, 'another program has written it');
+  const isNew = names.every((name) => name === 'meta');
+  if (!isNew && !names.includes('meta')) throw foreign(path, 'another program has written it');
   const meta = root.openDB<unknown, string>('meta', TABLE);
   environment.write(() => {
     const format = meta.get('format');
-    if (format === undefined && fresh) meta.putSync('format', FORMAT);
+    if (format === undefined && isNew) meta.putSync('format', FORMAT);
     else assertFormat(path, format);
-    // From now on rows of this format are written, which an older program would call damaged. So the mark is
-    // raised, by which it rejects the file.
+    // From now on rows of this format are written, which an older program would call damaged. The raised
+    // format makes it reject the file instead.
     if (format !== undefined && format !== FORMAT) meta.putSync('format', FORMAT);
   });
   return meta;
 }
 
 /**
- * Throws StoreError `foreign` or `newer` if `format`, the mark of the file, is none that this program reads.
+ * Throws StoreError `foreign` or `newer` if `format`, that of the file, is none that this program reads.
  */
 export function assertFormat(path: string, format: unknown): void {
   if (format === undefined) throw foreign(path, 'it does not name its format');
