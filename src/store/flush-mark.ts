@@ -11,10 +11,10 @@
  * whose commit failed is on disk. A gateway that is alone writes absolute totals, which it may write again at
  * no harm.
  *
- * Every gateway leaves the clocks, so that a start knows by how much the calendar was set since, and
- * how old the counts of a minute are. If it shares its limits, the calendar is the coordinator's, as in
- * its rows. After a boot, or if the boot is unknown, ages go by the calendar. A machine that sleeps
- * stops the monotonic clock: then the permits of a minute count too long rather than too short.
+ * Every gateway leaves the clocks, so that a start knows by how much the calendar was set since, and how old
+ * the counts of a minute are. If the gateway shares its limits, the calendar is the coordinator's, as in its
+ * rows. After a boot, or if the boot is unknown, ages go by the calendar. A machine that sleeps stops the
+ * monotonic clock: then the permits of a minute count too long rather than too short.
  *
  * Must hold: the mark is in the transaction of the rows, and its number is raised before that transaction, or
  * a charge is written twice or not at all (test/unit/store/shared-books.test.ts).
@@ -49,7 +49,7 @@ export function accountingVersionOf(tables: MetaTable): number {
   return version;
 }
 
-/** Raises it by one, and to `least` at least. */
+/** Raises the version by one, and to `least` at least. Call in a transaction. */
 function raiseAccountingVersion(tables: MetaTable, least = 0): void {
   tables.meta.putSync(ACCOUNTING_VERSION, Math.max(accountingVersionOf(tables) + 1, least));
 }
@@ -62,8 +62,8 @@ export class FlushMark {
   #sequence = 0;
 
   /**
-   * `life` is text that no other process ever has. Raises the version, because a gateway that
-   * leaves no marks may have written since the last mark. Costs a disk flush.
+   * `slot` is that of the gateway process; `life` is text that no other process ever has. Raises the version,
+   * because a gateway that leaves no marks may have written since the last mark. Costs a disk flush.
    */
   constructor(tables: MarkTables, slot: number, life: string) {
     this.#tables = tables;
@@ -73,7 +73,8 @@ export class FlushMark {
   }
 
   /**
-   * Call before the transaction; otherwise a flush whose transaction never began is mistaken for the last.
+   * Call before the transaction. Otherwise a flush whose transaction never began is mistaken for the last
+   * one.
    */
   begin(): void {
     this.#sequence += 1;
@@ -82,7 +83,7 @@ export class FlushMark {
   /** Call in the transaction of the flush. */
   put(): void {
     this.#tables.flushes.putSync(this.#slot, { format: FORMAT, life: this.#life, sequence: this.#sequence });
-    // The audit compares the two. Flushes that failed have raised the sequence alone.
+    // At least the sequence, as `auditFlushes` checks: flushes that failed have raised the sequence alone.
     raiseAccountingVersion(this.#tables, this.#sequence);
   }
 
@@ -106,6 +107,7 @@ const StoredClocks = closedObject({
   format: Format,
   boot: Type.String(),
   monotonicMs: Type.Number(),
+  /** The calendar less the monotonic clock. */
   aheadMs: Type.Number(),
 });
 
@@ -133,6 +135,7 @@ export function steppedMs(tables: MetaTable, now: HostClocks | undefined): numbe
   const then = tables.meta.get(CLOCKS);
   if (then === undefined || now === undefined) return 0;
   if (!isClocks(then)) throw damaged(locationOf(tables, 'meta', CLOCKS));
-  const sameClock = then.boot === now.boot && then.monotonicMs <= now.monotonicMs;
-  return sameClock ? now.aheadMs - then.aheadMs : 0;
+  // The monotonic clock begins anew with each boot. If it has gone back, it is that of another machine.
+  const isSameClock = then.boot === now.boot && then.monotonicMs <= now.monotonicMs;
+  return isSameClock ? now.aheadMs - then.aheadMs : 0;
 }

@@ -59,7 +59,7 @@ export interface FlushRows {
   readonly usages: Iterable<UsageRecord>;
   /** Changes of stored responses, of calls that are charged with these rows. */
   readonly responses?: ResponseChanges | undefined;
-  /** The clocks when these rows were made: the machine's, with the calendar that the rows were made by. */
+  /** The machine's clocks when these rows were made; undefined if the boot is unknown (flush-mark.ts). */
   readonly clocks?: HostClocks | undefined;
   readonly keyUses?: ReadonlyMap<KeyIndex, KeyUseRecord> | undefined;
   readonly quotaUses?: Iterable<readonly [UsedScope, QuotaUseRecord]> | undefined;
@@ -90,7 +90,7 @@ export interface FlushStore extends UsageStore {
 
 /** The usage log: a line for each journal record. */
 interface UsageLogLines {
-  /** Makes the line of a record, which was counted in the usage row `row`. */
+  /** Makes the line of a record that was counted in the usage row `row`. */
   note(requestPrefix: string, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void;
   /** Writes the lines to the log's file. Called after each transaction, also after one that failed. */
   handOver(): void;
@@ -101,8 +101,8 @@ export interface LedgerFlushOptions {
   /** One for each listener, by its index. */
   readonly journals: readonly JournalReader[];
   /**
-   * What the request ids of the listener of that index begin with. Records have it from when they are
-   * drained: a correction of a call may come after the listener's successor, whose ids differ, has begun.
+   * What the request ids of the listener of that index begin with. It is read when a record is drained,
+   * because a correction of a call may come after the listener's successor, whose ids differ, has begun.
    */
   readonly requestPrefixOf: (listener: number) => string;
   /**
@@ -156,17 +156,17 @@ export class LedgerFlush {
   /** Accounts whose rows are to be written. A run that fails leaves them to the next. */
   readonly #accounts = new Set<AccountIndex>();
   /**
-   * What the last commit had of stored responses, if it failed and it is not known yet whether its rows are
-   * on disk all the same.
+   * The stored responses of the last commit, if it failed and it is not known yet whether its rows are on
+   * disk all the same. Set only if there is a flush mark.
    */
-  #doubt: { readonly responses: ResponseChanges | undefined } | undefined;
+  #unresolved: { readonly responses: ResponseChanges | undefined } | undefined;
   /** Why the last transaction failed; undefined if it did not. */
   #lastError: string | undefined;
   #loggedAtMs = -Infinity;
   /**
-   * Records that the next drain counts after those of the journals: what `drainEnded` has taken from one, and
-   * corrections of the main thread. Example: a call has left 0.02 uncovered, and the coordinator has granted
-   * 0.02 since. The correction has 0.02 charged, -0.02 uncovered.
+   * Records that the next drain counts after those of the journals: what `drainEnded` has taken from a
+   * journal, and corrections. Example: a call has left 0.02 uncovered, and the coordinator has granted 0.02
+   * since. The correction has 0.02 charged, -0.02 uncovered.
    */
   readonly #queued: { readonly requestPrefix: string; readonly record: JournalRecord }[] = [];
 
@@ -186,7 +186,7 @@ export class LedgerFlush {
 
   /**
    * Writes what the journals hold, and what keys, groups and rules for models have used, for responses that
-   * are sent only when their charge is on disk. True when it is; false after a failure.
+   * are sent only when their charge is on disk. True if all is on disk; false after a failure.
    */
   commit(): boolean {
     return this.#meter.measure(() => {
@@ -198,8 +198,8 @@ export class LedgerFlush {
 
   /**
    * Call it after the journals were drained. Then the use of each charge that was drained is in the next
-   * transaction or an earlier one, as the keys of the charges were noted. Returns how many other keys were
-   * taken, at most KEYS_MAX.
+   * transaction or an earlier one, because `#note` noted the keys of the charges. Returns how many other keys
+   * were taken, at most KEYS_MAX.
    */
   #drainUses(): number {
     const { keyUses, quotaUses } = this.#options;
@@ -214,8 +214,8 @@ export class LedgerFlush {
   drain(): boolean {
     try {
       // First: if the last commit is on disk after all, its rows leave memory. A record that was counted in
-      // such a row before would be lost with it.
-      this.#resolveDoubt();
+      // such a row before this would be lost with the row.
+      this.#resolveCommit();
       this.#options.journals.forEach((journal, index) => {
         const requestPrefix = this.#options.requestPrefixOf(index);
         journal.drain((record) => this.#note(requestPrefix, record));
@@ -233,8 +233,8 @@ export class LedgerFlush {
 
   /**
    * Call when a listener has ended, before its successor gets another prefix of request ids. As `drain`; but
-   * what cannot be counted now leaves the journal, unless many records wait already, and is counted later
-   * with the prefix of this listener.
+   * records that cannot be counted now are queued with the prefix of this listener. If
+   * ACCOUNTING_ROWS_WAITING_MAX are queued already, they stay in the journal.
    */
   drainEnded(listener: number): void {
     if (this.drain() || this.#queued.length >= ACCOUNTING_ROWS_WAITING_MAX) return;
@@ -243,7 +243,7 @@ export class LedgerFlush {
     journals[listener]!.drain((record) => this.correct(requestPrefix, { ...record }));
   }
 
-  /** Queues a record. `requestPrefix`: with it the call's first record was counted. */
+  /** Queues a record. `requestPrefix` is that with which the call's first record was counted. */
   correct(requestPrefix: string, record: JournalRecord): void {
     this.#queued.push({ requestPrefix, record });
   }
@@ -293,9 +293,9 @@ export class LedgerFlush {
   }
 
   #write(): boolean {
-    const written = this.#writeRows();
+    const isWritten = this.#writeRows();
     this.#options.usageLog?.handOver();
-    return written;
+    return isWritten;
   }
 
   #writeRows(): boolean {
@@ -303,7 +303,7 @@ export class LedgerFlush {
     let responses: ResponseChanges | undefined;
     try {
       if (this.#accounts.size > 0 || (keyUses?.size ?? 0) > 0 || (quotaUses?.size ?? 0) > 0) {
-        // First: if this flush fails before its transaction, the mark on disk must not be taken for its own.
+        // First: if this flush fails before its transaction, the mark on disk must not be taken for its mark.
         mark?.begin();
         // After the drain of the journals. A listener hands a response over before it appends the charge: so
         // the response of each charge that was drained is here.
@@ -323,7 +323,7 @@ export class LedgerFlush {
       }
     } catch (error) {
       if (mark === undefined) storedResponses?.recordFailed();
-      else this.#doubt = { responses };
+      else this.#unresolved = { responses };
       this.#fail(error);
       return false;
     }
@@ -344,14 +344,14 @@ export class LedgerFlush {
   }
 
   /**
-   * After a failed commit: finds out by the flush mark whether its rows are on disk all the same. If so, they
-   * are done with; else the next commit writes them. Throws what the store throws.
+   * After a failed commit: finds out by the flush mark whether its rows are on disk all the same. If not, the
+   * next commit writes them. Throws what the store throws.
    */
-  #resolveDoubt(): void {
-    if (this.#doubt === undefined) return;
-    if (this.#options.mark!.hasReachedDisk()) this.#recordWritten(this.#doubt.responses);
+  #resolveCommit(): void {
+    if (this.#unresolved === undefined) return;
+    if (this.#options.mark!.hasReachedDisk()) this.#recordWritten(this.#unresolved.responses);
     else this.#options.storedResponses?.recordFailed();
-    this.#doubt = undefined;
+    this.#unresolved = undefined;
   }
 
   #spendings(): Map<AccountIndex, SpendingRecord> {
@@ -373,9 +373,9 @@ export class LedgerFlush {
   #fail(error: unknown): void {
     const { usage, keyUses, rejectOnError, clock, log } = this.#options;
     const accounts = this.#accounts.size;
-    const rows = accounts + usage.waiting.size + (keyUses?.size ?? 0);
+    const rowsWaiting = accounts + usage.waiting.size + (keyUses?.size ?? 0);
     this.#lastError = error instanceof Error ? error.message : String(error);
-    const rejectsCalls = rejectOnError() || rows > ACCOUNTING_ROWS_WAITING_MAX;
+    const rejectsCalls = rejectOnError() || rowsWaiting > ACCOUNTING_ROWS_WAITING_MAX;
     this.#setRejecting(rejectsCalls);
     if (clock.monotonicMs() - this.#loggedAtMs < LOG_PERIOD_MS) return;
     this.#loggedAtMs = clock.monotonicMs();

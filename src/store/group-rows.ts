@@ -1,6 +1,6 @@
 /**
  * The store's tables of groups and of their members, which are accounts and subgroups. registry/groups.ts
- * and registry-copy.ts change groups here, inside their transactions. Main thread.
+ * and registry-copy.ts change groups here, inside their transactions, store.ts moves accounts. Main thread.
  *
  * Must hold: `put`, `remove` and `takeOut` change all tables of a group; otherwise the audit finds a
  * difference (test/unit/store/audit-groups.test.ts).
@@ -28,6 +28,7 @@ import {
   readLimits,
   Slot,
 } from './record-codec.js';
+import { quotaUseKeyOf } from './quota-use-rows.js';
 import { SlotRows } from './slot-rows.js';
 import { GROUP_SLOTS_USED, type Tables } from './tables.js';
 
@@ -45,8 +46,13 @@ type StoredGroup = Static<typeof StoredGroup>;
 
 const isGroup = schemaCheck('StoredGroup', StoredGroup);
 
-function packGroup({ limits, parentId, ...rest }: GroupRecord): StoredGroup {
-  return { format: FORMAT, ...rest, ...(parentId === undefined ? {} : { parentId }), ...packLimits(limits) };
+function packGroup({ limits, parentId, ...plainFields }: GroupRecord): StoredGroup {
+  return {
+    format: FORMAT,
+    ...plainFields,
+    ...(parentId === undefined ? {} : { parentId }),
+    ...packLimits(limits),
+  };
 }
 
 /** Throws StoreError `damaged`; `location` names the record in the message. */
@@ -62,7 +68,10 @@ export function readGroup(stored: unknown, location: string): GroupRecord {
   };
 }
 
-/** Kinds of members: the second part of a key of `group_members`. The numbers are on disk. */
+/**
+ * Kinds of members: the second part of a key of `group_members`. The numbers are on disk, and ranges of keys
+ * need MEMBER_ACCOUNT to follow MEMBER_GROUP.
+ */
 export const MEMBER_GROUP = 0;
 export const MEMBER_ACCOUNT = 1;
 
@@ -83,6 +92,7 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
     return this.listAll(from, limit);
   }
 
+  /** The groups whose parent it is, by their slots. */
   childrenOf(id: string): GroupRecord[] {
     const { groupMembers, groupSlots } = this.#tables;
     const members = groupMembers.getKeys({ start: [id, MEMBER_GROUP, 0], end: [id, MEMBER_ACCOUNT, 0] });
@@ -103,8 +113,9 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
   takeIndex(restedMs: WallMs, slotsMax: number): GroupIndex {
     const { groupSlotsFree, quotaUses } = this.#tables;
     // A late flush may have written a use of the deleted group.
-    const clear = (slot: number): void => void quotaUses.removeSync(['group', slot, '']);
+    const clear = (index: number): void => void quotaUses.removeSync(quotaUseKeyOf({ kind: 'group', index }));
     const [slot] = this.takeSlots(1, restedMs, slotsMax, groupSlotsFree, GROUP_SLOTS_USED, clear);
+    // `takeSlots` returns as many slots as it was asked for.
     return asGroupIndex(slot!);
   }
 
@@ -118,14 +129,15 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
       groupMembers.putSync([record.parentId, MEMBER_GROUP, record.index], true);
   }
 
+  /** Removes the group. Its slot rests from `nowMs` on. */
   remove(record: GroupRecord, nowMs: WallMs): void {
     this.takeOut(record);
     this.#tables.groupSlotsFree.putSync([nowMs, record.index], true);
   }
 
   /**
-   * Removes the group but does not free its slot: the host that deleted the group has done that. If another
-   * group has the name or the slot already, that group keeps it.
+   * Removes the group but does not free its slot: the host that deleted the group has freed it. Another group
+   * that has the name or the slot already keeps them.
    */
   takeOut({ id, index, name, parentId }: GroupRecord): void {
     const { groups, groupSlots, groupNames, groupMembers, quotaUses } = this.#tables;
@@ -134,9 +146,9 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
     const hasSlot = groupSlots.get(index) === id;
     if (hasSlot) {
       groupSlots.removeSync(index);
-      quotaUses.removeSync(['group', index, '']);
+      quotaUses.removeSync(quotaUseKeyOf({ kind: 'group', index }));
     }
-    // The slot's next group may be in the same parent: then this row of members is its own.
+    // The slot's next group may be in the same parent. Then this row of `group_members` is that group's.
     const next = hasSlot ? undefined : this.findAt(index);
     if (parentId !== undefined && next?.parentId !== parentId)
       groupMembers.removeSync([parentId, MEMBER_GROUP, index]);

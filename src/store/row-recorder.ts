@@ -9,7 +9,10 @@
  */
 import type { Database, Key } from 'lmdb';
 
-/** Tables that an operator's change writes; what calls write is in others. RegistryCopy.take knows each. */
+/**
+ * Tables that an operator's change writes; what calls write is in others. RegistryCopy.take must know each
+ * (test/unit/sharing/registry-log.test.ts).
+ */
 export type RecordedTable =
   | 'meta'
   | 'groups'
@@ -36,7 +39,7 @@ export interface WrittenRow {
 export type Table<TableKey extends Key> = Database<unknown, TableKey>;
 
 export class RowRecorder {
-  /** The rows of the innermost `record` that runs; undefined if none runs. */
+  /** The rows of the innermost `record` that runs; undefined if no `record` runs. */
   #rows: WrittenRow[] | undefined;
 
   /** Whether rows are recorded now. */
@@ -61,8 +64,9 @@ export class RowRecorder {
   }
 
   /**
-   * Replaces `putSync` and `removeSync` of `table`, so that `record` gets the rows from now on: all, or
-   * those of `recordedKeys`, which must be texts (`===`). Call it once for each table, or rows come twice.
+   * Replaces `putSync` and `removeSync` of `table`, so that `record` gets the rows from now on: all, or those
+   * of `recordedKeys`. These must be texts, because they are compared by `===`. Returns `table`. Call it once
+   * for each table, or rows come twice.
    */
   watch<TableKey extends Key>(
     name: RecordedTable,
@@ -71,16 +75,17 @@ export class RowRecorder {
   ): Table<TableKey> {
     const put: (key: TableKey, value: unknown) => unknown = table.putSync.bind(table);
     const remove: (key: TableKey) => unknown = table.removeSync.bind(table);
-    const recorded = (key: TableKey): WrittenRow[] | undefined => {
+    // Undefined if a write of the key is not to be recorded now.
+    const recordedRows = (key: TableKey): WrittenRow[] | undefined => {
       return recordedKeys === undefined || recordedKeys.includes(key) ? this.#rows : undefined;
     };
     return Object.assign(table, {
       putSync: (key: TableKey, value: unknown): unknown => {
-        recorded(key)?.push({ table: name, key, value, former: table.get(key) });
+        recordedRows(key)?.push({ table: name, key, value, former: table.get(key) });
         return put(key, value);
       },
       removeSync: (key: TableKey): unknown => {
-        const rows = recorded(key);
+        const rows = recordedRows(key);
         if (rows !== undefined) {
           const former = table.get(key);
           if (former !== undefined) rows.push({ table: name, key, value: undefined, former });

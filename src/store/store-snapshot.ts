@@ -5,7 +5,7 @@
  * All reads are of one transaction, so they agree with each other however long they take. LMDB does not reuse
  * pages that a gateway frees meanwhile before `close`, so the file grows as long as a snapshot is open.
  *
- * Must hold: TABLES names each table that the audit checks; the audit cannot read any other
+ * Must hold: TABLES names each table that the audit checks, because the audit can read no other
  * (test/unit/store/audit.test.ts).
  */
 import type { Database, Key, RootDatabase, Transaction } from 'lmdb';
@@ -15,6 +15,7 @@ import { rowName } from './record-codec.js';
 import type { Table } from './row-recorder.js';
 import { TABLE, assertFormat, type Tables } from './tables.js';
 
+/** By their names in LMDB, as in tables.ts. */
 const TABLES = [
   'meta',
   'accounts',
@@ -46,9 +47,9 @@ const TABLES = [
 
 export type TableName = (typeof TABLES)[number];
 
-/** `key_slots` is `keySlots` in tables.ts. */
-type Camel<Name extends string> = Name extends `${infer Head}_${infer Rest}`
-  ? `${Head}${Capitalize<Camel<Rest>>}`
+/** The name of a table's member in Tables: of `key_slots` it is `keySlots`. */
+type CamelCase<Name extends string> = Name extends `${infer Head}_${infer Rest}`
+  ? `${Head}${Capitalize<CamelCase<Rest>>}`
   : Name;
 type KeyOf<Name> = Name extends keyof Tables
   ? Tables[Name] extends Table<infer TableKey>
@@ -57,7 +58,7 @@ type KeyOf<Name> = Name extends keyof Tables
   : never;
 
 /** The type of each table's keys. */
-export type TableKeys = { readonly [Name in TableName]: KeyOf<Camel<Name>> };
+export type TableKeys = { readonly [Name in TableName]: KeyOf<CamelCase<Name>> };
 
 export interface Row<Name extends TableName> {
   readonly key: TableKeys[Name];
@@ -89,6 +90,7 @@ export class StoreSnapshot {
       });
       this.#transaction = this.#environment.root.useReadTransaction();
       const format = this.get('meta', 'format');
+      // Throws unless the format is a number.
       assertFormat(this.path, format);
       this.format = format as number;
     } catch (error) {
@@ -102,7 +104,10 @@ export class StoreSnapshot {
     return this.#tables.get(name)?.get(key, { transaction: this.#transaction });
   }
 
-  /** Returns all rows, or those from `start` to before `end`, in the order of their keys. */
+  /**
+   * Yields all rows, or those from `start` to before `end`, in the order of their keys. Iterate before
+   * `close`.
+   */
   *rows<Name extends TableName>(
     name: Name,
     start?: readonly number[],
@@ -129,8 +134,8 @@ export class StoreSnapshot {
   }
 
   /**
-   * A table that a crash kept from being made has no rows. lmdb returns undefined for it, and its types do
-   * not say so.
+   * A table may be missing after a crash, or in a store of an earlier version: it has no rows. lmdb returns
+   * undefined for such a table, and its types do not say so.
    */
   #openTable(root: RootDatabase, name: TableName): void {
     this.#tables.set(name, root.openDB(name, TABLE));

@@ -12,14 +12,16 @@ import type { FlushedResponses } from './flush.js';
 import type { ResponseBounds, ResponseChanges } from './response-table.js';
 import type { Store } from './store.js';
 
-/** Memory budget of bytes that wait for the disk: seconds of a busy gateway. Beyond it they are dropped. */
+/**
+ * Bytes that wait for the disk: seconds of a busy gateway. Beyond them responses wait without their bytes.
+ */
 const WAITING_BYTES_MAX = 128 * 1024 * 1024;
 
-/** Responses that may wait, with or without bytes. Beyond that number `keep` keeps none. */
+/** Responses that may wait, with or without bytes. If so many wait, `keep` keeps none. */
 const WAITING_MAX = 100_000;
 
 /** Free bytes that a disk needs besides the responses, for the pages that a commit copies. */
-const ROOM_BYTES_MIN = 1024 * 1024;
+const SPARE_DISK_BYTES = 1024 * 1024;
 
 const HOUR_MS = 3_600_000;
 
@@ -41,6 +43,7 @@ export interface StoredResponsesOptions {
   readonly clock: Clock;
 }
 
+/** A response, or its removal, that waits for the flush that takes the record at its position. */
 interface Waiting extends ChargePosition {
   /** Undefined if the response, which may be on disk, is to be removed. */
   readonly record: ResponseRecord | undefined;
@@ -71,7 +74,7 @@ export class StoredResponses implements FlushedResponses {
     const waiting = this.#waiting.get(nameOfResponse(key));
     const record = waiting === undefined ? this.#options.store.answers.find(key) : waiting.record;
     const { clock, keepHours } = this.#options;
-    // The wall clock: if it is ahead, it hides a response, but only `#bounds` removes one for good.
+    // By the wall clock, which hides a response while it is ahead. Only `#bounds` removes one for good.
     if (record === undefined || record.endedMs <= clock.wallMs() - keepHours * HOUR_MS) return undefined;
     return { record, unwritten: waiting !== undefined };
   }
@@ -82,7 +85,10 @@ export class StoredResponses implements FlushedResponses {
     return this.find(key);
   }
 
-  /** Keeps a response until it is written with its charge. Returns false if too many wait: none is kept. */
+  /**
+   * Keeps a response until it is written with its charge, and in place of a waiting one of its key. Returns
+   * false if WAITING_MAX wait: then it is not kept.
+   */
   keep(record: ResponseRecord, { listener, position }: ChargePosition): boolean {
     if (this.#waiting.size >= WAITING_MAX) return false;
     const fits = this.#waitingBytes + (record.bytes?.length ?? 0) <= WAITING_BYTES_MAX;
@@ -95,7 +101,7 @@ export class StoredResponses implements FlushedResponses {
     return true;
   }
 
-  /** Removes the response, whose charge the record at that position takes back. Nothing bounds these. */
+  /** Removes the response whose charge the record at that position takes back. Does not obey WAITING_MAX. */
   forget(key: ResponseKey, { listener, position }: ChargePosition): void {
     this.#wait({ record: undefined, key, listener, position });
   }
@@ -115,10 +121,13 @@ export class StoredResponses implements FlushedResponses {
     return dropped;
   }
 
-  /** Called after the journals were drained: else a response misses its charge's transaction. */
+  /**
+   * Returns what is to be written now. Call after the journals were drained, or a response misses the
+   * transaction of its charge.
+   */
   due(): ResponseChanges | undefined {
     if (this.#waiting.size === 0) return undefined;
-    if (!this.#hasRoom()) this.#dropBytes();
+    if (!this.#hasDiskSpace()) this.#dropBytes();
     const kept: ResponseRecord[] = [];
     const forgotten: ResponseKey[] = [];
     for (const waiting of this.#waiting.values()) {
@@ -129,7 +138,7 @@ export class StoredResponses implements FlushedResponses {
     return { kept, forgotten, bounds: this.#bounds };
   }
 
-  /** A newer response of the same key stays: it is not on disk. */
+  /** Drops what is on disk now. A response of the same key that came since stays: it is not on disk. */
   recordWritten({ kept, forgotten }: ResponseChanges): void {
     for (const record of kept) {
       const waiting = this.#waiting.get(nameOfResponse(record));
@@ -141,26 +150,27 @@ export class StoredResponses implements FlushedResponses {
     }
   }
 
-  /** Waiting responses lose their bytes: a replay is then known, but rejected. */
+  /** All waiting responses lose their bytes: a replay of one is then recognized, but rejected. */
   recordFailed(): void {
     this.#dropBytes();
   }
 
   /**
-   * Whether the disk has room for what waits. Checked before the commit: one that ran out of space while it
-   * wrote long values has ended processes with a damaged heap (lmdb 3.5.6). A commit of short rows just
-   * fails. False if the free bytes cannot be read, so that charges do not wait for that.
+   * Whether the disk has space for all bytes that wait. Checked before the commit: a commit that ran out of
+   * space while it wrote long values has ended processes with a damaged heap (lmdb 3.5.6). A commit of short
+   * rows just fails. False if the free bytes cannot be read, so that charges do not wait for long values.
    */
-  #hasRoom(): boolean {
+  #hasDiskSpace(): boolean {
     const bytes = this.#waitingBytes;
     try {
-      return bytes === 0 || this.#options.store.freeBytes() >= 2 * bytes + ROOM_BYTES_MIN;
+      return bytes === 0 || this.#options.store.freeBytes() >= 2 * bytes + SPARE_DISK_BYTES;
     } catch {
       return false;
     }
   }
 
   #dropBytes(): void {
+    // Copied, because `#wait` changes the map.
     for (const waiting of [...this.#waiting.values()]) {
       const { record } = waiting;
       if (record?.bytes !== undefined) this.#wait({ ...waiting, record: { ...record, bytes: undefined } });
@@ -168,8 +178,8 @@ export class StoredResponses implements FlushedResponses {
   }
 
   /**
-   * Removes expired responses, as many as one transaction may; returns whether there may be more. Needed when
-   * no response comes: then `due` removes none. Throws what the store throws.
+   * Removes expired responses, as many as one transaction may; returns whether there may be more. The writing
+   * of new responses removes expired ones too, but none may come. Throws what the store throws.
    */
   expire(): boolean {
     const { store } = this.#options;
@@ -181,6 +191,7 @@ export class StoredResponses implements FlushedResponses {
     return { expiredMs: this.#calendar.nowMs() - keepHours * HOUR_MS, bytesMax: storeBytesMax };
   }
 
+  /** Adds it in place of a waiting one of the same key. */
   #wait(waiting: Waiting): void {
     const name = nameOfResponse(waiting.key);
     const former = this.#waiting.get(name);
@@ -189,6 +200,7 @@ export class StoredResponses implements FlushedResponses {
     this.#waitingBytes += waiting.record?.bytes?.length ?? 0;
   }
 
+  /** `waiting` must be in `#waiting`. */
   #drop(waiting: Waiting): void {
     this.#waiting.delete(nameOfResponse(waiting.key));
     this.#waitingBytes -= waiting.record?.bytes?.length ?? 0;
