@@ -1,10 +1,11 @@
 /**
  * The checks of `tollgate audit` on groups, their members, and the rows of quota use. audit.ts calls them,
- * on the main thread of a command. They write nothing, and add differences to the AuditScope.
+ * on the main thread of a command. The checks write nothing, and add differences to the AuditScope.
  *
  * Must hold in a sound store, and is checked here: each group's parent exists; no group is deeper than
  * GROUP_DEPTH_MAX or inside itself; a group's slot and name lead back to it; each account's group exists;
- * members are listed under their group and nowhere else; each row of quota use has an owner.
+ * members are listed under their group and nowhere else; each row of quota use has an owner
+ * (test/unit/store/audit-groups.test.ts).
  */
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import type { AccountRecord, GroupRecord } from '../registry/account-record.js';
@@ -13,7 +14,7 @@ import { MEMBER_ACCOUNT, MEMBER_GROUP, readGroup } from './group-rows.js';
 import { readQuotaUse } from './quota-use-rows.js';
 import { readAccount } from './record-codec.js';
 
-/** Checks all groups, members and uses. Returns the number of groups, damaged ones too. */
+/** Checks all groups, members and rows of quota use. Returns the number of groups, damaged ones included. */
 export function auditGroups(scope: AuditScope): number {
   const { snapshot } = scope;
   const groups = new Map<string, GroupRecord>();
@@ -23,7 +24,7 @@ export function auditGroups(scope: AuditScope): number {
     const record = scope.read(readGroup, 'groups', id, value);
     if (record !== undefined) groups.set(id, record);
   }
-  // After all are read, because a parent may come after its child.
+  // After all groups are read, because a parent may come after its child.
   for (const [id, record] of groups) auditGroup(scope, id, record, groups);
   scope.followBack('group', (id) => groups.get(id));
   auditMembers(scope, groups);
@@ -54,14 +55,14 @@ function auditGroup(
 /** Depth of the group, 1 without a parent. At most GROUP_DEPTH_MAX + 1, because groups may form a circle. */
 function depthOf(record: GroupRecord, groups: ReadonlyMap<string, GroupRecord>): number {
   let depth = 1;
-  for (let at: GroupRecord | undefined = record; depth <= GROUP_DEPTH_MAX; depth++) {
-    at = at.parentId === undefined ? undefined : groups.get(at.parentId);
-    if (at === undefined) return depth;
+  for (let group: GroupRecord | undefined = record; depth <= GROUP_DEPTH_MAX; depth++) {
+    group = group.parentId === undefined ? undefined : groups.get(group.parentId);
+    if (group === undefined) return depth;
   }
   return depth;
 }
 
-/** Checks that each member is an account or a group that is in this group. */
+/** Checks that each row of `group_members` names an account or a group that is in the row's group. */
 function auditMembers(scope: AuditScope, groups: ReadonlyMap<string, GroupRecord>): void {
   const { snapshot } = scope;
   const byIndex = new Map(Array.from(groups.values(), (group) => [group.index as number, group]));
@@ -70,12 +71,17 @@ function auditMembers(scope: AuditScope, groups: ReadonlyMap<string, GroupRecord
     const subject = scope.subjectAt('group_members', key);
     const id = kind === MEMBER_ACCOUNT ? scope.accountIdOf(slot) : undefined;
     const account = id === undefined ? undefined : scope.peek(readAccount, 'accounts', id);
-    const is = kind === MEMBER_ACCOUNT ? account?.groupId : byIndex.get(slot)?.parentId;
-    scope.expect(subject, `the group of this ${kind === MEMBER_ACCOUNT ? 'account' : 'group'}`, is, groupId);
+    const found = kind === MEMBER_ACCOUNT ? account?.groupId : byIndex.get(slot)?.parentId;
+    scope.expect(
+      subject,
+      `the group of this ${kind === MEMBER_ACCOUNT ? 'account' : 'group'}`,
+      found,
+      groupId,
+    );
   }
 }
 
-/** Checks that the group of an account exists and lists the account. */
+/** Checks that the group of an account exists and lists the account. `auditAccounts` calls it. */
 export function auditGroupOf(scope: AuditScope, { id, index, groupId }: AccountRecord): void {
   if (groupId === undefined) return;
   const { snapshot } = scope;
@@ -86,9 +92,10 @@ export function auditGroupOf(scope: AuditScope, { id, index, groupId }: AccountR
     scope.differs(subject, `the account in the list of ${groupId}`, undefined, id);
 }
 
+/** Checks that each row of quota use can be read and has an owner. */
 function auditUses(scope: AuditScope): void {
   const { snapshot } = scope;
-  // The same as in `QuotaUseRows.ownerOf`: a new kind of scope needs both.
+  // As in `QuotaUseRows.ownerOf`: a new kind of scope must be added to both.
   const owners = { account: 'account_slots', model: 'account_slots', key: 'key_slots', group: 'group_slots' };
   for (const { key, value } of snapshot.rows('quota_uses')) {
     scope.read(readQuotaUse, 'quota_uses', key, value);

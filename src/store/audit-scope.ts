@@ -1,7 +1,7 @@
 /**
  * The context of one audit: the snapshot of the store that all checks of `tollgate audit` read, the bounds of
  * the shared tables, and the list of differences that the checks find. audit.ts makes one for each audit and
- * gives it to one check after the other. Main thread of a command. (A ledger's scope is something else.)
+ * gives it to one check after the other. Main thread of a command. (A scope of quotas is something else.)
  *
  * Must hold: a check never throws because of a row; it adds a difference and goes on. Otherwise one damaged
  * row hides all others (test/unit/store/audit.test.ts).
@@ -10,17 +10,17 @@ import { decimalOf } from '../core/money.js';
 import { StoreError } from './store-file.js';
 import type { StoreSnapshot, TableKeys, TableName } from './store-snapshot.js';
 
-/** How many differences are listed. Beyond so many they have one cause, so the rest is only counted. */
+/** How many differences are listed. More have one cause, so further differences are only counted. */
 const DIFFERENCES_MAX = 1_000;
 
 export interface Difference {
-  /** Id of the account; null if it is about none, or about one that is not there. */
+  /** Id of the account; null if the difference is about no account, or about one that is not there. */
   readonly account: string | null;
   /** For example `record 7 of table spending`. */
   readonly location: string;
   /** What was compared: `spent`, `the row`. */
   readonly what: string;
-  /** The value that was found, and the one that the other records imply; amounts are decimal. */
+  /** The value that was found, and the value that the other records imply; amounts are decimal. */
   readonly is: string;
   readonly shouldBe: string;
 }
@@ -32,7 +32,7 @@ export interface AuditBounds {
   readonly groupsMax: number;
 }
 
-/** What a check compares. It is made before the comparison, whether or not there is a difference. */
+/** What a check compares. A check makes it before the comparison, whether or not there is a difference. */
 export interface AuditSubject {
   readonly account: string | null;
   readonly location: string;
@@ -51,6 +51,7 @@ export class AuditScope {
   readonly bounds: AuditBounds;
   readonly #differences: Difference[] = [];
   #count = 0;
+  /** The account slot that `accountIdOf` has looked up last, -1 before the first, and its account's id. */
   #ownerSlot = -1;
   #owner: string | undefined;
 
@@ -77,13 +78,14 @@ export class AuditScope {
     return { account, location: this.snapshot.locationOf(name, key) };
   }
 
+  /** Adds a difference. */
   differs(subject: AuditSubject, what: string, is: Amount, shouldBe: Amount): void {
     this.#count++;
     if (this.#differences.length >= DIFFERENCES_MAX) return;
     this.#differences.push({ ...subject, what, is: textOf(is), shouldBe: textOf(shouldBe) });
   }
 
-  /** Adds a difference unless both are the same. Amounts are bigints, in pico-units. */
+  /** Adds a difference unless `is` equals `shouldBe`. Amounts are bigints, in pico-units. */
   expect(subject: AuditSubject, what: string, is: Amount, shouldBe: Amount): void {
     if (is !== shouldBe) this.differs(subject, what, is, shouldBe);
   }
@@ -107,8 +109,8 @@ export class AuditScope {
   }
 
   /**
-   * Returns the record under `key`. Undefined if there is none, or if it is damaged, which is found when its
-   * table is read.
+   * Returns the record under `key`. Undefined if there is none, or if it is damaged: the check that reads its
+   * table adds that difference.
    */
   peek<Name extends TableName, Decoded>(
     reader: (stored: unknown, location: string) => Decoded,
@@ -127,8 +129,8 @@ export class AuditScope {
 
   /**
    * Checks that each row of the tables of slots, free slots and names leads to a record that has that slot or
-   * name. `recordOf` returns the record with an id. Names of keys are left out: several keys may have one
-   * name.
+   * name. `recordOf` returns the record with an id, `accountOf` the id of its account. Names of keys are left
+   * out, because several keys may have one name; slots of accounts are never free.
    */
   followBack<Row extends SlotRecord>(
     kind: 'account' | 'group' | 'key',
@@ -144,8 +146,8 @@ export class AuditScope {
     ): void => {
       const record = typeof id === 'string' ? recordOf(id) : undefined;
       const subject = this.subjectAt(table, key, accountOf(record));
-      const is = what === 'slot' ? record?.index : record?.name;
-      this.expect(subject, `the ${what} of ${kind} ${idIn(id)}`, is, key);
+      const found = what === 'slot' ? record?.index : record?.name;
+      this.expect(subject, `the ${what} of ${kind} ${idIn(id)}`, found, key);
     };
     for (const { key, value } of snapshot.rows(`${kind}_slots`)) follow(`${kind}_slots`, key, value, 'slot');
     if (kind !== 'key') {
@@ -163,7 +165,7 @@ export class AuditScope {
   /** Checks that the slot leads back to the record, and is below `max` and the number of slots ever used. */
   slotOf(kind: 'group' | 'key', subject: AuditSubject, { id, index }: SlotRecord, max: number): void {
     const stored = this.snapshot.get('meta', `${kind}_slots_used`) ?? 0;
-    // A damaged number is below every slot, so each key or group tells of it.
+    // A damaged number counts as below every slot, so each key or group adds a difference.
     const used = typeof stored === 'number' ? stored : 'damaged';
     if (index >= max) this.differs(subject, 'the slot', index, `below limits.${kind}s, ${max}`);
     if (used === 'damaged' || !(index < used))

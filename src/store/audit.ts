@@ -53,7 +53,7 @@ export interface AuditReport {
 
 /**
  * Throws StoreError if there is no store that can be read, or if its registry is being taken over from other
- * hosts. 100,000 accounts with 200,000 keys took 10 s.
+ * hosts. Blocks the thread: 100,000 accounts with 200,000 keys took 10 s.
  */
 export async function audit(dataPath: string, bounds: AuditBounds): Promise<AuditReport> {
   const snapshot = new StoreSnapshot(dataPath);
@@ -85,7 +85,7 @@ export async function audit(dataPath: string, bounds: AuditBounds): Promise<Audi
   }
 }
 
-/** Rows are there before those that they refer to, so a difference would mean nothing. */
+/** While rows are taken over, rows that they refer to may be missing, so a difference would mean nothing. */
 function takenOver(path: string): StoreError {
   return new StoreError(
     'unreadable',
@@ -134,7 +134,7 @@ function auditIndexes(scope: AuditScope, id: string, record: AccountRecord): voi
   );
 }
 
-/** The law for one account, as the header says it. Adds the account's amounts to `sums`. */
+/** Checks the law for one account, which the header says. Adds the account's amounts to `sums`. */
 function auditMoney(scope: AuditScope, record: AccountRecord, sums: AccountSums): void {
   const { snapshot } = scope;
   const { id: account, index, credited } = record;
@@ -148,16 +148,17 @@ function auditMoney(scope: AuditScope, record: AccountRecord, sums: AccountSums)
   const stored = snapshot.get('spending', index);
   const spending =
     stored === undefined ? undefined : scope.read(readSpending, 'spending', index, stored, account);
-  const damaged = stored !== undefined && spending === undefined;
+  const isDamaged = stored !== undefined && spending === undefined;
   const { spent, uncovered } = spending ?? { spent: 0n, uncovered: 0n };
   const ofSpending = scope.subjectAt('spending', index, account);
   if (spent < 0n) scope.differs(ofSpending, 'spent', spent, 'not negative');
-  // On hosts that share, a credit may be spent here before the change that tells of it has come.
+  // If hosts share the registry, a credit may be spent here before the change that has it has come.
   const isCopy = snapshot.get('meta', REGISTRY_POSITION) !== undefined;
   if (spent > credited && !isCopy) scope.differs(ofSpending, 'spent', spent, `not more than was credited`);
   if (uncovered < 0n) scope.differs(ofSpending, 'uncovered', uncovered, 'not negative');
   const usage = usageSums(scope, record);
-  if (!damaged) {
+  // `read` has added a difference for a damaged row.
+  if (!isDamaged) {
     scope.expect(ofSpending, 'spent', spent, usage.cost);
     scope.expect(ofSpending, 'uncovered', uncovered, usage.uncovered);
   }
@@ -184,7 +185,9 @@ function auditCreditRequests(scope: AuditScope, { id, index }: AccountRecord): v
 function usageSums(scope: AuditScope, { id, index }: AccountRecord): { cost: bigint; uncovered: bigint } {
   let cost = 0n;
   let uncovered = 0n;
-  /** By key id: whether rows of this account may name the key. Rows come by hour, so keys come again. */
+  /**
+   * By key id: whether rows of this account may name the key. Rows come by hour, so a key comes many times.
+   */
   const keys = new Map<string, boolean>();
   for (const { key, value } of scope.snapshot.rows('usage', [index], [index + 1])) {
     const totals = scope.read(readUsage, 'usage', key, value, id);
@@ -194,7 +197,7 @@ function usageSums(scope: AuditScope, { id, index }: AccountRecord): { cost: big
     const keyId = key[2];
     let isOwn = keys.get(keyId);
     if (isOwn === undefined) {
-      // Usage outlives its key: a deleted key has no owner.
+      // Usage outlives its key, so a key without a record is taken for one that was deleted.
       const owner = scope.peek(readKey, 'keys', keyId)?.accountIndex;
       isOwn = keyId.startsWith('key_') && (owner === undefined || owner === index);
       keys.set(keyId, isOwn);
@@ -237,7 +240,9 @@ function auditFlushes(scope: AuditScope): void {
 
 type Age = [endedMs: number, account: number, key: string];
 
-/** Each response has its row of `answer_ages`, each such row its response; their bytes add up to the sum. */
+/**
+ * Each response has its row of `answer_ages`, each such row its response; the bytes of all add up to the sum.
+ */
 function auditStoredResponses(scope: AuditScope): void {
   const { snapshot } = scope;
   let responseCount = 0;
@@ -245,8 +250,8 @@ function auditStoredResponses(scope: AuditScope): void {
     responseCount++;
     const [account, key] = responseKey;
     const owner = scope.accountIdOf(account) ?? null;
-    const read = (stored: unknown, named: string) =>
-      readResponse(stored, { account: asAccountIndex(account), key }, named);
+    const read = (stored: unknown, location: string) =>
+      readResponse(stored, { account: asAccountIndex(account), key }, location);
     const record = scope.read(read, 'answers', responseKey, value, owner);
     if (record === undefined) continue;
     const subject = scope.subjectAt('answers', responseKey, owner);
@@ -263,10 +268,10 @@ function auditAges(scope: AuditScope, responseCount: number): void {
   let [ages, sum] = [0, 0];
   for (const { key, value } of snapshot.rows('answer_ages')) {
     ages++;
-    // A damaged one is told of with its answer, or below: the sum lacks it.
+    // A damaged row is found with its response, or below, because the sum lacks it.
     if (typeof value === 'number') sum += value;
-    const [, account, text]: Age = key;
-    if (snapshot.get('answers', [account, text]) === undefined) {
+    const [, account, responseKey]: Age = key;
+    if (snapshot.get('answers', [account, responseKey]) === undefined) {
       const subject = scope.subjectAt('answer_ages', key);
       scope.differs(subject, 'the answer of this age', undefined, 'an answer');
     }
@@ -355,8 +360,8 @@ function auditKeyReferences(scope: AuditScope): void {
   for (const { key, value } of snapshot.rows('keys_of_account')) {
     const record = keyOf(scope, value);
     const subject = scope.subjectAt('keys_of_account', key, record?.accountId);
-    const is = record === undefined ? undefined : `${record.accountIndex}/${record.index}`;
-    scope.expect(subject, `account and slot of key ${idIn(value)}`, is, key.join('/'));
+    const found = record === undefined ? undefined : `${record.accountIndex}/${record.index}`;
+    scope.expect(subject, `account and slot of key ${idIn(value)}`, found, key.join('/'));
   }
   for (const { key } of snapshot.rows('key_names')) {
     const [name, id] = key;

@@ -233,8 +233,8 @@ export class LedgerFlush {
 
   /**
    * Call when a listener has ended, before its successor gets another prefix of request ids. As `drain`; but
-   * records that cannot be counted now are queued with the prefix of this listener. If
-   * ACCOUNTING_ROWS_WAITING_MAX are queued already, they stay in the journal.
+   * records that cannot be counted now are queued with the prefix of this listener, as copies, because the
+   * journal reuses its object. If ACCOUNTING_ROWS_WAITING_MAX are queued already, they stay in the journal.
    */
   drainEnded(listener: number): void {
     if (this.drain() || this.#queued.length >= ACCOUNTING_ROWS_WAITING_MAX) return;

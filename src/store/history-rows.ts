@@ -1,8 +1,8 @@
 /**
  * The history on disk: a row for each span of telemetry/history.ts, ended or running.
- * gateway/history-recorder.ts reads it when it starts and writes it as spans end, on the main thread of the
- * process with the admin interface. It is no part of the accounting: the audit does not read it, and its loss
- * costs a chart.
+ * gateway/history-recorder.ts reads the rows when it starts and writes them as spans end, on the main thread
+ * of the process with the admin interface. They are no part of the accounting: the audit does not read them,
+ * and their loss costs a chart.
  *
  *     [seconds of the ring's spans, position]              → the span, as JSON
  *     ['accounts', seconds of the ring's spans, position]  → the span by account, as JSON
@@ -46,9 +46,8 @@ export class HistoryRows {
   }
 
   /**
-   * Writes the spans in one transaction, which costs a disk flush, each in place of what was written of it
-   * before; without a span it does nothing. If the store cannot be written, the spans are missing on disk.
-   * Never throws.
+   * Writes the spans in one transaction, each in place of its former row. Costs a disk flush; nothing if
+   * there is no span. Never throws: if the store cannot be written, the spans are missing on disk.
    */
   put(spans: readonly EndedSpan[], accounts: readonly AccountSpanOfRing[]): void {
     if (spans.length + accounts.length === 0) return;
@@ -61,10 +60,11 @@ export class HistoryRows {
         }
       });
     } catch {
-      // The flush of the ledger (store/flush.ts) writes to the same store: it fails too, and logs the error.
+      // flush.ts writes to the same store: it fails too, and logs the error.
     }
   }
 
+  /** `prefix` begins the rows' keys; `isWhole` checks the members besides `start`. */
   #read<Stored extends Span>(
     prefix: [] | ['accounts'],
     ring: RingName,
@@ -95,7 +95,7 @@ function parsed<Stored>(value: unknown): Partial<Stored> | null {
   }
 }
 
-/** Whether each member is the stats of an account, with a number for each count. */
+/** Whether each member is the stats of an account, with a number for each count of `noStats`. */
 function isStatsById(accounts: unknown): boolean {
   if (typeof accounts !== 'object' || accounts === null) return false;
   const names = Object.keys(noStats());

@@ -34,6 +34,7 @@ export class KeyUses {
     this.#clock = clock;
   }
 
+  /** Number of waiting keys. */
   get size(): number {
     return this.#waiting.size;
   }
@@ -79,7 +80,7 @@ export class KeyUses {
     this.#waiting.clear();
   }
 
-  /** The row to write, given what this process counts now; undefined if no row is to be written. */
+  /** The row to write, given `use`, what this process has counted; undefined if no row is to be written. */
   protected rowOf(_key: KeyIndex, use: KeyUseRecord): KeyUseRecord | undefined {
     return use;
   }
@@ -90,7 +91,7 @@ export class KeyUses {
  * that writes them.
  */
 interface SharedKeyRows {
-  /** False of a key that another process has deleted. */
+  /** False if another process has deleted the key. */
   has(key: KeyIndex): boolean;
   findUse(key: KeyIndex): KeyUseRecord | undefined;
 }
@@ -149,14 +150,15 @@ export class SharedKeyUses extends KeyUses {
     );
     const { dayNumber, dayCalls } = use;
     const lastUsedSeconds = laterOf(use.lastUsedSeconds, stored?.lastUsedSeconds);
-    // Also if the count has fallen to 0 because calls gave their day back: the row must lose these calls.
+    // Also if the count has fallen to 0, because calls gave their day back: the row must lose these calls.
     if (dayCalls > 0 || written.dayCalls > 0) this.#writing.set(key, { dayNumber, dayCalls });
     // The sum for the day: the row's calls, and this process's calls less those that are in the row already.
     return { ...use, lastUsedSeconds, ...dayAfter(use, written, stored) };
   }
 }
 
-function laterOf(one: number | undefined, other: number | undefined): number | undefined {
-  if (one === undefined || other === undefined) return one ?? other;
-  return Math.max(one, other);
+/** The later of two moments; the other one if a moment is unknown. */
+function laterOf(left: number | undefined, right: number | undefined): number | undefined {
+  if (left === undefined || right === undefined) return left ?? right;
+  return Math.max(left, right);
 }

@@ -63,25 +63,27 @@ export class OperatorRows implements OperatorStore {
     );
   }
 
-  put({ expiresSeconds, ...rest }: OperatorRecord): void {
+  put({ expiresSeconds, ...plainFields }: OperatorRecord): void {
+    // A field without a value is left out of the row.
     const expiry = expiresSeconds === undefined ? {} : { expiresSeconds };
-    this.#tables.operators.putSync(rest.digest, { format: FORMAT, ...rest, ...expiry });
+    this.#tables.operators.putSync(plainFields.digest, { format: FORMAT, ...plainFields, ...expiry });
   }
 
   remove({ digest }: OperatorRecord): void {
     this.#tables.operators.removeSync(digest);
   }
 
+  /** By operator id: Unix seconds of the last use on this host. */
   lastUses(): Map<string, number> {
     const stored = this.#tables.meta.get(OPERATOR_USES);
-    // Damaged or absent: last uses are shown to operators and decide nothing.
+    // A damaged row counts as none, because last uses are only shown to operators.
     return new Map(isUses(stored) ? Object.entries(stored) : []);
   }
 
-  /** Replaces all; ids of operators that were deleted are left out. */
+  /** Replaces all last uses, and leaves out those of deleted operators, so that the row does not grow. */
   putLastUses(lastUses: ReadonlyMap<string, number>): void {
     const ids = new Set(this.all().map(({ id }) => id));
-    const known = [...lastUses].filter(([id]) => ids.has(id));
-    this.#tables.meta.putSync(OPERATOR_USES, Object.fromEntries(known));
+    const kept = [...lastUses].filter(([id]) => ids.has(id));
+    this.#tables.meta.putSync(OPERATOR_USES, Object.fromEntries(kept));
   }
 }

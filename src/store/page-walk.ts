@@ -7,12 +7,12 @@
  * ends the process with SIGBUS; a garbage page aborts it, or reads as an empty one. The supervisor would then
  * restart the gateway forever.
  *
- * Comparing the file's length with its last page is not enough, and it was tried. LMDB never writes pages at
- * the end that one transaction used and freed, so 39 of 100 sound files were shorter than the last page they
- * name. And a file with a garbage page has its full length: that one still ended the gateway. So this walk
- * visits every page in use: 0.4 s a GB.
+ * Comparing the file's length with its last page is not enough. LMDB never writes pages at the end that one
+ * transaction used and freed, so 39 of 100 sound files were shorter than the last page they name. And a file
+ * with a garbage page has its full length, but ends the gateway. So this walk visits every page in use: 0.4 s
+ * a GB.
  *
- * Must hold: a sound file is never called damaged, even if another process writes it meanwhile
+ * Must hold: a sound file is never called damaged, even if another process writes to the file meanwhile
  * (test/unit/store/page-walk.test.ts: sound files pass; a file cut at any length).
  *
  *     page   0 number u64   8 transaction u64   18 kind u16   20 lower u16   22 upper u16   24 node offsets
@@ -66,14 +66,15 @@ const META_TRANSACTION = 152;
 const META_BYTES = 160;
 
 /**
- * How often the walk starts again because another process committed meanwhile and reused pages. A process
- * that commits so often evidently can read the file, so the file is taken for sound.
+ * How many walks are tried. A walk that finds an error while another process commits starts again, because
+ * that process may have reused the page. After so many the file is taken for sound: the other process can
+ * read it.
  */
-const TRIES_MAX = 5;
+const WALKS_MAX = 5;
 
 export interface PageError {
   readonly page: number;
-  /** Where in the file the page is, or would be. */
+  /** Offset in the file at which the page is, or would be. */
   readonly byte: number;
   readonly reason: string;
 }
@@ -100,10 +101,11 @@ interface Snapshot {
 export function findPageError(path: string): PageError | undefined {
   const file = openSync(path, 'r');
   try {
-    for (let tries = 0; tries < TRIES_MAX; tries++) {
+    for (let walks = 0; walks < WALKS_MAX; walks++) {
       const snapshot = newestSnapshot(file);
-      const found = new PageWalk(file, snapshot).run();
-      if (found === undefined || newestSnapshot(file).transaction === snapshot.transaction) return found;
+      const pageError = new PageWalk(file, snapshot).run();
+      if (pageError === undefined || newestSnapshot(file).transaction === snapshot.transaction)
+        return pageError;
     }
     return undefined;
   } finally {
@@ -137,11 +139,11 @@ function treeAt(bytes: Buffer, offset: number): Tree {
 
 /** Ends the walk at the first broken page; `run` catches it. */
 class BrokenPage extends Error {
-  readonly found: PageError;
+  readonly pageError: PageError;
 
-  constructor(found: PageError) {
-    super(found.reason);
-    this.found = found;
+  constructor(pageError: PageError) {
+    super(pageError.reason);
+    this.pageError = pageError;
   }
 }
 
@@ -150,11 +152,11 @@ class PageWalk {
   readonly #fileBytes: number;
   readonly #snapshot: Snapshot;
   /**
-   * One bit a page. A page is used once, so a second visit is an error, and the file's length bounds the
-   * walk.
+   * One bit a page. A page is used once, so a second visit is an error. So no circle of pages can make the
+   * walk endless.
    */
   readonly #visited: Uint8Array;
-  /** The page being checked. What it refers to is copied out before the next page is read. */
+  /** The page that is checked now. Page numbers in it are copied out before `#read` overwrites it. */
   readonly #page: Buffer;
 
   constructor(file: number, snapshot: Snapshot) {
@@ -171,18 +173,19 @@ class PageWalk {
       for (const tree of this.#snapshot.trees) this.#visitTree(tree, 0);
       return undefined;
     } catch (error) {
-      if (error instanceof BrokenPage) return error.found;
+      if (error instanceof BrokenPage) return error.pageError;
       throw error;
     }
   }
 
+  /** `parent`: the page that names the tree, for the error; 0 for a meta page. */
   #visitTree({ root, depth }: Tree, parent: number): void {
     if (root === NO_ROOT) return;
     this.#check(depth >= 1 && depth <= DEPTH_MAX, parent, 'it names a tree of impossible depth');
     this.#visit(Number(root), depth);
   }
 
-  /** `depth` is 1 for a leaf. */
+  /** Visits a page of a tree and all pages below. `depth` is 1 for a leaf. */
   #visit(page: number, depth: number): void {
     this.#read(page);
     const kind = this.#page.readUInt16LE(PAGE_KIND) & (KIND_BRANCH | KIND_LEAF | KIND_OVERFLOW);
@@ -191,6 +194,7 @@ class PageWalk {
       page,
       'it is of another kind than its place wants',
     );
+    // DEPTH_MAX bounds the recursion.
     if (depth > 1) {
       for (const child of this.#childrenOf(page)) this.#visit(child, depth - 1);
       return;
@@ -251,24 +255,24 @@ class PageWalk {
     return { trees, overflows };
   }
 
-  /** Returns where the nodes of the page begin. */
+  /** Returns where the nodes of `#page`, which is number `page`, begin. */
   #nodesOf(page: number): number[] {
     const lower = this.#page.readUInt16LE(PAGE_LOWER);
     const upper = this.#page.readUInt16LE(PAGE_UPPER);
     const dataBytes = this.#page.length - PAGE_HEAD_BYTES;
-    const sound = lower % 2 === 0 && lower <= upper && upper <= dataBytes;
-    this.#check(sound, page, 'its table of entries is impossible');
+    const isSound = lower % 2 === 0 && lower <= upper && upper <= dataBytes;
+    this.#check(isSound, page, 'its table of entries is impossible');
     const nodes: number[] = [];
-    for (let at = 0; at < lower; at += 2) {
-      const node = this.#page.readUInt16LE(PAGE_HEAD_BYTES + at);
-      const within = node >= upper && node + NODE_HEAD_BYTES <= dataBytes;
-      this.#check(within, page, 'an entry of it does not begin within it');
+    for (let offset = 0; offset < lower; offset += 2) {
+      const node = this.#page.readUInt16LE(PAGE_HEAD_BYTES + offset);
+      const isWithin = node >= upper && node + NODE_HEAD_BYTES <= dataBytes;
+      this.#check(isWithin, page, 'an entry of it does not begin within it');
       nodes.push(PAGE_HEAD_BYTES + node);
     }
     return nodes;
   }
 
-  #check(holds: boolean, page: number, reason: string): void {
-    if (!holds) throw new BrokenPage({ page, byte: page * this.#snapshot.pageBytes, reason });
+  #check(isSound: boolean, page: number, reason: string): void {
+    if (!isSound) throw new BrokenPage({ page, byte: page * this.#snapshot.pageBytes, reason });
   }
 }

@@ -1,6 +1,7 @@
 /**
  * Schemas and codecs of the records on disk: maps packed by msgpackr, each with the number of its format
- * first. The store packs and reads them, the audit reads them. Main thread.
+ * first. The files of src/store pack and read records by them; the records of keys, groups, operators and
+ * quota use have theirs in their own files. Main thread.
  *
  * Money is decimal text of whole pico-units, because a packed integer comes back as a number or a bigint
  * depending on its size. A row that does not fit its schema was not written by this program or is damaged:
@@ -30,7 +31,7 @@ import { StoreError } from './store-file.js';
 /** Format of the store, and of the records that are written now. Earlier records keep theirs. */
 export const FORMAT = 5;
 
-/** An object of these fields and no others: a row that has another one is damaged. */
+/** An object of these fields and no others: a row with another field is damaged. */
 export function closedObject<Fields extends Type.TProperties>(fields: Fields): Type.TObject<Fields> {
   return Type.Object(fields, { additionalProperties: false });
 }
@@ -44,10 +45,14 @@ export const Count = Type.Integer({ minimum: 0 });
 export const Moment = Type.Integer();
 /** Pico-units, as decimal text. */
 const Money = Type.String({ pattern: '^-?(0|[1-9][0-9]{0,18})$' });
+/** SHA-256, in hexadecimal. */
 export const Digest = Type.String({ pattern: '^[0-9a-f]{64}$' });
 
 const Limit = Type.Optional(Type.Integer({ minimum: 1 }));
-/** The limits that a scope has; others are absent. Formats before 4 knew the first two only. */
+/**
+ * The limits that a scope has; others are absent. Formats before 4 knew the first two only.
+ * change-description.ts makes names of the admin interface from these names.
+ */
 export const LIMITS = {
   requestsPerMinute: Limit,
   callsPerDay: Limit,
@@ -167,15 +172,15 @@ const isUsage = schemaCheck('StoredUsage', StoredUsage);
 const isResponse = schemaCheck('StoredResponse', StoredResponse);
 
 export function packAccount(record: AccountRecord): StoredAccount {
-  const { credited, groupId, ...rest } = record;
+  const { credited, groupId, ...plainFields } = record;
   const group = groupId === undefined ? {} : { groupId };
-  return { format: FORMAT, ...rest, ...group, creditedPicoUnits: credited.toString() };
+  return { format: FORMAT, ...plainFields, ...group, creditedPicoUnits: credited.toString() };
 }
 
 /**
- * Returns what `read` does; if the row is damaged, calls `onDamaged` and returns undefined. For rows that
- * only count use and for stored responses, which a flush reads in the transaction of charges: these must not
- * wait for such a row for ever.
+ * Returns what `read` returns; if the row is damaged, calls `onDamaged` and returns undefined. For rows that
+ * only count use and for stored responses, which a flush reads in the transaction of charges: a damaged row
+ * of these must not stop the charges for ever.
  */
 export function unlessDamaged<Row>(
   read: () => Row | undefined,
@@ -228,7 +233,7 @@ export function readCreditRequest(stored: unknown, location: string): CreditRequ
 }
 
 export function packSpending(record: SpendingRecord): StoredSpending {
-  // Field by field: a flush packs many of them.
+  // Field by field, because a flush packs many rows and a spread object is slower.
   return {
     format: FORMAT,
     spentPicoUnits: record.spent.toString(),
@@ -290,7 +295,7 @@ export function readUsage(stored: unknown, location: string): UsageTotals {
   };
 }
 
-/** Hashes the bytes: 1 µs for a kilobyte, 1 ms for a megabyte. */
+/** Hashes the bytes: 1 µs a kilobyte, 1 ms a megabyte of the main thread. */
 export function packResponse(record: ResponseRecord): StoredResponse {
   const { bodyDigest, endedMs, stream, fallback, bytes } = record;
   const digest = digestOfResponse(record);
@@ -299,9 +304,9 @@ export function packResponse(record: ResponseRecord): StoredResponse {
 }
 
 /**
- * LMDB checks nothing itself, so a record that has a digest is compared with it: a turned bit, or the record
- * of another key, must reach no caller. A record of a format before `digestSince` may have no digest; one of
- * that format or later without a digest is damaged. The bytes are a copy in a buffer of their own.
+ * LMDB has no checksums, so a record is compared with its digest: a turned bit, or the record of another key,
+ * must reach no caller. A record of a format before `digestSince` may have no digest; a record of that format
+ * or later without a digest is damaged. The bytes are a copy in a buffer of their own.
  */
 export function readResponse(
   stored: unknown,
@@ -330,11 +335,11 @@ export function readResponse(
 /** Stored responses of earlier formats stay valid, and are gone after `idempotency.keep_hours`. */
 const RESPONSE_DIGEST_SINCE = 5;
 
-/** SHA-256 in hexadecimal. Digests are on disk: the order and form of what is hashed must not change. */
+/** Digests are on disk, so the order and form of what is hashed must not change. */
 function digestOfResponse(record: ResponseRecord): string {
   const { account, key, bodyDigest, endedMs, stream, fallback = null, bytes } = record;
-  const head = [account, key, bodyDigest, endedMs, stream, fallback, bytes === undefined];
-  const digest = createHash('sha256').update(JSON.stringify(head));
+  const fields = [account, key, bodyDigest, endedMs, stream, fallback, bytes === undefined];
+  const digest = createHash('sha256').update(JSON.stringify(fields));
   return (bytes === undefined ? digest : digest.update(bytes)).digest('hex');
 }
 
@@ -348,6 +353,7 @@ export function locationOf({ path }: { readonly path: string }, table: string, k
   return `${path}: ${rowName(table, key)}`;
 }
 
+/** The error of a row that its reader does not accept. */
 export function damaged(location: string): StoreError {
   return new StoreError('damaged', `${location} is damaged. Restore the store from a backup.`);
 }

@@ -7,7 +7,7 @@
  * had them are gone.
  *
  * Must hold: groups are filled before accounts, and keys before their uses; a row that cannot be right stops
- * the start with an error that names it, before any call is served (test/unit/store/recovery.test.ts).
+ * the start with an error that names the row, before any call is served (test/unit/store/recovery.test.ts).
  */
 import { CREDITED_PICO_UNITS_MAX } from '../ledger/balance.js';
 import type { Ledger } from '../ledger/ledger.js';
@@ -34,28 +34,32 @@ import type { AccountRecord, SpendingRecord } from '../registry/account-record.j
 import { StoreError } from './store-file.js';
 import type { Store } from './store.js';
 
-/** Accounts without a plan that are logged one by one. Further ones have the same cause and are counted. */
-const NAMED_MAX = 10;
+/**
+ * Accounts without a plan that are logged one by one. Further accounts have the same cause and are counted.
+ */
+const ACCOUNTS_LOGGED_MAX = 10;
 
 /** Longer than any month: a use that is so old belongs to no period that still runs. */
 const LONGEST_MONTH_MS = 32 * 24 * 3_600_000;
 
 const NOTHING = asPicoUnits(0n);
+/** For a process that shares its limits: its counts begin at 0, and the coordinator grants what is left. */
 const NO_COUNTS = { dayNumber: 0, dayCalls: 0, minuteUsed: 0 };
 const NOTHING_USED = { credited: NOTHING, spent: NOTHING, uncovered: NOTHING, dayNumber: 0, dayCalls: 0 };
 
+/** Buffers that get something are empty. */
 interface RecoveryOptions {
   readonly store: Store;
   readonly ledger: Ledger;
   /**
-   * Empty; gets what each account has spent. Undefined if several processes share the limits: then a
-   * coordinator grants them.
+   * Gets what each account has spent. Undefined if several processes share the limits: then a coordinator
+   * grants money and quotas.
    */
   readonly totals: SpentTotals | undefined;
   readonly keyTable: KeyTable;
-  /** Empty; gets the name of every group. */
+  /** Gets the name of every group. */
   readonly groupNames: GroupNames;
-  /** Empty; gets every account. */
+  /** Gets every account. */
   readonly directory?: AccountDirectory | undefined;
   readonly catalog: Catalog;
   /** Capacities of the shared tables (`limits.accounts`, `limits.keys`, `limits.groups`). */
@@ -89,7 +93,8 @@ function recoverGroups(options: RecoveryOptions): void {
 }
 
 /**
- * For a gateway that has the limits for itself. If several processes share them, the coordinator does this.
+ * Restores used quotas, for a gateway that has the limits for itself. If several processes share the limits,
+ * the coordinator reads these rows.
  */
 function restoreQuotaUses(options: RecoveryOptions): void {
   const { store, catalog } = options;
@@ -107,6 +112,7 @@ function restoreQuotaUses(options: RecoveryOptions): void {
   }
 }
 
+/** Returns the number of accounts. */
 function recoverAccounts(options: RecoveryOptions): number {
   const { store, ledger, totals, directory, catalog, accountsMax, log } = options;
   let accounts = 0;
@@ -129,7 +135,7 @@ function recoverAccounts(options: RecoveryOptions): number {
     accounts++;
     if (findPlanIndex(catalog, record.planId) !== undefined) continue;
     withoutPlan++;
-    if (withoutPlan <= NAMED_MAX) {
+    if (withoutPlan <= ACCOUNTS_LOGGED_MAX) {
       log.warn('account is disabled: its plan is not in the settings; add it, or use "accounts set-plan"', {
         account: record.id,
         name: record.name,
@@ -137,11 +143,12 @@ function recoverAccounts(options: RecoveryOptions): number {
       });
     }
   }
-  if (withoutPlan > NAMED_MAX)
+  if (withoutPlan > ACCOUNTS_LOGGED_MAX)
     log.warn('more accounts are disabled for the same reason', { accounts: withoutPlan });
   return accounts;
 }
 
+/** Returns the number of keys. */
 function recoverKeys(options: RecoveryOptions): number {
   const { store, totals, keysMax } = options;
   const nowMs = momentOf(options);
@@ -151,7 +158,7 @@ function recoverKeys(options: RecoveryOptions): number {
     applyKey(record, options);
     keys++;
   }
-  // In the order of the table: 1.1 µs a row, against 1.9 if each key's row is looked up.
+  // In the order of the table: 1.1 µs a row, against 1.9 µs if the row of each key were looked up.
   for (const [key, use] of store.keys.uses()) {
     restoreKeyUse(key, totals === undefined ? { ...use, ...NO_COUNTS } : use, options, nowMs);
   }
@@ -166,17 +173,18 @@ function momentOf({ store, clock }: RecoveryOptions): WallMs {
   return asWallMs(clock.wallMs() - store.steppedMs(hostClocks(clock)));
 }
 
-function assertCapacity(index: number, most: number, what: 'accounts' | 'groups' | 'keys'): void {
-  if (index < most) return;
-  const message = `The store has more ${what} than limits.${what} (${most}) allows: raise it to at least ${index + 1}.`;
+/** Throws StoreError `unreadable` if the slot `index` is none of the `max` slots of the shared table. */
+function assertCapacity(index: number, max: number, what: 'accounts' | 'groups' | 'keys'): void {
+  if (index < max) return;
+  const message = `The store has more ${what} than limits.${what} (${max}) allows: raise it to at least ${index + 1}.`;
   throw new StoreError('unreadable', message);
 }
 
 /**
- * Throws StoreError `damaged`. A debit is rejected beyond the balance and a charge stops at it, so no run of
- * this program leaves less than nothing, or more than the ledger's words can hold. If hosts share the
- * registry, `isCopy`, a credit may be spent here before the change that tells of it has come: then only the
- * coordinator knows what an account can spend.
+ * Throws StoreError `damaged` if the amounts cannot be right. A debit is rejected beyond the balance and a
+ * charge stops at the balance, so this program never leaves less than nothing, or more than the ledger's
+ * words can hold. If hosts share the registry, `isCopy`, a credit may be spent here before the change that
+ * has it has come: then only the coordinator knows what an account can spend.
  */
 function assertSound(
   store: Store,
@@ -185,7 +193,7 @@ function assertSound(
   isCopy: boolean,
 ): void {
   const { spent, uncovered } = spending ?? { spent: 0n, uncovered: 0n };
-  const fault =
+  const problem =
     spent > record.credited && !isCopy
       ? 'more was spent than credited'
       : record.credited > CREDITED_PICO_UNITS_MAX || uncovered > CREDITED_PICO_UNITS_MAX
@@ -193,10 +201,10 @@ function assertSound(
         : spent < 0n || uncovered < 0n
           ? 'an amount is negative'
           : undefined;
-  if (fault === undefined) return;
+  if (problem === undefined) return;
   throw new StoreError(
     'damaged',
     `${store.path}: the books of account ${record.id} (${record.name}) are damaged, record ${record.index} of table ` +
-      `spending: ${fault}. Restore the store from a backup; "tollgate audit" tells what differs.`,
+      `spending: ${problem}. Restore the store from a backup; "tollgate audit" tells what differs.`,
   );
 }

@@ -23,6 +23,7 @@ import { type GroupRows, readGroup } from './group-rows.js';
 import { type KeyRows, readKey } from './key-rows.js';
 import { type OperatorChanges, readChange } from './operator-changes.js';
 import { readOperator } from './operator-rows.js';
+import { quotaUseKeyOf } from './quota-use-rows.js';
 import { damaged, locationOf, readAccount, readCredit, readCreditRequest } from './record-codec.js';
 import type { RecordedTable, Table, WrittenRow } from './row-recorder.js';
 import { StoreError } from './store-file.js';
@@ -49,7 +50,7 @@ const Position = Type.Object({
 });
 export const isPosition = schemaCheck('Position', Position);
 
-/** Two copies at the same position have the same rows. */
+/** A copy's state in the log of changes. Two copies at the same position have the same rows. */
 export type RegistryPosition = Readonly<Static<typeof Position>>;
 
 /** A row as hosts send it to each other, as JSON. */
@@ -60,14 +61,19 @@ export interface RegistryRow {
   readonly value: unknown;
 }
 
+/** Throws StoreError `damaged` if the value is not valid; its result is not used. */
 type Check = (value: unknown, location: string) => unknown;
 
+/** Makes a check that also accepts null: the row is removed. */
 const unlessRemoved =
   (read: Check): Check =>
   (value, location) =>
     value === null ? undefined : read(value, location);
 
-/** Tables whose rows are written as they come, if the check does not throw. `#byName` has all of them. */
+/**
+ * Tables whose rows are written as they come, if the check does not throw. `#byName` has all of them, which
+ * the `!` in `take` relies on. Rows of free slots consist of their keys alone.
+ */
 const CHECKS: Partial<Readonly<Record<RecordedTable, Check>>> = {
   group_slots_free: () => undefined,
   credits: readCredit,
@@ -77,7 +83,7 @@ const CHECKS: Partial<Readonly<Record<RecordedTable, Check>>> = {
   operator_changes: unlessRemoved(readChange),
 };
 
-/** The tables whose rows can be deleted. `take` must accept null for each. */
+/** The tables whose rows can be deleted. `take` must accept null for each, and `#byName` have each. */
 const DELETABLE: readonly RecordedTable[] = [
   'groups',
   'group_slots_free',
@@ -143,7 +149,7 @@ export class RegistryCopy {
     return stored;
   }
 
-  /** Call inside the transaction that brings the rows to this position. */
+  /** Call inside the transaction that brings the rows to this position. The copy is then not partial. */
   setPosition(position: RegistryPosition): void {
     this.#tables.meta.putSync(REGISTRY_POSITION, position);
     this.#tables.meta.removeSync(REGISTRY_PARTIAL);
@@ -166,7 +172,7 @@ export class RegistryCopy {
     return this.#tables.meta.get(REGISTRY_PARTIAL) === true;
   }
 
-  /** Call inside each transaction that takes over a part of all rows; `setPosition` ends that. */
+  /** Call inside each transaction that takes over a part of all rows. `setPosition` ends the taking over. */
   setPartial(): void {
     this.#tables.meta.putSync(REGISTRY_PARTIAL, true);
   }
@@ -212,16 +218,16 @@ export class RegistryCopy {
    */
   *rows(): Generator<RegistryRow> {
     for (const name of [KEY_SLOTS_USED, GROUP_SLOTS_USED, CHANGES_HEAD, CHANGES_BEFORE]) {
-      const used = this.#tables.meta.get(name);
-      if (used !== undefined) yield this.#decoded({ table: 'meta', key: name, value: used });
+      const value: unknown = this.#tables.meta.get(name);
+      if (value !== undefined) yield this.#readable({ table: 'meta', key: name, value });
     }
     for (const [name, table] of Object.entries(this.#byName)) {
       for (const { key, value } of table.getRange())
-        yield this.#decoded({ table: name as RecordedTable, key: key as RegistryRow['key'], value });
+        yield this.#readable({ table: name as RecordedTable, key: key as RegistryRow['key'], value });
     }
   }
 
-  #decoded(row: RegistryRow): RegistryRow {
+  #readable(row: RegistryRow): RegistryRow {
     if (row.value !== UNREADABLE) return row;
     throw damaged(`${this.#tables.path}: record ${String(row.key)} of table ${row.table}`);
   }
@@ -234,6 +240,7 @@ export class RegistryCopy {
     for (const table of DELETABLE) {
       for (const key of Array.from(this.#byName[table]!.getKeys()) as RegistryRow['key'][]) {
         const row = { table, key, value: null };
+        // Not undefined, because the table is DELETABLE.
         if (!rows.has(deletableRow(row)!)) this.take(row);
       }
     }
@@ -244,16 +251,16 @@ export class RegistryCopy {
     // Another key had the slot before. Its use, which this host has recorded, must not count for this key.
     if (this.#store.keys.findId(record.index) !== record.id) {
       this.#tables.keyUses.removeSync(record.index);
-      this.#tables.quotaUses.removeSync(['key', record.index, '']);
+      this.#tables.quotaUses.removeSync(quotaUseKeyOf({ kind: 'key', index: record.index }));
     }
     this.#store.keys.put(record);
   }
 
   #takeGroup(value: unknown, location: string): void {
     const record = readGroup(value, location);
-    // As for keys: another group may have had the slot before.
+    // Another group may have had the slot before. Its use must not count for this group.
     if (this.#tables.groupSlots.get(record.index) !== record.id)
-      this.#tables.quotaUses.removeSync(['group', record.index, '']);
+      this.#tables.quotaUses.removeSync(quotaUseKeyOf({ kind: 'group', index: record.index }));
     this.#store.groups.put(record);
   }
 }
@@ -263,7 +270,10 @@ interface Removable<Row> {
   takeOut(record: Row): void;
 }
 
-/** Removes a record that another host has deleted, if it is there. Its slot is freed by a row of its own. */
+/**
+ * Removes a record that another host has deleted, if it is here. A row of `key_slots_free` or
+ * `group_slots_free` frees the slot.
+ */
 function takeOut<Row>(rows: Removable<Row>, id: string): void {
   const record = rows.find(id);
   if (record !== undefined) rows.takeOut(record);

@@ -17,12 +17,13 @@ const ROW_BYTES = 512;
 
 /** How many expired rows one transaction removes, in some 10 ms of the main thread. */
 const EXPIRED_MAX = 1_000;
-/** The pause before who removes expired rows makes the next transaction, for the other work of the thread. */
+/** Pause between two transactions that remove expired rows, for the other work of the thread. */
 export const EXPIRY_PAUSE_MS = 100;
 
 /** How many of the oldest rows are read at once. */
-const BATCH = 64;
+const BATCH_ROWS = 64;
 
+/** Changes of one transaction. */
 export interface ResponseChanges {
   readonly kept: readonly ResponseRecord[];
   readonly forgotten: readonly ResponseKey[];
@@ -34,7 +35,7 @@ export interface ResponseBounds {
   readonly expiredMs: number;
   /** Bound of the bytes of all responses together. */
   readonly bytesMax: number;
-  /** For the response cache: bounds of the bytes of single models, by id. */
+  /** Of the response cache: bounds of the bytes of single models, by model id. */
   readonly modelBytesMax?: ReadonlyMap<string, number>;
 }
 
@@ -48,13 +49,13 @@ interface ResponseTables extends Pick<Tables, 'path' | 'meta' | 'answers' | 'ans
   readonly name: string;
   /** Key in `meta` of the bytes that all responses count for. */
   readonly sum: string;
-  /** See readResponse. */
+  /** The first format whose rows must have a digest (readResponse). */
   readonly digestSince?: number;
   /** Undefined if responses are not told apart by their models. */
   readonly modelAges?: Tables['cachedModelAges'];
 }
 
-/** Key in `meta` of the bytes that the responses of each model count for. */
+/** Key in `meta` of the bytes that the responses of each model of the cache count for, as JSON. */
 const MODEL_SUMS = 'cached_model_bytes';
 
 /** By model id. */
@@ -97,7 +98,7 @@ export class ResponseTable {
   /**
    * Removes the oldest responses that have expired, as many as one transaction may, which `commit` makes.
    * Returns whether there may be more. False also if the oldest row could not be removed, because it is
-   * damaged: else each call would say that there are more.
+   * damaged: otherwise each call would return true.
    */
   expire(bounds: ResponseBounds, commit: (work: () => void) => void): boolean {
     const oldest = this.#oldest();
@@ -128,7 +129,7 @@ export class ResponseTable {
     const { meta, sum } = this.#tables;
     const sums = this.#modelSums();
     let { bytes } = this;
-    // Either the bound was lowered or the sum is damaged; a damaged sum must not evict what fits.
+    // Either the bound was lowered or the sum is damaged. A damaged sum must not evict responses that fit.
     if (bytes > bounds.bytesMax) bytes = this.#countAnew();
     for (const key of forgotten) bytes -= this.#remove(key, sums);
     for (const record of kept) bytes += this.#put(record, sums);
@@ -138,8 +139,8 @@ export class ResponseTable {
   }
 
   /**
-   * Undefined exactly if there is no table `modelAges`, which code below relies on. A store of a former
-   * version has no sums, so the models of its responses are unknown: they are removed.
+   * Undefined exactly if there is no table `modelAges`, which each `modelAges!` below relies on. A store of a
+   * former version has no sums, so the models of its responses are unknown: all responses are removed.
    */
   #modelSums(): ModelSums | undefined {
     const { meta, modelAges } = this.#tables;
@@ -184,8 +185,9 @@ export class ResponseTable {
   /** Puts the record, in place of an older one. Returns by how many bytes the sum grows. */
   #put(record: ResponseRecord, sums: ModelSums | undefined): number {
     const { account, key, endedMs } = record;
-    // A commit that failed may be on disk all the same. Its response lost its bytes in memory, not there.
-    if (record.bytes === undefined && this.#holds(record)) return 0;
+    // A commit that failed may be on disk all the same. Its response lost its bytes in memory, but has them
+    // on disk.
+    if (record.bytes === undefined && this.#hasRow(record)) return 0;
     const removed = this.#remove(record, sums);
     const bytes = responseBytesOf(record);
     this.#tables.answers.putSync([account, key], packResponse(record));
@@ -210,13 +212,16 @@ export class ResponseTable {
     return this.#removeRow([record.endedMs, key.account, key.key], responseBytesOf(record), sums);
   }
 
-  /** Whether the response of that call is on disk. */
-  #holds({ account, key, bodyDigest, endedMs }: ResponseRecord): boolean {
+  /** Whether the response of the same call is on disk. */
+  #hasRow({ account, key, bodyDigest, endedMs }: ResponseRecord): boolean {
     const found = unlessDamaged(() => this.find({ account, key }));
     return found?.endedMs === endedMs && found.bodyDigest === bodyDigest;
   }
 
-  /** Removes a row of all tables; `value` is what it counted for. Returns that. */
+  /**
+   * Removes a response from all tables. `value`, of its row of ages, is what it counted for. Returns these
+   * bytes.
+   */
   #removeRow(age: readonly [number, number, string], value: unknown, sums: ModelSums | undefined): number {
     const { answers, answerAges, modelAges } = this.#tables;
     const [endedMs, account, key] = age;
@@ -226,8 +231,8 @@ export class ResponseTable {
     if (sums === undefined) return bytes;
     const model = modelOfCacheKey({ account: asAccountIndex(account), key });
     modelAges!.removeSync([model, endedMs, account, key]);
-    const left = (sums.get(model) ?? 0) - bytes;
-    if (left > 0) sums.set(model, left);
+    const modelBytes = (sums.get(model) ?? 0) - bytes;
+    if (modelBytes > 0) sums.set(model, modelBytes);
     else sums.delete(model);
     return bytes;
   }
@@ -236,9 +241,9 @@ export class ResponseTable {
   #evictOf(model: string, bytesMax: number, sums: ModelSums | undefined): number {
     let removed = 0;
     while ((sums?.get(model) ?? 0) > bytesMax) {
-      // A shorter key sorts before all that begin with it.
+      // A shorter key sorts before all keys that begin with it; the type knows whole keys alone.
       const start = [model, 0] as unknown as [string, number, number, string];
-      const oldest = Array.from(this.#tables.modelAges!.getRange({ start, limit: BATCH })).filter(
+      const oldest = Array.from(this.#tables.modelAges!.getRange({ start, limit: BATCH_ROWS })).filter(
         ({ key: [modelId] }) => modelId === model,
       );
       if (oldest.length === 0) return removed;
@@ -253,19 +258,19 @@ export class ResponseTable {
 
   /** Removes expired responses, then the oldest beyond the bound. Returns what is left of `bytes`. */
   #evict(bytes: number, { expiredMs, bytesMax }: ResponseBounds, sums: ModelSums | undefined): number {
-    let left = bytes;
+    let bytesLeft = bytes;
     let expired = 0;
     for (;;) {
-      // Read before they are removed: a range must not change while it is iterated.
-      const oldest = Array.from(this.#tables.answerAges.getRange({ limit: BATCH }));
+      // Copied, because a range must not change while it is iterated.
+      const oldest = Array.from(this.#tables.answerAges.getRange({ limit: BATCH_ROWS }));
       for (const { key: age, value } of oldest) {
         const isExpired = age[0] <= expiredMs && expired < EXPIRED_MAX;
-        if (!isExpired && left <= bytesMax) return left;
+        if (!isExpired && bytesLeft <= bytesMax) return bytesLeft;
         if (isExpired) expired++;
-        left -= this.#removeRow(age, value, sums);
+        bytesLeft -= this.#removeRow(age, value, sums);
       }
       // No row is left, even if a damaged sum says otherwise.
-      if (oldest.length < BATCH) return 0;
+      if (oldest.length < BATCH_ROWS) return 0;
     }
   }
 }

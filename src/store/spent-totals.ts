@@ -1,8 +1,9 @@
 /**
  * What each account has spent according to the journals: the amounts that go to disk, in the account's row
  * (SpendingRecord). flush.ts adds to them on the main thread, and knows them as SpendingTotals: these are
- * SpentTotals if this gateway alone writes the rows, SharedTotals if several gateways add to them. 16 bytes
- * an account (24 if shared); memory pages that are never touched cost nothing.
+ * SpentTotals (gateway/accounting.ts) if this gateway alone writes the rows, SharedTotals
+ * (gateway/shared-accounting.ts) if several gateways add to them. 16 bytes an account (24 if shared); memory
+ * pages that are never touched cost nothing.
  *
  * Must hold: amounts come from the journals and not from the ledger's words. Those words are ahead by what is
  * still in the journals, so money on disk would not agree with usage on disk (test/unit/store/audit.test.ts).
@@ -22,13 +23,13 @@ export interface SpendingTotals {
   /** Adds what a call was charged; amounts are negative if a charge is taken back. */
   add(account: AccountIndex, charged: PicoUnits, uncovered: PicoUnits): void;
   /**
-   * Returns the row as it is to be on disk. Called in the transaction that writes it; throws what the store
-   * throws. If the transaction fails, nothing has changed here, and the next one asks again.
+   * Returns the row as it is to be on disk. Call in the transaction that writes the row; throws what the
+   * store throws. If the transaction fails, the next one calls it again, and no amount is lost.
    */
   recordOf(account: AccountIndex, counts: LedgerCounts): SpendingRecord;
   /**
-   * Call when the row that `recordOf` returned last is on disk. Absent if rows are totals, which may be
-   * written again.
+   * Call when the row that `recordOf` returned last is on disk. Absent if rows are absolute totals, which may
+   * be written again.
    */
   recordWritten?(account: AccountIndex): void;
 }
@@ -88,16 +89,19 @@ export interface Day {
 export class SharedTotals implements SpendingTotals {
   readonly #findSpending: (account: AccountIndex) => SpendingRecord | undefined;
   readonly #onReversed: (account: AccountIndex, amount: PicoUnits) => void;
-  /** Charged by this gateway since its start, and the part of it that is on disk. */
+  /** By account: charged by this gateway since its start, and the part of that amount that is on disk. */
   readonly #charged: BigInt64Array;
   readonly #written: BigInt64Array;
-  /** This gateway's day and its calls, as far as they are on disk. */
+  /** By account: this gateway's last day on disk, and its calls of that day on disk. */
   readonly #dayNumbers: Int32Array;
   readonly #dayCalls: Int32Array;
+  /** Left uncovered by this gateway, and not yet on disk. */
   readonly #uncovered = new Map<AccountIndex, bigint>();
   /** Charges that were taken back, as positive amounts, until the reversal is on disk. */
   readonly #reversed = new Map<AccountIndex, bigint>();
-  /** This gateway's days as of the last `recordOf`; `recordWritten` moves them to the two arrays. */
+  /**
+   * This gateway's days as of the last `recordOf`; `recordWritten` moves them to #dayNumbers and #dayCalls.
+   */
   readonly #writing = new Map<AccountIndex, Day>();
 
   /**
@@ -133,7 +137,7 @@ export class SharedTotals implements SpendingTotals {
     this.#writing.set(account, counts);
     const written = { dayNumber: this.#dayNumbers[account]!, dayCalls: this.#dayCalls[account]! };
     return {
-      // `minuteUsed` is of the gateway that wrote last: the coordinator alone has the sum of a minute.
+      // `minuteUsed` is that of the gateway that wrote last. The coordinator alone has the sum of a minute.
       ...counts,
       ...dayAfter(counts, written, stored),
       spent: asPicoUnits(spent),
@@ -170,6 +174,6 @@ export function dayAfter({ dayNumber, dayCalls }: Day, written: Day, stored: Day
   if (stored !== undefined && stored.dayNumber > dayNumber)
     return { dayNumber: stored.dayNumber, dayCalls: stored.dayCalls };
   const callsOf = (day: Day | undefined): number => (day?.dayNumber === dayNumber ? day.dayCalls : 0);
-  // Below 0 only if a damaged row was begun anew, and then calls of before were taken back.
+  // Below 0 only if a damaged row was begun anew, and earlier calls were then taken back.
   return { dayNumber, dayCalls: Math.max(0, callsOf(stored) + dayCalls - callsOf(written)) };
 }

@@ -98,9 +98,9 @@ export class Store implements RecordStore {
   }
 
   /**
-   * Opens the store, and keeps commands and gateways of other groups from changing it until `close`. For
-   * `onAlone` see `StoreHold.take`. Throws StoreError, or StoreHeld if another process has it. Costs a disk
-   * flush.
+   * Opens the store, and keeps commands and gateways of other process groups from changing it until `close`.
+   * `StoreHold.take` says what `onAlone` is. Throws StoreError, or StoreHeld if another process has the hold.
+   * Costs a disk flush.
    */
   static hold(dataPath: string, user: StoreUser, onAlone?: () => void): Store {
     const hold = StoreHold.take(dataPath, user, onAlone);
@@ -120,7 +120,7 @@ export class Store implements RecordStore {
     return bavail * bsize;
   }
 
-  /** Closes the file before it gives the hold back. */
+  /** Closes the file, then gives the hold back: another process may not open the file before. */
   async close(): Promise<void> {
     await this.#tables.environment.close();
     await this.#hold?.giveBack();
@@ -136,7 +136,8 @@ export class Store implements RecordStore {
       const { result, rows } = recorder.record(work);
       if (rows.length === 0) return result;
       this.changes.append(rows);
-      // The other hosts lack these rows. Within a transaction of `shared`, SharedChanges decides.
+      // The other hosts lack these rows. In a transaction of `shared`, which records too, SharedChanges
+      // detaches the copy if it must.
       if (!recorder.isRecording) this.copy.detach();
       return result;
     });
@@ -186,13 +187,13 @@ export class Store implements RecordStore {
     return Array.from(this.#tables.accounts.getKeys({ start: after, exclusiveStart: true, limit }));
   }
 
-  /** One above the highest slot, as accounts are never deleted. */
+  /** One above the highest slot: accounts are never deleted, so no lower slot is free. */
   freeAccountIndex(): AccountIndex {
-    const [last] = Array.from(this.#tables.accountSlots.getKeys({ reverse: true, limit: 1 }));
-    return asAccountIndex(last === undefined ? 0 : last + 1);
+    const [highest] = Array.from(this.#tables.accountSlots.getKeys({ reverse: true, limit: 1 }));
+    return asAccountIndex(highest === undefined ? 0 : highest + 1);
   }
 
-  /** No old index row stays, because the registry never changes name or slot of an account. */
+  /** No index row of a former record stays: the registry never changes name or slot of an account. */
   putAccount(record: AccountRecord): void {
     this.groups.moveAccount(this.findAccount(record.id), record);
     this.#tables.accounts.putSync(record.id, packAccount(record));
@@ -204,6 +205,7 @@ export class Store implements RecordStore {
     return this.#accounts.all();
   }
 
+  /** Puts the first credit of a new account. */
   openCredits(account: AccountIndex, record: CreditRecord): void {
     this.#tables.credits.putSync([account, 0], packCredit(record));
   }
@@ -211,8 +213,8 @@ export class Store implements RecordStore {
   addCredit(account: AccountIndex, record: CreditRecord): void {
     const { credits } = this.#tables;
     const range = { start: [account, AFTER_ALL_CREDITS], end: [account], reverse: true, limit: 1 };
-    const [last] = Array.from(credits.getKeys(range));
-    credits.putSync([account, last === undefined ? 0 : last[1] + 1], packCredit(record));
+    const [lastKey] = Array.from(credits.getKeys(range));
+    credits.putSync([account, lastKey === undefined ? 0 : lastKey[1] + 1], packCredit(record));
   }
 
   /** The sum of all credits and debits is `credited` of the account's record. */
@@ -275,14 +277,17 @@ export class Store implements RecordStore {
     return new FlushMark(this.#tables, slot, life);
   }
 
-  /** Undefined if no such call of that hour was flushed. */
+  /** Undefined if no call of that key, model and hour was flushed. */
   findUsage({ account, hour, keyId, modelId }: UsageKey): UsageTotals | undefined {
     const key: [number, number, string, string] = [account, hour, keyId, modelId];
     const stored = this.#tables.usage.get(key);
     return stored === undefined ? undefined : readUsage(stored, locationOf(this.#tables, 'usage', key));
   }
 
-  /** Ordered by hour, from `fromHour`, there from `fromRow`, to the end of `toHour`. */
+  /**
+   * Ordered by hour, key id and model id: from `fromRow` of `fromHour`, or its first row, to the end of
+   * `toHour`.
+   */
   *usages({ account, fromHour, fromRow, toHour }: UsageRange): Generator<UsageRecord> {
     const { keyId = '', modelId = '' } = fromRow ?? {};
     const range = { start: [account, fromHour, keyId, modelId], end: [account, toHour + 1, '', ''] };

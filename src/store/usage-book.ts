@@ -1,7 +1,7 @@
 /**
  * The hot usage rows: totals by account, key, model and hour. A row is in memory from the first call of its
- * hour until it is on disk and a call of another hour was the last one. The flush uses it on the main thread:
- * UsageBook if this gateway alone writes the rows (gateway/accounting.ts), SharedUsageBook if several
+ * hour until it is on disk and a call of another hour was the last one. flush.ts uses the rows on the main
+ * thread: UsageBook if this gateway alone writes them (gateway/accounting.ts), SharedUsageBook if several
  * gateways add to them (gateway/shared-accounting.ts).
  *
  * Must hold: `recordCommitted` is called only when the rows are on disk; otherwise usage and money differ on
@@ -27,6 +27,7 @@ export interface UsageStore {
   findKeyId(index: KeyIndex): string | undefined;
 }
 
+/** A row of usage in memory, to which calls are added. */
 type GrowingUsage = { -readonly [Field in keyof UsageRecord]: UsageRecord[Field] };
 
 const ESTIMATED = USAGE_SOURCES.indexOf('estimated');
@@ -34,7 +35,7 @@ const ESTIMATED = USAGE_SOURCES.indexOf('estimated');
 /** Stands for a key that is older than the table `key_ids`, and was deleted. */
 const UNKNOWN_KEY = 'key_unknown';
 
-/** Rows in memory are absolute totals, so writing one twice changes nothing. */
+/** Rows in memory are absolute totals, so writing a row twice changes nothing. */
 export class UsageBook {
   protected readonly store: UsageStore;
   /**
@@ -42,8 +43,9 @@ export class UsageBook {
    * deleted, so within an hour it means one key, and so one account.
    */
   protected readonly hours = new Map<number, Map<number, GrowingUsage>>();
+  /** Rows that are not on disk as they are here. After a failed flush they stay. */
   readonly #changed = new Set<GrowingUsage>();
-  /** Of the call that was looked up last. Not the latest hour: that may be one of a clock that was ahead. */
+  /** Hour of the call that was looked up last. The latest hour may be that of a clock that was ahead. */
   #hour = 0;
   readonly #modelIdOf: (modelIndex: number) => string;
 
@@ -76,9 +78,12 @@ export class UsageBook {
     return row;
   }
 
-  /** Counts a call in its row, which `rowOf` returned for it since the last `recordCommitted`. */
+  /**
+   * Counts a call in its row, which `rowOf` has returned for this record since the last `recordCommitted`.
+   */
   add(row: GrowingUsage, record: JournalRecord): void {
-    // A reversed call was counted as served before. It remains one call, and is a failed one now.
+    // A reversed call was counted as served before. It remains one call, and is a failed one now. A collected
+    // charge is of a call that was counted before.
     const { outcome } = record;
     if (outcome !== 'collected') {
       const isReversal = outcome === 'reversed';
@@ -111,7 +116,10 @@ export class UsageBook {
     return this.#changed;
   }
 
-  /** The changed rows are on disk. Forgets other hours, and the present one if it has grown too large. */
+  /**
+   * Call when the changed rows are on disk. Drops rows of other hours, and those of this hour if they are
+   * more than USAGE_ROWS_HOT_MAX: a later call reads its row again.
+   */
   recordCommitted(): void {
     this.#changed.clear();
     for (const [hour, rows] of this.hours) {
@@ -119,6 +127,7 @@ export class UsageBook {
     }
   }
 
+  /** The totals with which a new row in memory begins. */
   protected startOf(key: UsageKey): UsageTotals {
     return this.store.findUsage(key) ?? NO_USAGE;
   }
@@ -144,6 +153,7 @@ export class SharedUsageBook extends UsageBook {
   }
 
   override recordCommitted(): void {
+    // A part that is on disk must not be added again.
     this.hours.clear();
     super.recordCommitted();
   }
@@ -187,10 +197,11 @@ function rowWith(key: UsageKey, totals: UsageTotals): GrowingUsage {
 }
 
 /** Stops where numbers cease to be exact: an upstream can report any number of tokens, for years. */
-function clamped(sum: number, least: number): number {
-  return Math.max(least, Math.min(Number.MAX_SAFE_INTEGER, sum));
+function clamped(total: number, least: number): number {
+  return Math.max(least, Math.min(Number.MAX_SAFE_INTEGER, total));
 }
 
+/** Estimated calls and tokens of `part` may be negative, so their sums stop at 0. */
 function sumOf(before: UsageTotals, part: UsageTotals): UsageTotals {
   return {
     calls: before.calls + part.calls,
