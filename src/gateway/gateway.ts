@@ -110,7 +110,7 @@ export class Gateway {
       names: {
         ids: accounting.base.idNames,
         modelIdOf: live.modelIdOf,
-        groupNameOf: (index) => accounting.base.groupNames.of(index),
+        groupNameOf: (index) => accounting.base.groupNames.nameOf(index),
         upstreamNameOf: (slot) => metrics.upstreams.known[slot]?.name,
         requestPrefixOf: requestIds.prefixOf,
       },

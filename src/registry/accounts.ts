@@ -7,7 +7,7 @@
  * made leaves no trace: no record, no name that is taken, no slot (test/unit/registry/registry.test.ts).
  *
  * An account whose plan is no longer in the settings is listed here with `planMissing`. live-buffers.ts keeps
- * it disabled in the live state until it has a plan (same test).
+ * the account disabled in the live state until it has a plan (same test).
  */
 import { invariant } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
@@ -40,11 +40,11 @@ interface AccountSearch {
   readonly group?: string | undefined;
 }
 
-/** A text that may be the beginning of an id. With fewer characters it would match too many. */
+/** A text that may be the beginning of an id. A text with fewer characters would match too many ids. */
 const ID_START = /^acct_[0-9a-z]{3,16}$/;
 /**
  * How many accounts are found by the beginning of their ids. Of a million random ids some 30 begin with the
- * same three characters, so this is far above; if there were more, the others would not be found.
+ * same three characters, which is far below. Accounts beyond this number would not be found.
  */
 const IDS_FOUND_MAX = 1_000;
 
@@ -58,8 +58,8 @@ export class Accounts {
   }
 
   /**
-   * The account is on disk and in the live state when it returns, which costs an fsync. Throws
-   * `invalid_parameters`.
+   * The account is on disk and in the live state on return, which costs an fsync. Throws
+   * `invalid_parameters`, and `not_found` for an unknown group.
    */
   create(request: NewAccount): AccountStatement {
     const { store } = this.#context;
@@ -73,8 +73,8 @@ export class Accounts {
   }
 
   /**
-   * Returns accounts from slot `from` on. That is the order of their creation: no account is ever deleted, so
-   * no slot is given again.
+   * Returns accounts from slot `from` on, which is the order of their creation: no account is ever deleted,
+   * so no slot is given again.
    */
   list(from: number, limit: number): Page<AccountStatement> {
     const { items, next } = this.#context.store.listAccounts(from, limit);
@@ -91,7 +91,7 @@ export class Accounts {
     from: number,
     limit: number,
   ): Page<AccountStatement> {
-    const search = text === undefined ? undefined : { text, ids: this.#idsFrom(text) };
+    const search = text === undefined ? undefined : { text, ids: this.#slotsByIdStart(text) };
     const groupIds =
       group === undefined ? undefined : this.#groups.idsBelow(this.#groups.recordOf(group, 'group'));
     const filter = { search, planId, active, groupIds };
@@ -99,6 +99,7 @@ export class Accounts {
     return { items: found.map((index) => this.statementOf(this.#recordAt(index))), next };
   }
 
+  /** Throws as `recordOf`; so do the changes below. */
   find(idOrName: string): AccountStatement {
     return this.statementOf(this.recordOf(idOrName));
   }
@@ -123,10 +124,10 @@ export class Accounts {
   }
 
   /**
-   * Stores the record of a new account in slot `index`, and its credit. Call it inside `store.commit`. After
-   * the commit `open` must follow, or no listener knows the account before the next start. registry.ts calls
-   * both too, to create accounts with their keys; for many it counts `index` up itself. Throws
-   * `invalid_parameters` or `not_found` before it has stored anything.
+   * Stores the record of a new account in slot `index`, and its credit. Call `put` inside `store.commit`, and
+   * `open` after the commit, or no listener knows the account before the next start. registry.ts calls both
+   * too, to create accounts with their keys; for many accounts it counts `index` up itself. Throws
+   * `invalid_parameters` or `not_found` before anything is stored.
    */
   put(request: NewAccount, index = this.#context.store.freeAccountIndex()): AccountRecord {
     const { name, planId, credit, group } = request;
@@ -134,8 +135,9 @@ export class Accounts {
     assertName('name', name);
     this.#assertPlan(planId);
     if (credit < 0n) throw invalid(`credit must not be negative, got ${decimalOf(credit)}`);
-    const taken = store.findAccountByName(name);
-    if (taken !== undefined) throw invalid(`name must be unique, and ${taken.id} is named ${name} already`);
+    const namesake = store.findAccountByName(name);
+    if (namesake !== undefined)
+      throw invalid(`name must be unique, and ${namesake.id} is named ${name} already`);
     if (index >= accountsMax) {
       throw invalid(
         `there are ${index} accounts, the most that limits.accounts allows: raise it and restart`,
@@ -157,7 +159,7 @@ export class Accounts {
     return record;
   }
 
-  /** Makes the live state know an account whose `put` is on disk. */
+  /** Adds an account whose `put` is on disk to the live state. */
   open(record: AccountRecord): void {
     const { live, catalog } = this.#context;
     live.openAccount(record, catalog);
@@ -206,7 +208,8 @@ export class Accounts {
     return this.statementOf(changed);
   }
 
-  #idsFrom(text: string): Set<AccountIndex> {
+  /** The slots of accounts whose id begins with `text`. */
+  #slotsByIdStart(text: string): Set<AccountIndex> {
     const start = text.toLowerCase();
     return new Set(
       ID_START.test(start) ? this.#context.store.findAccountsByIdStart(start, IDS_FOUND_MAX) : [],
@@ -222,10 +225,10 @@ export class Accounts {
   #assertPlan(planId: string): void {
     const { catalog } = this.#context;
     if (findPlanIndex(catalog, planId) !== undefined) return;
-    const known = catalog.plans
+    const listed = catalog.plans
       .filter(isListed)
       .map(({ id }) => id)
       .join(', ');
-    throw invalid(`plan must be one of the settings' plans (${known}), got ${planId}`);
+    throw invalid(`plan must be one of the settings' plans (${listed}), got ${planId}`);
   }
 }

@@ -28,23 +28,26 @@ export interface PartPrices {
 
 /** The prices of all tokens of a call, with the dearest of the prompt and of the completion. */
 interface PriceSet extends PartPrices {
-  /** Of a long price also over the sets before it, so no longer prompt has a lower one. */
+  /**
+   * In a long price: the dearest of this set and of the sets before, so that a longer prompt has no lower
+   * one.
+   */
   readonly inputPicoUnitsMax: PicoUnits;
   readonly outputPicoUnitsMax: PicoUnits;
 }
 
-/** What all tokens of a call cost if its prompt has more than `aboveTokens`. */
+/** The prices of all tokens of a call whose prompt has more than `aboveTokens`. */
 interface LongPrice extends PriceSet {
   readonly aboveTokens: number;
 }
 
-/** The price of a model. Its own set is for prompts that no long price is for. */
+/** The price of a model. Its own price set is for prompts to which no long price applies. */
 interface TokenPrice extends PriceSet {
   /** Price of the call itself, besides its tokens. */
   readonly callPicoUnits: PicoUnits;
   /** Price of a whole response from the cache. */
   readonly cachedResponsePicoUnits: PicoUnits;
-  /** Ascending by `aboveTokens`; undefined, and not empty, if the length of a prompt changes no price. */
+  /** Ascending by `aboveTokens`; undefined, and never empty, if the length of a prompt changes no price. */
   readonly long: readonly LongPrice[] | undefined;
 }
 
@@ -61,17 +64,17 @@ export function tokenPriceOf(
   },
 ): TokenPrice {
   const base = priceSetOf(prices);
-  let before = base;
+  let shorter = base;
   const long = prices.long?.map((given): LongPrice => {
-    const own = priceSetOf(given);
-    const set = {
-      ...own,
+    const priceSet = priceSetOf(given);
+    const longPrice = {
+      ...priceSet,
       aboveTokens: given.aboveTokens,
-      inputPicoUnitsMax: dearestOf(own.inputPicoUnitsMax, before.inputPicoUnitsMax),
-      outputPicoUnitsMax: dearestOf(own.outputPicoUnitsMax, before.outputPicoUnitsMax),
+      inputPicoUnitsMax: dearestOf(priceSet.inputPicoUnitsMax, shorter.inputPicoUnitsMax),
+      outputPicoUnitsMax: dearestOf(priceSet.outputPicoUnitsMax, shorter.outputPicoUnitsMax),
     };
-    before = set;
-    return set;
+    shorter = longPrice;
+    return longPrice;
   });
   return {
     ...base,
@@ -82,8 +85,9 @@ export function tokenPriceOf(
 }
 
 /**
- * Fills in prices that are not set. Cached and written prompt tokens cost as much as other input, tokens
- * written for an hour as much as other written ones, and reasoning tokens as much as other output.
+ * Fills in prices that are not set. Prompt tokens that are read from or written to the provider's cache cost
+ * as much as other input, tokens written for an hour as much as other written tokens, and reasoning tokens as
+ * much as other output.
  */
 function priceSetOf(prices: GivenPrices): PriceSet {
   const { inputPicoUnits: input, outputPicoUnits: output } = prices;
@@ -115,17 +119,17 @@ export interface ModelEntry {
   readonly createdSeconds: number;
   readonly price: TokenPrice;
   readonly outputTokensMax: number;
-  /** Tokens that each part of a prompt which is not text is taken for, beside its bytes. */
+  /** Tokens that each media part of a prompt counts for, beside its bytes. */
   readonly mediaPartTokens: number;
-  /** What it can do, such as `chat` or `embeddings`; each door needs one service (core/door-names.ts). */
+  /** What the model can do, such as `chat` or `embeddings`; a door needs one service (core/door-names.ts). */
   readonly serves: readonly Service[];
-  /** Members that steer a call and are passed on; a request with another one is rejected. */
+  /** Members of the body that steer routing and are passed on; a request with any other such is rejected. */
   readonly passMembers: readonly RoutingMember[];
-  /** Indices of the models to try, in order, if this one fails. */
+  /** Indices of the models to try, in order, if this model fails. */
   readonly fallbacks: readonly number[];
   /** Undefined if responses are not cached. */
   readonly cache?: CacheRule | undefined;
-  /** A reload removed it from the settings. It is on no list and no plan; calls in flight still use it. */
+  /** A reload removed the model from the settings. No list or plan has it; calls in flight still use it. */
   readonly retired?: true;
 }
 
@@ -135,13 +139,13 @@ export interface CacheRule {
   readonly ttlMs: number;
   /** An account may get the response to an equal request of another. */
   readonly isShared: boolean;
-  /** The most bytes that responses of the model take on disk; undefined if all of the cache's. */
+  /** The most bytes that responses of the model take on disk; undefined: all that the cache has. */
   readonly bytesMax?: number | undefined;
-  /** The part of the cache's memory that they may take at most: more than 0, at most 1. */
+  /** The part of the cache's memory that these responses may take: more than 0, at most 1. */
   readonly memoryShare?: number | undefined;
   /**
-   * A hash of the model's upstreams and cache settings, and not the number of the settings' state. If it
-   * changes, no older response is found.
+   * A hash of the model's upstreams and cache settings (elsewhere a revision is a number). If it changes, no
+   * older response is found.
    */
   readonly revision: string;
 }
@@ -152,8 +156,9 @@ export interface PlanEntry {
   readonly callsPerDay: number;
   /** The most output tokens that a call may ask for; undefined if only the model's own limit counts. */
   readonly outputTokensMax: number | undefined;
-  /** For one account. This and the next are the lower of the plan's limit and the gateway's. */
+  /** For one account: the lower of the plan's limit and the gateway's. */
   readonly callsInFlightMax: number;
+  /** The lower of the plan's limit and the gateway's. */
   readonly bodyBytesMax: number;
   /**
    * Limits of one account. Three of them are also fields above, which each call reads; `callsInFlight` here
@@ -164,7 +169,7 @@ export interface PlanEntry {
   readonly modelLimits: readonly (QuotaLimits | undefined)[] | undefined;
   /** Indices into `Catalog.models` of the models that the plan may use, ascending. */
   readonly modelIndices: readonly number[];
-  /** A reload removed it from the settings. No account is on it, or the reload is rejected. */
+  /** A reload removed the plan from the settings. The reload is rejected if an account has the plan. */
   readonly retired?: true;
 }
 
@@ -180,21 +185,21 @@ export interface Catalog {
   readonly plans: readonly PlanEntry[];
 }
 
-/** Whether the entry is in the settings in force. */
+/** Whether the entry is in the settings that are in force. */
 export function isListed({ retired }: ModelEntry | PlanEntry): boolean {
   return retired === undefined;
 }
 
 /**
- * Returns the id that calls and usage of the model are kept by. `name`: its id or an alias, or anything else,
- * which is returned. A model that a reload has removed stays in the catalogue with its aliases: its calls are
- * found by them until another model has the name (test/unit/admin/call-routes.test.ts).
+ * Returns the id under which calls and usage of a model are kept. `name` is its id or an alias; any other
+ * text is returned as it is. A model that a reload has removed stays in the catalogue with its aliases: its
+ * calls are found by an alias until another model has that name (test/unit/admin/call-routes.test.ts).
  */
 export function idOfModel(name: string, { models }: Catalog): string {
-  const called = models.filter(({ aliases }) => aliases.includes(name));
-  const listed = called.find(isListed);
+  const withAlias = models.filter(({ aliases }) => aliases.includes(name));
+  const listed = withAlias.find(isListed);
   if (listed !== undefined) return listed.id;
-  return models.some(({ id }) => id === name) ? name : (called.at(-1)?.id ?? name);
+  return models.some(({ id }) => id === name) ? name : (withAlias.at(-1)?.id ?? name);
 }
 
 /** The prices of all tokens of a call whose prompt has so many tokens. */
@@ -228,7 +233,8 @@ export function costOf(price: TokenPrice, tokens: TokenCounts): PicoUnits {
 
 /**
  * Returns the most that a call can cost with at most so many tokens of the prompt and of the completion. A
- * report may name somewhat more of the prompt (core/limits.ts): if a long price is for those, it is held.
+ * report may name somewhat more tokens of the prompt (core/limits.ts). If a long price applies to so many,
+ * the call holds by that price.
  */
 export function worstCaseOf(
   price: TokenPrice,
@@ -251,14 +257,15 @@ interface Entry {
 
 /**
  * Returns `next` with the indices of `current`, because calls in flight, journals and accounts name models
- * and plans by index. An entry replaces the one with its id, new ones follow, and entries that `next` lacks
- * stay, retired. Indices into `next`'s models are translated.
+ * and plans by index. An entry of `next` replaces the entry with its id, new entries follow, and entries that
+ * `next` lacks stay, retired. Indices into the models of `next` are translated.
  */
 export function mergeCatalogs(current: Catalog, next: Catalog): Catalog {
   const merged = mergeById(current.models, next.models);
-  const indexOf = new Map(merged.map(({ id }, index) => [id, index]));
-  const indexAfter = (index: number): number => indexOf.get(next.models[index]!.id)!;
-  // A retired model comes from `current`, so its indices are right already.
+  const indexById = new Map(merged.map(({ id }, index) => [id, index]));
+  // Each model of `next` is in `merged`.
+  const indexAfter = (index: number): number => indexById.get(next.models[index]!.id)!;
+  // A retired model comes from `current`, so its fallbacks have the right indices already.
   const models = merged.map((model) =>
     isListed(model) && model.fallbacks.length > 0
       ? { ...model, fallbacks: model.fallbacks.map(indexAfter) }
@@ -284,10 +291,10 @@ export function retireMissingPlans(current: Catalog, next: Catalog): Catalog {
   return { models: current.models, plans };
 }
 
-/** Returns `next` with the indices of `current`; see `mergeCatalogs`. A reload merges routes by it too. */
-export function mergeById<T extends Entry>(current: readonly T[], next: readonly T[]): T[] {
-  const byId = new Map(next.map((entry) => [entry.id, entry]));
-  const merged = current.map((entry): T => byId.get(entry.id) ?? { ...entry, retired: true });
-  const known = new Set(current.map(({ id }) => id));
-  return [...merged, ...next.filter(({ id }) => !known.has(id))];
+/** Merges entries as `mergeCatalogs` says. gateway/reload.ts merges routes by it too. */
+export function mergeById<Item extends Entry>(current: readonly Item[], next: readonly Item[]): Item[] {
+  const nextById = new Map(next.map((entry) => [entry.id, entry]));
+  const merged = current.map((entry): Item => nextById.get(entry.id) ?? { ...entry, retired: true });
+  const currentIds = new Set(current.map(({ id }) => id));
+  return [...merged, ...next.filter(({ id }) => !currentIds.has(id))];
 }

@@ -2,9 +2,9 @@
  * The names of groups, in shared memory. A listener that rejects a call names the group whose quota is used
  * up (request/quota-rejections.ts). Any thread reads; the main thread writes (live-buffers.ts).
  *
- * Must hold: the main thread writes a name before the ledger gets the group, and changes none while accounts
- * are in the group. So the ledger's atomics make the name visible to a thread that sees the group. (No test
- * sees that order; test/unit/registry/group-names.test.ts tests the bytes.)
+ * Must hold: the main thread writes a name before the ledger gets the group, and changes no name of a group
+ * with accounts. So the ledger's atomics make the name visible to a thread that sees the group. (No test sees
+ * that order; test/unit/registry/group-names.test.ts tests the bytes.)
  *
  * One group, 404 bytes; pages that no group has touched take no memory:
  *
@@ -22,6 +22,7 @@ const RECORD_BYTES = LENGTH_BYTES + 4 * NAME_CHARS_MAX;
 
 export type GroupNamesBuffer = SharedArrayBuffer;
 
+/** gateway/accounting-base.ts makes the buffer once; listeners get it in their `workerData`. */
 export function createGroupNames(groupsMax: number): GroupNamesBuffer {
   return new SharedArrayBuffer(groupsMax * RECORD_BYTES);
 }
@@ -33,21 +34,22 @@ export class GroupNames {
     this.#bytes = Buffer.from(buffer);
   }
 
-  /** Main thread. */
+  /** `name` is empty, or has passed `assertName`. Main thread. */
   set(group: GroupIndex, name: string): void {
-    const first = group * RECORD_BYTES;
-    invariant(first + RECORD_BYTES <= this.#bytes.length, `group ${group} has a place for its name`);
-    this.#bytes.writeUInt32LE(this.#bytes.write(name, first + LENGTH_BYTES), first);
+    const start = group * RECORD_BYTES;
+    invariant(start + RECORD_BYTES <= this.#bytes.length, `the buffer has a record for group ${group}`);
+    this.#bytes.writeUInt32LE(this.#bytes.write(name, start + LENGTH_BYTES), start);
   }
 
   /** Whether the group is within the buffer and has this name. Main thread. */
   has(group: GroupIndex, name: string): boolean {
-    return (group + 1) * RECORD_BYTES <= this.#bytes.length && this.of(group) === name;
+    return (group + 1) * RECORD_BYTES <= this.#bytes.length && this.nameOf(group) === name;
   }
 
-  /** Empty if no name was set. */
-  of(group: GroupIndex): string {
-    const start = group * RECORD_BYTES + LENGTH_BYTES;
-    return this.#bytes.toString('utf8', start, start + this.#bytes.readUInt32LE(start - LENGTH_BYTES));
+  /** Empty if the group has no name. `group` must be within the buffer. Any thread. */
+  nameOf(group: GroupIndex): string {
+    const start = group * RECORD_BYTES;
+    const nameStart = start + LENGTH_BYTES;
+    return this.#bytes.toString('utf8', nameStart, nameStart + this.#bytes.readUInt32LE(start));
   }
 }

@@ -4,7 +4,7 @@
  *
  * Must hold: a change is on disk first and then in the live state. The tree is never deeper than
  * GROUP_DEPTH_MAX and has no cycle. A group with accounts or groups in it is not deleted. A group's parent
- * never changes, because ended calls find their groups by it (ledger/scope-chain.ts).
+ * never changes, because ended calls find their groups by the parent (ledger/scope-chain.ts).
  */
 import { editDistance, nearestName } from '../core/wrong-input.js';
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
@@ -35,11 +35,11 @@ export interface GroupStatement {
   readonly quotas: readonly QuotaUse[];
 }
 
-/** How many groups are compared to find the name nearest to a wrong one. At 20 µs each that takes 20 ms. */
-const NEAREST_LOOKS_MAX = 1_000;
+/** How many groups are compared to find the name nearest to a wrong name. At 20 µs each they take 20 ms. */
+const NAMES_COMPARED_MAX = 1_000;
 
-/** `ids`: of the accounts; undefined if there are too many, and then only `has` tells. */
 interface GroupMembers {
+  /** Ids of the accounts; undefined if there are too many. Then `has` must be asked for each account. */
   readonly ids: readonly string[] | undefined;
   readonly has: (accountId: string) => boolean;
 }
@@ -51,7 +51,7 @@ export class Groups {
     this.#context = context;
   }
 
-  /** Durable when it returns. Throws `invalid_parameters` and `not_found`. */
+  /** The group is on disk and in the live state on return. Throws `invalid_parameters` and `not_found`. */
   create(request: NewGroup): GroupStatement {
     return this.#change(() => this.#put(request));
   }
@@ -85,12 +85,12 @@ export class Groups {
       else siblings.push(record);
     }
     const ordered: GroupRecord[] = [];
-    const seen = new Set<string>();
+    const visited = new Set<string>();
     const add = (records: readonly GroupRecord[]): void => {
-      for (const record of records.toSorted((one, other) => (one.name < other.name ? -1 : 1))) {
+      for (const record of records.toSorted((left, right) => (left.name < right.name ? -1 : 1))) {
         // A damaged row may make a cycle, so each group is visited once.
-        if (seen.has(record.id)) continue;
-        seen.add(record.id);
+        if (visited.has(record.id)) continue;
+        visited.add(record.id);
         ordered.push(record);
         add(childrenOf.get(record.id) ?? []);
       }
@@ -106,12 +106,15 @@ export class Groups {
     return this.statementOf(this.recordOf(idOrName));
   }
 
-  /** Sets the limits that `change` has, and removes those whose value in it is undefined. Use stays. */
+  /**
+   * Sets the limits that `change` has, and removes limits that are undefined in `change`. What was used
+   * stays.
+   */
   setLimits(idOrName: string, change: Partial<QuotaLimits>): GroupStatement {
     const { store, live } = this.#context;
     return this.#change(() => {
-      const found = this.recordOf(idOrName);
-      const changed = { ...found, limits: { ...found.limits, ...change } };
+      const former = this.recordOf(idOrName);
+      const changed = { ...former, limits: { ...former.limits, ...change } };
       assertRoom(live, { kind: 'group', ...changed });
       store.groups.put(changed);
       return changed;
@@ -122,16 +125,16 @@ export class Groups {
   delete(idOrName: string): GroupRecord {
     const { store, live, clock } = this.#context;
     const remove = (): GroupRecord => {
-      const found = this.recordOf(idOrName);
-      const { id, name } = found;
+      const record = this.recordOf(idOrName);
+      const { id, name } = record;
       const members = store.groups.hasAccounts(id)
         ? 'accounts: put them in another group, or in none'
         : store.groups.childrenOf(id).length > 0
           ? 'other groups: delete those first'
           : undefined;
       if (members !== undefined) throw conflict(`in the group ${id} (${name}) there are ${members}`);
-      store.groups.remove(found, recordMomentMs(clock));
-      return found;
+      store.groups.remove(record, recordMomentMs(clock));
+      return record;
     };
     return commitAndApply(
       store,
@@ -141,6 +144,7 @@ export class Groups {
     );
   }
 
+  /** Runs `put` in one commit, then applies the record to the live state. */
   #change(put: () => GroupRecord): GroupStatement {
     const { store, live } = this.#context;
     const record = commitAndApply(
@@ -162,13 +166,13 @@ export class Groups {
     const record = isId(idOrName) ? groups.find(idOrName) : groups.findByName(idOrName);
     if (record !== undefined) return record;
     const prefix = field === undefined ? '' : `${field}: `;
-    throw notFound(`${prefix}there is no group ${idOrName}${this.#nearestTo(idOrName)}`);
+    throw notFound(`${prefix}there is no group ${idOrName}${this.#nearestHint(idOrName)}`);
   }
 
-  /** The end of the message about a wrong name. Looks at the first NEAREST_LOOKS_MAX groups only. */
-  #nearestTo(name: string): string {
-    const names = this.#context.store.groups.list(0, NEAREST_LOOKS_MAX).items.map((group) => group.name);
-    const nearest = nearestName(name, names, (known) => known);
+  /** The end of the message about a wrong name. Compares the first NAMES_COMPARED_MAX groups only. */
+  #nearestHint(name: string): string {
+    const names = this.#context.store.groups.list(0, NAMES_COMPARED_MAX).items.map((group) => group.name);
+    const nearest = nearestName(name, names, (candidate) => candidate);
     const isNear = nearest !== undefined && 2 * editDistance(name, nearest) <= nearest.length;
     return isNear ? `, the nearest known one is ${nearest}` : ': see the list of groups';
   }
@@ -187,11 +191,12 @@ export class Groups {
   }
 
   /**
-   * Returns the group as an account's statement shows it. If its row is missing, or its row or one above it
-   * is damaged, the path is the id alone, so that the account is listed all the same.
+   * Returns the group as an account's statement shows it. If the group's row is missing or damaged, or a row
+   * above is damaged, the path is the id alone, so that the account is listed all the same.
    */
   groupPathOf(id: string): GroupPath {
     const path = ifReadable(() => this.#namesTo(this.recordOf(id))) ?? [id];
+    // Both paths have a name at least.
     return { id, name: path.at(-1)!, path };
   }
 
@@ -204,28 +209,28 @@ export class Groups {
   }
 
   /**
-   * The accounts in the group and in those below it. `ids` has all of them if they are at most `limit`;
-   * otherwise `has` reads the store, some 5 µs the first time for each account.
+   * The accounts in the group and in the groups below. `ids` has all accounts if they are at most `limit`.
+   * Otherwise `has` reads the store, some 5 µs the first time for each account, and remembers the result.
    */
   membersOf(idOrName: string, limit: number): GroupMembers {
     const { store } = this.#context;
     const groupIds = this.idsBelow(this.recordOf(idOrName, 'group'));
     const slots: AccountIndex[] = [];
     for (const id of groupIds) {
-      // One more than `limit` tells that there are too many.
+      // One more than `limit` is read, to see whether there are too many.
       slots.push(...store.groups.accountsOf(id, limit + 1 - slots.length));
       if (slots.length <= limit) continue;
-      const known = new Map<string, boolean>();
-      const look = (account: string): boolean => {
-        const groupId = store.findAccount(account)?.groupId;
-        const isIn = groupId !== undefined && groupIds.has(groupId);
-        known.set(account, isIn);
-        return isIn;
+      const isMemberById = new Map<string, boolean>();
+      const lookUp = (accountId: string): boolean => {
+        const groupId = store.findAccount(accountId)?.groupId;
+        const isMember = groupId !== undefined && groupIds.has(groupId);
+        isMemberById.set(accountId, isMember);
+        return isMember;
       };
-      return { ids: undefined, has: (account) => known.get(account) ?? look(account) };
+      return { ids: undefined, has: (accountId) => isMemberById.get(accountId) ?? lookUp(accountId) };
     }
     const ids = new Set(slots.flatMap((slot) => store.findAccountId(slot) ?? []));
-    return { ids: [...ids], has: (account) => ids.has(account) };
+    return { ids: [...ids], has: (accountId) => ids.has(accountId) };
   }
 
   statementOf(record: GroupRecord): GroupStatement {
@@ -243,20 +248,21 @@ export class Groups {
     return this.pathOf(record).map(({ name }) => name);
   }
 
+  /** Puts the record of a new group. Called in a commit, whose rollback also gives the slot back. */
   #put({ name, parent, limits }: NewGroup): GroupRecord {
     const { store, live, groupsMax, clock } = this.#context;
     assertName('name', name);
-    const taken = store.groups.findByName(name);
-    if (taken !== undefined) throw invalid(`name must be unique, and ${taken.id} is named ${name} already`);
-    const above = parent === undefined ? undefined : this.recordOf(parent, 'parent');
-    if (above !== undefined && this.pathOf(above).length >= GROUP_DEPTH_MAX) {
+    const namesake = store.groups.findByName(name);
+    if (namesake !== undefined)
+      throw invalid(`name must be unique, and ${namesake.id} is named ${name} already`);
+    const parentRecord = parent === undefined ? undefined : this.recordOf(parent, 'parent');
+    if (parentRecord !== undefined && this.pathOf(parentRecord).length >= GROUP_DEPTH_MAX) {
       throw invalid(
         `parent must be at most ${GROUP_DEPTH_MAX - 1} deep, so that no account is in more than ` +
-          `${GROUP_DEPTH_MAX} groups, and ${above.name} is ${GROUP_DEPTH_MAX} deep`,
+          `${GROUP_DEPTH_MAX} groups, and ${parentRecord.name} is ${GROUP_DEPTH_MAX} deep`,
       );
     }
     const createdMs = recordMomentMs(clock);
-    // If the group is refused below, the throw undoes this too.
     const index = store.groups.takeIndex(asWallMs(createdMs - SLOT_REST_MS), groupsMax);
     if (index >= groupsMax) {
       throw invalid(
@@ -265,7 +271,8 @@ export class Groups {
       );
     }
     const id = createId('grp_');
-    const record = { index, id, name, parentId: above?.id, createdMs, limits: { ...NO_QUOTAS, ...limits } };
+    const parentId = parentRecord?.id;
+    const record = { index, id, name, parentId, createdMs, limits: { ...NO_QUOTAS, ...limits } };
     assertRoom(live, { kind: 'group', ...record });
     store.groups.put(record);
     return record;

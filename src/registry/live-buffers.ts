@@ -1,8 +1,8 @@
 /**
  * Copies records of accounts, groups and keys from the store to the shared buffers, where every thread of the
- * process sees them. Main thread. Recovery calls it at start. Later the registry of a gateway that is alone
- * on its store does (OwnBuffers in registry-context.ts), or the ChangeApplier of a gateway that shares its
- * store.
+ * process sees them. Main thread. store/recovery.ts calls the functions at start. Later callers are
+ * OwnBuffers (registry-context.ts) in a gateway that is alone on its store, and the ChangeApplier in a
+ * gateway that shares its store.
  *
  * Must hold: an account is active only if its record is, its plan is in the catalogue and its group in the
  * buffers. Tests: test/unit/registry/live-buffers.account-state.test.ts, test/unit/store/recovery.test.ts.
@@ -39,18 +39,18 @@ export interface LiveBuffers {
   readonly groupNames: GroupNames;
 }
 
-/** Those that an account is in. */
+/** The buffers that an account is in. */
 type AccountBuffers = Pick<LiveBuffers, 'ledger' | 'groupNames'>;
 
-/** Undefined if the catalogue does not have the plan. */
+/** Undefined if the catalogue does not have the plan, or a reload has removed the plan. */
 export function findPlanIndex(catalog: Catalog, planId: string): number | undefined {
   const index = catalog.plans.findIndex((plan) => plan.id === planId && isListed(plan));
   return index < 0 ? undefined : index;
 }
 
 /**
- * Whether the account's calls may be admitted. Without its plan (of the catalogue), or without its group (of
- * the buffers) if it is in one, their limits could not be applied.
+ * Whether the account's calls may be admitted. If its plan is not in the catalogue, or its group not in the
+ * buffers, the limits of that plan or group could not be applied.
  */
 function isActive(
   { active, groupId }: AccountRecord,
@@ -62,8 +62,8 @@ function isActive(
 
 /**
  * Returns the account's state for the ledger. `spending` is undefined if the account was never flushed, and
- * `group` is what `groupIndexOf` gives. An account whose plan is not in the catalogue, or whose group is not
- * in the buffers, is disabled until it has one again.
+ * `group` is what `groupIndexOf` returns. An account whose plan is not in the catalogue, or whose group is
+ * not in the buffers, is disabled until it has one again.
  */
 export function accountStateOf(
   record: AccountRecord,
@@ -94,7 +94,7 @@ export function applyAccount(
   const planIndex = findPlanIndex(catalog, record.planId);
   const group = groupIndexOf(record, live, store);
   const active = isActive(record, planIndex, group);
-  // Disabled first, enabled last: no thread looks up a plan that is not there.
+  // Disabled first, enabled last, so that no thread looks up a plan that is not there.
   if (!active) ledger.setActive(record.index, false);
   ledger.setGroup(record.index, group);
   ledger.setPlan(record.index, planIndex ?? NO_PLAN_INDEX);
@@ -106,7 +106,7 @@ interface GroupFinder {
   readonly groups: Pick<GroupStore, 'find'>;
 }
 
-/** Undefined if the account is in no group, or in one that is not in the buffers. */
+/** Undefined if the account is in no group, or in a group that is not in the buffers. */
 export function groupIndexOf(
   { groupId }: AccountRecord,
   { groupNames }: AccountBuffers,
@@ -117,8 +117,8 @@ export function groupIndexOf(
 }
 
 /**
- * Opens the group after its ancestors, or applies its limits if it is open. It is open if the slot has its
- * name: a name never changes, and a slot rests for a day before another group gets it.
+ * Opens the group after its ancestors, or applies its limits if it is open. A group is open if its slot has
+ * its name: a name never changes, and a slot rests for a day before another group gets the slot.
  */
 export function applyGroup(record: GroupRecord, live: LiveBuffers, store: GroupFinder): void {
   const { index, name, limits, parentId } = record;
@@ -129,6 +129,7 @@ export function applyGroup(record: GroupRecord, live: LiveBuffers, store: GroupF
   }
   const parent = parentId === undefined ? undefined : store.groups.find(parentId);
   if (parent !== undefined && !groupNames.has(parent.index, parent.name)) applyGroup(parent, live, store);
+  // The name first, as group-names.ts wants it.
   groupNames.set(index, name);
   ledger.groups.open(index, limits, { parent: parent?.index });
 }
@@ -139,7 +140,10 @@ export function removeGroup(index: GroupIndex, { ledger, groupNames }: LiveBuffe
   groupNames.set(index, '');
 }
 
-/** Restores a scope's use before any thread counts it; does nothing if the scope is not in the buffers. */
+/**
+ * Restores a scope's use. Call before any thread counts for the scope. Does nothing if the scope is not in
+ * the buffers.
+ */
 export function restoreQuotaUse(
   scope: UsedScope,
   use: QuotaUseRecord,
@@ -155,7 +159,7 @@ export function restoreQuotaUse(
       ledger.restoreSettled({ kind: 'key', index }, use, ageMs);
   } else if (scope.kind === 'group') {
     const index = asGroupIndex(scope.index);
-    if (groupNames.of(index) === '') return;
+    if (groupNames.nameOf(index) === '') return;
     const { groups } = ledger;
     const parent = groups.parentOf(index);
     groups.open(index, groups.limitsOf(index), { used: countsIn(use), ageMs, parent });
@@ -163,7 +167,7 @@ export function restoreQuotaUse(
   }
 }
 
-/** Restores an account's use of a plan's rule for a model, before any thread counts it. */
+/** Restores an account's use of a plan's rule for a model. Call before any thread counts for the rule. */
 export function restoreModelUse(
   account: AccountIndex,
   modelIndex: number,
@@ -176,20 +180,21 @@ export function restoreModelUse(
   const index = asModelScopeIndex(slot);
   const ageMs = nowMs - use.takenMs;
   ledger.models.open(index, {}, { used: countsIn(use), ageMs });
-  // The next call brings the limits of the rule. Its use is restored whichever it has.
+  // The next call sets the limits of the rule, so its use is restored for every quota that a rule may have.
   if (ledger.models.recordOrNew(index) === undefined) return;
   ledger.restoreSettled({ kind: 'model', index }, use, ageMs);
 }
 
 /**
- * Adds the key to the table, or applies its status, expiry and limits if it is there: the slot must have no
- * other key any more. An expiry once set can change, but not be taken away; no operation does.
+ * Adds the key to the table, or applies its status, expiry and limits if it is there. The slot must have no
+ * other key any more. An expiry can change but is never removed, which no operation asks for.
  */
 export function applyKey(record: KeyRecord, live: LiveBuffers): void {
   const { index, digest, accountIndex, active, expiresSeconds, isPrivate = false } = record;
   const { ledger, keyTable } = live;
   const limited = isLimited(record);
   if (!keyTable.has(index)) {
+    // The ledger first: a thread that finds a limited key counts its calls there.
     if (limited) ledger.keys.open(index, record.limits);
     keyTable.insert(index, digest, accountIndex, active, { expiresSeconds, limited, isPrivate });
     return;
@@ -205,9 +210,10 @@ export function applyKey(record: KeyRecord, live: LiveBuffers): void {
   if (expiresSeconds !== undefined) keyTable.setExpiry(index, expiresSeconds);
 }
 
+/** Of a key without limits of its own, whose calls are not counted. */
 const NO_COUNTS: ScopeCounts = { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
 
-/** Undefined for a key that was never used and has no limits, or is not in the table. */
+/** Undefined if the key is not in the table, or has no limits and was never used. */
 export function keyUseOf(key: KeyIndex, live: LiveBuffers, nowMs: WallMs): KeyUseRecord | undefined {
   const { ledger, keyTable } = live;
   if (!keyTable.has(key)) return undefined;
@@ -218,7 +224,9 @@ export function keyUseOf(key: KeyIndex, live: LiveBuffers, nowMs: WallMs): KeyUs
   return { lastUsedSeconds, minuteUsed, dayNumber, dayCalls, takenMs: asWallMs(Math.floor(nowMs)) };
 }
 
-/** Restores a key's use before any thread counts it; does nothing if the key is not in the table. */
+/**
+ * Restores a key's use. Call before any thread counts for the key. Does nothing if it is not in the table.
+ */
 export function restoreKeyUse(
   key: KeyIndex,
   use: KeyUseRecord,
@@ -236,7 +244,8 @@ const PAGE_ITEMS = 1_000;
 
 /**
  * Enables accounts that were disabled because their plan was missing, if a reload brought the plan back.
- * Resolves with how many. Reads every account, 10 µs each, so call it only if there are such accounts.
+ * Resolves with their number. Reads every account, 10 µs each, so gateway/reload.ts calls it only if there
+ * are such accounts.
  */
 export async function reopenPlanless(
   store: RecordStore,
@@ -248,6 +257,7 @@ export async function reopenPlanless(
   while (from !== undefined) {
     const { items, next } = store.listAccounts(from, PAGE_ITEMS);
     for (const record of items) {
+      // `catalog` is called anew, because another reload may come between two pages.
       if (live.ledger.planIndexOf(record.index) !== NO_PLAN_INDEX) continue;
       if (findPlanIndex(catalog(), record.planId) === undefined) continue;
       applyAccount(record, live, catalog(), store);
@@ -263,7 +273,7 @@ interface ChangeApplierOptions {
   readonly store: RecordStore;
   readonly live: LiveBuffers;
   readonly directory: AccountDirectory;
-  /** The catalogue of the moment. */
+  /** The catalogue that is in force now. */
   readonly catalog: () => Catalog;
   /** Slots of the ledger and of the key table. */
   readonly accountsMax: number;
@@ -279,13 +289,14 @@ interface ChangeApplierOptions {
  */
 export class ChangeApplier {
   readonly #options: ChangeApplierOptions;
+  /** The kinds of records of which a slot was too high: each is logged once. */
   readonly #logged = new Set<string>();
 
   constructor(options: ChangeApplierOptions) {
     this.#options = options;
   }
 
-  /** The slot may have a new group, a changed one, or none any more. */
+  /** The slot may have a new group, a changed group, or no group any more. */
   applyGroup(index: GroupIndex): void {
     const { store, live, groupsMax } = this.#options;
     const record = store.groups.findAt(index);
@@ -303,7 +314,7 @@ export class ChangeApplier {
     directory.set(record);
   }
 
-  /** The slot may have a new key, a changed one, or none any more. 15 µs. */
+  /** The slot may have a new key, a changed key, or no key any more. 15 µs. */
   applyKey(index: KeyIndex): void {
     const { store, live, keysMax } = this.#options;
     const { keyTable } = live;
@@ -314,20 +325,20 @@ export class ChangeApplier {
     }
     if (!this.#fits(index, keysMax, 'keys')) return;
     // A slot rests for a day, so only a process that was stopped for a day finds a former key here.
-    const isOther = keyTable.has(index) && keyTable.find(record.digest) !== index;
-    if (isOther) keyTable.remove(index);
+    const hasFormerKey = keyTable.has(index) && keyTable.find(record.digest) !== index;
+    if (hasFormerKey) keyTable.remove(index);
     applyKey(record, live);
   }
 
-  /** Another host may have larger limits than this one. */
-  #fits(index: number, most: number, what: 'accounts' | 'groups' | 'keys'): boolean {
-    if (index < most) return true;
+  /** Whether the slot `index` is in the buffers. Another host may have larger limits, and so higher slots. */
+  #fits(index: number, slotsMax: number, what: 'accounts' | 'groups' | 'keys'): boolean {
+    if (index < slotsMax) return true;
     if (this.#logged.has(what)) return false;
     this.#logged.add(what);
     this.#options.log.error(
       `the registry has more ${what} than limits.${what} of this gateway allows: those beyond are refused here; ` +
         `raise it to at least ${index + 1} and restart`,
-      { [what]: most },
+      { [what]: slotsMax },
     );
     return false;
   }

@@ -1,7 +1,7 @@
 /**
  * The row that is recorded of each change that an operator makes: who, from where, what, and the values
  * before and after. The rows are chained by hash (store/operator-changes.ts), which shows if a row was
- * altered, removed or inserted. The registry and the admin interface use it. Main thread.
+ * altered, removed or inserted. The registry, the store and the admin interface use the row. Main thread.
  *
  * Must hold: HASHED_CHANGE keeps its members and their order, since the hashes of all rows on disk are made
  * of them. Test: test/unit/store/operator-changes.test.ts (the hash is that of the hash before and the JSON
@@ -13,17 +13,20 @@ import type { WallMs } from '../core/units.js';
 
 const CLOSED = { additionalProperties: false };
 
-/** Who changes something, and from where: the address of a client, or the user of the system. */
+/** Who changes something, and from where. `from` is the address of a client, or a command's system user. */
 interface Actor extends Operator {
   readonly from: string;
 }
 
-/** Actors that are no operators: the start, a signal to the supervisor, a watched file. See core/roles.ts. */
+/**
+ * Actors that are no operators: the start, a signal to the supervisor, a watched file. core/roles.ts has the
+ * others. No operator may have such a name: OTHER_ACTORS of operators.ts repeats them.
+ */
 export const START: Actor = { who: 'start', role: 'admin', from: 'gateway' };
 export const SIGNAL: Actor = { who: 'signal', role: 'admin', from: 'supervisor' };
 export const WATCH: Actor = { who: 'watch', role: 'admin', from: 'supervisor' };
 
-/** Why something changes. `action` is such as `keys.rotate`. */
+/** Why something changes. An `action` is for example `keys.rotate`. */
 export interface Cause {
   readonly actor: Actor;
   readonly action: string;
@@ -80,7 +83,7 @@ export type FieldValue = Static<typeof FieldValue>;
 export type FieldChange = Static<typeof FieldChange>;
 export type ChangeTarget = Static<typeof ChangeTarget>;
 
-/** What was changed. */
+/** What was changed: the part of a row that is known only after the change. */
 export interface ChangeNote {
   readonly target: ChangeTarget;
   readonly changes: readonly FieldChange[];
@@ -97,7 +100,7 @@ export interface ChangeFilter {
   readonly toMs?: number | undefined;
 }
 
-/** The newest first. */
+/** Rows, the newest first. */
 export interface ChangePage {
   readonly items: readonly OperatorChange[];
   /** The number before which the next page continues; undefined after the oldest row. */
@@ -110,15 +113,16 @@ export interface ChainProblem {
   readonly problem: string;
 }
 
-/** A row's position in the chain. Number 0 with an empty hash is before the first. */
+/** A row's position in the chain. Number 0 with an empty hash stands for the link before the first row. */
 export interface ChainLink {
   readonly number: number;
   readonly hash: string;
 }
 
 export interface ChainReport {
+  /** How many rows were read. */
   readonly rows: number;
-  /** The row before the oldest that is kept. */
+  /** The row before the oldest row that is kept. */
   readonly before: ChainLink;
   /** The newest row. */
   readonly head: ChainLink;
@@ -134,8 +138,8 @@ export interface Recorded<Result> {
 
 export interface ChangeStore {
   /**
-   * Runs `work`, which may commit once. What it writes to the registry is recorded in the same transaction,
-   * as the change of `cause`.
+   * Runs `work`, which may commit once and must not call `during`. What it writes to the registry is recorded
+   * in the same transaction, as the change of `cause`.
    */
   during<Result>(cause: Cause & { readonly atMs: WallMs }, work: () => Result): Recorded<Result>;
   /** Records a change that writes no row of the registry. Call it in a commit of `work` in `during`. */
@@ -148,7 +152,7 @@ export interface ChangeStore {
   page(filter: ChangeFilter, before: number | undefined, limit: number): ChangePage;
   /**
    * Reads the whole chain, in slices of some 10 ms. A million rows take some seconds. If `left` is aborted,
-   * because who asked has gone, it ends with the slice, and rejects.
+   * because the client has gone, it ends after the slice and rejects.
    */
   verify(left?: AbortSignal): Promise<ChainReport>;
 }

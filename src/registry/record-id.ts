@@ -1,10 +1,10 @@
 /**
- * Ids and names of accounts, groups, keys and operators: makes ids, checks names, and makes the rejections of
- * wrong ones. Most files of src/registry, the routes of src/admin and three files of src/sharing use it. Main
- * thread.
+ * Ids and names of accounts, groups, keys and operators: makes ids, checks names, and makes the errors that
+ * reject wrong ones. Most files of src/registry, the routes of src/admin and three files of src/sharing use
+ * the functions. Main thread.
  *
  * Must hold: no name of an account, group or key has the form of an id, so that one path segment can hold
- * either. A key or a token given as a name is rejected, and no message repeats it. The rules for the
+ * either. A key or a token given as a name is rejected, and no message repeats the secret. The rules for the
  * documents (`…_RULE`) agree with the functions (test/unit/admin/openapi.test.ts compares them).
  */
 import { ProxyError } from '../core/errors.js';
@@ -26,7 +26,10 @@ const PRINTABLE_TEXT = `(?:(?!${UNPRINTABLE.source})[^])*$`;
 /** Tokens of operators: 256 bits are 43 characters of base64url. */
 export const OPERATOR_TOKEN = /^tgop_[A-Za-z0-9_-]{43}$/;
 
-/** Put before a text, it forbids keys and tokens. `slice(1)` drops the `^` of a pattern, here and below. */
+/**
+ * At the start of a pattern it forbids keys and tokens. `slice(1)` drops the `^` of a pattern, here and
+ * below.
+ */
 const NOT_A_KEY = `(?!${WELL_FORMED.source.slice(1)}|${OPERATOR_TOKEN.source.slice(1)})`;
 
 /** The rules of texts as JSON Schema, for the documents. The functions here say which rule was broken. */
@@ -43,6 +46,7 @@ export const LINE_PATTERN = `^${PRINTABLE_TEXT}`;
 /** Returns a new id of 80 random bits. That two of a million ids are equal has a probability of 10^-12. */
 export function createId(prefix: IdPrefix): string {
   let id: string = prefix;
+  // Five bits of each byte choose one of the 32 characters.
   for (const byte of takeRandomBytes(ID_CHARS)) id += ALPHABET[byte & 31]!;
   return id;
 }
@@ -57,6 +61,7 @@ export function isIdOf(prefix: IdPrefix, text: string): boolean {
   return isId(text) && text.startsWith(prefix);
 }
 
+/** Whether `text` has the form of an API key or of an operator's token. */
 function isSecret(text: string): boolean {
   return isWellFormedKey(text) || OPERATOR_TOKEN.test(text);
 }
@@ -69,9 +74,9 @@ export function assertName(field: string, name: string): void {
   }
   if (UNPRINTABLE.test(name)) throw invalid(`${field} must not have control characters`);
   if (isId(name)) throw invalid(`${field} must not have the form of an id, got ${name}`);
-  // A name is stored and shown; a secret must not be.
+  // A name is stored and shown, which must not happen to a secret.
   if (isSecret(name)) throw invalid(`${field} must not be an API key or a token`);
-  // Clients drop these two segments from a URL, so no URL could address such an account.
+  // Clients drop the segments `.` and `..` from a URL, so no URL could address such an account.
   if (name === '.' || name === '..') throw invalid(`${field} must not be . or ..`);
 }
 
@@ -86,7 +91,7 @@ export const IDEMPOTENCY_KEY_RULE = {
   pattern: `^${NOT_A_KEY}${IDEMPOTENCY_KEY.source.slice(1)}`,
 };
 
-/** Throws `invalid_parameters` if `key` breaks the rule above, or is an API key or a token. */
+/** Throws `invalid_parameters` if `key` does not match IDEMPOTENCY_KEY, or is an API key or a token. */
 export function assertIdempotencyKey(key: string): void {
   if (!IDEMPOTENCY_KEY.test(key)) {
     throw invalid('idempotency_key must have 1 to 100 printable ASCII characters without spaces');
@@ -103,7 +108,7 @@ export function assertReference(
   noun: 'account' | 'group' | 'parent' | 'root' | 'key' | 'operator',
   idOrName: string,
 ): void {
-  // The store's index takes no longer text. `length` counts UTF-16 units: one or two for a character.
+  // The store's index takes no longer text. `length` counts UTF-16 units, one or two for a character.
   if (idOrName.length > 2 * NAME_CHARS_MAX) {
     throw invalid(`${noun} must be an id or a name of at most ${NAME_CHARS_MAX} characters`);
   }
@@ -112,7 +117,7 @@ export function assertReference(
   }
 }
 
-/** Returns the error for status 400: what the requester gave breaks a rule. */
+/** Returns the error for status 400: a value of the request breaks a rule. */
 export function invalid(message: string): ProxyError {
   return new ProxyError('invalid_parameters', 'downstream', message);
 }
@@ -122,6 +127,7 @@ export function conflict(message: string): ProxyError {
   return new ProxyError('conflict', 'downstream', message);
 }
 
+/** Returns the error for status 404. */
 export function notFound(message: string): ProxyError {
   return new ProxyError('not_found', 'downstream', message);
 }

@@ -3,12 +3,12 @@
  * which is what the threads of a gateway know beside the store. The creator of the registry
  * (gateway/accounting.ts, gateway/shared-accounting.ts, cli/store-client.ts) chooses the live state:
  *
- *     StoreOnly    a command, while no gateway runs: there are no threads, so its methods do nothing or read
+ *     StoreOnly    of a command, while no gateway runs: there are no threads, so methods do nothing or read
  *                  the store
- *     OwnBuffers   a gateway that is alone on its store: it writes to the buffers that all its threads share
- *     SharedUses   one of several processes or hosts that share the registry: a ChangeApplier
- *                  (live-buffers.ts) reads each committed change and writes it to the buffers, so its
- *                  methods for changes do nothing either
+ *     OwnBuffers   of a gateway that is alone on its store: writes to the buffers that all its threads share
+ *     SharedUses   of one of several processes or hosts that share the registry: a ChangeApplier
+ *                  (live-buffers.ts) reads each committed change and writes it to the buffers, so methods for
+ *                  changes do nothing here either
  *
  * Main thread of a gateway process, or a command.
  *
@@ -92,7 +92,7 @@ export interface RegistryContext {
  */
 export const SLOT_REST_MS = 24 * 3_600_000;
 
-/** Quotas that are not in `InheritedUse.quotas`: it has fields for two; calls in flight are not inherited. */
+/** Not in `InheritedUse.quotas`: two quotas have other fields, and calls in flight are not inherited. */
 const COUNTED_APART: readonly QuotaName[] = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
 
 type CountedScope = Pick<LimitedScope, 'kind' | 'index' | 'limits'>;
@@ -111,7 +111,7 @@ export function assertRoom(live: Pick<StoreOnly, 'hasRoom'>, scope: CountedScope
   );
 }
 
-/** Returns the time now as records have it: in whole milliseconds. */
+/** Returns the present moment in whole milliseconds, as records have moments. */
 export function recordMomentMs(clock: Clock): WallMs {
   return asWallMs(Math.floor(clock.wallMs()));
 }
@@ -119,9 +119,9 @@ export function recordMomentMs(clock: Clock): WallMs {
 type LiveState = StoreOnly | OwnBuffers | SharedUses;
 
 /**
- * The live state of a command: there is only the store. Statements show the last flush, and a change takes
- * effect when a gateway starts. Methods that change something are called after the transaction (`credit` with
- * a negative amount before it); those that read may be called inside it.
+ * The live state of a command, which has the store alone. Statements show the last flush, and a change takes
+ * effect when a gateway starts. Call methods that change something after the transaction (`credit` with a
+ * negative amount before it); methods that read may be called inside it.
  */
 export class StoreOnly {
   /**
@@ -156,39 +156,39 @@ export class StoreOnly {
     this.#directory?.set(record);
   }
 
-  /** Whether the ledger has room to count a key or a group with these limits. Here the next start decides. */
+  /** Whether the ledger can count one more key or group with these limits. Here the next start decides. */
   hasRoom(_scope: CountedScope): boolean {
     return true;
   }
 
-  /** Makes the group known, or changes it. */
+  /** Adds the group, or applies its changed limits. */
   putGroup(_record: GroupRecord): void {
-    // No threads.
+    // A command has no threads.
   }
 
   removeGroup(_record: GroupRecord): void {
-    // No threads.
+    // A command has no threads.
   }
 
   /**
-   * Adds `amount`, which may be negative, to the balance that calls are admitted against. False, and nothing
-   * is changed, if the balance less what calls hold is too small.
+   * Adds `amount`, which may be negative, to the balance that calls are admitted against. Returns false and
+   * changes nothing if the balance, less what calls hold, does not cover a negative amount.
    */
   credit(_account: AccountIndex, _amount: PicoUnits): boolean {
     return true;
   }
 
-  /** Makes the key known, or changes it. */
+  /** Adds the key, or applies its changed status, expiry and limits. */
   putKey(_record: KeyRecord): void {
-    // No threads.
+    // A command has no threads.
   }
 
   removeKey(_key: KeyIndex): void {
-    // No threads.
+    // A command has no threads.
   }
 
   restoreKeyUse(_key: KeyIndex, _use: KeyUseRecord, _nowMs: WallMs): void {
-    // The store has it.
+    // The store has the use.
   }
 
   quotasOf({ kind, index, limits }: LimitedScope, nowMs: WallMs): QuotaUse[] {
@@ -206,16 +206,16 @@ export class StoreOnly {
     return flushedStatement(record, this.store.findSpending(record.index), nowMs);
   }
 
-  /** Undefined for a key that was never used. */
+  /** Undefined if the key was never used. */
   keyUseOf(key: KeyIndex, _nowMs: WallMs): KeyUseRecord | undefined {
     return this.store.keys.findUse(key);
   }
 
   restoreQuotaUse(_scope: UsedScope, _use: QuotaUseRecord, _nowMs: WallMs): void {
-    // The store has it.
+    // The store has the use.
   }
 
-  /** The use of a key's own limits, for the key that replaces it. */
+  /** What was used of a key's own limits, for the key that replaces it; undefined if nothing is known. */
   countsOf({ index }: KeyRecord, nowMs: WallMs): InheritedUse | undefined {
     const counts = inheritedOf(this.keyUseOf(index, nowMs));
     const quotas = this.settledOf(index);
@@ -270,14 +270,14 @@ export class OwnBuffers extends StoreOnly {
     const { kind, index, limits } = scope;
     if (kind === 'account') {
       const account = index as AccountIndex;
-      const { minuteUsed, callsInFlight, ...day } = ledger.snapshot(account);
-      const settled = ledger.useOf({ kind, index: account }, limits);
-      return quotasIn(limits, { minuteUsed, callsInFlight, ...day }, settled, nowMs);
+      const snapshot = ledger.snapshot(account);
+      return quotasIn(limits, snapshot, ledger.useOf({ kind, index: account }, limits), nowMs);
     }
     const counts =
       kind === 'key' ? ledger.keys.countsOf(index as KeyIndex) : ledger.groups.countsOf(index as GroupIndex);
-    const named = { kind, index } as Parameters<typeof ledger.useOf>[0];
-    return quotasIn(limits, counts, ledger.useOf(named), nowMs);
+    // The types of kind and index belong together, which the compiler does not see.
+    const ledgerScope = { kind, index } as Parameters<typeof ledger.useOf>[0];
+    return quotasIn(limits, counts, ledger.useOf(ledgerScope), nowMs);
   }
 
   override credit(account: AccountIndex, amount: PicoUnits): boolean {
@@ -315,13 +315,14 @@ export class OwnBuffers extends StoreOnly {
 
 /**
  * The live state of a process that shares its registry: what all processes use of accounts, keys and groups.
- * The coordinator knows it, but a transaction cannot wait for its reply. So sharing/shared-registry.ts asks
- * beforehand, runs the work with `show`, and does both again if the work needed more. The use of other scopes
- * is shown as this host flushed it last.
+ * The coordinator knows these uses, but a transaction cannot wait for its reply. So
+ * sharing/shared-registry.ts asks beforehand, runs the work with `show`, and does both again if the work
+ * needed more uses. Of a scope whose use is missing, statements show what this host has flushed.
  */
 export class SharedUses extends StoreOnly {
   override readonly inheritsByRecord = true;
   readonly #ledger: Ledger | undefined;
+  /** What `show` was given, and the ids that its work looked for in vain; undefined outside of `show`. */
   #known: KnownUses | undefined;
   #missed: Set<string> | undefined;
 
@@ -332,8 +333,8 @@ export class SharedUses extends StoreOnly {
   }
 
   /**
-   * Runs `work`, which must not wait, with the uses in `known`. Returns the ids whose use it looked for and
-   * did not find, `missed`. Not nested.
+   * Runs `work`, which must be synchronous and not call `show`, with the uses in `known`. `missed` has the
+   * ids whose use `work` looked for and did not find.
    */
   show<Result>(
     known: KnownUses,
@@ -351,11 +352,11 @@ export class SharedUses extends StoreOnly {
   }
 
   override openAccount(_record: AccountRecord): void {
-    // The ChangeApplier does it.
+    // The ChangeApplier adds the account to the buffers and the directory.
   }
 
   override changeAccount(_record: AccountRecord): void {
-    // The ChangeApplier does it.
+    // The ChangeApplier applies the change to both.
   }
 
   override hasRoom(scope: CountedScope): boolean {
@@ -369,11 +370,11 @@ export class SharedUses extends StoreOnly {
   override countsOf(record: KeyRecord, nowMs: WallMs): InheritedUse | undefined {
     const use = this.#find(record.id);
     if (use === undefined) {
-      // The coordinator is lost: only what this host has flushed is known, and what the key inherited.
+      // The coordinator did not reply. Known are only what this host has flushed and what the key inherited.
       const flushed = super.countsOf(record, nowMs);
       return flushed === undefined ? record.inherited : laterUse(flushed, record.inherited);
     }
-    // Other hosts may still use their leases, under the former key.
+    // Other hosts may still use what they have leased under the former key, so it counts as used.
     const elsewhereOf = (quota: QuotaName): number => Number(use.quotas.get(quota)?.leasedElsewhere ?? 0n);
     const minuteUsed = Number(use.minute.used) + elsewhereOf('requests_per_minute');
     const dayCalls = use.dayCalls + elsewhereOf('calls_per_day');
@@ -390,6 +391,7 @@ export class SharedUses extends StoreOnly {
     return sharedQuotas(flushed, use.quotas, this.calendar, nowMs);
   }
 
+  /** The use of the scope with this id; if it is missing, `show` returns the id in `missed`. */
   #find(id: string): AccountUse | undefined {
     const use = this.#known?.get(id);
     if (use === undefined) this.#missed?.add(id);

@@ -1,14 +1,16 @@
 /**
- * The stored response of a call with an `Idempotency-Key`, and of one in the response cache. Plain records of
- * the idempotency service, the cache service, the store and listeners; any thread. The two kinds lie in
- * tables and maps of their own, so a key of one kind may equal a key of the other.
+ * The stored response of a call with an `Idempotency-Key`, and a response in the response cache. Plain
+ * records of the idempotency service, the cache service, the store and listeners; any thread. Each kind has
+ * tables and maps of its own, so a key of one kind may equal a key of the other.
  *
  * Must hold: only the account that called finds a response, unless the settings share it. Tests:
  * test/unit/gateway/idempotency-service.test.ts, test/unit/request/response-cache.test.ts.
  */
 import { asAccountIndex, type AccountIndex, type WallMs } from '../core/units.js';
 
-/** A key belongs to its account: two accounts may use the same text. Of the cache: see `cacheKeyOf`. */
+/**
+ * A key belongs to its account: two accounts may use the same text. `cacheKeyOf` makes those of the cache.
+ */
 export interface ResponseKey {
   readonly account: AccountIndex;
   /** The header's value, printable ASCII; in the cache, model and digest. */
@@ -21,7 +23,7 @@ export interface ResponseRecord extends ResponseKey {
   /** When the call ended. */
   readonly endedMs: WallMs;
   readonly stream: boolean;
-  /** The id of the model that answered; undefined if it was the one that the call named. */
+  /** The id of the fallback that answered; undefined if the model that the call named did. */
   readonly fallback?: string | undefined;
   /** The response's body; undefined if it was too long to be stored, or the disk took nothing. */
   readonly bytes: Uint8Array | undefined;
@@ -39,8 +41,8 @@ export function nameOfResponse({ account, key }: ResponseKey): string {
 export const ALL_ACCOUNTS = asAccountIndex(2 ** 32 - 1);
 
 /**
- * What memory budgets count for a cached response besides its body, so that they bound short ones too. A
- * rough figure for its key and its objects.
+ * Bytes that memory budgets count for a cached response besides its body, so that the budgets bound short
+ * responses too. A rough figure for its key and its objects.
  */
 export const CACHED_ROW_BYTES = 512;
 
@@ -49,7 +51,10 @@ export function cacheKeyOf(account: AccountIndex, modelId: string, digest: strin
   return { account, key: `${modelId}/${digest}` };
 }
 
-/** The opposite. A model's id may have slashes, a digest has none. */
+/**
+ * The model id in a key of `cacheKeyOf`. The last slash ends the id: an id may have slashes, a digest has
+ * none.
+ */
 export function modelOfCacheKey({ key }: ResponseKey): string {
   return key.slice(0, key.lastIndexOf('/'));
 }

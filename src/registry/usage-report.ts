@@ -1,7 +1,7 @@
 /**
  * Usage rows, and the reports that sum them for an operator. A row has the totals of the calls of one
- * account, key, model and hour. The registry makes reports from the store's rows, page by page, on the main
- * thread. Pure but for KeptReport, which the routes of usage use there.
+ * account, key, model and hour. registry.ts makes reports from the store's rows, page by page; the routes of
+ * usage keep a report in KeptReport, which has a timer. All else is pure. Main thread.
  *
  * Must hold: a report has at most LINES_MAX lines, however many rows it sums.
  */
@@ -10,7 +10,9 @@ import { invalid } from './record-id.js';
 
 const HOUR_MS = 3_600_000;
 
-/** Key and model are named by id: a key's slot is given again, a model's index lasts until a restart. */
+/**
+ * Key and model are named by id, because a key's slot is given again and a model's index ends with a restart.
+ */
 export interface UsageKey {
   readonly account: AccountIndex;
   /** Hours since 1970-01-01T00:00Z: the hour in which the calls ended. */
@@ -30,10 +32,10 @@ export interface UsageTotals {
   readonly failedCalls: number;
   /** Calls whose tokens were estimated from lengths, for example because the client left mid-stream. */
   readonly estimatedCalls: number;
-  /** Calls that named another model, and were answered by this one as a fallback. */
+  /** Calls that named another model, and were answered by this model as a fallback. */
   readonly fallbackCalls: number;
   readonly promptTokens: number;
-  /** Parts: see `TokenCounts`. */
+  /** Parts of the prompt and of the completion; core/token-counts.ts says which part contains which. */
   readonly cachedTokens: number;
   readonly cacheWriteTokens: number;
   readonly cacheWrite1hTokens: number;
@@ -41,7 +43,7 @@ export interface UsageTotals {
   readonly reasoningTokens: number;
   /** What was taken from the balance. */
   readonly cost: PicoUnits;
-  /** What the calls cost beyond that: uncovered charges. */
+  /** What the calls cost beyond `cost`: uncovered charges. */
   readonly uncovered: PicoUnits;
 }
 
@@ -71,7 +73,7 @@ export interface UsageRow extends UsageRecord {
 export interface UsageRange {
   readonly account: AccountIndex;
   readonly fromHour: number;
-  /** The first row of that hour to be read; default its first. */
+  /** The row of `fromHour` with which to begin; absent: its first. */
   readonly fromRow?: Pick<UsageRow, 'keyId' | 'modelId'> | undefined;
   readonly toHour: number;
 }
@@ -101,7 +103,7 @@ export interface UsageQuestion {
  */
 export interface UsageLine extends UsageTotals {
   readonly name: string;
-  /** Of a key's line. */
+  /** Undefined unless the line is of a key. */
   readonly accountId: string | undefined;
 }
 
@@ -111,25 +113,29 @@ const LINES_MAX = 100_000;
 /** Sums rows, which come in any order. */
 export class UsageReport {
   readonly #selection: UsageQuestion;
-  readonly #lines = new Map<string, Sum>();
+  /** By name. */
+  readonly #lines = new Map<string, GrowingLine>();
 
   constructor(selection: UsageQuestion) {
     this.#selection = selection;
   }
 
-  /** Adds the rows of a page that are selected. Throws `invalid_parameters` beyond LINES_MAX. */
+  /**
+   * Adds the selected rows of a page. Throws `invalid_parameters` if there are more than LINES_MAX lines,
+   * which are exceeded by one page at most.
+   */
   add(rows: Iterable<UsageRow>): void {
     const { keyId, modelId, by } = this.#selection;
     for (const row of rows) {
       if (keyId !== undefined && row.keyId !== keyId) continue;
       if (modelId !== undefined && row.modelId !== modelId) continue;
       const name = nameOf(row, by);
-      let sum = this.#lines.get(name);
-      if (sum === undefined) {
-        sum = { name, accountId: by === 'key' ? row.accountId : undefined, ...NO_USAGE };
-        this.#lines.set(name, sum);
+      let line = this.#lines.get(name);
+      if (line === undefined) {
+        line = { name, accountId: by === 'key' ? row.accountId : undefined, ...NO_USAGE };
+        this.#lines.set(name, line);
       }
-      addTo(sum, row);
+      addTo(line, row);
     }
     if (this.#lines.size > LINES_MAX) {
       throw invalid(
@@ -138,21 +144,21 @@ export class UsageReport {
     }
   }
 
-  /** Ordered by name. */
+  /** Ordered by name, as texts are. */
   lines(): UsageLine[] {
     return [...this.#lines.values()].sort((left, right) => (left.name < right.name ? -1 : 1));
   }
 }
 
 /**
- * How long a report is kept: some hundred pages, one right after the other. Later pages have its numbers, so
- * they are at most as old.
+ * How long a report is kept: long enough to read some hundred pages one after the other. The numbers of a
+ * later page are at most so old.
  */
 const REPORT_KEPT_MS = 60_000;
 
 /**
- * The last report that has further pages, so that the next page does not sum all rows again. One report, of
- * at most LINES_MAX lines: the pages of two that are read in turns are made as if none were kept.
+ * Keeps the last report that has further pages, so that the next page does not sum all rows again. It keeps
+ * one report, of at most LINES_MAX lines. Pages of two reports that are read in turns are summed each time.
  */
 export class KeptReport {
   #requestText = '';
@@ -172,7 +178,7 @@ export class KeptReport {
     this.#timer = setTimeout(() => this.drop(requestText), REPORT_KEPT_MS).unref();
   }
 
-  /** Its last page was read. */
+  /** Call when the last page of the report was read. Does nothing if another report is kept. */
   drop(requestText: string): void {
     if (this.#requestText !== requestText) return;
     clearTimeout(this.#timer);
@@ -196,19 +202,19 @@ function nameOf(row: UsageRow, by: UsageGroup): string {
 }
 
 /** A line while it is summed: changed in place, so that millions of rows make no millions of objects. */
-type Sum = { -readonly [Name in keyof UsageLine]: UsageLine[Name] };
+type GrowingLine = { -readonly [Name in keyof UsageLine]: UsageLine[Name] };
 
-function addTo(sum: Sum, row: UsageTotals): void {
-  sum.calls += row.calls;
-  sum.failedCalls += row.failedCalls;
-  sum.estimatedCalls += row.estimatedCalls;
-  sum.fallbackCalls += row.fallbackCalls;
-  sum.promptTokens += row.promptTokens;
-  sum.cachedTokens += row.cachedTokens;
-  sum.cacheWriteTokens += row.cacheWriteTokens;
-  sum.cacheWrite1hTokens += row.cacheWrite1hTokens;
-  sum.completionTokens += row.completionTokens;
-  sum.reasoningTokens += row.reasoningTokens;
-  sum.cost = asPicoUnits(sum.cost + row.cost);
-  sum.uncovered = asPicoUnits(sum.uncovered + row.uncovered);
+function addTo(line: GrowingLine, row: UsageTotals): void {
+  line.calls += row.calls;
+  line.failedCalls += row.failedCalls;
+  line.estimatedCalls += row.estimatedCalls;
+  line.fallbackCalls += row.fallbackCalls;
+  line.promptTokens += row.promptTokens;
+  line.cachedTokens += row.cachedTokens;
+  line.cacheWriteTokens += row.cacheWriteTokens;
+  line.cacheWrite1hTokens += row.cacheWrite1hTokens;
+  line.completionTokens += row.completionTokens;
+  line.reasoningTokens += row.reasoningTokens;
+  line.cost = asPicoUnits(line.cost + row.cost);
+  line.uncovered = asPicoUnits(line.uncovered + row.uncovered);
 }

@@ -38,7 +38,7 @@ export function ownerOf(
     case 'account':
       return { kind, plan };
     case 'group':
-      return { kind, name: groupNames.of(asGroupIndex(index)) };
+      return { kind, name: groupNames.nameOf(asGroupIndex(index)) };
     case 'model':
       return { kind, plan, model: model ?? '' };
   }

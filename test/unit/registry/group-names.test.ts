@@ -6,7 +6,7 @@ void t.test('names are read as they were set, the longest too', (t) => {
   const buffer = createGroupNames(3);
   const names = new GroupNames(buffer);
   const [first, second, third] = [asGroupIndex(0), asGroupIndex(1), asGroupIndex(2)];
-  t.equal(names.of(first), '');
+  t.equal(names.nameOf(first), '');
   names.set(first, 'research');
   names.set(second, '😀'.repeat(100));
   names.set(third, 'Größe');

@@ -120,7 +120,7 @@ const CASES: Readonly<Record<string, Case>> = {
   },
   'groups.create': {
     change: ({ registry }) => registry.groups.create({ name: 'new', parent: 'g' }),
-    seen: ({ groupNames }) => groupNames.of(1 as never),
+    seen: ({ groupNames }) => groupNames.nameOf(1 as never),
     before: '',
     after: 'new',
   },
@@ -132,7 +132,7 @@ const CASES: Readonly<Record<string, Case>> = {
   },
   'groups.delete': {
     change: ({ registry }) => registry.groups.delete('g'),
-    seen: ({ groupNames }) => groupNames.of(0 as never),
+    seen: ({ groupNames }) => groupNames.nameOf(0 as never),
     before: 'g',
     after: '',
   },

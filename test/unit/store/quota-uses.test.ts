@@ -217,7 +217,7 @@ void t.test('limits that change keep what was used; what is removed leaves no ro
   t.equal(ledger.groupOf(FIRST), 0);
   const team = registry.groups.delete('team');
   t.equal(store.quotaUses.find({ kind: 'group', index: team.index }), undefined);
-  t.equal(house.groupNames.of(team.index), '');
+  t.equal(house.groupNames.nameOf(team.index), '');
   registry.accounts.setGroup('acme', undefined);
   t.equal(ledger.groupOf(FIRST), undefined);
   await store.close();
