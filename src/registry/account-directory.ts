@@ -1,20 +1,24 @@
 /**
- * Names, plans, groups and status of all accounts, in memory, for searches. It spares a search from reading
- * every record: 100,000 accounts take some milliseconds instead of half a second. About 60 bytes an account.
- * StoreOnly and OwnBuffers (registry-context.ts), the ChangeApplier and recovery fill it; accounts.ts
- * searches it. Main thread.
+ * Account directory: names, plans, groups and status of all accounts, in memory, for searches. It spares a
+ * search from reading every record: 100,000 accounts take some milliseconds instead of half a second. About
+ * 60 bytes an account. StoreOnly and OwnBuffers (registry-context.ts), the ChangeApplier (live-buffers.ts)
+ * and recovery fill the directory; accounts.ts searches it. Main thread.
  *
  * Accounts are never deleted and names never change, so the lists only grow. A slot is empty for a while if
  * the ChangeApplier could not apply its account yet.
  *
- * Must hold: it has every account of the store that limits.accounts allows, whatever made or changed it.
+ * Must hold: the directory has every account of the store that limits.accounts allows, whatever process made
+ * or changed the account.
  */
 import { asAccountIndex, type AccountIndex } from '../core/units.js';
 import type { AccountRecord } from './account-record.js';
 
-/** A field that is undefined does not restrict the search. One must, or empty slots would be found too. */
+/**
+ * A field that is undefined does not restrict the search. One field must be set, or empty slots would be
+ * found too.
+ */
 export interface AccountFilter {
-  /** `text`: part of the name, in any case. `ids`: the accounts whose id begins with that text. */
+  /** `text`: part of the name, in any case. `ids`: slots of the accounts whose id begins with that text. */
   readonly search?: { readonly text: string; readonly ids: ReadonlySet<AccountIndex> } | undefined;
   readonly planId?: string | undefined;
   readonly active?: boolean | undefined;
@@ -25,13 +29,13 @@ export interface AccountFilter {
 /** How many slots one search reads, in some 30 ms. A search that ends there returns a short page. */
 const SLOTS_PER_SEARCH_MAX = 500_000;
 
-/** The lists have an entry for each slot of an account. */
+/** The lists are indexed by slot. */
 export class AccountDirectory {
   readonly #names: string[] = [];
   readonly #planIds: string[] = [];
   readonly #active: boolean[] = [];
   readonly #groupIds: (string | undefined)[] = [];
-  /** One string object for each plan and group ever seen, so that equal texts do not take memory twice. */
+  /** One string object for each id of a plan or group, so that equal texts do not take memory twice. */
   readonly #texts = new Map<string, string>();
   /** How many accounts are in each group, by its id. */
   readonly #counts = new Map<string, number>();
@@ -48,12 +52,15 @@ export class AccountDirectory {
     this.#groupIds[index] = groupId === undefined ? undefined : this.#textOf(groupId);
   }
 
-  /** How many accounts are in the group itself, and not in one below it. groups.ts shows it. */
+  /** How many accounts are in the group itself, without the groups below. groups.ts shows the number. */
   countOf(groupId: string): number {
     return this.#counts.get(groupId) ?? 0;
   }
 
-  /** Returns at most `limit` accounts from slot `from` on. `next` continues, even if none was found yet. */
+  /**
+   * Returns at most `limit` accounts from slot `from` on. `next` is where to continue, undefined after the
+   * last slot; it may be set although nothing was found yet.
+   */
   find(
     filter: AccountFilter,
     from: number,
@@ -77,8 +84,8 @@ export class AccountDirectory {
   }
 
   #textOf(text: string): string {
-    const known = this.#texts.get(text);
-    if (known === undefined) this.#texts.set(text, text);
-    return known ?? text;
+    const kept = this.#texts.get(text);
+    if (kept === undefined) this.#texts.set(text, text);
+    return kept ?? text;
   }
 }

@@ -1,6 +1,6 @@
 /**
  * The records of accounts, groups and operators: what an operator changes, the journal of credits, and the
- * totals that the flush writes. Plain records of the registry and the store; main thread.
+ * totals that the flush writes. Plain records of the registry, the store and sharing; main thread.
  *
  * Must hold: rows of these records are on disk (store/record-codec.ts), so a field keeps its meaning, and a
  * new one is optional. Tests: test/unit/store/store.test.ts (what was committed is there after opening),
@@ -10,7 +10,7 @@ import type { QuotaLimits } from '../core/quotas.js';
 import type { Role } from '../core/roles.js';
 import type { AccountIndex, GroupIndex, PicoUnits, WallMs } from '../core/units.js';
 
-/** An account. It is on disk before the change that made it is acknowledged. */
+/** An account. It is on disk before the request that made it gets its response. */
 export interface AccountRecord {
   /** The account's slot in the ledger; never given again, because no account is ever deleted. */
   readonly index: AccountIndex;
@@ -20,7 +20,7 @@ export interface AccountRecord {
   readonly name: string;
   readonly planId: string;
   readonly active: boolean;
-  /** Id of the group that the account is in; undefined if in none. */
+  /** Id of the group that the account is in; undefined if it is in no group. */
   readonly groupId?: string | undefined;
   readonly createdMs: WallMs;
   /** All credits less all debits since its creation: the sum of its journal. */
@@ -41,11 +41,11 @@ export interface CreditRecord {
 export interface CreditRequestRecord {
   readonly amount: PicoUnits;
   readonly note: string;
-  /** The body that the caller got. */
+  /** The body of the response, which a replay gets again. */
   readonly response: string;
 }
 
-/** Absolute totals as of the last flush: writing one twice changes nothing. */
+/** Absolute totals of an account as of the last flush: writing a row twice changes nothing. */
 export interface SpendingRecord {
   readonly spent: PicoUnits;
   /** The sum of the uncovered charges. */
@@ -55,21 +55,22 @@ export interface SpendingRecord {
   readonly dayCalls: number;
   /** Requests in the minute before `takenMs`. */
   readonly minuteUsed: number;
+  /** When the counts were read. */
   readonly takenMs: WallMs;
 }
 
 /**
- * A group of accounts. Groups are a tree: a group may be in another, at most GROUP_DEPTH_MAX deep, and its
- * parent never changes. So no cycle can come to be.
+ * A group of accounts. Groups are a tree, at most GROUP_DEPTH_MAX deep: a group may be in another. A group's
+ * parent never changes, so no cycle can come to be.
  */
 export interface GroupRecord {
-  /** The group's slot in the ledger; free again a day after the group was deleted. */
+  /** The group's slot in the ledger; given again a day after the group was deleted (SLOT_REST_MS). */
   readonly index: GroupIndex;
   /** `grp_` and 16 characters. */
   readonly id: string;
   /** Unique. */
   readonly name: string;
-  /** Id of the group that it is in; undefined for one at the top. */
+  /** Id of the group that this group is in; undefined if it is at the top. */
   readonly parentId: string | undefined;
   readonly createdMs: WallMs;
   /** Shared by all accounts in the group and in the groups below it. */
@@ -78,7 +79,9 @@ export interface GroupRecord {
 
 /** A person or a program with a token of its own for the admin interface. */
 export interface OperatorRecord {
+  /** `op_` and 16 characters. */
   readonly id: string;
+  /** Unique. */
   readonly name: string;
   readonly role: Role;
   /** SHA-256 of the token, in hex. */

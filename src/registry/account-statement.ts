@@ -1,8 +1,8 @@
 /**
- * An account with its money and counters, as an operator reads it. LiveState (registry-context.ts) makes it
- * on the main thread. Pure.
+ * Account statements: an account with its money and counts, as operators read it. LiveState
+ * (registry-context.ts) makes them on the main thread. Pure.
  *
- * Must hold: what a process has leased is shown as used only once calls have used it, and a counter of an
+ * Must hold: what a process has leased is shown as used only once calls have used it, and a count of an
  * earlier day is never shown as today's (test/unit/registry/account-statement.test.ts).
  */
 import { asPicoUnits, type PicoUnits, type WallMs } from '../core/units.js';
@@ -14,8 +14,9 @@ import type { QuotaCount, QuotaCounts, QuotaUse } from './quota-use.js';
 const MINUTE_MS = 60_000;
 
 /**
- * What all processes were granted of an account and, as far as is known, have neither used nor hold. What
- * other hosts have used since their last report is in it, and what their calls hold of call slots and money.
+ * What all processes were granted of an account and, as far as is known, neither have used nor hold. It
+ * includes what other hosts have used since their last report, and what their calls hold of call slots and
+ * money.
  */
 interface LeasedAhead {
   /** Permits of the current minute. */
@@ -27,7 +28,7 @@ interface LeasedAhead {
 
 /** How much of an account, a key or a group the processes that share it use. */
 export interface AccountUse {
-  /** Held by calls of this host, or charged by them and not in the store yet. */
+  /** Held by calls of this host, or charged by these calls and not in the store yet. */
   readonly held: PicoUnits;
   /** Spent by all hosts. */
   readonly spent: PicoUnits;
@@ -35,13 +36,13 @@ export interface AccountUse {
   readonly minute: QuotaCount;
   readonly dayNumber: number;
   readonly dayCalls: number;
-  /** On this host. */
+  /** Calls in flight on this host. */
   readonly callsInFlight: number;
   readonly leased: LeasedAhead;
   readonly quotas: QuotaCounts;
 }
 
-/** Keyed by the id of an account, a key or a group. */
+/** Uses that the coordinator has reported, by the id of an account, a key or a group. */
 export type KnownUses = ReadonlyMap<string, AccountUse>;
 
 /** A group and where it is in the tree of groups. */
@@ -54,13 +55,13 @@ export interface GroupPath {
 
 export interface AccountStatement {
   readonly record: AccountRecord;
-  /** True if the settings do not have its plan: its calls are rejected, active or not. */
+  /** True if the settings do not have the account's plan: its calls are rejected, active or not. */
   readonly planMissing?: boolean;
-  /** Absent if the account is in none. */
+  /** Absent if the account is in no group. */
   readonly group?: GroupPath;
   /** What is used of the plan's quotas. */
   readonly quotas: readonly QuotaUse[];
-  /** credited = available + held + spent. */
+  /** The law of the balance: credited = available + held + spent. */
   readonly available: PicoUnits;
   readonly held: PicoUnits;
   readonly spent: PicoUnits;
@@ -68,7 +69,7 @@ export interface AccountStatement {
   readonly callsToday: number;
   readonly requestsThisMinute: number;
   readonly callsInFlight: number;
-  /** Present if processes share the account. Its money is a part of `available`. */
+  /** Present if processes share the account. The money in it is a part of `available`. */
   readonly leased?: LeasedAhead;
 }
 
@@ -115,10 +116,10 @@ export function flushedStatement(
 
 /**
  * The statement of processes that share the account: money from the store, and what their calls use now.
- * `use` is undefined if the coordinator could not be asked: then it is the statement of the last flush. A
- * charge that is being written may be counted as held and as spent for a moment. So `available` is at least
- * 0, and `held` is what the law of the balance (credited = available + held + spent) leaves for it. Leased
- * money is a little older, so it may exceed what is available and is capped.
+ * `use` is undefined if the coordinator did not reply: then the result is `flushed`, the statement of the
+ * last flush. A charge that is being written may be counted as held and as spent for a moment. So `available`
+ * is at least 0, and `held` is what the law of the balance leaves. The amount of leased money is a little
+ * older, so it may exceed `available`, by which it is capped.
  */
 export function sharedStatement(
   flushed: AccountCounts,
@@ -128,15 +129,15 @@ export function sharedStatement(
   if (use === undefined) return flushed;
   const { credited } = flushed.record;
   const { spent, leased } = use;
-  const free = credited - spent - use.held;
-  const available = asPicoUnits(free < 0n ? 0n : free);
+  const unheld = credited - spent - use.held;
+  const available = asPicoUnits(unheld < 0n ? 0n : unheld);
   const isToday = use.dayNumber === dayNumberOf(nowMs);
   return {
     ...flushed,
     available,
     held: asPicoUnits(credited - spent - available),
     spent,
-    // The store may know of calls that a process had not reported when it died.
+    // The store may count calls that a process had not reported when it died.
     callsToday: isToday ? Math.max(use.dayCalls, flushed.callsToday) : flushed.callsToday,
     requestsThisMinute: Number(use.minute.used),
     callsInFlight: use.callsInFlight,

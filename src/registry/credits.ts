@@ -1,9 +1,10 @@
 /**
- * Credits and debits: lines of an account's journal, and the money in the ledger. A part of the registry
- * (registry.ts), used on the main thread of a gateway process, or in a command.
+ * Credits and debits: lines of an account's journal, and the money in the ledger. registry.ts makes the
+ * object for the admin interface and the commands. Main thread of a gateway process, or a command. (The
+ * journal of calls is something else.)
  *
- * Must hold: a debit takes from the ledger before it is on disk, and gives back only what the disk has not
- * taken; a credit is on disk before the ledger has it. Otherwise a call spends money that is gone. A request
+ * Must hold: a debit is taken from the ledger before it is on disk, and given back only if it is not on disk;
+ * a credit is on disk before the ledger has it. Otherwise a call spends money that is gone. A request
  * repeated with its idempotency key changes nothing. Tests: test/unit/registry/registry-money.test.ts,
  * test/unit/registry/credits-once.test.ts.
  */
@@ -19,11 +20,12 @@ import { assertIdempotencyKey, invalid, LINE_PATTERN } from './record-id.js';
 import { commitAndApply, type Page } from './record-store.js';
 import { recordMomentMs, type RegistryContext } from './registry-context.js';
 
-/** Length of a journal line's note: a sentence and a document's number, not the document. */
+/** Length of a journal line's note: enough for a sentence and a document's number. */
 const NOTE_CHARS_MAX = 500;
 
 /** A negative amount is a debit. */
 interface Transfer {
+  /** Id or name. */
   readonly account: string;
   readonly amount: PicoUnits;
   readonly note: string;
@@ -34,8 +36,8 @@ interface TransferOnce extends Transfer {
 }
 
 /**
- * Steps within a transfer's transaction; a throw undoes the transfer. `before` only reads: for a debit that
- * the ledger does not cover it is called without a transaction.
+ * Steps within a transfer's transaction; a throw undoes the transfer. `before` must only read, because it is
+ * called without a transaction for a debit that the ledger does not cover.
  */
 interface TransferHooks {
   readonly before: (account: AccountRecord) => void;
@@ -54,8 +56,8 @@ export class Credits {
   }
 
   /**
-   * A negative amount is a debit, rejected if the balance does not cover it. Durable when it returns. Throws
-   * `invalid_parameters` and `not_found`.
+   * A negative amount is a debit, which is rejected if the balance does not cover it. The amount is on disk
+   * and in the live state on return. Throws `invalid_parameters` and `not_found`.
    */
   add(account: string, amount: PicoUnits, note: string): AccountStatement {
     return this.#transfer({ account, amount, note }, NO_HOOKS);
@@ -70,19 +72,19 @@ export class Credits {
     const { store } = this.#context;
     const { idempotencyKey, amount, note } = request;
     assertIdempotencyKey(idempotencyKey);
-    let response: string | undefined;
+    let earlierResponse: string | undefined;
     let index = this.#accounts.recordOf(request.account).index;
     const assertFirst = (): void => {
       const earlier = store.findCreditRequest(index, idempotencyKey);
       if (earlier === undefined) return;
       if (earlier.amount !== amount || earlier.note !== note) throw otherContent(idempotencyKey);
-      response = earlier.response;
+      earlierResponse = earlier.response;
       throw new Replayed();
     };
     try {
       // Before the balance is checked: the first request may have taken all of it.
       assertFirst();
-      let first = '';
+      let response = '';
       this.#transfer(request, {
         before: (account) => {
           index = account.index;
@@ -90,13 +92,13 @@ export class Credits {
           assertFirst();
         },
         after: (statement) => {
-          first = responseOf(statement);
-          store.putCreditRequest(index, idempotencyKey, { amount, note, response: first });
+          response = responseOf(statement);
+          store.putCreditRequest(index, idempotencyKey, { amount, note, response });
         },
       });
-      return first;
+      return response;
     } catch (error) {
-      if (error instanceof Replayed && response !== undefined) return response;
+      if (error instanceof Replayed && earlierResponse !== undefined) return earlierResponse;
       throw error;
     }
   }
@@ -117,11 +119,12 @@ export class Credits {
     const { store, live } = this.#context;
     const put = (): AccountStatement => {
       const record = this.#put(transfer, hooks);
-      const { held, spent, ...rest } = this.#accounts.statementOf(record);
+      const before = this.#accounts.statementOf(record);
       // Computed by the law of the balance, because the ledger gets the money only after the disk.
-      const after = { ...rest, held, spent, available: asPicoUnits(record.credited - held - spent) };
-      hooks.after(after);
-      return after;
+      const available = asPicoUnits(record.credited - before.held - before.spent);
+      const statement = { ...before, available };
+      hooks.after(statement);
+      return statement;
     };
     return commitAndApply(
       store,
@@ -133,9 +136,9 @@ export class Credits {
 
   /**
    * Takes the money from the ledger first, so that no call can spend it before the disk has the debit. The
-   * ledger's balance is the lower one, by the charges that are not flushed yet, so what it covers the disk
-   * covers too. Without a ledger the disk decides, inside the transaction, so that two commands cannot take
-   * the same money.
+   * ledger's balance is lower than the disk's by the charges that are not flushed yet, so what the ledger
+   * covers the disk covers too. Without a ledger the disk decides, inside the transaction, so that two
+   * commands cannot take the same money.
    */
   #debit(transfer: Transfer, hooks: TransferHooks): AccountStatement {
     const { store, live } = this.#context;
@@ -145,11 +148,13 @@ export class Credits {
       hooks.before(account);
       throw notCovered(this.#accounts.statementOf(account).available);
     }
+    // A property, because the compiler would take a variable for false in `catch`.
     const work = { isDone: false };
     try {
       return store.commit(() => {
         const statement = this.#accounts.statementOf(this.#put(transfer, hooks));
-        // Not `available`: DebitService has made other processes give back what they held of the money.
+        // Without `held`, because DebitService has made other processes give back what they held of the
+        // money.
         const unspent = asPicoUnits(statement.record.credited - statement.spent);
         if (unspent < 0n) throw notCovered(asPicoUnits(unspent - transfer.amount));
         hooks.after(statement);
@@ -164,8 +169,9 @@ export class Credits {
   }
 
   /**
-   * Whether the disk still has the account as it was before a debit whose commit threw. False if that cannot
-   * be read: then the ledger has too little until the gateway is started again, which harms only the account.
+   * Whether the disk still has the account as it was before a debit whose commit threw. False if the record
+   * cannot be read: then the ledger has too little until the gateway starts again, which harms only the
+   * account.
    */
   #isUnchanged(account: AccountRecord): boolean {
     try {
@@ -176,11 +182,12 @@ export class Credits {
     }
   }
 
-  /** Whether the disk has this sum of the account's credits. */
+  /** Whether the disk has this `credited`, which each credit and debit changes. */
   #hasCredited({ id, credited }: AccountRecord): boolean {
     return this.#context.store.findAccount(id)?.credited === credited;
   }
 
+  /** Puts the transfer. Called in a transaction. */
   #put({ account: idOrName, amount, note }: Transfer, hooks: TransferHooks): AccountRecord {
     const { store, clock } = this.#context;
     const account = this.#accounts.recordOf(idOrName);
@@ -209,6 +216,7 @@ function otherContent(idempotencyKey: string): ProxyError {
   );
 }
 
+/** `available`: what a debit could take. sharing/shared-registry.ts makes this error too. */
 export function notCovered(available: PicoUnits): ProxyError {
   return invalid(`amount must not take more than the balance of ${decimalOf(available)}`);
 }

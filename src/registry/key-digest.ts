@@ -1,26 +1,27 @@
 /**
- * API keys: their form, their making, and the SHA-256 digest by which they are known. The key itself is kept
- * nowhere. Listeners check and hash keys (request/authenticate.ts), on any thread; the registry makes keys,
- * ids and tokens on the main thread.
+ * API keys: their form, their making, and the SHA-256 digest by which they are found. The key itself is kept
+ * nowhere. Listener threads check and hash keys (request/authenticate.ts); the registry makes keys, ids and
+ * tokens on the main thread.
  *
- * Must hold: no byte of the random source is used twice. Test:
- * test/unit/registry/key-digest.random-bytes.test.ts.
+ * Must hold: no random byte is used twice (test/unit/registry/key-digest.random-bytes.test.ts). WELL_FORMED
+ * accepts what `generateKey` makes, for ever: callers have such keys.
  */
 import { hash, randomBytes } from 'node:crypto';
 import { invariant } from '../core/errors.js';
 
-/** Drawn from the system at once, for some hundred ids and keys: a request of 16 bytes takes 3.5 µs. */
+/** Drawn from the system at once, for some hundred ids and keys, because each draw takes 3.5 µs. */
 const BLOCK_BYTES = 4_096;
 
+/** The bytes of the last draw that nobody has taken yet. */
 let block = Buffer.alloc(0);
 
-/** Returns `count` random bytes, at most a block, that no other caller gets. Main thread. */
+/** Returns `count` random bytes, at most BLOCK_BYTES, that no other caller gets. Main thread. */
 export function takeRandomBytes(count: number): Buffer {
   invariant(count <= BLOCK_BYTES, 'a block has the bytes that are asked for');
   if (block.length < count) block = randomBytes(BLOCK_BYTES);
-  const taken = block.subarray(0, count);
+  const bytes = block.subarray(0, count);
   block = block.subarray(count);
-  return taken;
+  return bytes;
 }
 
 const KEY_PREFIX = 'sk-';
@@ -31,7 +32,7 @@ export const KEY_CHARS = KEY_PREFIX.length + 43;
 
 export const DIGEST_BYTES = 32;
 
-/** Whether `text` could be a key at all. If not, it is rejected without a search of the table. */
+/** Whether `text` has the form of a key. Any other text is rejected without a search of the key table. */
 export function isWellFormedKey(text: string): boolean {
   return WELL_FORMED.test(text);
 }
@@ -43,6 +44,6 @@ export function generateKey(): string {
 
 /** Returns the SHA-256 of the key's text, in 1 µs. It needs no salt: a key has 256 random bits. */
 export function digestOf(key: string): Buffer {
-  // `hash` takes nearly twice as long if it makes the buffer itself.
+  // By way of a text, because `hash` takes nearly twice as long if it makes the buffer itself.
   return Buffer.from(hash('sha256', key, 'binary'), 'binary');
 }

@@ -20,25 +20,25 @@ export interface KeyRecord {
   readonly accountIndex: AccountIndex;
   readonly accountId: string;
   /**
-   * Unique in its account, but for keys that were rotated, and keys from before names had to be unique. Keys
-   * of other accounts may have the same name.
+   * Unique in its account, except for keys that were rotated, and keys of stores from before names had to be
+   * unique. Keys of other accounts may have the same name.
    */
   readonly name: string;
   /** SHA-256 of the key, 32 bytes. */
   readonly digest: Buffer;
-  /** The beginning of the key, by which its owner recognizes it: `sk-` and four of 43 characters. */
+  /** The beginning of the key, by which its owner recognizes the key: `sk-` and four of 43 characters. */
   readonly prefix: string;
   readonly active: boolean;
   readonly createdMs: WallMs;
   /** Unix seconds from which on the key is rejected; undefined if it does not expire. */
   readonly expiresSeconds: number | undefined;
-  /** Own limits, within those of its account. */
+  /** The key's own limits, which apply within those of its account. */
   readonly limits: QuotaLimits;
   /** True if the contents of its calls must not be kept, whatever `call_log.contents` says. */
   readonly isPrivate?: boolean;
-  /** Id of the key that rotation put in its place. */
+  /** Id of the key that a rotation put in its place; undefined if the key was not rotated. */
   readonly replacedById: string | undefined;
-  /** Present if limits are shared: the use of the key that this one replaces. */
+  /** Present if limits are shared: what was used of the key that this key replaces. */
   readonly inherited?: InheritedUse | undefined;
 }
 
@@ -53,15 +53,17 @@ export interface InheritedUse extends Pick<
 
 /** Totals as of the last flush. The counts are 0 unless the key has limits of its own. */
 export interface KeyUseRecord {
-  /** Undefined for a key that has only its predecessor's counts. */
+  /** Unix seconds; undefined if the key was not used itself and only has its predecessor's counts. */
   readonly lastUsedSeconds: number | undefined;
   readonly minuteUsed: number;
   /** The day of `dayCalls`, counted from 1970-01-01 in UTC+8. */
   readonly dayNumber: number;
   readonly dayCalls: number;
+  /** When the counts were read. */
   readonly takenMs: WallMs;
 }
 
+/** Whether the key has limits of its own. */
 export function isLimited({ limits }: KeyRecord): boolean {
   return hasQuotas(limits);
 }
@@ -73,10 +75,10 @@ export function prefixOf(key: string): string {
   return key.slice(0, PREFIX_CHARS);
 }
 
-/** How long a permit weighs. */
+/** How long a permit weighs: the window of requests a minute. */
 const WINDOW_MS = 60_000;
 
-/** The counts of the minute and the day; the caller adds those of other quotas. */
+/** The counts of the minute and the day. The caller adds `quotas`. */
 export function inheritedOf(use: KeyUseRecord | undefined): InheritedUse | undefined {
   if (use === undefined) return undefined;
   const { minuteUsed, dayNumber, dayCalls, takenMs } = use;
@@ -84,24 +86,25 @@ export function inheritedOf(use: KeyUseRecord | undefined): InheritedUse | undef
 }
 
 /**
- * Returns the use `now` together with the use inherited `before`, which no process counts until the key is
- * first used: of each count the greater one, or the only one that its period still has.
+ * Joins what is used `now` with what the key inherited `before`, which no process counts until the key is
+ * first used. Of each count the result has that of the later period, or the greater one if the periods are
+ * the same.
  */
 export function laterUse(now: InheritedUse, before: InheritedUse | undefined): InheritedUse {
   if (before === undefined) return now;
   const takenMs = asWallMs(Math.max(now.takenMs, before.takenMs));
-  const weighs = (use: InheritedUse): boolean => takenMs - use.takenMs < WINDOW_MS;
+  const isWeighing = (use: InheritedUse): boolean => takenMs - use.takenMs < WINDOW_MS;
   const quotas = laterQuotas(now.quotas, before.quotas);
   return {
-    minuteUsed: Math.max(weighs(now) ? now.minuteUsed : 0, weighs(before) ? before.minuteUsed : 0),
+    minuteUsed: Math.max(isWeighing(now) ? now.minuteUsed : 0, isWeighing(before) ? before.minuteUsed : 0),
     dayNumber: Math.max(now.dayNumber, before.dayNumber),
-    dayCalls: ofLater(now.dayNumber, now.dayCalls, before.dayNumber, before.dayCalls),
+    dayCalls: countOfLater(now.dayNumber, now.dayCalls, before.dayNumber, before.dayCalls),
     takenMs,
     ...(quotas === undefined ? {} : { quotas }),
   };
 }
 
-/** Of each quota the count of the later period; of the tokens of the minute those of `now` alone. */
+/** Of each quota the count of the later period; of the minute's tokens the count of `now` alone. */
 function laterQuotas(
   now: SettledQuotas | undefined,
   before: SettledQuotas | undefined,
@@ -109,9 +112,9 @@ function laterQuotas(
   if (before === undefined) return now;
   if (now === undefined) return { ...before, minuteTokens: 0 };
   const ofDay = (quota: 'tokensPerDay' | 'spendPerDay'): number =>
-    ofLater(now.dayNumber, now[quota], before.dayNumber, before[quota]);
+    countOfLater(now.dayNumber, now[quota], before.dayNumber, before[quota]);
   const ofMonth = (quota: 'callsPerMonth' | 'tokensPerMonth' | 'spendPerMonth'): number =>
-    ofLater(now.monthNumber, now[quota], before.monthNumber, before[quota]);
+    countOfLater(now.monthNumber, now[quota], before.monthNumber, before[quota]);
   return {
     dayNumber: Math.max(now.dayNumber, before.dayNumber),
     monthNumber: Math.max(now.monthNumber, before.monthNumber),
@@ -125,14 +128,14 @@ function laterQuotas(
 }
 
 /** The count of the later of two periods; if they are the same, the greater count. */
-function ofLater(period: number, count: number, otherPeriod: number, otherCount: number): number {
+function countOfLater(period: number, count: number, otherPeriod: number, otherCount: number): number {
   if (period === otherPeriod) return Math.max(count, otherCount);
   return period > otherPeriod ? count : otherCount;
 }
 
 const MS_PER_SECOND = 1_000;
 
-/** Keys and operators' tokens expire at whole seconds, because the key table stores seconds. */
+/** For keys and operators' tokens. They expire at whole seconds, because the key table stores seconds. */
 export function isExpired({ expiresSeconds }: Pick<KeyRecord, 'expiresSeconds'>, nowMs: WallMs): boolean {
   return expiresSeconds !== undefined && expiresSeconds <= Math.floor(nowMs / MS_PER_SECOND);
 }
@@ -158,7 +161,7 @@ export function expiryOf(
   );
 }
 
-/** Commands are given a date, the admin interface Unix seconds: an error shows both. */
+/** A date and Unix seconds: requesters of commands give a date, those of the admin interface seconds. */
 function momentText(seconds: number): string {
   const moment = new Date(seconds * MS_PER_SECOND);
   // Unix seconds of any size may come, and a Date ends in the year 275760.
@@ -166,7 +169,7 @@ function momentText(seconds: number): string {
   return `${moment.toISOString().replace('.000', '')} (${seconds} in Unix seconds)`;
 }
 
-/** Returns when a key that is rotated now expires: at once, or when the grace period is over. */
+/** Returns the Unix seconds at which a key that is rotated now expires: now, or after the grace period. */
 export function endOfGrace(nowMs: WallMs, graceSeconds: number): number {
   return graceSeconds === 0 ? Math.floor(nowMs / MS_PER_SECOND) : afterSeconds(nowMs, graceSeconds);
 }
@@ -183,6 +186,7 @@ export function assertRotatable(record: KeyRecord, nowMs: WallMs): void {
     throw invalid(`the key ${id} (${name}) has expired: delete it and create another`);
 }
 
+/** Unix seconds, rounded up, so that a key lives at least so long. */
 function afterSeconds(nowMs: WallMs, seconds: number): number {
   return ceilDiv(nowMs, MS_PER_SECOND) + seconds;
 }

@@ -4,9 +4,9 @@
  * request/authenticate.ts and request/call-contents.ts read it on listener threads. Nobody locks.
  *
  * A key has an index (the slot of a key in docs/glossary.md), and a record of 48 bytes at that index of
- * `records`. The buffer `slots` is a hash table with open addressing. Its 32-bit entries are a power of two,
- * and at least twice as many as `keysMax`. An entry is 0 (empty), or the index of a key plus one. The place
- * of an entry in `slots` is its position. With 8 to 16 bytes of entries a key takes at most 64 bytes.
+ * `records`. The buffer `slots` is a hash table with open addressing. The number of its 32-bit entries is a
+ * power of two, and at least twice `keysMax`. An entry is 0 (empty), or the index of a key plus one. Where an
+ * entry is in `slots` is its position. With 8 to 16 bytes of entries a key takes at most 64 bytes.
  *
  *     byte  bits  field     written by the main thread
  *        0  8×32  digest    before an entry names the key
@@ -56,15 +56,15 @@ const LIMITED = 4;
 const PRIVATE = 8;
 
 const NEVER = 0;
-/** In the year 2106. key-record.ts rejects a later one. The words are signed, so readers apply `>>> 0`. */
+/** In the year 2106. key-record.ts rejects a later expiry. The words are signed, so readers apply `>>> 0`. */
 export const KEY_EXPIRES_SECONDS_MAX = 2 ** 32 - 1;
 
 const ENTRY_EMPTY = 0;
 const ENTRY_FIRST_KEY = 1;
 
 /**
- * Bounds the searches of one `find`. A search takes some microseconds, and only a key that moves meanwhile
- * makes another one necessary. So many of them in a row are a bug, for which `find` throws.
+ * Bounds the searches of one `find`. A search takes some microseconds, and is repeated only if a key has
+ * moved meanwhile. So many searches in a row are a bug, for which `find` throws.
  */
 const SEARCHES_MAX = 10_000;
 
@@ -227,7 +227,7 @@ export class KeyTable {
     else Atomics.and(this.#records, state, ~PRIVATE);
   }
 
-  /** Give the limits to the ledger first. The flag stays until the key is removed. Main thread. */
+  /** Call after the ledger has the limits. The flag stays until the key is removed. Main thread. */
   setLimited(key: KeyIndex): void {
     Atomics.or(this.#records, this.#presentStateAt(key), LIMITED);
   }
@@ -271,6 +271,7 @@ export class KeyTable {
     return stateAt(key);
   }
 
+  /** One search. Undefined also if the key moved meanwhile: `find` checks that. */
   #search(digest: Buffer): KeyIndex | undefined {
     let position = digest.readInt32LE(0) & this.#positionMask;
     for (let steps = 0; steps <= this.#positionMask; steps++) {
@@ -291,8 +292,8 @@ export class KeyTable {
   }
 
   /**
-   * Returns the first position from `home` (not masked yet) on that has `entry`. `entry` is that of a key, or
-   * ENTRY_EMPTY for the place of a new key.
+   * Returns the first position from `home` (not masked yet) on that has `entry`: the entry of a key, or
+   * ENTRY_EMPTY to find a position for a new key.
    */
   #positionOf(entry: number, home: number): number {
     let position = home & this.#positionMask;

@@ -1,9 +1,10 @@
 /**
- * Keys: created, listed, disabled, rotated, deleted. A change is on disk first and then in the live state. A
- * part of the registry (registry.ts), used on the main thread of a gateway process, or in a command.
+ * Creates, finds, lists, limits, disables, rotates and deletes keys. registry.ts makes the object for the
+ * admin interface and the commands. Main thread of a gateway process, or a command.
  *
- * Must hold: from its creation to its deletion a key is both on disk and in the key table; a rejected request
- * leaves no trace. Test: test/unit/registry/registry-keys.test.ts.
+ * Must hold: a change is on disk first and then in the live state. From its creation to its deletion a key is
+ * both on disk and in the key table. A rejected request leaves no trace. Test:
+ * test/unit/registry/registry-keys.test.ts.
  */
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
 import { asWallMs, type KeyIndex } from '../core/units.js';
@@ -28,23 +29,23 @@ import { assertRoom, recordMomentMs, type RegistryContext, SLOT_REST_MS } from '
 /** A key with its use, as an operator reads it. */
 export interface KeyStatement {
   readonly record: KeyRecord;
-  /** The name of its account; the id if there is no such account. */
+  /** The name of the key's account; the account's id if the store lacks the account. */
   readonly accountName: string;
   readonly expired: boolean;
-  /** Unix seconds; undefined if it was never used. */
+  /** Unix seconds; undefined if the key was never used. */
   readonly lastUsedSeconds: number | undefined;
-  /** What is used of its own limits. */
+  /** What is used of the key's own limits. */
   readonly quotas: readonly QuotaUse[];
 }
 
 export interface NewKey {
   readonly name: string;
-  /** When it expires: Unix seconds, or seconds from now. It never does if neither is given. */
+  /** When the key expires: Unix seconds, or seconds from now. If neither is given, it never expires. */
   readonly expiresSeconds?: number | undefined;
   readonly expiresInSeconds?: number | undefined;
-  /** Own limits, within those of its account. */
+  /** The key's own limits, which apply within those of its account. */
   readonly limits?: Partial<QuotaLimits> | undefined;
-  /** No contents of its calls may be kept. */
+  /** True if no contents of its calls may be kept. */
   readonly isPrivate?: boolean | undefined;
 }
 
@@ -56,19 +57,19 @@ export interface CreatedKey {
 }
 
 export interface RotatedKey extends CreatedKey {
-  /** The key that it replaces, with its new expiry. */
+  /** The former key, with its new expiry. */
   readonly replaced: KeyStatement;
 }
 
-/** For a key's row of quota use: its minute and day are in its row of key use. */
+/** In a key's row of quota use. The key's row of key use has the counts of its minute and day. */
 const NO_PLAIN_COUNTS = { minuteRequests: 0, callDayNumber: 0, callsPerDay: 0 };
 
 /**
  * Throws `invalid_parameters` if another key of the account has the name. A rotated key gives its name to its
  * successor. Stores from before this rule may have several keys of one name, which go on working.
  */
-function assertUnique(name: string, ofName: readonly KeyRecord[]): void {
-  const other = ofName.find(({ replacedById }) => replacedById === undefined);
+function assertUnique(name: string, namesakes: readonly KeyRecord[]): void {
+  const other = namesakes.find(({ replacedById }) => replacedById === undefined);
   if (other === undefined) return;
   throw invalid(
     `name must be unique in the account, and ${other.id} is named ${name} already: rotate it, delete it, or take another name`,
@@ -106,12 +107,15 @@ export class Keys {
     return this.#statementOf(this.recordOf(idOrName));
   }
 
-  /** In force on every thread on return, as are the changes below. */
+  /** The change is on disk and in force on every thread on return; so are the changes below. */
   setActive(idOrName: string, active: boolean): KeyStatement {
     return this.#change(idOrName, (key) => ({ ...key, active }));
   }
 
-  /** Sets the limits that `change` has, and removes those that are undefined in it. What was used stays. */
+  /**
+   * Sets the limits that `change` has, and removes limits that are undefined in `change`. What was used
+   * stays.
+   */
   setLimits(idOrName: string, change: Partial<QuotaLimits>): KeyStatement {
     return this.#change(idOrName, (key) => ({ ...key, limits: { ...key.limits, ...change } }));
   }
@@ -122,57 +126,59 @@ export class Keys {
   }
 
   /**
-   * Replaces a key by a new one of the same account, name, limits, privacy and expiry. The new key starts
-   * with the old one's use, so that rotation renews no limit. The old key expires after `graceSeconds`, or
-   * earlier if it would have anyway; with 0 it is also disabled, because a clock that is set back makes an
-   * expiry void. One transaction: after a crash both changes are there or none. Throws `conflict`,
-   * `invalid_parameters` and `not_found`.
+   * Replaces a key by a new key of the same account, name, limits, privacy and expiry. The new key starts
+   * with the former key's use, so that a rotation renews no limit. The former key expires after
+   * `graceSeconds`, or earlier if it would have anyway; with 0 it is also disabled, because a clock that is
+   * set back makes an expiry void. Both changes are one transaction. Throws `conflict`, `invalid_parameters`
+   * and `not_found`.
    */
   rotate(idOrName: string, graceSeconds: number): RotatedKey {
     const { store, live, clock } = this.#context;
     const nowMs = recordMomentMs(clock);
     const replace = () => {
-      const found = this.recordOf(idOrName);
-      assertRotatable(found, nowMs);
-      const account = this.#accounts.recordOf(found.accountId);
-      const used = isLimited(found) ? live.countsOf(found, nowMs) : undefined;
+      const former = this.recordOf(idOrName);
+      assertRotatable(former, nowMs);
+      const account = this.#accounts.recordOf(former.accountId);
+      const used = isLimited(former) ? live.countsOf(former, nowMs) : undefined;
       const inherited = live.inheritsByRecord ? used : undefined;
-      const created = this.#make(account, found, this.takeSlots(1)[0]!, inherited);
-      const old = {
-        ...found,
+      const created = this.#make(account, former, this.takeSlots(1)[0]!, inherited);
+      const replaced = {
+        ...former,
         active: graceSeconds > 0,
-        expiresSeconds: Math.min(found.expiresSeconds ?? Infinity, endOfGrace(nowMs, graceSeconds)),
+        expiresSeconds: Math.min(former.expiresSeconds ?? Infinity, endOfGrace(nowMs, graceSeconds)),
         replacedById: created.record.id,
       };
-      store.keys.put(old);
+      store.keys.put(replaced);
       const use = used && { ...used, lastUsedSeconds: undefined };
       const scope: UsedScope = { kind: 'key', index: created.record.index };
       const quotaUse = used?.quotas && { ...NO_PLAIN_COUNTS, ...used.quotas, takenMs: used.takenMs };
       if (use !== undefined) store.keys.putUse(created.record.index, use);
       if (quotaUse !== undefined) store.quotaUses.put(scope, quotaUse);
-      return { created, old, use, scope, quotaUse };
+      return { created, replaced, use, scope, quotaUse };
     };
-    const { created, old } = commitAndApply(
+    const { created, replaced } = commitAndApply(
       store,
       replace,
       (made) => (this.isOnDisk(made.created) ? made : undefined),
       (made) => {
         const { record } = made.created;
+        // The new key first, so that the account is never without a valid key.
         live.putKey(record);
         if (made.use !== undefined) live.restoreKeyUse(record.index, made.use, nowMs);
         if (made.quotaUse !== undefined) live.restoreQuotaUse(made.scope, made.quotaUse, nowMs);
-        live.putKey(made.old);
+        live.putKey(made.replaced);
       },
     );
-    return { ...created, replaced: this.#statementOf(old) };
+    return { ...created, replaced: this.#statementOf(replaced) };
   }
 
+  /** Calls in flight go on. The key's slot rests for SLOT_REST_MS. Throws `not_found`. */
   delete(idOrName: string): KeyRecord {
     const { store, live, clock } = this.#context;
     const remove = (): KeyRecord => {
-      const found = this.recordOf(idOrName);
-      store.keys.remove(found, recordMomentMs(clock));
-      return found;
+      const record = this.recordOf(idOrName);
+      store.keys.remove(record, recordMomentMs(clock));
+      return record;
     };
     return commitAndApply(
       store,
@@ -182,13 +188,13 @@ export class Keys {
     );
   }
 
-  /** Takes slots for `count` new keys. Call it in the commit that puts them. */
+  /** Takes slots for `count` new keys. Call it in the commit that puts the keys. */
   takeSlots(count: number): KeyIndex[] {
     const { store, clock, keysMax } = this.#context;
     return store.keys.takeIndexes(count, asWallMs(recordMomentMs(clock) - SLOT_REST_MS), keysMax);
   }
 
-  /** Makes a key and puts its record. Call it in a commit, and `insert` after the commit. */
+  /** Makes a key and puts its record. Call `put` in a commit, and `insert` after the commit. */
   put(account: AccountRecord, request: NewKey, index = this.takeSlots(1)[0]!): CreatedKey {
     assertName('name', request.name);
     assertUnique(request.name, this.#context.store.keys.findOfAccount(account.index, request.name));
@@ -228,12 +234,12 @@ export class Keys {
     return { record, accountName: account.name, key };
   }
 
-  /** Whether the disk has a key that `put` has written, also if the commit threw. */
+  /** Whether the disk has a key that `put` has written. Asked if the commit threw. */
   isOnDisk({ record }: Pick<CreatedKey, 'record'>): boolean {
     return this.#context.store.keys.find(record.id) !== undefined;
   }
 
-  /** Makes a key that `put` has written known to the live state. */
+  /** Adds a key that `put` has written to the live state. */
   insert(record: KeyRecord): void {
     this.#context.live.putKey(record);
   }
@@ -268,7 +274,7 @@ export class Keys {
   }
 
   /**
-   * `account`: the id or name of the only account in which a name is looked up. Throws `not_found`, and
+   * A name is looked up in `account`, an id or a name, or in all accounts. Throws `not_found`, and
    * `invalid_parameters` if several keys have the name, or a key itself was given.
    */
   recordOf(idOrName: string, account?: string): KeyRecord {
@@ -278,15 +284,15 @@ export class Keys {
       const record = store.keys.find(idOrName);
       if (record !== undefined) return record;
     } else {
-      // A rotated key gives its name to its successor, and stays until it is deleted. All keys of the name
-      // are read: a bound could hide the second current one, and this would act on the first.
+      // A rotated key gives its name to its successor, and stays until it is deleted. No bound ends the
+      // search before a second current key is found, because then the operator must choose.
       const current: KeyRecord[] = [];
       const replaced: KeyRecord[] = [];
-      const named =
+      const namesakes =
         account === undefined
           ? store.keys.eachOfName(idOrName)
           : store.keys.findOfAccount(this.#accounts.recordOf(account).index, idOrName);
-      for (const record of named) {
+      for (const record of namesakes) {
         (record.replacedById === undefined ? current : replaced).push(record);
         if (current.length > 1) break;
       }

@@ -1,7 +1,7 @@
 /**
- * Operators: people and programs with a token of their own for the admin interface, and a role. Created,
- * found, listed, changed, deleted; admin/authentication.ts looks each request's token up. A part of the
- * registry (registry.ts), used on the main thread of a gateway process, or in a command.
+ * Creates, finds, lists, changes and deletes operators: people and programs with a token of their own for the
+ * admin interface, and a role. registry.ts makes the object; admin/authentication.ts looks up each request's
+ * token. Main thread of a gateway process, or a command.
  *
  * Must hold: only the digest of a token is kept. Each request reads the store, so a disabled operator is
  * rejected at the next request in every process of the host, and on other hosts as soon as their copy has the
@@ -20,12 +20,12 @@ import { recordMomentMs, type RegistryContext } from './registry-context.js';
 export interface NewOperator {
   readonly name: string;
   readonly role: Role;
-  /** When it expires: Unix seconds, or seconds from now. It never does if neither is given. */
+  /** When the token expires: Unix seconds, or seconds from now. If neither is given, it never expires. */
   readonly expiresSeconds?: number | undefined;
   readonly expiresInSeconds?: number | undefined;
 }
 
-/** What the registry tells of an operator. admin/operator-routes.ts makes the view of it. */
+/** An operator with its last use. admin/operator-routes.ts makes the view. */
 export interface OperatorStatement {
   readonly record: OperatorRecord;
   readonly expired: boolean;
@@ -33,21 +33,21 @@ export interface OperatorStatement {
   readonly lastUsedSeconds: number | undefined;
 }
 
-/** With `token`, whose text is kept nowhere: it cannot be had again. */
+/** `token` is the only copy of its text, and can never be read again. */
 interface CreatedOperator extends OperatorStatement {
   readonly token: string;
 }
 
-/** How often last uses are written, by one fsync. A crash loses those of so long. */
+/** How often last uses are written, by one fsync. A crash loses the last uses of so long. */
 const USES_PERIOD_MS = 600_000;
 
-/** There is a bound, because to find one by its name all are read, 3 µs each. */
+/** Bounds the time to find an operator by its name, for which all rows are read, 3 µs each. */
 const OPERATORS_MAX = 1_000;
 
 const TOKEN_BYTES = 32;
-/** The ids that `createId('op_')` of record-id.ts makes (the test gives such an id as a name). */
+/** The ids that `createId('op_')` makes: ALPHABET of record-id.ts (the test gives such an id as a name). */
 const ID = /^op_[0-9a-hjkmnp-tv-z]{16}$/;
-/** Who else changes things, by the names that changes have: core/roles.ts, registry/operator-change.ts. */
+/** Actors that are no operators. Must have every name of core/roles.ts and operator-change.ts. */
 const OTHER_ACTORS = ['bootstrap', 'command', 'signal', 'start', 'watch'];
 const NAME_CHARS_MAX = 64;
 /**
@@ -78,21 +78,20 @@ export class Operators {
   readonly #context: RegistryContext;
   /** By id, in Unix seconds: the last uses in this process that are not in the store yet. */
   readonly #unwrittenUses = new Map<string, number>();
-  /** When uses were last written, or could not be; monotonic. The first use is written at once. */
+  /** When the last try to write uses was, by the monotonic clock. The first use is written at once. */
   #usesPutMs = -Infinity;
 
   constructor(context: RegistryContext) {
     this.#context = context;
   }
 
-  /** The operator is on disk on return; so is what the other methods change. Throws `invalid_parameters`. */
+  /** The operator is on disk on return; so are the changes of other methods. Throws `invalid_parameters`. */
   create({ name, role, ...expiry }: NewOperator): CreatedOperator {
     const { store } = this.#context;
     const nowMs = this.#nowMs;
     const token = newToken();
     const record = store.commit(() => {
-      const known = store.operators.all();
-      assertFree(name, known);
+      assertNewName(name, store.operators.all());
       const made: OperatorRecord = {
         id: createId('op_'),
         name,
@@ -113,7 +112,7 @@ export class Operators {
     const records = this.#context.store.operators.all();
     const uses = this.#uses();
     return records
-      .sort((one, other) => (one.name < other.name ? -1 : 1))
+      .sort((left, right) => (left.name < right.name ? -1 : 1))
       .map((record) => this.#statementOf(record, uses));
   }
 
@@ -134,8 +133,8 @@ export class Operators {
   }
 
   /**
-   * Replaces the operator's token. From then on the former token and the sessions that it opened are
-   * rejected. The new token expires when the former one would have, unless another moment is given.
+   * Replaces the operator's token. From then on the former token and the console sessions that it opened are
+   * rejected. The new token expires when the former token would have, unless another moment is given.
    */
   rotate(
     idOrName: string,
@@ -155,13 +154,13 @@ export class Operators {
     return { ...statement, token };
   }
 
-  /** The one change that memory must follow, with the last use: also if a commit that threw is on disk. */
+  /** Also drops the last use in memory, even if a commit that threw is on disk. */
   delete(idOrName: string): OperatorRecord {
     const { store } = this.#context;
     const remove = (): OperatorRecord => {
-      const found = this.#recordOf(idOrName);
-      store.operators.remove(found);
-      return found;
+      const record = this.#recordOf(idOrName);
+      store.operators.remove(record);
+      return record;
     };
     return commitAndApply(
       store,
@@ -172,8 +171,8 @@ export class Operators {
   }
 
   /**
-   * The operator whose token has that digest; undefined if there is none, or it is disabled or expired. It
-   * counts as a use. 5 µs.
+   * The operator whose token has that digest; undefined if there is none, or it is disabled or expired. A
+   * lookup that finds an operator counts as a use. 5 µs.
    */
   identityOf(digest: string): Operator | undefined {
     const record = this.#context.store.operators.find(digest);
@@ -189,8 +188,8 @@ export class Operators {
   }
 
   /**
-   * The last use of each operator, by id: the later of that in the store and that in memory, because another
-   * process that had the admin interface meanwhile has written what it knows.
+   * The last use of each operator, by id: the later of those in the store and in memory, because another
+   * process that had the admin interface meanwhile has written its uses.
    */
   #uses(): Map<string, number> {
     const uses = this.#context.store.operators.lastUses();
@@ -207,17 +206,17 @@ export class Operators {
       store.commit(() => store.operators.putLastUses(this.#uses()));
       this.#unwrittenUses.clear();
     } catch {
-      // The disk takes nothing, which the flush logs. The request goes on, and the uses stay in memory.
+      // The disk takes no write, which the flush logs. The request goes on, and the uses stay in memory.
     }
   }
 
   #change(idOrName: string, change: (record: OperatorRecord) => OperatorRecord): OperatorStatement {
     const { store } = this.#context;
     const record = store.commit(() => {
-      const found = this.#recordOf(idOrName);
-      const changed = change(found);
-      // A row is found by its digest.
-      if (changed.digest !== found.digest) store.operators.remove(found);
+      const former = this.#recordOf(idOrName);
+      const changed = change(former);
+      // The digest is the key of the row, so the row of the former token would stay valid.
+      if (changed.digest !== former.digest) store.operators.remove(former);
       store.operators.put(changed);
       return changed;
     });
@@ -242,16 +241,16 @@ export class Operators {
 }
 
 /** Throws `invalid_parameters` if a new operator cannot have that name, or there are too many. */
-function assertFree(name: string, known: readonly OperatorRecord[]): void {
+function assertNewName(name: string, operators: readonly OperatorRecord[]): void {
   if (!NAME.test(name)) {
     throw invalid(
       `name must have 1 to ${NAME_CHARS_MAX} letters, digits and . _ @ + -, begin with a letter or a digit, and be ` +
         `none of ${OTHER_ACTORS.join(', ')}, nor an id or a token`,
     );
   }
-  const other = known.find((record) => record.name === name);
+  const other = operators.find((record) => record.name === name);
   if (other !== undefined) throw invalid(`name must be unique, and ${other.id} is named ${name} already`);
-  if (known.length >= OPERATORS_MAX) {
+  if (operators.length >= OPERATORS_MAX) {
     throw invalid(`there are ${OPERATORS_MAX} operators, as many as there may be: delete one`);
   }
 }

@@ -3,7 +3,8 @@
  * up to now. The statements of accounts, keys and groups, the notices and the store use it. Pure; main thread
  * of a gateway process, or a command.
  *
- * Must hold: a count of a day, a month or a minute that is over is shown as 0.
+ * Must hold: a count of a day, a month or a minute that is over is shown as 0. Fields of QuotaUseRecord are
+ * on disk: store/quota-use-rows.ts must have the same ones.
  */
 import { PICO_PER_NANO } from '../core/money.js';
 import {
@@ -22,7 +23,7 @@ export type { QuotaUse };
 
 const MINUTE_MS = 60_000;
 
-/** What is used of a quota. Money is in pico-units. */
+/** What is used of a quota, as a coordinator reports it. Money is in pico-units. */
 export interface QuotaCount {
   /** The day or month of the counts; 0 if the quota has none. */
   readonly period: number;
@@ -30,13 +31,15 @@ export interface QuotaCount {
   readonly used: bigint;
   /** Held by calls in flight on this host. */
   readonly held: bigint;
-  /** Granted, but neither used nor held as far as known: other hosts may have used it since their report. */
+  /**
+   * Granted, but as far as known neither used nor held. Other hosts may have used some since their report.
+   */
   readonly leased: bigint;
   /** The part of `leased` that other hosts have. */
   readonly leasedElsewhere: bigint;
 }
 
-/** Has the quotas that the coordinator was ever asked for. */
+/** Of the quotas that the coordinator was ever asked for. */
 export type QuotaCounts = ReadonlyMap<QuotaName, QuotaCount>;
 
 /** A scope with quotas, as the registry names it. */
@@ -64,7 +67,7 @@ export function settledIn(record: QuotaUseRecord): SettledQuotas {
   return { minuteTokens, ...days, monthNumber, callsPerMonth, tokensPerMonth, spendPerMonth };
 }
 
-/** `flushed` brought up to now: the minute may be over. Whether the day is over, `quotasIn` sees. */
+/** `flushed` brought up to now: without the requests of a minute that is over. `quotasIn` checks the day. */
 export function countsAt(flushed: FlushedCounts | undefined, nowMs: WallMs): PlainCounts {
   if (flushed === undefined) return { minuteUsed: 0, dayNumber: 0, dayCalls: 0 };
   const { minuteUsed, dayNumber, dayCalls, takenMs } = flushed;
@@ -107,8 +110,8 @@ export function quotasIn(
 }
 
 /**
- * The use as of the last flush, with nothing held. `record` is undefined if there was no flush. It has money
- * in nano-units, the use has it in pico-units.
+ * The use as of the last flush, with nothing held. `record` is undefined if there was no flush. The record
+ * has money in nano-units, the result in pico-units.
  */
 export function flushedUses(
   record: QuotaUseRecord | undefined,
@@ -117,35 +120,37 @@ export function flushedUses(
 ): Omit<QuotaUse, 'limit'>[] {
   const day = calendar.dayAt(nowMs);
   const month = calendar.monthAt(nowMs);
-  const isDay = record?.dayNumber === day.number;
-  const isMonth = record?.monthNumber === month.number;
-  const isMinute = record !== undefined && nowMs - record.takenMs < MINUTE_MS;
+  const isToday = record?.dayNumber === day.number;
+  const isThisMonth = record?.monthNumber === month.number;
+  const isThisMinute = record !== undefined && nowMs - record.takenMs < MINUTE_MS;
   const use = (quota: QuotaName, used: number | undefined, isCurrent: boolean, resetsMs?: WallMs) => {
-    const unit = QUOTA_KINDS[quota].unit === 'money' ? PICO_PER_NANO : 1n;
-    return { quota, used: isCurrent ? BigInt(used ?? 0) * unit : 0n, held: 0n, resetsMs };
+    const factor = QUOTA_KINDS[quota].unit === 'money' ? PICO_PER_NANO : 1n;
+    return { quota, used: isCurrent ? BigInt(used ?? 0) * factor : 0n, held: 0n, resetsMs };
   };
   return [
-    use('tokens_per_minute', record?.minuteTokens, isMinute),
-    use('tokens_per_day', record?.tokensPerDay, isDay, day.endMs),
-    use('calls_per_month', record?.callsPerMonth, isMonth, month.endMs),
-    use('tokens_per_month', record?.tokensPerMonth, isMonth, month.endMs),
-    use('spend_per_day', record?.spendPerDay, isDay, day.endMs),
-    use('spend_per_month', record?.spendPerMonth, isMonth, month.endMs),
+    use('tokens_per_minute', record?.minuteTokens, isThisMinute),
+    use('tokens_per_day', record?.tokensPerDay, isToday, day.endMs),
+    use('calls_per_month', record?.callsPerMonth, isThisMonth, month.endMs),
+    use('tokens_per_month', record?.tokensPerMonth, isThisMonth, month.endMs),
+    use('spend_per_day', record?.spendPerDay, isToday, day.endMs),
+    use('spend_per_month', record?.spendPerMonth, isThisMonth, month.endMs),
   ];
 }
 
 const NO_COUNT: QuotaCount = { period: 0, used: 0n, held: 0n, leased: 0n, leasedElsewhere: 0n };
 
-/** The count of a quota in the current period; nothing if the count is of a period that is over. */
+/** The count of a quota in the current period; NO_COUNT if the count is of a period that is over. */
 function countNow(quota: QuotaName, counts: QuotaCounts, calendar: Calendar, nowMs: WallMs): QuotaCount {
   const count = counts.get(quota) ?? NO_COUNT;
   const { per } = QUOTA_KINDS[quota];
+  // Calls a day are counted by the day in UTC+8, whatever `quota_timezone` says.
   if (quota === 'calls_per_day') return count.period === dayNumberOf(nowMs) ? count : NO_COUNT;
-  const now = per === 'day' ? calendar.dayAt(nowMs) : per === 'month' ? calendar.monthAt(nowMs) : undefined;
-  return now === undefined || now.number === count.period ? count : NO_COUNT;
+  const period =
+    per === 'day' ? calendar.dayAt(nowMs) : per === 'month' ? calendar.monthAt(nowMs) : undefined;
+  return period === undefined || period.number === count.period ? count : NO_COUNT;
 }
 
-/** Adds what all processes use now to the use as of the last flushes, `flushed`. */
+/** Returns `flushed`, the use as of the last flushes, with what all processes use now. */
 export function sharedQuotas(
   flushed: readonly QuotaUse[],
   counts: QuotaCounts,
@@ -155,9 +160,10 @@ export function sharedQuotas(
   return flushed.map((use) => {
     const { used, held, leased } = countNow(use.quota, counts, calendar, nowMs);
     const { per } = QUOTA_KINDS[use.quota];
-    // A process that died may have written more to the store than it had reported.
-    const isPeriod = per === 'day' || per === 'month';
-    const unreported = isPeriod && use.used > used ? use.used - used : 0n;
+    // A process that died may have written more to the store than it had reported. What it had leased and
+    // then used is counted as used, and no longer as leased.
+    const hasPeriod = per === 'day' || per === 'month';
+    const unreported = hasPeriod && use.used > used ? use.used - used : 0n;
     return {
       ...use,
       used: used + unreported,
@@ -168,8 +174,8 @@ export function sharedQuotas(
 }
 
 /**
- * The use of a rotated key, for its successor. Includes leases of other hosts, which may still use them.
- * Money is rounded up to nano-units.
+ * The use of a rotated key, for its successor. Includes what other hosts have leased, because they may still
+ * use it. Money is rounded up to nano-units.
  */
 export function settledOf(counts: QuotaCounts, calendar: Calendar, nowMs: WallMs): SettledQuotas {
   const uses = new Map(
@@ -178,29 +184,29 @@ export function settledOf(counts: QuotaCounts, calendar: Calendar, nowMs: WallMs
       return [quota, used + leasedElsewhere];
     }),
   );
-  const of = (quota: QuotaName): number => Number(uses.get(quota) ?? 0n);
+  const countOf = (quota: QuotaName): number => Number(uses.get(quota) ?? 0n);
   const nanoUnitsOf = (quota: QuotaName): number =>
     Number(((uses.get(quota) ?? 0n) + PICO_PER_NANO - 1n) / PICO_PER_NANO);
   return {
-    minuteTokens: of('tokens_per_minute'),
+    minuteTokens: countOf('tokens_per_minute'),
     dayNumber: calendar.dayAt(nowMs).number,
     monthNumber: calendar.monthAt(nowMs).number,
-    tokensPerDay: of('tokens_per_day'),
-    callsPerMonth: of('calls_per_month'),
-    tokensPerMonth: of('tokens_per_month'),
+    tokensPerDay: countOf('tokens_per_day'),
+    callsPerMonth: countOf('calls_per_month'),
+    tokensPerMonth: countOf('tokens_per_month'),
     spendPerDay: nanoUnitsOf('spend_per_day'),
     spendPerMonth: nanoUnitsOf('spend_per_month'),
   };
 }
 
-/** The scope whose use a row has. `model` is an account's use of one model. */
+/** The scope whose use a row has. A `model` is an account's use of one model; `index` is the account's. */
 export type UsedScope =
   | { readonly kind: 'account' | 'key' | 'group'; readonly index: number }
   | { readonly kind: 'model'; readonly index: AccountIndex; readonly modelId: string };
 
 /**
  * The use of a scope's quotas by ended calls, as of the last flush. These are totals, so writing them twice
- * changes nothing. The first three are 0 for accounts and keys, which have them in other rows.
+ * changes nothing. The first three counts are 0 for accounts and keys, whose other rows have these counts.
  */
 export interface QuotaUseRecord extends SettledQuotas {
   readonly minuteRequests: number;

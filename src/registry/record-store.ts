@@ -1,9 +1,10 @@
 /**
- * What the registry needs of a store; store/store.ts is the only implementation. It is an interface because
- * `store` may import `registry` but not the other way round. Main thread.
+ * What the registry needs of a store; store/store.ts is the only implementation. These are interfaces because
+ * src/store imports src/registry, which must not import src/store. Main thread.
  *
  * Must hold: reads and writes are synchronous, and writes are made only inside `commit`, so that a throw
- * undoes all of a change. Test: test/unit/store/store.test.ts (a throw undoes the whole commit).
+ * undoes all of a change. Tests: test/unit/store/store.test.ts (a throw undoes the whole commit),
+ * test/unit/registry/registry.failed-commits.test.ts (commitAndApply).
  */
 import type { AccountIndex, GroupIndex, KeyIndex, WallMs } from '../core/units.js';
 import type {
@@ -19,7 +20,10 @@ import type { ChangeStore } from './operator-change.js';
 import type { QuotaUseRecord, UsedScope } from './quota-use.js';
 import type { UsageRange, UsageRecord } from './usage-report.js';
 
-/** Items in the order of their slots. `next` is the cursor that continues, absent after the last item. */
+/**
+ * Items from a slot on, in the order of their slots. The next page begins at `next`; undefined after the
+ * last.
+ */
 export interface Page<Item> {
   readonly items: readonly Item[];
   readonly next: number | undefined;
@@ -37,6 +41,7 @@ export interface RecordStore {
   findAccount(id: string): AccountRecord | undefined;
   findAccountByName(name: string): AccountRecord | undefined;
   listAccounts(from: number, limit: number): Page<AccountRecord>;
+  /** The id of the account that has the slot; undefined if no account has it. */
   findAccountId(index: AccountIndex): string | undefined;
   /** Slots of at most `limit` accounts whose id begins with `start`. */
   findAccountsByIdStart(start: string, limit: number): AccountIndex[];
@@ -48,6 +53,7 @@ export interface RecordStore {
 
   /** Writes the first line of an account's journal, which must have none. */
   openCredits(account: AccountIndex, record: CreditRecord): void;
+  /** Appends a line to the journal. */
   addCredit(account: AccountIndex, record: CreditRecord): void;
   /** Returns at most `limit` lines of an account's journal from number `from` on, oldest first. */
   listCredits(account: AccountIndex, from: number, limit: number): Page<CreditRecord>;
@@ -64,7 +70,7 @@ export interface RecordStore {
   readonly operators: OperatorStore;
   readonly changes: ChangeStore;
   readonly quotaUses: {
-    /** Undefined for a scope without such quotas, or one that was not flushed since it got some. */
+    /** Undefined if the scope has no such quotas, or was not flushed since it has some. */
     find(scope: UsedScope): QuotaUseRecord | undefined;
     put(scope: UsedScope, record: QuotaUseRecord): void;
   };
@@ -86,11 +92,12 @@ export interface GroupStore {
   /** The slots of accounts that are in the group itself, at most `limit` of them. */
   accountsOf(id: string, limit: number): AccountIndex[];
   /**
-   * Takes a slot: of those below `slotsMax` whose group was deleted before `restedMs` the longest unused, or
-   * a new one, which may be beyond.
+   * Takes a slot below `slotsMax` whose group was deleted before `restedMs`, the longest unused first. If
+   * there is none, takes a slot that was never used, which may be `slotsMax` or above: callers check.
    */
   takeIndex(restedMs: WallMs, slotsMax: number): GroupIndex;
   put(record: GroupRecord): void;
+  /** Removes the group and its use. Its slot rests from `nowMs` on. */
   remove(record: GroupRecord, nowMs: WallMs): void;
 }
 
@@ -98,7 +105,7 @@ export interface KeyStore {
   find(id: string): KeyRecord | undefined;
   /** Undefined if no key has the slot. */
   findAt(index: KeyIndex): KeyRecord | undefined;
-  /** All keys of that name, in no particular order. Reads each only when it is asked for. */
+  /** All keys of that name, in no particular order. Reads a key only when the caller asks for the next. */
   eachOfName(name: string): Generator<KeyRecord>;
   /**
    * Returns the account's keys of that name. Costs some µs, and 2 µs for each key of the account if many keys
@@ -107,20 +114,19 @@ export interface KeyStore {
   findOfAccount(account: AccountIndex, name: string): KeyRecord[];
   /** Returns at most `limit` keys from slot `from` on, of all accounts if none is given. */
   list(account: AccountIndex | undefined, from: number, limit: number): Page<KeyRecord>;
-  /** Undefined for a key that was never used, or not flushed since. */
+  /** Undefined if the key was never used, or was not flushed since. */
   findUse(index: KeyIndex): KeyUseRecord | undefined;
   putUse(key: KeyIndex, record: KeyUseRecord): void;
   /**
-   * Takes that many slots: first those below `slotsMax` of keys that were deleted before `restedMs`, longest
-   * unused first, then such as were never used, which may be beyond.
+   * Takes `count` slots, as `takeIndex` of a GroupStore takes one.
    */
   takeIndexes(count: number, restedMs: WallMs, slotsMax: number): KeyIndex[];
   put(record: KeyRecord): void;
-  /** Removes the key and its use. */
+  /** Removes the key and its use. Its slot rests from `nowMs` on. */
   remove(record: KeyRecord, nowMs: WallMs): void;
 }
 
-/** Rows of operators; a thousand at most. */
+/** Rows of operators, by the digest of the token. operators.ts bounds them to OPERATORS_MAX. */
 export interface OperatorStore {
   find(digest: string): OperatorRecord | undefined;
   all(): OperatorRecord[];
@@ -132,10 +138,11 @@ export interface OperatorStore {
 }
 
 /**
- * Runs `work` in one transaction, and calls `apply` with what it made when that is on disk. A commit that
- * threw may be there all the same, and memory would be behind the disk until a restart: then `onDisk` reads
- * what of it the disk has, undefined if nothing. It may return a record as it was before, because to apply
- * that changes nothing. Throws what `commit` and `work` throw, also after `apply`.
+ * Runs `work` in one transaction, and calls `apply` with the result of `work` when the transaction is on
+ * disk. A commit that threw may be on disk all the same, and memory would be behind the disk until a restart.
+ * So after a throw `onDisk` reads what the disk has of the result, undefined if nothing, and `apply` gets
+ * that. `onDisk` may return a record as it was before `work`, because to apply it changes nothing. Throws
+ * what `commit` and `work` throw, also after `apply`.
  */
 export function commitAndApply<Made>(
   store: Pick<RecordStore, 'commit' | 'refresh'>,
@@ -143,20 +150,21 @@ export function commitAndApply<Made>(
   onDisk: (made: Made) => Made | undefined,
   apply: (made: Made) => void,
 ): Made {
+  // `made` is absent if `work` threw: then the transaction was undone.
   const done: { made?: Made } = {};
   let made: Made;
   try {
     made = store.commit(() => (done.made = work()));
   } catch (error) {
-    const found = done.made === undefined ? undefined : readAgain(store, onDisk, done.made);
-    if (found !== undefined) apply(found);
+    const written = done.made === undefined ? undefined : readAgain(store, onDisk, done.made);
+    if (written !== undefined) apply(written);
     throw error;
   }
   apply(made);
   return made;
 }
 
-/** Returns undefined for a row that cannot be read: `tollgate audit` tells of it. */
+/** Returns undefined if the row cannot be read, whatever the error: `tollgate audit` names damaged rows. */
 export function ifReadable<Row>(read: () => Row | undefined): Row | undefined {
   try {
     return read();
@@ -165,7 +173,7 @@ export function ifReadable<Row>(read: () => Row | undefined): Row | undefined {
   }
 }
 
-/** Undefined also if nothing can be read. */
+/** Undefined also if the store cannot be read: then memory stays behind the disk until a restart. */
 function readAgain<Made>(
   store: Pick<RecordStore, 'refresh'>,
   onDisk: (made: Made) => Made | undefined,

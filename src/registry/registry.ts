@@ -3,11 +3,11 @@
  * the reports of usage. The routes of src/admin use it through a RegistryService. gateway/accounting.ts,
  * gateway/shared-accounting.ts and cli/store-client.ts make one. Main thread of a gateway or a command.
  *
- * Expected failures are `invalid_parameters` (naming the field and the rule), `not_found` and `conflict`.
+ * Rejections are `invalid_parameters` (naming the field and the rule), `not_found` and `conflict`.
  *
  * Must hold: a change that is not on disk leaves the live state as it was. A change that is on disk gets into
- * the live state, also if its commit threw (commitAndApply in record-store.ts). A bulk creation makes all
- * accounts or none. Tests: test/unit/registry/registry-money.test.ts (a failing disk rolls the words back),
+ * the live state, even if its commit threw (commitAndApply in record-store.ts). A bulk creation makes all
+ * accounts or none. Tests: test/unit/registry/registry-money.test.ts (a failing disk rolls the ledger back),
  * test/unit/registry/registry.failed-commits.test.ts, test/unit/registry/registry.bulk-creation.test.ts.
  */
 import { once } from 'node:events';
@@ -35,7 +35,7 @@ interface UsageHours {
   readonly toHour: number;
 }
 
-/** A field that is undefined does not restrict the report. Accounts and keys are named by id or name. */
+/** A field that is undefined does not restrict the report. An account or a key is given by id or name. */
 export interface UsageRequest extends UsageHours {
   readonly by: UsageGroup;
   readonly account: string | undefined;
@@ -43,6 +43,7 @@ export interface UsageRequest extends UsageHours {
   readonly model: string | undefined;
 }
 
+/** Undefined if the name is not known: see `namesOf`. */
 export interface UsageNames {
   readonly account: string | undefined;
   readonly key: string | undefined;
@@ -70,7 +71,7 @@ const REPORT_PAGE_ROWS = 500;
 
 /**
  * A report of more pages is long: it takes 0.2 s and more. Long reports run one after the other, because each
- * may read the books for minutes. At most LONG_REPORTS_WAITING_MAX of them wait.
+ * may read the store for minutes. At most LONG_REPORTS_WAITING_MAX long reports wait.
  */
 const SHORT_REPORT_PAGES = 20;
 const LONG_REPORTS_WAITING_MAX = 4;
@@ -106,11 +107,11 @@ export class Registry {
   readonly #context: { -readonly [Name in keyof RegistryContext]: RegistryContext[Name] };
   /** How many long reports run or wait. */
   #longReports = 0;
-  /** Resolves when all of them have ended. */
+  /** Resolves when all long reports have ended. */
   #longReportEnd: Promise<void> = Promise.resolve();
 
-  constructor(given: RegistryContext) {
-    const context = { ...given };
+  constructor(initial: RegistryContext) {
+    const context = { ...initial };
     this.#context = context;
     this.groups = new Groups(context);
     this.accounts = new Accounts(context, this.groups);
@@ -124,7 +125,9 @@ export class Registry {
     return this.#context.catalog;
   }
 
-  /** Make it by `mergeCatalogs`, so that indices stay. Set new plans only when the listeners have them. */
+  /**
+   * `catalog` is made by `mergeCatalogs`, so that indices stay. Set new plans after the listeners have them.
+   */
   set catalog(catalog: Catalog) {
     this.#context.catalog = catalog;
   }
@@ -150,19 +153,20 @@ export class Registry {
 
   /**
    * Creates many accounts with their keys in one transaction, all of them or none, in the order of `items`.
-   * They are on disk on return. A rejection of an item names it. Costs one fsync, and 100 µs of the main
-   * thread for an account with two keys: the route bounds the items (admin/account-routes.ts).
+   * All are on disk on return. A rejection names its item. Costs one fsync, and 100 µs of the main thread for
+   * an account with two keys; admin/account-routes.ts bounds the number of items.
    */
   createInBulk(items: readonly NewAccountWithKeys[]): CreatedAccount[] {
     const { accounts, keys } = this;
     const put = (): readonly MadeAccount[] => {
-      // Free slots are looked up once for all, because that takes longer than to put a record.
-      const freeAccount = this.#store.freeAccountIndex();
-      const freeKeys = keys.takeSlots(items.reduce((count, item) => count + item.keys.length, 0)).values();
-      return items.map((item, at) => {
-        const record = named(`accounts[${at}]`, () => accounts.put(item, asAccountIndex(freeAccount + at)));
-        const created = item.keys.map((key, keyAt) =>
-          named(`accounts[${at}].keys[${keyAt}]`, () => keys.put(record, key, freeKeys.next().value)),
+      // Free slots are looked up once, because a lookup takes longer than to put a record.
+      const firstSlot = this.#store.freeAccountIndex();
+      const keySlots = keys.takeSlots(items.reduce((count, item) => count + item.keys.length, 0)).values();
+      return items.map((item, index) => {
+        const place = `accounts[${index}]`;
+        const record = namingItem(place, () => accounts.put(item, asAccountIndex(firstSlot + index)));
+        const created = item.keys.map((key, keyIndex) =>
+          namingItem(`${place}.keys[${keyIndex}]`, () => keys.put(record, key, keySlots.next().value)),
         );
         return { record, created };
       });
@@ -177,8 +181,8 @@ export class Registry {
    * Reports the usage on disk, which is one flush behind a running gateway. Each row is as it was when its
    * page was read. The usage of a deleted key is found by the key's id only. Other work of the main thread
    * runs between the pages. Rejects with `invalid_parameters`, `not_found` and, if LONG_REPORTS_WAITING_MAX
-   * wait already, `overloaded`. `left` is aborted when the requester has gone: then the report ends after the
-   * page that it reads, and rejects.
+   * long reports wait already, `overloaded`. If `left` is aborted, because the client has gone, the report
+   * ends after the page that it reads, and rejects.
    */
   async reportUsage(
     { account, key, model, by, fromHour, toHour }: UsageRequest,
@@ -194,14 +198,14 @@ export class Registry {
     const report = new UsageReport({ keyId: keyRecord?.id ?? key, modelId: model, by });
     const hours = { fromHour, toHour };
     let from: UsageCursor | undefined = { slot: slot ?? 0, hour: 0 };
-    let end: (() => void) | undefined;
+    let endTurn: (() => void) | undefined;
     try {
       for (let pages = 0; from !== undefined; pages++) {
         throwIfLeft(left);
-        if (pages === SHORT_REPORT_PAGES) end = await this.#longReportTurn(left);
+        if (pages === SHORT_REPORT_PAGES) endTurn = await this.#longReportTurn(left);
         const page: UsageRowsPage = this.#rowsPage(hours, from, REPORT_PAGE_ROWS, {
           only: slot,
-          splits: true,
+          splitsHours: true,
         });
         report.add(page.rows);
         from = page.next;
@@ -209,11 +213,14 @@ export class Registry {
       }
       return report.lines();
     } finally {
-      end?.();
+      endTurn?.();
     }
   }
 
-  /** Resolves when no other long report runs. The result ends the turn. Rejects once `left` is aborted. */
+  /**
+   * Resolves when no other long report runs. Call the result at the report's end. Rejects if `left` is
+   * aborted.
+   */
   async #longReportTurn(left: AbortSignal | undefined): Promise<() => void> {
     if (this.#longReports > LONG_REPORTS_WAITING_MAX) {
       const message = `${LONG_REPORTS_WAITING_MAX} long reports of usage wait already: try again.`;
@@ -221,12 +228,12 @@ export class Registry {
     }
     this.#longReports += 1;
     const before = this.#longReportEnd;
-    let end = (): void => undefined;
-    this.#longReportEnd = new Promise((resolve) => (end = resolve));
+    let resolveEnd = (): void => undefined;
+    this.#longReportEnd = new Promise((resolve) => (resolveEnd = resolve));
     const endTurn = (): void => {
       this.#longReports -= 1;
-      // If this report ends while it waits, the next report still waits for the running one.
-      void before.then(end);
+      // If this report ends while it waits, the next report still waits for the report that runs.
+      void before.then(resolveEnd);
     };
     await (left === undefined ? before : Promise.race([before, once(left, 'abort')]));
     if (left?.aborted === true) endTurn();
@@ -235,47 +242,53 @@ export class Registry {
   }
 
   /**
-   * Returns the stored rows of those hours, by account. A page may exceed `limit`, because the rows of an
-   * account's hour stay together. A page may be empty although `next` continues: it has read
+   * Returns the stored rows of those hours, ordered by account. A page may exceed `limit`, because the rows
+   * of an account's hour stay together. A page may be empty although `next` is set, if it has read
    * ACCOUNTS_READ_MAX accounts without calls.
    */
   usageRows(hours: UsageHours, from: UsageCursor, limit: number): UsageRowsPage {
     return this.#rowsPage(hours, from, limit, {});
   }
 
-  /** Rows of the account in slot `only`, or of all accounts. `splits`: a page may end within an hour. */
+  /**
+   * Rows of the account in slot `only`, or of all accounts. With `splitsHours` a page may end within an hour.
+   */
   #rowsPage(
     { fromHour, toHour }: UsageHours,
     from: UsageCursor,
     limit: number,
-    { only, splits = false }: { readonly only?: AccountIndex | undefined; readonly splits?: boolean },
+    {
+      only,
+      splitsHours = false,
+    }: { readonly only?: AccountIndex | undefined; readonly splitsHours?: boolean },
   ): UsageRowsPage {
     const store = this.#store;
     const rows: UsageRow[] = [];
-    const end = only === undefined ? store.freeAccountIndex() : only + 1;
-    const pageEnd = Math.min(end, from.slot + ACCOUNTS_READ_MAX);
+    const endSlot = only === undefined ? store.freeAccountIndex() : only + 1;
+    const pageEnd = Math.min(endSlot, from.slot + ACCOUNTS_READ_MAX);
     for (let slot = from.slot; slot < pageEnd; slot++) {
       const account = asAccountIndex(slot);
       const accountId = store.findAccountId(account);
       if (accountId === undefined) continue;
-      const first = slot === from.slot ? Math.max(fromHour, from.hour) : fromHour;
+      // The cursor's hour and row are those of its own account.
+      const firstHour = slot === from.slot ? Math.max(fromHour, from.hour) : fromHour;
       const fromRow = slot === from.slot ? from.row : undefined;
-      let hour = -1;
-      for (const row of store.usages({ account, fromHour: first, fromRow, toHour })) {
-        if (rows.length >= limit && (splits || row.hour !== hour))
-          return { rows, next: { slot, hour: row.hour, row: splits ? row : undefined } };
-        hour = row.hour;
+      let lastHour = -1;
+      for (const row of store.usages({ account, fromHour: firstHour, fromRow, toHour })) {
+        if (rows.length >= limit && (splitsHours || row.hour !== lastHour))
+          return { rows, next: { slot, hour: row.hour, row: splitsHours ? row : undefined } };
+        lastHour = row.hour;
         rows.push({ ...row, accountId });
       }
     }
-    return { rows, next: pageEnd < end ? { slot: pageEnd, hour: 0 } : undefined };
+    return { rows, next: pageEnd < endSlot ? { slot: pageEnd, hour: 0 } : undefined };
   }
 
   /**
    * Returns the names for the id of an account or a key in a report. `accountId` is needed for a deleted key,
-   * whose record no longer tells the account. The result's `key` is undefined for an account and for a
-   * deleted key. Its `account` is undefined if the books of this host lack the account: they are an older
-   * copy, or do not have it yet. A damaged record has no names either, so that the other rows get out.
+   * because its record is gone. The result's `key` is undefined for an account and for a deleted key. Its
+   * `account` is undefined if this host's store, an older copy, lacks the account. Names of a damaged record
+   * are undefined too, so that the other rows of the report are shown.
    */
   namesOf(id: string, accountId?: string): UsageNames {
     const key = ifReadable(() => this.#store.keys.find(id));
@@ -284,8 +297,9 @@ export class Registry {
   }
 
   /**
-   * On a store without accounts, creates the account `demo` on plan `demo` with 100.00 and one key. Only then
-   * the result has the key. `accountId` is undefined if there are accounts but none is named `demo`.
+   * On a store without accounts, creates the account `demo` on plan `demo` with 100.00 and one key, whose
+   * text is the result's `key`. Otherwise `key` is undefined, and `accountId` too if no account is named
+   * `demo`.
    */
   ensureDemo(): { accountId: string | undefined; key: string | undefined } {
     if (this.#store.listAccounts(0, 1).items.length > 0) {
@@ -299,6 +313,7 @@ export class Registry {
   }
 
   /** Puts accounts with their keys in one transaction, and then into the live state. */
+  /** Runs `put` in one commit, then applies the accounts and keys that it made to the live state. */
   #make(put: () => readonly MadeAccount[]): readonly MadeAccount[] {
     const { accounts, keys } = this;
     return commitAndApply(
@@ -316,7 +331,7 @@ export class Registry {
 }
 
 /** Runs `work`; if it throws a rejection, puts `item` before the message. */
-function named<Result>(item: string, work: () => Result): Result {
+function namingItem<Result>(item: string, work: () => Result): Result {
   try {
     return work();
   } catch (error) {
@@ -327,15 +342,16 @@ function named<Result>(item: string, work: () => Result): Result {
 
 /**
  * How the admin interface reaches the registry: directly (`ownRegistryService`), or together with the
- * processes that share the registry (sharing/shared-registry.ts). `work` is synchronous. A shared registry
- * may run `work` several times, and undoes each run before the next.
+ * processes that share the registry (sharing/shared-registry.ts). `work` must be synchronous and have no
+ * effect besides the registry: a shared registry may run it several times, and undoes each run before the
+ * next.
  */
 export interface RegistryService {
   /** Returns what `work` reads; statements show what all processes use now. */
   read<Result>(work: (registry: Registry) => Result): Result | Promise<Result>;
   /**
-   * Changes the registry, and records that as a change of `cause`, in one transaction. On return the change
-   * is on disk, and in force in every process of this host. If some processes did not apply it in time,
+   * Changes the registry, and records `cause` with it, in one transaction. On return the change is on disk,
+   * and in force in every process of this host. If some processes did not apply the change in time,
    * `onBehind` gets their number, and they apply it as soon as they can.
    */
   change<Result>(
