@@ -1,6 +1,6 @@
 /**
- * What commands have in common that print one view of the admin interface, or one list of views. The files
- * that add commands call it. A command that needs more calls `withAdminClient` (admin-client.ts) itself.
+ * What commands share that print one view of the admin interface, or one list of views. Most files that add
+ * commands call these functions. A command that needs more calls `withAdminClient` (admin-client.ts) itself.
  *
  * Must hold: with `--json`, standard output is one JSON text (test/unit/cli/account-commands.test.ts,
  * test/unit/cli/key-commands.test.ts, test/unit/cli/group-commands.test.ts).
@@ -38,16 +38,18 @@ export function addAdminCommand(
 }
 
 /**
- * Prints one view, or the views of a list. Its parameter has the type that the route declares (admin/views.ts
- * and the routes). Nothing checks that: because of `never`, a function of any parameter fits.
+ * Prints one view, or the views of a list. The parameter has the type that the route declares (admin/views.ts
+ * and the routes). Neither compiler nor program checks this type: `never` lets a function of any parameter
+ * fit.
  */
 type Print = (view: never) => Promise<void> | void;
 
+/** Method, path and body of a request. */
 type CallArguments = Parameters<AdminClient['call']>;
 
 /**
- * Calls the admin interface and prints the view that it responds with: with `--json` as it came, else by
- * `print`. Rejects as `withAdminClient` does.
+ * Calls the admin interface and prints the view of the response: with `--json` as it came, else by `print`.
+ * Rejects as `withAdminClient` does.
  */
 export function showView(
   options: DataOptions,
@@ -58,7 +60,7 @@ export function showView(
   return withAdminClient(options, (client) => callAndPrint(client, options, call, print), clientOptions);
 }
 
-/** The same for a command that needs a running gateway. Rejects as `withGateway` does. */
+/** As `showView`, for a command that needs a running gateway. Rejects as `withGateway` does. */
 export function showViewOfGateway(options: DataOptions, call: CallArguments, print: Print): Promise<void> {
   return withGateway(options, (client) => callAndPrint(client, options, call, print));
 }
@@ -74,7 +76,7 @@ async function callAndPrint(
   else await print(view as never);
 }
 
-/** As `showView` for a list, all of whose pages are read before the first line. `path` may have a query. */
+/** As `showView`, for a list. Reads all pages before it prints the first line. `path` may have a query. */
 export function showList(options: DataOptions, path: string, print: Print): Promise<void> {
   return withAdminClient(options, async (client) => {
     const data = await listAll(client, path);
@@ -84,8 +86,8 @@ export function showList(options: DataOptions, path: string, print: Print): Prom
 }
 
 /**
- * Adds the command `delete`, which asks before it deletes. `noun` is what it deletes. `pathOf` returns the
- * encoded path of the route, which responds with a DeletedView.
+ * Adds the command `delete`, which asks before it deletes. `noun` names what is deleted. `pathOf` returns the
+ * encoded path of the route, which responds with a DeletedView (admin/views.ts).
  */
 export function addDeleteCommand(
   parent: Command,

@@ -23,7 +23,7 @@ export function addCatalogCommands(program: Command): void {
   addList(program, 'models', 'models and their prices per million tokens', MODEL_COLUMNS);
 }
 
-/** `items`: what is listed, for the help. The route of the admin interface has the command's name. */
+/** `items` names what is listed, for the help. The route of the admin interface is named as the command. */
 function addList<View>(
   program: Command,
   command: 'plans' | 'models',
@@ -87,7 +87,7 @@ const MODEL_COLUMNS: readonly Column<ModelView>[] = [
   { title: 'ALIASES', text: ({ aliases }) => aliases.join(', '), cut: true },
 ];
 
-/** Input and output of each long price; `--json` tells its other parts. */
+/** Input and output of each long price; `--json` prints its other parts. */
 function longPricesText({ price: { long } }: ModelView): string {
   const texts = long.map(({ above, input, output }) => `${input} / ${output} above ${amountText(above)}`);
   return texts.join(', ') || '–';
@@ -148,13 +148,13 @@ async function testUpstreams(
   model: string | undefined,
   { config, json }: Pick<DataOptions, 'config' | 'json'>,
 ): Promise<void> {
-  // Loaded only here: they take time that `--help` and the other commands need not spend.
+  // Loaded only here, so that `--help` and the other commands need not wait for these modules.
   const [{ loadSettings }, { probeUpstreams }] = await Promise.all([
     import('../config/load.js'),
     import('../gateway/upstream-probe.js'),
   ]);
-  // Undefined if the settings have no such model.
   const views = await probeUpstreams(loadSettings({ config }).settings, model);
+  // The settings have no such model.
   if (views === undefined) throw new CommandError(`There is no model '${model}' in the configuration.`);
   if (json === true) printJson({ data: views });
   else await printProbes(views);

@@ -1,6 +1,6 @@
 /**
- * `tollgate config check | schema | example | import-litellm`. program.ts adds the commands; they need no
- * gateway and change nothing: `example` and `import-litellm` print a file on standard output.
+ * `tollgate config check | schema | example | import-litellm`. program.ts adds the commands. They need no
+ * gateway and change nothing: `example` and `import-litellm` print a file to standard output.
  *
  * Must hold: an import without some models ends with an exit code other than 0
  * (test/unit/cli/config-command.import-command.test.ts).
@@ -13,9 +13,9 @@ import type { ProbeView } from '../gateway/upstream-probe.js';
 import { addConfigOption, exampleText, nonEmpty } from './options.js';
 import { CommandError, printJson, printLine } from './output.js';
 
-/** `import-litellm`: the printed settings lack models of the file. */
+/** Of `import-litellm`: the printed settings lack models of the file. */
 const EXIT_LEFT_OUT = 2;
-/** `check`: the settings have an error, or an upstream does not serve. */
+/** Of `check`: the settings have an error, or an upstream does not serve. */
 const EXIT_WRONG = 1;
 
 function addImportCommand(config: Command): void {
@@ -33,6 +33,7 @@ function addImportCommand(config: Command): void {
 
 /** Prints the settings to standard output, and what was not carried over to standard error. */
 async function importFile(file: string, options: { readonly json?: boolean }): Promise<void> {
+  // Modules are loaded only when they are used, here and below, so that `--help` is quick.
   const [{ importLitellm, remarkLine }, { CONFIG_BYTES_MAX, readBounded }] = await Promise.all([
     import('../config/litellm/import.js'),
     import('../config/yaml-source.js'),
@@ -98,7 +99,7 @@ export function addConfigCommands(program: Command): void {
   addImportCommand(config);
 }
 
-/** Path of the schema that the build writes, relative to the working directory if it is below it. */
+/** Path of the schema that the build writes, relative to the working directory if the file is below. */
 function schemaPath(): string {
   const path = fileURLToPath(new URL('../tollgate.schema.json', import.meta.url));
   const fromHere = relative(process.cwd(), path);
@@ -129,9 +130,10 @@ async function check(options: CheckOptions): Promise<void> {
   }
 }
 
+/** Calls each upstream of each model once. */
 async function probeAll({ settings }: LoadedSettings): Promise<readonly ProbeView[]> {
   const { probeUpstreams } = await import('../gateway/upstream-probe.js');
-  // Without the name of a model. It returns undefined only for a name that no model has.
+  // `probeUpstreams` returns undefined only for the name of a model that the settings lack.
   return (await probeUpstreams(settings, undefined)) ?? [];
 }
 

@@ -1,10 +1,11 @@
 /**
- * `tollgate export`: calls or usage of one day, for other programs, as lines or Parquet (docs/exports.md).
- * program.ts adds the command; it calls the admin interface.
+ * `tollgate export`: writes the calls or the usage of one day, for other programs, as lines or Parquet
+ * (docs/exports.md). program.ts adds the command, which reads from the admin interface page by page.
  *
  * Must hold: if the gateway fails halfway, the output is cut off and the exit code is not 0
- * (test/e2e/export.test.ts); in a folder without books nothing is written
- * (test/unit/cli/store-client.test.ts).
+ * (test/e2e/export.test.ts); in a folder without a store nothing is written
+ * (test/unit/cli/store-client.test.ts). A new member of CallView or UsageRowView that is to be exported is
+ * added to its list of columns, and to KINDS if it is no text.
  */
 import { once } from 'node:events';
 import { Argument, type Command, InvalidArgumentError, Option } from 'commander';
@@ -19,7 +20,7 @@ import { Misuse } from './output.js';
 import type { ParquetKind } from './parquet.js';
 
 const FORMATS = ['jsonl', 'csv', 'parquet'] as const;
-/** Rows of usage asked for at a time: the most that the route allows (admin/usage-routes.ts). */
+/** Rows of usage in a page: the most that the route allows (admin/usage-routes.ts). */
 const PAGE_ROWS = 1_000;
 
 interface ExportOptions extends DataOptions {
@@ -58,7 +59,7 @@ export function addExportCommand(program: Command): void {
         throw new Misuse('A Parquet file is no text for a terminal: redirect it, such as > calls.parquet.');
       const write = kind === 'calls' ? exportCalls : exportUsage;
       const query = queryOf({ from: day, to: day });
-      // In a wrong folder, a day would look like one without calls.
+      // `rejected`, because a day in a wrong folder would look like a day without calls.
       await withAdminClient(options, (client) => write(client, query, format), { withoutBooks: 'rejected' });
     });
 }
@@ -92,8 +93,8 @@ async function exportUsage(client: AdminClient, query: URLSearchParams, format: 
 }
 
 /**
- * Takes rows page by page, and waits while the reader of the output is slower. If a page fails, `end` is not
- * called, and the exit code is not 0. Without its end no program reads a Parquet file.
+ * Takes rows page by page. `write` resolves when the reader of the output can take more, so memory holds few
+ * pages. If a page fails, `end` is not called, and no program reads a Parquet file without its end.
  */
 interface Output<Row> {
   readonly write: (rows: readonly Row[]) => Promise<void>;
@@ -101,7 +102,7 @@ interface Output<Row> {
 }
 
 /**
- * `names` are the titles of the CSV's columns, and `cells` gives a row's values in the same order. `lists`
+ * `names` are the titles of the CSV's columns, and `cells` returns a row's values in the same order. `lists`
  * are members that CSV leaves out. Lines of JSON have each row as it came.
  */
 async function outputOf<Row extends object>(
@@ -132,11 +133,11 @@ async function outputOf<Row extends object>(
   };
 }
 
+/** Members of a call that are lists. CALL_CELLS of call-commands.ts has all others. */
 const CALL_LISTS = ['attempts', 'quotas'] as const satisfies readonly (keyof CallView)[];
 
 /**
- * The types of Parquet columns other than text, of calls and of usage. A column that is not named here
- * becomes text.
+ * The types of Parquet columns, of calls and of usage. A column that is not named here is text.
  */
 const KINDS: Readonly<Record<string, ParquetKind>> = {
   time: 'time',

@@ -2,7 +2,8 @@
  * `tollgate groups …`: groups of accounts and their quotas. program.ts adds the commands; they call the admin
  * interface.
  *
- * Must hold: each group follows the one that it is in (test/unit/cli/group-commands.test.ts).
+ * Must hold: a tree prints each group after its parent (test/unit/cli/group-commands.test.ts). Names of
+ * commands and options are public.
  */
 import type { Command } from 'commander';
 import type { GroupView } from '../admin/views.js';
@@ -99,14 +100,14 @@ export function addGroupCommands(program: Command): void {
   );
 }
 
-/** The limits that options of `set-limits` name, for groups and keys. Throws Misuse if none is named. */
+/** The limits that the options of `set-limits` give, of groups and keys. Throws Misuse if they give none. */
 export function changedLimitsOf(options: object): object {
   const limits = limitsOf(options);
   if (Object.keys(limits).length > 0) return limits;
   throw new Misuse('Nothing to change: give a limit, such as --tokens-per-day 100000, or --help.');
 }
 
-/** One row for each quota of a group; names are in its first row alone. */
+/** A row for each quota of a group, or one if it has none. Only the first row has the group's names. */
 interface GroupRow extends QuotaLine {
   readonly name: string;
   readonly id: string;
@@ -134,9 +135,10 @@ const LIST_COLUMNS: readonly Column<GroupRow>[] = [
 ];
 const TREE_COLUMNS: readonly Column<GroupRow>[] = [NAME_COLUMN, ...USE_COLUMNS];
 
+/** For a group without quotas. */
 const NO_QUOTA: QuotaLine = { quota: 'none', used: '', held: '', leased: '', resets: '' };
 
-/** `textBelow`: the text under the name, in the rows after the first. */
+/** `textBelow`: what stands under the name, in the rows after the first. */
 function rowsOf(group: GroupView, name: string, textBelow: string): GroupRow[] {
   const lines = quotaLines(group.quotas);
   return (lines.length > 0 ? lines : [NO_QUOTA]).map((line, index) =>
@@ -147,18 +149,22 @@ function rowsOf(group: GroupView, name: string, textBelow: string): GroupRow[] {
 }
 
 /**
- * Rows with the branches of the tree drawn before the names. In `groups` each group is followed by those in
- * it, as `/group-tree` lists them. So the first group is a root, and so is each other of its depth.
+ * Rows with the branches of the tree drawn before the names. In `groups` each group is followed by the groups
+ * in it, as `/group-tree` lists them. So the first group is a root, and so is each other group of its depth.
  */
 export function treeRows(groups: readonly GroupView[]): GroupRow[] {
   const rootDepth = groups[0]?.path.length ?? 0;
-  /** By depth: whether the parent of that level has a further group below this one. Read from the end. */
+  // By depth: whether a later row has a group of that depth with the same parent. So the groups are visited
+  // from the end.
   let hasNext: boolean[] = [];
   const rowsFromEnd = groups.toReversed().map((group) => {
     const depth = group.path.length;
     const isParent = hasNext[depth + 1] === true;
-    const levels = Array.from({ length: depth - rootDepth }, (_, i) => hasNext[rootDepth + 1 + i] ?? false);
-    const stems = levels.map((more) => (more ? '│  ' : '   '));
+    const levels = Array.from(
+      { length: depth - rootDepth },
+      (_, level) => hasNext[rootDepth + 1 + level] ?? false,
+    );
+    const stems = levels.map((isContinued) => (isContinued ? '│  ' : '   '));
     const branch = levels.length === 0 ? '' : levels.at(-1) ? '├─ ' : '└─ ';
     const name = `${stems.slice(0, -1).join('')}${branch}${group.name}`;
     hasNext = [...Array.from({ length: depth }, (_, level) => hasNext[level] ?? false), true];
@@ -167,6 +173,7 @@ export function treeRows(groups: readonly GroupView[]): GroupRow[] {
   return rowsFromEnd.toReversed().flat();
 }
 
+/** Calls a route of groups and prints the group of the response. */
 function showGroup(options: DataOptions, method: 'GET' | 'POST', path: string, body?: object): Promise<void> {
   return showView(options, [method, path, body], (group: GroupView) => printFields(fieldsOf(group)));
 }

@@ -1,7 +1,7 @@
 /**
- * `tollgate mock-upstream`: serves a scripted upstream (mock/) for trials, tests and benches, in the process
- * of the command, until a signal. program.ts adds it. The flags come from mock/mock-options.ts, whose test is
- * test/unit/mock/mock-options.test.ts.
+ * `tollgate mock-upstream`: serves a scripted upstream (src/mock) for trials, tests and benches, in the
+ * process of the command, until a signal. program.ts adds the command, and knows its name (SERVER there). The
+ * flags come from mock/mock-options.ts, whose test is test/unit/mock/mock-options.test.ts.
  */
 import { Option, type Command } from 'commander';
 import { PROVIDER_NAMES, type ProviderName } from '../core/provider-names.js';
@@ -17,6 +17,7 @@ message after "x-mock:", with a query string of the same options in snake case:
   {"messages":[{"role":"user","content":"x-mock: fault=reset-mid&chunks=10\\nHello"}], …}
 GET /mock/stats tells what was seen; POST /mock/reset-stats forgets it.`;
 
+/** The values of the flags by their names in camel case, as Commander gives them. */
 type Flags = Readonly<Record<string, unknown>>;
 
 const PORT_MAX = 65_535;
@@ -29,6 +30,7 @@ function portOf(text: string): number {
   return port;
 }
 
+/** Ends the command with exit code 2 if a flag is wrong. */
 function optionsOf(
   command: Command,
   flags: Flags,
@@ -56,9 +58,11 @@ export function addMockUpstreamCommand(program: Command): void {
   command.action(async (flags: Flags) => {
     const host = String(flags.host);
     const { port, defaults } = optionsOf(command, flags);
+    // Commander has rejected any other name (`choices`).
     const provider = flags.provider as ProviderName;
     const unsupported = unsupportedRuntime(runtimeFacts());
     if (unsupported !== undefined) throw new CommandError(unsupported);
+    // Loaded only here, so that the other commands start fast, and after the check of the runtime.
     const { startMockUpstream } = await import('../mock/mock-upstream.js');
     const mock = await startMockUpstream({ host, port, record: flags.record === true, provider, defaults });
     process.stdout.write(`mock upstream on http://${host}:${mock.port}\n`);

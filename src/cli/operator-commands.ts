@@ -41,7 +41,7 @@ const COLUMNS: readonly Column<OperatorView>[] = [
   { title: 'LAST USED', text: ({ last_used: used }) => timeOrNever(used) },
 ];
 
-/** `token`: only a new one can be shown. */
+/** `token`: the text of a new token, which alone can be shown. */
 async function printOperator(operator: OperatorView, token?: string): Promise<void> {
   await printFields([
     ['name', operator.name],
@@ -55,7 +55,7 @@ async function printOperator(operator: OperatorView, token?: string): Promise<vo
   ]);
 }
 
-/** Fields of a request's body, of which one is set: Unix seconds, or seconds from now. */
+/** Fields of a request's body, of which one is set: `expires` in Unix seconds, `expires_in` in seconds. */
 interface Expiry {
   readonly expires?: number;
   readonly expires_in?: number;
@@ -152,7 +152,7 @@ export function addOperatorCommands(program: Command): void {
   );
 }
 
-/** Calls the admin interface, which may change something, and prints the operator that it responds with. */
+/** Calls a route of operators and prints the operator of the response. */
 function showOperator(
   options: DataOptions,
   method: 'GET' | 'POST',
@@ -162,7 +162,7 @@ function showOperator(
   return showView(options, [method, path, body], (operator: OperatorView) => printOperator(operator));
 }
 
-/** Prints a response with a new token. */
+/** Calls a route that makes a token, and prints the operator with the token. */
 function printToken(options: DataOptions, path: string, body: object): Promise<void> {
   return showView(options, ['POST', path, body], async (created: CreatedOperatorView) => {
     await printOperator(created, created.token);
@@ -178,7 +178,7 @@ const CHANGE_COLUMNS: readonly Column<OperatorChange>[] = [
   { title: 'NUMBER', text: ({ number }) => String(number), align: 'right' },
   { title: 'TIME', text: ({ at_ms: atMs }) => timeText(Math.floor(atMs / 1_000)) },
   { title: 'WHO', text: ({ who }) => who },
-  // The address of the client; of a command the user of the system. The option --from is a time instead.
+  // The address of the client, or a command's system user. The option --from is a time instead.
   { title: 'FROM', text: ({ from }) => from },
   { title: 'ACTION', text: ({ action }) => action },
   {
@@ -191,12 +191,14 @@ const CHANGE_COLUMNS: readonly Column<OperatorChange>[] = [
 
 /** Returns the fields that changed: `plan free → paid, status active → disabled`. */
 function changesText({ changes }: OperatorChange): string {
-  const shown = (value: string | number | boolean | null): string => (value === null ? '-' : String(value));
-  return changes.map(({ field, before, after }) => `${field} ${shown(before)} → ${shown(after)}`).join(', ');
+  const textOf = (value: string | number | boolean | null): string => (value === null ? '-' : String(value));
+  return changes
+    .map(({ field, before, after }) => `${field} ${textOf(before)} → ${textOf(after)}`)
+    .join(', ');
 }
 
 const ROWS_DEFAULT = 100;
-/** All rows are in memory before the first is printed. */
+/** A bound, because all rows are in memory before the first is printed. */
 const ROWS_MAX = 1_000_000;
 /** How many rows one request to the admin interface asks for. */
 const PAGE_ROWS = 1_000;
@@ -263,17 +265,17 @@ function listChanges(options: ChangeListOptions): Promise<void> {
   const { who, action, target, from, to, limit } = options;
   return withAdminClient(options, async (client) => {
     const filter = queryOf({ who, action, target, from: from?.toString(), to: to?.toString() });
-    const found: OperatorChange[] = [];
+    const changes: OperatorChange[] = [];
     let cursor: string | undefined;
     do {
-      const rows = String(Math.min(limit - found.length, PAGE_ROWS));
+      const rows = String(Math.min(limit - changes.length, PAGE_ROWS));
       const path = withQuery(withQuery('/changes', filter), queryOf({ limit: rows, cursor }));
       const page = (await client.call('GET', path)) as { data: OperatorChange[]; next: string | null };
-      found.push(...page.data);
+      changes.push(...page.data);
       cursor = page.next ?? undefined;
-    } while (cursor !== undefined && found.length < limit);
-    if (options.json) printJson({ data: found, next: cursor ?? null });
-    else await printTable(CHANGE_COLUMNS, found, 'No changes.');
+    } while (cursor !== undefined && changes.length < limit);
+    if (options.json) printJson({ data: changes, next: cursor ?? null });
+    else await printTable(CHANGE_COLUMNS, changes, 'No changes.');
   });
 }
 

@@ -1,6 +1,6 @@
 /**
- * Options that several commands have, parsers of arguments, and the question before a dangerous change. All
- * commands use it.
+ * Options that several commands have, parsers of arguments, and the question before a dangerous change.
+ * Nearly all files of commands use them.
  *
  * Must hold: a parser throws only InvalidArgumentError, which Commander prints with the option's name
  * (test/unit/cli/options.test.ts).
@@ -11,6 +11,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { parseMomentMs } from '../core/clock.js';
 import { CommandError, Misuse } from './output.js';
 
+/** The values of the options that `addDataOptions` adds, as Commander gives them. */
 export interface DataOptions {
   readonly config?: string;
   readonly data?: string;
@@ -55,7 +56,9 @@ function originOf(text: string): string {
 
 export const ADMIN_URL_RULE = 'Want an address such as http://10.0.0.5:8081.';
 
-/** Undefined unless the text is an http:// or https:// address with nothing but host and port. */
+/**
+ * The origin of an http:// or https:// address of nothing but host and port; undefined for any other text.
+ */
 export function adminOriginOf(text: string): string | undefined {
   if (!URL.canParse(text)) return undefined;
   const { protocol, username, password, pathname, search, hash, origin } = new URL(text);
@@ -72,6 +75,7 @@ export function nonEmpty(text: string): string {
 /** Returns a parser for whole numbers between two bounds. */
 export function wholeNumberFrom(minimum: number, maximum: number): (text: string) => number {
   return (text) => {
+    // Fifteen digits, here and below, are exact as a number.
     if (/^\d{1,15}$/.test(text) && Number(text) >= minimum && Number(text) <= maximum) return Number(text);
     throw new InvalidArgumentError(`Want a whole number from ${minimum} to ${maximum}.`);
   };
@@ -85,6 +89,7 @@ export function durationSeconds(text: string): number {
   const [, count, unit = 's'] = /^(\d{1,10})([smhd])?$/.exec(text) ?? [];
   if (count === undefined)
     throw new InvalidArgumentError('A duration such as 90s, 15m, 24h or 30d is wanted.');
+  // The pattern lets only units of the table pass.
   return Number(count) * SECONDS_OF_UNIT[unit]!;
 }
 
@@ -108,7 +113,7 @@ export function endSeconds(text: string): number {
   return /^\d{4}-\d{2}-\d{2}$/.test(text) ? seconds + DAY_SECONDS - 1 : seconds;
 }
 
-/** Parses a whole number. Which ones are allowed the registry decides. */
+/** Parses a whole number. The gateway checks its bounds. */
 export function wholeNumber(text: string): number {
   if (/^\d{1,15}$/.test(text)) return Number(text);
   throw new InvalidArgumentError('A whole number is wanted.');
@@ -123,14 +128,15 @@ export interface ConfirmationOptions {
   readonly yes?: boolean;
 }
 
+/** Adds `--yes`, for a command that calls `confirm`. */
 export function addConfirmation(command: Command): Command {
   return command.option('--yes', 'do not ask');
 }
 
 /**
- * Asks before a change that cannot be undone or that stops callers. Returns if `--yes` was given or a person
- * at the terminal says yes. Throws Misuse if standard input is no terminal, and CommandError for any answer
- * but yes.
+ * Asks before a change that cannot be undone or that stops callers. Resolves if `--yes` was given or a person
+ * at the terminal says yes. Rejects with Misuse if standard input is no terminal, and with CommandError for
+ * any other answer.
  */
 export async function confirm(question: string, { yes }: ConfirmationOptions): Promise<void> {
   if (yes === true) return;
@@ -139,12 +145,13 @@ export async function confirm(question: string, { yes }: ConfirmationOptions): P
   // Standard error, because a script may capture standard output.
   const terminal = createInterface({ input: process.stdin, output: process.stderr });
   try {
-    // Ctrl-D rejects the question. If the input ends otherwise it stays pending, so the close is awaited too.
-    const response = await Promise.race([
+    // Ctrl-D rejects the question. If the input ends otherwise, the question stays pending, so `close` is
+    // awaited too.
+    const answer = await Promise.race([
       terminal.question(`${question} [y/N] `).catch(() => ''),
       once(terminal, 'close').then(() => ''),
     ]);
-    if (!/^y(es)?$/i.test(response.trim())) throw new CommandError('Nothing was changed.');
+    if (!/^y(es)?$/i.test(answer.trim())) throw new CommandError('Nothing was changed.');
   } finally {
     terminal.close();
   }

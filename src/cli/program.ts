@@ -25,14 +25,17 @@ import { addServeCommand } from './serve-command.js';
 import { addStatusCommand } from './status-command.js';
 import { addUsageCommand } from './usage-command.js';
 
-/** Returns a new program. Parsing with it throws CommanderError where Commander would end the process. */
+/**
+ * Returns a new program. Its `parseAsync` throws CommanderError where Commander would end the process.
+ * `--help` lists the commands in the order in which they are added here.
+ */
 export function createProgram(): Command {
   const program = new Command('tollgate');
   program
     .description('Self-hosted gateway for chat-completion models.')
     .version(packageVersion())
     .showHelpAfterError('(--help shows what can be given)')
-    // It must come before the commands are added, because each copies it.
+    // Before the commands are added, because each copies this setting.
     .exitOverride();
   addServeCommand(program);
   addConfigCommands(program);
@@ -57,19 +60,20 @@ export function createProgram(): Command {
   return program;
 }
 
-const EXIT_REJECTED = 1;
+const EXIT_FAILED = 1;
+/** audit-command.ts and mock-upstream-command.ts end with it too. */
 const EXIT_USAGE = 2;
 /** What a shell reports for a program that SIGPIPE has ended, such as one that writes to `head`. */
 const EXIT_PIPE = 141;
-/** The command that goes on if nobody reads its output, because its only output is its address. */
+/** The command that goes on if nobody reads its output, because its address is its only output. */
 const SERVER = 'mock-upstream';
 
-/** Runs the command that the process's arguments name, and sets the exit code. */
+/** Runs the command that the process's arguments name, and sets the exit code. main.ts calls it once. */
 export async function runProgram(): Promise<void> {
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
     if (error.code !== 'EPIPE') {
       process.stderr.write(`standard output cannot be written, what it has is cut off: ${error.message}\n`);
-      process.exit(EXIT_REJECTED);
+      process.exit(EXIT_FAILED);
     }
     if (process.argv[2] !== SERVER) process.exit(EXIT_PIPE);
   });
@@ -81,12 +85,15 @@ export async function runProgram(): Promise<void> {
       process.exitCode = error.exitCode === 0 ? 0 : EXIT_USAGE;
     } else {
       process.stderr.write(`${textOf(error)}\n`);
-      process.exitCode = error instanceof Misuse ? EXIT_USAGE : EXIT_REJECTED;
+      process.exitCode = error instanceof Misuse ? EXIT_USAGE : EXIT_FAILED;
     }
   }
 }
 
-/** The message of an error with a code explains it. Any other error is a bug: its stack is printed. */
+/**
+ * The message, if the error has a code: an expected error explains itself. Of any other error, a bug, the
+ * stack.
+ */
 function textOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   return unloadableStore(error) ?? ('code' in error ? error.message : (error.stack ?? error.message));

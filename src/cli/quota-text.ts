@@ -1,6 +1,6 @@
 /**
- * Quotas in commands: the options that give limits, and the text of what is used of each quota. Commands of
- * groups, keys and accounts call it.
+ * Quotas in commands: the options that give limits, and the text of what is used of each quota. The commands
+ * of groups, keys, accounts and the catalogue use these functions. Pure.
  *
  * Must hold: percentages are rounded down, so that 100 % means that nothing is left
  * (test/unit/cli/quota-text.test.ts).
@@ -11,7 +11,7 @@ import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import { wholeNumber } from './options.js';
 import { timeText } from './output.js';
 
-/** In place of a limit: takes the limit away. */
+/** The value of an option that takes the limit away. */
 const NONE = 'none';
 
 const MEANINGS: Readonly<Record<QuotaName, string>> = {
@@ -26,7 +26,7 @@ const MEANINGS: Readonly<Record<QuotaName, string>> = {
   spend_per_month: 'money in a month, such as 250.00',
 };
 
-/** Adds an option for each quota. To `change` limits, `none` is a value too. */
+/** Adds an option for each quota. With `change` the value may also be `none`. */
 export function addLimitOptions(command: Command, use: 'set' | 'change'): Command {
   for (const name of QUOTA_NAMES) {
     const isMoney = QUOTA_KINDS[name].unit === 'money';
@@ -41,13 +41,14 @@ export function addLimitOptions(command: Command, use: 'set' | 'change'): Comman
 }
 
 function parseAmount(text: string): string {
+  // The gateway checks the amount. Twelve decimals are a pico-unit.
   if (/^\d{1,12}(\.\d{1,12})?$/.test(text)) return text;
   throw new InvalidArgumentError('An amount such as 10.00 is wanted.');
 }
 
 /**
- * The limits that the options of `addLimitOptions` name, by the names of the admin interface; null takes the
- * limit away. Commander names an option in camel case: `tokensPerDay` for `--tokens-per-day`.
+ * The limits that were given by the options of `addLimitOptions`, with the names of the admin interface. Null
+ * takes a limit away. Commander names an option in camel case: `tokensPerDay` for `--tokens-per-day`.
  */
 export function limitsOf(options: object): Readonly<Record<string, number | string | null>> {
   const values = options as Readonly<Record<string, number | string | undefined>>;
@@ -59,7 +60,7 @@ export function limitsOf(options: object): Readonly<Record<string, number | stri
   );
 }
 
-/** A quota of a scope, as a row or a field. */
+/** The texts of a quota of a scope, for a row of a table or a field. */
 export interface QuotaLine {
   /** Such as `tokens per month`. */
   readonly quota: string;
@@ -67,9 +68,9 @@ export interface QuotaLine {
   readonly used: string;
   /** What calls in flight hold; empty if they hold nothing. */
   readonly held: string;
-  /** What processes were granted in advance; empty if that is nothing. */
+  /** What processes were granted and have not used; empty if it is nothing. */
   readonly leased: string;
-  /** When it is refilled; empty for a sliding minute and for calls in flight. */
+  /** When the next period begins; empty for quotas of a minute and for calls in flight. */
   readonly resets: string;
 }
 
@@ -105,11 +106,11 @@ export function quotaFields(quotas: QuotasView): (readonly [string, string])[] {
   });
 }
 
-const grouped = new Intl.NumberFormat('en');
+const groupedNumber = new Intl.NumberFormat('en');
 
-/** Counts with commas; money is decimal text and stays as it is. */
+/** A count, a number, with commas between thousands. Money is decimal text and stays as it is. */
 export function amountText(amount: number | string): string {
-  return typeof amount === 'number' ? grouped.format(amount) : amount;
+  return typeof amount === 'number' ? groupedNumber.format(amount) : amount;
 }
 
 function percentText(used: number, limit: number): string {

@@ -1,14 +1,14 @@
 /**
- * Checks whether Tollgate can serve on this Node and this system, and tells what to do if not. main.ts calls
- * `unsupportedNode` first of all. `mock-upstream`, and the process that reads the settings of `serve`
- * (serve-command.ts), call `unsupportedRuntime`. program.ts calls `unloadableStore` when a command has
- * failed, because commands load lmdb only when they open the books.
+ * Checks whether Tollgate can serve on this Node and this system, and says what to do if not. main.ts calls
+ * `unsupportedNode` first of all. mock-upstream-command.ts and serve-command.ts call `unsupportedRuntime`.
+ * program.ts calls `unloadableStore` when a command has failed, because commands load lmdb only when they
+ * open the store.
  *
  * To support another Node, change NODE_MIN, NODE_OF_ABI, the sentences below, which name releases, systems
  * and the glibc of Node 20 in words, `engines` in package.json, the README and the test.
  *
- * Must hold: this file imports only modules of Node, so that its sentence comes before a dependency fails
- * with a stack trace (test/unit/cli/runtime-support.test.ts).
+ * Must hold: this file imports only modules of Node, so that its sentence is printed before a dependency
+ * fails with a stack trace (test/unit/cli/runtime-support.test.ts).
  */
 import { existsSync, readFileSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -21,17 +21,21 @@ const NODE_MIN = [20, 18] as const;
 const NODE_OF_ABI: Readonly<Record<string, number>> = { 115: 20, 127: 22, 137: 24 };
 
 /**
- * The environment variable by which `serve` knows that it only has to send its settings. It is declared here
- * because main.ts reads it before it knows which modules to load, and may import only this file by then.
+ * The environment variable by which a process knows that it only has to read the settings and send them. It
+ * is declared here because main.ts reads it before it knows which modules to load, and may import only this
+ * file.
  */
 export const SETTINGS_PROCESS_VARIABLE = 'TOLLGATE_SETTINGS_PROCESS';
 
-/** Whether `readSettings` of serve.ts has forked this process. A shell may have the variable too. */
+/**
+ * Whether `readSettings` of serve.ts has forked this process. The variable alone does not say: a shell may
+ * set it.
+ */
 export function isSettingsProcess(): boolean {
   return process.send !== undefined && process.env[SETTINGS_PROCESS_VARIABLE] !== undefined;
 }
 
-/** What `unsupportedRuntime` decides by; strings as Node gives them. */
+/** What `unsupportedRuntime` decides by. Texts are as Node gives them. */
 export interface RuntimeFacts {
   /** `process.versions.node`. */
   readonly node: string;
@@ -43,17 +47,19 @@ export interface RuntimeFacts {
   readonly glibc: string | undefined;
   /** Names of the native binaries in the package of µWebSockets.js; undefined if it is not installed. */
   readonly binaries: readonly string[] | undefined;
-  /** The newest glibc that the binary for this Node needs; undefined without a binary or a need. */
+  /**
+   * The newest glibc that the binary for this Node names; undefined if there is no binary, or it names none.
+   */
   readonly glibcWanted: string | undefined;
 }
 
-/** Says why no command runs on this Node; undefined if they do. */
+/** Says why no command runs on this Node; undefined if commands run. */
 export function unsupportedNode(node: string): string | undefined {
   if (!isOlder(node, NODE_MIN.join('.'))) return undefined;
   return `Tollgate needs Node 20.18 or newer and this is Node ${node}. Install Node 24 (or 22) and run the command again.`;
 }
 
-/** Says why `serve` cannot run with these facts; undefined if it can. Pure. */
+/** Says why `serve` and `mock-upstream` cannot run with these facts; undefined if they can. Pure. */
 export function unsupportedRuntime(facts: RuntimeFacts): string | undefined {
   const { node, abi, platform, arch, glibc, binaries, glibcWanted } = facts;
   if (binaries === undefined) {
@@ -69,9 +75,10 @@ export function unsupportedRuntime(facts: RuntimeFacts): string | undefined {
     return `Tollgate cannot serve on ${platform} ${arch}: ${theBinaries} are for other systems. Use Linux (glibc) on x64 or arm64, or the container image.`;
   }
   if (!abis.includes(abi)) {
-    const nodes = abis.map((known) => NODE_OF_ABI[known]).filter((known) => known !== undefined);
+    const nodes = abis.map((binaryAbi) => NODE_OF_ABI[binaryAbi]).filter((release) => release !== undefined);
     return `Tollgate cannot serve on Node ${node}: ${theBinaries} are for Node ${nodes.sort().join(', ')}. Start it with Node 24 or 22, or use the container image.`;
   }
+  // Only Linux has several C libraries.
   if (platform !== 'linux') return undefined;
   if (glibc === undefined) {
     return `Tollgate cannot serve on this Linux: ${theBinaries} need glibc, and this system's C library is another (musl on Alpine). Use Debian, Ubuntu, Fedora or the container image.`;
@@ -83,8 +90,8 @@ export function unsupportedRuntime(facts: RuntimeFacts): string | undefined {
 }
 
 /**
- * Says why the books cannot be opened here, if `error`, thrown by an import, is of lmdb's native binary; else
- * undefined. The error has no code if there is no binary, so its text tells.
+ * Says why the store cannot be opened here, if an import has thrown `error` because of lmdb's native binary;
+ * else undefined. If there is no binary, the error has no code and is recognized by its text.
  */
 export function unloadableStore(error: Error): string | undefined {
   const isForAnotherSystem =
@@ -95,8 +102,8 @@ export function unloadableStore(error: Error): string | undefined {
 }
 
 /**
- * Facts of this process. Takes some 15 ms, to search the binary for versions. Throws only if the package is
- * there and its files cannot be read.
+ * Facts of this process. Takes some 15 ms, because it searches the binary for versions. Throws only if the
+ * package is there and its files cannot be read.
  */
 export function runtimeFacts(): RuntimeFacts {
   const { node, modules: abi } = process.versions;
@@ -124,14 +131,14 @@ function packageFolder(): string | undefined {
 }
 
 function glibcVersion(): string | undefined {
-  // Without this the report looks up host names, which takes seconds. Node's types do not know it yet.
+  // Otherwise the report looks up host names, which takes seconds. Node's types lack `excludeNetwork`.
   Object.assign(process.report, { excludeNetwork: true });
   const { header } = process.report.getReport() as { header?: { glibcVersionRuntime?: string } };
   return header?.glibcVersionRuntime;
 }
 
 const GLIBC_PREFIX = 'GLIBC_2.';
-/** The most digits after the prefix that are read. */
+/** Digits that are read after the prefix; glibc's numbers have two. */
 const GLIBC_DIGITS_MAX = 4;
 
 /** Returns the newest version: an ELF binary names each version of glibc that it needs in plain text. */

@@ -1,14 +1,14 @@
 /**
- * The text that `tollgate status` prints: the status document, and the rates and percentiles that
- * status-stats.ts finds, in tables that fit the terminal. status-command.ts calls it, in the process of the
- * command. Pure.
+ * The text that `tollgate status` prints: the status document, and the rates and percentiles of
+ * status-stats.ts, in tables that fit the terminal. status-command.ts calls `statusText`, in the process of
+ * the command. Pure.
  *
  * Must hold (test/unit/cli/status-text.test.ts):
  *
  * - Each field that StatusView makes optional may be missing, because the gateway may have another version.
- *   UNKNOWN stands for it, unless it is only said if there is something to say: then nothing does.
+ *   UNKNOWN stands for a missing field. A part that is only printed if it has something to say is left out.
  * - No line is wider than the terminal.
- * - No text of the document controls the terminal. table.ts sees to that in tables, `headOf` in the head.
+ * - No text of the document controls the terminal: table.ts and `headOf` make it visible.
  *
  * The functions of single numbers are exported for status-text.numbers.test.ts.
  */
@@ -26,36 +26,36 @@ import {
 } from './status-stats.js';
 import { type Column, cutTo, tableText } from './table.js';
 
-/** For a field that is missing. */
+/** Printed for a field that is missing. */
 const UNKNOWN = '–';
-/** For a field that says that there is none. */
+/** Printed for a field that says that there is none. */
 const NONE = '-';
 
-const grouped = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
-const short = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
-/** From this count on, the text is shortened: its order of magnitude says more than its digits. */
+const groupedNumber = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
+const shortNumber = new Intl.NumberFormat('en', { notation: 'compact', maximumFractionDigits: 1 });
+/** From this count on the text is shortened, because the order of magnitude says more than the digits. */
 const SHORT_FROM = 10_000_000;
 
 /** `1,234,567`, and `12.3M` from ten million on. */
 export function countText(count: number | undefined): string {
   if (count === undefined) return UNKNOWN;
-  return count < SHORT_FROM ? grouped.format(count) : short.format(count);
+  return count < SHORT_FROM ? groupedNumber.format(count) : shortNumber.format(count);
 }
 
-/** One decimal below ten. */
+/** One decimal below ten, or below 9.95, which would be rounded up to `10.0`. */
 export function rateText(perSecond: number | undefined): string {
   if (perSecond === undefined) return UNKNOWN;
   return perSecond > 0 && perSecond < 9.95 ? perSecond.toFixed(1) : countText(perSecond);
 }
 
-/** `0.35 ms`, `12 ms`, `1.2 s`; `> 60 s` if the percentile is beyond the last bound. */
+/** Such as `0.35 ms`, `12 ms`, `1.2 s`; `> 60 s` if the percentile is above the histogram's last bound. */
 export function durationText(percentile: Percentile | undefined): string {
   if (percentile === undefined) return UNKNOWN;
   const { ms, above } = percentile;
   return `${above ? '> ' : ''}${ms < 999.5 ? millisecondsText(ms) : secondsText(ms)}`;
 }
 
-/** The decimals change at values that are rounded up: 0.995 is `1.0` and not `1.00`. */
+/** The decimals change at values that would be rounded up: 0.995 is `1.0` and not `1.00`. */
 function millisecondsText(ms: number): string {
   return `${ms.toFixed(ms < 0.995 ? 2 : ms < 9.95 ? 1 : 0)} ms`;
 }
@@ -64,7 +64,7 @@ function secondsText(ms: number): string {
   return `${(ms / 1_000).toFixed(ms < 9_950 ? 1 : 0)} s`;
 }
 
-/** `3d 04:05:06`. */
+/** Such as `3d 04:05:06`. */
 export function uptimeText(seconds: number | undefined): string {
   if (seconds === undefined) return UNKNOWN;
   const twoDigits = (part: number): string => String(Math.floor(part)).padStart(2, '0');
@@ -79,7 +79,7 @@ export function mebibytesText(bytes: number | undefined): string {
   return bytes === undefined ? UNKNOWN : `${(bytes / MIB).toFixed(1)} MiB`;
 }
 
-/** Shows six decimals, or two from 100 on; `--json` and `tollgate usage` print all twelve. */
+/** Six decimals, or two from 100 on; `--json` and `tollgate usage` print all twelve. */
 export function moneyText(amount: number | undefined): string {
   if (amount === undefined) return UNKNOWN;
   return amount.toFixed(amount < 100 ? 6 : 2);
@@ -128,7 +128,7 @@ function headOf(status: StatusView): string[] {
 
 const OTHER_VERSION = `${UNKNOWN}: the gateway has another version, which does not tell`;
 
-/** A line for each part of sharing that does not work, or may not. */
+/** A line for each part of sharing that does not work, or is not known to work. */
 function sharingOf({ sharing }: StatusView): string[] {
   // Versions that could not share have no such field.
   if (sharing === undefined || sharing === null) return [];
@@ -143,12 +143,14 @@ function sharingOf({ sharing }: StatusView): string[] {
   return lines;
 }
 
+/** A row of the table of counters. */
 interface CountRow {
   readonly name: string;
   readonly perSecond: string;
   readonly total: string;
 }
 
+/** A row of the table of times; `percentiles` in the order of PERCENTS. */
 interface TimeRow {
   readonly time: string;
   readonly percentiles: readonly string[];
@@ -174,36 +176,35 @@ const TIME_COLUMNS: readonly Column<TimeRow>[] = [
  * the overhead.
  */
 function trafficOf(stats: StatusStats, width: number): string[] {
-  const counted = (name: string, { perSecond, total }: Rate): CountRow => ({
+  const countRow = (name: string, { perSecond, total }: Rate): CountRow => ({
     name,
     perSecond: rateText(perSecond),
     total: countText(total),
   });
-  const timed = (time: string, percentiles: Percentiles): TimeRow => ({
+  const timeRow = (time: string, percentiles: Percentiles): TimeRow => ({
     time,
     percentiles: percentiles.map(durationText),
   });
   const counts = [
-    counted('calls', stats.calls),
-    counted('input tokens', stats.prompt),
-    counted('  cached', stats.cached),
-    counted('output tokens', stats.completion),
+    countRow('calls', stats.calls),
+    countRow('input tokens', stats.prompt),
+    countRow('  cached', stats.cached),
+    countRow('output tokens', stats.completion),
     { name: 'cost', perSecond: moneyText(stats.cost.perSecond), total: moneyText(stats.cost.total) },
   ];
   const times = [
-    timed('whole call', stats.duration),
-    timed('first token', stats.firstToken),
-    timed('gateway', stats.overhead),
+    timeRow('whole call', stats.duration),
+    timeRow('first token', stats.firstToken),
+    timeRow('gateway', stats.overhead),
   ];
-  // There are fewer times than counters, whose last rows have none beside them.
+  // There are fewer times than counters, so the last counters have no time beside them.
   const noTime: TimeRow = { time: '', percentiles: [] };
-  const beside = tableText<CountRow & TimeRow>(
+  const sideBySide = tableText<CountRow & TimeRow>(
     [...COUNT_COLUMNS, ...TIME_COLUMNS],
     counts.map((row, index) => ({ ...row, ...(times[index] ?? noTime) })),
     width,
   );
-  // `narrowed`: something was cut.
-  if (!beside.narrowed) return [...beside.lines];
+  if (!sideBySide.narrowed) return [...sideBySide.lines];
   return [...tableLines(COUNT_COLUMNS, counts, width), ...tableLines(TIME_COLUMNS, times, width)];
 }
 
@@ -220,7 +221,7 @@ function outcomesOf({ outcomes }: StatusStats, width: number): string[] {
   );
 }
 
-/** For tables in which an upstream has limits. */
+/** Shown if an upstream of the table has limits. */
 const USED_COLUMN: Column<UpstreamView> = { title: 'USED', text: usedText, align: 'right' };
 
 function upstreamsOf(upstreams: readonly UpstreamView[], width: number): string[] {
@@ -242,7 +243,7 @@ function upstreamsOf(upstreams: readonly UpstreamView[], width: number): string[
   );
 }
 
-/** Percent of the limit of which most is used, calls in flight included; and the calls that wait, if any. */
+/** How many percent are used of the fullest limit, with calls in flight; and how many calls wait, if any. */
 function usedText({ quotas, waiting_calls: waiting = 0 }: UpstreamView): string {
   if (quotas === undefined) return UNKNOWN;
   if (quotas.length === 0) return NONE;
@@ -250,20 +251,20 @@ function usedText({ quotas, waiting_calls: waiting = 0 }: UpstreamView): string 
   return `${Math.floor(percent)} %${waiting === 0 ? '' : `, ${waiting} wait`}`;
 }
 
-/** Of a limit of 0 all is used. Callers round down, so that 100 % means that nothing is left. */
+/** 100 for a limit of 0. Callers round down, so that 100 % means that nothing is left. */
 function percentOf(used: number, limit: number): number {
   return limit === 0 ? 100 : (100 * used) / limit;
 }
 
 const GROUPS_SHOWN = 10;
 
-/** The GROUPS_SHOWN groups of which most is used or held, by the fullest of their quotas. */
+/** The groups whose fullest quota is used or held most, GROUPS_SHOWN of them at most. */
 function groupsOf(groups: readonly Partial<GroupView>[], width: number): string[] {
   const rows = groups
     .flatMap(({ path, accounts, quotas = {} }) => {
       const uses = Object.entries(quotas).map(([quota, { limit, used, held }]) => ({
         quota,
-        // Amounts of money are texts. A quota's use is complete or missing, see StatusView.
+        // Amounts of money are texts. The use of a quota is complete or missing (StatusView).
         percent: percentOf(Number(used) + Number(held), Number(limit)),
       }));
       const fullest = uses.toSorted((left, right) => right.percent - left.percent)[0];
@@ -284,11 +285,15 @@ function groupsOf(groups: readonly Partial<GroupView>[], width: number): string[
   );
 }
 
-/** Tokens of cloud providers, which expire, and which the gateway renews. */
+/** Credentials of cloud providers, which expire and which the gateway renews. */
 function credentialsOf(credentials: readonly Partial<CredentialStatus>[], width: number): string[] {
   if (credentials.length === 0) return [];
-  const expiry = ({ expires_at: at }: Partial<CredentialStatus>): string =>
-    at === undefined ? UNKNOWN : at === null ? NONE : `${new Date(at * 1_000).toISOString().slice(0, 19)}Z`;
+  const expiry = ({ expires_at: seconds }: Partial<CredentialStatus>): string =>
+    seconds === undefined
+      ? UNKNOWN
+      : seconds === null
+        ? NONE
+        : `${new Date(seconds * 1_000).toISOString().slice(0, 19)}Z`;
   return tableLines<Partial<CredentialStatus>>(
     [
       { title: 'CREDENTIAL', text: ({ name }) => name ?? UNKNOWN, cut: true },

@@ -1,7 +1,6 @@
 /**
- * Formats tables as lines of text. Widths are counted in terminal cells: a letter takes one, a Chinese
- * character or an emoji two. The printing functions of commands (output.ts) and `tollgate status` use it.
- * Pure.
+ * Formats tables as lines of text. Widths are counted in terminal cells: a letter takes one cell, a Chinese
+ * character or an emoji two. output.ts and status-text.ts use the functions, for commands. Pure.
  *
  * Must hold: no name can control the terminal by escape sequences (test/unit/cli/table.test.ts).
  */
@@ -11,11 +10,12 @@ import { visible } from '../core/wrong-input.js';
 export interface Column<Row> {
   readonly title: string;
   readonly text: (row: Row) => string;
-  /** Set for numbers, so that their last digits are below each other. */
+  /** Set for numbers, so that last digits stand below each other. */
   readonly align?: 'right';
   /**
-   * Whether the column is shortened first if the terminal is too narrow: set for names and notes, not for ids
-   * and amounts. Those are cut only if the line is still too long when no such column can shrink further.
+   * Whether the column is shortened first if the terminal is too narrow: set for names and notes. Columns
+   * without `cut`, ids and amounts, are cut only if the line is too long when no column with `cut` can
+   * shrink.
    */
   readonly cut?: boolean;
 }
@@ -27,12 +27,12 @@ interface TableText {
 }
 
 const GAP = '  ';
-/** A column with `cut` keeps at least so many cells: fewer characters of a name do not identify it. */
+/** Cells that a column with `cut` keeps: fewer characters of a name do not identify it. */
 const CUT_CELLS_MIN = 8;
-/** One cell each. */
+/** Each of these characters takes one cell. */
 const PRINTABLE_ASCII = /^[ -~]*$/;
 
-/** A title line, and a line of visible text for each row, of at most `widthMax` cells. */
+/** Makes a title line, and a line of visible text for each row, of at most `widthMax` cells each. */
 export function tableText<Row>(
   columns: readonly Column<Row>[],
   rows: readonly Row[],
@@ -59,7 +59,7 @@ export function tableText<Row>(
   };
 }
 
-/** Takes cell by cell from the widest column with `cut`, until the line fits or none can shrink further. */
+/** Shrinks the widest column with `cut` by one cell, until the line fits or no such column can shrink. */
 function shrunkWidths<Row>(
   columns: readonly Column<Row>[],
   fullWidths: readonly number[],
@@ -67,6 +67,7 @@ function shrunkWidths<Row>(
 ): number[] {
   const widths = [...fullWidths];
   for (let excess = totalOf(widths) - widthMax; excess > 0; excess--) {
+    // The index of the widest column that can shrink; -1 if none can.
     let widest = -1;
     columns.forEach(({ cut }, index) => {
       const width = widths[index]!;
@@ -82,7 +83,7 @@ function totalOf(widths: readonly number[]): number {
   return widths.reduce((sum, width) => sum + width, 0) + GAP.length * (widths.length - 1);
 }
 
-/** The cells that the text takes on a terminal, if it went through `visible`. */
+/** The cells that a text takes on a terminal. The text must come from `visible`. */
 export function widthOf(text: string): number {
   // `false` is string-width's default: escape sequences have no width. `visible` has left none.
   return PRINTABLE_ASCII.test(text) ? text.length : stringWidth(text, { countAnsiEscapeCodes: false });
@@ -99,12 +100,13 @@ const graphemes = new Intl.Segmenter(undefined, { granularity: 'grapheme' });
 /** The text, or its beginning and `…`, in at most `width` cells; `width` is at least 1. */
 export function cutTo(text: string, width: number): string {
   if (widthOf(text) <= width) return text;
-  let cut = '';
-  let used = 1;
+  let beginning = '';
+  // The sign `…` takes the first cell.
+  let usedCells = 1;
   for (const { segment } of graphemes.segment(text)) {
-    used += widthOf(segment);
-    if (used > width) break;
-    cut += segment;
+    usedCells += widthOf(segment);
+    if (usedCells > width) break;
+    beginning += segment;
   }
-  return `${cut}…`;
+  return `${beginning}…`;
 }
