@@ -1,6 +1,6 @@
 /**
  * `tollgate accounts …`: accounts and their plans, balances, credits and quotas. program.ts adds the
- * commands; they call the admin interface.
+ * commands, which call the admin interface.
  *
  * Must hold: names of commands and options are public (test/unit/cli/account-commands.test.ts); a credit
  * that is repeated with its `--idempotency-key` is recorded once, or an account gets money twice
@@ -73,7 +73,7 @@ export function addAccountCommands(program: Command): void {
       return showList(
         options,
         withQuery('/accounts', queryOf({ search, plan, group })),
-        (data: readonly AccountView[]) => printTable(columnsOf(data), data, noneOf(options)),
+        (data: readonly AccountView[]) => printTable(columnsOf(data), data, emptyTextOf(options)),
       );
     });
 
@@ -138,7 +138,7 @@ const GROUP_COLUMN: Column<AccountView> = {
   cut: true,
 };
 
-/** The column GROUP follows PLAN; there is none for operators without groups. */
+/** The column GROUP follows PLAN. It is left out if no account is in a group. */
 function columnsOf(accounts: readonly AccountView[]): readonly Column<AccountView>[] {
   if (accounts.every(({ group }) => group === null)) return COLUMNS;
   return COLUMNS.flatMap((column) => (column.title === 'PLAN' ? [column, GROUP_COLUMN] : [column]));
@@ -159,13 +159,13 @@ const COLUMNS: readonly Column<AccountView>[] = [
   { title: 'CREATED', text: ({ created }) => timeText(created) },
 ];
 
-function noneOf({ search, plan, group }: ListOptions): string {
+function emptyTextOf({ search, plan, group }: ListOptions): string {
   return search === undefined && plan === undefined && group === undefined
     ? 'There are no accounts: see "accounts create --help".'
     : 'No account matches.';
 }
 
-/** Calls the admin interface and prints the account that it responds with. */
+/** Calls a route of accounts and prints the account of the response. */
 function showAccount(
   options: DataOptions,
   method: 'GET' | 'POST',
@@ -195,25 +195,25 @@ function fieldsOf(account: AccountView): (readonly [string, string])[] {
     ['calls today', String(account.calls_today)],
     ['requests this minute', String(account.requests_this_minute)],
     ['calls in flight', String(account.calls_in_flight)],
-    ...quotaFields(quotasShownOf(account)),
-    ...leasedOf(account),
+    ...quotaFields(otherQuotasOf(account)),
+    ...leasedFields(account),
     ['created', timeText(account.created)],
   ];
 }
 
-/** Quotas that every plan has, and that have lines of their own. */
-const SHOWN_APART = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
+/** Quotas that every plan has. Other fields print what is used of these. */
+const QUOTAS_IN_FIELDS = ['requests_per_minute', 'calls_per_day', 'calls_in_flight'];
 
-function quotasShownOf({ quotas }: AccountView): AccountView['quotas'] {
-  return Object.fromEntries(Object.entries(quotas).filter(([name]) => !SHOWN_APART.includes(name)));
+function otherQuotasOf({ quotas }: AccountView): AccountView['quotas'] {
+  return Object.fromEntries(Object.entries(quotas).filter(([name]) => !QUOTAS_IN_FIELDS.includes(name)));
 }
 
-/** Only if processes share the account. */
-function leasedOf({ leased }: AccountView): (readonly [string, string])[] {
+/** The field of what processes have leased; empty if no processes share the account. */
+function leasedFields({ leased }: AccountView): (readonly [string, string])[] {
   if (leased === undefined) return [];
-  const { balance, calls_today: ofDay, requests_this_minute: ofMinute, calls_in_flight: calls } = leased;
-  const counted = `${ofDay} calls today, ${ofMinute} requests this minute, ${calls} calls in flight`;
-  return [['leased in advance', `${balance} of the balance, ${counted}`]];
+  const { balance, calls_today: callsToday, requests_this_minute: requests, calls_in_flight: calls } = leased;
+  const counts = `${callsToday} calls today, ${requests} requests this minute, ${calls} calls in flight`;
+  return [['leased in advance', `${balance} of the balance, ${counts}`]];
 }
 
 function accountPath(account: string): string {
@@ -244,7 +244,7 @@ function addCreditCommands(accounts: Command): void {
       .command('debit')
       .description('Take from the balance, at most all of it.')
       .argument('<account>', 'id or name', nonEmpty)
-      .argument('<amount>', 'such as 2.50', positive),
+      .argument('<amount>', 'such as 2.50', unsigned),
   )
     .addHelpText('after', exampleText('accounts debit acme 2.50 --note "refund of invoice 17"'))
     .action((account: string, amount: string, options: CreditOptions) =>
@@ -282,8 +282,8 @@ function credit(account: string, amount: string, options: CreditOptions): Promis
   return showAccount(options, 'POST', `${accountPath(account)}/credit`, body);
 }
 
-/** Parses an amount above 0: a debit of a negative amount would be a credit. */
-function positive(text: string): string {
+/** Rejects a minus, because a debit of a negative amount would be a credit. The gateway checks the amount. */
+function unsigned(text: string): string {
   if (text.startsWith('-')) throw new InvalidArgumentError('Want an amount without its minus.');
   return nonEmpty(text);
 }

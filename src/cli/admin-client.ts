@@ -1,15 +1,15 @@
 /**
  * The commands' client of the admin interface: over HTTP if a gateway runs on the data directory, else
- * through store-client.ts. Both take the same requests and return the same responses.
+ * through store-client.ts. Both take the same requests and return the same responses. Process of a command.
  *
- * Must hold: the file with the gateway's address is believed only if its process lives, and the token is sent
- * nowhere else (test/unit/cli/admin-client.test.ts).
+ * Must hold: the address in gateway.json is used only if its process lives (`findGateway`), and the token is
+ * sent only to the gateway (test/unit/cli/admin-client.test.ts).
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Settings } from '../config/schema.js';
 import { ADMIN_URL_RULE, adminOriginOf, type DataOptions } from './options.js';
 import { CommandError, Misuse } from './output.js';
-import type { AdminExchange, Exchanged, WithoutBooks } from './store-client.js';
+import type { AdminExchange, AdminResponse, WithoutBooks } from './store-client.js';
 
 /** The most that the routes of lists allow (admin/fields.ts), so that few requests are needed. */
 const PAGE_ITEMS = 1_000;
@@ -31,15 +31,17 @@ export interface AdminClient {
 export class NoResponse extends CommandError {}
 
 function clientOf({ exchange, close }: AdminExchange): AdminClient {
-  const responseTextOf = async (method: AdminCallMethod, path: string, sent?: object): Promise<string> => {
-    const { status, body } = await exchange(method, path, sent === undefined ? '' : JSON.stringify(sent));
+  const responseTextOf = async (method: AdminCallMethod, path: string, request?: object): Promise<string> => {
+    const requestBody = request === undefined ? '' : JSON.stringify(request);
+    const { status, body } = await exchange(method, path, requestBody);
     if (status < 400) return body;
     const { error } = (jsonIn(body) ?? {}) as { readonly error?: { readonly message?: unknown } | null };
     throw new CommandError(typeof error?.message === 'string' ? error.message : foreignText(status));
   };
   return {
-    call: async (method, path, sent) => {
-      const view = jsonIn(await responseTextOf(method, path, sent));
+    call: async (method, path, request) => {
+      const view = jsonIn(await responseTextOf(method, path, request));
+      // A response below 400 without JSON is not of a gateway.
       if (view === undefined) throw new CommandError(foreignText(200));
       return view;
     },
@@ -49,9 +51,9 @@ function clientOf({ exchange, close }: AdminExchange): AdminClient {
 }
 
 export interface ClientOptions {
-  /** What to do if no gateway runs and the folder has no books; by default they are made. */
+  /** What to do if no gateway runs and the folder has no store; by default a store is made. */
   readonly withoutBooks?: WithoutBooks;
-  /** How long a gateway may take for one response, by default CALL_TIMEOUT_MS. */
+  /** How long a gateway may take for a response, by default CALL_TIMEOUT_MS. */
   readonly timeoutMs?: number;
 }
 
@@ -77,8 +79,8 @@ export async function withAdminClient(
 }
 
 /**
- * The same for commands that need a running gateway: without one it rejects with CommandError. It closes
- * nothing, because a client over HTTP has nothing open.
+ * As `withAdminClient`, for commands that need a running gateway: rejects with CommandError if none runs.
+ * Closes nothing, because a client over HTTP has nothing open.
  */
 export async function withGateway(
   options: DataOptions,
@@ -97,8 +99,8 @@ export async function withGateway(
 }
 
 /**
- * Returns the origin that the option or the environment names. If there is one, the command looks for no
- * gateway in the data directory.
+ * Returns the origin that the option, or else the environment, names; undefined if neither does. With an
+ * origin the command does not look for a gateway in the data directory. Throws Misuse.
  */
 function adminUrlOf({ adminUrl }: DataOptions): string | undefined {
   const fromEnvironment = process.env.TOLLGATE_ADMIN_URL;
@@ -114,7 +116,9 @@ async function settingsOf({ config, data }: DataOptions): Promise<Settings> {
   return loadSettings({ config, data, secrets: false }).settings;
 }
 
-/** A start reads the store, which takes seconds; a stop waits for its calls: 30 s by default. */
+/**
+ * Longer than a start, which reads the store for seconds, and a stop, which waits 30 s for calls by default.
+ */
 const HELD_WAIT_MS_MAX = 60_000;
 const HELD_POLL_MS = 20;
 /**
@@ -136,8 +140,8 @@ async function openNearest(
   const { StoreHeld } = await import('../store/store-hold.js');
   const { openStoreExchange } = await import('./store-client.js');
   const startMs = performance.now();
-  // Since when a gateway in another container has held the store. A gateway that ends seems to be in another
-  // container for a moment: its process is gone before its hold is.
+  // Since when a gateway in another container has held the store; undefined if none does. A gateway that ends
+  // seems to be in another container for a moment, because its process is gone before its hold.
   let unseenSinceMs: number | undefined;
   for (;;) {
     const address = await findGateway(settings.data);
@@ -168,7 +172,7 @@ async function openNearest(
 
 /**
  * Reads all pages of a list. `path` may have a query. `pageItems` is `default` for routes whose pages have
- * another bound, or that have one page and take no `limit`.
+ * another bound than PAGE_ITEMS, or that have one page and take no `limit`.
  */
 export async function listAll<Item>(
   client: AdminClient,
@@ -187,6 +191,7 @@ export async function listAll<Item>(
   return items;
 }
 
+/** Adds the parameters to a path that may have a query. */
 export function withQuery(path: string, parameters: URLSearchParams): string {
   const query = parameters.toString();
   if (query === '') return path;
@@ -202,10 +207,13 @@ export function queryOf(parameters: Readonly<Record<string, string | undefined>>
   return query;
 }
 
-/** A change is answered once it is on disk, which takes a second if the disk is busy. */
+/** The response to a change comes when the change is on disk, which takes a second if the disk is busy. */
 const CALL_TIMEOUT_MS = 30_000;
 
-/** `dataPath`, if known, is the folder of the token's file. Throws CommandError if there is no token. */
+/**
+ * `dataPath` is the folder of the token's file, undefined if not known. Rejects with CommandError without a
+ * token.
+ */
 export async function openHttpClient(
   dataPath: string | undefined,
   origin: string,
@@ -229,14 +237,15 @@ export async function openHttpClient(
     });
     return { status: response.status, body: await response.text(), warning: response.headers.get('warning') };
   };
-  // Each page of a list may come with the same warning, which is printed once.
+  // Each page of a list may have the same warning, which is printed once.
   let lastWarning: string | undefined;
-  const exchange = async (method: string, path: string, body: string): Promise<Exchanged> => {
+  const exchange = async (method: string, path: string, body: string): Promise<AdminResponse> => {
     const { warning, ...response } = await request(method, path, body).catch((error: unknown) => {
       throw new NoResponse(noResponseText(origin, error));
     });
     if (warning !== null && warning !== lastWarning) {
       lastWarning = warning;
+      // Without `199 tollgate "` and the last quote, which admin/http.ts puts around the text.
       process.stderr.write(`${warning.replace(/^\d+ \S+ "|"$/g, '')}\n`);
     }
     return response;
@@ -253,7 +262,7 @@ function noResponseText(origin: string, error: unknown): string {
   );
 }
 
-/** The error for a response that no gateway gives, such as the page of a proxy or of another server. */
+/** The message for a response that no gateway gives, such as the page of a proxy or of another server. */
 function foreignText(status: number): string {
   return (
     `What answered with status ${status} is no gateway's admin interface: look at its address, and at proxies ` +
@@ -261,7 +270,7 @@ function foreignText(status: number): string {
   );
 }
 
-/** Returns undefined for a text that is no JSON. */
+/** The value of a JSON text; undefined for any other text. */
 function jsonIn(text: string): unknown {
   try {
     return JSON.parse(text) as unknown;

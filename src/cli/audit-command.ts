@@ -1,11 +1,11 @@
 /**
  * `tollgate audit`: reads the accounting on disk and checks that it balances, also while a gateway runs.
- * program.ts adds the command. The command reads the store in its own process, and asks a running gateway
- * only to write what is in its memory. A gateway that writes meanwhile causes no false differences: the audit
- * reads one snapshot of the store, and the gateway writes what belongs together in one transaction.
+ * program.ts adds the command, which reads the store in its own process, and asks a running gateway only to
+ * write what is in its memory. A gateway that writes meanwhile causes no false differences: the audit reads
+ * one snapshot of the store, and the gateway writes what belongs together in one transaction.
  *
- * Must hold: if there is a difference, the exit code is EXIT_DIFFERS, because schedulers read only that. If
- * the gateway cannot write, the audit still checks (test/unit/cli/audit-command.test.ts).
+ * Must hold: if there is a difference, the exit code is EXIT_DIFFERS, because schedulers read only the code.
+ * If the gateway cannot write, the audit still checks (test/unit/cli/audit-command.test.ts).
  */
 import { Option, type Command } from 'commander';
 import type { AuditReport } from '../store/audit.js';
@@ -17,15 +17,18 @@ interface AuditOptions extends DataOptions {
   readonly repair?: boolean;
 }
 
-/** More would push the first ones off a terminal. `--json` prints the first 1,000 (store/audit-scope.ts). */
+/**
+ * Differences that are printed: more would push the first off a terminal. `--json` has the first 1,000
+ * (store/audit-scope.ts).
+ */
 const LINES_MAX = 50;
 
-/** How long the audit waits for a running gateway to write. Then it reads the store as it is. */
+/** How long the audit waits for a running gateway to write. Then the audit reads the store as it is. */
 const FLUSH_MS_MAX = 5_000;
 
-/** Also the exit code of a command that failed (program.ts); then there is no report. */
+/** The same as EXIT_FAILED of program.ts. A command that failed prints no report. */
 const EXIT_DIFFERS = 1;
-/** As for any wrong command line (program.ts). */
+/** The same as EXIT_USAGE of program.ts. */
 const EXIT_USAGE = 2;
 
 const ADVICE = 'Stop the gateway, restore the store from a backup and audit that.';
@@ -49,18 +52,18 @@ export function addAuditCommand(program: Command): void {
           { exitCode: EXIT_USAGE },
         );
       }
-      await run(options);
+      await runAudit(options);
     });
 }
 
-/** Throws ConfigError if the settings are wrong, and StoreError if there are no books to check. */
-async function run(options: AuditOptions): Promise<void> {
+/** Rejects with ConfigError if the settings are wrong, and with StoreError if there is no store to check. */
+async function runAudit(options: AuditOptions): Promise<void> {
   // Loaded only here, so that `--help` and the other commands need not load them.
   const [{ loadSettings }, { audit }] = await Promise.all([
     import('../config/load.js'),
     import('../store/audit.js'),
   ]);
-  // Without secrets, so that it works for a user who may not read the files of keys.
+  // Without secrets, so that a user who may not read the files of keys can audit.
   const { settings } = loadSettings({ config: options.config, data: options.data, secrets: false });
   await flushGateway(settings.data);
   const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = settings.limits;
@@ -69,13 +72,13 @@ async function run(options: AuditOptions): Promise<void> {
     import('../core/money.js'),
   ]);
   if (options.json === true) printJson(viewOf(report, decimalOf));
-  else await print(report, decimalOf);
+  else await printReport(report, decimalOf);
   if (report.differencesCount > 0) process.exitCode = EXIT_DIFFERS;
 }
 
 /**
- * Asks the running gateway, if there is one, to write its last calls to the books. If it does not, standard
- * error says so. Never rejects, because `findGateway` does not either.
+ * Asks the running gateway, if there is one, to write its last calls to the store. If it does not, standard
+ * error says so. Never rejects, because `findGateway` never does.
  */
 async function flushGateway(dataPath: string): Promise<void> {
   const { adminOrigin, findGateway } = await import('../admin/gateway-file.js');
@@ -86,7 +89,7 @@ async function flushGateway(dataPath: string): Promise<void> {
   process.stderr.write(`Calls of the last moments may be missing here: ${error}\n`);
 }
 
-/** Resolves with the reason why not all is written, undefined if all is. Never rejects. */
+/** Resolves with the reason why calls are not written; undefined if all are. Never rejects. */
 async function askToFlush(dataPath: string, origin: string): Promise<string | undefined> {
   try {
     const client = await openHttpClient(dataPath, origin, FLUSH_MS_MAX);
@@ -101,8 +104,8 @@ async function askToFlush(dataPath: string, origin: string): Promise<string | un
 type Decimal = (amount: bigint) => string;
 
 /**
- * The JSON of the report, whose names are public: so `location` is `place`. It has no sum of holds: they are
- * not on disk, so `available` still contains them.
+ * The JSON of the report. Its names are public, and `location` has the name `place` there. It has no sum of
+ * holds, because holds are not on disk; `available` still contains them.
  */
 function viewOf(report: AuditReport, decimal: Decimal): object {
   return {
@@ -127,7 +130,7 @@ function viewOf(report: AuditReport, decimal: Decimal): object {
   };
 }
 
-async function print(report: AuditReport, decimal: Decimal): Promise<void> {
+async function printReport(report: AuditReport, decimal: Decimal): Promise<void> {
   await printFields([
     ['books', `${report.path}, format ${report.format}`],
     ['accounts', String(report.accounts)],

@@ -1,7 +1,8 @@
 /**
- * The banner of `tollgate serve`: what an operator sees first. serve.ts prints it. Pure; supervisor process.
+ * The banner of `tollgate serve`: what an operator sees first. serve.ts prints the banner, in the supervisor
+ * process. Pure.
  *
- * Must hold: its commands work as they are printed (test/unit/cli/banner.test.ts,
+ * Must hold: the commands in the banner work as they are printed (test/unit/cli/banner.test.ts,
  * test/e2e/first-start.test.ts).
  */
 import { basename, dirname, relative } from 'node:path';
@@ -19,22 +20,24 @@ export interface BannerFacts {
   readonly command: string;
 }
 
-/** The ids of so many models fit into two lines of a terminal. */
+/** So many ids of models fit into two lines of a terminal. */
 const MODELS_SHOWN_MAX = 8;
 
-/** Ends with a line break. Shows the demo key only at the start at which the key is made. */
+/**
+ * Returns the banner, which ends with a line break. It has the demo key only at the start that makes the key.
+ */
 export function bannerOf(facts: BannerFacts): string {
   const { settings, ready } = facts;
   const address = `${settings.listen.tls === undefined ? 'http' : 'https'}://${hostPort(settings.listen.host, ready.port)}`;
   const ids = settings.models.map((model) => model.id);
-  const more = ids.length > MODELS_SHOWN_MAX ? ` and ${ids.length - MODELS_SHOWN_MAX} more` : '';
+  const omitted = ids.length > MODELS_SHOWN_MAX ? ` and ${ids.length - MODELS_SHOWN_MAX} more` : '';
   const lines = [
     `Tollgate ${facts.version}`,
     '',
     `  Serving   ${address}/v1`,
     // The admin port has no TLS: the settings have no `admin.tls`.
     `  Admin     http://${hostPort(settings.admin.host, ready.adminPort)}`,
-    `  Models    ${ids.slice(0, MODELS_SHOWN_MAX).join(', ')}${more}`,
+    `  Models    ${ids.slice(0, MODELS_SHOWN_MAX).join(', ')}${omitted}`,
     `  Data      ${settings.data}`,
     `  Settings  ${facts.source ?? 'built in (no tollgate.yaml here); to write one: ' + facts.command + ' config example'}`,
     '',
@@ -43,6 +46,7 @@ export function bannerOf(facts: BannerFacts): string {
   return `${lines.join('\n')}\n`;
 }
 
+/** Empty if the store has no demo account. */
 function demoLines({ ready, settings, command }: BannerFacts, address: string): string[] {
   if (ready.demoKey !== undefined) {
     return [
@@ -82,14 +86,16 @@ function curlLine(address: string, key: string, stream: boolean): string {
   ].join(' ');
 }
 
-/** An address that this machine can call, where `host` may be a wildcard, which means all addresses. */
+/**
+ * An address that this machine can call. A wildcard `host`, which means all addresses, becomes the loopback.
+ */
 function hostPort(host: string, port: number): string {
   if (host === '0.0.0.0') return `127.0.0.1:${port}`;
   if (host === '::') return `[::1]:${port}`;
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
-/** The command line by which an operator in `workingDirectory` calls the script again, without arguments. */
+/** How an operator in `workingDirectory` calls the script again: the command line without arguments. */
 export function commandOf(scriptPath: string, workingDirectory: string): string {
   if (basename(scriptPath) === 'tollgate') {
     return basename(dirname(scriptPath)) === '.bin' ? 'npx tollgate' : 'tollgate';

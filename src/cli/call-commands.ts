@@ -1,7 +1,7 @@
 /**
  * `tollgate calls …`: lists, follows and shows the calls that a host has kept in its call log. program.ts
- * adds the commands; they read from the admin interface, page by page. export-command.ts calls `eachCall` and
- * `cellsOf` too.
+ * adds the commands, which read from the admin interface, page by page. export-command.ts calls `eachCall`
+ * and `cellsOf` too.
  *
  * Must hold: `eachCall` has one page of calls in memory; names and order of the CSV's columns are public
  * (test/e2e/call-record.test.ts, test/e2e/contents.test.ts, test/e2e/export.test.ts).
@@ -24,7 +24,7 @@ import { addDataOptions, type DataOptions, exampleText, nonEmpty, wholeNumberFro
 import { Misuse, printFields, printJson, printLine, printTable } from './output.js';
 import type { Column } from './table.js';
 
-/** The most that the route allows (admin/call-routes.ts). */
+/** Calls in a page: the most that the route allows (admin/call-routes.ts). */
 const PAGE_CALLS = 1_000;
 /** A bound, because `list` has all calls in memory before it prints the first. */
 const LIST_CALLS_MAX = 100_000;
@@ -116,9 +116,9 @@ function pathOf(options: CallFilterOptions & { readonly from?: string; readonly 
 }
 
 /**
- * Visits at most `limit` calls, those that ended last first; Infinity for all. It reads the next page when
+ * Visits at most `limit` calls, those that ended last first; Infinity for all. Reads the next page when
  * `visit` has resolved, so memory holds one page of PAGE_CALLS. Resolves with the cursor of the calls that
- * are left, null if there are none.
+ * were not visited; null if all were.
  */
 export async function eachCall(
   client: AdminClient,
@@ -126,16 +126,16 @@ export async function eachCall(
   limit: number,
   visit: (calls: readonly CallView[]) => Promise<void> | void,
 ): Promise<string | null> {
-  let left = limit;
+  let remaining = limit;
   let cursor: string | null = null;
   do {
-    const pageCalls = String(Math.min(left, PAGE_CALLS));
+    const pageCalls = String(Math.min(remaining, PAGE_CALLS));
     const query = queryOf({ limit: pageCalls, cursor: cursor ?? undefined });
     const page = (await client.call('GET', withQuery(path, query))) as CallsPageView;
     await visit(page.data);
-    left -= page.data.length;
+    remaining -= page.data.length;
     cursor = page.next;
-  } while (left > 0 && cursor !== null);
+  } while (remaining > 0 && cursor !== null);
   return cursor;
 }
 
@@ -152,8 +152,8 @@ async function list(options: ListOptions): Promise<void> {
 }
 
 /**
- * Prints until a signal ends the process, also while the gateway does not respond, such as at a restart: the
- * next response has the calls since the last one (test/unit/cli/call-commands.test.ts).
+ * Prints until a signal ends the process, also while the gateway does not respond, such as at a restart. The
+ * next response has all calls since the last response (test/unit/cli/call-commands.test.ts).
  */
 async function tail(options: CallFilterOptions): Promise<void> {
   const print = (calls: readonly CallView[]): void => {
@@ -167,7 +167,8 @@ async function tail(options: CallFilterOptions): Promise<void> {
     const fetchPage = async (query: Readonly<Record<string, string>>): Promise<CallsPageView> =>
       (await client.call('GET', withQuery(path, queryOf(query)))) as CallsPageView;
     const page = await fetchPage({ limit: String(TAIL_FIRST_CALLS) });
-    // This page has the last call first; those with `after` follow the order in which calls were written.
+    // This page has the last call first. Pages with `after` have calls in the order in which they were
+    // written.
     print([...page.data].reverse());
     let isAway = false;
     for (let after = page.newest; ;) {
@@ -176,7 +177,7 @@ async function tail(options: CallFilterOptions): Promise<void> {
         isAway = false;
         print(data);
         after = newest;
-        // A full page: more calls may have ended already.
+        // The page is full, so more calls may have ended already.
         if (data.length >= PAGE_CALLS) continue;
       } catch (error) {
         if (!(error instanceof NoResponse)) throw error;
@@ -231,13 +232,14 @@ async function printCall(call: CallView): Promise<void> {
     printLine(`${`+${ms.toFixed(1)} ms`.padStart(14)}  ${visible(text)}`);
 }
 
-/** What happened, each with its milliseconds after the call came; the end of the call is last. */
+/** The events of a call, each with its milliseconds after the call came. The end of the call is last. */
 function timelineOf(call: CallView): (readonly [ms: number, event: string])[] {
   const events: [number, string][] = [];
   const cameMs = Date.parse(call.time) - call.duration_ms;
   events.push([0, `came, ${endedText(new Date(cameMs).toISOString())}`]);
   if (call.admitted_ms !== null) events.push([call.admitted_ms, `admitted${quotasText(call)}`]);
   if (call.queued_ms > 0) {
+    // The record has the sum of all waits alone, so the event stands where the first wait may have begun.
     const fromMs = Math.max((call.attempts[0]?.start_ms ?? 0) - call.queued_ms, call.admitted_ms ?? 0);
     events.push([fromMs, `waited ${call.queued_ms} ms in all for room in the limits of upstreams`]);
   }
@@ -248,16 +250,17 @@ function timelineOf(call: CallView): (readonly [ms: number, event: string])[] {
     events.push([startMs, `${name} on ${upstreamText}${model === null ? '' : ` (${model})`}`]);
     const status = attempt.status === null ? 'no status' : `status ${attempt.status}`;
     const reason = attempt.error === null ? '' : `: ${attempt.error}`;
-    const end = `${name} ${attemptEndText(attempt.code)}`;
-    events.push([startMs + ms, `${end}, ${status}, after ${ms.toFixed(1)} ms${reason}`]);
+    const endText = `${name} ${attemptEndText(attempt.code)}`;
+    events.push([startMs + ms, `${endText}, ${status}, after ${ms.toFixed(1)} ms${reason}`]);
   });
   if (call.first_token_ms !== null) events.push([call.first_token_ms, 'first token']);
-  events.sort(([left], [right]) => left - right);
+  events.sort(([leftMs], [rightMs]) => leftMs - rightMs);
+  // After the sort, because rounded times may put another event behind the end.
   events.push([call.duration_ms, `ended, ${outcomeText(call)}`]);
   return events;
 }
 
-/** `cancelled` is no failure: the upstream was in order, and its client had left. */
+/** `cancelled` is no failure of the upstream: the client had left. */
 function attemptEndText(code: string | null): string {
   if (code === null) return 'ended';
   return code === 'cancelled' ? 'was stopped, as the caller had left' : `failed (${code})`;
@@ -265,11 +268,11 @@ function attemptEndText(code: string | null): string {
 
 function quotasText({ quotas }: CallView): string {
   if (quotas.length === 0) return '';
-  const left = quotas.map(({ scope, id, quota, left: amount }) => {
+  const texts = quotas.map(({ scope, id, quota, left }) => {
     const scopeText = scope === 'group' || scope === 'model' ? `${scope} ${id ?? '?'}` : scope;
-    return `${scopeText} ${quota} ${amount}`;
+    return `${scopeText} ${quota} ${left}`;
   });
-  return `; left then: ${left.join(', ')}`;
+  return `; left then: ${texts.join(', ')}`;
 }
 
 function outcomeText({ status, code }: CallView): string {
@@ -296,7 +299,7 @@ function accountText({ account, account_name: name }: CallView): string {
   return name ?? account ?? '-';
 }
 
-/** `whyNoName`: why a known id may have no name. */
+/** `whyNoName` is printed for an id without a name. */
 function namedText(id: string | null, name: string | null, whyNoName: string): string {
   if (id === null) return 'not known';
   return name === null ? `${id} (${whyNoName})` : `${name} (${id})`;
@@ -338,6 +341,7 @@ export const CALL_CELLS = [
   'error',
 ] as const satisfies readonly (keyof CallView)[];
 
+/** The values of CALL_CELLS. */
 export function cellsOf(call: CallView): CsvCell[] {
   return CALL_CELLS.map((name) => {
     const value = call[name];

@@ -1,9 +1,10 @@
 /**
- * Commands for a running gateway: `tollgate reload`, `log`, `health` and `hosts …`. program.ts adds them. All
- * but `health` call its admin interface; `health`, which containers use as their check, asks /readyz.
+ * Commands for a running gateway: `tollgate reload`, `log`, `health` and `hosts …`. program.ts adds the
+ * commands. All but `health` call the admin interface; `health`, which containers use as their check, asks
+ * /readyz.
  *
- * Must hold: `health` ends with an exit code other than 0 if the gateway takes no calls, or its container
- * would stay in service (test/unit/cli/gateway-commands.health.test.ts).
+ * Must hold: `health` ends with an exit code other than 0 if the gateway takes no calls; otherwise its
+ * container would stay in service (test/unit/cli/gateway-commands.health.test.ts).
  */
 import { Option, type Command } from 'commander';
 import type { HostView, ReloadView } from '../admin/views.js';
@@ -46,8 +47,8 @@ export function addReloadCommand(program: Command): void {
 }
 
 /**
- * Waits for a gateway that starts. Throws CommandError with every error of the file, or because no gateway
- * runs (store-client.ts).
+ * Waits for a gateway that starts. Rejects with CommandError, which has every error of the file, or says that
+ * no gateway runs (store-client.ts).
  */
 function reload({ dryRun = false, restart = false, ...options }: ReloadOptions): Promise<void> {
   const body = { dry_run: dryRun, restart };
@@ -61,18 +62,18 @@ function printReload({
   changes = [],
   replacing = 0,
 }: ReloadView): void {
-  const values = new Map(changes.map((change) => [change.setting, valuesOf(change)]));
-  const print = (effect: string, path: string): void =>
-    printLine(`${effect}  ${path}${values.get(path) ?? ''}`);
-  for (const path of applied) print(dryRun ? 'would apply' : 'applied', path);
-  for (const path of restartNeeded) print('needs a restart', path);
+  const valuesByPath = new Map(changes.map((change) => [change.setting, valuesText(change)]));
+  const printSetting = (effect: string, path: string): void =>
+    printLine(`${effect}  ${path}${valuesByPath.get(path) ?? ''}`);
+  for (const path of applied) printSetting(dryRun ? 'would apply' : 'applied', path);
+  for (const path of restartNeeded) printSetting('needs a restart', path);
   if (replacing > 0)
     printLine(`replacing ${replacing} gateway processes, one by one; tollgate status shows them`);
   else if (applied.length === 0 && restartNeeded.length === 0) printLine('nothing has changed');
 }
 
-/** `: refuse -> clamp`; empty for a whole entry that is added or removed. */
-function valuesOf({ before, after }: NonNullable<ReloadView['changes']>[number]): string {
+/** Such as `: refuse -> clamp`; empty if a whole entry is added or removed. */
+function valuesText({ before, after }: NonNullable<ReloadView['changes']>[number]): string {
   return before === null && after === null ? '' : `: ${before ?? 'not set'} -> ${after ?? 'not set'}`;
 }
 
@@ -117,7 +118,7 @@ function showLog({ level, accessLog, samplePercent, ...options }: LogOptions): P
   );
 }
 
-/** A response takes a millisecond. Health checks are repeated, so hanging ones must not pile up. */
+/** A response takes a millisecond. Health checks are repeated, so checks that hang must not pile up. */
 const HEALTH_TIMEOUT_MS = 3_000;
 
 export function addHealthCommand(program: Command): void {
@@ -132,7 +133,7 @@ export function addHealthCommand(program: Command): void {
     .action(checkHealth);
 }
 
-/** Throws CommandError if the gateway takes no calls. */
+/** Rejects with CommandError if the gateway takes no calls. */
 async function checkHealth(options: Pick<DataOptions, 'config' | 'data'>): Promise<void> {
   const { adminOrigin, readGatewayFile } = await import('../admin/gateway-file.js');
   const data = await dataPathOf(options);
@@ -149,10 +150,10 @@ async function checkHealth(options: Pick<DataOptions, 'config' | 'data'>): Promi
   process.stdout.write('ready\n');
 }
 
-/** Reads the settings only if nothing else names the data directory: reading them takes 0.2 s of CPU. */
+/** Reads the settings, which takes 0.2 s of CPU, only if nothing else names the data directory. */
 async function dataPathOf({ config, data }: Pick<DataOptions, 'config' | 'data'>): Promise<string> {
-  const named = data ?? process.env.TOLLGATE_DATA;
-  if (named !== undefined && named !== '') return named;
+  const given = data ?? process.env.TOLLGATE_DATA;
+  if (given !== undefined && given !== '') return given;
   const { loadSettings } = await import('../config/load.js');
   return loadSettings({ config, secrets: false }).settings.data;
 }

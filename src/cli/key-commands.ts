@@ -3,7 +3,7 @@
  * admin interface. program.ts adds the commands. Names of commands and options are public, and so is what
  * `--json` prints: the responses of the admin interface (admin/views.ts), unchanged.
  *
- * Must hold: these are the same whether a gateway runs or not (test/unit/cli/key-commands.test.ts).
+ * Must hold: responses are the same whether a gateway runs or not (test/unit/cli/key-commands.test.ts).
  */
 import { Argument, type Command } from 'commander';
 import type { CreatedKeyView, KeyView, RotatedKeyView } from '../admin/views.js';
@@ -25,7 +25,7 @@ const KEY_COLUMNS: readonly Column<KeyView>[] = [
   { title: 'CREATED', text: ({ created }) => timeText(created) },
 ];
 
-/** `secretOrPrefix`: the whole key if it is new. Limits are listed only if the key has them. */
+/** `secretOrPrefix`: the whole key if it is new. Quotas are listed only if the key has limits. */
 function keyFields(key: KeyView, secretOrPrefix: string): (readonly [string, string])[] {
   return [
     ['name', key.name],
@@ -132,8 +132,8 @@ export function addKeyCommands(program: Command): void {
   )
     .argument('<key>', KEY_ARGUMENT, nonEmpty)
     .addArgument(new Argument('<private>', 'yes: none are kept').choices(['yes', 'no']))
-    .action((key: string, answer: 'yes' | 'no', options: DataOptions) =>
-      showKey(options, 'POST', `${pathOf(key)}/set-private`, { private: answer === 'yes' }),
+    .action((key: string, isPrivate: 'yes' | 'no', options: DataOptions) =>
+      showKey(options, 'POST', `${pathOf(key)}/set-private`, { private: isPrivate === 'yes' }),
     );
 
   for (const [action, description] of [
@@ -157,6 +157,7 @@ export function addKeyCommands(program: Command): void {
   );
 }
 
+/** Calls a route of keys and prints the key of the response. */
 function showKey(options: DataOptions, method: 'GET' | 'POST', path: string, body?: object): Promise<void> {
   return showView(options, [method, path, body], (key: KeyView) => printFields(keyFields(key, key.prefix)));
 }

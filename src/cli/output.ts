@@ -1,6 +1,6 @@
 /**
- * Prints the results of commands, and declares the two errors that they throw: program.ts prints their
- * message and sets the exit code.
+ * Prints the results of commands, and declares the two errors that commands throw. program.ts prints the
+ * message of an error and sets the exit code.
  *
  * Must hold: table.ts, which takes 0.05 s to load, is imported only when a table is printed
  * (test/unit/bundle.test.ts); to a pipe nothing of a table is cut (test/unit/cli/output.test.ts).
@@ -10,8 +10,8 @@ import { visible } from '../core/wrong-input.js';
 import type { Column } from './table.js';
 
 /**
- * The command cannot be done. Exit code 1. Because the error has a `code`, whichever it is, program.ts prints
- * its message and no stack.
+ * The command cannot be done. Exit code 1. Because the error has a `code`, of whatever text, program.ts
+ * prints its message and no stack.
  */
 export class CommandError extends Error {
   readonly code = 'refused';
@@ -32,16 +32,16 @@ export function printLine(text: string): void {
 }
 
 /**
- * Prints a table with a title line, or `none` if it has no rows. On a terminal the table is cut to its width,
- * and standard error says so; to a pipe nothing is cut.
+ * Prints a table with a title line, or `emptyText` if there are no rows. On a terminal the table is cut to
+ * the terminal's width, and standard error says so; to a pipe nothing is cut.
  */
 export async function printTable<Row>(
   columns: readonly Column<Row>[],
   rows: readonly Row[],
-  none: string,
+  emptyText: string,
 ): Promise<void> {
   if (rows.length === 0) {
-    printLine(none);
+    printLine(emptyText);
     return;
   }
   const { tableText } = await import('./table.js');
@@ -51,12 +51,12 @@ export async function printTable<Row>(
     process.stderr.write('Wider than this terminal: --json, or the output of a pipe, has all of it.\n');
 }
 
-/** Columns of the terminal; Infinity if standard output is none, or does not know its width. */
+/** Cells of a line; Infinity if standard output is no terminal, or its width is not known. */
 export function terminalWidth(): number {
   return (process.stdout.isTTY && process.stdout.columns) || Infinity;
 }
 
-/** Prints one item as lines of `name  value`. */
+/** Prints one item as lines of `name  value`. `fields` must not be empty. */
 export async function printFields(fields: readonly (readonly [string, string])[]): Promise<void> {
   const { pad, widthOf } = await import('./table.js');
   const width = Math.max(...fields.map(([name]) => widthOf(name)));
@@ -68,6 +68,7 @@ export function timeText(seconds: number): string {
   return new Date(seconds * 1_000).toISOString().replace('T', ' ').replace('.000', '');
 }
 
+/** The text of whole Unix seconds; `never` for null. */
 export function timeOrNever(seconds: number | null): string {
   return seconds === null ? 'never' : timeText(seconds);
 }

@@ -1,7 +1,7 @@
 /**
  * Writes rows as an Apache Parquet file to a stream, for `tollgate export --format parquet`
- * (export-command.ts). hyparquet-writer makes the bytes; this file decides what type each column has, and
- * when a row group is written.
+ * (export-command.ts), in the process of the command. hyparquet-writer makes the bytes; this file decides
+ * what type each column has, and when a row group is written.
  *
  * Must hold: money is decimal(38,12), so that readers can add up columns exactly; at most one row group is in
  * memory (test/exports/recipes.test.ts, in which other programs read the files).
@@ -20,7 +20,7 @@ const GROUP_ROWS_MAX = 50_000;
 /** Characters of the texts in a row group: rows with long errors and many attempts have 3,000 each. */
 const GROUP_CHARS_MAX = 32 * 1024 * 1024;
 
-/** A scale of 12: the integer is pico-units. */
+/** With a scale of 12 the integer is pico-units. */
 const DECIMAL = {
   type: 'FIXED_LEN_BYTE_ARRAY',
   type_length: 16,
@@ -38,9 +38,10 @@ const TYPES: Readonly<Record<ParquetKind, Omit<SchemaElement, 'name'>>> = {
   money: DECIMAL,
 };
 
-/** What hyparquet-writer takes for a column of the kind: 64-bit integers and decimals as bigint. */
+/** A value as hyparquet-writer takes it: 64-bit integers and decimals as bigint. */
 type Value = string | number | bigint | boolean | null;
 
+/** The casts stand for the declared types of the views, from which export-command.ts takes the kinds. */
 function valueOf(kind: ParquetKind, value: unknown): Value {
   if (value === null || value === undefined) return null;
   switch (kind) {
@@ -58,16 +59,18 @@ function valueOf(kind: ParquetKind, value: unknown): Value {
 }
 
 /**
- * Writes rows, which are objects with the names of the columns as members. `write` and `end` are awaited, one
- * after the other; `end` comes last, once.
+ * Writes rows, which are objects with the names of the columns as members. Await each `write` before the next
+ * call; call `end` last, once.
  */
 export class ParquetFile<Row extends object> {
   readonly #output: Writable;
   readonly #bytes = new ByteWriter();
   readonly #writer: ParquetWriter;
   readonly #columns: readonly { readonly name: string; readonly kind: ParquetKind; data: Value[] }[];
+  /** Characters of the texts in `#columns`. */
   #chars = 0;
 
+  /** `kinds`: the columns by name, in their order. */
   constructor(output: Writable, kinds: Readonly<Record<string, ParquetKind>>) {
     this.#output = output;
     this.#columns = Object.entries(kinds).map(([name, kind]) => ({ name, kind, data: [] }));
@@ -85,7 +88,7 @@ export class ParquetFile<Row extends object> {
     });
   }
 
-  /** Takes rows. Writes a row group if there are enough, and then waits for the reader of the output. */
+  /** Takes rows. If they fill a row group, writes the group and waits for the reader of the output. */
   async write(rows: readonly Row[]): Promise<void> {
     for (const row of rows) {
       for (const { name, kind, data } of this.#columns) {
@@ -93,32 +96,34 @@ export class ParquetFile<Row extends object> {
         if (typeof value === 'string') this.#chars += value.length;
         data.push(value);
       }
-      if (this.#rows >= GROUP_ROWS_MAX || this.#chars >= GROUP_CHARS_MAX) await this.#writeGroup();
+      if (this.#rowCount >= GROUP_ROWS_MAX || this.#chars >= GROUP_CHARS_MAX) await this.#writeGroup();
     }
   }
 
-  /** Writes what is left, and the index of the file. Without it no reader takes the file. */
+  /** Writes the last row group and the index of the file, without which no program reads the file. */
   async end(): Promise<void> {
-    if (this.#rows > 0) await this.#writeGroup();
+    if (this.#rowCount > 0) await this.#writeGroup();
     await this.#writer.finish();
     await this.#send();
   }
 
-  get #rows(): number {
+  /** Rows that wait for their row group. There is one column at least. */
+  get #rowCount(): number {
     return this.#columns[0]!.data.length;
   }
 
   async #writeGroup(): Promise<void> {
     await this.#writer.write({
-      // No index of pages: all of them would stay in memory until the end.
+      // No index of pages, because the indexes of all groups would stay in memory until the end.
       columnData: this.#columns.map(({ name, data }) => ({ name, data, offsetIndex: false })),
-      rowGroupSize: this.#rows,
+      rowGroupSize: this.#rowCount,
     });
     for (const column of this.#columns) column.data = [];
     this.#chars = 0;
     await this.#send();
   }
 
+  /** Writes the bytes that ByteWriter has, and waits while the output is full. */
   async #send(): Promise<void> {
     // A copy, because ByteWriter reuses its memory for the next group.
     const bytes = this.#bytes.getBytes().slice();

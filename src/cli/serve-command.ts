@@ -1,6 +1,6 @@
 /**
  * The command `tollgate serve` in the process that serve.ts forks: reads the command line and the settings,
- * sends them to the process that forked it, and ends. program.ts adds the command.
+ * sends the settings to the supervisor, which has forked it, and ends. program.ts adds the command.
  *
  * Must hold: wrong settings end the start with all their errors (test/e2e/refused-start.test.ts).
  */
@@ -32,10 +32,11 @@ export function addServeCommand(program: Command): void {
     .action(sendSettings);
 }
 
-/** Sends the settings, or why they are refused, to the process that serves, and lets this one end. */
+/** Sends the settings, or why they are rejected, to the supervisor, and lets this process end. */
 async function sendSettings(options: LoadOptions): Promise<void> {
   // main.ts looks only at the first argument, so `tollgate -- serve` comes here without a fork by serve.ts.
   if (process.send === undefined) throw new Misuse('serve must be the first word: tollgate serve …');
+  // The open channel would keep this process alive, so it is closed when the message is sent.
   process.send(await settingsOf(options), () => process.disconnect());
 }
 
@@ -43,7 +44,7 @@ async function settingsOf(options: LoadOptions): Promise<SettingsMessage> {
   const unsupported = unsupportedRuntime(runtimeFacts());
   if (unsupported !== undefined) return { kind: 'refused', problems: [unsupported] };
   try {
-    // The gateways load it later. Here the reason why it cannot be loaded can be explained.
+    // Loads lmdb, which the gateways load later, because here the error can be explained.
     await import('../store/environment.js');
   } catch (error) {
     const problem = unloadableStore(error as Error);

@@ -1,6 +1,6 @@
 /**
- * `tollgate serve` in the process that was started: becomes the supervisor process and prints the banner.
- * main.ts calls it.
+ * `tollgate serve` in the process that was started, which becomes the supervisor process and prints the
+ * banner. main.ts calls `serve`.
  *
  * Must hold: this file imports neither Commander nor the reader of settings (config/load.ts), which would
  * stay in memory as long as the gateway serves; only the process that `readSettings` forks loads them
@@ -22,7 +22,7 @@ export async function serve(): Promise<void> {
   const logSwitch = new LogSwitch(createLogSwitch());
   const log = createLog('supervisor', logSwitch);
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-    // Who reads the banner may close the pipe, as `head` does. No error of the output ends the gateways.
+    // The reader of the banner may close the pipe, as `head` does. No error of the output ends the gateways.
     if (error.code !== 'EPIPE')
       log.warn('the banner cannot be written to standard output', { error: error.message });
   });
@@ -41,7 +41,7 @@ export async function serve(): Promise<void> {
   }
   const { settings, source } = loaded;
   const command = commandOf(process.argv[1] ?? '', process.cwd());
-  // At the start and at each reload. The gateways set the level of their own logs.
+  // The supervisor calls it at the start and at each reload. The gateways set the level of their own logs.
   const onSettings = ({ log: { level } }: Settings): void => {
     logSwitch.level = level;
   };
@@ -53,12 +53,12 @@ export async function serve(): Promise<void> {
   process.exitCode = exitCode;
 }
 
-/** The one message that the process of serve-command.ts sends. */
+/** The only message that the process of serve-command.ts sends. */
 export type SettingsMessage =
   | { readonly kind: 'loaded'; readonly loaded: LoadedSettings }
   | { readonly kind: 'refused'; readonly problems: readonly string[] };
 
-/** The process that reads the settings ended without the message. It has printed why, or the help. */
+/** The process that reads the settings ended without a message. That process has printed why, or the help. */
 class SettingsUnread extends Error {
   readonly exitCode: number;
 
@@ -72,16 +72,19 @@ class SettingsUnread extends Error {
 
 /** `../cli/`, so that the path is right from a chunk of the bundle too (scripts/bundle.mjs). */
 const ENTRY = new URL('../cli/main.js', import.meta.url);
-/** Reading takes half a second. A file that never ends, such as a pipe, would block all later reloads. */
+/**
+ * Far above the half a second of a read. A file that never ends, such as a pipe, would block all later
+ * reloads.
+ */
 const READ_MS_MAX = 120_000;
 
 /**
- * Reads the settings with the arguments of this process, in a process that ends afterwards. By the variable,
- * main.ts runs the command of serve-command.ts there, and not `serve` again. So the supervisor loads neither
- * Commander nor YAML nor TypeBox (20 MB resident), at its start and at reloads. Rejects with ConfigError,
- * with SettingsUnread, or with the system's error if no process can be started.
+ * Reads the settings with the arguments of this process, in a process that ends afterwards. Because of the
+ * variable, main.ts runs the command of serve-command.ts there, and not `serve` again. So the supervisor
+ * loads neither Commander nor YAML nor TypeBox (20 MB resident), at its start and at reloads. Rejects with
+ * ConfigError, with SettingsUnread, or with the system's error if no process can be started.
  *
- * Must hold: that process ends, or is ended after a time limit (test/e2e/refused-start.test.ts,
+ * Must hold: the process that reads ends, or is ended after READ_MS_MAX (test/e2e/refused-start.test.ts,
  * test/e2e/reload.test.ts).
  */
 function readSettings(): Promise<LoadedSettings> {
@@ -96,7 +99,7 @@ function readSettings(): Promise<LoadedSettings> {
       else reject(new ConfigError(message.problems));
     });
     child.once('error', reject);
-    // Unlike 'exit' it comes after the message, and changes nothing if that has come.
+    // 'close' comes after the message, unlike 'exit', and a promise that is settled stays as it is.
     child.once('close', (exitCode, signal) => reject(new SettingsUnread(exitCode, signal)));
   });
 }

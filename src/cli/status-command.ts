@@ -2,8 +2,8 @@
  * `tollgate status`: prints the gateway's status, once or repeatedly. program.ts adds the command; it calls
  * the admin interface, status-stats.ts compares responses, and status-text.ts makes the text.
  *
- * Must hold: with `--watch` it goes on while the gateway is away (test/e2e/operator-reads.test.ts). The text:
- * test/unit/cli/status-text.test.ts.
+ * Must hold: with `--watch` the command goes on while the gateway does not respond
+ * (test/e2e/operator-reads.test.ts). The text: test/unit/cli/status-text.test.ts.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Option, type Command } from 'commander';
@@ -14,11 +14,11 @@ import { type DataOptions, wholeNumberFrom } from './options.js';
 import { CommandError, printJson, printLine, terminalWidth } from './output.js';
 import type { StatusSample, StatusView } from './status-stats.js';
 
-/** Of these groups the ones with the fullest quotas are shown. */
+/** The groups of which `groupsOf` (status-text.ts) shows those with the fullest quotas. */
 const GROUPS_PATH = '/group-tree?limit=1000';
-/** Rates are taken between two samples, at least this long apart. */
+/** Rates are computed from two samples, at least this long apart. */
 const SAMPLE_MS = 1_000;
-const WATCH_SECONDS = 2;
+const WATCH_SECONDS_DEFAULT = 2;
 const WATCH_SECONDS_MAX = 3_600;
 /** Moves the cursor to the top left, and clears the screen. */
 const CLEAR_TERMINAL = '\u{1b}[H\u{1b}[2J';
@@ -39,24 +39,25 @@ export function addStatusCommand(program: Command): void {
   )
     .option(
       '--watch [seconds]',
-      `print again every so many seconds, ${WATCH_SECONDS} by default, until Ctrl-C`,
+      `print again every so many seconds, ${WATCH_SECONDS_DEFAULT} by default, until Ctrl-C`,
       wholeNumberFrom(1, WATCH_SECONDS_MAX),
     )
-    // No effect: scripts may still give it, which an earlier version needed to print once on a terminal.
+    // Has no effect. An earlier version needed this option to print once on a terminal, so scripts may give
+    // it.
     .addOption(new Option('--once').hideHelp())
     .action((options: StatusOptions) =>
       withGateway(options, async (client) => {
         const { watch } = options;
         if (options.json === true) printJson(await client.call('GET', '/status'));
         else if (watch === undefined) await print(client, await firstSample(client));
-        else await printEvery(client, watch === true ? WATCH_SECONDS : watch);
+        else await printEvery(client, watch === true ? WATCH_SECONDS_DEFAULT : watch);
       }),
     );
 }
 
 /**
- * Prints until a signal ends the process, also while the gateway does not respond, such as at a restart, or
- * rejects the token, which another command may mend.
+ * Prints until a signal ends the process. Goes on while the gateway does not respond, such as at a restart,
+ * or rejects the token, which another command may mend.
  */
 async function printEvery(client: AdminClient, seconds: number): Promise<never> {
   let former: StatusSample | undefined;
@@ -65,15 +66,15 @@ async function printEvery(client: AdminClient, seconds: number): Promise<never> 
       former = await print(client, former ?? (await firstSample(client)), separator);
     } catch (error) {
       if (!(error instanceof CommandError)) throw error;
-      const why = error instanceof NoResponse ? 'The gateway does not answer.' : error.message;
-      printLine(`${why} Trying again every ${seconds} s; Ctrl-C ends.`);
+      const reason = error instanceof NoResponse ? 'The gateway does not answer.' : error.message;
+      printLine(`${reason} Trying again every ${seconds} s; Ctrl-C ends.`);
       former = undefined;
     }
     await sleep(seconds * 1_000);
   }
 }
 
-/** Takes a sample and waits until rates can be taken from it. */
+/** Takes a sample, and resolves when a second sample gives rates. */
 async function firstSample(client: AdminClient): Promise<StatusSample> {
   const sample = await sampleOf(client);
   await sleep(SAMPLE_MS);
@@ -92,7 +93,7 @@ async function print(client: AdminClient, former: StatusSample, separator = ''):
 async function sampleOf(client: AdminClient): Promise<StatusSample> {
   const status = (await client.call('GET', '/status')) as StatusView;
   const atMs = performance.now();
-  // A gateway of an earlier version has no groups. The status itself must come.
+  // A gateway of an earlier version has no such route, so an error of this request is ignored.
   const groups = (await client.call('GET', GROUPS_PATH).catch(() => undefined)) as
     ListView<GroupView> | undefined;
   return { status: { ...status, groups: groups?.data ?? [] }, atMs };

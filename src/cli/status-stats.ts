@@ -1,7 +1,7 @@
 /**
  * The document of `GET /admin/v1/status` as another version of the gateway may send it, and what two such
- * responses tell: totals, rates and percentiles between them. status-command.ts calls it, and status-text.ts
- * makes the text.
+ * responses say: totals, rates and percentiles between them. status-command.ts calls `statsOf`, and
+ * status-text.ts makes the text. Process of a command. Pure.
  *
  * Must hold: each field that StatusView makes optional may be missing, because the gateway may have another
  * version; counters that begin anew give no rates (test/unit/cli/status-stats.test.ts).
@@ -16,10 +16,10 @@ import type {
   UpstreamStatus,
 } from '../telemetry/status-document.js';
 
-/** Members of the document that are objects or lists: what these contain may be missing too. */
+/** Members of the document that are objects or lists, whose own members may be missing too. */
 type Nested = 'limits' | 'tokens' | 'sharing' | 'store' | 'upstreams' | 'credentials' | 'threads';
 
-/** A histogram, or the use of a quota, is complete or missing. */
+/** The status document of any version. A histogram, or the use of a quota, is complete or missing. */
 export interface StatusView extends Partial<Omit<StatusDocument, Nested>> {
   readonly groups?: readonly Partial<GroupView>[];
   readonly limits?: Partial<Pick<StatusDocument['limits'], 'calls_in_flight'>>;
@@ -41,13 +41,13 @@ export interface StatusSample {
   readonly atMs: number;
 }
 
-/** `total` is undefined if the document lacks the field, `perSecond` also if there is no earlier response. */
+/** `total` is undefined if the document lacks the field, `perSecond` also if there is no former sample. */
 export interface Rate {
   readonly perSecond: number | undefined;
   readonly total: number | undefined;
 }
 
-/** `above`: the percentile lies beyond the histogram's last bound, and `ms` is that bound. */
+/** `above`: the percentile lies above the histogram's last bound, and `ms` is that bound. */
 export interface Percentile {
   readonly ms: number;
   readonly above: boolean;
@@ -71,19 +71,22 @@ export interface StatusStats {
   readonly outcomes: readonly (Rate & { readonly code: string })[];
 }
 
-/** Without `former`, or if it is of another process, there are no rates, and percentiles since the start. */
+/**
+ * Compares two samples. Without `former`, or if it is of another process, there are no rates, and percentiles
+ * are those since the start.
+ */
 export function statsOf(former: StatusSample | undefined, latest: StatusSample): StatusStats {
   const { status } = latest;
-  const before = former !== undefined && isOfSameStart(former.status, status) ? former : undefined;
-  const seconds = before === undefined ? 0 : (latest.atMs - before.atMs) / 1_000;
+  const comparable = former !== undefined && isOfSameStart(former.status, status) ? former : undefined;
+  const seconds = comparable === undefined ? 0 : (latest.atMs - comparable.atMs) / 1_000;
   const rate = (read: (view: StatusView) => number | undefined): Rate => {
     const total = read(status);
-    const formerTotal = before === undefined ? undefined : read(before.status);
+    const formerTotal = comparable === undefined ? undefined : read(comparable.status);
     const isKnown = total !== undefined && formerTotal !== undefined && seconds > 0;
     return { total, perSecond: isKnown ? Math.max(total - formerTotal, 0) / seconds : undefined };
   };
   const percentiles = (read: (view: StatusView) => HistogramView | undefined): Percentiles =>
-    percentilesOf(before === undefined ? undefined : read(before.status), read(status));
+    percentilesOf(comparable === undefined ? undefined : read(comparable.status), read(status));
   return {
     calls: rate(({ outcomes }) => outcomes && sumOf(Object.values(outcomes))),
     prompt: rate(({ tokens }) => tokens?.prompt),
@@ -100,12 +103,12 @@ export function statsOf(former: StatusSample | undefined, latest: StatusSample):
   };
 }
 
-/** The counters of a restarted gateway begin at 0, so its responses cannot be compared with earlier ones. */
+/** False if the gateway was restarted: its counters began at 0, and cannot be compared with earlier ones. */
 function isOfSameStart(former: StatusView, latest: StatusView): boolean {
   return former.pid === latest.pid && (former.uptime_seconds ?? 0) <= (latest.uptime_seconds ?? 0);
 }
 
-/** Percentiles of what was measured between the two responses, or since the start if there is only one. */
+/** Percentiles of what was measured between two samples, or since the start if `former` is undefined. */
 function percentilesOf(former: HistogramView | undefined, latest: HistogramView | undefined): Percentiles {
   if (latest === undefined) return PERCENTS.map(() => undefined);
   const counts = latest.counts.map((count, bucket) => Math.max(count - (former?.counts[bucket] ?? 0), 0));
@@ -115,7 +118,7 @@ function percentilesOf(former: HistogramView | undefined, latest: HistogramView 
   );
 }
 
-/** The value at this rank, above 0, as if the values of a bucket were spread evenly over it. */
+/** The value at `rank`, which is above 0, as if the values of a bucket were spread evenly over the bucket. */
 function percentileOf(bounds: readonly number[], counts: readonly number[], rank: number): Percentile {
   let below = 0;
   for (const [bucket, upper] of bounds.entries()) {

@@ -1,6 +1,6 @@
 /**
  * The admin interface without a gateway: calls its routes on the store, in the process of the command.
- * admin-client.ts opens it if no gateway runs on the data directory.
+ * admin-client.ts calls `openStoreExchange` if no gateway runs on the data directory.
  *
  * Must hold: the command holds the store while it works, so that no gateway starts meanwhile and misses the
  * change (test/e2e/start-race.test.ts).
@@ -20,10 +20,10 @@ import { storePath } from '../store/store-file.js';
 import { createLog } from '../telemetry/log.js';
 import { CommandError } from './output.js';
 
-/** As operator: whoever may open the data directory may do everything. */
+/** The operator of a command. Whoever may open the data directory may do everything. */
 const REQUESTER = { operator: { who: 'command', role: 'admin' }, from: userName() } as const;
 
-/** The system's user; a container may run as one that has no name. */
+/** The name of the system's user; the number of a user without a name, as containers may have. */
 function userName(): string {
   try {
     return userInfo().username;
@@ -43,7 +43,8 @@ const SHARED =
 const NO_BOOKS = 'There are no books';
 const DATA_RULE = 'If a gateway has others, name their folder (--data, TOLLGATE_DATA).';
 
-export interface Exchanged {
+/** A response of the admin interface. */
+export interface AdminResponse {
   readonly status: number;
   readonly body: string;
 }
@@ -54,11 +55,11 @@ export interface AdminExchange {
    * `path` is encoded and below `/admin/v1`; `body` is JSON, or empty. Rejects with CommandError if there is
    * no response.
    */
-  readonly exchange: (method: string, path: string, body: string) => Promise<Exchanged>;
+  readonly exchange: (method: string, path: string, body: string) => Promise<AdminResponse>;
   readonly close: () => Promise<void>;
 }
 
-/** What a command does in a folder in which no books have been made yet. */
+/** What a command does in a folder without a store: make one, or reject. */
 export type WithoutBooks = 'made' | 'rejected';
 
 /**
@@ -81,6 +82,7 @@ export function openStoreExchange(settings: Settings, withoutBooks: WithoutBooks
     groupsMax: settings.limits.groups,
     live: new StoreOnly(store, undefined, settings.quota_timezone),
   });
+  // What only a gateway has is empty, or is rejected with NO_GATEWAY. Nothing waits in memory to be flushed.
   const api = new AdminApi({
     registry,
     service: ownRegistryService(registry),

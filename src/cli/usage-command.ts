@@ -1,9 +1,10 @@
 /**
- * `tollgate usage`: sums of calls, tokens and cost. program.ts adds the command, which runs in a process of
- * its own and calls the admin interface, which computes the sums.
+ * `tollgate usage`: sums of calls, tokens and cost. program.ts adds the command, which calls the admin
+ * interface; the gateway computes the sums.
  *
- * Must hold: in a folder without books it fails and makes none, because a wrong folder would look like one
- * without calls (test/unit/cli/store-client.test.ts). The sums, columns and CSV: test/e2e/user-path.test.ts.
+ * Must hold: in a folder without a store the command fails and makes none, because a wrong folder would look
+ * like a folder without calls (test/unit/cli/store-client.test.ts). The sums, columns and CSV:
+ * test/e2e/user-path.test.ts.
  */
 import { Option, type Command } from 'commander';
 import type { UsageView } from '../admin/views.js';
@@ -13,7 +14,10 @@ import { type DataOptions, nonEmpty } from './options.js';
 import { Misuse, printJson, printTable, timeText } from './output.js';
 import type { Column } from './table.js';
 
-/** What lines can be grouped by (USAGE_GROUPS of the gateway). A line has the one member of that name. */
+/**
+ * What lines can be grouped by: the same names as USAGE_GROUPS of registry/usage-report.ts, which would load
+ * the registry. A line has the member of the name that was chosen.
+ */
 const LINES_BY = ['account', 'key', 'model', 'day', 'hour'] as const;
 
 interface UsageOptions extends DataOptions {
@@ -45,8 +49,8 @@ export function addUsageCommand(program: Command): void {
 }
 
 /**
- * How long the gateway may take: a large store has millions of rows, of which it reads some 50,000 a second
- * beside its other work. Below the 300 s after which Node's fetch gives up by itself.
+ * How long the gateway may take. A large store has millions of rows, of which a gateway reads some 50,000 a
+ * second beside its other work. Below the 300 s after which Node's fetch gives up by itself.
  */
 const REPORT_TIMEOUT_MS = 290_000;
 
@@ -59,25 +63,25 @@ async function showUsage(options: UsageOptions): Promise<void> {
       process.stdout.write(await client.text(withQuery(path, new URLSearchParams({ format: 'csv' }))));
       return;
     }
-    // By default a page of sums is as long as it can be.
+    // The default of this route is its longest page.
     const data = await listAll<UsageView>(client, path, 'default');
     if (options.json === true) printJson({ data, next: null });
     else await printTable(columnsOf(by), data, 'Nothing was called.');
   };
-  // `rejected`: by default the folder would get books.
+  // `rejected`, because by default the folder would get a store.
   await withAdminClient(options, show, { withoutBooks: 'rejected', timeoutMs: REPORT_TIMEOUT_MS });
 }
 
 function columnsOf(by: UsageOptions['by']): Column<UsageView>[] {
-  // An hour is in Unix seconds; a day is text.
-  const name = (line: UsageView): string => {
+  const nameText = (line: UsageView): string => {
     const value = line[by];
+    // A number is an hour, in Unix seconds. All other names are texts.
     return typeof value === 'number' ? timeText(value) : String(value);
   };
   const isNamed = by === 'account' || by === 'key';
   return [
     ...nameColumnsOf(by),
-    { title: isNamed ? 'ID' : by.toUpperCase(), text: name, cut: by === 'model' },
+    { title: isNamed ? 'ID' : by.toUpperCase(), text: nameText, cut: by === 'model' },
     { title: 'CALLS', text: ({ calls }) => String(calls), align: 'right' },
     { title: 'FAILED', text: ({ failed_calls }) => String(failed_calls), align: 'right' },
     { title: 'PROMPT', text: ({ prompt_tokens }) => String(prompt_tokens), align: 'right' },
@@ -92,7 +96,7 @@ function columnsOf(by: UsageOptions['by']): Column<UsageView>[] {
 
 /**
  * The names of the account and the key that a line is about. A key without a name was deleted. An account
- * without one is not in the books of this host, as after they were put back from an older copy.
+ * without a name is not in this host's store, which may have been restored from an older copy.
  */
 function nameColumnsOf(by: UsageOptions['by']): Column<UsageView>[] {
   const key: Column<UsageView> = {
