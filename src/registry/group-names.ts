@@ -37,7 +37,7 @@ export class GroupNames {
   /** `name` is empty, or has passed `assertName`. Main thread. */
   set(group: GroupIndex, name: string): void {
     const start = group * RECORD_BYTES;
-    invariant(start + RECORD_BYTES <= this.#bytes.length, `the buffer has a record for group ${group}`);
+    invariant(start + RECORD_BYTES <= this.#bytes.length, `group ${group} has a place for its name`);
     this.#bytes.writeUInt32LE(this.#bytes.write(name, start + LENGTH_BYTES), start);
   }
 

@@ -163,10 +163,10 @@ export class Registry {
       const firstSlot = this.#store.freeAccountIndex();
       const keySlots = keys.takeSlots(items.reduce((count, item) => count + item.keys.length, 0)).values();
       return items.map((item, index) => {
-        const place = `accounts[${index}]`;
-        const record = namingItem(place, () => accounts.put(item, asAccountIndex(firstSlot + index)));
+        const itemPath = `accounts[${index}]`;
+        const record = namingItem(itemPath, () => accounts.put(item, asAccountIndex(firstSlot + index)));
         const created = item.keys.map((key, keyIndex) =>
-          namingItem(`${place}.keys[${keyIndex}]`, () => keys.put(record, key, keySlots.next().value)),
+          namingItem(`${itemPath}.keys[${keyIndex}]`, () => keys.put(record, key, keySlots.next().value)),
         );
         return { record, created };
       });
@@ -330,13 +330,13 @@ export class Registry {
   }
 }
 
-/** Runs `work`; if it throws a rejection, puts `item` before the message. */
-function namingItem<Result>(item: string, work: () => Result): Result {
+/** Runs `work`. If it throws a rejection, puts `itemPath` before the message. */
+function namingItem<Result>(itemPath: string, work: () => Result): Result {
   try {
     return work();
   } catch (error) {
     if (!(error instanceof ProxyError)) throw error;
-    throw new ProxyError(error.code, error.source, `${item}: ${error.message}`);
+    throw new ProxyError(error.code, error.source, `${itemPath}: ${error.message}`);
   }
 }
 

@@ -263,13 +263,15 @@ function auditStoredResponses(scope: AuditScope): void {
   auditAges(scope, responseCount);
 }
 
+/** The names of tables and rows are those of `keyedResponseTable` (response-table.ts). */
 function auditAges(scope: AuditScope, responseCount: number): void {
   const { snapshot } = scope;
-  let [ages, sum] = [0, 0];
+  let ageCount = 0;
+  let countedBytes = 0;
   for (const { key, value } of snapshot.rows('answer_ages')) {
-    ages++;
-    // A damaged row is found with its response, or below, because the sum lacks it.
-    if (typeof value === 'number') sum += value;
+    ageCount++;
+    // A damaged row is found with its response, or below, because its bytes are missing in the sum.
+    if (typeof value === 'number') countedBytes += value;
     const [, account, responseKey]: Age = key;
     if (snapshot.get('answers', [account, responseKey]) === undefined) {
       const subject = scope.subjectAt('answer_ages', key);
@@ -277,8 +279,9 @@ function auditAges(scope: AuditScope, responseCount: number): void {
     }
   }
   const subject = scope.subjectAt('meta', 'answer_bytes');
-  scope.expect(subject, 'the number of ages', ages, responseCount);
-  scope.expect(subject, 'the bytes of all answers', amountOf(snapshot.get('meta', 'answer_bytes') ?? 0), sum);
+  scope.expect(subject, 'the number of ages', ageCount, responseCount);
+  const storedBytes = amountOf(snapshot.get('meta', 'answer_bytes') ?? 0);
+  scope.expect(subject, 'the bytes of all answers', storedBytes, countedBytes);
 }
 
 /** Each operator is found by the digest of its token. */

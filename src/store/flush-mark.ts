@@ -26,6 +26,7 @@ import { bootId } from './process-identity.js';
 import { closedObject, Count, damaged, Format, FORMAT, locationOf } from './record-codec.js';
 import type { Tables } from './tables.js';
 
+/** The name is on disk, and `auditFlushes` (audit.ts) has it too. */
 const ACCOUNTING_VERSION = 'books_version';
 
 const StoredFlush = closedObject({ format: Format, life: Type.String({ minLength: 1 }), sequence: Count });
@@ -123,19 +124,19 @@ export function hostClocks(clock: Clock, boot = bootId()): HostClocks | undefine
 }
 
 /** Call in the transaction of the flush. */
-export function putClocks({ meta }: MetaTable, now: HostClocks): void {
-  meta.putSync(CLOCKS, now);
+export function putClocks({ meta }: MetaTable, clocks: HostClocks): void {
+  meta.putSync(CLOCKS, clocks);
 }
 
 /**
  * Returns by how much the calendar was set forward since the last flush, negative if back; 0 if that is
  * unknown.
  */
-export function steppedMs(tables: MetaTable, now: HostClocks | undefined): number {
-  const then = tables.meta.get(CLOCKS);
-  if (then === undefined || now === undefined) return 0;
-  if (!isClocks(then)) throw damaged(locationOf(tables, 'meta', CLOCKS));
+export function steppedMs(tables: MetaTable, current: HostClocks | undefined): number {
+  const flushed = tables.meta.get(CLOCKS);
+  if (flushed === undefined || current === undefined) return 0;
+  if (!isClocks(flushed)) throw damaged(locationOf(tables, 'meta', CLOCKS));
   // The monotonic clock begins anew with each boot. If it has gone back, it is that of another machine.
-  const isSameClock = then.boot === now.boot && then.monotonicMs <= now.monotonicMs;
-  return isSameClock ? now.aheadMs - then.aheadMs : 0;
+  const isSameClock = flushed.boot === current.boot && flushed.monotonicMs <= current.monotonicMs;
+  return isSameClock ? current.aheadMs - flushed.aheadMs : 0;
 }

@@ -4,11 +4,11 @@
  *
  * - Money and usage come from the journals alone, so that they always agree on disk. The day's calls and the
  *   permits of the minute come from the ledger.
- * - A gateway that has the store for itself writes rows of absolute totals: to write one twice, or again
+ * - A gateway that has the store for itself writes rows of absolute totals: writing a row twice, or again
  *   after a crash, changes nothing.
  * - If several gateways share the store, each adds its part to a row, which it reads in the transaction that
- *   writes it. A part must not be added twice: so the transaction also writes a flush mark (flush-mark.ts),
- *   by which a gateway whose commit failed finds out whether it is on disk all the same.
+ *   writes the row. A part must not be added twice. So the transaction also writes a flush mark
+ *   (flush-mark.ts), by which a gateway finds out whether a commit that failed is on disk all the same.
  * - If a transaction fails, its rows stay in memory, and the next flush writes them.
  *
  * Must hold: a flush drains the journals first, then the ledger's counts, then the stored responses.
@@ -98,7 +98,7 @@ interface UsageLogLines {
 
 export interface LedgerFlushOptions {
   readonly ledger: Ledger;
-  /** One for each listener, by its index. */
+  /** The journals by the index of their listener. */
   readonly journals: readonly JournalReader[];
   /**
    * What the request ids of the listener of that index begin with. It is read when a record is drained,
@@ -127,8 +127,8 @@ export interface LedgerFlushOptions {
   /** Gets the accounts and keys of each transaction that is on disk, for notices of their quotas. */
   readonly changed?: { add(accounts: Iterable<AccountIndex>, keys: Iterable<KeyIndex>): void };
   /**
-   * Gets each record with an uncovered charge: one that leaves it, takes it back or has collected it. Absent
-   * if this gateway alone has the balances.
+   * Gets each record that leaves a charge uncovered, takes such a charge back or has collected it. Absent if
+   * this gateway alone has the balances.
    */
   readonly uncoveredCharges?: { note(requestPrefix: string, record: JournalRecord): void } | undefined;
   readonly clock: Clock;

@@ -45,33 +45,35 @@ export function responseBytesOf({ bytes }: ResponseRecord): number {
 }
 
 interface ResponseTables extends Pick<Tables, 'path' | 'meta' | 'answers' | 'answerAges'> {
-  /** Name of the first table, for messages. */
+  /** Name of the table `answers` on disk, for messages. */
   readonly name: string;
-  /** Key in `meta` of the bytes that all responses count for. */
-  readonly sum: string;
+  /** Name of the row of `meta` with the bytes that all responses count for. */
+  readonly bytesName: string;
   /** The first format whose rows must have a digest (readResponse). */
   readonly digestSince?: number;
   /** Undefined if responses are not told apart by their models. */
   readonly modelAges?: Tables['cachedModelAges'];
 }
 
-/** Key in `meta` of the bytes that the responses of each model of the cache count for, as JSON. */
-const MODEL_SUMS = 'cached_model_bytes';
+/**
+ * Name of the row of `meta` with the bytes that the responses of each model of the cache count for, as JSON.
+ */
+const MODEL_BYTES_NAME = 'cached_model_bytes';
 
-/** By model id. */
-type ModelSums = Map<string, number>;
+/** The bytes that the responses of a model count for, by model id. A model without responses has no entry. */
+type ModelBytes = Map<string, number>;
 
 /** The tables of the responses for replays by their Idempotency-Key. */
 export function keyedResponseTable(tables: Tables): ResponseTable {
   const { path, meta, answers, answerAges } = tables;
-  return new ResponseTable({ path, meta, answers, answerAges, name: 'answers', sum: 'answer_bytes' });
+  return new ResponseTable({ path, meta, answers, answerAges, name: 'answers', bytesName: 'answer_bytes' });
 }
 
 /** The tables of the response cache. */
 export function cachedResponseTable(tables: Tables): ResponseTable {
   const { path, meta, cached: answers, cachedAges: answerAges, cachedModelAges: modelAges } = tables;
   const own = { path, meta, answers, answerAges, modelAges, digestSince: 0 };
-  return new ResponseTable({ ...own, name: 'cached', sum: 'cached_bytes' });
+  return new ResponseTable({ ...own, name: 'cached', bytesName: 'cached_bytes' });
 }
 
 export class ResponseTable {
@@ -107,6 +109,7 @@ export class ResponseTable {
     return String(oldest) !== String(this.#oldest());
   }
 
+  /** The key of the oldest row of ages. */
   #oldest(): readonly [number, number, string] | undefined {
     return Array.from(this.#tables.answerAges.getKeys({ limit: 1 }))[0];
   }
@@ -116,48 +119,51 @@ export class ResponseTable {
    * anew: 1 µs a row.
    */
   get bytes(): number {
-    const { meta, sum } = this.#tables;
-    const bytes = meta.get(sum) ?? 0;
+    const { meta, bytesName } = this.#tables;
+    const bytes = meta.get(bytesName) ?? 0;
     return typeof bytes === 'number' && Number.isSafeInteger(bytes) && bytes >= 0 ? bytes : this.#countAnew();
   }
 
   /**
-   * Makes the changes, then removes the oldest responses until the rest is within the bounds. Called in a
+   * Makes the changes, then removes the oldest responses until all are within the bounds. Call in a
    * transaction.
    */
   apply({ kept, forgotten, bounds }: ResponseChanges): void {
-    const { meta, sum } = this.#tables;
-    const sums = this.#modelSums();
+    const { meta, bytesName } = this.#tables;
+    const modelBytes = this.#readModelBytes();
     let { bytes } = this;
     // Either the bound was lowered or the sum is damaged. A damaged sum must not evict responses that fit.
     if (bytes > bounds.bytesMax) bytes = this.#countAnew();
-    for (const key of forgotten) bytes -= this.#remove(key, sums);
-    for (const record of kept) bytes += this.#put(record, sums);
-    for (const [model, bytesMax] of bounds.modelBytesMax ?? []) bytes -= this.#evictOf(model, bytesMax, sums);
-    meta.putSync(sum, this.#evict(bytes, bounds, sums));
-    if (sums !== undefined) meta.putSync(MODEL_SUMS, JSON.stringify([...sums]));
+    for (const key of forgotten) bytes -= this.#remove(key, modelBytes);
+    for (const record of kept) bytes += this.#put(record, modelBytes);
+    // First the bounds of models, so that the common bound evicts no more than it must.
+    for (const [model, bytesMax] of bounds.modelBytesMax ?? [])
+      bytes -= this.#evictOf(model, bytesMax, modelBytes);
+    meta.putSync(bytesName, this.#evict(bytes, bounds, modelBytes));
+    if (modelBytes !== undefined) meta.putSync(MODEL_BYTES_NAME, JSON.stringify([...modelBytes]));
   }
 
   /**
    * Undefined exactly if there is no table `modelAges`, which each `modelAges!` below relies on. A store of a
-   * former version has no sums, so the models of its responses are unknown: all responses are removed.
+   * former version has no such row, so the models of its responses are unknown: all responses are removed.
    */
-  #modelSums(): ModelSums | undefined {
+  #readModelBytes(): ModelBytes | undefined {
     const { meta, modelAges } = this.#tables;
     if (modelAges === undefined) return undefined;
-    const text = meta.get(MODEL_SUMS);
-    const sums = typeof text === 'string' ? parsedJson(text) : undefined;
-    if (Array.isArray(sums) && sums.every(isModelSum)) return new Map(sums);
+    const text = meta.get(MODEL_BYTES_NAME);
+    const entries = typeof text === 'string' ? parsedJson(text) : undefined;
+    if (Array.isArray(entries) && entries.every(isModelEntry)) return new Map(entries);
     this.clear();
     return new Map();
   }
 
   /**
-   * At most `limit` keys after `after`, or the first ones, in the order of the table. Some µs, and 1 µs a
+   * At most `limit` keys after `after`, or from the first on, in the order of the table. Some µs, and 1 µs a
    * key.
    */
   keys(after: ResponseKey | undefined, limit: number): ResponseKey[] {
     const { answers } = this.#tables;
+    // The least text after `after.key`.
     const start = after === undefined ? {} : { start: [after.account, `${after.key}\0`] as [number, string] };
     return Array.from(answers.getKeys({ ...start, limit }), ([account, key]) => ({
       account: asAccountIndex(account),
@@ -165,15 +171,15 @@ export class ResponseTable {
     }));
   }
 
-  /** Removes all responses, damaged ones too. Called in a transaction. */
+  /** Removes all responses, damaged ones too. Call in a transaction. */
   clear(): void {
-    const { answers, answerAges, modelAges, meta, sum } = this.#tables;
+    const { answers, answerAges, modelAges, meta, bytesName } = this.#tables;
     answers.clearSync();
     answerAges.clearSync();
-    meta.putSync(sum, 0);
+    meta.putSync(bytesName, 0);
     if (modelAges === undefined) return;
     modelAges.clearSync();
-    meta.putSync(MODEL_SUMS, '[]');
+    meta.putSync(MODEL_BYTES_NAME, '[]');
   }
 
   #countAnew(): number {
@@ -182,20 +188,22 @@ export class ResponseTable {
     return bytes;
   }
 
-  /** Puts the record, in place of an older one. Returns by how many bytes the sum grows. */
-  #put(record: ResponseRecord, sums: ModelSums | undefined): number {
+  /**
+   * Puts the record, in place of an older record of its key. Returns by how many bytes all responses grow.
+   */
+  #put(record: ResponseRecord, modelBytes: ModelBytes | undefined): number {
     const { account, key, endedMs } = record;
     // A commit that failed may be on disk all the same. Its response lost its bytes in memory, but has them
     // on disk.
     if (record.bytes === undefined && this.#hasRow(record)) return 0;
-    const removed = this.#remove(record, sums);
+    const removed = this.#remove(record, modelBytes);
     const bytes = responseBytesOf(record);
     this.#tables.answers.putSync([account, key], packResponse(record));
     this.#tables.answerAges.putSync([endedMs, account, key], bytes);
-    if (sums === undefined) return bytes - removed;
+    if (modelBytes === undefined) return bytes - removed;
     const model = modelOfCacheKey(record);
     this.#tables.modelAges!.putSync([model, endedMs, account, key], bytes);
-    sums.set(model, (sums.get(model) ?? 0) + bytes);
+    modelBytes.set(model, (modelBytes.get(model) ?? 0) + bytes);
     return bytes - removed;
   }
 
@@ -203,44 +211,48 @@ export class ResponseTable {
    * Returns the bytes that the removed response counted for; 0 if there was none. The age of a damaged
    * response is unknown, so its row of ages stays, and counts, until it is evicted.
    */
-  #remove(key: ResponseKey, sums: ModelSums | undefined): number {
+  #remove(key: ResponseKey, modelBytes: ModelBytes | undefined): number {
     const record = unlessDamaged(() => this.find(key));
     if (record === undefined) {
       this.#tables.answers.removeSync([key.account, key.key]);
       return 0;
     }
-    return this.#removeRow([record.endedMs, key.account, key.key], responseBytesOf(record), sums);
+    return this.#removeRow([record.endedMs, key.account, key.key], responseBytesOf(record), modelBytes);
   }
 
   /** Whether the response of the same call is on disk. */
   #hasRow({ account, key, bodyDigest, endedMs }: ResponseRecord): boolean {
-    const found = unlessDamaged(() => this.find({ account, key }));
-    return found?.endedMs === endedMs && found.bodyDigest === bodyDigest;
+    const stored = unlessDamaged(() => this.find({ account, key }));
+    return stored?.endedMs === endedMs && stored.bodyDigest === bodyDigest;
   }
 
   /**
-   * Removes a response from all tables. `value`, of its row of ages, is what it counted for. Returns these
-   * bytes.
+   * Removes a response from all tables. `age` is the key of its row of ages, `counted` the value there.
+   * Returns the bytes that the response counted for.
    */
-  #removeRow(age: readonly [number, number, string], value: unknown, sums: ModelSums | undefined): number {
+  #removeRow(
+    age: readonly [number, number, string],
+    counted: unknown,
+    modelBytes: ModelBytes | undefined,
+  ): number {
     const { answers, answerAges, modelAges } = this.#tables;
     const [endedMs, account, key] = age;
-    const bytes = countedBytesOf(value);
+    const bytes = countedBytesOf(counted);
     answers.removeSync([account, key]);
     answerAges.removeSync([endedMs, account, key]);
-    if (sums === undefined) return bytes;
+    if (modelBytes === undefined) return bytes;
     const model = modelOfCacheKey({ account: asAccountIndex(account), key });
     modelAges!.removeSync([model, endedMs, account, key]);
-    const modelBytes = (sums.get(model) ?? 0) - bytes;
-    if (modelBytes > 0) sums.set(model, modelBytes);
-    else sums.delete(model);
+    const bytesLeft = (modelBytes.get(model) ?? 0) - bytes;
+    if (bytesLeft > 0) modelBytes.set(model, bytesLeft);
+    else modelBytes.delete(model);
     return bytes;
   }
 
   /** Removes the oldest responses of a model beyond its bound. Returns their bytes. */
-  #evictOf(model: string, bytesMax: number, sums: ModelSums | undefined): number {
+  #evictOf(model: string, bytesMax: number, modelBytes: ModelBytes | undefined): number {
     let removed = 0;
-    while ((sums?.get(model) ?? 0) > bytesMax) {
+    while ((modelBytes?.get(model) ?? 0) > bytesMax) {
       // A shorter key sorts before all keys that begin with it; the type knows whole keys alone.
       const start = [model, 0] as unknown as [string, number, number, string];
       const oldest = Array.from(this.#tables.modelAges!.getRange({ start, limit: BATCH_ROWS })).filter(
@@ -248,16 +260,16 @@ export class ResponseTable {
       );
       if (oldest.length === 0) return removed;
       for (const { key, value } of oldest) {
-        if ((sums?.get(model) ?? 0) <= bytesMax) return removed;
+        if ((modelBytes?.get(model) ?? 0) <= bytesMax) return removed;
         const [, ...age] = key;
-        removed += this.#removeRow(age, value, sums);
+        removed += this.#removeRow(age, value, modelBytes);
       }
     }
     return removed;
   }
 
   /** Removes expired responses, then the oldest beyond the bound. Returns what is left of `bytes`. */
-  #evict(bytes: number, { expiredMs, bytesMax }: ResponseBounds, sums: ModelSums | undefined): number {
+  #evict(bytes: number, { expiredMs, bytesMax }: ResponseBounds, modelBytes: ModelBytes | undefined): number {
     let bytesLeft = bytes;
     let expired = 0;
     for (;;) {
@@ -267,7 +279,7 @@ export class ResponseTable {
         const isExpired = age[0] <= expiredMs && expired < EXPIRED_MAX;
         if (!isExpired && bytesLeft <= bytesMax) return bytesLeft;
         if (isExpired) expired++;
-        bytesLeft -= this.#removeRow(age, value, sums);
+        bytesLeft -= this.#removeRow(age, value, modelBytes);
       }
       // No row is left, even if a damaged sum says otherwise.
       if (oldest.length < BATCH_ROWS) return 0;
@@ -275,7 +287,7 @@ export class ResponseTable {
   }
 }
 
-function isModelSum(value: unknown): value is [string, number] {
+function isModelEntry(value: unknown): value is [string, number] {
   return Array.isArray(value) && typeof value[0] === 'string' && Number.isSafeInteger(value[1]);
 }
 

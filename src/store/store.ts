@@ -268,8 +268,8 @@ export class Store implements RecordStore {
   }
 
   /** By how much the calendar was set forward since the last flush; 0 if unknown (flush-mark.ts). */
-  steppedMs(now: HostClocks | undefined): number {
-    return steppedMs(this.#tables, now);
+  steppedMs(current: HostClocks | undefined): number {
+    return steppedMs(this.#tables, current);
   }
 
   /** For a gateway that shares the store (flush-mark.ts). Costs a disk flush. */
