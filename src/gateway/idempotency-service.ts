@@ -280,7 +280,7 @@ export class IdempotencyService implements FlushedResponses {
     const { bodyDigest, stream, fallback, bytes } = found.record;
     if (bodyDigest !== lock.bodyDigest) return { state: 'other_body' };
     // Its first client does not have the end of the response yet either.
-    if (found.unwritten && !this.#replaysUnwritten()) return { state: 'in_progress' };
+    if (found.isUnwritten && !this.#replaysUnwritten()) return { state: 'in_progress' };
     if (bytes === undefined) return { state: 'not_stored' };
     if (this.#replayBytes + bytes.length > REPLAY_BYTES_MAX) return { state: 'busy' };
     this.#countReplay(listener, bytes.length);

@@ -1,7 +1,7 @@
 /**
- * Describes what a transaction of the registry changed: which fields of which records, before and after. It
- * is made from the rows that the transaction wrote. operator-changes.ts calls it inside that transaction.
- * Pure.
+ * Describes what a transaction of the registry changed: which fields of which records, before and after. The
+ * description is made from the rows that the transaction wrote. operator-changes.ts calls `describeChange`
+ * and `boundedNote` inside that transaction. Pure.
  *
  * Must hold: a field has the name that it has in the admin interface, where operators read the description.
  * A secret appears only as a fingerprint, the first characters of its SHA-256
@@ -15,7 +15,7 @@ import type { RecordedTable, WrittenRow } from './row-recorder.js';
 
 /** A change of more records than this is described by counts and the first names, without fields. */
 const RECORDS_MAX = 20;
-/** Further fields are counted, and longer texts cut. */
+/** Fields that a description has. Further fields are counted. Longer texts are cut. */
 const FIELDS_MAX = 200;
 const TEXT_CHARS_MAX = 300;
 const FINGERPRINT_CHARS = 8;
@@ -26,7 +26,7 @@ type Fields = Readonly<Record<string, FieldValue>>;
 interface RecordType {
   /** As `target.type` of a change names it. */
   readonly type: string;
-  /** Rows were packed by the store, so `fields` casts instead of checking them again. */
+  /** Casts instead of checking: the store has packed the row. */
   readonly fields: (stored: Stored, nameOfGroup: (id: string) => string) => Fields;
 }
 
@@ -35,8 +35,8 @@ const RECORD_TYPES: Partial<Record<RecordedTable, RecordType>> = {
   accounts: {
     type: 'account',
     fields: ({ name, planId, active, groupId, creditedPicoUnits }, nameOfGroup) => ({
-      name: text(name),
-      plan: text(planId),
+      name: textOrNull(name),
+      plan: textOrNull(planId),
       status: statusOf(active),
       group: groupId === undefined ? null : nameOfGroup(groupId as string),
       credited: moneyOf(creditedPicoUnits),
@@ -45,18 +45,18 @@ const RECORD_TYPES: Partial<Record<RecordedTable, RecordType>> = {
   keys: {
     type: 'key',
     fields: (stored) => ({
-      name: text(stored.name),
-      account: text(stored.accountId),
+      name: textOrNull(stored.name),
+      account: textOrNull(stored.accountId),
       ...secretFieldsOf(stored),
       ...limitFieldsOf(stored),
       private: stored.isPrivate === true,
-      replaced_by: text(stored.replacedById),
+      replaced_by: textOrNull(stored.replacedById),
     }),
   },
   groups: {
     type: 'group',
     fields: (stored, nameOfGroup) => ({
-      name: text(stored.name),
+      name: textOrNull(stored.name),
       parent: stored.parentId === undefined ? null : nameOfGroup(stored.parentId as string),
       ...limitFieldsOf(stored),
     }),
@@ -64,8 +64,8 @@ const RECORD_TYPES: Partial<Record<RecordedTable, RecordType>> = {
   operators: {
     type: 'operator',
     fields: (stored) => ({
-      name: text(stored.name),
-      role: text(stored.role),
+      name: textOrNull(stored.name),
+      role: textOrNull(stored.role),
       ...secretFieldsOf(stored),
     }),
   },
@@ -100,15 +100,16 @@ function moneyOf(picoUnits: unknown): string {
   return decimalOf(BigInt(picoUnits as string));
 }
 
-function text(value: unknown): string | null {
+function textOrNull(value: unknown): string | null {
   return typeof value === 'string' ? value : null;
 }
 
+/** A record that the transaction wrote, and what it changed. */
 interface ChangedRecord {
   readonly type: string;
   readonly id: string;
   readonly isNew: boolean;
-  name: string;
+  readonly name: string;
   readonly changes: FieldChange[];
 }
 
@@ -123,12 +124,12 @@ export function describeChange(
   const records = changedRecordsOf(rows, nameOfGroup);
   if (records.length === 0) return undefined;
   if (records.length > RECORDS_MAX) return bulkOf(records);
-  const main = records.find(({ isNew }) => !isNew) ?? records[0]!;
-  const others = records.filter((record) => record !== main);
+  const target = records.find(({ isNew }) => !isNew) ?? records[0]!;
+  const others = records.filter((record) => record !== target);
   return {
-    target: targetOf(main),
+    target: targetOf(target),
     changes: [
-      ...main.changes,
+      ...target.changes,
       ...others.flatMap(({ id, changes }) =>
         changes.map((change) => ({ ...change, field: `${id}.${change.field}` })),
       ),
@@ -137,14 +138,16 @@ export function describeChange(
 }
 
 /**
- * One entry for each record. A transaction may write a record several times, and an operator's under two
- * digests: the first `former` and the last `value` count.
+ * Returns an entry for each record. A transaction may write a record several times, and that of an operator
+ * under two digests: the first `former` and the last `value` count.
  */
 function changedRecordsOf(rows: readonly WrittenRow[], nameOfGroup: (id: string) => string): ChangedRecord[] {
+  // By id, which no two tables share.
   const states = new Map<
     string,
     { recordType: RecordType; former: Stored | undefined; value: Stored | undefined }
   >();
+  // By account slot.
   const credits = new Map<unknown, FieldChange[]>();
   for (const { table, key, value, former } of rows) {
     const recordType = RECORD_TYPES[table];
@@ -194,7 +197,7 @@ function targetOf({ type, id, name }: ChangedRecord): ChangeTarget {
   return { type, id, name };
 }
 
-/** A change of many records: the count of each type, and the names of the first RECORDS_MAX records. */
+/** Describes many records by the count of each type, and the names of the first RECORDS_MAX records. */
 function bulkOf(records: readonly ChangedRecord[]): ChangeNote {
   const counts = new Map<string, number>();
   for (const { type } of records) counts.set(type, (counts.get(type) ?? 0) + 1);

@@ -33,7 +33,7 @@ const waitingRange = (): { start: Key; end: Key } => ({
   end: ['waits', Number.MAX_SAFE_INTEGER, AFTER_ALL_IDS],
 });
 
-/** A notice of one scope, whether or not it was told. */
+/** What identifies a notice of a scope, whether or not operators were told. */
 export interface NoticeMark {
   readonly scopeId: string;
   /** A quota's name, or `balance`. */
@@ -48,10 +48,13 @@ export interface NoticeMark {
 
 export interface WaitingWebhook {
   readonly id: string;
+  /** JSON, as it is sent. */
   readonly body: string;
+  /** When the notice was told; webhooks are sent in this order. */
   readonly reportedMs: number;
 }
 
+/** The value of a row of `told`. */
 type Told = readonly [period: string, percent: number, endsMs: number | null];
 
 export class NoticeRows {
@@ -63,7 +66,7 @@ export class NoticeRows {
     this.#tables = tables;
   }
 
-  /** Whether no threshold as high as that of the mark has been told in its period. Some µs. */
+  /** Whether operators were told of no threshold as high as the mark's in its period. Some µs. */
   isNew({ scopeId, quota, period, percent }: NoticeMark): boolean {
     const told = this.#tables.notices.get(['told', scopeId, quota]);
     if (!isTold(told)) return true;
@@ -71,9 +74,9 @@ export class NoticeRows {
   }
 
   /**
-   * In one transaction, marks the new ones of `marks` as told and queues the webhook that `webhookOf` makes
-   * of each, if any. Returns the new ones, and how many older webhooks were dropped. Throws what the store
-   * throws.
+   * In one transaction, records the new `marks` as told and queues the webhook that `webhookOf` makes of
+   * each; undefined queues none. Returns the new marks, and how many older webhooks were dropped. Throws what
+   * the store throws.
    */
   tell<Mark extends NoticeMark>(
     marks: readonly Mark[],
@@ -92,7 +95,7 @@ export class NoticeRows {
     });
   }
 
-  /** Returns the webhooks that wait, the oldest first. One whose row is damaged is not sent. */
+  /** Returns the webhooks that wait, the oldest first. Leaves out damaged rows, which `sweep` removes. */
   waiting(): WaitingWebhook[] {
     const webhooks: WaitingWebhook[] = [];
     for (const { key, value } of this.#tables.notices.getRange(waitingRange()))

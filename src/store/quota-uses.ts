@@ -59,8 +59,8 @@ export class QuotaUses {
   }
 
   /**
-   * Returns the rows of all groups and rules that were drained, and of those of `accounts` and `keys` that
-   * have such quotas. Iterate it once, in the transaction that writes the rows.
+   * Yields the rows of all groups and rules that were drained, and of the `accounts` and `keys` that have
+   * such quotas. Iterate once, in the transaction that writes the rows.
    */
   *rows(
     accounts: Iterable<AccountIndex>,
@@ -125,6 +125,7 @@ export class QuotaUses {
   }
 }
 
+/** Of a group or rule whose only quotas are requests a minute and calls a day. */
 const NOTHING_SETTLED = {
   minuteTokens: 0,
   dayNumber: 0,
@@ -156,7 +157,7 @@ export class SharedQuotaUses extends QuotaUses {
    * Entries stay for good, one at most for each row.
    */
   readonly #written = new Map<string, OwnedUse>();
-  /** The same of the rows that the last `rows` returned; `recordWritten` moves them to `#written`. */
+  /** The counts in the rows that the last `rows` yielded. `recordWritten` moves them to `#written`. */
   readonly #writing = new Map<string, OwnedUse>();
 
   constructor(
@@ -208,6 +209,7 @@ interface OwnedUse {
   readonly use: QuotaUseRecord;
 }
 
+/** Fields with the number of a day or month. */
 type Period = 'callDayNumber' | 'dayNumber' | 'monthNumber';
 
 /** Which counts begin anew with which period. */

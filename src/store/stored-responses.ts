@@ -1,10 +1,10 @@
 /**
- * Responses for replays by Idempotency-Key. They wait in memory for the flush that writes their charges, and
- * are then on disk (response-table.ts). gateway/idempotency-service.ts owns them and passes on what flush.ts
- * calls. Main thread of a gateway process.
+ * Responses for replays by Idempotency-Key. A response waits in memory for the flush that writes its charge,
+ * and is then on disk (response-table.ts). gateway/idempotency-service.ts makes StoredResponses and passes on
+ * the calls of flush.ts. Main thread of a gateway process.
  *
  * Must hold: a response gets to disk in the transaction of its charge or not at all; otherwise a caller pays
- * twice after a crash, or replays what nobody paid.
+ * twice after a crash, or replays a response that nobody paid.
  */
 import { RetentionCalendar, type Clock } from '../core/clock.js';
 import { nameOfResponse, type ResponseKey, type ResponseRecord } from '../registry/stored-response.js';
@@ -44,24 +44,24 @@ export interface StoredResponsesOptions {
 }
 
 /** A response, or its removal, that waits for the flush that takes the record at its position. */
-interface Waiting extends ChargePosition {
+interface WaitingResponse extends ChargePosition {
   /** Undefined if the response, which may be on disk, is to be removed. */
   readonly record: ResponseRecord | undefined;
   readonly key: ResponseKey;
 }
 
-/** `unwritten`: the response is not on disk yet. */
+/** `isUnwritten`: the response is not on disk yet. */
 export interface FoundResponse {
   readonly record: ResponseRecord;
-  readonly unwritten: boolean;
+  readonly isUnwritten: boolean;
 }
 
 export class StoredResponses implements FlushedResponses {
   readonly #options: StoredResponsesOptions;
-  /** By nameOfResponse: of each key the newest. */
-  readonly #waiting = new Map<string, Waiting>();
+  /** By nameOfResponse: the newest response, or removal, of each key. */
+  readonly #waiting = new Map<string, WaitingResponse>();
   readonly #calendar: RetentionCalendar;
-  /** Bytes in `#waiting`. */
+  /** Bytes of the bodies in `#waiting`. */
   #waitingBytes = 0;
 
   constructor(options: StoredResponsesOptions) {
@@ -76,7 +76,7 @@ export class StoredResponses implements FlushedResponses {
     const { clock, keepHours } = this.#options;
     // By the wall clock, which hides a response while it is ahead. Only `#bounds` removes one for good.
     if (record === undefined || record.endedMs <= clock.wallMs() - keepHours * HOUR_MS) return undefined;
-    return { record, unwritten: waiting !== undefined };
+    return { record, isUnwritten: waiting !== undefined };
   }
 
   /** As `find`, and sees what other processes have written by now. */
@@ -86,13 +86,13 @@ export class StoredResponses implements FlushedResponses {
   }
 
   /**
-   * Keeps a response until it is written with its charge, and in place of a waiting one of its key. Returns
-   * false if WAITING_MAX wait: then it is not kept.
+   * Keeps a response until it is written with its charge. Replaces a waiting response of the same key.
+   * Returns false, and keeps nothing, if WAITING_MAX responses wait.
    */
   keep(record: ResponseRecord, { listener, position }: ChargePosition): boolean {
     if (this.#waiting.size >= WAITING_MAX) return false;
     const fits = this.#waitingBytes + (record.bytes?.length ?? 0) <= WAITING_BYTES_MAX;
-    this.#wait({
+    this.#addWaiting({
       record: fits ? record : { ...record, bytes: undefined },
       key: record,
       listener,
@@ -101,9 +101,12 @@ export class StoredResponses implements FlushedResponses {
     return true;
   }
 
-  /** Removes the response whose charge the record at that position takes back. Does not obey WAITING_MAX. */
+  /**
+   * Removes the response of the key, with the flush of the record at that position, which takes its charge
+   * back. WAITING_MAX does not bound removals.
+   */
   forget(key: ResponseKey, { listener, position }: ChargePosition): void {
-    this.#wait({ record: undefined, key, listener, position });
+    this.#addWaiting({ record: undefined, key, listener, position });
   }
 
   /**
@@ -122,8 +125,8 @@ export class StoredResponses implements FlushedResponses {
   }
 
   /**
-   * Returns what is to be written now. Call after the journals were drained, or a response misses the
-   * transaction of its charge.
+   * Returns the changes to be written now; undefined if nothing waits. Call after the journals were drained,
+   * or a response misses the transaction of its charge.
    */
   due(): ResponseChanges | undefined {
     if (this.#waiting.size === 0) return undefined;
@@ -169,17 +172,20 @@ export class StoredResponses implements FlushedResponses {
     }
   }
 
+  /** Removes the bytes of all waiting responses. */
   #dropBytes(): void {
-    // Copied, because `#wait` changes the map.
+    // Copied, because `#addWaiting` changes the map.
     for (const waiting of [...this.#waiting.values()]) {
       const { record } = waiting;
-      if (record?.bytes !== undefined) this.#wait({ ...waiting, record: { ...record, bytes: undefined } });
+      if (record?.bytes !== undefined)
+        this.#addWaiting({ ...waiting, record: { ...record, bytes: undefined } });
     }
   }
 
   /**
-   * Removes expired responses, as many as one transaction may; returns whether there may be more. The writing
-   * of new responses removes expired ones too, but none may come. Throws what the store throws.
+   * Removes expired responses, as many as one transaction may; returns whether there may be more. A flush
+   * that writes responses removes expired responses too, but there may be no such flush. Throws what the
+   * store throws.
    */
   expire(): boolean {
     const { store } = this.#options;
@@ -191,8 +197,8 @@ export class StoredResponses implements FlushedResponses {
     return { expiredMs: this.#calendar.nowMs() - keepHours * HOUR_MS, bytesMax: storeBytesMax };
   }
 
-  /** Adds it in place of a waiting one of the same key. */
-  #wait(waiting: Waiting): void {
+  /** Adds `waiting`, in place of a waiting response of the same key. */
+  #addWaiting(waiting: WaitingResponse): void {
     const name = nameOfResponse(waiting.key);
     const former = this.#waiting.get(name);
     if (former !== undefined) this.#drop(former);
@@ -201,7 +207,7 @@ export class StoredResponses implements FlushedResponses {
   }
 
   /** `waiting` must be in `#waiting`. */
-  #drop(waiting: Waiting): void {
+  #drop(waiting: WaitingResponse): void {
     this.#waiting.delete(nameOfResponse(waiting.key));
     this.#waitingBytes -= waiting.record?.bytes?.length ?? 0;
   }

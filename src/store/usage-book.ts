@@ -63,8 +63,8 @@ export class UsageBook {
       rows = new Map();
       this.hours.set(hour, rows);
     }
-    const index = record.key * CATALOG_ENTRIES_MAX + record.model;
-    let row = rows.get(index);
+    const rowIndex = record.key * CATALOG_ENTRIES_MAX + record.model;
+    let row = rows.get(rowIndex);
     if (row === undefined) {
       const key: UsageKey = {
         account: record.account,
@@ -73,7 +73,7 @@ export class UsageBook {
         modelId: this.#modelIdOf(record.model),
       };
       row = rowWith(key, this.startOf(key));
-      rows.set(index, row);
+      rows.set(rowIndex, row);
     }
     return row;
   }
@@ -89,21 +89,22 @@ export class UsageBook {
       const isReversal = outcome === 'reversed';
       if (!isReversal) row.calls += 1;
       if (outcome !== 'served') row.failedCalls += 1;
-      if (record.source === ESTIMATED) row.estimatedCalls = this.sum(row.estimatedCalls, isReversal ? -1 : 1);
+      if (record.source === ESTIMATED)
+        row.estimatedCalls = this.sumWith(row.estimatedCalls, isReversal ? -1 : 1);
       if (record.requested !== record.model && !isReversal) row.fallbackCalls += 1;
     }
-    row.promptTokens = this.sum(row.promptTokens, record.promptTokens);
-    row.cachedTokens = this.sum(row.cachedTokens, record.cachedTokens);
-    row.cacheWriteTokens = this.sum(row.cacheWriteTokens, record.cacheWriteTokens);
-    row.cacheWrite1hTokens = this.sum(row.cacheWrite1hTokens, record.cacheWrite1hTokens);
-    row.completionTokens = this.sum(row.completionTokens, record.completionTokens);
-    row.reasoningTokens = this.sum(row.reasoningTokens, record.reasoningTokens);
+    row.promptTokens = this.sumWith(row.promptTokens, record.promptTokens);
+    row.cachedTokens = this.sumWith(row.cachedTokens, record.cachedTokens);
+    row.cacheWriteTokens = this.sumWith(row.cacheWriteTokens, record.cacheWriteTokens);
+    row.cacheWrite1hTokens = this.sumWith(row.cacheWrite1hTokens, record.cacheWrite1hTokens);
+    row.completionTokens = this.sumWith(row.completionTokens, record.completionTokens);
+    row.reasoningTokens = this.sumWith(row.reasoningTokens, record.reasoningTokens);
     row.cost = asPicoUnits(row.cost + record.charged);
-    row.uncovered = this.uncovered(row.uncovered, record.uncovered);
+    row.uncovered = this.uncoveredWith(row.uncovered, record.uncovered);
     this.#changed.add(row);
   }
 
-  /** Rows that changed since the last `recordCommitted`. */
+  /** Rows that changed since the last `recordCommitted`; flush.ts reads their number. */
   get waiting(): ReadonlySet<UsageRecord> {
     return this.#changed;
   }
@@ -132,11 +133,13 @@ export class UsageBook {
     return this.store.findUsage(key) ?? NO_USAGE;
   }
 
-  protected sum(before: number, amount: number): number {
+  /** The new value of a count. `amount` is negative in a reversal. */
+  protected sumWith(before: number, amount: number): number {
     return clamped(before + amount, 0);
   }
 
-  protected uncovered(before: PicoUnits, amount: PicoUnits): PicoUnits {
+  /** The new value of `uncovered`. */
+  protected uncoveredWith(before: PicoUnits, amount: PicoUnits): PicoUnits {
     return uncoveredAfter(before, amount);
   }
 }
@@ -162,11 +165,11 @@ export class SharedUsageBook extends UsageBook {
     return NO_USAGE;
   }
 
-  protected override sum(before: number, amount: number): number {
+  protected override sumWith(before: number, amount: number): number {
     return clamped(before + amount, Number.MIN_SAFE_INTEGER);
   }
 
-  protected override uncovered(before: PicoUnits, amount: PicoUnits): PicoUnits {
+  protected override uncoveredWith(before: PicoUnits, amount: PicoUnits): PicoUnits {
     return asPicoUnits(before + amount);
   }
 }
