@@ -273,7 +273,7 @@ void t.test('responses of a flush whose end was not told are whole, if they are 
     through.outcome = 'works';
     t.ok(one.flush.run());
     const kept = { ...record, bytes: outcome === 'untold' ? bytes : undefined };
-    t.same(storedResponses.find(record), { record: kept, unwritten: false }, outcome);
+    t.same(storedResponses.find(record), { record: kept, isUnwritten: false }, outcome);
   }
   await store.close();
 });

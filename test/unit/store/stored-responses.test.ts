@@ -95,7 +95,7 @@ const spentOf = (shop: Shop) => shop.store.findSpending(ACCOUNT)?.spent ?? 0n;
 void t.test('an answer gets to disk in the transaction of its charge', async (t) => {
   const shop = openShop(t.testdir({}));
   const early = keep(shop, 'a');
-  t.same(shop.answers.find(early), { record: early, unwritten: true }, 'known at once');
+  t.same(shop.answers.find(early), { record: early, isUnwritten: true }, 'known at once');
   t.ok(shop.flush.run());
   t.equal(shop.store.answers.find(early), undefined, 'not written before its charge was appended');
   charge(shop);
@@ -104,7 +104,7 @@ void t.test('an answer gets to disk in the transaction of its charge', async (t)
   t.same(shop.store.answers.find(early), early);
   t.equal(spentOf(shop), COST);
   t.equal(shop.store.answers.find(late), undefined, 'the next one waits for its own');
-  t.same(shop.answers.find(early), { record: early, unwritten: false });
+  t.same(shop.answers.find(early), { record: early, isUnwritten: false });
   charge(shop);
   t.ok(shop.flush.commit());
   t.same(shop.store.answers.find(late), late);
@@ -120,7 +120,7 @@ void t.test(
     charge(shop);
     shop.books.broken = true;
     t.notOk(shop.flush.run());
-    t.same(shop.answers.find(record), { record: { ...record, bytes: undefined }, unwritten: true });
+    t.same(shop.answers.find(record), { record: { ...record, bytes: undefined }, isUnwritten: true });
     t.equal(shop.store.answers.find(record), undefined);
     shop.books.broken = false;
     t.ok(shop.flush.run());
@@ -142,7 +142,7 @@ void t.test('a commit that failed is on disk all the same: its answers stay whol
   t.notOk(shop.flush.run());
   shop.books.commit = commit;
   t.ok(shop.flush.run());
-  t.same(shop.answers.find(record), { record, unwritten: false });
+  t.same(shop.answers.find(record), { record, isUnwritten: false });
   t.equal(spentOf(shop), COST);
   t.equal(shop.store.answers.bytes, 512 + record.bytes!.length);
   await shop.store.close();
