@@ -37,7 +37,18 @@ export function addAccountCommands(program: Command): void {
       'after',
       exampleText('accounts create acme --plan free --credit 10.00', 'accounts list --search acme'),
     );
+  // `--help` lists the commands in this order.
+  addCreateCommand(accounts);
+  addListCommand(accounts);
+  addAdminCommand(accounts, 'show', 'Show an account with its live counters.', 'accounts show acme')
+    .argument('<account>', 'id or name', nonEmpty)
+    .action((account: string, options: DataOptions) => showAccount(options, 'GET', accountPath(account)));
+  addCreditCommands(accounts);
+  addMoveCommands(accounts);
+  addStatusCommands(accounts);
+}
 
+function addCreateCommand(accounts: Command): void {
   addAdminCommand(
     accounts,
     'create',
@@ -57,7 +68,9 @@ export function addAccountCommands(program: Command): void {
         // JSON.stringify leaves out the options that are undefined.
         showAccount(options, 'POST', '/accounts', { name, plan, credit, group }),
     );
+}
 
+function addListCommand(accounts: Command): void {
   addAdminCommand(
     accounts,
     'list',
@@ -76,13 +89,10 @@ export function addAccountCommands(program: Command): void {
         (data: readonly AccountView[]) => printTable(columnsOf(data), data, emptyTextOf(options)),
       );
     });
+}
 
-  addAdminCommand(accounts, 'show', 'Show an account with its live counters.', 'accounts show acme')
-    .argument('<account>', 'id or name', nonEmpty)
-    .action((account: string, options: DataOptions) => showAccount(options, 'GET', accountPath(account)));
-
-  addCreditCommands(accounts);
-
+/** Adds `set-plan` and `set-group`. */
+function addMoveCommands(accounts: Command): void {
   addAdminCommand(
     accounts,
     'set-plan',
@@ -110,7 +120,10 @@ export function addAccountCommands(program: Command): void {
       if ((group === undefined) === (none === undefined)) throw new Misuse('Give --group or --none.');
       return showAccount(options, 'POST', `${accountPath(account)}/set-group`, { group: group ?? null });
     });
+}
 
+/** Adds `disable` and `enable`. */
+function addStatusCommands(accounts: Command): void {
   addConfirmation(
     addAdminCommand(
       accounts,

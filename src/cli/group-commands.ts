@@ -24,7 +24,26 @@ export function addGroupCommands(program: Command): void {
       'after',
       exampleText('groups create research --spend-per-month 250.00', 'groups tree', 'accounts create --help'),
     );
+  // `--help` lists the commands in this order.
+  addCreateCommand(groups);
+  addListCommands(groups);
+  addAdminCommand(groups, 'show', 'Show a group, with what is used of its quotas.', 'groups show research')
+    .argument('<group>', 'id or name', nonEmpty)
+    .action((group: string, options: DataOptions) => showGroup(options, 'GET', pathOf(group)));
+  addLimitsCommand(groups);
+  addDeleteCommand(
+    groups,
+    'group',
+    {
+      description: 'Delete a group in which there is no account and no group, and ask before.',
+      argument: 'id or name',
+      example: 'groups delete vision --yes',
+    },
+    pathOf,
+  );
+}
 
+function addCreateCommand(groups: Command): void {
   addLimitOptions(
     addAdminCommand(
       groups,
@@ -39,7 +58,10 @@ export function addGroupCommands(program: Command): void {
   ).action((name: string, options: DataOptions & { parent?: string }) =>
     showGroup(options, 'POST', '/groups', { name, parent: options.parent, ...limitsOf(options) }),
   );
+}
 
+/** Adds `list` and `tree`. */
+function addListCommands(groups: Command): void {
   addAdminCommand(
     groups,
     'list',
@@ -71,11 +93,9 @@ export function addGroupCommands(program: Command): void {
         printTable(TREE_COLUMNS, treeRows(data), NO_GROUPS),
       ),
     );
+}
 
-  addAdminCommand(groups, 'show', 'Show a group, with what is used of its quotas.', 'groups show research')
-    .argument('<group>', 'id or name', nonEmpty)
-    .action((group: string, options: DataOptions) => showGroup(options, 'GET', pathOf(group)));
-
+function addLimitsCommand(groups: Command): void {
   addLimitOptions(
     addAdminCommand(
       groups,
@@ -86,17 +106,6 @@ export function addGroupCommands(program: Command): void {
     'change',
   ).action((group: string, options: DataOptions) =>
     showGroup(options, 'POST', `${pathOf(group)}/set-limits`, changedLimitsOf(options)),
-  );
-
-  addDeleteCommand(
-    groups,
-    'group',
-    {
-      description: 'Delete a group in which there is no account and no group, and ask before.',
-      argument: 'id or name',
-      example: 'groups delete vision --yes',
-    },
-    pathOf,
   );
 }
 

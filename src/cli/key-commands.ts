@@ -56,7 +56,29 @@ export function addKeyCommands(program: Command): void {
   const keys = program
     .command('keys')
     .description('Create, list, show, limit, disable, rotate and delete the API keys of accounts.');
+  // `--help` lists the commands in this order.
+  addCreateCommand(keys);
+  addAdminCommand(keys, 'show', 'Show a key and when it was last used.', 'keys show laptop')
+    .argument('<key>', KEY_ARGUMENT, nonEmpty)
+    .action((key: string, options: DataOptions) => showKey(options, 'GET', pathOf(key)));
+  addRotateCommand(keys);
+  addLimitsCommand(keys);
+  addListCommand(keys);
+  addPrivateCommand(keys);
+  addStatusCommands(keys);
+  addDeleteCommand(
+    keys,
+    'key',
+    {
+      description: 'Delete a key permanently, and ask before.',
+      argument: KEY_ARGUMENT,
+      example: 'keys delete laptop --yes',
+    },
+    pathOf,
+  );
+}
 
+function addCreateCommand(keys: Command): void {
   addLimitOptions(
     addAdminCommand(
       keys,
@@ -76,11 +98,9 @@ export function addKeyCommands(program: Command): void {
     const body = { account, name, expires, expires_in: expiresIn, private: isPrivate, ...limitsOf(options) };
     return showView(options, ['POST', '/keys', body], printNewKey);
   });
+}
 
-  addAdminCommand(keys, 'show', 'Show a key and when it was last used.', 'keys show laptop')
-    .argument('<key>', KEY_ARGUMENT, nonEmpty)
-    .action((key: string, options: DataOptions) => showKey(options, 'GET', pathOf(key)));
-
+function addRotateCommand(keys: Command): void {
   addAdminCommand(
     keys,
     'rotate',
@@ -96,14 +116,16 @@ export function addKeyCommands(program: Command): void {
     .action((key: string, { grace, ...options }: DataOptions & { grace?: number }) =>
       showView(options, ['POST', `${pathOf(key)}/rotate`, { grace }], async (rotated: RotatedKeyView) => {
         await printNewKey(rotated);
-        // A key that has been rotated has a time of expiry, unless it has expired.
+        // `expires` is set, because the rotation has given the former key an expiry.
         const { id, expired, expires } = rotated.replaces;
         printLine(
           expired ? `${id} is rejected from now on.` : `${id} is accepted until ${timeText(expires!)}.`,
         );
       }),
     );
+}
 
+function addLimitsCommand(keys: Command): void {
   addLimitOptions(
     addAdminCommand(
       keys,
@@ -115,15 +137,19 @@ export function addKeyCommands(program: Command): void {
   ).action((key: string, options: DataOptions) =>
     showKey(options, 'POST', `${pathOf(key)}/set-limits`, changedLimitsOf(options)),
   );
+}
 
+function addListCommand(keys: Command): void {
   addAdminCommand(keys, 'list', 'List keys, those of all accounts by default.', 'keys list --account acme')
     .option('--account <account>', 'of this account alone (id or name)', nonEmpty)
     .action(({ account, ...options }: DataOptions & { account?: string }) =>
-      showList(options, withQuery('/keys', queryOf({ account })), (keys: readonly KeyView[]) =>
-        printTable(KEY_COLUMNS, keys, 'There are no keys: see "keys create --help".'),
+      showList(options, withQuery('/keys', queryOf({ account })), (views: readonly KeyView[]) =>
+        printTable(KEY_COLUMNS, views, 'There are no keys: see "keys create --help".'),
       ),
     );
+}
 
+function addPrivateCommand(keys: Command): void {
   addAdminCommand(
     keys,
     'set-private',
@@ -135,7 +161,10 @@ export function addKeyCommands(program: Command): void {
     .action((key: string, isPrivate: 'yes' | 'no', options: DataOptions) =>
       showKey(options, 'POST', `${pathOf(key)}/set-private`, { private: isPrivate === 'yes' }),
     );
+}
 
+/** Adds `disable` and `enable`. */
+function addStatusCommands(keys: Command): void {
   for (const [action, description] of [
     ['disable', 'Reject a key from now on.'],
     ['enable', 'Accept a disabled key again.'],
@@ -144,17 +173,6 @@ export function addKeyCommands(program: Command): void {
       .argument('<key>', KEY_ARGUMENT, nonEmpty)
       .action((key: string, options: DataOptions) => showKey(options, 'POST', `${pathOf(key)}/${action}`));
   }
-
-  addDeleteCommand(
-    keys,
-    'key',
-    {
-      description: 'Delete a key permanently, and ask before.',
-      argument: KEY_ARGUMENT,
-      example: 'keys delete laptop --yes',
-    },
-    pathOf,
-  );
 }
 
 /** Calls a route of keys and prints the key of the response. */

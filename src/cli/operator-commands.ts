@@ -80,7 +80,33 @@ export function addOperatorCommands(program: Command): void {
     .description(
       'Create, list, show, change, disable and delete operators: named tokens for the admin interface.',
     );
+  // `--help` lists the commands in this order.
+  addCreateCommand(operators);
+  addAdminCommand(operators, 'list', 'List operators by name.', 'operators list').action(
+    (options: DataOptions) =>
+      showView(options, ['GET', '/operators'], ({ data }: { data: OperatorView[] }) =>
+        printTable(COLUMNS, data, 'There are no operators: see "operators create --help".'),
+      ),
+  );
+  addAdminCommand(operators, 'show', 'Show an operator.', 'operators show ann')
+    .argument('<operator>', ARGUMENT, nonEmpty)
+    .action((operator: string, options: DataOptions) => showOperator(options, 'GET', pathOf(operator)));
+  addRoleCommand(operators);
+  addRotateCommand(operators);
+  addStatusCommands(operators);
+  addDeleteCommand(
+    operators,
+    'operator',
+    {
+      description: 'Delete an operator permanently, and ask before.',
+      argument: ARGUMENT,
+      example: 'operators delete ann --yes',
+    },
+    pathOf,
+  );
+}
 
+function addCreateCommand(operators: Command): void {
   addAdminCommand(
     operators,
     'create',
@@ -93,18 +119,9 @@ export function addOperatorCommands(program: Command): void {
     .action((name: string, options: DataOptions & { role: string; expires?: Expiry }) =>
       printToken(options, '/operators', { name, role: options.role, ...options.expires }),
     );
+}
 
-  addAdminCommand(operators, 'list', 'List operators by name.', 'operators list').action(
-    (options: DataOptions) =>
-      showView(options, ['GET', '/operators'], ({ data }: { data: OperatorView[] }) =>
-        printTable(COLUMNS, data, 'There are no operators: see "operators create --help".'),
-      ),
-  );
-
-  addAdminCommand(operators, 'show', 'Show an operator.', 'operators show ann')
-    .argument('<operator>', ARGUMENT, nonEmpty)
-    .action((operator: string, options: DataOptions) => showOperator(options, 'GET', pathOf(operator)));
-
+function addRoleCommand(operators: Command): void {
   addAdminCommand(
     operators,
     'set-role',
@@ -116,7 +133,9 @@ export function addOperatorCommands(program: Command): void {
     .action((operator: string, options: DataOptions & { role: string }) =>
       showOperator(options, 'POST', `${pathOf(operator)}/set-role`, { role: options.role }),
     );
+}
 
+function addRotateCommand(operators: Command): void {
   addAdminCommand(
     operators,
     'rotate',
@@ -128,7 +147,10 @@ export function addOperatorCommands(program: Command): void {
     .action((operator: string, options: DataOptions & { expires?: Expiry }) =>
       printToken(options, `${pathOf(operator)}/rotate`, options.expires ?? {}),
     );
+}
 
+/** Adds `disable` and `enable`. */
+function addStatusCommands(operators: Command): void {
   for (const [action, description] of [
     ['disable', 'Reject the token of an operator from now on, and end its sessions.'],
     ['enable', 'Accept the token of a disabled operator again.'],
@@ -139,17 +161,6 @@ export function addOperatorCommands(program: Command): void {
         showOperator(options, 'POST', `${pathOf(operator)}/${action}`),
       );
   }
-
-  addDeleteCommand(
-    operators,
-    'operator',
-    {
-      description: 'Delete an operator permanently, and ask before.',
-      argument: ARGUMENT,
-      example: 'operators delete ann --yes',
-    },
-    pathOf,
-  );
 }
 
 /** Calls a route of operators and prints the operator of the response. */

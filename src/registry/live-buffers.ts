@@ -257,8 +257,8 @@ export async function reopenPlanless(
   while (from !== undefined) {
     const { items, next } = store.listAccounts(from, PAGE_ITEMS);
     for (const record of items) {
-      // `catalog` is called anew, because another reload may come between two pages.
       if (live.ledger.planIndexOf(record.index) !== NO_PLAN_INDEX) continue;
+      // `catalog` is called anew, because another reload may come between two pages.
       if (findPlanIndex(catalog(), record.planId) === undefined) continue;
       applyAccount(record, live, catalog(), store);
       reopened++;

@@ -227,15 +227,15 @@ export class Registry {
       throw new ProxyError('overloaded', 'gateway', message, REPORT_RETRY_SECONDS);
     }
     this.#longReports += 1;
-    const before = this.#longReportEnd;
+    const formerEnd = this.#longReportEnd;
     let resolveEnd = (): void => undefined;
     this.#longReportEnd = new Promise((resolve) => (resolveEnd = resolve));
     const endTurn = (): void => {
       this.#longReports -= 1;
       // If this report ends while it waits, the next report still waits for the report that runs.
-      void before.then(resolveEnd);
+      void formerEnd.then(resolveEnd);
     };
-    await (left === undefined ? before : Promise.race([before, once(left, 'abort')]));
+    await (left === undefined ? formerEnd : Promise.race([formerEnd, once(left, 'abort')]));
     if (left?.aborted === true) endTurn();
     throwIfLeft(left);
     return endTurn;
@@ -313,7 +313,6 @@ export class Registry {
   }
 
   /** Puts accounts with their keys in one transaction, and then into the live state. */
-  /** Runs `put` in one commit, then applies the accounts and keys that it made to the live state. */
   #make(put: () => readonly MadeAccount[]): readonly MadeAccount[] {
     const { accounts, keys } = this;
     return commitAndApply(
