@@ -198,7 +198,7 @@ export function withQuery(path: string, parameters: URLSearchParams): string {
   return `${path}${path.includes('?') ? '&' : '?'}${query}`;
 }
 
-/** Query parameters, without those that are undefined. */
+/** The query of the parameters that are not undefined. */
 export function queryOf(parameters: Readonly<Record<string, string | undefined>>): URLSearchParams {
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(parameters)) {

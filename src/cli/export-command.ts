@@ -164,7 +164,7 @@ const KINDS: Readonly<Record<string, ParquetKind>> = {
   quotas: 'json',
 };
 
-/** The columns of usage. Their names and order are public: new ones come last. */
+/** The columns of usage. Their names and order are public: a new column comes last. */
 const ROW_CELLS = [
   'hour',
   'account',

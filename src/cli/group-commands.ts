@@ -116,7 +116,7 @@ export function changedLimitsOf(options: object): object {
   throw new Misuse('Nothing to change: give a limit, such as --tokens-per-day 100000, or --help.');
 }
 
-/** A row for each quota of a group, or one if it has none. Only the first row has the group's names. */
+/** A row for each quota of a group; one row if it has no quota. Only the first row has the group's names. */
 interface GroupRow extends QuotaLine {
   readonly name: string;
   readonly id: string;

@@ -269,7 +269,7 @@ export function addChangeCommands(program: Command): void {
 }
 
 /**
- * Prints the newest changes that match. A page may be empty although older ones follow, because the route
+ * Prints the newest changes that match. A page may be empty although older changes follow, because the route
  * looks at some thousand rows for a page, whether they match or not.
  */
 function listChanges(options: ChangeListOptions): Promise<void> {

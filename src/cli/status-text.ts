@@ -130,7 +130,7 @@ const OTHER_VERSION = `${UNKNOWN}: the gateway has another version, which does n
 
 /** A line for each part of sharing that does not work, or is not known to work. */
 function sharingOf({ sharing }: StatusView): string[] {
-  // Versions that could not share have no such field.
+  // Versions that could not share lack the field.
   if (sharing === undefined || sharing === null) return [];
   const { state, reason, lost_seconds: seconds, registry } = sharing;
   const lines: string[] = [];

@@ -64,7 +64,7 @@ export type WithoutBooks = 'made' | 'rejected';
 
 /**
  * Throws StoreHeld if another process works on the store, and StoreError if the store cannot be read. If the
- * folder has no store, one is made, and standard error says so, because the folder may be a wrong one. With
+ * folder has no store, a store is made, and standard error says so, because the folder may be wrong. With
  * `withoutBooks: 'rejected'` a CommandError is thrown instead.
  */
 export function openStoreExchange(settings: Settings, withoutBooks: WithoutBooks): AdminExchange {

@@ -49,7 +49,7 @@ export type KnownUses = ReadonlyMap<string, AccountUse>;
 export interface GroupPath {
   readonly id: string;
   readonly name: string;
-  /** Names from the group at the top to this one. */
+  /** Names from the group at the top to this group. */
   readonly path: readonly string[];
 }
 

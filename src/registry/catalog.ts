@@ -1,7 +1,7 @@
 /**
- * Models, prices and plans as the threads see them that serve calls: plain frozen records without secrets.
+ * Models, prices and plans as the threads that serve calls see them: plain frozen records without secrets.
  * The main thread makes them from the settings and sends them to every thread; a reload (gateway/reload.ts)
- * merges the new ones into those that run. Any thread.
+ * merges the new catalogue into the catalogue in force. Any thread.
  *
  * Must hold: a model keeps its index over reloads, because calls in flight, metrics, journals and the slots
  * of rules name the model by it (test/unit/registry/catalog.catalog-merge.test.ts). `costOf` is never above
@@ -16,7 +16,7 @@ import type { QuotaLimits } from '../core/quotas.js';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import type { TokenCounts } from '../core/token-counts.js';
 
-/** Prices of one token, for each part of `TokenCounts` and for the rest of prompt and completion. */
+/** Prices of one token, for each part of `TokenCounts` and for all other tokens of prompt and completion. */
 export interface PartPrices {
   readonly inputPicoUnits: PicoUnits;
   readonly cachedInputPicoUnits: PicoUnits;
@@ -29,8 +29,8 @@ export interface PartPrices {
 /** The prices of all tokens of a call, with the dearest of the prompt and of the completion. */
 interface PriceSet extends PartPrices {
   /**
-   * In a long price: the dearest of this set and of the sets before, so that a longer prompt has no lower
-   * one.
+   * In a long price: the dearest of this set and of the sets before, so a longer prompt is never held at
+   * less.
    */
   readonly inputPicoUnitsMax: PicoUnits;
   readonly outputPicoUnitsMax: PicoUnits;
@@ -123,7 +123,7 @@ export interface ModelEntry {
   readonly mediaPartTokens: number;
   /** What the model can do, such as `chat` or `embeddings`; a door needs one service (core/door-names.ts). */
   readonly serves: readonly Service[];
-  /** Members of the body that steer routing and are passed on; a request with any other such is rejected. */
+  /** Members of the body that steer routing and are passed on; a request with any other is rejected. */
   readonly passMembers: readonly RoutingMember[];
   /** Indices of the models to try, in order, if this model fails. */
   readonly fallbacks: readonly number[];

@@ -27,7 +27,7 @@ export interface NewGroup {
 /** A group with the use of its quotas, as an operator reads it. */
 export interface GroupStatement {
   readonly record: GroupRecord;
-  /** Names from the group at the top to this one. */
+  /** Names from the group at the top to this group. */
   readonly path: readonly string[];
   /** Accounts and groups that are in this group itself. */
   readonly accounts: number;

@@ -161,7 +161,7 @@ export function expiryOf(
   );
 }
 
-/** A date and Unix seconds: requesters of commands give a date, those of the admin interface seconds. */
+/** A date and Unix seconds: commands are given a date, the admin interface seconds. */
 function momentText(seconds: number): string {
   const moment = new Date(seconds * MS_PER_SECOND);
   // Unix seconds of any size may come, and a Date ends in the year 275760.

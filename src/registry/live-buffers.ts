@@ -63,7 +63,7 @@ function isActive(
 /**
  * Returns the account's state for the ledger. `spending` is undefined if the account was never flushed, and
  * `group` is what `groupIndexOf` returns. An account whose plan is not in the catalogue, or whose group is
- * not in the buffers, is disabled until it has one again.
+ * not in the buffers, is disabled until both are there.
  */
 export function accountStateOf(
   record: AccountRecord,

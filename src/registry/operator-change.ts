@@ -20,7 +20,7 @@ interface Actor extends Operator {
 
 /**
  * Actors that are no operators: the start, a signal to the supervisor, a watched file. core/roles.ts has the
- * others. No operator may have such a name: OTHER_ACTORS of operators.ts repeats them.
+ * others. No operator may have such a name: OTHER_ACTORS of operators.ts repeats the names.
  */
 export const START: Actor = { who: 'start', role: 'admin', from: 'gateway' };
 export const SIGNAL: Actor = { who: 'signal', role: 'admin', from: 'supervisor' };

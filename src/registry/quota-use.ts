@@ -4,7 +4,7 @@
  * of a gateway process, or a command.
  *
  * Must hold: a count of a day, a month or a minute that is over is shown as 0. Fields of QuotaUseRecord are
- * on disk: store/quota-use-rows.ts must have the same ones.
+ * on disk: store/quota-use-rows.ts must have the same fields.
  */
 import { PICO_PER_NANO } from '../core/money.js';
 import {

@@ -1,6 +1,6 @@
 /**
  * Ids and names of accounts, groups, keys and operators: makes ids, checks names, and makes the errors that
- * reject wrong ones. Most files of src/registry, the routes of src/admin and three files of src/sharing use
+ * reject wrong names. Most files of src/registry, the routes of src/admin and three files of src/sharing use
  * the functions. Main thread.
  *
  * Must hold: no name of an account, group or key has the form of an id, so that one path segment can hold

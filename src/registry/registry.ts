@@ -1,7 +1,8 @@
 /**
  * The registry: every change that operators can make to accounts, groups, keys, credits and operators, and
  * the reports of usage. The routes of src/admin use it through a RegistryService. gateway/accounting.ts,
- * gateway/shared-accounting.ts and cli/store-client.ts make one. Main thread of a gateway or a command.
+ * gateway/shared-accounting.ts and cli/store-client.ts make a Registry. Main thread of a gateway or a
+ * command.
  *
  * Rejections are `invalid_parameters` (naming the field and the rule), `not_found` and `conflict`.
  *

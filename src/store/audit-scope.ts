@@ -14,7 +14,7 @@ import type { StoreSnapshot, TableKeys, TableName } from './store-snapshot.js';
 const DIFFERENCES_MAX = 1_000;
 
 export interface Difference {
-  /** Id of the account; null if the difference is about no account, or about one that is not there. */
+  /** Id of the account; null if the difference is about no account, or about a missing account. */
   readonly account: string | null;
   /** For example `record 7 of table spending`. */
   readonly location: string;

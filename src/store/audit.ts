@@ -197,7 +197,7 @@ function usageSums(scope: AuditScope, { id, index }: AccountRecord): { cost: big
     const keyId = key[2];
     let isOwn = keys.get(keyId);
     if (isOwn === undefined) {
-      // Usage outlives its key, so a key without a record is taken for one that was deleted.
+      // Usage outlives its key, so a key without a record is taken for a deleted key.
       const owner = scope.peek(readKey, 'keys', keyId)?.accountIndex;
       isOwn = keyId.startsWith('key_') && (owner === undefined || owner === index);
       keys.set(keyId, isOwn);

@@ -10,7 +10,7 @@
  * a second.
  *
  * Must hold: lmdb's `open` and the writing methods of an opened file are called only inside the gate, so
- * that no process opens or writes the file while another one writes (test/unit/store/environment.test.ts:
+ * that no process opens or writes the file while another process writes (test/unit/store/environment.test.ts:
  * opened and killed beside writers; test/unit/tree.test.ts: who may import lmdb).
  *
  * The gate is the writers' lock of a second LMDB file, `<path>-gate`. Opening that file needs no gate: no
@@ -62,7 +62,7 @@ export class Environment {
     }
   }
 
-  /** Opens tables inside the gate, because opening one may create it, which is a write. */
+  /** Opens tables inside the gate, because opening a table may create it, which is a write. */
   openTables<Tables>(openAll: (root: RootDatabase) => Tables): Tables {
     return this.inGate(() => openAll(this.root));
   }
@@ -127,9 +127,9 @@ export class Environment {
 
 /**
  * Creates an LMDB file without rows at `path`, unless there is a file. It is made under another name and then
- * linked to `path`. So a crash leaves no file at `path` or a whole one, and of two processes that create it
- * at once the later one keeps the other's. The temporary name is new each time: a start that a power cut
- * ended may have left a file of that name that is no LMDB file, and processes in containers have the same
+ * linked to `path`. So a crash leaves no file at `path` or a whole file, and of two processes that create it
+ * at once the later keeps the file of the other. The temporary name is new each time: a start that a power
+ * cut ended may have left a file of that name that is no LMDB file, and processes in containers have the same
  * number.
  */
 export function makeEnvironmentFile(path: string, options: Readonly<RootDatabaseOptions>): void {

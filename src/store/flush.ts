@@ -72,7 +72,7 @@ export interface FlushedResponses {
   /** Call when `changes`, which `due` returned, are on disk. */
   recordWritten(changes: ResponseChanges): void;
   /**
-   * Call when the transaction failed, and once it is known that it is not on disk all the same. Responses are
+   * Call when the transaction failed, and once it is known not to be on disk all the same. Responses are
    * long and the disk may have room for the charges alone, so the next flush writes them without their
    * bodies.
    */
@@ -92,7 +92,7 @@ export interface FlushStore extends UsageStore {
 interface UsageLogLines {
   /** Makes the line of a record that was counted in the usage row `row`. */
   note(requestPrefix: string, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void;
-  /** Writes the lines to the log's file. Called after each transaction, also after one that failed. */
+  /** Writes the lines to the log's file. Called after each transaction, even if it failed. */
   handOver(): void;
 }
 

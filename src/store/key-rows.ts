@@ -137,7 +137,7 @@ export function readKeyUse(stored: unknown, location: string): KeyUseRecord {
   };
 }
 
-/** Above every slot: LMDB orders a key with it after those of all slots. */
+/** Above every slot: LMDB orders a row with it after the rows of all slots. */
 const AFTER_ALL_SLOTS = Number.MAX_SAFE_INTEGER;
 
 /**
@@ -202,7 +202,7 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
     return this.takeSlots(count, restedMs, slotsMax, keySlotsFree, KEY_SLOTS_USED, clear).map(asKeyIndex);
   }
 
-  /** The registry never changes name, account or slot of a key, so no index row of an earlier one stays. */
+  /** The registry never changes name, account or slot of a key, so no index row of a former record stays. */
   put(record: KeyRecord): void {
     this.#tables.keys.putSync(record.id, packKey(record));
     this.#tables.keySlots.putSync(record.index, record.id);

@@ -59,7 +59,7 @@ export class KeyUses {
     return this.#live.ledger.keys.dirty.drain((key) => this.#waiting.add(key), max);
   }
 
-  /** Returns the rows of all waiting keys, without deleted ones. Call in the transaction that writes them. */
+  /** Returns the rows of all waiting keys, without deleted keys. Call in the transaction that writes them. */
   rows(): Map<KeyIndex, KeyUseRecord> {
     const rows = new Map<KeyIndex, KeyUseRecord>();
     const nowMs = this.#clock.wallMs();
@@ -114,7 +114,7 @@ export class SharedKeyUses extends KeyUses {
   readonly #written = new Map<KeyIndex, Day>();
   /**
    * The same for the rows that the last `rows` returned: `recordWritten` moves these entries to `#written`.
-   * The next `rows` drops those of a failed flush, because it may write no row of a key, or a row of 0
+   * The next `rows` drops the entries of a failed flush, because it may write no row of a key, or a row of 0
    * calls.
    */
   readonly #writing = new Map<KeyIndex, Day>();
@@ -157,7 +157,7 @@ export class SharedKeyUses extends KeyUses {
   }
 }
 
-/** The later of two moments; the other one if a moment is unknown. */
+/** The later of two moments; undefined stands for an unknown moment, which loses. */
 function laterOf(left: number | undefined, right: number | undefined): number | undefined {
   if (left === undefined || right === undefined) return left ?? right;
   return Math.max(left, right);

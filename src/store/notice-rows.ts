@@ -110,8 +110,8 @@ export class NoticeRows {
   }
 
   /**
-   * Goes through the next SWEPT_MAX notices and removes those whose period ended KEPT_MS ago and damaged
-   * ones, and all damaged webhooks.
+   * Goes through the next SWEPT_MAX notices and removes damaged notices and those whose period
+   * ended KEPT_MS ago, and all damaged webhooks.
    */
   sweep(nowMs: number): void {
     const { environment, notices } = this.#tables;

@@ -6,7 +6,7 @@
  *
  *     operator_changes  number, from 1 without gaps  → the row's JSON, and SHA-256(hash before + JSON)
  *     meta              'operator_changes_head'      → number and hash of the newest row
- *                       'operator_changes_before'    → the same of the row before the oldest that is kept
+ *                       'operator_changes_before'    → number and hash of the row before the oldest
  *
  * Processes of a host append one after the other, because LMDB has one writer. Hosts append in the order of
  * the log that they share: a row continues the head of this host's copy, and is made again if another host
@@ -39,7 +39,7 @@ import { closedObject, Count, damaged, Digest, Format, FORMAT, locationOf } from
 import type { WrittenRow } from './row-recorder.js';
 import { CHANGES_BEFORE, CHANGES_HEAD, type Tables } from './tables.js';
 
-/** Rows that are kept: some 450 MB. The oldest rows are removed; the hash of the last removed one stays. */
+/** Rows that are kept: some 450 MB. The oldest rows are removed; the hash of the last removed row stays. */
 const ROWS_MAX = 1_000_000;
 /** Rows that one page reads, matching or not: some 10 ms. */
 const PAGE_ROWS_MAX = 3_000;
@@ -197,7 +197,7 @@ export class OperatorChanges implements ChangeStore {
     const searchTexts = [who, action, target].flatMap((text) =>
       text === undefined ? [] : [JSON.stringify(text).slice(1, -1)],
     );
-    // lmdb excludes the end of a range and includes its start, also of a reverse one.
+    // lmdb excludes the end of a range and includes its start, also if the range is reverse.
     const range = operatorChanges.getRange({
       start: before === undefined ? AFTER_ALL_ROWS : before - 1,
       end: 0,
@@ -246,7 +246,7 @@ function matches(change: OperatorChange, { who, action, target, fromMs, toMs }: 
 export class ChainCheck {
   readonly #before: ChainLink;
   readonly #problems: ChainProblem[] = [];
-  /** The row that was added last, or the one before the oldest. */
+  /** The row that was added last; at first the row before the oldest. */
   #last: ChainLink;
   #rowCount = 0;
 
@@ -297,7 +297,7 @@ export class ChainCheck {
   }
 }
 
-/** Stands for the hash of a row that cannot be read. The hash of the row after that one is not checked. */
+/** Stands for the hash of a row that cannot be read. The hash of the next row is then not checked. */
 const UNKNOWN_HASH = '?';
 
 function missingText(first: number, last: number): string {

@@ -4,8 +4,8 @@
  * and MDB_meta in LMDB's mdb.c.
  *
  * LMDB maps the file and follows page numbers without checking them (tried with lmdb 3.5.6). A missing page
- * ends the process with SIGBUS; a garbage page aborts it, or reads as an empty one. The supervisor would then
- * restart the gateway forever.
+ * ends the process with SIGBUS; a garbage page aborts the process, or reads as an empty page. The supervisor
+ * would then restart the gateway forever.
  *
  * Comparing the file's length with its last page is not enough. LMDB never writes pages at the end that one
  * transaction used and freed, so 39 of 100 sound files were shorter than the last page they name. And a file
@@ -36,7 +36,7 @@ const KIND_BRANCH = 0x01;
 const KIND_LEAF = 0x02;
 const KIND_OVERFLOW = 0x04;
 /**
- * LMDB's P_LEAF2: values of one size without nodes. Tollgate writes none, another program's file may have
+ * LMDB's P_LEAF2: values of one size without nodes. Tollgate writes none, but another program's file may have
  * them.
  */
 const KIND_LEAF_PLAIN = 0x20;

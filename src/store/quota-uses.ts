@@ -5,8 +5,9 @@
  * them.
  *
  * Must hold: a listener counts a call's use before it appends the call to its journal, so that the use of
- * each charge that a flush writes is in the same transaction or an earlier one. `recordWritten` is called
- * only when the rows are on disk, or shared rows count a use twice (test/unit/store/quota-uses.test.ts).
+ * each charge that a flush writes is in the same transaction or an earlier transaction. `recordWritten` is
+ * called only when the rows are on disk, or shared rows count a use twice
+ * (test/unit/store/quota-uses.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { GROUPS_MAX, MODEL_SCOPES_MAX } from '../core/limits.js';

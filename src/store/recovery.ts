@@ -35,7 +35,7 @@ import { StoreError } from './store-file.js';
 import type { Store } from './store.js';
 
 /**
- * Accounts without a plan that are logged one by one. Further accounts have the same cause and are counted.
+ * Accounts without a plan that are logged singly. Further accounts have the same cause and are counted.
  */
 const ACCOUNTS_LOGGED_MAX = 10;
 

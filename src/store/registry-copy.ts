@@ -1,7 +1,7 @@
 /**
  * This host's copy of the registry that hosts share: its position in the log of changes, the taking over of
- * rows, and the export of all rows. store.ts makes one; sharing/registry-log.ts, registry-reseed.ts and
- * open-hosts.ts use it. Main thread.
+ * rows, and the export of all rows. store.ts makes the object; sharing/registry-log.ts, registry-reseed.ts
+ * and open-hosts.ts use it. Main thread.
  *
  *     meta  'registry_position'  → epoch, version and id of the last change, and the epochs before
  *           'registry_partial'   → true while all rows are being taken over

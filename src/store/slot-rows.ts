@@ -1,5 +1,5 @@
 /**
- * SlotRows finds records that have an id and a slot in the ledger, and takes slots for new ones. GroupRows
+ * SlotRows finds records that have an id and a slot in the ledger, and takes slots for new records. GroupRows
  * and KeyRows extend it (group-rows.ts, key-rows.ts); store.ts uses it for accounts. Main thread.
  *
  * Must hold: a slot is given again only if its record was deleted before `restedMs`. Until then late calls
@@ -68,7 +68,7 @@ export class SlotRows<Row, Index extends number> {
 
   /**
    * Makes a page of at most `limit` records. `ids` (slot → id) has `limit + 1` entries if there are so many:
-   * the slot of the last one is the page's `next`.
+   * the slot of the last entry is the page's `next`.
    */
   protected pageOf(
     ids: Iterable<{ readonly key: number; readonly value: unknown }>,

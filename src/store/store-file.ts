@@ -3,7 +3,7 @@
  * tables.ts, store-snapshot.ts, store-hold.ts, environment.ts and sharing/lease-file.ts use it. Main thread,
  * or a command.
  *
- * LMDB maps the file and trusts it. Given a file that is not LMDB's, or a broken one, the library ends the
+ * LMDB maps the file and trusts it. Given a broken file, or a file that is not LMDB's, the library ends the
  * process with a segmentation fault instead of an error (tried with lmdb 3.5.6).
  *
  * Must hold: whoever opens a file with LMDB calls `assertStoreFile` first; `pageSize` and the encodings in
@@ -60,7 +60,7 @@ export function makeDataFolder(dataPath: string): void {
 }
 
 /**
- * Checks the file and returns true; false if there is none, or an empty one. Throws StoreError: `foreign` if
+ * Checks the file and returns true; false if the file is missing or empty. Throws StoreError: `foreign` if
  * LMDB cannot open the file, `damaged` if pages are missing or broken, `unreadable` if the system does not
  * let it be read. Reads every page in use: 0.4 s a GB on warm disk caches.
  */

@@ -38,7 +38,7 @@ import { Environment, assertDisposableFile } from './environment.js';
 import { identityOf, isRunning } from './process-identity.js';
 import { makeDataFolder, OPTIONS, unreadable } from './store-file.js';
 
-/** Some pages. LMDB needs room for the former row beside the new one. */
+/** Some pages. LMDB needs space for the former row beside the new row. */
 const MAP_BYTES = 1024 * 1024;
 const ROW_KEY = 'holder';
 
@@ -98,8 +98,8 @@ export class StoreHeld extends Error {
 /** This process's hold on a data folder, from `take` to `giveBack`. */
 export class StoreHold {
   /**
-   * All holds of this process. If it has one on a folder, the reader of the file may be this process itself.
-   * A hold that nothing referred to would be closed with its file by the garbage collector.
+   * All holds of this process. If it has a hold on a folder, the reader of the file may be this process
+   * itself. A hold that nothing referred to would be closed with its file by the garbage collector.
    */
   static readonly #own = new Set<StoreHold>();
 
@@ -130,7 +130,7 @@ export class StoreHold {
       remove: () => root.removeSync(ROW_KEY),
     };
     try {
-      // While this process has the gate (environment.ts), no other one opens or writes the file.
+      // While this process has the gate (environment.ts), no other process opens or writes it.
       file.inGate(() => {
         file.write(() => {
           if (takeHold(row, user)) onAlone();
@@ -228,7 +228,7 @@ function rowOf(
     : { kind, identity, group, members: [...members], ...origin };
 }
 
-/** Other processes that have the hold, run, and are in the PID namespace of this one. */
+/** Other processes that have the hold, run, and are in the PID namespace of this process. */
 function othersOf(held: OwnerRow | undefined): string[] {
   if (held === undefined) return [];
   const own = ownIdentity();

@@ -84,7 +84,7 @@ export class StoreSnapshot {
     }
     this.#environment = new Environment(this.path, { ...OPTIONS, readOnly: true });
     try {
-      // Tables are opened first, because opening one ends an open transaction.
+      // Tables are opened first, because opening a table ends an open transaction.
       this.#environment.openTables((root) => {
         for (const name of TABLES) this.#openTable(root, name);
       });

@@ -153,7 +153,7 @@ export class StoredResponses implements FlushedResponses {
     }
   }
 
-  /** All waiting responses lose their bytes: a replay of one is then recognized, but rejected. */
+  /** All waiting responses lose their bytes: a replay is then recognized, but rejected. */
   recordFailed(): void {
     this.#dropBytes();
   }

@@ -1,6 +1,6 @@
 /**
  * The hot usage rows: totals by account, key, model and hour. A row is in memory from the first call of its
- * hour until it is on disk and a call of another hour was the last one. flush.ts uses the rows on the main
+ * hour until it is on disk and a call of another hour has come. flush.ts uses the rows on the main
  * thread: UsageBook if this gateway alone writes them (gateway/accounting.ts), SharedUsageBook if several
  * gateways add to them (gateway/shared-accounting.ts).
  *
@@ -82,8 +82,8 @@ export class UsageBook {
    * Counts a call in its row, which `rowOf` has returned for this record since the last `recordCommitted`.
    */
   add(row: GrowingUsage, record: JournalRecord): void {
-    // A reversed call was counted as served before. It remains one call, and is a failed one now. A collected
-    // charge is of a call that was counted before.
+    // A reversed call was counted as served before. It remains one call, and is a failed call now. A
+    // collected charge is of a call that was counted before.
     const { outcome } = record;
     if (outcome !== 'collected') {
       const isReversal = outcome === 'reversed';
@@ -175,8 +175,8 @@ export class SharedUsageBook extends UsageBook {
 }
 
 /**
- * Field by field: V8 makes a dictionary of two spread objects, and counting a call in one took seven times as
- * long.
+ * Field by field: V8 makes a dictionary of two spread objects, and counting a call in a dictionary took seven
+ * times as long.
  */
 function rowWith(key: UsageKey, totals: UsageTotals): GrowingUsage {
   return {
