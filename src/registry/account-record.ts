@@ -86,9 +86,9 @@ export interface OperatorRecord {
   readonly role: Role;
   /** SHA-256 of the token, in hex. */
   readonly digest: string;
-  /** False while it is disabled. */
+  /** False while the operator is disabled. */
   readonly active: boolean;
   readonly createdMs: WallMs;
-  /** Unix seconds; undefined if it never expires. */
+  /** Unix seconds; undefined if the token never expires. */
   readonly expiresSeconds: number | undefined;
 }

@@ -28,7 +28,7 @@ export interface UsageKey {
 export interface UsageTotals {
   /** Admitted calls that ended, served or not. */
   readonly calls: number;
-  /** Calls that ended in an error; they cost nothing. */
+  /** Calls that ended in an error. Such calls cost nothing. */
   readonly failedCalls: number;
   /** Calls whose tokens were estimated from lengths, for example because the client left mid-stream. */
   readonly estimatedCalls: number;

@@ -1,7 +1,7 @@
 /**
  * The audit: checks that the accounting on disk balances at one moment, beside a running gateway or without
- * one. `tollgate audit` calls it on the main thread of a command. It reads only and repairs nothing, because
- * no rule says which of two numbers is true.
+ * one. cli/audit-command.ts calls `audit` on the main thread of a command. The audit only reads and repairs
+ * nothing, because no rule says which of two numbers is true.
  *
  * The law for each account: credited = the sum of its credits and debits; 0 ≤ spent ≤ credited (not asked of
  * the copy that a host has of a shared registry); spent and uncovered = the sums of its usage. And references
@@ -46,7 +46,7 @@ export interface AuditReport {
   readonly available: PicoUnits;
   readonly spent: PicoUnits;
   readonly uncovered: PicoUnits;
-  /** The first of them: at most DIFFERENCES_MAX of audit-scope.ts. */
+  /** The first differences: at most DIFFERENCES_MAX of audit-scope.ts. */
   readonly differences: readonly Difference[];
   readonly differencesCount: number;
 }
@@ -152,7 +152,7 @@ function auditMoney(scope: AuditScope, record: AccountRecord, sums: AccountSums)
   const { spent, uncovered } = spending ?? { spent: 0n, uncovered: 0n };
   const ofSpending = scope.subjectAt('spending', index, account);
   if (spent < 0n) scope.differs(ofSpending, 'spent', spent, 'not negative');
-  // If hosts share the registry, a credit may be spent here before the change that has it has come.
+  // If hosts share the registry, a credit may be spent here before the change with that credit has come.
   const isCopy = snapshot.get('meta', REGISTRY_POSITION) !== undefined;
   if (spent > credited && !isCopy) scope.differs(ofSpending, 'spent', spent, `not more than was credited`);
   if (uncovered < 0n) scope.differs(ofSpending, 'uncovered', uncovered, 'not negative');

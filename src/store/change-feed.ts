@@ -1,8 +1,8 @@
 /**
  * The change feed: which groups, accounts and keys each transaction of the registry touched.
  * sharing/change-follower.ts reads it, so that every process of a host brings its shared buffers up to date
- * with what another process committed. store.ts makes SharedChanges, by which processes that share a
- * registry change it: sharing/shared-registry.ts, registry-log.ts and registry-reseed.ts call it. Main
+ * with what another process committed. store.ts makes SharedChanges, by which processes change a
+ * registry that they share: sharing/shared-registry.ts, registry-log.ts and registry-reseed.ts call it. Main
  * thread.
  *
  *     changes  number of the change, from 1 without gaps  → slots of the groups, accounts, keys touched

@@ -44,14 +44,16 @@ export class Environment {
   /** Undefined for a reader on a read-only disk. */
   readonly #gate: RootDatabase | undefined;
   /**
-   * Whether this object has the gate. An `inGate` in an `inGate` would block for ever if it took it again.
+   * Whether this object has the gate. An `inGate` in an `inGate` would block for ever if it took the gate
+   * again.
    */
   #hasGate = false;
   #readersCheckedMs = performance.now();
 
   /** Throws what LMDB throws, and StoreError if the gate's file is not an LMDB file. */
   constructor(path: string, options: Readonly<RootDatabaseOptions>) {
-    // Before this thread can wait for a lock: main-watch.ts wakes it by a signal that is ignored otherwise.
+    // Before this thread can wait for a lock: main-watch.ts wakes the thread by a signal that is ignored
+    // otherwise.
     takeInterrupts();
     this.#gate = openGate(`${path}-gate`, options.readOnly === true);
     try {

@@ -136,7 +136,7 @@ export function steppedMs(tables: MetaTable, current: HostClocks | undefined): n
   const flushed = tables.meta.get(CLOCKS);
   if (flushed === undefined || current === undefined) return 0;
   if (!isClocks(flushed)) throw damaged(locationOf(tables, 'meta', CLOCKS));
-  // The monotonic clock begins anew with each boot. If it has gone back, it is that of another machine.
+  // The monotonic clock begins anew with each boot. A clock that has gone back is that of another machine.
   const isSameClock = flushed.boot === current.boot && flushed.monotonicMs <= current.monotonicMs;
   return isSameClock ? current.aheadMs - flushed.aheadMs : 0;
 }

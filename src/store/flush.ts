@@ -160,7 +160,7 @@ export class LedgerFlush {
    * disk all the same. Set only if there is a flush mark.
    */
   #unresolved: { readonly responses: ResponseChanges | undefined } | undefined;
-  /** Why the last transaction failed; undefined if it did not. */
+  /** Why the last transaction failed; undefined if it succeeded. */
   #lastError: string | undefined;
   #loggedAtMs = -Infinity;
   /**
@@ -176,7 +176,7 @@ export class LedgerFlush {
   }
 
   /**
-   * Writes all that has changed. Returns true when it is on disk. False if something is left for the next
+   * Writes all that has changed. Returns true when all is on disk. False if something is left for the next
    * run: after a failure, which is logged and loses nothing, or after BATCHES_MAX transactions. Costs some
    * microseconds a row, and for each transaction a disk flush.
    */

@@ -92,7 +92,7 @@ export class GroupRows extends SlotRows<GroupRecord, GroupIndex> implements Grou
     return this.listAll(from, limit);
   }
 
-  /** The groups whose parent it is, by their slots. */
+  /** The groups whose parent has this id, ordered by slot. */
   childrenOf(id: string): GroupRecord[] {
     const { groupMembers, groupSlots } = this.#tables;
     const members = groupMembers.getKeys({ start: [id, MEMBER_GROUP, 0], end: [id, MEMBER_ACCOUNT, 0] });

@@ -241,7 +241,7 @@ function matches(change: OperatorChange, { who, action, target, fromMs, toMs }: 
 }
 
 /**
- * Verifies the chain row by row; rows must come in the order of their numbers. `verify` and the audit use it.
+ * Verifies the chain row by row; rows must come in the order of their numbers. `verify` and audit.ts use it.
  */
 export class ChainCheck {
   readonly #before: ChainLink;

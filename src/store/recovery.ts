@@ -1,7 +1,7 @@
 /**
  * Recovery: fills the shared buffers (ledger, key table, names) from the store when a gateway starts.
- * gateway/accounting.ts and shared-accounting.ts call it on the main thread, before any listener runs. Other
- * processes of the group may write to the store meanwhile: all rows are read from one snapshot of it.
+ * gateway/accounting.ts and shared-accounting.ts call `recover` on the main thread, before any listener runs.
+ * Other processes of the group may write to the store meanwhile: all rows are read from one snapshot of it.
  *
  * An account can spend what was credited less what was spent. Holds are not on disk, because the calls that
  * had them are gone.
@@ -183,8 +183,8 @@ function assertCapacity(index: number, max: number, what: 'accounts' | 'groups' 
 /**
  * Throws StoreError `damaged` if the amounts cannot be right. A debit is rejected beyond the balance and a
  * charge stops at the balance, so this program never leaves less than nothing, or more than the ledger's
- * words can hold. If hosts share the registry, `isCopy`, a credit may be spent here before the change that
- * has it has come: then only the coordinator knows what an account can spend.
+ * words can hold. If hosts share the registry, `isCopy`, a credit may be spent here before the change with
+ * that credit has come: then only the coordinator knows what an account can spend.
  */
 function assertSound(
   store: Store,

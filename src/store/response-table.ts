@@ -83,7 +83,7 @@ export class ResponseTable {
     this.#tables = tables;
   }
 
-  /** Returns the response, however old; undefined if there is none. Copies it. Throws StoreError. */
+  /** Returns a copy of the response, however old; undefined if there is none. Throws StoreError. */
   find(key: ResponseKey): ResponseRecord | undefined {
     const { answers, name, digestSince } = this.#tables;
     const rowKey: [number, string] = [key.account, key.key];

@@ -7,9 +7,9 @@
  *
  * Must hold: amounts come from the journals and not from the ledger's words. Those words are ahead by what is
  * still in the journals, so money on disk would not agree with usage on disk (test/unit/store/audit.test.ts).
- * Between `recordOf` and `recordWritten` of an account nothing is added to it, or it would count as written:
- * flush.ts writes in one turn, and finds out whether a failed commit is on disk before it adds anything
- * (test/unit/store/shared-books.test.ts).
+ * Between `recordOf` and `recordWritten` of an account nothing is added to that account, or the amount would
+ * count as written: flush.ts writes in one turn, and finds out whether a failed commit is on disk before it
+ * adds anything (test/unit/store/shared-books.test.ts).
  */
 import { invariant } from '../core/errors.js';
 import { type AccountIndex, asPicoUnits, type PicoUnits } from '../core/units.js';
@@ -24,7 +24,8 @@ export interface SpendingTotals {
   add(account: AccountIndex, charged: PicoUnits, uncovered: PicoUnits): void;
   /**
    * Returns the row as it is to be on disk. Call in the transaction that writes the row; throws what the
-   * store throws. If the transaction fails, the next one calls it again, and no amount is lost.
+   * store throws. If the transaction fails, the next transaction calls `recordOf` again, and no amount is
+   * lost.
    */
   recordOf(account: AccountIndex, counts: LedgerCounts): SpendingRecord;
   /**

@@ -4,17 +4,17 @@
  * `Store.close` gives it back. Main thread of a gateway process, or a command. (A hold of money is something
  * else.)
  *
- * It is needed because a gateway reads accounts and keys at its start: what a command wrote after that would
+ * The hold is needed because a gateway reads accounts and keys at its start: what a command wrote later would
  * be in force only after the next start. The hold is a row that is read and written in one transaction. The
  * row of a process that has died is void.
  *
  * Containers that share a volume do not see each other's processes (PID namespaces), so `/proc` alone does
  * not tell whether the process in the row has died. Therefore whoever has the hold is also a _reader_ of
- * `hold.lmdb`: it has read the file outside of a write. Nobody else does, because reads within a write make
+ * `hold.lmdb`: it has read the file outside of a write. Nobody else is, because reads within a write make
  * no reader. LMDB guards a reader's entry by a lock of the kernel on its lock file, which all containers of
- * one machine see, and which ends with its process however that ends. That needs no clock and no heartbeat,
- * and works on volumes where no Unix socket can be made. Where a file system has no such locks, LMDB does not
- * work either. An older Tollgate is no reader: its row is valid if `/proc` shows its process.
+ * one machine see, and which ends with its process, however that ends. Such a lock needs no clock and no
+ * heartbeat, and works on volumes where no Unix socket can be made. If a file system has no such locks, LMDB
+ * does not work either. An older Tollgate is no reader: its row is valid if `/proc` shows its process.
  *
  * Gateways of one supervisor that share their limits share the hold. The row then names their group, and lets
  * in further members of it. A gateway that goes on draining after its supervisor has died keeps everybody

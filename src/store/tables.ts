@@ -135,8 +135,8 @@ export class RowEncoder extends Encoder {
   }
 
   /**
-   * Returns UNREADABLE for bytes at which msgpackr throws, which it would do in the midst of a range and
-   * without naming the row.
+   * Returns UNREADABLE for bytes at which msgpackr throws: an error would end a whole range of rows, and not
+   * name the row.
    */
   override decode(bytes: Uint8Array, options?: Parameters<Encoder['decode']>[1]): unknown {
     try {
