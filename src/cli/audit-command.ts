@@ -19,7 +19,7 @@ interface AuditOptions extends DataOptions {
 
 /**
  * Differences that are printed: more would push the first off a terminal. `--json` has the first 1,000
- * (store/audit-scope.ts).
+ * (store/audit-run.ts).
  */
 const LINES_MAX = 50;
 

@@ -91,7 +91,7 @@ export const USAGE_GROUPS = ['account', 'key', 'model', 'day', 'hour'] as const;
 export type UsageGroup = (typeof USAGE_GROUPS)[number];
 
 /** A field that is undefined does not restrict the report. */
-export interface UsageQuestion {
+export interface UsageSelection {
   readonly keyId: string | undefined;
   readonly modelId: string | undefined;
   readonly by: UsageGroup;
@@ -112,11 +112,11 @@ const LINES_MAX = 100_000;
 
 /** Sums rows, which come in any order. */
 export class UsageReport {
-  readonly #selection: UsageQuestion;
+  readonly #selection: UsageSelection;
   /** By name. */
   readonly #lines = new Map<string, GrowingLine>();
 
-  constructor(selection: UsageQuestion) {
+  constructor(selection: UsageSelection) {
     this.#selection = selection;
   }
 

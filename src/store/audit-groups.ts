@@ -1,6 +1,6 @@
 /**
  * The checks of `tollgate audit` on groups, their members, and the rows of quota use. audit.ts calls them,
- * on the main thread of a command. The checks write nothing, and add differences to the AuditScope.
+ * on the main thread of a command. The checks write nothing, and add differences to the AuditRun.
  *
  * Must hold in a sound store, and is checked here: each group's parent exists; no group is deeper than
  * GROUP_DEPTH_MAX or inside itself; a group's slot and name lead back to it; each account's group exists;
@@ -9,47 +9,47 @@
  */
 import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import type { AccountRecord, GroupRecord } from '../registry/account-record.js';
-import { type AuditScope, idIn } from './audit-scope.js';
+import { type AuditRun, idIn } from './audit-run.js';
 import { MEMBER_ACCOUNT, MEMBER_GROUP, readGroup } from './group-rows.js';
 import { readQuotaUse } from './quota-use-rows.js';
 import { readAccount } from './record-codec.js';
 
 /** Checks all groups, members and rows of quota use. Returns the number of groups, damaged ones included. */
-export function auditGroups(scope: AuditScope): number {
-  const { snapshot } = scope;
+export function auditGroups(run: AuditRun): number {
+  const { snapshot } = run;
   const groups = new Map<string, GroupRecord>();
   let count = 0;
   for (const { key: id, value } of snapshot.rows('groups')) {
     count++;
-    const record = scope.read(readGroup, 'groups', id, value);
+    const record = run.read(readGroup, 'groups', id, value);
     if (record !== undefined) groups.set(id, record);
   }
   // After all groups are read, because a parent may come after its child.
-  for (const [id, record] of groups) auditGroup(scope, id, record, groups);
-  scope.followBack('group', (id) => groups.get(id));
-  auditMembers(scope, groups);
-  auditUses(scope);
+  for (const [id, record] of groups) auditGroup(run, id, record, groups);
+  run.followBack('group', (id) => groups.get(id));
+  auditMembers(run, groups);
+  auditUses(run);
   return count;
 }
 
 function auditGroup(
-  scope: AuditScope,
+  run: AuditRun,
   id: string,
   record: GroupRecord,
   groups: ReadonlyMap<string, GroupRecord>,
 ): void {
-  const { snapshot, bounds } = scope;
+  const { snapshot, bounds } = run;
   const { index, name, parentId } = record;
-  const subject = scope.subjectAt('groups', id);
-  scope.expect(subject, 'the id', record.id, id);
-  scope.slotOf('group', subject, { id, index, name }, bounds.groupsMax);
-  scope.expect(subject, `the owner of the name ${name}`, idIn(snapshot.get('group_names', name)), id);
+  const subject = run.subjectAt('groups', id);
+  run.expect(subject, 'the id', record.id, id);
+  run.slotOf('group', subject, { id, index, name }, bounds.groupsMax);
+  run.expect(subject, `the owner of the name ${name}`, idIn(snapshot.get('group_names', name)), id);
   if (parentId === undefined) return;
-  if (!groups.has(parentId)) scope.differs(subject, 'the group that it is in', parentId, 'a group');
+  if (!groups.has(parentId)) run.differs(subject, 'the group that it is in', parentId, 'a group');
   else if (depthOf(record, groups) > GROUP_DEPTH_MAX)
-    scope.differs(subject, 'its depth', 'more, or a circle', `at most ${GROUP_DEPTH_MAX}`);
+    run.differs(subject, 'its depth', 'more, or a circle', `at most ${GROUP_DEPTH_MAX}`);
   if (snapshot.get('group_members', [parentId, MEMBER_GROUP, index]) !== true)
-    scope.differs(subject, `the group in the list of ${parentId}`, undefined, id);
+    run.differs(subject, `the group in the list of ${parentId}`, undefined, id);
 }
 
 /** Depth of the group, 1 without a parent. At most GROUP_DEPTH_MAX + 1, because groups may form a circle. */
@@ -63,50 +63,45 @@ function depthOf(record: GroupRecord, groups: ReadonlyMap<string, GroupRecord>):
 }
 
 /** Checks that each row of `group_members` names an account or a group that is in the row's group. */
-function auditMembers(scope: AuditScope, groups: ReadonlyMap<string, GroupRecord>): void {
-  const { snapshot } = scope;
+function auditMembers(run: AuditRun, groups: ReadonlyMap<string, GroupRecord>): void {
+  const { snapshot } = run;
   const byIndex = new Map(Array.from(groups.values(), (group) => [group.index as number, group]));
   for (const { key } of snapshot.rows('group_members')) {
     const [groupId, kind, slot] = key;
-    const subject = scope.subjectAt('group_members', key);
-    const id = kind === MEMBER_ACCOUNT ? scope.accountIdOf(slot) : undefined;
-    const account = id === undefined ? undefined : scope.peek(readAccount, 'accounts', id);
+    const subject = run.subjectAt('group_members', key);
+    const id = kind === MEMBER_ACCOUNT ? run.accountIdOf(slot) : undefined;
+    const account = id === undefined ? undefined : run.peek(readAccount, 'accounts', id);
     const found = kind === MEMBER_ACCOUNT ? account?.groupId : byIndex.get(slot)?.parentId;
-    scope.expect(
-      subject,
-      `the group of this ${kind === MEMBER_ACCOUNT ? 'account' : 'group'}`,
-      found,
-      groupId,
-    );
+    run.expect(subject, `the group of this ${kind === MEMBER_ACCOUNT ? 'account' : 'group'}`, found, groupId);
   }
 }
 
 /** Checks that the group of an account exists and lists the account. `auditAccounts` calls it. */
-export function auditGroupOf(scope: AuditScope, { id, index, groupId }: AccountRecord): void {
+export function auditGroupOf(run: AuditRun, { id, index, groupId }: AccountRecord): void {
   if (groupId === undefined) return;
-  const { snapshot } = scope;
-  const subject = scope.subjectAt('accounts', id, id);
-  if (scope.peek(readGroup, 'groups', groupId) === undefined)
-    scope.differs(subject, 'the group', groupId, 'a group');
+  const { snapshot } = run;
+  const subject = run.subjectAt('accounts', id, id);
+  if (run.peek(readGroup, 'groups', groupId) === undefined)
+    run.differs(subject, 'the group', groupId, 'a group');
   if (snapshot.get('group_members', [groupId, MEMBER_ACCOUNT, index]) !== true)
-    scope.differs(subject, `the account in the list of ${groupId}`, undefined, id);
+    run.differs(subject, `the account in the list of ${groupId}`, undefined, id);
 }
 
 /** Checks that each row of quota use can be read and has an owner. */
-function auditUses(scope: AuditScope): void {
-  const { snapshot } = scope;
+function auditUses(run: AuditRun): void {
+  const { snapshot } = run;
   // As in `QuotaUseRows.ownerOf`: a new kind of scope must be added to both.
   const owners = { account: 'account_slots', model: 'account_slots', key: 'key_slots', group: 'group_slots' };
   for (const { key, value } of snapshot.rows('quota_uses')) {
-    scope.read(readQuotaUse, 'quota_uses', key, value);
+    run.read(readQuotaUse, 'quota_uses', key, value);
     const [kind, slot] = key;
     const owner = Object.hasOwn(owners, kind)
       ? // The cast stands for all three tables, whose keys have one type.
         snapshot.get(owners[kind as keyof typeof owners] as 'key_slots', slot)
       : undefined;
     if (owner !== undefined) continue;
-    const subject = scope.subjectAt('quota_uses', key);
+    const subject = run.subjectAt('quota_uses', key);
     const shouldBe = kind === 'model' ? 'an account' : `a ${kind}`;
-    scope.differs(subject, `the owner of slot ${slot}`, undefined, shouldBe);
+    run.differs(subject, `the owner of slot ${slot}`, undefined, shouldBe);
   }
 }

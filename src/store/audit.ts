@@ -15,7 +15,7 @@ import { CREDITED_PICO_UNITS_MAX, uncoveredAfter } from '../ledger/balance.js';
 import type { AccountRecord } from '../registry/account-record.js';
 import type { KeyRecord } from '../registry/key-record.js';
 import type { ChainLink } from '../registry/operator-change.js';
-import { type AuditBounds, AuditScope, type Difference, idIn } from './audit-scope.js';
+import { type AuditBounds, AuditRun, type Difference, idIn } from './audit-run.js';
 import { auditGroupOf, auditGroups } from './audit-groups.js';
 import { readFlush } from './flush-mark.js';
 import { readKey, readKeyUse } from './key-rows.js';
@@ -46,7 +46,7 @@ export interface AuditReport {
   readonly available: PicoUnits;
   readonly spent: PicoUnits;
   readonly uncovered: PicoUnits;
-  /** The first differences: at most DIFFERENCES_MAX of audit-scope.ts. */
+  /** The first differences: at most DIFFERENCES_MAX of audit-run.ts. */
   readonly differences: readonly Difference[];
   readonly differencesCount: number;
 }
@@ -59,14 +59,14 @@ export async function audit(dataPath: string, bounds: AuditBounds): Promise<Audi
   const snapshot = new StoreSnapshot(dataPath);
   try {
     if (snapshot.get('meta', REGISTRY_PARTIAL) === true) throw takenOver(snapshot.path);
-    const scope = new AuditScope(snapshot, bounds);
-    const sums = auditAccounts(scope);
-    const keys = auditKeys(scope);
-    const groups = auditGroups(scope);
-    auditStoredResponses(scope);
-    auditFlushes(scope);
-    auditOperators(scope);
-    auditChanges(scope);
+    const run = new AuditRun(snapshot, bounds);
+    const sums = auditAccounts(run);
+    const keys = auditKeys(run);
+    const groups = auditGroups(run);
+    auditStoredResponses(run);
+    auditFlushes(run);
+    auditOperators(run);
+    auditChanges(run);
     return {
       path: snapshot.path,
       format: snapshot.format,
@@ -77,8 +77,8 @@ export async function audit(dataPath: string, bounds: AuditBounds): Promise<Audi
       available: asPicoUnits(sums.credited - sums.spent),
       spent: asPicoUnits(sums.spent),
       uncovered: asPicoUnits(sums.uncovered),
-      differences: scope.differences,
-      differencesCount: scope.differencesCount,
+      differences: run.differences,
+      differencesCount: run.differencesCount,
     };
   } finally {
     await snapshot.close();
@@ -101,32 +101,32 @@ interface AccountSums {
 }
 
 /** Checks all accounts, and rows of slots that no account has. Returns sums of the accounts' own records. */
-function auditAccounts(scope: AuditScope): AccountSums {
+function auditAccounts(run: AuditRun): AccountSums {
   const sums: AccountSums = { accounts: 0, credited: 0n, spent: 0n, uncovered: 0n };
-  for (const { key: id, value } of scope.snapshot.rows('accounts')) {
+  for (const { key: id, value } of run.snapshot.rows('accounts')) {
     sums.accounts++;
-    const record = scope.read(readAccount, 'accounts', id, value, id);
+    const record = run.read(readAccount, 'accounts', id, value, id);
     if (record === undefined) continue;
-    auditIndexes(scope, id, record);
-    auditGroupOf(scope, record);
-    auditMoney(scope, record, sums);
-    auditCreditRequests(scope, record);
+    auditIndexes(run, id, record);
+    auditGroupOf(run, record);
+    auditMoney(run, record, sums);
+    auditCreditRequests(run, record);
   }
-  const recordOf = (id: string): AccountRecord | undefined => scope.peek(readAccount, 'accounts', id);
-  scope.followBack('account', recordOf, (record) => record?.id ?? null);
-  auditOwners(scope);
+  const recordOf = (id: string): AccountRecord | undefined => run.peek(readAccount, 'accounts', id);
+  run.followBack('account', recordOf, (record) => record?.id ?? null);
+  auditOwners(run);
   return sums;
 }
 
-function auditIndexes(scope: AuditScope, id: string, record: AccountRecord): void {
-  const { snapshot, bounds } = scope;
-  const subject = scope.subjectAt('accounts', id, id);
-  scope.expect(subject, 'the id', record.id, id);
+function auditIndexes(run: AuditRun, id: string, record: AccountRecord): void {
+  const { snapshot, bounds } = run;
+  const subject = run.subjectAt('accounts', id, id);
+  run.expect(subject, 'the id', record.id, id);
   if (record.index >= bounds.accountsMax) {
-    scope.differs(subject, 'the slot', record.index, `below limits.accounts, ${bounds.accountsMax}`);
+    run.differs(subject, 'the slot', record.index, `below limits.accounts, ${bounds.accountsMax}`);
   }
-  scope.expect(subject, `the owner of slot ${record.index}`, scope.accountIdOf(record.index), id);
-  scope.expect(
+  run.expect(subject, `the owner of slot ${record.index}`, run.accountIdOf(record.index), id);
+  run.expect(
     subject,
     `the owner of the name ${record.name}`,
     idIn(snapshot.get('account_names', record.name)),
@@ -135,32 +135,32 @@ function auditIndexes(scope: AuditScope, id: string, record: AccountRecord): voi
 }
 
 /** Checks the law for one account, which the header says. Adds the account's amounts to `sums`. */
-function auditMoney(scope: AuditScope, record: AccountRecord, sums: AccountSums): void {
-  const { snapshot } = scope;
+function auditMoney(run: AuditRun, record: AccountRecord, sums: AccountSums): void {
+  const { snapshot } = run;
   const { id: account, index, credited } = record;
-  const ofAccount = scope.subjectAt('accounts', account, account);
-  scope.expect(ofAccount, 'credited', credited, creditSum(scope, record));
+  const ofAccount = run.subjectAt('accounts', account, account);
+  run.expect(ofAccount, 'credited', credited, creditSum(run, record));
   if (credited < 0n || credited > CREDITED_PICO_UNITS_MAX) {
     // The bound in whole units: CREDITED_PICO_UNITS_MAX.
-    scope.differs(ofAccount, 'credited', credited, 'from 0 to 9000000');
+    run.differs(ofAccount, 'credited', credited, 'from 0 to 9000000');
   }
 
   const stored = snapshot.get('spending', index);
   const spending =
-    stored === undefined ? undefined : scope.read(readSpending, 'spending', index, stored, account);
+    stored === undefined ? undefined : run.read(readSpending, 'spending', index, stored, account);
   const isDamaged = stored !== undefined && spending === undefined;
   const { spent, uncovered } = spending ?? { spent: 0n, uncovered: 0n };
-  const ofSpending = scope.subjectAt('spending', index, account);
-  if (spent < 0n) scope.differs(ofSpending, 'spent', spent, 'not negative');
+  const ofSpending = run.subjectAt('spending', index, account);
+  if (spent < 0n) run.differs(ofSpending, 'spent', spent, 'not negative');
   // If hosts share the registry, a credit may be spent here before the change with that credit has come.
   const isCopy = snapshot.get('meta', REGISTRY_POSITION) !== undefined;
-  if (spent > credited && !isCopy) scope.differs(ofSpending, 'spent', spent, `not more than was credited`);
-  if (uncovered < 0n) scope.differs(ofSpending, 'uncovered', uncovered, 'not negative');
-  const usage = usageSums(scope, record);
+  if (spent > credited && !isCopy) run.differs(ofSpending, 'spent', spent, `not more than was credited`);
+  if (uncovered < 0n) run.differs(ofSpending, 'uncovered', uncovered, 'not negative');
+  const usage = usageSums(run, record);
   // `read` has added a difference for a damaged row.
   if (!isDamaged) {
-    scope.expect(ofSpending, 'spent', spent, usage.cost);
-    scope.expect(ofSpending, 'uncovered', uncovered, usage.uncovered);
+    run.expect(ofSpending, 'spent', spent, usage.cost);
+    run.expect(ofSpending, 'uncovered', uncovered, usage.uncovered);
   }
   sums.credited += credited;
   sums.spent += spent;
@@ -168,29 +168,29 @@ function auditMoney(scope: AuditScope, record: AccountRecord, sums: AccountSums)
 }
 
 /** Sum of the account's credits and debits. Damaged rows are reported and left out. */
-function creditSum(scope: AuditScope, { id, index }: AccountRecord): bigint {
+function creditSum(run: AuditRun, { id, index }: AccountRecord): bigint {
   let sum = 0n;
-  for (const { key, value } of scope.snapshot.rows('credits', [index], [index + 1])) {
-    sum += scope.read(readCredit, 'credits', key, value, id)?.amount ?? 0n;
+  for (const { key, value } of run.snapshot.rows('credits', [index], [index + 1])) {
+    sum += run.read(readCredit, 'credits', key, value, id)?.amount ?? 0n;
   }
   return sum;
 }
 
-function auditCreditRequests(scope: AuditScope, { id, index }: AccountRecord): void {
-  for (const { key, value } of scope.snapshot.rows('credit_requests', [index], [index + 1])) {
-    scope.read(readCreditRequest, 'credit_requests', key, value, id);
+function auditCreditRequests(run: AuditRun, { id, index }: AccountRecord): void {
+  for (const { key, value } of run.snapshot.rows('credit_requests', [index], [index + 1])) {
+    run.read(readCreditRequest, 'credit_requests', key, value, id);
   }
 }
 
-function usageSums(scope: AuditScope, { id, index }: AccountRecord): { cost: bigint; uncovered: bigint } {
+function usageSums(run: AuditRun, { id, index }: AccountRecord): { cost: bigint; uncovered: bigint } {
   let cost = 0n;
   let uncovered = 0n;
   /**
    * By key id: whether rows of this account may name the key. Rows come by hour, so a key comes many times.
    */
   const keys = new Map<string, boolean>();
-  for (const { key, value } of scope.snapshot.rows('usage', [index], [index + 1])) {
-    const totals = scope.read(readUsage, 'usage', key, value, id);
+  for (const { key, value } of run.snapshot.rows('usage', [index], [index + 1])) {
+    const totals = run.read(readUsage, 'usage', key, value, id);
     cost += totals?.cost ?? 0n;
     // Stops at the same bound as the sum in the account's row of `spending`.
     uncovered = uncoveredAfter(uncovered, totals?.uncovered ?? 0n);
@@ -198,43 +198,43 @@ function usageSums(scope: AuditScope, { id, index }: AccountRecord): { cost: big
     let isOwn = keys.get(keyId);
     if (isOwn === undefined) {
       // Usage outlives its key, so a key without a record is taken for a deleted key.
-      const owner = scope.peek(readKey, 'keys', keyId)?.accountIndex;
+      const owner = run.peek(readKey, 'keys', keyId)?.accountIndex;
       isOwn = keyId.startsWith('key_') && (owner === undefined || owner === index);
       keys.set(keyId, isOwn);
     }
     if (!isOwn) {
-      const subject = scope.subjectAt('usage', key, id);
-      scope.differs(subject, 'the key', keyId, 'a key of the account');
+      const subject = run.subjectAt('usage', key, id);
+      run.differs(subject, 'the key', keyId, 'a key of the account');
     }
   }
   return { cost, uncovered };
 }
 
 /** Finds rows of slots that no account has. */
-function auditOwners(scope: AuditScope): void {
-  const { snapshot } = scope;
+function auditOwners(run: AuditRun): void {
+  const { snapshot } = run;
   for (const name of ['credits', 'credit_requests', 'spending', 'usage'] as const) {
     for (const { key } of snapshot.rows(name)) {
       const slot = typeof key === 'number' ? key : key[0];
-      if (scope.accountIdOf(slot) !== undefined) continue;
-      const subject = scope.subjectAt(name, key);
-      scope.differs(subject, `the owner of slot ${slot}`, undefined, 'an account');
+      if (run.accountIdOf(slot) !== undefined) continue;
+      const subject = run.subjectAt(name, key);
+      run.differs(subject, `the owner of slot ${slot}`, undefined, 'an account');
     }
   }
 }
 
 /** The number in each gateway's flush mark is at most the number of all flushes. */
-function auditFlushes(scope: AuditScope): void {
-  const { snapshot } = scope;
+function auditFlushes(run: AuditRun): void {
+  const { snapshot } = run;
   const stored = snapshot.get('meta', 'books_version') ?? 0;
   const version = typeof stored === 'number' ? stored : 0;
-  const ofVersion = scope.subjectAt('meta', 'books_version');
-  if (typeof stored !== 'number') scope.differs(ofVersion, 'the number of flushes', 'damaged', 'a number');
+  const ofVersion = run.subjectAt('meta', 'books_version');
+  if (typeof stored !== 'number') run.differs(ofVersion, 'the number of flushes', 'damaged', 'a number');
   for (const { key: slot, value } of snapshot.rows('flushes')) {
-    const flush = scope.read(readFlush, 'flushes', slot, value);
+    const flush = run.read(readFlush, 'flushes', slot, value);
     if (flush === undefined || flush.sequence <= version) continue;
-    const subject = scope.subjectAt('flushes', slot);
-    scope.differs(subject, 'the number of the flush', flush.sequence, `at most that of all, ${version}`);
+    const subject = run.subjectAt('flushes', slot);
+    run.differs(subject, 'the number of the flush', flush.sequence, `at most that of all, ${version}`);
   }
 }
 
@@ -243,29 +243,28 @@ type Age = [endedMs: number, account: number, key: string];
 /**
  * Each response has its row of `answer_ages`, each such row its response; the bytes of all add up to the sum.
  */
-function auditStoredResponses(scope: AuditScope): void {
-  const { snapshot } = scope;
+function auditStoredResponses(run: AuditRun): void {
+  const { snapshot } = run;
   let responseCount = 0;
   for (const { key: responseKey, value } of snapshot.rows('answers')) {
     responseCount++;
     const [account, key] = responseKey;
-    const owner = scope.accountIdOf(account) ?? null;
+    const owner = run.accountIdOf(account) ?? null;
     const read = (stored: unknown, location: string) =>
       readResponse(stored, { account: asAccountIndex(account), key }, location);
-    const record = scope.read(read, 'answers', responseKey, value, owner);
+    const record = run.read(read, 'answers', responseKey, value, owner);
     if (record === undefined) continue;
-    const subject = scope.subjectAt('answers', responseKey, owner);
-    if (owner === null)
-      scope.differs(subject, `the owner of account slot ${account}`, undefined, 'an account');
+    const subject = run.subjectAt('answers', responseKey, owner);
+    if (owner === null) run.differs(subject, `the owner of account slot ${account}`, undefined, 'an account');
     const bytes = snapshot.get('answer_ages', [record.endedMs, account, key]);
-    scope.expect(subject, 'the bytes under its age', amountOf(bytes), responseBytesOf(record));
+    run.expect(subject, 'the bytes under its age', amountOf(bytes), responseBytesOf(record));
   }
-  auditAges(scope, responseCount);
+  auditAges(run, responseCount);
 }
 
 /** The names of tables and rows are those of `keyedResponseTable` (response-table.ts). */
-function auditAges(scope: AuditScope, responseCount: number): void {
-  const { snapshot } = scope;
+function auditAges(run: AuditRun, responseCount: number): void {
+  const { snapshot } = run;
   let ageCount = 0;
   let countedBytes = 0;
   for (const { key, value } of snapshot.rows('answer_ages')) {
@@ -274,39 +273,39 @@ function auditAges(scope: AuditScope, responseCount: number): void {
     if (typeof value === 'number') countedBytes += value;
     const [, account, responseKey]: Age = key;
     if (snapshot.get('answers', [account, responseKey]) === undefined) {
-      const subject = scope.subjectAt('answer_ages', key);
-      scope.differs(subject, 'the answer of this age', undefined, 'an answer');
+      const subject = run.subjectAt('answer_ages', key);
+      run.differs(subject, 'the answer of this age', undefined, 'an answer');
     }
   }
-  const subject = scope.subjectAt('meta', 'answer_bytes');
-  scope.expect(subject, 'the number of ages', ageCount, responseCount);
+  const subject = run.subjectAt('meta', 'answer_bytes');
+  run.expect(subject, 'the number of ages', ageCount, responseCount);
   const storedBytes = amountOf(snapshot.get('meta', 'answer_bytes') ?? 0);
-  scope.expect(subject, 'the bytes of all answers', storedBytes, countedBytes);
+  run.expect(subject, 'the bytes of all answers', storedBytes, countedBytes);
 }
 
 /** Each operator is found by the digest of its token. */
-function auditOperators(scope: AuditScope): void {
-  const { snapshot } = scope;
+function auditOperators(run: AuditRun): void {
+  const { snapshot } = run;
   for (const { key: digest, value } of snapshot.rows('operators')) {
-    const record = scope.read(readOperator, 'operators', digest, value);
+    const record = run.read(readOperator, 'operators', digest, value);
     if (record === undefined) continue;
-    const subject = scope.subjectAt('operators', digest);
-    scope.expect(subject, 'the digest', record.digest, digest);
+    const subject = run.subjectAt('operators', digest);
+    run.expect(subject, 'the digest', record.digest, digest);
   }
 }
 
 /** The hash chain of the operators' changes: each row has the hash of itself and of the row before. */
-function auditChanges(scope: AuditScope): void {
-  const { snapshot } = scope;
+function auditChanges(run: AuditRun): void {
+  const { snapshot } = run;
   const linkOf = (name: string): ChainLink => {
     const location = snapshot.locationOf('meta', name);
-    return scope.read(readLink, 'meta', name, snapshot.get('meta', name)) ?? readLink(undefined, location);
+    return run.read(readLink, 'meta', name, snapshot.get('meta', name)) ?? readLink(undefined, location);
   };
   const chain = new ChainCheck(linkOf(CHANGES_BEFORE));
   for (const { key, value } of snapshot.rows('operator_changes')) chain.add(key, value);
   for (const { number, problem } of chain.report(linkOf(CHANGES_HEAD)).problems) {
-    const subject = scope.subjectAt('operator_changes', number);
-    scope.differs(subject, 'the row', problem, 'as it was written');
+    const subject = run.subjectAt('operator_changes', number);
+    run.differs(subject, 'the row', problem, 'as it was written');
   }
 }
 
@@ -316,70 +315,65 @@ function amountOf(value: unknown): number | string | undefined {
 }
 
 /** Returns how many keys there are. */
-function auditKeys(scope: AuditScope): number {
-  const { snapshot } = scope;
+function auditKeys(run: AuditRun): number {
+  const { snapshot } = run;
   let keys = 0;
   for (const { key: id, value } of snapshot.rows('keys')) {
     keys++;
-    const record = scope.read(readKey, 'keys', id, value);
-    if (record !== undefined) auditKey(scope, id, record);
+    const record = run.read(readKey, 'keys', id, value);
+    if (record !== undefined) auditKey(run, id, record);
   }
-  auditKeyReferences(scope);
+  auditKeyReferences(run);
   return keys;
 }
 
-function auditKey(scope: AuditScope, id: string, record: KeyRecord): void {
-  const { snapshot, bounds } = scope;
+function auditKey(run: AuditRun, id: string, record: KeyRecord): void {
+  const { snapshot, bounds } = run;
   const { index, accountIndex, accountId, name } = record;
-  const subject = scope.subjectAt('keys', id, accountId);
-  scope.expect(subject, 'the id', record.id, id);
-  scope.expect(
-    subject,
-    `the owner of account slot ${accountIndex}`,
-    scope.accountIdOf(accountIndex),
-    accountId,
-  );
-  scope.slotOf('key', subject, { id, index, name }, bounds.keysMax);
-  scope.expect(subject, `the last owner of slot ${index}`, idIn(snapshot.get('key_ids', index)), id);
+  const subject = run.subjectAt('keys', id, accountId);
+  run.expect(subject, 'the id', record.id, id);
+  run.expect(subject, `the owner of account slot ${accountIndex}`, run.accountIdOf(accountIndex), accountId);
+  run.slotOf('key', subject, { id, index, name }, bounds.keysMax);
+  run.expect(subject, `the last owner of slot ${index}`, idIn(snapshot.get('key_ids', index)), id);
   const { replacedById } = record;
   if (replacedById !== undefined && !replacedById.startsWith('key_')) {
-    scope.differs(subject, 'the key in its place', replacedById, 'the id of a key');
+    run.differs(subject, 'the key in its place', replacedById, 'the id of a key');
   }
   const ofAccount = snapshot.get('keys_of_account', [accountIndex, index]);
-  scope.expect(subject, 'the key in the list of its account', idIn(ofAccount), id);
+  run.expect(subject, 'the key in the list of its account', idIn(ofAccount), id);
   if (snapshot.get('key_names', [name, id]) !== true) {
-    scope.differs(subject, `the key under the name ${name}`, undefined, id);
+    run.differs(subject, `the key under the name ${name}`, undefined, id);
   }
 }
 
 /** Follows slots, accounts and names back to keys. */
-function auditKeyReferences(scope: AuditScope): void {
-  const { snapshot } = scope;
-  scope.followBack(
+function auditKeyReferences(run: AuditRun): void {
+  const { snapshot } = run;
+  run.followBack(
     'key',
-    (id) => keyOf(scope, id),
+    (id) => keyOf(run, id),
     (record) => record?.accountId ?? null,
   );
   for (const { key, value } of snapshot.rows('keys_of_account')) {
-    const record = keyOf(scope, value);
-    const subject = scope.subjectAt('keys_of_account', key, record?.accountId);
+    const record = keyOf(run, value);
+    const subject = run.subjectAt('keys_of_account', key, record?.accountId);
     const found = record === undefined ? undefined : `${record.accountIndex}/${record.index}`;
-    scope.expect(subject, `account and slot of key ${idIn(value)}`, found, key.join('/'));
+    run.expect(subject, `account and slot of key ${idIn(value)}`, found, key.join('/'));
   }
   for (const { key } of snapshot.rows('key_names')) {
     const [name, id] = key;
-    const record = keyOf(scope, id);
-    const subject = scope.subjectAt('key_names', key, record?.accountId);
-    scope.expect(subject, `the name of key ${id}`, record?.name, name);
+    const record = keyOf(run, id);
+    const subject = run.subjectAt('key_names', key, record?.accountId);
+    run.expect(subject, `the name of key ${id}`, record?.name, name);
   }
   for (const { key: slot, value } of snapshot.rows('key_uses')) {
-    scope.read(readKeyUse, 'key_uses', slot, value);
+    run.read(readKeyUse, 'key_uses', slot, value);
     if (snapshot.get('key_slots', slot) !== undefined) continue;
-    const subject = scope.subjectAt('key_uses', slot);
-    scope.differs(subject, `the owner of slot ${slot}`, undefined, 'a key');
+    const subject = run.subjectAt('key_uses', slot);
+    run.differs(subject, `the owner of slot ${slot}`, undefined, 'a key');
   }
 }
 
-function keyOf(scope: AuditScope, id: unknown): KeyRecord | undefined {
-  return typeof id === 'string' ? scope.peek(readKey, 'keys', id) : undefined;
+function keyOf(run: AuditRun, id: unknown): KeyRecord | undefined {
+  return typeof id === 'string' ? run.peek(readKey, 'keys', id) : undefined;
 }

@@ -4,7 +4,7 @@ import { asAccountIndex, asPicoUnits } from '#src/core/units.js';
 import {
   NO_USAGE,
   USAGE_GROUPS,
-  type UsageQuestion,
+  type UsageSelection,
   UsageReport,
   type UsageRow,
 } from '#src/registry/usage-report.js';
@@ -26,7 +26,7 @@ const ROWS = [
 ];
 
 /** In two pages. */
-function report(question: Partial<UsageQuestion>, rows: readonly UsageRow[] = ROWS): [string, number][] {
+function report(question: Partial<UsageSelection>, rows: readonly UsageRow[] = ROWS): [string, number][] {
   const made = new UsageReport({ keyId: undefined, modelId: undefined, by: 'model', ...question });
   made.add(rows.slice(0, 2));
   made.add(rows.slice(2));
