@@ -1,7 +1,7 @@
 /**
  * AuditRun: one run of the audit, which has the snapshot of the store that all checks read, the bounds of the
- * shared tables, and the list of differences that the checks find. audit.ts makes one for each audit and gives
- * it to one check after the other. Main thread of a command.
+ * shared tables, and the list of differences that the checks find. audit.ts makes an AuditRun for each audit
+ * and gives it to one check after the other. Main thread of a command.
  *
  * Must hold: a check never throws because of a row; it adds a difference and goes on. Otherwise one damaged
  * row hides all others (test/unit/store/audit.test.ts).

@@ -197,9 +197,9 @@ export class LedgerFlush {
   }
 
   /**
-   * Call it after the journals were drained. Then the use of each charge that was drained is in the next
-   * transaction or an earlier one, because `#note` noted the keys of the charges. Returns how many other keys
-   * were taken, at most KEYS_MAX.
+   * Call after the journals were drained. Then the use of each charge that was drained is in the next
+   * transaction or an earlier one, because `#count` has added the keys of the charges. Returns how many other
+   * keys were taken, at most KEYS_MAX.
    */
   #drainUses(): number {
     const { keyUses, quotaUses } = this.#options;
@@ -218,10 +218,10 @@ export class LedgerFlush {
       this.#resolveCommit();
       this.#options.journals.forEach((journal, index) => {
         const requestPrefix = this.#options.requestPrefixOf(index);
-        journal.drain((record) => this.#note(requestPrefix, record));
+        journal.drain((record) => this.#count(requestPrefix, record));
       });
       for (let next = this.#queued[0]; next !== undefined; next = this.#queued[0]) {
-        this.#note(next.requestPrefix, next.record);
+        this.#count(next.requestPrefix, next.record);
         this.#queued.shift();
       }
       return true;
@@ -279,14 +279,14 @@ export class LedgerFlush {
     return false;
   }
 
-  #note(requestPrefix: string, record: JournalRecord): void {
+  #count(requestPrefix: string, record: JournalRecord): void {
     const { usage, totals, keyUses, usageLog, topAccounts, uncoveredCharges } = this.#options;
     // First `rowOf`, which may throw: a record is counted whole or not at all.
     const row = usage.rowOf(record);
     totals.add(record.account, record.charged, record.uncovered);
     usage.add(row, record);
     this.#accounts.add(record.account);
-    keyUses?.note(record.key);
+    keyUses?.addCharged(record.key);
     usageLog?.note(requestPrefix, record, row);
     topAccounts?.note(record);
     if (record.uncovered !== 0n) uncoveredCharges?.note(requestPrefix, record);

@@ -6,9 +6,9 @@
  * A listener marks a key as dirty once a second while it is used, and at each call if the key has limits of
  * its own. However often a key is marked, a flush writes one row.
  *
- *     note, drain     the keys of drained charges, and the ledger's dirty keys, begin to wait
- *     rows            in the transaction: a row for each waiting key; again if the transaction failed
- *     recordWritten   the transaction is on disk: no key waits
+ *     addCharged, drain   the keys of drained charges, and the ledger's dirty keys, begin to wait
+ *     rows                in the transaction: a row for each waiting key; again if the transaction failed
+ *     recordWritten       the transaction is on disk: no key waits
  *
  * Must hold: `rows` is called in the transaction that writes the rows, and `recordWritten` only when this
  * transaction is on disk; otherwise calls of a shared day are counted twice
@@ -50,7 +50,7 @@ export class KeyUses {
    * Call when a charge of the key was drained from a journal. If the key has limits, its use goes to disk
    * with this charge, even if more keys are dirty than `drain` takes.
    */
-  note(key: KeyIndex): void {
+  addCharged(key: KeyIndex): void {
     if (this.#live.keyTable.isLimited(key)) this.#waiting.add(key);
   }
 
@@ -72,9 +72,9 @@ export class KeyUses {
   }
 
   /**
-   * Call when the result of `rows` is on disk. No `note` or `drain` may come between `rows` and this call,
-   * or their keys are forgotten here. flush.ts awaits nothing in between. If a failed commit proves to be on
-   * disk all the same, flush.ts calls this before it drains anything.
+   * Call when the result of `rows` is on disk. No `addCharged` or `drain` may come between `rows` and this
+   * call, or their keys are forgotten here. flush.ts awaits nothing in between. If a failed commit proves to
+   * be on disk all the same, flush.ts calls this before it drains anything.
    */
   recordWritten(): void {
     this.#waiting.clear();
