@@ -153,11 +153,11 @@ const GROUP_COLUMN: Column<AccountView> = {
 
 /** The column GROUP follows PLAN. It is left out if no account is in a group. */
 function columnsOf(accounts: readonly AccountView[]): readonly Column<AccountView>[] {
-  if (accounts.every(({ group }) => group === null)) return COLUMNS;
-  return COLUMNS.flatMap((column) => (column.title === 'PLAN' ? [column, GROUP_COLUMN] : [column]));
+  if (accounts.every(({ group }) => group === null)) return ACCOUNT_COLUMNS;
+  return ACCOUNT_COLUMNS.flatMap((column) => (column.title === 'PLAN' ? [column, GROUP_COLUMN] : [column]));
 }
 
-const COLUMNS: readonly Column<AccountView>[] = [
+const ACCOUNT_COLUMNS: readonly Column<AccountView>[] = [
   { title: 'NAME', text: ({ name }) => name, cut: true },
   { title: 'ID', text: ({ id }) => id },
   { title: 'PLAN', text: ({ plan }) => plan, cut: true },

@@ -26,7 +26,7 @@ import type { Column } from './table.js';
 
 /** Calls in a page: the most that the route allows (admin/call-routes.ts). */
 const PAGE_CALLS = 1_000;
-/** A bound, because `list` has all calls in memory before it prints the first. */
+/** A bound, because `calls list` has all calls in memory before it prints the first. */
 const LIST_CALLS_MAX = 100_000;
 const LIST_CALLS_DEFAULT = 50;
 const TAIL_FIRST_CALLS = 10;
@@ -51,7 +51,7 @@ interface ListOptions extends CallFilterOptions {
   readonly csv?: boolean;
 }
 
-const COLUMNS: readonly Column<CallView>[] = [
+const CALL_COLUMNS: readonly Column<CallView>[] = [
   { title: 'ENDED', text: ({ time }) => endedText(time) },
   { title: 'REQUEST ID', text: ({ request_id: id }) => id },
   { title: 'ACCOUNT', text: accountText, cut: true },
@@ -77,7 +77,7 @@ export function addCallCommands(program: Command): void {
       'after',
       exampleText('calls list --account acme --failed', 'calls list --upstream api.openai.com --status 5xx'),
     )
-    .action(list);
+    .action(listCalls);
   addAdminCommand(
     calls,
     'show <request-id>',
@@ -86,10 +86,10 @@ export function addCallCommands(program: Command): void {
     'calls show req_3fQx0aZcW8Lk-1c --contents',
   )
     .option('--contents', 'its request and its response too, if call_log.contents has kept them')
-    .action(show);
+    .action(showCall);
   addFilters(calls.command('tail').description('Print calls as they end, until Ctrl-C.'))
     .addHelpText('after', exampleText('calls tail --failed'))
-    .action(tail);
+    .action(tailCalls);
 }
 
 function addFilters(command: Command): Command {
@@ -139,7 +139,7 @@ export async function eachCall(
   return cursor;
 }
 
-async function list(options: ListOptions): Promise<void> {
+async function listCalls(options: ListOptions): Promise<void> {
   if (options.csv === true && options.json === true) throw new Misuse('Give one of --json and --csv.');
   await withAdminClient(options, async (client) => {
     const calls: CallView[] = [];
@@ -147,7 +147,7 @@ async function list(options: ListOptions): Promise<void> {
     const next = await eachCall(client, pathOf(options), options.limit, visit);
     if (options.json === true) printJson({ data: calls, next });
     else if (options.csv === true) process.stdout.write(csvOf(CALL_CELLS, calls.map(cellsOf)));
-    else await printTable(COLUMNS, calls, 'No such call is kept.');
+    else await printTable(CALL_COLUMNS, calls, 'No such call is kept.');
   });
 }
 
@@ -155,11 +155,11 @@ async function list(options: ListOptions): Promise<void> {
  * Prints until a signal ends the process, also while the gateway does not respond, such as at a restart. The
  * next response has all calls since the last response (test/unit/cli/call-commands.test.ts).
  */
-async function tail(options: CallFilterOptions): Promise<void> {
+async function tailCalls(options: CallFilterOptions): Promise<void> {
   const print = (calls: readonly CallView[]): void => {
     for (const call of calls) {
       if (options.json === true) printJson(call);
-      else printLine(visible(COLUMNS.map(({ text }) => text(call)).join('  ')));
+      else printLine(visible(CALL_COLUMNS.map(({ text }) => text(call)).join('  ')));
     }
   };
   await withGateway(options, async (client) => {
@@ -170,26 +170,26 @@ async function tail(options: CallFilterOptions): Promise<void> {
     // This page has the last call first. Pages with `after` have calls in the order in which they were
     // written.
     print([...page.data].reverse());
-    let isAway = false;
+    let isUnreachable = false;
     for (let after = page.newest; ;) {
       try {
         const { data, newest } = await fetchPage({ after, limit: String(PAGE_CALLS) });
-        isAway = false;
+        isUnreachable = false;
         print(data);
         after = newest;
         // The page is full, so more calls may have ended already.
         if (data.length >= PAGE_CALLS) continue;
       } catch (error) {
         if (!(error instanceof NoResponse)) throw error;
-        if (!isAway) process.stderr.write(NO_RESPONSE);
-        isAway = true;
+        if (!isUnreachable) process.stderr.write(NO_RESPONSE);
+        isUnreachable = true;
       }
       await sleep(TAIL_PERIOD_MS);
     }
   });
 }
 
-async function show(id: string, options: DataOptions & { contents?: boolean }): Promise<void> {
+async function showCall(id: string, options: DataOptions & { contents?: boolean }): Promise<void> {
   await withAdminClient(options, async (client) => {
     const path = `/calls/${encodeURIComponent(id)}`;
     const call = (await client.call('GET', path)) as CallView;
@@ -255,7 +255,7 @@ function timelineOf(call: CallView): (readonly [ms: number, event: string])[] {
   });
   if (call.first_token_ms !== null) events.push([call.first_token_ms, 'first token']);
   events.sort(([leftMs], [rightMs]) => leftMs - rightMs);
-  // After the sort, because rounded times may put another event behind the end.
+  // After the sort, so that the end is last whatever the times are.
   events.push([call.duration_ms, `ended, ${outcomeText(call)}`]);
   return events;
 }

@@ -32,7 +32,7 @@ import {
 } from './output.js';
 import type { Column } from './table.js';
 
-const COLUMNS: readonly Column<OperatorView>[] = [
+const OPERATOR_COLUMNS: readonly Column<OperatorView>[] = [
   { title: 'NAME', text: ({ name }) => name, cut: true },
   { title: 'ID', text: ({ id }) => id },
   { title: 'ROLE', text: ({ role }) => role },
@@ -66,8 +66,8 @@ function parseExpiry(text: string): Expiry {
   return /^\d+[smhd]$/.test(text) ? { expires_in: durationSeconds(text) } : { expires: momentSeconds(text) };
 }
 
-const ARGUMENT = "the operator's id or name";
-const EXPIRES = '--expires <when>';
+const OPERATOR_ARGUMENT = "the operator's id or name";
+const EXPIRES_FLAGS = '--expires <when>';
 const EXPIRES_TEXT = 'reject the token after 24h, 90d …, or from a moment on: 2030-01-31, 2030-01-31T12:00Z';
 
 function roleOption(): Option {
@@ -85,11 +85,11 @@ export function addOperatorCommands(program: Command): void {
   addAdminCommand(operators, 'list', 'List operators by name.', 'operators list').action(
     (options: DataOptions) =>
       showView(options, ['GET', '/operators'], ({ data }: { data: OperatorView[] }) =>
-        printTable(COLUMNS, data, 'There are no operators: see "operators create --help".'),
+        printTable(OPERATOR_COLUMNS, data, 'There are no operators: see "operators create --help".'),
       ),
   );
   addAdminCommand(operators, 'show', 'Show an operator.', 'operators show ann')
-    .argument('<operator>', ARGUMENT, nonEmpty)
+    .argument('<operator>', OPERATOR_ARGUMENT, nonEmpty)
     .action((operator: string, options: DataOptions) => showOperator(options, 'GET', pathOf(operator)));
   addRoleCommand(operators);
   addRotateCommand(operators);
@@ -99,7 +99,7 @@ export function addOperatorCommands(program: Command): void {
     'operator',
     {
       description: 'Delete an operator permanently, and ask before.',
-      argument: ARGUMENT,
+      argument: OPERATOR_ARGUMENT,
       example: 'operators delete ann --yes',
     },
     pathOf,
@@ -115,7 +115,7 @@ function addCreateCommand(operators: Command): void {
   )
     .argument('<name>', 'letters, digits and . _ @ + -; unique', nonEmpty)
     .addOption(roleOption())
-    .option(EXPIRES, EXPIRES_TEXT, parseExpiry)
+    .option(EXPIRES_FLAGS, EXPIRES_TEXT, parseExpiry)
     .action((name: string, options: DataOptions & { role: string; expires?: Expiry }) =>
       printToken(options, '/operators', { name, role: options.role, ...options.expires }),
     );
@@ -128,7 +128,7 @@ function addRoleCommand(operators: Command): void {
     'Change the role of an operator, from its next request on.',
     'operators set-role ann --role finance',
   )
-    .argument('<operator>', ARGUMENT, nonEmpty)
+    .argument('<operator>', OPERATOR_ARGUMENT, nonEmpty)
     .addOption(roleOption())
     .action((operator: string, options: DataOptions & { role: string }) =>
       showOperator(options, 'POST', `${pathOf(operator)}/set-role`, { role: options.role }),
@@ -142,8 +142,8 @@ function addRotateCommand(operators: Command): void {
     'Replace the token by a new one, which is shown only once. The old token is rejected at once.',
     'operators rotate ann --expires 90d',
   )
-    .argument('<operator>', ARGUMENT, nonEmpty)
-    .option(EXPIRES, `${EXPIRES_TEXT}; as the old one by default`, parseExpiry)
+    .argument('<operator>', OPERATOR_ARGUMENT, nonEmpty)
+    .option(EXPIRES_FLAGS, `${EXPIRES_TEXT}; as the old one by default`, parseExpiry)
     .action((operator: string, options: DataOptions & { expires?: Expiry }) =>
       printToken(options, `${pathOf(operator)}/rotate`, options.expires ?? {}),
     );
@@ -156,7 +156,7 @@ function addStatusCommands(operators: Command): void {
     ['enable', 'Accept the token of a disabled operator again.'],
   ] as const) {
     addAdminCommand(operators, action, description, `operators ${action} ann`)
-      .argument('<operator>', ARGUMENT, nonEmpty)
+      .argument('<operator>', OPERATOR_ARGUMENT, nonEmpty)
       .action((operator: string, options: DataOptions) =>
         showOperator(options, 'POST', `${pathOf(operator)}/${action}`),
       );

@@ -49,7 +49,7 @@ export function addStatusCommand(program: Command): void {
       withGateway(options, async (client) => {
         const { watch } = options;
         if (options.json === true) printJson(await client.call('GET', '/status'));
-        else if (watch === undefined) await print(client, await firstSample(client));
+        else if (watch === undefined) await printStatus(client, await firstSample(client));
         else await printEvery(client, watch === true ? WATCH_SECONDS_DEFAULT : watch);
       }),
     );
@@ -63,7 +63,7 @@ async function printEvery(client: AdminClient, seconds: number): Promise<never> 
   let former: StatusSample | undefined;
   for (let separator = ''; ; separator = process.stdout.isTTY ? CLEAR_TERMINAL : '\n') {
     try {
-      former = await print(client, former ?? (await firstSample(client)), separator);
+      former = await printStatus(client, former ?? (await firstSample(client)), separator);
     } catch (error) {
       if (!(error instanceof CommandError)) throw error;
       const reason = error instanceof NoResponse ? 'The gateway does not answer.' : error.message;
@@ -82,7 +82,7 @@ async function firstSample(client: AdminClient): Promise<StatusSample> {
 }
 
 /** Takes a sample, prints it with the rates since `former`, and returns it. */
-async function print(client: AdminClient, former: StatusSample, separator = ''): Promise<StatusSample> {
+async function printStatus(client: AdminClient, former: StatusSample, separator = ''): Promise<StatusSample> {
   const { statsOf } = await import('./status-stats.js');
   const { statusText } = await import('./status-text.js');
   const latest = await sampleOf(client);

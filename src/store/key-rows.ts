@@ -174,9 +174,10 @@ export class KeyRows extends SlotRows<KeyRecord, KeyIndex> implements KeyStore {
   }
 
   findOfAccount(account: AccountIndex, name: string): KeyRecord[] {
-    const named: KeyRecord[] = [];
-    for (const record of this.eachOfName(name)) if (named.push(record) === KEYS_OF_NAME_MAX) break;
-    if (named.length < KEYS_OF_NAME_MAX) return named.filter(({ accountIndex }) => accountIndex === account);
+    const namesakes: KeyRecord[] = [];
+    for (const record of this.eachOfName(name)) if (namesakes.push(record) === KEYS_OF_NAME_MAX) break;
+    if (namesakes.length < KEYS_OF_NAME_MAX)
+      return namesakes.filter(({ accountIndex }) => accountIndex === account);
     const { keysOfAccount, keyNames } = this.#tables;
     const ids = keysOfAccount.getRange({ start: [account, 0], end: [account, AFTER_ALL_SLOTS] });
     return Array.from(ids)

@@ -71,7 +71,7 @@ export class StoreHeld extends Error {
   readonly kind: StoreUser['kind'];
   /** The holder's number in its own PID namespace. */
   readonly pid: number;
-  /** Path of the data folder. */
+  /** Path of the data directory. */
   readonly path: string;
   /** The host of a holder that this process cannot see, because it is in another container. */
   readonly container: string | undefined;
@@ -95,7 +95,7 @@ export class StoreHeld extends Error {
   }
 }
 
-/** This process's hold on a data folder, from `take` to `giveBack`. */
+/** This process's hold on a data directory, from `take` to `giveBack`. */
 export class StoreHold {
   /**
    * All holds of this process. If it has a hold on a folder, the reader of the file may be this process
@@ -174,7 +174,7 @@ function openHold(path: string): Environment {
 
 /** What may be done with the row, inside a transaction. */
 export interface RowAccess {
-  /** Path of the data folder. */
+  /** Path of the data directory. */
   readonly path: string;
   /** Whether another process is a reader of the row's file: it has the hold, or has just removed the row. */
   hasReaders(): boolean;
