@@ -42,7 +42,7 @@ function auditGroup(
   const { index, name, parentId } = record;
   const subject = run.subjectAt('groups', id);
   run.expect(subject, 'the id', record.id, id);
-  run.slotOf('group', subject, { id, index, name }, bounds.groupsMax);
+  run.expectSlot('group', subject, { id, index, name }, bounds.groupsMax);
   run.expect(subject, `the owner of the name ${name}`, idIn(snapshot.get('group_names', name)), id);
   if (parentId === undefined) return;
   if (!groups.has(parentId)) run.differs(subject, 'the group that it is in', parentId, 'a group');

@@ -50,7 +50,8 @@ export class AuditRun {
   readonly snapshot: StoreSnapshot;
   readonly bounds: AuditBounds;
   readonly #differences: Difference[] = [];
-  #count = 0;
+  /** Of all differences, also those that are not listed. */
+  #differencesCount = 0;
   /** The account slot that `accountIdOf` has looked up last, -1 before the first, and its account's id. */
   #ownerSlot = -1;
   #owner: string | undefined;
@@ -66,10 +67,10 @@ export class AuditRun {
   }
 
   get differencesCount(): number {
-    return this.#count;
+    return this.#differencesCount;
   }
 
-  /** `account` is the id of the account that the row is about; null if it is about none. */
+  /** `account` is the id of the account that the row is about; null if the row is about none. */
   subjectAt<Name extends TableName>(
     name: Name,
     key: TableKeys[Name],
@@ -78,9 +79,9 @@ export class AuditRun {
     return { account, location: this.snapshot.locationOf(name, key) };
   }
 
-  /** Adds a difference. */
+  /** Adds a difference, or only counts it beyond DIFFERENCES_MAX. */
   differs(subject: AuditSubject, what: string, is: Amount, shouldBe: Amount): void {
-    this.#count++;
+    this.#differencesCount++;
     if (this.#differences.length >= DIFFERENCES_MAX) return;
     this.#differences.push({ ...subject, what, is: textOf(is), shouldBe: textOf(shouldBe) });
   }
@@ -163,7 +164,7 @@ export class AuditRun {
   }
 
   /** Checks that the slot leads back to the record, and is below `max` and the number of slots ever used. */
-  slotOf(kind: 'group' | 'key', subject: AuditSubject, { id, index }: SlotRecord, max: number): void {
+  expectSlot(kind: 'group' | 'key', subject: AuditSubject, { id, index }: SlotRecord, max: number): void {
     const stored = this.snapshot.get('meta', `${kind}_slots_used`) ?? 0;
     // A damaged number counts as below every slot, so each key or group adds a difference.
     const used = typeof stored === 'number' ? stored : 'damaged';

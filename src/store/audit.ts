@@ -333,7 +333,7 @@ function auditKey(run: AuditRun, id: string, record: KeyRecord): void {
   const subject = run.subjectAt('keys', id, accountId);
   run.expect(subject, 'the id', record.id, id);
   run.expect(subject, `the owner of account slot ${accountIndex}`, run.accountIdOf(accountIndex), accountId);
-  run.slotOf('key', subject, { id, index, name }, bounds.keysMax);
+  run.expectSlot('key', subject, { id, index, name }, bounds.keysMax);
   run.expect(subject, `the last owner of slot ${index}`, idIn(snapshot.get('key_ids', index)), id);
   const { replacedById } = record;
   if (replacedById !== undefined && !replacedById.startsWith('key_')) {

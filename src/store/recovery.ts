@@ -43,11 +43,13 @@ const ACCOUNTS_LOGGED_MAX = 10;
 const LONGEST_MONTH_MS = 32 * 24 * 3_600_000;
 
 const NOTHING = asPicoUnits(0n);
-/** For a process that shares its limits: its counts begin at 0, and the coordinator grants what is left. */
+/**
+ * Of keys, and below of accounts, in a process that shares its limits: the coordinator grants what is left.
+ */
 const NO_COUNTS = { dayNumber: 0, dayCalls: 0, minuteUsed: 0 };
 const NOTHING_USED = { credited: NOTHING, spent: NOTHING, uncovered: NOTHING, dayNumber: 0, dayCalls: 0 };
 
-/** Buffers that get something are empty. */
+/** All buffers, `totals` and `directory` must be empty. */
 interface RecoveryOptions {
   readonly store: Store;
   readonly ledger: Ledger;
