@@ -104,8 +104,8 @@ async function askToFlush(dataPath: string, origin: string): Promise<string | un
 type Decimal = (amount: bigint) => string;
 
 /**
- * The JSON of the report. Its names are public, and `location` has the name `place` there. It has no sum of
- * holds, because holds are not on disk; `available` still contains them.
+ * The JSON of the report. Its names are public: `location` is called `place`. The sum of holds is
+ * missing, because holds are not on disk; `available` still contains them.
  */
 function viewOf(report: AuditReport, decimal: Decimal): object {
   return {

@@ -79,7 +79,7 @@ export function addConfigCommands(program: Command): void {
     .option('--json', 'print {"ok", "source", "problems"}, with --probe also "upstreams"')
     .option('--probe', 'also call each upstream once, as upstreams test does')
     .addHelpText('after', exampleText('config check --config /etc/tollgate/tollgate.yaml'))
-    .action(check);
+    .action(checkConfig);
   config
     .command('schema')
     .description(
@@ -102,12 +102,12 @@ export function addConfigCommands(program: Command): void {
 /** Path of the schema that the build writes, relative to the working directory if the file is below. */
 function schemaPath(): string {
   const path = fileURLToPath(new URL('../tollgate.schema.json', import.meta.url));
-  const fromHere = relative(process.cwd(), path);
-  return fromHere.startsWith('..') ? path : `./${fromHere}`;
+  const relativePath = relative(process.cwd(), path);
+  return relativePath.startsWith('..') ? path : `./${relativePath}`;
 }
 
 /** Without `--json`, errors of the settings are thrown as ConfigError, and program.ts prints them. */
-async function check(options: CheckOptions): Promise<void> {
+async function checkConfig(options: CheckOptions): Promise<void> {
   const [{ loadSettings }, { ConfigError }] = await Promise.all([
     import('../config/load.js'),
     import('../config/config-error.js'),

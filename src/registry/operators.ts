@@ -29,7 +29,7 @@ export interface NewOperator {
 export interface OperatorStatement {
   readonly record: OperatorRecord;
   readonly expired: boolean;
-  /** Unix seconds of its last request to this host; undefined if there was none. */
+  /** Unix seconds of its last request to this host; undefined if no request is known. */
   readonly lastUsedSeconds: number | undefined;
 }
 
@@ -92,7 +92,7 @@ export class Operators {
     const token = newToken();
     const record = store.commit(() => {
       assertNewName(name, store.operators.all());
-      const made: OperatorRecord = {
+      const operator: OperatorRecord = {
         id: createId('op_'),
         name,
         role,
@@ -101,8 +101,8 @@ export class Operators {
         createdMs: nowMs,
         expiresSeconds: expiryOf(expiry, nowMs),
       };
-      store.operators.put(made);
-      return made;
+      store.operators.put(operator);
+      return operator;
     });
     return { ...this.#statementOf(record), token };
   }
