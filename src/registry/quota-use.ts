@@ -60,7 +60,7 @@ export function countsIn(record: QuotaUseRecord): FlushedCounts {
 }
 
 /** The quotas of a row, without the counts of `countsIn`. */
-export function settledIn(record: QuotaUseRecord): SettledQuotas {
+export function settledOfRecord(record: QuotaUseRecord): SettledQuotas {
   const { minuteTokens, dayNumber, monthNumber } = record;
   const { tokensPerDay, callsPerMonth, tokensPerMonth, spendPerDay, spendPerMonth } = record;
   const days = { dayNumber, tokensPerDay, spendPerDay };
@@ -177,7 +177,7 @@ export function sharedQuotas(
  * The use of a rotated key, for its successor. Includes what other hosts have leased, because they may still
  * use it. Money is rounded up to nano-units.
  */
-export function settledOf(counts: QuotaCounts, calendar: Calendar, nowMs: WallMs): SettledQuotas {
+export function inheritedQuotasOf(counts: QuotaCounts, calendar: Calendar, nowMs: WallMs): SettledQuotas {
   const uses = new Map(
     Array.from(counts.keys(), (quota) => {
       const { used, leasedElsewhere } = countNow(quota, counts, calendar, nowMs);

@@ -65,8 +65,8 @@ import {
   quotasIn,
   type QuotaUse,
   type QuotaUseRecord,
-  settledIn,
-  settledOf,
+  inheritedQuotasOf,
+  settledOfRecord,
   sharedQuotas,
   type UsedScope,
 } from './quota-use.js';
@@ -224,7 +224,7 @@ export class StoreOnly {
 
   protected settledOf(key: KeyIndex): SettledQuotas | undefined {
     const record = this.store.quotaUses.find({ kind: 'key', index: key });
-    return record && settledIn(record);
+    return record && settledOfRecord(record);
   }
 }
 
@@ -380,7 +380,7 @@ export class SharedUses extends StoreOnly {
     const dayCalls = use.dayCalls + elsewhereOf('calls_per_day');
     const { dayNumber } = use;
     const hasOthers = Array.from(use.quotas.keys()).some((name) => !COUNTED_APART.includes(name));
-    const quotas = hasOthers ? { quotas: settledOf(use.quotas, this.calendar, nowMs) } : {};
+    const quotas = hasOthers ? { quotas: inheritedQuotasOf(use.quotas, this.calendar, nowMs) } : {};
     return laterUse({ minuteUsed, dayNumber, dayCalls, takenMs: nowMs, ...quotas }, record.inherited);
   }
 

@@ -2,7 +2,7 @@ import t from 'tap';
 import { Calendar, NO_QUOTAS } from '#src/core/quotas.js';
 import { asWallMs } from '#src/core/units.js';
 import { dayNumberOf } from '#src/ledger/day.js';
-import { countsAt, flushedUses, quotasIn, settledOf, sharedQuotas } from '#src/registry/quota-use.js';
+import { countsAt, flushedUses, quotasIn, inheritedQuotasOf, sharedQuotas } from '#src/registry/quota-use.js';
 
 const calendar = new Calendar();
 const nowMs = asWallMs(Date.UTC(2025, 0, 31, 12));
@@ -48,7 +48,7 @@ void t.test('what processes report of a period that is over is not added, nor in
   t.match(shared(day), { used: 20n, held: 1n, leased: 5n });
   t.match(shared(day - 1), { used: 8n, held: 0n, leased: 0n });
   const inherited = (period: number) =>
-    settledOf(new Map([['tokens_per_day', countOf(period)]]), calendar, nowMs).tokensPerDay;
+    inheritedQuotasOf(new Map([['tokens_per_day', countOf(period)]]), calendar, nowMs).tokensPerDay;
   t.equal(inherited(day), 22);
   t.equal(inherited(day - 1), 0);
   t.end();
