@@ -113,6 +113,7 @@ export function amountText(amount: number | string): string {
   return typeof amount === 'number' ? groupedNumber.format(amount) : amount;
 }
 
+/** `limit` is above 0: the settings and the admin interface reject a limit of 0. */
 function percentText(used: number, limit: number): string {
   const percent = (used / limit) * 100;
   return percent > 0 && percent < 1 ? 'under 1 %' : `${Math.floor(percent)} %`;
