@@ -18,10 +18,10 @@ import type { Tables } from './tables.js';
  * the receiver the latest are of most use.
  */
 export const WEBHOOKS_WAITING_MAX = 1_000;
-/** Rows that one sweep looks at: some 5 ms. */
-const SWEPT_MAX = 2_000;
-/** A row is kept for a day after its period, in case the calendar is set back. */
-const KEPT_MS = 86_400_000;
+/** Notices that one sweep looks at: some 5 ms. */
+const NOTICES_SWEPT_MAX = 2_000;
+/** A notice is kept for a day after its period, in case the calendar is set back. */
+const KEPT_AFTER_PERIOD_MS = 86_400_000;
 
 type NoticeKey = ['told', string, string] | ['waits', number, string];
 
@@ -110,16 +110,16 @@ export class NoticeRows {
   }
 
   /**
-   * Goes through the next SWEPT_MAX notices and removes damaged notices and those whose period
-   * ended KEPT_MS ago, and all damaged webhooks.
+   * Goes through the next NOTICES_SWEPT_MAX notices and removes damaged notices and those whose period
+   * ended KEPT_AFTER_PERIOD_MS ago, and all damaged webhooks.
    */
   sweep(nowMs: number): void {
     const { environment, notices } = this.#tables;
-    const range = { start: this.#sweepFrom, end: ['told', AFTER_ALL_IDS, ''], limit: SWEPT_MAX };
+    const range = { start: this.#sweepFrom, end: ['told', AFTER_ALL_IDS, ''], limit: NOTICES_SWEPT_MAX };
     const rows = [...notices.getRange(range)];
-    this.#sweepFrom = rows.length < SWEPT_MAX ? ['told', '', ''] : rows.at(-1)!.key;
+    this.#sweepFrom = rows.length < NOTICES_SWEPT_MAX ? ['told', '', ''] : rows.at(-1)!.key;
     const ended = rows.filter(
-      ({ value }) => !isTold(value) || (value[2] !== null && value[2] + KEPT_MS < nowMs),
+      ({ value }) => !isTold(value) || (value[2] !== null && value[2] + KEPT_AFTER_PERIOD_MS < nowMs),
     );
     const unsendable = Array.from(notices.getRange(waitingRange())).filter(
       ({ value }) => typeof value !== 'string',

@@ -26,6 +26,7 @@
  */
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 
+// Sizes and offsets, in bytes, as they are drawn above.
 const PAGE_HEAD_BYTES = 24;
 const PAGE_TRANSACTION = 8;
 const PAGE_KIND = 18;

@@ -19,19 +19,24 @@ interface SlotTables {
   readonly slots: Table<number>;
 }
 
-export class SlotRows<Row, Index extends number> {
+/** A SlotRecord has an id, and a slot of the type Index. */
+export class SlotRows<SlotRecord, Index extends number> {
   readonly #tables: Tables;
   readonly #slotTables: SlotTables;
   /** Checks and unpacks a row. Throws StoreError `damaged`, whose message has `location`. */
-  readonly #read: (stored: unknown, location: string) => Row;
+  readonly #read: (stored: unknown, location: string) => SlotRecord;
 
-  constructor(tables: Tables, slotTables: SlotTables, read: (stored: unknown, location: string) => Row) {
+  constructor(
+    tables: Tables,
+    slotTables: SlotTables,
+    read: (stored: unknown, location: string) => SlotRecord,
+  ) {
     this.#tables = tables;
     this.#slotTables = slotTables;
     this.#read = read;
   }
 
-  find(id: string): Row | undefined {
+  find(id: string): SlotRecord | undefined {
     const stored = this.#slotTables.records.get(id);
     return stored === undefined
       ? undefined
@@ -39,25 +44,25 @@ export class SlotRows<Row, Index extends number> {
   }
 
   /** Undefined if no record has the slot. */
-  findAt(index: Index): Row | undefined {
+  findAt(index: Index): SlotRecord | undefined {
     const id = this.#slotTables.slots.get(index);
     return id === undefined ? undefined : this.recordOf(id);
   }
 
   /** Returns at most `limit` records from slot `from` on, ordered by slot. */
-  listAll(from: number, limit: number): Page<Row> {
+  listAll(from: number, limit: number): Page<SlotRecord> {
     return this.pageOf(this.#slotTables.slots.getRange({ start: from, limit: limit + 1 }), limit);
   }
 
   /** In no particular order. */
-  *all(): Generator<Row> {
+  *all(): Generator<SlotRecord> {
     for (const { key, value } of this.#slotTables.records.getRange()) {
       yield this.#read(value, locationOf(this.#tables, this.#slotTables.name, key));
     }
   }
 
   /** The record that another row names by its id. Throws StoreError `damaged` if there is none. */
-  recordOf(id: unknown): Row {
+  recordOf(id: unknown): SlotRecord {
     const record = typeof id === 'string' ? this.find(id) : undefined;
     if (record === undefined)
       throw damaged(
@@ -73,7 +78,7 @@ export class SlotRows<Row, Index extends number> {
   protected pageOf(
     ids: Iterable<{ readonly key: number; readonly value: unknown }>,
     limit: number,
-  ): Page<Row> {
+  ): Page<SlotRecord> {
     const entries = Array.from(ids);
     return {
       items: entries.slice(0, limit).map(({ value }) => this.recordOf(value)),
