@@ -46,7 +46,7 @@ export const ALL_ACCOUNTS = asAccountIndex(2 ** 32 - 1);
  */
 export const CACHED_ROW_BYTES = 512;
 
-/** The key under which the response cache has a response; `digest` is 64 hex digits (request-digest.ts). */
+/** The cache's key of a response; `digest` is 64 hex digits (protocol/request-digest.ts). */
 export function cacheKeyOf(account: AccountIndex, modelId: string, digest: string): ResponseKey {
   return { account, key: `${modelId}/${digest}` };
 }

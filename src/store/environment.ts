@@ -52,8 +52,7 @@ export class Environment {
 
   /** Throws what LMDB throws, and StoreError if the gate's file is not an LMDB file. */
   constructor(path: string, options: Readonly<RootDatabaseOptions>) {
-    // Before this thread can wait for a lock: main-watch.ts wakes the thread by a signal that is ignored
-    // otherwise.
+    // Before this thread can wait for a lock. Otherwise telemetry/main-watch.ts could not wake the thread.
     takeInterrupts();
     this.#gate = openGate(`${path}-gate`, options.readOnly === true);
     try {
