@@ -107,7 +107,7 @@ export class ParquetFile<Row extends object> {
     await this.#send();
   }
 
-  /** Rows that wait for their row group. There is one column at least. */
+  /** Rows that wait for their row group. */
   get #rowCount(): number {
     return this.#columns[0]!.data.length;
   }
@@ -123,7 +123,6 @@ export class ParquetFile<Row extends object> {
     await this.#send();
   }
 
-  /** Writes the bytes that ByteWriter has, and waits while the output is full. */
   async #send(): Promise<void> {
     // A copy, because ByteWriter reuses its memory for the next group.
     const bytes = this.#bytes.getBytes().slice();

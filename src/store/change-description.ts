@@ -104,7 +104,6 @@ function textOrNull(value: unknown): string | null {
   return typeof value === 'string' ? value : null;
 }
 
-/** A record that the transaction wrote, and what it changed. */
 interface ChangedRecord {
   readonly type: string;
   readonly id: string;

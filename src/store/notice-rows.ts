@@ -54,7 +54,6 @@ export interface WaitingWebhook {
   readonly reportedMs: number;
 }
 
-/** The value of a row of `told`. */
 type Told = readonly [period: string, percent: number, endsMs: number | null];
 
 export class NoticeRows {

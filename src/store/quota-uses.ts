@@ -204,13 +204,12 @@ export class SharedQuotaUses extends QuotaUses {
   }
 }
 
-/** A count of this gateway, and the id of who had the slot then. */
+/** A count of this gateway, and the id that had the slot then. */
 interface OwnedUse {
   readonly owner: string;
   readonly use: QuotaUseRecord;
 }
 
-/** Fields with the number of a day or month. */
 type Period = 'callDayNumber' | 'dayNumber' | 'monthNumber';
 
 /** Which counts begin anew with which period. */

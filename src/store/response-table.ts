@@ -23,7 +23,6 @@ export const EXPIRY_PAUSE_MS = 100;
 /** How many of the oldest rows are read at once. */
 const BATCH_ROWS = 64;
 
-/** Changes of one transaction. */
 export interface ResponseChanges {
   readonly kept: readonly ResponseRecord[];
   readonly forgotten: readonly ResponseKey[];

@@ -172,7 +172,6 @@ export class StoredResponses implements FlushedResponses {
     }
   }
 
-  /** Removes the bytes of all waiting responses. */
   #dropBytes(): void {
     // Copied, because `#addWaiting` changes the map.
     for (const waiting of [...this.#waiting.values()]) {

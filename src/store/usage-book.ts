@@ -128,7 +128,6 @@ export class UsageBook {
     }
   }
 
-  /** The totals with which a new row in memory begins. */
   protected startOf(key: UsageKey): UsageTotals {
     return this.store.findUsage(key) ?? NO_USAGE;
   }
@@ -138,7 +137,6 @@ export class UsageBook {
     return clamped(before + amount, 0);
   }
 
-  /** The new value of `uncovered`. */
   protected uncoveredWith(before: PicoUnits, amount: PicoUnits): PicoUnits {
     return uncoveredAfter(before, amount);
   }
