@@ -4,13 +4,15 @@
  * compiled schema. The doors make their readers with `readersOf`. Pure; listener thread, and counter threads
  * for large bodies, because parsing takes some 5 ms a megabyte.
  *
- * For a door with `readsNamedAlone` the pass itself reads the values of named members (`knownValue`), with a
- * stand-in for long strings: JSON.parse builds the whole tree, and takes 1 µs more for a short body.
+ * For a door with `readsNamedAlone` JSON.parse is not called. The pass itself reads the values of named
+ * members (`readKnownValue`), with a stand-in for long strings. JSON.parse would build the whole tree, and
+ * take 1 µs more for a short body.
  *
- * Must hold: each member that the gateway or an upstream acts on is in the door's `level`, or a second one
- * in another case reaches the upstream unseen (test/unit/doors/messages/messages-door.test.ts and those of
- * the other doors). A validator that reads named members alone judges the values of `knownValue` as it does
- * those of JSON.parse (test/unit/doors/messages/messages-door.test.ts).
+ * Must hold: each member that the gateway or an upstream acts on is in the door's `level`; otherwise a second
+ * member of that name in another case reaches the upstream unseen
+ * (test/unit/doors/messages/messages-door.test.ts and the tests of the other doors). A validator that reads
+ * named members alone gives the same answer for the values of `readKnownValue` as for those of JSON.parse
+ * (test/unit/doors/messages/messages-door.test.ts).
  */
 import type { Members } from '../core/json.js';
 import { BODY_TREE_MEMBERS_MAX } from '../core/limits.js';
@@ -39,7 +41,7 @@ export interface BodyForm {
   readonly level: Level;
   /** The schema, compiled by the build. */
   readonly check: (value: unknown) => boolean;
-  /** The sentence for the sender of a body that `check` rejects: member, rule, and the value that it has. */
+  /** The sentence for the sender of a body that `check` rejects: the member, its rule and its value. */
   readonly explain: (value: unknown) => string;
   /** The member that bounds the output; undefined if calls have no output that is billed. */
   readonly outputTokens: OutputTokensField | undefined;
@@ -47,9 +49,12 @@ export interface BodyForm {
   readonly readsNamedAlone?: true;
   /** The least bound that an upstream accepts; absent: 1. `body` is valid. */
   readonly outputTokensMin?: (body: Members) => number;
-  /** How many responses a call generates, each of them bounded by `outputTokens`. */
+  /** How many responses a call generates, each bounded by `outputTokens`. `body` is valid. */
   readonly choices: (body: Members) => number;
-  /** Further members by which the provider routes a call elsewhere, or bills it higher. `body` is valid. */
+  /**
+   * Members by which the provider routes a call elsewhere, or bills it higher, beside those of
+   * core/routing-members.ts. `body` is valid.
+   */
   readonly routing?: (body: Members) => readonly RoutingMember[];
   /** Media parts (ChatCall) that have no type; absent: none. `body` is valid. */
   readonly untypedMediaParts?: (body: Members) => number;
@@ -69,36 +74,39 @@ export function readersOf(form: BodyForm): {
   };
 }
 
-/** `bytes` are valid UTF-8. Throws a BodyError. */
+/**
+ * Scans, parses and validates a body. `bytes` are valid UTF-8, and ASCII if `isAscii`. Throws a BodyError if
+ * the body is rejected.
+ */
 function scanMembers(bytes: Uint8Array, isAscii: boolean, form: BodyForm): BodyScan {
   const reader = new MemberReader(bytes);
-  const first = reader.openBody();
+  const firstByte = reader.openBody();
   const found = new Found();
-  if (first === BRACE) readMembers(reader, form, found);
+  if (firstByte === BRACE) readMembers(reader, form, found);
   else reader.skipValue();
   const end = reader.at - 1;
   if (reader.space() !== -1) throw reader.unexpected();
   if (reader.members > BODY_TREE_MEMBERS_MAX) throw tooManyMembers();
-  const isNamed = form.readsNamedAlone === true && first === BRACE;
-  const body = isNamed ? found.named : (JSON.parse(reader.bytes.toString()) as unknown);
+  const readsNamed = form.readsNamedAlone === true && firstByte === BRACE;
+  const body = readsNamed ? found.named : (JSON.parse(reader.bytes.toString()) as unknown);
   if (!form.check(body))
-    throw new BodyError(form.explain(isNamed ? JSON.parse(reader.bytes.toString()) : body));
-  const more = form.routing?.(body as Members) ?? NO_MEMBERS;
-  if (more.length + reader.storedMembers.length > 0)
-    found.routing = [...found.routing, ...reader.storedMembers, ...more];
-  // For a name that is long or not ASCII `named` has a stand-in or its bytes (`textOf`).
+    throw new BodyError(form.explain(readsNamed ? JSON.parse(reader.bytes.toString()) : body));
+  const routingOfBody = form.routing?.(body as Members) ?? NO_MEMBERS;
+  if (routingOfBody.length + reader.storedMembers.length > 0)
+    found.routing = [...found.routing, ...reader.storedMembers, ...routingOfBody];
+  // For a model's name that is long or not ASCII `named` has a stand-in or its bytes (`readText`).
   const { start, end: modelEnd } = found.model;
-  if (isNamed && !(isAscii && modelEnd - start <= SHORT_BYTES_MAX))
+  if (readsNamed && !(isAscii && modelEnd - start <= SHORT_BYTES_MAX))
     found.named.model = reader.decoded(start, modelEnd);
   const mediaParts = reader.mediaParts + (form.untypedMediaParts?.(body as Members) ?? 0);
   return scanOf(reader.bytes, body as Members, form, found, mediaParts, end);
 }
 
-/** What the pass over a body finds. The spans are those of values. */
+/** What the pass over a body finds. A span is that of a member's value, or NOWHERE. */
 class Found {
   model: Span = NOWHERE;
   /** The member that bounds the output. */
-  bound: Span = NOWHERE;
+  outputBound: Span = NOWHERE;
   streamOptions: Span = NOWHERE;
   /** Members by which the provider routes a call elsewhere, or bills it higher. */
   routing = NO_MEMBERS;
@@ -114,16 +122,16 @@ function readMembers(
 ): void {
   if (!reader.openLevel(level)) return;
   do {
-    const index = reader.name(level);
+    const index = reader.readName(level);
     reader.colon();
     const { steering } = reader;
     const start = reader.at;
     if (index >= 0) {
       const name = level.names[index]!;
-      if (readsNamedAlone === true) found.named[name] = knownValue(reader, level, index);
+      if (readsNamedAlone === true) found.named[name] = readKnownValue(reader, level, index);
       else reader.skipMember(level, index);
       if (name === 'model') found.model = { start, end: reader.at };
-      else if (name === outputTokens) found.bound = { start, end: reader.at };
+      else if (name === outputTokens) found.outputBound = { start, end: reader.at };
       else if (name === 'stream_options') found.streamOptions = { start, end: reader.at };
       continue;
     }
@@ -137,22 +145,23 @@ function scanOf(
   bytes: Buffer,
   body: Members,
   form: BodyForm,
-  { model, bound, streamOptions, routing }: Found,
+  { model, outputBound, streamOptions, routing }: Found,
   mediaParts: number,
   end: number,
 ): BodyScan {
   const { outputTokens, asksForUsage } = form;
-  if (outputTokens !== undefined) checkPlain(bytes, outputTokens, bound);
+  if (outputTokens !== undefined) checkDigitsAlone(bytes, outputTokens, outputBound);
   const options = body.stream_options as Members | null | undefined;
-  const isAsked = options?.include_usage === true;
-  if (asksForUsage && options && !isAsked && Object.keys(options).length > 0)
+  const asksAlready = options?.include_usage === true;
+  // The span of `include_usage` is not known here, so only the whole member can be replaced (usageSplice).
+  if (asksForUsage && options && !asksAlready && Object.keys(options).length > 0)
     throw new BodyError('stream_options must be {"include_usage":true} or be left out');
   return {
     bytes,
     request: {
       model: body.model as string,
       stream: body.stream === true,
-      stream_options: isAsked ? { include_usage: true } : null,
+      stream_options: asksAlready ? { include_usage: true } : null,
       max_tokens: (outputTokens === undefined ? 0 : (body[outputTokens] ?? null)) as number | null,
       max_completion_tokens: null,
       n: form.choices(body),
@@ -160,7 +169,7 @@ function scanOf(
     routingMembers: routing,
     mediaParts,
     model,
-    maxTokens: bound,
+    maxTokens: outputBound,
     maxCompletionTokens: NOWHERE,
     streamOptions: asksForUsage ? streamOptions : NOWHERE,
     includeUsage: NOWHERE,
@@ -172,66 +181,72 @@ function scanOf(
   };
 }
 
-/** Checks that the bound of the output is only digits, so that every decoder reads the same number. */
-function checkPlain(bytes: Buffer, name: string, { start, end }: Span): void {
+/**
+ * Checks that the bound of the output is only digits, so that every decoder reads the same number. A bound
+ * that is absent or null passes. Throws a BodyError.
+ */
+function checkDigitsAlone(bytes: Buffer, name: string, { start, end }: Span): void {
   let at = start;
   while (at < end && bytes[at]! >= ZERO && bytes[at]! <= NINE) at++;
   if (at === end && end - start <= DIGITS_EXACT_MAX) return;
   const text = bytes.toString('latin1', start, end);
   if (text !== 'null')
-    throw new BodyError(`${name} must be written in digits alone, got ${text.slice(0, 40)}`);
+    throw new BodyError(`${name} must be written in digits alone, got ${text.slice(0, SHOWN_CHARS_MAX)}`);
 }
+
+/** Characters of the sender's text that a rejection repeats. */
+const SHOWN_CHARS_MAX = 40;
 
 /**
  * A string of up to so many bytes, quotes included, is read. Each word that a rule compares with is shorter.
  */
 const SHORT_BYTES_MAX = 64;
-/** Stands for a longer string. No rule has it as a word, or a pattern that it matches. */
+/** Stands for a longer string. No rule has this text as a word, and no pattern of a rule matches it. */
 const LONG_TEXT = '\u2026';
 
 /**
- * Moves `reader` past the value of a member, and checks the names within it, as `MemberReader.skipMember`
- * does. Returns the value if `level` names the member, else undefined. `index`: of the member in `level`, or
- * -1.
+ * Moves `reader` past the value of a member, and checks the names within the value, as
+ * `MemberReader.skipMember` does. Returns the value if `level` names the member, else undefined. `index`: of
+ * the member in `level`, or -1.
  */
-function knownValue(reader: MemberReader, level: Level, index: number): unknown {
+function readKnownValue(reader: MemberReader, level: Level, index: number): unknown {
   if (index < 0) {
     reader.skipValue();
     return undefined;
   }
   const start = reader.at;
   const inner = level.inner[index];
-  const value = inner === undefined ? plainValue(reader) : valueOf(reader, inner);
+  const value = inner === undefined ? readPlainValue(reader) : readNestedValue(reader, inner);
   reader.recordStored(level.stored[index], start);
   return value;
 }
 
 /** Reads an object, or an array of objects, whose known names are those of `level`. */
-function valueOf(reader: MemberReader, level: Level): unknown {
-  const first = reader.bytes[reader.at];
-  if (first === BRACE) return objectOf(reader, level);
-  if (first !== BRACKET) return plainValue(reader);
+function readNestedValue(reader: MemberReader, level: Level): unknown {
+  const firstByte = reader.bytes[reader.at];
+  if (firstByte === BRACE) return readObject(reader, level);
+  if (firstByte !== BRACKET) return readPlainValue(reader);
   const items: unknown[] = [];
   if (!reader.openItems()) return items;
   do {
-    reader.item(items.length);
-    items.push(reader.bytes[reader.at] === BRACE ? objectOf(reader, level) : plainValue(reader));
+    reader.startItem(items.length);
+    items.push(reader.bytes[reader.at] === BRACE ? readObject(reader, level) : readPlainValue(reader));
   } while (reader.moreItems());
   return items;
 }
 
-function objectOf(reader: MemberReader, level: Level): Members {
+function readObject(reader: MemberReader, level: Level): Members {
   const members: Record<string, unknown> = {};
   let typeStart = 0;
   let typeEnd = 0;
   if (!reader.openLevel(level)) return members;
   do {
-    const index = reader.name(level);
+    const index = reader.readName(level);
     reader.colon();
     const start = reader.at;
     if (reader.members > BODY_TREE_MEMBERS_MAX) throw tooManyMembers();
     if (index < 0) reader.skipValue();
-    else members[level.names[index]!] = knownValue(reader, level, index);
+    else members[level.names[index]!] = readKnownValue(reader, level, index);
     if (index < 0 || index !== level.typeIndex) continue;
     typeStart = start;
     typeEnd = reader.at;
@@ -240,34 +255,34 @@ function objectOf(reader: MemberReader, level: Level): Members {
   return members;
 }
 
-/** The error for too many members: as parsed objects they take more memory than their bytes. */
+/** The error for too many members, which as parsed objects would take more memory than their bytes. */
 function tooManyMembers(): BodyError {
   return new BodyError(`the request body must have at most ${BODY_TREE_MEMBERS_MAX} members in all`);
 }
 
 /**
- * Reads a value in which no names are known. Only strings, numbers and lists of the request itself are
- * parsed.
+ * Reads a value in which no names are known. Short strings, numbers and lists of the request itself are
+ * parsed; an object or another list is read as an empty one, because no rule looks into it.
  */
-function plainValue(reader: MemberReader): unknown {
+function readPlainValue(reader: MemberReader): unknown {
   const { bytes, at: start } = reader;
-  const first = bytes[start];
-  if (first === QUOTE) return textOf(reader);
-  const isListOfRequest = first === BRACKET && reader.depth === 1;
+  const firstByte = bytes[start];
+  if (firstByte === QUOTE) return readText(reader);
+  const isListOfRequest = firstByte === BRACKET && reader.depth === 1;
   reader.skipValue();
-  if (first === BRACE) return ANY_OBJECT;
-  if (first === BRACKET && !isListOfRequest) return ANY_ARRAY;
-  if (first === LETTER_T) return true;
-  if (first === LETTER_F) return false;
+  if (firstByte === BRACE) return ANY_OBJECT;
+  if (firstByte === BRACKET && !isListOfRequest) return ANY_ARRAY;
+  if (firstByte === LETTER_T) return true;
+  if (firstByte === LETTER_F) return false;
   // Digits and the minus are below all letters.
-  const isNumber = first !== undefined && first < LETTER_F && first !== BRACKET;
+  const isNumber = firstByte !== undefined && firstByte < LETTER_F && firstByte !== BRACKET;
   if (isNumber) return reader.numberFrom(start);
   // A list such as `stop_sequences`, or `null`.
   return JSON.parse(bytes.toString('utf8', start, reader.at));
 }
 
 /** The text of a short string, one character for each byte; LONG_TEXT for a long string. */
-function textOf(reader: MemberReader): string {
+function readText(reader: MemberReader): string {
   const start = reader.at;
   const hasEscapes = reader.skipText();
   if (reader.at - start > SHORT_BYTES_MAX) return LONG_TEXT;

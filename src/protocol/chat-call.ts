@@ -1,12 +1,13 @@
 /**
  * A parsed request of a call (ChatCall), what a scanner finds in its body (BodyScan), and the changes to the
  * body on its way upstream. request-bytes.ts makes the ChatCall; the phases of request/ and the upstream
- * workers use it. It is a plain record, because counter threads send it to listeners. Pure; any thread.
+ * workers use it. A ChatCall is a plain record, because counter threads send it to listeners. Pure; any
+ * thread.
  *
  * Must hold: the body is spliced and never encoded anew, so that all other members reach the upstream byte
  * for byte as the client sent them (test/unit/protocol/request-bytes.test.ts). Each splice moves the spans
  * behind it, so that all spans stay exact (test/unit/protocol/chat-call.test.ts). Values are not searched for
- * again, because that would cost a listener 10 to 60 ms for a body of 10 MB.
+ * again, because a search would cost a listener 10 to 60 ms for a body of 10 MB.
  */
 import type { ErrorRecord } from '../core/errors.js';
 import { PROMPT_PARTS_MAX, PROMPT_TOKENS_OF_PART } from '../core/limits.js';
@@ -28,32 +29,31 @@ export interface ChatCall {
    */
   readonly outputTokensMax: number | undefined;
   /**
-   * The member in which the client gave `outputTokensMax`; undefined if it gave none. `withOutputTokensMax`
-   * leaves it as it is, so it stays undefined if only the gateway bounds the call. Means nothing if
-   * `outputTokensMax` is 0.
+   * The member in which the client gave `outputTokensMax`; undefined if the client gave none, also once
+   * `withOutputTokensMax` has bounded the call. Means nothing if `outputTokensMax` is 0.
    */
   readonly outputTokensField: OutputTokensField | undefined;
   /** The member to add if the gateway bounds a call that has no bound. */
   readonly outputTokensName: OutputTokensField;
   /** The least bound to which the gateway may lower the output: upstreams reject less. */
   readonly outputTokensMin: number;
-  /** `n`, or 1. */
+  /** How many responses the call generates: `n`, or 1. */
   readonly choices: number;
   /** Members of the request by which an upstream may serve another call: see core/routing-members.ts. */
   readonly routingMembers: readonly RoutingMember[];
   /**
-   * The body. As it was read it is the client's, changed only in that a stream asks for its usage;
-   * `withModelId` and `withOutputTokensMax` change it further.
+   * The client's body, changed only in that a stream asks for its usage. `withModelId` and
+   * `withOutputTokensMax` change it further. Empty if the call has `largeBody`.
    */
   readonly body: string;
   /**
-   * Whether all characters of the body are ASCII. Splices leave it as it is, because what they insert is
-   * ASCII: numbers, names of members, and ids of models (IDENTIFIER_PATTERN of config/annotations.ts).
+   * Whether all characters of the body are ASCII. Splices do not change this, because they insert ASCII
+   * alone: numbers, names of members, and ids of models (IDENTIFIER_PATTERN of config/annotations.ts).
    */
   readonly bodyIsAscii: boolean;
   /**
-   * A body of 4 KiB or more (BODY_AS_BYTES_MIN of request-bytes.ts) is here, and `body` is empty: UTF-8 in
-   * memory of its own.
+   * A body of 4 KiB or more (BODY_AS_BYTES_MIN of request-bytes.ts), as UTF-8 in memory of its own; undefined
+   * for a shorter body, which is in `body`.
    */
   readonly largeBody: Uint8Array | undefined;
   /** UTF-8 length of what the client sent. No tokenizer makes more tokens of a prompt than it has bytes. */
@@ -79,7 +79,9 @@ interface MediaRate {
   readonly mediaPartTokens: number;
 }
 
-/** No report of more tokens of parts is believed (usage-shapes.ts), so more need not be held. */
+/**
+ * No report of more tokens of parts is believed (upstream/usage-shapes.ts), so no call needs a larger hold.
+ */
 const MEDIA_TOKENS_MAX = PROMPT_PARTS_MAX * PROMPT_TOKENS_OF_PART;
 
 /** Tokens that the media parts of a call are taken for. */
@@ -88,9 +90,9 @@ export function mediaTokensOf({ mediaParts }: Pick<ChatCall, 'mediaParts'>, mode
 }
 
 /**
- * The most tokens that the prompt of a call is held for: one for each byte, because no token of text is
- * shorter, and those of the media parts. A part whose data is in the body counts twice: by its bytes and by
- * the model's rate. The larger of the two would do, but the length of each part is not known here.
+ * The most tokens that the hold of a call covers for its prompt: one for each byte, because no token of text
+ * is shorter, and the tokens of the media parts. A part whose data is in the body counts twice: by its bytes
+ * and by the model's rate. The larger count would do, but the length of each part is not known here.
  */
 export function promptTokensMaxOf(call: ChatCall, model: MediaRate): number {
   return call.bodyBytes + mediaTokensOf(call, model);
@@ -134,69 +136,74 @@ export function withModelId<Body extends SplicedBody>(call: Body, id: string): B
 }
 
 /**
- * The call with at most `value` output tokens, an integer from 0. Lowers the member that the client used, or
- * both. Adds `outputTokensName` if the body has neither: only then it needs `bodyEnd`. Costs a copy of the
- * body.
+ * The call with at most `boundTokens` output tokens, an integer from 0. Lowers each member in which the
+ * client gave more. Adds `outputTokensName` if the body has none of these members. Costs a copy of the body,
+ * unless no member is changed.
  */
 export function withOutputTokensMax<
   Body extends SplicedBody & Partial<Pick<ChatCall, 'outputTokensMax' | 'outputTokensName'>>,
->(call: Body, value: number): Body & { outputTokensMax: number } {
-  const text = String(value);
-  const fields = [call.maxTokens, call.maxCompletionTokens].filter(({ end }) => end > 0);
+>(call: Body, boundTokens: number): Body & { outputTokensMax: number } {
+  const text = String(boundTokens);
+  const spans = [call.maxTokens, call.maxCompletionTokens].filter(({ end }) => end > 0);
   // NaN if the member is null.
-  const wanted = fields.map((span) => Number(textAt(call, span)));
-  const outputTokensMax = Math.min(call.outputTokensMax ?? value, value);
-  if (wanted.some((most) => !Number.isNaN(most))) {
-    const tooHigh = fields.filter((_, index) => wanted[index]! > value).sort((a, b) => a.start - b.start);
-    const splices = tooHigh.map((span) => ({ ...span, text }));
+  const givenTokens = spans.map((span) => Number(textAt(call, span)));
+  const outputTokensMax = Math.min(call.outputTokensMax ?? boundTokens, boundTokens);
+  if (givenTokens.some((tokens) => !Number.isNaN(tokens))) {
+    const tooHigh = spans.filter((_, index) => givenTokens[index]! > boundTokens);
+    // `spliced` wants them in the order of the body.
+    const splices = tooHigh
+      .sort((left, right) => left.start - right.start)
+      .map((span) => ({ ...span, text }));
     return { ...(splices.length === 0 ? call : spliced(call, splices)), outputTokensMax };
   }
-  // All that are given are null. One with a value is enough.
-  const [unset] = fields;
-  if (unset !== undefined) return { ...spliced(call, [{ ...unset, text }]), outputTokensMax };
+  // All given members are null. To give one of them a value is enough.
+  const [nullSpan] = spans;
+  if (nullSpan !== undefined) return { ...spliced(call, [{ ...nullSpan, text }]), outputTokensMax };
   const { bodyEnd, outputTokensName = 'max_tokens' } = call;
   const member = spliced(call, [{ start: bodyEnd, end: bodyEnd, text: `,"${outputTokensName}":${text}` }]);
   const maxTokens = { start: member.bodyEnd - text.length, end: member.bodyEnd };
   return { ...member, maxTokens, outputTokensMax };
 }
 
+/** The text of a span, which must be ASCII. */
 function textAt({ body, largeBody }: SplicedBody, { start, end }: Span): string {
   if (largeBody === undefined) return body.slice(start, end);
   return Buffer.from(largeBody.buffer, largeBody.byteOffset + start, end - start).toString('latin1');
 }
 
-/** Applies `splices`, which must be in order, each at a value or before the body's last brace. */
+/** Applies `splices`, which must be in the order of the body, each at a value or before the last brace. */
 function spliced<Body extends SplicedBody>(call: Body, splices: readonly Splice[]): Body {
   const { body, largeBody } = call;
   const growths = splices.map(({ start, end, text }) =>
     largeBody === undefined ? text.length - (end - start) : Buffer.byteLength(text) - (end - start),
   );
-  const sum = growths.reduce((left, right) => left + right, 0);
+  const growth = growths.reduce((left, right) => left + right, 0);
   const moved = ({ start, end }: Span): Span => {
+    // NOWHERE, as a member that the body does not have.
     if (end === 0) return { start, end };
     let shift = 0;
-    let growth = 0;
+    let ownGrowth = 0;
     for (const [index, splice] of splices.entries()) {
       if (splice.start < start) shift += growths[index]!;
       // The splice replaces the value of this span.
-      else if (splice.start === start) growth = growths[index]!;
+      else if (splice.start === start) ownGrowth = growths[index]!;
     }
-    return { start: start + shift, end: end + shift + growth };
+    return { start: start + shift, end: end + shift + ownGrowth };
   };
   const model = moved({ start: call.modelStart, end: call.modelEnd });
   return {
     ...call,
     body: largeBody === undefined ? splicedText(body, splices) : '',
-    largeBody: largeBody && splicedBytes(largeBody, splices, sum),
+    largeBody: largeBody && splicedBytes(largeBody, splices, growth),
     modelStart: model.start,
     modelEnd: model.end,
     maxTokens: moved(call.maxTokens),
     maxCompletionTokens: moved(call.maxCompletionTokens),
-    bodyEnd: call.bodyEnd + sum,
+    bodyEnd: call.bodyEnd + growth,
   };
 }
 
-/** The text with `splices` applied, which must be in order. */
+/** The text with `splices` applied, which must be in the order of the text. */
 export function splicedText(text: string, splices: readonly Splice[]): string {
   let result = '';
   let from = 0;
@@ -209,8 +216,8 @@ export function splicedText(text: string, splices: readonly Splice[]): string {
 
 /**
  * As `splicedText`, for bytes: a copy in memory of its own, which may be transferred. `growth` must be
- * exactly as many bytes as the splices add, less those that they remove. With more, the copy ends in what was
- * in that memory before; with less, it is cut or this throws.
+ * exactly as many bytes as the splices add, less the bytes that they remove. With more, the copy ends in what
+ * was in that memory before; with less, the copy is cut or this function throws.
  */
 export function splicedBytes(bytes: Uint8Array, splices: readonly Splice[], growth: number): Buffer {
   const copy = Buffer.allocUnsafeSlow(bytes.length + growth);
@@ -246,20 +253,21 @@ export interface BodyScan {
   /** As `mediaParts` of ChatCall. */
   readonly mediaParts: number;
   /**
-   * The spans of the values of these members, or NOWHERE. `maxTokens` is that of the door's own output bound,
-   * whatever its name is.
+   * The spans of the values of these members, or NOWHERE. `maxTokens` belongs to `outputTokensName`, whatever
+   * name that is.
    */
   readonly model: Span;
   readonly maxTokens: Span;
   readonly maxCompletionTokens: Span;
   readonly streamOptions: Span;
   readonly includeUsage: Span;
+  /** Whether `stream_options` has members: then a member added to it needs a comma before it. */
   readonly hasStreamOptions: boolean;
   /** Position of the brace that closes the body. */
   readonly end: number;
   /** The member that bounds the output. */
   readonly outputTokensName: OutputTokensField;
-  /** The least bound to which the gateway may lower it. */
+  /** The least bound to which the gateway may lower that member. */
   readonly outputTokensMin: number;
   /** A stream reports its usage only if `stream_options` asks for it. */
   readonly asksForUsage: boolean;

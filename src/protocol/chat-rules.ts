@@ -3,18 +3,18 @@
  * chat-scan.ts calls `explain` for a body that the compiled validator has rejected. The rules and sentences
  * that the other doors share (src/doors: simple, messages, responses) are here too. Pure; any thread.
  *
- * Members without a rule are for the upstream to check.
+ * The upstream checks the members that have no rule here.
  *
  * Must hold: chat-schema.ts has the same rules, or `explain` throws for a body that only the validator
  * rejects (test/unit/protocol/validators.test.ts compares both). The rules are here a second time so that a
- * running gateway need not load TypeBox.
+ * running gateway need not load TypeBox. Callers get the sentences, so a `field` is a path in their body.
  */
 import { invariant } from '../core/errors.js';
 import { isRecord, type Members } from '../core/json.js';
 import { MESSAGES_MAX } from '../core/limits.js';
 import { clipped } from '../core/wrong-input.js';
 
-/** OpenAI's roles: `tool` and `function` are of tools, `developer` is what newer models have for `system`. */
+/** OpenAI's roles. Results of tools have `tool` or `function`. Newer models call `system` `developer`. */
 export const CHAT_ROLES = ['system', 'developer', 'user', 'assistant', 'tool', 'function'] as const;
 
 export const TEMPERATURE_MIN = 0;
@@ -25,7 +25,7 @@ export const TOP_P_MAX = 1;
 /** Zero is valid: only negative values are refused. */
 export const OUTPUT_TOKENS_MIN = 0;
 
-/** `n` multiplies the bill, so it is checked. The known providers make at most 128 choices of one prompt. */
+/** Bounds of `n`, which multiplies the bill. The known providers make at most 128 choices of one prompt. */
 export const CHOICES_MIN = 1;
 export const CHOICES_MAX = 128;
 
@@ -33,7 +33,7 @@ export const CHOICES_MAX = 128;
 const TEXT_CHARS_MAX = 40;
 const ROLES: readonly string[] = CHAT_ROLES;
 
-/** False for null too: client libraries send null for what was left out. */
+/** False for null as for undefined: client libraries send null for a member that was left out. */
 export function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
@@ -52,7 +52,7 @@ export function violation(field: string, rule: string, value: unknown): string {
   return `${field} must ${rule}, got ${describe(value)}`;
 }
 
-/** The rule of a member that may be absent or null. */
+/** The rule of a member that may also be absent or null; `firstViolation` lets both pass. */
 export interface Rule {
   /** The end of the sentence "MEMBER must …". */
   readonly must: string;
@@ -91,7 +91,7 @@ export function firstViolation(body: Members, rules: Rules): string | undefined 
   return undefined;
 }
 
-/** As `firstViolation`, for `stream_options`. */
+/** The sentence for a wrong `stream_options`; undefined if it is valid, absent or null. */
 export function streamOptionsError({ stream_options: options }: Members): string | undefined {
   if (!isGiven(options)) return undefined;
   if (!isRecord(options)) return violation('stream_options', 'be an object', options);
@@ -99,7 +99,10 @@ export function streamOptionsError({ stream_options: options }: Members): string
   return error && `stream_options.${error}`;
 }
 
-/** Unlike `within`, it does not say of a number out of bounds that it must be a number. */
+/**
+ * The sentence for a value that is no number, or out of bounds; undefined if it is valid, absent or null. The
+ * rule of `within` has one sentence for both faults, which tells the sender of a number less.
+ */
 function numberError(field: string, value: unknown, min: number, max: number): string | undefined {
   if (!isGiven(value)) return undefined;
   if (typeof value !== 'number') return violation(field, `be a number between ${min} and ${max}`, value);
@@ -112,10 +115,11 @@ export function outputTokensError(field: string, value: unknown): string | undef
   return (value as number) >= OUTPUT_TOKENS_MIN ? undefined : violation(field, 'not be negative', value);
 }
 
-/** Beside these four the content may also be left out, which means the same as null. */
+/** Beside one of the four members the content may also be left out, which means the same as null. */
 const CONTENT_RULE =
   'be a string, an array of parts, or null beside tool_calls, function_call, refusal or audio';
 
+/** Whether the message has one of the four members of CONTENT_RULE, so that it needs no content. */
 function standsForContent({ tool_calls: calls, function_call: call, refusal, audio }: Members): boolean {
   return Array.isArray(calls) || isRecord(call) || typeof refusal === 'string' || isRecord(audio);
 }
@@ -128,7 +132,7 @@ function contentError(field: string, message: Members): string | undefined {
   return typedItemsError(field, content);
 }
 
-/** The sentence for the first of the items that is no object with a `type`; undefined if all are. */
+/** The sentence for the first item that is no object with a `type`; undefined if all items are. */
 export function typedItemsError(field: string, items: readonly unknown[]): string | undefined {
   for (const [index, item] of items.entries()) {
     if (!isRecord(item)) return violation(`${field}[${index}]`, 'be an object', item);
@@ -137,7 +141,10 @@ export function typedItemsError(field: string, items: readonly unknown[]): strin
   return undefined;
 }
 
-/** The sentence for the message at `index`, which the validator has rejected. Throws as `explain` does. */
+/**
+ * The sentence for the message at `index`, which the validator has rejected. Throws if the message breaks no
+ * rule, which is a bug here or in chat-schema.ts.
+ */
 export function explainMessage(message: unknown, index: number): string {
   const field = `messages[${index}]`;
   if (!isRecord(message)) return violation(field, 'be an object', message);
@@ -164,9 +171,10 @@ function modelError(value: unknown): string | undefined {
 }
 
 /**
- * Why the validator rejected `body`: the first field that breaks a rule, the rule, and what the field has, as
- * in `temperature must be between 0 and 2, got 3`. `messagesError` is the sentence for the messages, if they
- * are an array. Throws if `body` breaks no rule, which is a bug here or in chat-schema.ts.
+ * Why the validator rejected `body`: the first field that breaks a rule, the rule, and the value of the
+ * field, as in `temperature must be between 0 and 2, got 3`. `messagesError` is the sentence for `messages`,
+ * undefined if they are a valid array or no array. Throws if `body` breaks no rule, which is a bug here or in
+ * chat-schema.ts.
  */
 export function explain(body: unknown, messagesError: string | undefined): string {
   if (!isRecord(body)) return violation('the request body', 'be a JSON object', body);
@@ -187,7 +195,7 @@ export function explain(body: unknown, messagesError: string | undefined): strin
 
 /**
  * As `explain`, for the body of another door. `errorOf` returns the sentence for the first rule that the body
- * breaks, apart from that of `model`, which is checked before.
+ * breaks, or undefined. It need not check `model`, which is checked before.
  */
 export function explainBody(body: unknown, errorOf: (body: Members) => string | undefined): string {
   if (!isRecord(body)) return violation('the request body', 'be a JSON object', body);

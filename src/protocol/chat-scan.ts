@@ -2,16 +2,17 @@
  * A one-pass parser of a chat-completion request. It finds the values that the gateway uses and their
  * positions, and rejects a body that JSON decoders read differently. It builds no tree: values that have
  * rules go into a small object (StandIn) for the compiled validator, and each message into an object of the
- * module that the next message reuses (MESSAGE_STAND_IN). request-bytes.ts calls it, on any thread.
+ * module that the next message reuses (MESSAGE_STAND_IN). request-bytes.ts makes one ChatScan for each body:
+ * in the listener for small bodies, in a counter thread for large ones.
  *
- * It needs some KB beside the bytes, 16 bytes for each content part before the first wrong one, and the
+ * A scan needs some KB beside the bytes, 16 bytes for each content part before the first wrong one, and the
  * unknown names of one object (BODY_MEMBERS_MAX in core/limits.ts). It takes the time of the reader
- * (json-reader.ts), and some 20 ns for each name. These were measured; no test checks them.
+ * (json-reader.ts), and some 20 ns for each name. Memory and time were measured; no test checks them.
  *
  * Must hold: a body that two decoders read differently is rejected; otherwise a caller pays for one call and
  * gets another. Such are a member that is given twice, a known name in another case (`Model`), and an
  * integer that is not written in digits alone (test/unit/protocol/request-bytes.chat-request.test.ts,
- * test/unit/protocol/known-members.test.ts). For the first two the reader throws (`name` of
+ * test/unit/protocol/known-members.test.ts). For the first two the reader throws (`readName` of
  * member-reader.ts), for the third the constructor does. A member that gets a rule is added to
  * chat-schema.ts, chat-rules.ts, known-members.ts and StandIn, and is read here
  * (test/unit/protocol/validators.test.ts). A scan is synchronous: two at once would mix their messages, and
@@ -24,11 +25,12 @@ import type { ChatRequest } from './chat-schema.js';
 import { CHAT_ROLES, explain, explainMessage, messagesCountError } from './chat-rules.js';
 import { BodyError, BRACE, BRACKET, QUOTE } from './json-reader.js';
 import { EXTRA_BODY, MESSAGE, PART, REQUEST, STREAM_OPTIONS, TOOL, UNKNOWN } from './known-members.js';
-import { isNothing, ANY_ARRAY, ANY_OBJECT, NO_MEMBERS, ValueReader } from './member-reader.js';
+import { isNullOrFalse, ANY_ARRAY, ANY_OBJECT, NO_MEMBERS, ValueReader } from './member-reader.js';
 import { checkChatRequest } from './validators.js';
 
-// Indices of names in their levels. A level is the known names of one kind of object (known-members.ts). At
-// the start it throws for a name that it does not have.
+// Indices of names in their levels. A level is the known names of one kind of object (known-members.ts).
+// `indexOf` throws for a name that the level does not have, so a wrong name here stops the thread at its
+// start.
 const REQUEST_MODEL = REQUEST.indexOf('model');
 const REQUEST_MESSAGES = REQUEST.indexOf('messages');
 const REQUEST_MAX_TOKENS = REQUEST.indexOf('max_tokens');
@@ -52,7 +54,7 @@ const INCLUDE_USAGE = STREAM_OPTIONS.indexOf('include_usage');
 const ROLE_BYTES = CHAT_ROLES.map((role) => Buffer.from(role));
 
 const ANY_PART = Object.freeze({ type: '' });
-/** The validator gets it in place of any number of valid parts. */
+/** The validator gets this one part in place of any number of valid parts. */
 const VALID_PARTS: readonly unknown[] = Object.freeze([ANY_PART]);
 
 /** The request as the validator gets it. For an array `messages` is VALID_MESSAGES. */
@@ -81,18 +83,19 @@ const MESSAGE_STAND_IN: Record<
   audio: undefined,
 };
 const ONE_MESSAGE: { model: string; messages: unknown[] } = { model: 'm', messages: [MESSAGE_STAND_IN] };
-/** In place of all messages, which were checked one by one. */
+/** The validator gets this in place of all messages, which were checked one by one. */
 const VALID_MESSAGES: readonly unknown[] = [{ role: 'user', content: '' }];
 
 /**
- * Each private method starts with the reader at its value, and leaves the reader behind that value.
+ * Each private method starts with the reader at a value, and leaves the reader behind that value. It returns
+ * what the validator gets for the value. `firstByte` is the first byte of the value.
  *
- * An object is read in this order: `openLevel`; of each member `name`, `colon` (which goes to the value and
- * returns its first byte) and whatever reads or skips the value; then `moreMembers`. An array likewise:
- * `openItems`, `item`, the item, `moreItems`. `skipMember` also checks the names within the value.
+ * An object is read in this order: `openLevel`; of each member `readName`, `colon` and whatever reads or
+ * skips the value; then `moreMembers`. An array likewise: `openItems`, `startItem`, the item, `moreItems`.
+ * `skipMember` also checks the names within the value.
  */
 export class ChatScan implements BodyScan {
-  // BodyScan says what these three mean. They are the same for each body of this door.
+  // These three (see BodyScan) are the same for each body of this door.
   readonly outputTokensName = 'max_tokens';
   readonly outputTokensMin = 1;
   readonly asksForUsage = true;
@@ -117,7 +120,7 @@ export class ChatScan implements BodyScan {
   readonly #reader: ValueReader;
   readonly #isAscii: boolean;
   readonly #standIn = new StandIn();
-  /** Why `messages` is invalid: the wrong number of items, else the first item that breaks a rule. */
+  /** Why `messages` is invalid: a wrong number of items, else the first wrong item. Undefined if valid. */
   #messagesError: string | undefined;
 
   /** `bytes` are valid UTF-8, and ASCII if `isAscii`. Throws a BodyError whose message is for the caller. */
@@ -126,16 +129,16 @@ export class ChatScan implements BodyScan {
     this.#reader = reader;
     this.#isAscii = isAscii;
     const standIn = this.#standIn;
-    const first = reader.openBody();
+    const firstByte = reader.openBody();
     let notObject: unknown;
-    if (first === BRACE) this.#readRequest();
-    else notObject = reader.value();
+    if (firstByte === BRACE) this.#readRequest();
+    else notObject = reader.readValue();
     if (reader.space() !== -1) throw reader.unexpected();
-    if (first !== BRACE) throw new BodyError(explain(notObject, undefined));
+    if (firstByte !== BRACE) throw new BodyError(explain(notObject, undefined));
     if (this.#messagesError !== undefined || !checkChatRequest(standIn)) {
       throw new BodyError(explain(standIn, this.#messagesError));
     }
-    // Last: the errors before name a wrong value, this one only how a valid value is written.
+    // Last: an error before this names a wrong value; `numberError` only names how a valid value is written.
     if (reader.numberError !== undefined) throw new BodyError(reader.numberError);
     this.request = standIn;
   }
@@ -149,31 +152,31 @@ export class ChatScan implements BodyScan {
     const standIn = this.#standIn;
     if (reader.openLevel(REQUEST)) {
       do {
-        const index = reader.name(REQUEST);
-        const first = reader.colon();
+        const index = reader.readName(REQUEST);
+        const firstByte = reader.colon();
         const start = reader.at;
         if (index === REQUEST_MODEL) {
-          // In full, because the model is looked up by it. `value` may cut a long string.
-          standIn.model = reader.valueInFull(first, this.#isAscii);
+          // In full, because the model is looked up by this name. `readValue` may cut a long string.
+          standIn.model = reader.readWholeValue(firstByte, this.#isAscii);
           this.model = { start, end: reader.at };
-        } else if (index === REQUEST_MESSAGES) standIn.messages = this.#messages();
-        else if (index === REQUEST_STREAM) standIn.stream = reader.value();
+        } else if (index === REQUEST_MESSAGES) standIn.messages = this.#readMessages();
+        else if (index === REQUEST_STREAM) standIn.stream = reader.readValue();
         else if (index === REQUEST_STREAM_OPTIONS) {
-          standIn.stream_options = this.#streamOptions();
+          standIn.stream_options = this.#readStreamOptions();
           this.streamOptions = { start, end: reader.at };
         } else if (index === REQUEST_MAX_TOKENS) {
-          standIn.max_tokens = reader.integer();
+          standIn.max_tokens = reader.readInteger();
           this.maxTokens = { start, end: reader.at };
         } else if (index === REQUEST_MAX_COMPLETION_TOKENS) {
-          standIn.max_completion_tokens = reader.integer();
+          standIn.max_completion_tokens = reader.readInteger();
           this.maxCompletionTokens = { start, end: reader.at };
-        } else if (index === REQUEST_N) standIn.n = reader.integer();
-        else if (index === REQUEST_TEMPERATURE) standIn.temperature = reader.value();
-        else if (index === REQUEST_TOP_P) standIn.top_p = reader.value();
-        else if (index === REQUEST_TOOLS && first === BRACKET) this.#tools();
-        else if (index === REQUEST_EXTRA_BODY) this.#extraBody(first);
+        } else if (index === REQUEST_N) standIn.n = reader.readInteger();
+        else if (index === REQUEST_TEMPERATURE) standIn.temperature = reader.readValue();
+        else if (index === REQUEST_TOP_P) standIn.top_p = reader.readValue();
+        else if (index === REQUEST_TOOLS && firstByte === BRACKET) this.#readTools();
+        else if (index === REQUEST_EXTRA_BODY) this.#readExtraBody(firstByte);
         else {
-          // For a known name the reader still has the `steering` of an earlier, unknown one.
+          // After a known name the reader still has the `steering` of an earlier, unknown name.
           const steering = index === UNKNOWN ? reader.steering : undefined;
           reader.skipMember(REQUEST, index);
           const member = steering && reader.routingMemberOf(steering, start, this.outputTokensName);
@@ -183,42 +186,42 @@ export class ChatScan implements BodyScan {
     }
     this.end = reader.at - 1;
     this.mediaParts = reader.mediaParts;
-    // `skipMember` has found these anywhere in the request.
+    // `skipMember` has found the stored things anywhere in the request.
     if (reader.storedMembers.length > 0)
       this.routingMembers = [...this.routingMembers, ...reader.storedMembers];
   }
 
   /**
-   * Records `extra_body` unless it has `google` alone, which Google's interface reads, or asks for nothing.
-   * Some upstreams merge its other members into the request. An empty object is recorded too.
+   * Records `extra_body` as a routing member, unless it is null or false, or has `google` alone, which
+   * Google's interface reads. Some upstreams merge other members of `extra_body` into the request. An empty
+   * object is recorded too.
    */
-  #extraBody(first: number): void {
+  #readExtraBody(firstByte: number): void {
     const reader = this.#reader;
     let hasGoogle = false;
     let hasOther = false;
-    if (first !== BRACE) reader.skipMember(REQUEST, REQUEST_EXTRA_BODY);
+    if (firstByte !== BRACE) reader.skipMember(REQUEST, REQUEST_EXTRA_BODY);
     else if (reader.openLevel(EXTRA_BODY)) {
       do {
-        const index = reader.name(EXTRA_BODY);
+        const index = reader.readName(EXTRA_BODY);
         reader.colon();
         reader.skipMember(EXTRA_BODY, index);
         if (index === UNKNOWN) hasOther = true;
         else hasGoogle = true;
       } while (reader.moreMembers());
     }
-    // Null and false, by their first byte.
-    if (isNothing(first) || (hasGoogle && !hasOther)) return;
+    if (isNullOrFalse(firstByte) || (hasGoogle && !hasOther)) return;
     this.routingMembers = [...this.routingMembers, 'extra_body'];
   }
 
-  #tools(): void {
+  #readTools(): void {
     const reader = this.#reader;
     if (!reader.openItems()) return;
     let count = 0;
     let hasHosted = false;
     do {
-      reader.item(count++);
-      if (reader.bytes[reader.at] === BRACE) hasHosted = this.#isHostedTool() || hasHosted;
+      reader.startItem(count++);
+      if (reader.bytes[reader.at] === BRACE) hasHosted = this.#readsHostedTool() || hasHosted;
       else reader.skipValue();
     } while (reader.moreItems());
     if (hasHosted) this.routingMembers = [...this.routingMembers, 'hosted_tools'];
@@ -226,36 +229,36 @@ export class ChatScan implements BodyScan {
 
   /**
    * Reads a tool, and returns whether the provider runs it. A tool without a type is the caller's if it has
-   * `function`, `custom` or `name`. Any other is the provider's: LiteLLM takes `{"googleSearch":{}}`
+   * `function`, `custom` or `name`. Any other tool is the provider's: LiteLLM takes `{"googleSearch":{}}`
    * (https://docs.litellm.ai/docs/providers/vertex).
    */
-  #isHostedTool(): boolean {
+  #readsHostedTool(): boolean {
     const reader = this.#reader;
     /** Undefined if the tool has no type. */
     let hasHostedType: boolean | undefined;
     let hasDefinition = false;
     if (!reader.openLevel(TOOL)) return false;
     do {
-      const index = reader.name(TOOL);
-      const first = reader.colon();
+      const index = reader.readName(TOOL);
+      const firstByte = reader.colon();
       const start = reader.at;
       reader.skipMember(TOOL, index);
       // CALLERS_TOOL_TYPES have quotes as well. A type that is written with escapes counts as the provider's.
-      if (index === TOOL_TYPE && first === QUOTE)
+      if (index === TOOL_TYPE && firstByte === QUOTE)
         hasHostedType = !CALLERS_TOOL_TYPES.includes(reader.bytes.toString('latin1', start, reader.at));
       else if (index !== TOOL_TYPE && index !== UNKNOWN) hasDefinition = true;
     } while (reader.moreMembers());
     return hasHostedType ?? !hasDefinition;
   }
 
-  #messages(): unknown {
+  #readMessages(): unknown {
     const reader = this.#reader;
-    if (reader.bytes[reader.at] !== BRACKET) return reader.value();
+    if (reader.bytes[reader.at] !== BRACKET) return reader.readValue();
     let count = 0;
     if (reader.openItems()) {
       do {
-        reader.item(count);
-        const message = this.#message();
+        reader.startItem(count);
+        const message = this.#readMessage();
         if (this.#messagesError === undefined) {
           ONE_MESSAGE.messages[0] = message;
           if (!checkChatRequest(ONE_MESSAGE)) this.#messagesError = explainMessage(message, count);
@@ -268,12 +271,12 @@ export class ChatScan implements BodyScan {
   }
 
   /**
-   * Returns MESSAGE_STAND_IN with the message's members. The next message replaces them: each must be reset
+   * Returns MESSAGE_STAND_IN with the message's members. The next message reuses it, so each member is reset
    * (test/unit/protocol/request-bytes.chat-request.test.ts).
    */
-  #message(): unknown {
+  #readMessage(): unknown {
     const reader = this.#reader;
-    if (reader.bytes[reader.at] !== BRACE) return reader.value();
+    if (reader.bytes[reader.at] !== BRACE) return reader.readValue();
     const message = MESSAGE_STAND_IN;
     message.role = undefined;
     message.content = undefined;
@@ -283,18 +286,19 @@ export class ChatScan implements BodyScan {
     message.audio = undefined;
     if (reader.openLevel(MESSAGE)) {
       do {
-        const index = reader.name(MESSAGE);
-        const first = reader.colon();
-        if (index === MESSAGE_ROLE) message.role = first === QUOTE ? this.#role() : reader.value();
-        else if (index === MESSAGE_CONTENT) message.content = this.#content(first);
+        const index = reader.readName(MESSAGE);
+        const firstByte = reader.colon();
+        if (index === MESSAGE_ROLE)
+          message.role = firstByte === QUOTE ? this.#readRole() : reader.readValue();
+        else if (index === MESSAGE_CONTENT) message.content = this.#readContent(firstByte);
         else {
-          // The rules ask only whether one of these four is there in place of `content`. Null and a value of
-          // a wrong type are not.
-          if (index === MESSAGE_TOOL_CALLS) message.tool_calls = first === BRACKET ? ANY_ARRAY : null;
+          // The rules ask only whether one of these four members stands in for `content`. It does not if it
+          // is null or of a wrong type.
+          if (index === MESSAGE_TOOL_CALLS) message.tool_calls = firstByte === BRACKET ? ANY_ARRAY : null;
           else if (index === MESSAGE_FUNCTION_CALL)
-            message.function_call = first === BRACE ? ANY_OBJECT : null;
-          else if (index === MESSAGE_REFUSAL) message.refusal = first === QUOTE ? '' : null;
-          else if (index === MESSAGE_AUDIO) message.audio = first === BRACE ? ANY_OBJECT : null;
+            message.function_call = firstByte === BRACE ? ANY_OBJECT : null;
+          else if (index === MESSAGE_REFUSAL) message.refusal = firstByte === QUOTE ? '' : null;
+          else if (index === MESSAGE_AUDIO) message.audio = firstByte === BRACE ? ANY_OBJECT : null;
           reader.skipMember(MESSAGE, index);
         }
       } while (reader.moreMembers());
@@ -303,11 +307,11 @@ export class ChatScan implements BodyScan {
   }
 
   /** Returns the role, or for the error the text of an unknown one. */
-  #role(): string {
+  #readRole(): string {
     const reader = this.#reader;
     const start = reader.at;
     reader.skipScalar(QUOTE);
-    // Compared as bytes, which costs no string. The quotes do not count.
+    // Roles are compared as bytes, which costs no string. The two quotes do not belong to the role.
     const length = reader.at - start - 2;
     for (let index = 0; index < ROLE_BYTES.length; index++) {
       const bytes = ROLE_BYTES[index]!;
@@ -323,58 +327,59 @@ export class ChatScan implements BodyScan {
    * Returns what the validator gets for the content: of a string an empty one, of an array VALID_PARTS, or an
    * array with the first wrong part at its index.
    */
-  #content(first: number): unknown {
+  #readContent(firstByte: number): unknown {
     const reader = this.#reader;
-    if (first === QUOTE) {
+    // The rules do not look into a text, so an empty one stands for all.
+    if (firstByte === QUOTE) {
       reader.skipScalar(QUOTE);
       return '';
     }
-    if (first !== BRACKET) return reader.value();
+    if (firstByte !== BRACKET) return reader.readValue();
     if (!reader.openItems()) return ANY_ARRAY;
     let count = 0;
-    let wrong: unknown[] | undefined;
+    let partsToWrong: unknown[] | undefined;
     do {
-      reader.item(count);
-      const part = this.#part();
-      if (part !== ANY_PART) wrong ??= [...Array<unknown>(count).fill(ANY_PART), part];
+      reader.startItem(count);
+      const part = this.#readPart();
+      if (part !== ANY_PART) partsToWrong ??= [...Array<unknown>(count).fill(ANY_PART), part];
       count++;
     } while (reader.moreItems());
-    return wrong ?? VALID_PARTS;
+    return partsToWrong ?? VALID_PARTS;
   }
 
-  #part(): unknown {
+  #readPart(): unknown {
     const reader = this.#reader;
-    if (reader.bytes[reader.at] !== BRACE) return reader.value();
+    if (reader.bytes[reader.at] !== BRACE) return reader.readValue();
     let type: unknown;
     if (reader.openLevel(PART)) {
       do {
-        const index = reader.name(PART);
-        const first = reader.colon();
+        const index = reader.readName(PART);
+        const firstByte = reader.colon();
         const start = reader.at;
-        // Any type is valid here: upstreams check it.
+        // Any text is a valid type here: upstreams check the type.
         if (index !== PART.typeIndex) reader.skipMember(PART, index);
-        else if (first === QUOTE) {
+        else if (firstByte === QUOTE) {
           reader.skipScalar(QUOTE);
           reader.countPart(PART, start, reader.at);
           type = '';
-        } else type = reader.value();
+        } else type = reader.readValue();
       } while (reader.moreMembers());
     }
     return typeof type === 'string' ? ANY_PART : { type };
   }
 
-  #streamOptions(): unknown {
+  #readStreamOptions(): unknown {
     const reader = this.#reader;
-    if (reader.bytes[reader.at] !== BRACE) return reader.value();
+    if (reader.bytes[reader.at] !== BRACE) return reader.readValue();
     let includeUsage: unknown;
     if (reader.openLevel(STREAM_OPTIONS)) {
       this.hasStreamOptions = true;
       do {
-        const index = reader.name(STREAM_OPTIONS);
+        const index = reader.readName(STREAM_OPTIONS);
         reader.colon();
         const start = reader.at;
         if (index === INCLUDE_USAGE) {
-          includeUsage = reader.value();
+          includeUsage = reader.readValue();
           this.includeUsage = { start, end: reader.at };
         } else reader.skipMember(STREAM_OPTIONS, index);
       } while (reader.moreMembers());

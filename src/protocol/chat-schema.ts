@@ -21,7 +21,7 @@ import {
   TOP_P_MIN,
 } from './chat-rules.js';
 
-/** A member that may be absent or null: SDKs send null for what their caller left out. */
+/** A member that may be absent or null. request-schemas.ts of doors/ uses it too. */
 export function optional<Schema extends TSchema>(schema: Schema) {
   return Type.Optional(Type.Union([schema, Type.Null()]));
 }
@@ -34,10 +34,10 @@ const SpokenMessage = Type.Object({
   content: Type.Union([Type.String(), Type.Array(ContentPart)]),
 });
 
-/** A message without content: it is null, or left out by some clients. */
+/** Members of a message without content. Its `content` is null, or absent from some clients. */
 const Wordless = { role: Role, content: Type.Optional(Type.Null()) };
 
-/** Messages of an assistant that call tools, refuse or speak, as OpenAI answers them and takes them back. */
+/** Messages of an assistant that call tools, refuse or speak. OpenAI returns them, and accepts them back. */
 const AssistantMessages = [
   Type.Object({ ...Wordless, tool_calls: Type.Array(Type.Unknown()) }),
   Type.Object({ ...Wordless, function_call: Type.Object({}) }),

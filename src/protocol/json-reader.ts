@@ -1,18 +1,20 @@
 /**
- * A pull parser of JSON over bytes. It is as strict as JSON.parse, but builds no values: it finds where they
- * begin and end. It bounds nesting and the number of values, so that no body costs more memory than its own
- * bytes. MemberReader extends it for the bodies of requests; upstream/prompt-text.ts reads prompts with it.
- * Pure; any thread.
+ * A pull parser of JSON over bytes. It is as strict as JSON.parse, but builds no values: it finds where
+ * values begin and end. It bounds nesting and the number of values, so that no body costs more memory than
+ * its own bytes. MemberReader (member-reader.ts) extends it for the bodies of requests. request-bytes.ts,
+ * upstream/prompt-text.ts and providers/anthropic/anthropic.ts use it directly. Pure; any thread.
  *
- * Must hold: the bytes are valid UTF-8, which the caller checks. What JSON.parse rejects is rejected here too
- * (test/unit/protocol/json-reader.test.ts compares both), and so are escapes of half a surrogate pair: some
- * decoders reject them, some replace the character, some keep it until an encoder fails on it.
+ * Must hold: the caller has checked that the bytes are UTF-8, or checks each value that it decodes. What
+ * JSON.parse rejects is rejected here too (test/unit/protocol/json-reader.test.ts compares both). An escape
+ * of half a surrogate pair is rejected as well: some decoders reject it, some replace the character, some
+ * keep the half until an encoder fails on it.
  *
- * Costs 0.3 to 0.5 ms a megabyte of plain strings and at most 6 ms a megabyte of anything else.
+ * Costs 0.3 to 0.5 ms a megabyte of plain strings and at most 6 ms a megabyte of anything else. So listeners
+ * leave large bodies to counter threads.
  */
 import { BODY_NESTING_MAX, BODY_VALUES_MAX } from '../core/limits.js';
 
-/** Why a body is rejected; its message is for the sender. */
+/** Why a body is rejected. The message is for the sender of the body. */
 export class BodyError extends Error {}
 
 export const QUOTE = 34;
@@ -55,20 +57,22 @@ const NULL = Buffer.from('null');
 
 /**
  * `at` is the position in `bytes`. A method that reads a value starts with `at` on the first byte of the
- * value and ends with `at` behind the last one. It throws a BodyError if the JSON is not valid.
+ * value and ends with `at` behind its last byte. It throws a BodyError if the JSON is not valid; the reader
+ * is of no use then.
  *
  *     if (reader.openObject())
  *       do { reader.skipString(); reader.colon(); reader.skipValue(); } while (reader.moreMembers());
  */
 export class JsonReader {
   at = 0;
-  /** Open brackets and braces. */
+  /** Number of open brackets and braces. */
   depth = 0;
-  /** Values that have begun, nested ones included. */
+  /** Number of values that have begun, with nested values. upstream/prompt-text.ts sets it back to 0. */
   values = 0;
-  /** Members that have begun, nested ones included. */
+  /** Number of members that have begun, with nested members. */
   members = 0;
   readonly bytes: Buffer;
+  /** Length of `bytes`. */
   readonly end: number;
   readonly #view: DataView | undefined;
 
@@ -96,7 +100,7 @@ export class JsonReader {
   }
 
   /**
-   * Enters an object. Returns true with `at` on the quote of its first name; false behind an empty object.
+   * Enters an object. Returns true with `at` on the quote of its first name, or false behind an empty object.
    */
   openObject(): boolean {
     this.#enter();
@@ -107,7 +111,7 @@ export class JsonReader {
   }
 
   /**
-   * Call it after a member. Returns true with `at` on the quote of the next name; false behind the object.
+   * Call after each member. Returns true with `at` on the quote of the next name, or false behind the object.
    */
   moreMembers(): boolean {
     const byte = this.space();
@@ -124,7 +128,7 @@ export class JsonReader {
     return this.space() === BRACKET_END ? this.#leave() : true;
   }
 
-  /** Call it after an item. Returns true with `at` on the next item, or false behind the array. */
+  /** Call after each item. Returns true with `at` on the next item, or false behind the array. */
   moreItems(): boolean {
     const byte = this.space();
     if (byte === COMMA) {
@@ -136,7 +140,7 @@ export class JsonReader {
     throw this.unexpected();
   }
 
-  /** Call it after a name. Goes to the value, and returns its first byte. */
+  /** Call after a name. Goes to the value. Returns the first byte of the value, or -1 at the end. */
   colon(): number {
     if (this.space() !== COLON) throw this.unexpected();
     this.at++;
@@ -162,21 +166,21 @@ export class JsonReader {
 
   /** Skips a value that is a string. Returns whether it has escapes. */
   skipText(): boolean {
-    this.#count();
+    this.#countValue();
     return this.skipString();
   }
 
-  /** Skips a value that is neither object nor array; `byte` is its first. */
+  /** Skips a value that is neither object nor array. `byte`: its first byte, or -1 at the end. */
   skipScalar(byte: number): void {
-    this.#count();
+    this.#countValue();
     if (byte === QUOTE) this.skipString();
-    else if (byte === LETTER_T) this.#skipWord(TRUE);
-    else if (byte === LETTER_F) this.#skipWord(FALSE);
-    else if (byte === LETTER_N) this.#skipWord(NULL);
+    else if (byte === LETTER_T) this.#skipLiteral(TRUE);
+    else if (byte === LETTER_F) this.#skipLiteral(FALSE);
+    else if (byte === LETTER_N) this.#skipLiteral(NULL);
     else this.#skipNumber(byte);
   }
 
-  /** Skips a name, or a string without counting it as a value. Returns whether it has escapes. */
+  /** Skips a name or a string, and does not count it as a value. Returns whether it has escapes. */
   skipString(): boolean {
     const { bytes, end } = this;
     const view = this.#view;
@@ -185,8 +189,8 @@ export class JsonReader {
     for (;;) {
       if (view !== undefined) {
         // Skips four bytes at a time (SWAR) while none of them is a quote, a control character or a
-        // backslash. With bit 1 flipped, quotes and control characters are the bytes below 33. The test may
-        // stop too early but never too late: the loop below looks at each byte.
+        // backslash. With bit 1 flipped, quotes and control characters are the bytes below 33. This loop may
+        // stop too early but never too late: the loop after it looks at each byte.
         for (const last = end - 4; at <= last; at += 4) {
           const word = view.getInt32(at, true);
           const flipped = word ^ 0x02020202;
@@ -216,7 +220,7 @@ export class JsonReader {
     }
   }
 
-  /** The text of a string that was skipped; `start` and `end` include its quotes. */
+  /** The text of a name or string that was skipped. `[start, end)` includes its quotes. */
   decoded(start: number, end: number): string {
     return JSON.parse(this.bytes.toString('utf8', start, end)) as string;
   }
@@ -231,20 +235,21 @@ export class JsonReader {
   }
 
   #enter(): void {
-    this.#count();
+    this.#countValue();
     if (++this.depth > BODY_NESTING_MAX) {
       throw new BodyError(`the request body must be nested at most ${BODY_NESTING_MAX} levels deep`);
     }
     this.at++;
   }
 
+  /** Returns false, as the public methods do behind an object or array. */
   #leave(): false {
     this.at++;
     this.depth--;
     return false;
   }
 
-  #count(): void {
+  #countValue(): void {
     if (++this.values > BODY_VALUES_MAX) {
       throw new BodyError(`the request body must have at most ${BODY_VALUES_MAX} values`);
     }
@@ -255,18 +260,18 @@ export class JsonReader {
     const { bytes, end } = this;
     const kind = at + 1 < end ? bytes[at + 1]! : 0;
     if (ESCAPES[kind] === 1) return at + 2;
-    const unit = this.#unit(at);
+    const unit = this.#unitOfEscape(at);
     if ((unit & 0xf800) !== 0xd800) return at + 6;
     // The second half of a pair must follow the first, and may stand nowhere else.
-    const follows = at + 7 < end && bytes[at + 6] === BACKSLASH && bytes[at + 7] === LETTER_U;
-    if (unit < 0xdc00 && follows && (this.#unit(at + 6) & 0xfc00) === 0xdc00) return at + 12;
+    const isEscapeNext = at + 7 < end && bytes[at + 6] === BACKSLASH && bytes[at + 7] === LETTER_U;
+    if (unit < 0xdc00 && isEscapeNext && (this.#unitOfEscape(at + 6) & 0xfc00) === 0xdc00) return at + 12;
     throw new BodyError(
       `the request body must not have half of a surrogate pair (\\u${unit.toString(16)} at position ${at})`,
     );
   }
 
-  /** The UTF-16 unit of the escape at `at`. */
-  #unit(at: number): number {
+  /** The UTF-16 unit of the escape `\uXXXX` at `at`. Throws for any other escape. */
+  #unitOfEscape(at: number): number {
     const { bytes, end } = this;
     if (at + 6 > end) throw this.#endsEarly();
     const first = HEX_DIGITS[bytes[at + 2]!]!;
@@ -279,7 +284,7 @@ export class JsonReader {
     return ((first - 1) << 12) | ((second - 1) << 8) | ((third - 1) << 4) | (fourth - 1);
   }
 
-  #skipWord(word: Uint8Array): void {
+  #skipLiteral(word: Uint8Array): void {
     const { bytes, at } = this;
     for (let index = 0; index < word.length; index++) {
       if (bytes[at + index] === word[index]) continue;
@@ -291,23 +296,24 @@ export class JsonReader {
 
   #skipNumber(first: number): void {
     let byte = first;
-    if (byte === MINUS) byte = this.#byteAfter();
-    if (byte === ZERO) byte = this.#byteAfter();
+    if (byte === MINUS) byte = this.#nextByte();
+    if (byte === ZERO) byte = this.#nextByte();
     else byte = this.#skipDigits(byte);
-    if (byte === DOT) byte = this.#skipDigits(this.#byteAfter());
-    if ((byte | CASE_BIT) === LETTER_E && byte > 0) {
-      byte = this.#byteAfter();
-      if (byte === PLUS || byte === MINUS) byte = this.#byteAfter();
+    if (byte === DOT) byte = this.#skipDigits(this.#nextByte());
+    if ((byte | CASE_BIT) === LETTER_E) {
+      byte = this.#nextByte();
+      if (byte === PLUS || byte === MINUS) byte = this.#nextByte();
       this.#skipDigits(byte);
     }
   }
 
-  #byteAfter(): number {
+  /** Steps over one byte. Returns the byte behind it, or -1 at the end. */
+  #nextByte(): number {
     const at = ++this.at;
     return at < this.end ? this.bytes[at]! : -1;
   }
 
-  /** Skips at least one digit. Returns the byte behind them. */
+  /** Skips at least one digit. Returns the byte behind the digits, or -1 at the end. */
   #skipDigits(first: number): number {
     if (first < ZERO || first > NINE) throw this.unexpected();
     const { bytes, end } = this;
@@ -319,6 +325,6 @@ export class JsonReader {
   }
 }
 
-function broken(what: string, at: number): BodyError {
-  return new BodyError(`the request body must be valid JSON: ${what} at position ${at}`);
+function broken(reason: string, position: number): BodyError {
+  return new BodyError(`the request body must be valid JSON: ${reason} at position ${position}`);
 }

@@ -21,7 +21,7 @@ export const UNKNOWN = -1;
 /** `Level.find` returns FOLDED - index for a name that differs only in case from the name at that index. */
 export const FOLDED = -2;
 
-/** MemberReader marks the names of a level that it has seen in one 32-bit word. */
+/** MemberReader has a bit for each name of a level in one 32-bit word (GIVEN_NAMES). */
 const NAMES_MAX = 31;
 /** Slots of the hash table, a power of two: four times NAMES_MAX keeps probes short. */
 const SLOTS = 128;
@@ -42,9 +42,9 @@ function lowerByte(byte: number): number {
 }
 
 /**
- * The case-folded name, equal for names that any decoder takes for one. It folds as Unicode's simple case
- * folding does, by which the Kelvin sign is a `k` and the long s an `s`, and takes the two Turkish letters
- * for an `i`, as some decoders do.
+ * The case-folded name, equal for names that any decoder takes for one. The function folds as Unicode's
+ * simple case folding does, by which the Kelvin sign is a `k` and the long s an `s`. It also takes the two
+ * Turkish letters for an `i`, as some decoders do.
  */
 export function foldedName(name: string): string {
   return name.replaceAll('\u0130', 'i').toUpperCase().toLowerCase();
@@ -57,7 +57,7 @@ export class Level {
   readonly inner: readonly (Level | undefined)[];
   /** By the name's index: what the value may name that the provider stores. */
   readonly stored: readonly (StoredKind | undefined)[];
-  /** Whether objects of this level are parts of a prompt. MemberReader counts those that are not text. */
+  /** Whether objects of this level are parts of a prompt. MemberReader counts the parts that are not text. */
   readonly isOfParts: boolean;
   /** The index of `type`; UNKNOWN if it is no known name. */
   readonly typeIndex: number;
@@ -83,7 +83,7 @@ export class Level {
     invariant(!this.isOfParts || this.typeIndex >= 0, 'parts have a type');
     this.#textTypes = (textTypes ?? []).map((type) => Buffer.from(type === '' ? '' : `"${type}"`));
     this.#bytes = this.names.map((name) => Buffer.from(name));
-    invariant(this.names.length <= NAMES_MAX, 'a level has as many names as marks');
+    invariant(this.names.length <= NAMES_MAX, 'a level has at most a name for each bit');
     this.#bytes.forEach((bytes, index) => {
       let slot = slotOf(bytes.reduce(hashWith, 0));
       while (this.#slots[slot] !== 0) slot = (slot + 1) & (SLOTS - 1);
@@ -114,7 +114,7 @@ export class Level {
   }
 
   /** As `find`, for a decoded name, which may be beyond ASCII. */
-  findText(name: string): number {
+  findDecoded(name: string): number {
     const index = this.names.indexOf(name);
     if (index >= 0) return index;
     const folded = this.names.indexOf(foldedName(name));
@@ -123,7 +123,7 @@ export class Level {
 
   /**
    * Whether a part is text, by its type `bytes[start..end)`, quotes included; the span is empty for a part
-   * without a type. A type that is written with escapes does not count as one of text.
+   * without a type. A type that is written with escapes counts as a medium, which holds more money.
    */
   isTextType(bytes: Uint8Array, start: number, end: number): boolean {
     for (const type of this.#textTypes) {
@@ -135,6 +135,7 @@ export class Level {
     return false;
   }
 
+  /** The index of a name that the level has. Throws for any other name. */
   indexOf(name: string): number {
     const index = this.names.indexOf(name);
     invariant(index >= 0, 'a level is asked for names that it has');
@@ -145,19 +146,19 @@ export class Level {
 /** Google's `cachedContent`, in lower case as all names here. */
 const CAMEL_CACHED_CONTENT = 'cachedcontent';
 
-/** How a known name is to be written. */
+/** How an error tells the sender to write a known name. */
 export function spellingOf(name: string): string {
   return name === CAMEL_CACHED_CONTENT ? 'cached_content' : name;
 }
 
-/** Members whose values are not checked for names within. */
+/** Members for a Level, in whose values no names are checked. */
 export function plain(...names: string[]): Record<string, undefined> {
   return Object.fromEntries(names.map((name) => [name, undefined]));
 }
 
 const CALLED = new Level(plain('name', 'arguments', 'input'));
 const TOOL_CALL = new Level({ ...plain('id', 'type', 'index'), function: CALLED, custom: CALLED });
-/** The value of the member of a content part that has the name of the part's type. */
+/** The value of that member of a content part whose name is the part's type, as `image_url`. */
 const SOURCE = new Level(
   plain('url', 'detail', 'data', 'format', 'file_id', 'file_data', 'filename', 'type', 'media_type'),
   { url: 'storage_url', data: 'storage_url', file_data: 'storage_url', file_id: 'file_id' },
@@ -174,7 +175,7 @@ const CHOICE = new Level({ ...plain('type', 'mode'), function: new Level(plain('
 
 export const EXTRA_BODY = new Level({ google: GOOGLE });
 
-/** `file_id` and `document_url` are Mistral's, which takes strings for the other addresses too. */
+/** `file_id` and `document_url` are Mistral's, which accepts strings for the other addresses too. */
 const PART_MEMBERS = {
   ...plain('type', 'text', 'refusal', 'cache_control', 'file_id', 'document_url'),
   image_url: SOURCE,
@@ -193,7 +194,8 @@ const STORED_IN_PART = {
 } as const;
 
 /**
- * Servers read a part by its type. An unknown type may be that of an image or a video, so it counts as one.
+ * Servers read a part by its type. A part of an unknown type may be an image or a video, so it counts as
+ * media.
  */
 const TEXT_TYPES = ['text', 'refusal', 'thinking', 'redacted_thinking', 'input_text', 'output_text'];
 
@@ -252,7 +254,7 @@ const STEERING_BY_FOLDED_NAME: ReadonlyMap<string, Steering> = new Map<string, S
   ),
 ]);
 
-/** What the member with that folded name does to a call; undefined if nothing. */
+/** What the member with the folded name `folded` does to a call; undefined if nothing. */
 export function steeringOf(folded: string): Steering | undefined {
   return STEERING_BY_FOLDED_NAME.get(folded);
 }
@@ -267,7 +269,10 @@ const PUBLIC_SCHEMES: readonly string[] = ['http', 'https', 'data'];
 /** Files of Gemini: https://ai.google.dev/gemini-api/docs/files, read 2026-11. */
 const GOOGLE_FILES = /generativelanguage/i;
 
-/** What kind of stored thing the `value` of a member of that kind names; undefined if it names none. */
+/**
+ * What kind of stored thing the `value` of a member names; undefined if it names none. `kind`: what the
+ * member may name. `value`: undefined if it is no string.
+ */
 export function storedIn(kind: StoredKind, value: unknown): StoredKind | undefined {
   if (kind !== 'file_id' && kind !== 'storage_url') return kind;
   if (typeof value !== 'string') return kind === 'file_id' ? kind : undefined;
@@ -277,7 +282,7 @@ export function storedIn(kind: StoredKind, value: unknown): StoredKind | undefin
   return scheme !== 'data' && GOOGLE_FILES.test(hostOf(value)) ? 'storage_url' : undefined;
 }
 
-/** The whole text, if Node cannot parse the address: an upstream may. */
+/** The address itself if Node cannot parse it: an upstream may be able to. */
 function hostOf(address: string): string {
   return URL.canParse(address) ? new URL(address).hostname : address;
 }

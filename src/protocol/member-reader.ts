@@ -7,7 +7,8 @@
  * (test/unit/protocol/known-members.test.ts). A number that decoders read differently is rejected, though
  * its value is valid (test/unit/protocol/request-bytes.chat-request.test.ts). A pass over a body is
  * synchronous, because the stack of open objects is in arrays of the module: two interleaved passes would
- * mix their names (no test shows this).
+ * mix their names (no test shows this). Each member of an object that `openLevel` has entered is read by
+ * `readName`; a member read by `skipString` would not be checked.
  */
 import { BODY_MEMBERS_MAX, BODY_NESTING_MAX, BODY_OTHER_NAMES_MAX } from '../core/limits.js';
 import { USUAL_SERVICE_TIERS, type RoutingMember } from '../core/routing-members.js';
@@ -46,29 +47,29 @@ const NAME_CHARS_MAX = 40;
 const LEVELS: (Level | undefined)[] = Array.from({ length: BODY_NESTING_MAX + 1 }, () => undefined);
 /** By depth: the index of the item, or of the known name, that is being read. */
 const POSITIONS = new Int32Array(BODY_NESTING_MAX + 1);
-/** By depth: a bit for each known name that was given. A level has at most 31 (known-members.ts). */
-const SEEN = new Int32Array(BODY_NESTING_MAX + 1);
+/** By depth: a bit for each known name that was given. A level has at most 31 names (known-members.ts). */
+const GIVEN_NAMES = new Int32Array(BODY_NESTING_MAX + 1);
 /** By depth: the unknown names that were given, folded. A single name, the common case, needs no Set. */
-const OTHERS: (string | Set<string> | undefined)[] = LEVELS.map(() => undefined);
+const UNKNOWN_NAMES: (string | Set<string> | undefined)[] = LEVELS.map(() => undefined);
 
 /** One frozen array for all requests without such members, which are most. */
 export const NO_MEMBERS: readonly RoutingMember[] = Object.freeze([]);
 
-/** Whether a value is null or false, by its first byte. A member with it asks for nothing. */
-export const isNothing = (first: number | undefined): boolean => first === LETTER_N || first === LETTER_F;
+/** Whether a value is null or false, by its first byte. A member with such a value asks for nothing. */
+export const isNullOrFalse = (first: number | undefined): boolean => first === LETTER_N || first === LETTER_F;
 
 export class MemberReader extends JsonReader {
   /**
-   * Set by `name` when it returns UNKNOWN for a member of the request itself: how the member changes where
-   * the call goes or what it costs. Undefined if it does not.
+   * How a member of the request itself changes where the call goes or what it costs; undefined if it does
+   * not. `readName` sets this only when it returns UNKNOWN: after a known name the value is an older one.
    */
   steering: Steering | undefined = undefined;
   /** Kinds of stored things (files, audio, caches) that the request has named so far. */
   storedMembers = NO_MEMBERS;
-  /** Parts of the prompt so far that are not text, or of a type that is not known. */
+  /** Number of parts of the prompt so far that are not text, or of a type that is not known. */
   mediaParts = 0;
-  /** Unknown names so far, in all objects. */
-  #otherNames = 0;
+  /** Number of unknown names so far, in all objects. */
+  #unknownNames = 0;
 
   /**
    * Goes to the first character of the body and returns it. Throws for an empty body or a byte-order mark.
@@ -85,24 +86,28 @@ export class MemberReader extends JsonReader {
   openLevel(level: Level): boolean {
     if (!this.openObject()) return false;
     LEVELS[this.depth] = level;
-    SEEN[this.depth] = 0;
-    OTHERS[this.depth] = undefined;
+    GIVEN_NAMES[this.depth] = 0;
+    UNKNOWN_NAMES[this.depth] = undefined;
     return true;
   }
 
-  /** As `openArray`. Call `item` before each item, so that errors name its index. */
+  /** As `openArray`, for an array whose items may be objects with known names. */
   openItems(): boolean {
     if (!this.openArray()) return false;
     LEVELS[this.depth] = undefined;
     return true;
   }
 
-  item(index: number): void {
+  /** Call before each item of an array that `openItems` has entered: errors then name its index. */
+  startItem(index: number): void {
     POSITIONS[this.depth] = index;
   }
 
-  /** Steps over the name at `at`. Returns its index in `level`; UNKNOWN if it is not known. */
-  name(level: Level): number {
+  /**
+   * Steps over the name at `at`, a member of the open object, whose level is `level`. Returns its index in
+   * `level`, or UNKNOWN. Throws for a name that was given before, and for a known name in another case.
+   */
+  readName(level: Level): number {
     const { bytes, end, depth } = this;
     const start = this.at + 1;
     let at = start;
@@ -125,27 +130,29 @@ export class MemberReader extends JsonReader {
       name = this.decoded(start - 1, this.at);
       if (name.includes('\0'))
         throw new BodyError(`a name in ${this.#path() || 'the request'} must not have NUL`);
-      index = level.findText(name);
+      index = level.findDecoded(name);
     }
     if (index >= 0) {
-      const mark = 1 << index;
-      if ((SEEN[depth]! & mark) !== 0) throw this.#twice(level.names[index]!);
-      SEEN[depth]! |= mark;
+      const bit = 1 << index;
+      if ((GIVEN_NAMES[depth]! & bit) !== 0) throw this.#givenTwice(level.names[index]!);
+      GIVEN_NAMES[depth]! |= bit;
       POSITIONS[depth] = index;
       return index;
     }
     name ??= bytes.toString('latin1', start, at);
     if (index !== UNKNOWN) {
-      const meant = spellingOf(level.names[FOLDED - index]!);
-      throw new BodyError(`${this.prefix()}${clipped(name, NAME_CHARS_MAX)} must be written as ${meant}`);
+      const spelling = spellingOf(level.names[FOLDED - index]!);
+      const given = `${this.pathPrefix()}${clipped(name, NAME_CHARS_MAX)}`;
+      throw new BodyError(`${given} must be written as ${spelling}`);
     }
-    this.#checkOther(name, depth);
+    this.#checkUnknown(name, depth);
     return UNKNOWN;
   }
 
-  #checkOther(name: string, depth: number): void {
-    this.#otherNames += 1;
-    if (this.#otherNames > BODY_OTHER_NAMES_MAX) {
+  /** Checks a name that the level at `depth` does not have. Sets `steering` if the request itself has it. */
+  #checkUnknown(name: string, depth: number): void {
+    this.#unknownNames += 1;
+    if (this.#unknownNames > BODY_OTHER_NAMES_MAX) {
       throw new BodyError(
         `the request body must have at most ${BODY_OTHER_NAMES_MAX} members that the interface does not name`,
       );
@@ -157,14 +164,14 @@ export class MemberReader extends JsonReader {
         throw new BodyError(`${clipped(name, NAME_CHARS_MAX)} must be written as ${this.steering.name}`);
       }
     }
-    const others = OTHERS[depth];
-    if (others === undefined) {
-      OTHERS[depth] = folded;
+    const earlier = UNKNOWN_NAMES[depth];
+    if (earlier === undefined) {
+      UNKNOWN_NAMES[depth] = folded;
       return;
     }
-    const set = typeof others === 'string' ? new Set([others]) : others;
-    OTHERS[depth] = set;
-    if (set.has(folded)) throw this.#twice(name);
+    const set = typeof earlier === 'string' ? new Set([earlier]) : earlier;
+    UNKNOWN_NAMES[depth] = set;
+    if (set.has(folded)) throw this.#givenTwice(name);
     set.add(folded);
     if (set.size > BODY_MEMBERS_MAX) {
       throw new BodyError(
@@ -174,9 +181,10 @@ export class MemberReader extends JsonReader {
   }
 
   /**
-   * Called behind the value of a member of the request itself, which begins at `start`. Returns the member if
-   * it steers the call to another model, provider or price. Throws if it makes more output than the hold
-   * covers. `outputTokens`: the door's member that bounds the output, for the message.
+   * Call behind the value, which begins at `start`, of a member of the request itself. Returns the member if
+   * it steers the call to another model, provider or price, else undefined. Throws if the member makes more
+   * output than the hold covers. `outputTokens`: the door's member that bounds the output, for the message;
+   * undefined if the door has none.
    */
   routingMemberOf(
     steering: Steering,
@@ -184,7 +192,7 @@ export class MemberReader extends JsonReader {
     outputTokens: string | undefined,
   ): RoutingMember | undefined {
     const { bytes, at } = this;
-    if (isNothing(bytes[start])) return undefined;
+    if (isNullOrFalse(bytes[start])) return undefined;
     if (steering.kind === 'output') {
       const instead = steering.instead === 'max_tokens' ? outputTokens : steering.instead;
       const advice = instead === undefined ? '' : `, use ${instead}`;
@@ -196,7 +204,10 @@ export class MemberReader extends JsonReader {
     return isUsual ? undefined : name;
   }
 
-  /** Skips the value of a member that has no rule. Checks the names within it if `level` knows them. */
+  /**
+   * Skips the value of a member that has no rule. Checks the names within the value if `level` knows them.
+   * `index`: what `readName` returned for the member.
+   */
   skipMember(level: Level, index: number): void {
     if (index < 0) {
       this.skipValue();
@@ -209,15 +220,18 @@ export class MemberReader extends JsonReader {
     this.recordStored(level.stored[index], start);
   }
 
-  /** Called behind a member's value, which begins at `start`: it may name something stored. */
+  /**
+   * Call behind a member's value, which begins at `start`. Adds to `storedMembers` if the value names
+   * something that the provider stores. `kind`: what such a member may name; undefined if nothing.
+   */
   recordStored(kind: StoredKind | undefined, start: number): void {
     if (kind === undefined) return;
     const first = this.bytes[start];
-    // The data URL of an image is long, and names nothing.
-    if (isNothing(first) || this.bytes.toString('latin1', start, start + 6) === '"data:') return;
-    const found = storedIn(kind, first === QUOTE ? this.decoded(start, this.at) : undefined);
-    if (found !== undefined && !this.storedMembers.includes(found))
-      this.storedMembers = [...this.storedMembers, found];
+    // The data URL of an image names nothing stored, and is too long to be decoded for nothing.
+    if (isNullOrFalse(first) || this.bytes.toString('latin1', start, start + 6) === '"data:') return;
+    const stored = storedIn(kind, first === QUOTE ? this.decoded(start, this.at) : undefined);
+    if (stored !== undefined && !this.storedMembers.includes(stored))
+      this.storedMembers = [...this.storedMembers, stored];
   }
 
   /** Skips a value. The names of an object, or of objects in an array, are those of `level`. */
@@ -231,7 +245,7 @@ export class MemberReader extends JsonReader {
     if (!this.openItems()) return;
     let count = 0;
     do {
-      this.item(count++);
+      this.startItem(count++);
       if (this.bytes[this.at] === BRACE) this.#skipObject(level);
       else this.skipValue();
     } while (this.moreItems());
@@ -242,7 +256,7 @@ export class MemberReader extends JsonReader {
     let typeEnd = 0;
     if (!this.openLevel(level)) return;
     do {
-      const index = this.name(level);
+      const index = this.readName(level);
       this.colon();
       const start = this.at;
       this.skipMember(level, index);
@@ -254,16 +268,16 @@ export class MemberReader extends JsonReader {
   }
 
   /**
-   * Called behind an object of `level`. Counts it if it is a part that is not text. `[start, end)`: the span
-   * of its `type`, empty if it has none.
+   * Call behind an object of `level`. Counts the object if it is a part that is not text. `[start, end)`: the
+   * span of its `type`, empty if the object has no type.
    */
   countPart(level: Level, start: number, end: number): void {
     if (level.isOfParts && !level.isTextType(this.bytes, start, end)) this.mediaParts += 1;
   }
 
-  #twice(name: string): BodyError {
+  #givenTwice(name: string): BodyError {
     return new BodyError(
-      `${this.prefix()}${clipped(name, NAME_CHARS_MAX)} must be given once, in whatever case`,
+      `${this.pathPrefix()}${clipped(name, NAME_CHARS_MAX)} must be given once, in whatever case`,
     );
   }
 
@@ -279,13 +293,13 @@ export class MemberReader extends JsonReader {
   }
 
   /** The path with a dot, for a name to follow; '' for the request itself. */
-  prefix(): string {
+  pathPrefix(): string {
     const path = this.#path();
     return path === '' ? '' : `${path}.`;
   }
 
-  /** The known name that was read last in the open object. */
-  lastName(): string {
+  /** The known name that was read last in the open object; '' outside of objects, and in an array. */
+  lastKnownName(): string {
     return this.depth === 0 ? '' : (LEVELS[this.depth]?.names[POSITIONS[this.depth]!] ?? '');
   }
 
@@ -311,7 +325,7 @@ const SHOWN_BYTES_MAX = 512;
 /** No number with a rule needs more characters. Decoders round a longer one differently, or take long. */
 const NUMBER_CHARS_MAX = 64;
 
-/** Stand for an object and an array whose contents have no rule. */
+/** The validator gets these in place of an object and an array whose contents have no rule. */
 export const ANY_OBJECT = Object.freeze({});
 export const ANY_ARRAY: readonly unknown[] = Object.freeze([]);
 
@@ -323,16 +337,16 @@ export class ValueReader extends MemberReader {
   /** The message for the first number that some decoders read differently, although its value is valid. */
   numberError: string | undefined;
 
-  /** Returns a string in full, and any other value as `value` does. */
-  valueInFull(first: number, isAscii: boolean): unknown {
+  /** Returns a string in full, and any other value as `readValue` does. `firstByte`: of the value. */
+  readWholeValue(firstByte: number, isAscii: boolean): unknown {
     const start = this.at;
-    if (first !== QUOTE) return this.value();
+    if (firstByte !== QUOTE) return this.readValue();
     if (this.skipText()) return this.decoded(start, this.at);
     return this.bytes.toString(isAscii ? 'latin1' : 'utf8', start + 1, this.at - 1);
   }
 
-  /** Returns the value; of a long string its beginning, of an object or array an empty one. */
-  value(): unknown {
+  /** Returns the value: of a long string its beginning, of an object or array an empty one. */
+  readValue(): unknown {
     const start = this.at;
     const first = start < this.end ? this.bytes[start]! : -1;
     if (first === BRACE || first === BRACKET) {
@@ -345,29 +359,34 @@ export class ValueReader extends MemberReader {
     if (first === LETTER_F) return false;
     if (first === LETTER_N) return null;
     if (this.at - start > NUMBER_CHARS_MAX) {
-      const name = `${this.prefix()}${this.lastName() || 'a number'}`;
+      const name = `${this.pathPrefix()}${this.lastKnownName() || 'a number'}`;
       throw new BodyError(`${name} must be written in at most ${NUMBER_CHARS_MAX} characters`);
     }
     return this.numberFrom(start);
   }
 
-  /** The value of an integer. Decoders agree only on plain digits: `1e2` and `1.0` are read differently. */
-  integer(): unknown {
+  /**
+   * As `readValue`, for a member that must be an integer. Decoders agree only on plain digits, and read `1e2`
+   * and `1.0` differently: such an integer sets `numberError`.
+   */
+  readInteger(): unknown {
     const start = this.at;
-    const value = this.value();
+    const value = this.readValue();
     if (typeof value !== 'number' || !Number.isInteger(value) || value < 0) return value;
     let at = start;
     while (at < this.end && this.bytes[at]! >= ZERO && this.bytes[at]! <= NINE) at++;
     const isPlain = at === this.at;
     if (isPlain && value <= Number.MAX_SAFE_INTEGER) return value;
-    const name = this.lastName();
+    const name = this.lastKnownName();
     const rule = isPlain ? `be at most ${Number.MAX_SAFE_INTEGER}` : 'be written in digits alone';
     const text = this.bytes.toString('latin1', start, this.at);
     this.numberError ??= `${name} must ${rule}, got ${text.slice(0, NAME_CHARS_MAX)}`;
     return value;
   }
 
-  /** Returns the text of a string that was read; of a long one its beginning. */
+  /**
+   * Returns the text of a string that was skipped, or the beginning of a long text. Quotes are in the span.
+   */
   excerpt(start: number, end: number): string {
     if (end - start <= SHOWN_BYTES_MAX) return this.decoded(start, end);
     // The cut must not be within an escape or a UTF-8 character.

@@ -2,8 +2,9 @@
  * Makes the OpenAPI document of the public interface, from its schemas and the error catalogue.
  * doors/build-generated.ts calls it in the build; admin/openapi.ts and tests use parts of it.
  *
- * Must hold: the document describes what callers send and get on the wire
- * (test/judges/schemathesis.test.ts compares responses of a gateway with it).
+ * Must hold: the document describes what callers send and get on the wire (test/judges/schemathesis.test.ts
+ * compares responses of a gateway with the document). The lists of codes and of headers are written by hand:
+ * a new error code of calls is added to CALL_CODES.
  */
 import Type, { type TSchema } from 'typebox';
 import { ANTHROPIC_DOORS, DOOR_PATHS, SERVICES, statusByDoor, type DoorName } from '../core/door-names.js';
@@ -33,6 +34,7 @@ export const ERROR_SCHEMA = {
 const RETRY_AFTER = {
   'Retry-After': { schema: { type: 'integer' }, description: 'seconds to wait' },
 };
+/** Statuses of responses that have the header; 529 is that of an overload at Anthropic's doors. */
 const WITH_RETRY_AFTER: readonly number[] = [429, 503, 529];
 
 /** The error body of the doors that speak Anthropic's Messages API. */
@@ -137,13 +139,15 @@ const ModelListSchema = Type.Object({
   data: Type.Array(ModelSchema),
 });
 
-const KEY_CODES: readonly ErrorCode[] = [
+/** The errors of the two routes of models. */
+const MODEL_LIST_CODES: readonly ErrorCode[] = [
   'missing_api_key',
   'invalid_api_key',
   'key_disabled',
   'internal_error',
 ];
-const CHAT_CODES: readonly ErrorCode[] = [
+/** The errors of a call, at whatever door. */
+const CALL_CODES: readonly ErrorCode[] = [
   'invalid_parameters',
   'model_not_found',
   'missing_api_key',
@@ -165,7 +169,7 @@ const CHAT_CODES: readonly ErrorCode[] = [
 const integerHeader = (description: string): object => ({ schema: { type: 'integer' }, description });
 
 const REQUEST_ID = { 'x-request-id': { schema: { type: 'string' }, description: 'names the call in logs' } };
-const CHAT_HEADERS = {
+const CALL_HEADERS = {
   ...REQUEST_ID,
   'X-RateLimit-Limit': integerHeader('requests a minute'),
   'X-RateLimit-Remaining': integerHeader('of them left'),
@@ -188,9 +192,9 @@ export interface DoorOperation {
   /** Name of the request's schema among the components. */
   readonly name: string;
   readonly schema: TSchema;
-  /** A member that each non-streamed response has. */
+  /** A member that each non-streamed response has; the same as `marker` of the door's Dialect (doors/). */
   readonly marker: string;
-  /** Its type; absent: an array. */
+  /** The type of that member; absent: an array. */
   readonly markerType?: 'integer';
   /** Describes the events of a stream; absent if the door has no streams. */
   readonly events?: string;
@@ -218,7 +222,7 @@ export function publicDocument(doors: readonly DoorOperation[]): object {
         get: {
           operationId: 'listModels',
           summary: 'List the models that the key may use.',
-          responses: { 200: jsonResponse('ModelList', REQUEST_ID), ...errorResponses(KEY_CODES) },
+          responses: { 200: jsonResponse('ModelList', REQUEST_ID), ...errorResponses(MODEL_LIST_CODES) },
         },
       },
       '/v1/models/{model}': {
@@ -228,7 +232,7 @@ export function publicDocument(doors: readonly DoorOperation[]): object {
           parameters: [{ name: 'model', in: 'path', required: true, schema: { type: 'string' } }],
           responses: {
             200: jsonResponse('Model', REQUEST_ID),
-            ...errorResponses(KEY_CODES),
+            ...errorResponses(MODEL_LIST_CODES),
             404: {
               description: '`model_not_found`',
               content: { 'application/json': { schema: reference('Error') } },
@@ -268,7 +272,7 @@ const IDEMPOTENCY_KEY = {
 
 function doorOperation(operation: DoorOperation): object {
   const { door, operationId, summary, name, marker, markerType: type = 'array', events } = operation;
-  const whole = { type: 'object', required: [marker], properties: { [marker]: { type } } };
+  const wholeResponse = { type: 'object', required: [marker], properties: { [marker]: { type } } };
   const stream = { 'text/event-stream': { schema: { type: 'string', description: events } } };
   return {
     operationId,
@@ -278,10 +282,10 @@ function doorOperation(operation: DoorOperation): object {
     responses: {
       200: {
         description: events === undefined ? 'The answer.' : 'The answer; with `stream: true` as events.',
-        headers: CHAT_HEADERS,
-        content: { 'application/json': { schema: whole }, ...(events !== undefined && stream) },
+        headers: CALL_HEADERS,
+        content: { 'application/json': { schema: wholeResponse }, ...(events !== undefined && stream) },
       },
-      ...errorResponses(CHAT_CODES, door),
+      ...errorResponses(CALL_CODES, door),
     },
   };
 }
@@ -295,7 +299,7 @@ function chatOperation(): object {
     responses: {
       200: {
         description: 'The answer; with `stream: true` an event a chunk, and a last `data: [DONE]`.',
-        headers: CHAT_HEADERS,
+        headers: CALL_HEADERS,
         content: {
           'application/json': { schema: reference('ChatCompletion') },
           'text/event-stream': {
@@ -303,7 +307,7 @@ function chatOperation(): object {
           },
         },
       },
-      ...errorResponses(CHAT_CODES),
+      ...errorResponses(CALL_CODES),
     },
   };
 }

@@ -1,12 +1,13 @@
 /**
- * Reads the bytes of a body into a ChatCall, or into the 400 that its sender gets. Each door calls it, in the
- * listener for small bodies and in a counter thread for large ones. Pure.
+ * Reads the bytes of a body into a ChatCall, or into the 400 that its sender gets. Each door calls this, in
+ * the listener for small bodies and in a counter thread for large ones. request/read-body.ts calls
+ * `modelInFirstPiece`. Pure.
  *
  * A body above some KB stays bytes, which threads transfer to each other without a copy: a string of 4 MB
  * costs each thread milliseconds.
  *
- * Must hold: a body gets the same response whether it is small or large, in one piece or in many. So the same
- * scanner checks all of them (test/unit/protocol/request-bytes.test.ts).
+ * Must hold: a body gets the same response whether it is small or large, in one piece or in many. So one
+ * scanner of a door checks all its bodies (test/unit/protocol/request-bytes.test.ts).
  */
 import { isAscii, isUtf8, transcode } from 'node:buffer';
 import { BODY_MODEL_BYTES_MAX } from '../core/limits.js';
@@ -34,6 +35,8 @@ const BODY_AS_BYTES_MIN = 4 * 1024;
 /** Space behind a large body for the text of `usageSplice`, of at most 40 bytes. */
 const SPLICE_BYTES_MAX = 64;
 
+const MODEL_NAME = '"model"';
+
 const INVALID_UTF8: ChatRequestResult = {
   ok: false,
   error: {
@@ -52,7 +55,10 @@ export const readChatBytes = (bytes: Uint8Array): ChatRequestResult => readBodyB
 export const readLargeChatBytes = (pieces: readonly Uint8Array[]): ChatRequestResult =>
   readLargeBodyBytes(pieces, scanChat);
 
-/** Does not keep `bytes`. Costs some µs for a small body, and at most some ms a megabyte. */
+/**
+ * Reads a body in one piece. `bytes` may be memory of µWS: nothing refers to them later. Costs some µs for a
+ * small body, and at most some ms a megabyte.
+ */
 export function readBodyBytes(bytes: Uint8Array, scanner: Scanner): ChatRequestResult {
   const bodyIsAscii = isAscii(bytes);
   const scan = scanOf(bytes, bodyIsAscii, scanner);
@@ -63,22 +69,22 @@ export function readBodyBytes(bytes: Uint8Array, scanner: Scanner): ChatRequestR
     return { ok: true, call: callOf(scan, bytes.length, scan, splice, bodyIsAscii, largeBody, '') };
   }
   const text = textOf(scan.bytes, bodyIsAscii);
-  const inUnits = bodyIsAscii ? splice : splice && spliceInUnits(scan.bytes, text, splice);
-  const body = inUnits === undefined ? text : splicedText(text, [inUnits]);
+  const textSplice = bodyIsAscii ? splice : splice && spliceInUnits(scan.bytes, text, splice);
+  const body = textSplice === undefined ? text : splicedText(text, [textSplice]);
   const positions = bodyIsAscii ? scan : positionsInUnits(scan, text);
   return {
     ok: true,
-    call: callOf(scan, bytes.length, positions, inUnits, bodyIsAscii, undefined, body),
+    call: callOf(scan, bytes.length, positions, textSplice, bodyIsAscii, undefined, body),
   };
 }
 
 /**
- * As `readBodyBytes`, for a large body in pieces, in a counter thread. Beside the pieces it needs one copy of
- * the body, which becomes `largeBody` of the call, and at most some MB (chat-scan.ts).
+ * As `readBodyBytes`, for a large body in pieces, in a counter thread. Beside the pieces, memory holds one
+ * copy of the body, which becomes `largeBody` of the call, and at most some MB of the scan (chat-scan.ts).
  */
 export function readLargeBodyBytes(pieces: readonly Uint8Array[], scanner: Scanner): ChatRequestResult {
   const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
-  // Not of Node's pool, because it is transferred.
+  // Not of Node's buffer pool: the counter thread transfers this memory to the listener.
   const memory = Buffer.allocUnsafeSlow(length + SPLICE_BYTES_MAX);
   let filled = 0;
   for (const piece of pieces) {
@@ -100,11 +106,11 @@ export function readLargeBodyBytes(pieces: readonly Uint8Array[], scanner: Scann
 
 /**
  * The value of the top-level member `model` in `piece`, the first bytes of a large JSON body, which may be
- * cut anywhere. With it a body whose model its caller may not use is rejected before all of it has come.
+ * cut anywhere. So a body whose model the caller may not use is rejected before all of the body has come.
  * Undefined if the value has not come in full, or is not certain: the piece is no object or no JSON so far,
  * the value is no string or empty, a name has an escape.
  *
- * A value that it returns is certain: readLargeChatBytes rejects the whole body or takes it with this model,
+ * A returned value is certain: readLargeChatBytes rejects the whole body or takes the body with this model,
  * because it rejects a second `model`, in whatever case. Never throws. Costs at most some 6 µs a KB.
  */
 export function modelInFirstPiece(piece: Uint8Array): string | undefined {
@@ -115,13 +121,14 @@ export function modelInFirstPiece(piece: Uint8Array): string | undefined {
       const nameStart = reader.at;
       if (reader.skipString()) return undefined;
       const isModel =
-        reader.at - nameStart === 7 && reader.bytes.toString('latin1', nameStart, reader.at) === '"model"';
+        reader.at - nameStart === MODEL_NAME.length &&
+        reader.bytes.toString('latin1', nameStart, reader.at) === MODEL_NAME;
       const first = reader.colon();
       const start = reader.at;
       reader.skipValue();
       if (!isModel) continue;
       const end = reader.at;
-      // An empty name breaks the rule of its field: the caller gets that error when the whole body is read.
+      // An empty name (two quotes) breaks a rule: the caller gets that error when the whole body is read.
       if (first !== QUOTE || end - start === 2 || end - start > BODY_MODEL_BYTES_MAX) return undefined;
       return isUtf8(reader.bytes.subarray(start, end)) ? reader.decoded(start, end) : undefined;
     } while (reader.moreMembers());
@@ -132,6 +139,7 @@ export function modelInFirstPiece(piece: Uint8Array): string | undefined {
   return undefined;
 }
 
+/** What the scanner finds; or a ChatRequestResult, which is never `ok`, if the body is rejected. */
 function scanOf(bytes: Uint8Array, bodyIsAscii: boolean, scanner: Scanner): BodyScan | ChatRequestResult {
   if (!bodyIsAscii && !isUtf8(bytes)) return INVALID_UTF8;
   try {
@@ -143,8 +151,8 @@ function scanOf(bytes: Uint8Array, bodyIsAscii: boolean, scanner: Scanner): Body
 }
 
 /**
- * The splice, in bytes, that makes a stream report its usage; undefined if it does so anyway, or the call is
- * no stream.
+ * The splice, in bytes, that makes a stream report its usage; undefined if the stream reports it anyway, or
+ * the call is no stream.
  */
 function usageSplice(scan: BodyScan): Splice | undefined {
   const { request, streamOptions, includeUsage, end, asksForUsage } = scan;
@@ -161,10 +169,13 @@ function usageSplice(scan: BodyScan): Splice | undefined {
   return { start, end: start, text };
 }
 
-/** Where the members are that may be changed, and the end of the body. */
+/** Spans of the members that may be changed, and the position of the brace that closes the body. */
 type Positions = Pick<BodyScan, 'model' | 'maxTokens' | 'maxCompletionTokens' | 'end'>;
 
-/** The call of a valid request. `positions` are those before `splice`, which is outside of their spans. */
+/**
+ * The call of a valid request. `positions` are from before `splice`, which is outside of their spans. Both
+ * are in UTF-16 units of `body`, or in bytes if there is a `largeBody`.
+ */
 function callOf(
   { request, routingMembers, mediaParts, outputTokensName, outputTokensMin }: BodyScan,
   bodyBytes: number,
@@ -199,7 +210,7 @@ function callOf(
   };
 }
 
-/** The larger of the two, if both are given: the hold must cover whichever the upstream obeys. */
+/** The larger bound if both members are given: the hold must cover whichever the upstream obeys. */
 function outputTokensMaxOf(request: BodyScan['request']): number | undefined {
   const current = request.max_completion_tokens ?? undefined;
   const former = request.max_tokens ?? undefined;
@@ -215,6 +226,9 @@ function outputTokensFieldOf(
   return request.max_completion_tokens === outputTokensMax ? 'max_completion_tokens' : name;
 }
 
+/**
+ * By how much the splice makes the body longer; 0 without one. The text is ASCII, so bytes and units agree.
+ */
 function growthOf(splice: Splice | undefined): number {
   return splice === undefined ? 0 : splice.text.length - (splice.end - splice.start);
 }
@@ -237,35 +251,39 @@ function positionsInUnits(
   };
 }
 
-/** The span in UTF-16 units. Its text is ASCII, so both ends move by the same. */
+/** The span in UTF-16 units. The text of the span is ASCII, so both ends move by the same number. */
 function asciiInUnits(bytes: Buffer, text: string, span: Span): Span {
   if (span.end === 0) return NOWHERE;
   const start = unitAt(bytes, text, span.start);
   return { start, end: start + span.end - span.start };
 }
 
-/** The splice in UTF-16 units. It replaces `null` or `false` or nothing, so its span is ASCII. */
+/** The splice in UTF-16 units. The splice replaces `null` or `false` or nothing, so its span is ASCII. */
 function spliceInUnits(bytes: Buffer, text: string, { start, end, text: added }: Splice): Splice {
   const unit = unitAt(bytes, text, start);
   return { start: unit, end: unit + end - start, text: added };
 }
 
 /**
- * Text that is not ASCII is converted by way of UTF-16, because `transcode` uses vector instructions: 64 KB
- * of Chinese take 33 µs, and 380 µs by V8's own decoder, which a TextDecoder uses too.
+ * The text of valid UTF-8. Text that is not ASCII is converted by way of UTF-16, because `transcode` uses
+ * vector instructions: 64 KB of Chinese take 33 µs, and 380 µs by V8's own decoder, which TextDecoder uses
+ * too.
  */
 function textOf(bytes: Buffer, isAscii: boolean): string {
   return isAscii ? bytes.toString('latin1') : transcode(bytes, 'utf8', 'utf16le').toString('utf16le');
 }
 
-/** The position in `text` of the character that begins at the byte `at`, mostly near the start or the end. */
-function unitAt(bytes: Buffer, text: string, at: number): number {
-  if (text.length === bytes.length) return at;
-  if (at <= bytes.length >> 1) return unitsBetween(bytes, 0, at);
-  return text.length - unitsBetween(bytes, at, bytes.length);
+/**
+ * The position in `text` of the character that begins at byte `position`. Counts from the nearer end, because
+ * most members that the gateway changes are near an end.
+ */
+function unitAt(bytes: Buffer, text: string, position: number): number {
+  if (text.length === bytes.length) return position;
+  if (position <= bytes.length >> 1) return unitsBetween(bytes, 0, position);
+  return text.length - unitsBetween(bytes, position, bytes.length);
 }
 
-/** UTF-16 units of a part of valid UTF-8. */
+/** Number of UTF-16 units in a part of valid UTF-8. */
 function unitsBetween(bytes: Buffer, start: number, end: number): number {
   let units = 0;
   for (let at = start; at < end; at++) {

@@ -1,6 +1,6 @@
 /**
- * The cache key of a request: SHA-256 of a canonical form of its body, and of what else decides on the
- * response. request/replay.ts calls it for models with a response cache. Pure; listener thread.
+ * The cache key of a request: SHA-256 of a canonical form of its body, and of the facts beside the body that
+ * decide on the response. request/replay.ts calls it for models with a response cache. Pure; listener thread.
  *
  * Two bodies have the same canonical form if they differ only in white space between values, in the order of
  * the members of the request itself, and in members that no upstream bases its response on (IGNORED). All
@@ -9,7 +9,8 @@
  *
  * Must hold: a member is in IGNORED only if no upstream bases its response on it; otherwise a caller gets the
  * response to another request (test/unit/protocol/request-digest.test.ts). request-bytes.ts has read the body
- * before, so it is valid JSON without two members of one name: this file checks nothing.
+ * before, so the body is valid JSON without two members of one name: this file checks nothing. A digest is
+ * synchronous, because all requests of a thread share the scratch buffers.
  *
  * Costs about 2 µs for a body of some hundred bytes, 3 ms a megabyte at most.
  */
@@ -24,9 +25,9 @@ import { BACKSLASH, BRACE, BRACE_END, BRACKET, BRACKET_END, COMMA, QUOTE } from 
  */
 const IGNORED: ReadonlySet<string> = new Set(['model', 'user', 'safety_identifier', 'prompt_cache_key']);
 
-/** Above three times BODY_AS_BYTES_MIN (request-bytes.ts), so nearly all bodies that are a string fit. */
+/** Above three times BODY_AS_BYTES_MIN (request-bytes.ts), so nearly all bodies that are strings fit. */
 const SHORT_BYTES_MAX = 16 * 1024;
-/** Scratch buffers, used by all requests of the thread in turn. */
+/** Scratch buffers, used by all requests of the thread in turn. A longer body gets buffers of its own. */
 const SOURCE = Buffer.allocUnsafeSlow(SHORT_BYTES_MAX);
 const COMPACT = Buffer.allocUnsafeSlow(SHORT_BYTES_MAX);
 const HASHED = Buffer.allocUnsafeSlow(2 * SHORT_BYTES_MAX);
@@ -38,7 +39,9 @@ interface Member {
   readonly end: number;
 }
 
-/** Returns 64 hex digits. `facts`: text without a line break of what else decides on the response. */
+/**
+ * Returns 64 hex digits. `facts`: a text without line breaks that tells what else decides on the response.
+ */
 export function requestDigestOf(
   { body, bodyIsAscii, largeBody }: Pick<ChatCall, 'body' | 'bodyIsAscii' | 'largeBody'>,
   facts: string,
@@ -70,7 +73,8 @@ function sourceOf(body: string, bodyIsAscii: boolean): Buffer {
 /** Copies `bytes` to `compact` without white space between values. Returns its members, except IGNORED. */
 function compactMembers(bytes: Buffer, compact: Buffer): Member[] {
   const members: Member[] = [];
-  let to = 0;
+  /** How many bytes of `compact` are written. */
+  let written = 0;
   let depth = 0;
   /** Start of the current member in `compact`. */
   let start = 0;
@@ -79,18 +83,19 @@ function compactMembers(bytes: Buffer, compact: Buffer): Member[] {
   const endMember = (): void => {
     if (nameEnd === 0) return;
     const name = compact.toString('latin1', start + 1, nameEnd - 1);
-    if (!IGNORED.has(name)) members.push({ name, start, end: to });
+    if (!IGNORED.has(name)) members.push({ name, start, end: written });
     nameEnd = 0;
   };
   for (let at = 0; at < bytes.length; at++) {
     const byte = bytes[at]!;
     if (byte === QUOTE) {
       const end = stringEnd(bytes, at);
-      to += bytes.copy(compact, to, at, end);
+      written += bytes.copy(compact, written, at, end);
       at = end - 1;
-      if (depth === 1 && nameEnd === 0) nameEnd = to;
+      if (depth === 1 && nameEnd === 0) nameEnd = written;
       continue;
     }
+    // White space: outside of strings JSON has no other bytes up to 32.
     if (byte <= 32) continue;
     if (byte === BRACE || byte === BRACKET) {
       depth += 1;
@@ -104,10 +109,10 @@ function compactMembers(bytes: Buffer, compact: Buffer): Member[] {
       }
     } else if (byte === COMMA && depth === 1) {
       endMember();
-      start = to;
+      start = written;
       continue;
     }
-    compact[to++] = byte;
+    compact[written++] = byte;
   }
   return members;
 }

@@ -1,11 +1,12 @@
 /**
  * Server-sent events (SSE): writes events for clients, and splits the bytes that upstreams send into events.
- * The stream readers of upstream/ and providers/ have one SseSplitter for each stream. Pure; any thread.
+ * The stream readers of upstream/ and providers/ have one SseSplitter for each stream; doors and writers of
+ * chat completions call the functions that write. Pure; any thread.
  *
  *     const events = splitter.push(chunk);            whole events; mostly the chunk itself, nothing copied
  *     if (events === undefined)                       an event exceeds its bound: give up
- *     latin1EventFrom(events, text, start) …          look at each event, and relay it or not
- *     const rest = splitter.end();                    a last event, at the end of the upstream's response
+ *     latin1EventFrom(events, text, start) …          look at each event, and relay or drop it
+ *     const lastEvent = splitter.end();               at the end of the upstream's response; mostly empty
  *
  * Must hold: push() and end() return, in sum, the bytes that went in, however they were cut, except that a
  * byte-order mark at the start is left out and that end() closes an event that the upstream left open
@@ -14,7 +15,7 @@
  *
  * Lines end in LF, CRLF or CR (https://html.spec.whatwg.org/multipage/server-sent-events.html). One case
  * cannot be decided at the end of a chunk: after a LF a CR may be a blank line, or the first half of a CRLF.
- * That event waits.
+ * The splitter then holds the event until the next chunk.
  */
 import { errorBody, type ErrorRecord } from '../core/errors.js';
 import { SSE_EVENT_BYTES_MAX } from '../core/limits.js';
@@ -26,13 +27,16 @@ const COLON = 58;
 const BYTE_ORDER_MARK = Buffer.from([0xef, 0xbb, 0xbf]);
 const DATA_FIELD = Buffer.from('data');
 const DATA_START = 'data:';
-const NAME_START = 'event:';
-const NONE = Buffer.alloc(0);
+const EVENT_LINE_START = 'event:';
+const NO_BYTES = Buffer.alloc(0);
 
-/** A longer line is read byte by byte: if lines end in CR, each search for LF would read all that follows. */
+/**
+ * A search for the LF of a line ends after so many bytes, and a longer line is read byte by byte. If lines
+ * end in CR, each search would read all bytes that follow.
+ */
 const ONE_LINE_BYTES_MAX = 4 * 1024;
 
-/** Memory that a splitter keeps for the next event that is cut. Pieces of small events fit. */
+/** A splitter keeps a buffer of up to so many bytes for the next cut event. Pieces of small events fit. */
 const HELD_BYTES_KEPT = 4 * 1024;
 
 /** The data of the event that ends a stream. */
@@ -52,25 +56,26 @@ export function errorEvent(record: ErrorRecord): string {
   return sseEvent(errorBody(record));
 }
 
-/** The bytes as a Buffer over the same memory. */
+/** Returns a Buffer over the same memory. */
 export function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.isBuffer(bytes) ? bytes : Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
 }
 
 /**
- * The end of the last whole event within `bytes[0..length)`; 0 if there is none. `bytes` starts at an event;
- * no event ends at or before `from`. It reads backwards, so it costs nothing if `bytes` ends with an event.
+ * The end of the last whole event within `bytes[0..length)`; 0 if there is none. `bytes` starts at an event,
+ * and no event ends at or before `noEndUntil`. The search goes backwards, so it costs nothing if `bytes` ends
+ * with an event.
  */
-function lastEventEnd(bytes: Uint8Array, length: number, from: number): number {
-  for (let end = length; end > from; end--) {
+function lastEventEnd(bytes: Uint8Array, length: number, noEndUntil: number): number {
+  for (let end = length; end > noEndUntil; end--) {
     const last = bytes[end - 1];
     if (last !== LF && last !== CR) continue;
     const lineEnd = last === LF && end >= 2 && bytes[end - 2] === CR ? end - 2 : end - 1;
     if (lineEnd === 0) return end;
-    const before = bytes[lineEnd - 1];
-    if (before !== LF && before !== CR) continue;
+    const byteBefore = bytes[lineEnd - 1];
+    if (byteBefore !== LF && byteBefore !== CR) continue;
     // LF CR at the very end: the CR is most likely the first half of a CRLF.
-    if (last === CR && end === length && before === LF) continue;
+    if (last === CR && end === length && byteBefore === LF) continue;
     return end;
   }
   return 0;
@@ -79,67 +84,68 @@ function lastEventEnd(bytes: Uint8Array, length: number, from: number): number {
 /** Cuts one stream of bytes between events. Not to be used after end() or after push() returned undefined. */
 export class SseSplitter {
   /** The start of an event whose end has not come: `#held[0..#heldBytes)`. */
-  #held: Buffer = NONE;
+  #held: Buffer = NO_BYTES;
   #heldBytes = 0;
-  #atStart = true;
+  #isAtStart = true;
   readonly #eventBytesMax: number;
 
   constructor(eventBytesMax = SSE_EVENT_BYTES_MAX) {
     this.#eventBytesMax = eventBytesMax;
   }
 
-  /** Memory that is held for an event whose end has not come. */
+  /** Size of the buffer for an event whose end has not come, which may be larger than that event. */
   get heldBytes(): number {
     return this.#held.length;
   }
 
   /**
-   * Returns the events that are whole with `chunk`, perhaps none; undefined if the part of an event that is
-   * held back is longer than `eventBytesMax`. The result is a view of `chunk` or memory of its own, which
-   * later calls do not change. Copies nothing if the chunk ends with an event, else the events that were cut.
+   * Returns the events that are whole with `chunk`, perhaps none; undefined if the held part of an event is
+   * longer than `eventBytesMax`. The result is a view of `chunk` or memory of its own, which later calls do
+   * not change. Copies nothing if the chunk ends with an event, else only the cut events.
    */
   push(chunk: Uint8Array): Buffer | undefined {
     if (this.#heldBytes > 0) return this.#pushAfterHeld(chunk);
     const end = lastEventEnd(chunk, chunk.length, 0);
     const whole = asBuffer(chunk);
-    if (end === chunk.length) return this.#withoutMark(whole);
+    if (end === chunk.length) return this.#withoutByteOrderMark(whole);
     this.#hold(chunk, end);
-    return this.#isTooLong() ? undefined : this.#withoutMark(whole.subarray(0, end));
+    return this.#dropIfTooLong() ? undefined : this.#withoutByteOrderMark(whole.subarray(0, end));
   }
 
   /**
-   * Returns the event that was held back, closed with a blank line, or no bytes. By the standard a client
-   * drops an event that the end of the stream cut. But some providers leave out the last blank line, so the
-   * caller must check the data.
+   * Returns the held event, closed with a blank line, or no bytes. By the standard a client drops an event
+   * that the end of the stream cut. But some providers leave out the last blank line, so the caller must
+   * check that the data is whole.
    */
   end(): Buffer {
-    if (this.#heldBytes === 0) return NONE;
-    const rest = this.#held.subarray(0, this.#heldBytes);
+    if (this.#heldBytes === 0) return NO_BYTES;
+    const held = this.#held.subarray(0, this.#heldBytes);
     this.#heldBytes = 0;
-    const last = rest[rest.length - 1];
-    // After LF CR the event waited only for the LF of a blank line's CRLF.
-    const lineIsClosed = last === LF || (last === CR && rest[rest.length - 2] === LF);
-    return this.#withoutMark(Buffer.concat([rest, Buffer.from(lineIsClosed ? '\n' : '\n\n')]));
+    const last = held[held.length - 1];
+    // After LF CR the event lacks only the LF of a blank line's CRLF.
+    const isLineClosed = last === LF || (last === CR && held[held.length - 2] === LF);
+    return this.#withoutByteOrderMark(Buffer.concat([held, Buffer.from(isLineClosed ? '\n' : '\n\n')]));
   }
 
   #pushAfterHeld(chunk: Uint8Array): Buffer | undefined {
-    const before = this.#heldBytes;
+    const heldBefore = this.#heldBytes;
     this.#hold(chunk, 0);
-    // No event ends in what was held, unless it ended in LF CR and that was a blank line.
-    const end = lastEventEnd(this.#held, this.#heldBytes, before - 1);
+    // No event ends within the bytes held before, unless these end in LF CR and the CR was a blank line.
+    const end = lastEventEnd(this.#held, this.#heldBytes, heldBefore - 1);
     const whole = this.#release(end);
-    return this.#isTooLong() ? undefined : this.#withoutMark(whole);
+    return this.#dropIfTooLong() ? undefined : this.#withoutByteOrderMark(whole);
   }
 
-  #isTooLong(): boolean {
+  /** Returns whether the held event exceeds its bound. Then it frees the event: the stream is given up. */
+  #dropIfTooLong(): boolean {
     if (this.#heldBytes <= this.#eventBytesMax) return false;
-    this.#held = NONE;
+    this.#held = NO_BYTES;
     return true;
   }
 
-  /** Removes and returns the held bytes before `end`. A stream that pauses keeps little memory. */
+  /** Removes and returns the held bytes before `end`. Frees a large buffer, as the stream may pause now. */
   #release(end: number): Buffer {
-    if (end === 0) return NONE;
+    if (end === 0) return NO_BYTES;
     const held = this.#held.subarray(0, this.#heldBytes);
     this.#heldBytes -= end;
     if (this.#held.length > HELD_BYTES_KEPT) {
@@ -151,24 +157,24 @@ export class SseSplitter {
     return whole;
   }
 
-  /** Holds `chunk[from..)`. Its memory doubles, so that a long event is not copied for every chunk. */
-  #hold(chunk: Uint8Array, from: number): void {
-    const bytes = this.#heldBytes + chunk.length - from;
+  /** Holds `chunk[start..)`. The buffer doubles, so that a long event is not copied for every chunk. */
+  #hold(chunk: Uint8Array, start: number): void {
+    const bytes = this.#heldBytes + chunk.length - start;
     if (bytes > this.#held.length) {
       const grown = Buffer.allocUnsafe(Math.max(bytes, 2 * this.#held.length));
       this.#held.copy(grown, 0, 0, this.#heldBytes);
       this.#held = grown;
     }
-    this.#held.set(from === 0 ? chunk : chunk.subarray(from), this.#heldBytes);
+    this.#held.set(start === 0 ? chunk : chunk.subarray(start), this.#heldBytes);
     this.#heldBytes = bytes;
   }
 
   /** Leaves out the byte-order mark at the start of the stream. */
-  #withoutMark(events: Buffer): Buffer {
-    if (!this.#atStart || events.length === 0) return events;
-    this.#atStart = false;
-    const marked = events.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK);
-    return marked ? events.subarray(BYTE_ORDER_MARK.length) : events;
+  #withoutByteOrderMark(events: Buffer): Buffer {
+    if (!this.#isAtStart || events.length === 0) return events;
+    this.#isAtStart = false;
+    const hasMark = events.subarray(0, BYTE_ORDER_MARK.length).equals(BYTE_ORDER_MARK);
+    return hasMark ? events.subarray(BYTE_ORDER_MARK.length) : events;
   }
 }
 
@@ -176,70 +182,74 @@ interface StreamEvent {
   /** Where the next event starts. */
   readonly end: number;
   /**
-   * The data lines, joined with LF; as Latin-1 from `latin1EventFrom`. Undefined if there are none, as in a
-   * comment or a lone `event:`.
+   * The data lines, joined with LF; `latin1EventFrom` gives them as Latin-1. Undefined if there are none, as
+   * in a comment or a lone `event:`.
    */
   readonly data: string | undefined;
 }
 
 /**
- * The event at `start` of `events`, which are whole; undefined at their end. 0.3 µs for one data line of 260
- * bytes that ends in LF, 1 µs for other forms.
+ * The event at `start` of `events`, which are whole; undefined at the end of `events`. Takes 0.3 µs for one
+ * data line of 260 bytes that ends in LF, 1 µs for other forms.
  */
 function eventFrom(events: Buffer, start: number): StreamEvent | undefined {
-  return oneLineEventFrom(events, start) ?? anyEventFrom(events, start);
+  return oneLineEventInBytes(events, start) ?? anyEventInBytes(events, start);
 }
 
 /**
- * As `eventFrom`, with the data as Latin-1, one character a byte. `text` is the same events as Latin-1, if
- * the caller has it: then one line takes 0.1 µs.
+ * As `eventFrom`, with the data as Latin-1, one character a byte. `text` is `events` as Latin-1, or undefined
+ * if the caller does not have it; with `text` one line takes 0.1 µs.
  */
 export function latin1EventFrom(
   events: Buffer,
   text: string | undefined,
   start: number,
 ): StreamEvent | undefined {
-  const oneLine = text === undefined ? undefined : oneLineEventIn(text, start);
+  const oneLine = text === undefined ? undefined : oneLineEventInText(text, start);
   if (oneLine !== undefined) return oneLine;
   const event = eventFrom(events, start);
   if (event?.data === undefined) return event;
   return { end: event.end, data: Buffer.from(event.data).toString('latin1') };
 }
 
-/** The event, if it is one data line that ends in LF, perhaps after an `event:` line. */
-function oneLineEventIn(text: string, start: number): StreamEvent | undefined {
+/**
+ * The event, if it is one data line that ends in LF, perhaps after an `event:` line; else undefined. A line
+ * with a CR has another form too, because a CR ends a line.
+ */
+function oneLineEventInText(text: string, start: number): StreamEvent | undefined {
   let lineStart = start;
   let lineEnd = lineEndIn(text, start);
-  if (lineEnd > 0 && text.startsWith(NAME_START, start)) {
+  if (lineEnd > 0 && text.startsWith(EVENT_LINE_START, start)) {
     if (text.slice(start, lineEnd).includes('\r')) return undefined;
     lineStart = lineEnd + 1;
     lineEnd = lineEndIn(text, lineStart);
   }
   if (lineEnd < 0 || text.charCodeAt(lineEnd + 1) !== LF || !text.startsWith(DATA_START, lineStart))
     return undefined;
-  const value = lineStart + DATA_START.length;
-  const data = text.slice(text.charCodeAt(value) === SPACE ? value + 1 : value, lineEnd);
-  // A CR ends a line too.
+  const valueStart = lineStart + DATA_START.length;
+  const data = text.slice(text.charCodeAt(valueStart) === SPACE ? valueStart + 1 : valueStart, lineEnd);
   return data.includes('\r') ? undefined : { end: lineEnd + 2, data };
 }
 
-/** Position of the next LF; -1 if none is near. */
+/** Position of the next LF; -1 if none is within ONE_LINE_BYTES_MAX. */
 function lineEndIn(text: string, start: number): number {
   const length = text.slice(start, start + ONE_LINE_BYTES_MAX).indexOf('\n');
   return length < 0 ? -1 : start + length;
 }
 
-/** The event, if it is one data line that ends in LF. `indexOf` costs a tenth of reading bytes. */
-function oneLineEventFrom(events: Buffer, start: number): StreamEvent | undefined {
+/**
+ * As `oneLineEventInText`, but without an `event:` line. `indexOf` costs a tenth of reading byte by byte, so
+ * this is tried before `anyEventInBytes`.
+ */
+function oneLineEventInBytes(events: Buffer, start: number): StreamEvent | undefined {
   const length = events.subarray(start, start + ONE_LINE_BYTES_MAX).indexOf(LF);
   const lineEnd = start + length;
   if (length < 0 || events[lineEnd + 1] !== LF) return undefined;
   const data = dataOf(events, start, lineEnd);
-  // A CR ends a line too.
   return data === undefined || data.includes('\r') ? undefined : { end: lineEnd + 2, data };
 }
 
-function anyEventFrom(events: Buffer, start: number): StreamEvent | undefined {
+function anyEventInBytes(events: Buffer, start: number): StreamEvent | undefined {
   let data: string | undefined;
   let at = start;
   while (at < events.length) {
@@ -255,17 +265,18 @@ function anyEventFrom(events: Buffer, start: number): StreamEvent | undefined {
 }
 
 /**
- * Calls `visit` with the data of each event that has any; `events` are whole and UTF-8, which the caller
- * (gemini/stream.ts) checks. Decodes them in one go, up to the first event that is not one data line.
+ * Calls `visit` with the data of each event that has data. `events` are whole and UTF-8: the caller
+ * (providers/gemini/stream.ts) has checked that. It decodes all events in one go; from the first event on
+ * that is not one data line, it reads them as bytes.
  */
 export function forEachData(events: Buffer, visit: (data: string) => void): void {
   const text = events.toString();
   let start = 0;
-  let event = oneLineEventIn(text, start);
+  let event = oneLineEventInText(text, start);
   while (event?.data !== undefined) {
     visit(event.data);
     start = event.end;
-    event = oneLineEventIn(text, start);
+    event = oneLineEventInText(text, start);
   }
   if (start === text.length) return;
   forEachEvent(start === 0 ? events : Buffer.from(text.slice(start)), (_start, _end, data) => {
@@ -278,7 +289,7 @@ type VisitEvent = (start: number, end: number, data: string | undefined) => void
 
 /**
  * Calls `visit` for each of `events`, which are whole, in order. The spans `[start, end)` leave no gap and
- * reach to the end of `events`. 0.4 µs an event of 280 bytes.
+ * reach to the end of `events`. Takes 0.4 µs for an event of 280 bytes.
  */
 export function forEachEvent(events: Buffer, visit: VisitEvent): void {
   let start = 0;
@@ -290,13 +301,16 @@ export function forEachEvent(events: Buffer, visit: VisitEvent): void {
   }
 }
 
-/** The value of a line whose field is `data`, less one leading space; empty without a colon. */
+/**
+ * The value of the line `[start, end)` if its field is `data`, else undefined. One space after the colon is
+ * left out. The value is empty if the line has no colon.
+ */
 function dataOf(events: Buffer, start: number, end: number): string | undefined {
   const colon = start + DATA_FIELD.length;
   if (colon > end || (colon < end && events[colon] !== COLON)) return undefined;
   for (let index = 0; index < DATA_FIELD.length; index++) {
     if (events[start + index] !== DATA_FIELD[index]) return undefined;
   }
-  const value = events[colon + 1] === SPACE ? colon + 2 : colon + 1;
-  return value >= end ? '' : events.toString('utf8', value, end);
+  const valueStart = events[colon + 1] === SPACE ? colon + 2 : colon + 1;
+  return valueStart >= end ? '' : events.toString('utf8', valueStart, end);
 }

@@ -1,15 +1,16 @@
 /**
- * The compiled request validators, checked when they are loaded. chat-scan.ts and the scans of the other
- * doors call them, in listener threads and counter threads.
+ * The compiled request validators, checked when this module is loaded. chat-scan.ts and the doors (doors/)
+ * call them, in listener threads and counter threads.
  *
  * Must hold: no thread starts without the compiled validators. TypeBox would silently interpret schemas,
- * which is many times slower (test/unit/protocol/validators.test.ts).
+ * which is many times slower (test/unit/protocol/validators.test.ts). A new validator is added here, in
+ * generated.d.ts and in doors/build-generated.ts.
  */
 import * as generated from './generated.js';
 
 const MESSAGES = [{ role: 'user', content: 'probe' }];
 
-/** For each validator a valid request and an invalid one. */
+/** For each validator a valid request and an invalid one, in this order. */
 const PROBES = {
   checkChatRequest: [
     { model: 'probe', messages: MESSAGES, temperature: 2 },
@@ -45,14 +46,19 @@ const PROBES = {
   ],
 } as const;
 
-type Name = keyof typeof PROBES;
+type ValidatorName = keyof typeof PROBES;
 
-export type Validators = Readonly<Record<Name, (value: unknown) => boolean>> & { readonly COMPILED: boolean };
+export type Validators = Readonly<Record<ValidatorName, (value: unknown) => boolean>> & {
+  readonly COMPILED: boolean;
+};
 
-/** Throws an Error if `validators` is not the generated module, or one of them gives wrong answers. */
+/**
+ * Throws an Error if `validators` is not the generated module, or a validator gives a wrong answer. Exported
+ * for its test.
+ */
 export function assertCompiled(validators: Partial<Validators>): void {
   for (const [name, [valid, invalid]] of Object.entries(PROBES)) {
-    const check = validators[name as Name];
+    const check = validators[name as ValidatorName];
     if (validators.COMPILED !== true || typeof check !== 'function')
       throw new Error(`the request validator ${name} is not compiled: run \`npm run build\``);
     if (!check(valid) || check(invalid))
@@ -62,7 +68,7 @@ export function assertCompiled(validators: Partial<Validators>): void {
 
 assertCompiled(generated);
 
-/** Each tells whether a value is a valid request of its door: 0.1 µs for a small one. They never throw. */
+/** Each validator tells whether a value is a valid request of its door. It never throws. Takes 0.1 µs. */
 export const {
   checkChatRequest,
   checkMessagesRequest,
