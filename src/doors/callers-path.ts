@@ -12,8 +12,8 @@
 import { isRecord, type Members } from '../core/json.js';
 
 /**
- * For messages, parts, calls and tools of chat completions: the path in the caller's request that each comes
- * from.
+ * For messages, parts, calls and tools of chat completions: the path in the caller's request from which each
+ * comes. An entry lives as long as its object, so nothing is removed by hand.
  */
 const ORIGINS = new WeakMap<object, string>();
 
@@ -27,30 +27,31 @@ const SEGMENT = /[^.[\]]+/g;
 
 /**
  * Returns the caller's path for `path` in the chat completion `chat`, which `toChat` made. `names`: the
- * door's names of members, by their paths from the last part with an origin; the longest match counts. An
- * empty name stands for the part itself.
+ * door's names of members, by the members' paths below the innermost object with an origin. The longest
+ * matching path counts. An empty name stands for that object itself.
  */
 export function callersPath(chat: unknown, path: string, names: Readonly<Record<string, string>>): string {
   let value = chat;
   let origin = '';
-  let start = 0;
+  /** Where, in `path`, the part behind the innermost object with an origin begins. */
+  let restStart = 0;
   for (const { 0: segment, index } of path.matchAll(SEGMENT)) {
     if (!isRecord(value) && !Array.isArray(value)) break;
     value = (value as Members)[segment];
     const partOrigin = typeof value === 'object' && value !== null ? ORIGINS.get(value) : undefined;
     if (partOrigin === undefined) continue;
     origin = partOrigin;
-    start = index + segment.length;
+    restStart = index + segment.length;
   }
-  const rest = path.slice(start).replace(/^[\].]+/, '');
-  // The origin is a member of the request itself (as `input`): a text that became the content of a message.
+  const rest = path.slice(restStart).replace(/^[\].]+/, '');
+  // An origin without an index (as `input`) is a text of the request that became the content of a message.
   const isText = origin !== '' && !origin.includes('[') && rest === 'content';
-  const named = isText ? '' : renamed(rest, names);
-  if (origin === '' || named === '') return origin + named;
-  return named.startsWith('[') ? origin + named : `${origin}.${named}`;
+  const callersRest = isText ? '' : renamed(rest, names);
+  if (origin === '' || callersRest === '') return origin + callersRest;
+  return callersRest.startsWith('[') ? origin + callersRest : `${origin}.${callersRest}`;
 }
 
-/** Replaces the longest start of `path` that is in `names`. */
+/** Replaces the longest start of `path` that is in `names`; `path` itself if no start is. */
 function renamed(path: string, names: Readonly<Record<string, string>>): string {
   for (
     let end = path.length;

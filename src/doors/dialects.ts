@@ -4,7 +4,7 @@
  * upstream/ look a dialect up by its index.
  *
  * Must hold: every door but chat has one dialect, or its calls would be served as chat. No test compares the
- * table with DOOR_NAMES. Dialects have their own: test/unit/doors/simple/simple-doors.test.ts,
+ * table with DOOR_NAMES. Dialects have tests of their own: test/unit/doors/simple/simple-doors.test.ts,
  * test/unit/doors/messages/messages-dialect.test.ts, test/unit/doors/callers-path.test.ts.
  */
 import { DOOR_NAMES } from '../core/door-names.js';
@@ -32,15 +32,15 @@ function simpleDialect(
   return { name, marker, openJudge: undefined, translator: undefined, promptTexts };
 }
 
-/** As `simpleDialect`, for a door without output. */
+/** As `simpleDialect`, for a door whose responses have no text. */
 function textlessDialect(...members: Parameters<typeof simpleDialect>): Dialect {
   return { ...simpleDialect(...members), isTextless: true };
 }
 
 /**
- * The texts of an input: a text, tokens, or a list of either; request-schemas.ts has checked that it is one.
- * Tokens become a text of as many tokens, because the texts are only counted. Exported for its test, as
- * SIMPLE_DIALECTS.
+ * The texts of an input, which request-schemas.ts has checked: a text, tokens, or a list of texts or of lists
+ * of tokens. Tokens become a text of as many tokens, because the texts are only counted. Exported for its
+ * test, as SIMPLE_DIALECTS.
  */
 export function inputTexts(input: unknown): string[] {
   if (typeof input === 'string') return [input];
@@ -49,6 +49,7 @@ export function inputTexts(input: unknown): string[] {
   return (input as unknown[]).flatMap(inputTexts);
 }
 
+/** The text of a document to rank; of a document without `text` its JSON, because models rank that too. */
 function documentText(document: unknown): string {
   if (typeof document === 'string') return document;
   return isRecord(document) && typeof document.text === 'string' ? document.text : JSON.stringify(document);

@@ -17,7 +17,7 @@ import type { DoorName, DoorPath } from '../core/door-names.js';
 import type { ErrorRecord } from '../core/errors.js';
 import type { ChatRequestResult } from '../protocol/chat-call.js';
 
-/** What response headers are made of. A limit is undefined before its phase, or if there is none. */
+/** What response headers are made of. A limit is undefined before its phase, or if the account has none. */
 export interface ResponseFacts {
   readonly requestId: string;
   /** `resetSeconds`: Unix seconds. */
@@ -28,7 +28,7 @@ export interface ResponseFacts {
     { readonly limit: number; readonly remaining: number; readonly resetMs: number } | undefined;
 }
 
-/** The form of errors at a door. */
+/** How a door writes the errors of the gateway. */
 export interface ErrorShape {
   status(error: ErrorRecord): number;
   /** The body of a response, as JSON text. */
@@ -39,8 +39,8 @@ export interface ErrorShape {
    */
   event(error: ErrorRecord, requestId: string, number?: number): string;
   /**
-   * The number of the last event in a frame; undefined if the frame has none. Some 0.2 µs. Absent if the door
-   * does not number its events.
+   * The number of the last event in a frame; undefined if the frame has no number. Takes some 0.2 µs. The
+   * method is absent if the door does not number its events.
    */
   readonly numberIn?: (frame: Uint8Array) => number | undefined;
 }
@@ -72,15 +72,17 @@ export interface DoorCall {
   /** Unix milliseconds, as of the attempt's start. */
   readonly nowMs: number;
   /**
-   * Whether the upstream wants the thoughts of this response back (as in `toChat`). Clients keep only those
-   * that look as if the provider had signed them, so they are marked.
+   * Whether the upstream wants the thoughts of this response back (as in `toChat`). Clients keep only
+   * thoughts that look as if the provider had signed them, so the translator gives these thoughts an empty
+   * signature.
    */
   readonly thoughtsBack?: boolean | undefined;
 }
 
 /**
- * What the gateway has to know of one event of a stream. Make one by a spread of SAYS_NOTHING, which has all
- * members: on Node 20 a spread that adds a member takes 0.6 µs, one that replaces a member 0.03.
+ * What the gateway has to know of one event of a stream. Make an EventMeaning by a spread of NO_MEANING,
+ * which has all members: on Node 20 a spread that adds a member takes 0.6 µs, one that replaces a member 0.03
+ * µs.
  */
 export interface EventMeaning {
   /** A report of usage, in any form that upstream/usage-shapes.ts reads. */
@@ -93,11 +95,11 @@ export interface EventMeaning {
   readonly isEnd: boolean;
   /** Whether no text follows this event, though other events do. */
   readonly isTextOver: boolean;
-  /** Why the stream has failed: the event is an error of the upstream, or none of this protocol. */
+  /** Why the stream has failed: the event is an error, or not of this protocol. Undefined if it goes on. */
   readonly garbage: string | undefined;
 }
 
-export const SAYS_NOTHING: EventMeaning = {
+export const NO_MEANING: EventMeaning = {
   usage: undefined,
   model: undefined,
   isText: false,
@@ -107,21 +109,22 @@ export const SAYS_NOTHING: EventMeaning = {
 };
 
 /**
- * Reads the events of one stream in the door's own protocol. upstream/passed-stream-reader.ts calls it for
- * events with data, in order: `known`, and `judge` if that returns undefined or the event is long. It skips
- * events that differ only in their texts from one that brought text alone, so a judge keeps nothing of these.
+ * Reads the events of one stream in the door's own protocol. upstream/passed-stream-reader.ts calls a judge
+ * for events with data, in order: `known`, and `judge` if `known` returns undefined or the event is long. The
+ * stream reader skips an event that differs only in its text from an event that brought text alone. So a
+ * judge must keep no state of such events.
  */
 export interface EventJudge {
-  /** The event that ends a stream, for one that fails after `isTextOver`; undefined if no event has that. */
+  /** The event that ends a stream which fails after `isTextOver`; absent if no event has `isTextOver`. */
   readonly lastEvent?: string;
   /**
-   * A report of the usage so far that no `judge` has returned, for a stream that is left or breaks off: of
-   * the prompt alone.
+   * The usage of the prompt alone, for a stream that is left or breaks off before `judge` has returned the
+   * usage of the whole call. Absent if the protocol reports nothing before the end.
    */
   readonly usageSoFar?: unknown;
   /**
-   * A fast path, which halves the cost of a stream: what `judge` would return for the event with this data,
-   * which is Latin-1 and not parsed; undefined if the data must be parsed.
+   * A fast path, which halves the cost of a stream. Returns what `judge` would return for the event with this
+   * data, or undefined if the data must be parsed. `data` is Latin-1.
    */
   known?(data: string): EventMeaning | undefined;
   /** `event` was parsed from JSON. */
@@ -129,8 +132,9 @@ export interface EventJudge {
 }
 
 /**
- * Writes one stream in the door's protocol from the chunks of a chat completion. Both methods throw a
- * ProviderError (providers/provider.ts) for what the protocol cannot express; then the stream is over.
+ * Writes one stream in the door's protocol from the chunks of a chat completion. upstream/door-call.ts calls
+ * both methods. They throw a ProviderError (providers/provider.ts) for a chunk that the protocol cannot
+ * express; then the stream is over.
  */
 export interface DoorStream {
   /**
@@ -145,19 +149,22 @@ export interface DoorStream {
 export interface Translator {
   /**
    * Returns the body of a chat completion for the same call, with the member `model` as it is in `body`. A
-   * stream asks for its usage. `extras`: whether the upstream reads `thinking_blocks`, `thinking` and
-   * `cache_control` in a chat completion, and images and files in a message of a tool; for others the first
-   * three are left out, and these go to a user message. Others may not know the role `developer` either, so
-   * it becomes `system`, and the leading messages of the system become one. `thoughtsBack`: whether the
-   * upstream wants the thoughts of earlier turns back (the setting `thoughts_back`): then each message of the
-   * assistant has `reasoning_content`. Throws a FieldError that names a member which a chat completion cannot
+   * stream asks for its usage. Throws a FieldError that names a member which a chat completion cannot
    * express.
+   *
+   * `extras`: whether the upstream reads `thinking_blocks`, `thinking` and `cache_control` in a chat
+   * completion, and images and files in a message of a tool. For an upstream without extras the three members
+   * are left out, and images and files go to a user message. Such an upstream may not know the role
+   * `developer` either, so the role becomes `system`, and the leading system messages become one.
+   *
+   * `thoughtsBack`: whether the upstream wants the thoughts of earlier turns back (the setting
+   * `thoughts_back`): then each message of the assistant has `reasoning_content`.
    */
   toChat(body: Members, extras?: boolean, thoughtsBack?: boolean): Record<string, unknown>;
   /**
    * The members of `body` that `toChat` takes as exactJson reads them, so that integers in them keep their
-   * digits. For an upstream with a provider they keep them in large bodies only (callOf in provider-client.ts
-   * reads the chat completion again).
+   * digits. For an upstream with a provider integers keep their digits in large bodies only: for a small body
+   * callOf of providers/provider-client.ts parses the chat completion again.
    */
   readonly exactMembers?: readonly string[];
   /** The door's names of members of the chat completion: the parameter `names` of `callersPath`. */
@@ -178,16 +185,16 @@ export interface Dialect {
   /** Why a response that has the marker is an error nevertheless; undefined if it is a success. */
   readonly faultIn?: (members: Members) => string | undefined;
   /**
-   * A call of the door only counts the tokens of its prompt, and is free. It passes to upstreams that speak
-   * the protocol; if none can count, the gateway does.
+   * A call of the door only counts the tokens of its prompt, and is free. The call passes to upstreams that
+   * speak the protocol; if no upstream can count, the gateway counts.
    */
   readonly isCount?: true;
-  /** Responses have no text of a model, so nothing of them is counted. */
+  /** Responses have no text of a model, so the gateway counts no tokens of a response. */
   readonly isTextless?: true;
   /** Undefined if streams of the door have the form of chat completions, or if there are none. */
   readonly openJudge: (() => EventJudge) | undefined;
   /** Undefined if only upstreams that speak the protocol can serve the door. */
   readonly translator: Translator | undefined;
-  /** Texts of the prompt, to count if the upstream reports no usage. Undefined: count those of `toChat`. */
+  /** The texts to count if the upstream reports no usage. Undefined: the texts in what `toChat` returns. */
   readonly promptTexts: ((body: Members) => string[]) | undefined;
 }

@@ -1,6 +1,7 @@
 /**
- * The table of doors, the half that listeners and counter threads load. A new door is a folder, a line here,
- * a line in dialects.ts, and a name at the end of DOOR_NAMES.
+ * The table of doors, the half of each door that listeners and counter threads load. A new door is a folder,
+ * a line here, a line in dialects.ts, and a name at the end of DOOR_NAMES. request/listener-server.ts,
+ * request/rejections.ts and upstream/counter-task.ts use the table.
  *
  * Must hold: paths and statuses are those of core/door-names.ts (test/unit/core/door-names.test.ts).
  */

@@ -1,8 +1,8 @@
 /**
- * What servers with OpenAI's protocol do differently in chat completions. It reads texts, thoughts and tool
- * calls of a message or a delta for message-stream.ts and response-stream.ts. For the two to-chat.ts it joins
- * system messages, and writes earlier thoughts as some servers want them. No I/O; upstream worker, or for
- * to-chat.ts a counter thread if the body is large.
+ * Evens out what servers with OpenAI's protocol do differently in chat completions. message-stream.ts and
+ * response-stream.ts read texts, thoughts and tool calls of a message or a delta with this file. The two
+ * to-chat.ts join system messages with it, and request-items.ts writes earlier thoughts as some servers want
+ * them. No I/O; upstream worker, or for requests a counter thread if the body is large.
  *
  * Where servers put thoughts:
  *
@@ -20,21 +20,21 @@
  *     others                      repeat id and name; send whole calls without an index, or without an id
  *
  * Must hold: no text is both content and a thought, and no system text is lost
- * (test/unit/doors/message-parts.test.ts); the pieces of one tool call stay one, and two stay two
- * (test/unit/doors/messages/messages-dialect.test.ts, test/unit/doors/responses/response-stream.test.ts).
+ * (test/unit/doors/message-parts.test.ts); pieces of one tool call become one call, and those of two calls
+ * two (test/unit/doors/messages/messages-dialect.test.ts, test/unit/doors/responses/response-stream.test.ts).
  */
 import { isRecord, type Members } from '../core/json.js';
 
 const ownText = (part: Members): unknown => part.text;
 const thoughtIn = (part: Members): unknown => (part.type === 'thinking' ? textOf(part.thinking) : undefined);
 
-/** A text, or the joined texts of a list of parts; those of thoughts are not among them. */
+/** The text of a content: a string, or the joined texts of a list of parts without the parts of thoughts. */
 export function textOf(content: unknown): string {
   if (typeof content === 'string') return content;
   return joined(content, ownText);
 }
 
-/** The thoughts; empty if there are none. */
+/** The thoughts of a message or delta; empty if there are none. */
 export function thoughtsOf({ reasoning_content: thoughts, reasoning, content }: Members): string {
   if (typeof thoughts === 'string' && thoughts !== '') return thoughts;
   if (typeof reasoning === 'string' && reasoning !== '') return reasoning;
@@ -42,9 +42,9 @@ export function thoughtsOf({ reasoning_content: thoughts, reasoning, content }: 
 }
 
 /**
- * The `reasoning_content` of an assistant's message for a server that wants thoughts back. It is never empty:
- * such servers refuse a message without thoughts, also one of another model, and some take an empty text for
- * none.
+ * The `reasoning_content` of an assistant's message for a server that wants thoughts back. The result is
+ * never empty: such servers refuse a message without thoughts, even if another model wrote the message, and
+ * some take an empty text for no thoughts.
  */
 export function thoughtsBackOf(thoughts: string): string {
   return thoughts === '' ? ' ' : thoughts;
@@ -52,22 +52,22 @@ export function thoughtsBackOf(thoughts: string): string {
 
 /**
  * Joins the system messages before the first other message, for a server behind OpenAI's protocol: templates
- * of Qwen, Mistral and others raise an error at a second one, or leave it out. A system message with other
- * parts than texts counts as another message; system messages after it stay in place. Messages and parts
- * become paragraphs of one text; they have no other members, since the doors made them for such a server, and
- * `developer` is `system` there already. Changes the first message, which so keeps its origin
- * (callers-path.ts).
+ * of Qwen, Mistral and others raise an error at a second system message, or leave it out. A system message
+ * with other parts than texts counts as another message; system messages after that message stay in place.
+ * Messages and parts become paragraphs of one text. They have no other members, since the doors made them for
+ * such a server, and `developer` is `system` there already. Changes the first message itself, so that the
+ * message keeps its origin (callers-path.ts).
  */
 export function withOneSystem(messages: readonly unknown[]): readonly unknown[] {
   const end = messages.findIndex((message) => !isSystemText(message));
   const count = end < 0 ? messages.length : end;
   if (count < 2) return messages;
-  const heads = messages.slice(0, count) as Members[];
-  const texts = heads.flatMap(({ content }) =>
+  const systemMessages = messages.slice(0, count) as Members[];
+  const texts = systemMessages.flatMap(({ content }) =>
     typeof content === 'string' ? content : (content as readonly Members[]).map(ownText),
   );
   const content = texts.filter((text) => text !== '').join('\n\n');
-  return [Object.assign(heads[0]!, { content }), ...messages.slice(count)];
+  return [Object.assign(systemMessages[0]!, { content }), ...messages.slice(count)];
 }
 
 function isSystemText(message: unknown): boolean {
@@ -77,21 +77,22 @@ function isSystemText(message: unknown): boolean {
   return (content as unknown[]).every((part) => isRecord(part) && part.type === 'text');
 }
 
+/** The joined texts that `read` finds in a list of parts; empty if `parts` is no list. */
 function joined(parts: unknown, read: (part: Members) => unknown): string {
   if (!Array.isArray(parts)) return '';
-  let all = '';
+  let texts = '';
   for (const part of parts as unknown[]) {
     const text = isRecord(part) ? read(part) : undefined;
-    if (typeof text === 'string') all += text;
+    if (typeof text === 'string') texts += text;
   }
-  return all;
+  return texts;
 }
 
-/** A tool call, as far as its pieces have come. */
+/** A tool call, as far as its pieces have come. An id or name is undefined until a piece has brought it. */
 export interface CallSoFar {
   id: string | undefined;
   name: string | undefined;
-  /** All of its arguments. */
+  /** The arguments so far, as JSON text. */
   json: string;
 }
 
@@ -100,24 +101,25 @@ interface CallPiece extends Readonly<CallSoFar> {
 }
 
 /**
- * `call`: an element of `tool_calls` of a delta, or of a whole message. Its arguments may be an object: then
+ * Reads an element of `tool_calls` of a delta, or of a whole message. The arguments may be an object: then
  * they are whole.
  */
 export function pieceOf(call: Members): CallPiece {
   const called = isRecord(call.function) ? call.function : isRecord(call.custom) ? call.custom : {};
-  const given = called.arguments ?? called.input;
+  const args = called.arguments ?? called.input;
   return {
-    id: textIn(call.id),
-    name: textIn(called.name),
-    json: isRecord(given) ? JSON.stringify(given) : (textIn(given) ?? ''),
+    id: nonEmptyText(call.id),
+    name: nonEmptyText(called.name),
+    json: isRecord(args) ? JSON.stringify(args) : (nonEmptyText(args) ?? ''),
     index: typeof call.index === 'number' ? call.index : undefined,
   };
 }
 
 /**
- * Whether a piece begins a tool call other than `open`. They have the same index, or the piece has none. If
- * both have ids, a new id does so, but at the same index only together with a name. If `open` has no id, a
- * second name does so without an index. Any other piece belongs to `open`: servers repeat its name.
+ * Whether a piece begins a tool call other than `open`. The caller has checked that both have the same index,
+ * or that the piece has none. If both have ids, a piece with another id begins a call; at the same index it
+ * must have a name as well. If neither `open` has an id nor the piece an index, a second name begins a call.
+ * Any other piece belongs to `open`: servers repeat the name of a call.
  */
 export function isOtherCall({ id, name, index }: CallPiece, open: CallSoFar): boolean {
   if (id !== undefined && open.id !== undefined)
@@ -125,7 +127,7 @@ export function isOtherCall({ id, name, index }: CallPiece, open: CallSoFar): bo
   return index === undefined && open.id === undefined && name !== undefined && open.name !== undefined;
 }
 
-/** Adds a piece that `isOtherCall` gives to `open`: its first id and name stay. */
+/** Adds a piece of the same call (`isOtherCall`) to `open`. The first id and the first name stay. */
 export function addPiece(open: CallSoFar, piece: CallPiece): void {
   open.id ??= piece.id;
   open.name ??= piece.name;
@@ -133,13 +135,14 @@ export function addPiece(open: CallSoFar, piece: CallPiece): void {
 }
 
 /**
- * Whether a client can be told of the tool call: its name is known, and its id, unless arguments have come
- * without one: then none comes.
+ * Whether the tool call can be sent to a client: its name has come, and its id as well. If arguments have
+ * come before an id, the server sends no id.
  */
 export function canBegin({ id, name, json }: CallSoFar): boolean {
   return name !== undefined && (id !== undefined || json !== '');
 }
 
-function textIn(value: unknown): string | undefined {
+/** Undefined for an empty text too, which some servers send for a member that an earlier piece had. */
+function nonEmptyText(value: unknown): string | undefined {
   return typeof value === 'string' && value !== '' ? value : undefined;
 }

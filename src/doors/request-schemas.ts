@@ -4,12 +4,13 @@
  * page "Messages", as of November 2026. The bounds of the other doors have their sources in the files of
  * rules below.
  *
- * They check what the gateway reads or bills by. Other members, and the insides of content blocks, items and
- * tools, pass unchecked: the upstream or the translation checks them. A member that makes output which no
- * hold covers (`best_of`) is rejected before, by member-scan.ts. `optional` allows null, because SDKs send
- * null for what their caller left out.
+ * The schemas check what the gateway reads or bills by. Other members, and the insides of content blocks,
+ * items and tools, pass unchecked: the upstream or the translation checks them. member-scan.ts has already
+ * rejected a member that makes output which no hold covers (`best_of`). `optional` allows null, because SDKs
+ * send null for a member that their caller left out.
  *
- * Must hold: messages-rules.ts, responses-door.ts and simple-rules.ts explain each rule
+ * Must hold: messages-rules.ts, responses-door.ts and simple-rules.ts explain each rule. A rule that is only
+ * here makes an `explain…` throw in a listener
  * (test/unit/doors/messages/messages-door.test.ts, test/unit/doors/responses/responses-door.rules.test.ts,
  * test/unit/doors/simple/simple-doors.test.ts).
  */

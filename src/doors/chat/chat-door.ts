@@ -3,7 +3,7 @@
  * table. Listener thread; large bodies in counter threads. Its parts are in protocol/, with their tests.
  *
  * Must hold: OPENAI_ERRORS is the form of errors at the simple doors too, and at the responses door but for
- * its events. Test of the status: test/unit/core/door-names.test.ts.
+ * its events: a change here changes all of them. test/unit/core/door-names.test.ts tests the status.
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
 import { errorBody, statusOf } from '../../core/errors.js';

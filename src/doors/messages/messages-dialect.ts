@@ -9,7 +9,7 @@
  */
 import { isRecord, type Members } from '../../core/json.js';
 import { promptReportOf } from '../../providers/anthropic/response.js';
-import { SAYS_NOTHING, type Dialect, type EventJudge, type EventMeaning, type Translator } from '../door.js';
+import { NO_MEANING, type Dialect, type EventJudge, type EventMeaning, type Translator } from '../door.js';
 import { fromChat, MessageWriter } from './message-stream.js';
 import { NAMES, toChat } from './to-chat.js';
 
@@ -42,8 +42,8 @@ export const COUNT_TOKENS_DIALECT: Dialect = {
   isCount: true,
 };
 
-const TEXT: EventMeaning = { ...SAYS_NOTHING, isText: true };
-const END: EventMeaning = { ...SAYS_NOTHING, isEnd: true };
+const TEXT: EventMeaning = { ...NO_MEANING, isText: true };
+const END: EventMeaning = { ...NO_MEANING, isEnd: true };
 
 /**
  * The data of a text event as Anthropic writes it, for `known`: members in this order, and up to 32 spaces of
@@ -81,7 +81,7 @@ class MessageJudge implements EventJudge {
   /** The fast path: what `judge` would return, if the event is one of the frequent kinds. */
   known(data: string): EventMeaning | undefined {
     if (TEXT_DELTA.test(data)) return TEXT;
-    if (SILENT.test(data)) return SAYS_NOTHING;
+    if (SILENT.test(data)) return NO_MEANING;
     return STOP.test(data) ? END : undefined;
   }
 
@@ -89,28 +89,28 @@ class MessageJudge implements EventJudge {
     const { type, message, delta } = event;
     switch (type) {
       case 'content_block_delta':
-        return isRecord(delta) && hasText(delta) ? TEXT : SAYS_NOTHING;
+        return isRecord(delta) && hasText(delta) ? TEXT : NO_MEANING;
       case 'content_block_start':
-        return isRecord(event.content_block) && hasText(event.content_block) ? TEXT : SAYS_NOTHING;
+        return isRecord(event.content_block) && hasText(event.content_block) ? TEXT : NO_MEANING;
       case 'message_start':
-        if (!isRecord(message)) return { ...SAYS_NOTHING, garbage: 'message_start without a message' };
+        if (!isRecord(message)) return { ...NO_MEANING, garbage: 'message_start without a message' };
         this.#add(promptReportOf(message.usage));
-        return { ...SAYS_NOTHING, model: message.model };
+        return { ...NO_MEANING, model: message.model };
       case 'message_delta': {
         // After the stop reason no block follows.
         const isTextOver = isRecord(delta) && typeof delta.stop_reason === 'string';
-        if (!isRecord(event.usage)) return { ...SAYS_NOTHING, isTextOver };
+        if (!isRecord(event.usage)) return { ...NO_MEANING, isTextOver };
         this.#add(event.usage);
-        return { ...SAYS_NOTHING, usage: this.#usage, isTextOver };
+        return { ...NO_MEANING, usage: this.#usage, isTextOver };
       }
       case 'message_stop':
         return END;
       case 'error':
-        return { ...SAYS_NOTHING, garbage: errorTypeIn(event.error) };
+        return { ...NO_MEANING, garbage: errorTypeIn(event.error) };
       default:
         return typeof type === 'string'
-          ? SAYS_NOTHING
-          : { ...SAYS_NOTHING, garbage: 'an event without a type' };
+          ? NO_MEANING
+          : { ...NO_MEANING, garbage: 'an event without a type' };
     }
   }
 

@@ -8,7 +8,7 @@
  */
 import { isRecord, type Members } from '../../core/json.js';
 import {
-  SAYS_NOTHING,
+  NO_MEANING,
   type Dialect,
   type DoorCall,
   type EventJudge,
@@ -73,15 +73,15 @@ class ResponsesJudge implements EventJudge {
       case 'response.completed':
       case 'response.incomplete': {
         const fault = faultIn(response);
-        return fault === undefined ? { ...SAYS_NOTHING, usage, model, isEnd: true } : wrong(fault);
+        return fault === undefined ? { ...NO_MEANING, usage, model, isEnd: true } : wrong(fault);
       }
       default:
         // Deltas of reasoning and of a tool's arguments count as text too, because the caller pays for them.
-        return { ...SAYS_NOTHING, model, isText: type.endsWith('.delta') };
+        return { ...NO_MEANING, model, isText: type.endsWith('.delta') };
     }
   }
 }
 
 function wrong(garbage: string): EventMeaning {
-  return { ...SAYS_NOTHING, garbage };
+  return { ...NO_MEANING, garbage };
 }

@@ -76,32 +76,38 @@ export const RERANK = simpleDoor('rerank', {
   }),
   check: checkRerankRequest,
   explain: explainRerank,
-  untypedMediaParts: ({ documents, rank_fields: ranked }) =>
-    (documents as readonly unknown[]).filter((document) => isWithoutText(document, ranked)).length,
+  untypedMediaParts: ({ documents, rank_fields: rankFields }) =>
+    (documents as readonly unknown[]).filter((document) => isWithoutText(document, rankFields)).length,
   ...NO_OUTPUT,
 });
 
 export const SIMPLE_DOORS: readonly Door[] = [EMBEDDINGS, COMPLETIONS, MODERATIONS, RERANK];
 
-/** Each document is searched for each of them. With more, a document counts as media, which holds more. */
+/**
+ * Each document is searched for each of `rank_fields`, so their number is bounded. With more fields a
+ * document counts as media, for which the hold is larger.
+ */
 const RANK_FIELDS_MAX = 100;
 
 /**
- * Some models rank images too (jina-reranker-m0): then a document is an `image` beside no text. Others rank
- * texts of other names, which the caller gives in `rank_fields`.
+ * Whether a document counts as media. Some models rank images too (jina-reranker-m0): then a document has an
+ * `image` and no text. Others rank texts of other names, which the caller gives in `rank_fields`.
  */
-function isWithoutText(document: unknown, ranked: unknown): boolean {
+function isWithoutText(document: unknown, rankFields: unknown): boolean {
   if (!isRecord(document) || typeof document.text === 'string') return false;
-  if (Object.hasOwn(document, 'image') || !Array.isArray(ranked)) return true;
-  if (ranked.length > RANK_FIELDS_MAX) return true;
-  return !ranked.some((name) => typeof name === 'string' && isTextIn(document, name));
+  if (Object.hasOwn(document, 'image') || !Array.isArray(rankFields)) return true;
+  if (rankFields.length > RANK_FIELDS_MAX) return true;
+  return !rankFields.some((name) => typeof name === 'string' && isTextIn(document, name));
 }
 
 function isTextIn(document: Members, name: string): boolean {
   return Object.hasOwn(document, name) && typeof document[name] === 'string';
 }
 
-/** Number of generated texts: `n` for each prompt. `prompt` is valid; a list of numbers is one prompt. */
+/**
+ * Number of generated texts: `n` for each prompt. `prompt` is valid; a list of numbers is one prompt. Throws
+ * a BodyError above CHOICES_MAX, the bound of simple-rules.ts for prompts and `n` alone.
+ */
 function choicesOf(prompt: unknown, n: number): number {
   const prompts = Array.isArray(prompt) && typeof prompt[0] !== 'number' ? prompt.length : 1;
   if (prompts * n > CHOICES_MAX)

@@ -33,14 +33,16 @@ export const INPUTS_MAX = 2_048;
 export const DOCUMENTS_MAX = 10_000;
 export const ENCODINGS = ['float', 'base64'] as const;
 
-/** As for every Rule, absent or null is valid. */
+/** The door has no streams. As for every Rule, absent or null is valid. */
 const NO_STREAM: Rule = { must: 'be false: there is nothing to stream', isValid: (value) => value === false };
 
+/** The sentence for a list that is empty or has more than `max` items; else undefined. */
 function countError(name: string, { length }: readonly unknown[], max: number) {
   if (length === 0) return `${name} must have at least 1 item, got 0`;
   return length > max ? `${name} must have at most ${max} items, got ${length}` : undefined;
 }
 
+/** Tokens are numbers from 0. */
 const isToken = integerFrom(0).isValid;
 
 /**
@@ -63,8 +65,8 @@ function inputError(name: string, value: unknown, max: number): string | undefin
       : Array.isArray(first)
         ? (item: unknown) => Array.isArray(item) && item.length > 0 && item.every(isToken)
         : isToken;
-  const wrong = items.findIndex((item) => !isOfKind(item));
-  if (wrong >= 0) return violation(`${name}[${wrong}]`, rule, items[wrong]);
+  const wrongIndex = items.findIndex((item) => !isOfKind(item));
+  if (wrongIndex >= 0) return violation(`${name}[${wrongIndex}]`, rule, items[wrongIndex]);
   return countError(name, items, isToken(first) ? Infinity : max);
 }
 
@@ -75,22 +77,22 @@ function moderatedError(value: unknown): string | undefined {
     return violation('input', 'be a string, an array of strings, or of parts', value);
   const items = value as readonly unknown[];
   const isText = typeof items[0] === 'string';
-  const wrong = items.findIndex((item) =>
+  const wrongIndex = items.findIndex((item) =>
     isText ? typeof item !== 'string' : !isRecord(item) || typeof item.type !== 'string',
   );
   const rule = isText ? 'be a string as the first is' : 'be a part with a type';
-  return wrong < 0
+  return wrongIndex < 0
     ? countError('input', items, INPUTS_MAX)
-    : violation(`input[${wrong}]`, rule, items[wrong]);
+    : violation(`input[${wrongIndex}]`, rule, items[wrongIndex]);
 }
 
 function documentsError(value: unknown): string | undefined {
   if (!Array.isArray(value)) return violation('documents', 'be an array of strings or objects', value);
   const items = value as readonly unknown[];
-  const wrong = items.findIndex((item) => typeof item !== 'string' && !isRecord(item));
-  return wrong < 0
+  const wrongIndex = items.findIndex((item) => typeof item !== 'string' && !isRecord(item));
+  return wrongIndex < 0
     ? countError('documents', items, DOCUMENTS_MAX)
-    : violation(`documents[${wrong}]`, 'be a string or an object', items[wrong]);
+    : violation(`documents[${wrongIndex}]`, 'be a string or an object', items[wrongIndex]);
 }
 
 /**

@@ -1,6 +1,6 @@
 /** The Messages API over a chat completion: requests, whole responses, streams, and passed events. */
 import t from 'tap';
-import { SAYS_NOTHING, type DoorCall } from '#src/doors/door.js';
+import { NO_MEANING, type DoorCall } from '#src/doors/door.js';
 import { MESSAGES_DIALECT } from '#src/doors/messages/messages-dialect.js';
 import { carriedIn } from '#src/doors/responses/encrypted-content.js';
 import { RESPONSES_DIALECT } from '#src/doors/responses/responses-dialect.js';
@@ -504,7 +504,7 @@ void t.test('events that pass are judged', (t) => {
   const judge = openJudge!();
   const usage = { input_tokens: 3, cache_read_input_tokens: 4, output_tokens: 1 };
   t.same(judge.judge({ type: 'message_start', message: { model: 'claude', usage } }), {
-    ...SAYS_NOTHING,
+    ...NO_MEANING,
     model: 'claude',
   });
   const ofPrompt = { input_tokens: 3, cache_read_input_tokens: 4 };
