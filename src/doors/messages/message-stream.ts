@@ -1,13 +1,14 @@
 /**
- * A chat completion as a response of Anthropic's Messages API (`fromChat`), and its chunks as a stream.
- * messages-dialect.ts calls `fromChat` once a call, or makes a writer for each stream. Upstream worker.
+ * Translates a chat completion into a response of Anthropic's Messages API (`fromChat`), and its chunks into
+ * a stream. messages-dialect.ts calls `fromChat` once a call, or makes a writer for each stream;
+ * upstream/door-call.ts calls `push` and `end` (DoorStream in door.ts). Upstream worker.
  *
  *     message_start, ping → (content_block_start → content_block_delta … → content_block_stop) …
  *       → message_delta → message_stop
  *
  * Must hold: one block is open at a time, and blocks are numbered without gaps, because clients of Anthropic
- * rely on both; `message_start` has the usage of the first chunk, if the upstream reports it there, else
- * zeros; `message_delta` has the whole usage (test/unit/doors/messages/messages-dialect.test.ts).
+ * rely on both. `message_start` has the usage of the first chunk, if the upstream reports any there, else
+ * zeros. `message_delta` has the whole usage (test/unit/doors/messages/messages-dialect.test.ts).
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord, type Members } from '../../core/json.js';
@@ -26,21 +27,23 @@ import {
 export class MessageWriter implements DoorStream {
   readonly #call: DoorCall;
   #out = '';
-  #begun = false;
-  /** Index of the open block, or of the next one. */
+  #hasBegun = false;
+  /** Index of the open block; if none is open, of the next block. */
   #index = 0;
-  #open: 'none' | 'text' | 'thinking' | 'tool' = 'none';
-  /** All text of the open thinking block so far came in `thinking_blocks`, none in `reasoning_content`. */
-  #thinksInBlocks = false;
-  /** Index, in the chat completion, of the open tool call or the last one. */
+  #openKind: 'none' | 'text' | 'thinking' | 'tool' = 'none';
+  /** Whether the text of the open thinking block came in `thinking_blocks`, not in `reasoning_content`. */
+  #isThinkingFromBlocks = false;
+  /** Index, in the chat completion, of `#toolCall`; -1 before the first call. */
   #toolIndex = -1;
+  /** The open tool call, or the last one. */
   #toolCall: CallSoFar = { id: undefined, name: undefined, json: '' };
-  /** The tool call is open, but its block waits until the upstream has told its name. */
-  #isToolHeld = false;
-  /** The ids of the tool calls before `#toolCall`, undefined for a call without one. */
+  /** The tool call is open, but its block is not yet: `canBegin` (message-parts.ts) says when it can be. */
+  #isToolPending = false;
+  /** The ids of the tool calls before `#toolCall`; an entry is undefined for a call without an id. */
   #earlierIds: (string | undefined)[] | undefined;
+  /** Number of tool blocks so far. */
   #toolCount = 0;
-  #finish: unknown;
+  #finishReason: unknown;
   #usage: unknown;
 
   constructor(call: DoorCall) {
@@ -53,26 +56,26 @@ export class MessageWriter implements DoorStream {
     const choices = Array.isArray(chunk.choices) ? (chunk.choices as unknown[]) : [];
     for (const choice of choices) {
       if (!isRecord(choice)) continue;
-      this.#begin();
-      if (isRecord(choice.delta)) this.#delta(choice.delta);
-      this.#finish = choice.finish_reason ?? this.#finish;
+      this.#beginMessage();
+      if (isRecord(choice.delta)) this.#writeDelta(choice.delta);
+      this.#finishReason = choice.finish_reason ?? this.#finishReason;
     }
     return this.#out;
   }
 
   end(): string {
     this.#out = '';
-    this.#begin();
-    this.#close();
-    const delta = { stop_reason: stopReasonOf(this.#finish, this.#toolCount > 0), stop_sequence: null };
-    this.#event('message_delta', { delta, usage: usageOf(this.#usage) });
-    this.#event('message_stop', {});
+    this.#beginMessage();
+    this.#closeBlock();
+    const delta = { stop_reason: stopReasonOf(this.#finishReason, this.#toolCount > 0), stop_sequence: null };
+    this.#writeEvent('message_delta', { delta, usage: usageOf(this.#usage) });
+    this.#writeEvent('message_stop', {});
     return this.#out;
   }
 
-  #begin(): void {
-    if (this.#begun) return;
-    this.#begun = true;
+  #beginMessage(): void {
+    if (this.#hasBegun) return;
+    this.#hasBegun = true;
     const message = {
       id: messageIdOf(this.#call),
       type: 'message',
@@ -83,65 +86,68 @@ export class MessageWriter implements DoorStream {
       stop_sequence: null,
       usage: usageOf(this.#usage),
     };
-    this.#event('message_start', { message });
-    this.#event('ping', {});
+    this.#writeEvent('message_start', { message });
+    this.#writeEvent('ping', {});
   }
 
-  #delta(delta: Members): void {
+  #writeDelta(delta: Members): void {
     const thoughts = thoughtsOf(delta);
     if (thoughts !== '') this.#writeThinking(thoughts);
-    for (const block of thinkingBlocksIn(delta)) this.#thinkingBlock(block);
+    for (const block of thinkingBlocksIn(delta)) this.#writeThinkingBlock(block);
     const text = textOrRefusalOf(delta);
     if (text !== '') {
-      if (this.#open !== 'text') this.#start('text', { type: 'text', text: '' });
-      this.#blockDelta({ type: 'text_delta', text });
+      if (this.#openKind !== 'text') this.#startBlock('text', { type: 'text', text: '' });
+      this.#writeBlockDelta({ type: 'text_delta', text });
     }
     if (Array.isArray(delta.tool_calls))
       for (const call of delta.tool_calls as unknown[]) if (isRecord(call)) this.#addToolCall(call);
   }
 
   #writeThinking(thinking: string, isInBlocks = false): void {
-    if (this.#open !== 'thinking') this.#start('thinking', { type: 'thinking', thinking: '', signature: '' });
-    this.#thinksInBlocks = isInBlocks;
-    this.#blockDelta({ type: 'thinking_delta', thinking });
+    if (this.#openKind !== 'thinking')
+      this.#startBlock('thinking', { type: 'thinking', thinking: '', signature: '' });
+    this.#isThinkingFromBlocks = isInBlocks;
+    this.#writeBlockDelta({ type: 'thinking_delta', thinking });
   }
 
   /**
-   * Writes a thinking block, or a piece of one. A signature ends it. If the open block has text of
-   * `reasoning_content`, that has all of the text, and the block's own is ignored: some upstreams send both.
-   * If another block came in between, the text is written again, because a signature is valid only with it.
+   * Writes a thinking block, or a piece of one. A signature ends the block. If the open block has text of
+   * `reasoning_content`, that is all of the text, and the text in the piece is ignored: some upstreams send
+   * both. If another block came in between, the text is written again, because a signature is valid only with
+   * its text.
    */
-  #thinkingBlock({ type, thinking, signature, data }: Members): void {
+  #writeThinkingBlock({ type, thinking, signature, data }: Members): void {
     if (type === 'redacted_thinking') {
-      // It has no deltas, and is closed at once, so its kind does not matter.
-      this.#start('text', { type, data });
-      this.#close();
+      // The block has no deltas and is closed at once, so any kind will do.
+      this.#startBlock('text', { type, data });
+      this.#closeBlock();
       return;
     }
     const text = typeof thinking === 'string' ? thinking : '';
-    if (this.#open !== 'thinking' || (this.#thinksInBlocks && text !== '')) this.#writeThinking(text, true);
+    if (this.#openKind !== 'thinking' || (this.#isThinkingFromBlocks && text !== ''))
+      this.#writeThinking(text, true);
     if (typeof signature !== 'string' || signature === '') return;
-    this.#close(signature);
+    this.#closeBlock(signature);
   }
 
   /**
-   * Adds a piece to the open tool call, or begins the next one: by a higher index, or as `isOtherCall` says.
-   * Pieces of a call whose block is closed cannot be written any more. An empty one has nothing to write,
-   * unless it begins a call, whose index is too low.
+   * Adds a piece to the open tool call, or begins the next call: at a higher index, or if `isOtherCall` says
+   * so. Throws for a piece of a call whose block is closed, as the piece cannot be written any more, and for
+   * a new call at an index that is too low. An empty piece is ignored.
    */
   #addToolCall(call: Members): void {
     const piece = pieceOf(call);
     const isOther = this.#toolIndex < 0 || isOtherCall(piece, this.#toolCall);
     const index = piece.index ?? this.#toolIndex + (isOther ? 1 : 0);
     if (index > this.#toolIndex || (index === this.#toolIndex && isOther)) {
-      this.#close();
+      this.#closeBlock();
       if (this.#toolIndex >= 0) (this.#earlierIds ??= []).push(this.#toolCall.id);
       this.#toolIndex = index;
       this.#toolCall = { id: undefined, name: undefined, json: '' };
-      this.#isToolHeld = true;
-    } else if (index < this.#toolIndex || (this.#open !== 'tool' && !this.#isToolHeld)) {
+      this.#isToolPending = true;
+    } else if (index < this.#toolIndex || (this.#openKind !== 'tool' && !this.#isToolPending)) {
       const { id, name, json } = piece;
-      const isNew = id !== undefined && name !== undefined && !this.#isKnown(id);
+      const isNew = id !== undefined && name !== undefined && !this.#isIdOfCall(id);
       if (json === '' && !isNew) return;
       throw ProviderError.invalid(
         isNew
@@ -150,56 +156,58 @@ export class MessageWriter implements DoorStream {
       );
     }
     addPiece(this.#toolCall, piece);
-    if (!this.#isToolHeld) this.#writeArguments(piece.json);
-    else if (canBegin(this.#toolCall)) this.#startTool();
+    if (!this.#isToolPending) this.#writeArguments(piece.json);
+    else if (canBegin(this.#toolCall)) this.#startToolBlock();
   }
 
-  #isKnown(id: string): boolean {
+  #isIdOfCall(id: string): boolean {
     return id === this.#toolCall.id || this.#earlierIds?.includes(id) === true;
   }
 
-  #startTool(): void {
-    this.#isToolHeld = false;
+  #startToolBlock(): void {
+    this.#isToolPending = false;
     const { id, name = '', json } = this.#toolCall;
     const block = { type: 'tool_use', id: toolIdOf(id, this.#toolCount++, this.#call), name, input: {} };
-    this.#start('tool', block);
+    this.#startBlock('tool', block);
     this.#writeArguments(json);
   }
 
   #writeArguments(json: string): void {
-    if (json !== '') this.#blockDelta({ type: 'input_json_delta', partial_json: json });
+    if (json !== '') this.#writeBlockDelta({ type: 'input_json_delta', partial_json: json });
   }
 
-  #start(kind: 'text' | 'thinking' | 'tool', block: Members): void {
-    this.#close();
-    this.#open = kind;
-    this.#event('content_block_start', { index: this.#index, content_block: block });
+  #startBlock(kind: 'text' | 'thinking' | 'tool', block: Members): void {
+    this.#closeBlock();
+    this.#openKind = kind;
+    this.#writeEvent('content_block_start', { index: this.#index, content_block: block });
   }
 
-  #blockDelta(delta: Members): void {
-    this.#event('content_block_delta', { index: this.#index, delta });
+  #writeBlockDelta(delta: Members): void {
+    this.#writeEvent('content_block_delta', { index: this.#index, delta });
   }
 
   /**
-   * Closes the open block. A tool call whose block still waits for a name gets it first, without a name.
-   * `signature`: of the open thinking block. The AI SDK and others drop one that got none, not even ''.
+   * Closes the open block. A pending tool call first gets its block, without a name if none has come.
+   * `signature`: of the open thinking block. Clients such as the AI SDK drop a thinking block without a
+   * signature, but not one whose signature is ''.
    */
-  #close(signature = this.#call.thoughtsBack === true ? '' : undefined): void {
-    // `#startTool` calls this again, to close the block before the tool's.
-    if (this.#isToolHeld) this.#startTool();
-    if (this.#open === 'none') return;
-    if (this.#open === 'thinking' && signature !== undefined)
-      this.#blockDelta({ type: 'signature_delta', signature });
-    this.#open = 'none';
-    this.#event('content_block_stop', { index: this.#index++ });
+  #closeBlock(signature = this.#call.thoughtsBack === true ? '' : undefined): void {
+    // `#startToolBlock` calls this method again, to close the block before the tool's block.
+    if (this.#isToolPending) this.#startToolBlock();
+    if (this.#openKind === 'none') return;
+    if (this.#openKind === 'thinking' && signature !== undefined)
+      this.#writeBlockDelta({ type: 'signature_delta', signature });
+    this.#openKind = 'none';
+    this.#writeEvent('content_block_stop', { index: this.#index++ });
   }
 
   /** Arguments are pieces of JSON text here, so no number is parsed, and JSON.stringify loses no digit. */
-  #event(type: string, more: Members): void {
-    this.#out += `event: ${type}\ndata: ${JSON.stringify({ type, ...more })}\n\n`;
+  #writeEvent(type: string, members: Members): void {
+    this.#out += `event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`;
   }
 }
 
+/** `stop_reason` by `finish_reason`. */
 const STOPS: ReadonlyMap<unknown, string> = new Map([
   ['length', 'max_tokens'],
   ['tool_calls', 'tool_use'],
@@ -208,17 +216,17 @@ const STOPS: ReadonlyMap<unknown, string> = new Map([
 ]);
 
 /**
- * For `stop`, an unknown reason or none, `hasCalls` decides, because some servers end a message with tool
- * calls by `stop`. A chat completion does not say that a stop sequence of the caller's ended it, so that
- * reads as `end_turn`.
+ * The `stop_reason`. For `stop`, an unknown reason or none, `hasCalls` decides, because some servers end a
+ * message with tool calls by `stop`. A chat completion does not say whether one of the caller's stop
+ * sequences ended it, so such an end becomes `end_turn`.
  */
 function stopReasonOf(finish: unknown, hasCalls: boolean): string {
   return STOPS.get(finish) ?? (hasCalls ? 'tool_use' : 'end_turn');
 }
 
 /**
- * `usage` of a chat completion in Anthropic's form, whose `input_tokens` lacks the cached tokens: the inverse
- * of providers/anthropic/response.ts.
+ * `usage` of a chat completion in Anthropic's form, whose `input_tokens` excludes cached tokens. The inverse
+ * of MessageUsage in providers/anthropic/response.ts: a change there needs one here.
  */
 function usageOf(usage: unknown): Record<string, unknown> {
   const report = isRecord(usage) ? usage : {};
@@ -245,7 +253,9 @@ function messageIdOf({ requestId }: DoorCall): string {
   return `msg_${requestId.replace(/^req_/, '')}`;
 }
 
-/** The id that the caller names in a tool result. `position`: among the calls of the message. */
+/**
+ * The id of a tool call, which is made up if the upstream gave none. `position`: among the message's calls.
+ */
 function toolIdOf(id: unknown, position: number, call: DoorCall): string {
   return typeof id === 'string' && id !== '' ? id : `toolu_${call.requestId}_${position}`;
 }
@@ -262,7 +272,7 @@ function thinkingBlocksIn({ thinking_blocks: blocks }: Members): readonly Member
 
 /**
  * Returns the response of a call that is not streamed, as JSON text. `response`: the chat completion. Throws
- * a ProviderError if that has no message.
+ * a ProviderError if the chat completion has no message, or a tool's arguments are no JSON object.
  */
 export function fromChat(response: Members, call: DoorCall): string {
   const choice: unknown = Array.isArray(response.choices) ? response.choices[0] : undefined;
@@ -277,17 +287,17 @@ export function fromChat(response: Members, call: DoorCall): string {
   const calls = Array.isArray(message.tool_calls) ? (message.tool_calls as unknown[]).filter(isRecord) : [];
   calls.forEach((toolCall, position) => {
     const called = isRecord(toolCall.function) ? toolCall.function : ({} as Members);
-    const { name: named, arguments: given } = called;
-    // As in a stream: clients rely on the member.
-    const name = typeof named === 'string' ? named : '';
+    const { name: givenName, arguments: args } = called;
+    // Empty if the upstream gave no name, as in a stream: clients rely on the member.
+    const name = typeof givenName === 'string' ? givenName : '';
     // Undefined if the text is no JSON.
-    const parsed = typeof given !== 'string' ? given : given.trim() === '' ? {} : exactJson(given);
+    const parsed = typeof args !== 'string' ? args : args.trim() === '' ? {} : exactJson(args);
     // `max_tokens` has cut the arguments. Anthropic sends such a call too, and its `stop_reason` says so.
     const input = isRecord(parsed) || choice.finish_reason !== 'length' ? parsed : {};
     if (!isRecord(input)) throw ProviderError.invalid('arguments of a tool are no JSON object');
     content.push({ type: 'tool_use', id: toolIdOf(toolCall.id, position, call), name, input });
   });
-  // `input` was made by exactJson.
+  // By exactJsonText, because exactJson made each `input`.
   return exactJsonText({
     id: messageIdOf(call),
     type: 'message',

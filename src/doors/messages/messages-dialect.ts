@@ -1,7 +1,7 @@
 /**
  * The Messages door's half for upstream workers: its Dialect, and that of the door that counts tokens.
- * dialects.ts has both in its table; messages-door.ts is the other half. Upstream worker; for the translation
- * of large bodies counter threads too. door.ts explains the members of a Dialect.
+ * dialects.ts has both in its table; messages-door.ts is the half for listeners. Upstream worker; for the
+ * translation of large bodies counter threads too. door.ts explains the members of a Dialect.
  *
  * Must hold: `known`, the fast path that parses nothing, returns what `judge` would return for the same event
  * (test/unit/doors/messages/messages-dialect.test.ts, "an event that is not parsed means what it means if it
@@ -47,16 +47,16 @@ const END: EventMeaning = { ...NO_MEANING, isEnd: true };
 
 /**
  * The data of a text event as Anthropic writes it, for `known`: members in this order, and up to 32 spaces of
- * padding before the last brace. So are the patterns below. Data that is written otherwise, has `\u` escapes
- * or an empty text, or is beyond a bound of its pattern, is parsed for `judge`. So the bounds change what an
- * event costs, and never what it means.
+ * padding before the last brace. SILENT and STOP have the same form. Data that is written otherwise, has `\u`
+ * escapes or an empty text, or is beyond a bound of its pattern, is parsed for `judge`. So the bounds change
+ * what an event costs, and never what the event means.
  */
 const TEXT_DELTA =
   /^\{"type":"content_block_delta","index":(?:0|[1-9]\d{0,5}),"delta":\{"type":"text_delta","text":"(?:[^"\\\u0000-\u001f]|\\["\\/bfnrt])+"\} {0,32}\}$/;
 /** Events that bring nothing which counts: a ping, the start of an empty text block, the end of a block. */
 const SILENT =
   /^\{"type": ?"(?:ping"|content_block_st(?:op","index":\d|art","index":\d,"content_block":\{"type":"text","text":""\})) {0,32}\}$/;
-/** As all types of Anthropic's errors are written, of 64 characters at most. */
+/** How all types of Anthropic's errors are written. At most 64 characters go to the log. */
 const ERROR_TYPE = /^[a-z_]{1,58}_error$/;
 const STOP = /^\{"type":"message_stop" {0,32}\}$/;
 
@@ -64,14 +64,14 @@ const STOP = /^\{"type":"message_stop" {0,32}\}$/;
  * Finds usage, text and end in a stream that passes from an upstream that speaks Messages;
  * passed-stream-reader.ts has one for each stream.
  *
- * Must hold: usage is reported only once `message_delta` has come. `message_start` has that of the prompt
- * alone, so the completion of a stream that breaks off before `message_delta` is counted by its text
+ * Must hold: `judge` returns usage only once `message_delta` has come. `message_start` has the usage of the
+ * prompt alone, so the completion of a stream that breaks off before `message_delta` is counted by its text
  * (test/unit/doors/messages/messages-dialect.test.ts).
  */
 class MessageJudge implements EventJudge {
-  /** Sent for a stream that fails between `message_delta` with its stop reason and `message_stop`. */
+  /** For a stream that fails between `message_delta` with its stop reason and `message_stop`. */
   readonly lastEvent = 'event: message_stop\ndata: {"type":"message_stop"}\n\n';
-  /** All reports so far. Given out as it is and changed later: its readers take the numbers at once. */
+  /** All reports so far, merged. Changed after it was returned: its readers take the numbers at once. */
   #usage: Record<string, unknown> = {};
 
   get usageSoFar(): unknown {
@@ -94,13 +94,13 @@ class MessageJudge implements EventJudge {
         return isRecord(event.content_block) && hasText(event.content_block) ? TEXT : NO_MEANING;
       case 'message_start':
         if (!isRecord(message)) return { ...NO_MEANING, garbage: 'message_start without a message' };
-        this.#add(promptReportOf(message.usage));
+        this.#addReport(promptReportOf(message.usage));
         return { ...NO_MEANING, model: message.model };
       case 'message_delta': {
         // After the stop reason no block follows.
         const isTextOver = isRecord(delta) && typeof delta.stop_reason === 'string';
         if (!isRecord(event.usage)) return { ...NO_MEANING, isTextOver };
-        this.#add(event.usage);
+        this.#addReport(event.usage);
         return { ...NO_MEANING, usage: this.#usage, isTextOver };
       }
       case 'message_stop':
@@ -108,23 +108,21 @@ class MessageJudge implements EventJudge {
       case 'error':
         return { ...NO_MEANING, garbage: errorTypeIn(event.error) };
       default:
-        return typeof type === 'string'
-          ? NO_MEANING
-          : { ...NO_MEANING, garbage: 'an event without a type' };
+        return typeof type === 'string' ? NO_MEANING : { ...NO_MEANING, garbage: 'an event without a type' };
     }
   }
 
   /**
-   * Counts are cumulative, so a later one replaces an earlier one. A null is no count: `promptReportOf` sets
-   * it for what `message_start` does not know, and it leaves the earlier count.
+   * Counts are cumulative, so a later count replaces an earlier one. A null is no count and replaces nothing:
+   * `promptReportOf` sets null for what `message_start` does not know.
    */
-  #add(usage: unknown): void {
+  #addReport(usage: unknown): void {
     if (!isRecord(usage)) return;
     for (const name in usage) if (usage[name] !== null) this.#usage[name] = usage[name];
   }
 }
 
-/** The type of an upstream's error for the log; any other text of an upstream may hold its key. */
+/** The type of an upstream's error, for the log. Its other texts are not logged: they may contain the key. */
 function errorTypeIn(error: unknown): string {
   const type = isRecord(error) ? error.type : undefined;
   return typeof type === 'string' && ERROR_TYPE.test(type) ? type : 'an error';

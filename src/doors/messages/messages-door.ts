@@ -1,10 +1,10 @@
 /**
- * The doors of Anthropic's Messages API, messages and count_tokens: the half for listeners (the other half,
- * for workers, is messages-dialect.ts). doors.ts has both in its table. Listener thread; large bodies in
- * counter threads.
+ * The doors of Anthropic's Messages API, messages and count_tokens: the half for listeners. The half for
+ * upstream workers is messages-dialect.ts. doors.ts has both doors in its table. Listener thread; large
+ * bodies in counter threads.
  *
- * Must hold: the door checks only members that cost, route or bound a call; all others reach the upstream as
- * they came (test/unit/doors/messages/messages-door.test.ts).
+ * Must hold: the door checks only members that cost, route or bound a call; all other members reach the
+ * upstream as they came (test/unit/doors/messages/messages-door.test.ts).
  */
 import { SystemClock } from '../../core/clock.js';
 import { ERROR_KINDS, type ErrorRecord, statusOf } from '../../core/errors.js';
@@ -15,17 +15,19 @@ import type { Door, ErrorShape, ResponseFacts } from '../door.js';
 import { readersOf } from '../member-scan.js';
 import { explainCount, explainMessages, costlyMembersIn, outputTokensMin } from './messages-rules.js';
 
+/** Anthropic's status for an overload, where OpenAI has 503. */
 const OVERLOADED = 529;
 const CLOCK = new SystemClock();
 
-function status(error: ErrorRecord): number {
+function statusOfError(error: ErrorRecord): number {
   if (error.code === 'overloaded') return OVERLOADED;
   // Anthropic answers 404 for an unknown model, OpenAI 400.
   return error.code === 'model_not_found' ? 404 : statusOf(error);
 }
 
-function typeOf(error: ErrorRecord): string {
-  const code = status(error);
+/** The member `type` of the error: Anthropic's type for the status, else the type of ERROR_KINDS. */
+function errorTypeOf(error: ErrorRecord): string {
+  const code = statusOfError(error);
   if (code === OVERLOADED) return 'overloaded_error';
   if (code === 404) return 'not_found_error';
   if (code === 413) return 'request_too_large';
@@ -33,8 +35,8 @@ function typeOf(error: ErrorRecord): string {
   return ERROR_KINDS[error.code].type;
 }
 
-function body(error: ErrorRecord, requestId: string): string {
-  const inner = `{"type":"${typeOf(error)}","message":${jsonText(error.message)},"details":{"error_code":"${error.code}"}}`;
+function errorBodyOf(error: ErrorRecord, requestId: string): string {
+  const inner = `{"type":"${errorTypeOf(error)}","message":${jsonText(error.message)},"details":{"error_code":"${error.code}"}}`;
   return `{"type":"error","error":${inner},"request_id":"${requestId}"}`;
 }
 
@@ -43,15 +45,15 @@ function body(error: ErrorRecord, requestId: string): string {
  * in `details.error_code`.
  */
 const MESSAGES_ERRORS: ErrorShape = {
-  status,
-  body,
-  event: (error, requestId) => `event: error\ndata: ${body(error, requestId)}\n\n`,
+  status: statusOfError,
+  body: errorBodyOf,
+  event: (error, requestId) => `event: error\ndata: ${errorBodyOf(error, requestId)}\n\n`,
 };
 
-/** The last time that was formatted: most resets that follow each other are at the same second. */
+/** The last formatted time, cached because most resets that follow each other are at the same second. */
 let lastTime = { seconds: -1, text: '' };
 
-/** The time in RFC 3339, in whole seconds, rounded up. */
+/** The time in RFC 3339, in whole seconds, rounded up. `ms`: Unix milliseconds. */
 function timeOf(ms: number): string {
   const seconds = Math.ceil(ms / 1_000);
   if (lastTime.seconds !== seconds)
@@ -66,7 +68,8 @@ function limitLines(name: string, limit: number, remaining: number, resetAtMs: n
 
 /**
  * The headers that only this door has, each after its line break: the request's id, and the limits. Follows
- * platform.claude.com, page "Rate limits", as of November 2026. `nowMs`: the present time, for tests.
+ * platform.claude.com, page "Rate limits", as of November 2026. `nowMs`: Unix milliseconds; given by tests
+ * alone.
  */
 export function messagesHeaderLines(
   { requestId, rateLimit, tokenLimit }: ResponseFacts,
@@ -88,8 +91,8 @@ const CACHE_CONTROL = new Level(plain('type', 'ttl'));
 const SOURCE_MEMBERS = plain('type', 'media_type', 'data', 'url', 'file_id');
 const STORED_SOURCES = { url: 'storage_url', file_id: 'file_id' } as const;
 /**
- * Each source is a media part, of an image, a document or what a provider has besides, unless it is text. Of
- * the blocks in a `content` each counts by its own source.
+ * Types of sources that are not media parts. Any other source is one: of an image, a document or whatever a
+ * provider has besides. A source of type `content` has blocks, and each block counts by its own source.
  */
 const TEXT_SOURCES = ['text', 'content'];
 /** A block within the source of a document, or a document within a block of a tool result. */
@@ -128,9 +131,9 @@ const TOOL = new Level({
  * level at which a name in another case would change what a call costs or does.
  *
  * Must hold: members for which Anthropic bills more than tokens (`service_tier`, `container`) are not here
- * but in core/routing-members.ts, because names that are here are not checked for routing
- * (test/unit/doors/messages/messages-door.test.ts). A member that Anthropic adds passes until it is added
- * here.
+ * but in core/routing-members.ts, because the names here are not checked for routing
+ * (test/unit/doors/messages/messages-door.test.ts). A new member of Anthropic passes in any case of letters
+ * until it is added here.
  */
 const MESSAGES_REQUEST = new Level({
   ...plain('model', 'max_tokens', 'stream', 'stop_sequences', 'temperature', 'top_p', 'top_k'),
@@ -145,6 +148,7 @@ const MESSAGES_REQUEST = new Level({
   cache_control: CACHE_CONTROL,
 });
 
+/** What the two doors have in common. */
 const COMMON = {
   level: MESSAGES_REQUEST,
   readsNamedAlone: true,
@@ -168,9 +172,7 @@ export const MESSAGES: Door = {
   headerLines: (facts) => messagesHeaderLines(facts),
 };
 
-/**
- * The door that counts the tokens of a prompt. It accepts hosted tools, because nothing runs or is billed.
- */
+/** The door that counts the tokens of a prompt. It has no `routing`: no hosted tool runs or is billed. */
 export const COUNT_TOKENS: Door = {
   ...MESSAGES,
   name: 'count_tokens',

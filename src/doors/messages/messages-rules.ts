@@ -1,6 +1,8 @@
 /**
- * The rules of a Messages request: their bounds, and the sentence for a body that breaks one.
- * messages-door.ts calls it for a body that the compiled validator has rejected. Pure; any thread.
+ * The rules of a Messages request: their bounds, the sentence for a body that breaks one, and the members
+ * that cost more than tokens. messages-door.ts gives the functions to member-scan.ts, which calls an
+ * `explain…` for a body that the compiled validator has rejected. Pure; listener thread, or counter thread
+ * for large bodies; to-chat.ts calls `summarisingEditIn` on upstream workers.
  *
  * Must hold: request-schemas.ts has the same rules, or `explainMessages` throws for a body that only the
  * validator rejects (test/unit/doors/messages/messages-door.test.ts tries each rule). The rules are not in
@@ -39,7 +41,7 @@ const MESSAGES_RULES: Rules = {
   top_k: integerFrom(0),
   stop_sequences: {
     must: 'be an array of strings',
-    isValid: (value) => Array.isArray(value) && value.every((one) => typeof one === 'string'),
+    isValid: (value) => Array.isArray(value) && value.every((sequence) => typeof sequence === 'string'),
   },
   stream: BOOLEAN,
   metadata: OBJECT,
@@ -48,6 +50,9 @@ const MESSAGES_RULES: Rules = {
 function isOneOf(words: readonly string[], value: unknown): boolean {
   return typeof value === 'string' && words.includes(value);
 }
+
+// Each `…Error` returns the sentence for the first fault of its value, undefined if the value is valid.
+// `field` is the path of the value in the body.
 
 function textError(field: string, value: unknown): string | undefined {
   if (typeof value === 'string') return undefined;
@@ -102,7 +107,7 @@ function thinkingError(value: unknown): string | undefined {
   return typeof value.type === 'string' ? undefined : violation('thinking.type', 'be a string', value.type);
 }
 
-/** The error of the members that messages and count_tokens have in common. */
+/** The sentence for the members that messages and count_tokens have in common. */
 function commonError({
   messages,
   system,
@@ -119,22 +124,22 @@ function commonError({
   );
 }
 
-/** Unlike at other doors the member is required. 0 fills the prompt cache and generates nothing. */
+/** Anthropic requires `max_tokens`. 0 is valid: it fills the prompt cache and generates nothing. */
 function maxTokensError(value: unknown): string | undefined {
   return isGiven(value)
     ? outputTokensError('max_tokens', value)
     : violation('max_tokens', 'be an integer', value);
 }
 
-/** As explainMessages, for a request to count tokens. */
+/** As `explainMessages`, for a request to count tokens. */
 export function explainCount(body: unknown): string {
   const rules: Rules = { stream: { must: 'be false', isValid: (value) => value === false } };
   return explainBody(body, (members) => commonError(members) ?? firstViolation(members, rules));
 }
 
 /**
- * Why the validator rejected `body`: the first field that breaks a rule, the rule, and what the field has.
- * Throws if `body` breaks no rule, which is a bug here.
+ * Why the validator rejected `body`: the first field that breaks a rule, the rule, and the value of the
+ * field. Throws if `body` breaks no rule, which is a bug here or in request-schemas.ts.
  */
 export function explainMessages(body: unknown): string {
   return explainBody(
@@ -144,7 +149,9 @@ export function explainMessages(body: unknown): string {
   );
 }
 
-/** The least `max_tokens` that Anthropic accepts: more than the thinking budget, which is a part of it. */
+/**
+ * The least `max_tokens` that Anthropic accepts: more than the thinking budget, which `max_tokens` includes.
+ */
 export function outputTokensMin({ thinking }: Members): number {
   const budget = isRecord(thinking) && thinking.type === 'enabled' ? thinking.budget_tokens : undefined;
   return typeof budget === 'number' && Number.isSafeInteger(budget) && budget > 0 ? budget + 1 : 1;
@@ -154,7 +161,8 @@ export function outputTokensMin({ thinking }: Members): number {
 const CALLERS_TOOL = /^(?:custom$|(?:bash|text_editor|computer|memory|browser_toolset)_\d)/;
 
 /**
- * The index, in `context_management.edits`, of the first edit that does more than clear old parts; else -1.
+ * The index, in `context_management.edits`, of the first edit that does more than clear old parts; -1 if
+ * there is none. Such an edit has a model summarise the conversation, which is billed.
  */
 export function summarisingEditIn(management: unknown): number {
   const edits = isRecord(management) ? management.edits : undefined;

@@ -1,6 +1,6 @@
 /**
- * A Messages request as a chat completion. messages-dialect.ts calls it. No I/O; upstream worker, or counter
- * thread if the body is large.
+ * Translates a Messages request into a chat completion. messages-dialect.ts calls `toChat` once a call. No
+ * I/O; upstream worker, or counter thread if the body is large.
  *
  *     text, image, document      parts of the same kind; a document's base64 is a file. Title and context of
  *                                a document of text, which are for the model, come before the text
@@ -31,7 +31,7 @@ import { withOrigin } from '../callers-path.js';
 import { thoughtsBackOf, withOneSystem } from '../message-parts.js';
 import { summarisingEditIn } from './messages-rules.js';
 
-/** Members that are translated below, or do not change the response. */
+/** Members that this file translates, or that do not change the response. */
 const KNOWN: ReadonlySet<string> = new Set([
   ...['model', 'messages', 'system', 'max_tokens', 'stream', 'stop_sequences', 'temperature', 'top_p'],
   ...['top_k', 'tools', 'tool_choice', 'thinking', 'metadata', 'output_config', 'cache_control'],
@@ -64,7 +64,7 @@ export const NAMES: Readonly<Record<string, string>> = {
   'file.file_data': 'source',
 };
 
-/** Throws a FieldError. */
+/** As `Translator.toChat` (door.ts). The door has validated `body`. Throws a FieldError. */
 export function toChat(body: Members, extras = false, thoughtsBack = false): Record<string, unknown> {
   for (const name in body)
     if (!KNOWN.has(name) && body[name] !== null && body[name] !== false)
@@ -98,7 +98,10 @@ function userOf(id: string): string {
   return id.length <= USER_CHARS_MAX ? id : createHash('sha256').update(id).digest('hex');
 }
 
-/** Refuses context edits, except those that only clear old parts: without these the model just reads more. */
+/**
+ * Refuses context edits, except edits that only clear old parts: these are left out, and the model just reads
+ * more.
+ */
 function checkContextEdits(management: unknown): void {
   const index = summarisingEditIn(management);
   if (index >= 0)
@@ -125,7 +128,7 @@ function addTools(chat: Record<string, unknown>, body: Members, extras: boolean)
         parameters,
         ...(strict === true && { strict }),
       },
-      ...markOf(tool, extras),
+      ...cacheControlOf(tool, extras),
     });
   });
   const choice = body.tool_choice ?? undefined;
@@ -137,8 +140,8 @@ function addTools(chat: Record<string, unknown>, body: Members, extras: boolean)
 }
 
 /**
- * A budget becomes an effort, which every upstream can be told. There is no effort for a model that must not
- * think, or that may think as it likes: upstreams that read `thinking` get that member as it is.
+ * A budget becomes an effort, which any upstream may know. No effort says that a model must not think, or may
+ * think as much as it likes: upstreams that read `thinking` get that member as it is, others get nothing.
  */
 function addThinking(chat: Record<string, unknown>, body: Members, extras: boolean): void {
   const { thinking, output_config: config } = body;
@@ -158,11 +161,14 @@ function addThinking(chat: Record<string, unknown>, body: Members, extras: boole
   chat.response_format = { type: 'json_schema', json_schema: schema };
 }
 
+/** A part of a content; or a tool call, or an item of `thinking_blocks`. */
 type Part = Record<string, unknown>;
+/** A message of the chat completion. */
+type Message = Record<string, unknown>;
 
 /** Throws a FieldError. */
-function messagesOf(messages: readonly Members[], extras: boolean, thoughtsBack: boolean): Part[] {
-  const written: Part[] = [];
+function messagesOf(messages: readonly Members[], extras: boolean, thoughtsBack: boolean): Message[] {
+  const written: Message[] = [];
   messages.forEach(({ role, content }, index) => {
     const path = `messages[${index}]`;
     if (role === 'assistant')
@@ -175,7 +181,7 @@ function messagesOf(messages: readonly Members[], extras: boolean, thoughtsBack:
   return written;
 }
 
-/** Content that may only be text, as a string or as parts. */
+/** The value of `content` for text blocks alone. Throws a FieldError for any other block. */
 function textPartsOf(content: unknown, path: string, extras: boolean): string | Part[] {
   if (typeof content === 'string') return content;
   const parts = blocksIn(content, path).map((block, index) =>
@@ -184,28 +190,30 @@ function textPartsOf(content: unknown, path: string, extras: boolean): string | 
   return contentOf(parts);
 }
 
-/** The block's `cache_control`, if the upstream reads it. */
-function markOf(block: Members, extras: boolean): Members {
-  const { cache_control: mark } = block;
-  return extras && isRecord(mark) ? { cache_control: mark } : {};
+/** A member `cache_control` if the block has one and the upstream reads it, else no member. */
+function cacheControlOf(block: Members, extras: boolean): Members {
+  const { cache_control: control } = block;
+  return extras && isRecord(control) ? { cache_control: control } : {};
 }
 
-function userTurnOf(content: unknown, path: string, extras: boolean): Part[] {
+/** The messages of a user turn: one for each tool result, then one for all other blocks. */
+function userTurnOf(content: unknown, path: string, extras: boolean): Message[] {
   if (typeof content === 'string') return [withOrigin(path, { role: 'user', content })];
-  const results: Part[] = [];
+  const messages: Message[] = [];
   const parts: Part[] = [];
   blocksIn(content, `${path}.content`).forEach((block, index) => {
-    const at = `${path}.content[${index}]`;
-    if (block.type === 'tool_result') results.push(withOrigin(at, resultOf(block, at, parts, extras)));
-    else parts.push(partOf(block, at, extras));
+    const blockPath = `${path}.content[${index}]`;
+    if (block.type === 'tool_result')
+      messages.push(withOrigin(blockPath, resultOf(block, blockPath, parts, extras)));
+    else parts.push(partOf(block, blockPath, extras));
   });
-  if (parts.length > 0) results.push(withOrigin(path, { role: 'user', content: contentOf(parts) }));
-  else if (results.length === 0) throw new FieldError(`${path}.content`, 'must not be empty');
-  return results;
+  if (parts.length > 0) messages.push(withOrigin(path, { role: 'user', content: contentOf(parts) }));
+  else if (messages.length === 0) throw new FieldError(`${path}.content`, 'must not be empty');
+  return messages;
 }
 
-/** The message of a tool result. Images and files in the result are added to `parts`. */
-function resultOf(block: Members, path: string, parts: Part[], extras: boolean): Part {
+/** The message of a tool result. Images and files in the result are added to `parts`, for a user message. */
+function resultOf(block: Members, path: string, parts: Part[], extras: boolean): Message {
   const { content, is_error: isError } = block;
   const id = stringIn(block, 'tool_use_id', path);
   const isText = typeof content === 'string';
@@ -220,41 +228,46 @@ function resultOf(block: Members, path: string, parts: Part[], extras: boolean):
     role: 'tool',
     tool_call_id: id,
     content: isError === true ? `Error: ${text}` : text,
-    ...markOf(block, extras),
+    ...cacheControlOf(block, extras),
   };
 }
 
-function assistantOf(content: unknown, path: string, extras: boolean, thoughtsBack: boolean): Part {
+/** The message of an assistant turn. `thoughtsBack` gives it `reasoning_content`, even without thoughts. */
+function assistantOf(content: unknown, path: string, extras: boolean, thoughtsBack: boolean): Message {
   if (typeof content === 'string')
     return { role: 'assistant', content, ...(thoughtsBack && { reasoning_content: thoughtsBackOf('') }) };
-  let texts = '';
+  let thoughts = '';
   const parts: Part[] = [];
   const calls: Part[] = [];
-  const thoughts: Part[] = [];
+  const thinkingBlocks: Part[] = [];
   blocksIn(content, `${path}.content`).forEach((block, index) => {
-    const at = `${path}.content[${index}]`;
+    const blockPath = `${path}.content[${index}]`;
     const { type, input, thinking, signature, data } = block;
     if (type === 'thinking') {
-      if (typeof thinking === 'string') texts += thinking;
-      if (typeof signature === 'string' && signature !== '') thoughts.push({ type, thinking, signature });
-    } else if (type === 'redacted_thinking') thoughts.push({ type, data });
+      if (typeof thinking === 'string') thoughts += thinking;
+      // Without a signature no provider accepts the block.
+      if (typeof signature === 'string' && signature !== '')
+        thinkingBlocks.push({ type, thinking, signature });
+    } else if (type === 'redacted_thinking') thinkingBlocks.push({ type, data });
     else if (type === 'tool_use') {
-      const id = stringIn(block, 'id', at);
-      const called = { name: stringIn(block, 'name', at), arguments: exactJsonText(input ?? {}) };
-      calls.push(withOrigin(at, { id, type: 'function', function: called, ...markOf(block, extras) }));
-    } else parts.push(partOf(block, at, extras, true));
+      const id = stringIn(block, 'id', blockPath);
+      const called = { name: stringIn(block, 'name', blockPath), arguments: exactJsonText(input ?? {}) };
+      const call = { id, type: 'function', function: called, ...cacheControlOf(block, extras) };
+      calls.push(withOrigin(blockPath, call));
+    } else parts.push(partOf(block, blockPath, extras, true));
   });
   return {
     role: 'assistant',
     content: parts.length > 0 ? contentOf(parts) : calls.length > 0 ? null : '',
-    ...(extras && thoughts.length > 0 && { thinking_blocks: thoughts }),
-    ...(thoughtsBack && { reasoning_content: thoughtsBackOf(texts) }),
+    ...(extras && thinkingBlocks.length > 0 && { thinking_blocks: thinkingBlocks }),
+    ...(thoughtsBack && { reasoning_content: thoughtsBackOf(thoughts) }),
     ...(calls.length > 0 && { tool_calls: calls }),
   };
 }
 
 /**
- * The blocks of a content, none for an absent one. They are checked, because the schema skips tool results.
+ * The blocks of a content; none if the content is absent. Checks that they are objects, because the schema
+ * does not look into tool results.
  */
 function blocksIn(content: unknown, path: string): readonly Members[] {
   if (content === undefined || content === null) return [];
@@ -265,7 +278,7 @@ function blocksIn(content: unknown, path: string): readonly Members[] {
   });
 }
 
-/** The value of `content`: a lone text without `cache_control` is a string, which every server accepts. */
+/** The value of `content`: a single text without `cache_control` is a string, which every server accepts. */
 function contentOf(parts: Part[]): string | Part[] {
   const [part] = parts;
   return parts.length === 1 && part!.type === 'text' && part!.cache_control === undefined
@@ -273,33 +286,37 @@ function contentOf(parts: Part[]): string | Part[] {
     : parts;
 }
 
+/** The part for a block that is no thought, call or result. `textAlone`: only text is allowed there. */
 function partOf(block: Members, path: string, extras: boolean, textAlone = false): Part {
   return withOrigin(path, newPart(block, path, extras, textAlone));
 }
 
 function newPart(block: Members, path: string, extras: boolean, textAlone: boolean): Part {
   const { type, source, title, context, citations } = block;
-  if (type === 'text') return { type, text: stringIn(block, 'text', path), ...markOf(block, extras) };
+  if (type === 'text') return { type, text: stringIn(block, 'text', path), ...cacheControlOf(block, extras) };
   if (textAlone || (type !== 'image' && type !== 'document'))
     throw new FieldError(`${path}.type`, 'has no counterpart in a chat completion');
   if (isRecord(citations) && citations.enabled === true)
     throw new FieldError(`${path}.citations`, 'has no counterpart in a chat completion');
   if (!isRecord(source)) throw new FieldError(`${path}.source`, 'must be an object');
-  const { type: kind, url, media_type: media, data } = source;
-  if (kind === 'text' && typeof data === 'string')
-    return { type: 'text', text: textOfDocument(data, title, context), ...markOf(block, extras) };
-  const isData = kind === 'base64' && typeof data === 'string' && typeof media === 'string';
-  if (!isData && !(kind === 'url' && typeof url === 'string' && type === 'image'))
+  const { type: sourceType, url, media_type: mediaType, data } = source;
+  if (sourceType === 'text' && typeof data === 'string')
+    return { type: 'text', text: textOfDocument(data, title, context), ...cacheControlOf(block, extras) };
+  const isData = sourceType === 'base64' && typeof data === 'string' && typeof mediaType === 'string';
+  if (!isData && !(sourceType === 'url' && typeof url === 'string' && type === 'image'))
     throw new FieldError(`${path}.source`, `has no counterpart in a chat completion`);
-  const address = isData ? `data:${media};base64,${data}` : url;
-  if (type === 'image') return { type: 'image_url', image_url: { url: address }, ...markOf(block, extras) };
+  const address = isData ? `data:${mediaType};base64,${data}` : url;
+  if (type === 'image')
+    return { type: 'image_url', image_url: { url: address }, ...cacheControlOf(block, extras) };
   if (typeof context === 'string' && context !== '')
     throw new FieldError(`${path}.context`, 'has no counterpart in a chat completion beside a file');
   const filename = typeof title === 'string' ? title : 'document.pdf';
-  return { type: 'file', file: { filename, file_data: address }, ...markOf(block, extras) };
+  return { type: 'file', file: { filename, file_data: address }, ...cacheControlOf(block, extras) };
 }
 
-/** `title` and `context`: as in the block. */
+/**
+ * The text of a document. `title` and `context`, as the block has them, come before the document's own text.
+ */
 function textOfDocument(data: string, title: unknown, context: unknown): string {
   const heads = [title, context].filter((text) => typeof text === 'string' && text !== '');
   return heads.length === 0 ? data : `${heads.join('\n')}\n\n${data}`;

@@ -4,15 +4,15 @@
  * request-items.ts reads it in the next request. Pure; upstream worker, or counter thread if the body is
  * large.
  *
- * It is JSON in base64, and not encrypted: the caller's own model wrote it, and the provider checks its
- * signatures.
+ * The content is JSON in base64, and not encrypted: the caller's own model wrote the reasoning, and the
+ * provider checks its signatures.
  *
  * Must hold: clients store the content, so the form after PREFIX never changes; another form gets another
  * prefix (test/unit/doors/responses/encrypted-content.test.ts).
  */
 import { isNestedTooDeeply, isRecord, parsedJson } from '../../core/json.js';
 
-/** Content without it is another service's, which no upstream here could read. */
+/** Content without this prefix is another service's, which no upstream here could read. */
 const PREFIX = 'tollgate-1:';
 
 interface Carried {
@@ -22,11 +22,15 @@ interface Carried {
   readonly extra?: unknown;
 }
 
+/** Encodes the content. `carried` may be empty: some clients drop a reasoning item without content. */
 export function encryptedContent(carried: Carried): string {
   return PREFIX + Buffer.from(JSON.stringify(carried)).toString('base64');
 }
 
-/** Decodes the content; undefined if this gateway did not write it. */
+/**
+ * Decodes the content; undefined if Tollgate did not write it. A client may have changed it: members of a
+ * wrong type are left out, and the provider checks the rest.
+ */
 export function carriedIn(content: unknown): Carried | undefined {
   if (typeof content !== 'string' || !content.startsWith(PREFIX)) return undefined;
   const text = Buffer.from(content.slice(PREFIX.length), 'base64').toString();

@@ -1,7 +1,7 @@
 /**
- * The `input` of a request to POST /v1/responses as messages of a chat completion. to-chat.ts calls it. No
- * I/O; upstream worker, or counter thread if the body is large. An upstream with _extras_ reads more than
- * OpenAI's protocol has (`extras` of `Translator.toChat`, door.ts).
+ * Translates the `input` of a request to POST /v1/responses into messages of a chat completion. to-chat.ts
+ * calls `messagesOf`. No I/O; upstream worker, or counter thread if the body is large. An upstream with
+ * _extras_ reads more than OpenAI's protocol has (`extras` of `Translator.toChat`, door.ts).
  *
  *     message                    a message of its role; a lone text as a string. `developer` becomes
  *                                `system` without extras
@@ -59,14 +59,14 @@ class InputWriter {
   readonly #messages: unknown[] = [];
   readonly #extras: boolean;
   readonly #thoughtsBack: boolean;
-  /** Images and files of outputs, for a user message after the last of these. */
-  #moved: Members[] = [];
-  /** Path of the output that the first of them comes from. */
+  /** Images and files of the outputs in a row, for a user message after the last output. */
+  #movedParts: Members[] = [];
+  /** Path of the output from which the first of `#movedParts` comes. */
   #movedFrom = '';
-  /** The last message, if it is an assistant message: items of the same turn may still go into it. */
+  /** The last message if it is an assistant message: items of the same turn may still go into it. */
   #assistant: AssistantMessage | undefined;
   /** `extra_content` of a reasoning item, for the call that follows, if it is of the same turn. */
-  #extra: unknown;
+  #extraContent: unknown;
   /** Texts of reasoning for the next message or call of the assistant, unless another item comes first. */
   #thoughts = '';
 
@@ -75,15 +75,15 @@ class InputWriter {
     this.#thoughtsBack = thoughtsBack;
   }
 
-  /** Returns the messages. */
+  /** Call once, after the last `add`. Returns the messages. */
   end(): unknown[] {
-    this.#pushMoved();
+    this.#pushMovedParts();
     return this.#messages;
   }
 
   add(item: Members, path: string): void {
     const type = item.type ?? 'message';
-    if (type !== 'function_call_output' && type !== 'custom_tool_call_output') this.#pushMoved();
+    if (type !== 'function_call_output' && type !== 'custom_tool_call_output') this.#pushMovedParts();
     switch (type) {
       case 'message':
         this.#addMessage(item, path);
@@ -106,7 +106,7 @@ class InputWriter {
       case 'function_call_output':
       case 'custom_tool_call_output': {
         const content = this.#outputOf(item.output, path);
-        this.#push({ role: 'tool', tool_call_id: stringIn(item, 'call_id', path), content }, path);
+        this.#pushMessage({ role: 'tool', tool_call_id: stringIn(item, 'call_id', path), content }, path);
         return;
       }
       case 'item_reference':
@@ -122,28 +122,32 @@ class InputWriter {
     }
   }
 
-  /** The content of an output. Parts that are no texts move, unless the upstream reads them there. */
+  /**
+   * The content of an output. Parts that are no texts are moved to `#movedParts`, unless the upstream reads
+   * them in the message of a tool.
+   */
   #outputOf(output: unknown, path: string): unknown {
     if (!Array.isArray(output)) return contentOf(output, `${path}.output`);
     if (output.length === 0) return '';
     if (this.#extras) return contentOf(output, `${path}.output`);
     const parts = translatedParts(output as unknown[], `${path}.output`);
     const moved = parts.filter(({ type }) => type !== 'text');
-    if (moved.length > 0 && this.#moved.length === 0) this.#movedFrom = path;
-    this.#moved.push(...moved);
+    if (moved.length > 0 && this.#movedParts.length === 0) this.#movedFrom = path;
+    this.#movedParts.push(...moved);
     const texts = parts.filter(({ type }) => type === 'text');
-    return texts.length === 0 ? '' : loneText(texts);
+    return texts.length === 0 ? '' : singleTextOrParts(texts);
   }
 
-  #pushMoved(): void {
-    if (this.#moved.length === 0) return;
-    this.#push({ role: 'user', content: this.#moved }, this.#movedFrom);
-    this.#moved = [];
+  #pushMovedParts(): void {
+    if (this.#movedParts.length === 0) return;
+    this.#pushMessage({ role: 'user', content: this.#movedParts }, this.#movedFrom);
+    this.#movedParts = [];
   }
 
-  #push(message: object, path: string): void {
+  /** Adds a message that is not an assistant message, which ends the turn of the assistant. */
+  #pushMessage(message: object, path: string): void {
     this.#assistant = undefined;
-    this.#extra = undefined;
+    this.#extraContent = undefined;
     this.#thoughts = '';
     this.#messages.push(withOrigin(path, message));
   }
@@ -154,37 +158,40 @@ class InputWriter {
       throw new FieldError(`${path}.role`, 'must be user, assistant, system or developer');
     const content = contentOf(item.content, `${path}.content`);
     if (Array.isArray(content) && content.length === 0) {
-      // Servers refuse a message without parts. Clients send such a turn of a model that only called tools.
+      // Servers refuse a message without parts. Clients send one for an assistant that only called tools.
       if (role === 'assistant') return;
       throw new FieldError(`${path}.content`, 'must not be empty');
     }
     if (role !== 'assistant') {
       // DeepSeek, Mistral and others reject `developer`. OpenAI's own models take `system` for it.
-      this.#push({ role: role === 'developer' && !this.#extras ? 'system' : role, content }, path);
+      this.#pushMessage({ role: role === 'developer' && !this.#extras ? 'system' : role, content }, path);
       return;
     }
     const last = this.#assistant;
     // Two assistant messages in a row stay two. But the text goes into a message that reasoning or a call has
-    // begun (`content` is null), and into one with calls, whose outputs must be the next messages.
+    // begun (`content` is null), and into a message with calls, because the next messages must be the
+    // outputs.
     const message =
       last !== undefined && (last.content === null || last.tool_calls !== undefined)
         ? last
-        : this.#newAssistant(path);
+        : this.#pushAssistant(path);
     if (message.content === null) message.content = content;
     else message.content = appended(asParts(message.content), asParts(content));
     this.#addThoughts(message);
   }
 
-  #newAssistant(path: string): AssistantMessage {
+  /** Adds an empty assistant message, which becomes `#assistant`. */
+  #pushAssistant(path: string): AssistantMessage {
     const message: AssistantMessage = { role: 'assistant', content: null };
     this.#messages.push(withOrigin(path, message));
     this.#assistant = message;
     return message;
   }
 
+  /** Moves `#thoughts` into the message, whose `reasoning_content` must not be empty. */
   #addThoughts(message: AssistantMessage): void {
     if (!this.#thoughtsBack) return;
-    // `thoughtsBackOf` makes a space of nothing, in place of which the first thoughts come.
+    // `thoughtsBackOf` returns a space for no thoughts; the first thoughts replace that space.
     const { reasoning_content: before = '' } = message;
     message.reasoning_content = thoughtsBackOf(
       before.trim() === '' ? this.#thoughts : before + this.#thoughts,
@@ -194,56 +201,61 @@ class InputWriter {
 
   #addReasoning(item: Members, path: string): void {
     const { blocks, extra } = carriedIn(item.encrypted_content) ?? {};
-    // Google's interface in OpenAI's protocol wants `extra_content` back too.
-    this.#extra = extra;
+    // Also without extras: Google's interface in OpenAI's protocol wants `extra_content` back.
+    this.#extraContent = extra;
     if (this.#thoughtsBack) this.#thoughts += reasoningTextOf(item);
     if (blocks === undefined || !this.#extras) return;
     // Signed thinking comes before the text and the calls of its message.
     const last = this.#assistant;
-    const message = last?.content === null && last.tool_calls === undefined ? last : this.#newAssistant(path);
+    const message =
+      last?.content === null && last.tool_calls === undefined ? last : this.#pushAssistant(path);
     message.thinking_blocks = appended(message.thinking_blocks ?? [], blocks);
   }
 
   #addCall(call: object, path: string): void {
-    const message = this.#assistant ?? this.#newAssistant(path);
+    const message = this.#assistant ?? this.#pushAssistant(path);
     (message.tool_calls ??= []).push(
-      withOrigin(path, this.#extra === undefined ? call : { ...call, extra_content: this.#extra }),
+      withOrigin(
+        path,
+        this.#extraContent === undefined ? call : { ...call, extra_content: this.#extraContent },
+      ),
     );
-    this.#extra = undefined;
+    this.#extraContent = undefined;
     this.#addThoughts(message);
   }
 }
 
-/** What the model thought, or the summary if the item has nothing else. */
+/** The thoughts of the model, or their summary if the item has nothing else. */
 function reasoningTextOf({ content, summary }: Members): string {
   return textOf(content) || textOf(summary);
 }
 
-/** Adds to `all` itself: a copy for each item would take the square of their number. */
-function appended(all: unknown[], more: readonly unknown[]): unknown[] {
-  for (const item of more) all.push(item);
-  return all;
+/** Adds to `list` itself, and returns `list`. A copy for each item would take the square of their number. */
+function appended(list: unknown[], added: readonly unknown[]): unknown[] {
+  for (const item of added) list.push(item);
+  return list;
 }
 
 function asParts(content: unknown): unknown[] {
   return Array.isArray(content) ? (content as unknown[]) : [{ type: 'text', text: content }];
 }
 
-/** `content` translated: a lone text is a string, which every server accepts. */
+/** The translated content. A single text becomes a string, which every server accepts. */
 function contentOf(content: unknown, path: string): unknown {
   if (typeof content === 'string') return content;
   if (!Array.isArray(content)) throw new FieldError(path, 'must be a string or an array of parts');
-  return loneText(translatedParts(content as unknown[], path));
+  return singleTextOrParts(translatedParts(content as unknown[], path));
 }
 
 function translatedParts(content: readonly unknown[], path: string): Members[] {
   return content.map((part, index) => {
-    const at = `${path}[${index}]`;
-    return withOrigin(at, translatedPart(part, at));
+    const partPath = `${path}[${index}]`;
+    return withOrigin(partPath, translatedPart(part, partPath));
   });
 }
 
-function loneText(parts: readonly Members[]): unknown {
+/** The text of a single text part, else `parts`. */
+function singleTextOrParts(parts: readonly Members[]): unknown {
   const [first] = parts;
   return parts.length === 1 && first!.type === 'text' ? first!.text : parts;
 }

@@ -1,6 +1,6 @@
 /**
- * The `response` object of the Responses API, made of a chat completion and of members that it repeats from
- * the request; and the types of the output items that response-stream.ts writes, which calls all of it, for
+ * The `response` object of the Responses API, made of a chat completion and of members that the object
+ * repeats from the request; and the types of the output items. response-stream.ts uses all of this file, for
  * events and for a response that is not streamed. Pure; upstream worker.
  *
  * Must hold: the object has every member of OpenAI's reference, because clients validate it
@@ -56,7 +56,7 @@ const REPEATED: readonly (readonly [name: string, absent: unknown])[] = [
   ['user', null],
 ];
 
-/** The object itself, for JSON. `usage` is null until the end, and if no usage was reported. */
+/** Returns the object, for JSON.stringify. `usage` is null until the end, and if no usage was reported. */
 export function responseObject(head: ResponseHead, { body }: DoorCall, state: ResponseState): object {
   const { status, reason, output, usage, serviceTier } = state;
   const reasoning = isRecord(body.reasoning) ? body.reasoning : {};
@@ -80,7 +80,10 @@ export function responseObject(head: ResponseHead, { body }: DoorCall, state: Re
   };
 }
 
-/** The usage in the form of Responses; null if none was reported. */
+/**
+ * The usage in the form of Responses; null if none was reported. `usage`: of the chat completion, whose
+ * prompt includes cached tokens, as that of Responses does.
+ */
 function usageOf(usage: unknown): object | null {
   if (!isRecord(usage)) return null;
   const prompt = isRecord(usage.prompt_tokens_details) ? usage.prompt_tokens_details : {};
@@ -114,8 +117,8 @@ export interface PlacedItem {
 /** An output item that is being written. */
 interface OpenItem extends PlacedItem {
   /**
-   * Writes what is still missing to `item`, and returns the item's last events but response.output_item.done.
-   * `status` is written to items that have one: reasoning has none.
+   * Writes the missing members to `item`, and returns the item's last events but response.output_item.done.
+   * `status` is written to the item, except to reasoning, which has no status. Called once (`#closeAll`).
    */
   readonly close: (status: ItemStatus) => string;
 }
@@ -128,7 +131,7 @@ export interface OpenReasoning extends OpenItem {
   unsigned: string;
 }
 
-/** A part of the message. Its text is in the member that its type names. */
+/** A part of the message that is being written. */
 export interface OpenPart {
   readonly type: 'output_text' | 'refusal';
   readonly index: number;
@@ -148,14 +151,14 @@ export interface OpenCall extends OpenItem, CallSoFar {
   isAdded: boolean;
 }
 
-/** The start of the names of a call's events. */
+/** The start of the types of a call's events: `.delta` or `.done` follows. */
 export function eventsOf({ item }: OpenCall): string {
   return item.type === 'function_call'
     ? 'response.function_call_arguments'
     : 'response.custom_tool_call_input';
 }
 
-/** The members by which an event names the open part of a message. */
+/** The members by which an event names the open part of a message, which must have one. */
 export function positionOf({ item, index, part }: OpenMessage): object {
   return { item_id: item.id, output_index: index, content_index: part!.index };
 }

@@ -1,8 +1,8 @@
 /**
  * Translates a chat completion into the events of the Responses API, chunk by chunk, and into the `response`
- * object at the end. responses-dialect.ts makes one for each stream, and for each response that is not
- * streamed, whose message counts as one large chunk. upstream/door-call.ts calls `push` and `end`. Upstream
- * worker.
+ * object at the end. responses-dialect.ts makes a ResponseStream for each stream, and for each response that
+ * is not streamed, whose message counts as one large chunk. upstream/door-call.ts calls `push` and `end`.
+ * Upstream worker.
  *
  *     response.created, response.in_progress             with the first chunk
  *     response.output_item.added … done                  reasoning, then the message, then tool calls: an
@@ -12,8 +12,9 @@
  *
  * If the upstream breaks off, `end` is not called: the listener then writes the door's error event.
  *
- * Must hold: the deltas of an item, joined, are its text; the ended items are the output, and each was added
- * once before it was done; sequence numbers have no gaps (test/unit/doors/responses/response-stream.test.ts).
+ * Must hold: the deltas of an item, joined, are its text. The ended items are the output, and each was added
+ * once before it was done. Sequence numbers have no gaps, so the texts of events are returned in the order in
+ * which they were made (test/unit/doors/responses/response-stream.test.ts).
  */
 import { isRecord, type Members } from '../../core/json.js';
 import type { DoorCall, DoorStream } from '../door.js';
@@ -40,23 +41,25 @@ export class ResponseStream implements DoorStream {
   readonly #call: DoorCall;
   readonly #isStream: boolean;
   /**
-   * The items, in the order of their `output_index`. An item is changed until it is done. An event has it as
-   * it was when the event was written, because that is text.
+   * The items, in the order of their `output_index`. An item is changed until it is done; events are text, so
+   * a later change does not reach them.
    */
   readonly #output: object[] = [];
   #head: ResponseHead | undefined;
-  #sequence = 0;
+  #nextSequenceNumber = 0;
   #usage: unknown;
   #serviceTier: unknown;
-  #finish: unknown;
+  #finishReason: unknown;
   #reasoning: OpenReasoning | undefined;
   #message: OpenMessage | undefined;
-  /** The open tool calls, by the index that their pieces have, or else by their positions in the delta. */
+  /** The open tool calls, by the index of their pieces; without an index, by their position in the delta. */
   readonly #calls = new Map<unknown, OpenCall>();
   /** For tools in namespaces: name and namespace at this door, by the name in the chat completion. */
   readonly #namespaces: ReturnType<typeof namespacesIn>;
 
-  /** `isStream`: `push` and `end` return events; else only `response` is used. */
+  /**
+   * `isStream`: `push` and `end` return events. If false, they return '', and the caller reads `response`.
+   */
   constructor(call: DoorCall, isStream: boolean) {
     this.#call = call;
     this.#namespaces = namespacesIn(call.body.tools);
@@ -65,28 +68,32 @@ export class ResponseStream implements DoorStream {
 
   /** `chunk`: a chunk, or a chat completion that is not streamed. */
   push(chunk: Members): string {
-    const events = this.#start(chunk);
+    const events = this.#startResponse(chunk);
     this.#usage = chunk.usage ?? this.#usage;
     this.#serviceTier = chunk.service_tier ?? this.#serviceTier;
     const choice: unknown = Array.isArray(chunk.choices) ? chunk.choices[0] : undefined;
     if (!isRecord(choice)) return events;
-    this.#finish = choice.finish_reason ?? this.#finish;
+    this.#finishReason = choice.finish_reason ?? this.#finishReason;
     const delta = choice.delta ?? choice.message;
-    return isRecord(delta) ? events + this.#translate(delta, choice.logprobs) : events;
+    return isRecord(delta) ? events + this.#writeDelta(delta, choice.logprobs) : events;
   }
 
-  /** The last events. The output is incomplete if the upstream has cut it: its last item is too. */
+  /** The last events. If the upstream has cut the output, response and last item are incomplete. */
   end(): string {
-    const { reason } = this.#state;
-    const events = this.#start({}) + this.#closeAll(reason === undefined ? 'completed' : 'incomplete');
+    const { reason } = this.#responseState;
+    const events =
+      this.#startResponse({}) + this.#closeAll(reason === undefined ? 'completed' : 'incomplete');
     return (
       events +
-      this.#responseEvent(reason === undefined ? 'response.completed' : 'response.incomplete', this.#state)
+      this.#responseEvent(
+        reason === undefined ? 'response.completed' : 'response.incomplete',
+        this.#responseState,
+      )
     );
   }
 
-  /** The first events, with the first chunk. */
-  #start(chunk: Members): string {
+  /** The first events, if `chunk` is the first chunk; else ''. */
+  #startResponse(chunk: Members): string {
     if (this.#head !== undefined) return '';
     this.#head = headOf(chunk, this.#call);
     return ['response.created', 'response.in_progress']
@@ -96,14 +103,14 @@ export class ResponseStream implements DoorStream {
 
   /** The `response` object. Call after `end`. */
   get response(): object {
-    return responseObject(this.#head!, this.#call, this.#state);
+    return responseObject(this.#head!, this.#call, this.#responseState);
   }
 
-  get #state(): ResponseState {
+  get #responseState(): ResponseState {
     const reason =
-      this.#finish === 'length'
+      this.#finishReason === 'length'
         ? 'max_output_tokens'
-        : this.#finish === 'content_filter'
+        : this.#finishReason === 'content_filter'
           ? 'content_filter'
           : undefined;
     return {
@@ -116,7 +123,7 @@ export class ResponseStream implements DoorStream {
   }
 
   /** Events for a delta, or for a whole message. */
-  #translate(delta: Members, logprobs: unknown): string {
+  #writeDelta(delta: Members, logprobs: unknown): string {
     let events = '';
     const thoughts = thoughtsOf(delta);
     if (thoughts !== '') events += this.#writeReasoning(thoughts);
@@ -139,20 +146,21 @@ export class ResponseStream implements DoorStream {
   #writeReasoning(text: string): string {
     let events = this.#openReasoning();
     const open = this.#reasoning!;
-    const at = { item_id: open.item.id, output_index: open.index, summary_index: 0 };
+    const position = { item_id: open.item.id, output_index: open.index, summary_index: 0 };
     if (open.text === '') {
       const part = { type: 'summary_text', text: '' };
-      events += this.#event('response.reasoning_summary_part.added', { ...at, part });
+      events += this.#eventText('response.reasoning_summary_part.added', { ...position, part });
     }
     open.text += text;
     open.unsigned += text;
-    return events + this.#event('response.reasoning_summary_text.delta', { ...at, delta: text });
+    return events + this.#eventText('response.reasoning_summary_text.delta', { ...position, delta: text });
   }
 
   /**
-   * Keeps a block that the provider has signed. In a stream its text has come before, as thoughts, and the
-   * block brings none of its own: so it gets what no earlier block has. Providers sign before the message
-   * begins. For a block after that a new reasoning item begins, in which the block stays as it came.
+   * Adds a block that the provider has signed to the open reasoning item. In a stream the text of the block
+   * has come before, as thoughts, and the block has none: so it gets the text that no earlier block has.
+   * Providers sign before the message begins. For a block that comes later a new reasoning item begins, in
+   * which the block stays as it came.
    */
   #addSignedBlock(block: unknown): string {
     if (!isRecord(block)) return '';
@@ -164,6 +172,7 @@ export class ResponseStream implements DoorStream {
     return events;
   }
 
+  /** Opens a reasoning item unless one is open. Returns the events for that; '' if one was open. */
   #openReasoning(): string {
     if (this.#reasoning !== undefined) return '';
     const closed = this.#closeAll('completed');
@@ -175,16 +184,17 @@ export class ResponseStream implements DoorStream {
       unsigned: '',
       close: () => {
         const { item, index, text, blocks } = open;
-        const at = { item_id: item.id, output_index: index, summary_index: 0 };
+        const position = { item_id: item.id, output_index: index, summary_index: 0 };
         const part = { type: 'summary_text', text };
         if (text !== '') item.summary = [part];
         if (blocks.length > 0) item.encrypted_content = encryptedContent({ blocks });
-        // Without it the AI SDK and others drop the item. The texts go back in its summary.
+        // Clients such as the AI SDK drop an item without the member, and its thoughts go back in its
+        // summary.
         else if (this.#call.thoughtsBack === true) item.encrypted_content = encryptedContent({});
         return text === ''
           ? ''
-          : this.#event('response.reasoning_summary_text.done', { ...at, text }) +
-              this.#event('response.reasoning_summary_part.done', { ...at, part });
+          : this.#eventText('response.reasoning_summary_text.done', { ...position, text }) +
+              this.#eventText('response.reasoning_summary_part.done', { ...position, part });
       },
     };
     this.#reasoning = open;
@@ -199,15 +209,19 @@ export class ResponseStream implements DoorStream {
       events += this.#closePart(open);
       open.part = { type, index: open.content.length, text: '', logprobs: [] };
       open.content.push(partOf(open.part));
-      events += this.#event('response.content_part.added', { ...positionOf(open), part: partOf(open.part) });
+      events += this.#eventText('response.content_part.added', {
+        ...positionOf(open),
+        part: partOf(open.part),
+      });
     }
     open.part.text += text;
     open.part.logprobs.push(...logprobs);
     return type === 'output_text'
-      ? events + this.#event('response.output_text.delta', { ...positionOf(open), delta: text, logprobs })
-      : events + this.#event('response.refusal.delta', { ...positionOf(open), delta: text });
+      ? events + this.#eventText('response.output_text.delta', { ...positionOf(open), delta: text, logprobs })
+      : events + this.#eventText('response.refusal.delta', { ...positionOf(open), delta: text });
   }
 
+  /** Opens the message unless it is open. Returns the events for that; '' if it was open. */
   #openMessage(): string {
     if (this.#message !== undefined) return '';
     const closed = this.#closeAll('completed');
@@ -228,25 +242,26 @@ export class ResponseStream implements DoorStream {
     return closed + added;
   }
 
+  /** Ends the open part of the message, if there is one. */
   #closePart(open: OpenMessage): string {
     const { part } = open;
     if (part === undefined) return '';
-    const at = positionOf(open);
-    const whole = partOf(part);
-    open.content[part.index] = whole;
+    const position = positionOf(open);
+    const wholePart = partOf(part);
+    open.content[part.index] = wholePart;
     const { text, logprobs } = part;
     return (
       (part.type === 'output_text'
-        ? this.#event('response.output_text.done', { ...at, text, logprobs })
-        : this.#event('response.refusal.done', { ...at, refusal: text })) +
-      this.#event('response.content_part.done', { ...at, part: whole })
+        ? this.#eventText('response.output_text.done', { ...position, text, logprobs })
+        : this.#eventText('response.refusal.done', { ...position, refusal: text })) +
+      this.#eventText('response.content_part.done', { ...position, part: wholePart })
     );
   }
 
   /**
    * Events for a tool call, or for a piece of its arguments. `position`: in the delta. The first call ends
-   * reasoning and message. A piece of another call at an index that is taken (message-parts.ts) ends all
-   * open calls: such a server sends one call after the other.
+   * reasoning and message. A piece of another call at the index of an open call (`isOtherCall`) ends all open
+   * calls: such a server sends one call after the other.
    */
   #writeCall(call: Members, position: number): string {
     const piece = pieceOf(call);
@@ -265,10 +280,10 @@ export class ResponseStream implements DoorStream {
   }
 
   /**
-   * Takes the next output index for a call. Its item is not added yet, because the client must get the name
-   * with it. The returned events are those of `before`, and a whole reasoning item if the call has
-   * `extra_content`, the signature of Gemini: so the client sends it back before the call. It is read from
-   * the first piece alone: Gemini sends whole calls, each in one piece.
+   * Gives a call the next output index. The client is not told of the item yet, because the event must have
+   * the name. The returned events are `before`, and a whole reasoning item if the call has `extra_content`,
+   * the signature of Gemini: so the client sends the signature back before the call. `extra_content` is read
+   * from the first piece alone: Gemini sends whole calls, each in one piece.
    */
   #openCall(call: Members, before: string): [OpenCall, string] {
     let events = before;
@@ -298,11 +313,12 @@ export class ResponseStream implements DoorStream {
       json: '',
       isAdded: false,
       close: (status) => {
-        const late = open.isAdded ? '' : this.#addCall(open);
+        // The upstream has ended without the name or id for which the event waited.
+        const added = open.isAdded ? '' : this.#addCall(open);
         const { item, index, json } = open;
         Object.assign(item, { status, [textName]: json });
-        const at = { item_id: item.id, output_index: index, name: item.name, [textName]: json };
-        return late + this.#event(`${eventsOf(open)}.done`, at);
+        const members = { item_id: item.id, output_index: index, name: item.name, [textName]: json };
+        return added + this.#eventText(`${eventsOf(open)}.done`, members);
       },
     };
     return [open, events];
@@ -311,9 +327,9 @@ export class ResponseStream implements DoorStream {
   /** Tells the client of a call, with the arguments that have come by now. */
   #addCall(open: OpenCall): string {
     open.isAdded = true;
-    // If the upstream has sent no id, the caller gets one that no earlier response has, because it sends all
-    // of them back in one request. The end of the request id is the part that differs. OpenAI's bound is 40
-    // characters: 5 of `call_`, 28, `_`, and up to 6 digits.
+    // If the upstream has sent no id, the caller gets an id that no earlier response has, because the caller
+    // sends all ids back in one request. The end of the request id is the part that differs. OpenAI's bound
+    // is 40 characters: 5 of `call_`, 28, `_`, and up to 6 digits.
     const { index, item, id = `call_${this.#call.requestId.slice(-28)}_${index}`, name = '', json } = open;
     // For a tool in a namespace its own name replaces `name`.
     Object.assign(item, { call_id: id, name, ...this.#namespaces.get(name) });
@@ -322,11 +338,11 @@ export class ResponseStream implements DoorStream {
 
   #callDelta(open: OpenCall, json: string): string {
     if (json === '') return '';
-    const at = { item_id: open.item.id, output_index: open.index, delta: json };
-    return this.#event(`${eventsOf(open)}.delta`, at);
+    const members = { item_id: open.item.id, output_index: open.index, delta: json };
+    return this.#eventText(`${eventsOf(open)}.delta`, members);
   }
 
-  /** Ends all open items; `status` is that of the last one, the others are completed. */
+  /** Ends all open items. `status`: of the last item; the others are completed. */
   #closeAll(status: ItemStatus): string {
     const open = [this.#reasoning, this.#message, ...this.#calls.values()].filter(
       (item) => item !== undefined,
@@ -341,7 +357,7 @@ export class ResponseStream implements DoorStream {
     return events;
   }
 
-  /** Begins an output item. Returns it, and the event for it. */
+  /** Begins an output item. Returns the item, and its event. */
   #addItem(prefix: string, members: Members & { readonly type: string }): [PlacedItem, string] {
     const base = this.#newItem(prefix, members);
     return [base, this.#itemAdded(base)];
@@ -356,20 +372,21 @@ export class ResponseStream implements DoorStream {
   }
 
   #itemAdded({ index, item }: PlacedItem): string {
-    return this.#event('response.output_item.added', { output_index: index, item });
+    return this.#eventText('response.output_item.added', { output_index: index, item });
   }
 
   #itemDone({ index, item }: PlacedItem): string {
-    return this.#event('response.output_item.done', { output_index: index, item });
+    return this.#eventText('response.output_item.done', { output_index: index, item });
   }
 
   #responseEvent(type: string, state: ResponseState): string {
     if (!this.#isStream) return '';
-    return this.#event(type, { response: responseObject(this.#head!, this.#call, state) });
+    return this.#eventText(type, { response: responseObject(this.#head!, this.#call, state) });
   }
 
-  #event(type: string, members: object): string {
+  /** The text of the next event, which gets the next sequence number; '' if there is no stream. */
+  #eventText(type: string, members: object): string {
     if (!this.#isStream) return '';
-    return `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: this.#sequence++, ...members })}\n\n`;
+    return `event: ${type}\ndata: ${JSON.stringify({ type, sequence_number: this.#nextSequenceNumber++, ...members })}\n\n`;
   }
 }

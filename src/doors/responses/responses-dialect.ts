@@ -1,7 +1,8 @@
 /**
  * The Responses door's half for upstream workers, its Dialect: how responses of upstreams that speak
- * Responses are read, and the translation for the others. dialects.ts has it in its table; responses-door.ts
- * is the other half.
+ * Responses are read, and the translation for other upstreams. dialects.ts has the dialect in its table;
+ * responses-door.ts is the half for listeners. Upstream worker; `toChat` also counter threads for large
+ * bodies.
  *
  * Must hold: only response.completed and response.incomplete end a stream well; a stream without either was
  * cut off (test/unit/doors/responses/response-stream.test.ts).
@@ -22,7 +23,7 @@ const TRANSLATOR: Translator = {
   toChat,
   names: NAMES,
   fromChat(response, call: DoorCall) {
-    // `false`: no events, only the response that they would amount to.
+    // `false`: no events are written, only the response at their end.
     const writer = new ResponseStream(call, false);
     writer.push(response);
     writer.end();
@@ -33,7 +34,7 @@ const TRANSLATOR: Translator = {
 
 export const RESPONSES_DIALECT: Dialect = {
   name: 'responses',
-  // Every response of this protocol has it, and no other body of status 200.
+  // Every response of this protocol has this member, and no other body of status 200 has it.
   marker: 'output',
   faultIn,
   openJudge: () => new ResponsesJudge(),
@@ -43,8 +44,8 @@ export const RESPONSES_DIALECT: Dialect = {
 };
 
 /**
- * Statuses of a success; some upstreams leave it out. `failed`, `cancelled` and `in_progress` come with
- * HTTP status 200 too.
+ * Values of `status` in a success; some upstreams leave the member out. `failed`, `cancelled` and
+ * `in_progress` come with HTTP status 200 too, and are faults.
  */
 const ENDED: ReadonlySet<unknown> = new Set(['completed', 'incomplete', undefined, null]);
 

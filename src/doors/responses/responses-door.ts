@@ -1,12 +1,13 @@
 /**
  * The door of OpenAI's Responses API, the half for listeners: its route, how its bodies are read, the
- * sentence for a body that the compiled validator has rejected, and its errors. doors.ts has the door in its
- * table; responses-dialect.ts is the other half. Listener thread and counter threads.
+ * sentence for a body that the compiled validator has rejected, and the form of errors. doors.ts has the door
+ * in its table; responses-dialect.ts is the half for upstream workers. Listener thread, and counter threads
+ * for large bodies.
  *
  * Must hold: request-schemas.ts has the same rules, or `explainResponsesRequest` throws for a body that only
- * the validator rejects (test/unit/doors/responses/responses-door.rules.test.ts compares both; the rules are
- * not in that file so that the threads that face the network need not load TypeBox); an error event goes on
- * with the numbers of the stream, and OpenAI's client raises it
+ * the validator rejects (test/unit/doors/responses/responses-door.rules.test.ts compares both). The rules are
+ * here a second time so that the threads that face the network need not load TypeBox. An error event has the
+ * next sequence number of the stream, and OpenAI's client raises an error for it
  * (test/unit/doors/responses/responses-door.test.ts).
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
@@ -37,7 +38,7 @@ import {
   within,
 } from '../../protocol/chat-rules.js';
 
-/** Members by which OpenAI reads what it has stored. */
+/** Members by which OpenAI reads a stored prompt or conversation. */
 const STORED = ['previous_response_id', 'conversation', 'prompt'] as const;
 
 /** In the order in which they are checked. */
@@ -61,7 +62,7 @@ const RULES: Rules = {
   reasoning: OBJECT,
 };
 
-/** The sentence for the first item that breaks a rule; undefined if none does. */
+/** The sentence for the first item that breaks a rule; undefined if no item does, or `input` is no list. */
 function itemsError(input: unknown): string | undefined {
   if (!Array.isArray(input)) return undefined;
   if (input.length === 0) return 'input must have at least 1 item, got 0';
@@ -76,6 +77,9 @@ const CALLERS_TOOLS: readonly unknown[] = [
   ...['function', 'custom', 'local_shell', 'apply_patch', 'computer', 'computer_use_preview'],
 ];
 
+/**
+ * Whether the provider runs the tool, or a tool of the namespace. An unknown type counts as the provider's.
+ */
 function isHosted({ type, environment, execution, tools }: Members): boolean {
   if (CALLERS_TOOLS.includes(type)) return false;
   if (type === 'shell') return !isRecord(environment) || environment.type !== 'local';
@@ -88,19 +92,19 @@ function isHosted({ type, environment, execution, tools }: Members): boolean {
 /** Members that make the provider run a tool, or read what it has stored. `body` is valid. */
 function routingIn(body: Members): readonly RoutingMember[] {
   const { tools, input } = body;
-  const found: RoutingMember[] = STORED.filter((name) => isGiven(body[name]));
-  if (Array.isArray(tools) && (tools as Members[]).some(isHosted)) found.push('hosted_tools');
-  if (Array.isArray(input) && (input as Members[]).some(isReference)) found.push('item_reference');
-  if (isGiven(body.context_management)) found.push('context_management');
-  return found;
+  const routing: RoutingMember[] = STORED.filter((name) => isGiven(body[name]));
+  if (Array.isArray(tools) && (tools as Members[]).some(isHosted)) routing.push('hosted_tools');
+  if (Array.isArray(input) && (input as Members[]).some(isReference)) routing.push('item_reference');
+  if (isGiven(body.context_management)) routing.push('context_management');
+  return routing;
 }
 
-/** The id that response-stream.ts gives an item of reasoning. Those of OpenAI have no second `_`. */
+/** The form of the ids that response-stream.ts gives items of reasoning. OpenAI's ids have no second `_`. */
 const TRANSLATED_REASONING = /^rs_.+_\d+$/;
 
 /**
- * Whether OpenAI reads the item, or a part of it, from its store by the id (openapi.json, `InputItem`, and
- * the guides "Reasoning" and "Image generation", read 2026-11). An item without a type and without a message
+ * Whether OpenAI reads the item, or a part of the item, from its store by the id (openapi.json, `InputItem`,
+ * and the guides "Reasoning" and "Image generation", read 2026-11). An item without a type that is no message
  * is an `item_reference`.
  */
 function isReference({ type, id, role, content, result, encrypted_content: encrypted }: Members): boolean {
@@ -110,19 +114,22 @@ function isReference({ type, id, role, content, result, encrypted_content: encry
     case 'item_reference':
       return true;
     case 'reasoning':
-      return typeof id === 'string' && !TRANSLATED_REASONING.test(id) && !isText(encrypted);
+      return typeof id === 'string' && !TRANSLATED_REASONING.test(id) && !isNonEmptyText(encrypted);
     case 'image_generation_call':
-      return !isText(result);
+      return !isNonEmptyText(result);
     default:
       return false;
   }
 }
 
-function isText(value: unknown): boolean {
+function isNonEmptyText(value: unknown): boolean {
   return typeof value === 'string' && value !== '';
 }
 
-/** Why the validator rejected `body`. Throws if `body` breaks no rule, which is a bug of this file. */
+/**
+ * Why the validator rejected `body`. Throws if `body` breaks no rule, which is a bug here or in
+ * request-schemas.ts. Exported for its test.
+ */
 export function explainResponsesRequest(body: unknown): string {
   return explainBody(
     body,
@@ -161,7 +168,7 @@ const TOOL = new Level({
 /**
  * The known member names of a request, as protocol/known-members.ts has those of a chat completion: a name
  * that differs only in case is rejected, because decoders that fold case would read another request than the
- * one that was admitted. `service_tier` must not be here: names that are here are not checked for routing
+ * admitted one. `service_tier` must not be here, because the names here are not checked for routing
  * (core/routing-members.ts).
  */
 const RESPONSES_REQUEST = new Level({
@@ -181,32 +188,34 @@ const RESPONSES_REQUEST = new Level({
 });
 
 /**
- * The least `max_output_tokens` that OpenAI accepts: a bound for accounts with little money is not lowered
- * further. A caller who asks for less gets OpenAI's own 400.
+ * The least `max_output_tokens` that OpenAI accepts. For an account with little money the gateway lowers the
+ * bound, but not below this. A caller who asks for less gets OpenAI's own 400.
  */
 const OUTPUT_TOKENS_MIN_AT_OPENAI = 16;
 
 const NUMBER_NAME = '"sequence_number":';
 /** The value of `sequence_number`: digits, and the character that ends them. */
 const NUMBER_VALUE = /^\s*(\d{1,15})\s*[,}]/;
+/** Bytes that are read for the value, so that the cost does not depend on the frame. */
 const VALUE_BYTES_MAX = 32;
 
 /**
- * Returns the last `sequence_number` in a frame; undefined if it has none. Text of the model cannot match
- * NUMBER_NAME, because quotes in it have backslashes.
+ * Returns the last `sequence_number` in a frame; undefined if the frame has none. Text of the model cannot
+ * match NUMBER_NAME, because quotes in such a text have backslashes.
  */
 function numberIn(frame: Uint8Array): number | undefined {
   const bytes = Buffer.from(frame.buffer, frame.byteOffset, frame.length);
-  const at = bytes.lastIndexOf(NUMBER_NAME);
-  if (at < 0) return undefined;
-  const start = at + NUMBER_NAME.length;
-  const found = NUMBER_VALUE.exec(bytes.toString('latin1', start, start + VALUE_BYTES_MAX));
-  return found === null ? undefined : Number(found[1]);
+  const nameStart = bytes.lastIndexOf(NUMBER_NAME);
+  if (nameStart < 0) return undefined;
+  const valueStart = nameStart + NUMBER_NAME.length;
+  const match = NUMBER_VALUE.exec(bytes.toString('latin1', valueStart, valueStart + VALUE_BYTES_MAX));
+  return match === null ? undefined : Number(match[1]);
 }
 
 /**
  * The event that ends a stream, in the form of the reference, and with a member `error` as in a chat
- * completion: OpenAI's client libraries (TypeScript, Python) raise an error for that member alone.
+ * completion: OpenAI's client libraries (TypeScript, Python) raise an error for that member alone. `number`:
+ * the sequence number, 0 if the stream has had no event.
  */
 function errorEvent({ code, message }: ErrorRecord, _requestId: string, number = 0): string {
   const event = {

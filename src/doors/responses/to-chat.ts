@@ -1,10 +1,11 @@
 /**
- * A request to POST /v1/responses as a chat completion, for upstreams that do not speak Responses.
- * responses-dialect.ts has it in its translator. No I/O; upstream worker, or counter thread if the body is
- * large.
+ * Translates a request to POST /v1/responses into a chat completion, for upstreams that do not speak
+ * Responses. responses-dialect.ts has `toChat` in its translator. No I/O; upstream worker, or counter thread
+ * if the body is large.
  *
  * Must hold: every member is translated, dropped because it does not change the response, or refused, as
- * docs/responses.md says (test/unit/doors/responses/to-chat.test.ts).
+ * docs/responses.md says (test/unit/doors/responses/to-chat.test.ts). `fields.finish` refuses each member
+ * that nobody took, so it comes last.
  *
  * Follows the reference of OpenAI, "Create a model response", as of November 2026.
  */
@@ -77,13 +78,13 @@ export function toChat(body: Members, extras = false, thoughtsBack = false): Rec
   }
   const instructions = fields.string('instructions');
   const messages = messagesOf(fields.take('input'), extras, thoughtsBack);
-  const all =
+  const allMessages =
     instructions === undefined
       ? messages
       : [withOrigin('instructions', { role: 'system', content: instructions }), ...messages];
-  chat.messages = extras ? all : withOneSystem(all);
-  const bound = fields.integer('max_output_tokens');
-  if (bound !== undefined) chat.max_completion_tokens = bound;
+  chat.messages = extras ? allMessages : withOneSystem(allMessages);
+  const outputTokensMax = fields.integer('max_output_tokens');
+  if (outputTokensMax !== undefined) chat.max_completion_tokens = outputTokensMax;
   if (fields.boolean('stream') === true) {
     chat.stream = true;
     chat.stream_options = { include_usage: true };
@@ -109,6 +110,7 @@ function addTools(fields: Fields, chat: Record<string, unknown>): void {
   if (parallel !== undefined) chat.parallel_tool_calls = parallel;
 }
 
+/** The tool in the form of a chat completion. Throws a FieldError for a tool that the caller does not run. */
 function toolOf(tool: Members, path: string): object {
   const { type } = tool;
   if (type !== 'function' && type !== 'custom')
@@ -125,6 +127,7 @@ function toolOf(tool: Members, path: string): object {
   return { type, custom };
 }
 
+/** The `tool_choice` of a chat completion. A string passes as it is: the upstream checks it. */
 function choiceOf(choice: unknown): unknown {
   if (typeof choice === 'string') return choice;
   const { type, mode, tools } = isRecord(choice) ? choice : {};
@@ -160,7 +163,9 @@ function addText(text: Members | undefined, chat: Record<string, unknown>): void
     throw new FieldError('text.format.type', 'must be text, json_object or json_schema');
 }
 
-/** Translates the effort. `summary` is ignored: callers get all the thinking that the upstream returns. */
+/**
+ * Translates the effort. `summary` is ignored, because callers get all thoughts that the upstream returns.
+ */
 function addReasoning(reasoning: Members | undefined, chat: Record<string, unknown>): void {
   const { effort, mode } = reasoning ?? {};
   if (typeof effort === 'string') chat.reasoning_effort = effort;
@@ -175,13 +180,13 @@ function addLogprobs(fields: Fields, chat: Record<string, unknown>): void {
   const unknown = include.findIndex((name) => !INCLUDED.includes(name));
   if (unknown >= 0)
     throw new FieldError(`include[${unknown}]`, 'must name something that a chat completion has');
-  const top = fields.integer('top_logprobs') ?? 0;
-  if (top === 0 && !include.includes(LOGPROBS)) return;
+  const topLogprobs = fields.integer('top_logprobs') ?? 0;
+  if (topLogprobs === 0 && !include.includes(LOGPROBS)) return;
   chat.logprobs = true;
-  if (top > 0) chat.top_logprobs = top;
+  if (topLogprobs > 0) chat.top_logprobs = topLogprobs;
 }
 
-/** The members of those names that are present and not null. */
+/** The members of these names that are present and not null. */
 function presentOf(members: Members, names: readonly string[]): Record<string, unknown> {
   const entries = names.map((name) => [name, members[name]] as const);
   return Object.fromEntries(entries.filter(([, value]) => value !== undefined && value !== null));

@@ -1,8 +1,8 @@
 /**
- * The tools of a request to POST /v1/responses, by the names that they have in a chat completion. That knows
- * no namespaces: a tool of one is offered as `namespace__name`, shortened if that is too long, and a call of
- * it gets both names back. to-chat.ts, request-items.ts and response-stream.ts call it. Pure; upstream
- * worker, or for requests a counter thread if the body is large.
+ * The tools of a request to POST /v1/responses, by their names in a chat completion. A chat completion knows
+ * no namespaces: a tool in a namespace is offered by its _flat name_ `namespace__name`, shortened if it is
+ * too long, and a call of the tool gets both names back. to-chat.ts, request-items.ts and response-stream.ts
+ * use these functions. Pure; upstream worker, or for requests a counter thread if the body is large.
  *
  * Must hold: in a request with a namespace, two tools with one flat name are rejected, because nobody could
  * know which of them a call means (test/unit/doors/responses/tool-names.test.ts).
@@ -24,8 +24,8 @@ interface NamesOfTool {
 
 /**
  * The start of the type of hosted tools that coding agents offer by default. An upstream of chat completions
- * cannot run them, so they are left out if there are other tools and the model need not call one; else
- * to-chat.ts rejects them.
+ * cannot run hosted tools. So they are left out if there are other tools and the model need not call a tool;
+ * else to-chat.ts rejects them.
  */
 const SEARCH_TYPE_START = 'web_search';
 
@@ -39,10 +39,10 @@ export function offeredTools(tools: readonly unknown[], mayChoose: boolean): Off
     if (!isRecord(tool)) throw new FieldError(path, 'must be an object');
     const { type, name, tools: inner } = tool;
     if (type !== 'namespace' || typeof name !== 'string' || !Array.isArray(inner)) return [{ tool, path }];
-    return (inner as unknown[]).map((one, position) => {
-      const at = `${path}.tools[${position}]`;
-      if (!isRecord(one)) throw new FieldError(at, 'must be an object');
-      return { tool: { ...one, name: flatName(one.name, name) }, path: at };
+    return (inner as unknown[]).map((innerTool, position) => {
+      const innerPath = `${path}.tools[${position}]`;
+      if (!isRecord(innerTool)) throw new FieldError(innerPath, 'must be an object');
+      return { tool: { ...innerTool, name: flatName(innerTool.name, name) }, path: innerPath };
     });
   });
   // Without namespaces all names are the caller's own, and the upstream rejects what it does not like.
@@ -53,6 +53,7 @@ export function offeredTools(tools: readonly unknown[], mayChoose: boolean): Off
   return mayChoose && others.length > 0 ? others : offered;
 }
 
+/** Throws a FieldError if two tools have one name. */
 function checkNames(offered: readonly OfferedTool[]): void {
   const names = new Set<string>();
   for (const { tool, path } of offered) {
@@ -66,13 +67,13 @@ function checkNames(offered: readonly OfferedTool[]): void {
 
 /** The bound of a tool's name at OpenAI, Bedrock and others. Clients allow 128 in Responses. */
 const NAME_CHARS_MAX = 64;
-/** 64 bits: two long names of one request do not get the same. */
+/** 64 bits, so that two long names of one request do not get the same digest by chance. */
 const DIGEST_CHARS = 16;
 
 /**
- * The name under which a chat completion has the tool; the name itself if there is no namespace. One that is
- * too long ends with a digest of the whole. It is made of the two names alone, because a request may have
- * calls of earlier turns without their tools.
+ * The flat name of the tool; the name itself if there is no namespace. A flat name that is too long is cut,
+ * and ends with a digest of the whole. It depends on the two names alone, because a request may have calls of
+ * earlier turns without their tools.
  */
 export function flatName(name: unknown, namespace: unknown): unknown {
   const isInNamespace = typeof name === 'string' && typeof namespace === 'string' && namespace !== '';
@@ -89,9 +90,9 @@ export function namespacesIn(tools: unknown): ReadonlyMap<unknown, NamesOfTool> 
   for (const tool of Array.isArray(tools) ? (tools as unknown[]) : []) {
     if (!isRecord(tool) || tool.type !== 'namespace' || typeof tool.name !== 'string') continue;
     const namespace = tool.name;
-    for (const one of Array.isArray(tool.tools) ? (tool.tools as unknown[]) : [])
-      if (isRecord(one) && typeof one.name === 'string')
-        names.set(flatName(one.name, namespace), { name: one.name, namespace });
+    for (const inner of Array.isArray(tool.tools) ? (tool.tools as unknown[]) : [])
+      if (isRecord(inner) && typeof inner.name === 'string')
+        names.set(flatName(inner.name, namespace), { name: inner.name, namespace });
   }
   return names;
 }
