@@ -1,9 +1,9 @@
 /**
  * Writes chat completions: one object, or the chunks of a stream. The response readers of each provider call
- * it. Upstream worker.
+ * these functions; upstream/door-call.ts calls `usageMember`. Upstream worker.
  *
  * Must hold: the hand-written JSON is what JSON.stringify would write
- * (test/unit/providers/chat-writer.test.ts); the usage members have the names that upstream/usage-shapes.ts
+ * (test/unit/providers/chat-writer.test.ts). The usage members have the names that upstream/usage-shapes.ts
  * reads, or calls are billed wrongly (test/unit/providers/anthropic/response.test.ts).
  */
 import type { TokenCounts } from '../core/token-counts.js';
@@ -15,7 +15,8 @@ export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'function_call' | 
 
 /**
  * Tokens of a call as the provider bills them. Parts are within their whole: cached and written tokens within
- * `promptTokens`, reasoning within `completionTokens`. Providers that report otherwise are converted first.
+ * `promptTokens`, reasoning within `completionTokens`. The reader of a provider whose counts exclude each
+ * other adds them up first.
  */
 export interface ProviderUsage {
   /** The whole prompt: uncached tokens, those read from the cache, and those written to it. */
@@ -25,7 +26,7 @@ export interface ProviderUsage {
   readonly cacheWriteTokens: number;
   /** Part of `cacheWriteTokens`: those kept for an hour. */
   readonly cacheWrite1hTokens: number;
-  /** All that was generated, with reasoning. */
+  /** All generated tokens, with reasoning. */
   readonly completionTokens: number;
   /** Part of `completionTokens`. */
   readonly reasoningTokens: number;
@@ -36,8 +37,9 @@ export interface ProviderUsage {
 }
 
 /**
- * The `usage` of a chat completion, which upstream/usage-shapes.ts reads again for the bill. door-call.ts of
- * upstream/ makes it too, of the usage that it has read, for the doors.
+ * The `usage` of a chat completion, which upstream/usage-shapes.ts reads again for the charge. For the doors
+ * upstream/door-call.ts makes it of a usage that was read. Parts that are 0 or undefined are left out, except
+ * the usual ones.
  */
 export function usageMember(usage: TokenCounts & Partial<ProviderUsage>): Record<string, unknown> {
   // OpenRouter's name, and LiteLLM's for the part that is kept for an hour.
@@ -81,7 +83,9 @@ export interface Completion {
 /** A chat completion that is not streamed. */
 export interface CompletionText {
   readonly text: string;
-  /** What the text's members are, as far as upstream/response-reader.ts reads them. */
+  /**
+   * The members of `text`, as far as upstream/response-reader.ts reads them, so that nobody parses `text`.
+   */
   readonly members: Members;
 }
 
@@ -97,7 +101,9 @@ export function completionOf({ id, created, model, choices, usage }: Completion)
   return withUsage(text, model, choices, usage);
 }
 
-/** Of one choice that is a text alone. `inside`: the inside of its JSON string. */
+/**
+ * As `completionOf`, for one choice that is a text alone. `inside`: the text as the inside of a JSON string.
+ */
 export function textCompletionOf(
   { id, created, model, usage }: Omit<Completion, 'choices'>,
   inside: string,
@@ -109,7 +115,7 @@ export function textCompletionOf(
   return withUsage(text, model, ONE_CHOICE, usage);
 }
 
-/** Nobody reads what is in it. */
+/** The `choices` in `members` of a completion of one text: nobody reads more than that there is a choice. */
 const ONE_CHOICE: readonly unknown[] = Object.freeze([Object.freeze({ index: 0 })]);
 
 function headOf(id: string, created: number, model: string): string {
@@ -119,6 +125,7 @@ function headOf(id: string, created: number, model: string): string {
   );
 }
 
+/** Closes the list of choices and the object. `text` is all before. */
 function withUsage(
   text: string,
   model: string,
@@ -129,8 +136,8 @@ function withUsage(
   const member = usageMember(usage);
   const usageText = usageTextOf(usage, member);
   // Infinity is null in JSON. The reader of `members` must see what the caller of the gateway sees.
-  const read: unknown = usageText.includes('null') ? JSON.parse(usageText) : member;
-  return { text: `${text}],"usage":${usageText}}`, members: { model, choices, usage: read } };
+  const writtenUsage: unknown = usageText.includes('null') ? JSON.parse(usageText) : member;
+  return { text: `${text}],"usage":${usageText}}`, members: { model, choices, usage: writtenUsage } };
 }
 
 /** A fast path for the usual message, which has only `role` and `content`. */
@@ -159,19 +166,21 @@ function usageTextOf(usage: ProviderUsage, member: Record<string, unknown>): str
   );
 }
 
-/** The members of a delta that bring text. */
+/** A member of a delta that brings text. */
 export type TextMember = 'content' | 'reasoning_content';
 
 const AFTER_PIECE = '"},"logprobs":null,"finish_reason":null}]}\n\n';
 
 /**
- * Writes the chunks of one stream; each method returns the text of one event. It keeps no order: its caller
- * begins each choice by `role`, ends it by `finish`, and the stream by `usage`, if there is one, and `done`.
+ * Writes the chunks of one stream; each method returns the text of one event. The writer checks no order: its
+ * caller begins each choice by `role`, ends each choice by `finish`, and ends the stream by `usage`, if any
+ * was reported, and `done`. `index`: of the choice.
  */
 export class ChunkWriter {
   readonly #head: string;
   /**
-   * The chunk up to the text, cached for `#member` and `#index`: most pieces have those of the piece before.
+   * The chunk up to the text, cached for `#member` and `#index`: most pieces have the same as the piece
+   * before.
    */
   #before = '';
   #member: TextMember | undefined;
@@ -206,7 +215,7 @@ export class ChunkWriter {
     return this.piece('reasoning_content', insideOfString(text), index);
   }
 
-  /** `text`: the inside of a JSON string. */
+  /** A chunk with a piece of text. `text`: the inside of a JSON string, which goes out as it is. */
   piece(member: TextMember, text: string, index = 0): string {
     if (this.#member !== member || this.#index !== index) {
       this.#member = member;

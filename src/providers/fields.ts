@@ -1,12 +1,12 @@
 /**
- * Reads the members of a chat completion for a provider, and refuses those that nobody read. A member that
- * the provider lacks is refused with a FieldError, unless it is harmless or the upstream has
- * `drop_unsupported`. Each provider's `write` makes one Fields for each call. Upstream worker, or counter
- * thread if the body is large.
+ * Reads the members of a chat completion for a provider, and refuses each member that nobody read. A member
+ * that the provider lacks is refused with a FieldError, unless it is harmless or the upstream has
+ * `drop_unsupported`. Each provider's `write` makes one Fields for each call, and so does
+ * doors/responses/to-chat.ts. Upstream worker, or counter thread if the body is large.
  *
  * Must hold: `finish` is called once, after every member that the provider has was taken. If it is called
- * before, it refuses a member that the provider has; if it is not called, unknown members vanish. It looks
- * at the top level alone: each provider checks the members below itself. Tests: those of each provider's
+ * earlier, it refuses a member that the provider has; if it is not called, unknown members vanish. `finish`
+ * looks at the top level alone: each provider checks deeper members itself. Tests: those of each provider's
  * requests, such as test/unit/providers/gemini/request.test.ts.
  */
 import { exactJson } from '../core/exact-json.js';
@@ -33,15 +33,15 @@ const HARMLESS: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The arguments of a tool call as an object, which providers want in place of the JSON text `given`, at
- * `path`. Some models send an empty text for a tool without parameters. Write the object by exactJsonText
- * alone. Throws a FieldError.
+ * The arguments of a tool call as an object, which providers want in place of the JSON text `args`, at
+ * `path`. Some models send an empty text for a tool without parameters. Only exactJsonText may write the
+ * object, because its long integers are no numbers. Throws a FieldError.
  */
-export function argumentsOf(given: unknown, path: string): Record<string, unknown> {
-  if (given === undefined || given === null || given === '') return {};
-  const value = typeof given === 'string' ? exactJson(given) : given;
+export function argumentsOf(args: unknown, path: string): Record<string, unknown> {
+  if (args === undefined || args === null || args === '') return {};
+  const value = typeof args === 'string' ? exactJson(args) : args;
   if (!isRecord(value)) throw new FieldError(path, 'must be a JSON object');
-  if (typeof given === 'string' && isNestedTooDeeply(given, value))
+  if (typeof args === 'string' && isNestedTooDeeply(args, value))
     throw new FieldError(path, `must be nested at most ${BODY_NESTING_MAX} levels deep`);
   return value;
 }
@@ -53,6 +53,9 @@ export function stringIn(holder: Members, name: string, path: string): string {
   return value;
 }
 
+/**
+ * Each method that reads a member counts it as taken, and throws a FieldError for a value of another type.
+ */
 export class Fields {
   readonly #body: Members;
   readonly #provider: string;
@@ -66,7 +69,7 @@ export class Fields {
     this.#dropUnsupported = dropUnsupported;
   }
 
-  /** The member of that name, which counts as read from now on; undefined if it is absent or null. */
+  /** The member of that name, whatever its type; undefined if it is absent or null. */
   take(name: string): unknown {
     const value = this.#body[name] ?? undefined;
     if (value !== undefined) this.#taken.add(name);
@@ -110,16 +113,17 @@ export class Fields {
   }
 
   /**
-   * Call if the provider cannot do what `field` asks for; `reason` follows its name in the message. Throws
-   * a FieldError, or returns if the upstream has `drop_unsupported`: then the caller leaves the field out.
+   * Call if the provider cannot do what `field` asks for; in the message `reason` follows the field's path.
+   * Throws a FieldError, or returns if the upstream has `drop_unsupported`: then the caller leaves the field
+   * out.
    */
   unsupported(field: string, reason = `is not supported by ${this.#provider}`): void {
     if (!this.#dropUnsupported) throw new FieldError(field, reason);
   }
 
   /**
-   * Call last: refuses the members that nobody took, except null, empty lists and `false`, which ask for
-   * nothing.
+   * Call last. Refuses each member that nobody took and that is not harmless, unless its value is null, false
+   * or an empty list, which asks for nothing.
    */
   finish(): void {
     for (const name in this.#body) {

@@ -1,10 +1,12 @@
 /**
  * An adapter over the HTTP client: it takes the body of a chat completion, sends a request in the provider's
- * protocol, and gives its handler a chat completion back. So upstream/attempt.ts and the readers know one
- * protocol. Each upstream worker has one, over its Http1Client.
+ * protocol, and gives its handler a chat completion back. So upstream/attempt.ts, which calls it for each
+ * attempt on an upstream with a provider, and the readers of upstream/ know one protocol. Each upstream
+ * worker has one ProviderClient, over its Http1Client.
  *
  * Must hold: a handler method is never called before `start` has returned, as for any HttpClient
- * (test/unit/providers/provider-client.test.ts).
+ * (test/unit/providers/provider-client.test.ts). The key of a target leaves only in a header that its
+ * provider wrote: the HTTP client gets a copy of the target without the key.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -50,7 +52,7 @@ export class ProviderClient {
   readonly #credentials: Credentials;
   readonly #providers: Readonly<Partial<Record<ProviderName, Provider>>>;
   /** By target: a copy without its key, because each provider sends the key in a header of its own. */
-  readonly #bare = new WeakMap<HttpTarget, HttpTarget>();
+  readonly #targetsWithoutKey = new WeakMap<HttpTarget, HttpTarget>();
 
   /** The key credential of the last call, kept because consecutive calls often have the same key. */
   #lastKey: Extract<Credential, { kind: 'key' }> = { kind: 'key', key: '' };
@@ -70,8 +72,8 @@ export class ProviderClient {
   /**
    * Sends the call, as HttpClient.start does (http1/client.ts). `body` is a JSON object with `model` and, if
    * a stream is asked for, `stream`: a chat completion, or with `passed` a request in the provider's own
-   * protocol. A chat completion that is translated gets the target's model; any other body goes out with the
-   * model that it has. `path` is used for Azure alone: a provider makes its own.
+   * protocol. A translated chat completion gets the target's model; any other body goes out with its own
+   * model. `path` is used for Azure alone: other providers make the path.
    */
   start(
     target: ProviderTarget,
@@ -93,11 +95,11 @@ export class ProviderClient {
       const headers = [...moreHeaders, ...azureHeaders(credential)];
       const { credential: position } = settings;
       if (credential === undefined || position === undefined)
-        return this.#http.start(this.#bareOf(target), body, requestId, handler, headers, path);
+        return this.#http.start(this.#withoutKey(target), body, requestId, handler, headers, path);
       const watched = new WatchedHandler(handler, this.#credentials, position, credential);
-      const started = this.#http.start(this.#bareOf(target), body, requestId, watched, headers, path);
-      watched.sending(started);
-      return started;
+      const httpCall = this.#http.start(this.#withoutKey(target), body, requestId, watched, headers, path);
+      watched.sending(httpCall);
+      return httpCall;
     }
     const nowMs = this.#clock.wallMs();
     const call =
@@ -121,8 +123,8 @@ export class ProviderClient {
   }
 
   /**
-   * As `start`, for a request that another thread has written. `chat`: the members of the chat completion by
-   * which the response is read.
+   * As `start`, for a request that a counter thread has written (upstream/large-translation.ts). `chat`: the
+   * members of the chat completion by which the response is read.
    */
   startWritten(
     target: ProviderTarget,
@@ -155,11 +157,13 @@ export class ProviderClient {
     translated: TranslatedCall,
     moreHeaders: readonly string[],
   ): void {
-    const all = moreHeaders.length === 0 ? headers : [...moreHeaders, ...headers];
-    translated.sending(this.#http.start(this.#bareOf(target), body, requestId, translated, all, path));
+    const allHeaders = moreHeaders.length === 0 ? headers : [...moreHeaders, ...headers];
+    translated.sending(
+      this.#http.start(this.#withoutKey(target), body, requestId, translated, allHeaders, path),
+    );
   }
 
-  /** The present credential of an upstream; undefined if it needs none, or if none could be had. */
+  /** The present credential of an upstream; undefined if it needs none, or if there is none now. */
   #credentialOf({ key, provider }: ProviderTarget): Credential | undefined {
     if (key !== undefined) {
       if (this.#lastKey.key !== key) this.#lastKey = { kind: 'key', key };
@@ -170,19 +174,19 @@ export class ProviderClient {
       : this.#credentials.credentialAt(provider.credential);
   }
 
-  #bareOf(target: ProviderTarget): HttpTarget {
-    let bare = this.#bare.get(target);
-    if (bare === undefined) {
-      bare = { ...target, key: undefined };
-      this.#bare.set(target, bare);
+  #withoutKey(target: ProviderTarget): HttpTarget {
+    let copy = this.#targetsWithoutKey.get(target);
+    if (copy === undefined) {
+      copy = { ...target, key: undefined };
+      this.#targetsWithoutKey.set(target, copy);
     }
-    return bare;
+    return copy;
   }
 }
 
 /**
- * `name`: the upstream's name of the model. `body` is JSON that the door has checked, so a value that is no
- * object stands for an empty one.
+ * The call as a provider sees it. `name`: the upstream's name of the model; undefined if it is that of the
+ * body. `body` is JSON that the door has checked, so it is an object.
  */
 function callOf(
   settings: ProviderSettings,
@@ -209,8 +213,8 @@ function callOf(
 }
 
 /**
- * A call that fails before anything is sent. The handler learns of it in a microtask, after `start` returned.
- * upstream/attempt.ts makes one if a door cannot write the request.
+ * A call that fails before anything is sent. The handler learns of the fault in a microtask, after `start`
+ * has returned. upstream/attempt.ts makes a NoCall too, if a door cannot write the request.
  */
 export class NoCall implements HttpCall {
   readonly sent = false;
@@ -238,11 +242,11 @@ export class NoCall implements HttpCall {
 
 /**
  * Wraps the handler of a call that passes untranslated, but with a credential that the gateway renews (Azure
- * with a token of Entra). It reports a credential that the provider rejects, and removes the credential from
- * an error's body. Exported for its test.
+ * with a token of Entra). Reports a credential that the provider rejects, and removes the credential from the
+ * body of an error. Exported for its test.
  *
- * Must hold: as much of an error's body as is read of it reaches the handler at once, after the credential
- * was removed from it (test/unit/providers/provider-client.watched-handler.test.ts).
+ * Must hold: the body of an error is buffered, and reaches the handler in one piece after the credential was
+ * removed from it (test/unit/providers/provider-client.watched-handler.test.ts).
  */
 export class WatchedHandler implements HttpHandler {
   readonly #handler: HttpHandler;
@@ -253,7 +257,7 @@ export class WatchedHandler implements HttpHandler {
   #chunks: Uint8Array[] | undefined;
   #bytes = 0;
   #call: HttpCall | undefined;
-  /** The body of an error was too long, so the call was aborted. */
+  /** The body of an error was too long, so the call was aborted, and the handler has got its end. */
   #isOver = false;
 
   constructor(handler: HttpHandler, credentials: Credentials, position: number, credential: Credential) {
@@ -285,26 +289,26 @@ export class WatchedHandler implements HttpHandler {
     else {
       this.#isOver = true;
       this.#call?.abort();
-      this.#release();
+      this.#relayErrorBody();
       this.#handler.onEnd();
     }
   }
 
   onEnd(): void {
     if (this.#isOver) return;
-    this.#release();
+    this.#relayErrorBody();
     this.#handler.onEnd();
   }
 
   onError(fault: HttpFault): void {
     if (this.#isOver) return;
     // The part of an error's body that has come says more than the fault of the connection.
-    this.#release();
+    this.#relayErrorBody();
     this.#handler.onError(fault);
   }
 
-  /** Hands on the body of an error. */
-  #release(): void {
+  /** Gives the body of an error to the handler; does nothing for a success. */
+  #relayErrorBody(): void {
     if (this.#chunks === undefined) return;
     const body = Buffer.concat(this.#chunks).toString('utf8');
     this.#chunks = [];
@@ -315,8 +319,8 @@ export class WatchedHandler implements HttpHandler {
 }
 
 /**
- * Returns as much of an error's body as upstream/error-mapping.ts reads, in the form of OpenAI's API: to
- * clean 64 KB of short words takes 0.3 s.
+ * Returns as much of an error's body as upstream/error-mapping.ts reads, in the form of OpenAI's API. The
+ * body is shortened before it is cleaned, because to clean 64 KB of short words takes 0.3 s.
  */
 function shortened(body: string): string {
   const value = parsedJson(body);

@@ -5,7 +5,7 @@
  * alone also runs in counter threads, for large bodies.
  *
  * Must hold: a provider does no I/O (the client owns connections, time limits and credentials). Nothing that
- * it caches of one call changes another call. What it keeps of a stream is bounded
+ * a provider caches of one call changes another call. The bytes that it keeps of a stream are bounded
  * (test/unit/providers/long-events.test.ts).
  */
 import type { DoorName } from '../core/door-names.js';
@@ -60,12 +60,12 @@ export interface Credentials {
   cleaned(credential: Credential, text: string): string;
 }
 
-/** A call without its credential: all that its request is written from. */
+/** A call without its credential. The body of its request depends on nothing else. */
 export interface UnsignedCall {
   readonly settings: ProviderSettings;
   /**
    * The body of the chat completion. The door has checked the members of protocol/chat-schema.ts alone: a
-   * provider must check all others that it reads (fields.ts).
+   * provider must check every other member that it reads (fields.ts).
    */
   readonly body: Members;
   /** The provider's own name of the model. */
@@ -78,7 +78,7 @@ export interface UnsignedCall {
 
 /** One call, as a provider sees it. */
 export interface ProviderCall extends UnsignedCall {
-  /** Undefined if the upstream needs none. */
+  /** Undefined if the upstream needs no credential. */
   readonly credential: Credential | undefined;
 }
 
@@ -97,11 +97,11 @@ export interface WrittenRequest {
   readonly body: string;
 }
 
-/** As WrittenRequest, but the body may be bytes: a request whose headers are not made yet. */
+/** A request whose headers are not made yet. As WrittenRequest, but the body may be bytes. */
 export interface UnsignedRequest {
   readonly path: string;
   readonly body: string | Uint8Array;
-  /** SHA-256 of the body in hexadecimal, if it is known; else it is computed if the headers need it. */
+  /** SHA-256 of the body in hexadecimal. If undefined, `headers` computes the hash if it needs it. */
   readonly bodyHash?: string | undefined;
 }
 
@@ -117,12 +117,13 @@ export type HeaderLookup = (name: string) => string | undefined;
 /** An error of the provider in terms of OpenAI's API. Thrown as ProviderError. */
 export interface ProviderFailure {
   /**
-   * The status that OpenAI's API would send: 400: the request is wrong; 401 to 403: the gateway's credentials
-   * or account are; 404: no such model; 413: too large; 429: a limit is reached; 503: overloaded; mostly 500
-   * for anything else. Besides, 501: the model cannot count tokens; 502: `ProviderError.invalid`.
+   * The status that OpenAI's API would send. 400: the request is wrong; 401 to 403: the operator's
+   * credentials or account are wrong; 404: no such model; 413: too large; 429: a limit is reached; 503:
+   * overloaded; mostly 500 for anything else. Two are the gateway's own. 501: the model cannot count tokens;
+   * 502: `ProviderError.invalid`.
    */
   readonly status: number;
-  /** Callers see it if the status is 400 or 413. It may still contain secrets: upstream/ removes them. */
+  /** Callers see the message if the status is 400 or 413. Secrets in it are removed later, by upstream/. */
   readonly message: string;
   /** OpenAI's error code, if there is one: `context_length_exceeded`, `model_not_found`. */
   readonly code?: string | undefined;
@@ -142,22 +143,24 @@ export class ProviderError extends Error {
   }
 
   /** The error for a response that breaks the provider's protocol. */
-  static invalid(what: string): ProviderError {
-    return new ProviderError({ status: 502, message: `invalid response: ${what}` });
+  static invalid(reason: string): ProviderError {
+    return new ProviderError({ status: 502, message: `invalid response: ${reason}` });
   }
 }
 
 /**
- * Thrown by `write`, and by a door's `toChat`: the protocol cannot express the request. If no upstream of the
- * model takes it, its sender gets 400.
+ * Thrown by `write`, and by a door's `toChat`: the protocol cannot express the request. If no other upstream
+ * of the model can, the caller gets 400 with this message.
  */
 export class FieldError extends Error {
-  /** `field`: the member with its path, as `messages[2].content[0].image_url`. */
+  /**
+   * `field`: path of the member, as `messages[2].content[0].image_url`. `reason`: the rest of the sentence.
+   */
   constructor(
     readonly field: string,
-    what: string,
+    reason: string,
   ) {
-    super(`${field} ${what}`);
+    super(`${field} ${reason}`);
   }
 }
 
@@ -177,8 +180,8 @@ export interface ProviderStream {
    */
   readonly heldBytes?: number;
   /**
-   * The usage that the provider has reported so far, for a stream that is left or breaks off. The part of the
-   * completion may be missing. Read once a call; undefined if nothing was reported.
+   * The usage that the provider has reported so far, for a stream that is left or breaks off. The counts of
+   * the completion may be missing. Read once a call. Undefined if nothing was reported.
    */
   readonly usageSoFar?: ProviderUsage | undefined;
   /**
@@ -193,12 +196,18 @@ export interface ProviderStream {
  */
 export interface PassedRequest extends Omit<ProviderRequest, 'body'> {
   readonly body: string | Uint8Array;
-  /** Translate the response into the door's protocol. Both undefined: it is in that protocol already. */
+  /**
+   * `stream` and `readResponse` translate the response into the door's protocol. If both are undefined, the
+   * response is in that protocol already.
+   */
   readonly stream?: ProviderStream;
   readonly readResponse?: (body: Buffer) => string;
 }
 
-/** An exception other than those named here is a bug; it ends only its own call (translated-call.ts). */
+/**
+ * What a folder of a provider exports. A method that throws anything but the errors named here has a bug,
+ * which ends only its own call (translated-call.ts).
+ */
 export interface Provider {
   /**
    * Makes the request of a passed call. Undefined if the provider speaks no door's protocol. `body`: the
@@ -218,7 +227,7 @@ export interface Provider {
    */
   readResponse(body: Buffer, call: ProviderCall): CompletionText;
   openStream(call: ProviderCall): ProviderStream;
-  /** Reads a response with another status. `body` may be cut, empty, or not JSON. Never throws. */
+  /** Reads a response whose status is no success. `body` may be cut, empty, or not JSON. Never throws. */
   readError(status: number, header: HeaderLookup, body: string): ProviderFailure;
 }
 

@@ -1,13 +1,15 @@
 /**
  * One call in a provider's protocol: it translates the response for a handler that expects a chat completion.
- * ProviderClient (provider-client.ts) makes one for each call. Upstream worker.
+ * ProviderClient (provider-client.ts) makes a TranslatedCall for each call; the HTTP client then calls its
+ * `on…` methods. Upstream worker.
  *
- *     made (→ passes) → sending, or unwritten → response comes → ended
+ *     made (→ passes) → sending, or unwritten → response comes → over
  *                                                 abort() or an error may come at any point
  *
  * Must hold: the handler's onStart is called with the first translated bytes and not before, so that an error
- * until then has a status of its own and the call can fail over; and after `#ended` no handler method is
- * called (test/unit/providers/provider-client.test.ts).
+ * until then has a status of its own and the call can fail over. Once `#isOver` is set, no handler method is
+ * called (test/unit/providers/provider-client.test.ts). So code after a call of a handler checks
+ * `#isOverNow`.
  *
  * A response that is not the provider's, such as a web page or a redirect, goes to the handler as it is.
  */
@@ -30,9 +32,9 @@ import {
   type ProviderStream,
 } from './provider.js';
 
-/** The rest of a longer error body is not read. */
+/** Only so many bytes of an error's body are read. */
 export const ERROR_BODY_BYTES_MAX = 64 * 1024;
-/** The status of `ProviderError.invalid`. */
+/** The status of `ProviderError.invalid` (provider.ts). */
 const INVALID = 502;
 
 const NO_HEADER: HeaderLookup = () => undefined;
@@ -50,19 +52,19 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   readonly #handler: HttpHandler;
   /** Defined for a passed call: then the handler reads the protocol of the call's door. */
   #passed: PassedRequest | undefined;
-  #inner: HttpCall | undefined;
+  #httpCall: HttpCall | undefined;
   #stream: ProviderStream | undefined;
   #mode: BodyMode = 'none';
   #status = 0;
   #header = NO_HEADER;
   #chunks: Uint8Array[] = [];
   #bytes = 0;
-  /** Bytes of the stream's longest event that were counted against the budget. */
+  /** How many bytes of the stream's longest event count against the memory budget. */
   #eventBytes = 0;
   /** The handler's onStart was called. */
-  #started = false;
-  #paused = false;
-  #ended = false;
+  #hasStarted = false;
+  #isPaused = false;
+  #isOver = false;
 
   constructor(provider: Provider, call: ProviderCall, credentials: Credentials, handler: HttpHandler) {
     this.#provider = provider;
@@ -72,11 +74,11 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   get sent(): boolean {
-    return this.#inner?.sent ?? false;
+    return this.#httpCall?.sent ?? false;
   }
 
   get isHeldUp(): boolean {
-    return this.#inner?.isHeldUp ?? false;
+    return this.#httpCall?.isHeldUp ?? false;
   }
 
   get isRefused(): boolean {
@@ -89,19 +91,19 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   pause(): void {
-    this.#paused = true;
-    this.#inner?.pause();
+    this.#isPaused = true;
+    this.#httpCall?.pause();
   }
 
   resume(): void {
-    this.#paused = false;
-    this.#inner?.resume();
+    this.#isPaused = false;
+    this.#httpCall?.resume();
   }
 
   abort(): void {
-    this.#ended = true;
+    this.#isOver = true;
     this.#chunks = [];
-    this.#inner?.abort();
+    this.#httpCall?.abort();
   }
 
   /** Call once, before the request is sent, if the handler reads the protocol of the call's door. */
@@ -109,15 +111,15 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     this.#passed = request;
   }
 
-  /** Call once, right after the HTTP client's `start`, which returned `inner`. */
-  sending(inner: HttpCall): void {
-    this.#inner = inner;
-    if (this.#paused) inner.pause();
+  /** Call once, right after the HTTP client's `start`, which returned `httpCall`. */
+  sending(httpCall: HttpCall): void {
+    this.#httpCall = httpCall;
+    if (this.#isPaused) httpCall.pause();
   }
 
   /**
-   * Call if the request could not be translated; nothing was sent. The handler gets the error in a microtask,
-   * after ProviderClient.start has returned.
+   * Call in place of `sending` if the request could not be translated. The handler gets the error in a
+   * microtask, after ProviderClient.start has returned.
    */
   unwritten(error: unknown): void {
     const fault: HttpFault =
@@ -128,12 +130,12 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   onStart(status: number, header: HeaderLookup): void {
-    if (this.#ended) return;
+    if (this.#isOver) return;
     this.#status = status;
     this.#header = header;
     this.#mode = this.#modeOf(status, header);
     if (this.#mode === 'pass') {
-      this.#started = true;
+      this.#hasStarted = true;
       this.#handler.onStart(status, header);
     } else if (this.#mode === 'stream')
       this.#translate(() => {
@@ -142,29 +144,29 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   onData(chunk: Uint8Array): void {
-    if (this.#ended) return;
+    if (this.#isOver) return;
     if (this.#mode === 'pass') this.#handler.onData(chunk);
     else if (this.#mode === 'stream') this.#translate(() => this.#push(this.#stream!, chunk));
     else this.#buffer(chunk);
   }
 
   onEnd(): void {
-    if (this.#ended) return;
+    if (this.#isOver) return;
     if (this.#mode === 'pass') {
-      this.#ended = true;
+      this.#isOver = true;
       this.#handler.onEnd();
     } else if (this.#mode === 'error') this.#relayError();
-    else this.#translate(() => this.#finish());
+    else this.#translate(() => this.#relayLast());
   }
 
   onError(fault: HttpFault): void {
-    if (this.#ended) return;
+    if (this.#isOver) return;
     if (this.#mode === 'error') {
       // The status and the part of the body that has come say more than the fault of the connection.
       this.#relayError();
       return;
     }
-    this.#ended = true;
+    this.#isOver = true;
     this.#chunks = [];
     this.#handler.onError(fault);
   }
@@ -183,7 +185,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     if (this.#mode === 'error') {
       this.#chunks.push(chunk);
       if (this.#bytes <= ERROR_BODY_BYTES_MAX) return;
-      this.#inner?.abort();
+      this.#httpCall?.abort();
       this.#relayError();
     } else if (this.#bytes > UPSTREAM_RESPONSE_BYTES_MAX)
       this.#fail({
@@ -202,42 +204,44 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   #push(stream: ProviderStream, chunk: Uint8Array): void {
     const text = stream.push(chunk);
     const { heldBytes = 0 } = stream;
-    const more = heldBytes > SSE_EVENT_BYTES_MAX ? heldBytes - this.#eventBytes : 0;
-    if (more > 0) {
+    const uncountedBytes = heldBytes > SSE_EVENT_BYTES_MAX ? heldBytes - this.#eventBytes : 0;
+    if (uncountedBytes > 0) {
       this.#eventBytes = heldBytes;
-      if (this.#handler.hold?.(more) === false) return;
+      if (this.#handler.hold?.(uncountedBytes) === false) return;
     }
     this.#relay(text);
   }
 
-  #finish(): void {
+  /** Translates the end of a response with a status of success. */
+  #relayLast(): void {
     if (this.#stream !== undefined) this.#relay(this.#stream.end());
-    else this.#relayWhole(this.#joined());
-    if (this.#hasEnded()) return;
-    this.#ended = true;
+    else this.#relayWhole(this.#bufferedBody());
+    if (this.#isOverNow()) return;
+    this.#isOver = true;
     this.#handler.onEnd();
   }
 
   /** The buffered body. Most responses come in one chunk, which is not copied. */
-  #joined(): Buffer {
+  #bufferedBody(): Buffer {
     const [first] = this.#chunks;
     return this.#chunks.length === 1 && Buffer.isBuffer(first)
       ? first
       : Buffer.concat(this.#chunks, this.#bytes);
   }
 
+  /** Translates a response that is not streamed. */
   #relayWhole(body: Buffer): void {
     this.#chunks = [];
     const passed = this.#passed?.readResponse?.(body);
     const completion = passed === undefined ? this.#provider.readResponse(body, this.#call) : undefined;
-    // The provider's bytes are no longer held. The handler counts the translated text if it keeps that.
+    // The provider's bytes are freed. The handler counts the translated text itself if it keeps the text.
     this.#handler.hold?.(-this.#bytes);
     if (completion === undefined || this.#handler.onWhole === undefined) {
       this.#relay(passed ?? completion!.text);
       return;
     }
-    this.#start(200, 'application/json');
-    if (!this.#ended) this.#handler.onWhole(Buffer.from(completion.text), completion.members);
+    this.#startHandler(200, 'application/json');
+    if (!this.#isOver) this.#handler.onWhole(Buffer.from(completion.text), completion.members);
   }
 
   /** Ends the call with the provider's error, read from as much of its body as has come. */
@@ -249,11 +253,11 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     const { status, code = null, retryAfterSeconds } = failure;
     const message = this.#cleaned(failure.message);
     const retryAfter = retryAfterSeconds === undefined ? this.#header('retry-after') : `${retryAfterSeconds}`;
-    this.#start(status, 'application/json', retryAfter);
-    if (this.#hasEnded()) return;
+    this.#startHandler(status, 'application/json', retryAfter);
+    if (this.#isOverNow()) return;
     this.#handler.onData(Buffer.from(JSON.stringify({ error: { message, type: 'provider_error', code } })));
-    if (this.#hasEnded()) return;
-    this.#ended = true;
+    if (this.#isOverNow()) return;
+    this.#isOver = true;
     this.#handler.onEnd();
   }
 
@@ -278,8 +282,8 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   /**
-   * Removes a renewed credential from as much of the text as a caller may get: of 64 KB it would take 0.3 s.
-   * upstream/ removes the key of the settings.
+   * Removes a renewed credential from the text, which is first cut to what a caller may get: to clean 64 KB
+   * takes 0.3 s. upstream/ removes the key of the settings.
    */
   #cleaned(message: string): string {
     const { credential } = this.#call;
@@ -287,18 +291,18 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     return this.#credentials.cleaned(credential, message.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX));
   }
 
-  /** Runs `work`. A bug of a translator counts as an invalid response, so that it ends this call only. */
+  /** Runs `work`. An exception that is a bug of a translator counts as an invalid response of this call. */
   #translate(work: () => void): void {
     try {
       work();
     } catch (error) {
       const isReported = error instanceof ProviderError;
-      this.#failed(isReported ? error.failure : { status: INVALID, message: textOf(error) });
+      this.#failByProvider(isReported ? error.failure : { status: INVALID, message: textOf(error) });
     }
   }
 
   /** Ends the call with an error that came inside a response with a status of success. */
-  #failed({ status, message, retryAfterSeconds }: ProviderFailure): void {
+  #failByProvider({ status, message, retryAfterSeconds }: ProviderFailure): void {
     const reported = { status, retryAfterSeconds };
     this.#fail(
       status === INVALID
@@ -308,33 +312,35 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   #fail(fault: HttpFault): void {
-    if (this.#ended) return;
-    this.#ended = true;
+    if (this.#isOver) return;
+    this.#isOver = true;
     this.#chunks = [];
-    this.#inner?.abort();
+    this.#httpCall?.abort();
     this.#handler.onError(fault);
   }
 
+  /** Gives translated text to the handler, after onStart. */
   #relay(text: string): void {
     if (text === '') return;
-    this.#start(200, this.#mode === 'stream' ? 'text/event-stream' : 'application/json');
-    if (!this.#ended) this.#handler.onData(Buffer.from(text));
+    this.#startHandler(200, this.#mode === 'stream' ? 'text/event-stream' : 'application/json');
+    if (!this.#isOver) this.#handler.onData(Buffer.from(text));
   }
 
-  #start(status: number, type: string, retryAfter?: string): void {
-    if (this.#started) return;
-    this.#started = true;
+  /** Calls the handler's onStart, unless it was called before. */
+  #startHandler(status: number, type: string, retryAfter?: string): void {
+    if (this.#hasStarted) return;
+    this.#hasStarted = true;
     this.#handler.onStart(status, (name) =>
       name === 'content-type' ? type : name === 'retry-after' ? retryAfter : undefined,
     );
   }
 
   /**
-   * Whether the call has ended by now. After a check of `#ended` itself TypeScript takes it for false,
-   * although a handler method in between may have aborted the call.
+   * Whether the call is over by now. TypeScript takes `#isOver` for false after it was checked once, although
+   * a handler method in between may have aborted the call.
    */
-  #hasEnded(): boolean {
-    return this.#ended;
+  #isOverNow(): boolean {
+    return this.#isOver;
   }
 }
 

@@ -49,7 +49,8 @@ export function azurePath(
 /**
  * Returns the headers that authorise a call, each as its name and then its value. `key` is the key of the
  * settings, `bearer` a token of Microsoft Entra that the gateway renews. Empty without a credential: then the
- * headers that the settings give the upstream authorise it. The third kind, `aws`, no upstream on Azure has.
+ * headers that the settings give the upstream authorise the call. No upstream on Azure has the third kind,
+ * `aws`.
  */
 export function azureHeaders(credential: Credential | undefined): readonly string[] {
   if (credential?.kind === 'key') return ['api-key', credential.key];
