@@ -15,7 +15,7 @@ import { Http1Client } from '../http1/client.js';
 import { openSource } from '../providers/credentials/credential-keeper.js';
 import {
   credentialErrorOf,
-  grantWithin,
+  credentialWithin,
   type CredentialError,
 } from '../providers/credentials/credential-source.js';
 import { CredentialPositions } from '../providers/credentials/credential-spec.js';
@@ -155,7 +155,7 @@ class ProbeCredentials {
   async #fetch(position: number): Promise<CredentialError | undefined> {
     try {
       const source = await openSource(this.#positions.specOf(position));
-      const { credential } = await grantWithin(source, PROBE_MS_MAX);
+      const { credential } = await credentialWithin(source, PROBE_MS_MAX);
       this.table.replace([{ position, revision: 1, credential }]);
       return undefined;
     } catch (error) {

@@ -2,7 +2,7 @@
  * An adapter over the HTTP client: it takes the body of a chat completion, sends a request in the provider's
  * protocol, and gives its handler a chat completion back. So upstream/attempt.ts, which calls it for each
  * attempt on an upstream with a provider, and the readers of upstream/ know one protocol. Each upstream
- * worker has one ProviderClient, over its Http1Client.
+ * worker has one ProviderClient, over its Http1Client, and so has gateway/upstream-probe.ts.
  *
  * Must hold: a handler method is never called before `start` has returned, as for any HttpClient
  * (test/unit/providers/provider-client.test.ts). The key of a target leaves only in a header that its
@@ -123,7 +123,7 @@ export class ProviderClient {
   }
 
   /**
-   * As `start`, for a request that a counter thread has written (upstream/large-translation.ts). `chat`: the
+   * As `start`, for a request that a counter thread has written; upstream/large-call.ts calls it. `chat`: the
    * members of the chat completion by which the response is read.
    */
   startWritten(

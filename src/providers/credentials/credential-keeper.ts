@@ -1,7 +1,7 @@
 /**
  * Renews the credentials that expire (OAuth tokens, AWS session keys), ahead of time and off the calls' path,
- * once for all threads of a process. gateway.ts owns it, on the main thread. A _position_ is the number of a
- * credential (credential-spec.ts). A Grant is what a token server has issued, not that of a coordinator.
+ * once for all threads of a process. gateway/gateway.ts owns the keeper, on the main thread. A _position_ is
+ * the number of a credential (credential-spec.ts).
  *
  *     missing ── renewal ──► good ── it expires ──► calls fail until a renewal succeeds
  *                  ▲          │ due (renewal-schedule.ts), rejected by the provider, or a file changed
@@ -9,11 +9,11 @@
  *
  * While renewals fail, the old credential serves until it expires.
  *
- * Must hold: a credential has one renewal at a time; `revision` rises with every change while the settings
- * name the credential, so that a rejection counts only for the one that was rejected; records with secrets
- * go to upstream workers alone, never to listeners or logs
- * (test/unit/providers/credentials/credential-keeper.test.ts). Workers take each record as it comes, also one
- * of a lower revision, as that of a credential that was dropped and is wanted again (credential-table.ts).
+ * Must hold: a credential has one renewal at a time. `revision` rises with every change while the settings
+ * name the credential, so that a rejection of an older credential is ignored. Records with secrets go to
+ * upstream workers alone, never to listeners or logs
+ * (test/unit/providers/credentials/credential-keeper.test.ts). Workers accept each record as it comes: after
+ * a credential was dropped and wanted again, revisions start anew (upstream/credential-table.ts).
  */
 import { statSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -24,14 +24,14 @@ import {
   credentialErrorOf,
   type CredentialSource,
   filesOf,
-  type Grant,
-  grantWithin,
+  type IssuedCredential,
+  credentialWithin,
 } from './credential-source.js';
 import { believedMsOf, pauseMsOf, renewalMsOf } from './renewal-schedule.js';
 import { nameOfSpec, type CredentialRecord, type CredentialSpec } from './credential-spec.js';
 
 const MINUTE_MS = 60_000;
-/** So long because the provider chain of AWS asks several places in turn. */
+/** So long because the provider chain of AWS asks several sources in turn. */
 const RENEWAL_MS_MAX = 30_000;
 /** Pause between renewals for rejections by a provider: a missing permission looks like a bad credential. */
 const REJECTED_PAUSE_MS_MIN = 30_000;
@@ -40,9 +40,9 @@ const REJECTED_PAUSE_MS_MAX = 10 * MINUTE_MS;
 const REJECTED_CALM_MS = 60 * MINUTE_MS;
 const CHECK_PERIOD_MS = 1_000;
 const FILES_CHECK_PERIOD_MS = 10_000;
-/** How long one that the settings no longer name is kept: calls from before a reload may still wait. */
+/** Life of a credential that the settings no longer name: calls from before a reload may still need it. */
 const LINGER_MS = 2 * MINUTE_MS;
-/** `want` stops waiting after so many failures of each missing credential. */
+/** `want` stops waiting for a missing credential after so many failures in a row. */
 const FIRST_FAILURES_MAX = 3;
 
 /** The part of the event log that is used here. */
@@ -63,8 +63,8 @@ interface KeeperOptions {
 }
 
 /**
- * Makes the source of the spec's cloud; each renewal calls that. Its module is loaded when the settings first
- * need it: the packages of a cloud take 5 to 20 MB of memory. gateway/upstream-probe.ts calls it too.
+ * Makes the source of the spec's cloud, which each renewal calls. The module is loaded when the settings need
+ * it: the packages of a cloud take 5 to 20 MB of memory. gateway/upstream-probe.ts calls this too.
  */
 export async function openSource(
   spec: CredentialSpec,
@@ -84,7 +84,7 @@ export async function openSource(
 export interface CredentialStatus {
   /** From `nameOfSpec`. */
   readonly name: string;
-  /** Whether there is a credential for calls. */
+  /** Whether calls have a credential. */
   readonly ok: boolean;
   /** Unix milliseconds; undefined if there is no credential, or it does not expire. */
   readonly expiresMs: number | undefined;
@@ -103,7 +103,7 @@ interface Deadline {
   readonly monotonicMs: number;
 }
 
-/** One credential: how it is renewed, and what it is now. See CredentialStatus for `error` and the counts. */
+/** A credential that is renewed, and its present state. See CredentialStatus for `error` and the counts. */
 interface Entry {
   readonly position: number;
   readonly spec: CredentialSpec;
@@ -112,11 +112,12 @@ interface Entry {
   source: CredentialSource | undefined;
   revision: number;
   /** The credential that calls use now; undefined if there is none. */
-  grant: Grant | undefined;
+  issued: IssuedCredential | undefined;
   /** When the credential expires; undefined if that is unknown, or if there is none. */
   expires: Deadline | undefined;
-  /** When the next renewal begins, if neither a rejection nor a file makes it begin before. */
+  /** When the next renewal begins, unless a rejection or a change of a file makes it begin before. */
   due: Deadline;
+  /** The running renewal. */
   renewal: Promise<void> | undefined;
   renewals: number;
   failures: number;
@@ -152,17 +153,17 @@ export class CredentialKeeper {
 
   /** The records of all credentials that there are, for a worker that starts. */
   get current(): CredentialRecord[] {
-    return [...this.#entries.values()].filter(({ grant }) => grant !== undefined).map(recordOf);
+    return [...this.#entries.values()].filter(({ issued }) => issued !== undefined).map(recordOf);
   }
 
   /** Status of each credential that the settings name. */
   get statuses(): CredentialStatus[] {
     return [...this.#entries.values()]
       .filter(({ forgottenMs }) => forgottenMs === Infinity)
-      .map(({ name, grant, expires, renewals, failures, error }) => ({
+      .map(({ name, issued, expires, renewals, failures, error }) => ({
         name,
-        ok: grant !== undefined,
-        expiresMs: grant === undefined ? undefined : expires?.wallMs,
+        ok: issued !== undefined,
+        expiresMs: issued === undefined ? undefined : expires?.wallMs,
         renewals,
         failures,
         error,
@@ -172,8 +173,8 @@ export class CredentialKeeper {
   /**
    * Gets the credentials at these positions that are missing, and renews them from now on. Resolves when all
    * are there, or after FIRST_FAILURES_MAX failures of each missing one, or after `waitMs`. Never rejects.
-   * gateway.ts calls it at start, and at each reload before workers get the new routes; then `retain`.
-   * `close` ends a `want` that waits; after it, `want` does nothing.
+   * gateway.ts calls `want` at start, and at each reload before workers get the new routes; then `retain`.
+   * `close` ends a `want` that waits; later calls of `want` do nothing.
    */
   async want(positions: readonly number[], waitMs: number): Promise<void> {
     if (this.#stop.signal.aborted) return;
@@ -188,7 +189,7 @@ export class CredentialKeeper {
     const missing = (): Entry[] =>
       positions
         .map((position) => this.#entries.get(position)!)
-        .filter(({ grant, failuresInRow }) => grant === undefined && failuresInRow < FIRST_FAILURES_MAX);
+        .filter(({ issued, failuresInRow }) => issued === undefined && failuresInRow < FIRST_FAILURES_MAX);
     const endMs = this.#options.clock.monotonicMs() + waitMs;
     // `close` drops all entries, so `missing` must not be asked after it.
     while (this.#entries.size > 0) {
@@ -209,7 +210,7 @@ export class CredentialKeeper {
       if (!positions.includes(entry.position)) entry.forgottenMs = Math.min(entry.forgottenMs, forgottenMs);
   }
 
-  /** gateway/pools.ts calls it: a provider rejects that revision. Renews early, unless it is an older one. */
+  /** gateway/pools.ts calls this if a provider rejects a revision. Renews early if it is the present one. */
   rejected(position: number, revision: number): void {
     const entry = this.#entries.get(position);
     if (entry?.revision !== revision || entry.isRejected) return;
@@ -244,11 +245,11 @@ export class CredentialKeeper {
       const isRejectedDue =
         entry.isRejected && nowMs >= entry.rejectedDueMs && (isDue || entry.failuresInRow === 0);
       if (isDue || isRejectedDue || (looksAtFiles && entry.filesStamp !== filesStampOf(entry.spec)))
-        entry.renewal = this.#renew(entry, isRejectedDue).finally(() => (entry.renewal = undefined));
+        entry.renewal = this.#runRenewal(entry, isRejectedDue).finally(() => (entry.renewal = undefined));
     }
   }
 
-  /** What renewals that are still running bring is ignored. Workers keep what they have. */
+  /** Stops the timer. The results of running renewals are ignored, and workers keep their credentials. */
   close(): void {
     clearTimeout(this.#timer);
     this.#stop.abort();
@@ -263,9 +264,9 @@ export class CredentialKeeper {
       name: nameOfSpec(spec),
       source: undefined,
       revision: 0,
-      grant: undefined,
+      issued: undefined,
       expires: undefined,
-      // At once.
+      // The first renewal begins at once.
       due: { wallMs: Infinity, monotonicMs: -Infinity },
       renewal: undefined,
       renewals: 0,
@@ -280,7 +281,9 @@ export class CredentialKeeper {
     };
   }
 
-  /** The timer goes by the thread's own clock, to fire with its others; `look` by the Clock it was given. */
+  /**
+   * The timer fires with the thread's other timers, by the system's clock; `look` goes by `options.clock`.
+   */
   #schedule(): void {
     if (this.#timer !== undefined || this.#stop.signal.aborted) return;
     this.#timer = setTimeout(() => {
@@ -290,7 +293,7 @@ export class CredentialKeeper {
     }, msToNextTick(CHECK_PERIOD_MS)).unref();
   }
 
-  async #renew(entry: Entry, isRejectedDue: boolean): Promise<void> {
+  async #runRenewal(entry: Entry, isRejectedDue: boolean): Promise<void> {
     const { clock } = this.#options;
     if (isRejectedDue) {
       entry.rejectedDueMs = clock.monotonicMs() + entry.rejectedPauseMs;
@@ -299,23 +302,23 @@ export class CredentialKeeper {
     entry.filesStamp = filesStampOf(entry.spec);
     try {
       entry.source ??= await this.#open(entry.spec);
-      const grant = await grantWithin(entry.source, RENEWAL_MS_MAX, this.#stop.signal);
-      if (this.#isKept(entry)) this.#take(entry, grant);
+      const issued = await credentialWithin(entry.source, RENEWAL_MS_MAX, this.#stop.signal);
+      if (this.#isCurrent(entry)) this.#accept(entry, issued);
     } catch (error) {
-      if (this.#isKept(entry)) this.#failed(entry, credentialErrorOf(error, 'see what the message names'));
+      if (this.#isCurrent(entry)) this.#fail(entry, credentialErrorOf(error, 'see what the message names'));
     }
   }
 
-  /** False after the credential was dropped, or the keeper closed, while a renewal was running. */
-  #isKept(entry: Entry): boolean {
+  /** False if the credential was dropped, or the keeper closed, while the renewal was running. */
+  #isCurrent(entry: Entry): boolean {
     return this.#entries.get(entry.position) === entry;
   }
 
-  #take(entry: Entry, grant: Grant): void {
+  #accept(entry: Entry, issued: IssuedCredential): void {
     const { clock, send, log } = this.#options;
     const nowMs = clock.wallMs();
     // NaN means to `believedMsOf` that the source does not say.
-    const claimedMs = (grant.expiresMs ?? NaN) - nowMs;
+    const claimedMs = (issued.expiresMs ?? NaN) - nowMs;
     const lifeMs = believedMsOf(claimedMs);
     if (claimedMs <= 0) {
       const fields = { credential: entry.name, expired_seconds_ago: Math.round(-claimedMs / 1_000) };
@@ -328,33 +331,33 @@ export class CredentialKeeper {
     if (entry.failuresInRow > 0) log.warn('a credential could be renewed again', { credential: entry.name });
     entry.failuresInRow = 0;
     entry.error = undefined;
-    // A metadata server returns the same token until shortly before that expires.
-    if (isDeepStrictEqual(entry.grant?.credential, grant.credential)) return;
-    entry.grant = grant;
+    // No new revision for the same credential: metadata servers return one token until it nearly expires.
+    if (isDeepStrictEqual(entry.issued?.credential, issued.credential)) return;
+    entry.issued = issued;
     entry.revision += 1;
     entry.isRejected = false;
     send([recordOf(entry)]);
   }
 
-  #failed(entry: Entry, { message, advice, retryAfterMs = 0 }: CredentialError): void {
+  #fail(entry: Entry, { message, advice, retryAfterMs = 0 }: CredentialError): void {
     entry.due = this.#deadlineIn(pauseMsOf(entry.failuresInRow, retryAfterMs, this.#random()));
     entry.failures += 1;
     entry.failuresInRow += 1;
     const isNew = entry.error !== message;
     entry.error = message;
     const fields = { credential: entry.name, error: message, advice };
-    // That it has expired is told with why it could not be renewed.
+    // An expiry is logged with the reason of the failure, so the failure gets no line of its own.
     if (this.#dropIfExpired(entry, fields) || !isNew) return;
-    if (entry.grant === undefined)
+    if (entry.issued === undefined)
       this.#options.log.error('a credential could not be had; calls of its upstreams fail', fields);
     else this.#options.log.warn('a credential could not be renewed; the old one serves meanwhile', fields);
   }
 
   /** Returns whether it has dropped the credential, which it logs with `fields`. */
   #dropIfExpired(entry: Entry, fields = { credential: entry.name, error: entry.error ?? '' }): boolean {
-    if (entry.grant === undefined || entry.expires === undefined || !this.#isReached(entry.expires))
+    if (entry.issued === undefined || entry.expires === undefined || !this.#isReached(entry.expires))
       return false;
-    entry.grant = undefined;
+    entry.issued = undefined;
     entry.expires = undefined;
     entry.revision += 1;
     this.#options.send([recordOf(entry)]);
@@ -376,8 +379,8 @@ export class CredentialKeeper {
   }
 }
 
-function recordOf({ position, revision, grant }: Entry): CredentialRecord {
-  return { position, revision, credential: grant?.credential };
+function recordOf({ position, revision, issued }: Entry): CredentialRecord {
+  return { position, revision, credential: issued?.credential };
 }
 
 /** A text that changes whenever one of the credential's files does. Never throws. */

@@ -1,8 +1,8 @@
 /**
  * What Google's, AWS's and Entra's sources of credentials have in common: their interface, the time limit of
- * a request, and the errors that they give an operator. The three files of sources use it, and so do
- * credential-keeper.ts, which loads them, and the test of upstreams. Main thread of a gateway process, and
- * commands.
+ * a request, and the errors for an operator. The three files of sources use it, and so do
+ * credential-keeper.ts, which loads the sources, and gateway/upstream-probe.ts. Main thread of a gateway
+ * process, and commands.
  *
  * Must hold: the message of every error goes through `withoutTokens`, because packages put tokens and
  * assertions into theirs, and messages reach logs
@@ -14,27 +14,28 @@ import { join } from 'node:path';
 import type { Credential } from '../provider.js';
 import type { CredentialSpec } from './credential-spec.js';
 
-/** A credential as a token server has issued it. Not the grant of a coordinator. */
-export interface Grant {
+/** A credential as a token server, or AWS, has issued it. */
+export interface IssuedCredential {
   readonly credential: Credential;
   /**
-   * Unix milliseconds; undefined if the source does not say. May be wrong: see `believedMsOf` in
+   * Unix milliseconds; undefined if the source does not say. The time may be wrong: see `believedMsOf` in
    * renewal-schedule.ts.
    */
   readonly expiresMs: number | undefined;
 }
 
 /**
- * Gets a new credential, never a stored one; reads files and environment anew each time. Rejects with a
- * CredentialError, or with whatever the package throws.
+ * Gets a new credential, never a stored one, and reads files and environment anew each time. Rejects with a
+ * CredentialError, or with whatever the package throws; `credentialErrorOf` makes an error for operators of
+ * it.
  */
-export type CredentialSource = (signal: AbortSignal) => Promise<Grant>;
+export type CredentialSource = (signal: AbortSignal) => Promise<IssuedCredential>;
 
 /** Why no credential could be got, in words for an operator, without secrets. */
 export class CredentialError extends Error {
   /** What the operator should do. */
   readonly advice: string;
-  /** How long the server wants not to be asked. */
+  /** How long the token server wants not to be asked; undefined if it does not say. */
   readonly retryAfterMs: number | undefined;
 
   constructor(message: string, advice: string, retryAfterMs?: number) {
@@ -45,8 +46,9 @@ export class CredentialError extends Error {
 }
 
 /**
- * Returns the files whose change makes another credential, whether they exist or not: those that the settings
- * and the environment name, and AWS's in the home folder. Others are read again at the next renewal.
+ * Returns the files whose change makes another credential, whether they exist or not: the files that the
+ * settings and the environment name, and AWS's in the home folder. The keeper renews at once if one of these
+ * changes. Other files are read again at the next renewal.
  */
 export function filesOf(spec: CredentialSpec, env: NodeJS.ProcessEnv = process.env): string[] {
   const inHome = (name: string): string => join(homedir(), '.aws', name);
@@ -59,14 +61,13 @@ export function filesOf(spec: CredentialSpec, env: NodeJS.ProcessEnv = process.e
   return files.flatMap((file) => (file === undefined || file === '' ? [] : file));
 }
 
-/** Text that a header can have. */
+/** Text that a header can have. 16 KiB are more than any token has. */
 const SENDABLE = /^[!-~]{1,16384}$/;
 
 /**
  * Calls `work` with a signal that is aborted after `msMax`, or when `stop` is. Resolves and rejects as
- * `work` does, so `work` must heed the signal. entra-source.ts calls it too. It does not use
- * AbortSignal.any, because Node 20 may collect a timeout signal that nothing else holds, and then the signal
- * is never aborted.
+ * `work` does, so `work` must heed the signal. entra-source.ts calls this too. AbortSignal.any would not do:
+ * Node 20 may collect a timeout signal to which nothing else refers, and then the signal is never aborted.
  */
 export async function callWithin<Result>(
   msMax: number,
@@ -89,15 +90,15 @@ export async function callWithin<Result>(
 
 /**
  * Gets a credential that can be sent in headers. Rejects as the source does, after `msMax`, and when `stop`
- * aborts (then nobody reads the error, which speaks of a time limit). The clouds' packages cannot be
- * cancelled, so their request may go on; the signal is for sources that make requests themselves.
+ * is aborted (then nobody reads the error, which speaks of a time limit). The clouds' packages cannot be
+ * cancelled, so a request of theirs may go on; the signal is for sources that make requests themselves.
  */
-export async function grantWithin(
+export async function credentialWithin(
   source: CredentialSource,
   msMax: number,
   stop?: AbortSignal,
-): Promise<Grant> {
-  const grant = await callWithin(msMax, stop, (signal) => {
+): Promise<IssuedCredential> {
+  const issued = await callWithin(msMax, stop, (signal) => {
     const late = new Promise<never>((_, reject) => {
       signal.addEventListener('abort', () =>
         reject(
@@ -111,13 +112,13 @@ export async function grantWithin(
     return Promise.race([source(signal), late]);
   });
   // Each member of a Credential goes into a header.
-  const parts: readonly (string | undefined)[] = Object.values(grant.credential);
+  const parts: readonly (string | undefined)[] = Object.values(issued.credential);
   if (parts.some((part) => part !== undefined && !SENDABLE.test(part)))
     throw new CredentialError(
       'the credential holds what no header can',
       'see that the token server is the right one',
     );
-  return grant;
+  return issued;
 }
 
 const MESSAGE_CHARS_MAX = 300;
@@ -143,7 +144,10 @@ export function withoutTokens(text: string): string {
   return line.length > MESSAGE_CHARS_MAX ? `${line.slice(0, MESSAGE_CHARS_MAX)}…` : line;
 }
 
-/** Turns what was thrown into an error for operators. `advice`: if nothing better is known. */
+/**
+ * Turns what was thrown into an error for operators. `advice` is used if no code of the error tells a better
+ * one. A CredentialError is returned as it is.
+ */
 export function credentialErrorOf(error: unknown, advice: string): CredentialError {
   if (error instanceof CredentialError) return error;
   const codes = codesOf(error);
@@ -154,21 +158,23 @@ export function credentialErrorOf(error: unknown, advice: string): CredentialErr
   );
 }
 
+/** The codes of an error, of its causes and of the parts of an AggregateError: CAUSES_MAX bounds a cycle. */
 function codesOf(error: unknown): Set<string> {
   const codes = new Set<string>();
   const errors = [error];
   for (let at = 0; at < errors.length && at < CAUSES_MAX; at += 1) {
-    const each = errors[at];
-    if (!(each instanceof Error)) continue;
-    const { code, cause, errors: parts } = each as Error & { code?: unknown; errors?: unknown };
+    const next = errors[at];
+    if (!(next instanceof Error)) continue;
+    const { code, cause, errors: parts } = next as Error & { code?: unknown; errors?: unknown };
     if (typeof code === 'string') codes.add(code);
     errors.push(cause, ...(Array.isArray(parts) ? (parts as unknown[]) : []));
   }
   return codes;
 }
 
+/** Advice by system error; undefined for another error. */
 function adviceOf(codes: ReadonlySet<string>, message: string): string | undefined {
-  const is = (...some: string[]): boolean => some.some((code) => codes.has(code) || message.includes(code));
+  const is = (...names: string[]): boolean => names.some((name) => codes.has(name) || message.includes(name));
   if (is('ENOENT')) return 'the file is not there: see the path, and that it is mounted into the container';
   if (is('EACCES', 'EPERM')) return 'the file cannot be read: see its owner and mode';
   if (is('EISDIR')) return 'it is a folder: name the file in it';

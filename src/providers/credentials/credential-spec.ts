@@ -1,7 +1,8 @@
 /**
  * Which expiring credentials the settings ask for, and the number of each. gateway/snapshot.ts numbers them
- * when it makes the routes; credential-keeper.ts renews them by that number, its position. Upstreams with
- * equal specs share one credential and its renewals. Main thread of a gateway process, and commands.
+ * when it makes the routes. The number is the _position_ of the credential, by which credential-keeper.ts
+ * renews it. Upstreams with equal specs share one credential and its renewals. Main thread of a gateway
+ * process, and commands.
  *
  * Must hold: a position keeps its meaning as long as the process runs, whatever is reloaded, because calls in
  * flight have it in their target (test/unit/providers/credentials/credential-keeper.test.ts).
@@ -19,7 +20,7 @@ export type CredentialSpec =
    * environment.
    */
   | { readonly kind: 'google'; readonly file: string | undefined }
-  /** The provider chain of the AWS SDK; `profile` in place of AWS_PROFILE. */
+  /** The provider chain of the AWS SDK. `profile` replaces AWS_PROFILE; undefined: the chain's own. */
   | { readonly kind: 'aws'; readonly profile: string | undefined }
   | { readonly kind: 'entra'; readonly scope: string };
 
@@ -28,7 +29,10 @@ export interface CredentialRecord {
   readonly position: number;
   /** Rises with each new credential, and begins anew if the settings drop the position and name it again. */
   readonly revision: number;
-  /** Undefined if there is none now: it could not be had, it has expired, or no upstream uses it any more. */
+  /**
+   * Undefined if there is no credential now: no renewal has succeeded, the credential has expired, or no
+   * upstream uses it any more.
+   */
   readonly credential: Credential | undefined;
 }
 
@@ -82,12 +86,15 @@ export function credentialsOf(routes: readonly RouteOfCredentials[]): number[] {
   );
 }
 
-/** Numbers the specs, from 0, in the order in which they are first asked for. */
+/**
+ * Numbers the specs, from 0, in the order in which they are first asked for. Numbers are never freed: reloads
+ * add few, because equal specs have one.
+ */
 export class CredentialPositions {
   readonly #specs: CredentialSpec[] = [];
   readonly #positions = new Map<string, number>();
 
-  /** Equal specs have one position. */
+  /** The position of the spec. Equal specs have one position. */
   positionOf(spec: CredentialSpec): number {
     const name = nameOfSpec(spec);
     let position = this.#positions.get(name);

@@ -4,13 +4,13 @@
  * identity, and for trials the Azure CLI. The variables are those of Azure's own SDKs. Follows
  * https://learn.microsoft.com/entra/identity-platform/v2-oauth2-client-creds-grant-flow and
  * https://learn.microsoft.com/entra/identity/managed-identities-azure-resources/how-to-use-vm-token
- * (2026-11). Loaded by credential-keeper.ts when an upstream of Azure has no key.
+ * (2026-11). credential-keeper.ts loads it when an upstream of Azure has no key. Main thread of a gateway
+ * process, and commands.
  *
- * It is written by hand because @azure/identity adds 45 MB, and @azure/msal-node 9 MB, for one POST. Main
- * thread of a gateway process, and commands.
+ * The file is written by hand because @azure/identity adds 45 MB, and @azure/msal-node 9 MB, for one POST.
  *
- * Must hold: the order of the kinds, and no token or secret in an error
- * (test/unit/providers/credentials/credential-source.test.ts).
+ * Must hold: the order of the kinds above, and no token or secret in an error: a text of the token server
+ * goes through `withoutTokens` (test/unit/providers/credentials/credential-source.test.ts).
  */
 import { execFile } from 'node:child_process';
 import { createHash, createPrivateKey, randomUUID, sign, X509Certificate, constants } from 'node:crypto';
@@ -24,17 +24,19 @@ import {
   credentialErrorOf,
   withoutTokens,
   type CredentialSource,
-  type Grant,
+  type IssuedCredential,
 } from './credential-source.js';
 import type { CredentialSpec } from './credential-spec.js';
 
 const CLOCK = new SystemClock();
 const AUTHORITY = 'https://login.microsoftonline.com';
 const ASSERTION_TYPE = 'urn:ietf:params:oauth:client-assertion-type:jwt-bearer';
+/** Life of an assertion, which is sent at once. */
 const ASSERTION_SECONDS = 600;
 const METADATA = 'http://169.254.169.254';
 /** So short because outside Azure nothing responds at METADATA, and some networks drop packets to it. */
 const METADATA_MS_MAX = 3_000;
+/** Bound of a token response, and of what the Azure CLI prints. Tokens have some 2 KB. */
 const BODY_CHARS_MAX = 64 * 1024;
 
 export function entraSource(
@@ -43,7 +45,7 @@ export function entraSource(
 ): CredentialSource {
   return async (signal) => {
     try {
-      return await grantOf(scope, env, signal);
+      return await credentialOf(scope, env, signal);
     } catch (error) {
       throw credentialErrorOf(error, ADVICE);
     }
@@ -53,7 +55,12 @@ export function entraSource(
 const ADVICE =
   'see tenant, client and secret of the app, and that it has the role Cognitive Services OpenAI User';
 
-async function grantOf(scope: string, env: NodeJS.ProcessEnv, signal: AbortSignal): Promise<Grant> {
+/** Tries the kinds in their order. An empty variable of the environment counts as absent. */
+async function credentialOf(
+  scope: string,
+  env: NodeJS.ProcessEnv,
+  signal: AbortSignal,
+): Promise<IssuedCredential> {
   const {
     AZURE_TENANT_ID: tenant,
     AZURE_CLIENT_ID: client,
@@ -77,13 +84,14 @@ async function grantOf(scope: string, env: NodeJS.ProcessEnv, signal: AbortSigna
       scope,
       ...proof,
     });
-    return grantFrom(await fetch(url, { method: 'POST', body, signal, redirect: 'error' }));
+    return credentialFrom(await fetch(url, { method: 'POST', body, signal, redirect: 'error' }));
   }
-  return managedGrant(scope.replace(/\/\.default$/, ''), client, env, signal);
+  return managedIdentityCredential(scope.replace(/\/\.default$/, ''), client, env, signal);
 }
 
 /**
  * A client assertion: a JWT signed with the certificate's key. `file` has certificate and key, in PEM form.
+ * `audience`: the URL of the token server. Throws a CredentialError if the file cannot be used.
  */
 async function assertionOf(
   file: string,
@@ -121,6 +129,7 @@ async function assertionOf(
   return `${text}.${signature.toString('base64url')}`;
 }
 
+/** The address without slashes at its end: `given`, or `preset` if `given` is empty or undefined. */
 function baseOf(given: string | undefined, preset: string): string {
   return (given === undefined || given === '' ? preset : given).replace(/(?<!\/)\/+$/, '');
 }
@@ -129,17 +138,17 @@ function baseOf(given: string | undefined, preset: string): string {
  * A token for the managed identity of the machine or container; one of the Azure CLI if no metadata server
  * answers, as on a developer's machine.
  */
-async function managedGrant(
+async function managedIdentityCredential(
   resource: string,
   client: string | undefined,
   env: NodeJS.ProcessEnv,
   signal: AbortSignal,
-): Promise<Grant> {
+): Promise<IssuedCredential> {
   const query = new URLSearchParams({ resource, ...(client ? { client_id: client } : {}) }).toString();
   const { IDENTITY_ENDPOINT: endpoint, IDENTITY_HEADER: header } = env;
-  // App Service, Functions, Container Apps.
+  // App Service, Functions and Container Apps set these variables. Without them a machine has METADATA.
   if (endpoint && header)
-    return grantFrom(
+    return credentialFrom(
       await fetch(`${endpoint}?api-version=2019-08-01&${query}`, {
         headers: { 'x-identity-header': header },
         signal,
@@ -154,18 +163,19 @@ async function managedGrant(
       fetch(url, { headers: { metadata: 'true' }, signal, redirect: 'error' }),
     );
   } catch (error) {
+    // The whole renewal is late or stopped. Otherwise no metadata server has responded.
     if (signal.aborted) throw error;
-    return commandGrant(resource, signal);
+    return cliCredential(resource, signal);
   }
-  return grantFrom(response);
+  return credentialFrom(response);
 }
 
 /** A token from the Azure CLI's login. */
-async function commandGrant(resource: string, signal: AbortSignal): Promise<Grant> {
+async function cliCredential(resource: string, signal: AbortSignal): Promise<IssuedCredential> {
   const args = ['account', 'get-access-token', '--output', 'json', '--resource', resource];
   try {
     const { stdout } = await promisify(execFile)('az', args, { signal, maxBuffer: BODY_CHARS_MAX });
-    return grantOfMembers(parsedJson(stdout));
+    return credentialOfMembers(parsedJson(stdout));
   } catch (error) {
     if (error instanceof CredentialError || signal.aborted) throw error;
     throw new CredentialError(
@@ -175,12 +185,13 @@ async function commandGrant(resource: string, signal: AbortSignal): Promise<Gran
   }
 }
 
-async function grantFrom(response: Response): Promise<Grant> {
+/** The credential in a token response. Throws a CredentialError for any other response. */
+async function credentialFrom(response: Response): Promise<IssuedCredential> {
   const text = (await response.text()).slice(0, BODY_CHARS_MAX);
   const members = parsedJson(text);
-  if (response.ok) return grantOfMembers(members);
-  const given = isRecord(members) ? (members.error_description ?? members.error) : undefined;
-  const reason = typeof given === 'string' ? given : '';
+  if (response.ok) return credentialOfMembers(members);
+  const description = isRecord(members) ? (members.error_description ?? members.error) : undefined;
+  const reason = typeof description === 'string' ? description : '';
   const seconds = Number(response.headers.get('retry-after') ?? NaN);
   throw new CredentialError(
     `the token server answered ${response.status}${reason === '' ? '' : `: ${withoutTokens(reason)}`}`,
@@ -207,10 +218,10 @@ function adviceOf(text: string, status: number): string {
 }
 
 /**
- * Reads a token response. Times are numbers or texts, in seconds: `expires_on` since 1970, `expires_in` from
- * now.
+ * Reads the members of a token response, or of what the Azure CLI prints. Times are numbers or texts, in
+ * seconds: `expires_on` since 1970, `expires_in` from now. Throws a CredentialError if there is no token.
  */
-function grantOfMembers(members: unknown): Grant {
+function credentialOfMembers(members: unknown): IssuedCredential {
   const token = isRecord(members) ? (members.access_token ?? members.accessToken) : undefined;
   if (!isRecord(members) || typeof token !== 'string' || !/^[!-~]+$/.test(token))
     throw new CredentialError(

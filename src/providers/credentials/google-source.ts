@@ -2,10 +2,10 @@
  * Tokens of Google Cloud, by google-auth-library: a service account's file, a file of workload identity
  * federation, or what the environment has (GOOGLE_APPLICATION_CREDENTIALS, gcloud's own, the metadata
  * server). Follows https://cloud.google.com/docs/authentication/application-default-credentials (2026-11).
- * Loaded by credential-keeper.ts when an upstream of Vertex AI has no key. Main thread of a gateway process,
+ * credential-keeper.ts loads it when an upstream of Vertex AI has no key. Main thread of a gateway process,
  * and commands.
  *
- * Must hold: a source returns no cached token, and asks the token server of the file once
+ * Must hold: a source returns no cached token, and sends one request to the token server that the file names
  * (test/unit/providers/credentials/credential-source.test.ts).
  */
 import { GoogleAuth, JWT } from 'google-auth-library';
@@ -26,19 +26,22 @@ const FILE_TYPES = new Set([
 ]);
 
 export function googleSource(
-  { file: given }: CredentialSpec & { kind: 'google' },
+  { file: configuredFile }: CredentialSpec & { kind: 'google' },
   env: NodeJS.ProcessEnv,
 ): CredentialSource {
   return async () => {
-    const file = given ?? env.GOOGLE_APPLICATION_CREDENTIALS;
+    const file = configuredFile ?? env.GOOGLE_APPLICATION_CREDENTIALS;
     let tokenUrl = TOKEN_URL;
     try {
       if (file !== undefined && file !== '') tokenUrl = await tokenUrlOf(file);
       // A new client each time, because a client caches its token and what it read of the file.
-      const auth = new GoogleAuth({ scopes: [SCOPE], ...(given === undefined ? {} : { keyFile: given }) });
+      const auth = new GoogleAuth({
+        scopes: [SCOPE],
+        ...(configuredFile === undefined ? {} : { keyFile: configuredFile }),
+      });
       const client = await auth.getClient();
-      // The package always asks the public address, and retries at once. The interceptor makes it ask the
-      // address that the file names, once.
+      // The package always asks the public address, and retries at once. The interceptor makes the package
+      // ask the address that the file names, once.
       if (client instanceof JWT && tokenUrl !== TOKEN_URL) client.additionalClaims = { aud: tokenUrl };
       client.transporter.interceptors.request.add({
         resolved: (request) => {
@@ -69,8 +72,8 @@ export function googleSource(
 const ADVICE = 'see that the service account exists, and has a role that may use Vertex AI';
 
 /**
- * Returns the `token_uri` of a credentials file. Throws for any other file, with a message that says why; the
- * package's own message does not.
+ * Returns the `token_uri` of a service account's file, and TOKEN_URL for other credentials files. Throws for
+ * any other file, with a message that says what is wrong: the package's own message does not.
  */
 async function tokenUrlOf(file: string): Promise<string> {
   const members = parsedJson(await readFile(file, 'utf8'));
@@ -90,6 +93,7 @@ async function tokenUrlOf(file: string): Promise<string> {
     : TOKEN_URL;
 }
 
+/** The error for operators, with advice by the message of Google or of the package. */
 function googleErrorOf(error: unknown): CredentialError {
   const text = error instanceof Error ? error.message : String(error);
   if (/Invalid JWT: Token must be a short-lived|clock/i.test(text))
@@ -119,7 +123,10 @@ function googleErrorOf(error: unknown): CredentialError {
   return new CredentialError(message, advice, retryAfterMs);
 }
 
-/** The wait that `retry-after` asks for. Gaxios, the package's HTTP client, has the response in its error. */
+/**
+ * The wait in milliseconds that `retry-after` asks for; undefined without the header. Gaxios, the package's
+ * HTTP client, has the response in its error.
+ */
 function retryAfterOf(error: unknown): number | undefined {
   if (!(error instanceof Error) || !('response' in error) || !isRecord(error.response)) return undefined;
   const { headers } = error.response;

@@ -12,19 +12,19 @@
  * than 10 s after the credential came.
  *
  * The life is the time to the expiry that the source claims (`believedMsOf`). An expiry in the next 24 hours
- * is believed; a later one counts as 24 hours. Without an expiry, or with one in the past, the life is
- * unknown: the credential serves until another comes, because only the provider knows whether it is good.
+ * is believed; a later expiry counts as 24 hours. Without an expiry, or with an expiry in the past, the life
+ * is unknown: the credential serves until another comes, because only the provider knows whether it is good.
  *
- * After a failure the keeper waits for a pause (`pauseMsOf`) instead: it doubles with each failure in a row,
- * from 1 s to 30 s, less a random part of up to a half. It is never shorter than the Retry-After of the token
- * server, of which at most 5 minutes count.
+ * After a failure the keeper waits for a pause (`pauseMsOf`) instead. The pause doubles with each failure in
+ * a row, from 1 s to 30 s, less a random part of up to a half. The pause is never shorter than the
+ * Retry-After of the token server, of which at most 5 minutes count.
  *
  * Must hold: the table and the pauses (test/unit/providers/credentials/credential-keeper.test.ts).
  */
 const MINUTE_MS = 60_000;
 /** Tokens of clouds live for an hour, or at most for a day. */
 const LIFE_MS_MAX = 24 * 60 * MINUTE_MS;
-/** After this a credential is renewed whose life is unknown. */
+/** A credential whose life is unknown is renewed after this time. */
 const UNKNOWN_LIFE_MS = 5 * MINUTE_MS;
 /** How long before its expiry a credential is renewed: at least this, and this share of its life. */
 const LEAD_MS_MIN = 5 * MINUTE_MS;
@@ -60,6 +60,7 @@ export function renewalMsOf(lifeMs: number | undefined, random: number): number 
  * server asks for, or 0. `random` is in [0, 1).
  */
 export function pauseMsOf(failures: number, retryAfterMs: number, random: number): number {
+  // 20: any exponent from 5 on gives PAUSE_MS_MAX, and a bounded one stays a finite number.
   const fullMs = Math.min(PAUSE_MS_MIN * 2 ** Math.min(failures, 20), PAUSE_MS_MAX);
   return Math.max(fullMs * (0.5 + random / 2), Math.min(retryAfterMs, RETRY_AFTER_MS_MAX));
 }

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import t from 'tap';
 import { CredentialKeeper } from '#src/providers/credentials/credential-keeper.js';
-import { CredentialError, type Grant } from '#src/providers/credentials/credential-source.js';
+import { CredentialError, type IssuedCredential } from '#src/providers/credentials/credential-source.js';
 import {
   CredentialPositions,
   credentialsOf,
@@ -24,7 +24,7 @@ class World {
   readonly lines: string[] = [];
   asked = 0;
   /** What the source does next. */
-  script: () => Promise<Grant> = () => Promise.resolve(this.token(HOUR_MS));
+  script: () => Promise<IssuedCredential> = () => Promise.resolve(this.token(HOUR_MS));
   readonly keeper: CredentialKeeper;
 
   constructor(spec: CredentialSpec = { kind: 'entra', scope: 's' }, random = 0) {
@@ -47,7 +47,7 @@ class World {
     t.teardown(() => this.keeper.close());
   }
 
-  token(lifeMs: number | undefined, token = `secret-token-${this.asked}`): Grant {
+  token(lifeMs: number | undefined, token = `secret-token-${this.asked}`): IssuedCredential {
     const expiresMs = lifeMs === undefined ? undefined : this.clock.wallMs() + lifeMs;
     return { credential: { kind: 'bearer', token }, expiresMs };
   }
@@ -75,7 +75,7 @@ class World {
 
 const failing =
   (message = 'the token server answered 500', retryAfterMs?: number) =>
-  (): Promise<Grant> =>
+  (): Promise<IssuedCredential> =>
     Promise.reject(new CredentialError(message, 'do this', retryAfterMs));
 
 void t.test('renewed at 80 % of its life, once', async (t) => {

@@ -8,7 +8,7 @@ import {
   CredentialError,
   credentialErrorOf,
   withoutTokens,
-  type Grant,
+  type IssuedCredential,
 } from '#src/providers/credentials/credential-source.js';
 import type { CredentialSpec } from '#src/providers/credentials/credential-spec.js';
 import { selfSigned } from '../../../fixtures/upstream-certificate.js';
@@ -27,7 +27,7 @@ const signal = new AbortController().signal;
 
 /** The packages read the process's own environment. */
 const OURS = /^(AWS_|GOOGLE_|GCE_|GCLOUD_|AZURE_|IDENTITY_|METADATA_|CLOUDSDK_|HOME$|PATH$)/;
-async function get(spec: CredentialSpec, env: NodeJS.ProcessEnv): Promise<Grant> {
+async function get(spec: CredentialSpec, env: NodeJS.ProcessEnv): Promise<IssuedCredential> {
   const before = process.env;
   process.env = Object.fromEntries(Object.entries(before).filter(([name]) => !OURS.test(name)));
   Object.assign(process.env, env);
