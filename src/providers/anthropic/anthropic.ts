@@ -1,12 +1,13 @@
 /**
- * Anthropic's Messages API as a Provider (provider.ts): path, headers, versions. The other files of this
- * folder translate; vertex/ and bedrock/ use them too. Upstream worker; `write` also on counter threads.
+ * Anthropic's Messages API as a Provider (provider.ts): path, headers, versions. provider-client.ts calls
+ * ANTHROPIC. The other files of this folder translate; vertex/ and bedrock/ use them too. Upstream worker;
+ * `write` also on counter threads.
  *
  * Follows platform.claude.com, pages "API overview", "Versions", "Beta headers", "Claude on Vertex AI" and
  * "Claude on Amazon Bedrock", 2026-11.
  *
  * Must hold: `headersOf` compares all that headers are made of before it reuses them
- * (test/unit/providers/anthropic/request.test.ts). In a cloud's body all members but those it names stay byte
+ * (test/unit/providers/anthropic/request.test.ts). In a cloud's body all members but OWN_MEMBERS stay byte
  * for byte as the caller wrote them (test/unit/providers/bedrock/bedrock.claude.test.ts).
  */
 import { DOOR_PATHS } from '../../core/door-names.js';
@@ -31,8 +32,8 @@ export const ANTHROPIC: Provider = {
   openStream: (call) => new MessageStream(call),
   readError: readAnthropicError,
   passed(call, body, { door, betas }) {
-    const { basePath, betas: own } = call.settings;
-    const headers = headersOf(call, mergedBetas(own, betas));
+    const { basePath, betas: ofSettings } = call.settings;
+    const headers = headersOf(call, mergedBetas(ofSettings, betas));
     return { path: `${basePath}${DOOR_PATHS[door]}`, headers, body };
   },
 };
@@ -41,7 +42,7 @@ export const ANTHROPIC: Provider = {
  * The headers of the last call, by upstream: the next call mostly has the same, and the HTTP client writes an
  * unchanged list only once.
  */
-const LAST = new WeakMap<ProviderSettings, LastHeaders>();
+const LAST_HEADERS = new WeakMap<ProviderSettings, LastHeaders>();
 
 interface LastHeaders {
   readonly betas: string;
@@ -56,24 +57,24 @@ function headersOf({ settings, credential }: ProviderCall, names: readonly strin
   let secret: string | undefined;
   if (credential?.kind === 'key') secret = credential.key;
   else if (credential?.kind === 'bearer') secret = credential.token;
-  const last = LAST.get(settings);
+  const last = LAST_HEADERS.get(settings);
   if (last?.betas === betas && last.kind === kind && last.secret === secret) return last.headers;
   const headers = ['anthropic-version', settings.apiVersion];
   if (betas !== '') headers.push('anthropic-beta', betas);
   if (credential?.kind === 'key') headers.push('x-api-key', credential.key);
   else if (credential?.kind === 'bearer') headers.push('authorization', `Bearer ${credential.token}`);
-  LAST.set(settings, { betas, kind, secret, headers });
+  LAST_HEADERS.set(settings, { betas, kind, secret, headers });
   return headers;
 }
 
 /** The beta names of the settings and those of the caller's `anthropic-beta` header, each once. */
-function mergedBetas(own: readonly string[], given: string): readonly string[] {
-  if (given === '') return own;
-  const names = given.split(',').map((name) => name.trim());
-  return [...new Set([...own, ...names.filter((name) => name !== '')])];
+function mergedBetas(ofSettings: readonly string[], callersHeader: string): readonly string[] {
+  if (callersHeader === '') return ofSettings;
+  const names = callersHeader.split(',').map((name) => name.trim());
+  return [...new Set([...ofSettings, ...names.filter((name) => name !== '')])];
 }
 
-/** Members that cloudBodyOf takes out. Clouds refuse `model`; it writes the others anew. */
+/** Members that cloudBodyOf takes out. Clouds refuse `model`; the other two are written anew. */
 const OWN_MEMBERS = ['model', 'anthropic_version', 'anthropic_beta'] as const;
 
 interface CloudBody {
@@ -82,11 +83,11 @@ interface CloudBody {
 }
 
 /**
- * The body of a passed call in the form of a cloud: bedrock.ts and vertex.ts call it.
- * `body` is a valid request: the door has checked it. `version`: the cloud's own, for `anthropic_version`.
- * `betas`: names of the settings. `callersBetas`: the caller's `anthropic-beta` header. `removed`: a
- * further member to take out. `added`: a member to add unless the body has it, and what makes its
- * JSON text of the other members, each as `"name":value`.
+ * The body of a passed call in the form of a cloud: bedrock.ts and vertex.ts call this. `body` is a valid
+ * request: the door has checked it. `version`: the cloud's own, for `anthropic_version`. `betas`: names of
+ * the settings. `callersBetas`: the caller's `anthropic-beta` header. `removed`: a further member to take
+ * out. `added`: a member to add unless the body has it, and the function that makes its JSON text of the
+ * other members, each as `"name":value`.
  */
 export function cloudBodyOf(
   body: string | Uint8Array,
@@ -98,16 +99,16 @@ export function cloudBodyOf(
 ): CloudBody {
   const { model, others, names } = membersOf(body, removed);
   const merged = mergedBetas(betas, callersBetas);
-  const own = [`"anthropic_version":${JSON.stringify(version)}`];
-  if (merged.length > 0) own.push(`"anthropic_beta":${JSON.stringify(merged)}`);
-  if (added !== undefined && !names.includes(added[0])) own.push(`"${added[0]}":${added[1](others)}`);
-  return { model, body: `{${[...own, ...others].join(',')}}` };
+  const first = [`"anthropic_version":${JSON.stringify(version)}`];
+  if (merged.length > 0) first.push(`"anthropic_beta":${JSON.stringify(merged)}`);
+  if (added !== undefined && !names.includes(added[0])) first.push(`"${added[0]}":${added[1](others)}`);
+  return { model, body: `{${[...first, ...others].join(',')}}` };
 }
 
 /**
  * The names in the caller's `anthropic-beta` header that a cloud has, again as such a header. Bedrock and
- * Vertex refuse the whole request for any other, and coding agents send names that only Anthropic's own
- * service has. Operators add newer ones with the setting `betas`.
+ * Vertex refuse the whole request for any other name, and coding agents send names that only Anthropic's own
+ * service has. Operators add newer names with the setting `betas`.
  */
 export function betasOf(callers: string, isKnown: (name: string) => boolean): string {
   return callers
@@ -116,7 +117,7 @@ export function betasOf(callers: string, isKnown: (name: string) => boolean): st
     .join(',');
 }
 
-/** The value of `model`, the text of the other members with their names, and those names. */
+/** The value of `model`, the texts `"name":value` of the other members, and their names. */
 function membersOf(
   body: string | Uint8Array,
   removed: string | undefined,

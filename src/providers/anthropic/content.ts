@@ -1,6 +1,7 @@
 /**
- * Message contents as content blocks of Anthropic's Messages API. conversation.ts calls it. No I/O; upstream
- * worker, or counter thread if the body is large.
+ * Translates message contents into content blocks of Anthropic's Messages API. conversation.ts calls
+ * `blocksOf`; tools.ts uses `withCacheControl`. No I/O; upstream worker, or counter thread if the body is
+ * large.
  *
  * Follows platform.claude.com, pages "Messages", "Vision" and "PDF support", 2026-11.
  *
@@ -14,7 +15,7 @@ import { FieldError } from '../provider.js';
 
 export type Block = Record<string, unknown>;
 
-/** What depends on the request and the platform, when content is written. */
+/** What decides, beside the content itself, on the blocks of a content. */
 export interface ContentRules {
   readonly fields: Fields;
   /** Anthropic fetches images and files by their URLs; Claude on other platforms does not. */
@@ -33,20 +34,20 @@ export function blocksOf(content: unknown, path: string, rules: ContentRules): B
   const blocks: Block[] = [];
   for (let index = 0; index < content.length; index++) {
     const part: unknown = content[index];
-    const at = `${path}.content[${index}]`;
-    if (!isRecord(part)) throw new FieldError(at, 'must be an object');
-    const block = blockOf(part, at, rules);
-    if (block !== undefined) blocks.push(withCacheControl(block, part, at));
+    const partPath = `${path}.content[${index}]`;
+    if (!isRecord(part)) throw new FieldError(partPath, 'must be an object');
+    const block = blockOf(part, partPath, rules);
+    if (block !== undefined) blocks.push(withCacheControl(block, part, partPath));
   }
   return blocks;
 }
 
 /** Copies the `cache_control` of `holder`, a part or message of the caller, to `block`. Returns `block`. */
 export function withCacheControl(block: Block, holder: Members, path: string): Block {
-  const mark = holder.cache_control ?? undefined;
-  if (mark === undefined) return block;
-  if (!isRecord(mark)) throw new FieldError(`${path}.cache_control`, 'must be an object');
-  block.cache_control = mark;
+  const cacheControl = holder.cache_control ?? undefined;
+  if (cacheControl === undefined) return block;
+  if (!isRecord(cacheControl)) throw new FieldError(`${path}.cache_control`, 'must be an object');
+  block.cache_control = cacheControl;
   return block;
 }
 
@@ -55,6 +56,10 @@ export function hasText(text: string): boolean {
   return /\S/.test(text);
 }
 
+/**
+ * The block for a part; undefined for a blank text, and for a part that Claude lacks if the upstream has
+ * `drop_unsupported`.
+ */
 function blockOf(part: Members, path: string, rules: ContentRules): Block | undefined {
   switch (part.type) {
     case 'text':
@@ -65,9 +70,9 @@ function blockOf(part: Members, path: string, rules: ContentRules): Block | unde
     case 'image_url': {
       const { image_url: image } = part;
       const url = isRecord(image) ? image.url : image;
-      const at = isRecord(image) ? `${path}.image_url.url` : `${path}.image_url`;
-      if (typeof url !== 'string') throw new FieldError(at, 'must be a string');
-      return mediaOf(url, undefined, at, rules);
+      const urlPath = isRecord(image) ? `${path}.image_url.url` : `${path}.image_url`;
+      if (typeof url !== 'string') throw new FieldError(urlPath, 'must be a string');
+      return mediaOf(url, undefined, urlPath, rules);
     }
     case 'file': {
       const file = isRecord(part.file) ? part.file : {};
@@ -87,12 +92,18 @@ function blockOf(part: Members, path: string, rules: ContentRules): Block | unde
   }
 }
 
-/** An image or document block. `title` is that of a document. */
+/**
+ * An image or document block. `title`: of a document. `path`: of the URL; its end tells a file from an image.
+ */
 function mediaOf(url: string, title: string | undefined, path: string, rules: ContentRules): Block {
-  const named = title === undefined ? {} : { title };
+  const titleMember = title === undefined ? {} : { title };
   const isFile = path.endsWith('file_data');
   if (url.startsWith('https://') && rules.fetchesUrls)
-    return { type: isFile ? 'document' : 'image', source: { type: 'url', url }, ...(isFile ? named : {}) };
+    return {
+      type: isFile ? 'document' : 'image',
+      source: { type: 'url', url },
+      ...(isFile ? titleMember : {}),
+    };
   const head = DATA_URL.exec(url);
   if (head === null)
     throw new FieldError(
@@ -104,10 +115,14 @@ function mediaOf(url: string, title: string | undefined, path: string, rules: Co
   const type = head[1]!.toLowerCase();
   const data = url.slice(head[0].length);
   if (type === 'application/pdf')
-    return { type: 'document', source: { type: 'base64', media_type: type, data }, ...named };
+    return { type: 'document', source: { type: 'base64', media_type: type, data }, ...titleMember };
   if (type.startsWith('text/')) {
     const text = Buffer.from(data, 'base64').toString();
-    return { type: 'document', source: { type: 'text', media_type: 'text/plain', data: text }, ...named };
+    return {
+      type: 'document',
+      source: { type: 'text', media_type: 'text/plain', data: text },
+      ...titleMember,
+    };
   }
   // Formats that Claude cannot read are left to Anthropic to reject.
   if (type.startsWith('image/'))

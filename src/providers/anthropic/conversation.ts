@@ -1,5 +1,5 @@
 /**
- * The messages of a chat completion as Anthropic's `system` and `messages`. request.ts makes one
+ * Translates the messages of a chat completion into Anthropic's `system` and `messages`. request.ts makes one
  * Conversation for each request. No I/O, and the caller's messages are not changed; upstream worker, or
  * counter thread if the body is large.
  *
@@ -7,15 +7,16 @@
  * 2026-11:
  *
  *     system, developer    at the start: `system`. Later: a system turn after a user turn, if the model has
- *                          these; else a <system-reminder> text in the user turn. A later one is not moved to
- *                          the start, which would void the prompt cache of all that follows
+ *                          such turns; else a <system-reminder> text in the user turn. It is not moved to the
+ *                          start, because that would void the prompt cache of all messages after it
  *     user, tool, function one user turn, up to the next assistant message; tool results first, as
  *                          Anthropic requires. A system turn between two user messages goes after both
  *     assistant            thinking blocks with their signatures, text, tool calls; consecutive messages are
  *                          one turn
  *
  * Must hold: thinking blocks go back unchanged, or Anthropic refuses the request for a wrong signature
- * (test/unit/providers/anthropic/conversation.test.ts).
+ * (test/unit/providers/anthropic/conversation.test.ts). The constructor has read all messages, so the getters
+ * may be read in any order.
  */
 import { isRecord, type Members } from '../../core/json.js';
 import { argumentsOf, stringIn } from '../fields.js';
@@ -43,9 +44,9 @@ export class Conversation {
   readonly #turns: Turn[] = [];
   readonly #rules: ContentRules;
   readonly #systemTurns: boolean;
-  /** System texts after an assistant turn: they go after the user turn that follows. */
+  /** System texts after an assistant turn, which go after the next user turn (`#turn`). */
   #pendingSystem: Block[] = [];
-  /** Made-up id of the last `function_call`, which has none of its own. */
+  /** Made-up id of the last `function_call`, which has no id of its own. */
   #functionId = '';
 
   /**
@@ -65,8 +66,8 @@ export class Conversation {
     if (this.#turns[0]!.role === 'assistant')
       this.#turns.unshift(turnOf('user', [{ type: 'text', text: PLACEHOLDER_USER_TEXT }]));
     const last = this.#turns.at(-1)!;
-    // A last assistant turn is a prefill, the start of the response. Anthropic refuses one that ends with
-    // white space. There are no blank blocks, so some text is left.
+    // A last assistant turn is a prefill, the start of the response. Anthropic refuses a prefill that ends
+    // with white space. No block is blank, so some text remains.
     const text = last.role === 'assistant' ? last.blocks.at(-1) : undefined;
     if (text?.type === 'text') text.text = (text.text as string).trimEnd();
   }
@@ -125,6 +126,9 @@ export class Conversation {
     else this.#pendingSystem.push(...blocks);
   }
 
+  /**
+   * Adds an assistant message. Nothing is added for a message without blocks, which Anthropic would refuse.
+   */
   #addAssistant(message: Members, path: string, index: number): void {
     const blocks = thinkingOf(message, `${path}.thinking_blocks`);
     blocks.push(...blocksOf(message.content, path, this.#rules));
@@ -139,7 +143,7 @@ export class Conversation {
       blocks.push(useOf(call, this.#functionId, `${path}.function_call`));
     }
     if (blocks.length === 0) return;
-    this.#markLast(blocks, message, path);
+    this.#copyCacheControl(blocks, message, path);
     this.#turn('assistant').blocks.push(...blocks);
   }
 
@@ -152,16 +156,17 @@ export class Conversation {
 
   #blocksOf(message: Members, path: string): Block[] {
     const blocks = blocksOf(message.content, path, this.#rules);
-    this.#markLast(blocks, message, path);
+    this.#copyCacheControl(blocks, message, path);
     return blocks;
   }
 
-  #markLast(blocks: Block[], message: Members, path: string): void {
+  /** Gives the `cache_control` of the message, if it has one, to its last block. */
+  #copyCacheControl(blocks: Block[], message: Members, path: string): void {
     const last = blocks.at(-1);
     if (last !== undefined) withCacheControl(last, message, path);
   }
 
-  /** The turn that the next message of that role goes to: the last turn, or a new one. */
+  /** The turn to which the next message of that role goes: the last turn, or a new turn. */
   #turn(role: Turn['role']): Turn {
     if (this.#pendingSystem.length > 0 && role === 'user') {
       const turn = turnOf('user', []);
@@ -192,7 +197,7 @@ function turnOf(role: Turn['role'], blocks: Block[]): Turn {
   return { role, results: [], blocks, system: [] };
 }
 
-/** The value of `content`: a lone text block is written as a string, which is shorter. */
+/** The value of `content`: a single text block is written as a string, which is shorter. */
 export function contentOf(blocks: readonly Block[]): unknown {
   const [block] = blocks;
   return blocks.length === 1 && block!.type === 'text' && block!.cache_control === undefined
@@ -205,14 +210,14 @@ function asReminder(block: Block): Block {
   return { ...block, text: reminderOf(String(block.text)) };
 }
 
-/** bedrock/messages.ts calls it too. */
+/** The form of a later system text. bedrock/messages.ts calls this too. */
 export function reminderOf(text: string): string {
   return `<system-reminder>\n${text}\n</system-reminder>`;
 }
 
 /**
- * Anthropic's ids have only these characters. After a change of the model, ids of other providers come here.
- * bedrock/messages.ts calls it too.
+ * The id with `_` in place of characters that Anthropic's ids do not have. If a conversation has changed its
+ * model, ids of other providers come here. bedrock/messages.ts calls this too.
  */
 export function toolIdOf(id: string): string {
   return id.replace(/[^\w-]/g, '_');

@@ -1,7 +1,7 @@
 /**
- * Errors of Anthropic's API, in a response or a stream, as ProviderFailure: a status and message as OpenAI's
- * API would give them. anthropic.ts and stream.ts call it, and vertex/ for its Claude models. Pure; upstream
- * worker.
+ * Translates errors of Anthropic's API, in a response or a stream, into a ProviderFailure: a status and
+ * message as OpenAI's API would give them. anthropic.ts and vertex/vertex.ts call `readAnthropicError`;
+ * response.ts and stream.ts call `failureOf`. Pure; upstream worker.
  *
  * Must hold: no message has an id of the operator's account at Anthropic (OPERATOR_IDS), because callers read
  * messages (test/unit/providers/anthropic/errors.test.ts).
@@ -69,13 +69,13 @@ export function failureOf(error: unknown, status: number): ProviderFailure {
     if (OPERATOR_ACCOUNT.test(message) || OPERATOR_ACCOUNT_CODES.has(code)) return { status: 402, message };
     if (TOO_LONG.test(message)) return { status: 400, message, code: 'context_length_exceeded' };
   }
-  // Anthropic names the model so; other 404s are wrong paths of the operator's.
+  // Anthropic's message begins so if there is no such model. Any other 404 is a wrong path of the operator.
   if (typedStatus === 404 && message.startsWith('model:'))
     return { status: 404, message, code: 'model_not_found' };
   return { status: typedStatus, message };
 }
 
-/** OpenAI's status for one of Anthropic's whose body tells no type that is known. */
+/** OpenAI's status for a status of Anthropic's whose body has no known type. */
 function statusOf(status: number): number {
   if (status === OVERLOADED) return 503;
   if (status === 422) return 400;

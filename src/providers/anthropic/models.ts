@@ -1,14 +1,15 @@
 /**
- * What a Claude model accepts, by its name, and the tokens of thinking by effort, which are the same for all.
- * request.ts, tools.ts and bedrock/models.ts look it up. Upstream worker, or counter thread if the body is
- * large.
+ * What a Claude model accepts, by its name; and the tokens of thinking by effort, which are the same for all
+ * models. request.ts, tools.ts and bedrock/models.ts look models up. Upstream worker, or counter thread if
+ * the body is large.
  *
  * Follows platform.claude.com, pages "Thinking", "Effort", "Structured outputs", "Mid-conversation system
  * messages" and the migration guides of Opus 4.7 to 5.5, 2026-11; LiteLLM 1.109's table of models says the
- * same. A name that has no version, such as one of another family, counts as the newest model, and so does a
- * newer version than the table has.
+ * same. A name without a version, such as that of a new family, counts as the newest model, and so does a
+ * version that is newer than the table.
  *
- * Must hold: BY_VERSION is sorted, the newest first (test/unit/providers/anthropic/models.test.ts).
+ * Must hold: BY_VERSION is sorted, the newest first. Nobody changes a ModelTraits, because the cache gives
+ * one object to all calls (test/unit/providers/anthropic/models.test.ts).
  */
 
 export interface ModelTraits {
@@ -18,7 +19,7 @@ export interface ModelTraits {
    */
   readonly thinking: 'none' | 'budget' | 'either' | 'adaptive';
   /**
-   * The `thinking.type` that is sent for no thinking: `between_tools` is the least that some models do.
+   * The `thinking.type` that asks for no thinking. `between_tools`: some models think at least there.
    * `absent`: the request has no `thinking`. Undefined: there is no such type, the model always thinks.
    */
   readonly thinkingOff: 'absent' | 'disabled' | 'between_tools' | undefined;
@@ -32,7 +33,10 @@ export interface ModelTraits {
   readonly schemas: boolean;
   /** Whether the request can force the model to call a tool. */
   readonly forcedTools: boolean;
-  /** Whether `messages` may hold system prompts, on Anthropic's own API; writeMessages asks which it is. */
+  /**
+   * Whether `messages` may have system turns. Only Anthropic's own API allows them: writeMessages checks
+   * that.
+   */
   readonly systemTurns: boolean;
 }
 
@@ -72,11 +76,11 @@ const SINCE_4_5: ModelTraits = { ...SINCE_4_1, schemas: true };
 const SINCE_4_6: ModelTraits = { ...SINCE_4_5, thinking: 'either', efforts: EFFORTS_TO_MAX };
 const SINCE_4_7: ModelTraits = { ...SINCE_4_6, thinking: 'adaptive', efforts: EFFORTS, sampling: false };
 const SINCE_4_8: ModelTraits = { ...SINCE_4_7, systemTurns: true };
-/** Thinks unless the request says otherwise. */
+/** From version 5 on a model thinks unless the request says otherwise. */
 const SINCE_5: ModelTraits = { ...SINCE_4_8, thinkingOff: 'disabled' };
 const SINCE_5_1: ModelTraits = { ...SINCE_5, thinkingOff: undefined, forcedTools: false };
 
-/** Versions as numbers that sort as they do: 4.8 is 408, and 4.10 is 410. */
+/** A version as a number, so that versions can be compared: 4.8 is 408, and 4.10 is 410. */
 export const versionOf = (major: number, minor: number): number => major * 100 + minor;
 const V4_7 = versionOf(4, 7);
 const V5 = versionOf(5, 0);
@@ -94,7 +98,7 @@ const BY_VERSION: readonly (readonly [number, ModelTraits])[] = [
   [0, BEFORE_THINKING],
 ];
 
-/** Where a model differs from others of its version, as the guides say; none before 4.7 does. */
+/** In which traits a model differs from others of its version, as the guides say; none before 4.7 does. */
 function familyTraits(family: string, version: number): Partial<ModelTraits> {
   if (family === 'mythos' || family === 'fable') return { thinkingOff: undefined };
   if (family === 'sonnet' && version > V5) return { thinkingOff: 'between_tools' };
@@ -111,7 +115,7 @@ const NAME = /claude-([a-z]+)-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)/;
 const OLD_NAME = /claude-(?:instant|v?[123](?:[-.](\d))?(?!\d))/;
 
 const traitsByModel = new Map<string, ModelTraits>();
-/** Beyond it the cache begins anew. Most settings name fewer models, but each reload may name others. */
+/** A full cache begins anew. Most settings name fewer models, but each reload may name others. */
 const CACHED_MODELS_MAX = 256;
 
 /**
@@ -134,9 +138,9 @@ function traitsByName(model: string): ModelTraits {
   if (model.includes('claude-mythos-preview')) return { ...SINCE_4_7, thinkingOff: undefined };
   const name = NAME.exec(model);
   if (name === null) {
-    const old = OLD_NAME.exec(model);
-    if (old === null) return SINCE_5_1;
-    return old[1] === '7' ? SINCE_3_7 : BEFORE_THINKING;
+    const oldName = OLD_NAME.exec(model);
+    if (oldName === null) return SINCE_5_1;
+    return oldName[1] === '7' ? SINCE_3_7 : BEFORE_THINKING;
   }
   const version = versionOf(Number(name[2]), Number(name[3] ?? 0));
   const traits = BY_VERSION.find(([since]) => version >= since)![1]; // The last entry begins at 0.

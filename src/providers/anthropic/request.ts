@@ -1,12 +1,15 @@
 /**
- * A chat completion as the body of a request to Anthropic's Messages API. anthropic.ts calls it, and vertex/
- * for its Claude models. No I/O; upstream worker, or counter thread if the body is large.
+ * Translates a chat completion into the body of a request to Anthropic's Messages API. anthropic.ts calls
+ * `writeMessages`, and so does vertex/vertex.ts for Claude models. No I/O; upstream worker, or counter thread
+ * if the body is large.
  *
  * Follows platform.claude.com, pages "Messages", "Versions" (2023-06-01 and 2026-10-21), "Thinking", "Effort"
  * and "Prompt caching", 2026-11. models.ts says what differs by model.
  *
- * Must hold: a member of the caller's body that this file reads is taken from `fields`, even if it is not
- * used; `fields.finish` refuses all that nobody took (test/unit/providers/anthropic/request.test.ts).
+ * Must hold: a member of the caller's body that this file reads is taken from `fields`, even if the member is
+ * not used. `fields.finish` comes last, and refuses each member that nobody took
+ * (test/unit/providers/anthropic/request.test.ts). `fields.unsupported` returns if the upstream has
+ * `drop_unsupported`; the code after it then leaves the member out.
  */
 import { Fields } from '../fields.js';
 import { FieldError, type UnsignedCall } from '../provider.js';
@@ -21,15 +24,17 @@ const VERSION_WITHOUT_SAMPLING = '2026-10-21';
 /** Default of temperature and top_p at OpenAI and at Anthropic. */
 const SAMPLING_DEFAULT = 1;
 const TEMPERATURE_MAX = 1;
-/** Why some models get no top_p. bedrock/request.ts says so too. */
+/** Why some models get no top_p. bedrock/request.ts gives the same reason. */
 export const BESIDE_TEMPERATURE = 'cannot be set beside temperature for this model';
 
 /** Anthropic refuses longer user ids. */
 const USER_ID_CHARS_MAX = 256;
-/** Anthropic refuses addresses and telephone numbers in `metadata.user_id`; LiteLLM has the same patterns. */
+/**
+ * E-mail addresses and telephone numbers: Anthropic refuses them as `user_id`. LiteLLM has the same patterns.
+ */
 const PERSONAL = /^[\w.%+-]+@[\w.-]+\.[a-z]{2,}$|^\+?[\d\s()-]{7,}$/i;
 
-/** Returns the body without `model`, which other platforms have elsewhere. Throws a FieldError. */
+/** Returns the body without `model`, which Vertex has in the path. Throws a FieldError. */
 export function writeMessages(call: UnsignedCall): Record<string, unknown> {
   const { settings, body, model, stream } = call;
   const isAnthropic = settings.name === 'anthropic';
@@ -60,8 +65,8 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
   const samples = traits.sampling && !(isAnthropic && settings.apiVersion >= VERSION_WITHOUT_SAMPLING);
   addSampling(request, fields, samples, traits.oneSampler, isThinking(thinking.thinking));
   addStop(request, fields);
-  const mark = fields.record('cache_control');
-  if (mark !== undefined) request.cache_control = mark;
+  const cacheControl = fields.record('cache_control');
+  if (cacheControl !== undefined) request.cache_control = cacheControl;
   const user = fields.take('safety_identifier') ?? fields.take('user');
   if (typeof user === 'string' && user !== '' && user.length <= USER_ID_CHARS_MAX && !PERSONAL.test(user))
     request.metadata = { user_id: user };
@@ -90,15 +95,21 @@ function addTools(
   request.tool_choice = choice;
 }
 
+/** Members that decide on thinking: `thinking` of the request, and `effort` of `output_config`. */
 interface Thinking {
   readonly thinking?: Record<string, unknown>;
   readonly effort?: string;
 }
 
+/** Whether a request with this member makes the model think. */
 function isThinking(thinking: Record<string, unknown> | undefined): boolean {
   return thinking?.type === 'enabled' || thinking?.type === 'adaptive';
 }
 
+/**
+ * The thinking that the caller asks for, by `thinking` or by `reasoning_effort`. `maxTokens` includes the
+ * tokens of thinking.
+ */
 function thinkingOf(
   fields: Fields,
   traits: ModelTraits,
@@ -114,8 +125,8 @@ function thinkingOf(
     const { budget_tokens: budget } = given;
     if (typeof budget === 'number' && budget >= maxTokens)
       throw new FieldError('thinking.budget_tokens', `must be less than max_tokens, which is ${maxTokens}`);
-    const own = effort === undefined || effort === 'none' ? undefined : effortOf(effort, traits);
-    return { thinking: given, ...(own !== undefined && { effort: own }) };
+    const modelEffort = effort === undefined || effort === 'none' ? undefined : effortOf(effort, traits);
+    return { thinking: given, ...(modelEffort !== undefined && { effort: modelEffort }) };
   }
   if (effort === undefined) return {};
   if (effort === 'none') return withoutThinking(fields, traits);
@@ -124,18 +135,20 @@ function thinkingOf(
     return {};
   }
   if (traits.thinking !== 'budget')
-    // Without `display` the newer models return no text of their thinking.
+    // `!`: a model with adaptive thinking has efforts. Without `display` the newer models return no text of
+    // their thinking.
     return {
       thinking: { type: 'adaptive', display: 'summarized' },
       effort: effortOf(effort, traits)!,
     };
-  // An effort is a hint: it is ignored if max_tokens leaves too few tokens, or if Anthropic would refuse.
+  // An effort is a hint: it is ignored if max_tokens leaves too few tokens, or if Anthropic would refuse
+  // thinking.
   const budget = Math.min(budgetTokens, maxTokens - 1);
   if (budget < BUDGET_TOKENS_MIN || conversation.continuesWithoutThinking) return {};
   return { thinking: { type: 'enabled', budget_tokens: budget } };
 }
 
-/** The request for no thinking. */
+/** The members that ask for no thinking, or for as little as the model can. */
 function withoutThinking(fields: Fields, { thinkingOff }: ModelTraits): Thinking {
   if (thinkingOff === 'absent') return {};
   if (thinkingOff !== undefined) return { thinking: { type: thinkingOff } };
@@ -152,6 +165,10 @@ function effortOf(effort: string, { efforts }: ModelTraits): string | undefined 
   return effort === 'xhigh' ? 'high' : 'low';
 }
 
+/**
+ * Adds temperature, top_p and top_k. A default value is left out, because some models refuse even that.
+ * `samples`: the model and the API's version allow them. `thinks`: the request makes the model think.
+ */
 function addSampling(
   request: Record<string, unknown>,
   fields: Fields,
@@ -184,6 +201,7 @@ function samplingReason(samples: boolean): string {
   return samples ? 'cannot be set while this model thinks' : 'cannot be set for this model';
 }
 
+/** Adds `stop_sequences`. OpenAI allows a single text, and Claude refuses blank ones. */
 function addStop(request: Record<string, unknown>, fields: Fields): void {
   const stop = fields.take('stop');
   if (stop === undefined) return;
@@ -199,13 +217,14 @@ function addStop(request: Record<string, unknown>, fields: Fields): void {
 }
 
 /**
- * Refuses members that Claude lacks, unless they have a value that asks for nothing; then all not yet taken.
+ * Refuses members that Claude lacks, unless their value asks for nothing; and then each member not yet taken.
  */
 function rejectOthers(fields: Fields): void {
   if ((fields.integer('n') ?? 1) !== 1) fields.unsupported('n', 'must be 1 with Claude');
   for (const name of ['frequency_penalty', 'presence_penalty', 'top_logprobs'])
     if ((fields.number(name) ?? 0) !== 0) fields.unsupported(name);
   if (Object.keys(fields.record('logit_bias') ?? {}).length > 0) fields.unsupported('logit_bias');
-  if ((fields.list('modalities') ?? []).some((one) => one !== 'text')) fields.unsupported('modalities');
+  if ((fields.list('modalities') ?? []).some((modality) => modality !== 'text'))
+    fields.unsupported('modalities');
   fields.finish();
 }

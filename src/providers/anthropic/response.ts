@@ -1,14 +1,15 @@
 /**
- * A response of Anthropic's Messages API that is not streamed, as a chat completion; and what stream.ts reads
- * in the same way: usage and stop reason. anthropic.ts calls it, and vertex/ for its Claude models. Pure;
- * upstream worker.
+ * Translates a response of Anthropic's Messages API that is not streamed into a chat completion; and reads
+ * usage and stop reason, for stream.ts too. anthropic.ts calls `readMessage`, and so does vertex/vertex.ts
+ * for Claude models. upstream/usage-shapes.ts uses MessageUsage. Pure; upstream worker.
  *
  * Follows platform.claude.com, pages "Messages", "Stop reasons" and "Prompt caching", 2026-11.
  * Blocks of other types, which only tools that Anthropic runs produce, and citations, which no request asks
  * for, are left out.
  *
  * Must hold: `promptTokens` includes tokens read from and written to the cache. Anthropic's `input_tokens`
- * does not, and the price is taken from the sum (test/unit/providers/anthropic/response.test.ts).
+ * excludes them, and the charge is computed from the sum (test/unit/providers/anthropic/response.test.ts).
+ * doors/messages/message-stream.ts writes the inverse: a change of MessageUsage needs one there.
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
@@ -26,7 +27,7 @@ interface ToolCall {
 const FINISH_OF: ReadonlyMap<unknown, FinishReason> = new Map([
   ['end_turn', 'stop'],
   ['stop_sequence', 'stop'],
-  // A turn of a tool that Anthropic runs; no request has one.
+  // Comes only with a tool that Anthropic runs, which no request has.
   ['pause_turn', 'stop'],
   ['max_tokens', 'length'],
   ['model_context_window_exceeded', 'length'],
@@ -41,7 +42,7 @@ export function finishOf(stop: unknown, hasCalls: boolean): FinishReason {
   return finish === 'tool_calls' && !hasCalls ? 'stop' : finish;
 }
 
-/** The explanation of a refusal, in `stop_details`; undefined if there is none. */
+/** The explanation of a refusal. `details`: the member `stop_details`; undefined if it has none. */
 export function refusalOf(details: unknown): string | undefined {
   return isRecord(details) && typeof details.explanation === 'string' ? details.explanation : undefined;
 }
@@ -110,54 +111,58 @@ export function readMessage(body: Buffer, call: UnsignedCall): CompletionText {
   });
 }
 
-/** Throws a ProviderError for anything but a string. */
+/** The value itself if it is a string. Throws a ProviderError for any other value. */
 export function textOf(text: unknown): string {
   if (typeof text !== 'string') throw ProviderError.invalid('a text is no string');
   return text;
 }
 
+/** The id of a response, made up if Anthropic gave none. */
 export function idOf(id: unknown, call: UnsignedCall): string {
   return typeof id === 'string' && id !== '' ? id : `chatcmpl-${call.requestId}`;
 }
 
 /**
- * Anthropic's usage, in one piece or two: a stream reports the prompt at its start and everything at its end.
- * Counts are cumulative, so a later one replaces an earlier one.
+ * Anthropic's usage, in one report or two: a stream reports the prompt at its start and all tokens at its
+ * end. Counts are cumulative, so a later count replaces an earlier one.
  */
 export class MessageUsage {
-  #reported = false;
-  #fresh = 0;
-  #read = 0;
-  #written = 0;
-  #written1h = 0;
-  #output = 0;
-  #thinking = 0;
+  #isReported = false;
+  #uncachedTokens = 0;
+  #cachedTokens = 0;
+  #cacheWriteTokens = 0;
+  #cacheWrite1hTokens = 0;
+  #outputTokens = 0;
+  #thinkingTokens = 0;
 
-  /** Adds a report; anything but an object is ignored. Returns itself. */
+  /** Adds a report; any value but an object is ignored. Returns this object. */
   with(usage: unknown): this {
     if (!isRecord(usage)) return this;
-    this.#reported = true;
-    this.#fresh = countOf(usage.input_tokens, this.#fresh);
-    this.#read = countOf(usage.cache_read_input_tokens, this.#read);
-    this.#written = countOf(usage.cache_creation_input_tokens, this.#written);
-    this.#output = countOf(usage.output_tokens, this.#output);
+    this.#isReported = true;
+    this.#uncachedTokens = countOf(usage.input_tokens, this.#uncachedTokens);
+    this.#cachedTokens = countOf(usage.cache_read_input_tokens, this.#cachedTokens);
+    this.#cacheWriteTokens = countOf(usage.cache_creation_input_tokens, this.#cacheWriteTokens);
+    this.#outputTokens = countOf(usage.output_tokens, this.#outputTokens);
     if (isRecord(usage.cache_creation))
-      this.#written1h = countOf(usage.cache_creation.ephemeral_1h_input_tokens, this.#written1h);
+      this.#cacheWrite1hTokens = countOf(
+        usage.cache_creation.ephemeral_1h_input_tokens,
+        this.#cacheWrite1hTokens,
+      );
     if (isRecord(usage.output_tokens_details))
-      this.#thinking = countOf(usage.output_tokens_details.thinking_tokens, this.#thinking);
+      this.#thinkingTokens = countOf(usage.output_tokens_details.thinking_tokens, this.#thinkingTokens);
     return this;
   }
 
   /** Undefined if no usage was reported. */
   get usage(): ProviderUsage | undefined {
-    if (!this.#reported) return undefined;
+    if (!this.#isReported) return undefined;
     return {
-      promptTokens: this.#fresh + this.#read + this.#written,
-      cachedTokens: this.#read,
-      cacheWriteTokens: this.#written,
-      cacheWrite1hTokens: Math.min(this.#written, this.#written1h),
-      completionTokens: this.#output,
-      reasoningTokens: Math.min(this.#output, this.#thinking),
+      promptTokens: this.#uncachedTokens + this.#cachedTokens + this.#cacheWriteTokens,
+      cachedTokens: this.#cachedTokens,
+      cacheWriteTokens: this.#cacheWriteTokens,
+      cacheWrite1hTokens: Math.min(this.#cacheWriteTokens, this.#cacheWrite1hTokens),
+      completionTokens: this.#outputTokens,
+      reasoningTokens: Math.min(this.#outputTokens, this.#thinkingTokens),
       audioPromptTokens: 0,
       imagePromptTokens: 0,
       audioCompletionTokens: 0,
@@ -166,13 +171,14 @@ export class MessageUsage {
 }
 
 /**
- * A report without its output: `message_start` has an `output_tokens` of one or two, which says nothing of
- * the response.
+ * The report without the tokens of the output: `message_start` has one or two `output_tokens`, which say
+ * nothing of the response.
  */
 export function promptReportOf(usage: unknown): unknown {
   return isRecord(usage) ? { ...usage, output_tokens: null, output_tokens_details: null } : usage;
 }
 
-function countOf(count: unknown, before: number): number {
-  return typeof count === 'number' ? count : before;
+/** The new count, or `earlier` if the report has no such count. */
+function countOf(count: unknown, earlier: number): number {
+  return typeof count === 'number' ? count : earlier;
 }

@@ -1,6 +1,7 @@
 /**
- * A stream of Anthropic's Messages API, translated into the events of a chat completion. anthropic.ts makes
- * one reader for each stream, and vertex/ for its Claude models. Upstream worker.
+ * Translates a stream of Anthropic's Messages API into the events of a chat completion. anthropic.ts makes
+ * one MessageStream for each stream, and so does vertex/vertex.ts for Claude models. translated-call.ts calls
+ * `push` and `end`. Upstream worker.
  *
  * Follows platform.claude.com, page "Streaming messages", 2026-11:
  *
@@ -14,8 +15,8 @@
  *     error                  as the body of a response with an error's status
  *     ping, unknown types    ignored: "new event types may be added, handle unknown ones gracefully"
  *
- * Must hold: nothing is returned before the first block begins. After an error before that, the call can
- * still fail over to another upstream (test/unit/providers/anthropic/stream.test.ts).
+ * Must hold: nothing is returned before the first block begins. After an error until then, the call can still
+ * fail over to another upstream (test/unit/providers/anthropic/stream.test.ts).
  */
 import { isRecord, parsedJson } from '../../core/json.js';
 import { forEachEvent, SseSplitter } from '../../protocol/sse.js';
@@ -26,13 +27,15 @@ import { finishOf, idOf, MessageUsage, promptReportOf, refusalOf, textOf } from 
 import { responseToolOf, callsFunctions } from './tools.js';
 
 /**
- * `content`: a call of the response's tool, whose arguments are the content; `tool`: one of a caller's tool.
+ * `content`: a call of the response's tool, whose arguments are the content; `tool`: a call of a caller's
+ * tool; `other`: a text or a thought, or no block is open.
  */
 type BlockKind = 'content' | 'tool' | 'other';
 
 /**
  * The fast path: nearly every event of a stream has this form, padding included. The text is the inside of a
- * JSON string and is copied without decoding; any other form is parsed.
+ * JSON string and is copied without decoding. An event of another form is parsed. Sticky, so `lastIndex` is
+ * set before each use.
  */
 const PIECE =
   /event: content_block_delta\ndata: \{"type": ?"content_block_delta", ?"index": ?\d+, ?"delta": ?\{"type": ?"(text|thinking|input_json)_delta", ?"(?:text|thinking|partial_json)": ?"([^"\\\0-\x1f]*(?:\\(?:["\\/bfnrt]|u[\da-fA-F]{4})[^"\\\0-\x1f]*)*)" *\} *\}\n\n/y;
@@ -41,26 +44,29 @@ export class MessageStream implements ProviderStream {
   readonly #call: UnsignedCall;
   /** The tool whose arguments are the content; undefined if there is none. */
   readonly #responseTool: string | undefined;
-  readonly #legacy: boolean;
+  /** The caller used `functions` (tools.ts), so a call goes out as `function_call`. */
+  readonly #callsFunctions: boolean;
   readonly #splitter = new SseSplitter();
   readonly #usage = new MessageUsage();
   /** `message_delta` has brought the usage of the whole call. */
   #isUsageWhole = false;
+  /** Undefined before `message_start`. */
   #writer: ChunkWriter | undefined;
-  #begun = false;
+  /** The chunk with the role was returned. */
+  #hasRole = false;
   /** Kind of the open block. Blocks follow each other, so one is open at a time. */
-  #kind: BlockKind = 'other';
+  #blockKind: BlockKind = 'other';
   /** Whether the open tool call has got some arguments. */
-  #hasInput = false;
+  #hasArguments = false;
   /** Position of the open tool call among the calls; -1 before the first. */
-  #tool = -1;
-  #finish: FinishReason | undefined;
-  #over = false;
+  #toolIndex = -1;
+  #finishReason: FinishReason | undefined;
+  #isOver = false;
 
   constructor(call: UnsignedCall) {
     this.#call = call;
     this.#responseTool = responseToolOf(call);
-    this.#legacy = callsFunctions(call);
+    this.#callsFunctions = callsFunctions(call);
   }
 
   get usageSoFar(): ProviderUsage | undefined {
@@ -74,11 +80,11 @@ export class MessageStream implements ProviderStream {
   }
 
   end(): string {
-    const rest = this.#splitter.end();
-    const text = rest.length === 0 ? '' : this.#translate(rest);
-    if (this.#over) return text;
-    if (this.#finish === undefined) throw ProviderError.invalid('the stream ended before its end');
-    return text + this.#end();
+    const lastEvent = this.#splitter.end();
+    const text = lastEvent.length === 0 ? '' : this.#translate(lastEvent);
+    if (this.#isOver) return text;
+    if (this.#finishReason === undefined) throw ProviderError.invalid('the stream ended before its end');
+    return text + this.#lastChunks();
   }
 
   /** Returns the chunks for whole events. */
@@ -86,42 +92,42 @@ export class MessageStream implements ProviderStream {
     const text = events.toString();
     const isPlain = !text.includes('\r');
     let written = '';
-    for (let at = 0; at < text.length && !this.#over;) {
+    for (let at = 0; at < text.length && !this.#isOver;) {
       PIECE.lastIndex = at;
-      const piece = isPlain && this.#begun ? PIECE.exec(text) : null;
+      const piece = isPlain && this.#hasRole ? PIECE.exec(text) : null;
       if (piece !== null) {
-        written += this.#piece(piece[1]!, piece[2]!);
+        written += this.#pieceChunk(piece[1]!, piece[2]!);
         at = PIECE.lastIndex;
         continue;
       }
       const blank = isPlain ? text.indexOf('\n\n', at) : -1;
       const end = blank < 0 ? text.length : blank + 2;
       forEachEvent(Buffer.from(text.slice(at, end)), (_start, _end, data) => {
-        if (data !== undefined && data !== '' && !this.#over) written += this.#event(data);
+        if (data !== undefined && data !== '' && !this.#isOver) written += this.#chunksOfEvent(data);
       });
       at = end;
     }
     return written;
   }
 
-  #event(data: string): string {
+  #chunksOfEvent(data: string): string {
     const event = parsedJson(data);
     if (!isRecord(event)) throw ProviderError.invalid('an event is no JSON object');
     switch (event.type) {
       case 'content_block_delta':
-        return isRecord(event.delta) ? this.#delta(event.delta) : '';
+        return isRecord(event.delta) ? this.#chunkOfDelta(event.delta) : '';
       case 'content_block_start':
-        return isRecord(event.content_block) ? this.#block(event.content_block) : '';
+        return isRecord(event.content_block) ? this.#startBlock(event.content_block) : '';
       case 'content_block_stop':
         // A tool call without arguments has sent no text for them. OpenAI's clients want an object.
-        return this.#kind === 'other' || this.#hasInput ? '' : this.#piece('input_json', '{}');
+        return this.#blockKind === 'other' || this.#hasArguments ? '' : this.#pieceChunk('input_json', '{}');
       case 'message_start':
-        this.#start(event.message);
+        this.#startMessage(event.message);
         return '';
       case 'message_delta':
         return this.#messageDelta(event);
       case 'message_stop':
-        return this.#end();
+        return this.#lastChunks();
       case 'error':
         throw new ProviderError(failureOf(event.error, 500));
       default:
@@ -129,7 +135,7 @@ export class MessageStream implements ProviderStream {
     }
   }
 
-  #start(message: unknown): void {
+  #startMessage(message: unknown): void {
     if (!isRecord(message)) throw ProviderError.invalid('no message');
     const { id, model, usage } = message;
     this.#writer = new ChunkWriter(
@@ -140,23 +146,25 @@ export class MessageStream implements ProviderStream {
     this.#usage.with(promptReportOf(usage));
   }
 
-  #opened(): ChunkWriter {
+  /** The writer of the stream. Throws if `message_start` has not come. */
+  #openWriter(): ChunkWriter {
     if (this.#writer === undefined) throw ProviderError.invalid('no message_start');
     return this.#writer;
   }
 
-  /** The chunk with the role, if it was not sent yet. */
-  #role(writer: ChunkWriter): string {
-    if (this.#begun) return '';
-    this.#begun = true;
+  /** The chunk with the role; '' if it was returned before. */
+  #roleChunk(writer: ChunkWriter): string {
+    if (this.#hasRole) return '';
+    this.#hasRole = true;
     return writer.role();
   }
 
-  #block(block: Record<string, unknown>): string {
-    const writer = this.#opened();
-    const role = this.#role(writer);
-    this.#kind = 'other';
-    this.#hasInput = false;
+  /** The chunks for a block that begins. */
+  #startBlock(block: Record<string, unknown>): string {
+    const writer = this.#openWriter();
+    const role = this.#roleChunk(writer);
+    this.#blockKind = 'other';
+    this.#hasArguments = false;
     switch (block.type) {
       case 'text':
         return role + (block.text === '' ? '' : writer.text(textOf(block.text)));
@@ -165,32 +173,36 @@ export class MessageStream implements ProviderStream {
       case 'redacted_thinking':
         return role + thinkingChunk(writer, { type: 'redacted_thinking', data: block.data });
       case 'tool_use':
-        return role + this.#toolBlock(writer, textOf(block.id), textOf(block.name));
+        return role + this.#startToolBlock(writer, textOf(block.id), textOf(block.name));
       default:
         return role;
     }
   }
 
-  #toolBlock(writer: ChunkWriter, id: string, name: string): string {
-    this.#kind = 'content';
+  #startToolBlock(writer: ChunkWriter, id: string, name: string): string {
+    this.#blockKind = 'content';
     if (name === this.#responseTool) return '';
-    this.#kind = 'tool';
-    this.#tool++;
-    if (!this.#legacy) return writer.toolStart(this.#tool, id, name);
+    this.#blockKind = 'tool';
+    this.#toolIndex++;
+    if (!this.#callsFunctions) return writer.toolStart(this.#toolIndex, id, name);
     return writer.delta(JSON.stringify({ function_call: { name, arguments: '' } }));
   }
 
-  #delta(delta: Record<string, unknown>): string {
+  #chunkOfDelta(delta: Record<string, unknown>): string {
     switch (delta.type) {
       case 'text_delta':
-        return this.#piece('text', escaped(delta.text));
+        return this.#pieceChunk('text', escaped(delta.text));
       case 'thinking_delta':
-        return this.#piece('thinking', escaped(delta.thinking));
+        return this.#pieceChunk('thinking', escaped(delta.thinking));
       case 'input_json_delta':
-        return this.#piece('input_json', escaped(delta.partial_json));
+        return this.#pieceChunk('input_json', escaped(delta.partial_json));
       case 'signature_delta':
         // The text went out as `reasoning_content` already, so the block has none.
-        return thinkingChunk(this.#opened(), { type: 'thinking', thinking: '', signature: delta.signature });
+        return thinkingChunk(this.#openWriter(), {
+          type: 'thinking',
+          thinking: '',
+          signature: delta.signature,
+        });
       default:
         return '';
     }
@@ -200,38 +212,38 @@ export class MessageStream implements ProviderStream {
    * The chunk for a piece of the open block. `type`: of a delta, without `_delta`. `text`: the inside of a
    * JSON string.
    */
-  #piece(type: string, text: string): string {
-    const writer = this.#opened();
+  #pieceChunk(type: string, text: string): string {
+    const writer = this.#openWriter();
     if (type === 'text') return writer.piece('content', text);
     if (type === 'thinking') return writer.piece('reasoning_content', text);
-    if (text === '' || this.#kind === 'other') return '';
-    this.#hasInput = true;
-    if (this.#kind === 'content') return writer.piece('content', text);
-    if (this.#legacy) return writer.delta(`{"function_call":{"arguments":"${text}"}}`);
-    return writer.delta(`{"tool_calls":[{"index":${this.#tool},"function":{"arguments":"${text}"}}]}`);
+    if (text === '' || this.#blockKind === 'other') return '';
+    this.#hasArguments = true;
+    if (this.#blockKind === 'content') return writer.piece('content', text);
+    if (this.#callsFunctions) return writer.delta(`{"function_call":{"arguments":"${text}"}}`);
+    return writer.delta(`{"tool_calls":[{"index":${this.#toolIndex},"function":{"arguments":"${text}"}}]}`);
   }
 
   #messageDelta({ delta, usage }: Record<string, unknown>): string {
     this.#usage.with(usage);
     this.#isUsageWhole ||= isRecord(usage);
     if (!isRecord(delta) || typeof delta.stop_reason !== 'string') return '';
-    const writer = this.#opened();
-    const finish = finishOf(delta.stop_reason, this.#tool >= 0);
-    this.#finish = this.#legacy && finish === 'tool_calls' ? 'function_call' : finish;
+    const writer = this.#openWriter();
+    const finish = finishOf(delta.stop_reason, this.#toolIndex >= 0);
+    this.#finishReason = this.#callsFunctions && finish === 'tool_calls' ? 'function_call' : finish;
     const refusal = refusalOf(delta.stop_details);
     return (
-      this.#role(writer) +
+      this.#roleChunk(writer) +
       (refusal === undefined ? '' : writer.delta(JSON.stringify({ refusal }))) +
-      writer.finish(this.#finish)
+      writer.finish(this.#finishReason)
     );
   }
 
   /** The last chunks: usage, if that of the completion was reported, and [DONE]. */
-  #end(): string {
-    if (this.#finish === undefined) throw ProviderError.invalid('the stream ended before its end');
-    this.#over = true;
+  #lastChunks(): string {
+    if (this.#finishReason === undefined) throw ProviderError.invalid('the stream ended before its end');
+    this.#isOver = true;
     const { usage } = this.#usage;
-    const writer = this.#opened();
+    const writer = this.#openWriter();
     return (usage === undefined || !this.#isUsageWhole ? '' : writer.usage(usage)) + writer.done();
   }
 }

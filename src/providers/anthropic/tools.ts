@@ -1,7 +1,8 @@
 /**
- * `tools`, `tool_choice` and `response_format` of a chat completion in Anthropic's form. request.ts calls
- * it, and the readers of responses ask whether the content comes as a tool call. No I/O; upstream worker;
- * for requests also counter threads, if the body is large.
+ * Translates `tools`, `tool_choice` and `response_format` of a chat completion into Anthropic's form.
+ * request.ts calls `toolMembersOf`; response.ts and stream.ts ask `responseToolOf` whether the content comes
+ * as a tool call. bedrock/tools.ts uses the functions for schemas. No I/O; upstream worker; for requests also
+ * counter threads, if the body is large.
  *
  * Follows platform.claude.com, pages "Define tools", "Parallel tool use", "Strict tool use" and "Structured
  * outputs", 2026-11.
@@ -29,7 +30,7 @@ import { traitsOf, type ModelTraits } from './models.js';
 /** Name of the tool that stands in for `response_format`, unless a tool of the caller has it. */
 const RESPONSE_TOOL = 'json_response';
 
-/** Schemas of tools; bedrock/tools.ts has both too. */
+/** Schemas of tools: one without parameters, and one that accepts any object. bedrock/tools.ts uses both. */
 export const NO_PARAMETERS = { type: 'object', properties: {} };
 export const ANY_OBJECT = { type: 'object', additionalProperties: true };
 
@@ -37,9 +38,9 @@ export const ANY_OBJECT = { type: 'object', additionalProperties: true };
 export interface ToolMembers {
   readonly tools: Block[];
   readonly choice: Record<string, unknown> | undefined;
-  /** For `output_config.format`. */
+  /** The value of `output_config.format`; undefined without one. */
   readonly format: Record<string, unknown> | undefined;
-  /** The last tool stands in for `response_format`. */
+  /** Whether the last tool stands in for `response_format`. */
   readonly byTool: boolean;
 }
 
@@ -60,9 +61,10 @@ export function toolMembersOf(fields: Fields, traits: ModelTraits, body: Unsigne
   // With tools of the caller the model may call one of them first.
   const mayCallOthers = tools.length > 0 && choice?.type !== 'none';
   tools.push(response.tool);
-  const own = { type: 'tool', name: response.tool.name };
-  const forced = choice?.type === 'tool' ? choice : { ...choice, type: 'any' };
-  return { tools, choice: mayCallOthers ? forced : own, format: undefined, byTool: true };
+  const responseToolChoice = { type: 'tool', name: response.tool.name };
+  const anyToolChoice = choice?.type === 'tool' ? choice : { ...choice, type: 'any' };
+  const forced = mayCallOthers ? anyToolChoice : responseToolChoice;
+  return { tools, choice: forced, format: undefined, byTool: true };
 }
 
 /** Name of the tool whose arguments are the content of the response; undefined if that comes as text. */
@@ -87,13 +89,16 @@ export function responseToolName({ tools, functions }: UnsignedCall['body']): st
   return name;
 }
 
-/** Whether the caller used `functions`, the name of tools until 2023. */
+/**
+ * Whether the caller used `functions`, the form of `tools` until 2023. Its responses have `function_call`.
+ */
 export function callsFunctions({ body }: UnsignedCall): boolean {
   return Array.isArray(body.functions) && !Array.isArray(body.tools);
 }
 
 function toolsOf(fields: Fields, traits: ModelTraits): Block[] {
   const tools: Block[] = [];
+  // Both are taken, because `fields.finish` refuses what nobody took.
   const given = fields.list('tools');
   const legacy = fields.list('functions');
   (given ?? []).forEach((tool, index) => {
@@ -104,7 +109,9 @@ function toolsOf(fields: Fields, traits: ModelTraits): Block[] {
     else fields.unsupported(`${path}.type`, 'must be function: the gateway has no prices for other tools');
   });
   if (given === undefined)
-    (legacy ?? []).forEach((one, index) => tools.push(toolOf(one, `functions[${index}]`, fields, traits)));
+    (legacy ?? []).forEach((definition, index) =>
+      tools.push(toolOf(definition, `functions[${index}]`, fields, traits)),
+    );
   return tools;
 }
 
@@ -125,7 +132,10 @@ function toolOf(given: unknown, path: string, fields: Fields, traits: ModelTrait
   return withCacheControl(tool, given, path);
 }
 
-/** `format`: the closed schema of `output_config.format`, if the request has it. */
+/**
+ * Closes the schemas of strict tools, in `tools` itself. A tool whose schema cannot be closed is no longer
+ * strict. `format`: the closed schema of `output_config.format`; undefined without one.
+ */
 function closeStrictTools(tools: readonly Block[], format: unknown): void {
   const strict = tools.filter((tool) => tool.strict === true);
   if (strict.length === 0) return;
@@ -140,7 +150,10 @@ function closeStrictTools(tools: readonly Block[], format: unknown): void {
   });
 }
 
-/** The value of `tool_choice`. Removes from `tools` those that `allowed_tools` does not name. */
+/**
+ * The value of `tool_choice`; undefined if the request needs none. Removes from `tools` each tool that
+ * `allowed_tools` does not name.
+ */
 function choiceOf(fields: Fields, tools: Block[], traits: ModelTraits): Record<string, unknown> | undefined {
   const isLegacy = fields.take('tools') === undefined;
   const legacy = fields.take('function_call');
@@ -165,6 +178,7 @@ function choiceOf(fields: Fields, tools: Block[], traits: ModelTraits): Record<s
   return choice;
 }
 
+/** The value of `tool_choice` for an object of the caller. `path`: of that object, for a FieldError. */
 function chosenOf(given: Record<string, unknown>, path: string, tools: Block[]): Record<string, unknown> {
   if (given.type === 'allowed_tools' && isRecord(given.allowed_tools)) {
     const { mode, tools: allowed } = given.allowed_tools;
@@ -175,7 +189,7 @@ function chosenOf(given: Record<string, unknown>, path: string, tools: Block[]):
     );
     const offered = tools.filter((tool) => names.has(tool.name as string));
     if (offered.length === 0)
-      throw new FieldError(`${path}.allowed_tools.tools`, 'must name one of the tools');
+      throw new FieldError(`${path}.allowed_tools.tools`, 'must name definition of the tools');
     tools.splice(0, tools.length, ...offered);
     return { type: mode === 'required' ? 'any' : 'auto' };
   }
@@ -190,6 +204,7 @@ function nameIn(given: Record<string, unknown>): string | undefined {
   return typeof name === 'string' ? name : undefined;
 }
 
+/** Has one of the two members. */
 interface ResponseForm {
   readonly format?: Record<string, unknown>;
   readonly tool?: Block & { readonly name: string };
@@ -240,31 +255,31 @@ const FORMATS: ReadonlySet<unknown> = new Set([
 const KEPT: ReadonlySet<string> = new Set(['type', 'enum', 'const', '$ref', 'title', 'required', 'default']);
 const LISTS: ReadonlySet<string> = new Set(['anyOf', 'oneOf', 'allOf']);
 const MAPS: ReadonlySet<string> = new Set(['properties', '$defs', 'definitions']);
-/** Deeper schemas are not rewritten. No response in use is so deep. */
+/** Deeper schemas are not rewritten, which bounds the recursion. No schema in use is so deep. */
 const DEPTH_MAX = 64;
 
 /**
- * Anthropic's bounds of a request: the number of its strict tools, and of all their schemas and that of
- * `output_config.format` together the optional properties, and the places with more than one type. Beyond one
- * it answers 400 (page "Structured outputs", "Schema complexity limits"; camel-ai/camel pull request 4171,
- * read 2026-11).
+ * Anthropic's bounds of a request: strict tools; and, in all their schemas and that of `output_config.format`
+ * together, optional properties and places with more than one type. Anthropic answers 400 to a request beyond
+ * a bound (page "Structured outputs", "Schema complexity limits"; camel-ai/camel pull request 4171, read
+ * 2026-11).
  */
 const STRICT_TOOLS_MAX = 20;
 const STRICT_OPTIONAL_MAX = 24;
 const STRICT_UNIONS_MAX = 16;
 
-/** The schema is outside of the subset; `closedSchema` catches it. */
+/** Thrown by `closed` for a schema outside of the subset; `closedSchema` catches it. */
 class Inexpressible extends Error {}
 
 /**
  * A caller's JSON schema in the subset that Anthropic enforces (transformJSONSchema of @anthropic-ai/sdk
  * 1.12): every object is closed, `oneOf` becomes `anyOf`, and limits that Anthropic does not enforce, such as
- * `maxLength`, go into the description, where the model reads them. bedrock/tools.ts calls it too, for models
- * that are not Claude.
+ * `maxLength`, go into the description, where the model reads them. bedrock/tools.ts calls this too, for
+ * models that are not Claude.
  *
- * Undefined if the schema has an object that allows members of any name, which Anthropic cannot enforce.
- * `strict`: OpenAI refuses such objects, so each object is closed whatever it says
- * (test/unit/providers/anthropic/models.test.ts).
+ * Undefined if the schema has an object that allows members of any name, which Anthropic cannot enforce, or
+ * is nested too deeply. `strict`: OpenAI refuses such objects, so every object is closed, whatever its
+ * `additionalProperties` is (test/unit/providers/anthropic/models.test.ts).
  */
 export function closedSchema(
   schema: Record<string, unknown>,
@@ -279,16 +294,16 @@ export function closedSchema(
 }
 
 /**
- * The schemas of strict tools as `closedSchema` gives them. Undefined for a tool that cannot be strict, and
- * for all if together, and with that of `format`, they exceed Anthropic's bounds: it would refuse the whole
- * request. A tool that is not strict keeps its own schema, which the model reads. bedrock/tools.ts calls it
- * too. `format`: what `formatSchema` gave, if the response has such a form.
+ * The schemas of strict tools as `closedSchema` returns them. An entry is undefined for a tool that cannot be
+ * strict. All entries are undefined if the schemas, with `format`, exceed Anthropic's bounds: Anthropic would
+ * refuse the whole request. The caller leaves such a tool its own schema, which the model reads.
+ * bedrock/tools.ts calls this too. `format`: what `formatSchema` returned; undefined without one.
  */
 export function strictSchemas(
   schemas: readonly Record<string, unknown>[],
   format: unknown,
 ): (Record<string, unknown> | undefined)[] {
-  // Not as a strict format: a closed object of any members would take no arguments at all.
+  // `false`: with `strict` an object of any members would be closed, and the tool could get no arguments.
   const all = schemas.map((schema) => closedSchema(schema, false));
   const isTooMuch =
     all.filter((schema) => schema !== undefined).length > STRICT_TOOLS_MAX || isTooComplex([...all, format]);
@@ -296,8 +311,8 @@ export function strictSchemas(
 }
 
 /**
- * The schema of a response as `closedSchema` gives it. Undefined also if it alone exceeds Anthropic's bounds.
- * bedrock/tools.ts calls it too.
+ * The schema of a response as `closedSchema` returns it. Undefined also if the schema alone exceeds
+ * Anthropic's bounds. bedrock/tools.ts calls this too.
  */
 export function formatSchema(
   schema: Record<string, unknown>,
@@ -307,27 +322,28 @@ export function formatSchema(
   return isTooComplex([closed]) ? undefined : closed;
 }
 
-/** `schemas`: closed ones; undefined is passed over. */
+/** Whether closed schemas together exceed Anthropic's bounds. An undefined entry counts nothing. */
 function isTooComplex(schemas: readonly unknown[]): boolean {
   const counts = { optional: 0, unions: 0 };
-  for (const schema of schemas) count(schema, counts);
+  for (const schema of schemas) addCounts(schema, counts);
   return counts.optional > STRICT_OPTIONAL_MAX || counts.unions > STRICT_UNIONS_MAX;
 }
 
-/** Adds what is in `schema`, which is closed, at any depth. */
-function count(schema: unknown, counts: { optional: number; unions: number }): void {
+/** Adds to `counts` what is in `schema`, which is closed, at any depth up to DEPTH_MAX. */
+function addCounts(schema: unknown, counts: { optional: number; unions: number }): void {
   if (!isRecord(schema)) return;
   const { type, properties, required, anyOf, allOf, items, $defs, definitions } = schema;
   if (Array.isArray(anyOf) || Array.isArray(type)) counts.unions++;
-  const needed = new Set<unknown>(Array.isArray(required) ? required : []);
-  for (const name in isRecord(properties) ? properties : {}) if (!needed.has(name)) counts.optional++;
+  const requiredNames = new Set<unknown>(Array.isArray(required) ? required : []);
+  for (const name in isRecord(properties) ? properties : {}) if (!requiredNames.has(name)) counts.optional++;
   for (const map of [properties, $defs, definitions])
-    if (isRecord(map)) for (const inner of Object.values(map)) count(inner, counts);
+    if (isRecord(map)) for (const inner of Object.values(map)) addCounts(inner, counts);
   for (const list of [anyOf, allOf])
-    if (Array.isArray(list)) for (const inner of list as unknown[]) count(inner, counts);
-  count(items, counts);
+    if (Array.isArray(list)) for (const inner of list as unknown[]) addCounts(inner, counts);
+  addCounts(items, counts);
 }
 
+/** As `closedSchema`, for a schema at any depth. Throws an Inexpressible in place of returning undefined. */
 function closed(schema: unknown, strict: boolean, depth: number): Record<string, unknown> {
   if (!isRecord(schema) || depth > DEPTH_MAX) throw new Inexpressible();
   const result: Record<string, unknown> = {};

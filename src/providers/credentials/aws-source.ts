@@ -1,13 +1,13 @@
 /**
  * AWS credentials by the default provider chain of the AWS SDK: environment, SSO, web identity, shared files
  * with `profile`, a process, the container's endpoint (ECS, EKS Pod Identity), the instance's metadata.
- * Follows https://docs.aws.amazon.com/sdkref/latest/guide/standardized-credentials.html (2026-11). Loaded by
- * credential-keeper.ts when an upstream of Bedrock has no key. Main thread of a gateway process, and
+ * Follows https://docs.aws.amazon.com/sdkref/latest/guide/standardized-credentials.html (2026-11).
+ * credential-keeper.ts loads it when an upstream of Bedrock has no key. Main thread of a gateway process, and
  * commands.
  *
  * Must hold: a source returns no cached credential
  * (test/unit/providers/credentials/credential-source.test.ts). The patterns of `awsErrorOf` are messages of
- * the AWS SDK: after an update of the package the same test shows which advice is lost.
+ * the AWS SDK: look at them after an update of the package.
  */
 import { defaultProvider } from '@aws-sdk/credential-provider-node';
 import { CredentialError, credentialErrorOf, type CredentialSource } from './credential-source.js';

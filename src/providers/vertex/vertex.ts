@@ -2,9 +2,9 @@
  * Vertex AI as a Provider (provider.ts): Gemini and Claude at Google Cloud, with a token of a service
  * account. Gemini's bodies are those of the Gemini API, Claude's those of Anthropic's Messages. The path
  * names project, region and publisher; the publisher follows from the model's name. provider-client.ts calls
- * it. Upstream worker; `write` also on counter threads.
+ * VERTEX. Upstream worker; `write` also on counter threads.
  *
- * Must hold: `isClaude` alone decides on the protocol, for request, response and stream of a call alike; no
+ * Must hold: `isClaude` alone decides on the protocol, for request, response and stream of a call alike. No
  * error names a project of the operator (test/unit/providers/vertex/vertex.test.ts).
  *
  * Follows https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference (v1) and
@@ -34,9 +34,9 @@ import type {
 } from '../provider.js';
 
 const CLAUDE = /^(?:publishers\/anthropic\/models\/)?claude-/;
-/** The only version of Messages on Vertex. It goes into the body, and `model` into the path. */
+/** The only version of Messages on Vertex, which the body must name. */
 const CLAUDE_VERSION = 'vertex-2023-10-16';
-/** A pseudo-model in the path that counts tokens for every Claude model; the body names the model. */
+/** Vertex counts tokens for every Claude model at the path of this pseudo-model; the body names the model. */
 const COUNTING_MODEL = 'count-tokens';
 /**
  * Beta features that Claude on Vertex has: those of `vertex_ai` in LiteLLM's
@@ -47,17 +47,21 @@ const BETAS = new RegExp(
     'per-turn-control|thinking-binding-controls|thinking-display-updates|tool-search-tool|web-search)-' +
     '\\d{4}-\\d\\d-\\d\\d$',
 );
-/** One of them that is refused where tokens are counted (anthropics/claude-code issue 12429). */
+/**
+ * The start of a beta feature of BETAS that Vertex refuses beside COUNTING_MODEL (anthropics/claude-code
+ * 12429).
+ */
 const NOT_FOR_COUNTS = 'web-search-';
-/** A tuned model is an endpoint of the project, and its name is a number. */
+/** The name of a tuned model, which is an endpoint of the project. */
 const ENDPOINT = /^\d+$/;
 
+/** By the name of the model: a tuned model and any other model speak Gemini's protocol. */
 function isClaude({ model }: UnsignedCall): boolean {
   return CLAUDE.test(model);
 }
 
-/** `publisher` is used unless the model's name contains its own path. */
-function pathOf({ settings, model }: UnsignedCall, publisher: string, method: string): string {
+/** The path of a call. `publisher` is used unless the model's name contains a path of its own. */
+function pathTo({ settings, model }: UnsignedCall, publisher: string, method: string): string {
   const { basePath, apiVersion, project, region } = settings;
   const name = ENDPOINT.test(model)
     ? `endpoints/${model}`
@@ -69,10 +73,10 @@ function pathOf({ settings, model }: UnsignedCall, publisher: string, method: st
 
 function write(call: UnsignedCall): WrittenRequest {
   if (!isClaude(call))
-    return { path: pathOf(call, 'google', methodOf(call.stream)), body: requestBody(call) };
+    return { path: pathTo(call, 'google', methodOf(call.stream)), body: requestBody(call) };
   const { betas } = call.settings;
   return {
-    path: pathOf(call, 'anthropic', call.stream ? ':streamRawPredict' : ':rawPredict'),
+    path: pathTo(call, 'anthropic', call.stream ? ':streamRawPredict' : ':rawPredict'),
     body: exactJsonText({
       anthropic_version: CLAUDE_VERSION,
       ...(betas.length > 0 && { anthropic_beta: betas }),
@@ -82,10 +86,11 @@ function write(call: UnsignedCall): WrittenRequest {
 }
 
 /** Never throws. Errors of Claude itself have Anthropic's form, errors of the platform Google's. */
-function readEitherError(status: number, header: HeaderLookup, body: string): ProviderFailure {
+function readErrorOfEither(status: number, header: HeaderLookup, body: string): ProviderFailure {
   const value = parsedJson(body);
   if (!isRecord(value) || value.type !== 'error') return readError(status, header, body);
   const failure = readAnthropicError(status, header, body);
+  // As in Google's own errors: the platform may name the project in an error of Claude.
   return { ...failure, message: cleaned(failure.message) };
 }
 
@@ -94,7 +99,7 @@ export const VERTEX: Provider = {
   headers: authorization,
   readResponse: (body, call) => (isClaude(call) ? readMessage : readResponse)(body, call),
   openStream: (call) => (isClaude(call) ? new MessageStream(call) : new GeminiStream(call)),
-  readError: readEitherError,
+  readError: readErrorOfEither,
   passed: passClaude,
 };
 
@@ -112,7 +117,7 @@ function passClaude(
   const claude = cloudBodyOf(body, CLAUDE_VERSION, call.settings.betas, callersBetas);
   const model = isCount ? COUNTING_MODEL : claude.model;
   return {
-    path: pathOf({ ...call, model }, 'anthropic', stream ? ':streamRawPredict' : ':rawPredict'),
+    path: pathTo({ ...call, model }, 'anthropic', stream ? ':streamRawPredict' : ':rawPredict'),
     headers: authorization(call),
     body: isCount ? `{"model":${JSON.stringify(claude.model)},${claude.body.slice(1)}` : claude.body,
   };
