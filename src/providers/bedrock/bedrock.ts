@@ -1,8 +1,8 @@
 /**
- * Amazon Bedrock as a Provider (provider.ts): all models by its Converse API, and Claude also by Anthropic's
- * own protocol for requests to the Messages door: InvokeModel accepts the body except for a few members, and
- * its stream wraps Anthropic's events in messages of Amazon's event stream. Upstream worker; `write` also on
- * counter threads.
+ * Amazon Bedrock as a Provider (provider.ts). All models speak Converse. For requests to the Messages door
+ * Claude also speaks Anthropic's own protocol: InvokeModel accepts the body except for a few members, and its
+ * stream wraps Anthropic's events in messages of Amazon's event stream. provider-client.ts calls BEDROCK.
+ * Upstream worker; `write` also on counter threads.
  *
  * Follows Amazon Bedrock API Reference, "Converse", "ConverseStream", "InvokeModel",
  * "InvokeModelWithResponseStream" and "CountTokens"; User Guide, "Use an Amazon Bedrock API key", "Anthropic
@@ -57,20 +57,21 @@ export const BEDROCK: Provider = {
 };
 
 /**
- * The paths of the model that was called last, so that a run of calls to one model has one string:
- * signature.ts keeps what it made of a path and compares the next path with it.
+ * The paths of the model that was called last. So a run of calls to one model has one string, which
+ * signature.ts compares fast with the path of the call before.
  */
-let last = { basePath: '', model: '', prefix: '', whole: '', stream: '' };
+let lastPaths = { basePath: '', model: '', prefix: '', whole: '', stream: '' };
 
-/** The paths of a model, whose name is one segment: an ARN has colons and slashes. */
-function pathsOf(model: string, basePath: string): typeof last {
-  if (last.model !== model || last.basePath !== basePath) {
+/** The paths of a model. Its name becomes one segment, with colons and slashes of an ARN encoded. */
+function pathsOf(model: string, basePath: string): typeof lastPaths {
+  if (lastPaths.model !== model || lastPaths.basePath !== basePath) {
     const prefix = `${basePath}/model/${uriEncode(model)}/`;
-    last = { basePath, model, prefix, whole: `${prefix}converse`, stream: `${prefix}converse-stream` };
+    lastPaths = { basePath, model, prefix, whole: `${prefix}converse`, stream: `${prefix}converse-stream` };
   }
-  return last;
+  return lastPaths;
 }
 
+/** The headers that authorise a call: a signature of AWS, a key of Bedrock, or none. */
 function authorization(
   { credential, settings, nowMs }: ProviderCall,
   { path, body, bodyHash }: UnsignedRequest,
@@ -95,7 +96,7 @@ function authorization(
   }
 }
 
-/** The version of Anthropic's protocol on Bedrock. */
+/** The version of Anthropic's protocol on Bedrock, which the body must name. */
 const VERSION = 'bedrock-2023-05-31';
 /** Beta features that Bedrock has. */
 const BETAS =
@@ -109,7 +110,10 @@ interface ClaudeRequest {
   readonly body: string;
 }
 
-/** The request to Bedrock for a call of the Messages door. */
+/**
+ * The request to Bedrock for a call of the Messages door. Exported for its test, as `readCount`,
+ * ClaudeStream.
+ */
 export function claudeRequest(
   { settings }: UnsignedCall,
   body: string | Uint8Array,
@@ -127,7 +131,10 @@ export function claudeRequest(
   return { model: invoked.model, operation: 'count-tokens', body: JSON.stringify(counted) };
 }
 
-/** The least `max_tokens` of a body with these members, as JSON: more than the thinking budget. */
+/**
+ * The least `max_tokens` of a body, as JSON text: more than the thinking budget. `members`: those of the
+ * body, each as `"name":value`.
+ */
 function outputTokensMin(members: readonly string[]): string {
   const text = members.find((member) => member.startsWith('"thinking"'));
   const body = text === undefined ? undefined : parsedJson(`{${text}}`);
@@ -143,12 +150,12 @@ export function readCount(body: Buffer): string {
   return JSON.stringify({ input_tokens: tokens });
 }
 
-/** A fast path: Anthropic writes the type first in nearly all events. */
+/** A fast path to the type of an event: Anthropic writes the type first in nearly all events. */
 const TYPE = /^\{"type":"(\w+)"/;
 
-/** Unwraps Anthropic's events, and writes them as server-sent events. */
+/** Takes Anthropic's events out of Amazon's messages, and writes them as server-sent events. */
 export class ClaudeStream implements ProviderStream {
-  /** Events of the chunk that is being read. */
+  /** Events of the chunk that `push` is reading. */
   #out = '';
   readonly #frames = new FrameReader((headers, bytes, start, end) => {
     const event = eventOf(headers, bytes.toString('utf8', start, end));
@@ -171,6 +178,9 @@ export class ClaudeStream implements ProviderStream {
   }
 }
 
+/**
+ * The event with its type, as Anthropic's own stream has it. Throws a ProviderError if `json` has no type.
+ */
 function sseOf(json: string): string {
   let type = TYPE.exec(json)?.[1];
   let data = json;

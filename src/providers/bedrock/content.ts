@@ -1,7 +1,7 @@
 /**
- * Message contents as content blocks of Converse. messages.ts makes one ContentWriter for each request, so
- * that the names of its documents differ; tools.ts uses one for the cache points of tools. No I/O; upstream
- * worker, or counter thread if the body is large.
+ * Translates message contents into content blocks of Converse. messages.ts makes one ContentWriter for each
+ * request, so that the names of its documents differ; tools.ts makes others for the cache points of tools. No
+ * I/O; upstream worker, or counter thread if the body is large.
  *
  * Follows Amazon Bedrock API Reference, "ContentBlock" and the types it names, 2026-11.
  *
@@ -46,7 +46,7 @@ const DATA_URL = /^data:[\w.+-]+\/([\w.+-]+)(?:;[^,;]*)*;base64,/i;
 const S3_URL = /^s3:\/\/[^/]+\/.+/;
 /** The name of a document whose file has no name. */
 const DEFAULT_NAME = 'document';
-/** Converse allows 200 characters; the rest is for the number that makes a name differ. */
+/** Converse allows 200 characters. The number that makes a name differ needs some of them. */
 const NAME_CHARS_MAX = 100;
 
 /** Writes the contents of one request's messages. */
@@ -62,9 +62,10 @@ export class ContentWriter {
   }
 
   /**
-   * `path`: of the content, for a FieldError. Blank texts are left out, because Converse refuses them. The
-   * `cache_control` of a blank text becomes a cache point after the block before it. If there is no such
-   * block, or it is a cache point, there is one only with `marksBlank`.
+   * The blocks of a content. `path`: of the content, for a FieldError. Blank texts are left out, because
+   * Converse refuses them. The `cache_control` of a blank text becomes a cache point after the block before
+   * the text. If no block is before the text, or a cache point is, the cache point is made only with
+   * `marksBlank`.
    */
   blocks(content: unknown, path: string, marksBlank = false): Block[] {
     if (content === undefined || content === null) return [];
@@ -72,30 +73,31 @@ export class ContentWriter {
     if (!Array.isArray(content)) throw new FieldError(path, 'must be a string or an array');
     const blocks: Block[] = [];
     content.forEach((part: unknown, index) => {
-      const at = `${path}[${index}]`;
-      if (!isRecord(part)) throw new FieldError(at, 'must be an object');
-      blocks.push(...this.#part(part, at));
+      const partPath = `${path}[${index}]`;
+      if (!isRecord(part)) throw new FieldError(partPath, 'must be an object');
+      blocks.push(...this.#blocksOfPart(part, partPath));
       const last = blocks.at(-1);
-      const hasPlace = last !== undefined && !('cachePoint' in last);
-      if (marksBlank || hasPlace) blocks.push(...this.cachePoint(part));
+      const mayMark = last !== undefined && !('cachePoint' in last);
+      if (marksBlank || mayMark) blocks.push(...this.cachePoint(part));
     });
     return blocks;
   }
 
   /**
-   * The cache point to put after the blocks of `holder`, if that has `cache_control` and the model caches;
-   * otherwise none. `holder`: a content part, a message, a tool or the body of the request.
+   * The cache point to put after the blocks of `holder`, if `holder` has `cache_control` and the model
+   * caches; otherwise no block. `holder`: a content part, a message, a tool or the body of the request.
    */
   cachePoint(holder: Members): Block[] {
     const { cache_control: control } = holder;
     if (!isRecord(control) || !this.#facts.cachePoints) return [];
-    // Without `ttl` a cache point lasts five minutes. Models other than Claude from 4.5 refuse the member. A
-    // model that its ARN hides gets it, and Bedrock decides (models.ts). `version` is 0 if it is not Claude.
-    const ttl = control.ttl === '1h' && (this.#facts.family === 'hidden' || this.#facts.version >= V4_5);
-    return [{ cachePoint: { type: 'default', ...(ttl && { ttl: '1h' }) } }];
+    // Without `ttl` a cache point lasts five minutes. Models other than Claude from 4.5 refuse the member,
+    // and `version` is 0 if the model is not Claude. A model hidden by its ARN (models.ts) gets the member,
+    // and Bedrock decides.
+    const mayLastHour = this.#facts.family === 'hidden' || this.#facts.version >= V4_5;
+    return [{ cachePoint: { type: 'default', ...(control.ttl === '1h' && mayLastHour && { ttl: '1h' }) } }];
   }
 
-  #part(part: Record<string, unknown>, path: string): Block[] {
+  #blocksOfPart(part: Record<string, unknown>, path: string): Block[] {
     switch (part.type) {
       case 'text':
       case 'refusal': {
@@ -115,6 +117,7 @@ export class ContentWriter {
     }
   }
 
+  /** The block of a file: an image or a video by the type of its data URL, else a document. */
   #file(file: unknown, path: string): Block {
     if (!isRecord(file)) throw new FieldError(path, 'must be an object');
     const { file_data: data, file_id: id, filename } = file;
@@ -140,7 +143,7 @@ export class ContentWriter {
       .replace(/\s+/g, ' ')
       .trim()
       .slice(0, NAME_CHARS_MAX)
-      // The cut may end in a space. With the one before a number that would be two, which Converse refuses.
+      // The cut may end in a space. With the space before a number that makes two, which Converse refuses.
       .trimEnd();
     const base = allowed === '' ? DEFAULT_NAME : allowed;
     // Starts at the last number of this name, so that many files of one name cost no search each.
@@ -153,14 +156,17 @@ export class ContentWriter {
   }
 }
 
-/** As `media`, of a value that is the URL or an object with it. */
+/** As `media`. `value`: the URL, or an object with a member `url`. */
 function mediaAt(kind: string, formats: ReadonlyMap<string, string>, value: unknown, path: string): Block {
   const url = isRecord(value) ? value.url : value;
   if (typeof url !== 'string') throw new FieldError(path, 'must hold a URL');
   return media(kind, formats, url, path);
 }
 
-/** `kind`: the member of the block, and the word for it in errors. `path`: of the URL, for a FieldError. */
+/**
+ * A block of an image, video or document. `kind`: the member of the block, and the word for it in errors.
+ * `path`: of the URL, for a FieldError.
+ */
 function media(kind: string, formats: ReadonlyMap<string, string>, url: string, path: string): Block {
   const data = DATA_URL.exec(url);
   if (data === null && !S3_URL.test(url)) {
@@ -176,7 +182,7 @@ function media(kind: string, formats: ReadonlyMap<string, string>, url: string, 
   return { [kind]: { format, source } };
 }
 
-/** The format passes unchecked: Bedrock itself rejects one that it does not know. */
+/** A block of sound. Its format passes unchecked: Bedrock itself rejects an unknown format. */
 function audio(value: unknown, path: string): Block {
   if (!isRecord(value) || typeof value.data !== 'string' || typeof value.format !== 'string') {
     throw new FieldError(path, 'must have data and format');

@@ -1,6 +1,6 @@
 /**
- * Errors of Bedrock, in a response or a stream, as ProviderFailure: a status and message as OpenAI's API
- * would give them. bedrock.ts calls it, and frames.ts for streams. Pure; upstream worker.
+ * Translates errors of Bedrock, in a response or a stream, into a ProviderFailure: a status and message as
+ * OpenAI's API would give them. bedrock.ts calls `readError`, frames.ts `failureOf`. Pure; upstream worker.
  *
  * Must hold: no message has an ARN, account or key id of the operator (`withoutNames`), because callers read
  * messages (test/unit/providers/bedrock/errors.test.ts).
@@ -42,30 +42,37 @@ const STATUSES: ReadonlyMap<string, number> = new Map<string, number>([
   ['internalfailure', 500],
 ]);
 
-/** A prompt that is too long is a ValidationException; only the text says so, and each model has its own. */
+/**
+ * A prompt that is too long is a ValidationException. Only its text says so, and each model has its own text.
+ */
 const TOO_LONG =
   /(?:input|prompt) is too long|too many (?:input )?tokens|maximum context|context (?:length|window|limit)|tokens exceed|exceed.{0,40}(?:maximum|limit).{0,40}tokens/i;
 /** Texts of a ValidationException that the settings of the upstream cause, and not the request. */
 const NO_SUCH_MODEL =
   /model identifier is invalid|on-demand throughput isn.t supported|model is not supported in this region/i;
+/** Text of a ValidationException for a model whose tokens Bedrock cannot count. */
 const CANNOT_COUNT = /support counting tokens/i;
 
-/** `name`: of the exception, as it came; empty if unknown. `status`: of the response, if there is one. */
+/**
+ * `name`: of the exception, as it came; empty if unknown. `status`: of the response; 500 in a stream, whose
+ * response had a status of success.
+ */
 export function failureOf(name: string, message: string, status = 500): ProviderFailure {
   const lower = name.toLowerCase();
-  const known = STATUSES.get(lower) ?? STATUSES.get(`${lower}exception`) ?? status;
+  const statusByName = STATUSES.get(lower) ?? STATUSES.get(`${lower}exception`) ?? status;
   const cleaned = withoutNames(message === '' ? `Bedrock answered with status ${status}` : message);
-  if (known === 400 && NO_SUCH_MODEL.test(message)) {
+  if (statusByName === 400 && NO_SUCH_MODEL.test(message)) {
     return { status: 404, message: cleaned, code: 'model_not_found' };
   }
   // With 501 upstream/count-session.ts does not reject the request, but counts the tokens itself.
-  if (known === 400 && CANNOT_COUNT.test(message)) return { status: 501, message: cleaned };
-  if (known === 400 && TOO_LONG.test(message)) {
+  if (statusByName === 400 && CANNOT_COUNT.test(message)) return { status: 501, message: cleaned };
+  if (statusByName === 400 && TOO_LONG.test(message)) {
     return { status: 400, message: cleaned, code: 'context_length_exceeded' };
   }
-  if (known === 404) return { status: 404, message: cleaned, code: 'model_not_found' };
-  const isKept = [400, 401, 403, 413, 429].includes(known) || known >= 500;
-  return { status: isKept ? known : 500, message: cleaned };
+  if (statusByName === 404) return { status: 404, message: cleaned, code: 'model_not_found' };
+  // ProviderFailure (provider.ts) lists the statuses that have a meaning.
+  const isListed = [400, 401, 403, 413, 429].includes(statusByName) || statusByName >= 500;
+  return { status: isListed ? statusByName : 500, message: cleaned };
 }
 
 /** Reads the error of a response whose status is not 2xx. `body` may be anything, also cut. Never throws. */
@@ -81,7 +88,7 @@ export function readError(status: number, header: HeaderLookup, body: string): P
   return seconds >= 0 ? { ...failure, retryAfterSeconds: seconds } : failure;
 }
 
-/** The message without ARNs, account numbers and key ids, which are the operator's. */
+/** The message without the operator's ARNs, account numbers and key ids. */
 function withoutNames(message: string): string {
   return message
     .replace(/arn:aws[\w-]*:[^\s"'<>,;)\]}]*/g, 'a resource')

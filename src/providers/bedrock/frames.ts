@@ -1,7 +1,7 @@
 /**
- * A decoder of Amazon's event-stream framing: it cuts the bytes into messages and checks their CRCs.
- * `eventOf` then tells what a message is. bedrock.ts (InvokeModel) and stream.ts (ConverseStream) have one
- * FrameReader for each stream; at the stream's end they check `isBetweenMessages`. Upstream worker.
+ * A decoder of Amazon's event-stream framing. A FrameReader cuts the bytes into messages and checks their
+ * CRCs; `eventOf` reads the payload of a message. bedrock.ts (InvokeModel) and stream.ts (ConverseStream)
+ * have one FrameReader for each stream; at the stream's end they check `isBetweenMessages`. Upstream worker.
  *
  *     | bytes of all, 4 | bytes of headers, 4 | CRC of these 8 | headers | payload | CRC of all before |
  *
@@ -9,7 +9,8 @@
  * Numbers are big-endian, checksums CRC-32. Follows "Event stream encoding" of Amazon Transcribe's developer
  * guide and smithy.io, "Amazon Event Stream Specification", 2026-11.
  *
- * A message that lies whole in a chunk is read in place. One that is cut over chunks is copied together.
+ * A message that is whole in a chunk is read in place. The pieces of a message that is cut over chunks are
+ * copied together; a message has at most SSE_EVENT_BYTES_MAX bytes.
  *
  * Must hold: the result does not depend on how the bytes are cut into chunks, and a wrong CRC or length
  * throws (test/unit/providers/bedrock/frames.test.ts).
@@ -22,7 +23,7 @@ import { failureOf } from './errors.js';
 
 const PRELUDE_BYTES = 12;
 const CRC_BYTES = 4;
-const NONE = Buffer.alloc(0);
+const NO_BYTES = Buffer.alloc(0);
 
 /**
  * Bytes of a header's value, by type from 0 to 9. Values of BYTES and STRING have their length before them.
@@ -31,19 +32,19 @@ const VALUE_BYTES = [0, 0, 1, 2, 4, 8, 0, 0, 8, 16];
 const BYTES = 6;
 const STRING = 7;
 /**
- * Longer spans go to zlib's crc32. For shorter ones a call into native code costs more than the loop here.
+ * Longer spans go to zlib's crc32. For shorter spans a call into native code costs more than the loop here.
  */
 const NATIVE_BYTES_MIN = 512;
 /**
  * Eight tables of CRC-32 (reflected polynomial 0xedb88320), one after another: table n has, by byte, the
- * checksum of that byte with n zeros after it. So eight bytes take one step: 0.17 µs for a usual message of
- * 170 bytes, and 0.43 µs byte by byte.
+ * checksum of that byte with n zeros after it. So eight bytes take one step. A usual message of 170 bytes
+ * takes 0.17 µs, and would take 0.43 µs byte by byte.
  */
 const CRC_TABLES = new Int32Array(8 * 256);
 for (let byte = 0; byte < 256; byte++) {
-  let sum = byte;
-  for (let bit = 0; bit < 8; bit++) sum = sum & 1 ? (sum >>> 1) ^ 0xedb88320 : sum >>> 1;
-  CRC_TABLES[byte] = sum;
+  let crc = byte;
+  for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1;
+  CRC_TABLES[byte] = crc;
 }
 for (let at = 256; at < CRC_TABLES.length; at++) {
   const before = CRC_TABLES[at - 256]!;
@@ -57,12 +58,13 @@ type VisitMessage = (headers: Headers, bytes: Buffer, start: number, end: number
 export class FrameReader {
   readonly #visit: VisitMessage;
   /** The start of a message whose end has not come: `#held[0..#heldBytes)`. */
-  #held = NONE;
+  #held = NO_BYTES;
   #heldBytes = 0;
   /**
-   * Headers of the message before, and their decoded strings: nearly all messages of a stream have the same.
+   * Headers of the last message, and their decoded strings: nearly all messages of a stream have the same
+   * headers.
    */
-  #lastHeaders = NONE;
+  #lastHeaders = NO_BYTES;
   #lastValues: Headers = new Map();
 
   constructor(visit: VisitMessage) {
@@ -75,8 +77,8 @@ export class FrameReader {
   }
 
   /**
-   * Visits the messages that are whole with `chunk`. Throws a ProviderError, and whatever the visit throws;
-   * the stream is of no use then. `chunk` is not kept.
+   * Calls `visit` for each message that is whole with `chunk`, in order. Throws a ProviderError, and whatever
+   * `visit` throws; the reader is of no use then. `chunk` is not referred to later.
    */
   push(chunk: Uint8Array): void {
     const bytes = Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);
@@ -90,7 +92,7 @@ export class FrameReader {
     if (at < bytes.length) this.#hold(bytes, at, bytes.length);
   }
 
-  /** Adds to the held message what it lacks, as far as `bytes` has it; returns how many bytes it consumed. */
+  /** Completes the held message from `bytes`, as far as they go. Returns how many bytes were consumed. */
   #finishHeld(bytes: Buffer): number {
     let at = 0;
     for (;;) {
@@ -102,14 +104,16 @@ export class FrameReader {
       if (this.#heldBytes < neededBytes) return at;
       if (!hasPrelude) continue;
       const message = this.#held;
-      this.#held = NONE;
+      this.#held = NO_BYTES;
       this.#heldBytes = 0;
       this.#read(message, 0, neededBytes);
       return at;
     }
   }
 
-  /** Appends `bytes[start..end)` to the held message, of which there will be `neededBytes` next. */
+  /**
+   * Appends `bytes[start..end)` to the held message. `neededBytes`: its length in all, as far as it is known.
+   */
   #hold(bytes: Buffer, start: number, end: number, neededBytes = end - start): void {
     if (this.#held.length < neededBytes) {
       const grown = Buffer.allocUnsafe(Math.max(neededBytes, PRELUDE_BYTES));
@@ -119,6 +123,7 @@ export class FrameReader {
     this.#heldBytes += bytes.copy(this.#held, this.#heldBytes, start, end);
   }
 
+  /** Reads the message `bytes[start..end)`, whose prelude `lengthAt` has checked. */
   #read(bytes: Buffer, start: number, end: number): void {
     const crcAt = end - CRC_BYTES;
     if (crcOf(bytes, start, crcAt) !== bytes.readUInt32BE(crcAt)) {
@@ -128,7 +133,7 @@ export class FrameReader {
     const headersEnd = headersAt + bytes.readUInt32BE(start + 4);
     if (!isAt(this.#lastHeaders, bytes, headersAt, headersEnd)) {
       const headers = Buffer.from(bytes.subarray(headersAt, headersEnd));
-      // May throw. So the two fields always belong together.
+      // `stringsOf` may throw. Set in this order, the two fields always belong together.
       this.#lastValues = stringsOf(headers);
       this.#lastHeaders = headers;
     }
@@ -141,7 +146,7 @@ export function eventOf(headers: Headers, payload: string): Record<string, unkno
   const type = headers.get(':message-type');
   if (type === 'error')
     throw new ProviderError(failureOf(headers.get(':error-code') ?? '', headers.get(':error-message') ?? ''));
-  // Undefined if it is no JSON: an exception then has no text, and an event is rejected below.
+  // Undefined if the payload is no JSON: an exception then has no text, and an event is rejected below.
   const body = parsedJson(payload);
   if (type === 'exception') {
     const { message } = isRecord(body) ? body : ({} as Record<string, unknown>);
@@ -169,22 +174,22 @@ function lengthAt(bytes: Buffer, at: number): number {
 function crcOf(bytes: Buffer, start: number, end: number): number {
   if (end - start > NATIVE_BYTES_MIN) return crc32(bytes.subarray(start, end));
   const tables = CRC_TABLES;
-  let sum = -1;
+  let crc = -1;
   let at = start;
   for (; at + 8 <= end; at += 8) {
-    sum ^= bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24);
-    sum =
-      tables[0x700 | (sum & 0xff)]! ^
-      tables[0x600 | ((sum >>> 8) & 0xff)]! ^
-      tables[0x500 | ((sum >>> 16) & 0xff)]! ^
-      tables[0x400 | (sum >>> 24)]! ^
+    crc ^= bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24);
+    crc =
+      tables[0x700 | (crc & 0xff)]! ^
+      tables[0x600 | ((crc >>> 8) & 0xff)]! ^
+      tables[0x500 | ((crc >>> 16) & 0xff)]! ^
+      tables[0x400 | (crc >>> 24)]! ^
       tables[0x300 | bytes[at + 4]!]! ^
       tables[0x200 | bytes[at + 5]!]! ^
       tables[0x100 | bytes[at + 6]!]! ^
       tables[bytes[at + 7]!]!;
   }
-  for (; at < end; at++) sum = (sum >>> 8) ^ tables[(sum ^ bytes[at]!) & 0xff]!;
-  return ~sum >>> 0;
+  for (; at < end; at++) crc = (crc >>> 8) ^ tables[(crc ^ bytes[at]!) & 0xff]!;
+  return ~crc >>> 0;
 }
 
 /** Whether `bytes[start..end)` is `expected`. */
@@ -196,12 +201,13 @@ function isAt(expected: Buffer, bytes: Buffer, start: number, end: number): bool
   return true;
 }
 
-/** The headers whose values are strings, by name. Others are checked and skipped. */
+/** The headers whose values are strings, by name. Headers of other types are checked and skipped. */
 function stringsOf(headers: Buffer): Headers {
   const values = new Map<string, string>();
   let at = 0;
   while (at < headers.length) {
     const typeAt = at + 1 + headers[at]!;
+    // Beyond the end a type that does not exist, which is rejected below.
     const type = headers[typeAt] ?? VALUE_BYTES.length;
     let valueAt = typeAt + 1;
     let bytes = VALUE_BYTES[type];

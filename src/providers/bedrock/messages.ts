@@ -1,6 +1,6 @@
 /**
- * The messages of a chat completion as `system` and `messages` of Converse. request.ts calls it. No I/O;
- * upstream worker, or counter thread if the body is large.
+ * Translates the messages of a chat completion into `system` and `messages` of Converse. request.ts calls
+ * `conversationOf`. No I/O; upstream worker, or counter thread if the body is large.
  *
  *     system, developer  at the start: `system`. Later: a <system-reminder> text in the user turn, because
  *                        moving it to the start would void the prompt cache
@@ -10,8 +10,8 @@
  * Follows Amazon Bedrock API Reference, "Message", "ToolUseBlock", "ToolResultBlock",
  * "ReasoningContentBlock", 2026-11.
  *
- * Must hold: only reasoning with a signature goes back, and tool results come first in a turn: Claude
- * refuses the whole request otherwise (test/unit/providers/bedrock/messages.test.ts).
+ * Must hold: only reasoning with a signature goes back, and tool results come first in a turn: otherwise
+ * Claude refuses the whole request (test/unit/providers/bedrock/messages.test.ts).
  */
 import { isRecord, type Members } from '../../core/json.js';
 import { PLACEHOLDER_USER_TEXT, reminderOf, toolIdOf } from '../anthropic/conversation.js';
@@ -33,14 +33,14 @@ interface OpenTurn {
   readonly blocks: Block[];
 }
 
-/** Converse wants a user turn first. */
+/** Goes before an assistant turn that would be the first: Converse wants a user turn first. */
 const PLACEHOLDER_TURN: OpenTurn = { role: 'user', results: [], blocks: [{ text: PLACEHOLDER_USER_TEXT }] };
 
 export interface Conversation {
   readonly system: readonly Block[];
   readonly turns: readonly Turn[];
   /** Names of the tools that assistant messages called. */
-  readonly called: ReadonlySet<string>;
+  readonly calledTools: ReadonlySet<string>;
   /** Whether a turn calls a tool or has a tool's result. */
   readonly usesTools: boolean;
   /**
@@ -50,82 +50,119 @@ export interface Conversation {
   readonly continuesWithoutThinking: boolean;
 }
 
-/** `body`: the request; its `cache_control`, if any, puts a cache point after the last message. */
+/**
+ * `body`: the request; its `cache_control`, if any, puts a cache point after the last message. Throws a
+ * FieldError.
+ */
 export function conversationOf(messages: readonly unknown[], body: Members, facts: ModelFacts): Conversation {
-  const writer = new ContentWriter(facts);
-  const system: Block[] = [];
-  const turns: OpenTurn[] = [];
-  const called = new Set<string>();
-  let usesTools = false;
-  let continuesWithoutThinking = false;
-  const turnOf = (role: Turn['role']): OpenTurn => {
-    let turn = turns.at(-1);
-    if (turn?.role !== role) turns.push((turn = { role, results: [], blocks: [] }));
-    return turn;
-  };
-  const add = (role: Turn['role'], blocks: readonly Block[]): void => {
-    if (blocks.length > 0) turnOf(role).blocks.push(...blocks);
-  };
+  const writer = new ConversationWriter(facts);
   messages.forEach((message, index) => {
     const path = `messages[${index}]`;
     if (!isRecord(message)) throw new FieldError(path, 'must be an object');
-    const contentBlocks = (): Block[] => {
-      const blocks = writer.blocks(message.content, `${path}.content`);
-      return blocks.length === 0 ? blocks : [...blocks, ...writer.cachePoint(message)];
-    };
+    writer.add(message, path);
+  });
+  return writer.finish(body);
+}
+
+/** Call `add` for each message in order, then `finish` once. */
+class ConversationWriter {
+  readonly #content: ContentWriter;
+  readonly #system: Block[] = [];
+  readonly #turns: OpenTurn[] = [];
+  readonly #calledTools = new Set<string>();
+  #usesTools = false;
+  /** As in Conversation, if the last message so far is the last of all. */
+  #continuesWithoutThinking = false;
+
+  constructor(facts: ModelFacts) {
+    this.#content = new ContentWriter(facts);
+  }
+
+  add(message: Members, path: string): void {
     switch (message.role) {
       case 'system':
       case 'developer':
-        if (turns.length === 0) system.push(...contentBlocks());
-        else add('user', contentBlocks().map(asReminder));
+        if (this.#turns.length === 0) this.#system.push(...this.#blocksOf(message, path));
+        else this.#addBlocks('user', this.#blocksOf(message, path).map(asReminder));
         break;
       case 'user': {
-        const blocks = contentBlocks();
+        const blocks = this.#blocksOf(message, path);
         if (blocks.length === 0) {
           throw new FieldError(`${path}.content`, 'must not be empty: Bedrock refuses that');
         }
-        continuesWithoutThinking = false;
-        add('user', blocks);
+        this.#continuesWithoutThinking = false;
+        this.#addBlocks('user', blocks);
         break;
       }
-      case 'assistant': {
-        if (isRecord(message.function_call))
-          throw new FieldError(`${path}.function_call`, 'is not supported by Bedrock');
-        const reasoning = reasoningOf(message);
-        const calls = toolCallsOf(message.tool_calls, `${path}.tool_calls`, called);
-        const content = writer.blocks(message.content, `${path}.content`);
-        const { refusal } = message;
-        if (content.length === 0 && typeof refusal === 'string' && refusal.trim() !== '')
-          content.push({ text: refusal });
-        const blocks = [...reasoning, ...content, ...calls];
-        if (blocks.length === 0) break;
-        usesTools ||= calls.length > 0;
-        continuesWithoutThinking = calls.length > 0 && reasoning.length === 0;
-        add('assistant', [...blocks, ...writer.cachePoint(message)]);
+      case 'assistant':
+        this.#addAssistant(message, path);
         break;
-      }
       case 'tool': {
-        usesTools = true;
-        turnOf('user').results.push(...toolResultOf(message, path, writer), ...writer.cachePoint(message));
+        this.#usesTools = true;
+        const results = toolResultOf(message, path, this.#content);
+        this.#turn('user').results.push(...results, ...this.#content.cachePoint(message));
         break;
       }
       default:
         throw new FieldError(`${path}.role`, 'is not supported by Bedrock');
     }
-  });
-  const last = turns.at(-1);
-  if (last === undefined) {
-    throw new FieldError('messages', 'must have one message that is not empty and not of the system');
   }
-  if (turns[0]!.role === 'assistant') turns.unshift(PLACEHOLDER_TURN);
-  // A last assistant turn is a prefill: Claude refuses one that ends with white space.
-  const text = last.role === 'assistant' ? last.blocks.at(-1)?.text : undefined;
-  if (typeof text === 'string') last.blocks.splice(-1, 1, { text: text.trimEnd() });
-  last.blocks.push(...writer.cachePoint(body));
-  return { system, turns: turns.map(closed), called, usesTools, continuesWithoutThinking };
+
+  finish(body: Members): Conversation {
+    const turns = this.#turns;
+    const last = turns.at(-1);
+    if (last === undefined) {
+      throw new FieldError('messages', 'must have one message that is not empty and not of the system');
+    }
+    if (turns[0]!.role === 'assistant') turns.unshift(PLACEHOLDER_TURN);
+    // A last assistant turn is a prefill: Claude refuses a prefill that ends with white space.
+    const text = last.role === 'assistant' ? last.blocks.at(-1)?.text : undefined;
+    if (typeof text === 'string') last.blocks.splice(-1, 1, { text: text.trimEnd() });
+    last.blocks.push(...this.#content.cachePoint(body));
+    return {
+      system: this.#system,
+      turns: turns.map(closedTurn),
+      calledTools: this.#calledTools,
+      usesTools: this.#usesTools,
+      continuesWithoutThinking: this.#continuesWithoutThinking,
+    };
+  }
+
+  #addAssistant(message: Members, path: string): void {
+    if (isRecord(message.function_call))
+      throw new FieldError(`${path}.function_call`, 'is not supported by Bedrock');
+    const reasoning = reasoningOf(message);
+    const calls = toolCallsOf(message.tool_calls, `${path}.tool_calls`, this.#calledTools);
+    const content = this.#content.blocks(message.content, `${path}.content`);
+    const { refusal } = message;
+    if (content.length === 0 && typeof refusal === 'string' && refusal.trim() !== '')
+      content.push({ text: refusal });
+    const blocks = [...reasoning, ...content, ...calls];
+    if (blocks.length === 0) return;
+    this.#usesTools ||= calls.length > 0;
+    this.#continuesWithoutThinking = calls.length > 0 && reasoning.length === 0;
+    this.#addBlocks('assistant', [...blocks, ...this.#content.cachePoint(message)]);
+  }
+
+  /** The blocks of a message's content, and its cache point after them. */
+  #blocksOf(message: Members, path: string): Block[] {
+    const blocks = this.#content.blocks(message.content, `${path}.content`);
+    return blocks.length === 0 ? blocks : [...blocks, ...this.#content.cachePoint(message)];
+  }
+
+  #addBlocks(role: Turn['role'], blocks: readonly Block[]): void {
+    if (blocks.length > 0) this.#turn(role).blocks.push(...blocks);
+  }
+
+  /** The last turn if it has that role, else a new turn. */
+  #turn(role: Turn['role']): OpenTurn {
+    let turn = this.#turns.at(-1);
+    if (turn?.role !== role) this.#turns.push((turn = { role, results: [], blocks: [] }));
+    return turn;
+  }
 }
 
-function closed({ role, results, blocks }: OpenTurn): Turn {
+function closedTurn({ role, results, blocks }: OpenTurn): Turn {
   return { role, content: results.length === 0 ? blocks : [...results, ...blocks] };
 }
 
@@ -135,13 +172,13 @@ function asReminder(block: Block): Block {
 }
 
 /**
- * Returns only reasoning that the provider has signed or encrypted, because Claude refuses any other, and
- * DeepSeek refuses all. Clients that join a stream member by member have blocks without text, and the text in
- * `reasoning_content`.
+ * The blocks of an assistant message's reasoning: only reasoning that the provider has signed or encrypted,
+ * because Claude refuses any other, and DeepSeek refuses all. Clients that join a stream member by member
+ * have blocks without text, and the text in `reasoning_content`.
  */
 function reasoningOf({
   thinking_blocks: given,
-  reasoning_content: joined,
+  reasoning_content: joinedText,
 }: Record<string, unknown>): Block[] {
   if (!Array.isArray(given)) return [];
   const blocks: Block[] = [];
@@ -158,39 +195,43 @@ function reasoningOf({
       blocks.push({ reasoningContent: { reasoningText: { text, signature } } });
     }
   }
-  if (hasText || typeof joined !== 'string' || joined === '' || signatures.length === 0) return blocks;
+  if (hasText || typeof joinedText !== 'string' || joinedText === '' || signatures.length === 0)
+    return blocks;
   // With several blocks nobody knows which part of the text belongs to which. Earlier turns need no
   // reasoning.
   if (signatures.length > 1) return [];
   return blocks.map((block) =>
     isRecord(block.reasoningContent) && 'reasoningText' in block.reasoningContent
-      ? { reasoningContent: { reasoningText: { text: joined, signature: signatures[0] } } }
+      ? { reasoningContent: { reasoningText: { text: joinedText, signature: signatures[0] } } }
       : block,
   );
 }
 
-function toolCallsOf(calls: unknown, path: string, called: Set<string>): Block[] {
+/** The blocks of an assistant message's tool calls. Adds the names of the tools to `calledTools`. */
+function toolCallsOf(calls: unknown, path: string, calledTools: Set<string>): Block[] {
   if (calls === undefined || calls === null) return [];
   if (!Array.isArray(calls)) throw new FieldError(path, 'must be an array');
   return calls.map((call: unknown, index) => {
-    const at = `${path}[${index}]`;
-    if (!isRecord(call) || typeof call.id !== 'string') throw new FieldError(`${at}.id`, 'must be a string');
-    const { function: named } = call;
-    if (!isRecord(named) || typeof named.name !== 'string') {
-      throw new FieldError(`${at}.function.name`, 'must be a string');
+    const callPath = `${path}[${index}]`;
+    if (!isRecord(call) || typeof call.id !== 'string')
+      throw new FieldError(`${callPath}.id`, 'must be a string');
+    const { function: called } = call;
+    if (!isRecord(called) || typeof called.name !== 'string') {
+      throw new FieldError(`${callPath}.function.name`, 'must be a string');
     }
-    const { name } = named;
-    const input = argumentsOf(named.arguments, `${at}.function.arguments`);
-    called.add(name);
+    const { name } = called;
+    const input = argumentsOf(called.arguments, `${callPath}.function.arguments`);
+    calledTools.add(name);
     return { toolUse: { toolUseId: toolIdOf(call.id), name, input } };
   });
 }
 
+/** The block of a tool result, and at most one cache point of its content. */
 function toolResultOf(message: Record<string, unknown>, path: string, writer: ContentWriter): Block[] {
   const { content, is_error: isError } = message;
   const id = stringIn(message, 'tool_call_id', path);
   const blocks = writer.blocks(content, `${path}.content`, true);
-  // Converse accepts no cache point within a tool result, so that of a part goes after the result.
+  // Converse accepts no cache point within a tool result, so the cache point of a part goes after the result.
   const cachePoints = blocks.filter((block) => 'cachePoint' in block);
   const results = blocks.filter((block) => !('cachePoint' in block));
   const toolResult = {

@@ -1,7 +1,7 @@
 /**
- * What a model on Bedrock accepts, by its name, and how it is told to reason. Converse has the same members
- * for all models, but each model accepts only some. The files that write requests ask it. Upstream worker,
- * or counter thread if the body is large.
+ * What a model on Bedrock accepts, by its name; and the members that make it reason. Converse has the same
+ * members for all models, but each model accepts only some. request.ts, messages.ts, content.ts and tools.ts
+ * look models up. Upstream worker, or counter thread if the body is large.
  *
  * A name is like `us.anthropic.claude-sonnet-4-5-20250929-v1:0`, alone or at the end of an ARN. Some ARNs
  * hide the model (application inference profiles, provisioned throughput): its family is `hidden`, and
@@ -19,8 +19,9 @@
  *     hidden by its ARN     outputConfig.effort                          API Reference, "OutputConfig"
  *     DeepSeek R1, others   none: R1 always reasons                      LiteLLM 1.109.1
  *
- * Must hold: every model id that LiteLLM knows has its family, and the table above
- * (test/unit/providers/bedrock/request.test.ts).
+ * Must hold: every model id that LiteLLM knows has its family, and the table above is what goes out
+ * (test/unit/providers/bedrock/request.test.ts). Nobody changes a ModelFacts, because the cache gives one
+ * object to all calls.
  */
 import type { Members } from '../../core/json.js';
 import { traitsOf, type ModelTraits, BUDGET_TOKENS_MIN, BUDGETS, versionOf } from '../anthropic/models.js';
@@ -38,6 +39,7 @@ export interface ModelFacts {
   readonly version: number;
   /** Whether the model obeys a schema in `outputConfig.textFormat`. */
   readonly schemas: boolean;
+  /** Whether the model accepts cache points in system texts and messages. */
   readonly cachePoints: boolean;
 }
 
@@ -48,7 +50,7 @@ export const CLAUDE_DEFAULT = 1;
 
 /** Families with cache points, besides Claude. */
 const CACHING: ReadonlySet<Family> = new Set(['nova', 'nova-2', 'hidden']);
-/** A number of more than two digits is a date. */
+/** `claude-opus-4-6`, `claude-3-7-sonnet`, `claude-v2`. A number of more digits is a date, and no version. */
 const CLAUDE_VERSION = /claude-(?:[a-z]+-)?v?(\d{1,2})(?:-(\d{1,2})(?!\d))?(?!\d)/;
 const V3_5 = versionOf(3, 5);
 export const V4_5 = versionOf(4, 5);
@@ -57,10 +59,10 @@ const WITHOUT_SCHEMAS =
   /amazon\.|meta\.|cohere\.|ai21\.|writer\.|deepseek\.r1|mistral\.(?:mistral-7b|mixtral|mistral-small|mistral-large-24|pixtral)/;
 
 const factsByModel = new Map<string, ModelFacts>();
-/** More than the settings name. The bound keeps memory small if names vary. */
+/** A full cache begins anew. Most settings name fewer models, but each reload may name others. */
 const CACHED_MODELS_MAX = 256;
 
-/** Cheap after the first call for a model: the facts are kept by name. */
+/** Returns the facts of a model, from a cache. */
 export function factsOf(model: string): ModelFacts {
   let facts = factsByModel.get(model);
   if (facts === undefined) {
@@ -97,7 +99,8 @@ function familyOf(model: string): Family {
 }
 
 /**
- * The model's name for callers. An ARN has the number of the operator's account, so they see only its end.
+ * The model's name for callers. An ARN has the number of the operator's account, so callers see only its end,
+ * or `bedrock` if the end names no model.
  */
 export function publicName(model: string): string {
   if (!model.startsWith('arn:')) return model;
@@ -105,6 +108,7 @@ export function publicName(model: string): string {
   return name.includes('.') ? name : 'bedrock';
 }
 
+/** The members that ask for reasoning. */
 export interface Reasoning {
   /** Whether Claude will think, which rules out some sampling and forced tools. */
   readonly isOn: boolean;
@@ -114,7 +118,7 @@ export interface Reasoning {
   readonly output: Members;
 }
 
-/** Efforts that a model with low, medium and high lacks, and the nearest one that it has. */
+/** For a model that has low, medium and high: the nearest of these for each other effort. */
 const THREE_EFFORTS: ReadonlyMap<string, string> = new Map<string, string>([
   ['minimal', 'low'],
   ['xhigh', 'high'],
@@ -125,8 +129,9 @@ const THINKING: ReadonlySet<unknown> = new Set(['enabled', 'adaptive']);
 const OFF: Reasoning = { isOn: false, more: {}, output: {} };
 
 /**
- * `maxTokens`: of the request. `continuesWithoutThinking`: as in `Conversation` (messages.ts); Claude then
- * refuses to think with a budget.
+ * The members for `reasoning_effort` and `thinking` of the caller. `maxTokens`: of the request; undefined
+ * without a bound. `continuesWithoutThinking`: as in `Conversation` (messages.ts); Claude then refuses to
+ * think with a budget. Throws a FieldError.
  */
 export function reasoningOf(
   fields: Fields,
@@ -144,7 +149,7 @@ export function reasoningOf(
       const output = effort === undefined || effort === 'none' ? {} : effortOf(effort, facts);
       return { isOn: THINKING.has(type), more: { thinking }, output };
     }
-    // The others have efforts alone. `adaptive` is what they do without one.
+    // Other models have efforts alone. Without an effort they do what `adaptive` asks for.
     if (type === 'disabled' && effort === undefined)
       return reasoningOfOthers('none', fields, facts, 'thinking.type');
     if (type !== 'disabled' && type !== 'adaptive')
@@ -158,7 +163,8 @@ export function reasoningOf(
       fields.unsupported('reasoning_effort', 'is not supported by this model');
       return OFF;
     case 'budget': {
-      // An effort is a hint: it is ignored if max_tokens leaves too few tokens, or if Claude would refuse.
+      // An effort is a hint: it is ignored if max_tokens leaves too few tokens, or if Claude would refuse
+      // thinking.
       const budget = Math.min(BUDGETS.get(effort)!, (maxTokens ?? Infinity) - 1);
       if (budget < BUDGET_TOKENS_MIN || continuesWithoutThinking) return OFF;
       return { isOn: true, more: { thinking: { type: 'enabled', budget_tokens: budget } }, output: {} };
@@ -172,6 +178,7 @@ export function reasoningOf(
   }
 }
 
+/** The members that make Claude think as little as it can. */
 function withoutThinking(fields: Fields, { thinkingOff }: ModelTraits): Reasoning {
   if (thinkingOff === 'absent') return OFF;
   if (thinkingOff !== undefined) return { ...OFF, more: { thinking: { type: thinkingOff } } };
@@ -179,7 +186,10 @@ function withoutThinking(fields: Fields, { thinkingOff }: ModelTraits): Reasonin
   return { ...OFF, output: { effort: 'low' } };
 }
 
-/** The reasoning of models other than Claude. `path`: the member that says so. */
+/**
+ * The members for a model other than Claude. `path`: the caller's member that asks for the effort, for a
+ * FieldError. Efforts of no known name pass, and the model checks them.
+ */
 function reasoningOfOthers(effort: string, fields: Fields, facts: ModelFacts, path: string): Reasoning {
   const isOff = effort === 'none';
   const nearest = THREE_EFFORTS.get(effort) ?? effort;
@@ -202,12 +212,14 @@ function reasoningOfOthers(effort: string, fields: Fields, facts: ModelFacts, pa
     default:
       if (isOff) return OFF;
   }
-  const said = path === 'reasoning_effort' ? effort : 'disabled';
-  fields.unsupported(path, `cannot be ${said} for this model`);
+  const callersValue = path === 'reasoning_effort' ? effort : 'disabled';
+  fields.unsupported(path, `cannot be ${callersValue} for this model`);
   return OFF;
 }
 
-/** The model's effort for `effort`: the next lower one if the model lacks it. */
+/**
+ * `outputConfig.effort` for `effort`: the next lower effort if the model lacks it. No member if it has none.
+ */
 function effortOf(effort: string, { claude }: ModelFacts): Record<string, unknown> {
   if (claude?.efforts.length === 0) return {};
   if (effort === 'minimal') return { effort: 'low' };

@@ -1,14 +1,16 @@
 /**
- * A chat completion as the body of Converse or ConverseStream. bedrock.ts calls it. No I/O; upstream worker,
- * or counter thread if the body is large.
+ * Translates a chat completion into the body of Converse or ConverseStream. bedrock.ts calls `bodyOf`. No
+ * I/O; upstream worker, or counter thread if the body is large.
  *
  * Follows Amazon Bedrock API Reference, "Converse"; for fields of models, Amazon Bedrock User Guide,
  * "Inference request parameters and response fields" and "Adaptive thinking", and Amazon Nova User Guide,
  * "Extended thinking", 2026-11.
  *
- * Must hold: a member of the caller's body that is read here is taken from `fields`, even if it is not used;
- * `fields.finish` refuses all that nobody took (test/unit/providers/bedrock/request.test.ts). The fast path
- * (`plainBodyOf`) writes the same body (test/unit/providers/bedrock/request.plain-body.test.ts).
+ * Must hold: a member of the caller's body that is read here is taken from `fields`, even if the member is
+ * not used. `fields.finish` comes last, and refuses each member that nobody took
+ * (test/unit/providers/bedrock/request.test.ts). The fast path (`plainBodyOf`) writes the body that
+ * `anyBodyOf` would write: a rule that is added to one is added to both
+ * (test/unit/providers/bedrock/request.plain-body.test.ts).
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord, stringText, type Members } from '../../core/json.js';
@@ -27,12 +29,13 @@ const SERVICE_TIERS: ReadonlySet<unknown> = new Set(['default', 'flex', 'priorit
 const METADATA = /^[a-zA-Z0-9\s:_@$#=/+,.-]{1,256}$/;
 const METADATA_MAX = 16;
 
+/** The JSON text of the request. Throws a FieldError. */
 export function bodyOf(call: UnsignedCall): string {
   const facts = factsOf(call.model);
   return plainBodyOf(call, facts) ?? anyBodyOf(call, facts);
 }
 
-/** Of whatever a caller may send. Exported for the test of `plainBodyOf`. */
+/** The JSON text of any request. Throws a FieldError. Exported for the test of `plainBodyOf`. */
 export function anyBodyOf(call: UnsignedCall, facts: ModelFacts): string {
   const fields = new Fields(call.body, 'Bedrock', call.settings.dropUnsupported);
   const conversation = conversationOf(fields.list('messages') ?? [], call.body, facts);
@@ -67,6 +70,7 @@ export function anyBodyOf(call: UnsignedCall, facts: ModelFacts): string {
   if (SERVICE_TIERS.has(tier)) body.serviceTier = { type: tier };
   const metadata = metadataOf(fields.take('metadata'));
   if (metadata !== undefined) body.requestMetadata = metadata;
+  // `conversationOf` has read it from the body.
   fields.take('cache_control');
   rejectOthers(fields);
   return exactJsonText(body);
@@ -79,15 +83,17 @@ interface Inference {
 
 function inferenceOf(fields: Fields): Inference {
   const inference: Inference = {};
+  // Taken even if `max_completion_tokens` was given, or `fields.finish` would refuse it.
   const oldMaxTokens = fields.integer('max_tokens');
   const maxTokens = fields.integer('max_completion_tokens') ?? oldMaxTokens;
   if (maxTokens !== undefined) inference.maxTokens = maxTokens;
-  const stop = stopsOf(fields.take('stop'));
+  const stop = stopSequencesOf(fields.take('stop'));
   if (stop.length > 0) inference.stopSequences = stop;
   return inference;
 }
 
-function stopsOf(stop: unknown): string[] {
+/** The texts of `stop`, without empty ones, which Converse refuses. */
+function stopSequencesOf(stop: unknown): string[] {
   const stops: readonly unknown[] = Array.isArray(stop) ? stop : stop === undefined ? [] : [stop];
   return stops.filter((text): text is string => {
     if (typeof text !== 'string') throw new FieldError('stop', 'must be a string or an array of strings');
@@ -96,21 +102,23 @@ function stopsOf(stop: unknown): string[] {
 }
 
 interface Sampling {
+  /** Members of `inferenceConfig`. */
   readonly inference: Readonly<Record<string, number>>;
-  /** Of `additionalModelRequestFields`. */
+  /** Members of `additionalModelRequestFields`. */
   readonly more: Members;
 }
 
+/** The members for temperature, top_p and top_k. `thinks`: Claude will think, which rules out most values. */
 function samplingOf(fields: Fields, { family, claude }: ModelFacts, thinks: boolean): Sampling {
   const inference: Record<string, number> = {};
   let more = {};
   const samples = claude?.sampling !== false;
   const reason = samples ? 'cannot be set while this model thinks' : 'cannot be set for this model';
-  // Claude's default is not sent: a model that allows no sampling refuses even that.
-  const isSent = (value: number | undefined): value is number =>
+  // Claude's default is not sent: a Claude that allows no sampling refuses even the default.
+  const isWorthSending = (value: number | undefined): value is number =>
     value !== undefined && (claude === undefined || value !== CLAUDE_DEFAULT);
   const temperature = fields.number('temperature');
-  if (isSent(temperature)) {
+  if (isWorthSending(temperature)) {
     if (!samples || thinks) fields.unsupported('temperature', reason);
     else {
       if (temperature > TEMPERATURE_MAX) {
@@ -120,8 +128,8 @@ function samplingOf(fields: Fields, { family, claude }: ModelFacts, thinks: bool
     }
   }
   const topP = fields.number('top_p');
-  if (isSent(topP)) {
-    // While Claude thinks, top_p must be at least 0.95: Bedrock rejects others with its own message.
+  if (isWorthSending(topP)) {
+    // While Claude thinks, top_p must be at least 0.95: Bedrock rejects a smaller value with its own message.
     if (!samples) fields.unsupported('top_p', reason);
     else if (claude?.oneSampler === true && inference.temperature !== undefined)
       fields.unsupported('top_p', BESIDE_TEMPERATURE);
@@ -137,6 +145,7 @@ function samplingOf(fields: Fields, { family, claude }: ModelFacts, thinks: bool
   return { inference, more };
 }
 
+/** The member `anthropic_beta`; no member for a model that is not Claude. */
 function betasOf(betas: readonly string[], { family, claude }: ModelFacts): Record<string, unknown> {
   return betas.length > 0 && (claude !== undefined || family === 'hidden') ? { anthropic_beta: betas } : {};
 }
@@ -151,7 +160,8 @@ function metadataOf(metadata: unknown): Record<string, unknown> | undefined {
 }
 
 /**
- * Refuses members that Bedrock lacks, unless they have a value that asks for nothing, as many clients send.
+ * Refuses members that Bedrock lacks, unless their value asks for nothing, as many clients send; and then
+ * each member not yet taken.
  */
 function rejectOthers(fields: Fields): void {
   if ((fields.integer('n') ?? 1) !== 1) fields.unsupported('n', 'must be 1 for Bedrock');
@@ -159,11 +169,12 @@ function rejectOthers(fields: Fields): void {
     if ((fields.number(name) ?? 0) !== 0) fields.unsupported(name);
   }
   if (Object.keys(fields.record('logit_bias') ?? {}).length > 0) fields.unsupported('logit_bias');
-  if ((fields.list('modalities') ?? []).some((one) => one !== 'text')) fields.unsupported('modalities');
+  if ((fields.list('modalities') ?? []).some((modality) => modality !== 'text'))
+    fields.unsupported('modalities');
   fields.finish();
 }
 
-/** Members of the chat completion that are read here, or that change nothing. */
+/** Members of a chat completion that the fast path reads, or that change nothing. */
 const KNOWN: ReadonlySet<string> = new Set([
   'model',
   'stream',
@@ -177,9 +188,9 @@ const KNOWN: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * The body for the usual chat completion: texts of system, user and assistant, and a few numbers. Undefined
- * if `anyBodyOf` must write it, which makes objects first and takes five times as long. A body that is
- * written here is the one that `anyBodyOf` would write, and one that it would reject is not.
+ * A fast path: the JSON text for the usual chat completion of texts of system, user and assistant, and a few
+ * numbers. Undefined if `anyBodyOf` must write the text, which makes objects first and takes five times as
+ * long, or must reject the request. Exported for its test.
  */
 export function plainBodyOf({ body, settings }: UnsignedCall, facts: ModelFacts): string | undefined {
   for (const name in body) if (!KNOWN.has(name)) return undefined;
@@ -189,11 +200,14 @@ export function plainBodyOf({ body, settings }: UnsignedCall, facts: ModelFacts)
   return inference === undefined ? undefined : `{"messages":[${conversation!}${inference}}`;
 }
 
-/** The turns and what is after them: the end of their list, and `system` if there is one. */
+/**
+ * The JSON text of the turns, the end of their list, and `system` if there is one. Undefined if the fast path
+ * cannot write the messages.
+ */
 function plainConversationOf(messages: readonly unknown[]): string | undefined {
   let system = '';
   let turns = '';
-  let last: unknown;
+  let lastRole: unknown;
   for (const message of messages) {
     if (!isRecord(message)) return undefined;
     for (const name in message) if (name !== 'role' && name !== 'content') return undefined;
@@ -203,39 +217,40 @@ function plainConversationOf(messages: readonly unknown[]): string | undefined {
     if (role === 'system' || role === 'developer') {
       if (turns !== '') return undefined;
       system += system === '' ? block : `,${block}`;
-    } else if (turns !== '' && role === last) turns += `,${block}`;
+    } else if (turns !== '' && role === lastRole) turns += `,${block}`;
     // Converse wants a user turn first.
     else if (role === 'user') turns += `${turns === '' ? '' : ']},'}{"role":"user","content":[${block}`;
     else if (role === 'assistant' && turns !== '') turns += `]},{"role":"assistant","content":[${block}`;
     else return undefined;
-    if (turns !== '') last = role;
+    if (turns !== '') lastRole = role;
   }
-  // Of a last assistant turn white space is removed.
-  if (last !== 'user') return undefined;
+  // `anyBodyOf` would remove white space from a last assistant turn.
+  if (lastRole !== 'user') return undefined;
   return system === '' ? `${turns}]}]` : `${turns}]}],"system":[${system}]`;
 }
 
-/** The member `inferenceConfig` behind a comma, or nothing if it is empty. */
+/** A comma and the member `inferenceConfig`; '' without one. Undefined if the fast path cannot write it. */
 function plainInferenceOf(body: UnsignedCall['body'], { claude }: ModelFacts): string | undefined {
-  const { max_tokens: former, max_completion_tokens: present, temperature, top_p: topP } = body;
-  const maxTokens = present ?? former;
-  if (!isAbsentOr(former, Number.isSafeInteger) || !isAbsentOr(present, Number.isSafeInteger))
+  const { max_tokens: oldMaxTokens, max_completion_tokens: newMaxTokens, temperature, top_p: topP } = body;
+  const maxTokens = newMaxTokens ?? oldMaxTokens;
+  if (!isAbsentOr(oldMaxTokens, Number.isSafeInteger) || !isAbsentOr(newMaxTokens, Number.isSafeInteger))
     return undefined;
   if (temperature === undefined && topP === undefined)
     return maxTokens === undefined ? '' : `,"inferenceConfig":{"maxTokens":${maxTokens as number}}`;
   if (claude?.sampling === false || !isAbsentOr(temperature, Number.isFinite)) return undefined;
   if (!isAbsentOr(topP, Number.isFinite) || Number(temperature ?? 0) > TEMPERATURE_MAX) return undefined;
-  const isSent = (value: unknown): boolean =>
+  const isWorthSending = (value: unknown): boolean =>
     value !== undefined && (claude === undefined || value !== CLAUDE_DEFAULT);
-  if (claude?.oneSampler === true && isSent(temperature) && isSent(topP)) return undefined;
+  if (claude?.oneSampler === true && isWorthSending(temperature) && isWorthSending(topP)) return undefined;
   const inference = [
     ...(maxTokens === undefined ? [] : [`"maxTokens":${maxTokens as number}`]),
-    ...(isSent(temperature) ? [`"temperature":${temperature as number}`] : []),
-    ...(isSent(topP) ? [`"topP":${topP as number}`] : []),
+    ...(isWorthSending(temperature) ? [`"temperature":${temperature as number}`] : []),
+    ...(isWorthSending(topP) ? [`"topP":${topP as number}`] : []),
   ];
   return inference.length === 0 ? '' : `,"inferenceConfig":{${inference.join(',')}}`;
 }
 
-function isAbsentOr(value: unknown, isGood: (value: unknown) => boolean): boolean {
-  return value === undefined || isGood(value);
+/** False for null: only `anyBodyOf` reads null as absent. */
+function isAbsentOr(value: unknown, isValid: (value: unknown) => boolean): boolean {
+  return value === undefined || isValid(value);
 }

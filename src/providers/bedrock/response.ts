@@ -1,11 +1,12 @@
 /**
- * A response of Converse as a chat completion, and what stream.ts reads in the same way: stop reasons, usage,
- * thinking. bedrock.ts calls it. Pure; upstream worker.
+ * Translates a response of Converse into a chat completion; and reads stop reasons, usage and thinking, for
+ * stream.ts too. bedrock.ts calls `readResponse`. Pure; upstream worker.
  *
  * Follows Amazon Bedrock API Reference, "Converse" (response syntax) and "TokenUsage", 2026-11.
  *
- * Must hold: the prompt tokens include those read from and written to the cache, because the price is taken
- * from the sum (test/unit/providers/bedrock/stream.test.ts).
+ * Must hold: the prompt tokens include those read from and written to the cache, because the charge is
+ * computed from the sum (test/unit/providers/bedrock/stream.test.ts). The fast path (`textResponse`) returns
+ * what `anyResponse` would return (test/unit/providers/bedrock/request.plain-body.test.ts).
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
@@ -33,7 +34,10 @@ const FINISH_REASONS: ReadonlyMap<string, FinishReason> = new Map<string, Finish
   ['malformed_tool_use', 'stop'],
 ]);
 
-/** Tool calls count more than the reason, because some models end a turn with calls by `end_turn`. */
+/**
+ * The finish reason. Whether there are tool calls counts more than `stopReason`, because some models end a
+ * turn with calls by `end_turn`. An unknown reason counts as `end_turn`.
+ */
 export function finishOf(stopReason: unknown, hasCalls: boolean): FinishReason {
   const finish = FINISH_REASONS.get(String(stopReason)) ?? 'stop';
   if (finish === 'stop' || finish === 'tool_calls') return hasCalls ? 'tool_calls' : 'stop';
@@ -41,36 +45,38 @@ export function finishOf(stopReason: unknown, hasCalls: boolean): FinishReason {
 }
 
 /**
- * `usage`: Converse's, whose `inputTokens` lacks the tokens of the cache. `fields`:
- * `additionalModelResponseFields`.
+ * The usage of a call; undefined if none was reported. `usage`: Converse's, whose `inputTokens` excludes the
+ * tokens of the cache. `modelFields`: `additionalModelResponseFields`.
  */
-export function usageOf(usage: unknown, fields: unknown): ProviderUsage | undefined {
+export function usageOf(usage: unknown, modelFields: unknown): ProviderUsage | undefined {
   if (!isRecord(usage)) return undefined;
-  const cached = tokens(usage.cacheReadInputTokens);
-  const written = tokens(usage.cacheWriteInputTokens);
-  const completion = tokens(usage.outputTokens);
+  const cached = countOf(usage.cacheReadInputTokens);
+  const written = countOf(usage.cacheWriteInputTokens);
+  const completion = countOf(usage.outputTokens);
   let written1h = 0;
   if (Array.isArray(usage.cacheDetails)) {
     for (const detail of usage.cacheDetails as readonly unknown[]) {
-      if (isRecord(detail) && detail.ttl === '1h') written1h += tokens(detail.inputTokens);
+      if (isRecord(detail) && detail.ttl === '1h') written1h += countOf(detail.inputTokens);
     }
   }
-  const more = isRecord(fields) && isRecord(fields.usage) ? fields.usage.output_tokens_details : undefined;
+  const ownUsage = isRecord(modelFields) ? modelFields.usage : undefined;
+  const details = isRecord(ownUsage) ? ownUsage.output_tokens_details : undefined;
   // Spreading an object of zeros would take longer than all else here.
   return {
-    promptTokens: tokens(usage.inputTokens) + cached + written,
+    promptTokens: countOf(usage.inputTokens) + cached + written,
     cachedTokens: cached,
     cacheWriteTokens: written,
     cacheWrite1hTokens: Math.min(written1h, written),
     completionTokens: completion,
-    reasoningTokens: Math.min(isRecord(more) ? tokens(more.thinking_tokens) : 0, completion),
+    reasoningTokens: Math.min(isRecord(details) ? countOf(details.thinking_tokens) : 0, completion),
     audioPromptTokens: 0,
     imagePromptTokens: 0,
     audioCompletionTokens: 0,
   };
 }
 
-function tokens(value: unknown): number {
+/** The count; 0 for anything but a positive number. */
+function countOf(value: unknown): number {
   return typeof value === 'number' && value > 0 ? value : 0;
 }
 
@@ -78,7 +84,7 @@ export type ThinkingBlock =
   | { readonly type: 'thinking'; readonly thinking: string; readonly signature: string }
   | { readonly type: 'redacted_thinking'; readonly data: string };
 
-/** Thinking that Claude has encrypted, in Claude's own form. Converse encodes that in base64 once more. */
+/** Thinking that Claude has encrypted, in Claude's own form, which Converse encodes in base64 once more. */
 export function redactedBlock(content: string): ThinkingBlock {
   return { type: 'redacted_thinking', data: Buffer.from(content, 'base64').toString('latin1') };
 }
@@ -94,7 +100,7 @@ const INSIDE = String.raw`[^"\\\0-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\
 const NUMBER = String.raw`(?:0|[1-9]\d{0,8})`;
 const METRICS = String.raw`"metrics":\{"latencyMs":${NUMBER}\}`;
 const COUNT = String.raw`"\w+":(?:${NUMBER}|\{\})`;
-/** One text, as Bedrock writes nearly all responses: to match takes a fifth of what a parse takes. */
+/** A response of one text, as Bedrock writes nearly all: to match it takes a fifth of the time of a parse. */
 const TEXT_RESPONSE = new RegExp(
   String.raw`^\{(?:${METRICS},)?"output":\{"message":\{(?:"role":"assistant",)?` +
     String.raw`"content":\[\{"text":"(${INSIDE})"\}\](?:,"role":"assistant")?\}\},` +
@@ -103,20 +109,21 @@ const TEXT_RESPONSE = new RegExp(
 /** A longer text with many escapes would take much memory to match. */
 const MATCHED_CHARS_MAX = 16 * 1024;
 
-/** Undefined if the response is not one text. Exported for its test, as `anyResponse`. */
+/** The fast path: undefined if the response has another form. Exported for its test, as `anyResponse`. */
 export function textResponse(json: string, call: UnsignedCall): CompletionText | undefined {
-  const found = json.length <= MATCHED_CHARS_MAX ? TEXT_RESPONSE.exec(json) : null;
-  if (found === null) return undefined;
+  const match = json.length <= MATCHED_CHARS_MAX ? TEXT_RESPONSE.exec(json) : null;
+  if (match === null) return undefined;
+  const [, text, stopReason, usage] = match;
   const completion = {
     id: `chatcmpl-${call.requestId}`,
     created: Math.floor(call.nowMs / 1000),
     model: publicName(call.model),
-    usage: usageOf(JSON.parse(found[3]!), undefined),
+    usage: usageOf(JSON.parse(usage!), undefined),
   };
-  return textCompletionOf(completion, found[1]!, finishOf(found[2], false));
+  return textCompletionOf(completion, text!, finishOf(stopReason, false));
 }
 
-/** Of whatever Bedrock may send. */
+/** Reads any response of Converse. Throws a ProviderError. */
 export function anyResponse(json: string, call: UnsignedCall): CompletionText {
   const response = exactJson(json, 'toolUse');
   const output = isRecord(response) ? response.output : undefined;
@@ -139,7 +146,10 @@ interface ReadMessage {
   readonly hasCalls: boolean;
 }
 
-/** `responseTool`: the tool whose input is the content, if there is one. */
+/**
+ * The message of a chat completion. `responseTool`: the tool whose input is the content; undefined without
+ * one.
+ */
 function messageOf(content: readonly unknown[], responseTool: string | undefined): ReadMessage {
   let text: string | undefined;
   let reasoning: string | undefined;
@@ -152,6 +162,7 @@ function messageOf(content: readonly unknown[], responseTool: string | undefined
     else if (isRecord(toolUse)) {
       const { toolUseId, name, input, type } = toolUse;
       const json = exactJsonText(input ?? {});
+      // Bedrock itself ran the tool, so the caller does not see the call.
       if (type === 'server_tool_use') continue;
       if (responseTool !== undefined && name === responseTool) text = (text ?? '') + json;
       else calls.push({ id: toolUseId, type: 'function', function: { name, arguments: json } });

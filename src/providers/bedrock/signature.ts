@@ -1,12 +1,14 @@
 /**
- * Signs requests with AWS Signature Version 4. bedrock.ts calls it for calls with AWS credentials. Upstream
- * worker. The names below are those of IAM User Guide, "Create a signed AWS API request", 2026-11.
+ * Signs requests with AWS Signature Version 4. bedrock.ts calls `signatureHeaders` for calls with AWS
+ * credentials. Upstream worker. The names are those of IAM User Guide, "Create a signed AWS API request",
+ * 2026-11.
  *
- * It is written by hand because AWS's package takes 35 to 70 µs a call and 45 ms to load. This file takes 2
- * µs: what the requests to one path in one second have in common is computed once.
+ * The file is written by hand because AWS's package takes 35 to 70 µs a call and 45 ms to load. This file
+ * takes 2 µs: a Signer computes once what the requests to one path in one second have in common.
  *
  * Must hold: the signature is byte for byte that of the AWS SDK, or AWS answers 403
- * (test/unit/providers/bedrock/signature.test.ts compares both).
+ * (test/unit/providers/bedrock/signature.test.ts compares both). Signing is synchronous, because a Signer
+ * reuses its buffers.
  */
 import { createHmac, hash } from 'node:crypto';
 import type { Credential } from '../provider.js';
@@ -18,14 +20,15 @@ const ALGORITHM = 'AWS4-HMAC-SHA256';
 const BLOCK_BYTES = 64;
 const DIGEST_BYTES = 32;
 const DIGEST_CHARS = 64;
-/** Stands for the hash of the body in a canonical request. No header has it. */
+/** Stands for the hash of the body in a canonical request. No header has this character. */
 const BODY_HASH = '\0';
 
 /** What requests have in common that differ only in their bodies. */
 interface SignedForm {
   readonly method: string;
   /**
-   * As it is sent, without a query. The signature encodes the path once more, as all services but S3 want.
+   * The path as it is sent, without a query. The signature encodes the path once more, as all services but S3
+   * want.
    */
   readonly path: string;
   /**
@@ -38,10 +41,12 @@ interface SignedForm {
   readonly service: string;
 }
 
-/** The signers of the last second, by host and path: one for each model and kind of call. */
-let present = { second: -1, date: '', signers: new Map<string, Signer>() };
-/** That of the last call, which most calls need again. */
-let latest: Signer | undefined;
+/**
+ * The signers of the current second, by host and path. There are few: one for each model and kind of call.
+ */
+let currentSecond = { second: -1, date: '', signers: new Map<string, Signer>() };
+/** The signer of the last call, which most calls need again. Undefined at the start of a second. */
+let lastSigner: Signer | undefined;
 
 /**
  * Returns the headers to add: name, value, name, value. `bodyHash`: SHA-256 in hexadecimal. The caller must
@@ -56,23 +61,23 @@ export function signatureHeaders(
   nowMs: number,
 ): string[] {
   const second = Math.floor(nowMs / 1_000);
-  if (present.second !== second) {
-    present = { second, date: amzDateOf(nowMs), signers: new Map() };
-    latest = undefined;
+  if (currentSecond.second !== second) {
+    currentSecond = { second, date: amzDateOf(nowMs), signers: new Map() };
+    lastSigner = undefined;
   }
-  const { date } = present;
+  const { date } = currentSecond;
   const { sessionToken } = credential;
-  if (latest?.isFor(path, host, credential, region) !== true)
-    latest = signerOf(path, host, credential, region);
-  const authorization = latest.authorizationOf(bodyHash);
+  if (lastSigner?.isFor(path, host, credential, region) !== true)
+    lastSigner = signerOf(path, host, credential, region);
+  const authorization = lastSigner.authorizationOf(bodyHash);
   const added = ['authorization', authorization, 'x-amz-content-sha256', bodyHash, 'x-amz-date', date];
   if (sessionToken !== undefined) added.push('x-amz-security-token', sessionToken);
   return added;
 }
 
-/** A signer of the present second. */
+/** Returns a signer of the current second, which is made if there is none for this path and credential. */
 function signerOf(path: string, host: string, credential: AwsCredential, region: string): Signer {
-  const { date, signers } = present;
+  const { date, signers } = currentSecond;
   const { sessionToken } = credential;
   const name = host + path;
   let signer = signers.get(name);
@@ -90,12 +95,12 @@ function signerOf(path: string, host: string, credential: AwsCredential, region:
   return signer;
 }
 
-/** `20150830T123600Z` */
+/** The time as `20150830T123600Z`. */
 function amzDateOf(nowMs: number): string {
   return new Date(nowMs).toISOString().replace(/[-:]|\.\d{3}/g, '');
 }
 
-/** AWS removes empty segments of a path before it signs. */
+/** The path as it is signed: encoded once more, without empty segments, which AWS removes too. */
 function canonicalUriOf(path: string): string {
   return uriEncode(path.replace(/\/{2,}/g, '/')).replaceAll('%2F', '/');
 }
@@ -118,12 +123,13 @@ export function uriEncode(text: string): string {
  */
 export class Signer {
   readonly form: SignedForm;
-  /** The canonical request, cut where it has the hash of the body. */
+  /** The canonical request, cut at each BODY_HASH. */
   readonly #request: readonly string[];
-  /** The value of the header up to the signature. */
+  /** The value of `authorization` up to the signature. */
   readonly #begin: string;
-  /** Inner block and text; the text ends with the hash of the canonical request. */
+  /** Inner block and text. The text ends with the hash of the canonical request, written for each call. */
   readonly #inner: Buffer;
+  /** Outer block and inner hash, written for each call. */
   readonly #outer = Buffer.alloc(BLOCK_BYTES + DIGEST_BYTES, 0x5c);
 
   constructor(form: SignedForm) {
@@ -166,7 +172,7 @@ export class Signer {
 
 /**
  * The signing key of each credential object, for its last scope: day, region and service. Each credential has
- * one scope a day, so one key is enough. Credential objects are never changed in place.
+ * one scope a day, so one key for each is enough. Credential objects are never changed in place.
  */
 const keys = new WeakMap<AwsCredential, { readonly scope: string; readonly key: Buffer }>();
 

@@ -1,15 +1,15 @@
 /**
- * A stream of ConverseStream, translated into the chunks of a chat completion. bedrock.ts makes one reader
- * for each stream. Upstream worker.
+ * Translates a stream of ConverseStream into the chunks of a chat completion. bedrock.ts makes one
+ * `ConverseStream` for each stream; translated-call.ts calls `push` and `end`. Upstream worker.
  *
  *     messageStart → (contentBlockStart → contentBlockDelta … → contentBlockStop) … → messageStop → metadata
  *
  * Text blocks have no contentBlockStart. Events of other names, from later versions, are ignored. Blocks come
  * one after another, so contentBlockIndex is not read.
  *
- * Must hold: nothing is returned before an event after messageStart has come: after an error until then, the
- * call can still fail over to another upstream. So messageStart has no case, and all other chunks but the
- * usage go through `#write`, which writes the role first (test/unit/providers/bedrock/stream.test.ts).
+ * Must hold: nothing is returned before an event after messageStart has come. After an error until then, the
+ * call can still fail over to another upstream. So messageStart has no case, and all chunks but the usage go
+ * through `#write`, which writes the role first (test/unit/providers/bedrock/stream.test.ts).
  *
  * Follows Amazon Bedrock API Reference, "ConverseStream" and "ConverseStreamOutput", 2026-11.
  */
@@ -24,7 +24,8 @@ import { responseToolOf } from './tools.js';
 
 /**
  * The fast path: nearly all payloads have this form, and copying their text costs a quarter of parsing them.
- * Texts with other escapes, or beyond ASCII, are parsed. `p` is padding, which hides the length of the text.
+ * Payloads with other escapes, or beyond ASCII, are parsed. `p` is padding, which hides the length of the
+ * text. Sticky, so `lastIndex` is set before each use.
  */
 const TEXT_DELTA =
   /\{"contentBlockIndex":\d+,"delta":\{"text":"((?:[ !#-[\]-~]|\\["\\/bfnrt])*)"\}(?:,"p":"\w*")?\}/y;
@@ -35,34 +36,34 @@ const NO_BYTES = Buffer.alloc(0);
 const TEXT_DELTA_BYTES_MAX = 4096;
 
 /**
- * What the open block calls. `tool`: a tool of the caller; `content`: the tool that the request adds
- * if the caller wants JSON of a schema, and whose input is the content of the response.
+ * Which tool the open block calls. `tool`: a tool of the caller; `content`: the tool of `response_format`
+ * (tools.ts), whose input is the content of the response; `none`: no tool, or no block is open.
  */
 type OpenTool = 'tool' | 'content' | 'none';
 
 export class ConverseStream implements ProviderStream {
   readonly #writer: ChunkWriter;
   readonly #frames = new FrameReader((headers, bytes, start, end) =>
-    this.#message(headers, bytes, start, end),
+    this.#readMessage(headers, bytes, start, end),
   );
-  /** The chunk that is being read, and the same as Latin-1, decoded once for its several messages. */
-  #bytes: Buffer = NO_BYTES;
+  /** The bytes that `#readMessage` got last, and the same as Latin-1, decoded once for several messages. */
+  #chunk: Buffer = NO_BYTES;
   #latin1 = '';
   /** The tool whose input is the content; undefined if there is none. */
   readonly #responseTool: string | undefined;
-  /** Events of the chunk that is being read. */
+  /** Events of the chunk that `push` is reading. */
   #out = '';
   #hasRole = false;
-  /** Tool calls so far, without that of `#responseTool`, which the client does not see. */
-  #tools = 0;
+  /** Number of tool calls so far, without calls of `#responseTool`, which the client does not see. */
+  #toolCount = 0;
   #openTool: OpenTool = 'none';
   /** Whether the open tool has got some of its input. */
   #hasInput = false;
   /** Signature of the open thinking block, so far. */
   #signature = '';
-  /** `additionalModelResponseFields`: Claude's own usage, with the reasoning tokens. */
+  /** `additionalModelResponseFields` of messageStop: Claude's own usage, with the reasoning tokens. */
   #modelFields: unknown;
-  #isStopped = false;
+  #hasMessageStopped = false;
 
   constructor(call: UnsignedCall) {
     const created = Math.floor(call.nowMs / 1000);
@@ -73,19 +74,20 @@ export class ConverseStream implements ProviderStream {
   push(chunk: Uint8Array): string {
     this.#out = '';
     this.#frames.push(chunk);
-    this.#bytes = NO_BYTES;
+    this.#chunk = NO_BYTES;
     this.#latin1 = '';
     return this.#out;
   }
 
   end(): string {
-    if (!this.#isStopped || !this.#frames.isBetweenMessages) {
+    if (!this.#hasMessageStopped || !this.#frames.isBetweenMessages) {
       throw ProviderError.invalid('the stream ended before the message did');
     }
     return this.#writer.done();
   }
 
-  #message(headers: Headers, bytes: Buffer, start: number, end: number): void {
+  /** Reads one message, `bytes[start..end)`, which is valid during this call alone (frames.ts). */
+  #readMessage(headers: Headers, bytes: Buffer, start: number, end: number): void {
     const eventType = headers.get(':event-type');
     if (eventType === 'contentBlockDelta' && end - start <= TEXT_DELTA_BYTES_MAX) {
       const text = this.#textIn(bytes, start, end);
@@ -94,51 +96,52 @@ export class ConverseStream implements ProviderStream {
         return;
       }
     }
-    // `eventOf` throws the error that a frame of an exception stands for.
-    this.#event(eventType, eventOf(headers, bytes.toString('utf8', start, end)));
+    // `eventOf` throws if the message is an exception of Bedrock.
+    this.#readEvent(eventType, eventOf(headers, bytes.toString('utf8', start, end)));
   }
 
-  /** The text of a payload of the usual form, as the inside of a JSON string. */
+  /** The text of a payload of the usual form, as the inside of a JSON string; undefined for another form. */
   #textIn(bytes: Buffer, start: number, end: number): string | undefined {
-    if (this.#bytes !== bytes) {
-      this.#bytes = bytes;
+    if (this.#chunk !== bytes) {
+      this.#chunk = bytes;
       this.#latin1 = bytes.toString('latin1');
     }
     TEXT_DELTA.lastIndex = start;
-    const found = TEXT_DELTA.exec(this.#latin1);
-    return TEXT_DELTA.lastIndex === end ? found?.[1] : undefined;
+    const match = TEXT_DELTA.exec(this.#latin1);
+    return TEXT_DELTA.lastIndex === end ? match?.[1] : undefined;
   }
 
-  #event(type: string | undefined, event: Record<string, unknown>): void {
+  #readEvent(type: string | undefined, event: Record<string, unknown>): void {
     switch (type) {
       case 'contentBlockDelta':
-        if (isRecord(event.delta)) this.#delta(event.delta);
+        if (isRecord(event.delta)) this.#readDelta(event.delta);
         break;
       case 'contentBlockStart':
-        if (isRecord(event.start)) this.#start(event.start);
+        if (isRecord(event.start)) this.#startBlock(event.start);
         break;
       case 'contentBlockStop':
-        this.#stop();
+        this.#stopBlock();
         break;
       case 'messageStop':
-        this.#isStopped = true;
+        this.#hasMessageStopped = true;
         this.#modelFields = event.additionalModelResponseFields;
-        this.#write(this.#writer.finish(finishOf(event.stopReason, this.#tools > 0)));
+        this.#write(this.#writer.finish(finishOf(event.stopReason, this.#toolCount > 0)));
         break;
       case 'metadata': {
         const usage = usageOf(event.usage, this.#modelFields);
         if (usage !== undefined) this.#out += this.#writer.usage(usage);
         break;
       }
+      // messageStart, and events of later versions.
       default:
     }
   }
 
-  #start({ toolUse, reasoningContent }: Record<string, unknown>): void {
+  #startBlock({ toolUse, reasoningContent }: Record<string, unknown>): void {
     this.#openTool = 'none';
     this.#hasInput = false;
     // The reference has no such member, but Bedrock has sent redacted thinking of Claude in it.
-    if (isRecord(reasoningContent)) this.#reasoning(reasoningContent);
+    if (isRecord(reasoningContent)) this.#readReasoning(reasoningContent);
     // Bedrock itself runs a `server_tool_use`, so the caller does not see the call.
     if (!isRecord(toolUse) || toolUse.type === 'server_tool_use') return;
     const { toolUseId, name } = toolUse;
@@ -150,27 +153,30 @@ export class ConverseStream implements ProviderStream {
       return;
     }
     this.#openTool = 'tool';
-    this.#write(this.#writer.toolStart(this.#tools, toolUseId, name));
-    this.#tools += 1;
+    this.#write(this.#writer.toolStart(this.#toolCount, toolUseId, name));
+    this.#toolCount += 1;
   }
 
-  #delta({ text, toolUse, reasoningContent }: Record<string, unknown>): void {
+  #readDelta({ text, toolUse, reasoningContent }: Record<string, unknown>): void {
     if (typeof text === 'string') this.#write(this.#writer.text(text));
     else if (isRecord(toolUse)) {
       if (typeof toolUse.input !== 'string') throw ProviderError.invalid("a tool's input is no string");
-      this.#input(toolUse.input);
-    } else if (isRecord(reasoningContent)) this.#reasoning(reasoningContent);
+      this.#writeInput(toolUse.input);
+    } else if (isRecord(reasoningContent)) this.#readReasoning(reasoningContent);
   }
 
-  #input(json: string): void {
+  /**
+   * Writes a piece of a tool's input: as arguments, as content, or not at all for a tool that Bedrock runs.
+   */
+  #writeInput(json: string): void {
     this.#hasInput ||= json !== '';
     if (this.#openTool === 'content') this.#write(this.#writer.text(json));
-    else if (this.#openTool === 'tool') this.#write(this.#writer.toolArguments(this.#tools - 1, json));
+    else if (this.#openTool === 'tool') this.#write(this.#writer.toolArguments(this.#toolCount - 1, json));
   }
 
-  #reasoning({ text, signature, redactedContent }: Record<string, unknown>): void {
+  #readReasoning({ text, signature, redactedContent }: Record<string, unknown>): void {
     if (typeof text === 'string') this.#write(this.#writer.reasoning(text));
-    else if (typeof redactedContent === 'string') this.#thinking(redactedBlock(redactedContent));
+    else if (typeof redactedContent === 'string') this.#writeThinkingBlock(redactedBlock(redactedContent));
     else if (typeof signature === 'string') {
       this.#signature += signature;
       if (this.#signature.length > SSE_EVENT_BYTES_MAX)
@@ -178,23 +184,24 @@ export class ConverseStream implements ProviderStream {
     }
   }
 
-  #stop(): void {
+  #stopBlock(): void {
     // A call of a tool without parameters has no input, or an empty one. OpenAI's clients want an object.
-    if (this.#openTool !== 'none' && !this.#hasInput) this.#input('{}');
+    if (this.#openTool !== 'none' && !this.#hasInput) this.#writeInput('{}');
     this.#openTool = 'none';
     if (this.#signature === '') return;
-    this.#thinking({ type: 'thinking', thinking: '', signature: this.#signature });
+    this.#writeThinkingBlock({ type: 'thinking', thinking: '', signature: this.#signature });
     this.#signature = '';
   }
 
   /**
-   * The chunk of a thinking block, whose text went out as `reasoning_content` already. `thinking_blocks` is
-   * no member of OpenAI's but LiteLLM's: the caller sends the signature back in it.
+   * Writes a thinking block, whose text went out as `reasoning_content` already. `thinking_blocks` is a
+   * member of LiteLLM's, not of OpenAI's: the caller sends the signature back in it.
    */
-  #thinking(block: ThinkingBlock): void {
+  #writeThinkingBlock(block: ThinkingBlock): void {
     this.#write(this.#writer.delta(JSON.stringify({ thinking_blocks: [block] })));
   }
 
+  /** Writes a chunk, before the first chunk the role. */
   #write(chunk: string): void {
     if (!this.#hasRole) this.#out += this.#writer.role();
     this.#hasRole = true;

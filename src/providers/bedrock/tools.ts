@@ -1,7 +1,8 @@
 /**
- * `tools`, `tool_choice` and `response_format` of a chat completion in the form of Converse. request.ts
- * calls it, and the readers of responses ask whether the content comes as a tool call. No I/O; upstream
- * worker; for requests also counter threads, if the body is large.
+ * Translates `tools`, `tool_choice` and `response_format` of a chat completion into the form of Converse.
+ * request.ts calls `responseFormOf` and then `toolsOf`; response.ts and stream.ts ask `responseToolOf`
+ * whether the content comes as a tool call. No I/O; upstream worker; for requests also counter threads, if
+ * the body is large.
  *
  *     response_format json_schema  outputConfig.textFormat, if the model has it and the schema allows for it
  *                                  (formatSchema: Bedrock knows the same part of JSON Schema); else a
@@ -36,16 +37,17 @@ import { ContentWriter, type Block } from './content.js';
 import type { Conversation } from './messages.js';
 import { factsOf, type ModelFacts, V4_5, V4_7 } from './models.js';
 
-/** How `response_format` is written: natively (`output`, `closed`), or as a tool. */
+/** How `response_format` is written: natively (`output` and `closed`), or as a tool (`tool`). */
 export interface ResponseForm {
   /** Members of `outputConfig`. */
   readonly output?: Block;
-  /** The schema in `output`. */
+  /** The schema in `output`, which counts against Anthropic's bounds for strict tools. */
   readonly closed?: Block;
+  /** The tool, by its name and as Converse has it. */
   readonly tool?: { readonly name: string; readonly spec: Block };
 }
 
-/** How `response_format` is written; undefined if the content has no prescribed form. */
+/** How `response_format` is written; undefined if the content has no prescribed form. Throws a FieldError. */
 export function responseFormOf(
   format: unknown,
   facts: ModelFacts,
@@ -88,47 +90,49 @@ export function responseToolOf({ body, model }: UnsignedCall): string | undefine
 }
 
 export interface Tools {
-  /** Undefined if there are none. */
+  /** `toolConfig` of the request; undefined without tools. */
   readonly config: Block | undefined;
   /** Members of `additionalModelRequestFields`. */
   readonly more: Block;
 }
 
 /**
- * `form`: what responseFormOf returned. `thinks`: Claude will think. While it thinks with a budget it cannot
- * be forced to call a tool, so it might not call the tool of a response_format, which is unsupported.
+ * The members for tools. `form`: what `responseFormOf` returned for the call. `willThink`: Claude will think.
+ * While Claude thinks with a budget, it cannot be forced to call a tool. So it might not call the tool of
+ * `response_format`, which is therefore unsupported.
  */
 export function toolsOf(
   fields: Fields,
   facts: ModelFacts,
-  { usesTools, called }: Conversation,
+  { usesTools, calledTools }: Conversation,
   form: ResponseForm | undefined,
-  thinks: boolean,
+  willThink: boolean,
 ): Tools {
   const tools = (fields.list('tools') ?? []).flatMap((tool, index) => toolOf(tool, index, facts));
   const isSingle = fields.boolean('parallel_tool_calls') === false;
   if (tools.length === 0 && usesTools) {
     fields.unsupported('tools', 'must be given to Bedrock if a message has tool calls or their results');
-    const names = [...called].filter((name) => name !== form?.tool?.name);
+    // Declares the called tools, because Converse refuses messages with calls of undeclared tools.
+    const names = [...calledTools].filter((name) => name !== form?.tool?.name);
     tools.push(...names.map((name) => toolSpec(name, undefined, NO_PARAMETERS)));
   }
   let choice = choiceOf(fields, tools, usesTools);
   closeStrictTools(tools, form?.closed);
   const isForced = choice !== undefined && !('auto' in choice);
   const { claude } = facts;
-  const cannotForce = claude && (!claude.forcedTools || (thinks && claude.thinking !== 'adaptive'));
+  const cannotForce = claude && (!claude.forcedTools || (willThink && claude.thinking !== 'adaptive'));
   if (isForced && cannotForce === true) {
-    fields.unsupported('tool_choice', 'cannot force a call of this model, or while it thinks');
+    fields.unsupported('tool_choice', 'cannot force a call of this model, or while it willThink');
     choice = { auto: {} };
   }
   if (form?.tool !== undefined) {
     if (cannotForce === true) {
       fields.unsupported(
         'response_format',
-        'must be json_schema with closed objects, and not too complex, for this model, or while it thinks',
+        'must be json_schema with closed objects, and not too complex, for this model, or while it willThink',
       );
     }
-    // With tools of the caller the model may call one of them first.
+    // With tools of the caller the model may call one of these first.
     else if (tools.length === 0) choice = { tool: { name: form.tool.name } };
     else if (!isForced) choice = { any: {} };
     tools.push(form.tool.spec);
@@ -140,7 +144,7 @@ export function toolsOf(
 
 /**
  * `parallel_tool_calls: false` as Claude's own member, because Converse has none. A model that is hidden by
- * its ARN (models.ts) gets it too.
+ * its ARN (models.ts) gets the member too. `choice`: the value of `toolChoice`.
  */
 function singleCallOf(fields: Fields, { family, version }: ModelFacts, choice: Block | undefined): Block {
   if (family !== 'hidden' && version < V4_5) {
@@ -151,6 +155,7 @@ function singleCallOf(fields: Fields, { family, version }: ModelFacts, choice: B
   return { tool_choice: { ...(choice === undefined && { type: 'auto' }), disable_parallel_tool_use: true } };
 }
 
+/** A tool as Converse has it. `schema`: of its input. */
 function toolSpec(name: string, description: unknown, schema: Block, strict = false): Block {
   return {
     toolSpec: {
@@ -162,6 +167,7 @@ function toolSpec(name: string, description: unknown, schema: Block, strict = fa
   };
 }
 
+/** The caller's tool, and its cache point if it has one. Throws a FieldError. */
 function toolOf(tool: unknown, index: number, facts: ModelFacts): Block[] {
   const path = `tools[${index}]`;
   if (!isRecord(tool) || tool.type !== 'function' || !isRecord(tool.function)) {
@@ -172,7 +178,7 @@ function toolOf(tool: unknown, index: number, facts: ModelFacts): Block[] {
   if (parameters !== undefined && parameters !== null && !isRecord(parameters)) {
     throw new FieldError(`${path}.function.parameters`, 'must be an object');
   }
-  // Other models refuse the member. Without it they still see the schema.
+  // Other models refuse the member `strict`. Without it they still see the schema.
   const isStrict = strict === true && facts.version >= V4_5 && facts.version < V4_7;
   // Nova accepts cache points after system texts and in messages only.
   const canCache = facts.claude !== undefined || facts.family === 'hidden';
@@ -182,7 +188,10 @@ function toolOf(tool: unknown, index: number, facts: ModelFacts): Block[] {
   ];
 }
 
-/** `format`: the closed schema of the response, if it has one. */
+/**
+ * Closes the schemas of strict tools, in `tools` itself. A tool whose schema cannot be closed is no longer
+ * strict. `format`: the closed schema of the response; undefined without one.
+ */
 function closeStrictTools(tools: Block[], format: unknown): void {
   const specs = tools.map(({ toolSpec: spec }) =>
     isRecord(spec) && spec.strict === true ? spec : undefined,
@@ -200,7 +209,9 @@ function closeStrictTools(tools: Block[], format: unknown): void {
   });
 }
 
-/** The value of `toolChoice`. Removes from `tools` those that the choice excludes. */
+/**
+ * The value of `toolChoice`; undefined without one. Removes from `tools` each tool that the choice excludes.
+ */
 function choiceOf(fields: Fields, tools: Block[], usesTools: boolean): Block | undefined {
   const choice = fields.take('tool_choice');
   if (choice === undefined || tools.length === 0) return undefined;
@@ -228,7 +239,7 @@ function choiceOf(fields: Fields, tools: Block[], usesTools: boolean): Block | u
   return { tool: { name } };
 }
 
-/** The name in `{type: 'function', function: {name}}`. */
+/** The name in `{type: 'function', function: {name}}`; undefined for another value. */
 function nameIn(given: unknown): string | undefined {
   const named = isRecord(given) ? given.function : undefined;
   return isRecord(named) && typeof named.name === 'string' ? named.name : undefined;
