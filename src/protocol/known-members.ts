@@ -21,7 +21,7 @@ export const UNKNOWN = -1;
 /** `Level.find` returns FOLDED - index for a name that differs only in case from the name at that index. */
 export const FOLDED = -2;
 
-/** MemberReader has a bit for each name of a level in one 32-bit word (GIVEN_NAMES). */
+/** MemberReader marks each given name of a level by a bit of one 32-bit word (GIVEN_NAMES). */
 const NAMES_MAX = 31;
 /** Slots of the hash table, a power of two: four times NAMES_MAX keeps probes short. */
 const SLOTS = 128;
@@ -83,7 +83,7 @@ export class Level {
     invariant(!this.isOfParts || this.typeIndex >= 0, 'parts have a type');
     this.#textTypes = (textTypes ?? []).map((type) => Buffer.from(type === '' ? '' : `"${type}"`));
     this.#bytes = this.names.map((name) => Buffer.from(name));
-    invariant(this.names.length <= NAMES_MAX, 'a level has at most a name for each bit');
+    invariant(this.names.length <= NAMES_MAX, 'a level has as many names as marks');
     this.#bytes.forEach((bytes, index) => {
       let slot = slotOf(bytes.reduce(hashWith, 0));
       while (this.#slots[slot] !== 0) slot = (slot + 1) & (SLOTS - 1);

@@ -189,7 +189,7 @@ function chosenOf(given: Record<string, unknown>, path: string, tools: Block[]):
     );
     const offered = tools.filter((tool) => names.has(tool.name as string));
     if (offered.length === 0)
-      throw new FieldError(`${path}.allowed_tools.tools`, 'must name definition of the tools');
+      throw new FieldError(`${path}.allowed_tools.tools`, 'must name one of the tools');
     tools.splice(0, tools.length, ...offered);
     return { type: mode === 'required' ? 'any' : 'auto' };
   }

@@ -122,14 +122,14 @@ export function toolsOf(
   const { claude } = facts;
   const cannotForce = claude && (!claude.forcedTools || (willThink && claude.thinking !== 'adaptive'));
   if (isForced && cannotForce === true) {
-    fields.unsupported('tool_choice', 'cannot force a call of this model, or while it willThink');
+    fields.unsupported('tool_choice', 'cannot force a call of this model, or while it thinks');
     choice = { auto: {} };
   }
   if (form?.tool !== undefined) {
     if (cannotForce === true) {
       fields.unsupported(
         'response_format',
-        'must be json_schema with closed objects, and not too complex, for this model, or while it willThink',
+        'must be json_schema with closed objects, and not too complex, for this model, or while it thinks',
       );
     }
     // With tools of the caller the model may call one of these first.

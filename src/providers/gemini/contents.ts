@@ -1,6 +1,6 @@
 /**
- * The messages of a chat completion as Gemini's `systemInstruction` and `contents`. request.ts calls it for
- * each call. Upstream worker, or counter thread if the body is large.
+ * Translates the messages of a chat completion into Gemini's `systemInstruction` and `contents`. request.ts
+ * calls `contentsOf` for each call. No I/O; upstream worker, or counter thread if the body is large.
  *
  * Follows https://ai.google.dev/api/caching#Content, https://ai.google.dev/gemini-api/docs/function-calling
  * and https://ai.google.dev/gemini-api/docs/thought-signatures, read 2026-11. A turn is an element of
@@ -12,7 +12,7 @@
  *     the first turn        is the user's: a placeholder goes before one of the model
  *     tool_call_id          a function result names its function; `id` is accepted from Gemini 3 on
  *     signatures            Gemini 3 wants the signature of a call back, on the first call of each message
- *     name, audio           of a user and of an assistant: they have no place, and are left out
+ *     name, audio           members of messages for which Gemini has no place: they are left out
  *
  * Must hold: a signature goes back unchanged with the call that it came with, or Gemini 3 answers 400
  * (test/unit/providers/gemini/contents.test.ts).
@@ -47,12 +47,14 @@ export function contentsOf(messages: readonly unknown[], isGemini3: boolean): Co
   return writer.finish();
 }
 
+/** Call `add` for each message in order, then `finish` once. */
 class ConversationWriter {
   readonly #isGemini3: boolean;
   readonly #system: Part[] = [];
   readonly #turns: Turn[] = [];
   /** Names of functions by the ids of their calls. */
-  readonly #names = new Map<unknown, string>();
+  readonly #functionNames = new Map<unknown, string>();
+  /** Whether the last turn has function results, which no other parts may join. */
   #lastHasResults = false;
 
   constructor(isGemini3: boolean) {
@@ -68,14 +70,14 @@ class ConversationWriter {
         this.#system.push(...textParts(message.content, content));
         return;
       case 'user':
-        this.#push('user', false, partsOf(message.content, content));
+        this.#addParts('user', false, partsOf(message.content, content));
         return;
       case 'assistant':
-        this.#push('model', false, this.#assistantParts(message, path));
+        this.#addParts('model', false, this.#assistantParts(message, path));
         return;
       case 'tool':
       case 'function':
-        this.#push('user', true, this.#result(message, path));
+        this.#addParts('user', true, this.#result(message, path));
         return;
       default:
         throw new FieldError(`${path}.role`, 'must be system, developer, user, assistant or tool');
@@ -83,7 +85,7 @@ class ConversationWriter {
   }
 
   finish(): Conversation {
-    // Google rejects a call of a function that no turn of the user comes before.
+    // Google rejects a function call if no turn of the user comes before it.
     if (this.#turns[0]?.role === 'model')
       this.#turns.unshift({ role: 'user', parts: [{ text: PLACEHOLDER_USER_TEXT }] });
     // Gemini wants at least one turn, so a prompt of instructions alone becomes a user turn.
@@ -92,7 +94,8 @@ class ConversationWriter {
     return { system: [], contents: [{ role: 'user', parts: this.#system }] };
   }
 
-  #push(role: Role, hasResults: boolean, parts: readonly Part[]): void {
+  /** Adds parts to the last turn, or to a new turn. Adds nothing for a message without parts. */
+  #addParts(role: Role, hasResults: boolean, parts: readonly Part[]): void {
     if (parts.length === 0) return;
     const last = this.#turns.at(-1);
     if (last?.role === role && this.#lastHasResults === hasResults) last.parts.push(...parts);
@@ -106,9 +109,9 @@ class ConversationWriter {
     if (typeof message.refusal === 'string' && message.refusal !== '') parts.push({ text: message.refusal });
     const { images, tool_calls: calls, function_call: call } = message;
     const hasCalls = Array.isArray(calls) ? calls.length > 0 : isRecord(call);
-    // The message's own signature is that of its text (response.ts); calls and images have their own. If
-    // there is no text, the signature came with an empty one, and goes back in that form. Beside calls it may
-    // be left out, because Gemini 3 requires only the signatures of calls.
+    // The message's own signature belongs to its text (response.ts); calls and images have signatures of
+    // their own. If there is no text, the signature came with an empty text, and goes back with one. Beside
+    // calls it may be left out, because Gemini 3 requires only the signatures of calls.
     const signature = signatureIn(message);
     if (signature !== undefined) {
       const last = parts.at(-1);
@@ -126,13 +129,14 @@ class ConversationWriter {
     return parts;
   }
 
+  /** The part of a function call. `isFirst`: of the message, whose first call must have a signature. */
   #call(call: unknown, path: string, isFirst: boolean): Part {
     const called = isRecord(call) ? call.function : undefined;
     if (!isRecord(call) || !isRecord(called)) throw new FieldError(path, 'must be a call of a function');
     const name = stringIn(called, 'name', `${path}.function`);
     const args = argumentsOf(called.arguments, `${path}.function.arguments`);
     const { id } = call;
-    if (typeof id === 'string') this.#names.set(id, name);
+    if (typeof id === 'string') this.#functionNames.set(id, name);
     const signature = signatureIn(call) ?? (this.#isGemini3 && isFirst ? NO_SIGNATURE : undefined);
     return {
       functionCall: {
@@ -144,9 +148,12 @@ class ConversationWriter {
     };
   }
 
+  /**
+   * The parts of a function result, which names its function by an earlier call or by the message's `name`.
+   */
   #result(message: Record<string, unknown>, path: string): Part[] {
     const { tool_call_id: id, content } = message;
-    const name = this.#names.get(id) ?? message.name;
+    const name = this.#functionNames.get(id) ?? message.name;
     if (typeof name !== 'string') {
       if (message.role === 'function') throw new FieldError(`${path}.name`, 'must be a string');
       throw new FieldError(`${path}.tool_call_id`, 'must be the id of a call in an earlier message');
@@ -154,7 +161,8 @@ class ConversationWriter {
     const parts = partsOf(content, `${path}.content`);
     const text = parts.map((part) => (typeof part.text === 'string' ? part.text : '')).join('');
     const media = parts.filter((part) => part.text === undefined);
-    // Undefined if the text is no JSON. A value nested too deeply for JSON.stringify goes as text too.
+    // Undefined if the text is no JSON. A value that is nested too deeply for JSON.stringify goes as text
+    // too.
     const value = text.startsWith('{') ? exactJson(text) : undefined;
     const functionResponse = {
       ...(this.#isGemini3 && typeof id === 'string' && { id }),
@@ -176,7 +184,8 @@ function imageOf(image: unknown, path: string): Part {
 }
 
 /**
- * The signature under Google's own name, `extra_content.google`. Signatures of other providers are ignored.
+ * The signature that a message, call or image has under Google's own name, `extra_content.google`; undefined
+ * without one. Signatures of other providers are ignored.
  */
 function signatureIn({ extra_content: extra }: Record<string, unknown>): string | undefined {
   const google = isRecord(extra) ? extra.google : undefined;
@@ -184,25 +193,26 @@ function signatureIn({ extra_content: extra }: Record<string, unknown>): string 
   return typeof signature === 'string' && signature !== '' ? signature : undefined;
 }
 
-/** The parts of a content, without empty texts, which Gemini refuses unless they have a signature. */
+/** The parts of a content, without empty texts: Gemini refuses these unless they have a signature. */
 function partsOf(content: unknown, path: string): Part[] {
   if (typeof content === 'string') return content === '' ? [] : [{ text: content }];
   if (content === null || content === undefined) return [];
   if (!Array.isArray(content)) throw new FieldError(path, 'must be a string or an array');
   const parts: Part[] = [];
   for (const [index, item] of (content as unknown[]).entries()) {
-    const at = `${path}[${index}]`;
-    if (!isRecord(item)) throw new FieldError(at, 'must be an object');
+    const itemPath = `${path}[${index}]`;
+    if (!isRecord(item)) throw new FieldError(itemPath, 'must be an object');
     if (item.type !== 'text' && item.type !== 'refusal') {
-      parts.push(mediaPart(item, at));
+      parts.push(mediaPart(item, itemPath));
       continue;
     }
-    const text = stringIn(item, item.type, at);
+    const text = stringIn(item, item.type, itemPath);
     if (text !== '') parts.push({ text });
   }
   return parts;
 }
 
+/** As `partsOf`, for a content that may have no media. */
 function textParts(content: unknown, path: string): Part[] {
   const parts = partsOf(content, path);
   if (parts.some((part) => part.text === undefined)) throw new FieldError(path, 'must be text alone');

@@ -1,6 +1,7 @@
 /**
- * Errors of Google's APIs, a `google.rpc.Status` in a response or a stream, as ProviderFailure. gemini.ts,
- * vertex.ts and their readers use it. Pure; upstream worker.
+ * Translates errors of Google's APIs, a `google.rpc.Status` in a response or a stream, into a
+ * ProviderFailure. gemini.ts and vertex/vertex.ts call `readError`; response.ts and stream.ts call
+ * `throwError`. Pure; upstream worker.
  *
  * Follows https://cloud.google.com/apis/design/errors and ai.google.dev/gemini-api/docs/troubleshooting, read
  * 2026-11:
@@ -9,7 +10,7 @@
  *       {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"34.4s"}]}}
  *
  * The HTTP status alone is not enough: Google answers 400 also for a wrong API key, and for a country or an
- * account that it does not serve. The operator must mend these, not the caller.
+ * account that it does not serve. The operator must mend such faults, not the caller.
  *
  * Must hold: no message names a project or account of the operator (`cleaned`), because callers read messages
  * (test/unit/providers/gemini/errors.test.ts).
@@ -17,6 +18,9 @@
 import { isRecord, type Members, parsedJson } from '../../core/json.js';
 import { type HeaderLookup, ProviderError, type ProviderFailure } from '../provider.js';
 
+/**
+ * Messages with status 400 about the operator's key, about the operator's account, and about a long prompt.
+ */
 const WRONG_KEY = /API[_ ]key[ _](?:not[ _]valid|expired|invalid|not[ _]found)/i;
 const OPERATORS_ACCOUNT =
   /user location is not supported|enable billing|billing account|has not been used in project/i;
@@ -42,7 +46,7 @@ export function readError(status: number, header: HeaderLookup, body: string): P
   return seconds > 0 ? { ...failure, retryAfterSeconds: Math.ceil(seconds) } : failure;
 }
 
-/** Throws a ProviderError if the response or event is an error. */
+/** Throws a ProviderError if the response or event, with a status of success, is an error. */
 export function throwError(response: Members): void {
   if (response.error === undefined) return;
   const error = errorIn(response);
@@ -53,6 +57,7 @@ function errorIn(body: unknown): Members | undefined {
   return isRecord(body) && isRecord(body.error) ? body.error : undefined;
 }
 
+/** `error`: undefined if the body has none. `status`: of the response, or the error's own code. */
 function failureOf(error: Members | undefined, status: number): ProviderFailure {
   const text = typeof error?.message === 'string' ? error.message : '';
   const message = text === '' ? 'the provider gave no reason' : cleaned(text);
@@ -65,6 +70,7 @@ function failureOf(error: Members | undefined, status: number): ProviderFailure 
   };
 }
 
+/** The status as ProviderFailure lists it. `name`: the error's member `status`. */
 function statusOf(status: number, name: unknown, text: string, details: readonly unknown[]): number {
   switch (status) {
     case 400: {
@@ -95,7 +101,7 @@ function codeOf(status: number, text: string): string | undefined {
   return status === 400 && TOO_LONG.test(text) ? 'context_length_exceeded' : undefined;
 }
 
-/** Seconds in a `google.rpc.RetryInfo`, whose delay is a text as `34.4s`. */
+/** The delay of a `google.rpc.RetryInfo`, a text as `34.4s`, in whole seconds; undefined without one. */
 function retryDelayIn(details: readonly unknown[]): number | undefined {
   for (const detail of details) {
     const delay = isRecord(detail) ? detail.retryDelay : undefined;
@@ -105,7 +111,7 @@ function retryDelayIn(details: readonly unknown[]): number | undefined {
   return undefined;
 }
 
-/** The message without names of projects, accounts and service accounts. */
+/** The message without names of projects, accounts and service accounts. vertex/vertex.ts calls this too. */
 export function cleaned(message: string): string {
   let text = message;
   for (const [pattern, replacement] of TRACES) text = text.replace(pattern, replacement);

@@ -13,12 +13,15 @@ import { requestBody } from './request.js';
 import { readResponse } from './response.js';
 import { GeminiStream } from './stream.js';
 
-/** The end of the path: the method, and for a stream its query. vertex.ts has the same. */
+/** The end of the path: the method, and for a stream the query. vertex/vertex.ts calls this too. */
 export function methodOf(stream: boolean): string {
   return stream ? ':streamGenerateContent?alt=sse' : ':generateContent';
 }
 
-/** The headers that authorise, also at Vertex: a key in Google's own header, a token in `authorization`. */
+/**
+ * The headers that authorise a call, also at Vertex: a key in Google's own header, a token in
+ * `authorization`. Empty without a credential: then an operator's proxy adds one.
+ */
 export function authorization({ credential }: ProviderCall): readonly string[] {
   switch (credential?.kind) {
     case 'key':

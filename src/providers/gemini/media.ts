@@ -1,6 +1,6 @@
 /**
- * Images, sounds, videos and files of a chat completion as parts of Gemini's. contents.ts calls it. Upstream
- * worker, or counter thread if the body is large. Follows
+ * Translates images, sounds, videos and files of a chat completion into parts of Gemini's. contents.ts calls
+ * `mediaPart`. Pure; upstream worker, or counter thread if the body is large. Follows
  * https://ai.google.dev/gemini-api/docs/file-input-methods, read 2026-11.
  *
  * Must hold: the gateway fetches no address, because a caller could make it read the internal network
@@ -20,7 +20,7 @@ const EXTENSIONS = {
   application: ['pdf', 'json'],
   text: ['md', 'html', 'css', 'csv', 'xml', 'rtf'],
 };
-/** By the extension of a file, the MIME type, which Google wants for a file that it fetches. */
+/** MIME types by the extension of a file. Google wants a MIME type for each file that it fetches. */
 const MIME_TYPES: Readonly<Record<string, string>> = {
   ...Object.fromEntries(
     Object.entries(EXTENSIONS).flatMap(([kind, names]) => names.map((name) => [name, `${kind}/${name}`])),
@@ -31,7 +31,7 @@ const MIME_TYPES: Readonly<Record<string, string>> = {
   txt: 'text/plain',
 };
 
-/** URLs for which Google wants no MIME type. Those of YouTube's other host names need a `format`. */
+/** URLs for which Google wants no MIME type. URLs of YouTube's other host names need a `format`. */
 const TYPED_ADDRESS =
   /^(?:https:\/\/generativelanguage\.googleapis\.com\/|https:\/\/(?:www\.youtube\.com\/|youtu\.be\/))/;
 /**
@@ -43,7 +43,7 @@ const AUDIO_FORMAT = /^[\w.+-]+$/;
 
 /**
  * The part for an item of `content` that is not text. `path`: of the item, for a FieldError. Bytes go as
- * `inlineData`; an address that Google itself can read goes as `fileData`: gs://, its Files API, YouTube,
+ * `inlineData`; an address that Google itself can read goes as `fileData`: gs://, the Files API, YouTube,
  * public https.
  */
 export function mediaPart(item: Record<string, unknown>, path: string): Part {
@@ -53,9 +53,9 @@ export function mediaPart(item: Record<string, unknown>, path: string): Part {
     case 'audio_url':
       return urlPart(item[item.type], `${path}.${item.type}`);
     case 'input_audio':
-      return audio(item.input_audio, `${path}.input_audio`);
+      return audioPart(item.input_audio, `${path}.input_audio`);
     case 'file':
-      return file(item.file, `${path}.file`);
+      return filePart(item.file, `${path}.file`);
     default:
       throw new FieldError(`${path}.type`, 'is of a kind that Gemini does not take');
   }
@@ -67,10 +67,11 @@ function urlPart(value: unknown, path: string): Part {
   return partOfUrl(url, isRecord(value) ? value.format : undefined, path);
 }
 
+/** `format`: a MIME type, as the caller gave it; any other value is ignored. */
 function partOfUrl(url: string, format: unknown, path: string): Part {
   if (url.startsWith('data:')) return { inlineData: inlineData(url, path) };
   if (TYPED_ADDRESS.test(url)) {
-    const mimeType = typeOf(url, format);
+    const mimeType = mimeTypeOf(url, format);
     return { fileData: { ...(mimeType !== undefined && { mimeType }), fileUri: url } };
   }
   if (!url.startsWith('gs://') && !url.startsWith('https://'))
@@ -78,7 +79,7 @@ function partOfUrl(url: string, format: unknown, path: string): Part {
       path,
       'must be a data URL, or an address with gs:// or https:// that Google can read',
     );
-  const mimeType = typeOf(url, format);
+  const mimeType = mimeTypeOf(url, format);
   if (mimeType === undefined)
     throw new FieldError(
       path,
@@ -87,7 +88,8 @@ function partOfUrl(url: string, format: unknown, path: string): Part {
   return { fileData: { mimeType, fileUri: url } };
 }
 
-function typeOf(url: string, format: unknown): string | undefined {
+/** The MIME type by `format`, else by the extension of a URL or file name; undefined if neither tells one. */
+function mimeTypeOf(url: string, format: unknown): string | undefined {
   if (typeof format === 'string' && MIME_TYPE.test(format)) return format;
   const extension = EXTENSION.exec(url)?.[1]?.toLowerCase();
   return extension === undefined ? undefined : MIME_TYPES[extension];
@@ -102,7 +104,7 @@ function inlineData(url: string, path: string): { mimeType: string; data: string
   return { mimeType, data: url.slice(comma + 1) };
 }
 
-function audio(value: unknown, path: string): Part {
+function audioPart(value: unknown, path: string): Part {
   const { data, format } = isRecord(value) ? value : {};
   if (typeof data !== 'string') throw new FieldError(`${path}.data`, 'must be a string');
   if (typeof format !== 'string' || !AUDIO_FORMAT.test(format))
@@ -110,12 +112,12 @@ function audio(value: unknown, path: string): Part {
   return { inlineData: { mimeType: `audio/${format}`, data } };
 }
 
-function file(value: unknown, path: string): Part {
+function filePart(value: unknown, path: string): Part {
   const { file_data: data, file_id: id, filename, format } = isRecord(value) ? value : {};
   if (typeof id === 'string') return partOfUrl(id, format, `${path}.file_id`);
   if (typeof data !== 'string') throw new FieldError(path, 'must have file_data or file_id');
   if (data.startsWith('data:')) return { inlineData: inlineData(data, `${path}.file_data`) };
-  // The usual kind of file.
-  const mimeType = typeOf(typeof filename === 'string' ? filename : '', format) ?? 'application/pdf';
+  // A PDF is the usual kind of file.
+  const mimeType = mimeTypeOf(typeof filename === 'string' ? filename : '', format) ?? 'application/pdf';
   return { inlineData: { mimeType, data } };
 }

@@ -1,19 +1,19 @@
 /**
- * Translates the request of a chat completion into the body of Gemini's `generateContent`. gemini.ts and
- * vertex.ts call `requestBody` for each call: on an upstream worker, or on a counter thread if the body is
- * large. Pure.
+ * Translates a chat completion into the body of Gemini's `generateContent`. gemini.ts and vertex/vertex.ts
+ * call `requestBody` for each call: on an upstream worker, or on a counter thread if the body is large. Pure.
  *
  * Follows https://ai.google.dev/api/generate-content (v1beta) as the types of @google/genai 2.32 describe it,
  * and https://ai.google.dev/gemini-api/docs/openai for what Google's own OpenAI-compatible interface takes
  * beyond OpenAI's, in `extra_body.google`; both read 2026-11. Schemas go whole, as JSON schemas
  * (`parametersJsonSchema`, `responseJsonSchema`), which both v1beta and the v1 of Vertex accept.
  *
- * Two kinds of members are refused. What Gemini cannot do goes to `fields.unsupported`, which refuses it, or
- * lets it be left out if the upstream has `drop_unsupported`. What has a wrong form, or cannot be left out (a
- * tool that is no function), throws a FieldError in any case.
+ * Two kinds of members are refused. For a member that Gemini lacks `fields.unsupported` throws, or returns if
+ * the upstream has `drop_unsupported`: then the member is left out. A member that has a wrong form, or cannot
+ * be left out (a tool that is no function), throws a FieldError in any case.
  *
- * Must hold: a member of the caller's body that is read here is taken from `fields`, even if it is not used;
- * `fields.finish` refuses all that nobody took (test/unit/providers/gemini/request.test.ts).
+ * Must hold: a member of the caller's body that is read here is taken from `fields`, even if the member is
+ * not used. `fields.finish` comes last, and refuses each member that nobody took
+ * (test/unit/providers/gemini/request.test.ts).
  */
 import { exactJsonText } from '../../core/exact-json.js';
 import { isRecord } from '../../core/json.js';
@@ -28,7 +28,7 @@ export function requestBody(call: UnsignedCall): string {
   // From generation 3 on, the contents name calls by id, and a call needs the signature of its thought.
   const { system, contents } = contentsOf(fields.list('messages') ?? [], isGemini3(call.model));
   const { tools, toolConfig } = toolsOf(fields);
-  const generationConfig = configOf(fields, call.model, google);
+  const generationConfig = generationConfigOf(fields, call.model, google);
   if (Object.keys(fields.record('logit_bias') ?? {}).length > 0) fields.unsupported('logit_bias');
   fields.finish();
   const request: Record<string, unknown> = { contents };
@@ -43,22 +43,29 @@ export function requestBody(call: UnsignedCall): string {
 
 /** The members of `extra_body.google`, as Google's own OpenAI-compatible interface has them. */
 interface GoogleMembers {
+  /** Where the caller gave them: `google` or `extra_body.google`; '' if nowhere. */
   readonly path: string;
+  /** `safety_settings`. */
   readonly safety: unknown;
+  /** `cached_content`. */
   readonly cached: unknown;
+  /** `thinking_config`. */
   readonly thinking: unknown;
 }
 
 const NO_MEMBERS: GoogleMembers = { path: '', safety: undefined, cached: undefined, thinking: undefined };
 
-/** Some clients merge `extra_body` into the body. Then `google` is a member of the body itself. */
+/**
+ * Reads `extra_body.google`. Some clients merge `extra_body` into the body; then `google` is a member of the
+ * body itself. `extra_body` counts if both are given. Throws a FieldError.
+ */
 function googleMembers(fields: Fields): GoogleMembers {
   const extra = fields.record('extra_body');
-  const beside = fields.record('google');
-  if (extra === undefined && beside === undefined) return NO_MEMBERS;
+  const merged = fields.record('google');
+  if (extra === undefined && merged === undefined) return NO_MEMBERS;
   const path = extra === undefined ? 'google' : 'extra_body.google';
   for (const name in extra) if (name !== 'google') fields.unsupported(`extra_body.${name}`);
-  const google = extra === undefined ? beside : (extra.google ?? {});
+  const google = extra === undefined ? merged : (extra.google ?? {});
   if (!isRecord(google)) throw new FieldError(path, 'must be an object');
   const { safety_settings: safety, cached_content: cached, thinking_config: thinking, ...others } = google;
   for (const name in others) fields.unsupported(`${path}.${name}`);
@@ -69,33 +76,34 @@ function googleMembers(fields: Fields): GoogleMembers {
   return { path, safety, cached, thinking };
 }
 
-function configOf(fields: Fields, model: string, google: GoogleMembers): object | undefined {
+/** `generationConfig`; undefined if the request has no member for it. Throws a FieldError. */
+function generationConfigOf(fields: Fields, model: string, google: GoogleMembers): object | undefined {
   const config: Record<string, unknown> = {};
-  const put = (name: string, value: unknown): void => {
+  const set = (name: string, value: unknown): void => {
     if (value !== undefined) config[name] = value;
   };
-  // Taken in any case, also if other members make them void below: `fields.finish` refuses what nobody took.
+  // Taken even if another member replaces one of them below: `fields.finish` refuses what nobody took.
   const maxTokens = fields.integer('max_tokens');
   const choices = fields.integer('n');
   const hasLogprobs = fields.boolean('logprobs') === true;
   const topLogprobs = fields.integer('top_logprobs');
-  put('temperature', fields.number('temperature'));
-  put('topP', fields.number('top_p'));
-  put('topK', fields.integer('top_k'));
-  if (choices !== 1) put('candidateCount', choices);
-  put('maxOutputTokens', fields.integer('max_completion_tokens') ?? maxTokens);
-  put('stopSequences', stopOf(fields));
-  put('seed', fields.integer('seed'));
-  put('presencePenalty', fields.number('presence_penalty'));
-  put('frequencyPenalty', fields.number('frequency_penalty'));
-  if (hasLogprobs) put('responseLogprobs', true);
-  if (hasLogprobs) put('logprobs', topLogprobs);
+  set('temperature', fields.number('temperature'));
+  set('topP', fields.number('top_p'));
+  set('topK', fields.integer('top_k'));
+  if (choices !== 1) set('candidateCount', choices);
+  set('maxOutputTokens', fields.integer('max_completion_tokens') ?? maxTokens);
+  set('stopSequences', stopOf(fields));
+  set('seed', fields.integer('seed'));
+  set('presencePenalty', fields.number('presence_penalty'));
+  set('frequencyPenalty', fields.number('frequency_penalty'));
+  if (hasLogprobs) set('responseLogprobs', true);
+  if (hasLogprobs) set('logprobs', topLogprobs);
   const format = formatOf(fields);
-  put('responseMimeType', format && 'application/json');
-  put('responseJsonSchema', format?.schema);
-  put('responseModalities', modalitiesOf(fields));
-  put('speechConfig', speechOf(fields));
-  put('thinkingConfig', thinkingConfig(fields, model, google.thinking, `${google.path}.thinking_config`));
+  set('responseMimeType', format && 'application/json');
+  set('responseJsonSchema', format?.schema);
+  set('responseModalities', modalitiesOf(fields));
+  set('speechConfig', speechOf(fields));
+  set('thinkingConfig', thinkingConfigOf(fields, model, google.thinking, `${google.path}.thinking_config`));
   return Object.keys(config).length > 0 ? config : undefined;
 }
 
@@ -106,7 +114,7 @@ function stopOf(fields: Fields): unknown {
   return [stop];
 }
 
-/** Defined if the response must be JSON; with a schema if the caller gave one. */
+/** An object if the response must be JSON, with the schema if the caller gave one; undefined for any text. */
 function formatOf(fields: Fields): { schema?: object } | undefined {
   const format = fields.record('response_format');
   if (format === undefined || format.type === 'text') return undefined;
@@ -122,17 +130,19 @@ const MODALITIES: ReadonlyMap<unknown, string> = new Map([
   ['audio', 'AUDIO'],
 ]);
 
-/** `responseModalities`; undefined if text alone is asked for. */
+/** `responseModalities`; undefined if the caller asks for text alone. */
 function modalitiesOf(fields: Fields): readonly string[] | undefined {
   const modalities = fields.list('modalities');
   if (modalities === undefined || modalities.every((modality) => modality === 'text')) return undefined;
   return modalities.map((modality, index) => {
-    const theirs = MODALITIES.get(modality);
-    if (theirs === undefined) throw new FieldError(`modalities[${index}]`, 'must be text, image or audio');
-    return theirs;
+    const geminiName = MODALITIES.get(modality);
+    if (geminiName === undefined)
+      throw new FieldError(`modalities[${index}]`, 'must be text, image or audio');
+    return geminiName;
   });
 }
 
+/** `speechConfig`; undefined if the caller names no voice. */
 function speechOf(fields: Fields): object | undefined {
   const audio = fields.record('audio');
   if (audio === undefined) return undefined;
@@ -163,6 +173,7 @@ function toolsOf(fields: Fields): Tools {
   };
 }
 
+/** An entry of `functionDeclarations`. Throws a FieldError for a tool that is no function. */
 function declarationOf(tool: unknown, index: number): object {
   const path = `tools[${index}]`;
   const { type, function: declared } = isRecord(tool) ? tool : {};
@@ -179,6 +190,7 @@ function declarationOf(tool: unknown, index: number): object {
   };
 }
 
+/** `functionCallingConfig` for `tool_choice`; undefined without one. Throws a FieldError. */
 function callingConfigOf(choice: unknown): object | undefined {
   if (choice === undefined) return undefined;
   if (choice === 'auto') return { mode: 'AUTO' };
@@ -234,7 +246,7 @@ const BUDGETS: ReadonlyMap<string, number> = new Map(
 const PRO_BUDGET_MIN = 128;
 const PRO_BUDGET_MAX = 32_768;
 
-/** Members of `extra_body.google.thinking_config`, and their names in `thinkingConfig`. */
+/** By members of `extra_body.google.thinking_config`: their names in `thinkingConfig`. */
 const CONFIG_MEMBERS: ReadonlyMap<string, string> = new Map(
   Object.entries({
     thinking_budget: 'thinkingBudget',
@@ -247,7 +259,7 @@ const CONFIG_MEMBERS: ReadonlyMap<string, string> = new Map(
  * The `thinkingConfig`; undefined if the request does not say how much to think. `given`: Google's own
  * `thinking_config`, and `givenPath` where it was. Throws a FieldError.
  */
-function thinkingConfig(
+function thinkingConfigOf(
   fields: Fields,
   model: string,
   given: unknown,
@@ -258,11 +270,11 @@ function thinkingConfig(
   if (given !== undefined && given !== null) {
     if (effort !== undefined || thinking !== undefined)
       throw new FieldError(givenPath, 'cannot stand beside reasoning_effort or thinking');
-    return renamed(given, givenPath);
+    return renamedConfig(given, givenPath);
   }
-  if (effort !== undefined) return ofEffort(fields, effort, model, 'reasoning_effort');
+  if (effort !== undefined) return configOfEffort(fields, effort, model, 'reasoning_effort');
   if (thinking === undefined) return undefined;
-  if (thinking.type === 'disabled') return ofEffort(fields, 'none', model, 'thinking.type');
+  if (thinking.type === 'disabled') return configOfEffort(fields, 'none', model, 'thinking.type');
   if (thinking.type !== 'enabled' && thinking.type !== 'adaptive')
     throw new FieldError('thinking.type', 'must be enabled, adaptive or disabled');
   // Null means not given, as everywhere.
@@ -272,31 +284,33 @@ function thinkingConfig(
   return { ...(budget !== undefined && { thinkingBudget: budget }), includeThoughts: budget !== 0 };
 }
 
-function ofEffort(fields: Fields, effort: string, model: string, path: string): object {
+/** The `thinkingConfig` for an effort. `path`: the caller's member that asks for the effort. */
+function configOfEffort(fields: Fields, effort: string, model: string, path: string): object {
   const isPro = PRO.test(model);
-  const isNew = isGemini3(model);
+  const isGeneration3 = isGemini3(model);
   if (effort === 'none') {
-    const said = path === 'thinking.type' ? 'disabled' : effort;
-    if (isPro) fields.unsupported(path, `cannot be ${said}: this model always thinks`);
-    if (isNew) return { thinkingLevel: isPro ? 'LOW' : 'MINIMAL', includeThoughts: false };
+    const callersValue = path === 'thinking.type' ? 'disabled' : effort;
+    if (isPro) fields.unsupported(path, `cannot be ${callersValue}: this model always thinks`);
+    if (isGeneration3) return { thinkingLevel: isPro ? 'LOW' : 'MINIMAL', includeThoughts: false };
     return { thinkingBudget: isPro ? PRO_BUDGET_MIN : 0, includeThoughts: false };
   }
   const level = effort === 'minimal' && isPro ? 'LOW' : LEVELS.get(effort);
   if (level === undefined)
     throw new FieldError(path, 'must be none, minimal, low, medium, high, xhigh or max');
-  if (isNew) return { thinkingLevel: level, includeThoughts: true };
-  const isMost = effort === 'xhigh' || effort === 'max';
-  const budget = isMost && isPro ? PRO_BUDGET_MAX : BUDGETS.get(effort);
+  if (isGeneration3) return { thinkingLevel: level, includeThoughts: true };
+  const isAboveHigh = effort === 'xhigh' || effort === 'max';
+  const budget = isAboveHigh && isPro ? PRO_BUDGET_MAX : BUDGETS.get(effort);
   return { thinkingBudget: budget, includeThoughts: true };
 }
 
-function renamed(given: unknown, path: string): object {
+/** Google's own `thinking_config` with the names of `thinkingConfig`. Gemini checks the values. */
+function renamedConfig(given: unknown, path: string): object {
   if (!isRecord(given)) throw new FieldError(path, 'must be an object');
   const config: Record<string, unknown> = {};
   for (const name in given) {
-    const theirs = CONFIG_MEMBERS.get(name);
-    if (theirs === undefined) throw new FieldError(`${path}.${name}`, 'is not known');
-    config[theirs] = given[name];
+    const geminiName = CONFIG_MEMBERS.get(name);
+    if (geminiName === undefined) throw new FieldError(`${path}.${name}`, 'is not known');
+    config[geminiName] = given[name];
   }
   return config;
 }

@@ -1,13 +1,13 @@
 /**
- * A response of Gemini's `generateContent` as a chat completion, and what stream.ts reads in the same way.
- * gemini.ts and vertex.ts call it. Pure; upstream worker.
+ * Translates a response of Gemini's `generateContent` into a chat completion; and reads the parts of a
+ * response, for stream.ts too. gemini.ts and vertex/vertex.ts call `readResponse`. Pure; upstream worker.
  *
  * Follows https://ai.google.dev/api/generate-content#GenerateContentResponse (v1beta), read 2026-11. Images
  * become `message.images`, as OpenRouter and LiteLLM have them; sound becomes `message.audio`; thoughts
  * become `reasoning_content`, and signatures `extra_content.google.thought_signature`, Google's own name.
  *
  * Must hold: `completionTokens` includes thoughts exactly once, or a call is billed wrongly
- * (test/unit/providers/gemini/gemini.test.ts); contents.ts reads images and signatures as they are written
+ * (test/unit/providers/gemini/gemini.test.ts). contents.ts reads images and signatures as they are written
  * here (test/unit/providers/gemini/contents.test.ts).
  */
 import { exactJson, exactJsonText } from '../../core/exact-json.js';
@@ -23,7 +23,8 @@ import { ProviderError, type UnsignedCall } from '../provider.js';
 import { throwError } from './errors.js';
 
 /**
- * Translates the body of a 200. Throws a ProviderError if that is no response of Gemini, or reports an error.
+ * Translates the body of a 200. Throws a ProviderError if the body is no response of Gemini, or reports an
+ * error.
  */
 export function readResponse(body: Buffer, call: UnsignedCall): CompletionText {
   const response = exactJson(body.toString(), 'functionCall');
@@ -54,17 +55,19 @@ export function modelOf({ modelVersion }: Record<string, unknown>, call: Unsigne
   return typeof modelVersion === 'string' && modelVersion !== '' ? modelVersion : call.model;
 }
 
-/** Whether Google refused the prompt; then there are no candidates. */
+/** Whether Google refused the prompt. Such a response has no candidates. */
 export function isBlocked({ promptFeedback }: Record<string, unknown>): boolean {
   return isRecord(promptFeedback) && typeof promptFeedback.blockReason === 'string';
 }
 
-/** The parts of a candidate; none if it was stopped before its first part. */
+/** The parts of a candidate; none if the candidate was stopped before its first part. */
 export function partsOf({ content }: Record<string, unknown>): readonly unknown[] {
   return isRecord(content) && Array.isArray(content.parts) ? content.parts : [];
 }
 
-/** Finish reasons, besides those that become `stop`, or `tool_calls` if the candidate calls functions. */
+/**
+ * Finish reasons by Google's. A reason that is not here becomes `tool_calls` if there are calls, else `stop`.
+ */
 const FINISHES: ReadonlyMap<unknown, FinishReason> = new Map(
   Object.entries<FinishReason>({
     MAX_TOKENS: 'length',
@@ -98,7 +101,7 @@ export function signatureMember(part: Record<string, unknown>): { extra_content?
 
 /**
  * A tool call, without its `index`. `number`: how many calls the candidate had before. Models before Gemini 3
- * give no ids; an id that is made here is unique by request, candidate and number.
+ * give no ids, so an id is made up, which is unique by request, candidate and number. `candidate`: its index.
  */
 export function toolCallOf(
   functionCall: Record<string, unknown>,
@@ -125,7 +128,7 @@ export interface Media {
   readonly url: string;
 }
 
-/** The media of a part; undefined if it has none, or if it is a thought. */
+/** The media of a part; undefined if the part has none, or is a thought. */
 export function mediaOf(part: Record<string, unknown>): Media | undefined {
   const { inlineData, thought } = part;
   if (!isRecord(inlineData) || thought === true) return undefined;
@@ -139,6 +142,9 @@ export function imageOf({ url }: Media, part: Record<string, unknown>, index: nu
   return { type: 'image_url', image_url: { url }, index, ...signatureMember(part) };
 }
 
+/**
+ * A choice from a candidate. `position`: of the candidate in the list, used if the candidate has no index.
+ */
 function choiceOf(candidate: unknown, position: number, call: UnsignedCall): Choice {
   if (!isRecord(candidate)) throw ProviderError.invalid('a candidate is no object');
   const index = typeof candidate.index === 'number' ? candidate.index : position;
@@ -178,6 +184,7 @@ function choiceOf(candidate: unknown, position: number, call: UnsignedCall): Cho
         audio: {
           id: audioIdOf(call, index),
           data: Buffer.concat(audio).toString('base64'),
+          // OpenAI requires the member. Nobody stores the sound, so it has expired.
           expires_at: nowSeconds,
           transcript: '',
         },
@@ -215,38 +222,40 @@ function tokenOf(value: unknown): object {
 }
 
 /**
- * The tokens that Google bills. Google counts thoughts beside the candidates, and results of its own tools
- * beside the prompt, so both are added. If the total shows that the candidates include the thoughts (LiteLLM
- * has seen that in 2025), thoughts are not added again.
+ * The tokens that Google bills; undefined if the response has no usage. Google counts thoughts beside the
+ * candidates, and results of its own tools beside the prompt, so both are added. If the total shows that the
+ * candidates include the thoughts (LiteLLM has seen that in 2025), thoughts are not added again.
  */
 export function usageOf({ usageMetadata: usage }: Record<string, unknown>): ProviderUsage | undefined {
   if (!isRecord(usage)) return undefined;
-  const prompt = count(usage.promptTokenCount) + count(usage.toolUsePromptTokenCount);
-  const candidates = count(usage.candidatesTokenCount);
-  const thoughts = count(usage.thoughtsTokenCount);
-  const isInside = thoughts > 0 && thoughts <= candidates && usage.totalTokenCount === prompt + candidates;
+  const prompt = countOf(usage.promptTokenCount) + countOf(usage.toolUsePromptTokenCount);
+  const candidates = countOf(usage.candidatesTokenCount);
+  const thoughts = countOf(usage.thoughtsTokenCount);
+  const areThoughtsIncluded =
+    thoughts > 0 && thoughts <= candidates && usage.totalTokenCount === prompt + candidates;
   return {
     promptTokens: prompt,
-    cachedTokens: count(usage.cachedContentTokenCount),
+    cachedTokens: countOf(usage.cachedContentTokenCount),
     cacheWriteTokens: 0,
     cacheWrite1hTokens: 0,
-    completionTokens: isInside ? candidates : candidates + thoughts,
+    completionTokens: areThoughtsIncluded ? candidates : candidates + thoughts,
     reasoningTokens: thoughts,
-    audioPromptTokens: ofModality(usage.promptTokensDetails, 'AUDIO'),
-    imagePromptTokens: ofModality(usage.promptTokensDetails, 'IMAGE'),
-    audioCompletionTokens: ofModality(usage.candidatesTokensDetails, 'AUDIO'),
+    audioPromptTokens: tokensOfModality(usage.promptTokensDetails, 'AUDIO'),
+    imagePromptTokens: tokensOfModality(usage.promptTokensDetails, 'IMAGE'),
+    audioCompletionTokens: tokensOfModality(usage.candidatesTokensDetails, 'AUDIO'),
   };
 }
 
 /** Google's JSON leaves zeros out. upstream/usage-shapes.ts rejects negative and fractional counts. */
-function count(value: unknown): number {
+function countOf(value: unknown): number {
   return typeof value === 'number' ? value : 0;
 }
 
-function ofModality(details: unknown, modality: string): number {
+/** The tokens of one modality; 0 if the details do not have it. */
+function tokensOfModality(details: unknown, modality: string): number {
   if (!Array.isArray(details)) return 0;
   let tokens = 0;
   for (const detail of details as unknown[])
-    if (isRecord(detail) && detail.modality === modality) tokens += count(detail.tokenCount);
+    if (isRecord(detail) && detail.modality === modality) tokens += countOf(detail.tokenCount);
   return tokens;
 }

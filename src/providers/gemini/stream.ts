@@ -1,15 +1,16 @@
 /**
- * A stream of Gemini's `streamGenerateContent?alt=sse`, translated into chunks of a chat completion.
- * gemini.ts and vertex.ts make one reader for each stream. Upstream worker.
+ * Translates a stream of Gemini's `streamGenerateContent?alt=sse` into chunks of a chat completion. gemini.ts
+ * and vertex/vertex.ts make one GeminiStream for each stream; translated-call.ts calls `push` and `end`.
+ * Upstream worker.
  *
  * Follows https://ai.google.dev/api/generate-content#method:-models.streamgeneratecontent (v1beta), read
  * 2026-11. Each event is a response with the new parts; a function call is whole in one part. Usage is in
  * each event, and the last one counts. No event marks the end: the stream ends with the body.
  *
- * Must hold: memory is bounded: the event that is not whole yet, the learnt form and one event of it, the
- * last usage, and counters for each candidate (test/unit/providers/gemini/stream.test.ts,
- * test/unit/providers/long-events.test.ts). An event that TextForm, below, takes without a parse says what
- * the parsed event would (test/unit/providers/gemini/stream.text-form.test.ts).
+ * Must hold: memory is bounded. It has the event that is not whole yet, the learnt form and one event of that
+ * form, the last usage, and counters for each candidate (test/unit/providers/gemini/stream.test.ts,
+ * test/unit/providers/long-events.test.ts). An event that TextForm, below, reads without a parse means what
+ * the parsed event would mean (test/unit/providers/gemini/stream.text-form.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { exactJson } from '../../core/exact-json.js';
@@ -36,11 +37,12 @@ import {
 } from './response.js';
 
 interface CandidateState {
+  /** Numbers of function calls and of images so far. */
   calls: number;
   images: number;
   /** Undefined until a finish reason comes. */
   finish: FinishReason | undefined;
-  /** Whether the chunk with the finish reason was written after the last part. */
+  /** Whether the chunk with the finish reason was written, and no part has come since. */
   isClosed: boolean;
 }
 
@@ -49,18 +51,20 @@ export class GeminiStream implements ProviderStream {
   /** An event may be as long as a whole response, because an image comes in one event. */
   readonly #splitter = new SseSplitter(UPSTREAM_RESPONSE_BYTES_MAX);
   readonly #candidates = new Map<number, CandidateState>();
-  readonly #form = new TextForm();
+  readonly #textForm = new TextForm();
+  /** Undefined before the first event. */
   #writer: ChunkWriter | undefined;
   /** Whether the first chunk has the usage so far. */
   readonly #reportsEarly: boolean;
   /** Candidate and member of the delta for events of the learnt form. */
   #formIndex = 0;
   #formMember: TextMember = 'content';
-  #usage: ProviderUsage | undefined;
+  #reportedUsage: ProviderUsage | undefined;
   /**
-   * The last event, if it had the learnt form. Its usage is newer than `#usage`, and parsed only if needed.
+   * The last event, if it had the learnt form. Its usage is newer than `#reportedUsage`, and parsed only if
+   * needed.
    */
-  #unread: string | undefined;
+  #lastFormEvent: string | undefined;
 
   constructor(call: UnsignedCall) {
     this.#call = call;
@@ -73,8 +77,8 @@ export class GeminiStream implements ProviderStream {
   }
 
   get usageSoFar(): ProviderUsage | undefined {
-    if (this.#unread !== undefined) this.#readUsage(parsedJson(this.#unread));
-    return this.#usage;
+    if (this.#lastFormEvent !== undefined) this.#readUsage(parsedJson(this.#lastFormEvent));
+    return this.#reportedUsage;
   }
 
   push(chunk: Uint8Array): string {
@@ -91,8 +95,8 @@ export class GeminiStream implements ProviderStream {
       if (finish === undefined) throw ProviderError.invalid('the stream ended before its end');
       if (!isClosed) chunks += writer.finish(finish, index);
     }
-    if (this.#unread !== undefined) this.#readUsage(parsedJson(this.#unread));
-    if (this.#usage !== undefined) chunks += writer.usage(this.#usage);
+    if (this.#lastFormEvent !== undefined) this.#readUsage(parsedJson(this.#lastFormEvent));
+    if (this.#reportedUsage !== undefined) chunks += writer.usage(this.#reportedUsage);
     return chunks + writer.done();
   }
 
@@ -108,13 +112,15 @@ export class GeminiStream implements ProviderStream {
 
   /** The chunk for an event of the learnt form; undefined if the event has another form. */
   #chunkOfForm(data: string): string | undefined {
-    const text = this.#form.textIn(data);
+    const text = this.#textForm.textIn(data);
     if (text === undefined || this.#candidates.get(this.#formIndex)?.isClosed !== false) return undefined;
-    this.#unread = data;
+    this.#lastFormEvent = data;
     return text === '' ? '' : this.#writer!.piece(this.#formMember, text, this.#formIndex);
   }
 
-  /** Learns the form of the event, if events of that form differ in their text alone. */
+  /**
+   * Learns the form of a parsed event, if further events of that form can differ in text and counts alone.
+   */
   #learn(data: string, candidates: readonly unknown[], event: Record<string, unknown>): void {
     const [candidate] = candidates;
     if (candidates.length !== 1 || !isRecord(candidate) || event.promptFeedback !== undefined) return;
@@ -122,15 +128,16 @@ export class GeminiStream implements ProviderStream {
     const [part] = parts;
     if (parts.length !== 1 || !isRecord(part) || typeof part.text !== 'string') return;
     const { finishReason, logprobsResult, index = 0 } = candidate;
-    // Events of the form could differ in these.
+    // Further events could differ in these members.
     if ((finishReason ?? logprobsResult ?? part.thoughtSignature) !== undefined) return;
-    if (!this.#form.learn(data)) return;
+    if (!this.#textForm.learn(data)) return;
     this.#formIndex = index as number;
     this.#formMember = part.thought === true ? 'reasoning_content' : 'content';
   }
 
+  /** Takes the usage of a parsed event, if the event has any. */
   #readUsage(event: unknown): void {
-    if (isRecord(event) && event.usageMetadata !== undefined) this.#usage = usageOf(event);
+    if (isRecord(event) && event.usageMetadata !== undefined) this.#reportedUsage = usageOf(event);
   }
 
   #chunksOfEvent(data: string): string {
@@ -143,14 +150,15 @@ export class GeminiStream implements ProviderStream {
       modelOf(event, this.#call),
       Math.floor(this.#call.nowMs / 1_000),
     ));
-    if (this.#unread !== undefined && event.usageMetadata === undefined)
-      this.#readUsage(parsedJson(this.#unread));
-    this.#unread = undefined;
+    if (this.#lastFormEvent !== undefined && event.usageMetadata === undefined)
+      this.#readUsage(parsedJson(this.#lastFormEvent));
+    this.#lastFormEvent = undefined;
     this.#readUsage(event);
     const { candidates } = event;
-    // A block after candidates have come ends none of them: `end` rejects the stream if they are open.
+    // A block after candidates have come finishes no candidate: `end` rejects the stream if one is
+    // unfinished.
     if (!Array.isArray(candidates) || candidates.length === 0)
-      return isBlocked(event) && this.#candidates.size === 0 ? this.#blocked(writer) : '';
+      return isBlocked(event) && this.#candidates.size === 0 ? this.#chunksOfBlock(writer) : '';
     let chunks = '';
     for (let position = 0; position < candidates.length; position++) {
       const candidate = (candidates as unknown[])[position];
@@ -161,11 +169,13 @@ export class GeminiStream implements ProviderStream {
     return chunks;
   }
 
-  #blocked(writer: ChunkWriter): string {
+  /** The chunks for a prompt that Google refused: a choice without text. */
+  #chunksOfBlock(writer: ChunkWriter): string {
     this.#candidates.set(0, { calls: 0, images: 0, finish: 'content_filter', isClosed: true });
     return writer.role() + writer.finish('content_filter');
   }
 
+  /** `position`: of the candidate in its event, used if the candidate has no index. */
   #chunksOfCandidate(writer: ChunkWriter, candidate: Record<string, unknown>, position: number): string {
     const index = typeof candidate.index === 'number' ? candidate.index : position;
     let chunks = '';
@@ -175,12 +185,12 @@ export class GeminiStream implements ProviderStream {
         throw ProviderError.invalid('the index of a candidate');
       state = { calls: 0, images: 0, finish: undefined, isClosed: false };
       this.#candidates.set(index, state);
-      chunks = writer.role(index, this.#reportsEarly ? this.#usage : undefined);
+      chunks = writer.role(index, this.#reportsEarly ? this.#reportedUsage : undefined);
     }
     const logprobs = logprobsOf(candidate);
     let parts = logprobs === undefined ? '' : writer.delta('{}', index, JSON.stringify(logprobs));
     for (const part of partsOf(candidate))
-      if (isRecord(part)) parts += this.#part(writer, part, index, state);
+      if (isRecord(part)) parts += this.#chunkOfPart(writer, part, index, state);
     if (parts !== '') {
       chunks += parts;
       state.isClosed = false;
@@ -193,10 +203,15 @@ export class GeminiStream implements ProviderStream {
     return chunks;
   }
 
-  #part(writer: ChunkWriter, part: Record<string, unknown>, index: number, state: CandidateState): string {
+  #chunkOfPart(
+    writer: ChunkWriter,
+    part: Record<string, unknown>,
+    index: number,
+    state: CandidateState,
+  ): string {
     const { text, thoughtSignature, functionCall } = part;
     if (typeof text === 'string') {
-      // Its signature, if it has one, is dropped here and in response.ts.
+      // The signature of a thought is dropped, as in response.ts.
       if (part.thought === true) return text === '' ? '' : writer.reasoning(text, index);
       const plain = text === '' ? '' : writer.text(text, index);
       if (thoughtSignature === undefined) return plain;
@@ -217,14 +232,15 @@ export class GeminiStream implements ProviderStream {
   }
 }
 
-/** It matches only a member's name, because quotes inside a JSON string have a backslash. */
+/** Matches only a member's name, because quotes inside a JSON string have a backslash. */
 const TEXT_START = /"text"\s*:\s*"/g;
+/** A count of tokens. The group is the literal text before the digits. */
 const COUNT = /([Tt]okenCount"\s*:\s*)\d+/;
 const ZERO = 0x30;
 const NINE = 0x39;
 /** Longer events are parsed: they are few, and a learnt form is kept as long as the stream. */
 const EVENT_CHARS_MAX = 4 * 1024;
-/** After so many forms that no event had again, nothing more is learnt in this stream. */
+/** After so many learnt forms that no event had again, no more forms are learnt in this stream. */
 const UNUSED_FORMS_MAX = 16;
 
 /**
@@ -236,12 +252,13 @@ const UNUSED_FORMS_MAX = 16;
  *     └──────────────────── literal ──────────────────┘        └────────── literal ──────────┘    └───┘
  *
  * An event has the form only if its literals are equal, with the inside of a JSON string and digits between
- * them. Then it is JSON with the same members, and its text can be copied into a chunk. (A count such as
- * `007` is no JSON and passes, but its event is parsed if it is the last with usage; that fails, and the
- * usage before it counts.) For an event of 311
- * characters this takes 0.3 to 0.5 µs, parsing 1.6 to 1.9.
+ * them. Then the event is JSON with the same members, and its text can be copied into a chunk. (A count such
+ * as `007` passes although it is no JSON. If its event is the last with usage, the event is parsed; that
+ * fails, and the usage before it counts.) For an event of 311 characters this takes 0.3 to 0.5 µs, parsing
+ * 1.6 to 1.9 µs.
  */
 export class TextForm {
+  /** The literal before the text; undefined before a form is learnt. */
   #before: string | undefined;
   /** The literals after the text, between the digits of the counts. */
   #pieces: readonly string[] = [];
@@ -249,8 +266,8 @@ export class TextForm {
   #unusedForms = 0;
 
   /**
-   * Learns the form of `event`, which was parsed and has one candidate with one text part and nothing else
-   * that matters. False if the former form is kept.
+   * Learns the form of `event`, in place of the form before. The caller has parsed the event, and found one
+   * candidate with one text part and nothing else that matters. Returns false if the form before stays.
    */
   learn(event: string): boolean {
     if (this.#unusedForms === UNUSED_FORMS_MAX || event.length > EVENT_CHARS_MAX) return false;
@@ -261,7 +278,7 @@ export class TextForm {
     if (end < 0 || TEXT_START.test(event)) return false;
     this.#unusedForms++;
     this.#before = event.slice(0, start);
-    // `split` puts the captured group in every second element; it belongs to the literal before it.
+    // `split` puts the captured group into every second element; the group belongs to the literal before it.
     const split = event.slice(end).split(COUNT);
     const pieces: string[] = [];
     for (let index = 0; index < split.length; index += 2)
@@ -280,9 +297,9 @@ export class TextForm {
     let at = end;
     for (let index = 0; index < pieces.length; index++) {
       if (index > 0) {
-        const digits = at;
+        const digitsStart = at;
         while (isDigit(event.charCodeAt(at))) at++;
-        if (at === digits) return undefined;
+        if (at === digitsStart) return undefined;
       }
       const piece = pieces[index]!;
       if (!isAt(event, at, piece)) return undefined;
