@@ -4,9 +4,9 @@
  * compiled schema. The doors make their readers with `readersOf`. Pure; listener thread, and counter threads
  * for large bodies, because parsing takes some 5 ms a megabyte.
  *
- * For a door with `readsNamedAlone` JSON.parse is not called. The pass itself reads the values of named
- * members (`readKnownValue`), with a stand-in for long strings. JSON.parse would build the whole tree, and
- * take 1 µs more for a short body.
+ * For a door with `readsNamedAlone` the pass itself reads the values of named members (`readKnownValue`),
+ * with a stand-in for long strings. JSON.parse would build the whole tree, and take 1 µs more for a short
+ * body, so it is called only to explain a rejection.
  *
  * Must hold: each member that the gateway or an upstream acts on is in the door's `level`; otherwise a second
  * member of that name in another case reaches the upstream unseen

@@ -102,14 +102,14 @@ export class Level {
       const name = this.#bytes[index]!;
       if (name.length !== end - start) continue;
       let isSame = true;
-      let at = 0;
-      for (; at < name.length; at++) {
-        const byte = bytes[start + at]!;
-        if (byte === name[at]) continue;
-        if (lowerByte(byte) !== name[at]) break;
+      let offset = 0;
+      for (; offset < name.length; offset++) {
+        const byte = bytes[start + offset]!;
+        if (byte === name[offset]) continue;
+        if (lowerByte(byte) !== name[offset]) break;
         isSame = false;
       }
-      if (at === name.length) return isSame ? index : FOLDED - index;
+      if (offset === name.length) return isSame ? index : FOLDED - index;
     }
   }
 
@@ -128,9 +128,9 @@ export class Level {
   isTextType(bytes: Uint8Array, start: number, end: number): boolean {
     for (const type of this.#textTypes) {
       if (type.length !== end - start) continue;
-      let at = 0;
-      while (at < type.length && bytes[start + at] === type[at]) at++;
-      if (at === type.length) return true;
+      let offset = 0;
+      while (offset < type.length && bytes[start + offset] === type[offset]) offset++;
+      if (offset === type.length) return true;
     }
     return false;
   }

@@ -56,7 +56,8 @@ const UNKNOWN_NAMES: (string | Set<string> | undefined)[] = LEVELS.map(() => und
 export const NO_MEMBERS: readonly RoutingMember[] = Object.freeze([]);
 
 /** Whether a value is null or false, by its first byte. A member with such a value asks for nothing. */
-export const isNullOrFalse = (first: number | undefined): boolean => first === LETTER_N || first === LETTER_F;
+export const isNullOrFalse = (firstByte: number | undefined): boolean =>
+  firstByte === LETTER_N || firstByte === LETTER_F;
 
 export class MemberReader extends JsonReader {
   /**
@@ -71,15 +72,13 @@ export class MemberReader extends JsonReader {
   /** Number of unknown names so far, in all objects. */
   #unknownNames = 0;
 
-  /**
-   * Goes to the first character of the body and returns it. Throws for an empty body or a byte-order mark.
-   */
+  /** Goes to the first byte of the body, and returns it. Throws for an empty body or a byte-order mark. */
   openBody(): number {
-    const first = this.space();
-    if (first === -1) throw new BodyError('the request body must be a JSON object, got an empty body');
+    const firstByte = this.space();
+    if (firstByte === -1) throw new BodyError('the request body must be a JSON object, got an empty body');
     if (this.bytes[0] === 0xef && this.bytes[1] === 0xbb && this.bytes[2] === 0xbf)
       throw new BodyError('the request body must not start with a byte-order mark');
-    return first;
+    return firstByte;
   }
 
   /** As `openObject`, for an object whose names are those of `level`. */
@@ -151,8 +150,7 @@ export class MemberReader extends JsonReader {
 
   /** Checks a name that the level at `depth` does not have. Sets `steering` if the request itself has it. */
   #checkUnknown(name: string, depth: number): void {
-    this.#unknownNames += 1;
-    if (this.#unknownNames > BODY_OTHER_NAMES_MAX) {
+    if (++this.#unknownNames > BODY_OTHER_NAMES_MAX) {
       throw new BodyError(
         `the request body must have at most ${BODY_OTHER_NAMES_MAX} members that the interface does not name`,
       );
@@ -226,19 +224,19 @@ export class MemberReader extends JsonReader {
    */
   recordStored(kind: StoredKind | undefined, start: number): void {
     if (kind === undefined) return;
-    const first = this.bytes[start];
+    const firstByte = this.bytes[start];
     // The data URL of an image names nothing stored, and is too long to be decoded for nothing.
-    if (isNullOrFalse(first) || this.bytes.toString('latin1', start, start + 6) === '"data:') return;
-    const stored = storedIn(kind, first === QUOTE ? this.decoded(start, this.at) : undefined);
+    if (isNullOrFalse(firstByte) || this.bytes.toString('latin1', start, start + 6) === '"data:') return;
+    const stored = storedIn(kind, firstByte === QUOTE ? this.decoded(start, this.at) : undefined);
     if (stored !== undefined && !this.storedMembers.includes(stored))
       this.storedMembers = [...this.storedMembers, stored];
   }
 
   /** Skips a value. The names of an object, or of objects in an array, are those of `level`. */
   #skipObjects(level: Level): void {
-    const first = this.bytes[this.at];
-    if (first !== BRACKET) {
-      if (first === BRACE) this.#skipObject(level);
+    const firstByte = this.bytes[this.at];
+    if (firstByte !== BRACKET) {
+      if (firstByte === BRACE) this.#skipObject(level);
       else this.skipValue();
       return;
     }
@@ -348,16 +346,16 @@ export class ValueReader extends MemberReader {
   /** Returns the value: of a long string its beginning, of an object or array an empty one. */
   readValue(): unknown {
     const start = this.at;
-    const first = start < this.end ? this.bytes[start]! : -1;
-    if (first === BRACE || first === BRACKET) {
+    const firstByte = start < this.end ? this.bytes[start]! : -1;
+    if (firstByte === BRACE || firstByte === BRACKET) {
       this.skipValue();
-      return first === BRACE ? ANY_OBJECT : ANY_ARRAY;
+      return firstByte === BRACE ? ANY_OBJECT : ANY_ARRAY;
     }
-    this.skipScalar(first);
-    if (first === QUOTE) return this.excerpt(start, this.at);
-    if (first === LETTER_T) return true;
-    if (first === LETTER_F) return false;
-    if (first === LETTER_N) return null;
+    this.skipScalar(firstByte);
+    if (firstByte === QUOTE) return this.excerpt(start, this.at);
+    if (firstByte === LETTER_T) return true;
+    if (firstByte === LETTER_F) return false;
+    if (firstByte === LETTER_N) return null;
     if (this.at - start > NUMBER_CHARS_MAX) {
       const name = `${this.pathPrefix()}${this.lastKnownName() || 'a number'}`;
       throw new BodyError(`${name} must be written in at most ${NUMBER_CHARS_MAX} characters`);

@@ -1,6 +1,6 @@
 /**
  * Reads the bytes of a body into a ChatCall, or into the 400 that its sender gets. Each door calls this, in
- * the listener for small bodies and in a counter thread for large ones. request/read-body.ts calls
+ * the listener for small bodies and in a counter thread for large ones. request/intake.ts calls
  * `modelInFirstPiece`. Pure.
  *
  * A body above some KB stays bytes, which threads transfer to each other without a copy: a string of 4 MB

@@ -55,12 +55,12 @@ export function requestDigestOf(
   members.sort((left, right) => (left.name < right.name ? -1 : 1));
   const lengthMax = bytes.length + members.length + 3 * facts.length + 1;
   const hashed = lengthMax <= HASHED.length ? HASHED : Buffer.allocUnsafe(lengthMax);
-  let at = hashed.write(`${facts}\n`);
+  let position = hashed.write(`${facts}\n`);
   for (const { start, end } of members) {
-    at += compact.copy(hashed, at, start, end);
-    hashed[at++] = COMMA;
+    position += compact.copy(hashed, position, start, end);
+    hashed[position++] = COMMA;
   }
-  return hash('sha256', hashed.subarray(0, at), 'hex');
+  return hash('sha256', hashed.subarray(0, position), 'hex');
 }
 
 function sourceOf(body: string, bodyIsAscii: boolean): Buffer {
@@ -86,12 +86,12 @@ function compactMembers(bytes: Buffer, compact: Buffer): Member[] {
     if (!IGNORED.has(name)) members.push({ name, start, end: written });
     nameEnd = 0;
   };
-  for (let at = 0; at < bytes.length; at++) {
-    const byte = bytes[at]!;
+  for (let position = 0; position < bytes.length; position++) {
+    const byte = bytes[position]!;
     if (byte === QUOTE) {
-      const end = stringEnd(bytes, at);
-      written += bytes.copy(compact, written, at, end);
-      at = end - 1;
+      const end = stringEnd(bytes, position);
+      written += bytes.copy(compact, written, position, end);
+      position = end - 1;
       if (depth === 1 && nameEnd === 0) nameEnd = written;
       continue;
     }

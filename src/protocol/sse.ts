@@ -251,15 +251,15 @@ function oneLineEventInBytes(events: Buffer, start: number): StreamEvent | undef
 
 function anyEventInBytes(events: Buffer, start: number): StreamEvent | undefined {
   let data: string | undefined;
-  let at = start;
-  while (at < events.length) {
-    let lineEnd = at;
+  let position = start;
+  while (position < events.length) {
+    let lineEnd = position;
     while (lineEnd < events.length && events[lineEnd] !== LF && events[lineEnd] !== CR) lineEnd++;
     const next = lineEnd + (events[lineEnd] === CR && events[lineEnd + 1] === LF ? 2 : 1);
-    if (lineEnd === at) return { end: next, data };
-    const value = dataOf(events, at, lineEnd);
+    if (lineEnd === position) return { end: next, data };
+    const value = dataOf(events, position, lineEnd);
     if (value !== undefined) data = data === undefined ? value : `${data}\n${value}`;
-    at = next;
+    position = next;
   }
   return undefined;
 }

@@ -54,7 +54,8 @@ export function stringIn(holder: Members, name: string, path: string): string {
 }
 
 /**
- * Each method that reads a member counts it as taken, and throws a FieldError for a value of another type.
+ * Each method that reads a member counts it as taken, and returns undefined if the member is absent or null.
+ * The methods with the name of a type throw a FieldError for a value of another type.
  */
 export class Fields {
   readonly #body: Members;

@@ -98,7 +98,7 @@ export class ProviderClient {
         return this.#http.start(this.#withoutKey(target), body, requestId, handler, headers, path);
       const watched = new WatchedHandler(handler, this.#credentials, position, credential);
       const httpCall = this.#http.start(this.#withoutKey(target), body, requestId, watched, headers, path);
-      watched.sending(httpCall);
+      watched.setHttpCall(httpCall);
       return httpCall;
     }
     const nowMs = this.#clock.wallMs();
@@ -113,11 +113,11 @@ export class ProviderClient {
       else {
         invariant(provider.passed !== undefined, 'bytes pass to providers that speak the protocol');
         request = provider.passed(call, body, passed);
-        translated.passes(request);
+        translated.setPassedRequest(request);
       }
       this.#send(target, request, requestId, translated, moreHeaders);
     } catch (error) {
-      translated.unwritten(error);
+      translated.failUnwritten(error);
     }
     return translated;
   }
@@ -158,7 +158,7 @@ export class ProviderClient {
     moreHeaders: readonly string[],
   ): void {
     const allHeaders = moreHeaders.length === 0 ? headers : [...moreHeaders, ...headers];
-    translated.sending(
+    translated.setHttpCall(
       this.#http.start(this.#withoutKey(target), body, requestId, translated, allHeaders, path),
     );
   }
@@ -268,7 +268,7 @@ export class WatchedHandler implements HttpHandler {
   }
 
   /** Call once, right after the HTTP client's `start`: a long body of an error aborts `call`. */
-  sending(call: HttpCall): void {
+  setHttpCall(call: HttpCall): void {
     this.#call = call;
   }
 

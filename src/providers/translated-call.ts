@@ -3,8 +3,8 @@
  * ProviderClient (provider-client.ts) makes a TranslatedCall for each call; the HTTP client then calls its
  * `on…` methods. Upstream worker.
  *
- *     made (→ passes) → sending, or unwritten → response comes → over
- *                                                 abort() or an error may come at any point
+ *     made (→ setPassedRequest) → setHttpCall, or failUnwritten → response comes → over
+ *                                               abort() or an error may come at any point
  *
  * Must hold: the handler's onStart is called with the first translated bytes and not before, so that an error
  * until then has a status of its own and the call can fail over. Once `#isOver` is set, no handler method is
@@ -107,21 +107,21 @@ export class TranslatedCall implements HttpCall, HttpHandler {
   }
 
   /** Call once, before the request is sent, if the handler reads the protocol of the call's door. */
-  passes(request: PassedRequest): void {
+  setPassedRequest(request: PassedRequest): void {
     this.#passed = request;
   }
 
   /** Call once, right after the HTTP client's `start`, which returned `httpCall`. */
-  sending(httpCall: HttpCall): void {
+  setHttpCall(httpCall: HttpCall): void {
     this.#httpCall = httpCall;
     if (this.#isPaused) httpCall.pause();
   }
 
   /**
-   * Call in place of `sending` if the request could not be translated. The handler gets the error in a
+   * Call in place of `setHttpCall` if the request could not be translated. The handler gets the error in a
    * microtask, after ProviderClient.start has returned.
    */
-  unwritten(error: unknown): void {
+  failUnwritten(error: unknown): void {
     const fault: HttpFault =
       error instanceof FieldError
         ? { code: 'FIELD_UNSUPPORTED', message: error.message, repeatable: false, field: error.field }

@@ -92,20 +92,20 @@ export class MessageStream implements ProviderStream {
     const text = events.toString();
     const isPlain = !text.includes('\r');
     let written = '';
-    for (let at = 0; at < text.length && !this.#isOver;) {
-      PIECE.lastIndex = at;
+    for (let position = 0; position < text.length && !this.#isOver;) {
+      PIECE.lastIndex = position;
       const piece = isPlain && this.#hasRole ? PIECE.exec(text) : null;
       if (piece !== null) {
         written += this.#pieceChunk(piece[1]!, piece[2]!);
-        at = PIECE.lastIndex;
+        position = PIECE.lastIndex;
         continue;
       }
-      const blank = isPlain ? text.indexOf('\n\n', at) : -1;
+      const blank = isPlain ? text.indexOf('\n\n', position) : -1;
       const end = blank < 0 ? text.length : blank + 2;
-      forEachEvent(Buffer.from(text.slice(at, end)), (_start, _end, data) => {
+      forEachEvent(Buffer.from(text.slice(position, end)), (_start, _end, data) => {
         if (data !== undefined && data !== '' && !this.#isOver) written += this.#chunksOfEvent(data);
       });
-      at = end;
+      position = end;
     }
     return written;
   }

@@ -46,9 +46,9 @@ for (let byte = 0; byte < 256; byte++) {
   for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1;
   CRC_TABLES[byte] = crc;
 }
-for (let at = 256; at < CRC_TABLES.length; at++) {
-  const before = CRC_TABLES[at - 256]!;
-  CRC_TABLES[at] = (before >>> 8) ^ CRC_TABLES[before & 0xff]!;
+for (let position = 256; position < CRC_TABLES.length; position++) {
+  const before = CRC_TABLES[position - 256]!;
+  CRC_TABLES[position] = (before >>> 8) ^ CRC_TABLES[before & 0xff]!;
 }
 
 export type Headers = ReadonlyMap<string, string>;
@@ -82,32 +82,32 @@ export class FrameReader {
    */
   push(chunk: Uint8Array): void {
     const bytes = Buffer.isBuffer(chunk) ? chunk : Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);
-    let at = this.#heldBytes === 0 ? 0 : this.#finishHeld(bytes);
-    while (bytes.length - at >= PRELUDE_BYTES) {
-      const end = at + lengthAt(bytes, at);
+    let position = this.#heldBytes === 0 ? 0 : this.#finishHeld(bytes);
+    while (bytes.length - position >= PRELUDE_BYTES) {
+      const end = position + lengthAt(bytes, position);
       if (end > bytes.length) break;
-      this.#read(bytes, at, end);
-      at = end;
+      this.#read(bytes, position, end);
+      position = end;
     }
-    if (at < bytes.length) this.#hold(bytes, at, bytes.length);
+    if (position < bytes.length) this.#hold(bytes, position, bytes.length);
   }
 
   /** Completes the held message from `bytes`, as far as they go. Returns how many bytes were consumed. */
   #finishHeld(bytes: Buffer): number {
-    let at = 0;
+    let position = 0;
     for (;;) {
       const hasPrelude = this.#heldBytes >= PRELUDE_BYTES;
       const neededBytes = hasPrelude ? lengthAt(this.#held, 0) : PRELUDE_BYTES;
-      const end = Math.min(bytes.length, at + neededBytes - this.#heldBytes);
-      this.#hold(bytes, at, end, neededBytes);
-      at = end;
-      if (this.#heldBytes < neededBytes) return at;
+      const end = Math.min(bytes.length, position + neededBytes - this.#heldBytes);
+      this.#hold(bytes, position, end, neededBytes);
+      position = end;
+      if (this.#heldBytes < neededBytes) return position;
       if (!hasPrelude) continue;
       const message = this.#held;
       this.#held = NO_BYTES;
       this.#heldBytes = 0;
       this.#read(message, 0, neededBytes);
-      return at;
+      return position;
     }
   }
 
@@ -125,19 +125,19 @@ export class FrameReader {
 
   /** Reads the message `bytes[start..end)`, whose prelude `lengthAt` has checked. */
   #read(bytes: Buffer, start: number, end: number): void {
-    const crcAt = end - CRC_BYTES;
-    if (crcOf(bytes, start, crcAt) !== bytes.readUInt32BE(crcAt)) {
+    const crcStart = end - CRC_BYTES;
+    if (crcOf(bytes, start, crcStart) !== bytes.readUInt32BE(crcStart)) {
       throw ProviderError.invalid('the checksum of a message is wrong');
     }
-    const headersAt = start + PRELUDE_BYTES;
-    const headersEnd = headersAt + bytes.readUInt32BE(start + 4);
-    if (!isAt(this.#lastHeaders, bytes, headersAt, headersEnd)) {
-      const headers = Buffer.from(bytes.subarray(headersAt, headersEnd));
+    const headersStart = start + PRELUDE_BYTES;
+    const headersEnd = headersStart + bytes.readUInt32BE(start + 4);
+    if (!isEqualSpan(this.#lastHeaders, bytes, headersStart, headersEnd)) {
+      const headers = Buffer.from(bytes.subarray(headersStart, headersEnd));
       // `stringsOf` may throw. Set in this order, the two fields always belong together.
       this.#lastValues = stringsOf(headers);
       this.#lastHeaders = headers;
     }
-    this.#visit(this.#lastValues, bytes, headersEnd, crcAt);
+    this.#visit(this.#lastValues, bytes, headersEnd, crcStart);
   }
 }
 
@@ -157,14 +157,14 @@ export function eventOf(headers: Headers, payload: string): Record<string, unkno
   return body;
 }
 
-/** Length of the message at `at` in bytes; its prelude must be in `bytes`. Checks the prelude's CRC. */
-function lengthAt(bytes: Buffer, at: number): number {
-  const length = bytes.readUInt32BE(at);
-  if (crcOf(bytes, at, at + 8) !== bytes.readUInt32BE(at + 8)) {
+/** Length of the message at `position` in bytes; its prelude must be in `bytes`. Checks the prelude's CRC. */
+function lengthAt(bytes: Buffer, position: number): number {
+  const length = bytes.readUInt32BE(position);
+  if (crcOf(bytes, position, position + 8) !== bytes.readUInt32BE(position + 8)) {
     throw ProviderError.invalid('the checksum of a prelude is wrong, or it is no event stream');
   }
   if (length > SSE_EVENT_BYTES_MAX) throw ProviderError.invalid('a message is too long');
-  if (length < PRELUDE_BYTES + bytes.readUInt32BE(at + 4) + CRC_BYTES) {
+  if (length < PRELUDE_BYTES + bytes.readUInt32BE(position + 4) + CRC_BYTES) {
     throw ProviderError.invalid('a message is shorter than its headers');
   }
   return length;
@@ -175,25 +175,29 @@ function crcOf(bytes: Buffer, start: number, end: number): number {
   if (end - start > NATIVE_BYTES_MIN) return crc32(bytes.subarray(start, end));
   const tables = CRC_TABLES;
   let crc = -1;
-  let at = start;
-  for (; at + 8 <= end; at += 8) {
-    crc ^= bytes[at]! | (bytes[at + 1]! << 8) | (bytes[at + 2]! << 16) | (bytes[at + 3]! << 24);
+  let position = start;
+  for (; position + 8 <= end; position += 8) {
+    crc ^=
+      bytes[position]! |
+      (bytes[position + 1]! << 8) |
+      (bytes[position + 2]! << 16) |
+      (bytes[position + 3]! << 24);
     crc =
       tables[0x700 | (crc & 0xff)]! ^
       tables[0x600 | ((crc >>> 8) & 0xff)]! ^
       tables[0x500 | ((crc >>> 16) & 0xff)]! ^
       tables[0x400 | (crc >>> 24)]! ^
-      tables[0x300 | bytes[at + 4]!]! ^
-      tables[0x200 | bytes[at + 5]!]! ^
-      tables[0x100 | bytes[at + 6]!]! ^
-      tables[bytes[at + 7]!]!;
+      tables[0x300 | bytes[position + 4]!]! ^
+      tables[0x200 | bytes[position + 5]!]! ^
+      tables[0x100 | bytes[position + 6]!]! ^
+      tables[bytes[position + 7]!]!;
   }
-  for (; at < end; at++) crc = (crc >>> 8) ^ tables[(crc ^ bytes[at]!) & 0xff]!;
+  for (; position < end; position++) crc = (crc >>> 8) ^ tables[(crc ^ bytes[position]!) & 0xff]!;
   return ~crc >>> 0;
 }
 
 /** Whether `bytes[start..end)` is `expected`. */
-function isAt(expected: Buffer, bytes: Buffer, start: number, end: number): boolean {
+function isEqualSpan(expected: Buffer, bytes: Buffer, start: number, end: number): boolean {
   if (expected.length !== end - start) return false;
   for (let index = 0; index < expected.length; index++) {
     if (expected[index] !== bytes[start + index]) return false;
@@ -204,28 +208,28 @@ function isAt(expected: Buffer, bytes: Buffer, start: number, end: number): bool
 /** The headers whose values are strings, by name. Headers of other types are checked and skipped. */
 function stringsOf(headers: Buffer): Headers {
   const values = new Map<string, string>();
-  let at = 0;
-  while (at < headers.length) {
-    const typeAt = at + 1 + headers[at]!;
+  let position = 0;
+  while (position < headers.length) {
+    const typePosition = position + 1 + headers[position]!;
     // Beyond the end a type that does not exist, which is rejected below.
-    const type = headers[typeAt] ?? VALUE_BYTES.length;
-    let valueAt = typeAt + 1;
+    const type = headers[typePosition] ?? VALUE_BYTES.length;
+    let valueStart = typePosition + 1;
     let bytes = VALUE_BYTES[type];
     if (type === STRING || type === BYTES) {
-      if (valueAt + 2 > headers.length) throw ProviderError.invalid('a header is cut');
-      bytes = headers.readUInt16BE(valueAt);
-      valueAt += 2;
+      if (valueStart + 2 > headers.length) throw ProviderError.invalid('a header is cut');
+      bytes = headers.readUInt16BE(valueStart);
+      valueStart += 2;
     }
-    if (bytes === undefined || valueAt + bytes > headers.length) {
+    if (bytes === undefined || valueStart + bytes > headers.length) {
       throw ProviderError.invalid('a header is cut or of an unknown type');
     }
     if (type === STRING) {
       values.set(
-        headers.toString('latin1', at + 1, typeAt),
-        headers.toString('utf8', valueAt, valueAt + bytes),
+        headers.toString('latin1', position + 1, typePosition),
+        headers.toString('utf8', valueStart, valueStart + bytes),
       );
     }
-    at = valueAt + bytes;
+    position = valueStart + bytes;
   }
   return values;
 }

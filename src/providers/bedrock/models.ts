@@ -188,7 +188,7 @@ function withoutThinking(fields: Fields, { thinkingOff }: ModelTraits): Reasonin
 
 /**
  * The members for a model other than Claude. `path`: the caller's member that asks for the effort, for a
- * FieldError. Efforts of no known name pass, and the model checks them.
+ * FieldError. `reasoningOf` has checked `effort`.
  */
 function reasoningOfOthers(effort: string, fields: Fields, facts: ModelFacts, path: string): Reasoning {
   const isOff = effort === 'none';

@@ -290,22 +290,22 @@ export class TextForm {
   /** The text of an event of the learnt form, as the inside of a JSON string; undefined for another form. */
   textIn(event: string): string | undefined {
     const before = this.#before;
-    if (before === undefined || !isAt(event, 0, before)) return undefined;
+    if (before === undefined || !hasLiteral(event, 0, before)) return undefined;
     const end = jsonStringEnd(event, before.length);
     if (end < 0) return undefined;
     const pieces = this.#pieces;
-    let at = end;
+    let position = end;
     for (let index = 0; index < pieces.length; index++) {
       if (index > 0) {
-        const digitsStart = at;
-        while (isDigit(event.charCodeAt(at))) at++;
-        if (at === digitsStart) return undefined;
+        const digitsStart = position;
+        while (isDigit(event.charCodeAt(position))) position++;
+        if (position === digitsStart) return undefined;
       }
       const piece = pieces[index]!;
-      if (!isAt(event, at, piece)) return undefined;
-      at += piece.length;
+      if (!hasLiteral(event, position, piece)) return undefined;
+      position += piece.length;
     }
-    if (at !== event.length) return undefined;
+    if (position !== event.length) return undefined;
     this.#unusedForms = 0;
     return event.slice(before.length, end);
   }
@@ -315,7 +315,9 @@ function isDigit(code: number): boolean {
   return code >= ZERO && code <= NINE;
 }
 
-/** Whether `literal` is at `at`. `String.startsWith` compares character by character, in twice the time. */
-function isAt(text: string, at: number, literal: string): boolean {
-  return text.slice(at, at + literal.length) === literal;
+/**
+ * Whether `literal` is at `position`. `String.startsWith` compares character by character, in twice the time.
+ */
+function hasLiteral(text: string, position: number, literal: string): boolean {
+  return text.slice(position, position + literal.length) === literal;
 }

@@ -31,7 +31,7 @@ function runTo(end: (handler: WatchedHandler) => void, status: number, chunks: r
     3,
     CREDENTIAL,
   );
-  handler.sending({
+  handler.setHttpCall({
     sent: true,
     isHeldUp: false,
     pause: () => undefined,
