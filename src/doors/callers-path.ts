@@ -43,10 +43,10 @@ export function callersPath(chat: unknown, path: string, names: Readonly<Record<
     origin = partOrigin;
     restStart = index + segment.length;
   }
-  const rest = path.slice(restStart).replace(/^[\].]+/, '');
+  const memberPath = path.slice(restStart).replace(/^[\].]+/, '');
   // An origin without an index (as `input`) is a text of the request that became the content of a message.
-  const isText = origin !== '' && !origin.includes('[') && rest === 'content';
-  const callersRest = isText ? '' : renamed(rest, names);
+  const isText = origin !== '' && !origin.includes('[') && memberPath === 'content';
+  const callersRest = isText ? '' : renamed(memberPath, names);
   if (origin === '' || callersRest === '') return origin + callersRest;
   return callersRest.startsWith('[') ? origin + callersRest : `${origin}.${callersRest}`;
 }

@@ -105,11 +105,11 @@ interface CallPiece extends Readonly<CallSoFar> {
  * they are whole.
  */
 export function pieceOf(call: Members): CallPiece {
-  const called = isRecord(call.function) ? call.function : isRecord(call.custom) ? call.custom : {};
-  const args = called.arguments ?? called.input;
+  const calledFunction = isRecord(call.function) ? call.function : isRecord(call.custom) ? call.custom : {};
+  const args = calledFunction.arguments ?? calledFunction.input;
   return {
     id: nonEmptyText(call.id),
-    name: nonEmptyText(called.name),
+    name: nonEmptyText(calledFunction.name),
     json: isRecord(args) ? JSON.stringify(args) : (nonEmptyText(args) ?? ''),
     index: typeof call.index === 'number' ? call.index : undefined,
   };

@@ -258,8 +258,8 @@ export class JsonReader {
   /** The position behind the escape at `at`, or behind both escapes of a surrogate pair. */
   #escapeEnd(at: number): number {
     const { bytes, end } = this;
-    const kind = at + 1 < end ? bytes[at + 1]! : 0;
-    if (ESCAPES[kind] === 1) return at + 2;
+    const letter = at + 1 < end ? bytes[at + 1]! : 0;
+    if (ESCAPES[letter] === 1) return at + 2;
     const unit = this.#unitOfEscape(at);
     if ((unit & 0xf800) !== 0xd800) return at + 6;
     // The second half of a pair must follow the first, and may stand nowhere else.

@@ -141,8 +141,8 @@ export class MemberReader extends JsonReader {
     name ??= bytes.toString('latin1', start, at);
     if (index !== UNKNOWN) {
       const spelling = spellingOf(level.names[FOLDED - index]!);
-      const given = `${this.pathPrefix()}${clipped(name, NAME_CHARS_MAX)}`;
-      throw new BodyError(`${given} must be written as ${spelling}`);
+      const givenName = `${this.pathPrefix()}${clipped(name, NAME_CHARS_MAX)}`;
+      throw new BodyError(`${givenName} must be written as ${spelling}`);
     }
     this.#checkUnknown(name, depth);
     return UNKNOWN;
@@ -167,11 +167,11 @@ export class MemberReader extends JsonReader {
       UNKNOWN_NAMES[depth] = folded;
       return;
     }
-    const set = typeof earlier === 'string' ? new Set([earlier]) : earlier;
-    UNKNOWN_NAMES[depth] = set;
-    if (set.has(folded)) throw this.#givenTwice(name);
-    set.add(folded);
-    if (set.size > BODY_MEMBERS_MAX) {
+    const names = typeof earlier === 'string' ? new Set([earlier]) : earlier;
+    UNKNOWN_NAMES[depth] = names;
+    if (names.has(folded)) throw this.#givenTwice(name);
+    names.add(folded);
+    if (names.size > BODY_MEMBERS_MAX) {
       throw new BodyError(
         `${this.#path() || 'the request body'} must have at most ${BODY_MEMBERS_MAX} members`,
       );

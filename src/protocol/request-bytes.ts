@@ -83,7 +83,7 @@ export function readBodyBytes(bytes: Uint8Array, scanner: Scanner): ChatRequestR
  * copy of the body, which becomes `largeBody` of the call, and at most some MB of the scan (chat-scan.ts).
  */
 export function readLargeBodyBytes(pieces: readonly Uint8Array[], scanner: Scanner): ChatRequestResult {
-  const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
+  const length = pieces.reduce((total, piece) => total + piece.length, 0);
   // Not of Node's buffer pool: the counter thread transfers this memory to the listener.
   const memory = Buffer.allocUnsafeSlow(length + SPLICE_BYTES_MAX);
   let filled = 0;
@@ -286,8 +286,8 @@ function unitAt(bytes: Buffer, text: string, position: number): number {
 /** Number of UTF-16 units in a part of valid UTF-8. */
 function unitsBetween(bytes: Buffer, start: number, end: number): number {
   let units = 0;
-  for (let at = start; at < end; at++) {
-    const byte = bytes[at]!;
+  for (let position = start; position < end; position++) {
+    const byte = bytes[position]!;
     // One unit for each character's first byte, and one more for characters beyond the basic plane.
     if (byte < 0x80 || byte >= 0xc0) units += byte < 0xf0 ? 1 : 2;
   }

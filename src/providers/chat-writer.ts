@@ -153,15 +153,15 @@ function numberText(value: number): string {
 
 /** A fast path for the usual members. `member`: what `usageMember` returned for `usage`. */
 function usageTextOf(usage: ProviderUsage, member: Record<string, unknown>): string {
-  const { promptTokens: prompt, cachedTokens: cached, cacheWriteTokens: written } = usage;
+  const { promptTokens: prompt, cachedTokens: cached, cacheWriteTokens: cacheWrite } = usage;
   const { completionTokens: completion, reasoningTokens: reasoning } = usage;
-  const others = usage.cacheWrite1hTokens + usage.audioPromptTokens + usage.imagePromptTokens;
-  const isUsual = others + usage.audioCompletionTokens === 0;
-  if (!isUsual || !Number.isSafeInteger(prompt + cached + written + completion + reasoning))
+  const unusualTokens = usage.cacheWrite1hTokens + usage.audioPromptTokens + usage.imagePromptTokens;
+  const isUsual = unusualTokens + usage.audioCompletionTokens === 0;
+  if (!isUsual || !Number.isSafeInteger(prompt + cached + cacheWrite + completion + reasoning))
     return JSON.stringify(member);
   return (
     `{"prompt_tokens":${prompt},"completion_tokens":${completion},"total_tokens":${prompt + completion},` +
-    `"prompt_tokens_details":{"cached_tokens":${cached},"cache_write_tokens":${written}},` +
+    `"prompt_tokens_details":{"cached_tokens":${cached},"cache_write_tokens":${cacheWrite}},` +
     `"completion_tokens_details":{"reasoning_tokens":${reasoning}}}`
   );
 }

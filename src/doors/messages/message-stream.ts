@@ -232,14 +232,17 @@ function usageOf(usage: unknown): Record<string, unknown> {
   const report = isRecord(usage) ? usage : {};
   const prompt = isRecord(report.prompt_tokens_details) ? report.prompt_tokens_details : {};
   const completion = isRecord(report.completion_tokens_details) ? report.completion_tokens_details : {};
-  const read = countOf(prompt.cached_tokens);
-  const written = countOf(prompt.cache_write_tokens);
-  const written1h = Math.min(written, countOf(prompt.cache_write_1h_tokens));
+  const cachedTokens = countOf(prompt.cached_tokens);
+  const cacheWriteTokens = countOf(prompt.cache_write_tokens);
+  const cacheWrite1hTokens = Math.min(cacheWriteTokens, countOf(prompt.cache_write_1h_tokens));
   return {
-    input_tokens: Math.max(0, countOf(report.prompt_tokens) - read - written),
-    cache_creation_input_tokens: written,
-    cache_read_input_tokens: read,
-    cache_creation: { ephemeral_5m_input_tokens: written - written1h, ephemeral_1h_input_tokens: written1h },
+    input_tokens: Math.max(0, countOf(report.prompt_tokens) - cachedTokens - cacheWriteTokens),
+    cache_creation_input_tokens: cacheWriteTokens,
+    cache_read_input_tokens: cachedTokens,
+    cache_creation: {
+      ephemeral_5m_input_tokens: cacheWriteTokens - cacheWrite1hTokens,
+      ephemeral_1h_input_tokens: cacheWrite1hTokens,
+    },
     output_tokens: countOf(report.completion_tokens),
     output_tokens_details: { thinking_tokens: countOf(completion.reasoning_tokens) },
   };
@@ -286,8 +289,8 @@ export function fromChat(response: Members, call: DoorCall): string {
   if (text !== '') content.push({ type: 'text', text });
   const calls = Array.isArray(message.tool_calls) ? (message.tool_calls as unknown[]).filter(isRecord) : [];
   calls.forEach((toolCall, position) => {
-    const called = isRecord(toolCall.function) ? toolCall.function : ({} as Members);
-    const { name: givenName, arguments: args } = called;
+    const calledFunction = isRecord(toolCall.function) ? toolCall.function : ({} as Members);
+    const { name: givenName, arguments: args } = calledFunction;
     // Empty if the upstream gave no name, as in a stream: clients rely on the member.
     const name = typeof givenName === 'string' ? givenName : '';
     // Undefined if the text is no JSON.

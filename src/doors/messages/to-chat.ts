@@ -168,17 +168,17 @@ type Message = Record<string, unknown>;
 
 /** Throws a FieldError. */
 function messagesOf(messages: readonly Members[], extras: boolean, thoughtsBack: boolean): Message[] {
-  const written: Message[] = [];
+  const chatMessages: Message[] = [];
   messages.forEach(({ role, content }, index) => {
     const path = `messages[${index}]`;
     if (role === 'assistant')
-      written.push(withOrigin(path, assistantOf(content, path, extras, thoughtsBack)));
+      chatMessages.push(withOrigin(path, assistantOf(content, path, extras, thoughtsBack)));
     else if (role === 'system') {
       const texts = textPartsOf(content, `${path}.content`, extras);
-      if (texts.length > 0) written.push(withOrigin(path, { role, content: texts }));
-    } else written.push(...userTurnOf(content, path, extras));
+      if (texts.length > 0) chatMessages.push(withOrigin(path, { role, content: texts }));
+    } else chatMessages.push(...userTurnOf(content, path, extras));
   });
-  return written;
+  return chatMessages;
 }
 
 /** The value of `content` for text blocks alone. Throws a FieldError for any other block. */
@@ -251,8 +251,11 @@ function assistantOf(content: unknown, path: string, extras: boolean, thoughtsBa
     } else if (type === 'redacted_thinking') thinkingBlocks.push({ type, data });
     else if (type === 'tool_use') {
       const id = stringIn(block, 'id', blockPath);
-      const called = { name: stringIn(block, 'name', blockPath), arguments: exactJsonText(input ?? {}) };
-      const call = { id, type: 'function', function: called, ...cacheControlOf(block, extras) };
+      const calledFunction = {
+        name: stringIn(block, 'name', blockPath),
+        arguments: exactJsonText(input ?? {}),
+      };
+      const call = { id, type: 'function', function: calledFunction, ...cacheControlOf(block, extras) };
       calls.push(withOrigin(blockPath, call));
     } else parts.push(partOf(block, blockPath, extras, true));
   });

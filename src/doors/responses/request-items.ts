@@ -93,14 +93,17 @@ class InputWriter {
         return;
       case 'function_call': {
         const name = flatName(stringIn(item, 'name', path), item.namespace);
-        const called = { name, arguments: stringIn(item, 'arguments', path) };
-        this.#addCall({ id: stringIn(item, 'call_id', path), type: 'function', function: called }, path);
+        const calledFunction = { name, arguments: stringIn(item, 'arguments', path) };
+        this.#addCall(
+          { id: stringIn(item, 'call_id', path), type: 'function', function: calledFunction },
+          path,
+        );
         return;
       }
       case 'custom_tool_call': {
         const name = flatName(stringIn(item, 'name', path), item.namespace);
-        const called = { name, input: stringIn(item, 'input', path) };
-        this.#addCall({ id: stringIn(item, 'call_id', path), type: 'custom', custom: called }, path);
+        const calledFunction = { name, input: stringIn(item, 'input', path) };
+        this.#addCall({ id: stringIn(item, 'call_id', path), type: 'custom', custom: calledFunction }, path);
         return;
       }
       case 'function_call_output':
@@ -192,9 +195,9 @@ class InputWriter {
   #addThoughts(message: AssistantMessage): void {
     if (!this.#thoughtsBack) return;
     // `thoughtsBackOf` returns a space for no thoughts; the first thoughts replace that space.
-    const { reasoning_content: before = '' } = message;
+    const { reasoning_content: earlierThoughts = '' } = message;
     message.reasoning_content = thoughtsBackOf(
-      before.trim() === '' ? this.#thoughts : before + this.#thoughts,
+      earlierThoughts.trim() === '' ? this.#thoughts : earlierThoughts + this.#thoughts,
     );
     this.#thoughts = '';
   }

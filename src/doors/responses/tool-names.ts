@@ -47,10 +47,10 @@ export function offeredTools(tools: readonly unknown[], mayChoose: boolean): Off
   });
   // Without namespaces all names are the caller's own, and the upstream rejects what it does not like.
   if (namespacesIn(tools).size > 0) checkNames(offered);
-  const others = offered.filter(
+  const withoutSearch = offered.filter(
     ({ tool: { type } }) => !(typeof type === 'string' && type.startsWith(SEARCH_TYPE_START)),
   );
-  return mayChoose && others.length > 0 ? others : offered;
+  return mayChoose && withoutSearch.length > 0 ? withoutSearch : offered;
 }
 
 /** Throws a FieldError if two tools have one name. */

@@ -57,8 +57,9 @@ function headersOf({ settings, credential }: ProviderCall, names: readonly strin
   let secret: string | undefined;
   if (credential?.kind === 'key') secret = credential.key;
   else if (credential?.kind === 'bearer') secret = credential.token;
-  const last = LAST_HEADERS.get(settings);
-  if (last?.betas === betas && last.kind === kind && last.secret === secret) return last.headers;
+  const lastHeaders = LAST_HEADERS.get(settings);
+  if (lastHeaders?.betas === betas && lastHeaders.kind === kind && lastHeaders.secret === secret)
+    return lastHeaders.headers;
   const headers = ['anthropic-version', settings.apiVersion];
   if (betas !== '') headers.push('anthropic-beta', betas);
   if (credential?.kind === 'key') headers.push('x-api-key', credential.key);
@@ -95,14 +96,14 @@ export function cloudBodyOf(
   betas: readonly string[],
   callersBetas: string,
   removed?: string,
-  added?: readonly [name: string, jsonOf: (others: readonly string[]) => string],
+  added?: readonly [name: string, jsonOf: (otherMembers: readonly string[]) => string],
 ): CloudBody {
-  const { model, others, names } = membersOf(body, removed);
+  const { model, otherMembers, names } = membersOf(body, removed);
   const merged = mergedBetas(betas, callersBetas);
   const first = [`"anthropic_version":${JSON.stringify(version)}`];
   if (merged.length > 0) first.push(`"anthropic_beta":${JSON.stringify(merged)}`);
-  if (added !== undefined && !names.includes(added[0])) first.push(`"${added[0]}":${added[1](others)}`);
-  return { model, body: `{${[...first, ...others].join(',')}}` };
+  if (added !== undefined && !names.includes(added[0])) first.push(`"${added[0]}":${added[1](otherMembers)}`);
+  return { model, body: `{${[...first, ...otherMembers].join(',')}}` };
 }
 
 /**
@@ -121,13 +122,13 @@ export function betasOf(callers: string, isKnown: (name: string) => boolean): st
 function membersOf(
   body: string | Uint8Array,
   removed: string | undefined,
-): { model: string; others: string[]; names: string[] } {
+): { model: string; otherMembers: string[]; names: string[] } {
   const reader = new JsonReader(typeof body === 'string' ? Buffer.from(body) : body);
   let model = '';
-  const others: string[] = [];
+  const otherMembers: string[] = [];
   const names: string[] = [];
   reader.space();
-  if (!reader.openObject()) return { model, others, names };
+  if (!reader.openObject()) return { model, otherMembers, names };
   do {
     const start = reader.at;
     reader.skipString();
@@ -138,7 +139,7 @@ function membersOf(
     if (name === 'model') model = reader.decoded(valueStart, reader.at);
     if (name === removed || (OWN_MEMBERS as readonly string[]).includes(name)) continue;
     names.push(name);
-    others.push(reader.bytes.toString('utf8', start, reader.at));
+    otherMembers.push(reader.bytes.toString('utf8', start, reader.at));
   } while (reader.moreMembers());
-  return { model, others, names };
+  return { model, otherMembers, names };
 }

@@ -228,10 +228,10 @@ export function toolIdOf(id: string): string {
  * a stream member by member have blocks without text, and the text in `reasoning_content`.
  */
 function thinkingOf(message: Members, path: string): Block[] {
-  const { thinking_blocks: given, reasoning_content: reasoning } = message;
-  if (given === undefined || given === null) return [];
-  if (!Array.isArray(given)) throw new FieldError(path, 'must be an array');
-  const blocks = given.map((block: unknown, index): Block => {
+  const { thinking_blocks: callersBlocks, reasoning_content: reasoning } = message;
+  if (callersBlocks === undefined || callersBlocks === null) return [];
+  if (!Array.isArray(callersBlocks)) throw new FieldError(path, 'must be an array');
+  const blocks = callersBlocks.map((block: unknown, index): Block => {
     if (isRecord(block)) {
       const { type, thinking, signature, data } = block;
       if (type === 'redacted_thinking' && typeof data === 'string') return { type, data };
@@ -255,9 +255,9 @@ function toolUseOf(call: unknown, path: string): Block {
   return withCacheControl(useOf(call.function, id, `${path}.function`), call, path);
 }
 
-function useOf(called: unknown, id: string, path: string): Block {
-  if (!isRecord(called) || typeof called.name !== 'string')
+function useOf(calledFunction: unknown, id: string, path: string): Block {
+  if (!isRecord(calledFunction) || typeof calledFunction.name !== 'string')
     throw new FieldError(`${path}.name`, 'must be a string');
-  const input = argumentsOf(called.arguments, `${path}.arguments`);
-  return { type: 'tool_use', id, name: called.name, input };
+  const input = argumentsOf(calledFunction.arguments, `${path}.arguments`);
+  return { type: 'tool_use', id, name: calledFunction.name, input };
 }

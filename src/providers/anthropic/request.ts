@@ -116,17 +116,17 @@ function thinkingOf(
   maxTokens: number,
   conversation: Conversation,
 ): Thinking {
-  const given = fields.record('thinking');
+  const callersThinking = fields.record('thinking');
   const effort = fields.string('reasoning_effort');
   const budgetTokens = BUDGETS.get(effort ?? 'none');
   if (budgetTokens === undefined)
     throw new FieldError('reasoning_effort', 'must be none, minimal, low, medium, high, xhigh or max');
-  if (given !== undefined) {
-    const { budget_tokens: budget } = given;
+  if (callersThinking !== undefined) {
+    const { budget_tokens: budget } = callersThinking;
     if (typeof budget === 'number' && budget >= maxTokens)
       throw new FieldError('thinking.budget_tokens', `must be less than max_tokens, which is ${maxTokens}`);
     const modelEffort = effort === undefined || effort === 'none' ? undefined : effortOf(effort, traits);
-    return { thinking: given, ...(modelEffort !== undefined && { effort: modelEffort }) };
+    return { thinking: callersThinking, ...(modelEffort !== undefined && { effort: modelEffort }) };
   }
   if (effort === undefined) return {};
   if (effort === 'none') return withoutThinking(fields, traits);

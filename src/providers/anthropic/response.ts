@@ -78,8 +78,8 @@ export function readMessage(body: Buffer, call: UnsignedCall): CompletionText {
         const name = textOf(block.name);
         if (name === responseTool) content = (content ?? '') + input;
         else {
-          const called = { name, arguments: input };
-          calls.push({ id: textOf(block.id), type: 'function', function: called });
+          const calledFunction = { name, arguments: input };
+          calls.push({ id: textOf(block.id), type: 'function', function: calledFunction });
         }
         break;
       }

@@ -99,25 +99,25 @@ export function callsFunctions({ body }: UnsignedCall): boolean {
 function toolsOf(fields: Fields, traits: ModelTraits): Block[] {
   const tools: Block[] = [];
   // Both are taken, because `fields.finish` refuses what nobody took.
-  const given = fields.list('tools');
+  const callersTools = fields.list('tools');
   const legacy = fields.list('functions');
-  (given ?? []).forEach((tool, index) => {
+  (callersTools ?? []).forEach((tool, index) => {
     const path = `tools[${index}]`;
     if (!isRecord(tool)) throw new FieldError(path, 'must be an object');
     if (tool.type === 'function')
       tools.push(withCacheControl(toolOf(tool.function, `${path}.function`, fields, traits), tool, path));
     else fields.unsupported(`${path}.type`, 'must be function: the gateway has no prices for other tools');
   });
-  if (given === undefined)
+  if (callersTools === undefined)
     (legacy ?? []).forEach((definition, index) =>
       tools.push(toolOf(definition, `functions[${index}]`, fields, traits)),
     );
   return tools;
 }
 
-function toolOf(given: unknown, path: string, fields: Fields, traits: ModelTraits): Block {
-  if (!isRecord(given)) throw new FieldError(path, 'must be an object');
-  const { name, description, parameters, strict } = given;
+function toolOf(definition: unknown, path: string, fields: Fields, traits: ModelTraits): Block {
+  if (!isRecord(definition)) throw new FieldError(path, 'must be an object');
+  const { name, description, parameters, strict } = definition;
   if (typeof name !== 'string') throw new FieldError(`${path}.name`, 'must be a string');
   if (parameters !== undefined && parameters !== null && !isRecord(parameters))
     throw new FieldError(`${path}.parameters`, 'must be an object');
@@ -129,7 +129,7 @@ function toolOf(given: unknown, path: string, fields: Fields, traits: ModelTrait
     if (traits.schemas) tool.strict = true;
     else fields.unsupported(`${path}.strict`);
   }
-  return withCacheControl(tool, given, path);
+  return withCacheControl(tool, definition, path);
 }
 
 /**
@@ -158,30 +158,34 @@ function choiceOf(fields: Fields, tools: Block[], traits: ModelTraits): Record<s
   const isLegacy = fields.take('tools') === undefined;
   const legacy = fields.take('function_call');
   const name = isLegacy ? 'function_call' : 'tool_choice';
-  const given = fields.take('tool_choice') ?? (isLegacy ? legacy : undefined);
+  const callersChoice = fields.take('tool_choice') ?? (isLegacy ? legacy : undefined);
   // A message of the old interface (`functions`) can have one call only.
   const isSingle =
     fields.boolean('parallel_tool_calls') === false || (isLegacy && fields.take('functions') !== undefined);
   if (tools.length === 0) return undefined;
   let choice: Record<string, unknown>;
-  if (given === undefined || given === 'auto') choice = { type: 'auto' };
-  else if (given === 'none') return { type: 'none' };
-  else if (given === 'required') choice = { type: 'any' };
-  else if (isRecord(given)) choice = chosenOf(given, name, tools);
+  if (callersChoice === undefined || callersChoice === 'auto') choice = { type: 'auto' };
+  else if (callersChoice === 'none') return { type: 'none' };
+  else if (callersChoice === 'required') choice = { type: 'any' };
+  else if (isRecord(callersChoice)) choice = chosenOf(callersChoice, name, tools);
   else throw new FieldError(name, 'must be auto, none, required or name a function');
   if (!traits.forcedTools && choice.type !== 'auto') {
     fields.unsupported(name, 'cannot force a call of this model');
     choice = { type: 'auto' };
   }
   if (isSingle) choice.disable_parallel_tool_use = true;
-  else if (given === undefined) return undefined;
+  else if (callersChoice === undefined) return undefined;
   return choice;
 }
 
 /** The value of `tool_choice` for an object of the caller. `path`: of that object, for a FieldError. */
-function chosenOf(given: Record<string, unknown>, path: string, tools: Block[]): Record<string, unknown> {
-  if (given.type === 'allowed_tools' && isRecord(given.allowed_tools)) {
-    const { mode, tools: allowed } = given.allowed_tools;
+function chosenOf(
+  callersChoice: Record<string, unknown>,
+  path: string,
+  tools: Block[],
+): Record<string, unknown> {
+  if (callersChoice.type === 'allowed_tools' && isRecord(callersChoice.allowed_tools)) {
+    const { mode, tools: allowed } = callersChoice.allowed_tools;
     const names = new Set(
       Array.isArray(allowed)
         ? allowed.map((tool: unknown) => (isRecord(tool) ? nameIn(tool) : undefined))
@@ -193,14 +197,14 @@ function chosenOf(given: Record<string, unknown>, path: string, tools: Block[]):
     tools.splice(0, tools.length, ...offered);
     return { type: mode === 'required' ? 'any' : 'auto' };
   }
-  const name = nameIn(given);
+  const name = nameIn(callersChoice);
   if (name === undefined) throw new FieldError(path, 'must be auto, none, required or name a function');
   return { type: 'tool', name };
 }
 
 /** The name in `{type: 'function', function: {name}}`, or in `{name}`. */
-function nameIn(given: Record<string, unknown>): string | undefined {
-  const { name } = isRecord(given.function) ? given.function : given;
+function nameIn(tool: Record<string, unknown>): string | undefined {
+  const { name } = isRecord(tool.function) ? tool.function : tool;
   return typeof name === 'string' ? name : undefined;
 }
 
@@ -214,20 +218,20 @@ interface ResponseForm {
  * How `response_format` is written, natively or as a tool; undefined if the content has no prescribed form.
  */
 function responseFormOf(
-  given: unknown,
+  responseFormat: unknown,
   traits: ModelTraits,
   body: UnsignedCall['body'],
 ): ResponseForm | undefined {
-  if (given === undefined || given === null) return undefined;
-  if (!isRecord(given)) throw new FieldError('response_format', 'must be an object');
-  if (given.type === 'text') return undefined;
+  if (responseFormat === undefined || responseFormat === null) return undefined;
+  if (!isRecord(responseFormat)) throw new FieldError('response_format', 'must be an object');
+  if (responseFormat.type === 'text') return undefined;
   const toolOf = (description: string, schema: object): ResponseForm => ({
     tool: { name: responseToolName(body), description, input_schema: schema },
   });
-  if (given.type === 'json_object') return toolOf('Gives the answer.', ANY_OBJECT);
-  if (given.type !== 'json_schema')
+  if (responseFormat.type === 'json_object') return toolOf('Gives the answer.', ANY_OBJECT);
+  if (responseFormat.type !== 'json_schema')
     throw new FieldError('response_format.type', 'must be text, json_object or json_schema');
-  const { json_schema: jsonSchema } = given;
+  const { json_schema: jsonSchema } = responseFormat;
   const schema = isRecord(jsonSchema) ? jsonSchema.schema : undefined;
   if (!isRecord(jsonSchema) || !isRecord(schema))
     throw new FieldError('response_format.json_schema.schema', 'must be an object');

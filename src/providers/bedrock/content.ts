@@ -19,8 +19,8 @@ export type Block = Members;
  * Converse's formats, by the subtype of a data URL's media type or by the end of a name in S3. `formats` are
  * those whose subtype or end is the format itself.
  */
-function formatsBy(formats: readonly string[], others: Readonly<Record<string, string>>) {
-  return new Map([...formats.map((format) => [format, format] as const), ...Object.entries(others)]);
+function formatsBy(formats: readonly string[], otherNames: Readonly<Record<string, string>>) {
+  return new Map([...formats.map((format) => [format, format] as const), ...Object.entries(otherNames)]);
 }
 
 const IMAGE_FORMATS = formatsBy(['png', 'jpeg', 'gif', 'webp'], { jpg: 'jpeg' });

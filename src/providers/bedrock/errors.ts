@@ -79,9 +79,9 @@ export function failureOf(name: string, message: string, status = 500): Provider
 export function readError(status: number, header: HeaderLookup, body: string): ProviderFailure {
   const members = parsedJson(body);
   const { message, Message, __type, code } = isRecord(members) ? members : ({} as Members);
-  const named = header('x-amzn-errortype') ?? __type ?? code;
+  const errorType = header('x-amzn-errortype') ?? __type ?? code;
   // `ValidationException:http://internal.amazon.com/…`, `com.amazon.coral.service#ValidationException`
-  const name = typeof named === 'string' ? named.split(/[:,]/, 1)[0]!.split('#').at(-1)! : '';
+  const name = typeof errorType === 'string' ? errorType.split(/[:,]/, 1)[0]!.split('#').at(-1)! : '';
   const text = typeof message === 'string' ? message : typeof Message === 'string' ? Message : '';
   const failure = failureOf(name, text, status);
   const seconds = Number(header('retry-after') ?? Number.NaN);

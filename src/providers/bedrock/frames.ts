@@ -86,7 +86,7 @@ export class FrameReader {
     while (bytes.length - position >= PRELUDE_BYTES) {
       const end = position + lengthAt(bytes, position);
       if (end > bytes.length) break;
-      this.#read(bytes, position, end);
+      this.#readMessage(bytes, position, end);
       position = end;
     }
     if (position < bytes.length) this.#hold(bytes, position, bytes.length);
@@ -106,7 +106,7 @@ export class FrameReader {
       const message = this.#held;
       this.#held = NO_BYTES;
       this.#heldBytes = 0;
-      this.#read(message, 0, neededBytes);
+      this.#readMessage(message, 0, neededBytes);
       return position;
     }
   }
@@ -124,7 +124,7 @@ export class FrameReader {
   }
 
   /** Reads the message `bytes[start..end)`, whose prelude `lengthAt` has checked. */
-  #read(bytes: Buffer, start: number, end: number): void {
+  #readMessage(bytes: Buffer, start: number, end: number): void {
     const crcStart = end - CRC_BYTES;
     if (crcOf(bytes, start, crcStart) !== bytes.readUInt32BE(crcStart)) {
       throw ProviderError.invalid('the checksum of a message is wrong');

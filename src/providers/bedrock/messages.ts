@@ -177,14 +177,14 @@ function asReminder(block: Block): Block {
  * have blocks without text, and the text in `reasoning_content`.
  */
 function reasoningOf({
-  thinking_blocks: given,
+  thinking_blocks: callersBlocks,
   reasoning_content: joinedText,
 }: Record<string, unknown>): Block[] {
-  if (!Array.isArray(given)) return [];
+  if (!Array.isArray(callersBlocks)) return [];
   const blocks: Block[] = [];
   const signatures: string[] = [];
   let hasText = false;
-  for (const block of given as readonly unknown[]) {
+  for (const block of callersBlocks as readonly unknown[]) {
     if (!isRecord(block)) continue;
     const { type, data, thinking: text, signature } = block;
     if (type === 'redacted_thinking' && typeof data === 'string') {
@@ -215,12 +215,12 @@ function toolCallsOf(calls: unknown, path: string, calledTools: Set<string>): Bl
     const callPath = `${path}[${index}]`;
     if (!isRecord(call) || typeof call.id !== 'string')
       throw new FieldError(`${callPath}.id`, 'must be a string');
-    const { function: called } = call;
-    if (!isRecord(called) || typeof called.name !== 'string') {
+    const { function: calledFunction } = call;
+    if (!isRecord(calledFunction) || typeof calledFunction.name !== 'string') {
       throw new FieldError(`${callPath}.function.name`, 'must be a string');
     }
-    const { name } = called;
-    const input = argumentsOf(called.arguments, `${callPath}.function.arguments`);
+    const { name } = calledFunction;
+    const input = argumentsOf(calledFunction.arguments, `${callPath}.function.arguments`);
     calledTools.add(name);
     return { toolUse: { toolUseId: toolIdOf(call.id), name, input } };
   });

@@ -113,7 +113,7 @@ export interface Reasoning {
   /** Whether Claude will think, which rules out some sampling and forced tools. */
   readonly isOn: boolean;
   /** Members of `additionalModelRequestFields`. */
-  readonly more: Members;
+  readonly modelFields: Members;
   /** Members of `outputConfig`. */
   readonly output: Members;
 }
@@ -126,7 +126,7 @@ const THREE_EFFORTS: ReadonlyMap<string, string> = new Map<string, string>([
 ]);
 /** The `thinking.type` of a request that makes Claude think. */
 const THINKING: ReadonlySet<unknown> = new Set(['enabled', 'adaptive']);
-const OFF: Reasoning = { isOn: false, more: {}, output: {} };
+const OFF: Reasoning = { isOn: false, modelFields: {}, output: {} };
 
 /**
  * The members for `reasoning_effort` and `thinking` of the caller. `maxTokens`: of the request; undefined
@@ -147,7 +147,7 @@ export function reasoningOf(
   if (thinking !== undefined) {
     if (facts.claude !== undefined || facts.family === 'hidden') {
       const output = effort === undefined || effort === 'none' ? {} : effortOf(effort, facts);
-      return { isOn: THINKING.has(type), more: { thinking }, output };
+      return { isOn: THINKING.has(type), modelFields: { thinking }, output };
     }
     // Other models have efforts alone. Without an effort they do what `adaptive` asks for.
     if (type === 'disabled' && effort === undefined)
@@ -167,13 +167,17 @@ export function reasoningOf(
       // thinking.
       const budget = Math.min(BUDGETS.get(effort)!, (maxTokens ?? Infinity) - 1);
       if (budget < BUDGET_TOKENS_MIN || continuesWithoutThinking) return OFF;
-      return { isOn: true, more: { thinking: { type: 'enabled', budget_tokens: budget } }, output: {} };
+      return {
+        isOn: true,
+        modelFields: { thinking: { type: 'enabled', budget_tokens: budget } },
+        output: {},
+      };
     }
     default: {
       // Without `display` the newer models return no text of their thinking.
       const display = facts.claude.thinking === 'adaptive' ? { display: 'summarized' } : {};
       const thinking = { type: 'adaptive', ...display };
-      return { isOn: true, more: { thinking }, output: effortOf(effort, facts) };
+      return { isOn: true, modelFields: { thinking }, output: effortOf(effort, facts) };
     }
   }
 }
@@ -181,7 +185,7 @@ export function reasoningOf(
 /** The members that make Claude think as little as it can. */
 function withoutThinking(fields: Fields, { thinkingOff }: ModelTraits): Reasoning {
   if (thinkingOff === 'absent') return OFF;
-  if (thinkingOff !== undefined) return { ...OFF, more: { thinking: { type: thinkingOff } } };
+  if (thinkingOff !== undefined) return { ...OFF, modelFields: { thinking: { type: thinkingOff } } };
   fields.unsupported('reasoning_effort', 'cannot be none: this model always thinks');
   return { ...OFF, output: { effort: 'low' } };
 }
@@ -196,13 +200,13 @@ function reasoningOfOthers(effort: string, fields: Fields, facts: ModelFacts, pa
   switch (facts.family) {
     case 'nova-2': {
       const config = isOff ? { type: 'disabled' } : { type: 'enabled', maxReasoningEffort: nearest };
-      return { ...OFF, more: { reasoningConfig: config } };
+      return { ...OFF, modelFields: { reasoningConfig: config } };
     }
     case 'gpt':
-      return { ...OFF, more: { reasoning: { effort } } };
+      return { ...OFF, modelFields: { reasoning: { effort } } };
     case 'gpt-oss':
     case 'deepseek':
-      if (!isOff) return { ...OFF, more: { reasoning_effort: nearest } };
+      if (!isOff) return { ...OFF, modelFields: { reasoning_effort: nearest } };
       break;
     case 'hidden':
       if (!isOff) return { ...OFF, output: effortOf(effort, facts) };

@@ -44,10 +44,10 @@ export function anyBodyOf(call: UnsignedCall, facts: ModelFacts): string {
   const reasoning = reasoningOf(fields, facts, inference.maxTokens, conversation.continuesWithoutThinking);
   const tools = toolsOf(fields, facts, conversation, form, reasoning.isOn);
   const sampling = samplingOf(fields, facts, reasoning.isOn);
-  const more = {
-    ...reasoning.more,
-    ...tools.more,
-    ...sampling.more,
+  const modelFields = {
+    ...reasoning.modelFields,
+    ...tools.modelFields,
+    ...sampling.modelFields,
     ...betasOf(call.settings.betas, facts),
   };
   const output = { ...form?.output, ...reasoning.output };
@@ -57,7 +57,7 @@ export function anyBodyOf(call: UnsignedCall, facts: ModelFacts): string {
   if (Object.keys(inferenceConfig).length > 0) body.inferenceConfig = inferenceConfig;
   if (tools.config !== undefined) body.toolConfig = tools.config;
   if (Object.keys(output).length > 0) body.outputConfig = output;
-  if (Object.keys(more).length > 0) body.additionalModelRequestFields = more;
+  if (Object.keys(modelFields).length > 0) body.additionalModelRequestFields = modelFields;
   // Only Claude's own usage says how many tokens were reasoning; Converse's usage does not.
   if (reasoning.isOn && facts.claude !== undefined) {
     body.additionalModelResponseFieldPaths = ['/usage/output_tokens_details'];
@@ -105,13 +105,13 @@ interface Sampling {
   /** Members of `inferenceConfig`. */
   readonly inference: Readonly<Record<string, number>>;
   /** Members of `additionalModelRequestFields`. */
-  readonly more: Members;
+  readonly modelFields: Members;
 }
 
 /** The members for temperature, top_p and top_k. `thinks`: Claude will think, which rules out most values. */
 function samplingOf(fields: Fields, { family, claude }: ModelFacts, thinks: boolean): Sampling {
   const inference: Record<string, number> = {};
-  let more = {};
+  let modelFields = {};
   const samples = claude?.sampling !== false;
   const reason = samples ? 'cannot be set while this model thinks' : 'cannot be set for this model';
   // Claude's default is not sent: a Claude that allows no sampling refuses even the default.
@@ -138,11 +138,11 @@ function samplingOf(fields: Fields, { family, claude }: ModelFacts, thinks: bool
   const topK = fields.integer('top_k');
   if (topK !== undefined) {
     if (!samples || thinks) fields.unsupported('top_k', reason);
-    else if (claude !== undefined || family === 'hidden') more = { top_k: topK };
-    else if (family === 'nova' || family === 'nova-2') more = { inferenceConfig: { topK } };
+    else if (claude !== undefined || family === 'hidden') modelFields = { top_k: topK };
+    else if (family === 'nova' || family === 'nova-2') modelFields = { inferenceConfig: { topK } };
     else fields.unsupported('top_k', 'is not supported by this model');
   }
-  return { inference, more };
+  return { inference, modelFields };
 }
 
 /** The member `anthropic_beta`; no member for a model that is not Claude. */

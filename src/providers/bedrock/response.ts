@@ -130,13 +130,13 @@ export function anyResponse(json: string, call: UnsignedCall): CompletionText {
   const message = isRecord(output) ? output.message : undefined;
   const content = isRecord(message) ? message.content : undefined;
   if (!isRecord(response) || !Array.isArray(content)) throw ProviderError.invalid('no message');
-  const read = messageOf(content, responseToolOf(call));
+  const parsed = messageOf(content, responseToolOf(call));
   const { stopReason, usage, additionalModelResponseFields } = response;
   return completionOf({
     id: `chatcmpl-${call.requestId}`,
     created: Math.floor(call.nowMs / 1000),
     model: publicName(call.model),
-    choices: [{ index: 0, message: read.message, finish: finishOf(stopReason, read.hasCalls) }],
+    choices: [{ index: 0, message: parsed.message, finish: finishOf(stopReason, parsed.hasCalls) }],
     usage: usageOf(usage, additionalModelResponseFields),
   });
 }

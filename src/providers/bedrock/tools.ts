@@ -60,11 +60,11 @@ export function responseFormOf(
   if (format.type !== 'json_schema') {
     throw new FieldError('response_format.type', 'must be text, json_object or json_schema');
   }
-  const { json_schema: named } = format;
-  if (!isRecord(named) || !isRecord(named.schema)) {
+  const { json_schema: namedSchema } = format;
+  if (!isRecord(namedSchema) || !isRecord(namedSchema.schema)) {
     throw new FieldError('response_format.json_schema.schema', 'must be an object');
   }
-  const { schema, name, description, strict } = named;
+  const { schema, name, description, strict } = namedSchema;
   // Anthropic's bounds are those of Claude alone.
   const schemaOf = facts.claude === undefined ? closedSchema : formatSchema;
   const closed = facts.schemas ? schemaOf(schema, strict === true) : undefined;
@@ -93,7 +93,7 @@ export interface Tools {
   /** `toolConfig` of the request; undefined without tools. */
   readonly config: Block | undefined;
   /** Members of `additionalModelRequestFields`. */
-  readonly more: Block;
+  readonly modelFields: Block;
 }
 
 /**
@@ -137,9 +137,9 @@ export function toolsOf(
     else if (!isForced) choice = { any: {} };
     tools.push(form.tool.spec);
   }
-  if (tools.length === 0) return { config: undefined, more: {} };
+  if (tools.length === 0) return { config: undefined, modelFields: {} };
   const config = { tools, ...(choice !== undefined && { toolChoice: choice }) };
-  return { config, more: isSingle ? singleCallOf(fields, facts, choice) : {} };
+  return { config, modelFields: isSingle ? singleCallOf(fields, facts, choice) : {} };
 }
 
 /**
@@ -240,7 +240,7 @@ function choiceOf(fields: Fields, tools: Block[], usesTools: boolean): Block | u
 }
 
 /** The name in `{type: 'function', function: {name}}`; undefined for another value. */
-function nameIn(given: unknown): string | undefined {
-  const named = isRecord(given) ? given.function : undefined;
-  return isRecord(named) && typeof named.name === 'string' ? named.name : undefined;
+function nameIn(tool: unknown): string | undefined {
+  const definition = isRecord(tool) ? tool.function : undefined;
+  return isRecord(definition) && typeof definition.name === 'string' ? definition.name : undefined;
 }

@@ -129,9 +129,9 @@ async function assertionOf(
   return `${text}.${signature.toString('base64url')}`;
 }
 
-/** The address without slashes at its end: `given`, or `preset` if `given` is empty or undefined. */
-function baseOf(given: string | undefined, preset: string): string {
-  return (given === undefined || given === '' ? preset : given).replace(/(?<!\/)\/+$/, '');
+/** The address without slashes at its end: `address`, or `preset` if `address` is empty or undefined. */
+function baseOf(address: string | undefined, preset: string): string {
+  return (address === undefined || address === '' ? preset : address).replace(/(?<!\/)\/+$/, '');
 }
 
 /**

@@ -131,10 +131,11 @@ class ConversationWriter {
 
   /** The part of a function call. `isFirst`: of the message, whose first call must have a signature. */
   #call(call: unknown, path: string, isFirst: boolean): Part {
-    const called = isRecord(call) ? call.function : undefined;
-    if (!isRecord(call) || !isRecord(called)) throw new FieldError(path, 'must be a call of a function');
-    const name = stringIn(called, 'name', `${path}.function`);
-    const args = argumentsOf(called.arguments, `${path}.function.arguments`);
+    const calledFunction = isRecord(call) ? call.function : undefined;
+    if (!isRecord(call) || !isRecord(calledFunction))
+      throw new FieldError(path, 'must be a call of a function');
+    const name = stringIn(calledFunction, 'name', `${path}.function`);
+    const args = argumentsOf(calledFunction.arguments, `${path}.function.arguments`);
     const { id } = call;
     if (typeof id === 'string') this.#functionNames.set(id, name);
     const signature = signatureIn(call) ?? (this.#isGemini3 && isFirst ? NO_SIGNATURE : undefined);

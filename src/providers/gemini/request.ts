@@ -67,8 +67,13 @@ function googleMembers(fields: Fields): GoogleMembers {
   for (const name in extra) if (name !== 'google') fields.unsupported(`extra_body.${name}`);
   const google = extra === undefined ? merged : (extra.google ?? {});
   if (!isRecord(google)) throw new FieldError(path, 'must be an object');
-  const { safety_settings: safety, cached_content: cached, thinking_config: thinking, ...others } = google;
-  for (const name in others) fields.unsupported(`${path}.${name}`);
+  const {
+    safety_settings: safety,
+    cached_content: cached,
+    thinking_config: thinking,
+    ...unknownMembers
+  } = google;
+  for (const name in unknownMembers) fields.unsupported(`${path}.${name}`);
   if (safety !== undefined && !Array.isArray(safety))
     throw new FieldError(`${path}.safety_settings`, 'must be an array');
   if (cached !== undefined && typeof cached !== 'string')
@@ -79,7 +84,7 @@ function googleMembers(fields: Fields): GoogleMembers {
 /** `generationConfig`; undefined if the request has no member for it. Throws a FieldError. */
 function generationConfigOf(fields: Fields, model: string, google: GoogleMembers): object | undefined {
   const config: Record<string, unknown> = {};
-  const set = (name: string, value: unknown): void => {
+  const setMember = (name: string, value: unknown): void => {
     if (value !== undefined) config[name] = value;
   };
   // Taken even if another member replaces one of them below: `fields.finish` refuses what nobody took.
@@ -87,23 +92,26 @@ function generationConfigOf(fields: Fields, model: string, google: GoogleMembers
   const choices = fields.integer('n');
   const hasLogprobs = fields.boolean('logprobs') === true;
   const topLogprobs = fields.integer('top_logprobs');
-  set('temperature', fields.number('temperature'));
-  set('topP', fields.number('top_p'));
-  set('topK', fields.integer('top_k'));
-  if (choices !== 1) set('candidateCount', choices);
-  set('maxOutputTokens', fields.integer('max_completion_tokens') ?? maxTokens);
-  set('stopSequences', stopOf(fields));
-  set('seed', fields.integer('seed'));
-  set('presencePenalty', fields.number('presence_penalty'));
-  set('frequencyPenalty', fields.number('frequency_penalty'));
-  if (hasLogprobs) set('responseLogprobs', true);
-  if (hasLogprobs) set('logprobs', topLogprobs);
+  setMember('temperature', fields.number('temperature'));
+  setMember('topP', fields.number('top_p'));
+  setMember('topK', fields.integer('top_k'));
+  if (choices !== 1) setMember('candidateCount', choices);
+  setMember('maxOutputTokens', fields.integer('max_completion_tokens') ?? maxTokens);
+  setMember('stopSequences', stopOf(fields));
+  setMember('seed', fields.integer('seed'));
+  setMember('presencePenalty', fields.number('presence_penalty'));
+  setMember('frequencyPenalty', fields.number('frequency_penalty'));
+  if (hasLogprobs) setMember('responseLogprobs', true);
+  if (hasLogprobs) setMember('logprobs', topLogprobs);
   const format = formatOf(fields);
-  set('responseMimeType', format && 'application/json');
-  set('responseJsonSchema', format?.schema);
-  set('responseModalities', modalitiesOf(fields));
-  set('speechConfig', speechOf(fields));
-  set('thinkingConfig', thinkingConfigOf(fields, model, google.thinking, `${google.path}.thinking_config`));
+  setMember('responseMimeType', format && 'application/json');
+  setMember('responseJsonSchema', format?.schema);
+  setMember('responseModalities', modalitiesOf(fields));
+  setMember('speechConfig', speechOf(fields));
+  setMember(
+    'thinkingConfig',
+    thinkingConfigOf(fields, model, google.thinking, `${google.path}.thinking_config`),
+  );
   return Object.keys(config).length > 0 ? config : undefined;
 }
 
@@ -159,13 +167,13 @@ interface Tools {
 }
 
 function toolsOf(fields: Fields): Tools {
-  const given = fields.list('tools');
+  const callersTools = fields.list('tools');
   const choice = fields.take('tool_choice');
-  if (fields.boolean('parallel_tool_calls') === false && given !== undefined)
+  if (fields.boolean('parallel_tool_calls') === false && callersTools !== undefined)
     fields.unsupported('parallel_tool_calls', 'cannot be false: Gemini may always call several tools');
   // Without tools there is nothing to choose from, so `tool_choice` is left out whatever it says.
-  if (given === undefined || given.length === 0) return {};
-  const functionDeclarations = given.map(declarationOf);
+  if (callersTools === undefined || callersTools.length === 0) return {};
+  const functionDeclarations = callersTools.map(declarationOf);
   const functionCallingConfig = callingConfigOf(choice);
   return {
     tools: [{ functionDeclarations }],
@@ -210,8 +218,8 @@ function callingConfigOf(choice: unknown): object | undefined {
 }
 
 function nameIn(tool: unknown, path: string): string {
-  const named = isRecord(tool) ? tool.function : undefined;
-  const name = isRecord(named) ? named.name : undefined;
+  const definition = isRecord(tool) ? tool.function : undefined;
+  const name = isRecord(definition) ? definition.name : undefined;
   if (typeof name !== 'string') throw new FieldError(`${path}.function.name`, 'must be a string');
   return name;
 }
@@ -256,21 +264,21 @@ const CONFIG_MEMBERS: ReadonlyMap<string, string> = new Map(
 );
 
 /**
- * The `thinkingConfig`; undefined if the request does not say how much to think. `given`: Google's own
- * `thinking_config`, and `givenPath` where it was. Throws a FieldError.
+ * The `thinkingConfig`; undefined if the request does not say how much to think. `googleConfig`: Google's own
+ * `thinking_config`, undefined without one; `googlePath` is its path, for a FieldError. Throws a FieldError.
  */
 function thinkingConfigOf(
   fields: Fields,
   model: string,
-  given: unknown,
-  givenPath: string,
+  googleConfig: unknown,
+  googlePath: string,
 ): object | undefined {
   const effort = fields.string('reasoning_effort');
   const thinking = fields.record('thinking');
-  if (given !== undefined && given !== null) {
+  if (googleConfig !== undefined && googleConfig !== null) {
     if (effort !== undefined || thinking !== undefined)
-      throw new FieldError(givenPath, 'cannot stand beside reasoning_effort or thinking');
-    return renamedConfig(given, givenPath);
+      throw new FieldError(googlePath, 'cannot stand beside reasoning_effort or thinking');
+    return renamedConfig(googleConfig, googlePath);
   }
   if (effort !== undefined) return configOfEffort(fields, effort, model, 'reasoning_effort');
   if (thinking === undefined) return undefined;
@@ -304,13 +312,13 @@ function configOfEffort(fields: Fields, effort: string, model: string, path: str
 }
 
 /** Google's own `thinking_config` with the names of `thinkingConfig`. Gemini checks the values. */
-function renamedConfig(given: unknown, path: string): object {
-  if (!isRecord(given)) throw new FieldError(path, 'must be an object');
+function renamedConfig(googleConfig: unknown, path: string): object {
+  if (!isRecord(googleConfig)) throw new FieldError(path, 'must be an object');
   const config: Record<string, unknown> = {};
-  for (const name in given) {
+  for (const name in googleConfig) {
     const geminiName = CONFIG_MEMBERS.get(name);
     if (geminiName === undefined) throw new FieldError(`${path}.${name}`, 'is not known');
-    config[geminiName] = given[name];
+    config[geminiName] = googleConfig[name];
   }
   return config;
 }

@@ -206,8 +206,8 @@ export function logprobsOf({ logprobsResult }: Record<string, unknown>): object 
   const tops = Array.isArray(logprobsResult.topCandidates) ? (logprobsResult.topCandidates as unknown[]) : [];
   const content = (logprobsResult.chosenCandidates as unknown[]).map((chosen, position) => {
     const top = tops[position];
-    const others = isRecord(top) && Array.isArray(top.candidates) ? (top.candidates as unknown[]) : [];
-    return { ...tokenOf(chosen), top_logprobs: others.map(tokenOf) };
+    const alternatives = isRecord(top) && Array.isArray(top.candidates) ? (top.candidates as unknown[]) : [];
+    return { ...tokenOf(chosen), top_logprobs: alternatives.map(tokenOf) };
   });
   return { content, refusal: null };
 }
