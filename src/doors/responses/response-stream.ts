@@ -47,9 +47,11 @@ export class ResponseStream implements DoorStream {
   readonly #output: object[] = [];
   #head: ResponseHead | undefined;
   #nextSequenceNumber = 0;
+  // The last values that a chunk has brought, in the form of a chat completion.
   #usage: unknown;
   #serviceTier: unknown;
   #finishReason: unknown;
+  /** The open items: reasoning or the message or tool calls, never two kinds at once. */
   #reasoning: OpenReasoning | undefined;
   #message: OpenMessage | undefined;
   /** The open tool calls, by the index of their pieces; without an index, by their position in the delta. */
@@ -80,16 +82,11 @@ export class ResponseStream implements DoorStream {
 
   /** The last events. If the upstream has cut the output, response and last item are incomplete. */
   end(): string {
-    const { reason } = this.#responseState;
-    const events =
-      this.#startResponse({}) + this.#closeAll(reason === undefined ? 'completed' : 'incomplete');
-    return (
-      events +
-      this.#responseEvent(
-        reason === undefined ? 'response.completed' : 'response.incomplete',
-        this.#responseState,
-      )
-    );
+    // `closeAll` changes the items, which the state refers to.
+    const state = this.#responseState;
+    const isWhole = state.reason === undefined;
+    const events = this.#startResponse({}) + this.#closeAll(isWhole ? 'completed' : 'incomplete');
+    return events + this.#responseEvent(isWhole ? 'response.completed' : 'response.incomplete', state);
   }
 
   /** The first events, if `chunk` is the first chunk; else ''. */
@@ -145,14 +142,14 @@ export class ResponseStream implements DoorStream {
   /** Events for a piece of reasoning. */
   #writeReasoning(text: string): string {
     let events = this.#openReasoning();
-    const open = this.#reasoning!;
-    const position = { item_id: open.item.id, output_index: open.index, summary_index: 0 };
-    if (open.text === '') {
+    const reasoning = this.#reasoning!;
+    const position = { item_id: reasoning.item.id, output_index: reasoning.index, summary_index: 0 };
+    if (reasoning.text === '') {
       const part = { type: 'summary_text', text: '' };
       events += this.#eventText('response.reasoning_summary_part.added', { ...position, part });
     }
-    open.text += text;
-    open.unsigned += text;
+    reasoning.text += text;
+    reasoning.unsigned += text;
     return events + this.#eventText('response.reasoning_summary_text.delta', { ...position, delta: text });
   }
 
@@ -165,25 +162,27 @@ export class ResponseStream implements DoorStream {
   #addSignedBlock(block: unknown): string {
     if (!isRecord(block)) return '';
     const events = this.#openReasoning();
-    const open = this.#reasoning!;
+    const reasoning = this.#reasoning!;
     const isThinking = block.type === 'thinking';
-    open.blocks.push(isThinking && block.thinking === '' ? { ...block, thinking: open.unsigned } : block);
-    if (isThinking) open.unsigned = '';
+    reasoning.blocks.push(
+      isThinking && block.thinking === '' ? { ...block, thinking: reasoning.unsigned } : block,
+    );
+    if (isThinking) reasoning.unsigned = '';
     return events;
   }
 
   /** Opens a reasoning item unless one is open. Returns the events for that; '' if one was open. */
   #openReasoning(): string {
     if (this.#reasoning !== undefined) return '';
-    const closed = this.#closeAll('completed');
-    const [base, added] = this.#addItem('rs', { type: 'reasoning', summary: [] });
-    const open: OpenReasoning = {
-      ...base,
+    const closingEvents = this.#closeAll('completed');
+    const [placed, added] = this.#addItem('rs', { type: 'reasoning', summary: [] });
+    const reasoning: OpenReasoning = {
+      ...placed,
       text: '',
       blocks: [],
       unsigned: '',
       close: () => {
-        const { item, index, text, blocks } = open;
+        const { item, index, text, blocks } = reasoning;
         const position = { item_id: item.id, output_index: index, summary_index: 0 };
         const part = { type: 'summary_text', text };
         if (text !== '') item.summary = [part];
@@ -197,58 +196,59 @@ export class ResponseStream implements DoorStream {
               this.#eventText('response.reasoning_summary_part.done', { ...position, part });
       },
     };
-    this.#reasoning = open;
-    return closed + added;
+    this.#reasoning = reasoning;
+    return closingEvents + added;
   }
 
   /** Events for a piece of the message. */
   #writeText(type: OpenPart['type'], text: string, logprobs: readonly unknown[]): string {
     let events = this.#openMessage();
-    const open = this.#message!;
-    if (open.part?.type !== type) {
-      events += this.#closePart(open);
-      open.part = { type, index: open.content.length, text: '', logprobs: [] };
-      open.content.push(partOf(open.part));
+    const message = this.#message!;
+    if (message.part?.type !== type) {
+      events += this.#closePart(message);
+      message.part = { type, index: message.content.length, text: '', logprobs: [] };
+      message.content.push(partOf(message.part));
       events += this.#eventText('response.content_part.added', {
-        ...positionOf(open),
-        part: partOf(open.part),
+        ...positionOf(message),
+        part: partOf(message.part),
       });
     }
-    open.part.text += text;
-    open.part.logprobs.push(...logprobs);
+    message.part.text += text;
+    message.part.logprobs.push(...logprobs);
     return type === 'output_text'
-      ? events + this.#eventText('response.output_text.delta', { ...positionOf(open), delta: text, logprobs })
-      : events + this.#eventText('response.refusal.delta', { ...positionOf(open), delta: text });
+      ? events +
+          this.#eventText('response.output_text.delta', { ...positionOf(message), delta: text, logprobs })
+      : events + this.#eventText('response.refusal.delta', { ...positionOf(message), delta: text });
   }
 
   /** Opens the message unless it is open. Returns the events for that; '' if it was open. */
   #openMessage(): string {
     if (this.#message !== undefined) return '';
-    const closed = this.#closeAll('completed');
+    const closingEvents = this.#closeAll('completed');
     const content: object[] = [];
     const item = { type: 'message', status: 'in_progress', role: 'assistant', content: [] };
-    const [base, added] = this.#addItem('msg', item);
-    const open: OpenMessage = {
-      ...base,
+    const [placed, added] = this.#addItem('msg', item);
+    const message: OpenMessage = {
+      ...placed,
       content,
       part: undefined,
       close: (status) => {
-        const events = this.#closePart(open);
-        Object.assign(open.item, { status, content });
+        const events = this.#closePart(message);
+        Object.assign(message.item, { status, content });
         return events;
       },
     };
-    this.#message = open;
-    return closed + added;
+    this.#message = message;
+    return closingEvents + added;
   }
 
   /** Ends the open part of the message, if there is one. */
-  #closePart(open: OpenMessage): string {
-    const { part } = open;
+  #closePart(message: OpenMessage): string {
+    const { part } = message;
     if (part === undefined) return '';
-    const position = positionOf(open);
+    const position = positionOf(message);
     const wholePart = partOf(part);
-    open.content[part.index] = wholePart;
+    message.content[part.index] = wholePart;
     const { text, logprobs } = part;
     return (
       (part.type === 'output_text'
@@ -266,27 +266,27 @@ export class ResponseStream implements DoorStream {
   #writeCall(call: Members, position: number): string {
     const piece = pieceOf(call);
     const key = piece.index ?? position;
-    let open = this.#calls.get(key);
+    let openCall = this.#calls.get(key);
     let events = '';
-    const isOther = open !== undefined && isOtherCall(piece, open);
-    if (open === undefined || isOther) {
+    const isOther = openCall !== undefined && isOtherCall(piece, openCall);
+    if (openCall === undefined || isOther) {
       if (this.#calls.size === 0 || isOther) events += this.#closeAll('completed');
-      [open, events] = this.#openCall(call, events);
-      this.#calls.set(key, open);
+      [openCall, events] = this.#openCall(call, events);
+      this.#calls.set(key, openCall);
     }
-    addPiece(open, piece);
-    if (open.isAdded) return events + this.#callDelta(open, piece.json);
-    return canBegin(open) ? events + this.#addCall(open) : events;
+    addPiece(openCall, piece);
+    if (openCall.isAdded) return events + this.#callDelta(openCall, piece.json);
+    return canBegin(openCall) ? events + this.#addCall(openCall) : events;
   }
 
   /**
    * Gives a call the next output index. The client is not told of the item yet, because the event must have
-   * the name. The returned events are `before`, and a whole reasoning item if the call has `extra_content`,
-   * the signature of Gemini: so the client sends the signature back before the call. `extra_content` is read
-   * from the first piece alone: Gemini sends whole calls, each in one piece.
+   * the name. The returned events are `eventsBefore`, and a whole reasoning item if the call has
+   * `extra_content`, the signature of Gemini: so the client sends the signature back before the call.
+   * `extra_content` is read from the first piece alone: Gemini sends whole calls, each in one piece.
    */
-  #openCall(call: Members, before: string): [OpenCall, string] {
-    let events = before;
+  #openCall(call: Members, eventsBefore: string): [OpenCall, string] {
+    let events = eventsBefore;
     const extra = call.extra_content;
     if (isRecord(extra)) {
       const content = encryptedContent({ extra });
@@ -299,60 +299,66 @@ export class ResponseStream implements DoorStream {
     }
     const isCustom = isRecord(call.custom);
     const textName = isCustom ? 'input' : 'arguments';
-    const base = this.#newItem(isCustom ? 'ctc' : 'fc', {
+    const placed = this.#newItem(isCustom ? 'ctc' : 'fc', {
       type: isCustom ? 'custom_tool_call' : 'function_call',
       status: 'in_progress',
       call_id: '',
       name: '',
       [textName]: '',
     });
-    const open: OpenCall = {
-      ...base,
+    const openCall: OpenCall = {
+      ...placed,
       id: undefined,
       name: undefined,
       json: '',
       isAdded: false,
       close: (status) => {
         // The upstream has ended without the name or id for which the event waited.
-        const added = open.isAdded ? '' : this.#addCall(open);
-        const { item, index, json } = open;
+        const added = openCall.isAdded ? '' : this.#addCall(openCall);
+        const { item, index, json } = openCall;
         Object.assign(item, { status, [textName]: json });
         const members = { item_id: item.id, output_index: index, name: item.name, [textName]: json };
-        return added + this.#eventText(`${eventsOf(open)}.done`, members);
+        return added + this.#eventText(`${eventsOf(openCall)}.done`, members);
       },
     };
-    return [open, events];
+    return [openCall, events];
   }
 
   /** Tells the client of a call, with the arguments that have come by now. */
-  #addCall(open: OpenCall): string {
-    open.isAdded = true;
+  #addCall(openCall: OpenCall): string {
+    openCall.isAdded = true;
     // If the upstream has sent no id, the caller gets an id that no earlier response has, because the caller
     // sends all ids back in one request. The end of the request id is the part that differs. OpenAI's bound
     // is 40 characters: 5 of `call_`, 28, `_`, and up to 6 digits.
-    const { index, item, id = `call_${this.#call.requestId.slice(-28)}_${index}`, name = '', json } = open;
+    const {
+      index,
+      item,
+      id = `call_${this.#call.requestId.slice(-28)}_${index}`,
+      name = '',
+      json,
+    } = openCall;
     // For a tool in a namespace its own name replaces `name`.
     Object.assign(item, { call_id: id, name, ...this.#namespaces.get(name) });
-    return this.#itemAdded(open) + this.#callDelta(open, json);
+    return this.#itemAdded(openCall) + this.#callDelta(openCall, json);
   }
 
-  #callDelta(open: OpenCall, json: string): string {
+  #callDelta(openCall: OpenCall, json: string): string {
     if (json === '') return '';
-    const members = { item_id: open.item.id, output_index: open.index, delta: json };
-    return this.#eventText(`${eventsOf(open)}.delta`, members);
+    const members = { item_id: openCall.item.id, output_index: openCall.index, delta: json };
+    return this.#eventText(`${eventsOf(openCall)}.delta`, members);
   }
 
   /** Ends all open items. `status`: of the last item; the others are completed. */
   #closeAll(status: ItemStatus): string {
-    const open = [this.#reasoning, this.#message, ...this.#calls.values()].filter(
+    const openItems = [this.#reasoning, this.#message, ...this.#calls.values()].filter(
       (item) => item !== undefined,
     );
     this.#reasoning = undefined;
     this.#message = undefined;
     this.#calls.clear();
     let events = '';
-    open.forEach((item, position) => {
-      events += item.close(position === open.length - 1 ? status : 'completed') + this.#itemDone(item);
+    openItems.forEach((item, position) => {
+      events += item.close(position === openItems.length - 1 ? status : 'completed') + this.#itemDone(item);
     });
     return events;
   }

@@ -50,7 +50,9 @@ export class GeminiStream implements ProviderStream {
   readonly #call: UnsignedCall;
   /** An event may be as long as a whole response, because an image comes in one event. */
   readonly #splitter = new SseSplitter(UPSTREAM_RESPONSE_BYTES_MAX);
+  /** By index of the candidate, below CHOICES_MAX. */
   readonly #candidates = new Map<number, CandidateState>();
+  /** The form of the last event with text alone; further events of that form are not parsed. */
   readonly #textForm = new TextForm();
   /** Undefined before the first event. */
   #writer: ChunkWriter | undefined;
@@ -59,10 +61,11 @@ export class GeminiStream implements ProviderStream {
   /** Candidate and member of the delta for events of the learnt form. */
   #formIndex = 0;
   #formMember: TextMember = 'content';
+  /** The last usage that was parsed. */
   #reportedUsage: ProviderUsage | undefined;
   /**
-   * The last event, if it had the learnt form. Its usage is newer than `#reportedUsage`, and parsed only if
-   * needed.
+   * The last event, if it had the learnt form; else undefined. Its usage is newer than `#reportedUsage`, and
+   * parsed only if needed.
    */
   #lastFormEvent: string | undefined;
 
@@ -115,6 +118,7 @@ export class GeminiStream implements ProviderStream {
     const text = this.#textForm.textIn(data);
     if (text === undefined || this.#candidates.get(this.#formIndex)?.isClosed !== false) return undefined;
     this.#lastFormEvent = data;
+    // `!`: a form is learnt of an event that made the writer.
     return text === '' ? '' : this.#writer!.piece(this.#formMember, text, this.#formIndex);
   }
 
