@@ -90,17 +90,8 @@ export class ProviderClient {
     if (credential === undefined && settings.credential !== undefined)
       return new NoCall(handler, NO_CREDENTIAL);
     const provider = this.#providers[settings.name];
-    if (provider === undefined) {
-      // Azure, which speaks OpenAI's protocol: only the headers differ.
-      const headers = [...moreHeaders, ...azureHeaders(credential)];
-      const { credential: position } = settings;
-      if (credential === undefined || position === undefined)
-        return this.#http.start(this.#withoutKey(target), body, requestId, handler, headers, path);
-      const watched = new WatchedHandler(handler, this.#credentials, position, credential);
-      const httpCall = this.#http.start(this.#withoutKey(target), body, requestId, watched, headers, path);
-      watched.setHttpCall(httpCall);
-      return httpCall;
-    }
+    if (provider === undefined)
+      return this.#startAzure(target, settings, credential, body, requestId, handler, moreHeaders, path);
     const nowMs = this.#clock.wallMs();
     const call =
       passed === undefined
@@ -117,6 +108,7 @@ export class ProviderClient {
       }
       this.#send(target, request, requestId, translated, moreHeaders);
     } catch (error) {
+      // A FieldError, or a bug of the provider: neither may end the thread.
       translated.failUnwritten(error);
     }
     return translated;
@@ -148,6 +140,26 @@ export class ProviderClient {
     const headers = provider.headers(call, request);
     this.#send(target, { ...request, headers }, requestId, translated, moreHeaders);
     return translated;
+  }
+
+  /** Sends a call to Azure, which speaks OpenAI's protocol: only the headers differ. */
+  #startAzure(
+    target: ProviderTarget,
+    { credential: position }: ProviderSettings,
+    credential: Credential | undefined,
+    body: string | Uint8Array,
+    requestId: string,
+    handler: HttpHandler,
+    moreHeaders: readonly string[],
+    path: string | undefined,
+  ): HttpCall {
+    const headers = [...moreHeaders, ...azureHeaders(credential)];
+    if (credential === undefined || position === undefined)
+      return this.#http.start(this.#withoutKey(target), body, requestId, handler, headers, path);
+    const watched = new WatchedHandler(handler, this.#credentials, position, credential);
+    const httpCall = this.#http.start(this.#withoutKey(target), body, requestId, watched, headers, path);
+    watched.setHttpCall(httpCall);
+    return httpCall;
   }
 
   #send(

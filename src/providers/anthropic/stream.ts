@@ -60,7 +60,9 @@ export class MessageStream implements ProviderStream {
   #hasArguments = false;
   /** Position of the open tool call among the calls; -1 before the first. */
   #toolIndex = -1;
+  /** Undefined before the stop reason has come. */
   #finishReason: FinishReason | undefined;
+  /** The last chunks were returned; later events are ignored. */
   #isOver = false;
 
   constructor(call: UnsignedCall) {
@@ -91,25 +93,26 @@ export class MessageStream implements ProviderStream {
   #translate(events: Buffer): string {
     const text = events.toString();
     const isPlain = !text.includes('\r');
-    let written = '';
+    let chunks = '';
     for (let position = 0; position < text.length && !this.#isOver;) {
       PIECE.lastIndex = position;
       const piece = isPlain && this.#hasRole ? PIECE.exec(text) : null;
       if (piece !== null) {
-        written += this.#pieceChunk(piece[1]!, piece[2]!);
+        chunks += this.#pieceChunk(piece[1]!, piece[2]!);
         position = PIECE.lastIndex;
         continue;
       }
-      const blank = isPlain ? text.indexOf('\n\n', position) : -1;
-      const end = blank < 0 ? text.length : blank + 2;
+      const blankLine = isPlain ? text.indexOf('\n\n', position) : -1;
+      const end = blankLine < 0 ? text.length : blankLine + 2;
       forEachEvent(Buffer.from(text.slice(position, end)), (_start, _end, data) => {
-        if (data !== undefined && data !== '' && !this.#isOver) written += this.#chunksOfEvent(data);
+        if (data !== undefined && data !== '' && !this.#isOver) chunks += this.#chunksOfEvent(data);
       });
       position = end;
     }
-    return written;
+    return chunks;
   }
 
+  /** The chunks for one event. `data`: its data lines, not empty. Throws a ProviderError. */
   #chunksOfEvent(data: string): string {
     const event = parsedJson(data);
     if (!isRecord(event)) throw ProviderError.invalid('an event is no JSON object');
@@ -125,7 +128,7 @@ export class MessageStream implements ProviderStream {
         this.#startMessage(event.message);
         return '';
       case 'message_delta':
-        return this.#messageDelta(event);
+        return this.#chunksOfMessageDelta(event);
       case 'message_stop':
         return this.#lastChunks();
       case 'error':
@@ -223,7 +226,7 @@ export class MessageStream implements ProviderStream {
     return writer.delta(`{"tool_calls":[{"index":${this.#toolIndex},"function":{"arguments":"${text}"}}]}`);
   }
 
-  #messageDelta({ delta, usage }: Record<string, unknown>): string {
+  #chunksOfMessageDelta({ delta, usage }: Record<string, unknown>): string {
     this.#usage.with(usage);
     this.#isUsageWhole ||= isRecord(usage);
     if (!isRecord(delta) || typeof delta.stop_reason !== 'string') return '';

@@ -96,11 +96,12 @@ export function callsFunctions({ body }: UnsignedCall): boolean {
   return Array.isArray(body.functions) && !Array.isArray(body.tools);
 }
 
+/** The caller's tools in Anthropic's form, with their own schemas. Throws a FieldError. */
 function toolsOf(fields: Fields, traits: ModelTraits): Block[] {
   const tools: Block[] = [];
   // Both are taken, because `fields.finish` refuses what nobody took.
   const callersTools = fields.list('tools');
-  const legacy = fields.list('functions');
+  const callersFunctions = fields.list('functions');
   (callersTools ?? []).forEach((tool, index) => {
     const path = `tools[${index}]`;
     if (!isRecord(tool)) throw new FieldError(path, 'must be an object');
@@ -109,12 +110,15 @@ function toolsOf(fields: Fields, traits: ModelTraits): Block[] {
     else fields.unsupported(`${path}.type`, 'must be function: the gateway has no prices for other tools');
   });
   if (callersTools === undefined)
-    (legacy ?? []).forEach((definition, index) =>
+    (callersFunctions ?? []).forEach((definition, index) =>
       tools.push(toolOf(definition, `functions[${index}]`, fields, traits)),
     );
   return tools;
 }
 
+/**
+ * A tool in Anthropic's form. `definition`: of the function. `path`: of `definition`. Throws a FieldError.
+ */
 function toolOf(definition: unknown, path: string, fields: Fields, traits: ModelTraits): Block {
   if (!isRecord(definition)) throw new FieldError(path, 'must be an object');
   const { name, description, parameters, strict } = definition;
@@ -156,9 +160,10 @@ function closeStrictTools(tools: readonly Block[], format: unknown): void {
  */
 function choiceOf(fields: Fields, tools: Block[], traits: ModelTraits): Record<string, unknown> | undefined {
   const isLegacy = fields.take('tools') === undefined;
-  const legacy = fields.take('function_call');
+  // Taken even if it does not count, or `fields.finish` would refuse it.
+  const functionCall = fields.take('function_call');
   const name = isLegacy ? 'function_call' : 'tool_choice';
-  const callersChoice = fields.take('tool_choice') ?? (isLegacy ? legacy : undefined);
+  const callersChoice = fields.take('tool_choice') ?? (isLegacy ? functionCall : undefined);
   // A message of the old interface (`functions`) can have one call only.
   const isSingle =
     fields.boolean('parallel_tool_calls') === false || (isLegacy && fields.take('functions') !== undefined);
@@ -216,6 +221,7 @@ interface ResponseForm {
 
 /**
  * How `response_format` is written, natively or as a tool; undefined if the content has no prescribed form.
+ * Depends on nothing but its parameters, so that `responseToolOf` decides as `toolMembersOf` did.
  */
 function responseFormOf(
   responseFormat: unknown,
@@ -225,10 +231,10 @@ function responseFormOf(
   if (responseFormat === undefined || responseFormat === null) return undefined;
   if (!isRecord(responseFormat)) throw new FieldError('response_format', 'must be an object');
   if (responseFormat.type === 'text') return undefined;
-  const toolOf = (description: string, schema: object): ResponseForm => ({
+  const asTool = (description: string, schema: object): ResponseForm => ({
     tool: { name: responseToolName(body), description, input_schema: schema },
   });
-  if (responseFormat.type === 'json_object') return toolOf('Gives the answer.', ANY_OBJECT);
+  if (responseFormat.type === 'json_object') return asTool('Gives the answer.', ANY_OBJECT);
   if (responseFormat.type !== 'json_schema')
     throw new FieldError('response_format.type', 'must be text, json_object or json_schema');
   const { json_schema: jsonSchema } = responseFormat;
@@ -239,7 +245,7 @@ function responseFormOf(
   if (closed !== undefined) return { format: { type: 'json_schema', schema: closed } };
   const description =
     typeof jsonSchema.description === 'string' ? jsonSchema.description : 'Gives the answer.';
-  return toolOf(description, schema);
+  return asTool(description, schema);
 }
 
 /** Values of `format` that Anthropic enforces. */
