@@ -43,19 +43,19 @@ export class Conversation {
   readonly system: Block[] = [];
   readonly #turns: Turn[] = [];
   readonly #rules: ContentRules;
-  readonly #systemTurns: boolean;
+  readonly #allowsSystemTurns: boolean;
   /** System texts after an assistant turn, which go after the next user turn (`#turn`). */
   #pendingSystem: Block[] = [];
   /** Made-up id of the last `function_call`, which has no id of its own. */
   #functionId = '';
 
   /**
-   * `systemTurns`: the model accepts system turns in `messages`. The door has checked that `messages` are
-   * objects.
+   * `allowsSystemTurns`: the model accepts system turns in `messages`. The door has checked that `messages`
+   * are objects.
    */
-  constructor(messages: readonly unknown[], rules: ContentRules, systemTurns: boolean) {
+  constructor(messages: readonly unknown[], rules: ContentRules, allowsSystemTurns: boolean) {
     this.#rules = rules;
-    this.#systemTurns = systemTurns;
+    this.#allowsSystemTurns = allowsSystemTurns;
     for (let index = 0; index < messages.length; index++) {
       const message = messages[index];
       if (isRecord(message)) this.#add(message, index);
@@ -121,7 +121,7 @@ export class Conversation {
   #addSystem(blocks: Block[]): void {
     const last = this.#turns.at(-1);
     if (last === undefined) this.system.push(...blocks);
-    else if (!this.#systemTurns) this.#turn('user').blocks.push(...blocks.map(asReminder));
+    else if (!this.#allowsSystemTurns) this.#turn('user').blocks.push(...blocks.map(asReminder));
     else if (last.role === 'user') last.system.push(...blocks);
     else this.#pendingSystem.push(...blocks);
   }

@@ -26,18 +26,18 @@ export interface ModelTraits {
   /** Values of `output_config.effort` beside adaptive thinking; empty if the model has no such thinking. */
   readonly efforts: readonly string[];
   /** Whether temperature, top_p and top_k may differ from their defaults. */
-  readonly sampling: boolean;
+  readonly allowsSampling: boolean;
   /** Whether the model refuses temperature and top_p beside each other, as all do since Opus 4.1. */
-  readonly oneSampler: boolean;
+  readonly hasOneSampler: boolean;
   /** Whether the model obeys a JSON schema for its content, and for the arguments of a `strict` tool. */
-  readonly schemas: boolean;
+  readonly obeysSchemas: boolean;
   /** Whether the request can force the model to call a tool. */
-  readonly forcedTools: boolean;
+  readonly canForceTools: boolean;
   /**
    * Whether `messages` may have system turns. Only Anthropic's own API allows them: writeMessages checks
    * that.
    */
-  readonly systemTurns: boolean;
+  readonly allowsSystemTurns: boolean;
 }
 
 /** Anthropic's least `budget_tokens`. */
@@ -64,21 +64,26 @@ const BEFORE_THINKING: ModelTraits = {
   thinking: 'none',
   thinkingOff: 'absent',
   efforts: NO_EFFORTS,
-  sampling: true,
-  oneSampler: false,
-  schemas: false,
-  forcedTools: true,
-  systemTurns: false,
+  allowsSampling: true,
+  hasOneSampler: false,
+  obeysSchemas: false,
+  canForceTools: true,
+  allowsSystemTurns: false,
 };
 const SINCE_3_7: ModelTraits = { ...BEFORE_THINKING, thinking: 'budget' };
-const SINCE_4_1: ModelTraits = { ...SINCE_3_7, oneSampler: true };
-const SINCE_4_5: ModelTraits = { ...SINCE_4_1, schemas: true };
+const SINCE_4_1: ModelTraits = { ...SINCE_3_7, hasOneSampler: true };
+const SINCE_4_5: ModelTraits = { ...SINCE_4_1, obeysSchemas: true };
 const SINCE_4_6: ModelTraits = { ...SINCE_4_5, thinking: 'either', efforts: EFFORTS_TO_MAX };
-const SINCE_4_7: ModelTraits = { ...SINCE_4_6, thinking: 'adaptive', efforts: EFFORTS, sampling: false };
-const SINCE_4_8: ModelTraits = { ...SINCE_4_7, systemTurns: true };
+const SINCE_4_7: ModelTraits = {
+  ...SINCE_4_6,
+  thinking: 'adaptive',
+  efforts: EFFORTS,
+  allowsSampling: false,
+};
+const SINCE_4_8: ModelTraits = { ...SINCE_4_7, allowsSystemTurns: true };
 /** From version 5 on a model thinks unless the request says otherwise. */
 const SINCE_5: ModelTraits = { ...SINCE_4_8, thinkingOff: 'disabled' };
-const SINCE_5_1: ModelTraits = { ...SINCE_5, thinkingOff: undefined, forcedTools: false };
+const SINCE_5_1: ModelTraits = { ...SINCE_5, thinkingOff: undefined, canForceTools: false };
 
 /** A version as a number, so that versions can be compared: 4.8 is 408, and 4.10 is 410. */
 export const versionOf = (major: number, minor: number): number => major * 100 + minor;
@@ -102,7 +107,7 @@ const BY_VERSION: readonly (readonly [number, ModelTraits])[] = [
 function familyTraits(family: string, version: number): Partial<ModelTraits> {
   if (family === 'mythos' || family === 'fable') return { thinkingOff: undefined };
   if (family === 'sonnet' && version > V5) return { thinkingOff: 'between_tools' };
-  if (family === 'haiku' && version > V5) return { thinkingOff: 'disabled', forcedTools: true };
+  if (family === 'haiku' && version > V5) return { thinkingOff: 'disabled', canForceTools: true };
   return {};
 }
 

@@ -43,7 +43,7 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
   const conversation = new Conversation(
     fields.list('messages') ?? [],
     { fields, fetchesUrls: isAnthropic },
-    isAnthropic && traits.systemTurns,
+    isAnthropic && traits.allowsSystemTurns,
   );
   const maxTokens =
     fields.integer('max_completion_tokens') ?? fields.integer('max_tokens') ?? settings.outputTokensMax;
@@ -62,8 +62,9 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
       ...(thinking.effort !== undefined && { effort: thinking.effort }),
       ...(format && { format }),
     };
-  const samples = traits.sampling && !(isAnthropic && settings.apiVersion >= VERSION_WITHOUT_SAMPLING);
-  addSampling(request, fields, samples, traits.oneSampler, isThinking(thinking.thinking));
+  const allowsSampling =
+    traits.allowsSampling && !(isAnthropic && settings.apiVersion >= VERSION_WITHOUT_SAMPLING);
+  addSampling(request, fields, allowsSampling, traits.hasOneSampler, isThinking(thinking.thinking));
   addStop(request, fields);
   const cacheControl = fields.record('cache_control');
   if (cacheControl !== undefined) request.cache_control = cacheControl;
@@ -76,18 +77,18 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
 
 function addTools(
   request: Record<string, unknown>,
-  { tools, choice, byTool }: ToolMembers,
+  { tools, choice, isFormatByTool }: ToolMembers,
   fields: Fields,
   traits: ModelTraits,
-  thinks: boolean,
+  willThink: boolean,
 ): void {
   if (tools.length === 0) return;
   request.tools = tools;
   if (choice === undefined) return;
   // Page "Thinking": while a model thinks with a budget, only the choices auto and none are allowed.
-  if (thinks && traits.thinking !== 'adaptive' && choice.type !== 'auto' && choice.type !== 'none') {
+  if (willThink && traits.thinking !== 'adaptive' && choice.type !== 'auto' && choice.type !== 'none') {
     fields.unsupported(
-      byTool ? 'response_format' : 'tool_choice',
+      isFormatByTool ? 'response_format' : 'tool_choice',
       'cannot force a call while this model thinks',
     );
     return;
@@ -167,18 +168,19 @@ function effortOf(effort: string, { efforts }: ModelTraits): string | undefined 
 
 /**
  * Adds temperature, top_p and top_k. A default value is left out, because some models refuse even that.
- * `samples`: the model and the API's version allow them. `thinks`: the request makes the model think.
+ * `allowsSampling`: the model and the API's version allow them. `willThink`: the request makes the model
+ * think.
  */
 function addSampling(
   request: Record<string, unknown>,
   fields: Fields,
-  samples: boolean,
-  oneSampler: boolean,
-  thinks: boolean,
+  allowsSampling: boolean,
+  hasOneSampler: boolean,
+  willThink: boolean,
 ): void {
   const temperature = fields.number('temperature');
   if (temperature !== undefined && temperature !== SAMPLING_DEFAULT) {
-    if (!samples || thinks) fields.unsupported('temperature', samplingReason(samples));
+    if (!allowsSampling || willThink) fields.unsupported('temperature', samplingReason(allowsSampling));
     else if (temperature > TEMPERATURE_MAX) {
       fields.unsupported('temperature', `must be at most ${TEMPERATURE_MAX} with Claude`);
       request.temperature = TEMPERATURE_MAX;
@@ -187,18 +189,19 @@ function addSampling(
   const topP = fields.number('top_p');
   if (topP !== undefined && topP !== SAMPLING_DEFAULT) {
     // While Claude thinks, top_p must be at least 0.95: Anthropic rejects others with its own message.
-    if (!samples) fields.unsupported('top_p', samplingReason(samples));
-    else if (oneSampler && request.temperature !== undefined) fields.unsupported('top_p', BESIDE_TEMPERATURE);
+    if (!allowsSampling) fields.unsupported('top_p', samplingReason(allowsSampling));
+    else if (hasOneSampler && request.temperature !== undefined)
+      fields.unsupported('top_p', BESIDE_TEMPERATURE);
     else request.top_p = topP;
   }
   const topK = fields.integer('top_k');
   if (topK === undefined) return;
-  if (samples && !thinks) request.top_k = topK;
-  else fields.unsupported('top_k', samplingReason(samples));
+  if (allowsSampling && !willThink) request.top_k = topK;
+  else fields.unsupported('top_k', samplingReason(allowsSampling));
 }
 
-function samplingReason(samples: boolean): string {
-  return samples ? 'cannot be set while this model thinks' : 'cannot be set for this model';
+function samplingReason(allowsSampling: boolean): string {
+  return allowsSampling ? 'cannot be set while this model thinks' : 'cannot be set for this model';
 }
 
 /** Adds `stop_sequences`. OpenAI allows a single text, and Claude refuses blank ones. */

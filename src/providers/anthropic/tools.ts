@@ -41,7 +41,7 @@ export interface ToolMembers {
   /** The value of `output_config.format`; undefined without one. */
   readonly format: Record<string, unknown> | undefined;
   /** Whether the last tool stands in for `response_format`. */
-  readonly byTool: boolean;
+  readonly isFormatByTool: boolean;
 }
 
 /** `body`: the one that `fields` reads. Throws a FieldError. */
@@ -50,13 +50,13 @@ export function toolMembersOf(fields: Fields, traits: ModelTraits, body: Unsigne
   const choice = choiceOf(fields, tools, traits);
   const response = responseFormOf(fields.take('response_format'), traits, body);
   closeStrictTools(tools, response?.format?.schema);
-  if (response?.tool === undefined) return { tools, choice, format: response?.format, byTool: false };
-  if (!traits.forcedTools) {
+  if (response?.tool === undefined) return { tools, choice, format: response?.format, isFormatByTool: false };
+  if (!traits.canForceTools) {
     fields.unsupported(
       'response_format',
       'must be json_schema with closed objects, and not too complex: Claude has no other here',
     );
-    return { tools, choice, format: undefined, byTool: false };
+    return { tools, choice, format: undefined, isFormatByTool: false };
   }
   // With tools of the caller the model may call one of them first.
   const mayCallOthers = tools.length > 0 && choice?.type !== 'none';
@@ -64,7 +64,7 @@ export function toolMembersOf(fields: Fields, traits: ModelTraits, body: Unsigne
   const responseToolChoice = { type: 'tool', name: response.tool.name };
   const anyToolChoice = choice?.type === 'tool' ? choice : { ...choice, type: 'any' };
   const forced = mayCallOthers ? anyToolChoice : responseToolChoice;
-  return { tools, choice: forced, format: undefined, byTool: true };
+  return { tools, choice: forced, format: undefined, isFormatByTool: true };
 }
 
 /** Name of the tool whose arguments are the content of the response; undefined if that comes as text. */
@@ -72,7 +72,7 @@ export function responseToolOf({ settings, body, model }: UnsignedCall): string 
   const { response_format: format } = body;
   if (format === undefined || format === null) return undefined;
   const traits = traitsOf(model, settings.name === 'vertex');
-  return traits.forcedTools ? responseFormOf(format, traits, body)?.tool?.name : undefined;
+  return traits.canForceTools ? responseFormOf(format, traits, body)?.tool?.name : undefined;
 }
 
 /**
@@ -130,7 +130,7 @@ function toolOf(definition: unknown, path: string, fields: Fields, traits: Model
   const schema: Record<string, unknown> = parameters ?? NO_PARAMETERS;
   tool.input_schema = { type: 'object', ...schema };
   if (strict === true) {
-    if (traits.schemas) tool.strict = true;
+    if (traits.obeysSchemas) tool.strict = true;
     else fields.unsupported(`${path}.strict`);
   }
   return withCacheControl(tool, definition, path);
@@ -174,7 +174,7 @@ function choiceOf(fields: Fields, tools: Block[], traits: ModelTraits): Record<s
   else if (callersChoice === 'required') choice = { type: 'any' };
   else if (isRecord(callersChoice)) choice = chosenOf(callersChoice, name, tools);
   else throw new FieldError(name, 'must be auto, none, required or name a function');
-  if (!traits.forcedTools && choice.type !== 'auto') {
+  if (!traits.canForceTools && choice.type !== 'auto') {
     fields.unsupported(name, 'cannot force a call of this model');
     choice = { type: 'auto' };
   }
@@ -241,7 +241,7 @@ function responseFormOf(
   const schema = isRecord(jsonSchema) ? jsonSchema.schema : undefined;
   if (!isRecord(jsonSchema) || !isRecord(schema))
     throw new FieldError('response_format.json_schema.schema', 'must be an object');
-  const closed = traits.schemas ? formatSchema(schema, jsonSchema.strict === true) : undefined;
+  const closed = traits.obeysSchemas ? formatSchema(schema, jsonSchema.strict === true) : undefined;
   if (closed !== undefined) return { format: { type: 'json_schema', schema: closed } };
   const description =
     typeof jsonSchema.description === 'string' ? jsonSchema.description : 'Gives the answer.';

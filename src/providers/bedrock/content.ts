@@ -89,7 +89,7 @@ export class ContentWriter {
    */
   cachePoint(holder: Members): Block[] {
     const { cache_control: control } = holder;
-    if (!isRecord(control) || !this.#facts.cachePoints) return [];
+    if (!isRecord(control) || !this.#facts.allowsCachePoints) return [];
     // Without `ttl` a cache point lasts five minutes. Models other than Claude from 4.5 refuse the member,
     // and `version` is 0 if the model is not Claude. A model hidden by its ARN (models.ts) gets the member,
     // and Bedrock decides.

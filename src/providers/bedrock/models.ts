@@ -38,9 +38,9 @@ export interface ModelFacts {
   /** Version of a Claude model, as `versionOf` counts it; 0 for others. */
   readonly version: number;
   /** Whether the model obeys a schema in `outputConfig.textFormat`. */
-  readonly schemas: boolean;
+  readonly obeysSchemas: boolean;
   /** Whether the model accepts cache points in system texts and messages. */
-  readonly cachePoints: boolean;
+  readonly allowsCachePoints: boolean;
 }
 
 /** Converse's greatest temperature; OpenAI's is 2. */
@@ -82,8 +82,8 @@ function factsByName(model: string): ModelFacts {
     family,
     claude,
     version,
-    schemas: claude?.schemas ?? !WITHOUT_SCHEMAS.test(model),
-    cachePoints: CACHING.has(family) || (claude !== undefined && version >= V3_5),
+    obeysSchemas: claude?.obeysSchemas ?? !WITHOUT_SCHEMAS.test(model),
+    allowsCachePoints: CACHING.has(family) || (claude !== undefined && version >= V3_5),
   };
 }
 

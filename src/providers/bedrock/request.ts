@@ -22,7 +22,7 @@ import { CLAUDE_DEFAULT, factsOf, TEMPERATURE_MAX, type ModelFacts, reasoningOf 
 import { responseFormOf, toolsOf } from './tools.js';
 
 /** Members of Converse that a caller may send by Converse's names. */
-const PASSED = ['guardrailConfig', 'performanceConfig', 'promptVariables'] as const;
+const CONVERSE_MEMBERS = ['guardrailConfig', 'performanceConfig', 'promptVariables'] as const;
 
 const SERVICE_TIERS: ReadonlySet<unknown> = new Set(['default', 'flex', 'priority', 'reserved']);
 /** What Converse accepts as a name or value in `requestMetadata`, and how many entries. */
@@ -62,7 +62,7 @@ export function anyBodyOf(call: UnsignedCall, facts: ModelFacts): string {
   if (reasoning.isOn && facts.claude !== undefined) {
     body.additionalModelResponseFieldPaths = ['/usage/output_tokens_details'];
   }
-  for (const name of PASSED) {
+  for (const name of CONVERSE_MEMBERS) {
     const value = fields.record(name);
     if (value !== undefined) body[name] = value;
   }
@@ -108,18 +108,20 @@ interface Sampling {
   readonly modelFields: Members;
 }
 
-/** The members for temperature, top_p and top_k. `thinks`: Claude will think, which rules out most values. */
-function samplingOf(fields: Fields, { family, claude }: ModelFacts, thinks: boolean): Sampling {
+/**
+ * The members for temperature, top_p and top_k. `willThink`: Claude will think, which rules out most values.
+ */
+function samplingOf(fields: Fields, { family, claude }: ModelFacts, willThink: boolean): Sampling {
   const inference: Record<string, number> = {};
   let modelFields = {};
-  const samples = claude?.sampling !== false;
-  const reason = samples ? 'cannot be set while this model thinks' : 'cannot be set for this model';
+  const allowsSampling = claude?.allowsSampling !== false;
+  const reason = allowsSampling ? 'cannot be set while this model thinks' : 'cannot be set for this model';
   // Claude's default is not sent: a Claude that allows no sampling refuses even the default.
   const isWorthSending = (value: number | undefined): value is number =>
     value !== undefined && (claude === undefined || value !== CLAUDE_DEFAULT);
   const temperature = fields.number('temperature');
   if (isWorthSending(temperature)) {
-    if (!samples || thinks) fields.unsupported('temperature', reason);
+    if (!allowsSampling || willThink) fields.unsupported('temperature', reason);
     else {
       if (temperature > TEMPERATURE_MAX) {
         fields.unsupported('temperature', `must be at most ${TEMPERATURE_MAX} for Bedrock`);
@@ -130,14 +132,14 @@ function samplingOf(fields: Fields, { family, claude }: ModelFacts, thinks: bool
   const topP = fields.number('top_p');
   if (isWorthSending(topP)) {
     // While Claude thinks, top_p must be at least 0.95: Bedrock rejects a smaller value with its own message.
-    if (!samples) fields.unsupported('top_p', reason);
-    else if (claude?.oneSampler === true && inference.temperature !== undefined)
+    if (!allowsSampling) fields.unsupported('top_p', reason);
+    else if (claude?.hasOneSampler === true && inference.temperature !== undefined)
       fields.unsupported('top_p', BESIDE_TEMPERATURE);
     else inference.topP = topP;
   }
   const topK = fields.integer('top_k');
   if (topK !== undefined) {
-    if (!samples || thinks) fields.unsupported('top_k', reason);
+    if (!allowsSampling || willThink) fields.unsupported('top_k', reason);
     else if (claude !== undefined || family === 'hidden') modelFields = { top_k: topK };
     else if (family === 'nova' || family === 'nova-2') modelFields = { inferenceConfig: { topK } };
     else fields.unsupported('top_k', 'is not supported by this model');
@@ -237,11 +239,11 @@ function plainInferenceOf(body: UnsignedCall['body'], { claude }: ModelFacts): s
     return undefined;
   if (temperature === undefined && topP === undefined)
     return maxTokens === undefined ? '' : `,"inferenceConfig":{"maxTokens":${maxTokens as number}}`;
-  if (claude?.sampling === false || !isAbsentOr(temperature, Number.isFinite)) return undefined;
+  if (claude?.allowsSampling === false || !isAbsentOr(temperature, Number.isFinite)) return undefined;
   if (!isAbsentOr(topP, Number.isFinite) || Number(temperature ?? 0) > TEMPERATURE_MAX) return undefined;
   const isWorthSending = (value: unknown): boolean =>
     value !== undefined && (claude === undefined || value !== CLAUDE_DEFAULT);
-  if (claude?.oneSampler === true && isWorthSending(temperature) && isWorthSending(topP)) return undefined;
+  if (claude?.hasOneSampler === true && isWorthSending(temperature) && isWorthSending(topP)) return undefined;
   const inference = [
     ...(maxTokens === undefined ? [] : [`"maxTokens":${maxTokens as number}`]),
     ...(isWorthSending(temperature) ? [`"temperature":${temperature as number}`] : []),

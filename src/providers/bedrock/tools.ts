@@ -67,7 +67,7 @@ export function responseFormOf(
   const { schema, name, description, strict } = namedSchema;
   // Anthropic's bounds are those of Claude alone.
   const schemaOf = facts.claude === undefined ? closedSchema : formatSchema;
-  const closed = facts.schemas ? schemaOf(schema, strict === true) : undefined;
+  const closed = facts.obeysSchemas ? schemaOf(schema, strict === true) : undefined;
   if (closed === undefined) return responseTool(body, description ?? 'Gives the answer.', schema);
   const jsonSchema = {
     schema: JSON.stringify(closed),
@@ -120,7 +120,7 @@ export function toolsOf(
   closeStrictTools(tools, form?.closed);
   const isForced = choice !== undefined && !('auto' in choice);
   const { claude } = facts;
-  const cannotForce = claude && (!claude.forcedTools || (willThink && claude.thinking !== 'adaptive'));
+  const cannotForce = claude && (!claude.canForceTools || (willThink && claude.thinking !== 'adaptive'));
   if (isForced && cannotForce === true) {
     fields.unsupported('tool_choice', 'cannot force a call of this model, or while it thinks');
     choice = { auto: {} };

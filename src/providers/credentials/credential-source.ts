@@ -74,17 +74,17 @@ export async function callWithin<Result>(
   stop: AbortSignal | undefined,
   work: (signal: AbortSignal) => Promise<Result>,
 ): Promise<Result> {
-  const ended = new AbortController();
-  const end = (): void => ended.abort();
-  const timer = setTimeout(end, msMax);
-  stop?.addEventListener('abort', end);
+  const controller = new AbortController();
+  const abort = (): void => controller.abort();
+  const timer = setTimeout(abort, msMax);
+  stop?.addEventListener('abort', abort);
   // If `stop` was aborted before, no event comes.
-  if (stop?.aborted === true) end();
+  if (stop?.aborted === true) abort();
   try {
-    return await work(ended.signal);
+    return await work(controller.signal);
   } finally {
     clearTimeout(timer);
-    stop?.removeEventListener('abort', end);
+    stop?.removeEventListener('abort', abort);
   }
 }
 
@@ -174,13 +174,15 @@ function codesOf(error: unknown): Set<string> {
 
 /** Advice by system error; undefined for another error. */
 function adviceOf(codes: ReadonlySet<string>, message: string): string | undefined {
-  const is = (...names: string[]): boolean => names.some((name) => codes.has(name) || message.includes(name));
-  if (is('ENOENT')) return 'the file is not there: see the path, and that it is mounted into the container';
-  if (is('EACCES', 'EPERM')) return 'the file cannot be read: see its owner and mode';
-  if (is('EISDIR')) return 'it is a folder: name the file in it';
-  if (is('ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'ETIMEDOUT', 'UND_ERR_CONNECT_TIMEOUT'))
+  const hasAny = (...names: string[]): boolean =>
+    names.some((name) => codes.has(name) || message.includes(name));
+  if (hasAny('ENOENT'))
+    return 'the file is not there: see the path, and that it is mounted into the container';
+  if (hasAny('EACCES', 'EPERM')) return 'the file cannot be read: see its owner and mode';
+  if (hasAny('EISDIR')) return 'it is a folder: name the file in it';
+  if (hasAny('ECONNREFUSED', 'EHOSTUNREACH', 'ENETUNREACH', 'ETIMEDOUT', 'UND_ERR_CONNECT_TIMEOUT'))
     return 'the token server cannot be reached from here: see network, firewall and proxy';
-  if (is('ENOTFOUND', 'EAI_AGAIN'))
+  if (hasAny('ENOTFOUND', 'EAI_AGAIN'))
     return 'the name of the token server cannot be resolved: see the DNS of this machine';
   return undefined;
 }

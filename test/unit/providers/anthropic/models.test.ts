@@ -35,8 +35,8 @@ const MODELS: [name: string, thinking: string, off: string | undefined, letters:
 void t.test('models', (t) => {
   for (const [name, thinking, off, letters, efforts] of MODELS) {
     const traits = traitsOf(name, false);
-    const { sampling, oneSampler, schemas, forcedTools, systemTurns } = traits;
-    const found = `${sampling ? 's' : '-'}${oneSampler && sampling ? '1' : '-'}${schemas ? 'c' : '-'}${forcedTools ? 'f' : '-'}${systemTurns ? 'y' : '-'}`;
+    const { allowsSampling, hasOneSampler, obeysSchemas, canForceTools, allowsSystemTurns } = traits;
+    const found = `${allowsSampling ? 's' : '-'}${hasOneSampler && allowsSampling ? '1' : '-'}${obeysSchemas ? 'c' : '-'}${canForceTools ? 'f' : '-'}${allowsSystemTurns ? 'y' : '-'}`;
     t.strictSame(
       [traits.thinking, traits.thinkingOff, found, traits.efforts.length],
       [thinking, off, letters, efforts],
@@ -140,7 +140,7 @@ void t.test('schemas', (t) => {
 });
 
 void t.test('schemas are on Vertex since 4.6', (t) => {
-  const schemas = (name: string, onVertex: boolean): boolean => traitsOf(name, onVertex).schemas;
+  const schemas = (name: string, onVertex: boolean): boolean => traitsOf(name, onVertex).obeysSchemas;
   t.same(
     ['claude-sonnet-4-5@20250929', 'claude-sonnet-4-6', 'claude-opus-4-7', 'claude-sonnet-4@20250514'].map(
       (name) => [schemas(name, false), schemas(name, true)],
