@@ -65,13 +65,14 @@ export class Conversation {
       throw new FieldError('messages', 'must have one message that is not empty and not of the system');
     if (this.#turns[0]!.role === 'assistant')
       this.#turns.unshift(turnOf('user', [{ type: 'text', text: PLACEHOLDER_USER_TEXT }]));
-    const last = this.#turns.at(-1)!;
+    const lastTurn = this.#turns.at(-1)!;
     // A last assistant turn is a prefill, the start of the response. Anthropic refuses a prefill that ends
     // with white space. No block is blank, so some text remains.
-    const text = last.role === 'assistant' ? last.blocks.at(-1) : undefined;
-    if (text?.type === 'text') text.text = (text.text as string).trimEnd();
+    const prefill = lastTurn.role === 'assistant' ? lastTurn.blocks.at(-1) : undefined;
+    if (prefill?.type === 'text') prefill.text = (prefill.text as string).trimEnd();
   }
 
+  /** The value of `messages`. */
   get messages(): readonly unknown[] {
     const messages: unknown[] = [];
     for (const { role, results, blocks, system } of this.#turns) {
@@ -82,15 +83,15 @@ export class Conversation {
   }
 
   /**
-   * The last turn has tool results, and the assistant turn that called the tools has no thinking block.
-   * Models that think with a budget refuse to think then, so request.ts leaves thinking off.
+   * Whether the last turn has tool results, and the assistant turn that called the tools has no thinking
+   * block. Models that think with a budget refuse to think then, so request.ts leaves thinking off.
    */
   get continuesWithoutThinking(): boolean {
-    const last = this.#turns.at(-1)!;
-    const calls = this.#turns.at(-2);
-    const firstType = calls?.blocks[0]?.type;
+    const lastTurn = this.#turns.at(-1)!;
+    const callingTurn = this.#turns.at(-2);
+    const firstType = callingTurn?.blocks[0]?.type;
     const hasThinking = firstType === 'thinking' || firstType === 'redacted_thinking';
-    return last.results.length > 0 && calls !== undefined && !hasThinking;
+    return lastTurn.results.length > 0 && callingTurn !== undefined && !hasThinking;
   }
 
   #add(message: Members, index: number): void {

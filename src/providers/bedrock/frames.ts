@@ -21,6 +21,7 @@ import { SSE_EVENT_BYTES_MAX } from '../../core/limits.js';
 import { ProviderError } from '../provider.js';
 import { failureOf } from './errors.js';
 
+/** The two lengths and their CRC. */
 const PRELUDE_BYTES = 12;
 const CRC_BYTES = 4;
 const NO_BYTES = Buffer.alloc(0);

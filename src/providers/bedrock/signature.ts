@@ -16,6 +16,11 @@ import type { Credential } from '../provider.js';
 export type AwsCredential = Extract<Credential, { kind: 'aws' }>;
 
 const ALGORITHM = 'AWS4-HMAC-SHA256';
+/**
+ * The bytes with which RFC 2104 fills the inner and the outer block; the key is combined with them by XOR.
+ */
+const INNER_FILL = 0x36;
+const OUTER_FILL = 0x5c;
 /** Sizes of SHA-256: its block, a digest, and a digest in hexadecimal. */
 const BLOCK_BYTES = 64;
 const DIGEST_BYTES = 32;
@@ -82,6 +87,7 @@ function signerOf(path: string, host: string, credential: AwsCredential, region:
   const name = host + path;
   let signer = signers.get(name);
   if (signer?.isFor(path, host, credential, region) !== true) {
+    // In alphabetical order, as SignedForm wants.
     const headers: Record<string, string> = {
       'content-type': 'application/json',
       host,
@@ -126,11 +132,11 @@ export class Signer {
   /** The canonical request, cut at each BODY_HASH. */
   readonly #request: readonly string[];
   /** The value of `authorization` up to the signature. */
-  readonly #begin: string;
+  readonly #authorizationStart: string;
   /** Inner block and text. The text ends with the hash of the canonical request, written for each call. */
   readonly #inner: Buffer;
   /** Outer block and inner hash, written for each call. */
-  readonly #outer = Buffer.alloc(BLOCK_BYTES + DIGEST_BYTES, 0x5c);
+  readonly #outer = Buffer.alloc(BLOCK_BYTES + DIGEST_BYTES, OUTER_FILL);
 
   constructor(form: SignedForm) {
     const { method, path, headers, credential, region, service } = form;
@@ -143,11 +149,11 @@ export class Signer {
     this.#request = `${request}\n${signedHeaders}\n${BODY_HASH}`.split(BODY_HASH);
     const date = headers['x-amz-date']!;
     const credentialScope = `${date.slice(0, 8)}/${region}/${service}/aws4_request`;
-    this.#begin =
+    this.#authorizationStart =
       `${ALGORITHM} Credential=${credential.accessKeyId}/${credentialScope}, ` +
       `SignedHeaders=${signedHeaders}, Signature=`;
     const text = `${ALGORITHM}\n${date}\n${credentialScope}\n`;
-    this.#inner = Buffer.alloc(BLOCK_BYTES + text.length + DIGEST_CHARS, 0x36);
+    this.#inner = Buffer.alloc(BLOCK_BYTES + text.length + DIGEST_CHARS, INNER_FILL);
     this.#inner.write(text, BLOCK_BYTES, 'latin1');
     keyOf(credential, credentialScope).forEach((byte, index) => {
       this.#inner[index]! ^= byte;
@@ -155,6 +161,7 @@ export class Signer {
     });
   }
 
+  /** Whether the signer signs such a request. Credentials are compared as objects, which is fast. */
   isFor(path: string, host: string, credential: AwsCredential, region: string): boolean {
     const { form } = this;
     const isSame = form.path === path && form.headers.host === host;
@@ -166,7 +173,7 @@ export class Signer {
     const requestHash = hash('sha256', this.#request.join(bodyHash));
     this.#inner.write(requestHash, this.#inner.length - DIGEST_CHARS, 'latin1');
     this.#outer.write(hash('sha256', this.#inner, 'binary'), BLOCK_BYTES, 'latin1');
-    return this.#begin + hash('sha256', this.#outer);
+    return this.#authorizationStart + hash('sha256', this.#outer);
   }
 }
 

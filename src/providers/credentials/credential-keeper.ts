@@ -131,7 +131,7 @@ interface Entry {
   /** What `filesStampOf` returned as the last renewal began. */
   filesStamp: string;
   /** When the credential is dropped, by the monotonic clock; Infinity while the settings name it. */
-  forgottenMs: number;
+  dropMs: number;
 }
 
 export class CredentialKeeper {
@@ -159,7 +159,7 @@ export class CredentialKeeper {
   /** Status of each credential that the settings name. */
   get statuses(): CredentialStatus[] {
     return [...this.#entries.values()]
-      .filter(({ forgottenMs }) => forgottenMs === Infinity)
+      .filter(({ dropMs }) => dropMs === Infinity)
       .map(({ name, issued, expires, renewals, failures, error }) => ({
         name,
         ok: issued !== undefined,
@@ -181,10 +181,10 @@ export class CredentialKeeper {
     for (const position of new Set(positions)) {
       const entry = this.#entries.get(position);
       if (entry === undefined) this.#entries.set(position, this.#newEntry(position));
-      else entry.forgottenMs = Infinity;
+      else entry.dropMs = Infinity;
     }
     if (this.#entries.size === 0) return;
-    this.look();
+    this.renewDue();
     this.#schedule();
     const missing = (): Entry[] =>
       positions
@@ -205,9 +205,9 @@ export class CredentialKeeper {
 
   /** Stops renewing all credentials but these, and drops them after LINGER_MS. Called after a reload. */
   retain(positions: readonly number[]): void {
-    const forgottenMs = this.#options.clock.monotonicMs() + LINGER_MS;
+    const dropMs = this.#options.clock.monotonicMs() + LINGER_MS;
     for (const entry of this.#entries.values())
-      if (!positions.includes(entry.position)) entry.forgottenMs = Math.min(entry.forgottenMs, forgottenMs);
+      if (!positions.includes(entry.position)) entry.dropMs = Math.min(entry.dropMs, dropMs);
   }
 
   /** gateway/pools.ts calls this if a provider rejects a revision. Renews early if it is the present one. */
@@ -219,27 +219,27 @@ export class CredentialKeeper {
     entry.isRejected = true;
     const fields = { credential: entry.name };
     this.#options.log.warn('a provider rejects a credential; it is renewed early', fields);
-    this.look();
+    this.renewDue();
   }
 
   /**
    * Starts the renewals that are due, and drops what the settings no longer name. A timer calls it each
    * CHECK_PERIOD_MS while there are credentials. Public for tests.
    */
-  look(): void {
+  renewDue(): void {
     const { clock, send } = this.#options;
     const nowMs = clock.monotonicMs();
     const looksAtFiles = nowMs >= this.#filesDueMs;
     if (looksAtFiles) this.#filesDueMs = nowMs + FILES_CHECK_PERIOD_MS;
     for (const entry of this.#entries.values()) {
-      if (nowMs >= entry.forgottenMs) {
+      if (nowMs >= entry.dropMs) {
         this.#entries.delete(entry.position);
         send([{ ...recordOf(entry), credential: undefined }]);
         continue;
       }
       // Without a failure a renewal comes first, which replaces the credential or fails.
       if (entry.failuresInRow > 0) this.#dropIfExpired(entry);
-      if (entry.renewal !== undefined || entry.forgottenMs !== Infinity) continue;
+      if (entry.renewal !== undefined || entry.dropMs !== Infinity) continue;
       const isDue = this.#isReached(entry.due);
       // After a failure a rejection waits for `due` too: the token server may have sent a Retry-After.
       const isRejectedDue =
@@ -277,18 +277,19 @@ export class CredentialKeeper {
       rejectedDueMs: -Infinity,
       rejectedPauseMs: REJECTED_PAUSE_MS_MIN,
       filesStamp: '',
-      forgottenMs: Infinity,
+      dropMs: Infinity,
     };
   }
 
   /**
-   * The timer fires with the thread's other timers, by the system's clock; `look` goes by `options.clock`.
+   * The timer fires with the thread's other timers, by the system's clock; `renewDue` goes by
+   * `options.clock`.
    */
   #schedule(): void {
     if (this.#timer !== undefined || this.#stop.signal.aborted) return;
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
-      this.look();
+      this.renewDue();
       if (this.#entries.size > 0) this.#schedule();
     }, msToNextTick(CHECK_PERIOD_MS)).unref();
   }

@@ -77,7 +77,7 @@ class ConversationWriter {
         return;
       case 'tool':
       case 'function':
-        this.#addParts('user', true, this.#result(message, path));
+        this.#addParts('user', true, this.#resultParts(message, path));
         return;
       default:
         throw new FieldError(`${path}.role`, 'must be system, developer, user, assistant or tool');
@@ -97,8 +97,8 @@ class ConversationWriter {
   /** Adds parts to the last turn, or to a new turn. Adds nothing for a message without parts. */
   #addParts(role: Role, hasResults: boolean, parts: readonly Part[]): void {
     if (parts.length === 0) return;
-    const last = this.#turns.at(-1);
-    if (last?.role === role && this.#lastHasResults === hasResults) last.parts.push(...parts);
+    const lastTurn = this.#turns.at(-1);
+    if (lastTurn?.role === role && this.#lastHasResults === hasResults) lastTurn.parts.push(...parts);
     else this.#turns.push({ role, parts: [...parts] });
     this.#lastHasResults = hasResults;
   }
@@ -114,8 +114,8 @@ class ConversationWriter {
     // calls it may be left out, because Gemini 3 requires only the signatures of calls.
     const signature = signatureIn(message);
     if (signature !== undefined) {
-      const last = parts.at(-1);
-      if (last !== undefined) last.thoughtSignature = signature;
+      const lastPart = parts.at(-1);
+      if (lastPart !== undefined) lastPart.thoughtSignature = signature;
       else if (!hasCalls) parts.push({ text: '', thoughtSignature: signature });
     }
     if (Array.isArray(images)) {
@@ -124,13 +124,13 @@ class ConversationWriter {
     }
     if (Array.isArray(calls)) {
       for (const [index, toolCall] of (calls as unknown[]).entries())
-        parts.push(this.#call(toolCall, `${path}.tool_calls[${index}]`, index === 0));
-    } else if (isRecord(call)) parts.push(this.#call({ function: call }, `${path}.function_call`, true));
+        parts.push(this.#callPart(toolCall, `${path}.tool_calls[${index}]`, index === 0));
+    } else if (isRecord(call)) parts.push(this.#callPart({ function: call }, `${path}.function_call`, true));
     return parts;
   }
 
   /** The part of a function call. `isFirst`: of the message, whose first call must have a signature. */
-  #call(call: unknown, path: string, isFirst: boolean): Part {
+  #callPart(call: unknown, path: string, isFirst: boolean): Part {
     const calledFunction = isRecord(call) ? call.function : undefined;
     if (!isRecord(call) || !isRecord(calledFunction))
       throw new FieldError(path, 'must be a call of a function');
@@ -152,7 +152,7 @@ class ConversationWriter {
   /**
    * The parts of a function result, which names its function by an earlier call or by the message's `name`.
    */
-  #result(message: Record<string, unknown>, path: string): Part[] {
+  #resultParts(message: Record<string, unknown>, path: string): Part[] {
     const { tool_call_id: id, content } = message;
     const name = this.#functionNames.get(id) ?? message.name;
     if (typeof name !== 'string') {

@@ -60,7 +60,7 @@ class World {
   /** Time passes, second by second at its end. */
   async pass(ms: number): Promise<void> {
     this.clock.advance(ms);
-    this.keeper.look();
+    this.keeper.renewDue();
     await this.settle();
   }
 
@@ -94,7 +94,7 @@ void t.test('renewed at 80 % of its life, once', async (t) => {
     ],
   );
   t.same(world.keeper.current, [world.sent[1]], 'what a new worker gets');
-  world.keeper.look();
+  world.keeper.renewDue();
   await world.settle();
   t.equal(world.asked, 2);
 });
