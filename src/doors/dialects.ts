@@ -49,7 +49,7 @@ export function inputTexts(input: unknown): string[] {
   return (input as unknown[]).flatMap(inputTexts);
 }
 
-/** The text of a document to rank; of a document without `text` its JSON, because models rank that too. */
+/** The text of a document to rank, for a count; of a document without `text` its JSON. */
 function documentText(document: unknown): string {
   if (typeof document === 'string') return document;
   return isRecord(document) && typeof document.text === 'string' ? document.text : JSON.stringify(document);

@@ -1,8 +1,8 @@
 /**
  * Evens out what servers with OpenAI's protocol do differently in chat completions. message-stream.ts and
- * response-stream.ts read texts, thoughts and tool calls of a message or a delta with this file. The two
- * to-chat.ts join system messages with it, and request-items.ts writes earlier thoughts as some servers want
- * them. No I/O; upstream worker, or for requests a counter thread if the body is large.
+ * response-stream.ts read texts, thoughts and tool calls of a message or a delta with this file. For requests
+ * the two to-chat.ts join system messages, and write earlier thoughts as some servers want them. No I/O;
+ * upstream worker, or for requests a counter thread if the body is large.
  *
  * Where servers put thoughts:
  *

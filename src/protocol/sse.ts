@@ -68,14 +68,14 @@ export function asBuffer(bytes: Uint8Array): Buffer {
  */
 function lastEventEnd(bytes: Uint8Array, length: number, noEndUntil: number): number {
   for (let end = length; end > noEndUntil; end--) {
-    const last = bytes[end - 1];
-    if (last !== LF && last !== CR) continue;
-    const lineEnd = last === LF && end >= 2 && bytes[end - 2] === CR ? end - 2 : end - 1;
+    const lastByte = bytes[end - 1];
+    if (lastByte !== LF && lastByte !== CR) continue;
+    const lineEnd = lastByte === LF && end >= 2 && bytes[end - 2] === CR ? end - 2 : end - 1;
     if (lineEnd === 0) return end;
     const byteBefore = bytes[lineEnd - 1];
     if (byteBefore !== LF && byteBefore !== CR) continue;
     // LF CR at the very end: the CR is most likely the first half of a CRLF.
-    if (last === CR && end === length && byteBefore === LF) continue;
+    if (lastByte === CR && end === length && byteBefore === LF) continue;
     return end;
   }
   return 0;
@@ -121,9 +121,9 @@ export class SseSplitter {
     if (this.#heldBytes === 0) return NO_BYTES;
     const held = this.#held.subarray(0, this.#heldBytes);
     this.#heldBytes = 0;
-    const last = held[held.length - 1];
+    const lastByte = held[held.length - 1];
     // After LF CR the event lacks only the LF of a blank line's CRLF.
-    const isLineClosed = last === LF || (last === CR && held[held.length - 2] === LF);
+    const isLineClosed = lastByte === LF || (lastByte === CR && held[held.length - 2] === LF);
     return this.#withoutByteOrderMark(Buffer.concat([held, Buffer.from(isLineClosed ? '\n' : '\n\n')]));
   }
 
@@ -255,11 +255,11 @@ function anyEventInBytes(events: Buffer, start: number): StreamEvent | undefined
   while (position < events.length) {
     let lineEnd = position;
     while (lineEnd < events.length && events[lineEnd] !== LF && events[lineEnd] !== CR) lineEnd++;
-    const next = lineEnd + (events[lineEnd] === CR && events[lineEnd + 1] === LF ? 2 : 1);
-    if (lineEnd === position) return { end: next, data };
+    const nextLine = lineEnd + (events[lineEnd] === CR && events[lineEnd + 1] === LF ? 2 : 1);
+    if (lineEnd === position) return { end: nextLine, data };
     const value = dataOf(events, position, lineEnd);
     if (value !== undefined) data = data === undefined ? value : `${data}\n${value}`;
-    position = next;
+    position = nextLine;
   }
   return undefined;
 }

@@ -92,10 +92,10 @@ export interface CompletionText {
 /** Writes the text member by member: building an object for JSON.stringify takes twice as long. */
 export function completionOf({ id, created, model, choices, usage }: Completion): CompletionText {
   let text = headOf(id, created, model);
-  for (let at = 0; at < choices.length; at++) {
-    const { index, message, finish, logprobs } = choices[at]!;
+  for (let position = 0; position < choices.length; position++) {
+    const { index, message, finish, logprobs } = choices[position]!;
     text +=
-      `${at === 0 ? '' : ','}{"index":${numberText(index)},"message":${messageText(message)},` +
+      `${position === 0 ? '' : ','}{"index":${numberText(index)},"message":${messageText(message)},` +
       `"logprobs":${logprobs === undefined ? 'null' : JSON.stringify(logprobs)},"finish_reason":"${finish}"}`;
   }
   return withUsage(text, model, choices, usage);
@@ -182,7 +182,7 @@ export class ChunkWriter {
    * The chunk up to the text, cached for `#member` and `#index`: most pieces have the same as the piece
    * before.
    */
-  #before = '';
+  #pieceStart = '';
   #member: TextMember | undefined;
   #index = 0;
 
@@ -221,9 +221,9 @@ export class ChunkWriter {
       this.#member = member;
       this.#index = index;
       // `join` makes one flat string; `+` makes a rope, whose parts each chunk would copy one by one.
-      this.#before = ['data: ', this.#head, `{"index":${index},"delta":{"${member}":"`].join('');
+      this.#pieceStart = ['data: ', this.#head, `{"index":${index},"delta":{"${member}":"`].join('');
     }
-    return this.#before + text + AFTER_PIECE;
+    return this.#pieceStart + text + AFTER_PIECE;
   }
 
   /** The chunk that begins a tool call; `tool` is its position in the message. */

@@ -55,6 +55,7 @@ const CLAUDE_VERSION = /claude-(?:[a-z]+-)?v?(\d{1,2})(?:-(\d{1,2})(?!\d))?(?!\d
 const V3_5 = versionOf(3, 5);
 export const V4_5 = versionOf(4, 5);
 export const V4_7 = versionOf(4, 7);
+/** Names of models that do not obey a schema in `textFormat`. */
 const WITHOUT_SCHEMAS =
   /amazon\.|meta\.|cohere\.|ai21\.|writer\.|deepseek\.r1|mistral\.(?:mistral-7b|mixtral|mistral-small|mistral-large-24|pixtral)/;
 

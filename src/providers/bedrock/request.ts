@@ -92,7 +92,7 @@ function inferenceOf(fields: Fields): Inference {
   return inference;
 }
 
-/** The texts of `stop`, without empty ones, which Converse refuses. */
+/** The texts of `stop`, without empty texts. Throws a FieldError. */
 function stopSequencesOf(stop: unknown): string[] {
   const stops: readonly unknown[] = Array.isArray(stop) ? stop : stop === undefined ? [] : [stop];
   return stops.filter((text): text is string => {

@@ -61,7 +61,7 @@ export function filesOf(spec: CredentialSpec, env: NodeJS.ProcessEnv = process.e
   return files.flatMap((file) => (file === undefined || file === '' ? [] : file));
 }
 
-/** Text that a header can have. 16 KiB are more than any token has. */
+/** Text that a header can have. Servers of Node refuse headers above 16 KiB. */
 const SENDABLE = /^[!-~]{1,16384}$/;
 
 /**

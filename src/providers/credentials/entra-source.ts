@@ -36,7 +36,7 @@ const ASSERTION_SECONDS = 600;
 const METADATA = 'http://169.254.169.254';
 /** So short because outside Azure nothing responds at METADATA, and some networks drop packets to it. */
 const METADATA_MS_MAX = 3_000;
-/** Bound of a token response, and of what the Azure CLI prints. Tokens have some 2 KB. */
+/** Bound of a token response, and of what the Azure CLI prints. A longer text is no JSON once it is cut. */
 const BODY_CHARS_MAX = 64 * 1024;
 
 export function entraSource(

@@ -20,7 +20,7 @@ export function methodOf(stream: boolean): string {
 
 /**
  * The headers that authorise a call, also at Vertex: a key in Google's own header, a token in
- * `authorization`. Empty without a credential: then an operator's proxy adds one.
+ * `authorization`. Empty without a credential: then an operator's proxy may add one.
  */
 export function authorization({ credential }: ProviderCall): readonly string[] {
   switch (credential?.kind) {
