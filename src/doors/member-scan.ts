@@ -141,6 +141,9 @@ function readMembers(
   } while (reader.moreMembers());
 }
 
+/**
+ * The scan of a valid body. `end`: position of its last brace. Throws a BodyError for what no schema checks.
+ */
 function scanOf(
   bytes: Buffer,
   body: Members,
@@ -235,6 +238,7 @@ function readNestedValue(reader: MemberReader, level: Level): unknown {
   return items;
 }
 
+/** Reads an object, and counts it if it is a media part. Members that `level` does not name are left out. */
 function readObject(reader: MemberReader, level: Level): Members {
   const members: Record<string, unknown> = {};
   let typeStart = 0;

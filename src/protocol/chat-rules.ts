@@ -109,6 +109,7 @@ function numberError(field: string, value: unknown, min: number, max: number): s
   return value >= min && value <= max ? undefined : violation(field, `be between ${min} and ${max}`, value);
 }
 
+/** The sentence for a bound that is no integer from OUTPUT_TOKENS_MIN; undefined if valid, absent or null. */
 export function outputTokensError(field: string, value: unknown): string | undefined {
   if (!isGiven(value)) return undefined;
   if (!Number.isInteger(value)) return violation(field, 'be an integer', value);

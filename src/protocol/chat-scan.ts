@@ -147,6 +147,7 @@ export class ChatScan implements BodyScan {
     return this.#reader.bytes;
   }
 
+  /** Reads the members of the request itself into `#standIn`, the spans and `routingMembers`. */
   #readRequest(): void {
     const reader = this.#reader;
     const standIn = this.#standIn;
@@ -214,6 +215,7 @@ export class ChatScan implements BodyScan {
     this.routingMembers = [...this.routingMembers, 'extra_body'];
   }
 
+  /** Records `hosted_tools` if the provider runs one of the tools. */
   #readTools(): void {
     const reader = this.#reader;
     if (!reader.openItems()) return;
@@ -251,6 +253,7 @@ export class ChatScan implements BodyScan {
     return hasHostedType ?? !hasDefinition;
   }
 
+  /** Checks each message by itself. Sets `#messagesError` for the first wrong message. */
   #readMessages(): unknown {
     const reader = this.#reader;
     if (reader.bytes[reader.at] !== BRACKET) return reader.readValue();
@@ -347,6 +350,7 @@ export class ChatScan implements BodyScan {
     return partsToWrong ?? VALID_PARTS;
   }
 
+  /** Returns ANY_PART for a valid part, and for any other what the validator rejects. Counts media parts. */
   #readPart(): unknown {
     const reader = this.#reader;
     if (reader.bytes[reader.at] !== BRACE) return reader.readValue();

@@ -148,6 +148,7 @@ export class JsonReader {
     return this.space();
   }
 
+  /** Skips a value of any kind, with all that is in it. */
   skipValue(): void {
     const byte = this.at < this.end ? this.bytes[this.at]! : -1;
     if (byte === BRACE) {

@@ -249,6 +249,7 @@ function oneLineEventInBytes(events: Buffer, start: number): StreamEvent | undef
   return data === undefined || data.includes('\r') ? undefined : { end: lineEnd + 2, data };
 }
 
+/** The event, whatever its form; undefined at the end of `events`. */
 function anyEventInBytes(events: Buffer, start: number): StreamEvent | undefined {
   let data: string | undefined;
   let position = start;

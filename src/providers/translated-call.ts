@@ -180,6 +180,7 @@ export class TranslatedCall implements HttpCall, HttpHandler {
     return this.#call.stream ? 'stream' : 'whole';
   }
 
+  /** Buffers a chunk of an error, or of a response that is not streamed. Ends the call if it is too long. */
   #buffer(chunk: Uint8Array): void {
     this.#bytes += chunk.length;
     if (this.#mode === 'error') {

@@ -73,6 +73,7 @@ export class MessageWriter implements DoorStream {
     return this.#out;
   }
 
+  /** Writes the first events, unless they were written. */
   #beginMessage(): void {
     if (this.#hasBegun) return;
     this.#hasBegun = true;

@@ -111,6 +111,9 @@ function checkContextEdits(management: unknown): void {
     );
 }
 
+/**
+ * Adds `tools`, `tool_choice` and `parallel_tool_calls`. Throws a FieldError for a tool that Anthropic runs.
+ */
 function addTools(chat: Record<string, unknown>, body: Members, extras: boolean): void {
   const tools = (body.tools ?? []) as readonly Members[];
   if (tools.length === 0) return;

@@ -81,6 +81,7 @@ class InputWriter {
     return this.#messages;
   }
 
+  /** Throws a FieldError for an item that only an upstream with Responses can read. */
   add(item: Members, path: string): void {
     const type = item.type ?? 'message';
     if (type !== 'function_call_output' && type !== 'custom_tool_call_output') this.#pushMovedParts();
@@ -155,6 +156,7 @@ class InputWriter {
     this.#messages.push(withOrigin(path, message));
   }
 
+  /** Adds a message item, or its content to the assistant message before it. */
   #addMessage(item: Members, path: string): void {
     const { role } = item;
     if (!ROLES.includes(role))
@@ -263,6 +265,7 @@ function singleTextOrParts(parts: readonly Members[]): unknown {
   return parts.length === 1 && first!.type === 'text' ? first!.text : parts;
 }
 
+/** The part in the form of a chat completion. Throws a FieldError for a part that it does not know. */
 function translatedPart(part: unknown, path: string): Members {
   if (!isRecord(part)) throw new FieldError(path, 'must be an object');
   const { type } = part;

@@ -103,6 +103,7 @@ export class ResponseStream implements DoorStream {
     return responseObject(this.#head!, this.#call, this.#responseState);
   }
 
+  /** The state that the response will have at its end, by what has come so far. */
   get #responseState(): ResponseState {
     const reason =
       this.#finishReason === 'length'

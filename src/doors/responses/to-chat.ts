@@ -147,6 +147,7 @@ function namedTool({ type, name }: Members): unknown {
   return type === 'custom' ? { type, custom: { name } } : { type: 'function', function: { name } };
 }
 
+/** Adds `verbosity` and `response_format`, which Responses has in `text`. */
 function addText(text: Members | undefined, chat: Record<string, unknown>): void {
   const { format, verbosity } = text ?? {};
   // `medium` is the default, and servers that do not know the member would refuse it.

@@ -51,6 +51,7 @@ interface LastHeaders {
   readonly headers: readonly string[];
 }
 
+/** The headers of a call, the same list as for the last call if nothing has changed. `names`: of betas. */
 function headersOf({ settings, credential }: ProviderCall, names: readonly string[]): readonly string[] {
   const betas = names.length === 0 ? '' : names.join(',');
   const kind = credential?.kind;

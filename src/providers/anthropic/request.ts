@@ -75,6 +75,7 @@ export function writeMessages(call: UnsignedCall): Record<string, unknown> {
   return request;
 }
 
+/** Adds `tools` and `tool_choice`. `willThink`: the request makes the model think. */
 function addTools(
   request: Record<string, unknown>,
   { tools, choice, isFormatByTool }: ToolMembers,

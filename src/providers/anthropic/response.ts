@@ -55,37 +55,7 @@ export function readMessage(body: Buffer, call: UnsignedCall): CompletionText {
   if (!isRecord(message)) throw ProviderError.invalid('no JSON object');
   if (message.type === 'error') throw new ProviderError(failureOf(message.error, 500));
   if (!Array.isArray(message.content)) throw ProviderError.invalid('no content');
-  const responseTool = responseToolOf(call);
-  let content: string | undefined;
-  let reasoning: string | undefined;
-  const thinking: unknown[] = [];
-  const calls: ToolCall[] = [];
-  for (const block of message.content as unknown[]) {
-    if (!isRecord(block)) throw ProviderError.invalid('a block is no object');
-    switch (block.type) {
-      case 'text':
-        content = (content ?? '') + textOf(block.text);
-        break;
-      case 'thinking':
-        reasoning = (reasoning ?? '') + textOf(block.thinking);
-        thinking.push({ type: 'thinking', thinking: block.thinking, signature: block.signature });
-        break;
-      case 'redacted_thinking':
-        thinking.push({ type: 'redacted_thinking', data: block.data });
-        break;
-      case 'tool_use': {
-        const input = exactJsonText(block.input ?? {});
-        const name = textOf(block.name);
-        if (name === responseTool) content = (content ?? '') + input;
-        else {
-          const calledFunction = { name, arguments: input };
-          calls.push({ id: textOf(block.id), type: 'function', function: calledFunction });
-        }
-        break;
-      }
-      default:
-    }
-  }
+  const { content, reasoning, thinkingBlocks, calls } = readBlocks(message.content, responseToolOf(call));
   const refusal = refusalOf(message.stop_details);
   const finish = finishOf(message.stop_reason, calls.length > 0);
   const legacy = calls.length > 0 && callsFunctions(call);
@@ -101,7 +71,7 @@ export function readMessage(body: Buffer, call: UnsignedCall): CompletionText {
           content: content ?? (calls.length > 0 ? null : ''),
           refusal: refusal ?? null,
           ...(reasoning !== undefined && { reasoning_content: reasoning }),
-          ...(thinking.length > 0 && { thinking_blocks: thinking }),
+          ...(thinkingBlocks.length > 0 && { thinking_blocks: thinkingBlocks }),
           ...(legacy ? { function_call: calls[0]!.function } : calls.length > 0 && { tool_calls: calls }),
         },
         finish: legacy && finish === 'tool_calls' ? 'function_call' : finish,
@@ -109,6 +79,53 @@ export function readMessage(body: Buffer, call: UnsignedCall): CompletionText {
     ],
     usage: new MessageUsage().with(message.usage).usage,
   });
+}
+
+interface ReadContent {
+  /** Undefined without a text block and without a call of the response's tool. */
+  content: string | undefined;
+  /** The texts of all thinking; undefined without thinking. */
+  reasoning: string | undefined;
+  readonly thinkingBlocks: unknown[];
+  readonly calls: ToolCall[];
+}
+
+/**
+ * Reads the blocks of a response. `responseTool`: the tool whose arguments are the content; undefined without
+ * one. Throws a ProviderError.
+ */
+function readBlocks(blocks: readonly unknown[], responseTool: string | undefined): ReadContent {
+  const read: ReadContent = { content: undefined, reasoning: undefined, thinkingBlocks: [], calls: [] };
+  for (const block of blocks) {
+    if (!isRecord(block)) throw ProviderError.invalid('a block is no object');
+    switch (block.type) {
+      case 'text':
+        read.content = (read.content ?? '') + textOf(block.text);
+        break;
+      case 'thinking': {
+        const { thinking, signature } = block;
+        read.reasoning = (read.reasoning ?? '') + textOf(thinking);
+        read.thinkingBlocks.push({ type: 'thinking', thinking, signature });
+        break;
+      }
+      case 'redacted_thinking':
+        read.thinkingBlocks.push({ type: 'redacted_thinking', data: block.data });
+        break;
+      case 'tool_use': {
+        const input = exactJsonText(block.input ?? {});
+        const name = textOf(block.name);
+        if (name === responseTool) read.content = (read.content ?? '') + input;
+        else {
+          const calledFunction = { name, arguments: input };
+          read.calls.push({ id: textOf(block.id), type: 'function', function: calledFunction });
+        }
+        break;
+      }
+      // Blocks of other types are left out.
+      default:
+    }
+  }
+  return read;
 }
 
 /** The value itself if it is a string. Throws a ProviderError for any other value. */

@@ -281,10 +281,7 @@ export class CredentialKeeper {
     };
   }
 
-  /**
-   * The timer fires with the thread's other timers, by the system's clock; `renewDue` goes by
-   * `options.clock`.
-   */
+  /** The timer fires with the thread's other timers; `renewDue` goes by `options.clock`, as tests want. */
   #schedule(): void {
     if (this.#timer !== undefined || this.#stop.signal.aborted) return;
     this.#timer = setTimeout(() => {
@@ -315,6 +312,7 @@ export class CredentialKeeper {
     return this.#entries.get(entry.position) === entry;
   }
 
+  /** Takes over a new credential, and sends it to workers if it differs from the present one. */
   #accept(entry: Entry, issued: IssuedCredential): void {
     const { clock, send, log } = this.#options;
     const nowMs = clock.wallMs();

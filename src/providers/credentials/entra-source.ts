@@ -39,6 +39,7 @@ const METADATA_MS_MAX = 3_000;
 /** Bound of a token response, and of what the Azure CLI prints. A longer text is no JSON once it is cut. */
 const BODY_CHARS_MAX = 64 * 1024;
 
+/** A source of tokens for `scope`, by the environment `env`. */
 export function entraSource(
   { scope }: CredentialSpec & { kind: 'entra' },
   env: NodeJS.ProcessEnv,

@@ -25,6 +25,7 @@ const FILE_TYPES = new Set([
   'impersonated_service_account',
 ]);
 
+/** A source of tokens by `configuredFile`, the setting `credentials_file`; undefined: by the environment. */
 export function googleSource(
   { file: configuredFile }: CredentialSpec & { kind: 'google' },
   env: NodeJS.ProcessEnv,

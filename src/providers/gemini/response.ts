@@ -47,10 +47,12 @@ export function readResponse(body: Buffer, call: UnsignedCall): CompletionText {
   });
 }
 
+/** The id of a response, made up if Google gave none. */
 export function idOf({ responseId }: Record<string, unknown>, call: UnsignedCall): string {
   return typeof responseId === 'string' && responseId !== '' ? responseId : `chatcmpl-${call.requestId}`;
 }
 
+/** The model that Google says it used, else the model of the call. */
 export function modelOf({ modelVersion }: Record<string, unknown>, call: UnsignedCall): string {
   return typeof modelVersion === 'string' && modelVersion !== '' ? modelVersion : call.model;
 }
@@ -88,6 +90,7 @@ const FINISHES: ReadonlyMap<unknown, FinishReason> = new Map(
   }),
 );
 
+/** The finish reason. `reason`: Google's `finishReason`. `hasCalls`: the candidate calls functions. */
 export function finishOf(reason: unknown, hasCalls: boolean): FinishReason {
   return FINISHES.get(reason) ?? (hasCalls ? 'tool_calls' : 'stop');
 }
@@ -196,6 +199,7 @@ function choiceOf(candidate: unknown, position: number, call: UnsignedCall): Cho
   };
 }
 
+/** The id of a candidate's sound. `candidate`: its index. */
 export function audioIdOf(call: UnsignedCall, candidate: number): string {
   return `audio_${call.requestId}_${candidate}`;
 }

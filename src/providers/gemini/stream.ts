@@ -144,6 +144,7 @@ export class GeminiStream implements ProviderStream {
     if (isRecord(event) && event.usageMetadata !== undefined) this.#reportedUsage = usageOf(event);
   }
 
+  /** The chunks for one event, which is parsed. Throws a ProviderError. */
   #chunksOfEvent(data: string): string {
     // Integers of 64 bits matter in arguments of tools alone, so only such events are searched for them.
     const event = exactJson(data, 'functionCall');
