@@ -10,9 +10,8 @@
  * send null for a member that their caller left out.
  *
  * Must hold: messages-rules.ts, responses-door.ts and simple-rules.ts explain each rule. A rule that is only
- * here makes an `explain…` throw in a listener
- * (test/unit/doors/messages/messages-door.test.ts, test/unit/doors/responses/responses-door.rules.test.ts,
- * test/unit/doors/simple/simple-doors.test.ts).
+ * here makes an `explain…` throw in a listener (test/unit/doors/messages/messages-door.test.ts,
+ * test/unit/doors/responses/responses-door.rules.test.ts, test/unit/doors/simple/simple-doors.test.ts).
  */
 import Type from 'typebox';
 import { MESSAGES_MAX } from '../core/limits.js';

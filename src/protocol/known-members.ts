@@ -123,7 +123,7 @@ export class Level {
 
   /**
    * Whether a part is text, by its type `bytes[start..end)`, quotes included; the span is empty for a part
-   * without a type. A type that is written with escapes counts as a medium, which holds more money.
+   * without a type. A type that is written with escapes counts as media, for which the hold is larger.
    */
   isTextType(bytes: Uint8Array, start: number, end: number): boolean {
     for (const type of this.#textTypes) {
@@ -204,7 +204,7 @@ export const PART = new Level(PART_MEMBERS, STORED_IN_PART, TEXT_TYPES);
 
 /**
  * `images` are those that a model made: providers read them again, whatever their type is
- * (gemini/contents.ts).
+ * (providers/gemini/contents.ts).
  */
 export const MESSAGE = new Level({
   ...plain('role', 'content', 'name', 'tool_call_id', 'refusal', 'reasoning', 'reasoning_content'),

@@ -134,7 +134,7 @@ export class MessageWriter implements DoorStream {
   /**
    * Adds a piece to the open tool call, or begins the next call: at a higher index, or if `isOtherCall` says
    * so. Throws for a piece of a call whose block is closed, as the piece cannot be written any more, and for
-   * a new call at an index that is too low. An empty piece is ignored.
+   * a new call at an index that is too low. An empty piece of a closed call is ignored.
    */
   #addToolCall(call: Members): void {
     const piece = pieceOf(call);

@@ -5,8 +5,8 @@
  * for large bodies; to-chat.ts calls `summarisingEditIn` on upstream workers.
  *
  * Must hold: request-schemas.ts has the same rules, or `explainMessages` throws for a body that only the
- * validator rejects (test/unit/doors/messages/messages-door.test.ts tries each rule). The rules are not in
- * that file so that the threads that face the network need not load TypeBox.
+ * validator rejects (test/unit/doors/messages/messages-door.test.ts tries each rule). The rules are here a
+ * second time so that the threads that face the network need not load TypeBox.
  */
 import { isRecord, type Members } from '../../core/json.js';
 import { MESSAGES_MAX } from '../../core/limits.js';

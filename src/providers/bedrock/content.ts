@@ -5,8 +5,9 @@
  *
  * Follows Amazon Bedrock API Reference, "ContentBlock" and the types it names, 2026-11.
  *
- * Must hold: no blank text becomes a block. The names of documents in a request differ, and Converse accepts
- * their characters, or it refuses the request (test/unit/providers/bedrock/messages.test.ts).
+ * Must hold: no blank text becomes a block. The names of documents in a request differ, and have only
+ * characters that Converse allows; otherwise Converse refuses the request
+ * (test/unit/providers/bedrock/messages.test.ts).
  */
 import { isRecord, type Members } from '../../core/json.js';
 import { stringIn } from '../fields.js';
