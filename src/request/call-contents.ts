@@ -1,11 +1,12 @@
 /**
- * Gathers the contents of calls, if `call_log.contents` keeps any: the body of the request and the text of
- * the response as the caller got it, each up to a bound. intake.ts begins a GatheredContents and adds the
- * body; delivery.ts and replay.ts add the response; chat-exchange.ts ends it. gateway/gateway-logs.ts writes
- * what is sent. Listener thread.
+ * Gathers the contents of calls, if `call_log.contents` keeps any: the body of the request, and the response
+ * as the caller got it, each up to a bound. intake.ts begins a GatheredContents and adds the body;
+ * delivery.ts and replay.ts add the response; chat-exchange.ts ends it. On the main thread
+ * gateway/gateway-logs.ts writes the batches to disk. Listener thread.
  *
  * Must hold: no header is gathered, because headers have the callers' keys. A call whose key is private
- * leaves nothing, also if the key became private during the call (test/e2e/contents.test.ts).
+ * leaves nothing, also if the key became private during the call (test/e2e/contents.test.ts). `end` is called
+ * once for each GatheredContents, or its bytes stay in the budget.
  */
 import type { Clock } from '../core/clock.js';
 import { joinedBytes } from '../core/joined-bytes.js';
@@ -19,16 +20,19 @@ import {
 } from '../telemetry/contents-layout.js';
 import type { Outcome } from '../telemetry/metrics-layout.js';
 
-/** A batch of so much is sent. gateway-logs.ts expects at most this and the contents of one call. */
+/**
+ * A batch is sent once it has so many bytes. So a message has less than this, and the contents of one call
+ * more; gateway-logs.ts sizes its blocks for that.
+ */
 export const CONTENTS_MESSAGE_BYTES = 64 * 1024;
 /** How long the first contents of a batch wait for others before they are sent. */
 const BATCH_WAIT_MS = 200;
-/** What each piece takes of the budget beside its bytes. */
-const PIECE_BYTES = 128;
+/** How many bytes of the budget each piece takes beside its own, so that tiny pieces are not free. */
+const PIECE_EXTRA_BYTES = 128;
 
 export interface ContentsSettings {
   readonly mode: ContentsMode;
-  /** The bound of each request and each response; the rest is cut. */
+  /** How much is gathered of a request, and of a response; the remainder is left out. */
   readonly bodyBytesMax: number;
 }
 
@@ -36,7 +40,7 @@ interface ContentsGathererOptions {
   readonly budget: ContentsBudget;
   readonly keys: Pick<KeyTable, 'isPrivate'>;
   readonly clock: Clock;
-  /** Transfers `bytes` to the main thread, which gives them back to the budget. */
+  /** Transfers a batch to the main thread, which gives its bytes back to the budget. */
   readonly send: (bytes: Uint8Array<ArrayBuffer>) => void;
 }
 
@@ -47,10 +51,12 @@ export class GatheredContents {
   readonly #bytesMax: number;
   readonly #request: Uint8Array[] = [];
   readonly #response: Uint8Array[] = [];
+  /** Bytes of the whole request and response so far, gathered or not. */
   #requestBytes = 0;
   #responseBytes = 0;
-  #held = 0;
-  /** The budget was full: nothing of the call is kept, and `end` counts the call. */
+  /** Taken of the budget. */
+  #heldBytes = 0;
+  /** Whether the budget was full: then nothing of the call is kept, and `end` counts the call as dropped. */
   isLost = false;
 
   constructor(key: KeyIndex, budget: ContentsBudget, bytesMax: number) {
@@ -59,7 +65,7 @@ export class GatheredContents {
     this.#bytesMax = bytesMax;
   }
 
-  /** Copies the bytes up to the bound, and counts all. */
+  /** Copies the bytes up to the bound, and counts all of them. `bytes` may change after the call. */
   addRequest(bytes: Uint8Array): void {
     this.#copy(this.#request, bytes, this.#requestBytes);
     this.#requestBytes += bytes.length;
@@ -75,7 +81,7 @@ export class GatheredContents {
     return this.#responseBytes > 0;
   }
 
-  /** Request and response so far. The budget holds their bytes until `drop`. */
+  /** Request and response so far. The budget counts their pieces until `drop`. */
   get texts(): { readonly request: ClippedText; readonly response: ClippedText } {
     return {
       request: textOf(this.#request, this.#requestBytes),
@@ -85,21 +91,22 @@ export class GatheredContents {
 
   /** Gives the memory back. Idempotent. */
   drop(): void {
-    this.#budget.giveBack(this.#held);
-    this.#held = 0;
+    this.#budget.giveBack(this.#heldBytes);
+    this.#heldBytes = 0;
     this.#request.length = 0;
     this.#response.length = 0;
   }
 
-  #copy(pieces: Uint8Array[], bytes: Uint8Array, before: number): void {
-    const length = Math.min(bytes.length, this.#bytesMax - before);
+  /** `bytesBefore`: how many bytes came before these. */
+  #copy(pieces: Uint8Array[], bytes: Uint8Array, bytesBefore: number): void {
+    const length = Math.min(bytes.length, this.#bytesMax - bytesBefore);
     if (length <= 0 || this.isLost) return;
-    if (!this.#budget.take(length + PIECE_BYTES)) {
+    if (!this.#budget.take(length + PIECE_EXTRA_BYTES)) {
       this.isLost = true;
       this.drop();
       return;
     }
-    this.#held += length + PIECE_BYTES;
+    this.#heldBytes += length + PIECE_EXTRA_BYTES;
     // A copy, because µWS or the worker soon overwrites the memory of `bytes`.
     pieces.push(new Uint8Array(bytes.subarray(0, length)));
   }
@@ -139,7 +146,10 @@ export class ContentsGatherer {
     return new GatheredContents(key, this.#options.budget, this.#bodyBytesMax);
   }
 
-  /** Sends the contents or drops them, by what the settings and the key say now. Call it once for a call. */
+  /**
+   * Puts the contents into the batch or drops them, as the settings and the key demand at this moment. Call
+   * it once for a call. While it packs, the budget counts the bytes twice: as pieces and packed.
+   */
   end(contents: GatheredContents, requestId: string, outcome: Outcome): void {
     const { budget, keys, clock } = this.#options;
     const isRecorded = this.#mode === 'all' || (this.#mode === 'errors' && outcome !== 'ok');

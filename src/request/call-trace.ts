@@ -1,10 +1,10 @@
 /**
  * The trace that a call belongs to (W3C Trace Context): begun from the client's headers, carried to the
- * upstream, ended as the span of the call. Intake begins it, ChatExchange ends it. Listener thread.
+ * upstream, ended as the span of the call. intake.ts begins it, chat-exchange.ts ends it. Listener thread.
  *
- * Without an exporter the client's own `traceparent` is passed on as it is, so that its trace does not break
- * here. With one, every call of a known caller has a trace, and CallTracer decides at once whether it is
- * recorded. All unrecorded traces that began here share one object.
+ * If no spans are exported, the client's own `traceparent` is passed on as it is, so that the client's trace
+ * does not break here. Otherwise every call of a known caller has a trace, and CallTracer decides at once
+ * whether the trace is recorded. All unrecorded traces that began here share one object.
  *
  * Must hold: a trace begins after authentication, so that nobody without a key writes to the store of traces
  * (test/unit/request/call-trace.call-tracer.test.ts, test/e2e/traces.test.ts).
@@ -32,13 +32,15 @@ import {
 import type { CallContext, Caller } from './context.js';
 import type { Settled } from './settle.js';
 
-/** The identity of a recorded span. */
+/** The identity of a recorded span, and where it is sent. The ids are in hex. */
 interface CallSpan {
   readonly outbox: SpanOutbox;
   readonly traceId: string;
   readonly spanId: string;
+  /** Null if the client sent no trace. */
   readonly parentSpanId: string | null;
   readonly flags: number;
+  /** `tracestate`; may be empty. */
   readonly state: string;
   readonly account: AccountIndex;
 }
@@ -47,15 +49,16 @@ interface CallSpan {
 interface CallEnd {
   readonly outcome: Outcome;
   readonly receivedMs: number;
-  /** When the first piece of a response that came in pieces was written. */
+  /** When the first piece of a response that came in pieces was written; undefined if none was. */
   readonly responseMs: number | undefined;
   readonly endedMs: number;
-  /** See EndedCall. */
+  /** How long the call waited because its upstreams were at their limits. */
   readonly queuedMs: number;
+  /** Undefined if the call was not charged. */
   readonly settled: Settled | undefined;
 }
 
-const OK = 200;
+const OK_STATUS = 200;
 
 export class CallTrace {
   /** The trace as the upstream gets it: this call is the parent. */
@@ -120,9 +123,9 @@ function fallbackOf({ modelIndex, models }: CallContext, settled: Settled | unde
   return models.find((chosen) => chosen.modelIndex === settled.answered)?.model.id ?? null;
 }
 
-/** Null if no status was sent. A response that `hasBegun` has 200, however it ended. */
+/** The status that the client got; null if it left before. A response that has begun has 200 in any case. */
 function statusOf(door: DoorName, outcome: Outcome, hasBegun: boolean): number | null {
-  if (hasBegun || outcome === 'ok') return OK;
+  if (hasBegun || outcome === 'ok') return OK_STATUS;
   return outcome === 'client_gone' ? null : statusByDoor(door, outcome);
 }
 
@@ -149,21 +152,25 @@ export class CallTracer {
     this.#recording = recording;
   }
 
-  /** `text` is the header `traceparent`, or empty. If it is not, `req` is read. */
-  begin(req: HttpRequest, text: string, { account }: Caller): CallTrace | undefined {
-    const { parent, state } = text === '' ? NO_TRACE : incomingTraceOf(req);
+  /**
+   * `traceParent` is the header, or empty; only if it is not empty, `req` is read. Returns undefined if the
+   * call belongs to no trace.
+   */
+  begin(req: HttpRequest, traceParent: string, { account }: Caller): CallTrace | undefined {
+    const { parent, state } = traceParent === '' ? NO_TRACE : incomingTraceOf(req);
     if (this.#recording === undefined) {
       return parent && new CallTrace([traceParentText(parent), state], undefined);
     }
     const { sampling, outbox } = this.#recording;
     const traceId = parent?.traceId ?? newTraceId();
-    const sampled = isSampled(sampling, traceId, parent);
-    if (!sampled && parent === undefined) return NOT_RECORDED;
-    const flags = ((parent?.flags ?? FLAGS_OF_NEW) & ~FLAG_SAMPLED) | (sampled ? FLAG_SAMPLED : 0);
+    const isRecorded = isSampled(sampling, traceId, parent);
+    if (!isRecorded && parent === undefined) return NOT_RECORDED;
+    // The upstream gets this gateway's decision in place of the client's.
+    const flags = ((parent?.flags ?? FLAGS_OF_NEW) & ~FLAG_SAMPLED) | (isRecorded ? FLAG_SAMPLED : 0);
     const spanId = newSpanId();
     return new CallTrace(
       [traceParentText({ traceId, spanId, flags }), state],
-      sampled
+      isRecorded
         ? { outbox, traceId, spanId, parentSpanId: parent?.spanId ?? null, flags, state, account }
         : undefined,
     );
@@ -171,7 +178,8 @@ export class CallTracer {
 }
 
 /**
- * Reads all headers, in some 2 µs: a second `traceparent` voids both, and there may be several `tracestate`.
+ * Reads all headers, which takes some 2 µs, because a second `traceparent` voids both, and several
+ * `tracestate` headers are one list.
  */
 function incomingTraceOf(req: HttpRequest): IncomingTrace {
   const parents: string[] = [];

@@ -2,7 +2,7 @@
  * The connections of one listener: which µWS app accepts them, how many new ones a turn may read, and when
  * they end (connection draining). Made by listener.thread.ts, which orders drain and close; listener thread.
  *
- *     serving  → stopping   `drain` was called; the listening socket closes at the next idle tick (#stopping)
+ *     serving  → stopping   `drain` was called; the listening socket closes at the next idle tick (#isStopping)
  *              → draining   the socket is closed; every response head says `connection: close` (#hasBegun)
  *              → late       `drainLate` was called: calls from before the drain are not waited for (#isLate)
  *              → drained    what `drain` waits for has ended; connections are cut if no call is in flight
@@ -10,14 +10,15 @@
  *              → settled    the calls that were cut are settled
  *
  * A connection whose response said `connection: close` ends with that response, or some seconds after a long
- * one if the client does not end it (response-writer.ts). An idle connection is kept
- * while the drain goes on: its client may send a request at any moment, and would lose it if the connection
- * were closed. That request is served, and its response says `connection: close`. So each idle connection
- * brings at most one more call, and none is lost.
+ * response if the client does not end it (response-writer.ts). An idle connection is kept while the drain
+ * goes on: its client may send a request at any moment, and would lose the request if the connection were
+ * closed. The request is served, and its response says `connection: close`. So each idle connection brings at
+ * most one more call, and no call is lost.
  *
- * Must hold: only `close`, and the ninth certificate, cuts a connection that has a call, and then `isClosing`
- * is true (test/unit/request/connections.test.ts). Before the thread ends every socket is closed,
- * or libuv aborts the process (test/hostile/draining.test.ts, test/e2e/tls.test.ts).
+ * Must hold: a connection that has a call is cut by nothing but `close` and the ninth certificate, and then
+ * `isClosing` is true. Before the thread ends every socket is closed, or libuv aborts the process
+ * (test/hostile/draining.test.ts). Each `onCallBegun` is followed by one `onCallEnded`, or `close` never
+ * calls back.
  */
 import type { TemplatedApp } from 'uWebSockets.js';
 import { DescriptorGuard } from './descriptor-guard.js';
@@ -25,25 +26,26 @@ import { ListenApps, onIdleTick, type TlsFiles } from './listen-apps.js';
 import { ReadTurns } from './read-turns.js';
 
 /**
- * A drain without `keepsIdle` (a stop, not a replacement) ends after so long without a call, although
+ * A drain without `keepsIdle` (when the gateway stops) ends after so long without a call, although
  * connections are open. By then a client that calls again as soon as it has its response has done so, even
  * over an ocean (some 200 ms there and back) or on a busy machine.
  */
 const NO_CALL_MS = 400;
 /**
- * New connections that are read in an event-loop turn, because each small call waits for four turns
- * (read-turns.ts). The first request of one takes up to 0.5 ms, or 1 ms on busy cores, if it has a large
- * body, of which 64 KiB and more come with it: so a turn reads them for 2 to 4 ms at most.
+ * New connections that are read in an event-loop turn (read-turns.ts). The first request of a connection
+ * takes up to 0.5 ms, or 1 ms on busy cores, if it has a large body, of which 64 KiB and more come with it.
+ * So new connections take 2 to 4 ms of a turn at most. Each small call waits for four turns.
  */
-const ARRIVALS_A_TURN = 4;
+const NEW_CONNECTIONS_A_TURN = 4;
 
 export class Connections {
   readonly #apps: ListenApps;
-  readonly #draining = new Draining(() => this.#apps.close());
+  readonly #drain = new Drain(() => this.#apps.close());
   readonly #descriptors = new DescriptorGuard();
-  readonly #arrivals = new ReadTurns(ARRIVALS_A_TURN, ARRIVALS_A_TURN);
+  readonly #newConnections = new ReadTurns(NEW_CONNECTIONS_A_TURN, NEW_CONNECTIONS_A_TURN);
+  /** Set by `listen`, for `replaceTls`. */
   #address = { host: '', port: 0 };
-  #stopping = false;
+  #isStopping = false;
   #isClosing = false;
 
   /** `route` is called for each new app, to add its routes. */
@@ -51,11 +53,12 @@ export class Connections {
     this.#apps = new ListenApps((app) => {
       // `change` is 1 if a connection begins, -1 if one ends.
       app.filter((res, change) => {
-        this.#draining.onConnection(Number(change));
+        this.#drain.onConnection(Number(change));
         const isNew = Number(change) === 1;
-        // A new connection counts 1 of ARRIVALS_A_TURN. If it was paused and its client has left, it must not
-        // be resumed.
-        if (isNew && this.#arrivals.take(res, 1)) res.onAborted(() => this.#arrivals.leave(res, true));
+        // A new connection counts 1 of NEW_CONNECTIONS_A_TURN. A paused connection whose client has left must
+        // not be resumed.
+        if (isNew && this.#newConnections.take(res, 1))
+          res.onAborted(() => this.#newConnections.leave(res, true));
       });
       route(app);
     });
@@ -63,49 +66,51 @@ export class Connections {
 
   /** Whether responses must say `connection: close`: in a drain, or while descriptors are short. */
   get endsConnections(): boolean {
-    return this.#draining.hasBegun || this.#descriptors.isShort;
+    return this.#drain.hasBegun || this.#descriptors.isShort;
   }
 
-  /** Whether the process is short of file descriptors. While true no call is admitted. */
+  /** Whether the process is short of file descriptors. While true, Intake admits no call. */
   get isOutOfDescriptors(): boolean {
     return this.#descriptors.isShort;
   }
 
   /**
-   * Whether connections are cut here: after `close`, and while the app of an old certificate is closed. A
-   * connection that ends now was not ended by its client.
+   * Whether the gateway cuts connections: after `close`, and while the app of an old certificate is closed. A
+   * connection that ends now was not ended by its client, who then pays nothing for what it did not get.
    */
   get isClosing(): boolean {
     return this.#isClosing || this.#apps.isClosingOldest;
   }
 
-  /** Checks now whether descriptors are short. Called if a call may have failed for want of one. */
+  /** Checks now whether descriptors are short. Called if a call may have failed for want of a descriptor. */
   checkDescriptors(): void {
     this.#descriptors.check();
   }
 
   /** The headers of a call have come. */
   onCallBegun(): void {
-    this.#draining.onCallBegun();
+    this.#drain.onCallBegun();
   }
 
   /** The call of that number is over and settled. */
   onCallEnded(requestNumber: number): void {
-    this.#draining.onCallEnded(requestNumber);
+    this.#drain.onCallEnded(requestNumber);
   }
 
-  /** Listens, on a port that the listener threads share. False if the port or certificate cannot be used. */
+  /**
+   * Listens on the port that all listeners share. Returns false if the port or certificate cannot be used.
+   */
   listen(host: string, port: number, tls: TlsFiles | undefined): boolean {
     this.#address = { host, port };
     return this.#apps.listen(host, port, tls);
   }
 
   /**
-   * Serves new connections with this certificate, or without TLS if undefined. False, without a change, if
-   * the certificate cannot be used. A listener that stops ignores it and returns true.
+   * Serves new connections with this certificate, or without TLS if undefined. Returns false, and changes
+   * nothing, if the certificate cannot be used. A listener that stops ignores the call and returns true.
    */
   replaceTls(tls: TlsFiles | undefined): boolean {
-    if (this.#stopping || this.#apps.serves(tls)) return true;
+    if (this.#isStopping || this.#apps.serves(tls)) return true;
     return this.#apps.listen(this.#address.host, this.#address.port, tls);
   }
 
@@ -115,53 +120,55 @@ export class Connections {
    *
    * - with `keepsIdle`, when every connection has ended: by its client, or by µWS after 10 s without a
    *   request
-   * - without, also when there was no call for NO_CALL_MS; the open connections have been cut then
+   * - without `keepsIdle`, also when there was no call for NO_CALL_MS; the open connections have been cut
+   * then
    * - after `drainLate`, when the calls that began during the drain have ended. Earlier calls may still be in
    *   flight: then no connection is cut before `close`
    *
-   * If `close` comes first, `onDrained` may never be called, or needlessly: nothing is left to cut then.
+   * If `close` comes first, `onDrained` may be called or not: nothing is left to cut then. A second `drain`
+   * does nothing.
    */
   drain(lastRequest: () => number, keepsIdle: boolean, onDrained: () => void): void {
-    if (this.#stopping) return;
-    this.#stopping = true;
+    if (this.#isStopping) return;
+    this.#isStopping = true;
     // Responses say `connection: close` only once the listening socket is closed: before that, a client whose
     // connection ended would open its next one here.
-    this.#apps.stop(() => this.#draining.begin(lastRequest(), keepsIdle, onDrained));
+    this.#apps.stop(() => this.#drain.begin(lastRequest(), keepsIdle, onDrained));
   }
 
   /**
-   * The drain's time is over. From now on it waits only for calls that began during the drain: they get as
-   * much time again, and earlier calls have had theirs.
+   * The drain's time is over. From now on the drain waits only for calls that began during it: these get as
+   * much time again, which the main thread measures. Earlier calls have had their time.
    */
   drainLate(): void {
-    this.#draining.beginLate();
+    this.#drain.beginLate();
   }
 
   /** Cuts every connection, as if each client had left. Calls back once, when all calls are settled. */
   close(onSettled: () => void): void {
-    this.#stopping = true;
+    this.#isStopping = true;
     this.#isClosing = true;
     this.#descriptors.close();
     this.#apps.close();
-    this.#draining.close(onSettled);
+    this.#drain.close(onSettled);
   }
 }
 
 /** Counts connections and calls, and calls back when a drain or a close has ended. */
-class Draining {
+class Drain {
   /** Cuts every connection. Called while no call is in flight. */
   readonly #cutConnections: () => void;
   /** Calls in flight. */
-  #calls = 0;
-  /** Open connections, idle ones too. */
-  #connections = 0;
+  #callCount = 0;
+  /** Open connections, also those without a call. */
+  #connectionCount = 0;
   #hasBegun = false;
-  /** Number of the last request before the drain. Requests of all routes are numbered. */
+  /** Number of the last request before the drain, in the order of all routes' requests. */
   #lastRequestBefore = Infinity;
   /** Calls in flight that began during the drain: their numbers are above `#lastRequestBefore`. */
-  #lateCalls = 0;
+  #lateCallCount = 0;
   #keepsIdle = false;
-  /** The drain waits only for late calls. */
+  /** Whether the drain waits only for late calls. */
   #isLate = false;
   #noCallTimer: NodeJS.Timeout | undefined;
   #onDrained: (() => void) | undefined;
@@ -189,25 +196,26 @@ class Draining {
     this.#checkDrained();
   }
 
+  /** `change` is 1 if a connection has begun, -1 if one has ended. */
   onConnection(change: number): void {
-    this.#connections += change;
+    this.#connectionCount += change;
     if (this.#hasBegun) this.#checkDrained();
   }
 
   onCallBegun(): void {
-    this.#calls += 1;
-    if (this.#hasBegun) this.#lateCalls += 1;
+    this.#callCount += 1;
+    if (this.#hasBegun) this.#lateCallCount += 1;
   }
 
   onCallEnded(requestNumber: number): void {
-    this.#calls -= 1;
+    this.#callCount -= 1;
     this.#callBackIfNoCall();
     if (!this.#hasBegun) return;
-    if (requestNumber > this.#lastRequestBefore) this.#lateCalls -= 1;
+    if (requestNumber > this.#lastRequestBefore) this.#lateCallCount -= 1;
     this.#checkDrained();
   }
 
-  /** Every connection was cut; `onSettled` is called when no call is in flight. */
+  /** Call it once every connection was cut. `onSettled` is called when no call is in flight. */
   close(onSettled: () => void): void {
     clearTimeout(this.#noCallTimer);
     this.#onDrained = undefined;
@@ -217,7 +225,7 @@ class Draining {
 
   /** Calls back, after `close`, if no call is in flight. */
   #callBackIfNoCall(): void {
-    if (this.#onSettled === undefined || this.#calls > 0) return;
+    if (this.#onSettled === undefined || this.#callCount > 0) return;
     // In a later turn, because this may run while the last frame of a call is being handled.
     setImmediate(this.#onSettled);
     this.#onSettled = undefined;
@@ -228,10 +236,10 @@ class Draining {
     clearTimeout(this.#noCallTimer);
     if (this.#onDrained === undefined) return;
     if (this.#isLate) {
-      if (this.#lateCalls === 0) this.#end();
-    } else if (this.#connections === 0) {
+      if (this.#lateCallCount === 0) this.#end();
+    } else if (this.#connectionCount === 0) {
       this.#end();
-    } else if (!this.#keepsIdle && this.#calls === 0) {
+    } else if (!this.#keepsIdle && this.#callCount === 0) {
       // After an idle tick µWS has just read its sockets. Before it, a request that the kernel has received
       // and µWS has not read would be lost with its connection.
       this.#noCallTimer = setTimeout(() => onIdleTick(() => this.#endIfNoCall()), NO_CALL_MS);
@@ -239,7 +247,7 @@ class Draining {
   }
 
   #endIfNoCall(): void {
-    if (this.#calls === 0) this.#end();
+    if (this.#callCount === 0) this.#end();
   }
 
   #end(): void {
@@ -249,14 +257,19 @@ class Draining {
     // In a later turn, because this may run within a callback of µWS about a connection that is cut here.
     // Cutting and calling back are in the same turn, so that no call begins in between.
     setImmediate(() => {
-      if (this.#calls > 0 && this.#connections > 0 && !this.#isLate && this.#onSettled === undefined) {
+      if (
+        this.#callCount > 0 &&
+        this.#connectionCount > 0 &&
+        !this.#isLate &&
+        this.#onSettled === undefined
+      ) {
         // A call began meanwhile, so the drain goes on: unless its connection is gone, the drain is late, or
         // `close` was called.
         this.#onDrained = onDrained;
         this.#checkDrained();
         return;
       }
-      if (this.#calls === 0) this.#cutConnections();
+      if (this.#callCount === 0) this.#cutConnections();
       onDrained();
     });
   }

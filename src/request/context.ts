@@ -1,12 +1,12 @@
 /**
  * The two contexts that every phase gets: what is known of one request (CallContext), and what the listener
  * has for all of its requests (ListenerContext; a ChatExchange gets ExchangeContext, Intake IntakeContext).
- * listener-server.ts makes the first, listener.thread.ts the second. Listener thread. It imports the files of
- * what it names, and the phases import it.
+ * listener-server.ts makes a CallContext for each request, listener.thread.ts one object for the second.
+ * Listener thread.
  *
- * Must hold: a field of CallContext is set by the phases that its comment names, and read by later ones. It
- * is undefined, empty or false on every path that ended before (no test of its own; the compiler asks for a
- * check).
+ * Must hold: a field of CallContext is set by the phases that its comment names, and read by later phases.
+ * The field is undefined, empty or false on every path that ended before (no test of its own; the compiler
+ * asks for a check).
  */
 import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
 import type { LeaseChannel } from '../channel/lease-channel.js';
@@ -44,7 +44,7 @@ export interface Caller {
   readonly account: AccountIndex;
   readonly planIndex: number;
   readonly plan: PlanEntry;
-  /** The key has limits of its own. */
+  /** Whether the key has limits of its own. */
   readonly isLimited: boolean;
 }
 
@@ -67,16 +67,17 @@ export interface TokenLimitState {
 /** A call with its slot, day's call and hold. Set by `admit`; ended once by `settle` or `release`. */
 export interface Admission extends ChosenModel {
   readonly slot: CallSlot;
+  /** The call as it goes upstream: with the model's id, and with the bound of output that `admit` has set. */
   readonly call: ChatCall;
   readonly admittedMs: MonotonicMs;
   /**
    * Whether the journal keeps room for two records of the call: its charge, and one that takes the charge
-   * back. A call that was admitted before `durability: commit` came by a reload has room for one.
+   * back. If a reload brought `durability: commit` only after the admission, there is room for one.
    */
   readonly mayReverse: boolean;
 }
 
-/** One request. The phases fill the fields in order. A chat request has a ChatExchange, which adds to it. */
+/** One request. The phases fill the fields in order. A call has a ChatExchange, which adds fields. */
 export class CallContext {
   readonly requestId: string;
   /** The number at the end of `requestId`. */
@@ -87,7 +88,10 @@ export class CallContext {
   readonly door: Door;
   caller: Caller | undefined = undefined;
   rateLimit: RateLimitState | undefined = undefined;
-  /** The rate-limit phase was over before the body came. Otherwise a coordinator is asked meanwhile. */
+  /**
+   * Whether the permits were taken before the body is read. False while a coordinator is asked and the body
+   * comes meanwhile: then no error about the body may be sent yet. Set by the rate-limit phase.
+   */
   hasPermit = false;
   /**
    * What is left of each limit of the minute, in the form of QuotasLeft.others. Set by the rate-limit phase
@@ -99,24 +103,27 @@ export class CallContext {
   /** Undefined if no scope has `tokens_per_minute`. Set when the call is admitted, rejected or replayed. */
   tokenLimit: TokenLimitState | undefined = undefined;
   /**
-   * A limit has rejected the request, and the coordinator may have some of it left. Set by the rate-limit
-   * phase and by `admit`, with each decision anew.
+   * Whether a limit has rejected the request of which the coordinator may have some left. Set by the
+   * rate-limit phase and by `admit`, with each decision anew.
    */
   asksLease = false;
   /** What the call needs of a quota of spending that rejected it. Set with `asksLease`. */
   lacking: CallNeeds | undefined = undefined;
-  /** Limits are shared, and the coordinator does not have the whole hold. Set by AdmissionAsk. */
+  /**
+   * Whether `admit` may lower the output although limits are shared: the coordinator does not have the whole
+   * hold. Set by AdmissionAsk.
+   */
   mayClamp = false;
   /** Set by `choose` (admit.ts), for `lookUp` or `admit`, once the model is known to be on the plan. */
   modelIndex: number | undefined = undefined;
-  /** That model, then its fallbacks for this call, in order. Set with `modelIndex`. */
+  /** The model of `modelIndex`, then its fallbacks for this call, in order. Set by `choose`; empty before. */
   models: readonly ChosenModel[] = [];
   admission: Admission | undefined = undefined;
   /** Set by `lookUp` (replay.ts) if the response cache has the response. Then only a hit's price is held. */
   hit: EarlierResponse | undefined = undefined;
   /** The header lines about the response cache, set by `lookUp`; empty if the cache was not asked. */
   cacheLine = '';
-  /** The output was lowered to what the account can pay. Set by `admit`. */
+  /** Whether the output was lowered to what the account can pay. Set by `admit`. */
   isClamped = false;
 
   constructor(requestId: string, requestNumber: number, corsLines = '', door = CHAT) {
@@ -128,8 +135,9 @@ export class CallContext {
 }
 
 /**
- * What the phases work with: one object for each listener thread. A reload replaces its settings in place, so
- * a request that has begun is admitted by the new ones. Indices of models and plans mean the same in both.
+ * What the phases work with: one object for each listener thread. A reload replaces the object's settings in
+ * place (`takeSettings` of listener.thread.ts), so a request that has begun is admitted by the new settings.
+ * Indices of models and plans mean the same in the old and the new settings.
  */
 export interface ListenerContext extends Pick<
   ListenerSettings,
@@ -150,7 +158,7 @@ export interface ListenerContext extends Pick<
   readonly access: ModelAccess;
 }
 
-/** The question to the counter pool that has it parse a large body: CounterAsk of the pool. */
+/** A question to the counter pool: parse a large body. Must fit CounterAsk of upstream/worker-messages.ts. */
 interface ParseAsk {
   readonly account: AccountIndex;
   readonly task: { readonly kind: 'parse'; readonly door: DoorName; readonly pieces: Uint8Array[] };
@@ -166,7 +174,7 @@ export interface ExchangeContext extends Pick<ListenerContext, 'clock' | 'metric
   readonly cache: Pick<ResponseCache, 'letGo'>;
   readonly bodies: BodyBudget;
   readonly contents: ContentsGatherer;
-  /** Slow bodies and responses. */
+  /** Bodies that are read, and responses that are written in pieces. Calls in flight bound the list. */
   readonly sweeps: SlotList<Swept>;
   readonly connections: Pick<Connections, 'endsConnections' | 'onCallBegun' | 'onCallEnded'>;
 }

@@ -3,7 +3,7 @@
  * cannot accept a connection without a descriptor: the client would wait in the kernel's queue without a
  * response. So the guard holds spare descriptors on /dev/null and closes them in a shortage. With these,
  * clients are accepted, get a 503 and are disconnected, one after the other, until the guard can open its
- * spares again. connections.ts makes one for each listener thread.
+ * spares again. connections.ts makes one guard; listener thread.
  *
  * Must hold: while `isShort`, no call is admitted and each response ends its connection; otherwise calls use
  * the spare descriptors up, and no client gets a 503 (test/e2e/overload.test.ts).
@@ -11,19 +11,19 @@
 import { closeSync, openSync } from 'node:fs';
 import { msToNextTick } from '../core/clock.js';
 
-/** Connections that are rejected at a time; each is gone after a millisecond. */
-const SPARES = 8;
-/** A shortage is over once so many more descriptors are free, or the next call would cause it again. */
-const MARGIN = 8;
+/** Descriptors that are kept: so many connections at a time can be rejected, each within a millisecond. */
+const SPARES_COUNT = 8;
+/** A shortage ends once so many descriptors beside the spares are free; the next calls need them. */
+const MARGIN_COUNT = 8;
 /** How late a shortage may be noticed. A check costs some 10 µs, and wakes an idle thread. */
 const CHECK_PERIOD_MS = 100;
-/** The same while the lowest free descriptor stays the same: the process opens and closes hardly any. */
+/** The same while the lowest free descriptor stays the same: then the process opens and closes hardly any. */
 const IDLE_CHECK_PERIOD_MS = 1_000;
 
 export class DescriptorGuard {
   #spares: number[] = [];
   #isShort = false;
-  /** The lowest free descriptor at the last check. The system gives the lowest first. */
+  /** The lowest free descriptor at the last check, -1 before. The system gives the lowest first. */
   #lowestFree = -1;
   #timer: NodeJS.Timeout | undefined;
 
@@ -31,33 +31,35 @@ export class DescriptorGuard {
     this.#checkRegularly();
   }
 
-  /** While true no call is admitted, and responses end their connections. */
+  /** Whether descriptors are short. While true, no call is admitted and responses end their connections. */
   get isShort(): boolean {
     return this.#isShort;
   }
 
   #checkRegularly(): void {
-    const before = this.#lowestFree;
+    const formerLowest = this.#lowestFree;
     this.check();
-    const isIdle = !this.#isShort && this.#lowestFree === before;
+    const isIdle = !this.#isShort && this.#lowestFree === formerLowest;
     this.#timer = setTimeout(
       () => this.#checkRegularly(),
       isIdle ? msToNextTick(IDLE_CHECK_PERIOD_MS) : CHECK_PERIOD_MS,
     );
   }
 
-  /** Connections also calls it, if a socket may not have been opened for want of a descriptor. */
+  /**
+   * Also called by `Connections.checkDescriptors`, when a socket may have failed for want of a descriptor.
+   */
   check(): void {
-    // One more than the spares shows whether any is left, and which is the lowest.
-    const wanted = SPARES - this.#spares.length + (this.#isShort ? MARGIN : 1);
-    const opened = openUpTo(wanted);
-    this.#isShort = opened.length < wanted;
+    // One descriptor beyond the spares shows whether any is left, and which is the lowest.
+    const neededCount = SPARES_COUNT - this.#spares.length + (this.#isShort ? MARGIN_COUNT : 1);
+    const opened = openUpTo(neededCount);
+    this.#isShort = opened.length < neededCount;
     if (this.#isShort) {
       closeAll([...opened, ...this.#spares]);
       this.#spares = [];
       return;
     }
-    const spares = opened.splice(0, SPARES - this.#spares.length);
+    const spares = opened.splice(0, SPARES_COUNT - this.#spares.length);
     this.#lowestFree = opened[0] ?? -1;
     this.#spares.push(...spares);
     closeAll(opened);
@@ -71,13 +73,13 @@ export class DescriptorGuard {
   }
 }
 
-/** `count` descriptors, or fewer if the process or the system has no more. */
+/** Opens `count` descriptors, or fewer if the process or the system has no more. */
 function openUpTo(count: number): number[] {
   const opened: number[] = [];
   try {
     while (opened.length < count) opened.push(openSync('/dev/null', 'r'));
   } catch {
-    // EMFILE or ENFILE: nothing else keeps a process from opening /dev/null.
+    // EMFILE or ENFILE, because nothing else keeps a process from opening /dev/null. The caller counts them.
   }
   return opened;
 }

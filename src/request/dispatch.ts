@@ -1,8 +1,10 @@
 /**
- * The dispatch phase: sends an admitted call to an upstream worker. intake.ts calls it; listener thread.
+ * The dispatch phase: sends an admitted call to an upstream worker. intake.ts calls it, once for a call;
+ * listener thread.
  *
- * Must hold: if no worker takes the call, its admission is undone here, hold and slot, before it is rejected
- * (test/e2e/thread-failure.test.ts).
+ * Must hold: if no worker takes the call, its hold and its slot are given back here, before intake.ts rejects
+ * the call (test/e2e/thread-failure.test.ts; there is no unit test). After `true` the receiver settles the
+ * call and gives the slot back.
  */
 import type { CallReceiver } from '../channel/listener-channel.js';
 import { OUTPUT_TOKENS_UNLIMITED } from '../channel/messages.js';
@@ -23,7 +25,8 @@ export function dispatch(
   listener: ListenerContext,
 ): boolean {
   const { channel, metrics } = listener;
-  // A bound that is null in the body is none, so workers do not replace it for a fallback.
+  // For a fallback workers replace the body's bound of output, at these positions. `null` is no bound: then
+  // they replace nothing.
   const isBounded = call.outputTokensMax !== undefined;
   const isDispatched = channel.dispatch(
     slot,

@@ -1,15 +1,16 @@
 /**
- * Requests that were hits of the response cache, by the bytes of their bodies: the call that was read of such
- * a body, and the key of its response. Most hits come again byte for byte; a request that is known is neither
- * parsed nor hashed. ResponseCache makes one KnownRequests, Intake and replay.ts use it; listener thread.
+ * Requests that were hits of the response cache, found by the bytes of their bodies. An entry has the call
+ * that was read of the body, and the key of its response. Most hits come again byte for byte; a request that
+ * is known is neither parsed nor hashed. response-cache.ts makes one KnownRequests, intake.ts and replay.ts
+ * use it; listener thread.
  *
  * An entry never becomes wrong, because it follows from the bytes of the body, the door, the account and the
  * `facts` alone, and each of these is compared. An entry also decides nothing: plan, model, limits and the
  * response are looked up for each request, known or not. So entries are removed only to bound the memory, the
  * oldest first.
  *
- * Must hold: a known request gets what reading it would give (test/unit/request/known-requests.test.ts).
- * Requests share the ChatCall of an entry, so nothing may write to it.
+ * Must hold: `read` returns for a known request what the door would read of its body. Requests share the
+ * ChatCall of an entry, so nobody writes to its fields.
  */
 import type { AccountIndex } from '../core/units.js';
 import type { Door } from '../doors/door.js';
@@ -22,11 +23,13 @@ import { nameOfResponse, type ResponseKey } from '../registry/stored-response.js
  * `largeBody`, whose memory its worker takes away, so that it cannot be used for a second call.
  */
 const KNOWN_BYTES_MAX = 4 * 1024 - 1;
-/** About how many bytes a known request takes beside its texts. */
-const KNOWN_ROW_BYTES = 1_024;
+/** About how many bytes an entry takes beside its texts. */
+const KNOWN_ENTRY_BYTES = 1_024;
 
+/** An entry. */
 export interface KnownRequest {
   readonly door: Door;
+  /** What the door has read of the body: always a call, never an error. */
   readonly read: ChatRequestResult;
   /**
    * What decides on the response beside the body, as one text. replay.ts makes it for each request, and
@@ -36,16 +39,16 @@ export interface KnownRequest {
   readonly key: ResponseKey;
   /** `nameOfResponse(key)` */
   readonly name: string;
-  /** About how much memory it takes. */
+  /** About how much memory the entry takes. */
   readonly bytes: number;
 }
 
-/** A request while the cache looks for its response: the part of ChatExchange that this file uses. */
+/** The part of ChatExchange that this file uses, while the cache looks for its response. */
 export interface ReadRequest {
   readonly door: Door;
-  /** The body's bytes as Latin-1, which `read` sets; empty if they are too many, or there is no cache. */
+  /** The body's bytes as Latin-1, which `read` sets; empty if the body is too long, or there is no cache. */
   bodyText: string;
-  /** What is known of the same body at the same door, which `read` sets. */
+  /** The entry of the same body at the same door, which `read` sets; undefined if there is none. */
   known: KnownRequest | undefined;
 }
 
@@ -64,14 +67,14 @@ export class KnownRequests {
     this.#evict();
   }
 
-  /** About how much memory all take. */
+  /** About how much memory all entries take. The test reads it. */
   get bytes(): number {
     return this.#bytes;
   }
 
   /**
    * Returns what the door reads of the body, or has read of the same bytes before. Sets `bodyText` and
-   * `known` of the request, which has neither yet.
+   * `known` of the request. Called once for a request.
    */
   read(request: ReadRequest, bytes: Uint8Array): ChatRequestResult {
     if (this.#bytesMax > 0 && bytes.length <= KNOWN_BYTES_MAX) {
@@ -87,10 +90,11 @@ export class KnownRequests {
 
   /** Remembers a hit. `call` is what `read` returned, `facts` and `key` are those of its response. */
   remember({ door, bodyText, known }: ReadRequest, call: ChatCall, facts: string, key: ResponseKey): void {
-    // The very object of the entry that `knownFor` returned: the request is remembered already.
+    // If `knownFor` returned the entry, `key` is its very object: the request is remembered already.
     if (bodyText === '' || known?.key === key) return;
     this.#forget(bodyText);
-    const bytes = KNOWN_ROW_BYTES + bodyText.length + 2 * call.body.length;
+    // Latin-1 takes one byte a character; the text of a call may take two.
+    const bytes = KNOWN_ENTRY_BYTES + bodyText.length + 2 * call.body.length;
     const read = { ok: true, call } as const;
     this.#byText.set(bodyText, { door, read, facts, key, name: nameOfResponse(key), bytes });
     this.#bytes += bytes;
@@ -111,8 +115,8 @@ export class KnownRequests {
 }
 
 /**
- * Returns what is known of the request, if it holds for these `facts` and this account, else undefined. For a
- * model whose cache is shared the account is ALL_ACCOUNTS.
+ * Returns the entry of the request's body, if its response is that of these `facts` and this account, else
+ * undefined. For a model whose cache is shared the account is ALL_ACCOUNTS.
  */
 export function knownFor(
   { known }: ReadRequest,

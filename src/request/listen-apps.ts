@@ -12,22 +12,23 @@
  * poll and the close are lost: those of some microseconds, if the close follows an idle tick. To lose none,
  * let the kernel hand them to another listener: `net.ipv4.tcp_migrate_req=1`, Linux 5.14 and later.
  *
- * Must hold: no listening socket is closed twice, which ends the process, and before the thread ends each is
- * closed, or libuv aborts the process (test/unit/request/connections.test.ts, test/hostile/draining.test.ts).
+ * Must hold: no listening socket is closed twice, which ends the process. Before the thread ends every socket
+ * is closed, or libuv aborts the process (test/unit/request/connections.test.ts,
+ * test/hostile/draining.test.ts). A new certificate cuts no connection (test/e2e/tls.test.ts).
  */
 import uWS, { type TemplatedApp, type us_listen_socket } from 'uWebSockets.js';
 
 /** A turn of the event loop up to this long is idle: without work it takes 10 µs, with a request some 100. */
 const IDLE_MS_MAX = 0.05;
 /**
- * The wait for an idle tick ends after so many turns: some 100 ms with a request in each turn, longer if
- * turns are longer.
+ * The wait for an idle tick ends after so many turns of the event loop: some 100 ms with a request in each
+ * turn, longer if turns are longer.
  */
 const TURNS_MAX = 1_000;
 /**
- * Apps at a time: the one that accepts, and those of former certificates, which keep their connections. A
- * ninth app closes the oldest and cuts its connections, as `close` does; a certificate lasts for weeks, so
- * few are left by then. µWS keeps the memory of an app's routes until its thread ends.
+ * Apps at a time: the app that accepts, and those of former certificates, which keep their connections. A
+ * ninth app closes the oldest, which cuts its connections. Few are left by then, because a certificate lasts
+ * for weeks. µWS keeps the memory of an app's routes until the thread ends.
  */
 const APPS_MAX = 8;
 /**
@@ -36,10 +37,11 @@ const APPS_MAX = 8;
  */
 const CIPHERS = 'ECDHE+AESGCM:ECDHE+CHACHA20';
 
-/** Paths of a certificate and its key, which belonged together when the settings were read. */
+/** Paths of a certificate and its key. config/load.ts has checked that they belong together. */
 export interface TlsFiles {
   readonly certFile: string;
   readonly keyFile: string;
+  /** Of the key; undefined if the key is not encrypted. */
   readonly passphrase: string | undefined;
   /** Digest of both files: a new certificate at the same paths has another. */
   readonly digest: string;
@@ -47,12 +49,15 @@ export interface TlsFiles {
 
 /** The µWS app that accepts connections, and former apps, whose connections go on. */
 export class ListenApps {
+  /** Adds the routes to a new app. */
   readonly #route: (app: TemplatedApp) => void;
   /** Oldest first. The last one accepts. */
   readonly #apps: TemplatedApp[] = [];
+  /** The socket that listens; undefined before `listen` and after `stop` or `close`. */
   #socket: us_listen_socket | undefined;
-  /** Listening sockets that are closed at the next idle tick. */
+  /** Listening sockets that are to be closed at the next idle tick. */
   readonly #retiring = new Set<us_listen_socket>();
+  /** Of the certificate of the app that accepts; undefined without TLS. */
   #digest: string | undefined;
   /** True while the oldest app is closed: µWS calls back for each connection before `close` returns. */
   #isClosingOldest = false;
@@ -65,24 +70,27 @@ export class ListenApps {
     return this.#isClosingOldest;
   }
 
-  /** Whether the app that accepts has this certificate, or none if undefined. */
+  /** Whether the app that accepts has this certificate; with undefined, whether it has none. */
   serves(tls: TlsFiles | undefined): boolean {
     return this.#socket !== undefined && this.#digest === tls?.digest;
   }
 
-  /** Accepts by a new app with `tls` from now on. False, without a change, if that fails. */
+  /**
+   * Opens a new app with `tls`, which accepts from now on, and stops the app before it. Returns false, and
+   * changes nothing, if the certificate or the port cannot be used.
+   */
   listen(host: string, port: number, tls: TlsFiles | undefined): boolean {
     const app = appOf(tls);
     if (app === undefined) return false;
     this.#route(app);
-    let opened: us_listen_socket | undefined;
+    let openedSocket: us_listen_socket | undefined;
     // µWS calls back before `listen` returns.
     app.listen(host, port, (socket) => {
-      if (socket !== false) opened = socket;
+      if (socket !== false) openedSocket = socket;
     });
-    if (opened === undefined) return false;
+    if (openedSocket === undefined) return false;
     this.stop(() => undefined);
-    this.#socket = opened;
+    this.#socket = openedSocket;
     this.#digest = tls?.digest;
     this.#apps.push(app);
     if (this.#apps.length > APPS_MAX) this.#closeOldest();
@@ -90,8 +98,9 @@ export class ListenApps {
   }
 
   #closeOldest(): void {
-    // The oldest app's listening socket is among them if nine apps came before an idle tick. `close` would
-    // close it again, which ends the process. So rare a case may reset connections in these sockets' queues.
+    // If nine apps came before an idle tick, the oldest app's listening socket is still open. Then it is
+    // closed here, because `close` below closes it without our notice, and the idle tick would close it
+    // again, which ends the process. So rare a case may reset connections in these sockets' queues.
     for (const socket of this.#retiring) this.#closeSocket(socket);
     this.#isClosingOldest = true;
     try {
@@ -101,7 +110,7 @@ export class ListenApps {
     }
   }
 
-  /** Closes the listening socket at the next idle tick, then calls back. */
+  /** Closes the listening socket, if there is one, at the next idle tick, then calls `then` once. */
   stop(then: () => void): void {
     const socket = this.#socket;
     this.#socket = undefined;
@@ -129,6 +138,7 @@ export class ListenApps {
   }
 }
 
+/** Returns undefined if the certificate cannot be used. */
 function appOf(tls: TlsFiles | undefined): TemplatedApp | undefined {
   if (tls === undefined) return uWS.App();
   const { certFile, keyFile, passphrase } = tls;
@@ -142,7 +152,8 @@ function appOf(tls: TlsFiles | undefined): TemplatedApp | undefined {
       ssl_prefer_low_memory_usage: true,
     });
   } catch {
-    // config/load.ts has checked both files and told what is wrong: mostly they have changed since.
+    // config/load.ts has checked both files and reported what was wrong then. Mostly they have changed since;
+    // the caller reports that the certificate cannot be used.
     return undefined;
   }
 }

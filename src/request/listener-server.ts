@@ -1,6 +1,6 @@
 /**
- * The routes of one listener. It makes the context of each request, and starts an Intake for each call. Made
- * by listener.thread.ts; listener thread. The phases of a call, each in a file of this folder:
+ * The routes of one listener. ListenerServer makes the context of each request, and starts an Intake for each
+ * call. Made by listener.thread.ts; listener thread. The phases of a call, each in a file of this folder:
  *
  *     intake     authenticate → rate-limit → read-body → admit (and idempotency)
  *     delivery   dispatch to a worker → relay of its frames (response-writer, response) → settle
@@ -26,8 +26,8 @@ import { RequestHead } from './request-head.js';
 import type { CorsSettings } from './messages.js';
 import { Cors, DOCUMENT_PATH, rejectLast, writeDocument, writeError } from './response.js';
 
-/** How often slow bodies and responses are checked. */
-const SWEEP_MS = 1_000;
+/** How often bodies and responses are checked for standing still. */
+const SWEEP_PERIOD_MS = 1_000;
 
 export class ListenerServer {
   /** What this listener has for all of its requests. */
@@ -36,9 +36,12 @@ export class ListenerServer {
   #cors: Cors | undefined;
   readonly #requestPrefix: string;
   readonly #tracer: CallTracer;
-  /** Of the request whose callback runs now: what a phase needs of it later it copies before it returns. */
+  /**
+   * The head of the request whose callback runs now. Valid until the callback returns: a phase copies what it
+   * needs later.
+   */
   readonly #head = new RequestHead();
-  /** Requests of all routes so far: the last one's number. */
+  /** Requests of all routes so far, which is the number of the last request. */
   #requestCount = 0;
   readonly #stopSweeps: () => void;
 
@@ -49,33 +52,36 @@ export class ListenerServer {
     tracer: CallTracer,
   ) {
     this.#listener = listener;
-    this.#models = this.#newModels();
+    this.#models = this.#newModelRoutes();
     this.#cors = cors && new Cors(cors);
     this.#requestPrefix = requestPrefix;
     this.#tracer = tracer;
-    this.#stopSweeps = onEachTick(SWEEP_MS, () => {
+    this.#stopSweeps = onEachTick(SWEEP_PERIOD_MS, () => {
       const nowMs = listener.clock.monotonicMs();
       for (const swept of listener.sweeps) swept.onSweep(nowMs);
       listener.pendingCommits.onSweep();
     });
   }
 
-  /** A reload has replaced the settings in the context. Admitted calls keep their plan, model and price. */
+  /**
+   * Called after a reload has replaced the settings in the context. Admitted calls keep their plan, model and
+   * price.
+   */
   onSettings(cors: CorsSettings | undefined): void {
-    this.#models = this.#newModels();
+    this.#models = this.#newModelRoutes();
     this.#cors = cors && new Cors(cors);
   }
 
   /** Takes no new connection. Calls `onDrained` when no call is left: see Connections.drain. */
   drain(keepsIdle: boolean, onDrained: () => void): void {
-    // Upstreams are not finished for clients that have left.
+    // From now on a call whose client has left is cut at its upstream, not read to its end.
     this.#listener.channel.stopLeft();
     this.#listener.connections.drain(() => this.#requestCount, keepsIdle, onDrained);
   }
 
   /**
-   * Ends every call that is left. Calls `onSettled` when all are settled: see Connections.close. Sweeps go on
-   * until then: a call whose end waits for the disk is settled when that comes, or when a sweep gives it up.
+   * Ends every call in flight. Calls `onSettled` when all are settled: see Connections.close. Sweeps go on
+   * until then: a response that waits for the disk ends when its charge is there, or when a sweep gives up.
    */
   close(onSettled: () => void): void {
     this.#listener.channel.stopLeft();
@@ -85,9 +91,10 @@ export class ListenerServer {
     });
   }
 
+  /** Adds all routes to a new app of ListenApps. */
   route(app: TemplatedApp): void {
     for (const door of DOORS) {
-      app.post(door.path, (res, req) => this.#beginCall(res, req, door));
+      app.post(door.path, (res, req) => this.#startCall(res, req, door));
       this.#routeAny(app, door.path, door.path, (res, req) =>
         this.#rejectMethod(res, req, door.path, 'POST'),
       );
@@ -109,7 +116,7 @@ export class ListenerServer {
 
   /**
    * Whether the response to the request in `#head`, whose body is not read, ends its connection. Called once
-   * for each, because a body that is read to be discarded is taken from a budget.
+   * for each request, because a body that is read to be discarded takes of a budget.
    */
   #endsConnection(): boolean {
     const { connections } = this.#listener;
@@ -141,19 +148,19 @@ export class ListenerServer {
     app.any(path, (res, req) => {
       this.#head.read(req);
       const error = this.#head.rejection() ?? (this.#head.isChunked ? CHUNKED_BODY : undefined);
-      if (error !== undefined) this.#rejectLast(res, req, route, error);
+      if (error !== undefined) this.#rejectAndEnd(res, req, route, error);
       else if (this.#cors !== undefined && this.#isPreflight(req)) this.#servePreflight(res, this.#cors);
       else serve(res, req);
     });
   }
 
   /** Checks the head as `#routeAny` does, but the body may come in chunks. */
-  #beginCall(res: HttpResponse, req: HttpRequest, door: Door): void {
+  #startCall(res: HttpResponse, req: HttpRequest, door: Door): void {
     const head = this.#head;
     head.read(req);
     const error = head.rejection();
     if (error !== undefined) {
-      this.#rejectLast(res, req, door.path, error);
+      this.#rejectAndEnd(res, req, door.path, error);
       return;
     }
     const requestNumber = ++this.#requestCount;
@@ -164,11 +171,14 @@ export class ListenerServer {
     new Intake(exchange, listener).begin(req, head, this.#tracer);
   }
 
-  #newModels(): ModelRoutes {
+  #newModelRoutes(): ModelRoutes {
     return new ModelRoutes(this.#listener, () => this.#endsConnection());
   }
 
-  /** For a request that is no call, or whose head is rejected. */
+  /**
+   * Makes the context of a request that is no call, or whose head is rejected. Without a `door` its errors
+   * have the form of chat completions.
+   */
   #newContext(door?: Door): CallContext {
     const requestNumber = ++this.#requestCount;
     const requestId = requestIdOf(this.#requestPrefix, requestNumber);
@@ -179,7 +189,7 @@ export class ListenerServer {
     return this.#cors === undefined ? '' : this.#cors.linesFor(this.#head.origin);
   }
 
-  /** Whether it is the question of a browser before a script's call. No path has any other OPTIONS. */
+  /** Whether a browser asks if a script may call (CORS preflight). No path has any other OPTIONS. */
   #isPreflight(req: HttpRequest): boolean {
     return (
       req.getMethod() === 'options' &&
@@ -194,7 +204,8 @@ export class ListenerServer {
     cors.writePreflight(res, corsLines, requestId, this.#endsConnection());
   }
 
-  #rejectLast(res: HttpResponse, req: HttpRequest, route: Route, error: ErrorRecord): void {
+  /** Ends the connection with the response, because the framing of what follows is not certain. */
+  #rejectAndEnd(res: HttpResponse, req: HttpRequest, route: Route, error: ErrorRecord): void {
     this.#listener.metrics.countRequest(route, error.code);
     rejectLast(res, error, this.#newContext(doorAt(req)), req.getMethod() === 'head');
   }
@@ -215,8 +226,8 @@ export class ListenerServer {
 }
 
 /**
- * The door whose path the request's is, or begins with: its clients know its form of errors. Below
- * `/v1/messages` that is the door of messages, whose form count_tokens shares.
+ * The door of the request's path, or of a path above it, because its clients know that door's form of errors.
+ * Undefined if there is none. Paths below `/v1/messages` are those of messages, such as count_tokens.
  */
 function doorAt(req: HttpRequest): Door | undefined {
   const url = req.getUrl();

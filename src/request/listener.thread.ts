@@ -1,10 +1,11 @@
 /**
  * Entry of a listener thread, which gateway/listeners.ts starts. It makes the objects that the phases of a
  * request work with (IntakeContext, one for the thread), listens on the common port, and follows the main
- * thread's orders (ToListener).
+ * thread's orders (ToListener). With `workers: 0` gateway/listener-with-worker.thread.ts imports this file,
+ * and takes `channel` from it.
  *
  * Must hold: after an uncaught exception the thread closes all connections before it exits, or libuv aborts
- * the process. Then the main thread starts another (test/e2e/thread-failure.test.ts).
+ * the process. Then the main thread starts another listener (test/e2e/thread-failure.test.ts).
  */
 import { parentPort, workerData } from 'node:worker_threads';
 import { SystemClock } from '../core/clock.js';
@@ -52,12 +53,14 @@ const clock = clockOf(init.ledger, new SystemClock());
 const send = (message: FromListener): void => main.postMessage(message);
 const journal = new JournalWriter(init.journal, () => send({ kind: 'journal_half_full' }));
 const pendingCommits = new PendingCommits(journal, clock, () => send({ kind: 'commit' }));
+/** Exported for gateway/listener-with-worker.thread.ts. */
 export const channel = new ListenerChannel(new CallTable(init.calls), init.slots);
 const leases = init.leasePort && new LeaseChannel(init.leasePort);
 const ledger = new Ledger(init.ledger, clock, (kind, index) => leases?.low(kind, index));
 const keys = new KeyTable(init.keys);
 const callRing = new CallRingWriter(init.callRing, logSwitch);
 const metrics = new ListenerMetrics(init.metrics, init.index);
+/** Undefined unless spans are exported. */
 const outbox = init.tracing && (await openSpanOutbox(init.tracing.outlet));
 
 const cache = new ResponseCache(init.cachePort, clock, metrics);
@@ -71,9 +74,10 @@ const contents = new ContentsGatherer({
 });
 contents.applySettings(init.settings.contents);
 
+// `server` is defined below; the callback runs only when `connections.listen` is called, at the file's end.
 const connections = new Connections((app) => server.route(app));
 const { catalog, lowBalance, tokenQuota, cachedInput, durability, limits } = init.settings;
-/** At a reload `takeSettings` replaces some of its members, so phases read them anew for each call. */
+/** At a reload `applySettings` replaces some members, so phases read them anew for each call. */
 const listener = {
   clock,
   ledger,
@@ -106,7 +110,8 @@ const listener = {
 const tracer = new CallTracer(init.tracing && outbox && { sampling: init.tracing.sampling, outbox });
 const server = new ListenerServer(listener, init.settings.cors, init.requestPrefix, tracer);
 
-function takeSettings(settings: ListenerSettings): void {
+/** Replaces every member of `listener` that is of the settings. */
+function applySettings(settings: ListenerSettings): void {
   Object.assign(listener, {
     catalog: settings.catalog,
     access: new ModelAccess(settings.catalog),
@@ -123,13 +128,14 @@ function takeSettings(settings: ListenerSettings): void {
     log.error('the certificate cannot be used; the one before stays in force');
 }
 
-/** Cuts all calls, and waits until they are charged for what was relayed. */
+/** Cuts all calls, and ends the thread when they are charged for what was relayed, or the time is over. */
 function close(): void {
-  setTimeout(() => end(0), CUT_CALLS_WAIT_MS_MAX);
-  server.close(() => end(0));
+  setTimeout(() => exitThread(0), CUT_CALLS_WAIT_MS_MAX);
+  server.close(() => exitThread(0));
 }
 
-function end(exitCode: number): never {
+/** Sends what is buffered, then ends the thread. The main thread sees the code. */
+function exitThread(exitCode: number): never {
   outbox?.flush();
   contents.flush();
   channel.close();
@@ -141,7 +147,7 @@ process.on('uncaughtException', (error) => {
     error: error.stack,
   });
   server.close(() => undefined);
-  end(1);
+  exitThread(1);
 });
 
 main.on('message', (message: ToListener) => {
@@ -156,7 +162,7 @@ main.on('message', (message: ToListener) => {
       pendingCommits.onCommit(message.ok);
       return;
     case 'settings':
-      takeSettings(message.settings);
+      applySettings(message.settings);
       send({ kind: 'settings_taken', id: message.id });
       return;
     case 'cache_cleared':

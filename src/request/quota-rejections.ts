@@ -1,10 +1,11 @@
 /**
  * Makes the rejections of quotas: each has a code, and a message that says who has the quota, what it allows,
  * what is left of it and when to come back. rate-limit.ts and admit.ts call it; rejections.ts uses its advice
- * on media. Pure; listener thread.
+ * on media. Pure; listener thread. ledger/quota-rejections.ts is the ledger's part: which quota rejects.
  *
  * Must hold: a caller that waits for the seconds that a rejection names is admitted, unless another caller
- * was faster (test/unit/request/admit.test.ts).
+ * was faster (test/unit/request/admit.test.ts). Callers see the messages and codes, so to change one is to
+ * change behaviour.
  */
 import { type DoorName, PROMPT_OF } from '../core/door-names.js';
 import type { ErrorCode, ErrorRecord, RejectionDetail } from '../core/errors.js';
@@ -24,7 +25,10 @@ export type QuotaOwner =
   | { readonly kind: 'group'; readonly name: string }
   | { readonly kind: 'model'; readonly plan: string; readonly model: string };
 
-/** `index`: the slot of a group. `model`: the id of a rule's model; the rate-limit phase meets no rules. */
+/**
+ * `index` is the slot of a group; other kinds do not read it. `model` is the id of a rule's model; the
+ * rate-limit phase passes undefined, because it does not know the model yet.
+ */
 export function ownerOf(
   kind: QuotaOwner['kind'],
   index: number,
@@ -49,11 +53,11 @@ interface Quota {
   readonly owner: QuotaOwner;
   readonly quota: QuotaName;
   readonly limit: bigint;
-  /** How much the call needs; 0 if it is admitted while anything is left, as with `token_quota: settle`. */
+  /** How much the call needs; 0 if any amount left is enough, as for tokens with `token_quota: settle`. */
   readonly need: bigint;
 }
 
-interface UsedUp extends Quota {
+interface UsedUpQuota extends Quota {
   readonly left: bigint;
   readonly retryAfterSeconds: number;
 }
@@ -70,12 +74,22 @@ const CODES: Readonly<Record<QuotaName, ErrorCode>> = {
   spend_per_month: 'budget_exceeded',
 };
 
-/** Returns the rejection of a call that may be made again after `retryAfterSeconds`. */
-export function quotaUsedUp({ owner, quota, limit, left, need, retryAfterSeconds }: UsedUp): ErrorRecord {
+/**
+ * Returns the rejection of a call that may be made again after `retryAfterSeconds`. Its message is a sentence
+ * such as "The plan free allows 60 requests per minute and they are used up. Retry after 12 seconds."
+ */
+export function quotaUsedUp({
+  owner,
+  quota,
+  limit,
+  left,
+  need,
+  retryAfterSeconds,
+}: UsedUpQuota): ErrorRecord {
   const { unit, per } = QUOTA_KINDS[quota];
   const state =
     need > 0n && (unit === 'tokens' || unit === 'money')
-      ? `, of which ${amountOf(left, quota)} ${unit === 'money' ? 'is' : 'are'} left, and the call may ${needOf(need, quota)}`
+      ? `, of which ${amountText(left, quota)} ${unit === 'money' ? 'is' : 'are'} left, and the call may ${needText(need, quota)}`
       : per === 'flight'
         ? ' and they are all in use'
         : ' and they are used up';
@@ -83,10 +97,10 @@ export function quotaUsedUp({ owner, quota, limit, left, need, retryAfterSeconds
   const moment = quota === 'calls_per_day' ? ', at 00:00 UTC+8' : '';
   const record = {
     code: CODES[quota],
-    message: `${capital(allowanceOf(owner, quota, limit))}${state}. Retry after ${seconds}${moment}.`,
+    message: `${capitalized(allowanceText(owner, quota, limit))}${state}. Retry after ${seconds}${moment}.`,
     retryAfterSeconds,
   };
-  const detail = detailOf(owner, quota);
+  const detail = metricsDetailOf(owner, quota);
   return detail === undefined ? record : { ...record, detail };
 }
 
@@ -117,34 +131,34 @@ export function neverFits(
   return {
     code: 'invalid_parameters',
     detail: 'beyond_quota',
-    message: `The call may ${needOf(need, quota)} and ${allowanceOf(owner, quota, limit)}: it can never be admitted. ${advice}`,
+    message: `The call may ${needText(need, quota)} and ${allowanceText(owner, quota, limit)}: it can never be admitted. ${advice}`,
   };
 }
 
 /** Such as `the plan free allows 60 requests per minute`. */
-function allowanceOf(owner: QuotaOwner, quota: QuotaName, limit: bigint): string {
+function allowanceText(owner: QuotaOwner, quota: QuotaName, limit: bigint): string {
   const { unit, per } = QUOTA_KINDS[quota];
-  const amount = amountOf(limit, quota);
+  const amount = amountText(limit, quota);
   const allowed = unit === 'money' ? `spending ${amount}` : `${amount} ${unit}`;
   const forModel = owner.kind === 'model' ? ` for the model ${owner.model}` : '';
-  return `${nameOf(owner)} allows ${allowed} ${per === 'flight' ? 'in flight' : `per ${per}`}${forModel}`;
+  return `${ownerText(owner)} allows ${allowed} ${per === 'flight' ? 'in flight' : `per ${per}`}${forModel}`;
 }
 
-function nameOf(owner: QuotaOwner): string {
+function ownerText(owner: QuotaOwner): string {
   if (owner.kind === 'key') return 'this key';
   return owner.kind === 'group' ? `the group ${owner.name}` : `the plan ${owner.plan}`;
 }
 
-function needOf(need: bigint, quota: QuotaName): string {
+function needText(need: bigint, quota: QuotaName): string {
   return QUOTA_KINDS[quota].unit === 'money' ? `cost up to ${decimalOf(need)}` : `use up to ${need} tokens`;
 }
 
-function amountOf(amount: bigint, quota: QuotaName): string {
+function amountText(amount: bigint, quota: QuotaName): string {
   return QUOTA_KINDS[quota].unit === 'money' ? decimalOf(amount) : String(amount);
 }
 
 /** Returns what metrics call the rejection; undefined if its code says enough. */
-function detailOf({ kind }: QuotaOwner, quota: QuotaName): RejectionDetail | undefined {
+function metricsDetailOf({ kind }: QuotaOwner, quota: QuotaName): RejectionDetail | undefined {
   switch (quota) {
     case 'requests_per_minute':
     case 'calls_per_day':
@@ -156,6 +170,6 @@ function detailOf({ kind }: QuotaOwner, quota: QuotaName): RejectionDetail | und
   }
 }
 
-function capital(text: string): string {
+function capitalized(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -1,19 +1,23 @@
 /**
- * Bounds how much of one turn of a listener's event loop large bodies and new connections may use. µWS reads
- * up to half a megabyte of each connection that has bytes, and the first request of each new one, however
- * many they are. With 200 bodies of 10 MB at once turns took 60 to 130 ms, and each small call waits for four
- * turns. Beyond the bound connections are paused, and resumed in later turns. connections.ts has ReadTurns
- * for new connections, listener.thread.ts has BodyTurns for large bodies; listener thread.
+ * Bounds how much of one turn of a listener's event loop large bodies and new connections may use. A _turn_
+ * here is always one of the event loop. µWS reads up to half a megabyte of each connection that has bytes,
+ * and the first request of each new connection, however many they are. With 200 bodies of 10 MB at once turns
+ * took 60 to 130 ms, and each small call waits for four turns. Beyond the bound connections are paused, and
+ * resumed in later turns. connections.ts has ReadTurns for new connections, intake.ts uses BodyTurns for
+ * large bodies; listener thread.
  *
- * Must hold: a paused connection is resumed, first come, first served, unless its client has left. After that
- * nothing of it is called: µWS has freed it (test/unit/request/read-turns.test.ts,
- * test/unit/request/connections.test.ts).
+ * Must hold: a paused connection is resumed, first come, first served, unless its client has left. Once a
+ * client has left, no method of its response is called, because µWS has freed it. So whoever may pause a
+ * connection calls `leave` when its client leaves (further test: test/unit/request/connections.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 
-/** Bytes of large bodies that a turn may bring: some 2 ms, with the copies. One sender alone brings less. */
+/**
+ * Bytes of bodies that a turn may bring: some 2 ms, with the copies. One sender alone brings less, so it is
+ * never paused.
+ */
 const BODY_BYTES_A_TURN = 2 * 1024 * 1024;
-/** So many bodies bring BODY_BYTES_A_TURN: µWS reads up to half a megabyte of each. */
+/** So many bodies bring BODY_BYTES_A_TURN in a turn: µWS reads up to half a megabyte of each. */
 const BODIES_RESUMED_A_TURN = 4;
 /**
  * Large bodies that are rejected in a turn before all of them has come. A rejection takes some 0.4 ms, most
@@ -26,13 +30,17 @@ type Readable = Pick<HttpResponse, 'pause' | 'resume'>;
 export class ReadTurns {
   readonly #amountMax: number;
   readonly #resumedMax: number;
-  /** Paused connections, the first one first, with what to call when they are resumed. */
-  readonly #waiting = new Map<Readable, (() => void) | undefined>();
+  /** Paused connections, oldest first, with what to call when they are resumed. Open connections bound it. */
+  readonly #paused = new Map<Readable, (() => void) | undefined>();
   /** How much this turn has brought. */
   #amount = 0;
+  /** Whether the end of this turn is awaited. */
   #awaitsEnd = false;
 
-  /** A turn may bring `amountMax`. At its end at most `resumedMax` connections are resumed. */
+  /**
+   * A turn may bring `amountMax`, in the unit that the caller counts in. At its end at most `resumedMax`
+   * connections are resumed.
+   */
   constructor(amountMax: number, resumedMax: number) {
     this.#amountMax = amountMax;
     this.#resumedMax = resumedMax;
@@ -45,15 +53,15 @@ export class ReadTurns {
   take(res: Readable, amount: number, onResumed?: () => void): boolean {
     this.#amount += amount;
     if (!this.#awaitsEnd) this.#awaitEnd();
-    if (this.#amount <= this.#amountMax && this.#waiting.size === 0) return false;
-    this.#waiting.set(res, onResumed);
+    if (this.#amount <= this.#amountMax && this.#paused.size === 0) return false;
+    this.#paused.set(res, onResumed);
     res.pause();
     return true;
   }
 
   /** Resumes the connection if it is paused, unless its client has left. */
   leave(res: Readable, clientGone: boolean): void {
-    if (this.#waiting.size > 0 && this.#waiting.delete(res) && !clientGone) res.resume();
+    if (this.#paused.size > 0 && this.#paused.delete(res) && !clientGone) res.resume();
   }
 
   /** The turn ends in `setImmediate`, after µWS has read its sockets. */
@@ -63,18 +71,18 @@ export class ReadTurns {
       this.#amount = 0;
       this.#awaitsEnd = false;
       let resumed = 0;
-      for (const [res, onResumed] of this.#waiting) {
+      for (const [res, onResumed] of this.#paused) {
         if (++resumed > this.#resumedMax) break;
-        this.#waiting.delete(res);
+        this.#paused.delete(res);
         res.resume();
         onResumed?.();
       }
-      if (this.#waiting.size > 0) this.#awaitEnd();
+      if (this.#paused.size > 0) this.#awaitEnd();
     });
   }
 }
 
-/** The turns of large bodies. */
+/** The turns of bodies that do not come at once, and of their rejections. */
 export class BodyTurns {
   readonly #reads = new ReadTurns(BODY_BYTES_A_TURN, BODIES_RESUMED_A_TURN);
   readonly #rejections = new ReadTurns(REJECTIONS_A_TURN, REJECTIONS_A_TURN);
@@ -84,13 +92,16 @@ export class BodyTurns {
     this.#reads.take(res, bytes);
   }
 
-  /** Calls `reject` now or, unless the client leaves before, in a later turn. Nothing is read meanwhile. */
+  /**
+   * Calls `reject` now, or in a later turn unless the client leaves before. Until then the connection is
+   * paused.
+   */
   reject(res: Readable, reject: () => void): void {
     this.#reads.leave(res, false);
     if (!this.#rejections.take(res, 1, reject)) reject();
   }
 
-  /** Call it before a response, and when the client has left. */
+  /** Call it when the client has left, and before a response, which must not leave its connection paused. */
   leave(res: Readable, clientGone: boolean): void {
     this.#reads.leave(res, clientGone);
     this.#rejections.leave(res, clientGone);

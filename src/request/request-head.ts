@@ -6,29 +6,31 @@
  * µWebSockets.js (µWS) takes the first of several headers of one name, and any `Transfer-Encoding` for
  * `chunked`. A proxy in front that takes the last header, or knows the coding, would see the body end
  * elsewhere. Then one caller's body would become another's request. `getHeader` of µWS hides a second header
- * and an empty one, but `forEach` shows both. A `forEach` costs 0.4 µs for four headers and 1.4 µs for the
- * sixteen of an SDK; four calls of `getHeader` would cost 0.1 to 0.3 µs.
+ * and an empty one, but `forEach` shows both. For that it may be slower: 0.4 µs for four headers, 1.4 µs for
+ * the sixteen of an SDK, where four calls of `getHeader` take 0.1 to 0.3 µs.
  *
  * Must hold: each `read` sets all fields, or one caller's header becomes another's. Nobody keeps the object
- * beyond the callback of µWS (test/hostile/framing.test.ts, test/e2e/long-heads.test.ts).
+ * beyond the callback of µWS (test/hostile/framing.test.ts, test/e2e/long-heads.test.ts). All headers of a
+ * request together have at most 16 KiB, which supervisor/gateway-process.ts tells µWS.
  */
 import { randomBytes } from 'node:crypto';
 import type { HttpRequest } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';
 
 const DIGITS = /^[0-9]+$/;
-/** Numbers of so many digits are exact. */
+/** JavaScript numbers are exact up to so many digits; intake.ts reads the length as a number. */
 const LENGTH_DIGITS_MAX = 15;
-/** Bound of all `anthropic-beta` headers together. */
+/** Bound of all `anthropic-beta` headers together, which go on to the upstream. */
 const BETAS_CHARS_MAX = 1024;
+/** The ASCII characters from the space to `~`: so no line break gets into the upstream's request. */
 const PRINTABLE = /^[ -~]*$/;
 /** How much of a wrong value a message repeats. */
 const SHOWN_CHARS_MAX = 60;
 
 /** One object serves all requests of a listener: its fields are valid until the next `read`. */
 export class RequestHead {
-  // A missing header leaves its field empty, or undefined where the type has undefined.
-  /** Without the header: `Bearer` and the value of `x-api-key`, which Anthropic's clients send. */
+  // A missing header leaves its field empty, or undefined if the field's type has undefined.
+  /** If this header is missing: `Bearer` and the value of `x-api-key`, which Anthropic's clients send. */
   authorization = '';
   idempotencyKey: string | undefined;
   contentEncoding: string | undefined;
@@ -41,9 +43,9 @@ export class RequestHead {
   transferEncoding: string | undefined;
   #apiKey = '';
   #hosts = 0;
-  /** What is wrong with a header, as far as `read` has seen it; the last such fault counts. */
+  /** The message about a wrong header that `read` has met; of several wrong headers, about the last. */
   #error: string | undefined;
-  readonly #visit = (name: string, value: string): void => this.#take(name, value);
+  readonly #visit = (name: string, value: string): void => this.#takeHeader(name, value);
 
   read(req: HttpRequest): void {
     this.authorization = this.#apiKey = this.traceParent = this.betas = '';
@@ -54,19 +56,25 @@ export class RequestHead {
     if (this.authorization === '' && this.#apiKey !== '') this.authorization = `Bearer ${this.#apiKey}`;
   }
 
-  /** If so, the response ends the connection: µWS reads sizes of chunks laxly, so what follows is unsafe. */
+  /**
+   * Whether the body comes in chunks. Then the response ends the connection: µWS reads the sizes of chunks
+   * laxly, so what follows the body cannot be trusted.
+   */
   get isChunked(): boolean {
     return this.transferEncoding !== undefined;
   }
 
-  /** Returns the rejection if the head is malformed or ambiguous. It must end the connection. */
+  /** Returns the rejection if the head is malformed or ambiguous. Its response must end the connection. */
   rejection(): ErrorRecord | undefined {
     const message = this.#errorText();
     return message === undefined ? undefined : { code: 'invalid_parameters', message };
   }
 
-  /** Compares lengths first, so that most names are not compared at all. `name` is in lower case. */
-  #take(name: string, value: string): void {
+  /**
+   * Compares lengths first, so that most names are not compared at all: each `case` is the length of the
+   * names below it. `name` is in lower case.
+   */
+  #takeHeader(name: string, value: string): void {
     switch (name.length) {
       case 4:
         if (name === 'host') this.#hosts += 1;
@@ -75,13 +83,14 @@ export class RequestHead {
         if (name === 'origin') this.origin = value;
         return;
       case 9:
-        if (name === 'x-api-key') this.#apiKey = this.#once(name, this.#apiKey, value);
+        if (name === 'x-api-key') this.#apiKey = this.#takeCredential(name, this.#apiKey, value);
         return;
       case 11:
         if (name === 'traceparent') this.traceParent = value;
         return;
       case 13:
-        if (name === 'authorization') this.authorization = this.#once(name, this.authorization, value);
+        if (name === 'authorization')
+          this.authorization = this.#takeCredential(name, this.authorization, value);
         else if (name === 'cache-control') this.cacheControl = joined(this.cacheControl, value);
         return;
       case 14:
@@ -99,14 +108,16 @@ export class RequestHead {
     }
   }
 
-  /** For credentials: another parser may take the other of two values. The message repeats neither. */
-  #once(name: string, before: string, value: string): string {
-    if (before !== '' && value !== '' && before !== value)
+  /**
+   * Returns the value of a header that must not have two values, because another parser may take the other
+   * one. The message repeats neither value: they are keys.
+   */
+  #takeCredential(name: string, earlier: string, value: string): string {
+    if (earlier !== '' && value !== '' && earlier !== value)
       this.#error = `${name} must be sent once, got two different values.`;
-    return before || value;
+    return earlier || value;
   }
 
-  /** Bounds the list, because it goes to the upstream. */
   #takeBetas(value: string): void {
     this.betas = this.betas === '' ? value : joined(this.betas, value);
     if (this.betas.length > BETAS_CHARS_MAX || !PRINTABLE.test(this.betas))
@@ -133,11 +144,11 @@ export class RequestHead {
 }
 
 /** Joins several headers of one name to one list (RFC 9110 §5.3). */
-function joined(before: string | undefined, value: string): string {
-  return before === undefined ? value : `${before}, ${value}`;
+function joined(earlier: string | undefined, value: string): string {
+  return earlier === undefined ? value : `${earlier}, ${value}`;
 }
 
-/** A header's value as messages show it. */
+/** Returns a header's value as messages show it: quoted, and cut after SHOWN_CHARS_MAX with `…`. */
 export function shown(value: string): string {
   return JSON.stringify(value.length > SHOWN_CHARS_MAX ? `${value.slice(0, SHOWN_CHARS_MAX)}…` : value);
 }
@@ -145,7 +156,7 @@ export function shown(value: string): string {
 /** 72 random bits: no two listeners of a fleet ever get the same prefix. */
 const PREFIX_BYTES = 9;
 
-/** Returns the prefix of one listener's request ids: unique over threads, processes and restarts. */
+/** Returns a listener's own prefix of request ids. telemetry/call-record.ts appends a request's number. */
 export function createRequestPrefix(): string {
   return `req_${randomBytes(PREFIX_BYTES).toString('base64url')}-`;
 }
