@@ -1,18 +1,18 @@
 /**
- * One call and its response: the record that intake.ts, delivery.ts and replay.ts share; no exchange with a
- * coordinator. What a phase finds out for later ones is in CallContext, which requests that are no calls have
- * too. Here is what belongs to the response and the end: the response object of µWebSockets.js, times, the
- * charge, and what must be given back. listener-server.ts makes one for each call. Listener thread.
+ * One call and its response: the object that intake.ts, delivery.ts and replay.ts share. What a phase finds
+ * out for later phases is in CallContext, which requests that are no calls have too. Here is what belongs to
+ * the response and the call's end: the response object of µWebSockets.js, times, the charge, and what must be
+ * given back. listener-server.ts makes one for each call. Listener thread.
  *
  *     Intake ───────────→ Delivery ──→ finish(outcome)
  *       │  └─→ Replay ───────────────────↗
  *       └── rejected, or the client left ↗
  *
  * Must hold: `finish` is called exactly once on every path. It gives back the memory of body and response,
- * and counts and logs the call; a call that is not finished keeps a stopping gateway waiting
- * (test/unit/request/chat-exchange.test.ts). No other call is dispatched between the release of the call's
- * slot and `finish`, which reads the slot's words: delivery.ts does both at once (no test of its own).
- * `#appendPlain` and `#ended` say the same of a call (the same test compares their records).
+ * and counts and logs the call; a call that is not finished keeps a stopping gateway waiting. No other call
+ * is dispatched between the release of the call's slot and `finish`, which reads the slot's words:
+ * delivery.ts does both at once (no test of its own). `#appendPlain` and `#ended` record the same facts, so
+ * change both together (the unit test compares them).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { DOOR_INDEX } from '../core/door-names.js';
@@ -34,18 +34,18 @@ import type { CachedCall } from './response-cache.js';
 import type { Settled } from './settle.js';
 
 /** The status of an upstream whose response is relayed. */
-const RESPONDED = 200;
-/** How much two readings of `triedMs` may differ: each is rounded to 10 µs. */
-const TRIED_MS_APART = 0.02;
+const RELAYED_STATUS = 200;
+/** How much two readings of one attempt's start (`triedMs`) may differ: each is rounded to 10 µs. */
+const START_DIFFERENCE_MS_MAX = 0.02;
 const NO_ATTEMPTS: readonly EndedAttempt[] = [];
 
 export class ChatExchange extends CallContext {
   readonly res: HttpResponse;
-  /** The client has disconnected. Intake sets this field, and those below that name nobody else. */
+  /** Whether the client has left: then `res` is freed. Intake sets this and all fields that name nobody. */
   clientGone = false;
-  /** `finish` was called. */
+  /** Whether `finish` was called. */
   isOver = false;
-  /** `anthropic-beta` of the request; empty if it has none. */
+  /** The header `anthropic-beta`; may be empty. */
   betas = '';
   /** Set once the caller is known, if the call belongs to a trace. */
   trace: CallTrace | undefined = undefined;
@@ -53,17 +53,17 @@ export class ChatExchange extends CallContext {
   keyed: KeyedCall | undefined = undefined;
   /** Set by `lookUp` if the response is to be cached. A call with an Idempotency-Key has none. */
   cached: CachedCall | undefined = undefined;
-  /** The body's text, if the response cache may know it. Set by KnownRequests, as the next field. */
+  /** The body's bytes as text, or empty. KnownRequests sets this field and the next. */
   bodyText = '';
-  /** What the response cache knows of that body. */
+  /** The entry of KnownRequests that has the same body. */
   known: KnownRequest | undefined = undefined;
-  /** Undefined if the contents of the call are not kept; and at the end, when they have been sent. */
+  /** Undefined if the contents of the call are not kept, and after `finish`. */
   contents: GatheredContents | undefined = undefined;
   /** Bytes of the body that count toward the memory budget of bodies. */
   bodyBytes = 0;
   readonly #listener: ExchangeContext;
-  /** The body comes in chunks, so no request is read after it: see outsideOfCallbacks in read-body.ts. */
-  readonly isLast: boolean;
+  /** The body comes in chunks, so its connection ends with the response: see outsideOfCallbacks. */
+  readonly isLastRequest: boolean;
   #sweepSlot: number | undefined = undefined;
   /** The error that the caller got in place of the response, or of its rest. Delivery may set it too. */
   sentError: ErrorRecord | undefined = undefined;
@@ -73,8 +73,10 @@ export class ChatExchange extends CallContext {
    * (call-ring-layout.ts), as most do, no object is made of it.
    */
   #isAttemptDeferred = false;
+  /** When the head had come, when the body was whole, and when the response began: monotonic times. */
   readonly #receivedMs: MonotonicMs;
   #bodyMs = 0;
+  /** Undefined if the response is not written in pieces, or has not begun. */
   #responseMs: number | undefined = undefined;
   #upstreamWaitMs = 0;
   #settled: Settled | undefined = undefined;
@@ -84,20 +86,20 @@ export class ChatExchange extends CallContext {
     requestId: string,
     requestNumber: number,
     corsLines: string,
-    isLast: boolean,
+    isLastRequest: boolean,
     listener: ExchangeContext,
     door?: Door,
   ) {
     super(requestId, requestNumber, corsLines, door);
     this.res = res;
-    this.isLast = isLast;
+    this.isLastRequest = isLastRequest;
     this.#listener = listener;
     this.#receivedMs = listener.clock.monotonicMs();
     listener.connections.onCallBegun();
   }
 
   get endsConnection(): boolean {
-    return this.isLast || this.#listener.connections.endsConnections;
+    return this.isLastRequest || this.#listener.connections.endsConnections;
   }
 
   /** Available after `authenticate`. */
@@ -107,7 +109,7 @@ export class ChatExchange extends CallContext {
     return caller.account;
   }
 
-  /** Collects the response, if it is to be stored or cached. */
+  /** Collects the response, if the response is to be stored or cached. Never both: see `cached`. */
   get storable(): StorableCall | undefined {
     return this.keyed ?? this.cached;
   }
@@ -122,26 +124,27 @@ export class ChatExchange extends CallContext {
     this.#responseMs = this.#listener.clock.monotonicMs();
   }
 
-  /** The upstream has responded. The charge counts unless `reversed` follows. */
+  /** The call was settled. The charge counts unless `reversed` follows. */
   charged(settled: Settled, upstreamWaitMs: number): void {
     this.#settled = settled;
     this.#upstreamWaitMs = upstreamWaitMs;
   }
 
   /**
-   * An attempt has failed, or ended after its client had left. The gateway's status shows it even if no log
-   * keeps the call. At most CALL_ATTEMPTS_MAX attempts are kept: the first ones and the last.
+   * An attempt has failed, or ended after its client had left. The gateway's status shows the attempt even if
+   * no log keeps the call. At most CALL_ATTEMPTS_MAX attempts are kept: the first ones and the last.
    */
   tried({ upstream, fallback, startMs, durationMs, status, code, error }: TriedAttempt): void {
     const model = this.models[fallback]?.modelIndex;
     if (model === undefined) return;
+    // From the head of the request on; the clocks of two threads differ by microseconds.
     const sinceMs = Math.max(0, startMs - this.#receivedMs);
     this.#addAttempt({ upstream, model, status, code, startMs: sinceMs, durationMs, error });
   }
 
   /**
-   * The response is whole, or its client has left, and it was charged. Adds its attempt, unless the worker
-   * has told of it already (`tried`), as for a stream that broke.
+   * The response is whole, or its client has left, and the call was charged. Adds the attempt that served the
+   * call, unless the worker has sent it already (`tried`), as for a stream that broke.
    */
   lastTried(): void {
     if (!this.#listener.callRing.stores) return;
@@ -149,22 +152,22 @@ export class ChatExchange extends CallContext {
     else this.#addLastAttempt(this.clientGone);
   }
 
-  /** `isCut`: the client had left by then. */
+  /** `isCut`: the client had left before the attempt ended. */
   #addLastAttempt(isCut: boolean): void {
     const { channel } = this.#listener;
     const settled = this.#settled;
     const upstream = this.#slot === undefined ? undefined : channel.table.upstreamOf(this.#slot);
     if (upstream === undefined || settled === undefined) return;
     const startMs = channel.table.triedMs(this.#slot!, this.#receivedMs);
-    const sent = this.#attempts?.at(-1);
-    if (sent?.upstream === upstream && Math.abs(sent.startMs - startMs) < TRIED_MS_APART) return;
+    const last = this.#attempts?.at(-1);
+    if (last?.upstream === upstream && Math.abs(last.startMs - startMs) < START_DIFFERENCE_MS_MAX) return;
     const durationMs = Math.max(0, settled.settledMs - this.#receivedMs - startMs);
-    const status = isCut && this.#responseMs === undefined ? 0 : RESPONDED;
+    const status = isCut && this.#responseMs === undefined ? 0 : RELAYED_STATUS;
     const code = isCut ? 'cancelled' : undefined;
     this.#addAttempt({ upstream, model: settled.answered, status, code, startMs, durationMs, error: '' });
   }
 
-  /** The call is not plain after all. Not once `#settled` is cleared, which says when the attempt ended. */
+  /** The call is not plain after all. Call it before `#settled` is cleared, which has the attempt's end. */
   #addDeferredAttempt(): void {
     if (this.#isAttemptDeferred) this.#addLastAttempt(false);
     this.#isAttemptDeferred = false;
@@ -189,7 +192,7 @@ export class ChatExchange extends CallContext {
     this.bodyBytes = 0;
   }
 
-  /** `swept` is called about once a second from now on. Call it only while nothing is swept. */
+  /** `swept` is called about once a second from now on. Call it only after `stopSweep` or before any. */
   startSweep(swept: Swept): void {
     this.#sweepSlot = this.#listener.sweeps.add(swept);
   }
@@ -215,8 +218,8 @@ export class ChatExchange extends CallContext {
   }
 
   /**
-   * Records the call in metrics, logs and trace. Some 100 ns, and 300 ns more if the call is logged. `finish`
-   * alone calls it; it is no private method because the bench puts another in its place (build-without.ts).
+   * Records the call in metrics, logs and trace: some 100 ns, and 300 ns more if the call is logged. `finish`
+   * alone calls it. It is public because bench/load/parts/build-without.ts puts another in its place.
    */
   report(outcome: Outcome): void {
     const { callRing, clock } = this.#listener;
@@ -239,7 +242,7 @@ export class ChatExchange extends CallContext {
 
   #appendWhole(outcome: Outcome, nowMs: MonotonicMs, wanted: Wanted): void {
     // A call that is not stored has no deferred attempt, unless the call log was just switched off: then the
-    // reader drops the record. Others with attempts are wanted by UpstreamErrors, whoever else wants them.
+    // reader drops the record. Each call with attempts is appended, because UpstreamErrors counts them.
     this.#addDeferredAttempt();
     if (!wanted.log && !wanted.store && this.#attempts === undefined) return;
     this.#listener.callRing.append(this.#ended(outcome, nowMs), wanted);
@@ -300,12 +303,12 @@ export class ChatExchange extends CallContext {
     const { usage } = settled;
     const receivedMs = this.#receivedMs;
     const duration = microsOf(nowMs - receivedMs);
-    // No field of tokens has more: the others are parts of these two.
+    // No field of tokens has more: the other fields are parts of these two.
     const tokens = usage.promptTokens + usage.completionTokens;
     const upstream = channel.table.upstreamOf(slot);
     if (upstream === undefined || Math.max(duration, tokens) > ring.PLAIN_NUMBER_MAX) return false;
     const first64 = callRing.beginPlain(quotasLeft.others);
-    if (first64 === -1) return true;
+    if (first64 === -1) return true; // The ring is full.
     const { floats, ints } = callRing;
     floats[first64 + ring.PLAIN_REQUEST] = this.requestNumber;
     floats[first64 + ring.PLAIN_ENDED_MS] = endedWallMs(settled, nowMs);

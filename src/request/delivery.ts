@@ -12,15 +12,16 @@
  *     responding   a response that comes in pieces is being relayed
  *     committing   `durability: commit` only: the last bytes wait until the charge is on disk
  *     leaving      the call is settled, and the client may not have all bytes yet
- *     withdrawn    the gateway stops before the client has a byte: the call is not charged, and what a commit
- *                  has charged already is taken back, unless an Idempotency-Key keeps the response
+ *     withdrawn    the gateway stops before the client has a byte: the call is not charged. A charge that
+ *                  waits for the disk is taken back, unless an Idempotency-Key keeps the response
  *
  * Back-pressure: bytes that the client's socket does not take wait in the ResponseWriter, and the worker gets
- * no credit for them, so both sides together hold at most one window.
+ * no credit for them. So both sides together keep at most `limits.stream_buffer_bytes` of a response.
  *
  * Must hold: the call is settled or released exactly once, whoever ends it, and before its last byte is
- * written. It keeps its slot until it is over, which bounds committing and leaving responses like calls in
- * flight (test/unit/request/chat-exchange.test.ts, test/e2e/money.test.ts, test/e2e/leaving-clients.test.ts).
+ * written. The call keeps its slot until it is over, so the bound of calls in flight bounds committing and
+ * leaving responses too (test/unit/request/chat-exchange.test.ts, test/e2e/money.test.ts,
+ * test/e2e/leaving-clients.test.ts). The channel calls `onEnd`, `onCut` or `onFail` once, as the last.
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { MonotonicMs } from '../core/units.js';
@@ -56,17 +57,17 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   readonly #admission: Admission;
   readonly #listener: DeliveryContext;
   #state: State = 'waiting';
-  /** The gateway cuts the connection, because its client does not read. */
+  /** Whether the gateway itself cuts the connection, because its client does not read. */
   #isCutHere = false;
   /** Undefined until the first piece, and again when the client has left. */
   #writer: ResponseWriter | undefined;
   /** Set from `committing` on: the last bytes, and the charge. */
-  #held: { readonly settled: Settled; readonly bytes: Uint8Array } | undefined;
+  #pendingEnd: { readonly settled: Settled; readonly bytes: Uint8Array } | undefined;
   /** The number of the stream's next event, if the door numbers events. */
   #eventNumber: number | undefined;
   /** How the call has ended, while the state is `leaving`. */
   #outcome: Outcome = 'ok';
-  /** The worker's last frame came before the client had everything: `#finish` gives the slot back. */
+  /** Whether `#finish` gives the slot back: the worker's last frame came before the client had everything. */
   #keepsSlot = false;
 
   constructor(exchange: ChatExchange, admission: Admission, listener: DeliveryContext) {
@@ -76,6 +77,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     this.isStream = admission.call.stream;
   }
 
+  /** `bytes` are valid during the call only. `more`: another frame follows at once. */
   onData(bytes: Uint8Array, more: boolean): void {
     const exchange = this.#exchange;
     if (exchange.clientGone) return;
@@ -85,19 +87,20 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       this.#writer = new ResponseWriter(exchange.res, this.#listener.clock, this);
       exchange.startSweep(this);
     }
-    const number = this.isStream ? exchange.door.errors.numberIn?.(bytes) : undefined;
-    if (number !== undefined) this.#eventNumber = number + 1;
+    const eventNumber = this.isStream ? exchange.door.errors.numberIn?.(bytes) : undefined;
+    if (eventNumber !== undefined) this.#eventNumber = eventNumber + 1;
     exchange.storable?.collect(bytes);
     exchange.contents?.addResponse(bytes);
     this.#writer.write(bytes, more);
   }
 
   onTried(attempt: TriedAttempt): void {
-    // The frames that wait for the next one are valid during this call only, and the end may come later.
+    // Frames that the writer has not written yet are valid during this call only; the next may come later.
     this.#writer?.flush();
     this.#exchange.tried(attempt);
   }
 
+  /** `bytes` are the last of a whole response. Returns whether the slot is free, as the next two methods. */
   onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean {
     if (this.#state === 'withdrawn') return this.onFail(STOPPED);
     const exchange = this.#exchange;
@@ -111,7 +114,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     if (settled.taken !== undefined && !exchange.clientGone) {
       this.#state = 'committing';
       // Copied, because the worker writes to this memory again.
-      this.#held = { settled, bytes: bytes.slice() };
+      this.#pendingEnd = { settled, bytes: bytes.slice() };
       this.#writer?.flush();
       pendingCommits.hold(settled.position, this);
     } else {
@@ -120,7 +123,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     return this.#isSlotFree();
   }
 
-  /** The client pays for what came so far, as if it had left. Its connection is cut, without an error. */
+  /** The client pays for what came so far, as if it had left. The connection is cut, without an error. */
   onCut(usage: Usage, upstreamWaitMs: number): boolean {
     if (this.#state === 'withdrawn') return this.onFail(STOPPED);
     this.#exchange.giveBackBody();
@@ -137,6 +140,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     return this.#isSlotFree();
   }
 
+  /** The call costs nothing. */
   onFail(error: ErrorRecord): boolean {
     const { connections, metrics } = this.#listener;
     this.#exchange.giveBackBody();
@@ -150,17 +154,17 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   }
 
   onCommitted(): void {
-    invariant(this.#held !== undefined, 'a committed response was held');
-    if (this.#state === 'withdrawn') this.#takeBack(this.#held.settled, STOPPED);
-    else this.#end(this.#held.bytes);
+    invariant(this.#pendingEnd !== undefined, 'a committed response was held');
+    if (this.#state === 'withdrawn') this.#takeBack(this.#pendingEnd.settled, STOPPED);
+    else this.#end(this.#pendingEnd.bytes);
   }
 
   /** If the client has left by itself, the charge stays. */
   onUncommitted(): void {
-    invariant(this.#held !== undefined, 'an uncommitted response was held');
+    invariant(this.#pendingEnd !== undefined, 'an uncommitted response was held');
     const staysCharged = this.#exchange.clientGone && this.#state !== 'withdrawn';
     if (staysCharged) this.#fail(NOT_COMMITTED);
-    else this.#takeBack(this.#held.settled, NOT_COMMITTED);
+    else this.#takeBack(this.#pendingEnd.settled, NOT_COMMITTED);
   }
 
   /** Takes back the charge of a response that is not sent to its end, and the stored response with it. */
@@ -192,11 +196,12 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
       this.#finish('client_gone');
     } else if (state === 'waiting' || state === 'responding') {
       if (isWithdrawn) this.#state = 'withdrawn';
-      // The response is not kept, and until the worker's last frame minutes may pass.
+      // Now, because minutes may pass until the worker's last frame. A response that is not whole is not
+      // kept.
       this.#exchange.storable?.giveUp();
       channel.cancel(this.#admission.slot, connections.isClosing || this.#isCutHere);
     } else if (state === 'committing' && isWithdrawn && this.#exchange.keyed === undefined) {
-      // A keyed response may be replayed from the disk as soon as its charge is there: both stay.
+      // A response with an Idempotency-Key may be replayed as soon as its charge is on disk: both stay.
       this.#state = 'withdrawn';
     }
   }
@@ -214,8 +219,8 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   /** The fallback that answers; undefined if the named model does. Known at the first byte. */
   get #fallback(): ChosenModel | undefined {
     const { models } = this.#exchange;
-    const number = models.length === 1 ? 0 : this.#listener.channel.table.fallbackOf(this.#admission.slot);
-    return number === 0 ? undefined : models[number];
+    const index = models.length === 1 ? 0 : this.#listener.channel.table.fallbackOf(this.#admission.slot);
+    return index === 0 ? undefined : models[index];
   }
 
   onTaken(bytes: number): void {

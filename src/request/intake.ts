@@ -8,10 +8,10 @@
  *     reading   the body is on its way
  *     asking    waits for another thread: a large body is parsed, an idempotency lock taken, a lease granted
  *
- * Must hold: `exchange.finish` is called exactly once on every path, or what the call holds is lost. No error
- * about what a body says is sent before its caller has a permit. After each `await` the client may be gone
- * (test/unit/request/chat-exchange.test.ts, test/e2e/leaving-clients.test.ts,
- * test/e2e/order-of-checks.test.ts).
+ * Must hold: `exchange.finish` is called exactly once on every path, or what the call took is lost (the test
+ * of chat-exchange.ts). No error about what a body says is sent before its caller has a permit
+ * (test/e2e/order-of-checks.test.ts). After each `await` the client may be gone, and then `exchange.res` is
+ * freed (test/e2e/leaving-clients.test.ts).
  */
 import type { HttpRequest } from 'uWebSockets.js';
 import { type PendingQuestion, orRejected } from '../core/ask-port.js';
@@ -42,7 +42,7 @@ import {
   mayDiscard,
   outsideOfCallbacks,
   readBody,
-  type BodyHold,
+  type BodyWatcher,
   type BodyReceiver,
 } from './read-body.js';
 import {
@@ -68,24 +68,23 @@ type WaitResult =
   | { readonly kind: 'rejection'; readonly rejection: ErrorRecord }
   | { readonly kind: 'replay'; readonly earlier: EarlierResponse };
 
-export class Intake implements BodyHold, BodyReceiver, Swept {
+export class Intake implements BodyWatcher, BodyReceiver, Swept {
   readonly #exchange: ChatExchange;
   readonly #listener: IntakeContext;
   #state: 'reading' | 'asking' | 'dispatched' = 'reading';
-  /** Has the call after Intake, and is told if the client leaves. */
+  /** Has the call after Intake, and gets `onClientGone` in place of Intake. */
   #successor: Delivery | ChargedHit | Replay | undefined;
-  /** Set while a counter thread parses the body. */
+  /** The question to the counter pool, while a counter thread parses the body. */
   #parse: PendingQuestion<ChatRequestResult> | undefined;
   #leaseAsk: AdmissionAsk | undefined;
-  /** The header Cache-Control. */
   #cacheControl: string | undefined;
   #hasLookedUp = false;
-  /** Bytes of the body have come since the last sweep. */
-  #bodyMoves = false;
-  /** When a sweep first saw the body, and when one last saw bytes come; 0 before. */
-  #bodyBegunMs = 0;
-  #bodyMovedMs = 0;
-  #touchedMs = 0;
+  /** Whether bytes of the body have come since the last sweep. */
+  #hasNewBytes = false;
+  /** Monotonic times of the first sweep, and of the last one that saw new bytes; 0 before. */
+  #firstSweepMs = 0;
+  #lastBytesMs = 0;
+  #timerRestartedMs = 0;
   /** By the header Content-Length, until the body is read or given up; 0 if it comes in chunks. */
   #unreadBytes = 0;
 
@@ -95,7 +94,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     exchange.res.onAborted(() => this.#onClientGone());
   }
 
-  /** Runs the phases before the body, then reads it. `head` and `req` are valid until this returns. */
+  /** Runs the phases before the body, then reads the body. `head` and `req` are valid until this returns. */
   begin(req: HttpRequest, head: RequestHead, tracer: CallTracer): void {
     const exchange = this.#exchange;
     const listener = this.#listener;
@@ -119,9 +118,9 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
       receiver.onTooLarge(true);
       return;
     }
-    // A body that is too long is read to be discarded.
+    // A body above `bodyBytesMax` takes no memory: readBody reads it only to discard it.
     if (length > BODY_BYTES_UNCOUNTED && length <= bodyBytesMax && !this.takeBody(length, length)) return;
-    const reader = exchange.isLast ? outsideOfCallbacks(receiver, exchange) : receiver;
+    const reader = exchange.isLastRequest ? outsideOfCallbacks(receiver, exchange) : receiver;
     readBody(exchange.res, length, bodyBytesMax, listener.limits.parseInlineBytesMax, this, reader);
     if (!exchange.isOver) exchange.startSweep(this);
   }
@@ -130,8 +129,8 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     return this.#exchange.isOver;
   }
 
-  /** `key` is the header Idempotency-Key. Returns a rejection if it is malformed. */
-  takeKey(key: string | undefined): ErrorRecord | undefined {
+  /** `key` is the header Idempotency-Key. Returns the rejection if the key is malformed. */
+  takeIdempotencyKey(key: string | undefined): ErrorRecord | undefined {
     if (key === undefined) return undefined;
     this.#exchange.keyed = new KeyedCall(key, this.#listener.locks);
     return checkIdempotencyKey(key);
@@ -143,7 +142,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     const { caller, door, keyed } = exchange;
     invariant(caller !== undefined, 'a body is read for a known caller');
     const { parseInlineBytesMax, bodiesInWorkBytesMax } = limits;
-    // What a replay costs is known only once its body has been read: nothing, if the response is stored.
+    // A call with an Idempotency-Key may be a replay, which costs nothing. Only its whole body shows that.
     const mustPay = bytes > parseInlineBytesMax && door.isFree !== true && keyed === undefined;
     const rejection = mustPay ? beyondBalance(caller, certainBytes, door.name, this.#listener) : undefined;
     if (rejection !== undefined) return this.#rejectEarly(rejection, bytes);
@@ -165,7 +164,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   }
 
   onBodyProgress(bytes: number): void {
-    this.#bodyMoves = true;
+    this.#hasNewBytes = true;
     this.#listener.bodyTurns.onBytes(this.#exchange.res, bytes);
   }
 
@@ -179,33 +178,33 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     const exchange = this.#exchange;
     this.stopReading();
     exchange.bodyRead();
-    if (this.#listener.contents.isOn) this.#gather([bytes]);
+    if (this.#listener.contents.isOn) this.#gatherContents([bytes]);
     const read = this.#listener.cache.known.read(exchange, bytes);
     if (!read.ok) this.reject(read.error);
     else if (exchange.keyed === undefined) this.#admit(read.call);
-    else void this.#waitFor(this.#lock(exchange.keyed, bodyDigestOf(bytes), read.call));
+    else void this.#awaitThread(this.#lock(exchange.keyed, bodyDigestOf(bytes), read.call));
   }
 
   onLargeBody(pieces: Uint8Array[]): void {
     this.stopReading();
     this.#exchange.bodyRead();
-    if (this.#listener.contents.isOn) this.#gather(pieces);
-    void this.#waitFor(this.#parseLarge(pieces));
+    if (this.#listener.contents.isOn) this.#gatherContents(pieces);
+    void this.#awaitThread(this.#parseLarge(pieces));
   }
 
-  onTooLarge(more: boolean): void {
+  onTooLarge(hasMore: boolean): void {
     const { caller, door, endsConnection } = this.#exchange;
     invariant(caller !== undefined, 'a body is read for a known caller');
-    this.reject(bodyTooLarge(caller.plan.bodyBytesMax, door.name), more || endsConnection);
+    this.reject(bodyTooLarge(caller.plan.bodyBytesMax, door.name), hasMore || endsConnection);
   }
 
-  #gather(pieces: readonly Uint8Array[]): void {
+  #gatherContents(pieces: readonly Uint8Array[]): void {
     const exchange = this.#exchange;
     const contents = (exchange.contents = this.#listener.contents.begin(exchange.caller!.key));
     if (contents !== undefined) for (const piece of pieces) contents.addRequest(piece);
   }
 
-  /** Rejects before all of the body has come. About `bytes` of it are still to come. */
+  /** Rejects before all of the body has come. About `bytes` of the body are still to come. */
   #rejectEarly(error: ErrorRecord, bytes: number): false {
     const { connections, discards, bodyTurns } = this.#listener;
     const reject = (): void => this.reject(error, connections.endsConnections || !discards.take(bytes));
@@ -213,10 +212,10 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     return false;
   }
 
-  /** Responds with an error; nothing was admitted. `close` ends the connection. */
+  /** Responds with an error and finishes; nothing is admitted by now. `close` ends the connection. */
   reject(error: ErrorRecord, close = this.#exchange.endsConnection || !this.#mayDiscard()): void {
     const exchange = this.#exchange;
-    if (!exchange.isLast || this.#state !== 'reading') {
+    if (!exchange.isLastRequest || this.#state !== 'reading') {
       this.#reject(error, close);
       return;
     }
@@ -236,7 +235,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     exchange.storable?.giveUp();
     if (!exchange.clientGone) {
       exchange.sentError = error;
-      // An unknown caller has no limits. If a limit rejected the call, `admit` has set the header.
+      // An unknown caller has no limits. If a limit of tokens rejected the call, `admit` has set the header.
       if (exchange.rateLimit !== undefined && exchange.tokenLimit === undefined)
         setTokenLimit(exchange, this.#listener);
       this.#listener.metrics.countRejection(error.detail ?? error.code);
@@ -245,8 +244,8 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     exchange.finish(exchange.clientGone ? 'client_gone' : error.code);
   }
 
-  /** Waits for another thread, then continues the call. */
-  async #waitFor(question: Promise<WaitResult>): Promise<void> {
+  /** Waits for another thread, then continues the call. Never rejects. */
+  async #awaitThread(question: Promise<WaitResult>): Promise<void> {
     this.#state = 'asking';
     const result = await orRejected(question, rejectionOf);
     this.#parse = undefined;
@@ -256,7 +255,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     else this.#admit(result.call);
   }
 
-  /** Transfers the buffers of `pieces`. Rejects with AskRejected if the counter pool is full or too slow. */
+  /** Transfers the memory of `pieces`. Rejects with AskRejected if the counter pool is full or too slow. */
   async #parseLarge(pieces: Uint8Array[]): Promise<WaitResult> {
     const { keyed, account, door } = this.#exchange;
     const { parser, limits } = this.#listener;
@@ -281,8 +280,8 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   }
 
   /**
-   * Looks the response up in the cache, once a request. Undefined if the call is to be made; a promise if
-   * another thread or call must be waited for.
+   * Looks the response up in the cache, once a request: `#admit` may run again after a wait. Undefined if the
+   * call is to be made; a promise if another thread or call must be waited for.
    */
   #lookUp(call: ChatCall): EarlierResponse | Promise<WaitResult> | undefined {
     if (this.#hasLookedUp) return undefined;
@@ -294,7 +293,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
     );
   }
 
-  /** Whether a hit costs nothing. If it has a price, it is admitted as a call is, to be charged. */
+  /** Whether a hit costs nothing. A hit that has a price is admitted as a call is, to be charged. */
   get #isHitFree(): boolean {
     const [chosen] = this.#exchange.models;
     invariant(chosen !== undefined, 'a request that was looked up has a model');
@@ -322,7 +321,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   #admit(call: ChatCall): void {
     const found = this.#listener.cache.isOn ? this.#lookUp(call) : undefined;
     if (found instanceof Promise) {
-      void this.#waitFor(found);
+      void this.#awaitThread(found);
       return;
     }
     if (found !== undefined && this.#isHitFree) {
@@ -339,14 +338,14 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
       else this.#chargeHit(hit, admission);
       return;
     }
-    // If descriptors are short, no lease helps, and `admit` has not set what the call would ask for.
-    const question = rejection === OUT_OF_DESCRIPTORS ? undefined : this.#askLease(call);
-    if (question === undefined) this.reject(rejection);
-    else void this.#waitFor(question);
+    // If descriptors are short, no lease helps; `admit` was not called, so `asksLease` is not set anew.
+    const retry = rejection === OUT_OF_DESCRIPTORS ? undefined : this.#askForLease(call);
+    if (retry === undefined) this.reject(rejection);
+    else void this.#awaitThread(retry);
   }
 
-  /** Asks for a lease, after which the call is admitted anew. Undefined if it may not ask. */
-  #askLease(call: ChatCall): Promise<WaitResult> | undefined {
+  /** Asks for a lease, after which `admit` is called again. Undefined if the call may not ask. */
+  #askForLease(call: ChatCall): Promise<WaitResult> | undefined {
     const { leases } = this.#listener;
     if (leases === undefined) return undefined;
     this.#leaseAsk ??= new AdmissionAsk(this.#exchange, this.#listener, leases);
@@ -358,6 +357,7 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   #dispatch(admission: Admission): void {
     const exchange = this.#exchange;
     this.#state = 'dispatched';
+    // The output was lowered to this account's balance: no response for callers who can pay more.
     if (exchange.isClamped && exchange.cached !== undefined) {
       exchange.cached.giveUp();
       exchange.cached = undefined;
@@ -368,20 +368,20 @@ export class Intake implements BodyHold, BodyReceiver, Swept {
   }
 
   /**
-   * About once a second while the body is read. µWS cuts a connection that brings less than 16 KB a second of
-   * a body for 8 to 12 s. `pause` and `resume`, one right after the other, start that time anew, so that the
-   * gateway cuts slow senders itself, with an error response.
+   * Called about once a second while the body is read. If a body brings less than 16 KB a second, µWS cuts
+   * its connection after 8 to 12 s. `pause` and then `resume` restart that timer, so that the gateway cuts
+   * slow senders itself, with an error response.
    */
   onSweep(nowMs: MonotonicMs): void {
     const { limits } = this.#listener;
-    if (this.#bodyBegunMs === 0) this.#bodyBegunMs = this.#touchedMs = this.#bodyMovedMs = nowMs;
-    if (this.#bodyMoves) this.#bodyMovedMs = nowMs;
-    this.#bodyMoves = false;
+    if (this.#firstSweepMs === 0) this.#firstSweepMs = this.#timerRestartedMs = this.#lastBytesMs = nowMs;
+    if (this.#hasNewBytes) this.#lastBytesMs = nowMs;
+    this.#hasNewBytes = false;
     const idleMsMax = limits.clientIdleTimeoutMs;
-    if (nowMs - this.#bodyMovedMs >= idleMsMax) this.#reject(uploadStalled(idleMsMax), true);
-    else if (nowMs - this.#bodyBegunMs >= UPLOAD_MS_MAX) this.#reject(UPLOAD_TOO_SLOW, true);
-    else if (nowMs - this.#touchedMs >= TOUCH_MS) {
-      this.#touchedMs = nowMs;
+    if (nowMs - this.#lastBytesMs >= idleMsMax) this.#reject(uploadStalled(idleMsMax), true);
+    else if (nowMs - this.#firstSweepMs >= UPLOAD_MS_MAX) this.#reject(UPLOAD_TOO_SLOW, true);
+    else if (nowMs - this.#timerRestartedMs >= TOUCH_MS) {
+      this.#timerRestartedMs = nowMs;
       this.#exchange.res.pause();
       this.#exchange.res.resume();
     }

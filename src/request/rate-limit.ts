@@ -197,7 +197,7 @@ async function limitRateByLease(
 /** Intake, as this phase needs it. */
 interface RateLimited extends BodyReceiver {
   readonly isOver: boolean;
-  takeKey(key: string | undefined): ErrorRecord | undefined;
+  takeIdempotencyKey(key: string | undefined): ErrorRecord | undefined;
   /** Nothing more of the body is awaited. Idempotent. */
   stopReading(): void;
   reject(error: ErrorRecord, close?: boolean): void;
@@ -216,7 +216,7 @@ export function passMinute(
 ): BodyReceiver | undefined {
   const limited = limitRate(context, listener);
   if (limited !== undefined && listener.leases !== undefined && context.asksLease) {
-    const wrong = wrongBody ?? intake.takeKey(key);
+    const wrong = wrongBody ?? intake.takeIdempotencyKey(key);
     const decided = limitRateByLease(context, listener, listener.leases);
     return new DeferredBody(intake, (give, close) => {
       // Otherwise, if the coordinator is slow to reply, the sweep would take the client for idle.
@@ -229,7 +229,7 @@ export function passMinute(
       });
     });
   }
-  const rejection = limited ?? wrongBody ?? intake.takeKey(key);
+  const rejection = limited ?? wrongBody ?? intake.takeIdempotencyKey(key);
   context.hasPermit = rejection === undefined;
   if (rejection === undefined) return intake;
   intake.reject(rejection);

@@ -37,7 +37,7 @@ export interface BodyReceiver {
 /**
  * Accounts for a body's memory. If a method returns false, the request was rejected: no other call follows.
  */
-export interface BodyHold {
+export interface BodyWatcher {
   /** Until the next call the body takes up to `bytes` in all, and is at least `certainBytes` long. */
   takeBody(bytes: number, certainBytes: number): boolean;
   /** The first bytes of a large body, valid during the call only. */
@@ -55,7 +55,7 @@ export function readBody(
   length: number,
   bodyBytesMax: number,
   onePieceBytesMax: number,
-  hold: BodyHold,
+  hold: BodyWatcher,
   receiver: BodyReceiver,
 ): void {
   let buffered: BufferedBody | undefined;
@@ -100,7 +100,7 @@ class BufferedBody {
   readonly #length: number;
   readonly #bodyBytesMax: number;
   readonly #onePieceBytesMax: number;
-  readonly #hold: BodyHold;
+  readonly #hold: BodyWatcher;
   #bytes = 0;
   #countedBytes: number;
   /** Chunks that are not joined yet. */
@@ -108,7 +108,7 @@ class BufferedBody {
   #chunksBytes = 0;
   #isFirstSeen = false;
 
-  constructor(length: number, bodyBytesMax: number, onePieceBytesMax: number, hold: BodyHold) {
+  constructor(length: number, bodyBytesMax: number, onePieceBytesMax: number, hold: BodyWatcher) {
     this.#bodyBytesMax = bodyBytesMax;
     this.#length = length;
     this.#onePieceBytesMax = onePieceBytesMax;

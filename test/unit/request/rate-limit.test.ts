@@ -46,7 +46,7 @@ void t.test('a body that has come waits for its lease, and its client is not wai
     const events: string[] = [];
     const intake = {
       isOver: false,
-      takeKey: () => undefined,
+      takeIdempotencyKey: () => undefined,
       stopReading: () => events.push('stopReading'),
       reject: () => events.push('reject'),
       onBody: () => events.push('onBody'),

@@ -1,7 +1,7 @@
 import t from 'tap';
 import type { HttpResponse } from 'uWebSockets.js';
 import { BODY_BYTES_UNCOUNTED } from '#src/core/limits.js';
-import { readBody, type BodyHold, type BodyReceiver } from '#src/request/read-body.js';
+import { readBody, type BodyWatcher, type BodyReceiver } from '#src/request/read-body.js';
 import { newSeed, randomOf } from '../../support/random.js';
 
 const BODY_BYTES_MAX = 300_000;
@@ -34,7 +34,7 @@ function read(body: Buffer, cuts: readonly number[], isLengthKnown: boolean, ref
     onTooLarge: () => end('too_large'),
   };
   let asks = 0;
-  const hold: BodyHold = {
+  const hold: BodyWatcher = {
     onBodyProgress: () => undefined,
     takeBody: (bytes, certainBytes) => {
       if (certainBytes > bytes || bytes > BODY_BYTES_MAX) throw new Error(`took ${bytes}, ${certainBytes}`);
