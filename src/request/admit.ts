@@ -6,9 +6,9 @@
  * `boundedCall`, `needOf` and `lowersOutput`. Listener thread.
  *
  * Must hold: a rejected call has taken nothing, and an admitted call is settled or released exactly once;
- * otherwise money and slots stay held for ever. The hold covers the dearest model that may answer, fallbacks
- * included; otherwise a call costs more than its account has. Further test:
- * test/unit/request/admit.quotas.test.ts.
+ * otherwise money and slots stay taken for ever. The hold covers the dearest model that may answer, fallbacks
+ * included; otherwise a call costs more than its account has. Further tests:
+ * test/unit/request/admit.quotas.test.ts, test/unit/request/admit.media-parts.test.ts.
  */
 import { type ErrorRecord, invariant } from '../core/errors.js';
 import { type DoorName, SERVICE_OF } from '../core/door-names.js';
@@ -37,6 +37,7 @@ import {
 } from './rejections.js';
 
 const MS_PER_SECOND = 1_000;
+/** A call at a door with `isFree` takes of calls in flight and of the model's minute alone. */
 const FREE: CallNeeds = { hold: asPicoUnits(0n), tokens: 0, isFree: true };
 /** The most scopes of one call: its key, its account, the model for the account, and groups. */
 const SCOPES_MAX = 3 + GROUP_DEPTH_MAX;
@@ -47,18 +48,21 @@ const SCOPES_MAX = 3 + GROUP_DEPTH_MAX;
 const CLAMPS_MAX = 1 + 2 * SCOPES_MAX;
 
 /** Returns the rejection if the call asks for more output than the plan allows. */
-function beyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undefined {
-  const { outputTokensMax: wanted, outputTokensField: field } = call;
+function outputBeyondPlan(call: ChatCall, plan: PlanEntry): ErrorRecord | undefined {
+  const { outputTokensMax: requested, outputTokensField: field } = call;
   const { outputTokensMax: allowed } = plan;
-  if (wanted === undefined || field === undefined || allowed === undefined || wanted <= allowed)
+  if (requested === undefined || field === undefined || allowed === undefined || requested <= allowed)
     return undefined;
   return {
     code: 'invalid_parameters',
-    message: `${field} must be at most ${allowed} on the plan ${plan.id}, got ${wanted}`,
+    message: `${field} must be at most ${allowed} on the plan ${plan.id}, got ${requested}`,
   };
 }
 
-/** Returns the call with the bound of `planBoundOf`, which costs a copy of the body; as it is without one. */
+/**
+ * Returns the call with the bound of `planBoundOf`, which costs a copy of the body, or the call itself if it
+ * needs no bound.
+ */
 export function boundedCall(call: ChatCall, plan: PlanEntry, models: Models): ChatCall {
   const bound = planBoundOf(call, plan, models);
   return bound === undefined ? call : withOutputTokensMax(call, bound);
@@ -74,7 +78,7 @@ function planBoundOf(call: ChatCall, plan: PlanEntry, models: Models): number | 
 /** The models that may answer: the call's own, which `choose` makes sure is there, then its fallbacks. */
 export type Models = readonly ChosenModel[];
 
-/** The model of a call, before anything is taken. */
+/** The chosen model of a call, before anything is taken. */
 interface Choice extends ChosenModel {
   /** The bound that the gateway has to add to the call; undefined if the call needs none. */
   readonly outputTokensMax: number | undefined;
@@ -92,7 +96,7 @@ export function choose(
   const { caller } = context;
   const { access } = listener;
   invariant(caller !== undefined, 'authenticate comes before admission');
-  const rejection = beyondPlan(call, caller.plan);
+  const rejection = outputBeyondPlan(call, caller.plan);
   if (rejection !== undefined) return rejection;
   const modelIndex = access.indexOf(call.model, caller.planIndex);
   if (modelIndex === undefined) return unknownModel(call.model);
@@ -135,16 +139,16 @@ export function admit(
   if ('code' in chosen) return chosen;
   const { modelIndex, model, outputTokensMax } = chosen;
   const { models } = context;
-  const room = listener.journal.roomFor(recordsPending(listener));
-  if (room !== 'room') return room === 'full' ? JOURNAL_FULL : JOURNAL_CLOSED;
+  const journalState = listener.journal.roomFor(recordsPending(listener));
+  if (journalState !== 'room') return journalState === 'full' ? JOURNAL_FULL : JOURNAL_CLOSED;
   const slot = channel.acquire();
   if (slot === undefined) return CALLS_FULL;
-  // A reload may take an alias away before the worker gets the call; the id stays. A hit has no worker.
-  const named = call.model === model.id || context.hit !== undefined ? call : withModelId(call, model.id);
+  // The id, because a reload may take an alias away before the worker gets the call. A hit has no worker.
+  const withId = call.model === model.id || context.hit !== undefined ? call : withModelId(call, model.id);
   const bounded =
     outputTokensMax === undefined || context.hit !== undefined
-      ? named
-      : withOutputTokensMax(named, outputTokensMax);
+      ? withId
+      : withOutputTokensMax(withId, outputTokensMax);
   const admittedMs = listener.clock.monotonicMs();
   const admitted = reserve(slot, context, models, bounded, listener, admittedMs);
   if ('code' in admitted) {
@@ -153,8 +157,8 @@ export function admit(
   }
   // `reserve` returns `bounded` itself, unless it has lowered the output.
   context.isClamped = admitted !== bounded;
-  // The ledger still knows the tokens of the minute, because `reserve` has just taken some of them. A free
-  // call takes no tokens, so `setTokenLimit` reads them.
+  // After `reserve` the ledger still has what is left of the minute's tokens, which saves reading it again. A
+  // free call takes no tokens, so `setTokenLimit` reads what is left.
   if (context.door.isFree === true) setTokenLimit(context, listener);
   else context.tokenLimit = listener.ledger.tokenMinuteLeft();
   context.admission = {
@@ -233,7 +237,7 @@ function reserve(
   invariant(caller !== undefined && modelIndex !== undefined, 'a call that is admitted has caller and model');
   const { account, plan, key, isLimited } = caller;
   const limits = plan.modelLimits?.[modelIndex];
-  const who = {
+  const scopes = {
     account,
     plan,
     key: isLimited ? key : undefined,
@@ -241,27 +245,27 @@ function reserve(
   };
   const lowers = lowersOutput(context, listener);
   const mayClamp = lowers && (listener.leases === undefined || context.mayClamp);
-  let wanted = call;
+  let lowered = call;
   for (let clamps = 0; ; clamps++) {
-    const need = needOf(context, models, wanted, listener);
-    const rejection = listener.ledger.admit(slot, who, need, nowMs);
+    const need = needOf(context, models, lowered, listener);
+    const rejection = listener.ledger.admit(slot, scopes, need, nowMs);
     if (rejection === undefined) {
-      if (!listener.callRing.stores) return wanted;
+      if (!listener.callRing.stores) return lowered;
       const { minutesLeft, rateLimit } = context;
       const minute = minutesLeft === undefined ? rateLimit?.remaining : undefined;
       context.quotasLeft = listener.ledger.quotasLeft(account, minute, minutesLeft);
-      return wanted;
+      return lowered;
     }
     const isSpending = rejection.quota === 'spend_per_day' || rejection.quota === 'spend_per_month';
-    // Whether AdmissionAsk may ask the coordinator for what the ledger lacks here. A call that needs more
-    // than the whole limit asks only if its output may be lowered; otherwise no lease can help.
+    // Whether AdmissionAsk may ask the coordinator for what the ledger lacks here. If the call needs more
+    // than the whole limit (`never`), a lease helps only if the output may be lowered.
     context.asksLease = rejection.asks && (!rejection.never || (isSpending && lowers));
-    // For a quota of spending AdmissionAsk asks for the need of this last try, and not for the whole hold.
+    // For a quota of spending AdmissionAsk asks for the need of the last try, which may be a lowered one.
     context.lacking = isSpending ? need : undefined;
     const clamped =
-      mayClamp && clamps < CLAMPS_MAX ? clampedCall(rejection, models, wanted, caller, listener) : undefined;
-    if (clamped === undefined) return rejectionOf(rejection, need, models, wanted, context, listener);
-    wanted = clamped;
+      mayClamp && clamps < CLAMPS_MAX ? clampedCall(rejection, models, lowered, caller, listener) : undefined;
+    if (clamped === undefined) return rejectionOf(rejection, need, models, lowered, context, listener);
+    lowered = clamped;
   }
 }
 
@@ -272,8 +276,8 @@ export function lowersOutput({ hit, door }: CallContext, { lowBalance }: Listene
 
 /**
  * Returns the call with its output lowered to what the balance, or a quota of spending, affords. Undefined if
- * that is below the least output of the door, if output is free, or if the call did not lack money: tokens
- * come back within the minute or the day.
+ * that is below the least output of the door, if output is free, or if the call did not lack money. For lack
+ * of tokens no output is lowered, because tokens come back within the minute or the day.
  */
 function clampedCall(
   { quota, left }: QuotaRejection,
@@ -285,7 +289,7 @@ function clampedCall(
   if (quota !== 'balance' && quota !== 'spend_per_day' && quota !== 'spend_per_month') return undefined;
   const available = quota === 'balance' ? ledger.balance.available(account) : left;
   const tokens = affordedBy(available, models, call);
-  // The balance may have grown since the hold failed, and pay more than any model gives.
+  // The balance may have grown since the hold failed, and then pays more than any model gives.
   const tokensMax = Math.max(...models.map(({ model }) => model.outputTokensMax));
   return tokens === undefined || tokens < BigInt(call.outputTokensMin)
     ? undefined
@@ -293,23 +297,26 @@ function clampedCall(
 }
 
 /**
- * Returns how many output tokens of each choice `amount` pays, whichever model answers. -1 if it does not pay
- * the prompt; undefined if output is free.
+ * Returns how many output tokens of each choice `amount` (pico-units) pays, whichever model answers. -1 if it
+ * does not pay the prompt; undefined if output is free.
  */
 function affordedBy(amount: bigint, models: Models, call: ChatCall): bigint | undefined {
-  let most: bigint | undefined;
+  let affordable: bigint | undefined;
   for (const { model } of models) {
     const promptTokensMax = promptTokensMaxOf(call, model);
-    const prompt = worstCaseOf(model.price, promptTokensMax, 0);
-    const perToken = worstCaseOf(model.price, promptTokensMax, call.choices) - prompt;
-    if (prompt > amount) return -1n;
-    const paid = perToken > 0n ? (amount - prompt) / perToken : undefined;
-    if (most === undefined || (paid !== undefined && paid < most)) most = paid;
+    const promptCost = worstCaseOf(model.price, promptTokensMax, 0);
+    const costPerToken = worstCaseOf(model.price, promptTokensMax, call.choices) - promptCost;
+    if (promptCost > amount) return -1n;
+    const paid = costPerToken > 0n ? (amount - promptCost) / costPerToken : undefined;
+    if (affordable === undefined || (paid !== undefined && paid < affordable)) affordable = paid;
   }
-  return most;
+  return affordable;
 }
 
-/** Returns the rejection for the caller. `reserve` has checked that `context.caller` is there. */
+/**
+ * Returns the rejection for the caller, and sets the limits of a minute for the response's headers. `reserve`
+ * has checked that `context.caller` is there; `models` has the call's own model first.
+ */
 function rejectionOf(
   { kind, index, quota, limit, left, resetsMs, never }: QuotaRejection,
   { hold, tokens }: CallNeeds,
@@ -324,8 +331,8 @@ function rejectionOf(
   if (quota === 'scopes') return QUOTA_SCOPES_FULL;
   const { unit } = QUOTA_KINDS[quota];
   const owner = ownerOf(kind, index, plan.id, models[0]!.model.id, listener.groupNames);
-  const wanted = listener.tokenQuota === 'reserve' ? tokens : 0;
-  const need = unit === 'money' ? hold : BigInt(unit === 'tokens' ? wanted : 1);
+  const tokenNeed = listener.tokenQuota === 'reserve' ? tokens : 0;
+  const need = unit === 'money' ? hold : BigInt(unit === 'tokens' ? tokenNeed : 1);
   if (never)
     return neverFits(
       { owner, quota, limit, need },
@@ -355,22 +362,22 @@ function rejectionOf(
   return quotaUsedUp({ owner, quota, limit, need, left, retryAfterSeconds });
 }
 
-/** The most output of each choice with which the call fits an unused quota; below 1 if there is none. */
+/** The most output tokens of each choice with which the call fits an unused quota; below 1 if none do. */
 function fittingOutput(quota: QuotaName, limit: bigint, models: Models, call: ChatCall): number {
   if (QUOTA_KINDS[quota].unit === 'money') return Number(affordedBy(limit, models, call) ?? 0n);
   const promptTokensMax = Math.max(...models.map(({ model }) => promptTokensMaxOf(call, model)));
   return Number((limit - BigInt(promptTokensMax)) / BigInt(call.choices));
 }
 
-/** The output of all choices. The model's bound counts too: a client may write numbers such as 10^12. */
+/** The output tokens of all choices at most. Bounded by the model, because a client may write 10^12. */
 function completionTokensMaxOf(model: ModelEntry, call: ChatCall): number {
   return Math.min(call.outputTokensMax ?? model.outputTokensMax, model.outputTokensMax) * call.choices;
 }
 
 /**
  * Returns the rejection of a large body that is still coming, if its caller cannot pay a token for each of
- * `bodyBytes`, and one of output, on any model of the plan. Undefined if limits are shared, because other
- * processes may give money back.
+ * `bodyBytes`, and one of output, on any model of the plan. Undefined if the caller can pay, and if limits
+ * are shared, because other processes may give money back.
  */
 export function beyondBalance(
   caller: Caller,

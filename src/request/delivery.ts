@@ -177,8 +177,8 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
 
   onSweep(nowMs: MonotonicMs): void {
     if (this.#writer?.isBlocked === true) this.#exchange.cached?.letOthersGo();
-    const alive = this.#writer?.onSweep(nowMs, this.#listener.limits.clientIdleTimeoutMs) ?? true;
-    if (alive) return;
+    const isMoving = this.#writer?.onSweep(nowMs, this.#listener.limits.clientIdleTimeoutMs) ?? true;
+    if (isMoving) return;
     this.#isCutHere = true;
     this.#exchange.res.close();
   }

@@ -1,14 +1,15 @@
 /**
- * Responses that are there before the call: `lookUp` finds that of an equal call in the response cache.
- * Replay sends it, or that of an earlier call with the same Idempotency-Key (KeyedCall.lock). Intake uses
- * them; listener thread.
+ * Responses that are there before the call. `lookUp` finds the response of an equal call in the response
+ * cache. Replay sends a response of the cache, or that of an earlier call with the same Idempotency-Key
+ * (KeyedCall.lock). intake.ts uses both; listener thread.
  *
  *     lookUp → hit: the response goes out as a Replay, charged before by ChargedHit if hits have a price
  *            → miss: the exchange gets a CachedCall, which collects the response
  *
- * Must hold: a hit that has a price is charged once, and with `durability: commit` nothing of it is sent
- * before that is on disk. No call waits for another call's client to read (test/e2e/cache.test.ts). A hit of
- * which a stop lets the client have no byte costs nothing (test/unit/request/replay.test.ts).
+ * Must hold: a hit that has a price is charged once, and with `durability: commit` nothing of the response is
+ * sent before the charge is on disk. No call waits for another call's client to read
+ * (test/e2e/cache.test.ts). If the gateway stops before the client has a byte of a hit, the hit costs
+ * nothing.
  */
 import type { CachedResponse } from '../channel/cache-channel.js';
 import type { IdempotencyChannel } from '../channel/idempotency-channel.js';
@@ -45,7 +46,8 @@ interface CacheContext extends ListenerContext {
 
 /**
  * Returns the response of an equal request; undefined if the call is to be made, or if `admit` will reject
- * it; a promise if another thread or call must be waited for. `cacheControl` is the header's value.
+ * it; a promise if another thread or call must be waited for. `cacheControl` is the header's value. Called
+ * once for a request.
  */
 export function lookUp(
   exchange: ChatExchange,
@@ -54,8 +56,8 @@ export function lookUp(
   listener: CacheContext,
 ): EarlierResponse | Promise<EarlierResponse | undefined> | undefined {
   const { cache, clock, metrics, limits } = listener;
-  // An Idempotency-Key promises the response of its own first call. Large bodies are not digested here,
-  // because that would hold up the listener's other calls.
+  // An Idempotency-Key promises the response of the first call with that key. Large bodies are not digested
+  // here, because a digest would delay the listener's other calls.
   if (exchange.keyed !== undefined || call.bodyBytes > limits.parseInlineBytesMax) return undefined;
   const chosen = choose(exchange, call, listener);
   if ('code' in chosen) return undefined;
@@ -64,8 +66,8 @@ export function lookUp(
   if (rule === undefined || exchange.door.isFree === true || hasDirective(cacheControl, 'no-store'))
     return undefined;
   const { door, betas } = exchange;
-  // What decides on the response beside the body, as part of the cache key. `revision` changes with the
-  // model's upstreams and cache settings (CacheRule); `outputTokensMax` is the plan's, if the call has none.
+  // What decides on the response beside the body: part of the cache key. `revision` changes with the model's
+  // upstreams and cache settings (CacheRule). `outputTokensMax` is the plan's bound, if the call has none.
   const facts = `${door.name} ${model.id} ${rule.revision} ${outputTokensMax ?? ''} ${call.includeUsage} ${betas}`;
   const account = rule.isShared ? ALL_ACCOUNTS : exchange.account;
   const known = knownFor(exchange, facts, account);
@@ -76,7 +78,7 @@ export function lookUp(
     exchange.cached = new CachedCall(key, cache, listener.locks, clock, flight);
   };
   const hit = ({ stream, bytes, endedMs }: CachedResponse): EarlierResponse | undefined => {
-    // `finish` gives back what was held. If the exchange is over, nothing would.
+    // `finish` calls `letGo`. If the exchange is over, nobody would call it.
     if (!exchange.isOver && !cache.hold(bytes)) {
       miss();
       return undefined;
@@ -120,10 +122,10 @@ export class ChargedHit implements PendingCommit {
   readonly #listener: ChargeContext;
   readonly #onCharged: (rejection: ErrorRecord | undefined) => void;
   #settled: Settled | undefined;
-  /** The gateway has cut the connection while the charge was on its way to the disk. */
-  #isWithdrawn = false;
+  /** Whether the gateway has cut the connection while the charge was on its way to the disk. */
+  #isCutHere = false;
 
-  /** `onCharged` is called once, with a rejection if the charge was taken back. */
+  /** `onCharged` is called once, with undefined if the hit is charged, or why the charge was taken back. */
   constructor(
     exchange: ChatExchange,
     admission: Admission,
@@ -136,6 +138,7 @@ export class ChargedHit implements PendingCommit {
     this.#onCharged = onCharged;
   }
 
+  /** Call it once. Without a wait for the disk `onCharged` is called before it returns. */
   start(): void {
     this.#settled = settleHit(this.#exchange, this.#listener);
     this.#exchange.charged(this.#settled, 0);
@@ -144,7 +147,7 @@ export class ChargedHit implements PendingCommit {
   }
 
   onCommitted(): void {
-    if (this.#isWithdrawn) {
+    if (this.#isCutHere) {
       this.#takeBack(STOPPED);
       return;
     }
@@ -156,8 +159,9 @@ export class ChargedHit implements PendingCommit {
     this.#takeBack(NOT_COMMITTED);
   }
 
+  /** The charge stays if the client has left by itself. */
   onClientGone(): void {
-    this.#isWithdrawn = this.#listener.connections.isClosing;
+    this.#isCutHere = this.#listener.connections.isClosing;
   }
 
   #takeBack(error: ErrorRecord): void {
@@ -199,7 +203,7 @@ export class Replay implements ResponseOwner, Swept {
   start(): void {
     const exchange = this.#exchange;
     exchange.contents?.addResponse(this.#bytes);
-    // As a live response that comes in one frame: with a length, in one write.
+    // Written as a live response that comes in one frame: with a Content-Length, in one write.
     if (!this.isStream && this.#bytes.length <= FRAME_BYTES_MAX) {
       exchange.res.cork(() => {
         this.writeHead(false);
@@ -214,11 +218,12 @@ export class Replay implements ResponseOwner, Swept {
   }
 
   onSweep(nowMs: MonotonicMs): void {
-    const alive = this.#writer?.onSweep(nowMs, this.#listener.limits.clientIdleTimeoutMs) ?? true;
-    if (!alive) this.#exchange.res.close();
+    const isMoving = this.#writer?.onSweep(nowMs, this.#listener.limits.clientIdleTimeoutMs) ?? true;
+    if (!isMoving) this.#exchange.res.close();
   }
 
   onClientGone(): void {
+    // `onGone` may call `onLeft`, which finishes the exchange.
     this.#writer?.onGone();
     if (!this.#exchange.isOver) this.#exchange.finish('client_gone');
   }

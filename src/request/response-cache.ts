@@ -1,19 +1,20 @@
 /**
  * The response cache of one listener: responses in memory, of which the oldest is evicted first (FIFO; if a
- * model has a share of its own, the model's oldest), and single flight: requests that wait for an equal call
- * in flight. For a response that is not here the listener asks the main thread (gateway/cache-service.ts),
- * which has more on disk. Used by replay.ts, and CachedCall by Delivery; listener thread.
+ * model has a share of its own, the model's oldest). It also has the single flight: requests that wait for an
+ * equal call in flight. For a response that is not in memory the listener asks the main thread
+ * (gateway/cache-service.ts), which has more on disk. replay.ts uses the cache, delivery.ts a CachedCall;
+ * listener thread.
  *
  *     find: in memory → a response
  *     request: nowhere → `lead`: the caller makes the call, then `publish` or `abandon`
  *              on disk, or in flight, here or at another listener → the response, or `alone`
  *
  * Must hold: each flight ends, by `publish`, `abandon` or `clear`, or WAIT_MS_MAX ends the waits for it;
- * otherwise requests wait for ever. A CachedCall that leads one ends it exactly once. Memory, waiting
- * requests and hits on their way are bounded (test/unit/request/response-cache.test.ts). These responses are
- * not kept: an error, a cut response, that of a fallback (it would outlive the outage), that of a call whose
- * output was lowered to what its account can pay, one that is too long, and with `durability: commit` one
- * whose charge is not on disk (test/e2e/cache.test.ts).
+ * otherwise requests wait for ever. A CachedCall that leads a flight ends it exactly once. Memory, waiting
+ * requests and hits on their way are bounded. These responses are not kept: an error, a cut response, the
+ * response of a fallback (it would outlive the outage), of a call whose output was lowered to what its
+ * account can pay, or of more than CACHED_BYTES_MAX, and with `durability: commit` a response whose charge is
+ * not on disk (test/e2e/cache.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { CachedResponse, CacheMessage, CacheReply } from '../channel/cache-channel.js';
@@ -36,24 +37,26 @@ import { KnownRequests } from './known-requests.js';
 /** A longer response is not kept. */
 const CACHED_BYTES_MAX = 1024 * 1024;
 /**
- * How long a request waits for an equal call. Then it makes its own call, as it does beyond the next bounds.
+ * How long a request waits for an equal call. Then it makes its own call, as it does beyond WAITING_MAX and
+ * WAITING_BYTES_MAX.
  */
 const WAIT_MS_MAX = 60_000;
-/** Requests that were hits may take that part of the memory of responses, beside it. */
+/** KnownRequests may take the memory of responses, divided by this, in addition. */
 const KNOWN_DIVISOR = 16;
 /** Bounds of the requests that wait, and of the bytes of their bodies. */
 const WAITING_MAX = 1_000;
 const WAITING_BYTES_MAX = 64 * 1024 * 1024;
 /**
- * Bytes of the responses that are on their way to clients as hits: a slow client keeps one in memory that the
- * cache may have evicted. Shorter ones are not counted, because a live response holds as much.
+ * Bytes of the responses that are on their way to clients as hits: a slow client keeps a response in memory
+ * that the cache may have evicted. Responses up to SENDING_BYTES_UNCOUNTED are not counted, because a live
+ * response takes as much.
  */
-const SENT_BYTES_MAX = 128 * 1024 * 1024;
-const SENT_BYTES_UNCOUNTED = FRAME_BYTES_MAX;
+const SENDING_BYTES_MAX = 128 * 1024 * 1024;
+const SENDING_BYTES_UNCOUNTED = FRAME_BYTES_MAX;
 
-const ALONE: CacheReply = { state: 'alone' };
-/** Becomes ALONE: no caller gets it. */
-const LATE: ErrorRecord = { code: 'internal_error', message: 'an equal call took too long' };
+const ALONE_REPLY: CacheReply = { state: 'alone' };
+/** Becomes ALONE_REPLY: no caller gets this error. */
+const LATE_ERROR: ErrorRecord = { code: 'internal_error', message: 'an equal call took too long' };
 
 /** A call in flight, here or at another listener, and the requests that wait for it. */
 export interface Flight {
@@ -66,7 +69,7 @@ export interface Flight {
 export type Requested =
   { readonly state: 'lead'; readonly flight: Flight } | Exclude<CacheReply, { readonly state: 'lead' }>;
 
-interface Entry extends CachedResponse {
+interface CacheEntry extends CachedResponse {
   readonly name: string;
   /** Grows with each entry, over all models. */
   readonly number: number;
@@ -75,7 +78,7 @@ interface Entry extends CachedResponse {
 /** The responses of one model. */
 interface ModelEntries {
   /** By name, oldest first. */
-  readonly entries: Map<string, Entry>;
+  readonly entries: Map<string, CacheEntry>;
   bytes: number;
 }
 
@@ -85,16 +88,18 @@ export class ResponseCache {
   readonly #metrics: Pick<ListenerMetrics, 'setCache' | 'countCacheEviction'>;
   /** By the id of the model. Models without an entry are left out. */
   readonly #models = new Map<string, ModelEntries>();
-  #count = 0;
+  #entryCount = 0;
   #nextNumber = 0;
+  /** By the name of the response. Each has an open request of this listener, which bounds the map. */
   readonly #flights = new Map<string, Flight>();
+  /** Of all entries, by `memoryBytesOf`. */
   #bytes = 0;
   #bytesMax = 0;
-  #waiting = 0;
+  #waitingCount = 0;
   #waitingBytes = 0;
   /** How many clients each response is on its way to. */
-  readonly #sent = new Map<Uint8Array, number>();
-  #sentBytes = 0;
+  readonly #sendingCounts = new Map<Uint8Array, number>();
+  #sendingBytes = 0;
   /** By the id of each model with a cache. */
   #rules: ReadonlyMap<string, CacheRule> = new Map();
   readonly known = new KnownRequests();
@@ -113,7 +118,7 @@ export class ResponseCache {
     this.#metrics = metrics;
   }
 
-  /** At the start and at each reload; `bytesMax` bounds the memory. */
+  /** Called at the start and at each reload; `bytesMax` bounds the memory of the entries. */
   applySettings(catalog: Catalog, bytesMax: number): void {
     const rules = new Map(
       catalog.models.flatMap((model) =>
@@ -135,54 +140,58 @@ export class ResponseCache {
     const model = this.#models.get(modelId);
     const found = model?.entries.get(name);
     if (found === undefined || isWithin(ttlMs, found.endedMs, this.#clock.wallMs())) return found;
-    this.#drop(modelId, model!, found);
+    this.#removeEntry(modelId, model!, found);
     this.#report();
     return undefined;
   }
 
-  /** Call it if `find` returns nothing. Never rejects. `bodyBytes` are held while the request waits. */
+  /**
+   * Call it if `find` returns undefined. Never rejects. `bodyBytes` stay in memory while the request waits.
+   */
   request(key: ResponseKey, bodyBytes: number): Promise<Requested> {
     const flight = this.#flights.get(nameOfResponse(key));
-    return flight === undefined ? this.#ask(key) : this.#join(flight, bodyBytes);
+    return flight === undefined ? this.#askMainThread(key) : this.#join(flight, bodyBytes);
   }
 
   /**
-   * Whether a hit with these bytes may go to its client. If so, they count until `letGo`, once for all
-   * clients that they are on their way to. If not, the call is made: a live response waits at its upstream
-   * for a slow client.
+   * Whether a hit with these bytes may go to its client. If so, the bytes count until `letGo`, once for all
+   * clients that they are on their way to. If not, the caller makes the call, because a live response waits
+   * at its upstream for a slow client. `bytes` must be the very array of the entry.
    */
   hold(bytes: Uint8Array): boolean {
-    if (bytes.length <= SENT_BYTES_UNCOUNTED) return true;
-    const clients = this.#sent.get(bytes) ?? 0;
-    if (clients === 0 && this.#sentBytes + bytes.length > SENT_BYTES_MAX) return false;
-    if (clients === 0) this.#sentBytes += bytes.length;
-    this.#sent.set(bytes, clients + 1);
+    if (bytes.length <= SENDING_BYTES_UNCOUNTED) return true;
+    const clients = this.#sendingCounts.get(bytes) ?? 0;
+    if (clients === 0 && this.#sendingBytes + bytes.length > SENDING_BYTES_MAX) return false;
+    if (clients === 0) this.#sendingBytes += bytes.length;
+    this.#sendingCounts.set(bytes, clients + 1);
     return true;
   }
 
   /** Called once for each `hold` that returned true, when the client has the response or has left. */
   letGo(bytes: Uint8Array): void {
-    if (bytes.length <= SENT_BYTES_UNCOUNTED) return;
-    const clients = this.#sent.get(bytes)!;
+    if (bytes.length <= SENDING_BYTES_UNCOUNTED) return;
+    const clients = this.#sendingCounts.get(bytes)!;
     if (clients > 1) {
-      this.#sent.set(bytes, clients - 1);
+      this.#sendingCounts.set(bytes, clients - 1);
     } else {
-      this.#sent.delete(bytes);
-      this.#sentBytes -= bytes.length;
+      this.#sendingCounts.delete(bytes);
+      this.#sendingBytes -= bytes.length;
     }
   }
 
   /** Keeps the response, and gives it to the requests that wait for the flight. */
   publish(key: ResponseKey, response: CachedResponse, flight: Flight | undefined): void {
-    this.#put(key, response);
+    this.#addEntry(key, response);
     this.#port.send({ kind: 'keep', key, response });
-    if (flight !== undefined) this.#end(flight, { state: 'found', response });
+    if (flight !== undefined) this.#endFlight(flight, { state: 'found', response });
   }
 
-  /** The call of that flight has failed, or its response cannot be kept: waiting requests make their own. */
+  /**
+   * The flight's call has failed, or its response cannot be kept: waiting requests make calls of their own.
+   */
   abandon(flight: Flight): void {
     this.#port.send({ kind: 'abandon', key: flight.key });
-    this.#end(flight, ALONE);
+    this.#endFlight(flight, ALONE_REPLY);
   }
 
   /** Forgets the responses of that model, or all. */
@@ -190,54 +199,55 @@ export class ResponseCache {
     const isCleared = (id: string): boolean => modelId === undefined || id === modelId;
     this.epoch += 1;
     for (const [id, model] of this.#models)
-      if (isCleared(id)) for (const entry of model.entries.values()) this.#drop(id, model, entry);
+      if (isCleared(id)) for (const entry of model.entries.values()) this.#removeEntry(id, model, entry);
     for (const flight of [...this.#flights.values()])
-      if (isCleared(modelOfCacheKey(flight.key))) this.#end(flight, ALONE);
+      if (isCleared(modelOfCacheKey(flight.key))) this.#endFlight(flight, ALONE_REPLY);
     this.#report();
   }
 
-  async #ask(key: ResponseKey): Promise<Requested> {
+  async #askMainThread(key: ResponseKey): Promise<Requested> {
     const flight: Flight = { key, waiting: undefined };
     this.#flights.set(nameOfResponse(key), flight);
+    // A reply that was sent before a `clear` may come after it, and must not bring the response back.
     const { epoch } = this;
-    const reply = await orRejected(this.#port.askFor(WAIT_MS_MAX, LATE, key).reply, () => ALONE);
+    const reply = await orRejected(this.#port.askFor(WAIT_MS_MAX, LATE_ERROR, key).reply, () => ALONE_REPLY);
     if (reply.state === 'lead') return { state: 'lead', flight };
-    if (reply.state === 'found' && epoch === this.epoch) this.#put(key, reply.response);
-    this.#end(flight, reply);
+    if (reply.state === 'found' && epoch === this.epoch) this.#addEntry(key, reply.response);
+    this.#endFlight(flight, reply);
     return reply;
   }
 
   async #join(flight: Flight, bodyBytes: number): Promise<Requested> {
-    if (this.#waiting >= WAITING_MAX || this.#waitingBytes + bodyBytes > WAITING_BYTES_MAX)
+    if (this.#waitingCount >= WAITING_MAX || this.#waitingBytes + bodyBytes > WAITING_BYTES_MAX)
       return { state: 'alone' };
-    this.#waiting += 1;
+    this.#waitingCount += 1;
     this.#waitingBytes += bodyBytes;
-    flight.waiting ??= new PendingReplies({ waitMsMax: WAIT_MS_MAX, onTimeout: () => ALONE });
+    flight.waiting ??= new PendingReplies({ waitMsMax: WAIT_MS_MAX, onTimeout: () => ALONE_REPLY });
     const reply = await flight.waiting.ask(() => undefined);
-    this.#waiting -= 1;
+    this.#waitingCount -= 1;
     this.#waitingBytes -= bodyBytes;
     return reply as Requested;
   }
 
-  #end(flight: Flight, reply: CacheReply): void {
+  #endFlight(flight: Flight, reply: CacheReply): void {
     const name = nameOfResponse(flight.key);
     if (this.#flights.get(name) === flight) this.#flights.delete(name);
     flight.waiting?.replyToAll(reply);
   }
 
-  #put(key: ResponseKey, { stream, endedMs, bytes }: CachedResponse): void {
+  #addEntry(key: ResponseKey, { stream, endedMs, bytes }: CachedResponse): void {
     const id = modelOfCacheKey(key);
     const name = nameOfResponse(key);
     const former = this.#models.get(id);
     const replaced = former?.entries.get(name);
-    if (replaced !== undefined) this.#drop(id, former!, replaced);
-    const entry: Entry = { name, number: this.#nextNumber++, stream, endedMs, bytes };
-    const model = this.#models.get(id) ?? { entries: new Map<string, Entry>(), bytes: 0 };
+    if (replaced !== undefined) this.#removeEntry(id, former!, replaced);
+    const entry: CacheEntry = { name, number: this.#nextNumber++, stream, endedMs, bytes };
+    const model = this.#models.get(id) ?? { entries: new Map<string, CacheEntry>(), bytes: 0 };
     this.#models.set(id, model);
     model.entries.set(name, entry);
-    model.bytes += bytesOf(entry);
-    this.#bytes += bytesOf(entry);
-    this.#count += 1;
+    model.bytes += memoryBytesOf(entry);
+    this.#bytes += memoryBytesOf(entry);
+    this.#entryCount += 1;
     this.#evictOf(id, model);
     this.#evict();
     this.#report();
@@ -248,7 +258,7 @@ export class ResponseCache {
     const { memoryShare = 1 } = this.#rules.get(id) ?? {};
     for (const entry of model.entries.values()) {
       if (model.bytes <= memoryShare * this.#bytesMax) return;
-      this.#drop(id, model, entry);
+      this.#removeEntry(id, model, entry);
       this.#metrics.countCacheEviction();
     }
   }
@@ -256,33 +266,34 @@ export class ResponseCache {
   /** Evicts the oldest entries of all models: the first entry of each model is its oldest. */
   #evict(): void {
     while (this.#bytes > this.#bytesMax) {
-      let oldest: { readonly id: string; readonly model: ModelEntries; readonly entry: Entry } | undefined;
+      let oldest:
+        { readonly id: string; readonly model: ModelEntries; readonly entry: CacheEntry } | undefined;
       for (const [id, model] of this.#models) {
         const [entry] = model.entries.values();
         if (entry !== undefined && !(entry.number > (oldest?.entry.number ?? Infinity)))
           oldest = { id, model, entry };
       }
       if (oldest === undefined) return;
-      this.#drop(oldest.id, oldest.model, oldest.entry);
+      this.#removeEntry(oldest.id, oldest.model, oldest.entry);
       this.#metrics.countCacheEviction();
     }
   }
 
-  #drop(id: string, model: ModelEntries, entry: Entry): void {
+  #removeEntry(id: string, model: ModelEntries, entry: CacheEntry): void {
     model.entries.delete(entry.name);
     if (model.entries.size === 0) this.#models.delete(id);
-    model.bytes -= bytesOf(entry);
-    this.#bytes -= bytesOf(entry);
-    this.#count -= 1;
+    model.bytes -= memoryBytesOf(entry);
+    this.#bytes -= memoryBytesOf(entry);
+    this.#entryCount -= 1;
   }
 
   #report(): void {
-    this.#metrics.setCache(this.#count, this.#bytes);
+    this.#metrics.setCache(this.#entryCount, this.#bytes);
   }
 }
 
-/** Each entry counts CACHED_ROW_BYTES beside its bytes, which bounds the number of short ones. */
-function bytesOf({ bytes }: CachedResponse): number {
+/** Each entry counts CACHED_ROW_BYTES beside its bytes, which bounds the number of short responses. */
+function memoryBytesOf({ bytes }: CachedResponse): number {
   return bytes.length + CACHED_ROW_BYTES;
 }
 
@@ -293,10 +304,10 @@ export class CachedCall implements StorableCall {
   readonly #clock: Clock;
   readonly #epoch: number;
   readonly #pieces: CollectedPieces;
-  /** Equal calls may wait for this one. Undefined once that has ended, or if another call leads. */
+  /** The flight that this call leads. Undefined once the flight has ended, or if this call leads none. */
   #flight: Flight | undefined;
-  /** From `keep` to `publish`. */
-  #kept: { readonly stream: boolean; readonly bytes: Uint8Array } | undefined;
+  /** The whole response, from `keep` to `publish`; undefined if it must not be kept. */
+  #whole: { readonly stream: boolean; readonly bytes: Uint8Array } | undefined;
 
   constructor(
     key: ResponseKey,
@@ -319,8 +330,8 @@ export class CachedCall implements StorableCall {
   }
 
   /**
-   * Calls that wait for this one are made alone, because the response is too long to be kept, or because the
-   * client does not read it. It is still kept if it comes to its end.
+   * The calls that wait for this call are made, because this response is too long to be kept, or because the
+   * client does not read it. In the second case the response is still kept if it comes to its end.
    */
   letOthersGo(): void {
     const flight = this.#flight;
@@ -331,18 +342,18 @@ export class CachedCall implements StorableCall {
   keep(last: Uint8Array, stream: boolean, _position: number, fallback?: string): void {
     this.collect(last);
     const bytes = this.#pieces.take();
-    if (bytes !== undefined && fallback === undefined) this.#kept = { stream, bytes };
+    if (bytes !== undefined && fallback === undefined) this.#whole = { stream, bytes };
   }
 
   publish(): void {
     const flight = this.#flight;
-    if (this.#kept === undefined || this.#epoch !== this.#cache.epoch) {
+    if (this.#whole === undefined || this.#epoch !== this.#cache.epoch) {
       this.giveUp();
       return;
     }
     this.#flight = undefined;
-    this.#cache.publish(this.#key, { ...this.#kept, endedMs: this.#clock.wallMs() }, flight);
-    this.#kept = undefined;
+    this.#cache.publish(this.#key, { ...this.#whole, endedMs: this.#clock.wallMs() }, flight);
+    this.#whole = undefined;
   }
 
   forget(): void {
@@ -351,7 +362,7 @@ export class CachedCall implements StorableCall {
 
   giveUp(): void {
     this.#pieces.drop();
-    this.#kept = undefined;
+    this.#whole = undefined;
     this.letOthersGo();
   }
 }

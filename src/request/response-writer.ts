@@ -1,14 +1,15 @@
 /**
- * Writes a response that comes in pieces to a client that may read slower than they come (back-pressure).
- * Made by Delivery and Replay; listener thread.
+ * Writes a response that comes in pieces to a client that may read slower than the pieces come
+ * (back-pressure). delivery.ts and replay.ts make it; listener thread.
  *
- *     open ⇄ blocked (pieces wait, the worker gets no credit) → ended (the rest is being written) → left
- *                                                                 └─→ lingering (see #lingers) ───↗
+ *     open ⇄ blocked (pieces wait, the worker gets no credit) → ended (the queue is being written) → left
+ *                                                                 └─→ lingering (see #isLingering) ────↗
  *
  * Facts of µWebSockets.js (µWS) 20.41 that this file is built around, all of them tried:
  *
- * - `write` returns false if the socket takes no more, and µWS keeps the rest. A small write inside of a cork
- * returns true even if the flush after it fails: only the next write shows that.
+ * - `write` returns false if the socket takes no more, and µWS keeps the bytes that were not taken. A small
+ * write inside of a cork returns true even if the flush after it fails: only the next write shows the
+ * failure.
  * - While an `onWritable` handler is set, µWS writes what it keeps only with a further write or an empty
  * cork.
  * - `onWritable` is called when a third of the kernel's buffer is free: minutes apart for a slow client,
@@ -19,18 +20,18 @@
  * `pause` and `resume`, one right after the other, restart it, also if nothing failed. (`pause` alone would
  * also stop the notice that the client has gone.) So this file restarts the timer every few seconds, and cuts
  * clients itself.
- * - One cork holds 16 KiB. A write for which the rest of the cork is too small sends what is corked, at least
- * the line with the chunk's size, and then the bytes. If the socket does not take the first of the two, µWS
- * keeps that, **loses the bytes** and returns false as ever (`uncork` in AsyncSocket.h;
+ * - One cork holds 16 KiB. A write that does not fit into the space left sends what is corked, at least the
+ * line with the chunk's size, and then the bytes. If the socket does not take what was corked, µWS keeps it,
+ * **loses the bytes** and returns false as ever (`uncork` in AsyncSocket.h;
  * https://github.com/uNetworking/uWebSockets.js/issues/1249), and the client reads the next chunk as the lost
  * one's body. The socket must be full just then: seen once in some 10 GB that pausing clients read on
  * loopback. So no cork here holds more than fits.
  *
  * Must hold: a client that reads at any speed, with pauses of any length, gets every byte once and in order,
- * and the worker gets credits only for bytes that the socket has taken. Of a connection that ends, the last
- * KiB at most is lost if a client that never was slow first pauses there, for LINGER_MS
- * (test/unit/request/response-writer.test.ts, test/unit/request/answer-framing.test.ts,
- * test/e2e/slow-readers.test.ts).
+ * and the worker gets credits only for bytes that the socket has taken. There is one exception: on a
+ * connection that ends, a client that was never slow and then pauses for LINGER_MS may lose the last KiB.
+ * Once the client has left, no method of the response is called, because µWS has freed it. Further tests:
+ * test/unit/request/answer-framing.test.ts, test/e2e/slow-readers.test.ts.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
@@ -39,44 +40,49 @@ import { writeLastChunk } from './response.js';
 
 /** A stream that was silent for so long gets a comment, so that proxies on the way keep it open. */
 const KEEP_ALIVE_MS = 15_000;
-/** How often the timer of µWS is restarted. It cuts after 8 s at the earliest, and a sweep may be late. */
+/**
+ * How often the timer of µWS is restarted. µWS cuts after 8 s at the earliest, and a sweep may be late.
+ * intake.ts does the same for bodies.
+ */
 export const TOUCH_MS = 4_000;
 /**
- * Bytes of one write. The rest of the cork's 16 KiB is for the chunk's lines and the head: some 500 bytes,
- * and 1,330 with CORS and what Messages adds.
+ * Bytes of one write. The remainder of the cork's 16 KiB is for the chunk's lines and the head: some 500
+ * bytes, and 1,330 with CORS and the headers of the messages door.
  */
 const WRITE_BYTES_MAX = 14 * 1024;
-/** The same for a client that has been slow: µWS keeps at most two, so progress is seen soon. */
+/** The same for a client that has been slow. Small, so that each write which the socket takes shows soon. */
 const SLOW_WRITE_BYTES_MAX = 8 * 1024;
-/** Frames that came at once are joined up to this size; a longer frame is worth a system call of its own. */
+/** Frames that come at once are joined up to this size; a longer frame is worth a system call of its own. */
 const JOINED_BYTES_MAX = 8 * 1024;
-/** Bytes that are written along with the end. Few: µWS and its timer have what the socket does not take. */
+/** Bytes that are written along with the end. Few, because µWS alone keeps what the socket does not take. */
 const LAST_BYTES_MAX = 1024;
-/**
- * Bytes of the queue that are written to try a blocked socket. Few: µWS keeps them if the socket takes
- * nothing.
- */
+/** Bytes of the queue that try a blocked socket. Few, because µWS keeps them if the socket takes nothing. */
 const PROBE_BYTES = 64;
 /**
- * How long a connection that ends stays open after a long response, if no write is known to have failed: time
- * for what the last one may have left with µWS. Most clients close it at once.
+ * How long a connection that ends stays open after a long response, if no write is known to have failed. In
+ * that time µWS sends what it may have kept of the last write. Most clients close the connection at once.
  */
 const LINGER_MS = 5_000;
 const NOTHING = new Uint8Array(0);
 /**
- * Where frames are joined. All responses use it, because its content is written or copied before the next
- * use. Memory for each response took 1 µs.
+ * Where frames are joined, for all responses of the thread: what is joined is written or copied before the
+ * next use. Memory of its own for each response took 1 µs more.
  */
-const JOINED = new Uint8Array(2 * JOINED_BYTES_MAX);
+const JOIN_BUFFER = new Uint8Array(2 * JOINED_BYTES_MAX);
 
+/** Delivery or Replay. */
 export interface ResponseOwner {
   readonly isStream: boolean;
+  /** Whether the connection ends with the response. Read once, as the head is written. */
   readonly endsConnection: boolean;
   /** Writes the head, inside the cork of the first write. `sendsClose`: with `connection: close`. */
   writeHead(sendsClose: boolean): void;
-  /** `bytes` of the response have left: the worker may get credits for them. */
+  /** The socket has taken so many bytes of the response: the worker may get credits for them. */
   onTaken(bytes: number): void;
-  /** The response has ended, and the kernel has it, except what one small write may leave with µWS. */
+  /**
+   * The response has ended, and the kernel has it, except what one small write may leave with µWS. Called at
+   * most once, and not if the client leaves before.
+   */
   onLeft(): void;
 }
 
@@ -84,83 +90,86 @@ export class ResponseWriter {
   readonly #res: HttpResponse;
   readonly #clock: Clock;
   readonly #owner: ResponseOwner;
-  /** What the socket did not take, oldest first. Credits bound it to one window. */
+  /** What the socket did not take, oldest first. The worker's credits bound it (`stream_buffer_bytes`). */
   readonly #queue: Uint8Array[] = [];
   /** Set once the response has ended: the bytes after the queue. */
-  #last: Uint8Array | undefined;
-  /** Frames that wait for the next one, which follows at once, to be written with one system call. */
-  #joined: Uint8Array[] = [];
-  #joinedBytes = 0;
-  #begun = false;
-  #blocked = false;
+  #lastBytes: Uint8Array | undefined;
+  /** Frames that wait for the next frame, which follows at once, to be written with one system call. */
+  #unwritten: Uint8Array[] = [];
+  #unwrittenBytes = 0;
+  #hasBegun = false;
+  #isBlocked = false;
+  /** Whether any write has failed so far. */
   #wasSlow = false;
-  /** A write has failed since the last call of `onWritable`, so another call follows. */
+  /** Whether a write has failed since the last call of `onWritable`, so that another call follows. */
   #awaitsWritable = false;
-  #left = false;
+  #responseLeft = false;
   /**
-   * All is written, the head said `connection: close`, and µWS may keep some of the last write, which would
-   * be lost with the connection. So the connection stays open until the client closes it, the socket has room
-   * again, or the time for both is over.
+   * Whether all is written, the head said `connection: close`, and µWS may keep some of the last write, which
+   * would be lost with the connection. So the connection stays open until the client closes it, the socket
+   * takes bytes again, or the time for both is over.
    */
-  #lingers = false;
+  #isLingering = false;
   /** Bytes of the response, except those of its last write. */
   #sentBytes = 0;
-  /** The head said `connection: close`. */
+  /** Whether the head said `connection: close`. */
   #sentClose = false;
-  #gone = false;
-  /** The connection is cut at the end: by that the client sees that the response is not whole. */
-  #cuts = false;
-  /** Bytes that µWS may keep because the socket was full. They have left once a later write succeeds. */
-  #storedBytes = 0;
+  /** Whether the connection has ended. */
+  #isGone = false;
+  /** Whether `cut` was called: a cut connection shows the client that the response is not whole. */
+  #cutsAtEnd = false;
+  /** Written bytes without a credit yet: µWS may keep them, until a later write succeeds. */
+  #uncreditedBytes = 0;
   /** When the socket last took something. */
   #progressMs: number;
-  #touchedMs: number;
+  #timerRestartedMs: number;
 
   constructor(res: HttpResponse, clock: Clock, owner: ResponseOwner) {
     this.#res = res;
     this.#clock = clock;
     this.#owner = owner;
-    this.#progressMs = this.#touchedMs = clock.monotonicMs();
+    this.#progressMs = this.#timerRestartedMs = clock.monotonicMs();
     res.onWritable(() => this.#onWritable());
   }
 
   /** Whether the client's socket is full. */
   get isBlocked(): boolean {
-    return this.#blocked;
+    return this.#isBlocked;
   }
 
   /**
-   * Writes a frame; frames of a stream are whole events. With `more` another write or the end follows at
-   * once.
+   * Writes a frame; frames of a stream are whole events. With `more` another `write`, `flush` or `end` must
+   * follow before `bytes` become invalid.
    */
   write(bytes: Uint8Array, more = false): void {
-    if (more && !this.#blocked && this.#joinedBytes + bytes.length <= JOINED_BYTES_MAX) {
-      this.#joined.push(bytes);
-      this.#joinedBytes += bytes.length;
+    if (more && !this.#isBlocked && this.#unwrittenBytes + bytes.length <= JOINED_BYTES_MAX) {
+      this.#unwritten.push(bytes);
+      this.#unwrittenBytes += bytes.length;
     } else {
-      this.#write(this.#join(bytes));
+      this.#write(this.#takeUnwritten(bytes));
     }
   }
 
-  /** Writes the frames that wait for another one. */
+  /** Writes the frames that wait for another frame. */
   flush(): void {
-    if (this.#joined.length > 0) this.#write(this.#join(NOTHING));
+    if (this.#unwritten.length > 0) this.#write(this.#takeUnwritten(NOTHING));
   }
 
-  #join(bytes: Uint8Array): Uint8Array {
-    if (this.#joined.length === 0) return bytes;
+  #takeUnwritten(bytes: Uint8Array): Uint8Array {
+    if (this.#unwritten.length === 0) return bytes;
     const joined =
-      bytes.length === 0 && this.#joined.length === 1
-        ? this.#joined[0]!
-        : joinedIn(this.#joined, this.#joinedBytes, bytes);
-    this.#joined = [];
-    this.#joinedBytes = 0;
+      bytes.length === 0 && this.#unwritten.length === 1
+        ? this.#unwritten[0]!
+        : joinFrames(this.#unwritten, this.#unwrittenBytes, bytes);
+    this.#unwritten = [];
+    this.#unwrittenBytes = 0;
     return joined;
   }
 
+  /** Sends the bytes, or queues what the socket does not take: a copy, unless `bytes` stay as they are. */
   #write(bytes: Uint8Array, stays = false): void {
     let start = 0;
-    while (!this.#blocked && start < bytes.length) {
+    while (!this.#isBlocked && start < bytes.length) {
       const end = Math.min(bytes.length, start + WRITE_BYTES_MAX);
       this.#send(start === 0 && end === bytes.length ? bytes : bytes.subarray(start, end), end - start);
       start = end;
@@ -170,46 +179,46 @@ export class ResponseWriter {
 
   /**
    * Writes the last bytes. `onLeft` follows, at once unless the client is slow, or the response is long and
-   * its connection ends (see #lingers). What has to wait is copied, because a frame is a view of shared
-   * memory, unless the bytes stay as they are (`stays`).
+   * its connection ends (see #isLingering). `stays`: the bytes stay as they are, so those that have to wait
+   * are not copied. A frame is a view of shared memory, which the worker writes again.
    */
   end(bytes: Uint8Array, stays = false): void {
-    const all = this.#join(bytes);
-    // If all of the response is written at once, the socket is empty.
-    const lastBytesMax = this.#begun || all.length > WRITE_BYTES_MAX ? LAST_BYTES_MAX : WRITE_BYTES_MAX;
+    const all = this.#takeUnwritten(bytes);
+    // If all of the response is written at once, the socket is empty and takes it.
+    const lastBytesMax = this.#hasBegun || all.length > WRITE_BYTES_MAX ? LAST_BYTES_MAX : WRITE_BYTES_MAX;
     const lastStart = Math.max(0, all.length - lastBytesMax);
     if (lastStart > 0) this.#write(all.subarray(0, lastStart), stays);
     const last = lastStart === 0 ? all : all.subarray(lastStart);
-    // The byte that `#pump` tries may show that a client which was slow still is.
-    this.#last = (this.#blocked || this.#wasSlow) && !stays ? last.slice() : last;
+    // Of a client that was slow, `#pump` may have to keep these bytes for a later turn.
+    this.#lastBytes = (this.#isBlocked || this.#wasSlow) && !stays ? last.slice() : last;
     this.#pump();
   }
 
   /** In place of `end`: closes the connection once the client has what was written. */
   cut(): void {
-    this.#cuts = true;
+    this.#cutsAtEnd = true;
     this.end(NOTHING);
   }
 
   /**
    * Called about once a second: tries a blocked socket again, and sends a keep-alive comment to a silent
-   * stream. Returns false if the client has taken nothing for `idleMsMax`: then cut it.
+   * stream. Returns false if the client has taken nothing for `idleMsMax`: then the caller cuts it.
    */
   onSweep(nowMs: number, idleMsMax: number): boolean {
     const idleMs = nowMs - this.#progressMs;
-    if (this.#lingers) {
-      this.#sendKept();
+    if (this.#isLingering) {
+      this.#retryKept();
       if (idleMs >= (this.#awaitsWritable ? idleMsMax : LINGER_MS)) this.#leave();
-    } else if (this.#blocked) {
+    } else if (this.#isBlocked) {
       this.#probe();
     } else if (this.#owner.isStream && idleMs >= KEEP_ALIVE_MS) {
       this.#send(SSE_KEEP_ALIVE, 0);
     }
     if (this.#hasLeft()) return true;
     // The probe may just have written something.
-    if (this.#blocked && nowMs - this.#progressMs >= idleMsMax) return false;
-    if (nowMs - this.#touchedMs >= TOUCH_MS) {
-      this.#touchedMs = nowMs;
+    if (this.#isBlocked && nowMs - this.#progressMs >= idleMsMax) return false;
+    if (nowMs - this.#timerRestartedMs >= TOUCH_MS) {
+      this.#timerRestartedMs = nowMs;
       this.#res.pause();
       this.#res.resume();
     }
@@ -220,15 +229,15 @@ export class ResponseWriter {
   #onWritable(): boolean {
     this.#progressMs = this.#clock.monotonicMs();
     this.#awaitsWritable = false;
-    if (this.#lingers) {
+    if (this.#isLingering) {
       // A third of the kernel's buffer is free, and µWS keeps less than one write.
-      this.#sendKept();
+      this.#retryKept();
       this.#leave();
     }
-    if (!this.#blocked) return true;
-    this.#blocked = false;
+    if (!this.#isBlocked) return true;
+    this.#isBlocked = false;
     if (this.#queue.length === 0) {
-      this.#sendKept();
+      this.#retryKept();
       this.#giveBack();
     }
     this.#pump();
@@ -236,85 +245,86 @@ export class ResponseWriter {
   }
 
   /** Has µWS try to send what it keeps. */
-  #sendKept(): void {
+  #retryKept(): void {
     this.#res.cork(() => undefined);
   }
 
-  /** Tries whether the socket has taken what µWS keeps. */
+  /** Tries whether the blocked socket takes bytes again. */
   #probe(): void {
     // A comment may stand only between events, so not while pieces are queued or last bytes wait. A
     // non-streamed response has no comments: if nothing of it waits, the next piece is the next try.
-    const last = this.#last;
+    const last = this.#lastBytes;
     if (this.#queue.length > 0) {
-      this.#sendHead(PROBE_BYTES);
+      this.#sendQueued(PROBE_BYTES);
     } else if (last !== undefined && last.length > 0) {
-      // They may begin within an event: `end` cuts its bytes anywhere.
+      // No comment, because the last bytes may begin within an event: `end` cuts its bytes anywhere.
       this.#sendByteOf(last);
     } else if (this.#owner.isStream) {
       this.#send(SSE_KEEP_ALIVE, 0);
     } else {
-      this.#sendKept();
+      this.#retryKept();
     }
     this.#pump();
   }
 
   /** Writes what the socket takes of the queue, and then the end if `end` was called. */
   #pump(): void {
-    while (!this.#blocked && this.#queue.length > 0)
-      this.#sendHead(this.#wasSlow ? SLOW_WRITE_BYTES_MAX : WRITE_BYTES_MAX);
-    let last = this.#last;
-    if (this.#blocked || last === undefined || this.#left) return;
-    // A write may have found a full socket unseen. A non-streamed response has no comments to try it with, so
-    // its last bytes are kept until one of them shows that it takes more.
+    while (!this.#isBlocked && this.#queue.length > 0)
+      this.#sendQueued(this.#wasSlow ? SLOW_WRITE_BYTES_MAX : WRITE_BYTES_MAX);
+    let last = this.#lastBytes;
+    if (this.#isBlocked || last === undefined || this.#responseLeft) return;
+    // The last write may have filled the socket without showing it. A non-streamed response has no comments
+    // to try the socket with. So its last bytes are kept until one of them shows that the socket takes more.
     if (this.#wasSlow && !this.#owner.isStream && last.length > 1) {
       if (!this.#sendByteOf(last)) return;
       last = last.subarray(1);
     }
     // One system call for both. Not `end(bytes)`, which leaves what the socket does not take to µWS and its
     // timer.
+    // The cast, because the compiler does not see that the callback runs within `cork`.
     let taken = true as boolean;
     this.#res.cork(() => {
       this.#begin();
       if (last.length > 0) taken = this.#res.write(last);
-      if (!taken || this.#cuts) return;
+      if (!taken || this.#cutsAtEnd) return;
       if (this.#sentClose) writeLastChunk(this.#res);
       else this.#res.end();
     });
     if (!taken) {
-      this.#blocked = this.#wasSlow = this.#awaitsWritable = true;
-      this.#last = NOTHING;
-    } else if (this.#sentClose && !this.#cuts && (this.#wasSlow || this.#sentBytes > WRITE_BYTES_MAX)) {
-      this.#lingers = true;
-      this.#last = undefined;
+      this.#isBlocked = this.#wasSlow = this.#awaitsWritable = true;
+      this.#lastBytes = NOTHING;
+    } else if (this.#sentClose && !this.#cutsAtEnd && (this.#wasSlow || this.#sentBytes > WRITE_BYTES_MAX)) {
+      this.#isLingering = true;
+      this.#lastBytes = undefined;
       this.#progressMs = this.#clock.monotonicMs();
     } else {
       this.#leave();
     }
   }
 
-  /** A method, because a write just before may have set it. */
+  /** A method, because the compiler does not see that a write just before may have set the field. */
   #hasLeft(): boolean {
-    return this.#left;
+    return this.#responseLeft;
   }
 
   #leave(): void {
-    this.#lingers = false;
-    this.#left = true;
+    this.#isLingering = false;
+    this.#responseLeft = true;
     this.#owner.onLeft();
-    if (!this.#sentClose && !this.#cuts) return;
+    if (!this.#sentClose && !this.#cutsAtEnd) return;
     // Later, because µWS uses the connection after its callback.
     setImmediate(() => {
-      if (!this.#gone) this.#res.close();
+      if (!this.#isGone) this.#res.close();
     });
   }
 
-  /** The connection has ended. A client that was only waited for has its response, and `onLeft` follows. */
+  /** The connection has ended. If the writer only lingered, the client has its response: `onLeft` follows. */
   onGone(): void {
-    this.#gone = true;
-    if (this.#lingers) this.#leave();
+    this.#isGone = true;
+    if (this.#isLingering) this.#leave();
   }
 
-  #sendHead(bytesMax: number): void {
+  #sendQueued(bytesMax: number): void {
     const head = this.#queue[0]!;
     if (head.length > bytesMax) this.#queue[0] = head.subarray(bytesMax);
     else this.#queue.shift();
@@ -323,24 +333,24 @@ export class ResponseWriter {
   }
 
   /**
-   * Tries the socket with one byte, because the last bytes may have to do for minutes of sweeps. Returns
+   * Tries the socket with one byte, because the last bytes may have to last for minutes of sweeps. Returns
    * whether the socket takes more.
    */
   #sendByteOf(last: Uint8Array): boolean {
-    this.#last = last.subarray(1);
+    this.#lastBytes = last.subarray(1);
     this.#send(last.subarray(0, 1), 0);
-    return !this.#blocked;
+    return !this.#isBlocked;
   }
 
-  /** Once the socket has taken them, the worker gets credits for `creditBytes`. */
+  /** Writes. The worker gets credits for `creditBytes` once the socket has taken `bytes`; 0 for a comment. */
   #send(bytes: Uint8Array | string, creditBytes: number): void {
     this.#res.cork(() => {
       this.#begin();
-      this.#blocked = !this.#res.write(bytes);
+      this.#isBlocked = !this.#res.write(bytes);
     });
-    this.#storedBytes += creditBytes;
+    this.#uncreditedBytes += creditBytes;
     this.#sentBytes += bytes.length;
-    if (this.#blocked) {
+    if (this.#isBlocked) {
       this.#wasSlow = this.#awaitsWritable = true;
     } else {
       this.#progressMs = this.#clock.monotonicMs();
@@ -350,27 +360,27 @@ export class ResponseWriter {
 
   /** Called inside of a cork. */
   #begin(): void {
-    if (this.#begun) return;
-    this.#begun = true;
+    if (this.#hasBegun) return;
+    this.#hasBegun = true;
     this.#sentClose = this.#owner.endsConnection;
     this.#owner.writeHead(this.#sentClose);
   }
 
   #giveBack(): void {
-    const bytes = this.#storedBytes;
-    this.#storedBytes = 0;
+    const bytes = this.#uncreditedBytes;
+    this.#uncreditedBytes = 0;
     if (bytes > 0) this.#owner.onTaken(bytes);
   }
 }
 
 /** Joins frames. The result is valid until the next call. */
-function joinedIn(frames: readonly Uint8Array[], framesBytes: number, last: Uint8Array): Uint8Array {
-  if (framesBytes + last.length > JOINED.length) return Buffer.concat([...frames, last]);
-  let at = 0;
+function joinFrames(frames: readonly Uint8Array[], framesBytes: number, last: Uint8Array): Uint8Array {
+  if (framesBytes + last.length > JOIN_BUFFER.length) return Buffer.concat([...frames, last]);
+  let offset = 0;
   for (const frame of frames) {
-    JOINED.set(frame, at);
-    at += frame.length;
+    JOIN_BUFFER.set(frame, offset);
+    offset += frame.length;
   }
-  JOINED.set(last, at);
-  return JOINED.subarray(0, at + last.length);
+  JOIN_BUFFER.set(last, offset);
+  return JOIN_BUFFER.subarray(0, offset + last.length);
 }

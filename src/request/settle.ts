@@ -1,7 +1,7 @@
 /**
  * The settle phase, which every admitted call reaches exactly once: its hold becomes a charge, or is given
  * back, and the journal gets a record. With `durability: commit` the end of a response then waits until that
- * record is on disk (PendingCommits in ledger/journal.ts). Called by Delivery and ChargedHit, and by
+ * record is on disk (PendingCommits in ledger/journal.ts). Called by delivery.ts and replay.ts, and by
  * dispatch.ts if no worker takes the call. Listener thread.
  *
  * Must hold: ledger and journal change together, one record for each change, because the store is written
@@ -20,25 +20,26 @@ import type { ChosenModel } from './model-access.js';
 
 type SettleContext = Pick<ListenerContext, 'ledger' | 'journal' | 'clock' | 'durability' | 'cachedInput'>;
 
-const NOTHING = asPicoUnits(0n);
+const NO_COST = asPicoUnits(0n);
 const NO_USAGE = usageOfWhole(0, 0, 'reported');
-const NO_CHARGE: Settlement = { charged: NOTHING, uncovered: NOTHING };
+/** The journal's amounts for a call that was released. */
+const NO_CHARGE: Settlement = { charged: NO_COST, uncovered: NO_COST };
 
-/** A settled call: what is needed to wait until its charge is on disk, and to take it back. */
+/** A settled call: what is needed to wait until its charge is on disk, and to take the charge back. */
 export interface Settled extends Settlement {
   /** Position of the call's record in the journal. */
   readonly position: number;
-  /** When it was settled, by both clocks, because the call log needs both and a reading takes 40 ns. */
+  /** When the call was settled, by both clocks: the call log needs both, and a reading takes 40 ns. */
   readonly settledMs: MonotonicMs;
   readonly settledWallMs: WallMs;
   readonly usage: Usage;
-  /** The tokens that were counted toward quotas. A reload may have changed since whether cached ones are. */
+  /** The tokens that were counted toward quotas. Kept, because a reload may change `cachedInput`. */
   readonly tokens: number;
   /** Index of the model that answered, whose price was charged. */
   readonly answered: number;
   /**
-   * What the call had taken of its quotas. Set if its response waits for the disk, so that the charge may be
-   * taken back: with `durability: commit`, also when the call was admitted.
+   * What the call had taken of its quotas, to take the charge back. Undefined if the response need not wait
+   * for the disk: unless `durability` is `commit` now and was so when the call was admitted.
    */
   readonly taken: Taken | undefined;
 }
@@ -56,11 +57,11 @@ export function settle(
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is settled');
   const { model, modelIndex: answered } = fallback ?? admission;
-  const cost = context.door.isFree === true ? NOTHING : costOf(model.price, usage);
+  const cost = context.door.isFree === true ? NO_COST : costOf(model.price, usage);
   return charge(context, cost, usage, answered, listener);
 }
 
-/** Charges the price of a hit. A hit has no tokens. */
+/** Charges the price of a hit of the response cache. A hit has no tokens. */
 export function settleHit(context: CallContext, listener: SettleContext): Settled {
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is settled');
@@ -75,8 +76,10 @@ function charge(
   answered: number,
   listener: SettleContext,
 ): Settled {
+  // Both callers have checked that the admission is there.
   const { ledger, durability, cachedInput } = listener;
   const { slot, mayReverse } = context.admission!;
+  // Before `ledger.settle`, which clears what the slot has taken.
   const taken = mayReverse && durability === 'commit' ? ledger.takenOf(slot) : undefined;
   const settledMs = listener.clock.monotonicMs();
   const freeTokens = cachedInput === 'free' ? usage.cachedTokens : 0;
@@ -84,7 +87,7 @@ function charge(
   const settlement = ledger.settle(slot, cost, tokens, settledMs);
   invariant(settlement !== undefined, 'a call is settled once');
   const { charged } = settlement;
-  // Bounded, because reported usage times a price may exceed 64 bits.
+  // Bounded, because reported usage times a price may exceed the 64 bits of a journal's field.
   const isTooMuch = settlement.uncovered >= CREDITED_PICO_UNITS_MAX;
   const uncovered = isTooMuch ? CREDITED_PICO_UNITS_MAX : settlement.uncovered;
   const settledWallMs = listener.clock.wallMs();
@@ -94,18 +97,18 @@ function charge(
 }
 
 /**
- * Gives back all that a failed call took, without a charge. If a provider rejected its parameters, the call
- * still counts toward the day and the month, because that was a response.
+ * Gives back all that a failed call took, without a charge. A call whose parameters a provider rejected still
+ * counts toward the day and the month, because the rejection was a response.
  */
 export function release(context: CallContext, error: ErrorRecord, listener: SettleContext): void {
   const { admission } = context;
   invariant(admission !== undefined, 'only an admitted call is released');
-  if (error.code === 'invalid_parameters') listener.ledger.settle(admission.slot, NOTHING, 0);
+  if (error.code === 'invalid_parameters') listener.ledger.settle(admission.slot, NO_COST, 0);
   else listener.ledger.release(admission.slot);
   append(context, error.code, NO_USAGE, admission.modelIndex, NO_CHARGE, listener);
 }
 
-/** Takes back the charge of a call whose response cannot be finished, by a journal record of its own. */
+/** Takes back the charge of a call whose response is not sent to its end, by a journal record of its own. */
 export function reverse(context: CallContext, settled: Settled, listener: SettleContext): void {
   const { usage, tokens, answered, taken, charged, uncovered } = settled;
   invariant(taken !== undefined, 'what is reversed was admitted and settled with durability: commit');
@@ -125,7 +128,10 @@ export function reverse(context: CallContext, settled: Settled, listener: Settle
   append(context, 'reversed', negative, answered, refund, listener, nowMs, settled.settledWallMs);
 }
 
-/** Appends a record to the journal, and returns its position. `nowMs` and `endedMs` are the call's end. */
+/**
+ * Appends a record to the journal, and returns its position. The call's end is `nowMs` by the monotonic clock
+ * and `endedMs` by the wall clock. `admit` has made sure that the journal has room.
+ */
 function append(
   { caller, admission, requestNumber }: CallContext,
   outcome: JournalOutcome,
