@@ -1,9 +1,10 @@
 /**
  * If limits are shared with other processes, a rejected call asks the coordinator for a lease of the quota
- * that it lacks, and then tries again. Made by Intake, at most one for each call. Listener thread.
+ * that the call lacks, and then tries again. intake.ts makes at most one AdmissionAsk for each call. Listener
+ * thread.
  *
  * Must hold: a call asks for at most LEASE_TRIES_MS_MAX, and once more for as long if its output may be
- * lowered, because its caller and its body wait meanwhile (test/e2e/shared-quotas.test.ts).
+ * lowered, because its caller and its body wait meanwhile (further test: test/e2e/shared-quotas.test.ts).
  */
 import type { LeaseChannel } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
@@ -20,8 +21,8 @@ import { coordinatorLost, LEASE_LATE } from './rejections.js';
  * The leases that one call asks for. If `low_balance` is `clamp`, its output is lowered only once the
  * coordinator does not have the whole hold; then the call asks for what the account has.
  *
- *     whole ──→ rest ──→ over
- *       └─ refuse ───────↗
+ *     whole ──→ lowered ──→ over
+ *       └─ `refuse` ────────↗
  */
 export class AdmissionAsk {
   readonly #context: CallContext;
@@ -30,7 +31,7 @@ export class AdmissionAsk {
   /** Monotonic. No further lease is asked for later, once there were LEASE_TRIES_MIN tries. */
   #endMs: number;
   #tries = 0;
-  #stage: 'whole' | 'rest' | 'over' = 'whole';
+  #stage: 'whole' | 'lowered' | 'over' = 'whole';
 
   constructor(context: CallContext, listener: ListenerContext, leases: LeaseChannel) {
     this.#context = context;
@@ -40,14 +41,14 @@ export class AdmissionAsk {
   }
 
   /**
-   * After `admit` has rejected `call`. Resolves with undefined if `admit` is to be called again, else with
-   * the final rejection. Returns undefined if the rejection is final already.
+   * Call it after `admit` has rejected `call`. Returns undefined if that rejection is final. Otherwise
+   * resolves with undefined if `admit` is to be called again, or with the final rejection. Never rejects.
    */
-  again(call: ChatCall): Promise<ErrorRecord | undefined> | undefined {
+  askAgain(call: ChatCall): Promise<ErrorRecord | undefined> | undefined {
     if (this.#stage === 'over' || !this.#context.asksLease) return undefined;
-    const isTime = this.#tries >= LEASE_TRIES_MIN && this.#listener.clock.monotonicMs() >= this.#endMs;
-    if (!isTime) return this.#ask(call);
-    // In the stage `rest` the coordinator has refused the whole hold, so the rejection by `admit` is true.
+    const isTimeOver = this.#tries >= LEASE_TRIES_MIN && this.#listener.clock.monotonicMs() >= this.#endMs;
+    if (!isTimeOver) return this.#ask(call);
+    // In the stage `lowered` the coordinator has refused the whole hold, so the rejection by `admit` is true.
     return this.#stage === 'whole' ? Promise.resolve(LEASE_LATE) : undefined;
   }
 
@@ -56,7 +57,7 @@ export class AdmissionAsk {
     invariant(caller !== undefined, 'a call that asks has a caller');
     this.#tries += 1;
     const { hold, tokens, isFree } =
-      this.#stage === 'whole' ? this.#whole(caller, call) : this.#rest(caller, call);
+      this.#stage === 'whole' ? this.#wholeNeed(caller, call) : this.#loweredNeed(caller, call);
     const end = await askLease(
       caller,
       { kind: 'admission', hold, tokens, ...(isFree && { isFree }) },
@@ -77,32 +78,33 @@ export class AdmissionAsk {
   }
 
   #onRefused(): void {
-    const clamps = lowersOutput(this.#context, this.#listener) && this.#stage === 'whole';
-    this.#stage = clamps ? 'rest' : 'over';
-    // The time may be used up by asking for the whole hold, and others may give money back only now.
-    if (clamps) this.#endMs = this.#listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
+    const mayLowerOutput = lowersOutput(this.#context, this.#listener) && this.#stage === 'whole';
+    this.#stage = mayLowerOutput ? 'lowered' : 'over';
+    // To ask for the whole hold may have used up the time, and other nodes may give money back only now.
+    if (mayLowerOutput) this.#endMs = this.#listener.clock.monotonicMs() + LEASE_TRIES_MS_MAX;
     this.#context.mayClamp = true;
   }
 
   /** The hold that `admit` has just failed to take. */
-  #whole(caller: Caller, call: ChatCall): CallNeeds {
+  #wholeNeed(caller: Caller, call: ChatCall): CallNeeds {
     const models = this.#models();
     return needOf(this.#context, models, boundedCall(call, caller.plan, models), this.#listener);
   }
 
   /**
-   * If a quota of spending rejected the call, what the lowered call needs. Otherwise all money that the
-   * account is known to have, and at least what one token of each choice costs.
+   * What the call needs with its output lowered. If a quota of spending rejected the call, `admit` has left
+   * that in `context.lacking`. If the balance did, it is all money that the account is known to have, and at
+   * least what one token of each choice costs.
    */
-  #rest(caller: Caller, call: ChatCall): CallNeeds {
+  #loweredNeed(caller: Caller, call: ChatCall): CallNeeds {
     const { lacking } = this.#context;
     if (lacking !== undefined) return lacking;
-    const least = this.#models()
+    const leastHold = this.#models()
       .map(({ model }) => worstCaseOf(model.price, promptTokensMaxOf(call, model), call.choices))
       .reduce((one, other) => (other > one ? other : one));
     const balance = this.#listener.ledger.balanceOf(caller.account);
-    const { tokens } = this.#whole(caller, call);
-    return { hold: asPicoUnits(balance > least ? balance : least), tokens };
+    const { tokens } = this.#wholeNeed(caller, call);
+    return { hold: asPicoUnits(balance > leastHold ? balance : leastHold), tokens };
   }
 
   #models(): Models {

@@ -1,7 +1,7 @@
 /**
- * The authenticate phase: finds the caller by the `Authorization` header, or by `x-api-key`, of which
- * request-head.ts makes one. intake.ts calls it for calls, model-routes.ts for the lists of models. Listener
- * thread; some 2 µs, most of it for the digest.
+ * The authenticate phase: finds the caller by the `Authorization` header. If there is only an `x-api-key`,
+ * request-head.ts has made an `Authorization` of it. intake.ts calls it for calls, model-routes.ts for the
+ * lists of models. Listener thread; some 2 µs, most of it for the digest.
  *
  * Must hold: the status of key and account is read from shared memory at each request, so that a disabled key
  * is rejected from the next request on, in all threads (test/unit/request/authenticate.test.ts).
@@ -27,25 +27,26 @@ const MS_PER_SECOND = 1_000;
 const BEARER = /^bearer(?: |$)/i;
 const BEARER_CHARS = 'Bearer '.length;
 
-/** Sets `context.caller`, or returns why the key cannot be used. */
+/** Sets `context.caller` and returns undefined, or returns why the key cannot be used. */
 export function authenticate(
   context: CallContext,
   authorization: string,
   { keys, ledger, clock, catalog }: ListenerContext,
 ): ErrorRecord | undefined {
   const keyText = authorization.slice(BEARER_CHARS);
-  const mayBeKey = keyText.length === KEY_CHARS && BEARER.test(authorization);
-  const key = mayBeKey ? keys.find(digestOf(keyText)) : undefined;
-  if (key === undefined) return notFound(authorization, keyText);
+  const hasFormOfKey = keyText.length === KEY_CHARS && BEARER.test(authorization);
+  const key = hasFormOfKey ? keys.find(digestOf(keyText)) : undefined;
+  if (key === undefined) return rejectionOf(authorization, keyText);
   if (keys.stateOf(key) !== 'active') return DISABLED_KEY;
   const nowSeconds = Math.floor(clock.wallMs() / MS_PER_SECOND);
   if (keys.isExpired(key, nowSeconds)) return EXPIRED_KEY;
   const account = keys.accountOf(key);
   const planIndex = ledger.planIndexOf(account);
-  // `isActive` is no substitute: a reload between the two reads may give the account its plan and enable it.
+  // Both checks are needed, in this order: a reload between the two reads may give the account a plan and
+  // enable it.
   if (planIndex === NO_PLAN_INDEX) return ACCOUNT_WITHOUT_PLAN;
   if (!ledger.isActive(account)) return DISABLED_ACCOUNT;
-  // `recordUse` is true for a key's first use in each second: the next flush then writes when it was.
+  // `recordUse` returns whether it is the key's first use in this second: the next flush writes its time.
   if (keys.recordUse(key, nowSeconds)) ledger.keys.dirty.mark(key);
   context.caller = {
     key,
@@ -58,10 +59,10 @@ export function authenticate(
   return undefined;
 }
 
-/** The rejection for a header without a known key. `keyText`: what follows the scheme, if there is one. */
-function notFound(authorization: string, keyText: string): ErrorRecord {
+/** The rejection for a header without a known key. `keyText`: what follows the scheme. */
+function rejectionOf(authorization: string, keyText: string): ErrorRecord {
   if (authorization === '') return MISSING_KEY;
-  // A header with a known key has a fixed length, so the bound matters only here.
+  // The length is checked only here, because a header with a known key has a fixed length.
   if (authorization.length > AUTHORIZATION_CHARS_MAX || !BEARER.test(authorization)) return MALFORMED_KEY;
   if (keyText.trim() === '') return MISSING_KEY;
   return isWellFormedKey(keyText) ? UNKNOWN_KEY : MALFORMED_KEY;

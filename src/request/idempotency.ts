@@ -1,15 +1,16 @@
 /**
- * A call with an `Idempotency-Key`: KeyedCall takes the lock of the key, collects the response, and sends it
- * to the main thread to be stored. Replay (replay.ts) sends the stored response of an earlier call. Intake
- * and Delivery use it; listener thread. gateway/idempotency-service.ts has the locks, on the main thread.
+ * A call with an `Idempotency-Key`: KeyedCall takes the lock of the key, collects the response, and sends the
+ * response to the main thread to be stored. replay.ts sends the stored response of an earlier call. intake.ts
+ * and delivery.ts use KeyedCall; listener thread. On the main thread gateway/idempotency-service.ts has the
+ * locks. Here a _key_ is always an idempotency key.
  *
  *     new → locked → kept            the response is whole and charged
  *       │          → given up        rejected, failed, or the client left: the key may be used again
  *       → replaying → given up       the response of an earlier call is on its way to the client
  *
- * Must hold: a call that has the lock ends it, by `keep` or `giveUp`; otherwise each replay is rejected,
- * because the call seems to run. A stored response is charged, or `forget` takes it back with its charge
- * (test/unit/request/idempotency.test.ts).
+ * Must hold: a call that has the lock gives it back, by `keep` or `giveUp`; otherwise each replay is
+ * rejected, because the call seems to run. A stored response is charged, or `forget` removes it as its charge
+ * is taken back (further test: test/e2e/idempotency.test.ts).
  */
 import { createHash, hash } from 'node:crypto';
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -21,11 +22,11 @@ import { IDEMPOTENCY_KEY_CHARS_MAX, IDEMPOTENCY_KEY_PATTERN } from '../core/limi
 import type { AccountIndex } from '../core/units.js';
 import { LOCK_REJECTIONS, WRONG_IDEMPOTENCY_KEY } from './rejections.js';
 
-const PRINTABLE = new RegExp(IDEMPOTENCY_KEY_PATTERN);
+const KEY_PATTERN = new RegExp(IDEMPOTENCY_KEY_PATTERN);
 /** Bytes of a large body that are hashed in one turn of the event loop: about half a millisecond. */
 const HASH_STEP_BYTES = 1024 * 1024;
 
-/** The stored response of an earlier call. */
+/** The response of an earlier call: stored, or in the response cache. */
 export interface EarlierResponse {
   readonly stream: boolean;
   readonly bytes: Uint8Array;
@@ -35,15 +36,15 @@ export interface EarlierResponse {
   readonly ageMs?: number;
 }
 
-/** Exactly one of the two, or neither if the call is to be made. */
+/** How the question for the lock ended: exactly one of the two, or neither if the call is to be made. */
 interface LockResult {
   readonly rejection?: ErrorRecord;
   readonly earlier?: EarlierResponse;
 }
 
-/** The rejection if the header's text is no valid key. */
+/** Returns the rejection if the header's text is no valid key. */
 export function checkIdempotencyKey(key: string): ErrorRecord | undefined {
-  const isKey = key.length <= IDEMPOTENCY_KEY_CHARS_MAX && PRINTABLE.test(key);
+  const isKey = key.length <= IDEMPOTENCY_KEY_CHARS_MAX && KEY_PATTERN.test(key);
   return isKey ? undefined : WRONG_IDEMPOTENCY_KEY;
 }
 
@@ -57,7 +58,7 @@ export async function bodyDigestOfPieces(pieces: readonly Uint8Array[]): Promise
   const digest = createHash('sha256');
   let stepBytes = 0;
   for (const piece of pieces) {
-    // A body with Content-Length is one piece of its whole length.
+    // In steps, because a body with Content-Length is one piece of its whole length.
     for (let start = 0; start < piece.length; start += HASH_STEP_BYTES) {
       const step = piece.subarray(start, start + HASH_STEP_BYTES);
       digest.update(step);
@@ -71,8 +72,8 @@ export async function bodyDigestOfPieces(pieces: readonly Uint8Array[]): Promise
 }
 
 /**
- * The same body at another door is another request. Chat completions keep the plain digest, by which their
- * stored responses are found on disk.
+ * Returns the digest by which a replay is compared: the same body at another door is another request. Chat
+ * completions keep the plain digest, by which their stored responses are found on disk.
  */
 export function digestAtDoor(bodyDigest: string, path: string): string {
   return path === DOOR_PATHS.chat ? bodyDigest : bodyDigestOf(Buffer.from(path + bodyDigest));
@@ -84,7 +85,7 @@ export function digestAtDoor(bodyDigest: string, path: string): string {
  * `keep`, or `forget`. In any case ChatExchange.finish calls `giveUp`, which others may have called before.
  */
 export interface StorableCall {
-  /** A piece of the response, valid during the call only. */
+  /** `bytes`: a piece of the response, valid during the call only. */
   collect(bytes: Uint8Array): void;
   /**
    * `last` completes the response. Its charge is appended to the journal after this call, at `position`.
@@ -99,7 +100,7 @@ export interface StorableCall {
   giveUp(): void;
 }
 
-/** The pieces of a response. They count toward a bound for all calls of the listener. */
+/** The pieces of a response. Their bytes count toward a budget that all calls of the listener share. */
 export class CollectedPieces {
   readonly #budget: Pick<IdempotencyChannel, 'take' | 'giveBack'>;
   readonly #bytesMax: number;
@@ -124,18 +125,19 @@ export class CollectedPieces {
     this.#bytes += bytes.length;
   }
 
-  /** Whether there is no response to keep. */
-  get areDropped(): boolean {
+  /** Whether the pieces were dropped or taken, so that there is no response to keep. */
+  get isEmpty(): boolean {
     return this.#pieces === undefined;
   }
 
-  /** The whole response in memory of its own; undefined if its pieces were dropped. Drops them. */
+  /** Returns the joined pieces, and drops them; undefined if they were dropped before. */
   take(): Uint8Array | undefined {
     const bytes = this.#pieces && joinedBytes(this.#pieces, this.#bytes);
     this.drop();
     return bytes;
   }
 
+  /** Gives the bytes back to the budget. Idempotent. */
   drop(): void {
     this.#budget.giveBack(this.#bytes);
     this.#bytes = 0;
@@ -144,28 +146,28 @@ export class CollectedPieces {
 }
 
 export class KeyedCall implements StorableCall {
-  readonly #key: string;
+  readonly #idempotencyKey: string;
   readonly #channel: IdempotencyChannel;
   #state: 'new' | 'locked' | 'kept' | 'replaying' | 'given_up' = 'new';
-  #lock: LockRequest | undefined;
+  #lockRequest: LockRequest | undefined;
   readonly #pieces: CollectedPieces;
   /** Length of the stored response, while it is on its way to the client. */
   #replayedBytes = 0;
 
   /** `key` is used only if `checkIdempotencyKey` accepts it. */
   constructor(key: string, channel: IdempotencyChannel) {
-    this.#key = key;
+    this.#idempotencyKey = key;
     this.#channel = channel;
     this.#pieces = new CollectedPieces(channel, channel.responseBytesMax);
   }
 
   /**
-   * Called once. Rejects with AskRejected if the store cannot be read. If the call has ended meanwhile, call
-   * `giveUp` again, because the lock was granted after the first time.
+   * Called once. Rejects with AskRejected if the store cannot be read. If `giveUp` was called meanwhile, the
+   * caller must call it again, because the lock may have been granted after the first time.
    */
   async lock(account: AccountIndex, bodyDigest: string): Promise<LockResult> {
-    this.#lock = { account, key: this.#key, bodyDigest };
-    const reply = await this.#channel.lock(this.#lock);
+    this.#lockRequest = { account, key: this.#idempotencyKey, bodyDigest };
+    const reply = await this.#channel.lock(this.#lockRequest);
     switch (reply.state) {
       case 'new':
         this.#state = 'locked';
@@ -175,6 +177,7 @@ export class KeyedCall implements StorableCall {
         this.#replayedBytes = reply.bytes.length;
         return { earlier: reply };
       default:
+        // The compiler checks that LOCK_REJECTIONS has each other state of a LockReply.
         return { rejection: LOCK_REJECTIONS[reply.state] };
     }
   }
@@ -185,13 +188,13 @@ export class KeyedCall implements StorableCall {
 
   keep(last: Uint8Array, stream: boolean, position: number, fallback?: string): void {
     invariant(
-      this.#state === 'locked' && this.#lock !== undefined,
+      this.#state === 'locked' && this.#lockRequest !== undefined,
       'a response is kept by the holder of its lock',
     );
     this.#state = 'kept';
     this.collect(last);
     const bytes = this.#pieces.take();
-    this.#channel.send({ kind: 'keep', lock: this.#lock, stream, fallback, bytes, position });
+    this.#channel.send({ kind: 'keep', lock: this.#lockRequest, stream, fallback, bytes, position });
   }
 
   publish(): void {
@@ -199,15 +202,16 @@ export class KeyedCall implements StorableCall {
   }
 
   forget(position: number): void {
-    invariant(this.#state === 'kept' && this.#lock !== undefined, 'what is forgotten was kept');
-    this.#channel.send({ kind: 'forget', lock: this.#lock, position });
+    invariant(this.#state === 'kept' && this.#lockRequest !== undefined, 'what is forgotten was kept');
+    this.#channel.send({ kind: 'forget', lock: this.#lockRequest, position });
   }
 
   giveUp(): void {
-    if (this.#state === 'locked' && this.#lock !== undefined) {
-      this.#channel.send({ kind: 'abandon', lock: this.#lock });
+    if (this.#state === 'locked' && this.#lockRequest !== undefined) {
+      this.#channel.send({ kind: 'abandon', lock: this.#lockRequest });
       this.#pieces.drop();
     } else if (this.#state === 'replaying') {
+      // So that the main thread no longer counts these bytes as on their way.
       this.#channel.send({ kind: 'replayed', bytes: this.#replayedBytes });
     }
     if (this.#state !== 'kept') this.#state = 'given_up';

@@ -36,7 +36,7 @@ import {
   KeyedCall,
   type EarlierResponse,
 } from './idempotency.js';
-import { passMinute, setTokenLimit } from './rate-limit.js';
+import { passRateLimit, setTokenLimit } from './rate-limit.js';
 import {
   DISCARDED_BYTES_MAX,
   mayDiscard,
@@ -111,7 +111,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     // After authentication: nobody without a key may write to the store of traces.
     exchange.trace = tracer.begin(req, head.traceParent, caller);
     const compressed = compressedBody(head.contentEncoding);
-    const receiver = passMinute(this, exchange, head.idempotencyKey, compressed, listener);
+    const receiver = passRateLimit(this, exchange, head.idempotencyKey, compressed, listener);
     if (receiver === undefined) return;
     const { bodyBytesMax } = caller.plan;
     if (length > bodyBytesMax + DISCARDED_BYTES_MAX) {
@@ -350,7 +350,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     if (leases === undefined) return undefined;
     this.#leaseAsk ??= new AdmissionAsk(this.#exchange, this.#listener, leases);
     return this.#leaseAsk
-      .again(call)
+      .askAgain(call)
       ?.then((rejection) => (rejection === undefined ? { kind: 'call', call } : rejectionOf(rejection)));
   }
 

@@ -1,6 +1,10 @@
 /**
  * Types of the messages between the main thread (gateway/listeners.ts) and a listener thread
  * (listener.thread.ts), and of the listener's `workerData`. The compiler checks both ends; no test is needed.
+ * gateway/snapshot.ts makes the ListenerSettings.
+ *
+ * Must hold: all is plain data, ports or shared memory, which structured cloning can send. No provider's key
+ * is in it, because listeners must not know any.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { JournalBuffer } from '../ledger/journal-layout.js';
@@ -21,11 +25,11 @@ import type { ContentsSettings } from './call-contents.js';
 import type { TlsFiles } from './listen-apps.js';
 
 export interface ListenerLimits {
-  /** Memory of the bodies of all calls, of all listeners together. */
+  /** Memory budget of the bodies of all calls, for all listeners together. */
   readonly bodiesInWorkBytesMax: number;
   /** A longer body is parsed in the counter pool. */
   readonly parseInlineBytesMax: number;
-  /** A large body that is not parsed after so long is rejected. */
+  /** The call of a large body that is not parsed after so long is rejected. */
   readonly parseWaitMs: number;
   /** A client that sends or takes nothing for so long is cut. */
   readonly clientIdleTimeoutMs: number;
@@ -49,7 +53,7 @@ export interface ListenerSettings {
   readonly cachedInput: 'count' | 'free';
   /** Memory of the listener's part of the response cache. */
   readonly cacheBytesMax: number;
-  /** Of which calls the contents are kept. */
+  /** Which calls' contents are kept. */
   readonly contents: ContentsSettings;
   /** Whether the end of a response waits until its charge is on disk. */
   readonly durability: 'interval' | 'commit';
@@ -59,6 +63,7 @@ export interface ListenerSettings {
   readonly cors: CorsSettings | undefined;
 }
 
+/** Which traces are recorded, and where their spans are sent. */
 export interface ListenerTracing {
   readonly sampling: Sampling;
   readonly outlet: SpanOutlet;
@@ -66,12 +71,14 @@ export interface ListenerTracing {
 
 /** `workerData` of a listener thread. */
 export interface ListenerInit {
+  /** The listener's number in its process, from 0. */
   readonly index: number;
   readonly host: string;
   /** Shared with the other listeners. */
   readonly port: number;
+  /** The call slots that this listener alone gives to calls. */
   readonly slots: SlotRange;
-  /** Request identifiers begin with it. Each start of the thread gets another one. */
+  /** Request ids begin with it. Each start of the thread gets another prefix. */
   readonly requestPrefix: string;
   readonly ledger: LedgerBuffers;
   readonly journal: JournalBuffer;
@@ -99,9 +106,11 @@ export interface ListenerInit {
   readonly tracing: ListenerTracing | undefined;
 }
 
+/** Orders to a listener, and replies to it. */
 export type ToListener =
-  /** A worker serves this channel, in place of an earlier one of the same index. */
+  /** A worker serves this channel, in place of an earlier worker of the same index. */
   | { readonly kind: 'worker'; readonly index: number; readonly channel: FrameChannel<MessagePort> }
+  /** The worker of that index has ended: its calls fail. */
   | { readonly kind: 'worker_lost'; readonly index: number }
   /** Replies to `commit`: the journal's records are on disk now; `ok` is false if the store fails. */
   | { readonly kind: 'committed'; readonly ok: boolean }
@@ -119,14 +128,16 @@ export type ToListener =
   /** Cut all connections and end. */
   | { readonly kind: 'close' };
 
+/** Reports and questions of a listener. */
 export type FromListener =
+  /** The port is open, or could not be opened: one of the two, once, at the start. */
   | { readonly kind: 'listening' }
   | { readonly kind: 'listen_failed' }
   | { readonly kind: 'drained' }
   | { readonly kind: 'settings_taken'; readonly id: number }
   /** Responses wait until their charges are on disk. The reply is `committed`. */
   | { readonly kind: 'commit' }
-  /** Contents of one call or several, joined. */
+  /** A batch of call-contents.ts: the contents of one call or several, joined. */
   | { readonly kind: 'contents'; readonly bytes: Uint8Array<ArrayBuffer> }
   /** The main thread should drain the journal before it is full. */
   | { readonly kind: 'journal_half_full' };

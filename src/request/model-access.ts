@@ -1,19 +1,19 @@
 /**
- * Which models a plan may use, and the least that a call on a plan costs. listener.thread.ts makes one for
- * each catalogue; admission and the routes of models ask it. Listener thread.
+ * Which models a plan may use, and the least that a call on a plan costs. listener.thread.ts makes one
+ * ModelAccess for each catalogue; admit.ts and model-routes.ts ask it. Listener thread.
  *
  * Must hold: a model that is not on the plan looks like one that does not exist
  * (test/unit/request/model-access.test.ts).
  */
 import { type Catalog, isListed, type ModelEntry } from '../registry/catalog.js';
 
-/** A model that may answer a call. */
+/** A model that may answer a call. `modelIndex` is its index in the catalogue. */
 export interface ChosenModel {
   readonly modelIndex: number;
   readonly model: ModelEntry;
 }
 
-/** Lower bounds of what a token of the prompt and one of the output cost. */
+/** Lower bounds of what a token of the prompt, and a token of the output, may cost. */
 interface LeastPrice {
   readonly inputPicoUnits: bigint;
   readonly outputPicoUnits: bigint;
@@ -21,46 +21,46 @@ interface LeastPrice {
 
 /** Made for a catalogue and never changed. Plans and models are indices into the catalogue's lists. */
 export class ModelAccess {
-  readonly #indices = new Map<string, number>();
+  readonly #indexByName = new Map<string, number>();
   readonly #catalog: Catalog;
   /** By model: the list of that model alone, for calls without fallbacks. */
-  readonly #alone: readonly (readonly ChosenModel[])[];
-  /** By plan: the indices of its models. Made when first needed: all at once would be a million entries. */
-  readonly #allowed: (ReadonlySet<number> | undefined)[];
-  /** By plan. Made when first needed. */
+  readonly #listsOfOne: readonly (readonly ChosenModel[])[];
+  /** By plan: the indices of its models. Made when first needed, because all at once may be a million. */
+  readonly #indicesByPlan: (ReadonlySet<number> | undefined)[];
+  /** By plan. Made when first needed, too. */
   readonly #leastPrices: (LeastPrice | undefined)[];
 
   constructor(catalog: Catalog) {
     catalog.models.forEach((model, index) => {
       if (!isListed(model)) return;
-      for (const name of [model.id, ...model.aliases]) this.#indices.set(name, index);
+      for (const name of [model.id, ...model.aliases]) this.#indexByName.set(name, index);
     });
     this.#catalog = catalog;
-    this.#alone = catalog.models.map((model, modelIndex) => [{ modelIndex, model }]);
-    this.#allowed = catalog.plans.map(() => undefined);
+    this.#listsOfOne = catalog.models.map((model, modelIndex) => [{ modelIndex, model }]);
+    this.#indicesByPlan = catalog.plans.map(() => undefined);
     this.#leastPrices = catalog.plans.map(() => undefined);
   }
 
   /** The model's index. Undefined if there is no such model or it is not on the plan. */
   indexOf(idOrAlias: string, planIndex: number): number | undefined {
-    const index = this.#indices.get(idOrAlias);
-    return index !== undefined && this.#allowedOn(planIndex).has(index) ? index : undefined;
+    const index = this.#indexByName.get(idOrAlias);
+    return index !== undefined && this.#indicesOf(planIndex).has(index) ? index : undefined;
   }
 
   /** The model, then those of its fallbacks that are on the plan, in their order. */
   chosenOf(modelIndex: number, planIndex: number): readonly ChosenModel[] {
-    const alone = this.#alone[modelIndex]!;
+    const only = this.#listsOfOne[modelIndex]!;
     const { models } = this.#catalog;
     const { fallbacks } = models[modelIndex]!;
-    if (fallbacks.length === 0) return alone;
-    const allowed = this.#allowedOn(planIndex);
-    const listed = fallbacks.filter((index) => allowed.has(index) && isListed(models[index]!));
-    return [...alone, ...listed.flatMap((index) => this.#alone[index]!)];
+    if (fallbacks.length === 0) return only;
+    const indices = this.#indicesOf(planIndex);
+    const listed = fallbacks.filter((index) => indices.has(index) && isListed(models[index]!));
+    return [...only, ...listed.flatMap((index) => this.#listsOfOne[index]!)];
   }
 
   /**
-   * No call on the plan holds less for a token, because long prices hold no less than a model's own. The two
-   * prices may be those of different models.
+   * Returns what each call on the plan holds for a token at least; a long price holds no less than the
+   * model's own price. The two prices may be those of different models. They are 0 if the plan has no model.
    */
   leastPriceOf(planIndex: number): LeastPrice {
     return (this.#leastPrices[planIndex] ??= leastPrice(this.modelsOf(planIndex)));
@@ -71,8 +71,8 @@ export class ModelAccess {
     return this.#catalog.plans[planIndex]!.modelIndices.map((index) => this.#catalog.models[index]!);
   }
 
-  #allowedOn(planIndex: number): ReadonlySet<number> {
-    return (this.#allowed[planIndex] ??= new Set(this.#catalog.plans[planIndex]!.modelIndices));
+  #indicesOf(planIndex: number): ReadonlySet<number> {
+    return (this.#indicesByPlan[planIndex] ??= new Set(this.#catalog.plans[planIndex]!.modelIndices));
   }
 }
 

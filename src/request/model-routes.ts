@@ -1,6 +1,6 @@
 /**
  * GET /v1/models and GET /v1/models/{id}: the models of the caller's plan, encoded once for each plan of a
- * catalogue. listener-server.ts makes one, and another with each reload. Listener thread.
+ * catalogue. listener-server.ts makes a ModelRoutes, and another with each reload. Listener thread.
  *
  * Must hold: a caller sees the models of its own plan only (test/unit/request/model-access.test.ts,
  * test/unit/request/model-routes.test.ts).
@@ -13,7 +13,7 @@ import type { OtherRoute } from '../telemetry/metrics-layout.js';
 import { authenticate } from './authenticate.js';
 import type { CallContext, ListenerContext } from './context.js';
 import { MODEL_NAME_MISSING, unknownModel } from './rejections.js';
-import { endWithBody, JSON_TYPE, writeError, writeHead } from './response.js';
+import { endResponse, JSON_TYPE, writeError, writeHead } from './response.js';
 
 const MODELS_PREFIX = '/v1/models/';
 
@@ -24,7 +24,7 @@ interface ModelBodies {
   readonly byName: ReadonlyMap<string, string>;
 }
 
-/** Encodes `models` in their order. Their ids and aliases differ from each other. */
+/** Encodes `models` in their order. No two of them have an id or alias in common: config checks that. */
 export function encodeModels(
   models: readonly Pick<ModelEntry, 'id' | 'aliases' | 'ownedBy' | 'createdSeconds' | 'serves'>[],
 ): ModelBodies {
@@ -40,17 +40,17 @@ export function encodeModels(
 export class ModelRoutes {
   readonly #listener: ListenerContext;
   readonly #endsConnection: () => boolean;
-  /** By plan. Made when a caller first asks: all at once would hold up the thread's other calls. */
-  readonly #plans: (ModelBodies | undefined)[];
+  /** By plan. Made when a caller first asks, because all at once would delay the thread's other calls. */
+  readonly #bodiesByPlan: (ModelBodies | undefined)[];
 
-  /** `endsConnection`: whether a response ends its connection. Called once for each. */
+  /** `endsConnection`: whether a response ends its connection. Must be called once for each response. */
   constructor(listener: ListenerContext, endsConnection: () => boolean) {
     this.#listener = listener;
     this.#endsConnection = endsConnection;
-    this.#plans = listener.catalog.plans.map(() => undefined);
+    this.#bodiesByPlan = listener.catalog.plans.map(() => undefined);
   }
 
-  /** `isHead`: the response goes without its body. */
+  /** `isHead`: the request is a HEAD, so the response has no body. */
   list(res: HttpResponse, authorization: string, context: CallContext, isHead: boolean): void {
     this.#respond(res, authorization, context, '/v1/models', isHead, ({ list }) => list);
   }
@@ -59,12 +59,12 @@ export class ModelRoutes {
     const name = decodePath(url.slice(MODELS_PREFIX.length));
     this.#respond(res, authorization, context, '/v1/models/{id}', isHead, ({ byName }) => {
       if (name === '') return MODEL_NAME_MISSING;
-      // The specification's 400 is for a model in a body. For a path docs/errors.md has 404.
+      // 404 in place of the error's own 400, which is for a model that a body names: see docs/errors.md.
       return byName.get(name) ?? { ...unknownModel(name), status: 404 };
     });
   }
 
-  /** `bodyOf` returns the body of the response, or an error. Called if the caller is known. */
+  /** `bodyOf` returns the body of the response, or an error. It is called only if the caller is known. */
   #respond(
     res: HttpResponse,
     authorization: string,
@@ -79,7 +79,7 @@ export class ModelRoutes {
     if (typeof body === 'string') {
       this.#listener.metrics.countRequest(route, 'ok');
       writeHead(res, 200, context, JSON_TYPE, close);
-      endWithBody(res, body, isHead, close);
+      endResponse(res, body, isHead, close);
     } else {
       this.#listener.metrics.countRequest(route, body.code);
       writeError(res, body, context, { head: isHead, close });
@@ -87,11 +87,11 @@ export class ModelRoutes {
   }
 
   #modelsOf(planIndex: number): ModelBodies {
-    return (this.#plans[planIndex] ??= encodeModels(this.#listener.access.modelsOf(planIndex)));
+    return (this.#bodiesByPlan[planIndex] ??= encodeModels(this.#listener.access.modelsOf(planIndex)));
   }
 }
 
-/** Decodes a path. One with a broken escape stays as it is. */
+/** Decodes a path. A path with a broken escape stays as it is: no model has such a name. */
 function decodePath(text: string): string {
   try {
     return decodeURIComponent(text);

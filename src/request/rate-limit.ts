@@ -1,12 +1,13 @@
 /**
- * The rate-limit phase: takes a permit of the requests per minute of the key, of the plan, and of the groups
- * that the account is in. Called by Intake before the body is read. If limits are shared with other processes
- * and the coordinator must be asked, the body is read meanwhile. Listener thread; about 0.2 µs, 0.5 µs if the
- * key or a group has a limit of its own.
+ * The rate-limit phase: takes a permit of the requests per minute of the key, of the account, and of the
+ * groups that the account is in. intake.ts calls it before the body is read. If limits are shared with other
+ * processes and the coordinator must be asked, the body is read meanwhile. Listener thread; about 0.2 µs, 0.5
+ * µs if the key or a group has a limit of its own.
  *
  * Must hold: no limit is ever exceeded, whatever other threads take at the same time. Every request that
- * passed authentication takes a permit of each scope, however it ends; a rejection by one of these limits
- * takes none (test/unit/request/rate-limit.key-rate-limit.test.ts, rate-limit.group-rate-limit.test.ts).
+ * passed authentication takes a permit of each scope, however it ends; a request that one of these limits
+ * rejects takes none. Further tests: test/unit/request/rate-limit.key-rate-limit.test.ts,
+ * test/unit/request/rate-limit.group-rate-limit.test.ts, test/threads/key-limits.test.ts.
  */
 import type { LeaseChannel, LeaseEnd, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
 import { type ErrorRecord, invariant } from '../core/errors.js';
@@ -20,62 +21,64 @@ import { ownerOf, quotaUsedUp } from './quota-rejections.js';
 import { coordinatorLost, LEASE_LATE } from './rejections.js';
 
 /**
- * How long, and at least how often, a request asks again, if another request of the scope took what was
- * granted. Then it is told that its lease came too late, and not that a quota is used up.
+ * How long, and at least how often, a request asks again if other requests of the scope took what was
+ * granted. After that the rejection is LEASE_LATE, because perhaps no quota is used up. admission-lease.ts
+ * has the same bounds.
  */
 export const LEASE_TRIES_MS_MAX = 1_500;
 export const LEASE_TRIES_MIN = 3;
 const MS_PER_SECOND = 1_000;
 const REQUESTS_PER_MINUTE = QUOTA_NAMES.indexOf('requests_per_minute');
 
-/** The requests per minute of one scope that a request counts toward. */
+/** The limit of requests a minute of one scope that a request counts toward. */
 interface ScopeMinute {
   readonly kind: 'key' | 'account' | 'group';
   readonly index: number;
   readonly limit: number;
 }
 
-/** The limit that the headers of the response name. */
-interface TightMinute extends MinuteTake {
+/** The limit that the headers of the response name, with the result of `take` or `check`. */
+interface TightestMinute extends MinuteTake {
   readonly scope: ScopeMinute;
 }
 
 /**
  * Takes a permit of each scope, or none, without a lock. If the request is admitted, returns the limit with
  * the fewest permits left. Otherwise returns the limit that rejects it for longest, so that a client that
- * waits until its reset is admitted. `left` gets what each limit leaves, as QuotasLeft.others.
+ * waits until its reset is admitted. `left` gets what each limit leaves, in the form of QuotasLeft.others.
  *
- * `scopes` are in the order key, account, its group, the group above that: each is shared by more callers
- * than the one before. All but the first are checked, and nothing is taken from them; then permits are taken
- * in order. Each take is exact by itself, so no limit is ever exceeded. But another thread may take the last
- * permit of a scope between the check and the take. Then the request is rejected, and the permits that were
- * taken before are lost for a minute, because a window's count cannot be lowered once its tick may have
- * ended.
+ * `scopes` are in the order key, account, the account's group, the group above that: each is shared by more
+ * callers than the scope before. First all but the first scope are checked, and nothing is taken; then
+ * permits are taken in order. Each take is exact by itself, so no limit is ever exceeded. But another thread
+ * may take the last permit of a scope between the check and the take. Then the request is rejected, and the
+ * permits that were taken before are lost for a minute, because a window's count cannot be lowered once its
+ * tick may have ended.
  */
-export function takeMinutes(scopes: readonly ScopeMinute[], ledger: Ledger, left?: number[]): TightMinute {
-  let rejecting: TightMinute | undefined;
-  // The first scope comes last: if no other rejects, it need not be checked, as nothing is taken before it.
+export function takeMinutes(scopes: readonly ScopeMinute[], ledger: Ledger, left?: number[]): TightestMinute {
+  let rejecting: TightestMinute | undefined;
+  // The first scope is checked last, and only if another scope rejects: otherwise its take decides, before
+  // which nothing is taken.
   for (let position = 1; position <= scopes.length; position++) {
     const isFirst = position === scopes.length;
     if (isFirst && rejecting === undefined) break;
-    const checked = minuteOf(scopes[isFirst ? 0 : position]!, 'check', ledger);
+    const checked = takeOrCheck(scopes[isFirst ? 0 : position]!, 'check', ledger);
     if (!checked.admitted && (rejecting === undefined || checked.resetWallMs > rejecting.resetWallMs))
       rejecting = checked;
   }
   if (rejecting !== undefined) return rejecting;
-  let tight: TightMinute | undefined;
+  let tightest: TightestMinute | undefined;
   for (const scope of scopes) {
-    const taken = minuteOf(scope, 'take', ledger);
+    const taken = takeOrCheck(scope, 'take', ledger);
     if (!taken.admitted) return taken;
     const { kind, index } = scope;
     left?.push(quotaCode(QUOTA_SCOPES.indexOf(kind), REQUESTS_PER_MINUTE), index, taken.remaining);
-    if (tight === undefined || taken.remaining < tight.remaining) tight = taken;
+    if (tightest === undefined || taken.remaining < tightest.remaining) tightest = taken;
   }
-  invariant(tight !== undefined, 'an account has requests per minute');
-  return tight;
+  invariant(tightest !== undefined, 'an account has requests per minute');
+  return tightest;
 }
 
-function minuteOf(scope: ScopeMinute, method: 'take' | 'check', ledger: Ledger): TightMinute {
+function takeOrCheck(scope: ScopeMinute, method: 'take' | 'check', ledger: Ledger): TightestMinute {
   const { kind, index, limit } = scope;
   const { admitted, remaining, resetWallMs, asks } =
     kind === 'account'
@@ -88,18 +91,24 @@ function minuteOf(scope: ScopeMinute, method: 'take' | 'check', ledger: Ledger):
 
 /** The caller's scopes with a limit, in the order of `takeMinutes`; undefined if only the account has one. */
 function scopesOf({ key, account, isLimited, plan }: Caller, ledger: Ledger): ScopeMinute[] | undefined {
-  const ofAccount = (): ScopeMinute => ({ kind: 'account', index: account, limit: plan.requestsPerMinute });
+  const accountScope = (): ScopeMinute => ({
+    kind: 'account',
+    index: account,
+    limit: plan.requestsPerMinute,
+  });
   let scopes: ScopeMinute[] | undefined;
-  const ofKey = isLimited ? ledger.keys.requestsPerMinuteOf(key) : undefined;
-  if (ofKey !== undefined) scopes = [{ kind: 'key', index: key, limit: ofKey }, ofAccount()];
+  const keyLimit = isLimited ? ledger.keys.requestsPerMinuteOf(key) : undefined;
+  if (keyLimit !== undefined) scopes = [{ kind: 'key', index: key, limit: keyLimit }, accountScope()];
   for (let group = ledger.groupOf(account); group !== undefined; group = ledger.groups.parentOf(group)) {
     const limit = ledger.groups.requestsPerMinuteOf(group);
-    if (limit !== undefined) (scopes ??= [ofAccount()]).push({ kind: 'group', index: group, limit });
+    if (limit !== undefined) (scopes ??= [accountScope()]).push({ kind: 'group', index: group, limit });
   }
   return scopes;
 }
 
-/** Sets `context.rateLimit`, also if it rejects. */
+/**
+ * Takes the permits, or returns the rejection. Sets `context.rateLimit` and `context.asksLease` in any case.
+ */
 export function limitRate(context: CallContext, listener: ListenerContext): ErrorRecord | undefined {
   const { caller } = context;
   invariant(caller !== undefined, 'authenticate comes before the rate limit');
@@ -108,12 +117,12 @@ export function limitRate(context: CallContext, listener: ListenerContext): Erro
   const limit = plan.requestsPerMinute;
   const scopes = scopesOf(caller, ledger);
   if (scopes === undefined) {
-    return outcomeOf(context, 'account', account, limit, ledger.minute.take(account, limit), listener);
+    return setRateLimit(context, 'account', account, limit, ledger.minute.take(account, limit), listener);
   }
   context.minutesLeft = listener.callRing.stores ? [] : undefined;
-  const tight = takeMinutes(scopes, ledger, context.minutesLeft);
-  const { kind, index } = tight.scope;
-  return outcomeOf(context, kind, index, tight.scope.limit, tight, listener);
+  const tightest = takeMinutes(scopes, ledger, context.minutesLeft);
+  const { kind, index } = tightest.scope;
+  return setRateLimit(context, kind, index, tightest.scope.limit, tightest, listener);
 }
 
 /**
@@ -125,7 +134,7 @@ export function setTokenLimit(context: CallContext, { ledger }: ListenerContext)
   context.tokenLimit = ledger.tokenMinuteOf(account, plan.quotas, isLimited ? key : undefined);
 }
 
-function outcomeOf(
+function setRateLimit(
   context: CallContext,
   kind: ScopeMinute['kind'],
   index: number,
@@ -138,7 +147,7 @@ function outcomeOf(
     remaining: take.remaining,
     resetSeconds: ceilDiv(take.resetWallMs, MS_PER_SECOND),
   };
-  // Also if a lease was granted meanwhile: what the call lacks next, `admit` decides.
+  // Also set if the request has its permit now: what the call lacks next, `admit` decides.
   context.asksLease = !take.admitted && take.asks;
   if (take.admitted) return undefined;
   return quotaUsedUp({
@@ -152,7 +161,7 @@ function outcomeOf(
 }
 
 /**
- * Whole seconds until `wallMs`, at least one, rounded up so that a client that waits so long is not early.
+ * Whole seconds until `wallMs`, at least 1, rounded up so that a client that waits so long is not early.
  */
 export function secondsUntil(wallMs: number, listener: ListenerContext): number {
   return Math.max(1, ceilDiv(wallMs - listener.clock.wallMs(), MS_PER_SECOND));
@@ -195,7 +204,7 @@ async function limitRateByLease(
 }
 
 /** Intake, as this phase needs it. */
-interface RateLimited extends BodyReceiver {
+interface RateLimitedIntake extends BodyReceiver {
   readonly isOver: boolean;
   takeIdempotencyKey(key: string | undefined): ErrorRecord | undefined;
   /** Nothing more of the body is awaited. Idempotent. */
@@ -207,29 +216,29 @@ interface RateLimited extends BodyReceiver {
  * Returns the receiver of the body, or undefined if the request was rejected. `key` is the header
  * Idempotency-Key. `wrongBody` is the rejection of the body, if the headers already show that it is wrong.
  */
-export function passMinute(
-  intake: RateLimited,
+export function passRateLimit(
+  intake: RateLimitedIntake,
   context: CallContext,
   key: string | undefined,
   wrongBody: ErrorRecord | undefined,
   listener: ListenerContext,
 ): BodyReceiver | undefined {
-  const limited = limitRate(context, listener);
-  if (limited !== undefined && listener.leases !== undefined && context.asksLease) {
-    const wrong = wrongBody ?? intake.takeIdempotencyKey(key);
+  const limitRejection = limitRate(context, listener);
+  if (limitRejection !== undefined && listener.leases !== undefined && context.asksLease) {
+    const otherRejection = wrongBody ?? intake.takeIdempotencyKey(key);
     const decided = limitRateByLease(context, listener, listener.leases);
-    return new DeferredBody(intake, (give, close) => {
-      // Otherwise, if the coordinator is slow to reply, the sweep would take the client for idle.
+    return new DeferredBody(intake, (deliver, close) => {
+      // The body is whole. Otherwise the sweep would take the client for idle while the coordinator is slow.
       intake.stopReading();
       void decided.then((rateRejection) => {
-        const rejection = rateRejection ?? wrong;
+        const rejection = rateRejection ?? otherRejection;
         if (intake.isOver) return;
-        if (rejection === undefined) give();
+        if (rejection === undefined) deliver();
         else intake.reject(rejection, close);
       });
     });
   }
-  const rejection = limited ?? wrongBody ?? intake.takeIdempotencyKey(key);
+  const rejection = limitRejection ?? wrongBody ?? intake.takeIdempotencyKey(key);
   context.hasPermit = rejection === undefined;
   if (rejection === undefined) return intake;
   intake.reject(rejection);

@@ -1,9 +1,10 @@
 /**
- * The read-body phase: collects a request's body, bounded, and decides how a rejected body is discarded.
- * Called by Intake; listener thread.
+ * The read-body phase: collects a request's body, bounded, and decides whether a rejected body is read
+ * to be discarded. intake.ts and listener-server.ts call it; listener thread.
  *
- * Must hold: bytes are counted in the memory budget before they are kept, and exactly one method of the
- * receiver is called, once, unless the client leaves first (test/unit/request/read-body.test.ts).
+ * Must hold: bytes are counted in the memory budget before they are kept. Exactly one method of the receiver
+ * is called, once, unless the client leaves first or the watcher has rejected the request (further tests:
+ * test/unit/request/read-body.discard-budget.test.ts, test/hostile/unread-bodies.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { Clock } from '../core/clock.js';
@@ -12,7 +13,7 @@ import { BODY_BYTES_UNCOUNTED } from '../core/limits.js';
 import type { MonotonicMs } from '../core/units.js';
 
 /**
- * How many bytes of a body that is too long are read and discarded. A client that still writes when its
+ * How many bytes beyond the longest body are read to be discarded. A client that still writes when its
  * connection ends never sees the response. So the response waits for the end of the body, within this bound.
  */
 export const DISCARDED_BYTES_MAX = 64 * 1024 * 1024;
@@ -22,7 +23,7 @@ const PIECE_BYTES_MIN = 64 * 1024;
 /** A body of unknown length is counted in steps of this size, before its bytes are kept. */
 const COUNTED_STEP_BYTES = 64 * 1024;
 
-/** Gets the body. Exactly one of the methods is called, once, unless the client leaves first. */
+/** Gets the body: see _Must hold_. */
 export interface BodyReceiver {
   /**
    * The whole body, valid during the call only. A body that came in one chunk, as nearly all, is not copied.
@@ -30,12 +31,13 @@ export interface BodyReceiver {
   onBody(bytes: Uint8Array): void;
   /** The whole body, if it is longer than `onePieceBytesMax`. The receiver owns the pieces. */
   onLargeBody(pieces: Uint8Array[]): void;
-  /** With `more` the rest of the body is not read, so the connection must end. */
-  onTooLarge(more: boolean): void;
+  /** `hasMore`: some of the body is never read, so the response must end the connection. */
+  onTooLarge(hasMore: boolean): void;
 }
 
 /**
- * Accounts for a body's memory. If a method returns false, the request was rejected: no other call follows.
+ * Checks a body while it comes, and accounts for its memory. If a method returns false, the request was
+ * rejected by it: no call follows, here or of the receiver.
  */
 export interface BodyWatcher {
   /** Until the next call the body takes up to `bytes` in all, and is at least `certainBytes` long. */
@@ -47,39 +49,43 @@ export interface BodyWatcher {
 }
 
 /**
- * Reads the body and gives it to `receiver`. `length` is the header Content-Length, or 0; a length above
- * BODY_BYTES_UNCOUNTED was passed to `hold.takeBody` before.
+ * Reads the body and gives it to `receiver`: as one piece up to `onePieceBytesMax`, as pieces above that.
+ * `length` is the header Content-Length, 0 without it. The caller has passed a length above
+ * BODY_BYTES_UNCOUNTED, and up to `bodyBytesMax`, to `watcher.takeBody`.
  */
 export function readBody(
   res: HttpResponse,
   length: number,
   bodyBytesMax: number,
   onePieceBytesMax: number,
-  hold: BodyWatcher,
+  watcher: BodyWatcher,
   receiver: BodyReceiver,
 ): void {
   let buffered: BufferedBody | undefined;
-  let bytesSeen = 0;
+  let receivedBytes = 0;
   let isDone = false;
   res.onData((chunk, isLast) => {
     if (isDone) return;
-    if (!isLast) hold.onBodyProgress(chunk.byteLength);
-    bytesSeen += chunk.byteLength;
-    if (bytesSeen > bodyBytesMax) {
+    if (!isLast) watcher.onBodyProgress(chunk.byteLength);
+    receivedBytes += chunk.byteLength;
+    if (receivedBytes > bodyBytesMax) {
       buffered = undefined;
-      isDone = isLast || bytesSeen > bodyBytesMax + DISCARDED_BYTES_MAX;
+      isDone = isLast || receivedBytes > bodyBytesMax + DISCARDED_BYTES_MAX;
       if (isDone) receiver.onTooLarge(!isLast);
       return;
     }
-    // Content-Length says that the body will be too long.
+    // Content-Length says that the body will be too long: the bytes are discarded until it is.
     if (length > bodyBytesMax) return;
-    if (isLast && buffered === undefined && bytesSeen <= onePieceBytesMax) {
+    if (isLast && buffered === undefined && receivedBytes <= onePieceBytesMax) {
       isDone = true;
-      if (bytesSeen <= Math.max(length, BODY_BYTES_UNCOUNTED) || hold.takeBody(bytesSeen, bytesSeen))
+      if (
+        receivedBytes <= Math.max(length, BODY_BYTES_UNCOUNTED) ||
+        watcher.takeBody(receivedBytes, receivedBytes)
+      )
         receiver.onBody(new Uint8Array(chunk));
       return;
     }
-    buffered ??= new BufferedBody(length, bodyBytesMax, onePieceBytesMax, hold);
+    buffered ??= new BufferedBody(length, bodyBytesMax, onePieceBytesMax, watcher);
     if (!buffered.add(new Uint8Array(chunk), isLast)) {
       isDone = true;
       buffered = undefined;
@@ -87,8 +93,8 @@ export function readBody(
       isDone = true;
       const { pieces } = buffered;
       buffered = undefined;
-      if (bytesSeen <= onePieceBytesMax)
-        receiver.onBody(pieces.length === 1 ? pieces[0]! : joinedBytes(pieces, bytesSeen));
+      if (receivedBytes <= onePieceBytesMax)
+        receiver.onBody(pieces.length === 1 ? pieces[0]! : joinedBytes(pieces, receivedBytes));
       else receiver.onLargeBody(pieces);
     }
   });
@@ -100,22 +106,23 @@ class BufferedBody {
   readonly #length: number;
   readonly #bodyBytesMax: number;
   readonly #onePieceBytesMax: number;
-  readonly #hold: BodyWatcher;
+  readonly #watcher: BodyWatcher;
   #bytes = 0;
+  /** How many bytes of the body the watcher has counted: always at least `#bytes`. */
   #countedBytes: number;
   /** Chunks that are not joined yet. */
   #chunks: Uint8Array[] = [];
   #chunksBytes = 0;
-  #isFirstSeen = false;
+  #isFirstPieceChecked = false;
 
-  constructor(length: number, bodyBytesMax: number, onePieceBytesMax: number, hold: BodyWatcher) {
+  constructor(length: number, bodyBytesMax: number, onePieceBytesMax: number, watcher: BodyWatcher) {
     this.#bodyBytesMax = bodyBytesMax;
     this.#length = length;
     this.#onePieceBytesMax = onePieceBytesMax;
-    this.#hold = hold;
+    this.#watcher = watcher;
     this.#countedBytes = Math.max(length, BODY_BYTES_UNCOUNTED);
-    // Memory of its own, because it is transferred to other threads. Pages that are never written cost
-    // nothing.
+    // Not from Node's common pool, because this memory is transferred to other threads. Pages that are never
+    // written cost nothing.
     if (length > 0) this.pieces.push(Buffer.allocUnsafeSlow(length));
   }
 
@@ -124,12 +131,12 @@ class BufferedBody {
     const end = this.#bytes + chunk.length;
     if (end > this.#countedBytes && !this.#count(end)) return false;
     if (this.#length > 0) this.pieces[0]!.set(chunk, this.#bytes);
-    else this.#append(chunk, isLast || (!this.#isFirstSeen && end > this.#onePieceBytesMax));
+    else this.#append(chunk, isLast || (!this.#isFirstPieceChecked && end > this.#onePieceBytesMax));
     this.#bytes = end;
-    // A body that is whole is judged as one: what is wrong with it comes before its model.
-    if (isLast || this.#isFirstSeen || end <= this.#onePieceBytesMax) return true;
-    this.#isFirstSeen = true;
-    return this.#hold.takeFirstPiece(this.pieces[0]!.subarray(0, end));
+    // A body that is whole is checked as a whole: other errors in it come before an unknown model.
+    if (isLast || this.#isFirstPieceChecked || end <= this.#onePieceBytesMax) return true;
+    this.#isFirstPieceChecked = true;
+    return this.#watcher.takeFirstPiece(this.pieces[0]!.subarray(0, end));
   }
 
   #count(bytes: number): boolean {
@@ -137,7 +144,7 @@ class BufferedBody {
       Math.ceil(bytes / COUNTED_STEP_BYTES) * COUNTED_STEP_BYTES,
       this.#bodyBytesMax,
     );
-    return this.#hold.takeBody(this.#countedBytes, bytes);
+    return this.#watcher.takeBody(this.#countedBytes, bytes);
   }
 
   #append(chunk: Uint8Array, isLast: boolean): void {
@@ -152,8 +159,11 @@ class BufferedBody {
   }
 }
 
-/** Runs `give` later, or never. `close`: if it responds itself instead, the connection must end. */
-type Defer = (give: () => void, close?: boolean) => void;
+/**
+ * Runs `deliver` later, or rejects the request instead. `close`: such a rejection must end the connection;
+ * undefined leaves that to the rejection.
+ */
+type Defer = (deliver: () => void, close?: boolean) => void;
 
 /** Gives a body to its receiver later. */
 export class DeferredBody implements BodyReceiver {
@@ -175,8 +185,8 @@ export class DeferredBody implements BodyReceiver {
     this.#defer(() => this.#receiver.onLargeBody(pieces));
   }
 
-  onTooLarge(more: boolean): void {
-    this.#defer(() => this.#receiver.onTooLarge(more), more || undefined);
+  onTooLarge(hasMore: boolean): void {
+    this.#defer(() => this.#receiver.onTooLarge(hasMore), hasMore || undefined);
   }
 }
 
@@ -193,16 +203,16 @@ export function outsideOfCallbacks(
   receiver: BodyReceiver,
   exchange: { readonly isOver: boolean },
 ): BodyReceiver {
-  return new DeferredBody(receiver, (give) => {
+  return new DeferredBody(receiver, (deliver) => {
     setImmediate(() => {
-      if (!exchange.isOver) give();
+      if (!exchange.isOver) deliver();
     });
   });
 }
 
-/** Some 25 of the longest bodies by default: a tenth of a second of a listener's time. */
+/** Some 25 of the longest bodies by default, which take a tenth of a second of a listener's time. */
 const DISCARDED_BYTES_PER_SECOND = 256 * 1024 * 1024;
-/** Some six of the longest bodies at a time: 3 MiB in a turn of the event loop. */
+/** Some six of the longest bodies at a time, which are 3 MiB in a turn of the event loop. */
 const DISCARDED_BYTES_AT_ONCE = 64 * 1024 * 1024;
 const MS_PER_SECOND = 1_000;
 
@@ -223,13 +233,13 @@ export class DiscardBudget {
     this.#filledMs = clock.monotonicMs();
   }
 
-  /** True if `bytes` may be read and discarded; they are taken from the budget. */
+  /** Returns whether `bytes` may be read and discarded. If so, takes them of the budget. */
   take(bytes: number): boolean {
     const nowMs = this.#clock.monotonicMs();
     const filled = this.#bytes + ((nowMs - this.#filledMs) * DISCARDED_BYTES_PER_SECOND) / MS_PER_SECOND;
     this.#bytes = Math.min(DISCARDED_BYTES_AT_ONCE, filled);
     this.#filledMs = nowMs;
-    // With a full budget a body is read, however long it is.
+    // With a full budget a body is read, however long it is: its caller has bounded it (`mayDiscard`).
     if (bytes > this.#bytes && this.#bytes < DISCARDED_BYTES_AT_ONCE) return false;
     this.#bytes -= bytes;
     return true;

@@ -1,17 +1,17 @@
 /**
  * The rejections of a call that the listener itself decides on, as the records that error responses are
- * written from. The phases return one of them or undefined, or give it to their call. Those of quotas are in
- * quota-rejections.ts. Pure; listener thread.
+ * written from. The files of the phases use them. Rejections of quotas are in quota-rejections.ts. Pure;
+ * listener thread.
  *
  * Must hold: a message says what is wrong and what to do. `detail` is for the metrics, and never reaches a
  * caller (test/e2e/error-table.test.ts; the file has no unit test of its own). Callers see the messages and
  * codes, so to change one is to change behaviour.
  *
  * A text of the request that a message repeats must be cut by `shown` or `clipped`, which put `…` at a cut.
- * There call-log/secret-mask.ts looks for a secret that was cut, and overwrites what is left of it.
+ * By the `…` call-log/secret-mask.ts finds a secret that was cut, and overwrites its beginning.
  *
- * core/errors.ts declares the codes and details. `authority_lost` means that no coordinator could decide, and
- * `books_…` is about accounting.
+ * core/errors.ts declares the codes and details. The detail `authority_lost` means that no coordinator could
+ * decide; details that begin with `books_` are about accounting.
  */
 import type { LeaseEnd } from '../channel/lease-channel.js';
 import type { ErrorCode, ErrorRecord, RejectionDetail } from '../core/errors.js';
@@ -36,7 +36,7 @@ import { shown } from './request-head.js';
 
 const rejection = (code: ErrorCode, message: string): ErrorRecord => ({ code, message });
 
-/** 503. `reason` is the first sentence of the message, to which the time to wait is added. */
+/** Makes a 503. `reason` is the first sentence of its message; the second says when to try again. */
 function overloaded(detail: RejectionDetail | undefined, reason: string, retryAfterSeconds = 1): ErrorRecord {
   const message = `${reason} Retry after ${retryAfterSeconds} second${retryAfterSeconds === 1 ? '' : 's'}.`;
   return { code: 'overloaded', message, retryAfterSeconds, ...(detail === undefined ? {} : { detail }) };
@@ -93,7 +93,7 @@ export const ACCOUNT_WITHOUT_PLAN: ErrorRecord = {
 
 // The body and its Idempotency-Key.
 
-/** Ends the work for a client that has left. Nobody gets it. */
+/** Ends the work for a client that has left. Nobody gets this error. */
 export const CLIENT_GONE = rejection('internal_error', 'the client left before its body was read');
 
 export const BODIES_FULL = overloaded(
@@ -135,7 +135,10 @@ export const WRONG_IDEMPOTENCY_KEY = rejection(
   `the header Idempotency-Key must be 1 to ${IDEMPOTENCY_KEY_CHARS_MAX} printable ASCII characters`,
 );
 
-/** The rejections if the main thread does not grant the idempotency lock, by the state of its reply. */
+/**
+ * The rejections if the main thread does not grant the idempotency lock, by the state of its reply (LockReply
+ * of channel/idempotency-channel.ts).
+ */
 export const LOCK_REJECTIONS = {
   in_progress: {
     code: 'request_in_progress',
@@ -168,7 +171,7 @@ export const QUOTA_SCOPES_FULL = overloaded(
 );
 /** The journal has no room for one more call beside those in flight. */
 export const JOURNAL_FULL = overloaded('books_behind', 'The gateway is behind with its books.');
-/** Five seconds: a full disk is rarely emptied within one. */
+/** Retried after five seconds, because a full disk is rarely emptied within one. */
 export const JOURNAL_CLOSED = overloaded(
   'books_closed',
   'The gateway cannot write its books and takes no calls.',
@@ -178,15 +181,15 @@ const COORDINATOR_LOST = overloaded(
   'authority_lost',
   'The gateway cannot reach those it shares its limits with.',
 );
-/** No 429: perhaps no limit is used up. */
+/** A 503 and no 429, because perhaps no limit is used up. */
 export const LEASE_LATE = overloaded(
   'lease_late',
   'The gateway could not find out in time what is left of the limits that its processes share.',
 );
 
 /**
- * The rejection if no coordinator could decide. Undefined if one did: with 'try' the request tries again, for
- * 'refused' quota-rejections.ts has the rejection.
+ * Returns the rejection if no coordinator could decide. Undefined if one did: with 'try' the request tries
+ * again, and for 'refused' quota-rejections.ts has the rejection.
  */
 export function coordinatorLost(end: LeaseEnd): ErrorRecord | undefined {
   if (end === 'lost') return COORDINATOR_LOST;
@@ -218,7 +221,7 @@ export function notServed({ id, serves }: Pick<ModelEntry, 'id' | 'serves'>, ser
   );
 }
 
-/** Where in the request these members are, or what is wrong with them. */
+/** What a message adds about members whose name alone does not say where they are or what is wrong. */
 const MEMBERS_WITHIN: Partial<Record<RoutingMember, string>> = {
   file_id: ' (a file that the provider stores)',
   storage_url:
@@ -239,7 +242,7 @@ export const routingMember = (member: RoutingMember): ErrorRecord =>
 /**
  * The rejection of a call that the balance cannot pay; `hold` is what it may cost at worst. Both are in
  * pico-units. Advises to lower the bound of the output, if the door has one (`outputTokensMax` is 0
- * otherwise). `hasMedia`: whether tokens of media parts are held, as for `neverFits` of quota-rejections.ts.
+ * otherwise). `hasMedia`: the result of `holdsMedia` of quota-rejections.ts.
  */
 export const callTooCostly = (
   hold: PicoUnits,
@@ -253,8 +256,8 @@ export const callTooCostly = (
   );
 
 /**
- * The same before all of a large body has come: for `beyondBalance` of admit.ts. `hold`: what its call may
- * cost at least, at the cheapest prices of the plan. Both are in pico-units.
+ * The same before all of a large body has come, for `beyondBalance` of admit.ts. `hold` is what its call
+ * holds at least, at the cheapest prices of the plan. Both are in pico-units.
  */
 export const bodyTooCostly = (hold: bigint, balance: PicoUnits, door: DoorName): ErrorRecord =>
   rejection(

@@ -326,7 +326,7 @@ export class CachedCall implements StorableCall {
 
   collect(bytes: Uint8Array): void {
     this.#pieces.add(bytes);
-    if (this.#pieces.areDropped) this.letOthersGo();
+    if (this.#pieces.isEmpty) this.letOthersGo();
   }
 
   /**

@@ -1,10 +1,11 @@
 /**
- * Writes responses: status lines, headers, CORS lines, error bodies. Every phase that responds calls it.
- * Listener thread.
+ * Writes responses: status lines, headers, CORS lines, error bodies. Every phase that responds calls it, and
+ * listener-server.ts and model-routes.ts. Listener thread.
  *
- * Must hold: every function runs inside a cork of µWebSockets.js (µWS), so that a response is one write.
- * Nothing of a request may be written into a head, or a caller could add headers of its own
- * (test/e2e/head.test.ts, test/e2e/cors.test.ts).
+ * Must hold: every function runs inside a cork of µWebSockets.js (µWS), so that a response is one write; the
+ * callbacks of µWS for a new request are corked. Nothing of a request may be written into a head, or a caller
+ * could add headers of its own (test/e2e/head.test.ts, test/e2e/cors.test.ts; for `durationOf`
+ * test/unit/request/response.duration.test.ts).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import type { ErrorRecord } from '../core/errors.js';
@@ -12,7 +13,7 @@ import { PUBLIC_DOCUMENT } from '../protocol/generated.js';
 import type { CallContext, TokenLimitState } from './context.js';
 import type { CorsSettings } from './messages.js';
 
-/** Every status of the errors in core/errors.ts, and those of a door's own: none may be missing. */
+/** Every status of the errors in core/errors.ts, and those of a door's own errors: none may be missing. */
 const STATUS_LINES: Readonly<Record<number, string>> = {
   200: '200 OK',
   400: '400 Bad Request',
@@ -36,7 +37,7 @@ const EVENT_STREAM_TYPE = 'text/event-stream; charset=utf-8';
 const CLOSE_LINE = '\r\nconnection: close';
 /** µWS ends an idle connection after 8 to 12 s. A second is left for the next request to arrive. */
 const KEPT_LINE = '\r\nkeep-alive: timeout=7';
-/** Proxies on the way must not store or buffer a stream. */
+/** So that proxies on the way do not store or buffer a stream. */
 const STREAM_LINES = '\r\ncache-control: no-cache\r\nx-accel-buffering: no';
 
 export const DOCUMENT_PATH = '/openapi.json';
@@ -44,8 +45,9 @@ const DOCUMENT = Buffer.from(PUBLIC_DOCUMENT);
 
 /**
  * Writes the status and the headers that every response has, and those of the rate limit once it is known.
- * All are written with the status, which µWS writes as it is, because each call of µWS copies its strings.
- * `closes`: the connection ends with the response. `moreLines` are headers, each after its line break.
+ * All lines are written with the status, which µWS writes as it stands, because each call of µWS copies its
+ * strings. `closes`: the connection ends with the response. `moreLines` are headers, each after its line
+ * break.
  */
 export function writeHead(
   res: HttpResponse,
@@ -75,21 +77,22 @@ function tokenLinesOf({ limit, remaining, resetMs }: TokenLimitState): string {
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60 * SECOND_MS;
-/** Fractions of a second as text, by milliseconds: V8 takes 0.2 µs to make one. */
+/** Fractions of a second as text, by milliseconds. Made once, because V8 takes 0.2 µs for each. */
 const FRACTIONS = Array.from({ length: SECOND_MS }, (_, ms) => String(ms / SECOND_MS).slice(1));
 
 /** A duration as OpenAI writes it: `0s`, `120ms`, `12.5s`, `1m0s`. Rounded up to whole milliseconds. */
 export function durationOf(ms: number): string {
-  const whole = Math.max(0, Math.ceil(ms));
-  if (whole > 0 && whole < SECOND_MS) return `${whole}ms`;
-  const seconds = `${Math.floor((whole % MINUTE_MS) / SECOND_MS)}${FRACTIONS[whole % SECOND_MS]!}s`;
-  return whole < MINUTE_MS ? seconds : `${Math.floor(whole / MINUTE_MS)}m${seconds}`;
+  const wholeMs = Math.max(0, Math.ceil(ms));
+  if (wholeMs > 0 && wholeMs < SECOND_MS) return `${wholeMs}ms`;
+  const seconds = `${Math.floor((wholeMs % MINUTE_MS) / SECOND_MS)}${FRACTIONS[wholeMs % SECOND_MS]!}s`;
+  return wholeMs < MINUTE_MS ? seconds : `${Math.floor(wholeMs / MINUTE_MS)}m${seconds}`;
 }
 
 /**
- * The head of a call's response. `sendsClose` writes `connection: close`, for a response that comes in
+ * Writes the head of a call's response. `sendsClose` writes `connection: close`, for a response that comes in
  * pieces; if a response has a length, µWS writes that line itself when it is told to end the connection.
- * `fallback` is the id of the model that answers, if it is a fallback.
+ * `closes`: the connection ends with the response, in either way. `fallback` is the id of the model that
+ * answers, if that is a fallback.
  */
 export function writeChatHead(
   res: HttpResponse,
@@ -107,10 +110,11 @@ export function writeChatHead(
 }
 
 /**
- * Ends a response that came in pieces and whose head said `connection: close`, inside the cork of its last
- * piece; then its writer closes the connection. `end(…, true)` would write the header `Connection: close`
- * into the body, because it is for responses with a length. So the last chunk is written as a header, which
- * µWS sends as it stands. What µWS appends makes a trailer field, which clients skip.
+ * Ends a response that came in pieces and whose head said `connection: close`. response-writer.ts calls it
+ * inside the cork of the last piece, and then closes the connection. µWS's `end(…, true)` is for responses
+ * with a length: here it would write the header `Connection: close` into the body. So the last chunk is
+ * written as a header, which µWS sends as it stands. What µWS appends makes a trailer field, which clients
+ * skip.
  */
 export function writeLastChunk(res: HttpResponse): void {
   res.writeHeader('\r\n0\r\nx-connection', 'close\r\n');
@@ -119,12 +123,13 @@ export function writeLastChunk(res: HttpResponse): void {
 export interface ErrorOptions {
   /** The methods of the path, for a 405. */
   readonly allow?: string;
-  /** Ends the connection, because nothing more is read from it, or because the gateway is stopping. */
+  /** Ends the connection, because nothing more is read from it, or because it drains. */
   readonly close?: boolean;
   /** The request is a HEAD: no body. */
   readonly head?: boolean;
 }
 
+/** Writes the whole response of an error, in the form of the request's door. */
 export function writeError(
   res: HttpResponse,
   error: ErrorRecord,
@@ -135,12 +140,12 @@ export function writeError(
   writeHead(res, errors.status(error), context, JSON_TYPE, options.close === true);
   if (error.retryAfterSeconds !== undefined) res.writeHeader('retry-after', String(error.retryAfterSeconds));
   if (options.allow !== undefined) res.writeHeader('allow', options.allow);
-  endWithBody(res, errors.body(error, context.requestId), options.head === true, options.close);
+  endResponse(res, errors.body(error, context.requestId), options.head === true, options.close);
 }
 
 /**
- * Rejects a request with wrong framing, after which nothing may be read from the connection. Written outside
- * of the callback of µWS: see outsideOfCallbacks in read-body.ts.
+ * Rejects a request with wrong framing, after which nothing may be read from the connection. The response is
+ * written outside of the callback of µWS: see outsideOfCallbacks in read-body.ts.
  */
 export function rejectLast(
   res: HttpResponse,
@@ -156,7 +161,7 @@ export function rejectLast(
 }
 
 /** Ends a response, without the body if the request is a HEAD. `close` ends the connection. */
-export function endWithBody(
+export function endResponse(
   res: HttpResponse,
   body: string | Uint8Array,
   isHead: boolean,
@@ -191,10 +196,11 @@ export function writeDocument(
   close: boolean,
 ): void {
   writeHead(res, 200, context, JSON_TYPE, close);
-  endWithBody(res, DOCUMENT, isHead, close);
+  endResponse(res, DOCUMENT, isHead, close);
 }
 
-const EXPOSED =
+/** The headers that scripts may read: all that responses have at any door. */
+const EXPOSED_HEADERS =
   'x-request-id, x-ratelimit-limit, x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, retry-after, idempotent-replayed, x-tollgate-model, x-tollgate-cache, age, request-id, anthropic-ratelimit-requests-limit, anthropic-ratelimit-requests-remaining, anthropic-ratelimit-requests-reset, anthropic-ratelimit-tokens-limit, anthropic-ratelimit-tokens-remaining, anthropic-ratelimit-tokens-reset';
 /** `*` allows all headers but authorization. The other names are for browsers that take `*` for a name. */
 const ALLOWED_HEADERS = 'authorization, content-type, idempotency-key, traceparent, x-request-id, *';
@@ -240,5 +246,5 @@ export class Cors {
 }
 
 function linesAllowing(origin: string): string {
-  return `\r\naccess-control-allow-origin: ${origin}\r\naccess-control-expose-headers: ${EXPOSED}`;
+  return `\r\naccess-control-allow-origin: ${origin}\r\naccess-control-expose-headers: ${EXPOSED_HEADERS}`;
 }

@@ -29,7 +29,7 @@ void t.test(
         },
       } as unknown as LeaseChannel;
       const ask = new AdmissionAsk(context, house.listener, leases);
-      for (let tries = 0; tries < 5; tries++) t.equal(await ask.again(call), undefined, name);
+      for (let tries = 0; tries < 5; tries++) t.equal(await ask.askAgain(call), undefined, name);
       t.equal(asked.length, needs, name);
       if (isFree) t.same(asked[0], { kind: 'admission', hold: asPicoUnits(0n), tokens: 0, isFree: true });
     }

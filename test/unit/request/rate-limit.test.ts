@@ -2,7 +2,7 @@ import t from 'tap';
 import type { LeaseChannel, LeaseEnd } from '#src/channel/lease-channel.js';
 import { asWallMs } from '#src/core/units.js';
 import type { ListenerContext } from '#src/request/context.js';
-import { limitRate, passMinute } from '#src/request/rate-limit.js';
+import { limitRate, passRateLimit } from '#src/request/rate-limit.js';
 import { knownCaller, openHouse } from './support.js';
 
 void t.test('the minute: what is left, and a refusal that says when', (t) => {
@@ -54,7 +54,7 @@ void t.test('a body that has come waits for its lease, and its client is not wai
       onTooLarge: () => events.push('onTooLarge'),
     };
     const context = knownCaller(house);
-    const receiver = passMinute(intake, context, undefined, undefined, listener)!;
+    const receiver = passRateLimit(intake, context, undefined, undefined, listener)!;
     t.same(events, [], 'the body is read meanwhile');
     if (size === 'onBody') receiver.onBody(Buffer.from('{}'));
     else if (size === 'onLargeBody') receiver.onLargeBody([Buffer.from('{}')]);
