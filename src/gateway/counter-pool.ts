@@ -9,8 +9,8 @@
  * here. So accounts get the threads in turn, and any thread can continue any job.
  *
  * Must hold: each question gets one reply, unless its port closes. A withdrawn question leaves the queue, or
- * ends with its current turn. A thread whose turn exceeds `stuckMs` is replaced, or one body stops all
- * counts.
+ * ends with its current turn. A thread whose turn exceeds `stuckMs` is replaced; otherwise one body would
+ * stop all counts.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { Piscina } from 'piscina';
@@ -32,20 +32,21 @@ import type { Log } from '../telemetry/log.js';
 import type { MetricsBuffers } from '../telemetry/metrics-layout.js';
 import type { CounterAsk, CounterInit, CounterTask, CounterTurn } from '../upstream/worker-messages.js';
 
-/** A thread that was idle for this long ends. A thread takes 10 MB, and a tokenizer's table 7 MB. */
+/** A thread that was idle for this long ends, because a thread takes 10 MB, and a tokenizer's table 7 MB. */
 const COUNTER_IDLE_MS = 300_000;
 /** A thousand clients that leave at once cause a thousand rejections; one log line a second says enough. */
 const REJECTIONS_LOG_PERIOD_MS = 1_000;
 
 interface Job {
   readonly account: AccountIndex;
+  /** Bytes of memory, by which the queue is bounded. */
   readonly weight: number;
-  /** Called once. Never with a turn that is not over. */
+  /** Called once, with the last turn or a rejection. */
   readonly onReply: (reply: CounterTurn | ErrorRecord) => void;
-  /** The task of the next turn. A turn takes its buffers away (transfer), so no turn can be repeated. */
+  /** The task of the next turn. A turn transfers its buffers to the thread, so no turn can be repeated. */
   task: CounterTask;
-  /** Nobody wants the result any more. */
-  withdrawn: boolean;
+  /** Whether nobody awaits the result any more. */
+  isWithdrawn: boolean;
 }
 
 interface CounterPoolOptions {
@@ -105,19 +106,20 @@ export class CounterPool {
       const { id } = message;
       if ('withdrawn' in message) {
         const job = jobs.get(id);
+        // Undefined if the reply is on its way already.
         if (job !== undefined) this.#withdraw(job);
         return;
       }
       const { account, task } = message.ask as CounterAsk;
       const job: Job = {
         account,
-        weight: Math.max(COUNTER_JOB_BYTES_MIN, bytesOf(task)),
+        weight: Math.max(COUNTER_JOB_BYTES_MIN, queuedBytesOf(task)),
         onReply: (reply) => {
           jobs.delete(id);
           post(port, id, reply);
         },
         task,
-        withdrawn: false,
+        isWithdrawn: false,
       };
       jobs.set(id, job);
       for (const rejected of this.#waiting.offer(account, job, job.weight))
@@ -138,23 +140,23 @@ export class CounterPool {
       const job = this.#waiting.take();
       if (job === undefined) return;
       this.#running += 1;
-      void this.#turn(job).finally(() => {
+      void this.#runTurn(job).finally(() => {
         this.#running -= 1;
         this.#startTurns();
       });
     }
   }
 
-  async #turn(job: Job): Promise<void> {
+  async #runTurn(job: Job): Promise<void> {
     const stuck = new AbortController();
     const timer = setTimeout(() => stuck.abort(), this.#stuckMs);
     try {
-      // When a task is aborted, Piscina ends its thread. There is no other way to stop a task.
+      // Piscina ends the thread of a task that is aborted. There is no other way to stop a task.
       const turn = (await this.#pool.run(job.task, {
         transferList: buffersOf(job.task),
         signal: stuck.signal,
       })) as CounterTurn;
-      if (turn.over || job.withdrawn) {
+      if (turn.over || job.isWithdrawn) {
         job.onReply(turn.over ? turn : COUNTER_BUSY);
         return;
       }
@@ -167,18 +169,18 @@ export class CounterPool {
     }
   }
 
-  /** A job that is on a thread ends its turn, which is short: to stop the job would cost the thread. */
+  /** Replies now if the job waits, or at the end of its turn: to stop a turn would cost the thread. */
   #withdraw(job: Job): void {
-    job.withdrawn = true;
+    job.isWithdrawn = true;
     if (this.#waiting.remove(job.account, job)) job.onReply(COUNTER_BUSY);
   }
 
-  #reject(job: Job, why: string): void {
+  #reject(job: Job, reason: string): void {
     job.onReply(COUNTER_BUSY);
     this.#rejections += 1;
     const nowMs = performance.now();
     if (nowMs - this.#loggedAtMs >= REJECTIONS_LOG_PERIOD_MS) {
-      this.#log.warn('counter tasks refused or failed', { tasks: this.#rejections, error: why });
+      this.#log.warn('counter tasks refused or failed', { tasks: this.#rejections, error: reason });
       this.#loggedAtMs = nowMs;
       this.#rejections = 0;
     }
@@ -186,11 +188,11 @@ export class CounterPool {
 }
 
 /**
- * Returns how many bytes a waiting job holds beyond the memory budget of bodies. A body to parse is in that
- * budget. So is one to translate: it is a copy, but its translation takes its place, so a call never holds
- * more than two, as with a short body.
+ * Returns how many bytes a waiting job takes beside the memory budget of bodies. A body to parse is in that
+ * budget. So is a body to translate, although it is a copy: its translation takes its place, so a call never
+ * has more than two copies, as with a short body.
  */
-function bytesOf(task: CounterTask): number {
+function queuedBytesOf(task: CounterTask): number {
   if (task.kind !== 'count') return 0;
   const { body } = task.request;
   // V8 may take two bytes for a character.
@@ -218,12 +220,13 @@ function post(port: MessagePort, id: number, reply: CounterTurn | ErrorRecord): 
   }
   if (!reply.over) return;
   const { result } = reply;
-  const body = largeBodyIn(result);
+  const body = largeBodyOf(result);
   const transfer = body === undefined ? [] : [body.buffer as ArrayBuffer];
   port.postMessage({ id, ok: true, result } satisfies AskReply, transfer);
 }
 
-function largeBodyIn(result: Extract<CounterTurn, { over: true }>['result']): Uint8Array | undefined {
+/** The body in a result, whose memory is transferred instead of copied; undefined if there is none. */
+function largeBodyOf(result: Extract<CounterTurn, { over: true }>['result']): Uint8Array | undefined {
   if ('ok' in result) return result.ok ? result.call.largeBody : undefined;
   return 'isWritten' in result && result.isWritten ? result.body : undefined;
 }

@@ -1,6 +1,6 @@
 /**
- * The options of a gateway, which main.ts gives, and the state that its parts share while it runs, on the
- * main thread.
+ * The options of a gateway, which main.ts gives to gateway.ts, and the state that the gateway's parts share
+ * while it runs. Main thread of a gateway process. Types alone, so there is no test.
  */
 import type { Settings } from '../config/schema.js';
 import type { SettingInForce } from '../config/settings-in-force.js';
@@ -21,21 +21,21 @@ export interface GatewayOptions {
   readonly group?: GroupPosition | undefined;
   /** Present if the settings have `sharing`. */
   readonly openHosts?: OpenHosts | undefined;
-  /** The settings as operators see them. */
+  /** The settings as operators see them, without secrets. */
   readonly inForce: readonly SettingInForce[];
   readonly log: Log;
   /** Shared by all threads: the level and which calls are logged. The gateway writes the settings into it. */
   readonly logSwitch: LogSwitchBuffer;
-  /** Whether to open the admin interface at the start. */
+  /** Whether to open the admin interface at the start; otherwise only at `lead`. */
   readonly leads: boolean;
-  /** Whether others of the group listen on the ports already. */
+  /** Whether other gateways of the group listen on the ports already, so that a taken port is no error. */
   readonly joins: boolean;
   readonly supervisor: SupervisorLink;
-  /** Called if the gateway cannot go on: its process must end, whether the accounting is flushed or not. */
+  /** Called if the gateway cannot go on: its process must end, also if the accounting cannot be flushed. */
   readonly onHopeless: (reason: string) => void;
 }
 
-/** State that the gateway alone writes and its parts read when they need it. */
+/** State that gateway.ts alone writes. The parts read it anew each time, because it changes. */
 export interface GatewayState {
   /** Whether the gateway serves and is not draining. */
   ready: boolean;

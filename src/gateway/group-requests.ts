@@ -1,19 +1,22 @@
 /**
  * Flushes and confirmations that somebody waits for, between the flushes of the timer. GroupCommit serves
- * listeners whose responses must be on disk before they end. FlushRequests serves operators who want all
- * charges on disk. GroupRequests serves operators whose change every gateway of the supervisor must have
- * applied. accounting.ts, shared-accounting.ts and listeners.ts create them, on the main thread.
+ * listeners: their responses end only once the charges are on disk. FlushRequests serves operators who want
+ * all charges on disk. GroupRequests serves operators whose change every gateway of the supervisor must have
+ * applied. accounting.ts, shared-accounting.ts and listeners.ts create them, on the main thread. A _group_ is
+ * a process group here.
  *
  * Must hold: a request that comes while a flush runs gets the next flush, because its call may have been
- * settled too late for the running one (test/unit/gateway/group-requests.test.ts). Other tests:
- * test/e2e/books.test.ts (commits), test/e2e/processes.test.ts (the process group).
+ * settled too late for the running flush. Further tests: test/e2e/books.test.ts (commits),
+ * test/e2e/processes.test.ts (GroupRequests).
  */
 import type { CallsUse } from '../sharing/sharing-stats.js';
 import type { GroupSnapshot, SnapshotKind } from './messages.js';
 
-/** How long all gateways may take to apply a change. The operator's reply says how many have not. */
+/** How long all gateways may take to apply a change. The operator's reply says how many have not done so. */
 const CONFIRM_MS_MAX = 1_500;
-/** A gateway that looked for changes before this one was written is asked again. */
+/**
+ * How often a gateway is asked, because it may have looked for changes just before this change was written.
+ */
 const CONFIRM_TRIES_MAX = 3;
 
 /**
@@ -27,9 +30,11 @@ export class GroupCommit {
   readonly #commit: () => boolean;
   readonly #onCommit: (listenerIndex: number, ok: boolean) => void;
   /** Listeners that have pending commits. */
-  readonly #waiting = new Set<number>();
+  readonly #waitingListeners = new Set<number>();
 
-  /** `commit` is synchronous and returns whether it succeeded; `onCommit` is called for each listener. */
+  /**
+   * `commit` is synchronous and returns whether it succeeded. `onCommit` is called for each that has asked.
+   */
   constructor(commit: () => boolean, onCommit: (listenerIndex: number, ok: boolean) => void) {
     this.#commit = commit;
     this.#onCommit = onCommit;
@@ -37,11 +42,11 @@ export class GroupCommit {
 
   /** Commits at the end of this event-loop turn. */
   ask(listenerIndex: number): void {
-    this.#waiting.add(listenerIndex);
-    if (this.#waiting.size > 1) return;
+    this.#waitingListeners.add(listenerIndex);
+    if (this.#waitingListeners.size > 1) return;
     setImmediate(() => {
-      const waiting = [...this.#waiting];
-      this.#waiting.clear();
+      const waiting = [...this.#waitingListeners];
+      this.#waitingListeners.clear();
       const ok = this.#commit();
       for (const index of waiting) this.#onCommit(index, ok);
     });
@@ -52,7 +57,7 @@ export class GroupCommit {
 export class FlushRequests {
   readonly #flush: () => boolean | Promise<boolean>;
   #flushedMs = -Infinity;
-  #next: Promise<boolean> | undefined;
+  #nextFlush: Promise<boolean> | undefined;
 
   /** `flush` returns false if something cannot be written now. */
   constructor(flush: () => boolean | Promise<boolean>) {
@@ -61,14 +66,14 @@ export class FlushRequests {
 
   /** Resolves when all calls settled so far are in the store, or with false if some could not be written. */
   flushAll(): Promise<boolean> {
-    return (this.#next ??= this.#flushNext());
+    return (this.#nextFlush ??= this.#flushNext());
   }
 
   async #flushNext(): Promise<boolean> {
     const waitMs = Math.max(0, this.#flushedMs + FLUSH_PERIOD_MS - performance.now());
     await new Promise<void>((resolve) => setTimeout(resolve, waitMs));
     // A later caller may mean a call that settles after this flush, so it gets the next flush.
-    this.#next = undefined;
+    this.#nextFlush = undefined;
     this.#flushedMs = performance.now();
     return this.#flush();
   }
@@ -100,8 +105,9 @@ export class GroupRequests {
     for (let tries = 1; ; tries += 1) {
       const { members } = await this.#readAll('changes');
       const behind = members.filter(({ reading: snapshot }) => (snapshot.changes ?? 0) < change).length;
-      // No member after that time: the supervisor has not replied, for which supervisor-link.ts waits longer.
-      // The state is unknown, and counts as one gateway behind. No member before: none serves yet.
+      // Without members before that time no gateway serves yet, so none is behind. After that time the
+      // supervisor has not replied (supervisor-link.ts waits longer): then nothing is known, which counts as
+      // one gateway behind.
       if (members.length === 0 && performance.now() > endMs) return 1;
       if (behind === 0 || tries >= CONFIRM_TRIES_MAX || performance.now() > endMs) return behind;
     }

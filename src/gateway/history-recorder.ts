@@ -1,9 +1,9 @@
 /**
- * Records the history that the admin interface shows. admin-service.ts makes one whenever this gateway gets
- * the interface; main thread of a gateway process.
+ * Records the history that the admin interface shows. admin-service.ts makes a recorder whenever this gateway
+ * gets the interface; main thread of a gateway process.
  *
- * Must hold: after `close` nothing is recorded, because another gateway may record then
- * (test/unit/gateway/admin-service.test.ts). What is recorded: test/unit/telemetry/history.test.ts,
+ * Must hold: after `close` nothing is recorded, because another gateway may record by then
+ * (test/unit/gateway/admin-service.test.ts). Tests of what is recorded: test/unit/telemetry/history.test.ts,
  * test/e2e/account-history.test.ts.
  */
 import type { LiveSource } from '../admin/live-feed.js';
@@ -31,8 +31,8 @@ interface HistoryRecorderOptions {
 }
 
 /**
- * Reads the status every two seconds, adds it to the history in memory and on disk, and passes it to the
- * watchers of the live feed. If the status cannot be read, the history lacks these two seconds, and an error
+ * Reads the status each HISTORY_PERIOD_SECONDS, adds it to the history in memory and on disk, and passes it
+ * to the watchers of the live feed. If the status cannot be read, the history lacks this period, and an error
  * is logged.
  */
 export class HistoryRecorder implements LiveSource {
@@ -55,8 +55,8 @@ export class HistoryRecorder implements LiveSource {
   }
 
   /**
-   * Calls `watcher` after each read. Returns a function that ends this. The live feed of the server, which
-   * has this recorder alone, is the only watcher.
+   * Calls `watcher` after each read, until the returned function is called. The only watcher is the live feed
+   * of the admin server.
    */
   watch(watcher: Parameters<LiveSource['watch']>[0]): () => void {
     this.#watchers.add(watcher);
@@ -76,17 +76,19 @@ export class HistoryRecorder implements LiveSource {
     const { status, accounts, rows, log } = this.#options;
     try {
       const document = await status();
-      // Both are read before either is added, because `add` returns a span that has ended only once.
-      const reports = await accounts();
+      // Both are read before either is added: `add` returns a span that has ended only once, so nothing may
+      // fail between it and `put`.
+      const accountReports = await accounts();
       if (this.#isClosed) return;
-      const ended = this.history.add(document, this.#nowSeconds());
-      const endedOfAccounts = this.accounts.add(reports, this.#nowSeconds());
-      const written = ended.filter(isOnDisk);
-      // Running spans are written too, but only with others: they are not worth a flush of the disk.
-      if (written.length > 0)
-        written.push(...this.history.running(document, this.#nowSeconds()).filter(isOnDisk));
-      rows.put(written, endedOfAccounts.filter(isOnDisk));
-      for (const watcher of this.#watchers) watcher(document, ended);
+      const endedSpans = this.history.add(document, this.#nowSeconds());
+      const endedOfAccounts = this.accounts.add(accountReports, this.#nowSeconds());
+      const spansToWrite = endedSpans.filter(isOnDisk);
+      // Running spans are written too, but only with spans that have ended: alone they are not worth a flush
+      // of the disk.
+      if (spansToWrite.length > 0)
+        spansToWrite.push(...this.history.running(document, this.#nowSeconds()).filter(isOnDisk));
+      rows.put(spansToWrite, endedOfAccounts.filter(isOnDisk));
+      for (const watcher of this.#watchers) watcher(document, endedSpans);
     } catch (error) {
       log.error('the history was not recorded, or not shown', { error: String(error) });
     } finally {

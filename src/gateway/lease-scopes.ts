@@ -1,6 +1,7 @@
 /**
  * Finds where the leases of a scope (account, key, group, rule for a model, upstream) lie in shared memory
- * and which limits it has. shared-accounting.ts creates it for the lease manager, on the main thread.
+ * and which limits the scope has. shared-accounting.ts creates a LeaseScopes for the lease manager, on the
+ * main thread.
  *
  * Must hold: `limits` of an address is a function that reads the limits anew, because a reload or an operator
  * may change them later (test/e2e/shared-limits.test.ts, test/e2e/shared-quotas.test.ts,
@@ -37,7 +38,7 @@ interface LeaseScopesOptions {
   readonly live: LiveSettings;
   readonly accounting: SpentAccounting;
   readonly upstreams: UpstreamLeases;
-  /** Each looks up an id, and returns undefined for a scope that is not there. */
+  /** Each function looks up an id, and returns undefined for a scope that is not there. */
   readonly idOf: {
     readonly account: (account: AccountIndex) => string | undefined;
     readonly key: (key: KeyIndex) => string | undefined;
@@ -58,28 +59,28 @@ export class LeaseScopes {
     switch (kind) {
       case 'account': {
         const account = asAccountIndex(index);
-        const limits = (): Partial<QuotaLimits> => this.#limitsOf(account);
-        return this.#address({ kind, index: account }, idOf.account(account), leases.accounts, limits);
+        const limits = (): Partial<QuotaLimits> => this.#accountLimitsOf(account);
+        return this.#makeAddress({ kind, index: account }, idOf.account(account), leases.accounts, limits);
       }
       case 'key': {
         const key = asKeyIndex(index);
-        return this.#address({ kind, index: key }, idOf.key(key), leases.keys, () =>
+        return this.#makeAddress({ kind, index: key }, idOf.key(key), leases.keys, () =>
           ledger.keys.limitsOf(key),
         );
       }
       case 'group': {
         const group = asGroupIndex(index);
         const limits = (): QuotaLimits => ledger.groups.limitsOf(group);
-        return this.#address({ kind, index: group }, idOf.group(group), leases.groups, limits);
+        return this.#makeAddress({ kind, index: group }, idOf.group(group), leases.groups, limits);
       }
       case 'model':
-        return this.#model(asModelScopeIndex(index));
+        return this.#modelAddress(asModelScopeIndex(index));
       case 'upstream':
-        return this.#upstream(asUpstreamScopeIndex(index));
+        return this.#upstreamAddress(asUpstreamScopeIndex(index));
     }
   };
 
-  /** Returns the groups that the account is in, from its own one up. */
+  /** Returns the groups that the account is in: its own group, the group above that, and so on. */
   readonly groupsOf = (account: number): readonly GroupIndex[] => {
     const { ledger } = this.#options;
     const groups: GroupIndex[] = [];
@@ -88,7 +89,7 @@ export class LeaseScopes {
     return groups;
   };
 
-  #address(
+  #makeAddress(
     scope: Scope,
     scopeId: string | undefined,
     minute: CountedLeases<never>,
@@ -100,22 +101,23 @@ export class LeaseScopes {
     return { kind, index, scope: scopeId, minute, minuteIndex: index, wordsOf, limits };
   }
 
-  /** An account's rule for a model. */
-  #model(index: ModelScopeIndex): ScopeAddress | undefined {
+  /** The address of an account's rule for a model. */
+  #modelAddress(index: ModelScopeIndex): ScopeAddress | undefined {
     const { ledger, leases, live, idOf } = this.#options;
     const pair = ledger.modelScopes.pairOf(index);
     const model = pair && live.catalog.models[pair.modelIndex];
     const accountId = pair && idOf.account(pair.account);
     if (model === undefined || accountId === undefined) return undefined;
+    // `accountId` is undefined without a pair.
     const { account, modelIndex } = pair!;
     const scopeId = modelScope(accountId, model.id);
-    return this.#address({ kind: 'model', index }, scopeId, leases.models, () => {
+    return this.#makeAddress({ kind: 'model', index }, scopeId, leases.models, () => {
       const plan = live.catalog.plans[ledger.planIndexOf(account)];
       return plan?.modelLimits?.[modelIndex] ?? {};
     });
   }
 
-  #upstream(index: UpstreamScopeIndex): ScopeAddress | undefined {
+  #upstreamAddress(index: UpstreamScopeIndex): ScopeAddress | undefined {
     const { upstreams, live } = this.#options;
     const scope = live.scopes.at(index);
     if (scope === undefined) return undefined;
@@ -140,8 +142,8 @@ export class LeaseScopes {
     return scope.kind === 'account' ? leases.balanceOf(scope.index, accounting) : undefined;
   }
 
-  /** Nothing is limited if the account's plan is gone: the account is then disabled. */
-  #limitsOf(account: AccountIndex): Partial<QuotaLimits> {
+  /** Returns no limits if the account's plan is gone: the account is then disabled, so it makes no calls. */
+  #accountLimitsOf(account: AccountIndex): Partial<QuotaLimits> {
     const { live, ledger } = this.#options;
     const plan = live.catalog.plans[ledger.planIndexOf(account)];
     if (plan === undefined) return {};

@@ -205,7 +205,7 @@ process.on('message', (message: ToGateway) => {
       return;
     case 'outcome':
     case 'readings':
-      supervisor.onResponse(message);
+      supervisor.onReply(message);
       return;
     case 'in_force':
       gateway?.showInForce(message.inForce);

@@ -1,6 +1,6 @@
 /**
- * How much memory this process may use, and how much of it the bodies of calls in flight get. snapshot.ts
- * asks at the start and at each reload, stats.ts for the metrics, on the main thread of a gateway process.
+ * How much memory this process may use, and how much of that the bodies of calls in flight get. snapshot.ts
+ * asks at the start and at each reload, stats.ts for each scrape, on the main thread of a gateway process.
  *
  * Must hold: the limits of all control groups around the process count, not only of its own, because a pod's
  * limit is often set on the group above (test/unit/gateway/memory-limit.test.ts).
@@ -10,7 +10,7 @@ import { totalmem } from 'node:os';
 import { join, posix } from 'node:path';
 import type { Settings } from '../config/schema.js';
 
-/** `memory.high` counts too: beyond it the kernel slows the group down until it hardly runs. */
+/** The files with limits in version 2. Beyond `memory.high` the kernel slows a group until it hardly runs. */
 const FILES_V2 = ['memory.max', 'memory.high'];
 const FILES_V1 = ['memory.limit_in_bytes'];
 
@@ -21,10 +21,11 @@ const FILES_V1 = ['memory.limit_in_bytes'];
  * `sys` are read in it.
  */
 export function containerMemoryBytes(root = '/'): number {
-  let least = Infinity;
+  let lowest = Infinity;
   // A line is `hierarchy:controllers:path`. Version 2 has hierarchy 0 and no controllers.
   for (const line of textOf(join(root, 'proc/self/cgroup')).split('\n')) {
     const [, hierarchy, controllers, path] = /^(\d+):([^:]*):(\/.*)$/.exec(line) ?? [];
+    // The last line is empty, and so is all if there is no such file: then nothing limits the process.
     if (path === undefined) continue;
     const isV1 = controllers!.split(',').includes('memory');
     if (!isV1 && hierarchy !== '0') continue;
@@ -33,19 +34,20 @@ export function containerMemoryBytes(root = '/'): number {
     // last step of the walk, `/`, exists.
     for (let group = posix.normalize(path); ; group = posix.dirname(group)) {
       for (const file of isV1 ? FILES_V1 : FILES_V2)
-        least = Math.min(least, limitOf(join(mount, group, file)));
+        lowest = Math.min(lowest, limitOf(join(mount, group, file)));
       if (group === '/') break;
     }
   }
-  return least;
+  return lowest;
 }
 
-/** `max` and a missing file mean no limit. Version 1 writes a number beyond the memory of any machine. */
+/** Infinity for `max` and for a missing file. Version 1 has a number beyond any machine's memory instead. */
 function limitOf(file: string): number {
   const text = textOf(file).trim();
   return /^[1-9]\d*$/.test(text) ? Number(text) : Infinity;
 }
 
+/** Empty if the file cannot be read. */
 function textOf(file: string): string {
   try {
     return readFileSync(file, 'utf8');
@@ -55,18 +57,19 @@ function textOf(file: string): string {
 }
 
 /**
- * The bodies' share of memory by default. Threads with accounting, responses, and garbage take a share each.
+ * The share of memory that bodies get by default. Three more such shares are for the threads with the
+ * accounting, for responses, and for garbage.
  */
-const SHARE_OF_MEMORY = 1 / 4;
+const BODIES_SHARE = 1 / 4;
 /** 400 of the longest bodies in their first half second. An operator who expects more sets the limit. */
-const DEFAULT_BYTES_MAX = 4 * 1024 * 1024 * 1024;
+const DEFAULT_BODIES_BYTES_MAX = 4 * 1024 * 1024 * 1024;
 
 /** Returns how many bytes the bodies of calls in work may take in one process. */
 export function bodiesInWorkBytesOf({ limits, processes }: Settings): number {
-  const { bodies_in_work_bytes: given } = limits;
-  if (given !== undefined) return given;
+  const { bodies_in_work_bytes: setBytes } = limits;
+  if (setBytes !== undefined) return setBytes;
   return Math.min(
-    DEFAULT_BYTES_MAX,
-    Math.floor((Math.min(containerMemoryBytes(), totalmem()) / processes) * SHARE_OF_MEMORY),
+    DEFAULT_BODIES_BYTES_MAX,
+    Math.floor((Math.min(containerMemoryBytes(), totalmem()) / processes) * BODIES_SHARE),
   );
 }

@@ -1,9 +1,9 @@
 /**
- * What the reply to a probe means, and what the operator should do. upstream-probe.ts calls it, in the
- * process of a command. Pure.
+ * What the reply to a probe means, and what the operator should do. A _probe_ is a tiny request to an
+ * upstream. upstream-probe.ts calls `diagnosisOf`, in the process of a command. Pure.
  *
- * Must hold: no result shows a key or a token, also if an upstream repeats it: an upstream's texts are only
- * used through `shown` (test/e2e/upstream-test.test.ts).
+ * Must hold: no result shows a key or a token, also if an upstream repeats one. So each text of an upstream
+ * goes through `safeText` (test/e2e/upstream-test.test.ts; there is no unit test).
  */
 import { DOOR_PATHS, type Service } from '../core/door-names.js';
 import { isRecord, parsedJson } from '../core/json.js';
@@ -35,29 +35,32 @@ interface ProbeDiagnosis {
   readonly advice: string | null;
   /** The model that the response names. */
   readonly answeredModel: string | null;
-  /** Whether the response reports its tokens; null if it is no good one, or one that need not. */
+  /** Whether the response reports its tokens; null after a failure, and for a service that reports none. */
   readonly usageReported: boolean | null;
 }
 
-/** What the operator should also check, by provider. */
-const HINTS: Readonly<Partial<Record<ProviderName, string>>> = {
+/** What the advice about an address adds, by provider. */
+const ADVICE_ENDS: Readonly<Partial<Record<ProviderName, string>>> = {
   azure: ", see api_version, and set model to the deployment's name",
   vertex: ', see project and region, and set model to its name there',
   bedrock: ', see region, and set model to its id there',
 };
 
+/** How results speak of a service. */
 interface ServiceWords {
   /** The end of the address. */
   readonly path: string;
-  /** What a good response is, and the list that it has. */
+  /** What a good response is called. */
   readonly response: string;
+  /** The member of a good response that is a list. */
   readonly list: string;
   /** What the API is for. */
   readonly api: string;
 }
 
+/** OpenAI's path without the `/v1`, which belongs to the base address. */
 const pathOf = (service: Service): string => DOOR_PATHS[service].slice('/v1'.length);
-const WORDS: Readonly<Record<Service, ServiceWords>> = {
+const SERVICE_WORDS: Readonly<Record<Service, ServiceWords>> = {
   chat: { path: pathOf('chat'), response: 'chat completion', list: 'choices', api: 'chat completions' },
   completions: {
     path: pathOf('completions'),
@@ -74,12 +77,14 @@ const WITH_USAGE: readonly Service[] = ['chat', 'completions', 'embeddings'];
 
 /** How many characters of an upstream's message are shown. */
 const MESSAGE_CHARS_MAX = 200;
+/** For errors that have no code for this, such as "The model `x` does not exist". */
 const UNKNOWN_MODEL_MESSAGE =
   /\bmodel\b.{0,120}\b(?:not found|does not exist|not exist|unknown|not supported|no such)\b|\b(?:unknown|invalid|no such) model\b/is;
+// Parts of the error codes of Node's TLS.
 const TLS_UNTRUSTED = /SELF_SIGNED|UNABLE_TO_(?:VERIFY|GET_ISSUER)|CERT_UNTRUSTED|CERT_SIGNATURE/;
 const TLS_ERROR = /CERT|TLS|SSL|^EPROTO$/;
 
-/** `model`: its id here. `service`: what was asked of it. */
+/** `model`: its id in the settings. `service`: what the probe asked the model for. */
 export function diagnosisOf(
   target: UpstreamTarget,
   model: string,
@@ -87,50 +92,50 @@ export function diagnosisOf(
   reply: ProbeReply,
 ): ProbeDiagnosis {
   if (reply.kind === 'error') {
-    const result = `no answer: ${reply.code}, ${shown(target, reply.message)}`;
-    return failure(result, adviceOfError(target, reply.code));
+    const result = `no answer: ${reply.code}, ${safeText(target, reply.message)}`;
+    return failureOf(result, adviceOfError(target, reply.code));
   }
   const { status, contentType, body, isCut } = reply;
-  const isPage = isHtml(contentType) || body.trimStart().startsWith('<');
-  const value = isPage || isCut ? undefined : parsedJson(body);
+  const isHtmlPage = isHtml(contentType) || body.trimStart().startsWith('<');
+  const json = isHtmlPage || isCut ? undefined : parsedJson(body);
   if (status >= 200 && status < 300) {
-    const { list, response } = WORDS[service];
-    if (isRecord(value) && Array.isArray(value[list])) return success(target, service, status, value);
-    const found = isPage ? 'HTML' : isCut ? 'too long an answer' : `no ${response}`;
-    return failure(`status ${status}, ${found}`, adviceOfAddress(target, service));
+    const { list, response } = SERVICE_WORDS[service];
+    if (isRecord(json) && Array.isArray(json[list])) return successOf(target, service, status, json);
+    const found = isHtmlPage ? 'HTML' : isCut ? 'too long an answer' : `no ${response}`;
+    return failureOf(`status ${status}, ${found}`, adviceOfAddress(target, service));
   }
-  const error = errorIn(value);
+  const error = errorIn(json);
   const message = isRecord(error) && typeof error.message === 'string' ? error.message : undefined;
-  const found = isPage ? ', HTML' : message === undefined ? '' : `: ${shown(target, message)}`;
+  const found = isHtmlPage ? ', HTML' : message === undefined ? '' : `: ${safeText(target, message)}`;
   const result = `status ${status}${found}`;
   const isUnknownModel =
     isRecord(error) &&
     (UNKNOWN_MODEL_CODES.has(error.code) || (message !== undefined && UNKNOWN_MODEL_MESSAGE.test(message)));
   if (isUnknownModel && (status === 400 || status === 404 || status === 422)) {
     const advice = `the provider does not know the model ${target.model ?? model}: set model: of this upstream to its name there`;
-    return failure(result, advice);
+    return failureOf(result, advice);
   }
-  return failure(result, adviceOfStatus(target, service, reply, isPage));
+  return failureOf(result, adviceOfStatus(target, service, reply, isHtmlPage));
 }
 
-function success(
+function successOf(
   target: UpstreamTarget,
   service: Service,
   status: number,
-  value: Readonly<Record<string, unknown>>,
+  json: Readonly<Record<string, unknown>>,
 ): ProbeDiagnosis {
-  const hasUsage = isRecord(value.usage) && typeof value.usage.prompt_tokens === 'number';
+  const hasUsage = isRecord(json.usage) && typeof json.usage.prompt_tokens === 'number';
   const usageReported = hasUsage || WITH_USAGE.includes(service) ? hasUsage : null;
   return {
     ok: true,
     result: `status ${status}`,
     advice: usageReported !== false ? null : 'it reports no usage: tokens are counted here, with `tokenizer`',
-    answeredModel: typeof value.model === 'string' ? shown(target, value.model) : null,
+    answeredModel: typeof json.model === 'string' ? safeText(target, json.model) : null,
     usageReported,
   };
 }
 
-function failure(result: string, advice: string): ProbeDiagnosis {
+function failureOf(result: string, advice: string): ProbeDiagnosis {
   return { ok: false, result, advice, answeredModel: null, usageReported: null };
 }
 
@@ -138,7 +143,7 @@ function adviceOfStatus(
   target: UpstreamTarget,
   service: Service,
   { status, location }: ProbeReply & { kind: 'response' },
-  isPage: boolean,
+  isHtmlPage: boolean,
 ): string {
   if (status === 401 || status === 403) {
     const { credential } = target.provider ?? {};
@@ -152,21 +157,22 @@ function adviceOfStatus(
   if (status === 429)
     return 'address and key serve, but the account at the provider has no quota left now: try later';
   if (status >= 300 && status < 400) {
-    const toAddress = location === undefined ? '' : ` to ${shown(target, location)}`;
+    const toAddress = location === undefined ? '' : ` to ${safeText(target, location)}`;
     return `it redirects${toAddress}, which is not followed: set url to where the API is`;
   }
-  if (isPage || status === 404 || status === 405 || status === 410) return adviceOfAddress(target, service);
+  if (isHtmlPage || status === 404 || status === 405 || status === 410)
+    return adviceOfAddress(target, service);
   if (status >= 500) return 'the provider fails: try later, and look at its state';
   return 'it refuses a plain request: its words say why';
 }
 
 /** Returns the advice for an address that responds, but not as the service's API. */
 function adviceOfAddress(target: UpstreamTarget, service: Service): string {
-  const { path, api } = WORDS[service];
+  const { path, api } = SERVICE_WORDS[service];
   const address = addressOf(target);
   const name = target.provider?.name;
   if (name !== undefined)
-    return `there is no interface of ${name} at ${address}: set url to the base address that its SDKs take${HINTS[name] ?? ''}`;
+    return `there is no interface of ${name} at ${address}: set url to the base address that its SDKs take${ADVICE_ENDS[name] ?? ''}`;
   const base = address.slice(0, -path.length);
   if (base.endsWith(path)) {
     return `url ends with ${path}, which is added to it: set it to ${base.slice(0, -path.length)}`;
@@ -194,8 +200,8 @@ function adviceOfError({ origin }: UpstreamTarget, code: string): string {
   return `what listens at ${host} does not answer in HTTP/1.1${tls}`;
 }
 
-/** Returns the upstream's message in one line, with the credentials removed that it repeats. */
-function shown(target: UpstreamTarget, text: string): string {
+/** Returns an upstream's text in one line, cut, and with the credentials removed that it repeats. */
+function safeText(target: UpstreamTarget, text: string): string {
   const cleaned = tracesOf(target).cleaned(text.slice(0, 10 * MESSAGE_CHARS_MAX));
   if (cleaned === undefined) return '(words that repeat the key are not shown)';
   const line = cleaned.replace(/[\p{Cc}\p{Cs}\s]+/gu, ' ').trim();

@@ -1,12 +1,11 @@
 /**
- * A gateway's side of the IPC channel to its supervisor, by which it asks for a reload or for the snapshots
- * of all gateways, and sends operators' changes to the other gateways. Only the supervisor reads the settings
- * file and reaches the other gateways. main.ts creates it, on the main thread; AdminService, Stats and
- * gateway.ts call it.
+ * A gateway's side of the IPC channel to its supervisor, by which the gateway asks for a reload or for the
+ * snapshots of all gateways, and sends operators' changes to the other gateways. Only the supervisor reads
+ * the settings file and reaches the other gateways. main.ts creates the link, on the main thread of a gateway
+ * process; admin-service.ts, stats.ts and gateway.ts call it. The messages are in messages.ts.
  *
  * Must hold: nothing here waits without a bound for a supervisor that stands still or has gone, or the last
- * flush would wait with it (test/unit/gateway/supervisor-link.test.ts; what is asked and sent:
- * test/e2e/reload.test.ts, test/e2e/upstream-reset.test.ts).
+ * flush would wait too. Further tests: test/e2e/reload.test.ts, test/e2e/upstream-reset.test.ts.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { PendingReplies } from '../core/ask-port.js';
@@ -26,18 +25,16 @@ import type {
 } from './messages.js';
 
 /**
- * The supervisor checks and applies the settings, each within its own time limit, after all earlier reloads.
+ * Longer than the supervisor takes: it checks the settings and then applies them, each within its own
+ * RELOAD_MS_MAX (supervisor.ts). Earlier reloads may delay it further.
  */
-const RELOAD_MS_MAX = 120_000;
-/** How many reloads may wait. The supervisor joins those of one kind. */
-const ASKS_MAX = 100;
-/**
- * The last snapshot leaves in milliseconds. A supervisor that stands still must not keep the last flush
- * waiting.
- */
-const LAST_REPORT_MS_MAX = 2_000;
-/** The supervisor waits for the slowest gateway, within its own time limit. */
-const SNAPSHOTS_MS_MAX = 3_000;
+const RELOAD_WAIT_MS_MAX = 120_000;
+/** How many reloads may wait for the supervisor. */
+const WAITING_RELOADS_MAX = 100;
+/** Usually the last snapshot leaves in milliseconds. Bounded, because the last flush waits for it. */
+const LAST_SNAPSHOT_WAIT_MS_MAX = 2_000;
+/** Longer than the supervisor waits for the slowest gateway: READ_MS_MAX of supervisor/gateway-process.ts. */
+const SNAPSHOTS_WAIT_MS_MAX = 3_000;
 
 const NOTHING_DONE: Omit<ReloadOutcome, 'problems'> = { applied: [], restartNeeded: [], replacing: 0 };
 
@@ -46,14 +43,14 @@ type ToSupervisor = AskReload | AskSnapshots | GatewaySnapshot | Broadcast;
 export class SupervisorLink {
   readonly #send: (message: ToSupervisor) => Promise<void>;
   readonly #reloads = new PendingReplies<ReloadOutcome>({
-    waitMsMax: RELOAD_MS_MAX,
+    waitMsMax: RELOAD_WAIT_MS_MAX,
     onTimeout: () => ({
       ...NOTHING_DONE,
-      problems: [`the supervisor did not answer within ${RELOAD_MS_MAX} ms`],
+      problems: [`the supervisor did not answer within ${RELOAD_WAIT_MS_MAX} ms`],
     }),
   });
   readonly #snapshots = new PendingReplies<GroupSnapshot | undefined>({
-    waitMsMax: SNAPSHOTS_MS_MAX,
+    waitMsMax: SNAPSHOTS_WAIT_MS_MAX,
     onTimeout: () => undefined,
   });
 
@@ -67,30 +64,31 @@ export class SupervisorLink {
 
   /** Resolves with the result of the reload, or with `dryRun` with what would change. Never rejects. */
   reload(request: ReloadRequest): Promise<ReloadOutcome> {
-    if (this.#reloads.size >= ASKS_MAX) {
+    if (this.#reloads.size >= WAITING_RELOADS_MAX) {
       return Promise.resolve({
         ...NOTHING_DONE,
-        problems: [`${ASKS_MAX} reloads are waiting already; try later`],
+        problems: [`${WAITING_RELOADS_MAX} reloads are waiting already; try later`],
       });
     }
     return this.#reloads.ask((id) => void this.#send({ kind: 'ask_reload', id, request }));
   }
 
   /**
-   * Resolves with the snapshots of all gateways of that kind, for `calls` of these accounts; with undefined
-   * if the supervisor does not reply in time. Never rejects.
+   * Resolves with the snapshots of that kind of all gateways; with undefined if the supervisor does not reply
+   * in time. `accounts`: for the kind `calls`. Never rejects.
    */
   readAll(kind: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot | undefined> {
     return this.#snapshots.ask((id) => void this.#send({ kind: 'ask_readings', id, what: kind, accounts }));
   }
 
   /**
-   * Sends the last snapshot of this gateway. Other gateways count it from then on. Resolves when it has left,
-   * or after LAST_REPORT_MS_MAX: that of some hundred models takes several writes, which an exit would cut.
+   * Sends the last snapshot of this gateway, which the other gateways count from then on. Resolves when the
+   * snapshot has left this process, or after LAST_SNAPSHOT_WAIT_MS_MAX: an exit would cut a long snapshot,
+   * which takes several writes.
    */
   async reportLast(snapshot: Snapshot): Promise<void> {
-    const left = this.#send({ kind: 'reading', id: 0, reading: snapshot });
-    await Promise.race([left, delay(LAST_REPORT_MS_MAX, undefined, { ref: false })]);
+    const sent = this.#send({ kind: 'reading', id: 0, reading: snapshot });
+    await Promise.race([sent, delay(LAST_SNAPSHOT_WAIT_MS_MAX, undefined, { ref: false })]);
   }
 
   /** Changes what all gateways log, including this one. */
@@ -100,8 +98,8 @@ export class SupervisorLink {
 
   /**
    * Resets the breakers of that model's upstreams, or of all, at all gateways including this one. Resolves
-   * when each has done so: messages arrive in order, so a gateway that replies to `changes` has had the
-   * reset before. Never rejects.
+   * when each has done so, or after the time for snapshots. Messages arrive in order, so a gateway that
+   * replies to `changes` has carried out the reset before. Never rejects.
    */
   async resetUpstreams(model: string | undefined): Promise<void> {
     void this.#send({ kind: 'reset_upstreams', model });
@@ -114,8 +112,8 @@ export class SupervisorLink {
     await this.readAll('changes');
   }
 
-  /** To be called with each reply of the supervisor. */
-  onResponse(reply: ReloadReply | SnapshotsReply): void {
+  /** To be called with each reply of the supervisor. A reply that comes too late is dropped. */
+  onReply(reply: ReloadReply | SnapshotsReply): void {
     if (reply.kind === 'outcome') this.#reloads.reply(reply.id, reply.outcome);
     else this.#snapshots.reply(reply.id, reply.readings);
   }

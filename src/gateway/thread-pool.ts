@@ -1,13 +1,13 @@
 /**
- * Creates pools of threads (Piscina, with every option given) and sets the heap limits of threads. Used for
- * the counter pool and for workers; listeners use the heap limits. Runs on the main thread of a gateway
- * process.
+ * Creates pools of threads (Piscina, with every option given) and sets the heap limits of threads.
+ * counter-pool.ts and pools.ts make pools; listeners.ts and traces.ts use the heap limits for single threads.
+ * Main thread of a gateway process.
  *
  * The heap limits make threads behave alike on every release of Node. Node 24 gives each thread 192 MiB for
  * new objects and keeps what a burst has taken. And if the whole heap may exceed 2 GiB, V8 lets it grow to
- * four times the live data before it collects in earnest; the buffers and sockets of dead objects stay as
- * long. After seven bursts of 1,000 streams a gateway on Node 24 held 674 MiB. With these limits it holds
- * 394, as on Node 20.
+ * four times the live data before a full collection; the buffers and sockets of dead objects stay as long.
+ * After seven bursts of 1,000 streams a gateway on Node 24 took 674 MiB. With these limits it takes 394 MiB,
+ * as on Node 20.
  *
  * Must hold: every thread with a heap of its own gets `threadMemory()`
  * (test/unit/gateway/thread-pool.thread-memory.test.ts tests the limits alone).
@@ -16,11 +16,11 @@ import { getHeapStatistics } from 'node:v8';
 import type { ResourceLimits } from 'node:worker_threads';
 import { Piscina } from 'piscina';
 
-/** The default of Node 20. */
+/** The space for new objects: Node 20's default. */
 const YOUNG_MIB = 48;
 /**
- * A call in flight takes some 20 KB of the heap, and a long response no more: so 50,000 calls a thread. A
- * thread that exceeds the limit is ended.
+ * The space for old objects. A call in flight takes some 20 KB of the heap, also with a long response: so
+ * there is space for 50,000 calls a thread. Node ends a thread that exceeds the limit.
  */
 const OLD_MIB_MAX = 1_536;
 const BYTES_PER_MIB = 1024 * 1024;
@@ -60,7 +60,7 @@ export function createPool(shape: PoolShape): Piscina {
     maxQueue: shape.queueMax,
     idleTimeout: shape.idleTimeoutMs,
     concurrentTasksPerWorker: 1,
-    // The default parks an idle worker in Atomics.wait. That stops its event loop, and with it its sockets.
+    // By default an idle worker waits in Atomics.wait, which stops its event loop, and with that its sockets.
     atomics: 'disabled',
     workerData: shape.workerData,
     resourceLimits: threadMemory(),

@@ -1,9 +1,10 @@
 /**
- * The usage log: a line for each call that a flush counts, appended to the file that the settings name.
- * accounting-base.ts makes it, store/flush.ts calls it, on the main thread of a gateway process.
+ * The usage log: a line for each record of a journal that a flush counts, appended to the file that the
+ * settings name. call-lines.ts makes the lines. accounting-base.ts makes the log, store/flush.ts calls it, on
+ * the main thread of a gateway process.
  *
- * Must hold: lines wait for the end of the flush that counts their calls, unless there are more than memory
- * should hold (test/unit/gateway/gateway-logs.test.ts).
+ * Must hold: lines wait for the end of the flush that counts their records, unless there are more than
+ * USAGE_LINES_WAITING_MAX (test/unit/gateway/gateway-logs.test.ts).
  */
 import type { Settings } from '../config/schema.js';
 import type { JournalRecord } from '../ledger/journal-layout.js';
@@ -15,19 +16,21 @@ import { usageLine, type CallNames } from './call-lines.js';
 /** Lines that wait for the end of a flush: about 5 MB, a fraction of a second of the busiest gateway. */
 const USAGE_LINES_WAITING_MAX = 20_000;
 
-/** The flush passes it each record that it counts, and has it write the lines after each transaction. */
+/**
+ * store/flush.ts calls `note` for each record, and `handOver` after each transaction (UsageLogLines there).
+ */
 export class UsageLog {
   readonly #names: CallNames;
-  readonly #output: Pick<LineFile, 'append' | 'close'>;
+  readonly #file: Pick<LineFile, 'append' | 'close'>;
   #lines: string[] = [];
 
-  constructor(names: CallNames, output: Pick<LineFile, 'append' | 'close'>) {
+  constructor(names: CallNames, file: Pick<LineFile, 'append' | 'close'>) {
     this.#names = names;
-    this.#output = output;
+    this.#file = file;
   }
 
   /**
-   * Adds a call, whose record was counted in the usage row `row`. `requestPrefix`, of the listener, and the
+   * Adds a line for a record that was counted in the usage row `row`. The listener's `requestPrefix` and the
    * record's number make the request id.
    */
   note(requestPrefix: string, record: JournalRecord, row: Pick<UsageKey, 'keyId' | 'modelId'>): void {
@@ -35,16 +38,16 @@ export class UsageLog {
     if (this.#lines.length >= USAGE_LINES_WAITING_MAX) this.handOver();
   }
 
-  /** Writes the lines, also if the store rejected the transaction: the calls were made anyway. */
+  /** Gives the lines to the file, also if the store rejected the transaction: the calls were made anyway. */
   handOver(): void {
     if (this.#lines.length === 0) return;
-    this.#output.append(this.#lines);
+    this.#file.append(this.#lines);
     this.#lines = [];
   }
 
   close(): void {
     this.handOver();
-    this.#output.close();
+    this.#file.close();
   }
 }
 
