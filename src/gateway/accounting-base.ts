@@ -1,11 +1,12 @@
 /**
- * The part of a gateway's accounting that is the same whether it shares its limits or not: the store on
- * disk, the limits and balances in shared buffers, their readers and writers. `accounting.ts` makes the rest,
- * AccountingParts, for a gateway that is alone, `shared-accounting.ts` for one that shares. Main thread.
+ * The part of a gateway's accounting that is the same whether the gateway shares its limits or not: the store
+ * on disk, the limits and balances in shared buffers, their readers and writers. accounting.ts makes the
+ * other parts (AccountingParts) for a gateway that is alone, shared-accounting.ts for one that shares.
+ * main.ts calls `openStore`. Main thread of a gateway process.
  *
- * Must hold: files of leases are cleared only while no other process has the store; that of this boot stays
- * if limits are shared. Tests: test/e2e/books.test.ts for a gateway that is alone, and for one that shares
- * test/e2e/processes-limits.test.ts.
+ * Must hold: files of leases are cleared only while no other process has the store; the file of this boot of
+ * the machine stays if limits are shared within the host. There is no unit test: see test/e2e/books.test.ts
+ * for a gateway that is alone, test/e2e/processes-limits.test.ts for one that shares.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { Settings } from '../config/schema.js';
@@ -50,7 +51,7 @@ export interface AccountingOptions {
   readonly group?: GroupPosition | undefined;
   /** Present if the settings have `sharing`. */
   readonly openHosts?: OpenHosts | undefined;
-  /** Returns the request id for a line of the usage log. */
+  /** Returns what the request ids of a listener begin with, for the usage log. */
   readonly requestPrefixOf: (listenerIndex: number) => string;
   /** Asks all gateways, through the supervisor. */
   readonly readAll: (kind: SnapshotKind, accounts?: readonly string[]) => Promise<GroupSnapshot>;
@@ -75,7 +76,7 @@ export interface AccountingBase {
   /** How many call slots each listener has. */
   readonly slotsPerListener: number;
   readonly hostClock: Clock;
-  /** The coordinator's clock if limits are shared, otherwise the host's. */
+  /** The coordinator's clock if limits are shared, otherwise the clock of the host. */
   readonly clock: Clock;
   readonly ledger: Ledger;
   readonly keyTable: KeyTable;
@@ -90,7 +91,7 @@ export interface AccountingBase {
   readonly changed: ChangedScopes;
 }
 
-/** The parts that the two compositions build differently. */
+/** The parts that accounting.ts and shared-accounting.ts build differently. */
 export interface AccountingParts {
   readonly base: AccountingBase;
   readonly registry: Registry;
@@ -112,7 +113,7 @@ export interface Sharing {
    * Applies the changes that others have made. Returns the number of the newest change that is applied here.
    */
   followChanges(): number;
-  /** Returns what calls of this gateway use of these accounts now. */
+  /** Returns what calls of this gateway use of these accounts now. `accounts` are ids. */
   callsUses(accounts: readonly string[]): CallsUse[];
   /**
    * Claims a name for this host, for `forMs`. Resolves with false if another host has it, and with true also
@@ -128,17 +129,18 @@ export interface Sharing {
 }
 
 /**
- * Opens the store, before anything else of a gateway: while another process uses it, a start has no buffers
- * and no timers. Throws `StoreHeld` in that case, and `StoreError` if the store cannot be trusted.
+ * Opens the store. Called before anything else of a gateway is made, so that a start which waits for another
+ * process has no buffers and no timers. Throws `StoreHeld` while another process has the store, and
+ * `StoreError` if the store cannot be trusted.
  */
 export function openStore(settings: Settings, group: GroupPosition | undefined): Store {
   return Store.hold(settings.data, { kind: 'gateway', group: group?.id }, () =>
-    // What hosts share is counted at their server: rows from before would be taken for the present use.
+    // Hosts that share count at their server. Rows from before would be taken for present use, so none stay.
     clearLeaseFiles(settings.data, group !== undefined && settings.sharing === undefined),
   );
 }
 
-/** Creates empty buffers; the caller recovers them. */
+/** Creates empty buffers; the caller fills them by `recover`. */
 export function openBase(options: AccountingOptions): AccountingBase {
   const { settings, store, live, group, requestPrefixOf, log } = options;
   const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = settings.limits;

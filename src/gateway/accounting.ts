@@ -1,10 +1,10 @@
 /**
  * The accounting of a gateway, as its other parts use it. There are two compositions, and the start chooses
- * one: `alone` has the limits for itself, `shared` (shared-accounting.ts) shares them with other processes or
- * hosts. gateway.ts owns it, on the main thread of a gateway process.
+ * one: `openAlone` has the limits for itself, `openShared` (shared-accounting.ts) shares them with other
+ * processes or hosts. gateway.ts owns the Accounting, on the main thread of a gateway process.
  *
  * Must hold: what a listener has settled is counted once, also if the listener dies or the process ends
- * (test/e2e/books.test.ts).
+ * (test/e2e/books.test.ts; there is no unit test).
  */
 import { msToNextTick } from '../core/clock.js';
 import { asCallSlot } from '../core/units.js';
@@ -29,8 +29,9 @@ import {
 import { FlushRequests } from './group-requests.js';
 import { CacheService } from './cache-service.js';
 import type { IdempotencyService } from './idempotency-service.js';
-import { shared } from './shared-accounting.js';
+import { openShared } from './shared-accounting.js';
 
+/** For a gateway that shares with nobody: each member does nothing or is empty. */
 const NOT_SHARED: Sharing = {
   start: () => Promise.resolve(),
   serveLeases: undefined,
@@ -42,7 +43,7 @@ const NOT_SHARED: Sharing = {
   close: () => Promise.resolve(),
 };
 
-function alone(options: AccountingOptions): AccountingParts {
+function openAlone(options: AccountingOptions): AccountingParts {
   const base = openBase(options);
   const { store, ledger, keyTable, groupNames, directory, clock, log } = base;
   const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = base.settings.limits;
@@ -68,7 +69,7 @@ function alone(options: AccountingOptions): AccountingParts {
  */
 export function openAccounting(options: AccountingOptions): Accounting {
   const { group } = options;
-  return new Accounting(group === undefined ? alone(options) : shared(options, group));
+  return new Accounting(group === undefined ? openAlone(options) : openShared(options, group));
 }
 
 export class Accounting {
@@ -96,7 +97,7 @@ export class Accounting {
   }
 
   /**
-   * Flushes every `intervalMs` milliseconds from now on, and then calls `onFlushed`. A later call changes
+   * Flushes every `intervalMs` from now on, and calls `onFlushed` after each flush. A later call replaces
    * both.
    */
   flushEach(intervalMs: number, onFlushed: () => void): void {
@@ -120,6 +121,7 @@ export class Accounting {
     this.flush.drainEnded(listenerIndex);
     this.locks.detach(listenerIndex);
     this.cache.detach(listenerIndex);
+    // As listeners.ts deals the slots out (`#shapeOf`).
     const first = asCallSlot(listenerIndex * slotsPerListener);
     const released = ledger.releaseSlots(first, slotsPerListener);
     if (released > 0) log.error('calls were cut with their listener and not billed', { calls: released });
@@ -133,7 +135,7 @@ export class Accounting {
 
   /**
    * Flushes a last time and closes the store. To be called once, when the listeners have ended. Resolves with
-   * false if charges were lost, and logs that.
+   * false if charges were lost, and logs the loss.
    */
   async close(): Promise<boolean> {
     const { usageLog, store, log } = this.base;

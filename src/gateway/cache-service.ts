@@ -7,11 +7,13 @@
  *                       └→ no response (failed, not to be kept, or the listener died)
  *
  * A cached response can be made again. So it is written in a transaction of its own after the flush, and
- * dropped if the disk is full; the accounting never waits for it. Its record has a digest of the response and
- * of its key, because LMDB has no checksums: a damaged or misplaced record then matches no key.
+ * dropped if the disk is full; the accounting never waits for the cache. The response's record has a digest
+ * of the response and of its key, because LMDB has no checksums: a damaged or misplaced record matches no
+ * key.
  *
  * Must hold: a listener that waits for another listener's call gets a reply however that call ends, else its
- * caller hangs (test/unit/request/response-cache.test.ts).
+ * caller hangs. Tests: test/unit/request/response-cache.test.ts (both sides of the port),
+ * test/fuzz/stored-responses.test.ts.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import type { MessagePort } from 'node:worker_threads';
@@ -31,12 +33,12 @@ import { EXPIRY_PAUSE_MS, type ResponseBounds, type ResponseTable } from '../sto
 import type { Store } from '../store/store.js';
 import type { Log } from '../telemetry/log.js';
 
-/** Bytes that may wait for the disk. A commit of 16 MiB blocks the thread for some 50 ms. */
-const WAITING_BYTES_MAX = 16 * 1024 * 1024;
-/** Free bytes that a disk needs besides the responses, for the pages that a commit copies. */
+/** Bytes that may wait for the disk, whose commit takes some 50 ms. Beyond them responses are not stored. */
+const UNWRITTEN_BYTES_MAX = 16 * 1024 * 1024;
+/** Free bytes that a disk needs beside the responses, for the pages that a commit copies. */
 const FREE_BYTES_MIN = 1024 * 1024;
 /** How many keys are read in one event-loop turn when the responses of one model are removed: some ms. */
-const CLEARED_MAX = 1_000;
+const CLEARED_KEYS_A_TURN = 1_000;
 const SWEEP_PERIOD_MS = 60_000;
 
 interface CacheServiceOptions {
@@ -46,34 +48,40 @@ interface CacheServiceOptions {
 }
 
 /** A call that a listener makes, and the questions of other listeners that wait for its response. */
-interface InWork {
+interface CallInWork {
   readonly key: ResponseKey;
   readonly listener: number;
-  /** The question of that listener that got `lead`. */
+  /** The id of that listener's question, which got `lead`. */
   readonly id: number;
+  /** Usually one question of each other listener, in which the other requests wait for its reply. */
   readonly waiting: { readonly port: MessagePort; readonly id: number }[];
 }
 
 type StoreUse = 'read' | 'write';
-type FromListener = Question<ResponseKey> | Withdrawal | CacheMessage;
+type ListenerMessage = Question<ResponseKey> | Withdrawal | CacheMessage;
 
 export class CacheService {
   readonly #options: CacheServiceOptions;
+  /** By the listener's index. */
   readonly #ports = new Map<number, MessagePort>();
-  readonly #inWork = new Map<string, InWork>();
-  /** Responses that are not on disk yet. */
-  readonly #waiting = new Map<string, ResponseRecord>();
-  #waitingBytes = 0;
-  /** Responses that ended up to these times are not served: of all models, and by the id of one. */
+  /** By the name of the response. */
+  readonly #inWork = new Map<string, CallInWork>();
+  /** Responses that are not on disk yet, by their names. */
+  readonly #unwritten = new Map<string, ResponseRecord>();
+  #unwrittenBytes = 0;
+  /**
+   * When all responses were cleared, and those of a model, by its id. Responses from before are not served.
+   */
   #clearedMs = -Infinity;
   readonly #clearedModels = new Map<string, number>();
   /** By the id of each model with a cache. */
   #rules: ReadonlyMap<string, CacheRule> = new Map();
   /** How many bytes all responses may take on disk. */
   #bytesMax = 0;
+  /** When the last removal of expired responses began; monotonic. */
   #sweptAtMs: number;
   #isClosed = false;
-  /** The uses in which the store fails, logged once: a good read does not mean that it takes writes again. */
+  /** The uses that fail now, each logged once. Apart, because a good read does not end a failure to write. */
   readonly #failing = new Set<StoreUse>();
 
   constructor(options: CacheServiceOptions) {
@@ -82,7 +90,8 @@ export class CacheService {
   }
 
   /**
-   * At the start and at each reload. Removes the responses of models whose upstreams or cache have changed.
+   * Called at the start and at each reload. Removes the responses of models whose upstreams or cache settings
+   * have changed.
    */
   applySettings(catalog: Catalog, bytesMax: number): void {
     const rules = new Map(
@@ -99,29 +108,30 @@ export class CacheService {
   /** Connects a new listener. */
   attach(index: number, port: MessagePort): void {
     this.#ports.set(index, port);
-    port.on('message', (message: FromListener) => this.#onMessage(index, port, message));
+    port.on('message', (message: ListenerMessage) => this.#onMessage(index, port, message));
   }
 
-  /** To be called when the listener has died: those that waited for its calls make them themselves. */
+  /** To be called when the listener has died: the listeners that waited for its calls make the calls. */
   detach(index: number): void {
     this.#ports.get(index)?.close();
     this.#ports.delete(index);
-    for (const { key, listener } of [...this.#inWork.values()]) if (listener === index) this.#end(key);
+    for (const { key, listener } of [...this.#inWork.values()]) if (listener === index) this.#endCall(key);
   }
 
-  /** Bytes on disk; 0 if the store can't be read. For the metrics. */
+  /** Bytes on disk; 0 if the store cannot be read. For the metrics. */
   get storedBytes(): number {
-    return this.#tried('read', () => this.#options.store.cached.bytes) ?? 0;
+    return this.#tryStore('read', () => this.#options.store.cached.bytes) ?? 0;
   }
 
-  /** To be called after each flush: writes what waits, and once a minute begins to remove the expired. */
+  /** To be called after each flush: writes the responses that wait. Once a minute removes expired ones. */
   onFlushed(): void {
-    if (this.#waiting.size > 0) {
-      const kept = [...this.#waiting.values()];
-      const fits = this.#freeBytes() >= 2 * this.#waitingBytes + FREE_BYTES_MIN;
-      this.#waiting.clear();
-      this.#waitingBytes = 0;
-      if (fits) this.#apply(kept);
+    if (this.#unwritten.size > 0) {
+      const kept = [...this.#unwritten.values()];
+
+      const fits = this.#freeBytes() >= 2 * this.#unwrittenBytes + FREE_BYTES_MIN;
+      this.#unwritten.clear();
+      this.#unwrittenBytes = 0;
+      if (fits) this.#writeChanges(kept);
     } else if (this.#options.clock.monotonicMs() - this.#sweptAtMs >= SWEEP_PERIOD_MS) void this.#expire();
   }
 
@@ -135,10 +145,10 @@ export class CacheService {
     const { store, clock } = this.#options;
     while (!this.#isClosed) {
       this.#sweptAtMs = clock.monotonicMs();
-      const oldestMs = this.#tried('read', () => store.cached.oldestMs());
+      const oldestMs = this.#tryStore('read', () => store.cached.oldestMs());
       if (oldestMs === undefined || oldestMs > this.#expiredMs) return;
       const expire = (): boolean => store.cached.expire(this.#bounds, (work) => store.commit(work));
-      if (this.#tried('write', expire) !== true) return;
+      if (this.#tryStore('write', expire) !== true) return;
       await pause(EXPIRY_PAUSE_MS, undefined, { ref: false });
     }
   }
@@ -151,10 +161,10 @@ export class CacheService {
     else this.#clearedModels.set(modelId, nowMs);
     const isCleared = (key: ResponseKey): boolean =>
       modelId === undefined || modelOfCacheKey(key) === modelId;
-    for (const [name, record] of this.#waiting) if (isCleared(record)) this.#dropOne(name);
+    for (const [name, record] of this.#unwritten) if (isCleared(record)) this.#dropUnwritten(name);
     // Calls in work began before the clearing, so their responses must not be kept.
-    for (const { key } of [...this.#inWork.values()]) if (isCleared(key)) this.#end(key);
-    if (modelId === undefined) this.#tried('write', () => store.commit(() => store.cached.clear()));
+    for (const { key } of [...this.#inWork.values()]) if (isCleared(key)) this.#endCall(key);
+    if (modelId === undefined) this.#tryStore('write', () => store.commit(() => store.cached.clear()));
     else await this.#removeModel(isCleared);
   }
 
@@ -162,19 +172,19 @@ export class CacheService {
     const { cached } = this.#options.store;
     let last: ResponseKey | undefined;
     while (!this.#isClosed) {
-      const keys = this.#tried('read', () => cached.keys(last, CLEARED_MAX)) ?? [];
+      const keys = this.#tryStore('read', () => cached.keys(last, CLEARED_KEYS_A_TURN)) ?? [];
       const forgotten = keys.filter(isCleared);
-      if (forgotten.length > 0) this.#apply([], forgotten);
+      if (forgotten.length > 0) this.#writeChanges([], forgotten);
       last = keys.at(-1);
-      if (keys.length < CLEARED_MAX) return;
+      if (keys.length < CLEARED_KEYS_A_TURN) return;
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
 
-  #onMessage(index: number, port: MessagePort, message: FromListener): void {
+  #onMessage(index: number, port: MessagePort, message: ListenerMessage): void {
     if ('ask' in message) this.#reply(index, port, message);
     else if ('withdrawn' in message) this.#withdraw(index, port, message.id);
-    else if (message.kind === 'abandon') this.#end(message.key, index);
+    else if (message.kind === 'abandon') this.#endCall(message.key, index);
     else this.#keep(index, message.key, message.response);
   }
 
@@ -190,11 +200,14 @@ export class CacheService {
     }
   }
 
-  /** A question that got `lead` may be withdrawn before that comes: then nobody leads, and the wait ends. */
+  /**
+   * A listener withdraws a question that has waited too long. If its `lead` was on the way, nobody leads, and
+   * the call is no longer in work.
+   */
   #withdraw(index: number, port: MessagePort, id: number): void {
     for (const { key, listener, id: leaderId, waiting } of this.#inWork.values()) {
       if (listener === index && leaderId === id) {
-        this.#end(key);
+        this.#endCall(key);
         return;
       }
       const position = waiting.findIndex((question) => question.id === id && question.port === port);
@@ -208,7 +221,7 @@ export class CacheService {
   #find(key: ResponseKey): CachedResponse | undefined {
     const { store, clock } = this.#options;
     const record =
-      this.#waiting.get(nameOfResponse(key)) ?? this.#tried('read', () => store.cached.find(key));
+      this.#unwritten.get(nameOfResponse(key)) ?? this.#tryStore('read', () => store.cached.find(key));
     if (record?.bytes === undefined) return undefined;
     const { stream, endedMs, bytes } = record;
     const { ttlMs = 0 } = this.#rules.get(modelOfCacheKey(key)) ?? {};
@@ -217,8 +230,8 @@ export class CacheService {
   }
 
   /**
-   * Returns until when responses of that key have ended that are not served. A clearing while the clock was
-   * ahead has left a time in the future: it becomes one just past.
+   * Returns when responses of that key were cleared last; -Infinity if never. If the clock was ahead then,
+   * the time is in the future, and is set to a moment ago, or no new response would be served.
    */
   #clearedMsOf(key: ResponseKey): number {
     const nowMs = this.#options.clock.wallMs();
@@ -234,15 +247,15 @@ export class CacheService {
   #keep(index: number, key: ResponseKey, response: CachedResponse): void {
     const { stream, endedMs, bytes } = response;
     const name = nameOfResponse(key);
-    this.#dropOne(name);
+    this.#dropUnwritten(name);
     if (endedMs <= this.#clearedMsOf(key)) {
-      this.#end(key, index);
+      this.#endCall(key, index);
       return;
     }
-    if (this.#waitingBytes + bytes.length + CACHED_ROW_BYTES <= WAITING_BYTES_MAX) {
+    if (this.#unwrittenBytes + bytes.length + CACHED_ROW_BYTES <= UNWRITTEN_BYTES_MAX) {
       const bodyDigest = key.key.slice(key.key.lastIndexOf('/') + 1);
-      this.#waiting.set(name, { ...key, bodyDigest, endedMs: asWallMs(endedMs), stream, bytes });
-      this.#waitingBytes += bytes.length + CACHED_ROW_BYTES;
+      this.#unwritten.set(name, { ...key, bodyDigest, endedMs: asWallMs(endedMs), stream, bytes });
+      this.#unwrittenBytes += bytes.length + CACHED_ROW_BYTES;
     }
     const inWork = this.#inWork.get(name);
     if (inWork?.listener !== index) return;
@@ -251,9 +264,10 @@ export class CacheService {
   }
 
   /**
-   * Ends a call in work: listeners that wait make it themselves. With `index`, only if that listener made it.
+   * Ends a call in work: listeners that wait for it make calls of their own. With `index`, only if that
+   * listener makes the call.
    */
-  #end(key: ResponseKey, index?: number): void {
+  #endCall(key: ResponseKey, index?: number): void {
     const name = nameOfResponse(key);
     const inWork = this.#inWork.get(name);
     if (inWork === undefined || (index !== undefined && inWork.listener !== index)) return;
@@ -261,11 +275,13 @@ export class CacheService {
     for (const { port, id } of inWork.waiting) send(port, id, { state: 'alone' });
   }
 
-  /** If the store fails, which is logged, nothing is kept or removed. */
-  #apply(kept: readonly ResponseRecord[], forgotten: readonly ResponseKey[] = []): void {
+  /**
+   * Writes `kept` and removes `forgotten` in one transaction; neither if the store fails, which is logged.
+   */
+  #writeChanges(kept: readonly ResponseRecord[], forgotten: readonly ResponseKey[] = []): void {
     const { store } = this.#options;
     const changes = { kept, forgotten, bounds: this.#bounds };
-    this.#tried('write', () => store.commit(() => store.cached.apply(changes)));
+    this.#tryStore('write', () => store.commit(() => store.cached.apply(changes)));
   }
 
   get #bounds(): ResponseBounds {
@@ -274,13 +290,14 @@ export class CacheService {
     return { expiredMs: this.#expiredMs, bytesMax: this.#bytesMax, modelBytesMax };
   }
 
+  /** A response that ended before has expired for every model. */
   get #expiredMs(): number {
     const ttls = [...this.#rules.values()].map(({ ttlMs }) => ttlMs);
     return this.#options.clock.wallMs() - Math.max(0, ...ttls);
   }
 
-  /** Returns undefined if the store fails: that costs hits only. Empties the tables if a row is damaged. */
-  #tried<Result>(use: StoreUse, work: () => Result): Result | undefined {
+  /** Returns undefined if the store fails, which only costs hits. Clears the cache if a row is damaged. */
+  #tryStore<Result>(use: StoreUse, work: () => Result): Result | undefined {
     const { store, log } = this.#options;
     try {
       const result = work();
@@ -293,12 +310,12 @@ export class CacheService {
         error: String(error),
       });
       if (error instanceof Error && 'code' in error && error.code === 'damaged')
-        this.#tried('write', () => store.commit(() => store.cached.clear()));
+        this.#tryStore('write', () => store.commit(() => store.cached.clear()));
       return undefined;
     }
   }
 
-  /** 0 if the disk does not tell. */
+  /** 0 if the system cannot say: then nothing is written. */
   #freeBytes(): number {
     try {
       return this.#options.store.freeBytes();
@@ -307,11 +324,11 @@ export class CacheService {
     }
   }
 
-  #dropOne(name: string): void {
-    const record = this.#waiting.get(name);
+  #dropUnwritten(name: string): void {
+    const record = this.#unwritten.get(name);
     if (record === undefined) return;
-    this.#waiting.delete(name);
-    this.#waitingBytes -= (record.bytes?.length ?? 0) + CACHED_ROW_BYTES;
+    this.#unwritten.delete(name);
+    this.#unwrittenBytes -= (record.bytes?.length ?? 0) + CACHED_ROW_BYTES;
   }
 }
 

@@ -1,12 +1,13 @@
 /**
- * The metrics of a gateway: creates the shared buffers, names threads and upstreams, and gives a scrape what
- * it reads from other parts. gateway.ts and stats.ts use it, on the main thread. Samples of groups' quotas
- * and of shared balances are from the gateway with the admin interface alone.
+ * The metrics of a gateway: creates the shared buffers, names threads and upstreams, and gives a scrape of
+ * `/metrics` what it reads from other parts. gateway.ts and stats.ts use GatewayMetrics, on the main thread
+ * of a gateway process; notifications.ts makes GroupQuotas and SharedBalances. Samples of groups' quotas and
+ * of shared balances are from the gateway with the admin interface alone.
  *
- * Must hold: no two threads have the same stripe, else both write the same counters and counts are lost.
- * A row that cannot be read costs samples of accounts, and not the page
- * (test/unit/gateway/gateway-metrics.test.ts).
- * Tests: test/unit/telemetry/metrics-layout.test.ts (the order of stripes), test/e2e/metrics.test.ts.
+ * Must hold: no two threads have the same stripe, else both write the same counters and counts are lost
+ * (test/unit/telemetry/metrics-layout.test.ts). A row that cannot be read costs samples of accounts, and not
+ * the page. Further tests: test/unit/gateway/gateway-metrics.group-quotas.test.ts,
+ * test/unit/gateway/gateway-metrics.shared-balances.test.ts, test/e2e/metrics.test.ts.
  */
 import type { Settings } from '../config/schema.js';
 import { QUOTA_NAMES, QUOTA_FIELDS } from '../core/quotas.js';
@@ -36,13 +37,13 @@ import { ThreadHealth } from '../telemetry/thread-health.js';
 import { UpstreamErrors } from '../telemetry/upstream-errors.js';
 
 /**
- * Accounts with labels of their own, if that is switched on; the oldest come first. Their three samples each
- * take some 10 ms a scrape.
+ * Accounts with labels of their own, if `metrics.account_labels` is set; the oldest come first. The three
+ * samples of so many accounts take some 10 ms a scrape.
  */
 const ACCOUNT_LABELS_MAX = 1_000;
 
 /** Members of `MetricsSource` that other parts of the gateway give as they are. */
-type GivenMembers =
+type PassedMembers =
   | 'bodies'
   | 'spans'
   | 'logRecords'
@@ -53,7 +54,7 @@ type GivenMembers =
   | 'sharing';
 
 /** What a scrape of `/metrics` reads from other parts of the gateway. */
-export interface ScrapedParts extends Pick<MetricsSource, GivenMembers> {
+export interface ScrapedParts extends Pick<MetricsSource, PassedMembers> {
   readonly registry: Registry;
   readonly accounting: Pick<LedgerFlush, 'state' | 'load'>;
   readonly groupQuotas: Pick<GroupQuotas, 'refresh' | 'value'>;
@@ -67,7 +68,7 @@ export class GatewayMetrics {
   readonly buffers: MetricsBuffers;
   readonly reader: MetricsReader;
   readonly upstreams = new UpstreamNames();
-  /** GatewayLogs gives it all calls. */
+  /** Gets ended calls from gateway-logs.ts. */
   readonly upstreamErrors = new UpstreamErrors();
   /** The names of threads, in the order of the stripes. */
   readonly threads: readonly string[];
@@ -75,7 +76,7 @@ export class GatewayMetrics {
   readonly #health: ThreadHealth;
   readonly upstreamUse: MetricsSource['upstreamUse'];
   #source: MetricsSource | undefined;
-  #readings: readonly Pick<Reading<unknown>, 'refresh'>[] = [];
+  #cachedReadings: readonly Pick<CachedReading<unknown>, 'refresh'>[] = [];
   #exposition: Exposition | undefined;
 
   constructor(settings: Settings, log: LogSwitchBuffer, counters: Pick<UpstreamCounters, 'useOf'>) {
@@ -88,12 +89,14 @@ export class GatewayMetrics {
     this.#health = new ThreadHealth(this.buffers, MAIN_THREAD);
   }
 
-  /** The stripe of that listener. That of the main thread comes first. */
+  // The order of the stripes is that of `threadNames` (telemetry/metrics-layout.ts): main, listeners,
+  // workers, traces.
+  /** The stripe of that listener. */
   threadOfListener(index: number): number {
     return 1 + index;
   }
 
-  /** The stripe of the first upstream worker. The others follow in order. */
+  /** The stripe of the first upstream worker. The other workers follow in order. */
   get firstWorkerThread(): number {
     return 1 + this.#settings.listen.listeners;
   }
@@ -104,9 +107,9 @@ export class GatewayMetrics {
   }
 
   /** Connects the parts that are created after this one. To be called before `render` and `read`. */
-  attach({ registry, accounting, groupQuotas, sharedBalances, readGroup, ...given }: ScrapedParts): void {
+  attach({ registry, accounting, groupQuotas, sharedBalances, readGroup, ...passed }: ScrapedParts): void {
     const source: MetricsSource = {
-      ...given,
+      ...passed,
       version: packageVersion(),
       reader: this.reader,
       models: () => registry.catalog.models,
@@ -123,7 +126,7 @@ export class GatewayMetrics {
         this.#settings.metrics.account_labels ? accountSamples(registry, sharedBalances?.value) : [],
     };
     this.#source = source;
-    this.#readings = sharedBalances === undefined ? [groupQuotas] : [groupQuotas, sharedBalances];
+    this.#cachedReadings = sharedBalances === undefined ? [groupQuotas] : [groupQuotas, sharedBalances];
     const readAlone = (): Promise<FamilySamples> => Promise.resolve(({ collect }) => collect(source));
     this.#exposition = new Exposition(readGroup ?? readAlone);
   }
@@ -140,7 +143,7 @@ export class GatewayMetrics {
   }
 
   async #refresh(): Promise<void> {
-    await Promise.all(this.#readings.map((reading) => reading.refresh()));
+    await Promise.all(this.#cachedReadings.map((reading) => reading.refresh()));
   }
 
   close(): void {
@@ -149,8 +152,9 @@ export class GatewayMetrics {
 }
 
 /**
- * Returns the samples of accounts. Spending and calls are those of the host, so that their sum over hosts is
- * right. A balance is from `balances` if others share it, and undefined if that does not have it.
+ * Returns the samples of accounts. Spending and calls are those of this host alone, so that their sum over
+ * hosts is right. If others share the accounts, a balance is from `balances`, and undefined if it is not
+ * there.
  */
 function accountSamples(registry: Registry, balances: Balances | undefined): AccountSample[] {
   try {
@@ -169,21 +173,22 @@ function accountSamples(registry: Registry, balances: Balances | undefined): Acc
   }
 }
 
-/** Groups with series of their own, at most nine each. */
+/** Groups with series of their own: one for each quota, so at most nine. */
 export const GROUPS_SHOWN_MAX = 100;
-/** Groups that are read without a pause: some milliseconds. */
-const PAGE_GROUPS = 500;
-const PAGE_ACCOUNTS = 500;
-const FRESH_MS = 10_000;
+/** Groups, and accounts, that are read without a pause: some milliseconds. */
+const GROUPS_A_PAGE = 500;
+const ACCOUNTS_A_PAGE = 500;
+const FRESH_MS_MAX = 10_000;
 
 /**
- * A value of all processes and hosts together that scrapes show, and for which they must be asked.
- * Notifications creates the two kinds below.
+ * A value that scrapes show, and for which all processes and hosts must be asked. notifications.ts creates
+ * the two kinds below.
  *
- * Must hold: scrapes, which need no token, make it read at most every ten seconds
+ * Must hold: scrapes, which need no token, cause a read at most every FRESH_MS_MAX
  * (test/unit/gateway/gateway-metrics.group-quotas.test.ts).
  */
-abstract class Reading<Value> {
+abstract class CachedReading<Value> {
+  /** The value of a reading that is off. */
   readonly #none: Value;
   readonly #monotonicMs: () => number;
   #isOn = false;
@@ -202,29 +207,29 @@ abstract class Reading<Value> {
     this.#isOn = true;
   }
 
-  /** To be called when this gateway loses it, or ends. */
+  /** To be called when this gateway loses the admin interface, or ends. */
   turnOff(): void {
     this.#isOn = false;
     this.#value = this.#none;
-    // What is read next is due at once, however soon it is turned on again.
+    // So that the next read is due at once, however soon the reading is turned on again.
     this.#readMs = -Infinity;
   }
 
-  /** What the last `refresh` has read; empty without the admin interface. */
+  /** What the last `refresh` has read; `#none` without the admin interface. */
   get value(): Value {
     return this.#value;
   }
 
-  /** To be awaited before `value`. Never rejects: if it cannot be read, the value stays as it was. */
+  /** To be awaited before `value`. Never rejects: after a failure the value stays as it was. */
   async refresh(): Promise<void> {
-    if (!this.#isOn || this.#monotonicMs() - this.#readMs < FRESH_MS) return;
+    if (!this.#isOn || this.#monotonicMs() - this.#readMs < FRESH_MS_MAX) return;
     await (this.#reading ??= this.#read().finally(() => (this.#reading = undefined)));
   }
 
   async #read(): Promise<void> {
     try {
       const value = await this.read();
-      // It was turned off meanwhile.
+      // Turned off meanwhile: the value stays empty.
       if (!this.#isOn) return;
       this.#value = value;
       this.#readMs = this.#monotonicMs();
@@ -247,7 +252,7 @@ interface GroupQuotasOptions {
 }
 
 /** Samples of how full the quotas of groups are, for the groups nearest to a limit. */
-export class GroupQuotas extends Reading<readonly GroupQuotaSample[]> {
+export class GroupQuotas extends CachedReading<readonly GroupQuotaSample[]> {
   readonly #options: GroupQuotasOptions;
 
   constructor(options: GroupQuotasOptions) {
@@ -261,8 +266,8 @@ export class GroupQuotas extends Reading<readonly GroupQuotaSample[]> {
     const ids = [...records()]
       .filter(({ limits }) => QUOTA_NAMES.some((quota) => limits[QUOTA_FIELDS[quota]] !== undefined))
       .map(({ id }) => id);
-    for (let from = 0; from < ids.length; from += PAGE_GROUPS) {
-      const page = ids.slice(from, from + PAGE_GROUPS);
+    for (let from = 0; from < ids.length; from += GROUPS_A_PAGE) {
+      const page = ids.slice(from, from + GROUPS_A_PAGE);
       const statements = await service.read(({ groups }) => page.map((id) => groups.find(id)));
       for (const { record, quotas } of statements) {
         const name = showsNames ? record.name : '';
@@ -288,7 +293,7 @@ type Balances = ReadonlyMap<string, bigint>;
  * The balances of accounts with labels, as all processes and hosts that share them have left them. The store
  * of a host has neither what other hosts have spent nor what calls hold.
  */
-export class SharedBalances extends Reading<Balances> {
+export class SharedBalances extends CachedReading<Balances> {
   readonly #service: Pick<RegistryService, 'read'>;
 
   constructor(service: Pick<RegistryService, 'read'>, monotonicMs: () => number) {
@@ -297,12 +302,13 @@ export class SharedBalances extends Reading<Balances> {
   }
 
   protected async read(): Promise<Balances> {
-    // If the coordinator cannot be asked, statements have no leases: what was known last is nearer the truth.
+    // If the coordinator cannot be asked, statements have no `leased`. Then the last known balance stays,
+    // which is nearer the truth than the store's.
     const balances = new Map(this.value);
     let from: number | undefined = 0;
-    for (let shown = 0; from !== undefined && shown < ACCOUNT_LABELS_MAX; shown += PAGE_ACCOUNTS) {
+    for (let shown = 0; from !== undefined && shown < ACCOUNT_LABELS_MAX; shown += ACCOUNTS_A_PAGE) {
       const first: number = from;
-      const page = await this.#service.read(({ accounts }) => accounts.list(first, PAGE_ACCOUNTS));
+      const page = await this.#service.read(({ accounts }) => accounts.list(first, ACCOUNTS_A_PAGE));
       for (const { record, available, leased } of page.items)
         if (leased !== undefined) balances.set(record.id, available);
       from = page.next;

@@ -1,10 +1,12 @@
 /**
  * Builds the document of `GET /admin/v1/status` from the parts of the gateway processes, and from the last
- * counters of those that have ended. stats.ts uses it on a gateway's main thread, group-snapshots.ts in the
- * supervisor process.
+ * counters of the processes that have ended. stats.ts calls `statusDocument` and `sharingStatusOf` on a
+ * gateway's main thread, supervisor/group-snapshots.ts `addStatus` and `endedStatus` in the supervisor
+ * process. Pure.
  *
- * Must hold: the sums include the last counters of ended processes, so that no sum falls
- * (test/unit/gateway/group-status.test.ts).
+ * Must hold: the sums include the last counters of ended processes, so that no sum falls. A new count of
+ * ProcessStatus is added up in `addStatus`; otherwise operators see that of one process. The names in the
+ * document are public.
  */
 import { decimalOf } from '../core/money.js';
 import type { BreakerState } from '../telemetry/metrics-layout.js';
@@ -42,9 +44,9 @@ export function sharingStatusOf(snapshot: SharingSnapshot | undefined): SharingS
 }
 
 /**
- * Adds the counters of two processes, or takes those of the one that shares: `sharing` changes at a restart
- * of all alone. The state is the worse of the two (SHARING_STATES and REGISTRY_STATES go from the best to the
- * worst), and the time without contact the longer.
+ * Adds the counters of two processes. The state is the worse of the two (SHARING_STATES and REGISTRY_STATES
+ * go from the best to the worst), and the time without contact the longer. Null for a process is rare,
+ * because the setting `sharing` changes only when all processes restart: then the other's values count.
  */
 function addSharing(left: SharingStatus | null, right: SharingStatus | null): SharingStatus | null {
   if (left === null || right === null) return left ?? right;
@@ -62,11 +64,11 @@ function addSharing(left: SharingStatus | null, right: SharingStatus | null): Sh
   };
 }
 
-/** Returns the counters alone, for a process that has ended. */
+/** Returns the counters alone, for a process that has ended: what is now is 0, and its state the best. */
 function endedSharing(status: SharingStatus | null): SharingStatus | null {
   if (status === null) return null;
-  const well = { state: SHARING_STATES[0], reason: null, lost_seconds: 0 };
-  return { ...status, ...well, leased_subjects: 0, waiting_requests: 0, registry: null };
+  const bestState = { state: SHARING_STATES[0], reason: null, lost_seconds: 0 };
+  return { ...status, ...bestState, leased_subjects: 0, waiting_requests: 0, registry: null };
 }
 
 function rankOf({ state }: SharingStatus): number {
@@ -91,13 +93,13 @@ export function statusDocument(
   ended: ProcessStatus | undefined,
 ): StatusDocument {
   const sum = [...members, ...(ended ? [ended] : [])].reduce(addStatus);
-  const several = members.length > 1;
+  const areSeveral = members.length > 1;
   const threadsOf = ({ process, threads }: ProcessStatus): readonly ThreadStatus[] =>
-    several ? threads.map((thread) => ({ ...thread, name: `${process}/${thread.name}` })) : threads;
-  const current = new Set(own.upstreams.map(keyOf));
+    areSeveral ? threads.map((thread) => ({ ...thread, name: `${process}/${thread.name}` })) : threads;
+  const current = new Set(own.upstreams.map(upstreamKeyOf));
   return {
-    // Each member of a process's part is also one of the document, and public.
-    ...priced(sum),
+    // All members of a process's part are members of the document too, so they are public.
+    ...withMoney(sum),
     process: own.process,
     version: own.version,
     node: own.node,
@@ -106,10 +108,10 @@ export function statusDocument(
     ready: members.some(({ ready }) => ready),
     uptime_seconds: own.uptime_seconds,
     limits: { ...own.limits, calls_in_flight: total(members, ({ limits }) => limits.calls_in_flight) },
-    // The sum of all models names every outcome, that of one only those that occurred.
-    models: sum.models.map((model) => ({ ...priced(model), outcomes: occurred(model.outcomes) })),
+    // The sums over all models name every outcome. A single model names only those that occurred.
+    models: sum.models.map((model) => ({ ...withMoney(model), outcomes: withoutZeros(model.outcomes) })),
     // An upstream that only an ended process had is not in the settings any more.
-    upstreams: sum.upstreams.filter((upstream) => current.has(keyOf(upstream))),
+    upstreams: sum.upstreams.filter((upstream) => current.has(upstreamKeyOf(upstream))),
     threads: members.flatMap(threadsOf),
     processes: members.map((member) => ({
       process: member.process,
@@ -122,7 +124,7 @@ export function statusDocument(
   };
 }
 
-/** Returns the counters alone, for a process that has ended. */
+/** Returns the counters alone, for a process that has ended: whatever is a state of now is empty. */
 export function endedStatus(status: ProcessStatus): ProcessStatus {
   return {
     ...status,
@@ -144,8 +146,8 @@ export function endedStatus(status: ProcessStatus): ProcessStatus {
 }
 
 /**
- * Adds two parts. Values that have no sum are those of `left`; of two errors the text of `left`, because
- * their times are not known.
+ * Adds two parts. Values that have no sum are those of `left`. Of two errors of the store the text of `left`
+ * stays, because their times are not known.
  */
 export function addStatus(left: ProcessStatus, right: ProcessStatus): ProcessStatus {
   const add = (countOf: (status: ProcessStatus) => number): number => countOf(left) + countOf(right);
@@ -158,7 +160,7 @@ export function addStatus(left: ProcessStatus, right: ProcessStatus): ProcessSta
     refusals: addRecords(left.refusals, right.refusals),
     overhead_ms: addHistograms(left.overhead_ms, right.overhead_ms),
     models: addByKey(left.models, right.models, ({ id }) => id, addModel),
-    upstreams: addByKey(left.upstreams, right.upstreams, keyOf, addUpstream),
+    upstreams: addByKey(left.upstreams, right.upstreams, upstreamKeyOf, addUpstream),
     credentials: addByKey(left.credentials, right.credentials, ({ name }) => name, addCredential),
     store: {
       ok: left.store.ok && right.store.ok,
@@ -169,12 +171,12 @@ export function addStatus(left: ProcessStatus, right: ProcessStatus): ProcessSta
   };
 }
 
-/** Returns the counts with the cost as money. */
-function priced<Calls extends CallsStatus>({ cost_pico_units: cost, ...calls }: Calls) {
+/** Returns the counts with the cost as decimal money, in place of pico-units. */
+function withMoney<Calls extends CallsStatus>({ cost_pico_units: cost, ...calls }: Calls) {
   return { ...calls, cost: decimalOf(cost) };
 }
 
-function occurred(counts: Readonly<Record<string, number>>): Record<string, number> {
+function withoutZeros(counts: Readonly<Record<string, number>>): Record<string, number> {
   return Object.fromEntries(Object.entries(counts).filter(([, count]) => count > 0));
 }
 
@@ -196,9 +198,10 @@ function addHistograms({ bounds, counts }: HistogramView, right: HistogramView):
   return { bounds, counts: counts.map((count, bucket) => count + (right.counts[bucket] ?? 0)) };
 }
 
+/** From the best to the worst. */
 const SEVERITY: readonly BreakerState[] = ['closed', 'half_open', 'open'];
 
-const keyOf = ({ model, name }: UpstreamStatus): string => `${model} ${name}`;
+const upstreamKeyOf = ({ model, name }: UpstreamStatus): string => `${model} ${name}`;
 
 /** Returns one entry for each key, in the order in which keys first occur. */
 function addByKey<Entry>(
@@ -238,13 +241,16 @@ function addUpstream(left: UpstreamStatus, right: UpstreamStatus): UpstreamStatu
     failures: left.failures + right.failures,
     last_failure: laterOf(left.last_failure, right.last_failure),
     last_errors: newestErrors(left.last_errors, right.last_errors),
-    quotas: left.quotas.map((quota, at) => ({ ...quota, used: quota.used + (right.quotas[at]?.used ?? 0) })),
+    quotas: left.quotas.map((quota, index) => ({
+      ...quota,
+      used: quota.used + (right.quotas[index]?.used ?? 0),
+    })),
     waiting_calls: left.waiting_calls + right.waiting_calls,
   };
 }
 
 function addCredential(left: CredentialStatus, right: CredentialStatus): CredentialStatus {
-  const ends = [left, right].flatMap(({ expires_at: at }) => at ?? []);
+  const ends = [left, right].flatMap(({ expires_at: expiresAt }) => expiresAt ?? []);
   return {
     name: left.name,
     ok: left.ok && right.ok,

@@ -1,15 +1,15 @@
 /**
  * The idempotency service: knows which calls with an `Idempotency-Key` are in progress, and stores the
  * responses of those that have ended. Listeners ask it over their ports (channel/idempotency-channel.ts), and
- * the flush writes its responses. Runs on the main thread of a gateway process.
+ * store/flush.ts writes its responses. accounting.ts owns it, on the main thread of a gateway process.
  *
  *     no record → in progress (of a listener) → stored → no record (expired, evicted as the oldest, or
  *                                                        forgotten, because its charge was taken back)
  *                                             → stored without bytes (too many): a replay is rejected
  *                                             → no record (abandoned, or its listener died)
  *
- * If several processes share the host, each new lock is also taken in SharedLocks, and released there when
- * the response is on disk.
+ * If several processes share the host, each new lock is also taken in SharedLocks (a _shared lock_), and
+ * released there when the response is on disk.
  *
  * Must hold, both in test/unit/gateway/idempotency-service.test.ts:
  * - Before the service decides on a lock, and before a flush gets the responses, it reads all ports to their
@@ -39,10 +39,10 @@ import type { FlushedResponses } from '../store/flush.js';
 import type { SharedLocks } from '../sharing/shared-locks.js';
 import type { Log } from '../telemetry/log.js';
 
-/** Bytes of stored responses that all listeners may be sending. Slow clients hold them for a while. */
-const REPLAY_BYTES_MAX = 128 * 1024 * 1024;
+/** Bytes of stored responses that all listeners may be sending; slow clients take them for a while. */
+const REPLAYING_BYTES_MAX = 128 * 1024 * 1024;
 
-/** Responses expire after hours, so once a minute is often enough. */
+/** How often expired responses are removed. They expire after hours, so that is often enough. */
 const SWEEP_PERIOD_MS = 60_000;
 
 const UNREADABLE: ErrorRecord = {
@@ -64,40 +64,42 @@ export interface IdempotencyServiceOptions {
   readonly log: Log;
 }
 
-/** This thread's side of a listener's port. */
-interface ListenerEnd {
+/** This thread's end of a listener's port, and the bytes of the replays that the listener sends now. */
+interface ListenerPort {
   readonly port: MessagePort;
-  replayBytes: number;
+  replayingBytes: number;
 }
 
-interface InProgress {
+interface CallInProgress {
   readonly lock: LockRequest;
   readonly listener: number;
 }
 
 interface LockQuestion {
   readonly port: MessagePort;
-  readonly listener: ListenerEnd;
+  readonly listener: ListenerPort;
   readonly index: number;
   readonly question: Question;
 }
 
-type FromChannel = Question | LockMessage;
+type ListenerMessage = Question | LockMessage;
 
 export class IdempotencyService implements FlushedResponses {
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #responses: StoredResponses;
   readonly #shared: IdempotencyServiceOptions['shared'];
-  /** False with `durability: commit`: before the commit the first client has no complete response either. */
+  /**
+   * With `durability: commit` it returns false: before the commit the first client has not all of it either.
+   */
   readonly #replaysUnwritten: () => boolean;
   /** How many calls may be in progress: as many as calls in flight. */
   readonly #locksMax: number;
-  readonly #listeners = new Map<number, ListenerEnd>();
-  readonly #inProgress = new Map<string, InProgress>();
+  readonly #listeners = new Map<number, ListenerPort>();
+  readonly #inProgress = new Map<string, CallInProgress>();
   /** Lock requests that were read from the ports and not decided yet: at most one for each connection. */
   #questions: LockQuestion[] = [];
-  #replayBytes = 0;
+  #replayingBytes = 0;
   #sweptAtMs = -Infinity;
   #isClosed = false;
 
@@ -127,11 +129,12 @@ export class IdempotencyService implements FlushedResponses {
 
   /** Connects a new listener. */
   attach(index: number, port: MessagePort): void {
-    const listener = { port, replayBytes: 0 };
+    const listener = { port, replayingBytes: 0 };
     this.#listeners.set(index, listener);
-    port.on('message', (message: FromChannel) => {
+    port.on('message', (message: ListenerMessage) => {
       this.#onMessage(index, listener, message);
-      // Reads the other ports before it decides. A message that needs no reply is not worth that.
+      // The other ports are read before a lock is decided on. For a message without a reply that is not
+      // needed.
       if (this.#questions.length > 0) this.#readPorts();
     });
   }
@@ -145,7 +148,7 @@ export class IdempotencyService implements FlushedResponses {
     if (listener === undefined) return;
     this.#readPorts();
     this.#listeners.delete(index);
-    this.#replayBytes -= listener.replayBytes;
+    this.#replayingBytes -= listener.replayingBytes;
     listener.port.close();
     const ended = this.#responses.dropUncharged(index);
     for (const [name, running] of this.#inProgress) {
@@ -153,9 +156,10 @@ export class IdempotencyService implements FlushedResponses {
       this.#inProgress.delete(name);
       ended.push(running.lock);
     }
-    this.#giveBack(ended);
+    this.#releaseShared(ended);
   }
 
+  // store/flush.ts calls `due` before it writes, and then `recordWritten` or `recordFailed`.
   due(): ResponseChanges | undefined {
     this.#readPorts();
     return this.#responses.due();
@@ -166,15 +170,15 @@ export class IdempotencyService implements FlushedResponses {
   }
 
   /**
-   * Accounting calls it after each flush. Each time tries again to release the shared locks whose release
-   * failed; once a minute begins to remove expired responses.
+   * Accounting calls it after each flush. It tries again to release the shared locks whose release failed,
+   * and once a minute begins to remove expired responses.
    */
   onSweep(): void {
-    this.#giveBack([]);
+    this.#releaseShared([]);
     if (this.#clock.monotonicMs() - this.#sweptAtMs >= SWEEP_PERIOD_MS) void this.#expire();
   }
 
-  /** Removes all expired responses, however many: they are on disk unencrypted. Never rejects. */
+  /** Removes all expired responses, however many, because they are on disk unencrypted. Never rejects. */
   async #expire(): Promise<void> {
     try {
       while (!this.#isClosed) {
@@ -194,14 +198,14 @@ export class IdempotencyService implements FlushedResponses {
 
   recordWritten(changes: ResponseChanges): void {
     this.#responses.recordWritten(changes);
-    this.#giveBack([...changes.kept, ...changes.forgotten]);
+    this.#releaseShared([...changes.kept, ...changes.forgotten]);
   }
 
   /** Reads all ports to their ends, then decides on the lock requests among the messages, in their order. */
   #readPorts(): void {
     for (const [index, listener] of this.#listeners) {
       for (;;) {
-        const received = receiveMessageOnPort(listener.port) as { message: FromChannel } | undefined;
+        const received = receiveMessageOnPort(listener.port) as { message: ListenerMessage } | undefined;
         if (received === undefined) break;
         this.#onMessage(index, listener, received.message);
       }
@@ -211,7 +215,7 @@ export class IdempotencyService implements FlushedResponses {
     for (const question of questions) this.#reply(question);
   }
 
-  #onMessage(index: number, listener: ListenerEnd, message: FromChannel): void {
+  #onMessage(index: number, listener: ListenerPort, message: ListenerMessage): void {
     if ('ask' in message) {
       this.#questions.push({ index, listener, port: listener.port, question: message });
       return;
@@ -225,12 +229,12 @@ export class IdempotencyService implements FlushedResponses {
           { ...lock, endedMs, stream, fallback, bytes },
           { listener: index, position },
         );
-        if (!isStored) this.#giveBack([lock]);
+        if (!isStored) this.#releaseShared([lock]);
         return;
       }
       case 'abandon':
         this.#inProgress.delete(nameOfResponse(message.lock));
-        this.#giveBack([message.lock]);
+        this.#releaseShared([message.lock]);
         return;
       case 'forget':
         this.#responses.forget(message.lock, { listener: index, position: message.position });
@@ -240,19 +244,20 @@ export class IdempotencyService implements FlushedResponses {
     }
   }
 
+  /** Replies in any case: a listener waits for the reply without a bound of its own. */
   #reply({ index, listener, port, question: { id, ask } }: LockQuestion): void {
     let reply: AskReply;
     try {
-      reply = { id, ok: true, result: this.#decide(index, listener, ask as LockRequest) };
+      reply = { id, ok: true, result: this.#decideLock(index, listener, ask as LockRequest) };
     } catch (error) {
       this.#log.error('a stored response cannot be read', { error: String(error) });
       reply = { id, ok: false, rejection: UNREADABLE };
-      this.#giveBack([ask as LockRequest]);
+      this.#releaseShared([ask as LockRequest]);
     }
     port.postMessage(reply);
   }
 
-  #decide(index: number, listener: ListenerEnd, lock: LockRequest): LockReply {
+  #decideLock(index: number, listener: ListenerPort, lock: LockRequest): LockReply {
     const name = nameOfResponse(lock);
     const running = this.#inProgress.get(name);
     if (running !== undefined) return stateOfRunning(running.lock.bodyDigest, lock);
@@ -261,7 +266,7 @@ export class IdempotencyService implements FlushedResponses {
       found = this.#responses.find(lock);
     } catch (error) {
       if (!(error instanceof StoreError) || error.code !== 'damaged') throw error;
-      // The call was made and charged. Nobody knows its response any more.
+      // The call was made and charged, so it must not be made again, although its response is lost.
       this.#log.error('a stored response is damaged and is not replayed', { error: error.message });
       return { state: 'not_stored' };
     }
@@ -271,7 +276,7 @@ export class IdempotencyService implements FlushedResponses {
       if (heldByOthers !== undefined) return stateOfRunning(heldByOthers, lock);
       // Another process may have stored the response and released its lock since the lookup above.
       found = this.#shared && this.#responses.findAnew(lock);
-      if (found !== undefined) this.#giveBack([lock]);
+      if (found !== undefined) this.#releaseShared([lock]);
     }
     if (found === undefined) {
       this.#inProgress.set(name, { lock, listener: index });
@@ -279,25 +284,26 @@ export class IdempotencyService implements FlushedResponses {
     }
     const { bodyDigest, stream, fallback, bytes } = found.record;
     if (bodyDigest !== lock.bodyDigest) return { state: 'other_body' };
-    // Its first client does not have the end of the response yet either.
+    // The first client does not have the end of this response yet either.
     if (found.isUnwritten && !this.#replaysUnwritten()) return { state: 'in_progress' };
     if (bytes === undefined) return { state: 'not_stored' };
-    if (this.#replayBytes + bytes.length > REPLAY_BYTES_MAX) return { state: 'busy' };
+    if (this.#replayingBytes + bytes.length > REPLAYING_BYTES_MAX) return { state: 'busy' };
     this.#countReplay(listener, bytes.length);
     return { state: 'finished', stream, fallback, bytes };
   }
 
-  /** Releases shared locks, except of keys that a new call has locked since. */
-  #giveBack(keys: readonly ResponseKey[]): void {
+  /** Releases shared locks, except those of keys that a new call has locked since. */
+  #releaseShared(keys: readonly ResponseKey[]): void {
     this.#shared?.giveBack(keys.filter((key) => !this.#inProgress.has(nameOfResponse(key))));
   }
 
-  #countReplay(listener: ListenerEnd, bytes: number): void {
-    listener.replayBytes += bytes;
-    this.#replayBytes += bytes;
+  #countReplay(listener: ListenerPort, bytes: number): void {
+    listener.replayingBytes += bytes;
+    this.#replayingBytes += bytes;
   }
 }
 
+/** The reply while a call with that key is in progress, here or in another process. */
 function stateOfRunning(bodyDigest: string, lock: LockRequest): LockReply {
   return { state: bodyDigest === lock.bodyDigest ? 'in_progress' : 'other_body' };
 }

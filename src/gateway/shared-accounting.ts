@@ -2,11 +2,12 @@
  * The accounting of a gateway that shares limits, accounts and keys with other processes of its host or with
  * other hosts. In addition to what every gateway does, it leases quotas and money from a coordinator, applies
  * the changes that others make to the registry, and sends its own operators' changes through the coordinator.
- * accounting.ts creates it, on the main thread of a gateway process.
+ * accounting.ts calls `openShared`, on the main thread of a gateway process.
  *
  * Must hold: `start` has the registry of the other hosts before calls are served, and `close` gives leases
- * back while the coordinator can still be reached. Tests: test/e2e/processes-limits.test.ts, and for other
- * hosts test/e2e/sharing-registry.test.ts and test/e2e/sharing-hosts.test.ts.
+ * back while the coordinator can still be reached. There is no unit test: see
+ * test/e2e/processes-limits.test.ts, and for other hosts test/e2e/sharing-registry.test.ts and
+ * test/e2e/sharing-hosts.test.ts.
  */
 import { randomUUID } from 'node:crypto';
 import type { MessagePort } from 'node:worker_threads';
@@ -55,7 +56,7 @@ import { LeaseScopes } from './lease-scopes.js';
 import type { GroupPosition } from './messages.js';
 
 /** Opens the lease file, and recovers the accounting. Throws `StoreError`. */
-export function shared(options: AccountingOptions, group: GroupPosition): AccountingParts {
+export function openShared(options: AccountingOptions, group: GroupPosition): AccountingParts {
   const base = openBase(options);
   const { store, buffers, ledger, keyTable, groupNames, directory, clock, live, log } = base;
   const { accounts: accountsMax, keys: keysMax, groups: groupsMax } = base.settings.limits;
@@ -79,9 +80,11 @@ export function shared(options: AccountingOptions, group: GroupPosition): Accoun
     usage: new SharedUsageBook(store, live.modelIdOf),
     keyUses: new SharedKeyUses(tables, clock, store.keys, log),
     quotaUses: new SharedQuotaUses(ledger, clock, base.live.modelIdOf, store.quotaUses, log),
+    // `sharing` is defined below; no flush runs before this function returns.
     uncoveredCharges: { note: (prefix, record) => sharing.uncoveredCharges.record(prefix, record) },
     mark: store.newFlushMark(group.slot, randomUUID()),
   });
+  // After `newest`, reads of the store see what other processes have written.
   const groupRequests = new GroupRequests(options.readAll, () => void store.shared.feed.newest());
   const flushRequests = new FlushRequests(() => groupRequests.flush());
   const uses = new SharedUses(store, directory, base.settings.quota_timezone, ledger);
@@ -120,6 +123,7 @@ interface SharedAccountingOptions extends AccountingBase {
   readonly uses: SharedUses;
 }
 
+/** The parts that only a gateway which shares has. They call each other, so their order matters little. */
 class SharedAccounting implements Sharing {
   readonly service: RegistryService;
   readonly uncoveredCharges: UncoveredCharges;
@@ -152,7 +156,7 @@ class SharedAccounting implements Sharing {
       });
     this.uncoveredCharges = new UncoveredCharges({
       setUncovered: (account, amount) => this.#manager.setUncovered(account, amount),
-      charge: (account, most) => ledger.collect(account, most),
+      charge: (account, amountMax) => ledger.collect(account, amountMax),
       correct: (prefix, record) => flush.correct(prefix, record),
       holdsResponses: () => live.settings.durability === 'commit',
       timers: SYSTEM_TIMERS,
@@ -188,6 +192,7 @@ class SharedAccounting implements Sharing {
   }
 
   async start(): Promise<void> {
+    // The registry first: leases are of accounts and keys that this process must know.
     await this.#hosts?.registry.join();
     this.#follower.look();
     this.#follower.start();
@@ -226,6 +231,7 @@ class SharedAccounting implements Sharing {
     return sharingSnapshot({ manager: this.#manager.state, hosts, nowMs: this.#clock.monotonicMs() });
   }
 
+  /** Finds the account, key or group with that id; undefined if there is none. */
   #scopeOf(id: string): LeaseScope | undefined {
     const store = this.#store;
     const account = store.findAccount(id);
@@ -237,6 +243,7 @@ class SharedAccounting implements Sharing {
   }
 
   async close(): Promise<void> {
+    // The manager gives leases back before its coordinator goes: other hosts' server, or the lease file.
     this.#follower.stop();
     await this.#debits.close();
     await this.#manager.close();
@@ -245,6 +252,7 @@ class SharedAccounting implements Sharing {
   }
 }
 
+/** Makes the lease manager, which leases quotas and money of the scopes that calls use. */
 function managerOf(
   {
     buffers,
@@ -264,7 +272,7 @@ function managerOf(
   const calendar = new CoordinatorClock(clock, buffers.ledger.calendar!);
   const accounting: SpentAccounting = {
     flushedOf: (account) => totals.writtenOf(account),
-    collect: (account, most) => uncoveredCharges.collect(account, most),
+    collect: (account, amountMax) => uncoveredCharges.collect(account, amountMax),
   };
   const scopes = new LeaseScopes({
     ...{ ledger, leases, clock, live, accounting },

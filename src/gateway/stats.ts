@@ -1,15 +1,13 @@
 /**
- * The stats of one gateway (`Stats`), its part of `GET /admin/v1/status` among them. ProcessGroupStats, which
- * `Stats` has if a supervisor runs several gateways, makes of all parts what operators see; group-status.ts
- * adds up the status documents for it. gateway.ts owns `Stats`, on the main thread of a gateway process;
- * admin-service.ts reads it. A _group_ is a process group here, but in `groupQuotas` one of accounts.
+ * The stats of one gateway (`Stats`), its part of `GET /admin/v1/status` among them. If a supervisor runs
+ * several gateways, `Stats` has a ProcessGroupStats, which makes of all parts what operators see, with
+ * group-status.ts. gateway.ts owns `Stats`, on the main thread of a gateway process; admin-service.ts reads
+ * it. A _group_ is a process group here, but in `groupQuotas` a group of accounts.
  *
- * Must hold: a sum over all gateways never falls, or Prometheus takes it for a restart and counts twice
- * (test/unit/gateway/stats.process-group.test.ts); `reportLast` is called once, when all threads have ended,
- * because the supervisor adds these last counters for good. The names in the status document are public.
- * `addStatus` of group-status.ts adds up each count, else operators see that of one process. Tests:
- * test/unit/supervisor/group-snapshots.test.ts, test/unit/gateway/group-status.test.ts,
- * test/e2e/metrics.test.ts.
+ * Must hold: a sum over all gateways never falls, or Prometheus takes the fall for a restart and counts twice
+ * (test/unit/gateway/stats.process-group.test.ts). `reportLast` is called once, when all threads have ended,
+ * because the supervisor adds these last counters for good (test/unit/supervisor/group-snapshots.test.ts).
+ * The names in the status document are public. Further test: test/e2e/metrics.test.ts.
  */
 import type { Settings } from '../config/schema.js';
 import { ProxyError } from '../core/errors.js';
@@ -61,7 +59,7 @@ import type { LiveSettings } from './reload.js';
 import type { SupervisorLink } from './supervisor-link.js';
 
 interface ProcessGroupStatsOptions {
-  /** That of this gateway process. */
+  /** The slot of this gateway process. */
   readonly slot: number;
   /** Reads this gateway alone. The snapshot has that kind. */
   readonly read: (kind: SnapshotKind) => Promise<Snapshot>;
@@ -100,7 +98,7 @@ export class ProcessGroupStats {
     const { members, ended } = await this.#readAll('status');
     const statuses = members.flatMap(({ reading: { status } }) => (status === undefined ? [] : [status]));
     const own = statuses.find((status) => status.process === slot);
-    // `#readAll` sees to it that there is one.
+    // `#readAll` has made sure that this gateway's status is there.
     return statusDocument(own ?? statuses[0]!, statuses, ended.status);
   }
 
@@ -180,7 +178,7 @@ export class Stats {
     const { metrics, accounting } = this.#options;
     if (kind === 'metrics') return { metrics: await metrics.read() };
     if (kind === 'accounts') return { accounts: [accounting.base.topAccounts.read()] };
-    return { status: statusOf(this.#facts(), metrics) };
+    return { status: statusOf(this.#statusInputs(), metrics) };
   }
 
   /** The document of `GET /admin/v1/status`. */
@@ -204,7 +202,8 @@ export class Stats {
 
   /**
    * Sends the last snapshot to the supervisor, which keeps its counters after this gateway has ended: also
-   * those of spans that still run. Resolves when it has left this process, or after a while.
+   * those of spans of the history that still run. Resolves when the snapshot has left this process, or after
+   * LAST_SNAPSHOT_WAIT_MS_MAX (supervisor-link.ts).
    */
   async reportLast(): Promise<void> {
     if (this.#processGroup === undefined) return;
@@ -227,7 +226,7 @@ export class Stats {
     }));
   }
 
-  #facts(): StatusFacts {
+  #statusInputs(): StatusInputs {
     const { live, accounting, listeners, workers, state, group } = this.#options;
     return {
       slot: group?.slot ?? 0,
@@ -235,7 +234,7 @@ export class Stats {
       uptimeSeconds: Math.floor((performance.now() - this.#startedAtMs) / 1_000),
       listeners: listeners.count,
       workers: workers.count,
-      // Their number: accounts are never deleted, so their indices have no gaps.
+      // The number of accounts: accounts are never deleted, so their indices have no gaps.
       accounts: accounting.base.store.freeAccountIndex(),
       modelIds: accounting.registry.catalog.models.map(({ id }) => id),
       settings: live.settings,
@@ -246,12 +245,13 @@ export class Stats {
   }
 }
 
-interface StatusFacts {
-  /** That of this process in its process group; 0 without one. */
+/** What `statusOf` needs beside the metrics. */
+interface StatusInputs {
+  /** The slot of this process in its process group; 0 without a group. */
   readonly slot: number;
   readonly ready: boolean;
   readonly uptimeSeconds: number;
-  /** How many run. */
+  /** How many listeners, and workers, run now. */
   readonly listeners: number;
   readonly workers: number;
   /** How many accounts there are, also disabled ones. */
@@ -266,14 +266,14 @@ interface StatusFacts {
 
 /**
  * Returns the part of this process. Its counts are those since the process began. Calls without a model of
- * the catalogue are in its sums, but not in its `models`: NO_MODEL has those rejected before the model was
- * known, OTHER_MODEL those that named one that is not there.
+ * the catalogue are in its sums, but not in its `models`: NO_MODEL has the calls that were rejected before
+ * their model was known, OTHER_MODEL the calls that named an unknown model.
  */
-function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessStatus {
-  const { settings, flush } = facts;
+function statusOf(inputs: StatusInputs, metrics: GatewayMetrics): ProcessStatus {
+  const { settings, flush } = inputs;
   const { reader } = metrics;
-  const known = facts.modelIds.map((_, index) => reader.model(modelSlotOf(index)));
-  const models = [reader.model(NO_MODEL), reader.model(OTHER_MODEL), ...known];
+  const catalogModels = inputs.modelIds.map((_, index) => reader.model(modelSlotOf(index)));
+  const models = [reader.model(NO_MODEL), reader.model(OTHER_MODEL), ...catalogModels];
   const overheads = [false, true].map((stream) => reader.overheadMs(stream));
   const total = (countOf: (model: ModelSnapshot) => number): number =>
     models.reduce((sum, model) => sum + countOf(model), 0);
@@ -281,13 +281,13 @@ function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessStatus {
     version: packageVersion(),
     node: process.version,
     pid: process.pid,
-    process: facts.slot,
-    ready: facts.ready,
-    uptime_seconds: facts.uptimeSeconds,
-    listeners: facts.listeners,
-    workers: facts.workers,
+    process: inputs.slot,
+    ready: inputs.ready,
+    uptime_seconds: inputs.uptimeSeconds,
+    listeners: inputs.listeners,
+    workers: inputs.workers,
     calls_in_flight: reader.callsInFlight(),
-    accounts: facts.accounts,
+    accounts: inputs.accounts,
     limits: {
       calls_in_flight: settings.limits.calls_in_flight,
       accounts: settings.limits.accounts,
@@ -301,18 +301,18 @@ function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessStatus {
       completion: total(({ outputTokens }) => outputTokens.sum),
     },
     cost_pico_units: costOf(models),
-    duration_ms: merged(
+    duration_ms: mergedHistograms(
       DURATION_BOUNDS_MS,
       models.map(({ durationMs }) => durationMs),
     ),
-    first_token_ms: merged(
+    first_token_ms: mergedHistograms(
       FIRST_TOKEN_BOUNDS_MS,
       models.map(({ firstTokenMs }) => firstTokenMs),
     ),
-    overhead_ms: merged(OVERHEAD_BOUNDS_MS, overheads),
-    models: known.flatMap((model, index) => entriesOf(facts.modelIds[index]!, model)),
-    upstreams: metrics.upstreams.current.map((upstream) => upstreamOf(upstream, metrics)),
-    credentials: facts.credentials,
+    overhead_ms: mergedHistograms(OVERHEAD_BOUNDS_MS, overheads),
+    models: catalogModels.flatMap((model, index) => modelStatusesOf(inputs.modelIds[index]!, model)),
+    upstreams: metrics.upstreams.current.map((upstream) => upstreamStatusOf(upstream, metrics)),
+    credentials: inputs.credentials,
     threads: reader.threads().map(({ thread, delayP99Ms, heapBytes }) => ({
       name: metrics.threads[thread]!,
       event_loop_delay_ms_p99: delayP99Ms,
@@ -323,7 +323,7 @@ function statusOf(facts: StatusFacts, metrics: GatewayMetrics): ProcessStatus {
       last_error: flush.lastError ?? null,
       unflushed_accounts: flush.unflushedAccounts,
     },
-    sharing: sharingStatusOf(facts.sharing),
+    sharing: sharingStatusOf(inputs.sharing),
   };
 }
 
@@ -339,8 +339,8 @@ function outcomesOf(models: readonly ModelSnapshot[]): Record<Outcome, number> {
   return Object.fromEntries(OUTCOMES.map((outcome) => [outcome, count(outcome)])) as Record<Outcome, number>;
 }
 
-/** Returns one entry, or none for a model without calls. */
-function entriesOf(id: string, model: ModelSnapshot): ModelStatus[] {
+/** Returns the status of a model; none for a model without calls. */
+function modelStatusesOf(id: string, model: ModelSnapshot): ModelStatus[] {
   const outcomes = outcomesOf([model]);
   if (Object.values(outcomes).every((count) => count === 0)) return [];
   return [
@@ -353,18 +353,18 @@ function entriesOf(id: string, model: ModelSnapshot): ModelStatus[] {
         completion: model.outputTokens.sum,
       },
       cost_pico_units: costOf([model]),
-      duration_ms: merged(DURATION_BOUNDS_MS, [model.durationMs]),
-      first_token_ms: merged(FIRST_TOKEN_BOUNDS_MS, [model.firstTokenMs]),
+      duration_ms: mergedHistograms(DURATION_BOUNDS_MS, [model.durationMs]),
+      first_token_ms: mergedHistograms(FIRST_TOKEN_BOUNDS_MS, [model.firstTokenMs]),
     },
   ];
 }
 
-/** In pico-units. A bigint: group-status.ts makes decimal text of it for JSON. */
+/** In pico-units, of which group-status.ts makes decimal text. */
 function costOf(models: readonly ModelSnapshot[]): bigint {
   return models.reduce((sum, { costPicoUnits }) => sum + costPicoUnits, 0n);
 }
 
-function upstreamOf(
+function upstreamStatusOf(
   { model, name, priority, weight, slot: upstreamSlot, scope }: NamedUpstream,
   { reader, upstreamUse, upstreamErrors }: GatewayMetrics,
 ): UpstreamStatus {
@@ -393,7 +393,7 @@ function worstOf(breakers: ReadonlyMap<BreakerState, number>): BreakerState {
 }
 
 /** Adds up histograms bucket by bucket: all must have been made with the same bounds. */
-function merged(bounds: readonly number[], snapshots: readonly HistogramSnapshot[]): HistogramView {
+function mergedHistograms(bounds: readonly number[], snapshots: readonly HistogramSnapshot[]): HistogramView {
   const { counts } = emptyHistogram(bounds);
   for (const snapshot of snapshots) snapshot.counts.forEach((count, bucket) => (counts[bucket]! += count));
   return { bounds, counts };
