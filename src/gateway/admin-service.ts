@@ -1,11 +1,12 @@
 /**
  * Opens and closes the admin interface of a gateway, and connects its routes with the gateway's parts. Within
  * a process group one gateway has the interface: from its start, or from `lead`, until `follow`. gateway.ts
- * owns an AdminService, on the main thread, and calls `findPort` for the port of the listeners too.
+ * owns an AdminService, on the main thread of a gateway process, and calls `findPort` for the port of the
+ * listeners too.
  *
- * Must hold: gateways that are not of one process group never share an address. Each would get a part of the
- * calls, without an error (test/unit/gateway/admin-service.find-port.test.ts). A port that opens after
- * `follow` or `close` is closed at once. Only the gateway with the interface records the history.
+ * Must hold: gateways that are not of one process group never share an address. Otherwise each would get a
+ * part of the calls, without an error (test/unit/gateway/admin-service.find-port.test.ts). A port that opens
+ * after `follow` or `close` is closed at once. Only the gateway with the interface records the history.
  */
 import { once } from 'node:events';
 import { type AddressInfo, createServer, type ListenOptions, type Server } from 'node:net';
@@ -30,6 +31,7 @@ import type { LiveSettings } from './reload.js';
 import type { Stats } from './stats.js';
 import type { SupervisorLink } from './supervisor-link.js';
 
+/** The settings that choose an address, for error messages. */
 const ADVICE = {
   listen: 'listen.host and listen.port (TOLLGATE_HOST, TOLLGATE_PORT)',
   admin: 'admin.host and admin.port (TOLLGATE_ADMIN_HOST, TOLLGATE_ADMIN_PORT)',
@@ -39,8 +41,8 @@ const ADVICE = {
 const PORT_TRIES_MAX = 20;
 
 /**
- * A port that no other gateway of this machine takes at that host, until `release` or the end of the process.
- * Call `release` when the port is open.
+ * A port that no other gateway of this machine takes at that host, until `release` is called or the process
+ * ends. Call `release` when the port is open.
  */
 interface FoundPort {
   readonly port: number;
@@ -52,9 +54,9 @@ interface FoundPort {
  * that was started by mistake would share it too. A bind without that option fails if anybody listens. If
  * `port` is 0, the kernel chooses a port here, because µWS would open such a port without the option.
  *
- * Two gateways that start at the same time do not listen yet, so neither finds the other by its bind. So the
- * first one also binds a name for the address: an abstract Unix socket, which only Linux has. Addresses that
- * overlap, as 0.0.0.0 and 127.0.0.1 do, have different names: one name for all would refuse gateways on two
+ * Two gateways that start at the same time do not listen yet, so neither finds the other by its bind. So each
+ * also binds a name for the address: an abstract Unix socket, which only Linux has. Overlapping addresses
+ * such as 0.0.0.0 and 127.0.0.1 have different names, because one name for all would reject gateways on two
  * addresses of a machine. The kernel does not spread calls over such addresses: the narrower one gets them.
  *
  * Returns `port`, or a free port if it is 0. If the address cannot be bound, throws an Error that names it
@@ -62,20 +64,20 @@ interface FoundPort {
  */
 export async function findPort(host: string, port: number, section: keyof typeof ADVICE): Promise<FoundPort> {
   for (let tries = 1; ; tries++) {
-    const probe = createServer();
-    const refused = await bind(probe, { host, port });
-    if (refused !== undefined) throw cannotListen(`${host}:${port}`, refused, section);
-    const found = (probe.address() as AddressInfo).port;
+    const portProbe = createServer();
+    const portError = await bind(portProbe, { host, port });
+    if (portError !== undefined) throw cannotListen(`${host}:${port}`, portError, section);
+    const foundPort = (portProbe.address() as AddressInfo).port;
     // The name is bound before the probe closes. A gateway that has released the name by then listens, so the
     // probe's bind would have failed.
-    const name = createServer().unref();
-    // The port comes first, because long names are cut.
-    const held = await bind(name, { path: `\0tollgate-${found}-${host}` });
-    probe.close();
-    await once(probe, 'close');
-    // After any other error there are no such names here, and the check of the port must do.
-    if (held !== 'EADDRINUSE') return { port: found, release: () => name.close() };
-    if (port !== 0 || tries === PORT_TRIES_MAX) throw cannotListen(`${host}:${port}`, held, section);
+    const nameHolder = createServer().unref();
+    // The port comes first in the name, because long names are cut.
+    const nameError = await bind(nameHolder, { path: `\0tollgate-${foundPort}-${host}` });
+    portProbe.close();
+    await once(portProbe, 'close');
+    // Any other error means that this system has no such names: then the check of the port must do.
+    if (nameError !== 'EADDRINUSE') return { port: foundPort, release: () => nameHolder.close() };
+    if (port !== 0 || tries === PORT_TRIES_MAX) throw cannotListen(`${host}:${port}`, nameError, section);
   }
 }
 
@@ -124,15 +126,16 @@ export class AdminService {
   /** All that were opened: one that has stopped keeps connections until their next response. */
   readonly #servers: AdminServer[] = [];
   #recorder: HistoryRecorder | undefined;
-  /** Whether another gateway has the interface. */
+  /** Whether `follow` was the last order: another gateway has the interface. */
   #follows = false;
   /**
-   * Counts the calls of `lead`, `follow` and `close`. Work that waits, to open the port or to write the
-   * address, remembers the count, and is dropped if the count has grown: it would undo the later call.
+   * Counts the orders: calls of `lead`, `follow` and `close`. Work that waits, to open the port or to write
+   * the address, remembers the count. It is dropped if the count has grown, because it would undo the later
+   * order.
    */
   #orders = 0;
-  /** Drops an `open` that is called after `close`, too. */
-  #closed = false;
+  /** Whether `close` was called: then `open` opens nothing. */
+  #isClosed = false;
 
   constructor(options: AdminServiceOptions) {
     this.#options = options;
@@ -141,17 +144,17 @@ export class AdminService {
 
   /**
    * Opens the interface and resolves with its port; rejects if the port cannot be bound. With `probes`, first
-   * checks by `findPort` that nobody listens there. If `follow`, `close` or another `lead` comes meanwhile,
-   * nothing stays open, but a port is returned all the same.
+   * checks by `findPort` that nobody listens there. If another order comes meanwhile, nothing stays open, but
+   * the method resolves with a port all the same.
    */
   async open(probes: boolean): Promise<number> {
     const { settings, accounting, stats, log } = this.#options;
     const { host, port } = settings.admin;
     const order = this.#orders;
-    const isAsked = (): boolean => !this.#closed && order === this.#orders;
-    const found = probes ? await findPort(host, port, 'admin') : undefined;
+    const isCurrent = (): boolean => !this.#isClosed && order === this.#orders;
+    const foundPort = probes ? await findPort(host, port, 'admin') : undefined;
     try {
-      if (!isAsked()) return found?.port ?? port;
+      if (!isCurrent()) return foundPort?.port ?? port;
       const clock = new SystemClock();
       this.#recorder ??= new HistoryRecorder({
         status: () => stats.status(),
@@ -162,9 +165,9 @@ export class AdminService {
       });
       const server = await startAdmin({
         ...this.#routes(this.#recorder, clock),
-        port: found?.port ?? port,
+        port: foundPort?.port ?? port,
       });
-      if (isAsked()) {
+      if (isCurrent()) {
         this.#servers.push(server);
         this.#writeAddress(server.port, order, true);
       } else {
@@ -172,7 +175,7 @@ export class AdminService {
       }
       return server.port;
     } finally {
-      found?.release();
+      foundPort?.release();
     }
   }
 
@@ -194,7 +197,7 @@ export class AdminService {
     }
   }
 
-  /** Returns what the routes of the interface call. */
+  /** Returns what the routes of the interface call: the members of AdminOptions say for what. */
   #routes(charts: LiveSource, clock: Clock): Omit<AdminOptions, 'port'> {
     const { settings, live, accounting, stats, logs, supervisor, state, log } = this.#options;
     const calls = callReaderOf(settings.data, { written: () => logs.growingCalls });
@@ -256,24 +259,24 @@ export class AdminService {
   }
 
   /**
-   * Opens the interface while another gateway of the group still has it. Tries until it is open, and then
-   * resolves with true; with false if `close`, `follow` or another `lead` is called before.
+   * Opens the interface while another gateway of the group still has it. Tries again until the port is open,
+   * and then resolves with true; with false if another order comes before. Never rejects.
    */
   async lead(): Promise<boolean> {
-    let failed = false;
+    let hasFailed = false;
     this.#follows = false;
     const order = ++this.#orders;
-    const isAsked = (): boolean => !this.#closed && order === this.#orders;
-    for (let pauseMs = TRY_PAUSE_MS_MIN; isAsked(); pauseMs = Math.min(pauseMs * 2, TRY_PAUSE_MS_MAX)) {
+    const isCurrent = (): boolean => !this.#isClosed && order === this.#orders;
+    for (let pauseMs = TRY_PAUSE_MS_MIN; isCurrent(); pauseMs = Math.min(pauseMs * 2, TRY_PAUSE_MS_MAX)) {
       try {
         await this.open(false);
-        if (!isAsked()) return false;
+        if (!isCurrent()) return false;
         this.#options.log.info('gateway has the admin interface');
         return true;
       } catch (error) {
-        if (!failed)
+        if (!hasFailed)
           this.#options.log.error('the admin interface cannot be opened', { error: String(error) });
-        failed = true;
+        hasFailed = true;
         await sleep(pauseMs);
       }
     }
@@ -290,15 +293,16 @@ export class AdminService {
     this.#stop();
   }
 
-  /** Ends the recorder too. The next `open` makes another, with what other gateways have recorded by then. */
+  /** The next `open` makes another recorder, which reads what other gateways have recorded by then. */
   #stop(): void {
     for (const server of this.#servers) server.stop();
     this.#recorder?.close();
     this.#recorder = undefined;
   }
 
+  /** Closes all connections, too. */
   close(): void {
-    this.#closed = true;
+    this.#isClosed = true;
     this.#orders += 1;
     this.#recorder?.close();
     for (const server of this.#servers) server.close();

@@ -1,6 +1,7 @@
 /**
  * Makes lines of the access log and of the usage log, and the CallRecord of an ended call, with names in
- * place of slots. gateway-logs.ts and usage-log.ts call it, on the main thread of a gateway process.
+ * place of slots. gateway-logs.ts and usage-log.ts call the functions, accounting-base.ts makes IdNames, on
+ * the main thread of a gateway process.
  *
  * The access log has a line for every call that ended, also for rejected ones: the members that
  * telemetry/call-record.ts describes, from `request_id` to `queued_ms`, behind
@@ -22,7 +23,9 @@
  * charges what an earlier line left uncovered). `source` is null if `outcome` is an error code.
  *
  * Must hold: a line is JSON whatever names and numbers it has, and shows the values with which the call was
- * settled. No record has a key or a token, which logs, exports and all who may look at calls would show.
+ * settled. No record has a caller's key or an operator's token, because logs, exports and the console show
+ * records. People parse these lines, so a member keeps its name. Further test:
+ * test/unit/gateway/call-lines.id-names.test.ts.
  */
 import { SecretMask } from '../call-log/secret-mask.js';
 import type { Clock } from '../core/clock.js';
@@ -55,26 +58,29 @@ import {
 } from '../telemetry/call-record.js';
 
 const NO_QUOTAS: readonly QuotaLeft[] = [];
-/** Outcomes with a `source`: all others are error codes. */
+/** The outcomes of the usage log that have a `source`. All other outcomes are error codes. */
 const SERVED_OUTCOMES: readonly JournalOutcome[] = ['served', 'reversed', 'collected'];
 
+/** What the usage log looks names up by. */
 export interface CallNames {
   readonly ids: Pick<IdNames, 'accountIdOf' | 'keyIdOf'>;
   readonly modelIdOf: (modelIndex: number) => string;
 }
 
+/** What the records of calls look names up by. */
 export interface CallRecordNames extends CallNames {
   /** Returns what the request ids of the listener of that index begin with. */
   readonly requestPrefixOf: (listener: number) => string;
   readonly ids: CallNames['ids'] & Pick<IdNames, 'forgetOld'>;
+  /** Returns undefined if no upstream has had the slot. */
   readonly upstreamNameOf: (upstreamSlot: number) => string | undefined;
   readonly groupNameOf: (group: GroupIndex) => string;
 }
 
-/** How many ids of each kind are cached. A gateway with more in use reads them from the store again. */
+/** How many ids of each kind are cached. Beyond that the cache is emptied, and ids are read again. */
 const IDS_MAX = 100_000;
-/** How often the cache is emptied. A deleted key's slot may be given to another key after a day. */
-const KEPT_MS = 3_600_000;
+/** How often the cache is emptied, because a deleted key's slot may be given to another key after a day. */
+const IDS_KEPT_MS = 3_600_000;
 
 interface IdSource {
   /** Returns undefined if no account has the index. This and `findKeyId` throw what the store throws. */
@@ -84,7 +90,7 @@ interface IdSource {
 
 /**
  * Ids of accounts and keys by their slots, cached in memory so that a line of a log needs no read of the
- * store. accounting-base.ts creates one, for the logs of calls and all others on the main thread.
+ * store. accounting-base.ts creates one, for the logs of calls and all else on the main thread.
  *
  * Must hold: each slot is looked up anew every hour, because another key may get the slot of a deleted key
  * after a day (test/unit/gateway/call-lines.id-names.test.ts).
@@ -94,12 +100,13 @@ export class IdNames {
   readonly #clock: Clock;
   readonly #accounts = new Map<AccountIndex, string>();
   readonly #keys = new Map<KeyIndex, string>();
-  #sinceMs: number;
+  /** When the cache was emptied; monotonic. */
+  #emptiedMs: number;
 
   constructor(source: IdSource, clock: Clock) {
     this.#source = source;
     this.#clock = clock;
-    this.#sinceMs = clock.monotonicMs();
+    this.#emptiedMs = clock.monotonicMs();
   }
 
   /** Returns null without an id, or if the store fails: a line of a log is not worth an exception. */
@@ -118,15 +125,15 @@ export class IdNames {
    */
   forgetOld(): void {
     const nowMs = this.#clock.monotonicMs();
-    if (nowMs - this.#sinceMs < KEPT_MS) return;
-    this.#sinceMs = nowMs;
+    if (nowMs - this.#emptiedMs < IDS_KEPT_MS) return;
+    this.#emptiedMs = nowMs;
     this.#accounts.clear();
     this.#keys.clear();
   }
 
   #idOf<Index>(ids: Map<Index, string>, index: Index, find: () => string | undefined): string | null {
-    const known = ids.get(index);
-    if (known !== undefined) return known;
+    const cachedId = ids.get(index);
+    if (cachedId !== undefined) return cachedId;
     try {
       const id = find();
       if (id === undefined) return null;
@@ -173,7 +180,7 @@ export function callRecordOf(names: CallRecordNames, listener: number, record: E
     durationMs: record.durationMs,
     queuedMs: record.queuedMs,
     admittedMs: record.admittedMs,
-    error: errorOf(record.error),
+    error: maskedOrNull(record.error),
     attempts:
       attempts.length === 1
         ? [attemptOf(names, attempts[0]!)]
@@ -182,12 +189,12 @@ export function callRecordOf(names: CallRecordNames, listener: number, record: E
   };
 }
 
-/** Masks callers' keys and operators' tokens, and no other secrets. */
-const TOKENS = new SecretMask(() => []);
+/** Masks callers' keys and operators' tokens, which have a known form, and no other secrets. */
+const KEY_MASK = new SecretMask(() => []);
 
-/** Masks keys: a message may repeat one that came in place of a model's name. */
-function errorOf(message: string): string | null {
-  return message === '' ? null : TOKENS.hidden(message);
+/** The message, masked because it may repeat a key that came in place of a model's name; null if empty. */
+function maskedOrNull(message: string): string | null {
+  return message === '' ? null : KEY_MASK.hidden(message);
 }
 
 function attemptOf(names: CallRecordNames, attempt: EndedAttempt): CallAttempt {
@@ -198,13 +205,13 @@ function attemptOf(names: CallRecordNames, attempt: EndedAttempt): CallAttempt {
     code: attempt.code ?? null,
     startMs: attempt.startMs,
     durationMs: attempt.durationMs,
-    error: errorOf(attempt.error),
+    error: maskedOrNull(attempt.error),
   };
 }
 
 /**
  * Returns what was left of each quota; first come the quotas that every call has. `id` is the account's.
- * QuotasLeft (core/quotas.ts) says how `others` is laid out: `at`, `at + 1` and `at + 2` are one quota.
+ * QuotasLeft (core/quotas.ts) says how `others` is laid out: QUOTA_NUMBERS numbers are one quota.
  */
 function quotasOf(
   names: CallRecordNames,
@@ -218,14 +225,14 @@ function quotasOf(
     { scope: 'account', id, quota: 'calls_per_day', left: perDay },
   ];
   if (minute !== undefined) left.push({ scope: 'account', id, quota: 'requests_per_minute', left: minute });
-  for (let at = 0; others !== undefined && at < others.length; at += QUOTA_NUMBERS) {
-    const scope = QUOTA_SCOPES[scopeIndexOf(others[at]!)]!;
-    const quota = QUOTA_NAMES[nameIndexOf(others[at]!)]!;
-    const amount = others[at + 2]!;
+  for (let position = 0; others !== undefined && position < others.length; position += QUOTA_NUMBERS) {
+    const scope = QUOTA_SCOPES[scopeIndexOf(others[position]!)]!;
+    const quota = QUOTA_NAMES[nameIndexOf(others[position]!)]!;
+    const amount = others[position + 2]!;
     let scopeId = id;
     if (scope === 'key') scopeId = key === undefined ? null : names.ids.keyIdOf(key);
     else if (scope === 'model') scopeId = model === undefined ? null : names.modelIdOf(model);
-    else if (scope === 'group') scopeId = names.groupNameOf(asGroupIndex(others[at + 1]!));
+    else if (scope === 'group') scopeId = names.groupNameOf(asGroupIndex(others[position + 1]!));
     const isMoney = QUOTA_KINDS[quota].unit === 'money';
     left.push({ scope, id: scopeId, quota, left: isMoney ? BigInt(amount) * PICO_PER_NANO : amount });
   }

@@ -1,12 +1,13 @@
 /**
  * Writes the access log and the call log, with the calls from the listeners' call rings, and lets an operator
- * change what is logged while the gateway serves. The call log keeps records in segments, and contents of
- * calls in others (call-log/). The access log appends lines to its file, or writes them to standard error.
- * gateway.ts owns it, on the main thread of a gateway process; main.ts names the files of each process
- * (`withOwnLogs`).
+ * change what is logged while the gateway serves. The call log has records in segments, and contents of calls
+ * in segments of their own (call-log/). The access log appends lines to its file, or writes them to standard
+ * error. gateway.ts owns a GatewayLogs, on the main thread of a gateway process; main.ts names the files of
+ * each process (`withOwnLogs`). The usage log is in usage-log.ts.
  *
  * Must hold: a call is on disk a second after its end, or a tenth more in a busy process, in which
- * call-log/call-writer.ts decides when it writes (test/unit/gateway/gateway-logs.test.ts).
+ * call-log/call-writer.ts decides when to write. The ring of a dead listener is drained before its successor
+ * uses the ring (listeners.ts). Further test: test/unit/gateway/gateway-logs.dropped.test.ts.
  */
 import { join } from 'node:path';
 import type { SlotNames } from '../call-log/block-names.js';
@@ -41,28 +42,29 @@ import type { CallOutbox } from './traces.js';
 import { accessLine, callRecordOf, type CallRecordNames } from './call-lines.js';
 
 /**
- * A ring holds eight times a busy listener's calls of this time. Who watches the log does not notice the
- * delay.
+ * How often the rings are drained. A ring has room for eight times a busy listener's calls of this time.
+ * Nobody who watches the log notices the delay.
  */
 const DRAIN_PERIOD_MS = 100;
-/** The period after a drain that found nothing. It is longer because each drain wakes an idle gateway. */
+/** The period after a drain that found nothing. Longer, because each drain wakes an idle gateway. */
 const IDLE_DRAIN_PERIOD_MS = 1_000;
-/** Lines written at once, some 60 KB. With ten times as many, each line took four times as long (ext4). */
+/** Lines written at once, some 60 KB: with ten times as many, each line took four times as long (ext4). */
 const LINES_AT_ONCE = 150;
 /** How often dropped records are logged. */
 const LOG_PERIOD_MS = 10_000;
 
 interface GatewayLogsOptions {
   readonly settings: Settings;
-  readonly control: LogSwitchBuffer;
+  /** What all threads log; this file writes the settings into it. */
+  readonly logSwitch: LogSwitchBuffer;
   readonly rings: readonly CallRingBuffer[];
   /** The memory budget for contents of each listener's calls; as `rings` by the listener's index. */
   readonly contentsBudgets: readonly ContentsBudgetBuffer[];
   readonly names: CallRecordNames;
-  /** Returns the texts that must be masked in contents: the secrets of now. */
+  /** Returns the texts that must be masked in contents: the present secrets. */
   readonly secrets: () => readonly string[];
   /**
-   * Gets the records, for the last errors of upstreams in the status. Those of plain calls, which have no
+   * Gets the records, for the last errors of upstreams in the status. Records of plain calls, which have no
    * error, come only if calls are exported.
    */
   readonly upstreamErrors: CallSink;
@@ -73,28 +75,30 @@ interface GatewayLogsOptions {
 /** The access log, the call log and the switch of what is logged. */
 export class GatewayLogs {
   readonly #log: Log;
-  readonly #control: LogSwitch;
+  readonly #logSwitch: LogSwitch;
   readonly #readers: readonly CallRingReader[];
   readonly #names: CallRecordNames;
   readonly #calls: CallWriter;
   readonly #contents: ContentsWriter;
   readonly #contentsBudgets: readonly ContentsBudget[];
   readonly #upstreamErrors: CallSink;
+  /** Undefined unless records of calls are exported. */
   #outbox: CallOutbox | undefined;
+  /** Whether the call log is on. */
   #keepsCalls = false;
-  #settings: Settings['access_log'] | undefined;
-  #output: Pick<LineFile, 'append' | 'close'> | undefined;
+  #accessLogSettings: Settings['access_log'] | undefined;
+  #accessLog: Pick<LineFile, 'append' | 'close'> | undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** Records that were lost since the last log line about them, and since the start. */
-  #dropped = 0;
+  /** Records that were lost since the last log line about lost records, and since the start. */
+  #droppedUnlogged = 0;
   #droppedInAll = 0;
   /** Rejected calls that were too many to be stored, since the start. */
-  #unstored = 0;
+  #unstoredRejections = 0;
   #loggedAtMs = -Infinity;
 
   constructor(options: GatewayLogsOptions) {
     this.#log = options.log;
-    this.#control = new LogSwitch(options.control);
+    this.#logSwitch = new LogSwitch(options.logSwitch);
     this.#readers = options.rings.map((ring) => new CallRingReader(ring));
     this.#names = options.names;
     this.#upstreamErrors = options.upstreamErrors;
@@ -111,27 +115,27 @@ export class GatewayLogs {
       log,
     });
     this.#calls = new CallWriter({ folder, retention: retentionOf(settings), names, clock, log });
-    // Drains too, before there is an output: no listener runs yet, so the rings are empty.
+    // `apply` drains before there is an access log: no listener runs yet, so the rings are empty.
     this.apply(settings);
   }
 
   /**
-   * Applies the logging settings in all threads at once. A file that cannot be written fails at its first
-   * lines.
+   * Applies the logging settings in all threads at once. A file that cannot be written fails only at its
+   * first lines, which LineFile logs.
    */
   apply(settings: Settings): void {
     const { log, access_log: accessLog } = settings;
     this.drain();
     this.#keepsCalls = settings.call_log.enabled;
-    this.#control.store = this.#keepsCalls || this.#outbox !== undefined;
+    this.#logSwitch.store = this.#keepsCalls || this.#outbox !== undefined;
     this.#calls.apply(retentionOf(settings));
     this.#contents.apply(contentsRetentionOf(settings));
-    this.#control.level = log.level;
-    this.#control.samplePercent = accessLog.sample_percent;
-    this.#control.access = accessLog.enabled;
-    if (!isSameFile(this.#settings, accessLog)) {
-      this.#output?.close();
-      this.#output =
+    this.#logSwitch.level = log.level;
+    this.#logSwitch.samplePercent = accessLog.sample_percent;
+    this.#logSwitch.access = accessLog.enabled;
+    if (!isSameFile(this.#accessLogSettings, accessLog)) {
+      this.#accessLog?.close();
+      this.#accessLog =
         accessLog.path === undefined
           ? new StandardErrorLines()
           : new LineFile({
@@ -142,15 +146,15 @@ export class GatewayLogs {
               log: this.#log,
             });
     }
-    this.#settings = accessLog;
-    // Also if the log is off: a call that read the switch earlier may still append a record.
+    this.#accessLogSettings = accessLog;
+    // Also if the logs are off: a call that read the switch before may still append a record.
     this.#drainLater(false);
   }
 
   /** Sends every call from now on to `outbox` too, also if the call log is off. */
   exportTo(outbox: CallOutbox): void {
     this.#outbox = outbox;
-    this.#control.store = true;
+    this.#logSwitch.store = true;
   }
 
   #drainLater(isBusy: boolean): void {
@@ -158,7 +162,7 @@ export class GatewayLogs {
     const waitMs = isBusy ? DRAIN_PERIOD_MS : msToNextTick(IDLE_DRAIN_PERIOD_MS);
     this.#timer = setTimeout(() => {
       const hasCalls = this.drain();
-      // A call may have waited a second for this drain: it does not wait another one for the disk.
+      // A call may have waited a second for this drain, and must not wait another second for the disk.
       if (hasCalls && !isBusy) this.#calls.flush();
       this.#drainLater(hasCalls);
     }, waitMs);
@@ -166,15 +170,15 @@ export class GatewayLogs {
 
   /** Changes what is logged in all threads at once, until the next `apply`. Returns what is logged then. */
   change({ level, access_log: access, sample_percent: samplePercent }: LogChange): LogView {
-    const control = this.#control;
-    if (level !== undefined) control.level = level;
-    if (access !== undefined) control.access = access;
-    if (samplePercent !== undefined) control.samplePercent = samplePercent;
-    return { level: control.level, access_log: control.access, sample_percent: control.samplePercent };
+    const logSwitch = this.#logSwitch;
+    if (level !== undefined) logSwitch.level = level;
+    if (access !== undefined) logSwitch.access = access;
+    if (samplePercent !== undefined) logSwitch.samplePercent = samplePercent;
+    return { level: logSwitch.level, access_log: logSwitch.access, sample_percent: logSwitch.samplePercent };
   }
 
   /**
-   * Writes the records that listeners have appended, and returns whether there were any. The gateway also
+   * Writes the records that listeners have appended, and returns whether there were any. listeners.ts also
    * calls it before a dead listener's successor uses the ring, because the successor's request ids differ.
    */
   drain(): boolean {
@@ -183,7 +187,7 @@ export class GatewayLogs {
     this.#calls.forgetSlots();
     let lines: string[] = [];
     const write = (): void => {
-      this.#output?.append(lines);
+      this.#accessLog?.append(lines);
       lines = [];
     };
     const appendPlain = (listener: number) => (call: PlainCall) => {
@@ -202,21 +206,21 @@ export class GatewayLogs {
           lines.push(accessLine(call, listener));
           if (lines.length >= LINES_AT_ONCE) write();
         },
-        // Exported records need their names now, so there is no shortcut for plain calls.
+        // Exported records need names now, so plain calls come as whole records then.
         this.#outbox !== undefined ? undefined : appendPlain(listener),
       );
       const dropped = reader.takeDropped();
       const droppedInAll = dropped + reader.takeDroppedLogOnly();
-      this.#dropped += droppedInAll;
+      this.#droppedUnlogged += droppedInAll;
       this.#droppedInAll += droppedInAll;
       const unstored = reader.takeUnstored();
-      if (this.#keepsCalls) this.#unstored += unstored;
-      // Exports lack no call that the access log alone wanted, except those that are in `unstored`.
+      if (this.#keepsCalls) this.#unstoredRejections += unstored;
+      // Records that the access log alone wanted are not exported, so exports do not lack them.
       if (dropped + unstored > 0) this.#outbox?.countDropped(dropped + unstored);
     });
     if (lines.length > 0) write();
     this.#outbox?.flush();
-    if (this.#dropped > 0) this.#logDropped();
+    if (this.#droppedUnlogged > 0) this.#logDropped();
     return hasCalls;
   }
 
@@ -227,7 +231,7 @@ export class GatewayLogs {
     this.#contents.flush();
   }
 
-  /** The segment that the call log writes to: see CallWriter. */
+  /** The segment that the call log writes to; undefined while there is none: see CallWriter. */
   get growingCalls(): GrowingSegment | undefined {
     return this.#calls.growing;
   }
@@ -243,22 +247,22 @@ export class GatewayLogs {
     this.#contentsBudgets[listener]!.giveBackAll();
   }
 
-  /** How many calls the logs lack since the start: a ring was full, the disk failed, or a flood was cut. */
+  /** How many calls the logs lack since the start: a ring was full, the disk failed, or too many rejected. */
   get dropped(): DroppedCalls {
     const contents = this.#contentsBudgets.reduce((sum, { dropped }) => sum + dropped, 0);
     return {
       records: this.#droppedInAll + this.#calls.dropped,
       contents: contents + this.#contents.dropped,
-      rejected: this.#unstored,
+      rejected: this.#unstoredRejections,
     };
   }
 
   close(): void {
     clearTimeout(this.#timer);
-    // What was dropped since the last line about it is logged now.
+    // So that `drain` logs now what was dropped since the last line about it.
     this.#loggedAtMs = -Infinity;
     this.drain();
-    this.#output?.close();
+    this.#accessLog?.close();
     this.#calls.close();
     this.#contents.close();
   }
@@ -268,9 +272,9 @@ export class GatewayLogs {
     if (nowMs - this.#loggedAtMs < LOG_PERIOD_MS) return;
     this.#loggedAtMs = nowMs;
     this.#log.warn('calls are missing in the access log and the call log: more ended than could be written', {
-      dropped: this.#dropped,
+      dropped: this.#droppedUnlogged,
     });
-    this.#dropped = 0;
+    this.#droppedUnlogged = 0;
   }
 }
 
@@ -279,8 +283,8 @@ class StandardErrorLines {
   readonly #format = isPretty() ? lineFormat() : undefined;
 
   /**
-   * Writes as many lines at once as the system writes in one piece. Lines of other threads come between
-   * pieces, not within them.
+   * Writes as many lines at once as the system writes in one piece, so that lines of other threads come
+   * between the pieces and not within one.
    */
   append(lines: readonly string[]): void {
     let piece = '';
@@ -304,7 +308,7 @@ class StandardErrorLines {
   }
 }
 
-/** Returns the names by slot that the call log looks up for plain calls. Exported for its test. */
+/** Returns the names by slot that the call log looks up for plain calls. Exported for the test. */
 export function slotNamesOf(names: CallRecordNames): SlotNames {
   return {
     requestPrefixOf: names.requestPrefixOf,
@@ -330,14 +334,14 @@ function contentsRetentionOf({ call_log: callLog, processes }: Settings): CallRe
 }
 
 function isSameFile(
-  before: Settings['access_log'] | undefined,
+  former: Settings['access_log'] | undefined,
   { path, rotate_bytes: rotateBytes, keep }: Settings['access_log'],
 ): boolean {
   return (
-    before !== undefined &&
-    before.path === path &&
-    before.rotate_bytes === rotateBytes &&
-    before.keep === keep
+    former !== undefined &&
+    former.path === path &&
+    former.rotate_bytes === rotateBytes &&
+    former.keep === keep
   );
 }
 
@@ -347,10 +351,10 @@ function isSameFile(
  */
 export function withOwnLogs(settings: Settings, slot: number): Settings {
   const { usage_log: usageLog, access_log: accessLog } = settings;
-  const own = (path: string): string => (slot === 0 ? path : `${path}.p${slot}`);
+  const ownPath = (path: string): string => (slot === 0 ? path : `${path}.p${slot}`);
   return {
     ...settings,
-    ...(usageLog === undefined ? {} : { usage_log: { ...usageLog, path: own(usageLog.path) } }),
-    access_log: accessLog.path === undefined ? accessLog : { ...accessLog, path: own(accessLog.path) },
+    ...(usageLog === undefined ? {} : { usage_log: { ...usageLog, path: ownPath(usageLog.path) } }),
+    access_log: accessLog.path === undefined ? accessLog : { ...accessLog, path: ownPath(accessLog.path) },
   };
 }

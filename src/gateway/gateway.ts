@@ -7,7 +7,7 @@
  *             last flush → store closed
  *
  * Must hold: the last flush comes after the listeners have ended, because they leave their last calls in the
- * journals. A charge that is left there after the last flush is never taken (test/e2e/shutdown.test.ts).
+ * journals. A charge that is left there after the last flush is lost (test/e2e/shutdown.test.ts).
  */
 import { setFlagsFromString } from 'node:v8';
 import { type Settings, settingsDeclaration } from '../config/schema.js';
@@ -40,11 +40,11 @@ import { LiveSettings, type ReloadContext } from './reload.js';
 import { tracesOf } from './traces.js';
 import { secretsOf } from '../upstream/target.js';
 
-/** How long a start, and a reload, wait for missing credentials. A call without its credential gets 502. */
+/** How long a start, and a reload, wait for missing credentials. Calls without their credential get 502. */
 const CREDENTIALS_WAIT_MS = 10_000;
 const CREDENTIALS_RELOAD_WAIT_MS = 5_000;
 
-/** In place of the supervisor's reply, if there is none: no process has a snapshot. */
+/** Stands for the reply of a supervisor that does not reply: no process has a snapshot. */
 const NO_SNAPSHOTS: GroupSnapshot = { members: [], ended: {} };
 
 export class Gateway {
@@ -62,10 +62,10 @@ export class Gateway {
   readonly #listeners: Listeners;
   readonly #stats: Stats;
   readonly #admin: AdminService;
-  /** Ends the waits of `drain`, which sets it. Does nothing before. */
+  /** Ends the waits of `drain`, which sets the function. Does nothing before. */
   #endDrain: () => void = () => undefined;
-  #closing = false;
-  /** The secrets of the settings, cached while `routes` is the same array: each reload makes another. */
+  #isClosing = false;
+  /** The secrets of the settings, cached while `routes` is the same array: each reload makes a new one. */
   #declared: { readonly routes: LiveSettings['routes']; readonly secrets: readonly string[] } | undefined;
 
   /** Recovers the accounting; throws what `openAccounting` throws. `start` starts the threads. */
@@ -183,9 +183,7 @@ export class Gateway {
     });
   }
 
-  /**
-   * Returns the texts to mask in stored contents of calls: secrets of the settings, and renewed credentials.
-   */
+  /** Returns the texts to mask in stored contents of calls: the secrets that the gateway has now. */
   #secrets(): string[] {
     const { settings, routes } = this.#live;
     if (this.#declared?.routes !== routes) {
@@ -215,13 +213,13 @@ export class Gateway {
           registry.ensureDemo(),
         )
       : { accountId: undefined, key: undefined };
-    const { host, port: wantedPort } = settings.listen;
-    const found = joins ? undefined : await findPort(host, wantedPort, 'listen');
-    const port = found?.port ?? wantedPort;
+    const { host, port: setPort } = settings.listen;
+    const foundPort = joins ? undefined : await findPort(host, setPort, 'listen');
+    const port = foundPort?.port ?? setPort;
     this.#state.port = port;
 
-    // Threads take this flag as they start, so all that face the network run without code from strings. This
-    // thread has already loaded lmdb's `ordered-binary`, which needs such code.
+    // Threads take this flag as they start, so all threads that face the network run without code from
+    // strings. Not earlier: this thread had to load lmdb's `ordered-binary`, which needs such code.
     setFlagsFromString('--disallow-code-generation-from-strings');
     this.#state.traces = tracesOf(process.env, {
       accountIdOf: (account) => this.#accounting.base.idNames.accountIdOf(account),
@@ -234,12 +232,12 @@ export class Gateway {
     await this.#credentials.want(credentialsOf(this.#live.routes), CREDENTIALS_WAIT_MS);
     this.#workers.start(this.#listeners);
     await this.#listeners.start(port);
-    found?.release();
+    foundPort?.release();
     const adminPort = leads ? await this.#admin.open(!joins) : settings.admin.port;
-    if (leads && !this.#closing) this.#notifications.lead();
+    if (leads && !this.#isClosing) this.#notifications.lead();
     this.#flushEach(settings.flush_interval_ms);
     this.#state.ready = true;
-    // For Node 20 there is no µWS with the newer HTTP parser.
+    // µWS with the newer HTTP parser, which reads such headers, does not run on Node 20.
     if (leads && process.versions.node.startsWith('20.'))
       this.#log.warn('Node 20 is for development: headers such as session_id hang; use Node 22 or 24', {
         node: process.version,
@@ -248,10 +246,10 @@ export class Gateway {
     return { kind: 'ready', port, adminPort, demoAccountId: demo.accountId, demoKey: demo.key };
   }
 
-  /** Opens the admin interface, then sends webhooks. Resolves with false if `follow` or `close` is first. */
+  /** Opens the admin interface, then sends webhooks. Resolves with false after `follow` or `close`. */
   async lead(): Promise<boolean> {
     const leads = await this.#admin.lead();
-    if (leads && !this.#closing) this.#notifications.lead();
+    if (leads && !this.#isClosing) this.#notifications.lead();
     return leads;
   }
 
@@ -262,8 +260,8 @@ export class Gateway {
   }
 
   /**
-   * Resolves with this gateway's snapshot of that kind. For `changes` it applies the registry's changes, for
-   * `books` it flushes (GROUP_REQUESTS in messages.ts). Only `calls` needs `accounts`, their ids.
+   * Resolves with this gateway's snapshot of that kind. For `changes` it first applies the registry's
+   * changes, for `books` it flushes (GROUP_REQUESTS in messages.ts). `accounts` are ids, for `calls` alone.
    */
   async read(kind: SnapshotKind, accounts: readonly string[] = []): Promise<Snapshot> {
     if (kind === 'changes') return { changes: this.#accounting.sharing.followChanges() };
@@ -309,10 +307,11 @@ export class Gateway {
 
   /**
    * Applies `next` without dropping a call, or with `check` only checks it. Resolves with the reasons against
-   * `next`; with any, the former settings stay. Settings that need a restart must not differ. Reloads queue.
+   * `next`; with any, the former settings stay. The supervisor has made sure that no setting which needs a
+   * restart differs. Reloads are applied one after the other.
    */
   async reload(next: Settings, check: boolean): Promise<string[]> {
-    if (this.#closing) return ['the gateway is stopping'];
+    if (this.#isClosing) return ['the gateway is stopping'];
     const context: ReloadContext = {
       ledger: this.#accounting.base.ledger,
       groupNames: this.#accounting.base.groupNames,
@@ -335,9 +334,9 @@ export class Gateway {
   }
 
   /**
-   * Lets calls in flight finish, for `drain_timeout_ms` at most, then closes. With `replaced`, idle
-   * connections have that time for a last request, whose call then has the same time again. Another gateway
-   * serves by then, so nobody waits for the end unless `hurry` is called.
+   * Lets calls in flight finish, for `drain_timeout_ms` at most, then closes. With `replaced` (another
+   * gateway serves) idle connections have that time for a last request, whose call then has the same time
+   * again. `hurry` ends both waits.
    */
   async drain(replaced: boolean): Promise<void> {
     this.#state.ready = false;
@@ -366,7 +365,7 @@ export class Gateway {
 
   /** Cuts the remaining calls, flushes and closes the store. Called once, by `drain` or by main.ts. */
   async close(): Promise<void> {
-    this.#closing = true;
+    this.#isClosing = true;
     this.#state.ready = false;
     try {
       await this.#closeParts();

@@ -1,10 +1,13 @@
 /**
  * The messages between the supervisor and a gateway process, and the snapshots in them. They go over the IPC
- * channel of `fork`, with 'advanced' serialization. Both processes import this file.
+ * channel of `fork`, with 'advanced' serialization. On the supervisor's side supervisor/gateway-process.ts
+ * sends and gets them, on the gateway's side main.ts and supervisor-link.ts.
  *
  * Must hold: a gateway carries out `reset_upstreams` and `clear_cache` as they come, because its reply to a
- * later `read` confirms them (test/e2e/upstream-reset.test.ts; other messages:
- * test/unit/supervisor/process-group.test.ts, test/e2e/processes.test.ts).
+ * later `read` confirms them (test/e2e/upstream-reset.test.ts). The two processes may be of different
+ * versions, so kinds and members keep their names, and `settings` may lack members
+ * (test/e2e/other-version.test.ts). Further tests: test/unit/supervisor/process-group.test.ts,
+ * test/e2e/processes.test.ts.
  *
  *     supervisor → gateway   start    the first message, sent once: the settings. They contain the providers'
  *                                     keys, which `ps` would show in an argument or a variable
@@ -48,12 +51,13 @@ import type { MetricsSnapshot } from '../telemetry/metrics-snapshot.js';
 import type { CallCounts, RunStatus } from '../telemetry/status-document.js';
 import type { AccountReport } from '../telemetry/account-history.js';
 
-/** EX_CONFIG of sysexits.h: another start would end the same way. */
+/** EX_CONFIG of sysexits.h: another start would end in the same way, so the supervisor makes none. */
 export const START_REJECTED_EXIT_CODE = 78;
 
-/** Some µs each time. The supervisor kills a gateway that is silent for many of these periods. */
+/** How often a gateway sends `alive`. The supervisor kills a gateway that is silent for many such periods. */
 export const ALIVE_PERIOD_MS = 10_000;
 
+/** The first message. */
 export interface StartGateway {
   readonly kind: 'start';
   /** All settings. From the second start on, the ports are those that the first start got. */
@@ -89,8 +93,8 @@ interface ShowInForce {
 }
 
 /**
- * What an operator of some gateway changes at all of them: the gateway sends it to the supervisor, which
- * sends it to every gateway, that one too. It may arrive twice, which does no harm.
+ * What an operator of some gateway changes at all gateways. That gateway sends the message to the supervisor,
+ * which sends it to every gateway, the sender too. A gateway may carry it out twice, which does no harm.
  */
 export type Broadcast = PublishLog | PublishUpstreamReset | PublishCacheClear;
 
@@ -111,23 +115,24 @@ interface PublishCacheClear {
   readonly model: string | undefined;
 }
 
-/** A reload by a signal or by a changed file, for the record of changes. Only to the primary. */
+/** A reload by a signal or by a changed file, for the record of changes. Sent to the primary alone. */
 export interface RecordReload {
   readonly kind: 'record_reload';
   readonly changes: ReloadOutcome['changes'] | undefined;
+  /** As in ReloadOutcome. */
   readonly replacing: number;
   readonly by: 'signal' | 'watch';
 }
 
 interface DrainGateway {
   readonly kind: 'drain';
-  /** Another gateway serves in its place. Idle connections are then given time for a last request. */
+  /** Whether another gateway serves in its place. Then idle connections get time for a last request. */
   readonly replaced: boolean;
 }
 
 export interface ReadGateway {
   readonly kind: 'read';
-  /** The reply repeats it. */
+  /** The reply repeats this id. */
   readonly id: number;
   readonly what: SnapshotKind;
   /** For `calls`: the accounts in question. */
@@ -143,7 +148,7 @@ export interface SnapshotsReply {
 
 export interface ReloadGateway {
   readonly kind: 'reload';
-  /** The reply repeats it. */
+  /** The reply repeats this id. */
   readonly id: number;
   /** All settings. Those that need a restart have the values of the start. */
   readonly settings: Settings;
@@ -152,7 +157,7 @@ export interface ReloadGateway {
 }
 
 export interface ReloadOutcome extends SettingsDifference {
-  /** Why nothing was applied, one line each; empty if it was applied. */
+  /** Why nothing was applied, a line for each reason; empty if all was applied. */
   readonly problems: readonly string[];
   /** The old and the new values: of both lists in a dry run, else of what was applied. */
   readonly changes?: readonly SettingChange[];
@@ -193,15 +198,16 @@ export interface GatewayReady {
 
 interface StartRejected {
   readonly kind: 'refused';
-  /** What is wrong and what the operator should do. May have several lines. */
+  /** What is wrong, and what the operator should do. May have several lines. */
   readonly message: string;
 }
 
 interface GatewayReloaded {
   readonly kind: 'reloaded';
+  /** The id of `reload`. */
   readonly id: number;
   /**
-   * Why the settings were not applied, or with `check` could not be; empty if nothing speaks against them.
+   * Why the settings were not applied, or with `check` could not be applied; empty if there is no reason.
    */
   readonly problems: readonly string[];
 }
@@ -244,9 +250,10 @@ export type FromGateway =
   | AskReload
   | Broadcast;
 
+/** Counts of calls. */
 export interface CallsStatus extends CallCounts {
   readonly outcomes: Readonly<Record<Outcome, number>>;
-  /** The document that operators get has it as decimal money (group-status.ts). */
+  /** In the document for operators this is decimal money (group-status.ts). */
   readonly cost_pico_units: bigint;
 }
 

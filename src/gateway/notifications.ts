@@ -1,11 +1,12 @@
 /**
- * Connects the notices of quotas with the rest of the gateway: quota-notices.ts finds what operators must be
- * told, webhook-outbox.ts sends it, and the registry and the store are what both work on. Also owns what the
- * metrics show of groups' quotas and shared balances, because the primary alone has those too. gateway.ts
- * owns one Notifications, on the main thread of each gateway process.
+ * Connects the notices of quotas with the other parts of the gateway: quota-notices.ts finds the notices,
+ * webhook-outbox.ts sends their webhooks, and both work on the registry and the store. Notifications also
+ * owns what the metrics show of groups' quotas and shared balances, because these too are the primary's
+ * alone. gateway.ts owns one Notifications, on the main thread of each gateway process.
  *
  * Must hold: every gateway process records notices, but of the processes of a host only the primary, the one
- * with the admin interface, sends webhooks; so each webhook has one sender (test/e2e/notify.test.ts).
+ * with the admin interface, sends webhooks; so each webhook has one sender (test/e2e/notify.test.ts; the
+ * parts have unit tests of their own).
  */
 import { SystemClock } from '../core/clock.js';
 import { ProxyError } from '../core/errors.js';
@@ -32,7 +33,7 @@ export class Notifications {
   readonly #options: NotificationsOptions;
   readonly #notices: QuotaNotices;
   readonly #outbox: WebhookOutbox;
-  /** For the metrics (stats.ts). They are empty but between `lead` and `follow`. */
+  /** For the metrics (stats.ts). Both are empty, except between `lead` and `follow`. */
   readonly groupQuotas: GroupQuotas;
   /** Undefined if nobody shares the accounts, or the metrics name none. */
   readonly sharedBalances: SharedBalances | undefined;
@@ -45,13 +46,13 @@ export class Notifications {
     this.#options = options;
     this.#notices = new QuotaNotices({
       settings,
-      // The flush adds to it (store/flush.ts); QuotaNotices alone takes out.
+      // store/flush.ts adds scopes; QuotaNotices alone takes them out.
       changed,
       read: async (accounts, keys) => {
         const accountIds = idsOf(accounts, (index) => idNames.accountIdOf(index));
-        // Keys without quotas have nothing to report: a balance is its account's.
-        const limited = keys.filter((index) => hasQuotas(ledger.keys.limitsOf(index)));
-        const keyIds = idsOf(limited, (index) => idNames.keyIdOf(index));
+        // A key without quotas has nothing to report, because a balance is its account's.
+        const keysWithQuotas = keys.filter((index) => hasQuotas(ledger.keys.limitsOf(index)));
+        const keyIds = idsOf(keysWithQuotas, (index) => idNames.keyIdOf(index));
         return accounting.service.read((registry) => usesOf(registry, accountIds, keyIds));
       },
       rows: store.notices,
@@ -60,7 +61,7 @@ export class Notifications {
       log,
     });
     const { service } = accounting;
-    // Read once: the setting applies when the process is replaced.
+    // Read once, because a change of this setting applies only when the process is replaced.
     const showsNames = live.settings.metrics.account_labels;
     const monotonicMs = (): number => clock.monotonicMs();
     this.groupQuotas = new GroupQuotas({
@@ -75,8 +76,8 @@ export class Notifications {
   }
 
   /**
-   * To be called after each flush of the timer (Accounting.flushEach). Returns at once. A `look` that still
-   * runs is not started again. Neither rejects: both log their errors.
+   * To be called after each flush of the timer (Accounting.flushEach). Returns at once. A `look` does nothing
+   * while an earlier one runs. Neither rejects: both log their errors.
    */
   run(): void {
     void this.#notices.look().then(() => this.#outbox.look());
@@ -93,8 +94,8 @@ export class Notifications {
   }
 
   /**
-   * To be called when another process of the group has become the primary, which sends from now on, and when
-   * this process ends. What waits stays in the store.
+   * To be called when another process of the group has become the primary, and when this process ends. The
+   * webhooks that wait stay in the store, for the next primary.
    */
   follow(): void {
     this.groupQuotas.turnOff();
@@ -102,7 +103,7 @@ export class Notifications {
     this.#outbox.close();
   }
 
-  /** For the metrics; undefined if the settings name no receiver. */
+  /** Counts of webhooks for the metrics; undefined if the settings name no receiver. */
   get counts(): WebhookCounts | undefined {
     if (this.#options.live.settings.notify?.url === undefined) return undefined;
     return { ...this.#outbox.counts, dropped: this.#notices.dropped };
@@ -112,7 +113,7 @@ export class Notifications {
 const hasQuotas = (limits: QuotaLimits): boolean =>
   Object.values(limits).some((limit) => limit !== undefined);
 
-/** Leaves out indices whose id cannot be read: a notice is not worth an exception. */
+/** Returns the ids. Leaves out indices whose id cannot be read: a notice is not worth an exception. */
 function idsOf<Index extends AccountIndex | KeyIndex>(
   indices: readonly Index[],
   idOf: (index: Index) => string | null,
@@ -144,12 +145,12 @@ function usesOf(registry: Registry, accountIds: readonly string[], keyIds: reado
 
 function accountUseOf({ record, available, held, quotas }: AccountStatement): ScopeUse {
   const { id, name, credited } = record;
-  // What calls hold is not spent yet: `left` may only fall until the next credit.
+  // With `held`, because that is not spent yet, and `left` must only fall until the next credit.
   const balance = { left: asPicoUnits(available + held), credited };
   return { kind: 'account', id, name, quotas, balance };
 }
 
-/** Undefined if the key was deleted after its last call. */
+/** Returns undefined if the key was deleted after its last call. */
 function keyUseOf(registry: Registry, keyId: string): ScopeUse | undefined {
   try {
     const { record, accountName, quotas } = registry.keys.find(keyId);

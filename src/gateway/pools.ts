@@ -4,9 +4,9 @@
  * pool: each listener runs the task of one worker in its own thread, and lives and dies with it. gateway.ts
  * owns the workers, on the main thread.
  *
- * Must hold: every listener gets a channel to a dead worker's successor (test/e2e/thread-failure.test.ts),
- * and the calls that the dead worker had in flight no longer count against limits
- * (test/unit/ledger/upstream-counters.test.ts).
+ * Must hold: every listener gets a channel to a dead worker's successor, and the calls that the dead worker
+ * had in flight no longer count against limits. There is no unit test: see test/e2e/thread-failure.test.ts
+ * and test/unit/ledger/upstream-counters.test.ts.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -27,12 +27,13 @@ import type { GatewayMetrics } from './gateway-metrics.js';
 import type { GatewayState } from './gateway-options.js';
 
 /**
- * The pause before a dead worker is replaced. Without it, workers that die at their start take a whole core.
+ * The pause before a dead worker is replaced. Without a pause, workers that die at their start take a whole
+ * core.
  */
 const WORKER_PAUSE_MS = 100;
 
-/** The time that workers have to abort their calls and close their sockets. */
-const WORKER_CLOSE_MS = 2_000;
+/** How long `close` waits for workers to abort their calls and close their sockets. */
+const WORKERS_CLOSE_WAIT_MS_MAX = 2_000;
 
 /** The counters of upstreams' limits, and the main thread's view of them. */
 export interface UpstreamUse {
@@ -58,6 +59,7 @@ interface UpstreamWorkersOptions {
   readonly log: Log;
 }
 
+/** The listeners: pools.ts calls listeners.ts by these methods. */
 export interface WorkerClients {
   /** A worker was started. Every listener must be given a channel to it. */
   attachWorker(workerIndex: number): void;
@@ -71,9 +73,10 @@ interface WorkerStart {
   readonly transferList: readonly MessagePort[];
 }
 
+/** The main thread's view of a worker. */
 interface WorkerControl {
   readonly port: MessagePort;
-  /** Pending replies to `routes`: whether the worker has applied them. */
+  /** Replies to `routes` that are awaited: whether the worker has applied them. */
   readonly taken: PendingReplies<boolean>;
   /** Closes the main thread's ends of the worker's ports. */
   close(): void;
@@ -85,8 +88,9 @@ export class UpstreamWorkers {
   readonly #controls = new Map<number, WorkerControl>();
   /** The routes that the next worker to be started gets. */
   #routes: readonly ModelRoute[];
-  readonly #tasks: Promise<void>[] = [];
-  #closing = false;
+  /** One promise for each worker and its successors; resolves after `close`. */
+  readonly #workerLoops: Promise<void>[] = [];
+  #isClosing = false;
 
   constructor(options: UpstreamWorkersOptions) {
     this.#options = options;
@@ -106,7 +110,7 @@ export class UpstreamWorkers {
     });
     this.#pool.on('error', (error: Error) => log.warn('upstream worker failed', { error: error.message }));
     for (let index = 0; index < workers; index += 1)
-      this.#tasks.push(this.#keepAlive(index, this.#pool, clients));
+      this.#workerLoops.push(this.#keepAlive(index, this.#pool, clients));
   }
 
   /** The number of workers that run. */
@@ -115,7 +119,7 @@ export class UpstreamWorkers {
   }
 
   /**
-   * Makes the worker that a listener is to be, which has the listener's index. Undefined if workers have
+   * Makes the worker that runs in a listener's thread; it has the listener's index. Undefined if workers have
    * threads of their own.
    */
   startIn(listenerIndex: number): WorkerStart | undefined {
@@ -140,15 +144,15 @@ export class UpstreamWorkers {
    * Returns the listener's end.
    */
   connect(workerIndex: number, listenerIndex: number): FrameChannel<MessagePort> {
-    const [ours, theirs] = createFrameChannel();
-    const message: ToUpstreamWorker = { kind: 'listener', index: listenerIndex, channel: theirs };
-    this.#controls.get(workerIndex)?.port.postMessage(message, [theirs.port]);
-    return ours;
+    const [listenerEnd, workerEnd] = createFrameChannel();
+    const message: ToUpstreamWorker = { kind: 'listener', index: listenerIndex, channel: workerEnd };
+    this.#controls.get(workerIndex)?.port.postMessage(message, [workerEnd.port]);
+    return listenerEnd;
   }
 
   /**
-   * Hands new routes to all workers, and to those started later. Resolves with the indices of the workers
-   * that did not apply them in time.
+   * Hands new routes to all workers, also to workers that start later. Resolves with the indices of the
+   * workers that did not apply them in time.
    */
   async replaceRoutes(routes: readonly ModelRoute[]): Promise<number[]> {
     this.#routes = routes;
@@ -163,7 +167,7 @@ export class UpstreamWorkers {
 
   /**
    * Closes the breakers of that model's upstreams, or of all, and ends the pauses of their Retry-After. A
-   * worker that is started later has neither.
+   * worker that starts later begins without open breakers and pauses.
    */
   resetUpstreams(model: string | undefined): void {
     for (const { port } of this.#controls.values())
@@ -178,13 +182,17 @@ export class UpstreamWorkers {
 
   /** Ends the tasks, then the threads. To be called when the listeners have ended. */
   async close(): Promise<void> {
-    this.#closing = true;
+    this.#isClosing = true;
     for (const { port } of this.#controls.values())
       port.postMessage({ kind: 'close' } satisfies ToUpstreamWorker);
-    await Promise.race([Promise.all(this.#tasks), delay(WORKER_CLOSE_MS, undefined, { ref: false })]);
+    await Promise.race([
+      Promise.all(this.#workerLoops),
+      delay(WORKERS_CLOSE_WAIT_MS_MAX, undefined, { ref: false }),
+    ]);
     await this.#pool?.destroy();
   }
 
+  /** Runs a worker and its successors until `close`. */
   async #keepAlive(index: number, pool: Piscina, clients: WorkerClients): Promise<void> {
     for (;;) {
       const ended = this.#run(index, pool);
@@ -204,10 +212,10 @@ export class UpstreamWorkers {
 
   /** A method, so that TypeScript does not assume the value from before an `await`. */
   #isClosing(): boolean {
-    return this.#closing;
+    return this.#isClosing;
   }
 
-  /** Forgets a worker that has ended. */
+  /** Closes the ports of a worker that has ended, and gives back what its calls had taken of upstreams. */
   #release(index: number): void {
     const control = this.#controls.get(index);
     if (control === undefined) return;

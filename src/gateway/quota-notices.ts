@@ -1,15 +1,17 @@
 /**
- * Tells operators that a quota of a day or a month is nearly used up, or that a balance is low: by a line in
- * the log, and by a webhook if the settings name a receiver (webhook-outbox.ts sends it). notifications.ts
- * owns a QuotaNotices, on the main thread of each gateway process; store/flush.ts fills the ChangedScopes.
+ * Finds the notices: a quota of a day or a month is nearly used up, or a balance is low. Each is reported by
+ * a line in the log, and by a webhook if the settings name a receiver (webhook-outbox.ts sends it).
+ * notifications.ts owns a QuotaNotices, on the main thread of each gateway process; store/flush.ts fills the
+ * ChangedScopes.
  *
  *     flush → ChangedScopes → look: use of each scope and of the groups above it → passed a threshold?
  *           → claimed among the hosts? → marked in the store with its webhook → line in the log
  *
  * Each threshold is reported once a day or month. The store writes the mark and the webhook in one
- * transaction, so only one process of a host reports a notice, and none does again after a restart. Of
- * several hosts, the host reports a notice that has claimed it at the server of sharing. While the server
- * cannot be reached, each host reports it, but with the same webhook id, by which receivers know repeats.
+ * transaction, so only one process of a host reports a notice, and none reports it again after a restart. Of
+ * several hosts, that host reports a notice which has claimed it at the server of sharing. While the server
+ * cannot be reached, each host reports the notice, but with the same webhook id, by which receivers notice
+ * repeats.
  *
  * Must hold: a threshold is reported once, and a host whose claim fails does not report it.
  */
@@ -23,33 +25,38 @@ import type { QuotaUse } from '../registry/quota-use.js';
 import type { NoticeMark, NoticeRows, WaitingWebhook } from '../store/notice-rows.js';
 import type { Log } from '../telemetry/log.js';
 
-/** How many accounts, and how many keys, may wait for a check: some 10 MB. Others come at their next call. */
-const CHANGED_MAX = 100_000;
-/** How many accounts, and how many keys, one check reads: some 10 ms on the main thread. */
-const LOOKS_MAX = 200;
-/** Scopes that are due within this time of each other are checked together. */
-const MERGED_MS = 1_000;
-/** How many notices one check logs one by one. One more line says how many others there are. */
-const LINES_MAX = 100;
 /**
- * How long the server of sharing keeps the claim of a low balance. After each credit a low balance is a new
- * notice with another claim, so this one may stay long.
+ * How many accounts, and how many keys, may wait for a check: some 10 MB. Others are added at a later call.
+ */
+const CHANGED_SCOPES_MAX = 100_000;
+/** How many accounts, and how many keys, one check reads: some 10 ms on the main thread. */
+const CHECKED_SCOPES_MAX = 200;
+/** Scopes that are due within this time of each other are checked together. */
+const MERGED_WITHIN_MS = 1_000;
+/** How many notices one check logs one by one. A further line says how many others there are. */
+const LOG_LINES_MAX = 100;
+/**
+ * How long the server of sharing keeps the claim of a low balance. It may be long, because after each credit
+ * a low balance is a new notice with another claim.
  */
 const BALANCE_CLAIM_MS = 31 * 86_400_000;
-/** A claim outlives its day or month by this, so that hosts whose clocks differ do not both claim. */
+/**
+ * How much longer than its day or month a claim lasts, so that hosts whose clocks differ do not both claim.
+ */
 const CLAIM_OVERLAP_MS = 3_600_000;
-/** How long other hosts may take to report their use: an idle lease is reported after 16 s. */
-const REPORTED_MS = 20_000;
+/** How long other hosts may take to report their use, because an idle lease is reported after 16 s. */
+const REPORT_WAIT_MS = 20_000;
 
 /**
- * Accounts and keys that flushes have written and no check has read. Adds none if `isWatched` is false.
+ * Accounts and keys that flushes have written and no check has read. Adds none while `isWatched` returns
+ * false.
  */
 export class ChangedScopes {
   readonly #isWatched: () => boolean;
   readonly #accounts = new Set<AccountIndex>();
   readonly #keys = new Set<KeyIndex>();
   /** Scopes to be checked again, the earliest first. At most one entry for each MERGED_MS. */
-  readonly #later: { readonly atMs: number; readonly scopes: TakenScopes }[] = [];
+  readonly #later: { readonly atMs: number; readonly scopes: ScopeLists }[] = [];
 
   constructor(isWatched: () => boolean) {
     this.#isWatched = isWatched;
@@ -57,12 +64,12 @@ export class ChangedScopes {
 
   add(accounts: Iterable<AccountIndex>, keys: Iterable<KeyIndex>): void {
     if (!this.#isWatched()) return;
-    addUpTo(CHANGED_MAX, this.#accounts, accounts);
-    addUpTo(CHANGED_MAX, this.#keys, keys);
+    addUpTo(CHANGED_SCOPES_MAX, this.#accounts, accounts);
+    addUpTo(CHANGED_SCOPES_MAX, this.#keys, keys);
   }
 
   /** Takes out at most `max` accounts and `max` keys, the oldest first. `nowMs` and `atMs` are monotonic. */
-  take(max: number, nowMs: number): TakenScopes {
+  take(max: number, nowMs: number): ScopeLists {
     while (this.#later[0] !== undefined && this.#later[0].atMs <= nowMs) {
       const { accounts, keys } = this.#later.shift()!.scopes;
       this.add(accounts, keys);
@@ -71,9 +78,9 @@ export class ChangedScopes {
   }
 
   /** Adds the scopes again at `atMs`, which must not be before the `atMs` of an earlier call. */
-  addLater(scopes: TakenScopes, atMs: number): void {
+  addLater(scopes: ScopeLists, atMs: number): void {
     const last = this.#later.at(-1);
-    if (last === undefined || last.atMs + MERGED_MS < atMs) this.#later.push({ atMs, scopes });
+    if (last === undefined || last.atMs + MERGED_WITHIN_MS < atMs) this.#later.push({ atMs, scopes });
     else {
       this.#later.pop();
       const accounts = new Set([...last.scopes.accounts, ...scopes.accounts]);
@@ -83,7 +90,7 @@ export class ChangedScopes {
   }
 }
 
-interface TakenScopes {
+interface ScopeLists {
   readonly accounts: readonly AccountIndex[];
   readonly keys: readonly KeyIndex[];
 }
@@ -105,7 +112,7 @@ function takeFrom<Index>(set: Set<Index>, max: number): Index[] {
   return taken;
 }
 
-/** A scope, and what all hosts that share it have used of its quotas. */
+/** A scope, and what all hosts that share the scope have used of its quotas. */
 export interface ScopeUse {
   readonly kind: 'account' | 'key' | 'group';
   readonly id: string;
@@ -128,10 +135,13 @@ interface Notice extends NoticeMark {
 type NotifySettings = NonNullable<Settings['notify']>;
 
 /**
- * Returns a notice of the highest threshold that each quota has passed, and one of a low balance, also if
- * they were reported. A notice of a low balance has `percent` 0. Exported for its test.
+ * Returns a notice of the highest threshold that each quota has passed, and a notice of a low balance, also
+ * if they were reported before. A notice of a low balance has `percent` 0. Exported for the test.
  */
-export function noticesOf(scope: ScopeUse, { at: thresholds, low_balance: low }: NotifySettings): Notice[] {
+export function noticesOf(
+  scope: ScopeUse,
+  { at: thresholds, low_balance: lowBalanceText }: NotifySettings,
+): Notice[] {
   const notices: Notice[] = [];
   for (const use of scope.quotas) {
     const { quota, used, limit, resetsMs } = use;
@@ -144,7 +154,7 @@ export function noticesOf(scope: ScopeUse, { at: thresholds, low_balance: low }:
     const mark = { scopeId: scope.id, quota, period, percent, endsMs: resetsMs };
     notices.push({ ...mark, scope, use, lowBalance: undefined });
   }
-  const lowBalance = low === undefined ? undefined : picoUnitsOf(low);
+  const lowBalance = lowBalanceText === undefined ? undefined : picoUnitsOf(lowBalanceText);
   if (lowBalance !== undefined && scope.balance !== undefined && scope.balance.left < lowBalance) {
     const period = String(scope.balance.credited);
     const mark = { scopeId: scope.id, quota: 'balance', period, percent: 0, endsMs: null };
@@ -159,18 +169,19 @@ export interface QuotaNoticesOptions {
   readonly changed: ChangedScopes;
   /** Reads the use of these accounts and keys, and of all groups that the accounts are in. */
   readonly read: (accounts: readonly AccountIndex[], keys: readonly KeyIndex[]) => Promise<ScopeUse[]>;
+  /** The store's marks of notices that were reported. */
   readonly rows: Pick<NoticeRows, 'isNew' | 'tell'>;
   /**
    * Resolves with whether this host, of all that share the scope, may report the notice of that webhook id.
-   * True also if this host has claimed it before, or the server cannot be asked. The server forgets the claim
-   * after `forMs`. Undefined if this is the only host.
+   * True also if this host has claimed the id before, or the server cannot be asked. The server forgets the
+   * claim after `forMs`. Undefined if this is the only host.
    */
   readonly claim: ((id: string, forMs: number) => Promise<boolean>) | undefined;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-/** Returns whether a quota would pass another threshold if all that is granted (`leased`) were used. */
+/** Returns whether a quota would pass a further threshold if all that is granted (`leased`) were used. */
 function mayHavePassed(scope: ScopeUse, thresholds: readonly number[]): boolean {
   return scope.quotas.some(({ quota, used, leased = 0n, limit }) => {
     const { per } = QUOTA_KINDS[quota];
@@ -182,8 +193,8 @@ function mayHavePassed(scope: ScopeUse, thresholds: readonly number[]): boolean 
 
 export class QuotaNotices {
   readonly #options: QuotaNoticesOptions;
-  #isLooking = false;
-  #dropped = 0;
+  #isChecking = false;
+  #droppedWebhooks = 0;
 
   constructor(options: QuotaNoticesOptions) {
     this.#options = options;
@@ -191,7 +202,7 @@ export class QuotaNotices {
 
   /** How many webhooks were dropped since the start, because too many wait (store/notice-rows.ts). */
   get dropped(): number {
-    return this.#dropped;
+    return this.#droppedWebhooks;
   }
 
   /**
@@ -201,22 +212,23 @@ export class QuotaNotices {
   async look(): Promise<void> {
     const { settings, changed, read, claim, clock, log } = this.#options;
     const notify = settings();
-    if (this.#isLooking || notify === undefined) return;
-    const taken = changed.take(LOOKS_MAX, clock.monotonicMs());
+    if (this.#isChecking || notify === undefined) return;
+    const taken = changed.take(CHECKED_SCOPES_MAX, clock.monotonicMs());
     const { accounts, keys } = taken;
     if (accounts.length + keys.length === 0) return;
-    this.#isLooking = true;
+    this.#isChecking = true;
     try {
       const scopes = await read(accounts, keys);
-      // All hosts together may have passed a threshold, and none knows until the others report their use.
+      // All hosts together may have passed a threshold, which none can see before the others report their
+      // use.
       if (claim !== undefined && scopes.some((scope) => mayHavePassed(scope, notify.at)))
-        changed.addLater(taken, clock.monotonicMs() + REPORTED_MS);
+        changed.addLater(taken, clock.monotonicMs() + REPORT_WAIT_MS);
       await this.#report(scopes);
     } catch (error) {
       // The next call of each scope adds the scope again. Until then its notice waits.
       log.error('quotas were not looked at, operators may be told late', { error: String(error) });
     } finally {
-      this.#isLooking = false;
+      this.#isChecking = false;
     }
   }
 
@@ -224,25 +236,27 @@ export class QuotaNotices {
     const { settings, rows, claim, log } = this.#options;
     const notify = settings();
     if (notify === undefined) return;
-    const fresh = scopes.flatMap((scope) => noticesOf(scope, notify)).filter((notice) => rows.isNew(notice));
-    if (fresh.length === 0) return;
+    const newNotices = scopes
+      .flatMap((scope) => noticesOf(scope, notify))
+      .filter((notice) => rows.isNew(notice));
+    if (newNotices.length === 0) return;
     const claimed = new Set<Notice>();
-    for (const notice of fresh) {
+    for (const notice of newNotices) {
       if (claim === undefined || (await claim(webhookIdOf(notice), this.#claimMs(notice))))
         claimed.add(notice);
     }
     // A notice that another host has claimed is marked too, so that this host does not ask again.
-    const { told: marked, dropped } = rows.tell(fresh, (notice) =>
+    const { told: marked, dropped } = rows.tell(newNotices, (notice) =>
       notify.url === undefined || !claimed.has(notice) ? undefined : this.#webhookOf(notice),
     );
-    this.#dropped += dropped;
+    this.#droppedWebhooks += dropped;
     if (dropped > 0) log.error('webhooks were dropped: too many wait for their receiver', { dropped });
     this.#log(marked.filter((notice) => claimed.has(notice)));
   }
 
   #log(notices: readonly Notice[]): void {
     const { log } = this.#options;
-    for (const notice of notices.slice(0, LINES_MAX)) {
+    for (const notice of notices.slice(0, LOG_LINES_MAX)) {
       const { scope, use, percent } = notice;
       const { kind, id, name } = scope;
       if (use === undefined)
@@ -255,8 +269,8 @@ export class QuotaNotices {
         log.warn(text, { scope: kind, id, name, quota, used, limit, resets });
       }
     }
-    if (notices.length > LINES_MAX)
-      log.warn('more quotas have passed a threshold', { more: notices.length - LINES_MAX });
+    if (notices.length > LOG_LINES_MAX)
+      log.warn('more quotas have passed a threshold', { more: notices.length - LOG_LINES_MAX });
   }
 
   #webhookOf(notice: Notice): WaitingWebhook {
@@ -298,8 +312,8 @@ function textOf({ quota }: QuotaUse, amount: bigint): string {
 }
 
 /**
- * Returns an id that is the same on every host and after every restart. The id has no full stop, which would
- * end it in the text that is signed.
+ * Returns an id that is the same on every host and after every restart. The id has no full stop, because the
+ * text that is signed separates its parts by full stops.
  */
 function webhookIdOf({ scopeId, quota, period, percent, lowBalance }: Notice): string {
   const identity = JSON.stringify([scopeId, quota, period, percent, lowBalance?.toString()]);

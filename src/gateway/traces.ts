@@ -1,11 +1,12 @@
 /**
- * The export to an OpenTelemetry collector. Reads from the environment whether spans are exported, and
- * records of calls as log records; starts the thread that exports (telemetry/span-export.thread.ts), and
- * connects listeners and workers with it. Without an endpoint in the environment (`wants`), there is no such
- * thread, and no OpenTelemetry package is loaded. gateway.ts owns a Traces, on the main thread.
+ * The export to an OpenTelemetry collector, of spans and of records of calls as log records. This file reads
+ * from the environment which of the two are exported, starts the thread that exports
+ * (telemetry/span-export.thread.ts), and connects listeners and workers with it. Without an endpoint in the
+ * environment (`isExported`) there is no such thread, and no OpenTelemetry package is loaded. gateway.ts owns
+ * a Traces, on the main thread of a gateway process.
  *
- * Must hold: a collector that fails or hangs delays no call and no start, and the end by at most CLOSE_MS
- * (test/e2e/traces.test.ts).
+ * Must hold: a collector that fails or hangs delays no call and no start, and the end by at most
+ * CLOSE_WAIT_MS_MAX (further test: test/e2e/traces.test.ts).
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { MessageChannel, Worker } from 'node:worker_threads';
@@ -27,11 +28,11 @@ import {
 import { samplingOf, type Sampling } from '../telemetry/trace-context.js';
 
 /** How long the export of the last spans may delay the end of the gateway. */
-const CLOSE_MS = 3_000;
+const CLOSE_WAIT_MS_MAX = 3_000;
 
 interface TracesOptions {
   readonly env: NodeJS.ProcessEnv;
-  readonly wanted: { readonly spans: boolean; readonly logRecords: boolean };
+  readonly exported: { readonly spans: boolean; readonly logRecords: boolean };
   /** Returns the id of an account; null if it cannot be read. The exporting thread asks by messages. */
   readonly accountIdOf: (account: AccountIndex) => string | null;
   readonly metrics: MetricsBuffers;
@@ -45,21 +46,22 @@ interface TracesOptions {
  */
 export function tracesOf(
   env: NodeJS.ProcessEnv,
-  options: Omit<TracesOptions, 'env' | 'wanted'>,
+  options: Omit<TracesOptions, 'env' | 'exported'>,
 ): Traces | undefined {
   const { log } = options;
-  const wanted = {
-    spans: wants(env, 'TRACES', ['', 'otlp'], log),
-    logRecords: wants(env, 'LOGS', ['otlp'], log),
+  const exported = {
+    spans: isExported(env, 'TRACES', ['', 'otlp'], log),
+    logRecords: isExported(env, 'LOGS', ['otlp'], log),
   };
-  return wanted.spans || wanted.logRecords ? new Traces({ ...options, env, wanted }) : undefined;
+  return exported.spans || exported.logRecords ? new Traces({ ...options, env, exported }) : undefined;
 }
 
 /**
- * Returns whether a signal is exported: `exporters` has the value of its `OTEL_…_EXPORTER`, '' if not set,
- * and there is an endpoint.
+ * Returns whether a signal is exported: its `OTEL_…_EXPORTER` is one of `exporters`, in which '' means not
+ * set, and there is an endpoint. Logs an exporter that does not exist here; throws if an endpoint is no HTTP
+ * address.
  */
-function wants(
+function isExported(
   env: NodeJS.ProcessEnv,
   signal: 'TRACES' | 'LOGS',
   exporters: readonly string[],
@@ -92,25 +94,25 @@ export class Traces {
   readonly #logRecords: SharedArrayBuffer | undefined;
   readonly #accountIdOf: TracesOptions['accountIdOf'];
   readonly #thread: Worker;
-  #closing = false;
+  #isClosing = false;
 
-  /** Starts the thread, with the V8 flags of this moment (gateway.ts sets one before). */
-  constructor({ env, wanted, accountIdOf, metrics, thread, log }: TracesOptions) {
+  /** Starts the thread, with the V8 flags of this moment: gateway.ts forbids code from strings before. */
+  constructor({ env, exported, accountIdOf, metrics, thread, log }: TracesOptions) {
     const { sampling, problem } = samplingOf(env);
-    if (wanted.spans && problem !== undefined) log.warn(problem);
-    for (const [signal, isWanted] of [
-      ['TRACES', wanted.spans],
-      ['LOGS', wanted.logRecords],
+    if (exported.spans && problem !== undefined) log.warn(problem);
+    for (const [signal, isExportedSignal] of [
+      ['TRACES', exported.spans],
+      ['LOGS', exported.logRecords],
     ] as const) {
       const name = `OTEL_EXPORTER_OTLP_${signal}_PROTOCOL`;
       const protocol = env[name] ?? env.OTEL_EXPORTER_OTLP_PROTOCOL ?? '';
-      if (isWanted && !['', 'http/json'].includes(protocol))
+      if (isExportedSignal && !['', 'http/json'].includes(protocol))
         log.warn(`${name}: only http/json is exported, which the OTLP/HTTP port of a collector takes`, {
           protocol,
         });
     }
-    this.#spans = wanted.spans ? { sampling, budget: createExportBudget() } : undefined;
-    this.#logRecords = wanted.logRecords ? createExportBudget() : undefined;
+    this.#spans = exported.spans ? { sampling, budget: createExportBudget() } : undefined;
+    this.#logRecords = exported.logRecords ? createExportBudget() : undefined;
     this.#accountIdOf = accountIdOf;
     const init: SpanExportInit = {
       spans: this.#spans?.budget,
@@ -136,13 +138,16 @@ export class Traces {
     this.#thread.unref();
   }
 
-  /** Returns what a new listener needs for spans, if exported. The caller must transfer the outlet's port. */
+  /**
+   * Returns what a new listener needs for spans; undefined if none are exported. The caller must transfer the
+   * outlet's port.
+   */
   newListenerTracing(): ListenerTracing | undefined {
     const outlet = this.newOutlet();
     return outlet && { sampling: this.#spans!.sampling, outlet };
   }
 
-  /** Returns what a new upstream worker needs, under the same conditions. */
+  /** Returns what a new upstream worker needs, as `newListenerTracing`. */
   newOutlet(): SpanOutlet | undefined {
     if (this.#spans === undefined) return undefined;
     const { port1, port2 } = new MessageChannel();
@@ -166,14 +171,17 @@ export class Traces {
     return this.#logRecords && new ExportBudget(this.#logRecords).counts();
   }
 
-  /** To be called when listeners and workers have ended. Waits CLOSE_MS at most for their last spans. */
+  /**
+   * To be called when listeners and workers have ended. Waits CLOSE_WAIT_MS_MAX at most for the export of
+   * their last spans.
+   */
   async close(): Promise<void> {
-    if (this.#closing) return;
-    this.#closing = true;
-    // `once` of node:events would reject if the thread fails while it ends.
+    if (this.#isClosing) return;
+    this.#isClosing = true;
+    // Not `once` of node:events, which would reject if the thread fails while it ends.
     const exit = new Promise<unknown>((resolve) => this.#thread.once('exit', resolve));
     this.#send({ kind: 'close' });
-    await Promise.race([exit, delay(CLOSE_MS)]);
+    await Promise.race([exit, delay(CLOSE_WAIT_MS_MAX)]);
     await this.#thread.terminate();
   }
 
@@ -197,12 +205,14 @@ export class CallOutbox implements CallSink {
     this.#send = send;
   }
 
-  /** Adds the call to the next message. Drops and counts it if SPANS_IN_FLIGHT_MAX wait (span-outbox.ts). */
+  /** Adds the call to the next message. If SPANS_IN_FLIGHT_MAX wait (span-outbox.ts), the call is dropped. */
   append(call: CallRecord): void {
     if (this.#budget.take(1)) this.#lines.push(callJson(call));
   }
 
-  /** Counts calls that never came to `append`: a ring was full, or rejected calls were too many to store. */
+  /**
+   * Counts calls that were lost before `append`: a ring was full, or rejected calls were too many to store.
+   */
   countDropped(calls: number): void {
     this.#budget.countDropped(calls);
   }
