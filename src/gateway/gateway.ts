@@ -104,7 +104,7 @@ export class Gateway {
     const contentsBudgets = callRings.map(() => createContentsBudget());
     const logs = (this.#logs = new GatewayLogs({
       settings,
-      control: logSwitch,
+      logSwitch,
       rings: callRings,
       contentsBudgets,
       names: {

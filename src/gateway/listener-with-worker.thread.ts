@@ -1,18 +1,17 @@
 /**
- * Entry of a listener thread that is an upstream worker too. gateway/listeners.ts starts it if the settings
+ * Entry of a listener thread that is an upstream worker too. listeners.ts starts this file if the settings
  * have `workers: 0`. Otherwise it starts request/listener.thread.ts, and workers are threads of a Piscina
- * pool.
+ * pool (pools.ts).
  *
  * The import of request/listener.thread.ts starts the listener: it listens on its port when the import is
  * done. Then this file starts the worker's task in the same thread. No call has come before that, because
- * the event loop has not run in between. Listener and worker exchange the same frames as over threads, by a
- * channel within this thread.
+ * the event loop has not run in between. Listener and worker send each other the same frames as between
+ * threads, by a channel within this thread.
  *
  * Must hold: if this thread fails, in the listener's part or in the worker's, its calls are cut. The main
- * thread gives back what they held, charges nothing, and starts a successor
- * (test/e2e/thread-failure.test.ts). That is the price of `workers: 0`: otherwise the connections outlive a
- * failure of the worker. Callers see no other difference (test/e2e/listener-with-worker.test.ts runs other
- * tests again).
+ * thread gives back what the calls held, charges nothing, and starts a successor
+ * (test/e2e/thread-failure.test.ts). With threads for workers, connections outlive a failure of the worker.
+ * Callers see no other difference (test/e2e/listener-with-worker.test.ts runs other tests again).
  */
 import { workerData } from 'node:worker_threads';
 import { createLocalChannel } from '../channel/frame-port.js';
@@ -34,7 +33,7 @@ if (upstreamTask !== undefined) {
   // The order of the two ends does not matter: each keeps what is sent to it before it is opened.
   const [listenerEnd, workerEnd] = createLocalChannel();
   listenerChannel.attachWorker(upstreamTask.index, listenerEnd);
-  // A rejection is an uncaught exception of this thread on purpose: listener.thread.ts logs it and ends the
-  // thread. Without its worker the listener could serve nobody.
+  // A rejection is an uncaught exception of this thread on purpose: listener.thread.ts logs the exception and
+  // ends the thread. Without its worker the listener could serve nobody.
   void runUpstreamTask(upstreamTask, workerEnd);
 }

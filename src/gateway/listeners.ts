@@ -1,11 +1,12 @@
 /**
  * The listener threads of a gateway: starts them, connects each with every worker, hands them new settings,
- * drains them, and replaces one that dies. gateway.ts owns it, on the main thread of a gateway process.
+ * drains them, and replaces a listener that dies. gateway.ts owns a Listeners, on the main thread of a
+ * gateway process; pools.ts calls `attachWorker` and `detachWorker`.
  *
  * Must hold: a dead listener's journal (`releaseListener` of accounting.ts) and call ring are drained before
- * its successor uses the same memory, else its last charges are lost and its holds stay
- * (test/e2e/books.test.ts); a death ends the process only as DEATHS_MAX says, also of a listener that was
- * about to take another's place (test/e2e/thread-failure.test.ts).
+ * its successor uses the same memory; otherwise its last charges are lost and its holds stay
+ * (test/e2e/books.test.ts). A listener's death, also that of a successor which does not listen yet, ends the
+ * process only as DEATHS_MAX says (test/e2e/thread-failure.test.ts). There is no unit test.
  */
 import { MessageChannel, type MessagePort, Worker } from 'node:worker_threads';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -34,10 +35,8 @@ const DEATHS_MAX = 5;
 const DEATHS_WINDOW_MS = 60_000;
 /** A listener listens after some 0.1 s. A successor that hangs in its start is given up after this time. */
 const SUCCESSOR_MS_MAX = 60_000;
-/**
- * How long a listener may take to cut its connections and settle their calls. After that nobody waits for it.
- */
-const CLOSE_MS = CUT_CALLS_WAIT_MS_MAX + 1_000;
+/** How long `close` waits for listeners to cut their connections and settle their calls. */
+const CLOSE_WAIT_MS_MAX = CUT_CALLS_WAIT_MS_MAX + 1_000;
 
 /** The part of a listener's `workerData` that stays the same when the listener is replaced. */
 type ListenerShape = Omit<
@@ -84,20 +83,20 @@ export class RequestIds {
 
 interface Listener {
   readonly thread: Worker;
-  /** Pending replies to `settings`: whether the listener has applied them. */
+  /** Replies to `settings` that are awaited: whether the listener has applied them. */
   readonly taken: PendingReplies<boolean>;
-  drained: boolean;
+  isDrained: boolean;
 }
 
 export class Listeners implements WorkerClients {
   readonly #options: ListenersOptions;
   readonly #listeners = new Map<number, Listener>();
-  /** What the next listener to be started gets. */
+  /** The settings that the next listener to be started gets. */
   #settings: ListenerSettings;
   readonly #commits: GroupCommit;
   #port = 0;
-  #deathsAtMs: number[] = [];
-  #draining = false;
+  #deathTimesMs: number[] = [];
+  #isDraining = false;
   #onDrained: () => void = () => undefined;
 
   constructor(options: ListenersOptions) {
@@ -131,8 +130,8 @@ export class Listeners implements WorkerClients {
   }
 
   /**
-   * Hands new settings to all listeners, also to those started later. Resolves with the indices of those that
-   * did not apply them in time.
+   * Hands new settings to all listeners, also to listeners that start later. Resolves with the indices of the
+   * listeners that did not apply them in time.
    */
   async replaceSettings(settings: ListenerSettings): Promise<number[]> {
     this.#settings = settings;
@@ -142,7 +141,7 @@ export class Listeners implements WorkerClients {
         taken.ask((id) => thread.postMessage({ kind: 'settings', settings, id } satisfies ToListener)),
       ),
     );
-    return listeners.flatMap(([index], at) => (taken[at] ? [] : [index]));
+    return listeners.flatMap(([index], position) => (taken[position] ? [] : [index]));
   }
 
   /** Removes the cached responses of that model, or all, from the listeners' memory. */
@@ -155,14 +154,14 @@ export class Listeners implements WorkerClients {
    * `timeoutMs`. With `keepsIdle` it also waits for idle connections to close.
    */
   drain(timeoutMs: number, keepsIdle: boolean): Promise<boolean> {
-    this.#draining = true;
+    this.#isDraining = true;
     return this.#sendDrain({ kind: 'drain', keepsIdle }, timeoutMs);
   }
 
   /**
    * To be called if `drain` with `keepsIdle` has resolved with false: waits for calls that have begun since,
-   * for `timeoutMs` at most. Resolves with true if all have ended. A listener that was drained before has no
-   * connection left, so none can begin there.
+   * for `timeoutMs` at most. Resolves with true if all these calls have ended. A listener that was drained
+   * before has no connection left, so no call can begin there.
    */
   drainLate(timeoutMs: number): Promise<boolean> {
     return this.#sendDrain({ kind: 'drain_late' }, timeoutMs);
@@ -170,30 +169,32 @@ export class Listeners implements WorkerClients {
 
   /** Resolves with true when all listeners are drained, or with false after `timeoutMs`. */
   #sendDrain(message: ToListener, timeoutMs: number): Promise<boolean> {
-    const drained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));
+    const allDrained = new Promise<boolean>((resolve) => (this.#onDrained = () => resolve(true)));
     this.#sendAll(message);
     this.#recordDrained();
-    return Promise.race([drained, delay(timeoutMs, false, { ref: false })]);
+    return Promise.race([allDrained, delay(timeoutMs, false, { ref: false })]);
   }
 
   /** Cuts the remaining calls and ends the threads, which first write their last calls to the journals. */
   async close(): Promise<void> {
-    this.#draining = true;
-    // `once` of node:events would reject if a thread fails while it ends, and the last flush would be lost.
+    this.#isDraining = true;
+    // Not `once` of node:events, which would reject if a thread fails while it ends: then there would be no
+    // last flush.
     const exits = [...this.#listeners.values()].map(
       ({ thread }) => new Promise<unknown>((resolve) => thread.once('exit', resolve)),
     );
     this.#sendAll({ kind: 'close' });
-    await Promise.race([Promise.all(exits), delay(CLOSE_MS, undefined, { ref: false })]);
+    await Promise.race([Promise.all(exits), delay(CLOSE_WAIT_MS_MAX, undefined, { ref: false })]);
   }
 
+  /** Deals out the memory of a listener: by its index, so that a successor gets the same. */
   #shapeOf(index: number): ListenerShape {
     const { settings, accounting, calls, bodies, callRings, contentsBudgets, metrics } = this.#options;
     const { buffers, slotsPerListener } = accounting.base;
     return {
       index,
       host: settings.listen.host,
-      // Call slots.
+      // `releaseListener` of accounting.ts frees the same call slots.
       slots: { first: index * slotsPerListener, count: slotsPerListener },
       ledger: buffers.ledger,
       journal: buffers.journals[index]!,
@@ -210,9 +211,9 @@ export class Listeners implements WorkerClients {
   }
 
   /**
-   * Resolves when the listener listens, and rejects if it cannot. If it dies before: the start of a first one
-   * rejects; a successor is replaced in turn, and its start resolves. The other ends of its message ports
-   * close when its thread ends.
+   * Resolves when the listener listens, and rejects if the port cannot be opened. If the listener dies
+   * before, the first start rejects, and that of a successor resolves, because the successor is replaced in
+   * turn. The main thread's ends of its message ports close when its thread ends.
    */
   async #start(shape: ListenerShape, isSuccessor: boolean): Promise<void> {
     const { workers } = this.#options;
@@ -231,11 +232,11 @@ export class Listeners implements WorkerClients {
     thread.on('error', (error) =>
       this.#options.log.error('listener failed', { listener: shape.index, error: error.stack }),
     );
-    // Whether a successor takes its place if it dies.
-    let isReplaced = isSuccessor;
-    thread.on('exit', () => this.#onExit(shape, isReplaced));
+    // Whether a successor takes the listener's place if it dies. A first start that fails ends the gateway.
+    let isReplacedOnExit = isSuccessor;
+    thread.on('exit', () => this.#onExit(shape, isReplacedOnExit));
     const taken = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
-    const listener: Listener = { thread, taken, drained: false };
+    const listener: Listener = { thread, taken, isDrained: false };
     this.#listeners.set(shape.index, listener);
     for (const workerIndex of workers.indices) this.#attach(thread, shape.index, workerIndex);
 
@@ -246,7 +247,7 @@ export class Listeners implements WorkerClients {
       });
       thread.on('message', (message: FromListener) => {
         if (message.kind === 'listening') {
-          isReplaced = true;
+          isReplacedOnExit = true;
           resolve();
         } else if (message.kind === 'listen_failed')
           reject(new Error(`Listener ${shape.index} cannot listen on ${shape.host}:${this.#port}`));
@@ -255,39 +256,42 @@ export class Listeners implements WorkerClients {
     });
   }
 
-  /** Connects a new thread with the parts that it asks. Returns its `workerData`, and the ports in it. */
+  /**
+   * Connects a new thread with the parts that it asks. Returns the thread's `workerData`, and the ports in
+   * that, which must be transferred.
+   */
   #connect(shape: ListenerShape): { readonly init: ListenerInit; readonly ports: readonly MessagePort[] } {
     const { accounting, counter, requestIds, state } = this.#options;
-    const counting = new MessageChannel();
-    counter.serve(counting.port1);
+    const parserChannel = new MessageChannel();
+    counter.serve(parserChannel.port1);
     const locks = new MessageChannel();
     accounting.locks.attach(shape.index, locks.port1);
     const cache = new MessageChannel();
     accounting.cache.attach(shape.index, cache.port1);
     const { serveLeases } = accounting.sharing;
     // Undefined if limits are not shared.
-    const leases = serveLeases && new MessageChannel();
-    if (leases !== undefined) serveLeases?.(leases.port1);
+    const leaseChannel = serveLeases && new MessageChannel();
+    if (leaseChannel !== undefined) serveLeases?.(leaseChannel.port1);
     const tracing = state.traces?.newListenerTracing();
     const init: ListenerInit = {
       ...shape,
       settings: this.#settings,
       port: this.#port,
-      parserPort: counting.port2,
+      parserPort: parserChannel.port2,
       lockPort: locks.port2,
       cachePort: cache.port2,
-      leasePort: leases?.port2,
+      leasePort: leaseChannel?.port2,
       requestPrefix: requestIds.newPrefix(shape.index),
       tracing,
     };
-    const ports = [counting.port2, locks.port2, cache.port2, leases?.port2, tracing?.outlet.port];
+    const ports = [parserChannel.port2, locks.port2, cache.port2, leaseChannel?.port2, tracing?.outlet.port];
     return { init, ports: ports.filter((port) => port !== undefined) };
   }
 
   #onMessage(index: number, listener: Listener, message: FromListener): void {
     switch (message.kind) {
       case 'drained':
-        listener.drained = true;
+        listener.isDrained = true;
         this.#recordDrained();
         return;
       case 'settings_taken':
@@ -309,7 +313,10 @@ export class Listeners implements WorkerClients {
     thread.postMessage({ kind: 'worker', index: workerIndex, channel } satisfies ToListener, [channel.port]);
   }
 
-  #onExit(shape: ListenerShape, isReplaced: boolean): void {
+  /**
+   * Frees what the listener had, and starts a successor unless the gateway drains or listeners die too often.
+   */
+  #onExit(shape: ListenerShape, isReplacedOnExit: boolean): void {
     // The listener's successor starts with the new settings.
     this.#listeners.get(shape.index)?.taken.replyToAll(true);
     this.#listeners.delete(shape.index);
@@ -318,21 +325,21 @@ export class Listeners implements WorkerClients {
     this.#options.logs.onListenerEnd(shape.index);
     this.#options.workers.onListenerEnd(shape.index);
     this.#options.accounting.releaseListener(shape.index);
-    if (this.#draining) {
+    if (this.#isDraining) {
       this.#recordDrained();
       return;
     }
-    if (!isReplaced) return;
+    if (!isReplacedOnExit) return;
     const nowMs = performance.now();
-    this.#deathsAtMs = [...this.#deathsAtMs.filter((atMs) => nowMs - atMs < DEATHS_WINDOW_MS), nowMs];
-    if (this.#deathsAtMs.length > DEATHS_MAX) {
-      this.#options.onHopeless(`listeners died ${this.#deathsAtMs.length} times within a minute`);
+    this.#deathTimesMs = [...this.#deathTimesMs.filter((atMs) => nowMs - atMs < DEATHS_WINDOW_MS), nowMs];
+    if (this.#deathTimesMs.length > DEATHS_MAX) {
+      this.#options.onHopeless(`listeners died ${this.#deathTimesMs.length} times within a minute`);
       return;
     }
     this.#options.log.warn('listener is being replaced', { listener: shape.index });
     // A gateway that stops needs no successor.
     const giveUp = (reason: string): void => {
-      if (!this.#draining) this.#options.onHopeless(reason);
+      if (!this.#isDraining) this.#options.onHopeless(reason);
     };
     const late = setTimeout(
       () => giveUp(`listener ${shape.index} did not listen within ${SUCCESSOR_MS_MAX} ms`),
@@ -352,6 +359,7 @@ export class Listeners implements WorkerClients {
   }
 
   #recordDrained(): void {
-    if (this.#draining && [...this.#listeners.values()].every(({ drained }) => drained)) this.#onDrained();
+    if (this.#isDraining && [...this.#listeners.values()].every(({ isDrained }) => isDrained))
+      this.#onDrained();
   }
 }

@@ -1,9 +1,10 @@
 /**
- * The entry of a gateway process: carries out the supervisor's messages (messages.ts). The supervisor forks
- * this file. Runs on the main thread of the process.
+ * The entry of a gateway process: carries out the supervisor's messages (messages.ts).
+ * supervisor/gateway-process.ts forks this file. Main thread of the process.
  *
  * Must hold: the process ends by itself when its supervisor has died (test/e2e/shutdown.test.ts), and two
- * gateways that do not share limits never use one data directory (test/e2e/refused-start.test.ts).
+ * gateways that do not share limits never use one data directory (test/e2e/refused-start.test.ts). There is
+ * no unit test.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { onEachTick } from '../core/clock.js';
@@ -30,8 +31,11 @@ import { SupervisorLink } from './supervisor-link.js';
 
 const logSwitch = createLogSwitch();
 const log = openLog('gateway', new LogSwitch(logSwitch));
+/** Undefined until its parts are made: a start may wait for the store. */
 let gateway: Gateway | undefined;
+/** Resolves when the start is over, well or not. Messages that need a started gateway wait for it. */
 let started: Promise<void> = Promise.resolve();
+/** Whether `drain` or `end` was called: the process ends. */
 let draining = false;
 
 /** Sends a message and waits until it has left this process, because an immediate exit would lose it. */
@@ -47,17 +51,17 @@ const supervisor = new SupervisorLink(send);
 let slot = 0;
 
 /**
- * A command holds the store while it makes one change: a flush to disk, which takes seconds on a busy disk.
- * One that only reads may hold it for as long as it prints.
+ * How long the first start waits for a command that holds the store. A command that makes a change holds the
+ * store for a flush to disk, which takes seconds on a busy disk; one that reads, for as long as it prints.
  */
 const COMMAND_WAIT_MS_MAX = 10_000;
 const COMMAND_POLL_MS = 20;
 
 /**
- * Opens the store. Waits if a command holds it: at the first start for COMMAND_WAIT_MS_MAX, because somebody
- * waits for the gateway and can end the command; at a restart until it is free, because the command may have
- * come while no gateway ran, and a refusal could end the group. Throws if another gateway holds it, because
- * each of the two would admit the whole of every limit.
+ * Opens the store. Waits if a command holds the store. The first start waits for COMMAND_WAIT_MS_MAX, because
+ * somebody is there who can end the command. A restart waits until the store is free, because the command may
+ * have come while no gateway ran, and `refused` could end the group. Throws if another gateway holds the
+ * store, because each of the two would admit the whole of every limit.
  */
 async function openWhenFree({ settings, group, isRestart }: StartGateway): Promise<Store> {
   const endMs = performance.now() + COMMAND_WAIT_MS_MAX;
@@ -68,7 +72,7 @@ async function openWhenFree({ settings, group, isRestart }: StartGateway): Promi
     } catch (error) {
       if (!(error instanceof StoreHeld)) throw error;
       const isLate = performance.now() > endMs;
-      if (error.kind === 'gateway' || (isLate && !isRestart)) throw rejectionOf(error);
+      if (error.kind === 'gateway' || (isLate && !isRestart)) throw storeHeldError(error);
       if (isLate && !isLogged) log.error('a command keeps the gateway from serving', { held: error.message });
       isLogged = isLate;
     }
@@ -76,7 +80,7 @@ async function openWhenFree({ settings, group, isRestart }: StartGateway): Promi
   }
 }
 
-function rejectionOf(held: StoreHeld): Error {
+function storeHeldError(held: StoreHeld): Error {
   const article = held.kind === 'gateway' ? 'Another' : 'A';
   return new Error(
     `${article} ${held.who} works on ${held.path}. Stop it, or give this one a folder of its own (data, TOLLGATE_DATA).`,
@@ -84,15 +88,20 @@ function rejectionOf(held: StoreHeld): Error {
   );
 }
 
-/** The settings of this gateway: complete, whatever version its supervisor is of, with its own log files. */
+/**
+ * The settings of this gateway, with its own log files. A supervisor of another version may not send all
+ * settings, so defaults are added.
+ */
 function ownSettings(sent: Settings): Settings {
   return withOwnLogs(withDefaults(settingsDeclaration, sent) as Settings, slot);
 }
 
+/** Never rejects: a start that fails sends `refused` and ends the process. */
 async function start(message: StartGateway): Promise<void> {
   try {
     slot = message.group?.slot ?? 0;
     const settings = ownSettings(message.settings);
+    // Imported only here, because without `sharing` no gateway needs the client of a server of sharing.
     const openHosts =
       settings.sharing === undefined ? undefined : (await import('../sharing/open-hosts.js')).openHosts;
     gateway = new Gateway({
@@ -124,10 +133,11 @@ async function reload({ id, settings, check }: ReloadGateway): Promise<void> {
   await started;
   let errors: readonly string[] = ['the gateway is stopping'];
   try {
-    // Also one that drains: it still takes the last call of each connection.
+    // A gateway that drains is reloaded too, because it still takes the last call of each connection.
     if (gateway !== undefined) errors = await gateway.reload(ownSettings(settings), check);
   } catch (error) {
-    // All gateways of a group would end at the same moment. The supervisor has them take the former settings.
+    // Logged and not thrown, because all gateways of a group would end at the same moment. The supervisor has
+    // them take the former settings.
     log.error('the gateway failed while it took new settings', { error: (error as Error).stack });
     errors = [`the gateway failed while it took the settings: ${String(error)}`];
   }
@@ -150,6 +160,7 @@ async function read({ id, what, accounts }: ReadGateway): Promise<void> {
   await send({ kind: 'reading', id, reading });
 }
 
+/** Ends the process when calls in flight have ended. A second call may only shorten the wait. */
 async function drain(replaced: boolean): Promise<void> {
   if (draining) {
     if (!replaced) gateway?.hurry();
@@ -165,7 +176,7 @@ async function drain(replaced: boolean): Promise<void> {
   }
 }
 
-/** For an end that the supervisor has not asked for: if a part hangs meanwhile, nobody else ends it. */
+/** For an end that the supervisor has not asked for: if a part hangs, nobody else ends the process. */
 function exitWithin(waitMsMax: number, exitCode: number): void {
   setTimeout(() => {
     log.error('gateway did not end in time', { waited_ms: waitMsMax });

@@ -197,21 +197,21 @@ export class UpstreamWorkers {
     for (;;) {
       const ended = this.#run(index, pool);
       clients.attachWorker(index);
-      const fault = await ended;
+      const reason = await ended;
       this.#release(index);
-      if (this.#isClosing()) return;
+      if (this.#hasBegunClosing()) return;
       this.#options.log.error('upstream worker died and is being replaced; its calls were not billed', {
         worker: index,
-        error: fault,
+        error: reason,
       });
       clients.detachWorker(index);
       await delay(WORKER_PAUSE_MS);
-      if (this.#isClosing()) return;
+      if (this.#hasBegunClosing()) return;
     }
   }
 
   /** A method, so that TypeScript does not assume the value from before an `await`. */
-  #isClosing(): boolean {
+  #hasBegunClosing(): boolean {
     return this.#isClosing;
   }
 

@@ -8,8 +8,8 @@
  * In this order no listener sends a call that a worker does not know, and no account is on a plan that a
  * listener does not know. Calls in flight keep the plan, the model and the price of their admission.
  *
- * Must hold: the order above, one reload after the other, and a stuck worker stops the reload before accounts
- * are put on plans that it does not know (test/unit/gateway/reload.test.ts).
+ * Must hold: the order above, and one reload after the other. A stuck worker stops the reload before accounts
+ * are put on plans whose models it does not know (further test: test/e2e/reload-load.test.ts).
  */
 import { CATALOG_ENTRIES_MAX } from '../core/limits.js';
 import type { Settings } from '../config/schema.js';
@@ -40,12 +40,13 @@ export interface ReloadContext {
   readonly groupNames: GroupNames;
   readonly registry: Registry;
   readonly store: RecordStore;
-  /** Both resolve when all threads have applied it, with the indices of those that did not in time. */
+  /** Both resolve when all threads have applied it, with the indices of the threads that did not in time. */
   readonly replaceRoutes: (routes: readonly ModelRoute[]) => Promise<number[]>;
   readonly replaceListenerSettings: (settings: ListenerSettings) => Promise<number[]>;
   readonly log: Log;
 }
 
+/** The settings in force, and what follows from them: catalogue, routes, scopes, credentials. */
 export class LiveSettings {
   readonly #names: UpstreamNames;
   /** The scopes of upstreams with limits. */
@@ -55,7 +56,7 @@ export class LiveSettings {
   #settings: Settings;
   #catalog: Catalog;
   #routes: readonly ModelRoute[];
-  /** The last of the reloads, done or not. */
+  /** Resolves when the last reload so far is done. */
   #replacing: Promise<unknown> = Promise.resolve();
 
   constructor(settings: Settings, names: UpstreamNames) {
@@ -81,7 +82,8 @@ export class LiveSettings {
   }
 
   /**
-   * Returns the reasons against the settings, a line each. A removed plan costs 2 ms per 100,000 accounts.
+   * Returns the reasons against the settings, a line each. Changes nothing. If a plan was removed, the check
+   * takes 2 ms per 100,000 accounts.
    */
   problemsOf(next: Settings, { ledger, store }: ReloadContext): string[] {
     const merged = mergeCatalogs(this.#catalog, catalogOf(next));
@@ -100,9 +102,10 @@ export class LiveSettings {
   }
 
   /**
-   * Applies `next`. If it resolves with reasons against it, the former settings stay in force; if workers
-   * were stuck, the others have the new routes nevertheless. Waits for the reload before, because a
-   * supervisor that got no reply to one in time takes it back by another, which has to be the last.
+   * Applies `next`. Resolves with the reasons against the settings; with any, the former settings stay in
+   * force. If workers were stuck, the other workers have the new routes nevertheless. Waits for the reload
+   * before: if the supervisor gets no reply in time, it takes a reload back by another reload, which has to
+   * be the last.
    */
   replace(next: Settings, context: ReloadContext): Promise<string[]> {
     const replaced = this.#replacing.then(() => this.#replace(next, context));
@@ -114,13 +117,13 @@ export class LiveSettings {
     const { registry, log } = context;
     const errors = this.problemsOf(next, context);
     if (errors.length > 0) return errors;
-    const before = this.#catalog;
-    const catalog = mergeCatalogs(before, catalogOf(next));
+    const formerCatalog = this.#catalog;
+    const catalog = mergeCatalogs(formerCatalog, catalogOf(next));
     const routes = mergeById(this.#routes, routesOf(next, this.#names, this.scopes, this.credentials));
-    registry.catalog = retireMissingPlans(before, catalog);
+    registry.catalog = retireMissingPlans(formerCatalog, catalog);
     const lateWorkers = await context.replaceRoutes(routes);
     if (lateWorkers.length > 0) {
-      registry.catalog = before;
+      registry.catalog = formerCatalog;
       return [
         `upstream workers ${lateWorkers.join(', ')} are stuck and did not take the settings; try again`,
       ];
@@ -139,6 +142,7 @@ export class LiveSettings {
     return [];
   }
 
+  /** Enables the accounts whose plan was missing and is in the settings again. */
   async #reopenPlanless({ ledger, groupNames, registry, store, log }: ReloadContext): Promise<void> {
     if (!ledger.countPlans(store.freeAccountIndex()).has(NO_PLAN_INDEX)) return;
     const accounts = await reopenPlanless(store, { ledger, groupNames }, () => registry.catalog);
@@ -163,14 +167,18 @@ function timeoutProblemsOf({ sharing, models }: Settings): string[] {
   ];
 }
 
-/** Returns the reasons against removed plans that accounts are on. `count` returns the accounts by plan. */
-function planProblemsOf(current: Catalog, next: Catalog, count: () => ReadonlyMap<number, number>): string[] {
-  const removed = current.plans.flatMap((plan, index) =>
+/** Returns the reasons against removing plans that accounts are on. */
+function planProblemsOf(
+  current: Catalog,
+  next: Catalog,
+  countPlans: () => ReadonlyMap<number, number>,
+): string[] {
+  const removedPlans = current.plans.flatMap((plan, index) =>
     isListed(plan) && !isListed(next.plans[index]!) ? [{ id: plan.id, index }] : [],
   );
-  if (removed.length === 0) return [];
-  const counts = count();
-  return removed.flatMap(({ id, index }) => {
+  if (removedPlans.length === 0) return [];
+  const counts = countPlans();
+  return removedPlans.flatMap(({ id, index }) => {
     const accounts = counts.get(index);
     if (accounts === undefined) return [];
     return [

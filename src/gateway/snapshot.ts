@@ -3,10 +3,11 @@
  * settings of listeners. gateway.ts and reload.ts call it, on the main thread of a gateway process. In a
  * command, upstream-probe.ts uses `routesOf`, and cli/store-client.ts `catalogOf`. Indices of models and
  * plans are positions in these settings. At a reload, mergeCatalogs and mergeById (registry/catalog.ts)
- * replace them by the indices of the catalogue in force.
+ * replace these indices by those of the catalogue in force.
  *
- * Must hold: providers' keys are in the routes alone. The catalogue and the listeners' settings go to threads
- * that untrusted bodies reach (test/e2e/secrets.test.ts). Other tests: test/unit/gateway/reload.test.ts.
+ * Must hold: providers' keys are in the routes alone, because the catalogue and the listeners' settings go to
+ * threads that untrusted bodies reach (test/e2e/secrets.test.ts). What `config` has checked is not checked
+ * again: `invariant` says where. Further test: test/unit/gateway/reload.test.ts.
  */
 import { hash } from 'node:crypto';
 import { KEY_HEADER } from '../config/upstream-scopes.js';
@@ -39,12 +40,12 @@ type ModelSettings = Settings['models'][number];
 type UpstreamSettings = ModelSettings['upstreams'][number];
 type PlanSettings = Settings['plans'][number];
 
-/** Settings of an upstream that are left out of a cache's `revision`: no response depends on them. */
-const NOT_OF_RESPONSES = { key: undefined, key_file: undefined, when_client_leaves: undefined };
+/** Settings of an upstream that are left out of a cache's `revision`, because no response depends on them. */
+const WITHOUT_EFFECT_ON_RESPONSES = { key: undefined, key_file: undefined, when_client_leaves: undefined };
 /** Providers that serve Anthropic's models and others. */
 const CLOUDS: readonly ProviderSettings['name'][] = ['vertex', 'bedrock'];
-/** Matches the names that Anthropic's models have at CLOUDS. */
-const CLAUDE = /claude/i;
+/** Matches the names of Anthropic's models at CLOUDS. */
+const CLAUDE_MODEL = /claude/i;
 
 /** Returns the models, prices and plans; every thread may have them. */
 export function catalogOf(settings: Settings): Catalog {
@@ -88,15 +89,16 @@ export function catalogOf(settings: Settings): Catalog {
 
 /**
  * Returns undefined if the model's responses are not cached. `revision` changes with all that may change a
- * response, and cached responses of another revision are removed. It also changes with timeouts and weights
- * of upstreams, which change none: that only costs some hits. It leaves out the fallbacks, whose responses
- * are not cached, and `pass_members`, by which admission rejects calls before the cache is asked.
+ * response, and cached responses of another revision are removed. The revision also changes with timeouts and
+ * weights of upstreams, which change no response: that only costs some hits. It leaves out the fallbacks,
+ * whose responses are not cached, and `pass_members`, by which admission rejects calls before the cache is
+ * asked.
  */
 function cacheRuleOf({ cache }: Settings, model: ModelSettings): CacheRule | undefined {
   const ttlMs = 1_000 * (model.cache?.ttl_seconds ?? cache.ttl_seconds);
   if (ttlMs === 0) return undefined;
   const isShared = (model.cache?.scope ?? cache.scope) === 'all';
-  const upstreams = model.upstreams.map((upstream) => ({ ...upstream, ...NOT_OF_RESPONSES }));
+  const upstreams = model.upstreams.map((upstream) => ({ ...upstream, ...WITHOUT_EFFECT_ON_RESPONSES }));
   const { max_output_tokens: outputTokensMax } = model;
   const revision = hash(
     'sha256',
@@ -104,11 +106,12 @@ function cacheRuleOf({ cache }: Settings, model: ModelSettings): CacheRule | und
     'base64url',
   );
   const bytesMax = model.cache?.bytes;
-  // The model's share of the memory is its share of the disk; undefined without a bound of the model.
+  // The model's share of the memory is its share of the disk; undefined if the model has no bound of its own.
   const memoryShare = bytesMax && Math.min(1, bytesMax / cache.bytes);
   return { ttlMs, isShared, bytesMax, memoryShare, revision };
 }
 
+/** Returns the quotas of a plan, or of a plan's rule for a model; undefined for a quota that is not set. */
 function quotasOf(limits: Omit<PlanSettings['models_limits'][number], 'model'>): QuotaLimits {
   return {
     requestsPerMinute: limits.requests_per_minute,
@@ -131,7 +134,7 @@ function spendingOf(text: string | undefined): PicoUnits | undefined {
   return amount;
 }
 
-/** Returns, by the model's index, the first of the plan's rules that matches. */
+/** Returns, by the model's index, the quotas of the first of the plan's rules that matches the model. */
 function modelLimitsOf(plan: PlanSettings, models: readonly ModelEntry[]): PlanEntry['modelLimits'] {
   if (plan.models_limits.length === 0) return undefined;
   return models.map(({ id }) => {
@@ -142,7 +145,7 @@ function modelLimitsOf(plan: PlanSettings, models: readonly ModelEntry[]): PlanE
 
 /**
  * Returns the upstreams of each model, with the providers' keys and the positions of credentials that expire.
- * The main thread hands them to upstream workers alone, of which with `workers: 0` each listener's thread is
+ * The main thread hands the routes to upstream workers alone, of which with `workers: 0` each listener's thread is
  * one. `names`, `scopes` and `credentials` must be the same objects at each reload, so that an upstream keeps
  * its slot, scope and position.
  */
@@ -158,11 +161,11 @@ export function routesOf(
     return scope && { scope: scope.index, limits: scope.limits, queueMs: upstream.queue_ms };
   };
   const credentialOf = (upstream: UpstreamSettings): number | undefined => {
-    // Such a header replaces the credential. Azure is often behind API Management, whose
-    // subscription key has a header of its own name.
-    const authorising = upstream.provider === 'azure' ? KEY_HEADER : AUTHORISING_HEADER;
-    const isAuthorised = Object.keys(upstream.headers).some((name) => authorising.test(name));
-    const spec = isAuthorised ? undefined : credentialSpecOf(upstream);
+    // A header that the settings give replaces the credential. At Azure only KEY_HEADER counts: Azure is
+    // often behind API Management, whose subscription key has a header of its own name.
+    const credentialHeader = upstream.provider === 'azure' ? KEY_HEADER : AUTHORISING_HEADER;
+    const hasCredentialHeader = Object.keys(upstream.headers).some((name) => credentialHeader.test(name));
+    const spec = hasCredentialHeader ? undefined : credentialSpecOf(upstream);
     return spec && credentials.positionOf(spec);
   };
   const slots = names.assign(
@@ -176,8 +179,8 @@ export function routesOf(
       })),
     ),
   );
-  // `slots` are in the order of the models and of their upstreams, in which `upstreamAt` counts.
-  let upstreamAt = 0;
+  // `slots` are in the order of the models and of their upstreams, in which `nextSlot` counts.
+  let nextSlot = 0;
   return settings.models.map((model) => ({
     id: model.id,
     ownedBy: model.owned_by,
@@ -190,7 +193,7 @@ export function routesOf(
         targetOf(
           upstream,
           model,
-          slots[upstreamAt++]!.slot,
+          slots[nextSlot++]!.slot,
           targetQuotasOf(upstream, model),
           providerOf(upstream, model, credentialOf(upstream)),
         ),
@@ -199,7 +202,7 @@ export function routesOf(
   }));
 }
 
-/** Returns what listeners work with. `catalog`: the one in force. */
+/** Returns what listeners work with. `catalog` is the catalogue in force after a reload. */
 export function listenerSettingsOf(settings: Settings, catalog: Catalog): ListenerSettings {
   const { limits } = settings;
   const { cors } = settings.listen;
@@ -232,10 +235,12 @@ function tlsFilesOf({ tls }: Settings['listen']): TlsFiles | undefined {
   return { certFile, keyFile, passphrase, digest };
 }
 
+/** The name by which operators see the upstream. */
 function nameOf(url: URL): string {
   return url.protocol === 'echo:' ? 'echo' : url.host;
 }
 
+/** Returns the upstream as workers call it. `slot` is that of its counters in the metrics. */
 function targetOf(
   upstream: UpstreamSettings,
   model: ModelSettings,
@@ -249,7 +254,7 @@ function targetOf(
     name: nameOf(url),
     slot,
     origin: isEcho ? 'echo:' : url.origin,
-    // The translation for a provider without OpenAI's paths appends to the base path.
+    // For a provider without OpenAI's paths the base path, to which the provider's code appends.
     path: pathOf(url, provider, upstream.model ?? model.id, 'chat') ?? basePathOf(url),
     key: upstream.key,
     headers: upstream.headers,
@@ -295,25 +300,26 @@ function doorsOf(
   provider: ProviderSettings | undefined,
 ): UpstreamTarget['doors'] {
   const name = upstream.model ?? model.id;
-  const served = model.serves.filter((service) => service !== 'chat');
+  const servedDoors = model.serves.filter((service) => service !== 'chat');
   const hasPathsOfOpenAi = provider === undefined || provider.name === 'azure';
-  const spoken: DoorName[] = hasPathsOfOpenAi
-    ? [...served, ...upstream.speaks]
-    : provider.name === 'anthropic' || (CLOUDS.includes(provider.name) && CLAUDE.test(name))
+  const spokenDoors: DoorName[] = hasPathsOfOpenAi
+    ? [...servedDoors, ...upstream.speaks]
+    : provider.name === 'anthropic' || (CLOUDS.includes(provider.name) && CLAUDE_MODEL.test(name))
       ? ['messages']
       : [];
-  // Bedrock counts tokens for a model's name. For an inference profile or an ARN the gateway counts itself.
-  if (spoken.includes('messages') && (provider?.name !== 'bedrock' || name.startsWith('anthropic.')))
-    spoken.push('count_tokens');
+  // Bedrock counts tokens by a model's name. For an inference profile or an ARN the gateway counts itself.
+  if (spokenDoors.includes('messages') && (provider?.name !== 'bedrock' || name.startsWith('anthropic.')))
+    spokenDoors.push('count_tokens');
   // A path is empty if the provider's code makes it for each call.
-  return Object.fromEntries(spoken.map((door) => [door, pathOf(url, provider, name, door) ?? '']));
+  return Object.fromEntries(spokenDoors.map((door) => [door, pathOf(url, provider, name, door) ?? '']));
 }
 
+/** The path of the base address, without a slash at its end. */
 function basePathOf(url: URL): string {
   return url.pathname.replace(/\/$/, '');
 }
 
-/** Returns undefined if the provider is `openai`. `credential`: its position, if there is one. */
+/** Returns undefined if the provider is `openai`. `credential` is the position of one that expires. */
 function providerOf(
   upstream: UpstreamSettings,
   model: ModelSettings,
@@ -336,7 +342,7 @@ function providerOf(
   };
 }
 
-/** Returns the prices of tokens of a model's price or of a long one; undefined if not set. */
+/** Returns the prices of tokens of a model's own price or of a long price; undefined if not set. */
 function tokenPricesOf(price: Omit<NonNullable<ModelSettings['price']['long']>[number], 'above'>) {
   return {
     inputPicoUnits: tokenPrice(price.input),

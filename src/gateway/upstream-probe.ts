@@ -1,11 +1,11 @@
 /**
- * Calls each upstream of the settings with a tiny request, by the client that serves calls, and reports what
- * the reply means and what the operator should do (probe-diagnosis.ts). cli/catalog-commands.ts (`tollgate
- * upstreams test`) and cli/config-command.ts (`tollgate config check --probe`) use it, in a command's
- * process. A probe costs some tokens at the provider.
+ * Calls each upstream of the settings with a tiny request (a _probe_), by the client that serves calls, and
+ * reports what the reply means and what the operator should do (probe-diagnosis.ts).
+ * cli/catalog-commands.ts (`tollgate upstreams test`) and cli/config-command.ts (`tollgate config check
+ * --probe`) use it, in a command's process. A probe costs some tokens at the provider.
  *
- * Must hold: a model is called for a service that it has, which need not be chat completions
- * (test/e2e/upstream-test.test.ts).
+ * Must hold: a model is called for a service that it has, which need not be chat completions. Each probe
+ * ends, within PROBE_MS_MAX for each call (test/e2e/upstream-test.test.ts; there is no unit test).
  */
 import type { Settings } from '../config/schema.js';
 import { SystemClock } from '../core/clock.js';
@@ -28,7 +28,7 @@ import { UpstreamScopes } from '../upstream/upstream-scopes.js';
 import { diagnosisOf, type ProbeReply } from './probe-diagnosis.js';
 import { routesOf } from './snapshot.js';
 
-/** One upstream's result, with the field names of `--json`. A field is null if the probe did not tell. */
+/** One upstream's result, with the field names of `--json`. A field is null if the probe has not shown it. */
 export interface ProbeView {
   readonly model: string;
   /** The upstream's address with the path of the call. */
@@ -46,20 +46,22 @@ export interface ProbeView {
 const PROBE_MS_MAX = 15_000;
 /** How much of a body is read: enough for a response of some tokens with many other fields. */
 const BODY_BYTES_MAX = 64 * 1024;
-/** How many probes run at a time, so that hundreds of upstreams that hang take minutes and not hours. */
+/** How many probes run at a time: then hundreds of upstreams that hang take minutes and not hours. */
 const PROBES_MAX = 8;
 const OUTPUT_TOKENS = 5;
-/** The members of a tiny request, by service. `limit`: the name of the member that bounds the response. */
-const REQUESTS: Readonly<Record<Service, (limit: string) => object>> = {
-  chat: (limit) => ({ messages: [{ role: 'user', content: 'Say OK.' }], [limit]: OUTPUT_TOKENS }),
-  completions: (limit) => ({ prompt: 'Say OK.', [limit]: OUTPUT_TOKENS }),
+/** The members of a probe, by service. The argument is the name of the member that bounds the response. */
+const REQUESTS: Readonly<Record<Service, (limitName: string) => object>> = {
+  chat: (limitName) => ({ messages: [{ role: 'user', content: 'Say OK.' }], [limitName]: OUTPUT_TOKENS }),
+  completions: (limitName) => ({ prompt: 'Say OK.', [limitName]: OUTPUT_TOKENS }),
   embeddings: () => ({ input: 'OK' }),
   moderations: () => ({ input: 'OK' }),
   rerank: () => ({ query: 'OK', documents: ['OK'] }),
 };
-/** If the body of a 400 has this name, the model may want it for `max_tokens`: `probe` calls again. */
+/**
+ * If the body of a 400 has this name, the model may want it in place of `max_tokens`: `probe` calls again.
+ */
 const OTHER_LIMIT = 'max_completion_tokens';
-/** Advice for a model that accepts only the second call; in place of that of a good reply. */
+/** The advice if only the second call was accepted. */
 const NAME_THE_LIMIT =
   'it refuses max_tokens, which Messages and calls with a bound of the plan have: set member_names: {max_tokens: max_completion_tokens} of this upstream';
 
@@ -75,13 +77,13 @@ export async function probeUpstreams(
   const id = settings.models.find(({ id, aliases }) => id === model || aliases.includes(model ?? ''))?.id;
   if (model !== undefined && id === undefined) return undefined;
   const positions = new CredentialPositions();
-  const services = new Map(settings.models.map((own) => [own.id, serviceOf(own)]));
+  const services = new Map(settings.models.map((setModel) => [setModel.id, serviceOf(setModel)]));
   const jobs = routesOf(settings, new UpstreamNames(), new UpstreamScopes(), positions)
     .filter((route) => model === undefined || route.id === id)
     .flatMap((route) =>
       route.targets.map((target): ProbeJob => {
         const service = services.get(route.id) ?? 'chat';
-        // All other services are at upstreams with OpenAI's paths, of which `doors` has the paths.
+        // Upstreams of all other services have OpenAI's paths, which are in `doors`.
         const path = service === 'chat' ? target.path : (target.doors[service] ?? target.path);
         return { model: route.id, service, target: withTimeouts({ ...target, path }) };
       }),
@@ -93,14 +95,14 @@ export async function probeUpstreams(
   const views: ProbeView[] = [];
   const queue = jobs.entries();
   const work = async (): Promise<void> => {
-    for (const [at, job] of queue) {
+    for (const [index, job] of queue) {
       const { target } = job;
       const problem = await credentials.fetch(target.provider?.credential);
       const client = target.provider === undefined ? http : providers;
-      if (problem === undefined) views[at] = await probe(client, job);
+      if (problem === undefined) views[index] = await probe(client, job);
       else {
         const { message, advice } = problem;
-        views[at] = notCalled(job, { ok: false, result: `no credentials: ${message}`, advice });
+        views[index] = notCalled(job, { ok: false, result: `no credentials: ${message}`, advice });
       }
     }
   };
@@ -134,7 +136,7 @@ function withTimeouts(target: UpstreamTarget): UpstreamTarget {
   };
 }
 
-/** Fetches each expiring credential once for all upstreams that use it, and puts it into `table`. */
+/** Fetches each credential that expires once for all upstreams that use it, and puts it into `table`. */
 class ProbeCredentials {
   readonly table = new CredentialTable([], () => undefined);
   readonly #positions: CredentialPositions;
@@ -170,8 +172,8 @@ function notCalled(
   { ok, result, advice }: Pick<ProbeView, 'ok' | 'result' | 'advice'>,
 ): ProbeView {
   const upstream = addressOf(target);
-  const unknown = { status: null, first_byte_ms: null, answered_model: null, usage_reported: null };
-  return { model, upstream, ok, ...unknown, result, advice };
+  const unknownFields = { status: null, first_byte_ms: null, answered_model: null, usage_reported: null };
+  return { model, upstream, ok, ...unknownFields, result, advice };
 }
 
 async function probe(http: AttemptClient, job: ProbeJob): Promise<ProbeView> {
@@ -202,13 +204,16 @@ interface ProbeCall {
   readonly firstByteMs: number | undefined;
 }
 
-/** Never rejects. After `abort` the client calls no handler, so `onData` resolves for a long body. */
+/**
+ * Makes one call. Never rejects: the target's timeouts end it. After `abort` the client calls no handler, so
+ * `onData` resolves for a body that is too long.
+ */
 function callOnce(
   http: AttemptClient,
   { model, service, target }: ProbeJob,
-  limit: string,
+  limitName: string,
 ): Promise<ProbeCall> {
-  const body = JSON.stringify({ model: target.model ?? model, ...REQUESTS[service](limit) });
+  const body = JSON.stringify({ model: target.model ?? model, ...REQUESTS[service](limitName) });
   return new Promise((resolve) => {
     const begunMs = performance.now();
     const chunks: Uint8Array[] = [];
@@ -219,7 +224,7 @@ function callOnce(
       contentType: undefined as string | undefined,
       location: undefined as string | undefined,
     };
-    const respond = (isCut: boolean): void => {
+    const resolveResponse = (isCut: boolean): void => {
       const text = Buffer.concat(chunks).toString('utf8', 0, BODY_BYTES_MAX);
       resolve({ reply: { kind: 'response', ...head, body: text, isCut }, firstByteMs });
     };
@@ -233,9 +238,9 @@ function callOnce(
         bytes += chunk.length;
         if (bytes <= BODY_BYTES_MAX) return;
         call.abort();
-        respond(true);
+        resolveResponse(true);
       },
-      onEnd: () => respond(false),
+      onEnd: () => resolveResponse(false),
       onError: ({ code, message }) => resolve({ reply: { kind: 'error', code, message }, firstByteMs }),
     });
   });

@@ -1,7 +1,7 @@
 /**
- * Sends the webhooks that wait in the store (store/notice-rows.ts): signed POSTs that tell operators of
- * quotas and balances. notifications.ts owns one outbox, on the main thread of each gateway process. It opens
- * the outbox of the primary, the process with the admin interface, and of no other process of the host.
+ * Sends the webhooks that wait in the store (store/notice-rows.ts): signed POSTs about quotas and balances.
+ * notifications.ts owns one outbox, on the main thread of each gateway process. Only the outbox of the
+ * primary, the process with the admin interface, is open.
  *
  * The webhook that failed least often is tried next. So a receiver that rejects one webhook still gets the
  * others.
@@ -14,14 +14,14 @@
  *       called
  *
  * The pause doubles with each failure in a row, from a second to five minutes, less a random part of up to a
- * half. It is never shorter than the receiver's Retry-After. A webhook that is a day old is not tried any
- * more: it leaves the store, and its body is logged. A clock that is ahead for some minutes makes none old.
+ * half. The pause is never shorter than the receiver's Retry-After. A webhook that is a day old is given up:
+ * it leaves the store, and its body is logged. A clock that is ahead for some minutes makes no webhook old.
  *
  * A webhook may be sent twice, with the same id: if the process dies after the receiver's response and before
  * the webhook has left the store, and while the admin interface passes from one process to another.
  *
- * Must hold: webhooks are sent one at a time, and one that fails does not hold back the others for good
- * (test/unit/gateway/webhook-outbox.test.ts).
+ * Must hold: webhooks are sent one at a time, and a webhook that fails does not keep the others waiting for
+ * good. Each webhook leaves the store, sent or given up.
  */
 import { webhookKeyOf } from '../config/notify-schema.js';
 import type { Settings } from '../config/schema.js';
@@ -34,9 +34,9 @@ import { sendWebhook, type Delivery } from '../telemetry/webhook.js';
 const PAUSE_MS_MIN = 1_000;
 const PAUSE_MS_MAX = 300_000;
 /** An older notice helps nobody any more. */
-const AGE_MS_MAX = 86_400_000;
-/** How often the store is asked to forget notices whose day or month ended more than a day ago. */
-const SWEEP_MS = 60_000;
+const WEBHOOK_AGE_MS_MAX = 86_400_000;
+/** How often the store is told to forget notices whose day or month ended more than a day ago. */
+const SWEEP_PERIOD_MS = 60_000;
 
 interface WebhookOutboxOptions {
   /** The settings in force now; a reload replaces them. */
@@ -51,16 +51,17 @@ interface WebhookOutboxOptions {
 
 export class WebhookOutbox {
   readonly #options: WebhookOutboxOptions;
+  /** Tells ages by a clock that an error of the wall clock for some minutes does not mislead. */
   readonly #calendar: RetentionCalendar;
   /** Cuts the running attempt when the outbox is closed. */
   #stop = new AbortController();
   /** How often this process has failed to send each webhook, by its id. */
-  readonly #attempts = new Map<string, number>();
+  readonly #failuresById = new Map<string, number>();
   #isOpen = false;
   #isSending = false;
-  /** Pauses since the last success: the next one doubles with each. */
-  #failures = 0;
-  /** When the pause ends; monotonic, as `#sweptMs`. */
+  /** Failures, and so pauses, since the last success. */
+  #failuresInARow = 0;
+  /** When the pause ends, and when the last sweep was. Both are monotonic. */
   #resumesMs = -Infinity;
   #sweptMs = -Infinity;
   readonly #counts = { sent: 0, failedAttempts: 0, givenUp: 0 };
@@ -99,10 +100,10 @@ export class WebhookOutbox {
       while (this.#mayTry()) {
         const next = this.#next();
         if (next === undefined) break;
-        await this.#try(next, nowMs);
+        await this.#attempt(next, nowMs);
       }
     } catch (error) {
-      // The store is full or read-only: the webhook stays in it and may be sent twice.
+      // The store is full or read-only: the webhook stays in the store, and may be sent twice.
       this.#pauseFor(0);
       this.#options.log.error('webhooks cannot be read or removed', { error: String(error) });
     } finally {
@@ -115,22 +116,23 @@ export class WebhookOutbox {
     return this.#isOpen && settings()?.url !== undefined && clock.monotonicMs() >= this.#resumesMs;
   }
 
-  /** Returns the webhook that was tried least often; of several the oldest. */
+  /** Returns the webhook that has failed least often here, of several the oldest; undefined if none waits. */
   #next(): WaitingWebhook | undefined {
+    // Oldest first.
     const waiting = this.#options.rows.waiting();
-    const known = new Set(waiting.map(({ id }) => id));
-    for (const id of this.#attempts.keys()) if (!known.has(id)) this.#attempts.delete(id);
-    const triesOf = ({ id }: WaitingWebhook): number => this.#attempts.get(id) ?? 0;
+    const waitingIds = new Set(waiting.map(({ id }) => id));
+    for (const id of this.#failuresById.keys()) if (!waitingIds.has(id)) this.#failuresById.delete(id);
+    const failuresOf = ({ id }: WaitingWebhook): number => this.#failuresById.get(id) ?? 0;
     return waiting.reduce<WaitingWebhook | undefined>(
-      (least, webhook) => (least === undefined || triesOf(webhook) < triesOf(least) ? webhook : least),
+      (least, webhook) => (least === undefined || failuresOf(webhook) < failuresOf(least) ? webhook : least),
       undefined,
     );
   }
 
-  /** `nowMs`: by the RetentionCalendar, as in `#sweep`. */
-  async #try(webhook: WaitingWebhook, nowMs: number): Promise<void> {
+  /** `nowMs` is by the RetentionCalendar. `#mayTry` has seen that the settings have a receiver. */
+  async #attempt(webhook: WaitingWebhook, nowMs: number): Promise<void> {
     const { settings, rows, clock, log } = this.#options;
-    if (nowMs - webhook.reportedMs > AGE_MS_MAX) {
+    if (nowMs - webhook.reportedMs > WEBHOOK_AGE_MS_MAX) {
       this.#giveUp(webhook, 'it is a day old');
       return;
     }
@@ -141,20 +143,20 @@ export class WebhookOutbox {
     if (delivery.sent) {
       rows.remove(webhook);
       this.#counts.sent += 1;
-      if (this.#failures > 0) log.warn('webhooks are taken again', { receiver: hostOf(url!) });
-      this.#failures = 0;
-    } else if (!signal.aborted) this.#failed(webhook, delivery, url!);
+      if (this.#failuresInARow > 0) log.warn('webhooks are taken again', { receiver: hostOf(url!) });
+      this.#failuresInARow = 0;
+    } else if (!signal.aborted) this.#onFailure(webhook, delivery, url!);
   }
 
   /** Gives the webhook up, or pauses before the next attempt at any webhook. */
-  #failed(webhook: WaitingWebhook, { reason, pauseMs, rejectedForGood }: Delivery, url: string): void {
+  #onFailure(webhook: WaitingWebhook, { reason, pauseMs, rejectedForGood }: Delivery, url: string): void {
     this.#counts.failedAttempts += 1;
     if (rejectedForGood === true) {
       this.#giveUp(webhook, reason!);
       return;
     }
-    this.#attempts.set(webhook.id, (this.#attempts.get(webhook.id) ?? 0) + 1);
-    if (this.#failures === 0)
+    this.#failuresById.set(webhook.id, (this.#failuresById.get(webhook.id) ?? 0) + 1);
+    if (this.#failuresInARow === 0)
       this.#options.log.warn('a webhook was not taken; it is tried again', {
         webhook: webhook.id,
         receiver: hostOf(url),
@@ -170,17 +172,17 @@ export class WebhookOutbox {
   }
 
   /** Begins the pause before the next attempt: at least `leastMs`, the receiver's Retry-After. */
-  #pauseFor(leastMs: number): void {
+  #pauseFor(pauseMsMin: number): void {
     const { clock, random } = this.#options;
-    const fullMs = Math.min(PAUSE_MS_MIN * 2 ** Math.min(this.#failures, 20), PAUSE_MS_MAX);
-    this.#failures += 1;
-    this.#resumesMs = clock.monotonicMs() + Math.max(leastMs, fullMs * (0.5 + random() / 2));
+    const fullMs = Math.min(PAUSE_MS_MIN * 2 ** Math.min(this.#failuresInARow, 20), PAUSE_MS_MAX);
+    this.#failuresInARow += 1;
+    this.#resumesMs = clock.monotonicMs() + Math.max(pauseMsMin, fullMs * (0.5 + random() / 2));
   }
 
   /** Has the store forget old notices, once in SWEEP_MS. */
   #sweep(nowMs: number): void {
     const { rows, clock } = this.#options;
-    if (clock.monotonicMs() - this.#sweptMs < SWEEP_MS) return;
+    if (clock.monotonicMs() - this.#sweptMs < SWEEP_PERIOD_MS) return;
     this.#sweptMs = clock.monotonicMs();
     rows.sweep(nowMs);
   }

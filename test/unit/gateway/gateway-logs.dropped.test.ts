@@ -37,7 +37,7 @@ for (const [keeps, exports] of [
         call_log: { ...settings.call_log, enabled: keeps },
         access_log: { ...settings.access_log, enabled: false },
       },
-      control,
+      logSwitch: control,
       rings: [ring],
       contentsBudgets: [createContentsBudget()],
       names: { ids: { forgetOld: () => undefined } } as unknown as CallRecordNames,

@@ -120,7 +120,7 @@ void t.test('a call of an idle process is written as soon as it is taken out of 
   const logs = await new Promise<GatewayLogs>((resolve) => {
     const begun = new GatewayLogs({
       settings: { ...settings, data },
-      control,
+      logSwitch: control,
       rings: [ring],
       contentsBudgets: [createContentsBudget()],
       names: names as unknown as CallRecordNames,
