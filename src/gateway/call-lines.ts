@@ -120,8 +120,8 @@ export class IdNames {
   }
 
   /**
-   * Empties the cache if it is older than KEPT_MS. gateway-logs.ts calls it at each drain of the call rings.
-   * If each lookup looked at the age instead, every call would cost several reads of the clock.
+   * Empties the cache if it is older than IDS_KEPT_MS. gateway-logs.ts calls it at each drain of the call
+   * rings. If each lookup looked at the age instead, every call would cost several reads of the clock.
    */
   forgetOld(): void {
     const nowMs = this.#clock.monotonicMs();

@@ -55,7 +55,7 @@ export class ChangedScopes {
   readonly #isWatched: () => boolean;
   readonly #accounts = new Set<AccountIndex>();
   readonly #keys = new Set<KeyIndex>();
-  /** Scopes to be checked again, the earliest first. At most one entry for each MERGED_MS. */
+  /** Scopes to be checked again, the earliest first. At most one entry for each MERGED_WITHIN_MS. */
   readonly #later: { readonly atMs: number; readonly scopes: ScopeLists }[] = [];
 
   constructor(isWatched: () => boolean) {
@@ -206,8 +206,8 @@ export class QuotaNotices {
   }
 
   /**
-   * Checks up to LOOKS_MAX accounts and keys that have changed. To be called after each flush. Does nothing
-   * while a check runs. Never rejects.
+   * Checks up to CHECKED_SCOPES_MAX accounts and keys that have changed. To be called after each flush. Does
+   * nothing while a check runs. Never rejects.
    */
   async look(): Promise<void> {
     const { settings, changed, read, claim, clock, log } = this.#options;

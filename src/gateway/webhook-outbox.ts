@@ -171,7 +171,7 @@ export class WebhookOutbox {
     this.#options.log.error('a webhook was given up', { webhook: webhook.id, reason, body: webhook.body });
   }
 
-  /** Begins the pause before the next attempt: at least `leastMs`, the receiver's Retry-After. */
+  /** Begins the pause before the next attempt: at least `pauseMsMin`, the receiver's Retry-After. */
   #pauseFor(pauseMsMin: number): void {
     const { clock, random } = this.#options;
     const fullMs = Math.min(PAUSE_MS_MIN * 2 ** Math.min(this.#failuresInARow, 20), PAUSE_MS_MAX);
@@ -179,7 +179,7 @@ export class WebhookOutbox {
     this.#resumesMs = clock.monotonicMs() + Math.max(pauseMsMin, fullMs * (0.5 + random() / 2));
   }
 
-  /** Has the store forget old notices, once in SWEEP_MS. */
+  /** Has the store forget old notices, once in SWEEP_PERIOD_MS. */
   #sweep(nowMs: number): void {
     const { rows, clock } = this.#options;
     if (clock.monotonicMs() - this.#sweptMs < SWEEP_PERIOD_MS) return;

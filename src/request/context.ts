@@ -136,7 +136,7 @@ export class CallContext {
 
 /**
  * What the phases work with: one object for each listener thread. A reload replaces the object's settings in
- * place (`takeSettings` of listener.thread.ts), so a request that has begun is admitted by the new settings.
+ * place (`applySettings` of listener.thread.ts), so a request that has begun is admitted by the new settings.
  * Indices of models and plans mean the same in the old and the new settings.
  */
 export interface ListenerContext extends Pick<
