@@ -170,12 +170,12 @@ export class CacheService {
 
   async #removeModel(isCleared: (key: ResponseKey) => boolean): Promise<void> {
     const { cached } = this.#options.store;
-    let last: ResponseKey | undefined;
+    let lastKey: ResponseKey | undefined;
     while (!this.#isClosed) {
-      const keys = this.#tryStore('read', () => cached.keys(last, CLEARED_KEYS_A_TURN)) ?? [];
+      const keys = this.#tryStore('read', () => cached.keys(lastKey, CLEARED_KEYS_A_TURN)) ?? [];
       const forgotten = keys.filter(isCleared);
       if (forgotten.length > 0) this.#writeChanges([], forgotten);
-      last = keys.at(-1);
+      lastKey = keys.at(-1);
       if (keys.length < CLEARED_KEYS_A_TURN) return;
       await new Promise((resolve) => setImmediate(resolve));
     }

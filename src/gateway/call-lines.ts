@@ -219,12 +219,13 @@ function quotasOf(
   { key, model }: EndedCall,
   { minute, inFlight, perDay, balance, others }: QuotasLeft,
 ): QuotaLeft[] {
-  const left: QuotaLeft[] = [
+  const quotasLeft: QuotaLeft[] = [
     { scope: 'account', id, quota: 'balance', left: moneyOf(balance) },
     { scope: 'account', id, quota: 'calls_in_flight', left: inFlight },
     { scope: 'account', id, quota: 'calls_per_day', left: perDay },
   ];
-  if (minute !== undefined) left.push({ scope: 'account', id, quota: 'requests_per_minute', left: minute });
+  if (minute !== undefined)
+    quotasLeft.push({ scope: 'account', id, quota: 'requests_per_minute', left: minute });
   for (let position = 0; others !== undefined && position < others.length; position += QUOTA_NUMBERS) {
     const scope = QUOTA_SCOPES[scopeIndexOf(others[position]!)]!;
     const quota = QUOTA_NAMES[nameIndexOf(others[position]!)]!;
@@ -234,9 +235,14 @@ function quotasOf(
     else if (scope === 'model') scopeId = model === undefined ? null : names.modelIdOf(model);
     else if (scope === 'group') scopeId = names.groupNameOf(asGroupIndex(others[position + 1]!));
     const isMoney = QUOTA_KINDS[quota].unit === 'money';
-    left.push({ scope, id: scopeId, quota, left: isMoney ? BigInt(amount) * PICO_PER_NANO : amount });
+    quotasLeft.push({
+      scope,
+      id: scopeId,
+      quota,
+      left: isMoney ? BigInt(amount) * PICO_PER_NANO : amount,
+    });
   }
-  return left;
+  return quotasLeft;
 }
 
 /** Returns the access log's line of a call of the listener of that index, in ASCII and without a newline. */

@@ -262,7 +262,7 @@ export class GroupQuotas extends CachedReading<readonly GroupQuotaSample[]> {
 
   protected async read(): Promise<readonly GroupQuotaSample[]> {
     const { service, records, showsNames } = this.#options;
-    let found: { readonly ratio: number; readonly samples: readonly GroupQuotaSample[] }[] = [];
+    let fullest: { readonly ratio: number; readonly samples: readonly GroupQuotaSample[] }[] = [];
     const ids = [...records()]
       .filter(({ limits }) => QUOTA_NAMES.some((quota) => limits[QUOTA_FIELDS[quota]] !== undefined))
       .map(({ id }) => id);
@@ -278,11 +278,11 @@ export class GroupQuotas extends CachedReading<readonly GroupQuotaSample[]> {
           // What calls in flight hold counts too, because they may use all of it.
           ratio: Number(used + held) / Number(limit),
         }));
-        found.push({ ratio: Math.max(...samples.map(({ ratio }) => ratio)), samples });
+        fullest.push({ ratio: Math.max(...samples.map(({ ratio }) => ratio)), samples });
       }
-      found = found.sort((left, right) => right.ratio - left.ratio).slice(0, GROUPS_SHOWN_MAX);
+      fullest = fullest.sort((left, right) => right.ratio - left.ratio).slice(0, GROUPS_SHOWN_MAX);
     }
-    return found.flatMap(({ samples }) => samples);
+    return fullest.flatMap(({ samples }) => samples);
   }
 }
 
@@ -307,8 +307,8 @@ export class SharedBalances extends CachedReading<Balances> {
     const balances = new Map(this.value);
     let from: number | undefined = 0;
     for (let shown = 0; from !== undefined && shown < ACCOUNT_LABELS_MAX; shown += ACCOUNTS_A_PAGE) {
-      const first: number = from;
-      const page = await this.#service.read(({ accounts }) => accounts.list(first, ACCOUNTS_A_PAGE));
+      const pageStart: number = from;
+      const page = await this.#service.read(({ accounts }) => accounts.list(pageStart, ACCOUNTS_A_PAGE));
       for (const { record, available, leased } of page.items)
         if (leased !== undefined) balances.set(record.id, available);
       from = page.next;

@@ -92,14 +92,14 @@ export function statusDocument(
   members: readonly ProcessStatus[],
   ended: ProcessStatus | undefined,
 ): StatusDocument {
-  const sum = [...members, ...(ended ? [ended] : [])].reduce(addStatus);
+  const sums = [...members, ...(ended ? [ended] : [])].reduce(addStatus);
   const areSeveral = members.length > 1;
   const threadsOf = ({ process, threads }: ProcessStatus): readonly ThreadStatus[] =>
     areSeveral ? threads.map((thread) => ({ ...thread, name: `${process}/${thread.name}` })) : threads;
   const current = new Set(own.upstreams.map(upstreamKeyOf));
   return {
     // All members of a process's part are members of the document too, so they are public.
-    ...withMoney(sum),
+    ...withMoney(sums),
     process: own.process,
     version: own.version,
     node: own.node,
@@ -109,9 +109,9 @@ export function statusDocument(
     uptime_seconds: own.uptime_seconds,
     limits: { ...own.limits, calls_in_flight: total(members, ({ limits }) => limits.calls_in_flight) },
     // The sums over all models name every outcome. A single model names only those that occurred.
-    models: sum.models.map((model) => ({ ...withMoney(model), outcomes: withoutZeros(model.outcomes) })),
+    models: sums.models.map((model) => ({ ...withMoney(model), outcomes: withoutZeros(model.outcomes) })),
     // An upstream that only an ended process had is not in the settings any more.
-    upstreams: sum.upstreams.filter((upstream) => current.has(upstreamKeyOf(upstream))),
+    upstreams: sums.upstreams.filter((upstream) => current.has(upstreamKeyOf(upstream))),
     threads: members.flatMap(threadsOf),
     processes: members.map((member) => ({
       process: member.process,

@@ -150,13 +150,13 @@ export class IdempotencyService implements FlushedResponses {
     this.#listeners.delete(index);
     this.#replayingBytes -= listener.replayingBytes;
     listener.port.close();
-    const ended = this.#responses.dropUncharged(index);
+    const endedKeys = this.#responses.dropUncharged(index);
     for (const [name, running] of this.#inProgress) {
       if (running.listener !== index) continue;
       this.#inProgress.delete(name);
-      ended.push(running.lock);
+      endedKeys.push(running.lock);
     }
-    this.#releaseShared(ended);
+    this.#releaseShared(endedKeys);
   }
 
   // store/flush.ts calls `due` before it writes, and then `recordWritten` or `recordFailed`.
@@ -261,31 +261,31 @@ export class IdempotencyService implements FlushedResponses {
     const name = nameOfResponse(lock);
     const running = this.#inProgress.get(name);
     if (running !== undefined) return stateOfRunning(running.lock.bodyDigest, lock);
-    let found: FoundResponse | undefined;
+    let stored: FoundResponse | undefined;
     try {
-      found = this.#responses.find(lock);
+      stored = this.#responses.find(lock);
     } catch (error) {
       if (!(error instanceof StoreError) || error.code !== 'damaged') throw error;
       // The call was made and charged, so it must not be made again, although its response is lost.
       this.#log.error('a stored response is damaged and is not replayed', { error: error.message });
       return { state: 'not_stored' };
     }
-    if (found === undefined) {
+    if (stored === undefined) {
       if (this.#inProgress.size >= this.#locksMax) return { state: 'busy' };
       const heldByOthers = this.#shared?.take(lock);
       if (heldByOthers !== undefined) return stateOfRunning(heldByOthers, lock);
       // Another process may have stored the response and released its lock since the lookup above.
-      found = this.#shared && this.#responses.findAnew(lock);
-      if (found !== undefined) this.#releaseShared([lock]);
+      stored = this.#shared && this.#responses.findAnew(lock);
+      if (stored !== undefined) this.#releaseShared([lock]);
     }
-    if (found === undefined) {
+    if (stored === undefined) {
       this.#inProgress.set(name, { lock, listener: index });
       return { state: 'new' };
     }
-    const { bodyDigest, stream, fallback, bytes } = found.record;
+    const { bodyDigest, stream, fallback, bytes } = stored.record;
     if (bodyDigest !== lock.bodyDigest) return { state: 'other_body' };
     // The first client does not have the end of this response yet either.
-    if (found.isUnwritten && !this.#replaysUnwritten()) return { state: 'in_progress' };
+    if (stored.isUnwritten && !this.#replaysUnwritten()) return { state: 'in_progress' };
     if (bytes === undefined) return { state: 'not_stored' };
     if (this.#replayingBytes + bytes.length > REPLAYING_BYTES_MAX) return { state: 'busy' };
     this.#countReplay(listener, bytes.length);

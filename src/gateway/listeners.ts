@@ -84,7 +84,7 @@ export class RequestIds {
 interface Listener {
   readonly thread: Worker;
   /** Replies to `settings` that are awaited: whether the listener has applied them. */
-  readonly taken: PendingReplies<boolean>;
+  readonly replies: PendingReplies<boolean>;
   isDrained: boolean;
 }
 
@@ -136,12 +136,12 @@ export class Listeners implements WorkerClients {
   async replaceSettings(settings: ListenerSettings): Promise<number[]> {
     this.#settings = settings;
     const listeners = [...this.#listeners];
-    const taken = await Promise.all(
-      listeners.map(([, { thread, taken }]) =>
-        taken.ask((id) => thread.postMessage({ kind: 'settings', settings, id } satisfies ToListener)),
+    const areApplied = await Promise.all(
+      listeners.map(([, { thread, replies }]) =>
+        replies.ask((id) => thread.postMessage({ kind: 'settings', settings, id } satisfies ToListener)),
       ),
     );
-    return listeners.flatMap(([index], position) => (taken[position] ? [] : [index]));
+    return listeners.flatMap(([index], position) => (areApplied[position] ? [] : [index]));
   }
 
   /** Removes the cached responses of that model, or all, from the listeners' memory. */
@@ -235,8 +235,8 @@ export class Listeners implements WorkerClients {
     // Whether a successor takes the listener's place if it dies. A first start that fails ends the gateway.
     let isReplacedOnExit = isSuccessor;
     thread.on('exit', () => this.#onExit(shape, isReplacedOnExit));
-    const taken = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
-    const listener: Listener = { thread, taken, isDrained: false };
+    const replies = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
+    const listener: Listener = { thread, replies, isDrained: false };
     this.#listeners.set(shape.index, listener);
     for (const workerIndex of workers.indices) this.#attach(thread, shape.index, workerIndex);
 
@@ -295,7 +295,7 @@ export class Listeners implements WorkerClients {
         this.#recordDrained();
         return;
       case 'settings_taken':
-        listener.taken.reply(message.id, true);
+        listener.replies.reply(message.id, true);
         return;
       case 'contents':
         this.#options.logs.appendContents(message.bytes, index);
@@ -318,7 +318,7 @@ export class Listeners implements WorkerClients {
    */
   #onExit(shape: ListenerShape, isReplacedOnExit: boolean): void {
     // The listener's successor starts with the new settings.
-    this.#listeners.get(shape.index)?.taken.replyToAll(true);
+    this.#listeners.get(shape.index)?.replies.replyToAll(true);
     this.#listeners.delete(shape.index);
     // Before the successor uses the same ring and the same call slots.
     this.#options.logs.drain();

@@ -77,7 +77,7 @@ interface WorkerStart {
 interface WorkerControl {
   readonly port: MessagePort;
   /** Replies to `routes` that are awaited: whether the worker has applied them. */
-  readonly taken: PendingReplies<boolean>;
+  readonly replies: PendingReplies<boolean>;
   /** Closes the main thread's ends of the worker's ports. */
   close(): void;
 }
@@ -157,12 +157,12 @@ export class UpstreamWorkers {
   async replaceRoutes(routes: readonly ModelRoute[]): Promise<number[]> {
     this.#routes = routes;
     const controls = [...this.#controls];
-    const taken = await Promise.all(
-      controls.map(([, { port, taken }]) =>
-        taken.ask((id) => port.postMessage({ kind: 'routes', routes, id } satisfies ToUpstreamWorker)),
+    const areApplied = await Promise.all(
+      controls.map(([, { port, replies }]) =>
+        replies.ask((id) => port.postMessage({ kind: 'routes', routes, id } satisfies ToUpstreamWorker)),
       ),
     );
-    return controls.flatMap(([index], at) => (taken[at] ? [] : [index]));
+    return controls.flatMap(([index], position) => (areApplied[position] ? [] : [index]));
   }
 
   /**
@@ -195,9 +195,9 @@ export class UpstreamWorkers {
   /** Runs a worker and its successors until `close`. */
   async #keepAlive(index: number, pool: Piscina, clients: WorkerClients): Promise<void> {
     for (;;) {
-      const ended = this.#run(index, pool);
+      const taskEnd = this.#run(index, pool);
       clients.attachWorker(index);
-      const reason = await ended;
+      const reason = await taskEnd;
       this.#release(index);
       if (this.#hasBegunClosing()) return;
       this.#options.log.error('upstream worker died and is being replaced; its calls were not billed', {
@@ -220,7 +220,7 @@ export class UpstreamWorkers {
     const control = this.#controls.get(index);
     if (control === undefined) return;
     // The worker's successor starts with the new routes.
-    control.taken.replyToAll(true);
+    control.replies.replyToAll(true);
     control.close();
     this.#controls.delete(index);
     this.#options.upstreams.counters.releaseWorker(index);
@@ -245,16 +245,16 @@ export class UpstreamWorkers {
     const { serveLeases } = this.#options;
     const leases = serveLeases && new MessageChannel();
     if (leases !== undefined) serveLeases?.(leases.port1);
-    const taken = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
+    const replies = new PendingReplies({ waitMsMax: SETTINGS_WAIT_MS_MAX, onTimeout: () => false });
     const close = (): void => {
       control.port1.close();
       counter.port1.close();
       leases?.port1.close();
     };
-    this.#controls.set(index, { port: control.port1, taken, close });
+    this.#controls.set(index, { port: control.port1, replies, close });
     const { workers, calls, metrics, upstreams, credentials, state } = this.#options;
     control.port1.on('message', (message: FromUpstreamWorker) => {
-      if (message.kind === 'routes_taken') taken.reply(message.id, true);
+      if (message.kind === 'routes_taken') replies.reply(message.id, true);
       else credentials.rejected(message.position, message.revision);
     });
     const spans = state.traces?.newOutlet();

@@ -101,13 +101,13 @@ export function diagnosisOf(
   if (status >= 200 && status < 300) {
     const { list, response } = SERVICE_WORDS[service];
     if (isRecord(json) && Array.isArray(json[list])) return successOf(target, service, status, json);
-    const found = isHtmlPage ? 'HTML' : isCut ? 'too long an answer' : `no ${response}`;
-    return failureOf(`status ${status}, ${found}`, adviceOfAddress(target, service));
+    const received = isHtmlPage ? 'HTML' : isCut ? 'too long an answer' : `no ${response}`;
+    return failureOf(`status ${status}, ${received}`, adviceOfAddress(target, service));
   }
   const error = errorIn(json);
   const message = isRecord(error) && typeof error.message === 'string' ? error.message : undefined;
-  const found = isHtmlPage ? ', HTML' : message === undefined ? '' : `: ${safeText(target, message)}`;
-  const result = `status ${status}${found}`;
+  const received = isHtmlPage ? ', HTML' : message === undefined ? '' : `: ${safeText(target, message)}`;
+  const result = `status ${status}${received}`;
   const isUnknownModel =
     isRecord(error) &&
     (UNKNOWN_MODEL_CODES.has(error.code) || (message !== undefined && UNKNOWN_MODEL_MESSAGE.test(message)));

@@ -213,8 +213,8 @@ export class QuotaNotices {
     const { settings, changed, read, claim, clock, log } = this.#options;
     const notify = settings();
     if (this.#isChecking || notify === undefined) return;
-    const taken = changed.take(CHECKED_SCOPES_MAX, clock.monotonicMs());
-    const { accounts, keys } = taken;
+    const scopesToCheck = changed.take(CHECKED_SCOPES_MAX, clock.monotonicMs());
+    const { accounts, keys } = scopesToCheck;
     if (accounts.length + keys.length === 0) return;
     this.#isChecking = true;
     try {
@@ -222,7 +222,7 @@ export class QuotaNotices {
       // All hosts together may have passed a threshold, which none can see before the others report their
       // use.
       if (claim !== undefined && scopes.some((scope) => mayHavePassed(scope, notify.at)))
-        changed.addLater(taken, clock.monotonicMs() + REPORT_WAIT_MS);
+        changed.addLater(scopesToCheck, clock.monotonicMs() + REPORT_WAIT_MS);
       await this.#report(scopes);
     } catch (error) {
       // The next call of each scope adds the scope again. Until then its notice waits.

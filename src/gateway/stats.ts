@@ -97,9 +97,9 @@ export class ProcessGroupStats {
     const { slot } = this.#options;
     const { members, ended } = await this.#readAll('status');
     const statuses = members.flatMap(({ reading: { status } }) => (status === undefined ? [] : [status]));
-    const own = statuses.find((status) => status.process === slot);
+    const ownStatus = statuses.find((status) => status.process === slot);
     // `#readAll` has made sure that this gateway's status is there.
-    return statusDocument(own ?? statuses[0]!, statuses, ended.status);
+    return statusDocument(ownStatus ?? statuses[0]!, statuses, ended.status);
   }
 
   /** One report for each process, also for those that have just ended. */

@@ -148,9 +148,9 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     if (rejection !== undefined) return this.#rejectEarly(rejection, bytes);
     const { bodyBytesMax } = caller.plan;
     const bounds = { bytesMax: bodiesInWorkBytesMax, bodyBytesMax, parseInlineBytesMax };
-    const taken = bodies.take(caller.account, exchange.bodyBytes, bytes, bounds);
-    if (taken !== 'taken')
-      return this.#rejectEarly(taken === 'full' ? BODIES_FULL : ACCOUNT_BODIES_FULL, bytes);
+    const budgetState = bodies.take(caller.account, exchange.bodyBytes, bytes, bounds);
+    if (budgetState !== 'taken')
+      return this.#rejectEarly(budgetState === 'full' ? BODIES_FULL : ACCOUNT_BODIES_FULL, bytes);
     exchange.bodyBytes = bytes;
     return true;
   }
@@ -286,9 +286,9 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   #lookUp(call: ChatCall): EarlierResponse | Promise<WaitResult> | undefined {
     if (this.#hasLookedUp) return undefined;
     this.#hasLookedUp = true;
-    const found = lookUp(this.#exchange, call, this.#cacheControl, this.#listener);
-    if (!(found instanceof Promise)) return found;
-    return found.then((earlier) =>
+    const cached = lookUp(this.#exchange, call, this.#cacheControl, this.#listener);
+    if (!(cached instanceof Promise)) return cached;
+    return cached.then((earlier) =>
       earlier !== undefined && this.#isHitFree ? { kind: 'replay', earlier } : { kind: 'call', call },
     );
   }
@@ -319,13 +319,13 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
   }
 
   #admit(call: ChatCall): void {
-    const found = this.#listener.cache.isOn ? this.#lookUp(call) : undefined;
-    if (found instanceof Promise) {
-      void this.#awaitThread(found);
+    const cached = this.#listener.cache.isOn ? this.#lookUp(call) : undefined;
+    if (cached instanceof Promise) {
+      void this.#awaitThread(cached);
       return;
     }
-    if (found !== undefined && this.#isHitFree) {
-      this.#replay(found);
+    if (cached !== undefined && this.#isHitFree) {
+      this.#replay(cached);
       return;
     }
     const rejection = this.#listener.connections.isOutOfDescriptors

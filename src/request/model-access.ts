@@ -77,10 +77,10 @@ export class ModelAccess {
 }
 
 function leastPrice(models: readonly ModelEntry[]): LeastPrice {
-  const least = (amounts: readonly bigint[]): bigint =>
+  const lowestOf = (amounts: readonly bigint[]): bigint =>
     amounts.reduce((left, right) => (right < left ? right : left), amounts[0] ?? 0n);
   return {
-    inputPicoUnits: least(models.map(({ price }) => price.inputPicoUnitsMax)),
-    outputPicoUnits: least(models.map(({ price }) => price.outputPicoUnitsMax)),
+    inputPicoUnits: lowestOf(models.map(({ price }) => price.inputPicoUnitsMax)),
+    outputPicoUnits: lowestOf(models.map(({ price }) => price.outputPicoUnitsMax)),
   };
 }

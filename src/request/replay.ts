@@ -70,8 +70,8 @@ export function lookUp(
   // upstreams and cache settings (CacheRule). `outputTokensMax` is the plan's bound, if the call has none.
   const facts = `${door.name} ${model.id} ${rule.revision} ${outputTokensMax ?? ''} ${call.includeUsage} ${betas}`;
   const account = rule.isShared ? ALL_ACCOUNTS : exchange.account;
-  const known = knownFor(exchange, facts, account);
-  const key = known?.key ?? cacheKeyOf(account, model.id, requestDigestOf(call, facts));
+  const knownRequest = knownFor(exchange, facts, account);
+  const key = knownRequest?.key ?? cacheKeyOf(account, model.id, requestDigestOf(call, facts));
   const miss = (flight?: Flight): void => {
     exchange.cacheLine = MISS_LINE;
     metrics.countCached(modelSlotOf(modelIndex), false);
@@ -93,8 +93,8 @@ export function lookUp(
     miss();
     return undefined;
   }
-  const found = cache.find(model.id, known?.name ?? nameOfResponse(key), rule.ttlMs);
-  if (found !== undefined) return hit(found);
+  const cached = cache.find(model.id, knownRequest?.name ?? nameOfResponse(key), rule.ttlMs);
+  if (cached !== undefined) return hit(cached);
   return cache.request(key, call.bodyBytes).then((requested: Requested) => {
     if (requested.state === 'found') return hit(requested.response);
     miss(requested.state === 'lead' ? requested.flight : undefined);

@@ -138,9 +138,9 @@ export class ResponseCache {
   /** Returns the response of that name and model, if it is in memory and not older than `ttlMs`. */
   find(modelId: string, name: string, ttlMs: number): CachedResponse | undefined {
     const model = this.#models.get(modelId);
-    const found = model?.entries.get(name);
-    if (found === undefined || isWithin(ttlMs, found.endedMs, this.#clock.wallMs())) return found;
-    this.#removeEntry(modelId, model!, found);
+    const entry = model?.entries.get(name);
+    if (entry === undefined || isWithin(ttlMs, entry.endedMs, this.#clock.wallMs())) return entry;
+    this.#removeEntry(modelId, model!, entry);
     this.#report();
     return undefined;
   }

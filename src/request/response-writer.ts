@@ -183,14 +183,15 @@ export class ResponseWriter {
    * are not copied. A frame is a view of shared memory, which the worker writes again.
    */
   end(bytes: Uint8Array, stays = false): void {
-    const all = this.#takeUnwritten(bytes);
+    const allBytes = this.#takeUnwritten(bytes);
     // If all of the response is written at once, the socket is empty and takes it.
-    const lastBytesMax = this.#hasBegun || all.length > WRITE_BYTES_MAX ? LAST_BYTES_MAX : WRITE_BYTES_MAX;
-    const lastStart = Math.max(0, all.length - lastBytesMax);
-    if (lastStart > 0) this.#write(all.subarray(0, lastStart), stays);
-    const last = lastStart === 0 ? all : all.subarray(lastStart);
+    const lastBytesMax =
+      this.#hasBegun || allBytes.length > WRITE_BYTES_MAX ? LAST_BYTES_MAX : WRITE_BYTES_MAX;
+    const lastStart = Math.max(0, allBytes.length - lastBytesMax);
+    if (lastStart > 0) this.#write(allBytes.subarray(0, lastStart), stays);
+    const lastPiece = lastStart === 0 ? allBytes : allBytes.subarray(lastStart);
     // Of a client that was slow, `#pump` may have to keep these bytes for a later turn.
-    this.#lastBytes = (this.#isBlocked || this.#wasSlow) && !stays ? last.slice() : last;
+    this.#lastBytes = (this.#isBlocked || this.#wasSlow) && !stays ? lastPiece.slice() : lastPiece;
     this.#pump();
   }
 
@@ -253,12 +254,12 @@ export class ResponseWriter {
   #probe(): void {
     // A comment may stand only between events, so not while pieces are queued or last bytes wait. A
     // non-streamed response has no comments: if nothing of it waits, the next piece is the next try.
-    const last = this.#lastBytes;
+    const lastBytes = this.#lastBytes;
     if (this.#queue.length > 0) {
       this.#sendQueued(PROBE_BYTES);
-    } else if (last !== undefined && last.length > 0) {
+    } else if (lastBytes !== undefined && lastBytes.length > 0) {
       // No comment, because the last bytes may begin within an event: `end` cuts its bytes anywhere.
-      this.#sendByteOf(last);
+      this.#sendByteOf(lastBytes);
     } else if (this.#owner.isStream) {
       this.#send(SSE_KEEP_ALIVE, 0);
     } else {
@@ -271,26 +272,26 @@ export class ResponseWriter {
   #pump(): void {
     while (!this.#isBlocked && this.#queue.length > 0)
       this.#sendQueued(this.#wasSlow ? SLOW_WRITE_BYTES_MAX : WRITE_BYTES_MAX);
-    let last = this.#lastBytes;
-    if (this.#isBlocked || last === undefined || this.#responseLeft) return;
+    let lastBytes = this.#lastBytes;
+    if (this.#isBlocked || lastBytes === undefined || this.#responseLeft) return;
     // The last write may have filled the socket without showing it. A non-streamed response has no comments
     // to try the socket with. So its last bytes are kept until one of them shows that the socket takes more.
-    if (this.#wasSlow && !this.#owner.isStream && last.length > 1) {
-      if (!this.#sendByteOf(last)) return;
-      last = last.subarray(1);
+    if (this.#wasSlow && !this.#owner.isStream && lastBytes.length > 1) {
+      if (!this.#sendByteOf(lastBytes)) return;
+      lastBytes = lastBytes.subarray(1);
     }
     // One system call for both. Not `end(bytes)`, which leaves what the socket does not take to µWS and its
     // timer.
     // The cast, because the compiler does not see that the callback runs within `cork`.
-    let taken = true as boolean;
+    let isTaken = true as boolean;
     this.#res.cork(() => {
       this.#begin();
-      if (last.length > 0) taken = this.#res.write(last);
-      if (!taken || this.#cutsAtEnd) return;
+      if (lastBytes.length > 0) isTaken = this.#res.write(lastBytes);
+      if (!isTaken || this.#cutsAtEnd) return;
       if (this.#sentClose) writeLastChunk(this.#res);
       else this.#res.end();
     });
-    if (!taken) {
+    if (!isTaken) {
       this.#isBlocked = this.#wasSlow = this.#awaitsWritable = true;
       this.#lastBytes = NOTHING;
     } else if (this.#sentClose && !this.#cutsAtEnd && (this.#wasSlow || this.#sentBytes > WRITE_BYTES_MAX)) {
