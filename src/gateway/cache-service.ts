@@ -173,8 +173,8 @@ export class CacheService {
     let lastKey: ResponseKey | undefined;
     while (!this.#isClosed) {
       const keys = this.#tryStore('read', () => cached.keys(lastKey, CLEARED_KEYS_A_TURN)) ?? [];
-      const forgotten = keys.filter(isCleared);
-      if (forgotten.length > 0) this.#writeChanges([], forgotten);
+      const clearedKeys = keys.filter(isCleared);
+      if (clearedKeys.length > 0) this.#writeChanges([], clearedKeys);
       lastKey = keys.at(-1);
       if (keys.length < CLEARED_KEYS_A_TURN) return;
       await new Promise((resolve) => setImmediate(resolve));

@@ -199,7 +199,7 @@ function queuedBytesOf(task: CounterTask): number {
   return typeof body === 'string' ? 2 * body.length : body.length;
 }
 
-/** Returns the buffers to transfer to the thread. */
+/** Returns the buffers to transfer to the thread. The casts are safe, because no body is in shared memory. */
 function buffersOf(task: CounterTask): ArrayBuffer[] {
   switch (task.kind) {
     case 'parse':

@@ -131,7 +131,7 @@ export class GatewayMetrics {
     this.#exposition = new Exposition(readGroup ?? readAlone);
   }
 
-  /** Returns the samples of this process. */
+  /** Returns the samples of this process. `attach` was called before, as for `render`. */
   async read(): Promise<MetricsSnapshot> {
     await this.#refresh();
     return readMetrics(this.#source!);

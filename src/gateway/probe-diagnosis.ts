@@ -202,6 +202,7 @@ function adviceOfError({ origin }: UpstreamTarget, code: string): string {
 
 /** Returns an upstream's text in one line, cut, and with the credentials removed that it repeats. */
 function safeText(target: UpstreamTarget, text: string): string {
+  // Far more than is shown, because white space shrinks below; bounded, because a body may be long.
   const cleaned = tracesOf(target).cleaned(text.slice(0, 10 * MESSAGE_CHARS_MAX));
   if (cleaned === undefined) return '(words that repeat the key are not shown)';
   const line = cleaned.replace(/[\p{Cc}\p{Cs}\s]+/gu, ' ').trim();

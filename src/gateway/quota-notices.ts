@@ -291,10 +291,12 @@ export class QuotaNotices {
   }
 }
 
+/** The webhook's data about a low balance. */
 function balanceDataOf({ scope, lowBalance }: Notice): object {
   return { balance: decimalOf(scope.balance!.left), low_balance: decimalOf(lowBalance!) };
 }
 
+/** The webhook's data about a quota. `noticesOf` has left out quotas without `resetsMs`. */
 function quotaDataOf(use: QuotaUse, percent: number): object {
   const { quota, used, limit, resetsMs } = use;
   const isMoney = QUOTA_KINDS[quota].unit === 'money';
@@ -307,6 +309,7 @@ function quotaDataOf(use: QuotaUse, percent: number): object {
   };
 }
 
+/** An amount of the quota as the log shows it. */
 function textOf({ quota }: QuotaUse, amount: bigint): string {
   return QUOTA_KINDS[quota].unit === 'money' ? decimalOf(amount) : String(amount);
 }
@@ -316,6 +319,7 @@ function textOf({ quota }: QuotaUse, amount: bigint): string {
  * text that is signed separates its parts by full stops.
  */
 function webhookIdOf({ scopeId, quota, period, percent, lowBalance }: Notice): string {
+  // 27 characters are 162 bits of the digest.
   const identity = JSON.stringify([scopeId, quota, period, percent, lowBalance?.toString()]);
   return `msg_${createHash('sha256').update(identity).digest('base64url').slice(0, 27)}`;
 }

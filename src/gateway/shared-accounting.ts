@@ -269,6 +269,7 @@ function managerOf(
   uncoveredCharges: UncoveredCharges,
 ): LeaseManager {
   const leases = new Leases(buffers.ledger);
+  // The buffers have a calendar, because they were created as shared.
   const calendar = new CoordinatorClock(clock, buffers.ledger.calendar!);
   const accounting: SpentAccounting = {
     flushedOf: (account) => totals.writtenOf(account),

@@ -174,6 +174,7 @@ export class WebhookOutbox {
   /** Begins the pause before the next attempt: at least `pauseMsMin`, the receiver's Retry-After. */
   #pauseFor(pauseMsMin: number): void {
     const { clock, random } = this.#options;
+    // PAUSE_MS_MAX is reached after 9 failures; 20 keeps the power finite.
     const fullMs = Math.min(PAUSE_MS_MIN * 2 ** Math.min(this.#failuresInARow, 20), PAUSE_MS_MAX);
     this.#failuresInARow += 1;
     this.#resumesMs = clock.monotonicMs() + Math.max(pauseMsMin, fullMs * (0.5 + random() / 2));

@@ -42,8 +42,8 @@ const FREE: CallNeeds = { hold: asPicoUnits(0n), tokens: 0, isFree: true };
 /** The most scopes of one call: its key, its account, the model for the account, and groups. */
 const SCOPES_MAX = 3 + GROUP_DEPTH_MAX;
 /**
- * How often the output of a call can be lowered: once by the balance, and for each scope once by the spending
- * of a day and once by that of a month. It bounds the rounds of `reserve`.
+ * How often the output of a call can be lowered (_clamped_): once by the balance, and for each scope once by
+ * the spending of a day and once by that of a month. It bounds the rounds of `reserve`.
  */
 const CLAMPS_MAX = 1 + 2 * SCOPES_MAX;
 

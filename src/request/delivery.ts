@@ -212,8 +212,15 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
 
   writeHead(sendsClose: boolean): void {
     const exchange = this.#exchange;
-    const closes = exchange.endsConnection;
-    writeChatHead(exchange.res, exchange, this.isStream, sendsClose, closes, this.#fallback?.model.id);
+    const { endsConnection } = exchange;
+    writeChatHead(
+      exchange.res,
+      exchange,
+      this.isStream,
+      sendsClose,
+      endsConnection,
+      this.#fallback?.model.id,
+    );
   }
 
   /** The fallback that answers; undefined if the named model does. Known at the first byte. */
@@ -232,6 +239,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     this.#finish(this.#outcome);
   }
 
+  /** Charges the call. Called once, for the worker's last frame. */
   #settle(usage: Usage, upstreamWaitMs: number): Settled {
     const settled = settle(this.#exchange, usage, this.#listener, this.#fallback);
     this.#listener.metrics.callEnded();
@@ -239,6 +247,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     return settled;
   }
 
+  /** Sends the last bytes of a settled call, or finishes if its client has left. */
   #end(bytes: Uint8Array): void {
     const { res, clientGone, contents } = this.#exchange;
     this.#exchange.storable?.publish();
@@ -257,13 +266,16 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     }
   }
 
+  /** Sends the error in the form that is still possible, or finishes if the client has left. */
   #fail(error: ErrorRecord): void {
     const exchange = this.#exchange;
     exchange.sentError = error;
     if (exchange.clientGone) {
       this.#finish('client_gone');
     } else if (this.#writer === undefined) {
-      exchange.res.cork(() => writeError(exchange.res, error, exchange, { close: exchange.endsConnection }));
+      exchange.res.cork(() =>
+        writeError(exchange.res, error, exchange, { endsConnection: exchange.endsConnection }),
+      );
       this.#finish(error.code);
     } else if (this.isStream) {
       const event = Buffer.from(exchange.door.errors.event(error, exchange.requestId, this.#eventNumber));
@@ -294,6 +306,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     return this.#isOver;
   }
 
+  /** Called once, as the last. */
   #finish(outcome: Outcome): void {
     this.#state = 'over';
     if (this.#keepsSlot) this.#listener.channel.release(this.#admission.slot);

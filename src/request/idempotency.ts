@@ -145,6 +145,7 @@ export class CollectedPieces {
   }
 }
 
+/** One call with an idempotency key. intake.ts makes it, once the header is there. */
 export class KeyedCall implements StorableCall {
   readonly #idempotencyKey: string;
   readonly #channel: IdempotencyChannel;

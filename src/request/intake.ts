@@ -212,11 +212,11 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     return false;
   }
 
-  /** Responds with an error and finishes; nothing is admitted by now. `close` ends the connection. */
-  reject(error: ErrorRecord, close = this.#exchange.endsConnection || !this.#mayDiscard()): void {
+  /** Responds with an error and finishes; nothing is admitted by now. Ends the connection if told so. */
+  reject(error: ErrorRecord, endsConnection = this.#exchange.endsConnection || !this.#mayDiscard()): void {
     const exchange = this.#exchange;
     if (!exchange.isLastRequest || this.#state !== 'reading') {
-      this.#reject(error, close);
+      this.#reject(error, endsConnection);
       return;
     }
     // See outsideOfCallbacks.
@@ -229,7 +229,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
     return mayDiscard(this.#unreadBytes, this.#exchange.caller?.plan.bodyBytesMax, this.#listener);
   }
 
-  #reject(error: ErrorRecord, close: boolean): void {
+  #reject(error: ErrorRecord, endsConnection: boolean): void {
     const exchange = this.#exchange;
     this.stopReading();
     exchange.storable?.giveUp();
@@ -239,7 +239,7 @@ export class Intake implements BodyWatcher, BodyReceiver, Swept {
       if (exchange.rateLimit !== undefined && exchange.tokenLimit === undefined)
         setTokenLimit(exchange, this.#listener);
       this.#listener.metrics.countRejection(error.detail ?? error.code);
-      exchange.res.cork(() => writeError(exchange.res, error, exchange, { close }));
+      exchange.res.cork(() => writeError(exchange.res, error, exchange, { endsConnection }));
     }
     exchange.finish(exchange.clientGone ? 'client_gone' : error.code);
   }

@@ -219,8 +219,8 @@ export class ListenerServer {
     this.#listener.metrics.countRequest(route, error.code);
     writeError(res, error, this.#newContext(doorAt(req)), {
       ...(allow === undefined ? {} : { allow }),
-      close: this.#endsConnection(),
-      head: req.getMethod() === 'head',
+      endsConnection: this.#endsConnection(),
+      isHead: req.getMethod() === 'head',
     });
   }
 }

@@ -75,14 +75,14 @@ export class ModelRoutes {
   ): void {
     const rejection = authenticate(context, authorization, this.#listener);
     const body = rejection ?? bodyOf(this.#modelsOf(context.caller!.planIndex));
-    const close = this.#endsConnection();
+    const endsConnection = this.#endsConnection();
     if (typeof body === 'string') {
       this.#listener.metrics.countRequest(route, 'ok');
-      writeHead(res, 200, context, JSON_TYPE, close);
-      endResponse(res, body, isHead, close);
+      writeHead(res, 200, context, JSON_TYPE, endsConnection);
+      endResponse(res, body, isHead, endsConnection);
     } else {
       this.#listener.metrics.countRequest(route, body.code);
-      writeError(res, body, context, { head: isHead, close });
+      writeError(res, body, context, { isHead, endsConnection });
     }
   }
 

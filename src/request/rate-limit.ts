@@ -2,7 +2,7 @@
  * The rate-limit phase: takes a permit of the requests per minute of the key, of the account, and of the
  * groups that the account is in. intake.ts calls it before the body is read. If limits are shared with other
  * processes and the coordinator must be asked, the body is read meanwhile. Listener thread; about 0.2 µs, 0.5
- * µs if the key or a group has a limit of its own.
+ * µs if the key or a group has a limit of its own. In names a _minute_ is a limit of requests per minute.
  *
  * Must hold: no limit is ever exceeded, whatever other threads take at the same time. Every request that
  * passed authentication takes a permit of each scope, however it ends; a request that one of these limits
@@ -209,7 +209,7 @@ interface RateLimitedIntake extends BodyReceiver {
   takeIdempotencyKey(key: string | undefined): ErrorRecord | undefined;
   /** Nothing more of the body is awaited. Idempotent. */
   stopReading(): void;
-  reject(error: ErrorRecord, close?: boolean): void;
+  reject(error: ErrorRecord, endsConnection?: boolean): void;
 }
 
 /**
@@ -227,14 +227,14 @@ export function passRateLimit(
   if (limitRejection !== undefined && listener.leases !== undefined && context.asksLease) {
     const otherRejection = wrongBody ?? intake.takeIdempotencyKey(key);
     const decided = limitRateByLease(context, listener, listener.leases);
-    return new DeferredBody(intake, (deliver, close) => {
+    return new DeferredBody(intake, (deliver, endsConnection) => {
       // The body is whole. Otherwise the sweep would take the client for idle while the coordinator is slow.
       intake.stopReading();
       void decided.then((rateRejection) => {
         const rejection = rateRejection ?? otherRejection;
         if (intake.isOver) return;
         if (rejection === undefined) deliver();
-        else intake.reject(rejection, close);
+        else intake.reject(rejection, endsConnection);
       });
     });
   }

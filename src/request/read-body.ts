@@ -129,9 +129,9 @@ class BufferedBody {
   /** Copies the chunk, whose memory is reused by µWS. False if the request was rejected. */
   add(chunk: Uint8Array, isLast: boolean): boolean {
     const end = this.#bytes + chunk.length;
-    if (end > this.#countedBytes && !this.#count(end)) return false;
+    if (end > this.#countedBytes && !this.#countUpTo(end)) return false;
     if (this.#length > 0) this.pieces[0]!.set(chunk, this.#bytes);
-    else this.#append(chunk, isLast || (!this.#isFirstPieceChecked && end > this.#onePieceBytesMax));
+    else this.#appendChunk(chunk, isLast || (!this.#isFirstPieceChecked && end > this.#onePieceBytesMax));
     this.#bytes = end;
     // A body that is whole is checked as a whole: other errors in it come before an unknown model.
     if (isLast || this.#isFirstPieceChecked || end <= this.#onePieceBytesMax) return true;
@@ -139,7 +139,8 @@ class BufferedBody {
     return this.#watcher.takeFirstPiece(this.pieces[0]!.subarray(0, end));
   }
 
-  #count(bytes: number): boolean {
+  /** Has the watcher count the body up to the next step. Returns false if the request was rejected. */
+  #countUpTo(bytes: number): boolean {
     this.#countedBytes = Math.min(
       Math.ceil(bytes / COUNTED_STEP_BYTES) * COUNTED_STEP_BYTES,
       this.#bodyBytesMax,
@@ -147,7 +148,8 @@ class BufferedBody {
     return this.#watcher.takeBody(this.#countedBytes, bytes);
   }
 
-  #append(chunk: Uint8Array, isLast: boolean): void {
+  /** Keeps a chunk of a body without Content-Length; `isLast` joins the chunks so far to a piece. */
+  #appendChunk(chunk: Uint8Array, isLast: boolean): void {
     this.#chunks.push(chunk.slice());
     this.#chunksBytes += chunk.length;
     if (this.#chunksBytes < PIECE_BYTES_MIN && !isLast) return;
@@ -160,10 +162,10 @@ class BufferedBody {
 }
 
 /**
- * Runs `deliver` later, or rejects the request instead. `close`: such a rejection must end the connection;
- * undefined leaves that to the rejection.
+ * Runs `deliver` later, or rejects the request instead. `endsConnection`: such a rejection must end the
+ * connection; undefined leaves that to the rejection.
  */
-type Defer = (deliver: () => void, close?: boolean) => void;
+type Defer = (deliver: () => void, endsConnection?: boolean) => void;
 
 /** Gives a body to its receiver later. */
 export class DeferredBody implements BodyReceiver {

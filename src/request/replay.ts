@@ -234,8 +234,8 @@ export class Replay implements ResponseOwner, Swept {
 
   writeHead(sendsClose: boolean): void {
     const exchange = this.#exchange;
-    const closes = exchange.endsConnection;
-    writeChatHead(exchange.res, exchange, this.isStream, sendsClose, closes, this.#fallback);
+    const { endsConnection } = exchange;
+    writeChatHead(exchange.res, exchange, this.isStream, sendsClose, endsConnection, this.#fallback);
     if (!this.#isCached) exchange.res.writeHeader('idempotent-replayed', 'true');
   }
 

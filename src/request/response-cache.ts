@@ -226,6 +226,7 @@ export class ResponseCache {
     const reply = await flight.waiting.ask(() => undefined);
     this.#waitingCount -= 1;
     this.#waitingBytes -= bodyBytes;
+    // A flight never ends with `lead`: `#askMainThread` returns that to its own caller.
     return reply as Requested;
   }
 

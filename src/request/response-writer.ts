@@ -5,6 +5,8 @@
  *     open ⇄ blocked (pieces wait, the worker gets no credit) → ended (the queue is being written) → left
  *                                                                 └─→ lingering (see #isLingering) ────↗
  *
+ * _Ended_: `end` or `cut` was called. _Left_: the kernel has the response. _Gone_: the connection has ended.
+ *
  * Facts of µWebSockets.js (µWS) 20.41 that this file is built around, all of them tried:
  *
  * - `write` returns false if the socket takes no more, and µWS keeps the bytes that were not taken. A small
@@ -110,7 +112,7 @@ export class ResponseWriter {
    * takes bytes again, or the time for both is over.
    */
   #isLingering = false;
-  /** Bytes of the response, except those of its last write. */
+  /** Bytes that were sent, except those of the last write. */
   #sentBytes = 0;
   /** Whether the head said `connection: close`. */
   #sentClose = false;
@@ -308,6 +310,7 @@ export class ResponseWriter {
     return this.#responseLeft;
   }
 
+  /** The response has left. Ends the connection, if the head said so. */
   #leave(): void {
     this.#isLingering = false;
     this.#responseLeft = true;
@@ -325,6 +328,7 @@ export class ResponseWriter {
     if (this.#isLingering) this.#leave();
   }
 
+  /** Sends at most `bytesMax` of the queue's first piece. The queue must not be empty. */
   #sendQueued(bytesMax: number): void {
     const head = this.#queue[0]!;
     if (head.length > bytesMax) this.#queue[0] = head.subarray(bytesMax);
@@ -367,6 +371,7 @@ export class ResponseWriter {
     this.#owner.writeHead(this.#sentClose);
   }
 
+  /** Reports the bytes that have left. */
   #giveBack(): void {
     const bytes = this.#uncreditedBytes;
     this.#uncreditedBytes = 0;

@@ -46,19 +46,19 @@ const DOCUMENT = Buffer.from(PUBLIC_DOCUMENT);
 /**
  * Writes the status and the headers that every response has, and those of the rate limit once it is known.
  * All lines are written with the status, which µWS writes as it stands, because each call of µWS copies its
- * strings. `closes`: the connection ends with the response. `moreLines` are headers, each after its line
- * break.
+ * strings. `endsConnection`: the connection ends with the response. `moreLines` are headers, each after its
+ * line break.
  */
 export function writeHead(
   res: HttpResponse,
   status: number,
   context: CallContext,
   contentType: string,
-  closes: boolean,
+  endsConnection: boolean,
   moreLines = '',
 ): void {
   const { requestId, rateLimit, tokenLimit, corsLines, door } = context;
-  const head = `${STATUS_LINES[status]!}\r\ncontent-type: ${contentType}${closes ? '' : KEPT_LINE}${moreLines}${corsLines}${door.headerLines(context)}\r\nx-request-id: ${requestId}`;
+  const head = `${STATUS_LINES[status]!}\r\ncontent-type: ${contentType}${endsConnection ? '' : KEPT_LINE}${moreLines}${corsLines}${door.headerLines(context)}\r\nx-request-id: ${requestId}`;
   if (rateLimit === undefined) {
     res.writeStatus(head);
     return;
@@ -91,22 +91,22 @@ export function durationOf(ms: number): string {
 /**
  * Writes the head of a call's response. `sendsClose` writes `connection: close`, for a response that comes in
  * pieces; if a response has a length, µWS writes that line itself when it is told to end the connection.
- * `closes`: the connection ends with the response, in either way. `fallback` is the id of the model that
- * answers, if that is a fallback.
+ * `endsConnection`: the connection ends with the response, in either way. `fallback` is the id of the model
+ * that answers, if that is a fallback.
  */
 export function writeChatHead(
   res: HttpResponse,
   context: CallContext,
   isStream: boolean,
   sendsClose: boolean,
-  closes: boolean,
+  endsConnection: boolean,
   fallback?: string,
 ): void {
   const streamLines = isStream ? STREAM_LINES : '';
   const modelLines = fallback === undefined ? streamLines : `${streamLines}\r\nx-tollgate-model: ${fallback}`;
   const lines = context.cacheLine === '' ? modelLines : modelLines + context.cacheLine;
   const type = isStream ? EVENT_STREAM_TYPE : JSON_TYPE;
-  writeHead(res, 200, context, type, closes, sendsClose ? lines + CLOSE_LINE : lines);
+  writeHead(res, 200, context, type, endsConnection, sendsClose ? lines + CLOSE_LINE : lines);
 }
 
 /**
@@ -124,9 +124,9 @@ export interface ErrorOptions {
   /** The methods of the path, for a 405. */
   readonly allow?: string;
   /** Ends the connection, because nothing more is read from it, or because it drains. */
-  readonly close?: boolean;
+  readonly endsConnection?: boolean;
   /** The request is a HEAD: no body. */
-  readonly head?: boolean;
+  readonly isHead?: boolean;
 }
 
 /** Writes the whole response of an error, in the form of the request's door. */
@@ -137,10 +137,10 @@ export function writeError(
   options: ErrorOptions = {},
 ): void {
   const { errors } = context.door;
-  writeHead(res, errors.status(error), context, JSON_TYPE, options.close === true);
+  writeHead(res, errors.status(error), context, JSON_TYPE, options.endsConnection === true);
   if (error.retryAfterSeconds !== undefined) res.writeHeader('retry-after', String(error.retryAfterSeconds));
   if (options.allow !== undefined) res.writeHeader('allow', options.allow);
-  endResponse(res, errors.body(error, context.requestId), options.head === true, options.close);
+  endResponse(res, errors.body(error, context.requestId), options.isHead === true, options.endsConnection);
 }
 
 /**
@@ -156,24 +156,24 @@ export function rejectLast(
   let isGone = false;
   res.onAborted(() => (isGone = true));
   setImmediate(() => {
-    if (!isGone) res.cork(() => writeError(res, error, context, { close: true, head: isHead }));
+    if (!isGone) res.cork(() => writeError(res, error, context, { endsConnection: true, isHead }));
   });
 }
 
-/** Ends a response, without the body if the request is a HEAD. `close` ends the connection. */
+/** Ends a response, without the body if the request is a HEAD. */
 export function endResponse(
   res: HttpResponse,
   body: string | Uint8Array,
   isHead: boolean,
-  close = false,
+  endsConnection = false,
 ): void {
   if (!isHead) {
-    res.end(body, close);
+    res.end(body, endsConnection);
     return;
   }
   // µWS 20.41 has an argument for the length, but with it leaves the response open and aborts the process.
   res.writeHeader('content-length', String(Buffer.byteLength(body)));
-  if (close) closeAfterHead(res);
+  if (endsConnection) closeAfterHead(res);
   else res.endWithoutBody();
 }
 
@@ -193,10 +193,10 @@ export function writeDocument(
   res: HttpResponse,
   context: CallContext,
   isHead: boolean,
-  close: boolean,
+  endsConnection: boolean,
 ): void {
-  writeHead(res, 200, context, JSON_TYPE, close);
-  endResponse(res, DOCUMENT, isHead, close);
+  writeHead(res, 200, context, JSON_TYPE, endsConnection);
+  endResponse(res, DOCUMENT, isHead, endsConnection);
 }
 
 /** The headers that scripts may read: all that responses have at any door. */
@@ -235,12 +235,12 @@ export class Cors {
 
   /**
    * Responds to a preflight with 204 in any case. If the origin is not allowed, the lines that allow it are
-   * missing, and the browser reports that. `close` ends the connection.
+   * missing, and the browser reports that.
    */
-  writePreflight(res: HttpResponse, corsLines: string, requestId: string, close: boolean): void {
+  writePreflight(res: HttpResponse, corsLines: string, requestId: string, endsConnection: boolean): void {
     const allowed = corsLines === VARY_LINE ? '' : this.#preflightLines;
     res.writeStatus(`204 No Content${corsLines}${allowed}\r\nx-request-id: ${requestId}`);
-    if (close) closeAfterHead(res);
+    if (endsConnection) closeAfterHead(res);
     else res.endWithoutBody();
   }
 }
