@@ -127,7 +127,6 @@ export class CacheService {
   onFlushed(): void {
     if (this.#unwritten.size > 0) {
       const kept = [...this.#unwritten.values()];
-
       const fits = this.#freeBytes() >= 2 * this.#unwrittenBytes + FREE_BYTES_MIN;
       this.#unwritten.clear();
       this.#unwrittenBytes = 0;
@@ -168,6 +167,7 @@ export class CacheService {
     else await this.#removeModel(isCleared);
   }
 
+  /** Removes the responses of one model from the disk, some keys in each event-loop turn. */
   async #removeModel(isCleared: (key: ResponseKey) => boolean): Promise<void> {
     const { cached } = this.#options.store;
     let lastKey: ResponseKey | undefined;
@@ -188,6 +188,10 @@ export class CacheService {
     else this.#keep(index, message.key, message.response);
   }
 
+  /**
+   * Replies with a response, or lets the question wait for another listener's call. Otherwise the listener
+   * leads; also if its own call is in work, which it has forgotten then, by a `clear`.
+   */
   #reply(index: number, port: MessagePort, { id, ask: key }: Question<ResponseKey>): void {
     const response = this.#find(key);
     const name = nameOfResponse(key);
@@ -218,6 +222,7 @@ export class CacheService {
     }
   }
 
+  /** Returns a response that may be served, or undefined. */
   #find(key: ResponseKey): CachedResponse | undefined {
     const { store, clock } = this.#options;
     const record =
@@ -244,6 +249,7 @@ export class CacheService {
     return nowMs - 1;
   }
 
+  /** Takes the response of a listener's call: for the disk, and for the questions that wait for it. */
   #keep(index: number, key: ResponseKey, response: CachedResponse): void {
     const { stream, endedMs, bytes } = response;
     const name = nameOfResponse(key);
@@ -253,6 +259,7 @@ export class CacheService {
       return;
     }
     if (this.#unwrittenBytes + bytes.length + CACHED_ROW_BYTES <= UNWRITTEN_BYTES_MAX) {
+      // A cache key ends with the digest of the request: `cacheKeyOf`.
       const bodyDigest = key.key.slice(key.key.lastIndexOf('/') + 1);
       this.#unwritten.set(name, { ...key, bodyDigest, endedMs: asWallMs(endedMs), stream, bytes });
       this.#unwrittenBytes += bytes.length + CACHED_ROW_BYTES;

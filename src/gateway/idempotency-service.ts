@@ -215,6 +215,7 @@ export class IdempotencyService implements FlushedResponses {
     for (const question of questions) this.#reply(question);
   }
 
+  /** Carries a message out, or adds a lock request to `#questions`, on which `#readPorts` decides. */
   #onMessage(index: number, listener: ListenerPort, message: ListenerMessage): void {
     if ('ask' in message) {
       this.#questions.push({ index, listener, port: listener.port, question: message });
@@ -257,6 +258,10 @@ export class IdempotencyService implements FlushedResponses {
     port.postMessage(reply);
   }
 
+  /**
+   * Decides on a lock: calls in progress here come first, then stored responses, then locks of other
+   * processes. Throws if the store cannot be read.
+   */
   #decideLock(index: number, listener: ListenerPort, lock: LockRequest): LockReply {
     const name = nameOfResponse(lock);
     const running = this.#inProgress.get(name);

@@ -11,8 +11,8 @@
  * Must hold: `finish` is called exactly once on every path. It gives back the memory of body and response,
  * and counts and logs the call; a call that is not finished keeps a stopping gateway waiting. No other call
  * is dispatched between the release of the call's slot and `finish`, which reads the slot's words:
- * delivery.ts does both at once (no test of its own). `#appendPlain` and `#ended` record the same facts, so
- * change both together (the unit test compares them).
+ * delivery.ts does both at once (no test of its own). `#appendPlain` and `#endedCall` record the same facts,
+ * so change both together (the unit test compares them).
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { DOOR_INDEX } from '../core/door-names.js';
@@ -134,26 +134,26 @@ export class ChatExchange extends CallContext {
    * An attempt has failed, or ended after its client had left. The gateway's status shows the attempt even if
    * no log keeps the call. At most CALL_ATTEMPTS_MAX attempts are kept: the first ones and the last.
    */
-  tried({ upstream, fallback, startMs, durationMs, status, code, error }: TriedAttempt): void {
+  addAttempt({ upstream, fallback, startMs, durationMs, status, code, error }: TriedAttempt): void {
     const model = this.models[fallback]?.modelIndex;
     if (model === undefined) return;
     // From the head of the request on; the clocks of two threads differ by microseconds.
     const sinceMs = Math.max(0, startMs - this.#receivedMs);
-    this.#addAttempt({ upstream, model, status, code, startMs: sinceMs, durationMs, error });
+    this.#pushAttempt({ upstream, model, status, code, startMs: sinceMs, durationMs, error });
   }
 
   /**
    * The response is whole, or its client has left, and the call was charged. Adds the attempt that served the
-   * call, unless the worker has sent it already (`tried`), as for a stream that broke.
+   * call, unless the worker has sent it already (`addAttempt`), as for a stream that broke.
    */
-  lastTried(): void {
+  addServingAttempt(): void {
     if (!this.#listener.callRing.stores) return;
     if (this.#attempts === undefined && !this.clientGone) this.#isAttemptDeferred = true;
-    else this.#addLastAttempt(this.clientGone);
+    else this.#addServed(this.clientGone);
   }
 
   /** `isCut`: the client had left before the attempt ended. */
-  #addLastAttempt(isCut: boolean): void {
+  #addServed(isCut: boolean): void {
     const { channel } = this.#listener;
     const settled = this.#settled;
     const upstream = this.#slot === undefined ? undefined : channel.table.upstreamOf(this.#slot);
@@ -164,16 +164,16 @@ export class ChatExchange extends CallContext {
     const durationMs = Math.max(0, settled.settledMs - this.#receivedMs - startMs);
     const status = isCut && this.#responseMs === undefined ? 0 : RELAYED_STATUS;
     const code = isCut ? 'cancelled' : undefined;
-    this.#addAttempt({ upstream, model: settled.answered, status, code, startMs, durationMs, error: '' });
+    this.#pushAttempt({ upstream, model: settled.answered, status, code, startMs, durationMs, error: '' });
   }
 
   /** The call is not plain after all. Call it before `#settled` is cleared, which has the attempt's end. */
   #addDeferredAttempt(): void {
-    if (this.#isAttemptDeferred) this.#addLastAttempt(false);
+    if (this.#isAttemptDeferred) this.#addServed(false);
     this.#isAttemptDeferred = false;
   }
 
-  #addAttempt(attempt: EndedAttempt): void {
+  #pushAttempt(attempt: EndedAttempt): void {
     this.#attempts ??= [];
     if (this.#attempts.length === CALL_ATTEMPTS_MAX) this.#attempts.pop();
     this.#attempts.push(attempt);
@@ -204,7 +204,7 @@ export class ChatExchange extends CallContext {
     this.#sweepSlot = undefined;
   }
 
-  /** Called once, after those of `charged`, `lastTried` and `reversed` that the call has. */
+  /** Called once, after those of `charged`, `addServingAttempt` and `reversed` that the call has. */
   finish(outcome: Outcome): void {
     invariant(!this.isOver, 'an exchange ends once');
     this.isOver = true;
@@ -218,8 +218,8 @@ export class ChatExchange extends CallContext {
   }
 
   /**
-   * Records the call in metrics, logs and trace: some 100 ns, and 300 ns more if the call is logged. `finish`
-   * alone calls it. It is public because bench/load/parts/build-without.ts puts another in its place.
+   * Records the call in metrics, logs and trace, in 100 to 400 ns. Only `finish` calls it. Public, because
+   * bench/load/parts/build-without.ts replaces it, `bodyRead`, `responseBegun` and `charged` by their names.
    */
   report(outcome: Outcome): void {
     const { callRing, clock } = this.#listener;
@@ -245,7 +245,7 @@ export class ChatExchange extends CallContext {
     // reader drops the record. Each call with attempts is appended, because UpstreamErrors counts them.
     this.#addDeferredAttempt();
     if (!wanted.log && !wanted.store && this.#attempts === undefined) return;
-    this.#listener.callRing.append(this.#ended(outcome, nowMs), wanted);
+    this.#listener.callRing.append(this.#endedCall(outcome, nowMs), wanted);
   }
 
   #endContents(contents: GatheredContents, outcome: Outcome): void {
@@ -352,7 +352,7 @@ export class ChatExchange extends CallContext {
     return true;
   }
 
-  #ended(outcome: Outcome, nowMs: MonotonicMs): EndedCall {
+  #endedCall(outcome: Outcome, nowMs: MonotonicMs): EndedCall {
     const { clock, channel } = this.#listener;
     const { admission } = this;
     const stream = admission?.call.stream ?? this.hit?.stream ?? false;

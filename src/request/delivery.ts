@@ -97,7 +97,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
   onTried(attempt: TriedAttempt): void {
     // Frames that the writer has not written yet are valid during this call only; the next may come later.
     this.#writer?.flush();
-    this.#exchange.tried(attempt);
+    this.#exchange.addAttempt(attempt);
   }
 
   /** `bytes` are the last of a whole response. Returns whether the slot is free, as the next two methods. */
@@ -110,7 +110,7 @@ export class Delivery implements CallReceiver, ResponseOwner, PendingCommit {
     if (!exchange.clientGone)
       exchange.storable?.keep(bytes, this.isStream, journal.nextPosition, this.#fallback?.model.id);
     const settled = this.#settle(usage, upstreamWaitMs);
-    exchange.lastTried();
+    exchange.addServingAttempt();
     if (settled.taken !== undefined && !exchange.clientGone) {
       this.#state = 'committing';
       // Copied, because the worker writes to this memory again.

@@ -23,7 +23,7 @@ const PIECE_BYTES_MIN = 64 * 1024;
 /** A body of unknown length is counted in steps of this size, before its bytes are kept. */
 const COUNTED_STEP_BYTES = 64 * 1024;
 
-/** Gets the body: see _Must hold_. */
+/** Gets the body, by one call of one method. Intake, or a DeferredBody in front of it. */
 export interface BodyReceiver {
   /**
    * The whole body, valid during the call only. A body that came in one chunk, as nearly all, is not copied.
@@ -68,6 +68,8 @@ export function readBody(
     if (isDone) return;
     if (!isLast) watcher.onBodyProgress(chunk.byteLength);
     receivedBytes += chunk.byteLength;
+    // Too long: the bytes are discarded up to the body's end or the bound, and only then the request is
+    // rejected.
     if (receivedBytes > bodyBytesMax) {
       buffered = undefined;
       isDone = isLast || receivedBytes > bodyBytesMax + DISCARDED_BYTES_MAX;
@@ -76,6 +78,7 @@ export function readBody(
     }
     // Content-Length says that the body will be too long: the bytes are discarded until it is.
     if (length > bodyBytesMax) return;
+    // The whole body in one chunk. The watcher has not counted it yet if it is longer than announced.
     if (isLast && buffered === undefined && receivedBytes <= onePieceBytesMax) {
       isDone = true;
       if (
@@ -87,6 +90,7 @@ export function readBody(
     }
     buffered ??= new BufferedBody(length, bodyBytesMax, onePieceBytesMax, watcher);
     if (!buffered.add(new Uint8Array(chunk), isLast)) {
+      // The watcher has rejected the request.
       isDone = true;
       buffered = undefined;
     } else if (isLast) {
@@ -102,6 +106,7 @@ export function readBody(
 
 /** The bytes so far of a body that does not come in one chunk. */
 class BufferedBody {
+  /** One piece of the whole length if Content-Length was given, otherwise the chunks, joined to pieces. */
   pieces: Uint8Array[] = [];
   readonly #length: number;
   readonly #bodyBytesMax: number;

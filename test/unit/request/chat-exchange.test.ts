@@ -220,7 +220,7 @@ function served(isLogged: boolean, stream: boolean, end: (exchange: ChatExchange
   if (stream) exchange.responseBegun();
   clock.ms += 640.125;
   exchange.charged({ ...settled, settledMs: clock.monotonicMs(), settledWallMs: clock.wallMs() }, 50);
-  exchange.lastTried();
+  exchange.addServingAttempt();
   clock.ms += 3;
   end(exchange);
   const plain: number[] = [];

@@ -77,9 +77,9 @@ function bed(
     endsConnection,
     responseBegun: () => undefined,
     startSweep: () => undefined,
-    tried: () => undefined,
+    addAttempt: () => undefined,
     giveBackBody: () => void (seen.bodies += 1),
-    lastTried: () => undefined,
+    addServingAttempt: () => undefined,
     keyed: isKeyed ? {} : undefined,
     storable: {
       collect: () => undefined,
