@@ -131,10 +131,12 @@ export class CounterPool {
     });
   }
 
+  /** Ends the threads. To be called when listeners and workers have ended: nobody gets a reply any more. */
   async close(): Promise<void> {
     await this.#pool.destroy();
   }
 
+  /** Starts turns while a thread is free and a job waits. */
   #startTurns(): void {
     while (this.#running < COUNTER_THREADS_MAX) {
       const job = this.#waiting.take();
@@ -147,6 +149,7 @@ export class CounterPool {
     }
   }
 
+  /** Runs one turn, then replies or puts the job back into the queue. Never rejects. */
   async #runTurn(job: Job): Promise<void> {
     const stuck = new AbortController();
     const timer = setTimeout(() => stuck.abort(), this.#stuckMs);
@@ -175,6 +178,7 @@ export class CounterPool {
     if (this.#waiting.remove(job.account, job)) job.onReply(COUNTER_BUSY);
   }
 
+  /** Replies with COUNTER_BUSY. `reason` is for the log alone. */
   #reject(job: Job, reason: string): void {
     job.onReply(COUNTER_BUSY);
     this.#rejections += 1;
@@ -213,6 +217,7 @@ function buffersOf(task: CounterTask): ArrayBuffer[] {
   }
 }
 
+/** Sends the reply to the asker, as AskPort expects it. A turn that is not over has no reply. */
 function post(port: MessagePort, id: number, reply: CounterTurn | ErrorRecord): void {
   if ('code' in reply) {
     port.postMessage({ id, ok: false, rejection: reply } satisfies AskReply);

@@ -157,6 +157,7 @@ export class GatewayLogs {
     this.#logSwitch.store = true;
   }
 
+  /** Drains after a while, and so on. `isBusy`: the last drain found calls. */
   #drainLater(isBusy: boolean): void {
     clearTimeout(this.#timer);
     const waitMs = isBusy ? DRAIN_PERIOD_MS : msToNextTick(IDLE_DRAIN_PERIOD_MS);
@@ -257,6 +258,7 @@ export class GatewayLogs {
     };
   }
 
+  /** To be called when the listeners have ended, which leave their last calls in the rings. */
   close(): void {
     clearTimeout(this.#timer);
     // So that `drain` logs now what was dropped since the last line about it.
@@ -267,6 +269,7 @@ export class GatewayLogs {
     this.#contents.close();
   }
 
+  /** Logs lost records, once in LOG_PERIOD_MS. */
   #logDropped(): void {
     const nowMs = performance.now();
     if (nowMs - this.#loggedAtMs < LOG_PERIOD_MS) return;
@@ -333,6 +336,7 @@ function contentsRetentionOf({ call_log: callLog, processes }: Settings): CallRe
   return { keepHours, keepBytes, processes, blockBytes };
 }
 
+/** Whether the access log goes on in the file that is open. `former` is undefined at the start. */
 function isSameFile(
   former: Settings['access_log'] | undefined,
   { path, rotate_bytes: rotateBytes, keep }: Settings['access_log'],

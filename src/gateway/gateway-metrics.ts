@@ -137,11 +137,13 @@ export class GatewayMetrics {
     return readMetrics(this.#source!);
   }
 
+  /** Returns the page of `/metrics`: of all gateways, if this one is in a process group. */
   async render(format: MetricsFormat): Promise<MetricsPage> {
     await this.#refresh();
     return this.#exposition!.render(format);
   }
 
+  /** Reads the values of other processes and hosts, if they are due. */
   async #refresh(): Promise<void> {
     await Promise.all(this.#cachedReadings.map((reading) => reading.refresh()));
   }

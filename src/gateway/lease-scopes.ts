@@ -117,6 +117,7 @@ export class LeaseScopes {
     });
   }
 
+  /** The address of an upstream's scope; undefined if no upstream has it any more. */
   #upstreamAddress(index: UpstreamScopeIndex): ScopeAddress | undefined {
     const { upstreams, live } = this.#options;
     const scope = live.scopes.at(index);

@@ -81,6 +81,7 @@ export class RequestIds {
   readonly prefixOf = (listenerIndex: number): string => this.#prefixes.get(listenerIndex) ?? '';
 }
 
+/** The main thread's view of a listener. */
 interface Listener {
   readonly thread: Worker;
   /** Replies to `settings` that are awaited: whether the listener has applied them. */
@@ -108,7 +109,7 @@ export class Listeners implements WorkerClients {
     );
   }
 
-  /** Resolves when all listeners listen on `port`. Rejects if one cannot. */
+  /** Resolves when all listeners listen on `port`. Rejects if one of them cannot. */
   async start(port: number): Promise<void> {
     this.#port = port;
     const { listeners } = this.#options.settings.listen;
@@ -116,6 +117,7 @@ export class Listeners implements WorkerClients {
     await Promise.all(starts);
   }
 
+  /** How many listeners run. */
   get count(): number {
     return this.#listeners.size;
   }
@@ -308,6 +310,7 @@ export class Listeners implements WorkerClients {
     }
   }
 
+  /** Gives a listener a new channel to a worker. */
   #attach(thread: Worker, listenerIndex: number, workerIndex: number): void {
     const channel = this.#options.workers.connect(workerIndex, listenerIndex);
     thread.postMessage({ kind: 'worker', index: workerIndex, channel } satisfies ToListener, [channel.port]);
@@ -358,6 +361,7 @@ export class Listeners implements WorkerClients {
     for (const { thread } of this.#listeners.values()) thread.postMessage(message);
   }
 
+  /** Ends the wait of `#sendDrain` once no listener is left that is not drained. */
   #recordDrained(): void {
     if (this.#isDraining && [...this.#listeners.values()].every(({ isDrained }) => isDrained))
       this.#onDrained();

@@ -80,6 +80,7 @@ async function openWhenFree({ settings, group, isRestart }: StartGateway): Promi
   }
 }
 
+/** Returns the error whose message tells the operator what to do. */
 function storeHeldError(held: StoreHeld): Error {
   const article = held.kind === 'gateway' ? 'Another' : 'A';
   return new Error(
@@ -129,6 +130,7 @@ async function start(message: StartGateway): Promise<void> {
   }
 }
 
+/** Replies in any case: see `reloaded`. */
 async function reload({ id, settings, check }: ReloadGateway): Promise<void> {
   await started;
   let errors: readonly string[] = ['the gateway is stopping'];

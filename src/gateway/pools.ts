@@ -82,6 +82,7 @@ interface WorkerControl {
   close(): void;
 }
 
+/** Without threads of their own (`workers: 0`), `start` does nothing and `startIn` makes the workers. */
 export class UpstreamWorkers {
   readonly #options: UpstreamWorkersOptions;
   #pool: Piscina | undefined;

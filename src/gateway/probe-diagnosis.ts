@@ -139,6 +139,7 @@ function failureOf(result: string, advice: string): ProbeDiagnosis {
   return { ok: false, result, advice, answeredModel: null, usageReported: null };
 }
 
+/** Returns the advice for a response that is neither good nor about an unknown model. */
 function adviceOfStatus(
   target: UpstreamTarget,
   service: Service,
@@ -182,6 +183,7 @@ function adviceOfAddress(target: UpstreamTarget, service: Service): string {
   return `${problem}: set url to the base address that the provider names, without ${path}`;
 }
 
+/** Returns the advice if there was no response. `code` is Node's error code, or one of http1. */
 function adviceOfError({ origin }: UpstreamTarget, code: string): string {
   const { host, hostname, protocol } = new URL(origin);
   if (code === 'ENOTFOUND' || code === 'EAI_AGAIN' || code === 'EAI_FAIL')

@@ -90,6 +90,7 @@ export class ChangedScopes {
   }
 }
 
+/** Scopes to check. */
 interface ScopeLists {
   readonly accounts: readonly AccountIndex[];
   readonly keys: readonly KeyIndex[];
@@ -124,6 +125,7 @@ export interface ScopeUse {
   readonly balance?: { readonly left: PicoUnits; readonly credited: PicoUnits };
 }
 
+/** What is to be reported. */
 interface Notice extends NoticeMark {
   readonly scope: ScopeUse;
   /** Undefined for a low balance: then `scope.balance` and `lowBalance` are set, else `use.resetsMs` is. */
@@ -232,6 +234,7 @@ export class QuotaNotices {
     }
   }
 
+  /** Marks, logs and queues the notices that are new. */
   async #report(scopes: readonly ScopeUse[]): Promise<void> {
     const { settings, rows, claim, log } = this.#options;
     const notify = settings();
@@ -285,6 +288,7 @@ export class QuotaNotices {
     return { id: webhookIdOf(notice), body: JSON.stringify(body), reportedMs };
   }
 
+  /** How long the server of sharing is to keep the claim. */
   #claimMs({ endsMs }: Notice): number {
     if (endsMs === null) return BALANCE_CLAIM_MS;
     return Math.max(0, endsMs - this.#options.clock.wallMs()) + CLAIM_OVERLAP_MS;

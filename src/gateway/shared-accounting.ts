@@ -200,6 +200,7 @@ class SharedAccounting implements Sharing {
     void this.#debits.start();
   }
 
+  // The comments of these members are at Sharing (accounting-base.ts).
   followChanges(): number {
     this.#follower.look();
     return this.#follower.appliedTo;

@@ -185,6 +185,7 @@ export class Traces {
     await this.#thread.terminate();
   }
 
+  /** Replies to the exporting thread, which cannot read the store. */
   #sendIds(accounts: readonly AccountIndex[]): void {
     this.#send({ kind: 'ids', ids: accounts.map((account) => [account, this.#accountIdOf(account)]) });
   }
@@ -217,6 +218,7 @@ export class CallOutbox implements CallSink {
     this.#budget.countDropped(calls);
   }
 
+  /** Sends what was appended since the last flush, as one message. */
   flush(): void {
     if (this.#lines.length === 0) return;
     this.#send(this.#lines.length, this.#lines.join('\n'));

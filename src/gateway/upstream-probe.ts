@@ -126,6 +126,7 @@ function serviceOf({ serves }: Settings['models'][number]): Service {
   return serves.includes('chat') ? 'chat' : (serves[0] ?? 'chat');
 }
 
+/** Returns the target with the timeouts of a probe, which are shorter than those of calls. */
 function withTimeouts(target: UpstreamTarget): UpstreamTarget {
   return {
     ...target,
@@ -176,6 +177,7 @@ function notCalled(
   return { model, upstream, ok, ...unknownFields, result, advice };
 }
 
+/** Calls one upstream, and once more if it rejects the name of the bound. Never rejects. */
 async function probe(http: AttemptClient, job: ProbeJob): Promise<ProbeView> {
   const { model, service, target } = job;
   if (target.origin === ECHO_ORIGIN)
@@ -201,6 +203,7 @@ async function probe(http: AttemptClient, job: ProbeJob): Promise<ProbeView> {
 
 interface ProbeCall {
   readonly reply: ProbeReply;
+  /** Since the call began; undefined without a response. */
   readonly firstByteMs: number | undefined;
 }
 

@@ -52,6 +52,7 @@ export class AdmissionAsk {
     return this.#stage === 'whole' ? Promise.resolve(LEASE_LATE) : undefined;
   }
 
+  /** Resolves with undefined if `admit` is to be called again, else with the final rejection. */
   async #ask(call: ChatCall): Promise<ErrorRecord | undefined> {
     const { caller } = this.#context;
     invariant(caller !== undefined, 'a call that asks has a caller');
@@ -77,6 +78,7 @@ export class AdmissionAsk {
     return this.#listener.ledger.modelScopes.slotOf(account, modelIndex);
   }
 
+  /** The coordinator has nothing left of what the call asked for: goes on to the next stage. */
   #onRefused(): void {
     const mayLowerOutput = lowersOutput(this.#context, this.#listener) && this.#stage === 'whole';
     this.#stage = mayLowerOutput ? 'lowered' : 'over';

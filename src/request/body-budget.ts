@@ -28,6 +28,7 @@ const ACCOUNT_SHARE = 1 / 2;
 /** The part that large bodies may take together. The remainder is for bodies that a listener parses. */
 const LARGE_SHARE = 3 / 4;
 
+/** Goes to each listener in its `workerData`. */
 export interface BodyBudgetBuffer {
   readonly shared: SharedArrayBuffer;
   readonly accountsMax: number;
@@ -102,6 +103,7 @@ export class BodyBudget {
     Atomics.sub(this.#words, this.#firstOwnWord + TOTAL_WORD, kib);
   }
 
+  /** The KiB that all listeners have in that word of their stripes. */
   #sumOfStripes(word: number): number {
     const words = this.#words;
     let kib = 0;

@@ -112,6 +112,7 @@ export class GatheredContents {
   }
 }
 
+/** `bytesInAll` tells the reader how much was left out. */
 function textOf(pieces: readonly Uint8Array[], bytesInAll: number): ClippedText {
   const bytes = pieces.reduce((sum, piece) => sum + piece.length, 0);
   return { bytes: joinedBytes(pieces, bytes), bytesInAll };
@@ -174,6 +175,7 @@ export class ContentsGatherer {
     this.#options.send(bytes);
   }
 
+  /** Adds to the batch, and sends it once it is large or old enough. */
   #push(packed: Buffer): void {
     this.#batch.push(packed);
     this.#batchBytes += packed.length;

@@ -246,10 +246,12 @@ class Drain {
     }
   }
 
+  /** A call may have begun since the timer was set. */
   #endIfNoCall(): void {
     if (this.#callCount === 0) this.#end();
   }
 
+  /** The drain has ended: cuts what is left of the connections, and calls back. */
   #end(): void {
     const onDrained = this.#onDrained;
     this.#onDrained = undefined;

@@ -101,6 +101,7 @@ export class KnownRequests {
     this.#evict();
   }
 
+  /** Removes the oldest entries until the memory is within its bound. */
   #evict(): void {
     for (const text of this.#byText.keys()) {
       if (this.#bytes <= this.#bytesMax) return;

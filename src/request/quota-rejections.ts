@@ -57,6 +57,7 @@ interface Quota {
   readonly need: bigint;
 }
 
+/** A quota of which too little is left now. */
 interface UsedUpQuota extends Quota {
   readonly left: bigint;
   readonly retryAfterSeconds: number;

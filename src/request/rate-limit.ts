@@ -78,6 +78,7 @@ export function takeMinutes(scopes: readonly ScopeMinute[], ledger: Ledger, left
   return tightest;
 }
 
+/** Takes a permit of one scope, or checks whether one is left. */
 function takeOrCheck(scope: ScopeMinute, method: 'take' | 'check', ledger: Ledger): TightestMinute {
   const { kind, index, limit } = scope;
   const { admitted, remaining, resetWallMs, asks } =
@@ -134,6 +135,7 @@ export function setTokenLimit(context: CallContext, { ledger }: ListenerContext)
   context.tokenLimit = ledger.tokenMinuteOf(account, plan.quotas, isLimited ? key : undefined);
 }
 
+/** Sets the context's fields by the result of a take. Returns the rejection, if there is one. */
 function setRateLimit(
   context: CallContext,
   kind: ScopeMinute['kind'],

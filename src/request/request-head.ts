@@ -47,6 +47,7 @@ export class RequestHead {
   #error: string | undefined;
   readonly #visit = (name: string, value: string): void => this.#takeHeader(name, value);
 
+  /** Reads all headers of a new request. Call it first in each callback. */
   read(req: HttpRequest): void {
     this.authorization = this.#apiKey = this.traceParent = this.betas = '';
     this.idempotencyKey = this.contentEncoding = this.origin = this.cacheControl = undefined;

@@ -205,6 +205,7 @@ export class ResponseCache {
     this.#report();
   }
 
+  /** Begins a flight, and asks the main thread for the response, or whether this call leads. */
   async #askMainThread(key: ResponseKey): Promise<Requested> {
     const flight: Flight = { key, waiting: undefined };
     this.#flights.set(nameOfResponse(key), flight);
@@ -217,6 +218,7 @@ export class ResponseCache {
     return reply;
   }
 
+  /** Waits for a flight of this listener, within the bounds. */
   async #join(flight: Flight, bodyBytes: number): Promise<Requested> {
     if (this.#waitingCount >= WAITING_MAX || this.#waitingBytes + bodyBytes > WAITING_BYTES_MAX)
       return { state: 'alone' };
@@ -230,12 +232,14 @@ export class ResponseCache {
     return reply as Requested;
   }
 
+  /** Gives the reply to all requests that wait for the flight. */
   #endFlight(flight: Flight, reply: CacheReply): void {
     const name = nameOfResponse(flight.key);
     if (this.#flights.get(name) === flight) this.#flights.delete(name);
     flight.waiting?.replyToAll(reply);
   }
 
+  /** Adds an entry, in place of an earlier one of that name, and evicts others if there are too many. */
   #addEntry(key: ResponseKey, { stream, endedMs, bytes }: CachedResponse): void {
     const id = modelOfCacheKey(key);
     const name = nameOfResponse(key);

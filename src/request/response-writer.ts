@@ -157,6 +157,7 @@ export class ResponseWriter {
     if (this.#unwritten.length > 0) this.#write(this.#takeUnwritten(NOTHING));
   }
 
+  /** Returns the frames that wait, joined with `bytes`. The result is valid until the next call. */
   #takeUnwritten(bytes: Uint8Array): Uint8Array {
     if (this.#unwritten.length === 0) return bytes;
     const joined =

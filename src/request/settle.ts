@@ -69,6 +69,7 @@ export function settleHit(context: CallContext, listener: SettleContext): Settle
   return charge(context, model.price.cachedResponsePicoUnits, NO_USAGE, modelIndex, listener);
 }
 
+/** Settles the call in the ledger, and appends its record to the journal. */
 function charge(
   context: CallContext,
   cost: PicoUnits,
