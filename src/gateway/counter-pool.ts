@@ -136,7 +136,6 @@ export class CounterPool {
     await this.#pool.destroy();
   }
 
-  /** Starts turns while a thread is free and a job waits. */
   #startTurns(): void {
     while (this.#running < COUNTER_THREADS_MAX) {
       const job = this.#waiting.take();

@@ -1,6 +1,6 @@
 /**
  * The options of a gateway, which main.ts gives to gateway.ts, and the state that the gateway's parts share
- * while it runs. Main thread of a gateway process. Types alone, so there is no test.
+ * while it runs. Main thread of a gateway process.
  */
 import type { Settings } from '../config/schema.js';
 import type { SettingInForce } from '../config/settings-in-force.js';

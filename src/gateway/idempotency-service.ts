@@ -70,13 +70,11 @@ interface ListenerPort {
   replayingBytes: number;
 }
 
-/** A call that has its lock, and the listener that makes the call. */
 interface CallInProgress {
   readonly lock: LockRequest;
   readonly listener: number;
 }
 
-/** A question for a lock, and who has asked it. */
 interface LockQuestion {
   readonly port: MessagePort;
   readonly listener: ListenerPort;

@@ -81,7 +81,6 @@ export class RequestIds {
   readonly prefixOf = (listenerIndex: number): string => this.#prefixes.get(listenerIndex) ?? '';
 }
 
-/** The main thread's view of a listener. */
 interface Listener {
   readonly thread: Worker;
   /** Replies to `settings` that are awaited: whether the listener has applied them. */
@@ -117,7 +116,6 @@ export class Listeners implements WorkerClients {
     await Promise.all(starts);
   }
 
-  /** How many listeners run. */
   get count(): number {
     return this.#listeners.size;
   }

@@ -80,7 +80,6 @@ async function openWhenFree({ settings, group, isRestart }: StartGateway): Promi
   }
 }
 
-/** Returns the error whose message tells the operator what to do. */
 function storeHeldError(held: StoreHeld): Error {
   const article = held.kind === 'gateway' ? 'Another' : 'A';
   return new Error(
@@ -102,7 +101,7 @@ async function start(message: StartGateway): Promise<void> {
   try {
     slot = message.group?.slot ?? 0;
     const settings = ownSettings(message.settings);
-    // Imported only here, because without `sharing` no gateway needs the client of a server of sharing.
+    // Without `sharing` the code for it is not loaded.
     const openHosts =
       settings.sharing === undefined ? undefined : (await import('../sharing/open-hosts.js')).openHosts;
     gateway = new Gateway({
@@ -162,7 +161,7 @@ async function read({ id, what, accounts }: ReadGateway): Promise<void> {
   await send({ kind: 'reading', id, reading });
 }
 
-/** Ends the process when calls in flight have ended. A second call may only shorten the wait. */
+/** Ends the process after the drain. A second call can only shorten the wait. */
 async function drain(replaced: boolean): Promise<void> {
   if (draining) {
     if (!replaced) gateway?.hurry();

@@ -90,7 +90,6 @@ export class ChangedScopes {
   }
 }
 
-/** Scopes to check. */
 interface ScopeLists {
   readonly accounts: readonly AccountIndex[];
   readonly keys: readonly KeyIndex[];
@@ -125,7 +124,6 @@ export interface ScopeUse {
   readonly balance?: { readonly left: PicoUnits; readonly credited: PicoUnits };
 }
 
-/** What is to be reported. */
 interface Notice extends NoticeMark {
   readonly scope: ScopeUse;
   /** Undefined for a low balance: then `scope.balance` and `lowBalance` are set, else `use.resetsMs` is. */
@@ -295,7 +293,6 @@ export class QuotaNotices {
   }
 }
 
-/** The webhook's data about a low balance. */
 function balanceDataOf({ scope, lowBalance }: Notice): object {
   return { balance: decimalOf(scope.balance!.left), low_balance: decimalOf(lowBalance!) };
 }
@@ -313,7 +310,6 @@ function quotaDataOf(use: QuotaUse, percent: number): object {
   };
 }
 
-/** An amount of the quota as the log shows it. */
 function textOf({ quota }: QuotaUse, amount: bigint): string {
   return QUOTA_KINDS[quota].unit === 'money' ? decimalOf(amount) : String(amount);
 }

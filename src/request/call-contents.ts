@@ -21,8 +21,7 @@ import {
 import type { Outcome } from '../telemetry/metrics-layout.js';
 
 /**
- * A batch is sent once it has so many bytes. So a message has less than this, and the contents of one call
- * more; gateway-logs.ts sizes its blocks for that.
+ * A batch of so much is sent. gateway-logs.ts sizes its blocks for this and the contents of one call more.
  */
 export const CONTENTS_MESSAGE_BYTES = 64 * 1024;
 /** How long the first contents of a batch wait for others before they are sent. */
@@ -32,7 +31,7 @@ const PIECE_EXTRA_BYTES = 128;
 
 export interface ContentsSettings {
   readonly mode: ContentsMode;
-  /** How much is gathered of a request, and of a response; the remainder is left out. */
+  /** The bound of each request and each response; what is beyond it is left out. */
   readonly bodyBytesMax: number;
 }
 
@@ -65,7 +64,7 @@ export class GatheredContents {
     this.#bytesMax = bytesMax;
   }
 
-  /** Copies the bytes up to the bound, and counts all of them. `bytes` may change after the call. */
+  /** Copies the bytes up to the bound, and counts all. */
   addRequest(bytes: Uint8Array): void {
     this.#copy(this.#request, bytes, this.#requestBytes);
     this.#requestBytes += bytes.length;
@@ -147,10 +146,7 @@ export class ContentsGatherer {
     return new GatheredContents(key, this.#options.budget, this.#bodyBytesMax);
   }
 
-  /**
-   * Puts the contents into the batch or drops them, as the settings and the key demand at this moment. Call
-   * it once for a call. While it packs, the budget counts the bytes twice: as pieces and packed.
-   */
+  /** Sends the contents or drops them, as the settings and the key demand now. Call it once for a call. */
   end(contents: GatheredContents, requestId: string, outcome: Outcome): void {
     const { budget, keys, clock } = this.#options;
     const isRecorded = this.#mode === 'all' || (this.#mode === 'errors' && outcome !== 'ok');
@@ -175,7 +171,6 @@ export class ContentsGatherer {
     this.#options.send(bytes);
   }
 
-  /** Adds to the batch, and sends it once it is large or old enough. */
   #push(packed: Buffer): void {
     this.#batch.push(packed);
     this.#batchBytes += packed.length;

@@ -101,7 +101,6 @@ export class KnownRequests {
     this.#evict();
   }
 
-  /** Removes the oldest entries until the memory is within its bound. */
   #evict(): void {
     for (const text of this.#byText.keys()) {
       if (this.#bytes <= this.#bytesMax) return;

@@ -20,10 +20,7 @@ import uWS, { type TemplatedApp, type us_listen_socket } from 'uWebSockets.js';
 
 /** A turn of the event loop up to this long is idle: without work it takes 10 µs, with a request some 100. */
 const IDLE_MS_MAX = 0.05;
-/**
- * The wait for an idle tick ends after so many turns of the event loop: some 100 ms with a request in each
- * turn, longer if turns are longer.
- */
+/** The wait for an idle tick ends after so many turns: some 100 ms if each turn has a request. */
 const TURNS_MAX = 1_000;
 /**
  * Apps at a time: the app that accepts, and those of former certificates, which keep their connections. A
@@ -49,7 +46,6 @@ export interface TlsFiles {
 
 /** The µWS app that accepts connections, and former apps, whose connections go on. */
 export class ListenApps {
-  /** Adds the routes to a new app. */
   readonly #route: (app: TemplatedApp) => void;
   /** Oldest first. The last one accepts. */
   readonly #apps: TemplatedApp[] = [];
@@ -152,8 +148,7 @@ function appOf(tls: TlsFiles | undefined): TemplatedApp | undefined {
       ssl_prefer_low_memory_usage: true,
     });
   } catch {
-    // config/load.ts has checked both files and reported what was wrong then. Mostly they have changed since;
-    // the caller reports that the certificate cannot be used.
+    // config/load.ts has checked both files: mostly they have changed since. The caller reports that.
     return undefined;
   }
 }

@@ -3,8 +3,7 @@
  * (listener.thread.ts), and of the listener's `workerData`. The compiler checks both ends; no test is needed.
  * gateway/snapshot.ts makes the ListenerSettings.
  *
- * Must hold: all is plain data, ports or shared memory, which structured cloning can send. No provider's key
- * is in it, because listeners must not know any.
+ * Must hold: no provider's key is in these messages, because only upstream workers get the keys.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { JournalBuffer } from '../ledger/journal-layout.js';
@@ -63,7 +62,6 @@ export interface ListenerSettings {
   readonly cors: CorsSettings | undefined;
 }
 
-/** Which traces are recorded, and where their spans are sent. */
 export interface ListenerTracing {
   readonly sampling: Sampling;
   readonly outlet: SpanOutlet;
@@ -106,7 +104,6 @@ export interface ListenerInit {
   readonly tracing: ListenerTracing | undefined;
 }
 
-/** Orders to a listener, and replies to it. */
 export type ToListener =
   /** A worker serves this channel, in place of an earlier worker of the same index. */
   | { readonly kind: 'worker'; readonly index: number; readonly channel: FrameChannel<MessagePort> }
@@ -128,7 +125,6 @@ export type ToListener =
   /** Cut all connections and end. */
   | { readonly kind: 'close' };
 
-/** Reports and questions of a listener. */
 export type FromListener =
   /** The port is open, or could not be opened: one of the two, once, at the start. */
   | { readonly kind: 'listening' }

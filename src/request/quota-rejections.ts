@@ -75,10 +75,7 @@ const CODES: Readonly<Record<QuotaName, ErrorCode>> = {
   spend_per_month: 'budget_exceeded',
 };
 
-/**
- * Returns the rejection of a call that may be made again after `retryAfterSeconds`. Its message is a sentence
- * such as "The plan free allows 60 requests per minute and they are used up. Retry after 12 seconds."
- */
+/** Returns the rejection of a call that may be made again after `retryAfterSeconds`. */
 export function quotaUsedUp({
   owner,
   quota,

@@ -49,9 +49,8 @@ export interface BodyWatcher {
 }
 
 /**
- * Reads the body and gives it to `receiver`: as one piece up to `onePieceBytesMax`, as pieces above that.
- * `length` is the header Content-Length, 0 without it. The caller has passed a length above
- * BODY_BYTES_UNCOUNTED, and up to `bodyBytesMax`, to `watcher.takeBody`.
+ * Reads the body and gives it to `receiver`. `length` is the header Content-Length, 0 without it. The caller
+ * has passed a length above BODY_BYTES_UNCOUNTED, and up to `bodyBytesMax`, to `watcher.takeBody`.
  */
 export function readBody(
   res: HttpResponse,
@@ -68,15 +67,14 @@ export function readBody(
     if (isDone) return;
     if (!isLast) watcher.onBodyProgress(chunk.byteLength);
     receivedBytes += chunk.byteLength;
-    // Too long: the bytes are discarded up to the body's end or the bound, and only then the request is
-    // rejected.
+    // Too long: discarded up to its end or the bound, and only then rejected.
     if (receivedBytes > bodyBytesMax) {
       buffered = undefined;
       isDone = isLast || receivedBytes > bodyBytesMax + DISCARDED_BYTES_MAX;
       if (isDone) receiver.onTooLarge(!isLast);
       return;
     }
-    // Content-Length says that the body will be too long: the bytes are discarded until it is.
+    // Content-Length says that the body will be too long.
     if (length > bodyBytesMax) return;
     // The whole body in one chunk. The watcher has not counted it yet if it is longer than announced.
     if (isLast && buffered === undefined && receivedBytes <= onePieceBytesMax) {
@@ -217,9 +215,9 @@ export function outsideOfCallbacks(
   });
 }
 
-/** Some 25 of the longest bodies by default, which take a tenth of a second of a listener's time. */
+/** Some 25 of the longest bodies by default: a tenth of a second of a listener's time. */
 const DISCARDED_BYTES_PER_SECOND = 256 * 1024 * 1024;
-/** Some six of the longest bodies at a time, which are 3 MiB in a turn of the event loop. */
+/** Some six of the longest bodies at a time: 3 MiB in a turn of the event loop. */
 const DISCARDED_BYTES_AT_ONCE = 64 * 1024 * 1024;
 const MS_PER_SECOND = 1_000;
 

@@ -164,7 +164,6 @@ export class ChargedHit implements PendingCommit {
     this.#isCutHere = this.#listener.connections.isClosing;
   }
 
-  /** Takes the charge back, in ledger and journal. */
   #takeBack(error: ErrorRecord): void {
     invariant(this.#settled !== undefined, 'what is taken back was charged');
     reverse(this.#exchange, this.#settled, this.#listener);

@@ -232,7 +232,6 @@ export class ResponseCache {
     return reply as Requested;
   }
 
-  /** Gives the reply to all requests that wait for the flight. */
   #endFlight(flight: Flight, reply: CacheReply): void {
     const name = nameOfResponse(flight.key);
     if (this.#flights.get(name) === flight) this.#flights.delete(name);

@@ -72,7 +72,6 @@ const NOTHING = new Uint8Array(0);
  */
 const JOIN_BUFFER = new Uint8Array(2 * JOINED_BYTES_MAX);
 
-/** Delivery or Replay. */
 export interface ResponseOwner {
   readonly isStream: boolean;
   /** Whether the connection ends with the response. Read once, as the head is written. */
@@ -187,7 +186,7 @@ export class ResponseWriter {
    */
   end(bytes: Uint8Array, stays = false): void {
     const allBytes = this.#takeUnwritten(bytes);
-    // If all of the response is written at once, the socket is empty and takes it.
+    // If all of the response is written at once, the socket is empty.
     const lastBytesMax =
       this.#hasBegun || allBytes.length > WRITE_BYTES_MAX ? LAST_BYTES_MAX : WRITE_BYTES_MAX;
     const lastStart = Math.max(0, allBytes.length - lastBytesMax);
@@ -372,7 +371,6 @@ export class ResponseWriter {
     this.#owner.writeHead(this.#sentClose);
   }
 
-  /** Reports the bytes that have left. */
   #giveBack(): void {
     const bytes = this.#uncreditedBytes;
     this.#uncreditedBytes = 0;
