@@ -70,7 +70,7 @@ export class CacheService {
   readonly #unwritten = new Map<string, ResponseRecord>();
   #unwrittenBytes = 0;
   /**
-   * When all responses were cleared, and those of a model, by its id. Responses from before are not served.
+   * When all responses were cleared, and by a model's id when its responses were. Older ones are not served.
    */
   #clearedMs = -Infinity;
   readonly #clearedModels = new Map<string, number>();

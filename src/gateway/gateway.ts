@@ -193,7 +193,7 @@ export class Gateway {
         secrets: [
           ...routes.flatMap(({ targets }) => targets.flatMap(secretsOf)),
           ...declared,
-          // A webhook's secret is masked without its prefix too, because the rest is the key itself.
+          // A webhook's secret is masked without its prefix too, because that part is the key itself.
           ...declared.map((secret) => secret.replace(/^whsec_/, '')),
         ],
       };

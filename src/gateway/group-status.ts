@@ -104,7 +104,7 @@ export function statusDocument(
     version: own.version,
     node: own.node,
     pid: own.pid,
-    // While one process is ready, the group serves: the port is that of all.
+    // While one process is ready, the group serves, because all share the port.
     ready: members.some(({ ready }) => ready),
     uptime_seconds: own.uptime_seconds,
     limits: { ...own.limits, calls_in_flight: total(members, ({ limits }) => limits.calls_in_flight) },

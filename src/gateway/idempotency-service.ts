@@ -89,9 +89,7 @@ export class IdempotencyService implements FlushedResponses {
   readonly #log: Log;
   readonly #responses: StoredResponses;
   readonly #shared: IdempotencyServiceOptions['shared'];
-  /**
-   * With `durability: commit` it returns false: before the commit the first client has not all of it either.
-   */
+  /** False with `durability: commit`: before the commit the first client has no whole response either. */
   readonly #replaysUnwritten: () => boolean;
   /** How many calls may be in progress: as many as calls in flight. */
   readonly #locksMax: number;

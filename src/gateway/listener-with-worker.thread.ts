@@ -30,7 +30,7 @@ export interface ListenerWithWorkerInit extends ListenerInit {
 
 const { upstreamTask } = workerData as ListenerWithWorkerInit;
 if (upstreamTask !== undefined) {
-  // The order of the two ends does not matter: each keeps what is sent to it before it is opened.
+  // The order of the next two lines does not matter: each end keeps what is sent to it before it is opened.
   const [listenerEnd, workerEnd] = createLocalChannel();
   listenerChannel.attachWorker(upstreamTask.index, listenerEnd);
   // A rejection is an uncaught exception of this thread on purpose: listener.thread.ts logs the exception and

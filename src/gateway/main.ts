@@ -101,7 +101,7 @@ async function start(message: StartGateway): Promise<void> {
   try {
     slot = message.group?.slot ?? 0;
     const settings = ownSettings(message.settings);
-    // Without `sharing` the code for it is not loaded.
+    // Without `sharing` the code for sharing is not loaded.
     const openHosts =
       settings.sharing === undefined ? undefined : (await import('../sharing/open-hosts.js')).openHosts;
     gateway = new Gateway({

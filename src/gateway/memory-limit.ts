@@ -18,7 +18,7 @@ const FILES_V1 = ['memory.limit_in_bytes'];
  * Returns the bytes of memory that control groups allow this process, as a container, a pod or a systemd
  * service sets it: the lowest limit of its own group and the groups around it, or Infinity.
  * `process.constrainedMemory()` reads only the process's own group. `root` is `/` outside tests; `proc` and
- * `sys` are read in it.
+ * `sys` are read below that folder.
  */
 export function containerMemoryBytes(root = '/'): number {
   let lowest = Infinity;

@@ -50,7 +50,7 @@ interface UpstreamWorkersOptions {
   /** Counts what is used of the upstreams' limits. */
   readonly upstreams: UpstreamUse;
   readonly counter: CounterPool;
-  /** Renews credentials; workers report to it those that a provider rejects. */
+  /** Renews credentials. Gets the workers' reports of credentials that a provider rejects. */
   readonly credentials: Pick<CredentialKeeper, 'current' | 'rejected'>;
   /** Undefined if limits are not shared. */
   readonly serveLeases: ((port: MessagePort) => void) | undefined;

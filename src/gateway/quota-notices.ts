@@ -9,7 +9,7 @@
  *
  * Each threshold is reported once a day or month. The store writes the mark and the webhook in one
  * transaction, so only one process of a host reports a notice, and none reports it again after a restart. Of
- * several hosts, that host reports a notice which has claimed it at the server of sharing. While the server
+ * several hosts, the first to claim a notice at the server of sharing reports the notice. While the server
  * cannot be reached, each host reports the notice, but with the same webhook id, by which receivers notice
  * repeats.
  *

@@ -31,7 +31,9 @@ import type {
 const RELOAD_WAIT_MS_MAX = 120_000;
 /** How many reloads may wait for the supervisor. */
 const WAITING_RELOADS_MAX = 100;
-/** Usually the last snapshot leaves in milliseconds. Bounded, because the last flush waits for it. */
+/**
+ * Usually the last snapshot leaves in milliseconds. Bounded, because the last flush waits until it has left.
+ */
 const LAST_SNAPSHOT_WAIT_MS_MAX = 2_000;
 /** Longer than the supervisor waits for the slowest gateway: READ_MS_MAX of supervisor/gateway-process.ts. */
 const SNAPSHOTS_WAIT_MS_MAX = 3_000;

@@ -174,7 +174,7 @@ export function admit(
 
 /**
  * Returns the first routing member of the request that `pass_members` of the model does not name. It must not
- * reach the model's upstreams: it may make an upstream serve another call than the one that was priced.
+ * reach the model's upstreams, because it may make an upstream serve another call than was priced.
  */
 function unpassedMember(
   { routingMembers }: ChatCall,

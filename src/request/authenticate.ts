@@ -1,7 +1,7 @@
 /**
  * The authenticate phase: finds the caller by the `Authorization` header. If there is only an `x-api-key`,
- * request-head.ts has made an `Authorization` of it. intake.ts calls it for calls, model-routes.ts for the
- * lists of models. Listener thread; some 2 µs, most of it for the digest.
+ * request-head.ts has made an `Authorization` of that. intake.ts calls `authenticate` for calls,
+ * model-routes.ts for the lists of models. Listener thread; some 2 µs, most of them for the digest.
  *
  * Must hold: the status of key and account is read from shared memory at each request, so that a disabled key
  * is rejected from the next request on, in all threads (test/unit/request/authenticate.test.ts).
@@ -52,7 +52,8 @@ export function authenticate(
     key,
     account,
     planIndex,
-    // A catalogue never loses a plan, and no account is on one that a listener lacks (gateway/reload.ts).
+    // A catalogue never loses a plan, and no account is on a plan that a listener lacks
+    // (gateway/reload.ts).
     plan: catalog.plans[planIndex]!,
     isLimited: keys.isLimited(key),
   };

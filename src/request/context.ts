@@ -84,7 +84,7 @@ export class CallContext {
   readonly requestNumber: number;
   /** CORS lines for the response's head; may be empty. */
   readonly corsLines: string;
-  /** The door by which the call came. For routes that take no calls it is that of chat completions. */
+  /** The door by which the call came. For routes that take no calls it is the door of chat completions. */
   readonly door: Door;
   caller: Caller | undefined = undefined;
   rateLimit: RateLimitState | undefined = undefined;
@@ -103,7 +103,7 @@ export class CallContext {
   /** Undefined if no scope has `tokens_per_minute`. Set when the call is admitted, rejected or replayed. */
   tokenLimit: TokenLimitState | undefined = undefined;
   /**
-   * Whether a limit has rejected the request of which the coordinator may have some left. Set by the
+   * Whether the request was rejected by a limit of which the coordinator may have some left. Set by the
    * rate-limit phase and by `admit`, with each decision anew.
    */
   asksLease = false;

@@ -88,7 +88,7 @@ export class KnownRequests {
     return request.door.read(bytes);
   }
 
-  /** Remembers a hit. `call` is what `read` returned, `facts` and `key` are those of its response. */
+  /** Remembers a hit. `call` is what `read` returned; `facts` and `key` are of the call's response. */
   remember({ door, bodyText, known }: ReadRequest, call: ChatCall, facts: string, key: ResponseKey): void {
     // If `knownFor` returned the entry, `key` is its very object: the request is remembered already.
     if (bodyText === '' || known?.key === key) return;

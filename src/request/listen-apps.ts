@@ -7,10 +7,10 @@
  * - A µWS app has one certificate for life, and open connections stay with the app that accepted them. So a
  * new certificate needs a new app, which listens beside the old one (SO_REUSEPORT) before that one stops.
  * - With SO_REUSEPORT each listening socket has a queue of its own. Closing the socket resets the connections
- * in it, which the kernel has made and µWS has not accepted yet.
+ * in that queue, which the kernel has made and µWS has not accepted yet.
  * - µWS accepts the whole queue each time it polls its sockets. So only connections made between the last
- * poll and the close are lost: those of some microseconds, if the close follows an idle tick. To lose none,
- * let the kernel hand them to another listener: `net.ipv4.tcp_migrate_req=1`, Linux 5.14 and later.
+ * poll and the close are lost: some microseconds' connections, if the close follows an idle tick. To lose
+ * none, let the kernel hand them to another listener: `net.ipv4.tcp_migrate_req=1`, Linux 5.14 and later.
  *
  * Must hold: no listening socket is closed twice, which ends the process. Before the thread ends every socket
  * is closed, or libuv aborts the process (test/unit/request/connections.test.ts,

@@ -76,7 +76,7 @@ export interface ListenerInit {
   readonly port: number;
   /** The call slots that this listener alone gives to calls. */
   readonly slots: SlotRange;
-  /** Request ids begin with it. Each start of the thread gets another prefix. */
+  /** What request ids begin with. Each start of the thread gets another prefix. */
   readonly requestPrefix: string;
   readonly ledger: LedgerBuffers;
   readonly journal: JournalBuffer;

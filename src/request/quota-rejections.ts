@@ -1,7 +1,8 @@
 /**
  * Makes the rejections of quotas: each has a code, and a message that says who has the quota, what it allows,
- * what is left of it and when to come back. rate-limit.ts and admit.ts call it; rejections.ts uses its advice
- * on media. Pure; listener thread. ledger/quota-rejections.ts is the ledger's part: which quota rejects.
+ * what is left of the quota and when to come back. rate-limit.ts and admit.ts call it; rejections.ts uses its
+ * advice on media. Pure; listener thread. ledger/quota-rejections.ts is the ledger's part: which quota
+ * rejects.
  *
  * Must hold: a caller that waits for the seconds that a rejection names is admitted, unless another caller
  * was faster (test/unit/request/admit.test.ts). Callers see the messages and codes, so to change one is to

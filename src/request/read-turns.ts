@@ -20,8 +20,8 @@ const BODY_BYTES_A_TURN = 2 * 1024 * 1024;
 /** So many bodies bring BODY_BYTES_A_TURN in a turn: µWS reads up to half a megabyte of each. */
 const BODIES_RESUMED_A_TURN = 4;
 /**
- * Large bodies that are rejected in a turn before all of them has come. A rejection takes some 0.4 ms, most
- * of it to reset the connection.
+ * Bodies that are rejected in a turn before all of their bytes have come. A rejection takes some 0.4 ms,
+ * mostly to reset the connection.
  */
 const REJECTIONS_A_TURN = 4;
 

@@ -123,7 +123,7 @@ export function writeLastChunk(res: HttpResponse): void {
 export interface ErrorOptions {
   /** The methods of the path, for a 405. */
   readonly allow?: string;
-  /** Ends the connection, because nothing more is read from it, or because it drains. */
+  /** The connection ends with the response. */
   readonly endsConnection?: boolean;
   /** The request is a HEAD: no body. */
   readonly isHead?: boolean;
@@ -171,7 +171,8 @@ export function endResponse(
     res.end(body, endsConnection);
     return;
   }
-  // µWS 20.41 has an argument for the length, but with it leaves the response open and aborts the process.
+  // `endWithoutBody` of µWS 20.41 has an argument for the length, but with that argument µWS leaves the
+  // response open and aborts the process.
   res.writeHeader('content-length', String(Buffer.byteLength(body)));
   if (endsConnection) closeAfterHead(res);
   else res.endWithoutBody();
@@ -208,7 +209,7 @@ const VARY_LINE = '\r\nvary: origin';
 
 /**
  * The CORS lines of response heads, which tell browsers which scripts may call. Made once for each set of
- * settings. An origin in a response is that of the settings, never the request's.
+ * settings. An origin in a response is from the settings, never from the request.
  */
 export class Cors {
   readonly #linesByOrigin: ReadonlyMap<string, string>;
