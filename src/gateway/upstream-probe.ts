@@ -77,17 +77,7 @@ export async function probeUpstreams(
   const id = settings.models.find(({ id, aliases }) => id === model || aliases.includes(model ?? ''))?.id;
   if (model !== undefined && id === undefined) return undefined;
   const positions = new CredentialPositions();
-  const services = new Map(settings.models.map((setModel) => [setModel.id, serviceOf(setModel)]));
-  const jobs = routesOf(settings, new UpstreamNames(), new UpstreamScopes(), positions)
-    .filter((route) => model === undefined || route.id === id)
-    .flatMap((route) =>
-      route.targets.map((target): ProbeJob => {
-        const service = services.get(route.id) ?? 'chat';
-        // Upstreams of all other services have OpenAI's paths, which are in `doors`.
-        const path = service === 'chat' ? target.path : (target.doors[service] ?? target.path);
-        return { model: route.id, service, target: withTimeouts({ ...target, path }) };
-      }),
-    );
+  const jobs = jobsOf(settings, id, positions);
   const clock = new SystemClock();
   const http = new Http1Client({ clock, version: packageVersion() });
   const credentials = new ProbeCredentials(positions);
@@ -97,11 +87,11 @@ export async function probeUpstreams(
   const work = async (): Promise<void> => {
     for (const [index, job] of queue) {
       const { target } = job;
-      const problem = await credentials.fetch(target.provider?.credential);
+      const credentialError = await credentials.fetch(target.provider?.credential);
       const client = target.provider === undefined ? http : providers;
-      if (problem === undefined) views[index] = await probe(client, job);
+      if (credentialError === undefined) views[index] = await probe(client, job);
       else {
-        const { message, advice } = problem;
+        const { message, advice } = credentialError;
         views[index] = notCalled(job, { ok: false, result: `no credentials: ${message}`, advice });
       }
     }
@@ -119,6 +109,21 @@ interface ProbeJob {
   readonly service: Service;
   /** The upstream, with the path of the service and with the timeouts of a probe. */
   readonly target: UpstreamTarget;
+}
+
+/** Returns a job for each upstream of the model with that id; of all models if `id` is undefined. */
+function jobsOf(settings: Settings, id: string | undefined, positions: CredentialPositions): ProbeJob[] {
+  const services = new Map(settings.models.map((model) => [model.id, serviceOf(model)]));
+  return routesOf(settings, new UpstreamNames(), new UpstreamScopes(), positions)
+    .filter((route) => id === undefined || route.id === id)
+    .flatMap((route) =>
+      route.targets.map((target): ProbeJob => {
+        const service = services.get(route.id) ?? 'chat';
+        // Upstreams of all other services have OpenAI's paths, which are in `doors`.
+        const path = service === 'chat' ? target.path : (target.doors[service] ?? target.path);
+        return { model: route.id, service, target: withTimeouts({ ...target, path }) };
+      }),
+    );
 }
 
 /** Returns what a model is called for: chat if the model serves chat, or else the first of its services. */

@@ -290,7 +290,7 @@ export class ChatExchange extends CallContext {
   }
 
   /**
-   * Writes the call as a plain one (call-ring-layout.ts); if the ring is full, it is dropped and counted.
+   * Writes the call as a plain one (call-ring-layout.ts). If the ring is full (-1), the call is dropped.
    * Returns false, and has written nothing, if the call is not plain.
    */
   #appendPlain(nowMs: MonotonicMs): boolean {
@@ -308,7 +308,7 @@ export class ChatExchange extends CallContext {
     const upstream = channel.table.upstreamOf(slot);
     if (upstream === undefined || Math.max(duration, tokens) > ring.PLAIN_NUMBER_MAX) return false;
     const first64 = callRing.beginPlain(quotasLeft.others);
-    if (first64 === -1) return true; // The ring is full.
+    if (first64 === -1) return true;
     const { floats, ints } = callRing;
     floats[first64 + ring.PLAIN_REQUEST] = this.requestNumber;
     floats[first64 + ring.PLAIN_ENDED_MS] = endedWallMs(settled, nowMs);

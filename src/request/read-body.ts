@@ -1,6 +1,6 @@
 /**
  * The read-body phase: collects a request's body, bounded, and decides whether a rejected body is read
- * to be discarded. intake.ts and listener-server.ts call it; listener thread.
+ * to be discarded. intake.ts, rate-limit.ts and listener-server.ts use it; listener thread.
  *
  * Must hold: bytes are counted in the memory budget before they are kept. Exactly one method of the receiver
  * is called, once, unless the client leaves first or the watcher has rejected the request (further tests:
