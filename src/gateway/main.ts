@@ -35,8 +35,8 @@ const log = openLog('gateway', new LogSwitch(logSwitch));
 let gateway: Gateway | undefined;
 /** Resolves when the start is over, well or not. Messages that need a started gateway wait for it. */
 let started: Promise<void> = Promise.resolve();
-/** Whether `drain` or `end` was called: the process ends. */
-let draining = false;
+/** Whether `drain` or `end` was called. */
+let isEnding = false;
 
 /** Sends a message and waits until it has left this process, because an immediate exit would lose it. */
 function send(message: FromGateway): Promise<void> {
@@ -163,11 +163,11 @@ async function read({ id, what, accounts }: ReadGateway): Promise<void> {
 
 /** Ends the process after the drain. A second call can only shorten the wait. */
 async function drain(replaced: boolean): Promise<void> {
-  if (draining) {
+  if (isEnding) {
     if (!replaced) gateway?.hurry();
     return;
   }
-  draining = true;
+  isEnding = true;
   try {
     await gateway?.drain(replaced);
     process.exit(0);
@@ -187,8 +187,8 @@ function exitWithin(waitMsMax: number, exitCode: number): void {
 
 /** Closes the gateway without waiting for calls in flight, and exits. */
 async function end(exitCode: number): Promise<void> {
-  if (draining) return;
-  draining = true;
+  if (isEnding) return;
+  isEnding = true;
   exitWithin(EXIT_GRACE_MS, exitCode);
   try {
     await gateway?.close();

@@ -2,7 +2,7 @@
  * The connections of one listener: which µWS app accepts them, how many new ones a turn may read, and when
  * they end (connection draining). Made by listener.thread.ts, which orders drain and close; listener thread.
  *
- *     serving  → stopping   `drain` was called; the listening socket closes at the next idle tick (#isStopping)
+ *     serving  → stopping   `drain` was called; the socket closes at the next idle tick (#isStopping)
  *              → draining   the socket is closed; every response head says `connection: close` (#hasBegun)
  *              → late       `drainLate` was called: calls from before the drain are not waited for (#isLate)
  *              → drained    what `drain` waits for has ended; connections are cut if no call is in flight
@@ -15,7 +15,7 @@
  * closed. The request is served, and its response says `connection: close`. So each idle connection brings at
  * most one more call, and no call is lost.
  *
- * Must hold: a connection that has a call is cut by nothing but `close` and the ninth certificate, and then
+ * Must hold: here only `close` and the ninth certificate cut a connection that has a call, and then
  * `isClosing` is true. Before the thread ends every socket is closed, or libuv aborts the process
  * (test/hostile/draining.test.ts). Each `onCallBegun` is followed by one `onCallEnded`, or `close` never
  * calls back.
