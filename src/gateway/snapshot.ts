@@ -145,9 +145,9 @@ function modelLimitsOf(plan: PlanSettings, models: readonly ModelEntry[]): PlanE
 
 /**
  * Returns the upstreams of each model, with the providers' keys and the positions of credentials that expire.
- * The main thread hands the routes to upstream workers alone, of which with `workers: 0` each listener's thread is
- * one. `names`, `scopes` and `credentials` must be the same objects at each reload, so that an upstream keeps
- * its slot, scope and position.
+ * The main thread hands the routes to upstream workers alone; with `workers: 0` each listener's thread is
+ * one. `names`, `scopes` and `credentials` must be the same objects at each reload, so that an upstream
+ * keeps its slot, scope and position.
  */
 export function routesOf(
   settings: Settings,
