@@ -1,14 +1,15 @@
 /**
- * Requests with replies between threads and processes (a _port_ of the glossary). Any thread, and the
- * supervisor process.
+ * Requests with replies between threads and processes (a _port_ of the glossary). Runs on any thread, and in
+ * the supervisor process.
  *
- * PendingReplies keeps the promises of questions until their replies come, whatever carries the messages:
- * its owner sends them.
- * AskPort sends questions over a MessagePort: a listener asks for the parsing of a large body, a worker for a
- * count of tokens. It withdraws a question when its time is over or the asker no longer wants the reply.
+ * PendingReplies keeps the promises of questions until their replies come. Its owner sends the questions, by
+ * whatever carries messages: gateway/supervisor-link.ts and supervisor/gateway-process.ts by IPC.
+ * AskPort sends questions over a MessagePort: request/intake.ts asks for the parsing of a large body, a
+ * worker for a count of tokens. AskPort withdraws a question when its time is over or the asker says so.
  *
- * Must hold: each question gets one reply, also if the other end is gone (whoever notices calls `replyToAll`)
- * or the time is over; otherwise the asker waits for ever (test/unit/core/ask-port.test.ts).
+ * Must hold: each question gets one reply, also if its time is over or the other end is gone. An owner of
+ * PendingReplies that notices the end of the other side calls `replyToAll`; otherwise askers wait for ever.
+ * No owner of an AskPort needs to: its other end is the main thread, which ends with the process.
  */
 import type { MessagePort, Transferable } from 'node:worker_threads';
 import { invariant, type ErrorRecord } from './errors.js';
@@ -20,7 +21,7 @@ interface WaitBound<Reply> {
   readonly onTimeout: () => Reply;
 }
 
-interface Waiting<Reply> {
+interface WaitingQuestion<Reply> {
   /** 0 until `ask` has a slot for the question. */
   id: number;
   readonly resolve: (reply: Reply) => void;
@@ -28,19 +29,19 @@ interface Waiting<Reply> {
 }
 
 /**
- * An id is a count and the question's slot in `#waiting`: together 53 bits, which a number holds exactly. By
+ * An id has a count and the question's slot in `#waiting`: together 53 bits, which a number holds exactly. By
  * the count a late reply is not taken for that of a later question in the same slot.
  */
 const SLOTS_MAX = 2 ** 20;
-/** Then the count begins again. Until then it is days, at 10,000 questions a second. */
+/** After so many questions the count begins again: after 9 days, at 10,000 questions a second. */
 const COUNTS = 2 ** 33;
 
 export class PendingReplies<Reply> {
   readonly #bound: WaitBound<Reply> | undefined;
-  readonly #waiting = new SlotList<Waiting<Reply>>();
+  readonly #waiting = new SlotList<WaitingQuestion<Reply>>();
   #count = 0;
 
-  /** `bound` is that of each question that is asked without one. Without any, a question waits for ever. */
+  /** `bound` is for questions whose `ask` names no bound. A question without any bound waits for ever. */
   constructor(bound?: WaitBound<Reply>) {
     this.#bound = bound;
   }
@@ -51,15 +52,15 @@ export class PendingReplies<Reply> {
   }
 
   /**
-   * Asks a question: `send` gets the id that the reply must have, at once. The promise never rejects, unless
-   * `send` throws.
+   * Asks a question: before it returns, it calls `send` with the id that the reply must have. The promise
+   * rejects only if `send` throws; the question then stays in `#waiting` until its bound.
    */
   ask(send: (id: number) => void, bound = this.#bound): Promise<Reply> {
     return new Promise((resolve) => {
       const timer = bound && setTimeout(() => this.reply(waiting.id, bound.onTimeout()), bound.waitMsMax);
       // The timer does not keep a thread or process alive.
       timer?.unref();
-      const waiting: Waiting<Reply> = { id: 0, resolve, timer };
+      const waiting: WaitingQuestion<Reply> = { id: 0, resolve, timer };
       const slot = this.#waiting.add(waiting);
       invariant(slot < SLOTS_MAX, 'an id has room for everybody who waits');
       this.#count = (this.#count + 1) % COUNTS;
@@ -73,7 +74,7 @@ export class PendingReplies<Reply> {
     return this.#waiting.at(id % SLOTS_MAX)?.id === id;
   }
 
-  /** Resolves the question with `reply`. One that comes too late, or a second one, is dropped. */
+  /** Resolves the question with `reply`. A reply to a question that no longer waits is dropped. */
   reply(id: number, reply: Reply): void {
     const slot = id % SLOTS_MAX;
     const waiting = this.#waiting.at(slot);
@@ -83,24 +84,26 @@ export class PendingReplies<Reply> {
     waiting.resolve(reply);
   }
 
-  /** Resolves every question with `reply`: the other end is gone. */
+  /** Resolves every question with `reply`, because the other end is gone. */
   replyToAll(reply: Reply): void {
+    // Over a copy: `reply` removes from the list.
     for (const { id } of [...this.#waiting]) this.reply(id, reply);
   }
 }
 
 export interface Question<Ask = unknown> {
   readonly id: number;
+  /** What is asked. */
   readonly ask: Ask;
 }
 
-/** The asker no longer wants the reply. The other end may drop the work and reject at once. */
+/** The asker no longer wants the reply. The other end may drop the work, and rejects the question then. */
 export interface Withdrawal {
   readonly id: number;
   readonly withdrawn: true;
 }
 
-/** The other end sends one for each question, even if it was withdrawn. */
+/** The other end sends one reply to each question, even if the question was withdrawn. */
 export type AskReply<Reply = unknown> =
   | { readonly id: number; readonly ok: true; readonly result: Reply }
   | { readonly id: number; readonly ok: false; readonly rejection: ErrorRecord };
@@ -118,7 +121,7 @@ export class AskRejected extends Error {
   }
 }
 
-/** Resolves as `reply` does, or with `otherwise(rejection)` if it rejects with an AskRejected. */
+/** Resolves as `reply` does, or with `otherwise(rejection)` if `reply` rejects with an AskRejected. */
 export async function orRejected<T>(reply: Promise<T>, otherwise: (rejection: ErrorRecord) => T): Promise<T> {
   try {
     return await reply;
@@ -131,20 +134,20 @@ export async function orRejected<T>(reply: Promise<T>, otherwise: (rejection: Er
 /** A question whose wait is bounded. */
 export interface PendingQuestion<Reply> {
   /**
-   * Rejects with an AskRejected that has `late` if the time was over, the reason given to `withdraw`, or the
-   * other end's rejection.
+   * Rejects with an AskRejected. Its rejection is the `late` of `askFor` if the time was over, else the
+   * reason given to `withdraw`, or what the other end sent.
    */
   readonly reply: Promise<Reply>;
-  /** Withdraws the question, if it still waits. */
+  /** Withdraws the question. Does nothing if the question no longer waits. */
   withdraw(reason: ErrorRecord): void;
 }
 
 /**
  * The asking end of a port. The calls in flight bound its questions: each call asks one at a time, and the
  * other end rejects what it cannot queue. With `inTurns`, the messages of one event-loop turn are sent as one
- * array, and `transfer` is ignored: what it names is copied. Replies may come as arrays in any case.
+ * array, and the objects in `transfer` are copied. Replies may come as arrays in any case.
  *
- * `Message`: what `send` takes.
+ * `Message` is the type of what `send` takes.
  */
 export class AskPort<Ask, Reply, Message = never> {
   readonly #port: MessagePort;
@@ -157,15 +160,15 @@ export class AskPort<Ask, Reply, Message = never> {
     this.#port = port;
     this.#inTurns = inTurns;
     port.on('message', (message: AskReply<Reply> | readonly AskReply<Reply>[]) => {
-      // `Array.isArray` does not narrow a readonly array. A reply has no length.
+      // Only an array has a length. `Array.isArray` would not narrow the type of a readonly array.
       if (!('length' in message)) this.#pending.reply(message.id, message);
       else for (const reply of message) this.#pending.reply(reply.id, reply);
     });
   }
 
   /**
-   * Resolves with the reply or rejects with AskRejected. Waits without a bound: the other end must reply.
-   * Objects in `transfer` go to the other thread, and must not be used here any more.
+   * Resolves with the reply, or rejects with AskRejected. Waits without a bound, so the other end must reply.
+   * Objects in `transfer` go to the other thread: do not use them afterwards.
    */
   ask(ask: Ask, transfer: readonly Transferable[] = []): Promise<Reply> {
     return resultOf(this.#pending.ask((id) => this.#post({ id, ask }, transfer)));
@@ -173,7 +176,7 @@ export class AskPort<Ask, Reply, Message = never> {
 
   /**
    * Asks, but withdraws the question after `waitMsMax` and then rejects with `late`. The other end replies to
-   * a withdrawn question too; that reply is dropped.
+   * a withdrawn question too. AskPort drops that reply.
    */
   askFor(
     waitMsMax: number,
@@ -182,8 +185,8 @@ export class AskPort<Ask, Reply, Message = never> {
     transfer: readonly Transferable[] = [],
   ): PendingQuestion<Reply> {
     let id = 0;
-    /** Withdraws the question. Returns the reply that it gets here instead of the other end's. */
-    const withdrawn = (rejection: ErrorRecord): AskReply<Reply> => {
+    /** Tells the other end. Returns the reply that the question gets here in place of the other end's. */
+    const withdrawWith = (rejection: ErrorRecord): AskReply<Reply> => {
       this.#post({ id, withdrawn: true }, []);
       return { id, ok: false, rejection };
     };
@@ -192,22 +195,22 @@ export class AskPort<Ask, Reply, Message = never> {
         id = newId;
         this.#post({ id, ask }, transfer);
       },
-      { waitMsMax, onTimeout: () => withdrawn(late) },
+      { waitMsMax, onTimeout: () => withdrawWith(late) },
     );
     return {
       reply: resultOf(reply),
       withdraw: (reason) => {
-        if (this.#pending.waits(id)) this.#pending.reply(id, withdrawn(reason));
+        if (this.#pending.waits(id)) this.#pending.reply(id, withdrawWith(reason));
       },
     };
   }
 
-  /** Sends a message that needs no reply. It keeps its order among the questions. */
+  /** Sends a message that needs no reply. It arrives after the messages and questions sent before. */
   send(message: Message, transfer: readonly Transferable[] = []): void {
     this.#post(message, transfer);
   }
 
-  /** At the end of the thread: questions that still wait get no reply. */
+  /** Call it as the thread ends: questions that still wait get no reply, and no asker is left to need one. */
   close(): void {
     this.#port.close();
   }
@@ -217,6 +220,7 @@ export class AskPort<Ask, Reply, Message = never> {
       this.#port.postMessage(message, [...transfer]);
       return;
     }
+    // The first message of a turn has the array sent; the others only join it.
     if (this.#turn.push(message) > 1) return;
     setImmediate(() => {
       const turn = this.#turn;
@@ -227,7 +231,7 @@ export class AskPort<Ask, Reply, Message = never> {
 }
 
 async function resultOf<Reply>(reply: Promise<AskReply<Reply>>): Promise<Reply> {
-  const got = await reply;
-  if (got.ok) return got.result;
-  throw new AskRejected(got.rejection);
+  const received = await reply;
+  if (received.ok) return received.result;
+  throw new AskRejected(received.rejection);
 }

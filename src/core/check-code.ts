@@ -25,18 +25,18 @@ const CHECK = 'export function Check(';
 
 /**
  * Returns a JavaScript expression: a function that tells whether a value is as `schema` says. Throws an Error
- * if the code would need TypeBox to run. `name` is the schema's, for that error, whose `its file` is the file
- * that declares the schema.
+ * if the code would need TypeBox to run. `name` is the schema's name, for the text of that error.
  */
 export function checkCode(name: string, schema: TSchema): string {
   const { Code: code, External: external } = Code(schema);
   const body = code
     // `Code` imports TypeBox's helpers even if the schema needs none. Each import has one name.
     .replace(/^import \{ \w+ \} from "typebox\/\w+"$/gm, '')
-    // A string that has a UTF-16 unit has a character.
+    // A string that has a UTF-16 unit has a character, so the cheaper `length` answers `>= 1`. This
+    // replacement comes before the next, which would match too.
     .replace(/Guard\.CodePointCount\(([\w.]+)\) >= 1\b/g, '$1.length >= 1')
     .replace(/Guard\.CodePointCount\(([\w.]+)\)/g, '[...$1].length')
-    // The patterns are written into the code below, so nothing sets them.
+    // Not needed: the last replacement writes the patterns into the code.
     .replace(/^.*SetExternal.*$/m, '')
     .replace(/^\/\/.*\n/gm, '')
     // By a function, because `$$` or `$&` of a pattern would mean something in a replacement's text.
@@ -46,6 +46,7 @@ export function checkCode(name: string, schema: TSchema): string {
     )
     .trim();
   if (/\b(?:Guard|Hashing|CheckContext)\b/.test(body) || !body.includes(CHECK))
+    // "Its file" is the file that declares the schema.
     throw new Error(`the schema of ${name} does not compile to code that stands alone; see its file`);
   return `(() => {\n${body.replace(CHECK, 'return function (')}\n})()`;
 }

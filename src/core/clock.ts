@@ -1,15 +1,16 @@
 /**
- * Time: the two clocks of a thread, the time by which old things are removed, timers that fire together, and
- * moments as people write them. Code takes the time from a Clock that it is given, so that tests can stop it;
- * only the timers go by the thread's own clock. Any thread.
+ * Time: the two clocks of a thread, the time by which old data are removed, timers that fire together, and
+ * moments as people write them. Code takes the time from a Clock that it is given, so that tests can stop the
+ * time; only the timers go by the thread's own clock. Called from nearly every folder, on any thread.
  *
- * Must hold: `monotonicMs` means the same in all threads and processes of a host, because leases and windows
- * in shared memory are written by one and read by another. How long something took is never taken from
- * `wallMs`, which may step (test/unit/core/clock.test.ts). The age of what outlives the host's start can only
- * be told by `wallMs`: `isWithin` does so, and what is removed by age for good is removed by a
- * RetentionCalendar (test/unit/call-log/segment-writer.test.ts, test/unit/gateway/webhook-outbox.test.ts,
- * test/unit/store/stored-responses.test.ts). A day that is in no calendar is not read as another
- * (test/unit/core/clock.moment.test.ts).
+ * Must hold:
+ * - `monotonicMs` means the same in all threads and processes of a host, because one writes leases and
+ *   windows to shared memory and another reads them (test/unit/core/clock.test.ts).
+ * - How long something took is never computed from `wallMs`, which may step. No test finds code that does so.
+ * - The age of what outlives the host's start can only be told by `wallMs`. `isWithin` tells it. What an age
+ *   removes for good is removed by a RetentionCalendar (test/unit/call-log/segment-writer.test.ts,
+ *   test/unit/gateway/webhook-outbox.test.ts, test/unit/store/stored-responses.test.ts).
+ * - A day that is in no calendar is not read as another day (test/unit/core/clock.moment.test.ts).
  */
 import { performance } from 'node:perf_hooks';
 import { asMonotonicMs, asWallMs, type MonotonicMs, type WallMs } from './units.js';
@@ -22,17 +23,17 @@ export interface Clock {
 }
 
 /**
- * How often the two clocks are read together. The pair whose readings lie closest counts: if the kernel
- * suspends the thread between two readings, their pair is wrong by that time.
+ * How often `offsetMs` reads the two clocks together. The pair whose readings lie closest counts: if the
+ * kernel suspends the thread between two readings, their pair is wrong by as long.
  */
 const OFFSET_SAMPLES = 32;
 
 /**
- * The host's clocks; those of two threads differ by microseconds.
+ * The host's clocks. Those of two threads differ by microseconds.
  *
  * `performance.now()` starts at zero in every thread. So its offset to CLOCK_MONOTONIC, which
  * `process.hrtime` reads and all threads share, is measured once. A reading then costs 40 ns and allocates
- * nothing. (The global `performance` is a getter, which costs some 25 ns more than the import.)
+ * nothing. (`performance` is imported because the global one is a getter, which costs some 25 ns more.)
  */
 export class SystemClock implements Clock {
   readonly #offsetMs = offsetMs();
@@ -60,23 +61,23 @@ function offsetMs(): number {
 }
 
 /**
- * Whether `thenMs` is less than `ageMsMax` before `nowMs`, both of the wall clock. A time after `nowMs` was
- * written while the clock was ahead: its true age is unknown, and counts as too great.
+ * Whether `thenMs` is less than `ageMsMax` before `nowMs`, both by the wall clock. A `thenMs` after `nowMs`
+ * was written while the clock was ahead: its true age is unknown, and counts as too great.
  */
 export function isWithin(ageMsMax: number, thenMs: number, nowMs: number): boolean {
   return thenMs > nowMs - ageMsMax && thenMs <= nowMs;
 }
 
-/** How long a wall clock that has stepped ahead must stay there before anything is removed by it. */
+/** How long a wall clock that has stepped ahead must stay there before a RetentionCalendar follows it. */
 const BELIEVED_AFTER_MS = 3_600_000;
 /**
  * How long nothing is removed by age after the start. A clock that is wrong at boot is set right soon, and
- * until then there is no earlier reading that would show it.
+ * until then no earlier reading shows that it is wrong.
  */
 const FIRST_AFTER_MS = 240_000;
 
 /**
- * The time by which things are too old and are removed: the wall clock's, but steps ahead count only after an
+ * The time by which data are too old and are removed: the wall clock's, but steps ahead count only after an
  * hour (BELIEVED_AFTER_MS). What is removed does not come back when the clock is set right; what stays an
  * hour longer does no harm.
  */
@@ -95,8 +96,8 @@ export class RetentionCalendar {
   }
 
   /**
-   * In Unix milliseconds; -Infinity just after the start. To be called some times an hour also if nothing is
-   * to be removed: only a call takes a reading.
+   * Unix milliseconds; -Infinity until FIRST_AFTER_MS after the start. Call it some times an hour also if
+   * nothing is to be removed: only a call takes a reading, and only readings tell a step ahead.
    */
   nowMs(): number {
     const atMs = this.#clock.monotonicMs();
@@ -105,35 +106,38 @@ export class RetentionCalendar {
       (reading) => reading.aheadMs < aheadMs && atMs - reading.atMs < BELIEVED_AFTER_MS,
     );
     this.#readings = [...earlier, { atMs, aheadMs }];
+    // The first of `#readings` is there: this call has just added one.
     return atMs - this.#startMs < FIRST_AFTER_MS ? -Infinity : atMs + this.#readings[0]!.aheadMs;
   }
 }
 
 /**
- * A timer may fire some milliseconds before the multiple of the period that it waits for (here a tick). It is
- * then not set for the same tick again, but for the one after it.
+ * A timer may fire some milliseconds before the tick (the multiple of its period) that it waits for. Then it
+ * is not set for the same tick again, but for the one after.
  */
 const EARLY_MS_MAX = 5;
 
 /**
- * Milliseconds from now to the next multiple of `periodMs` by the thread's own clock, or 5 ms more than the
- * period at most. Timers of one thread that use it fire together, so that an idle thread wakes once for all
- * of them. Each wake costs up to 0.1 ms of CPU. `nowMs` is for tests and for who has read that clock
- * already; a Clock starts at another moment, so by its `monotonicMs` a timer would fire apart.
+ * Milliseconds from now to the next multiple of `periodMs` by the thread's own clock: more than 5 ms, and at
+ * most 5 ms more than the period. Timers of one thread that are set by it fire together, so that an idle
+ * thread wakes once for all of them. Each wake costs up to 0.1 ms of CPU. `nowMs` is a reading of
+ * `performance.now()`, for tests and for callers that have one. Never give the `monotonicMs` of a Clock: it
+ * starts at another moment, so the timer would fire apart from the others.
  */
 export function msToNextTick(periodMs: number, nowMs: number = performance.now()): number {
-  const restMs = periodMs - (nowMs % periodMs);
-  return restMs > EARLY_MS_MAX ? restMs : restMs + periodMs;
+  const untilTickMs = periodMs - (nowMs % periodMs);
+  return untilTickMs > EARLY_MS_MAX ? untilTickMs : untilTickMs + periodMs;
 }
 
 /**
  * Calls `act` about every `periodMs`, together with the other timers of the thread that use `msToNextTick`.
- * Returns what stops it. Does not keep the process alive.
+ * Returns a function that stops the calls. Does not keep the process alive.
  */
 export function onEachTick(periodMs: number, act: () => void): () => void {
   let timer: NodeJS.Timeout;
   const schedule = (): void => {
     timer = setTimeout(() => {
+      // Before `act`, so that `act` itself may stop the calls.
       schedule();
       act();
     }, msToNextTick(periodMs)).unref();
@@ -142,7 +146,7 @@ export function onEachTick(periodMs: number, act: () => void): () => void {
   return () => clearTimeout(timer);
 }
 
-const DAY = /^\d{4}-\d{2}-\d{2}/;
+const STARTS_WITH_DAY = /^\d{4}-\d{2}-\d{2}/;
 
 /**
  * `Date.parse` of a text that begins with a day, such as `2025-01-31` or `2025-01-31T12:00Z`. Returns Unix
@@ -150,7 +154,7 @@ const DAY = /^\d{4}-\d{2}-\d{2}/;
  * `Date.parse` takes for one of the next month.
  */
 export function parseMomentMs(text: string): number {
-  const day = DAY.exec(text)?.[0];
+  const day = STARTS_WITH_DAY.exec(text)?.[0];
   if (day === undefined) return NaN;
   const dayMs = Date.parse(day);
   const isInCalendar = !Number.isNaN(dayMs) && new Date(dayMs).toISOString().startsWith(day);

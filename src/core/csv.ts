@@ -6,7 +6,7 @@
  * (test/unit/core/csv.test.ts).
  */
 
-/** Null is an empty cell. */
+/** Null makes an empty cell. */
 export type CsvCell = string | number | null;
 
 /**
@@ -15,9 +15,10 @@ export type CsvCell = string | number | null;
  * are decimal numbers, are written unchanged, so that `-1` stays a number.
  */
 const FORMULA_START = /^[=+\-@\t\r\n＝＋－＠]/;
-const TO_QUOTE = /[",\r\n]/;
+/** A text with one of these must stand in quotes (RFC 4180). */
+const NEEDS_QUOTES = /[",\r\n]/;
 
-/** Returns a line of `names`, if given, then one line for each row. Every line ends with CR LF. */
+/** Returns a line of the columns' `names`, if given, then a line for each row. Every line ends with CR LF. */
 export function csvOf(names: readonly string[] | undefined, rows: readonly (readonly CsvCell[])[]): string {
   return [...(names === undefined ? [] : [names]), ...rows]
     .map((row) => `${row.map(cellText).join(',')}\r\n`)
@@ -28,10 +29,10 @@ function cellText(cell: CsvCell): string {
   if (typeof cell !== 'string') return cell === null ? '' : String(cell);
   const safe = FORMULA_START.test(cell) && !isDecimal(cell) ? `'${cell}` : cell;
   // OWASP advises quotes around a text with the apostrophe as well.
-  return TO_QUOTE.test(safe) || safe.startsWith("'") ? `"${safe.replaceAll('"', '""')}"` : safe;
+  return NEEDS_QUOTES.test(safe) || safe.startsWith("'") ? `"${safe.replaceAll('"', '""')}"` : safe;
 }
 
-/** Money is text in a view and a number in a spreadsheet. */
+/** Views have money as a decimal text, which a spreadsheet should read as a number. */
 function isDecimal(text: string): boolean {
   return /^-?\d+(\.\d+)?$/.test(text);
 }

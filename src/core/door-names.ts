@@ -1,9 +1,11 @@
 /**
  * The doors by which calls come in, and what a model must serve to be called by each. Settings, threads and
- * metrics name a door by its name, shared memory by its position in DOOR_NAMES. Pure; any thread.
+ * metrics name a door by its name, shared memory by its position in DOOR_NAMES. Nearly every folder uses the
+ * names. Pure; any thread.
  *
  * Must hold: `chat` stays first (CHAT_DOOR), because the metrics count the other doors apart
- * (test/unit/telemetry/metrics-layout.test.ts). An error has the status that clients of its door expect
+ * (test/unit/telemetry/metrics-layout.test.ts). The order of the other doors may change from build to build:
+ * no position is written to disk. An error has the status that clients of its door expect
  * (test/unit/core/door-names.test.ts).
  */
 import { ERROR_KINDS, type ErrorCode } from './errors.js';
@@ -20,9 +22,10 @@ export const DOOR_NAMES = [
 ] as const;
 export type DoorName = (typeof DOOR_NAMES)[number];
 
-/** Position in DOOR_NAMES of the door whose protocol is the canonical one. */
+/** Position in DOOR_NAMES of the door of chat completions, by which the others are translated. */
 export const CHAT_DOOR = 0;
 
+/** The position of each door in DOOR_NAMES. */
 export const DOOR_INDEX = Object.fromEntries(DOOR_NAMES.map((name, index) => [name, index])) as Readonly<
   Record<DoorName, number>
 >;
@@ -56,7 +59,7 @@ export const SERVICE_OF: Readonly<Record<DoorName, Service>> = {
   count_tokens: 'chat',
 };
 
-/** The member of a request by which most of a prompt comes: what callers are told to shorten. */
+/** The member of a request that holds most of the prompt: rejections tell callers to shorten it. */
 export const PROMPT_OF: Readonly<Record<DoorName, string>> = {
   chat: 'messages',
   messages: 'messages',
@@ -71,11 +74,11 @@ export const PROMPT_OF: Readonly<Record<DoorName, string>> = {
 /** The doors of Anthropic's interface, whose errors have a form of their own. */
 export const ANTHROPIC_DOORS: readonly DoorName[] = ['messages', 'count_tokens'];
 
-/** Anthropic's own statuses: the name of a model is a resource there. */
-const MESSAGES_STATUSES: Partial<Record<ErrorCode, number>> = { model_not_found: 404, overloaded: 529 };
+/** The statuses of Anthropic's interface that differ from ERROR_KINDS. A model is a resource there: 404. */
+const ANTHROPIC_STATUSES: Partial<Record<ErrorCode, number>> = { model_not_found: 404, overloaded: 529 };
 
 /** Returns the HTTP status that callers at `door` get for an error of the gateway. */
 export function statusByDoor(door: DoorName, code: ErrorCode): number {
-  const own = ANTHROPIC_DOORS.includes(door) ? MESSAGES_STATUSES[code] : undefined;
-  return own ?? ERROR_KINDS[code].status;
+  const anthropicStatus = ANTHROPIC_DOORS.includes(door) ? ANTHROPIC_STATUSES[code] : undefined;
+  return anthropicStatus ?? ERROR_KINDS[code].status;
 }

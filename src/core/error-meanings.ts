@@ -1,9 +1,9 @@
 /**
- * What each error code means and what to do about it. `npm run docs` writes docs/errors.md from it; the
- * gateway does not use it. Pure.
+ * What each error code means and what to do about it. scripts/write-docs.mjs (`npm run docs`) writes
+ * docs/errors.md from this file; no gateway loads it. Pure.
  *
- * Must hold: `retry` fits the status: what the caller must change is never to be retried, and what the
- * gateway or a provider failed at always is (test/unit/core/error-meanings.test.ts).
+ * Must hold: `retry` fits the status. An error that the caller must mend is never to be retried; a failure of
+ * the gateway or of a provider always is.
  */
 import type { ErrorCode, RejectionDetail } from './errors.js';
 
@@ -17,13 +17,14 @@ type RetryAdvice = 'no' | 'wait' | 'back-off';
 export interface ErrorMeaning {
   /** When a caller gets the error. */
   readonly when: string;
+  /** What the caller does about the error. */
   readonly caller: string;
-  /** What the operator of the gateway does about it; null if only the caller can do something. */
+  /** What the operator of the gateway does about the error; null if only the caller can do something. */
   readonly operator: string | null;
   readonly retry: RetryAdvice;
 }
 
-/** Whole sentences of Markdown. This does not compile if a code is missing. */
+/** Whole sentences of Markdown. The record does not compile if it lacks a code of core/errors.ts. */
 export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
   missing_api_key: {
     when: 'The request has no header `Authorization: Bearer …`, or its token is empty.',
@@ -156,8 +157,8 @@ export const ERROR_MEANINGS: Readonly<Record<ErrorCode, ErrorMeaning>> = {
 };
 
 /**
- * What the values of the label `reason` of `tollgate_refusals_total` mean that are no error codes, and which
- * setting changes the bound. Whole sentences of Markdown.
+ * Which bound each value of the label `reason` of `tollgate_refusals_total` means that is no error code, and
+ * which setting changes the bound. Whole sentences of Markdown. Does not compile if it lacks a value.
  */
 export const REJECTION_MEANINGS: Readonly<Record<RejectionDetail, string>> = {
   account_disabled: '`key_disabled`: the account was disabled, not the key.',

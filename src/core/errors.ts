@@ -1,14 +1,18 @@
 /**
- * The catalogue of all errors that a caller can get, with their HTTP status and type. Any thread.
+ * The catalogue of all errors that a caller can get, with their HTTP status and type. Nearly every folder
+ * uses it, on any thread.
  *
  * Threads send an error to each other as an `ErrorRecord`, because structured clone drops the `code` of an
  * Error. Match on `code`, never on class or message.
  *
- * Must hold: codes, statuses and types stay, because clients match on them (test/unit/core/errors.test.ts).
+ * Must hold: codes, statuses and types stay, because clients match on them. A new code or detail needs its
+ * text in error-meanings.ts, which does not compile without. The order of both lists may change from build to
+ * build: shared memory has positions in them, the disk has names.
  */
 import { jsonText } from './json.js';
 
 export interface ErrorKind {
+  /** The HTTP status at most doors; see `statusOf`. */
   readonly status: number;
   readonly type: string;
 }
@@ -39,7 +43,7 @@ export const ERROR_KINDS = {
 export type ErrorCode = keyof typeof ERROR_KINDS;
 export const ERROR_CODES = Object.keys(ERROR_KINDS) as ErrorCode[];
 
-/** Which bound rejected a call, if the code does not say so. Only the metrics show it. */
+/** Which bound rejected a call, if the code does not say so. Only the metrics show the detail. */
 export const REJECTION_DETAILS = [
   'account_disabled',
   'calls_in_flight',
@@ -66,17 +70,18 @@ export const REJECTION_DETAILS = [
 ] as const;
 export type RejectionDetail = (typeof REJECTION_DETAILS)[number];
 
-/** Who caused the failure: the caller, the gateway or the provider, in this order. */
+/** Who caused the failure. `downstream`: who sent the request. `upstream`: the provider. */
 export type ErrorSource = 'downstream' | 'gateway' | 'upstream';
 
 /** An error as it goes from thread to thread and into a response. */
 export interface ErrorRecord {
   readonly code: ErrorCode;
   readonly message: string;
-  /** Set if the caller should wait: sent as `Retry-After`. */
+  /** Seconds that the caller should wait, sent as `Retry-After`; undefined if waiting does not help. */
   readonly retryAfterSeconds?: number;
-  /** Set if the status differs from the catalogue's: an unknown model in a path is a 404. */
+  /** The HTTP status, if it differs from the catalogue's: an unknown model in a path is a 404. */
   readonly status?: number;
+  /** For the metrics alone; undefined if the code says it all. */
   readonly detail?: RejectionDetail;
 }
 
@@ -108,25 +113,33 @@ export function errorText(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Ends work whose result nobody gets any more: throws if `left` is aborted. */
-export function throwIfLeft(left: AbortSignal | undefined): void {
-  if (left?.aborted === true) throw new ProxyError('internal_error', 'downstream', 'The client has left.');
+/**
+ * Ends work whose result nobody gets any more: throws if `clientLeft` is aborted. Undefined never is. The
+ * work of an admin request calls it between its steps.
+ */
+export function throwIfLeft(clientLeft: AbortSignal | undefined): void {
+  if (clientLeft?.aborted === true) {
+    throw new ProxyError('internal_error', 'downstream', 'The client has left.');
+  }
 }
 
-/** The HTTP status; door-names.ts knows the doors at which it differs. */
+/** The HTTP status of the error at all doors but those of `statusByDoor` (door-names.ts). */
 export function statusOf(record: ErrorRecord): number {
   return record.status ?? ERROR_KINDS[record.code].status;
 }
 
 /**
- * The body of an error response, as JSON text. It is concatenated: building an object first takes twice as
- * long.
+ * The body of an error response, as JSON text: strings joined, because to build an object first takes twice
+ * as long.
  */
 export function errorBody({ code, message }: ErrorRecord): string {
   return `{"error":{"message":${jsonText(message)},"type":"${ERROR_KINDS[code].type}","code":"${code}"}}`;
 }
 
-/** Throws if `condition` is false, which is a bug. That ends the thread, and its owner replaces it. */
+/**
+ * Throws an Error if `condition` is false, which is a bug. Where nobody catches the error it ends the thread,
+ * which the main thread replaces. `what` says what should be true.
+ */
 export function invariant(condition: boolean, what: string): asserts condition {
   if (!condition) throw new Error(`invariant broken: ${what}`);
 }

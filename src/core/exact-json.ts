@@ -1,35 +1,41 @@
 /**
  * Parses JSON and writes it again without loss of digits. A number of JavaScript has 53 bits, and ids of
- * databases in the arguments of tools have 64. Translations to and from providers use it. Pure; any thread.
+ * databases in the arguments of tools have 64. providers/ and doors/messages translate calls and responses
+ * by it. Pure; any thread.
  *
- * exactJson puts a string of MARK and the digits in place of an integer that a number cannot hold;
- * exactJsonText writes the digits alone. MARK is random, so no caller's text is taken for one.
+ * In place of an integer that a number cannot hold, exactJson puts a mark: a string of MARK and the digits.
+ * exactJsonText writes the digits alone. MARK is random in each thread, so no caller's text is taken for a
+ * mark. A parsed value must not go to another thread before it is written.
  *
- * Must hold: every digit of an integer stays, all else is as JSON.parse reads it, and a long text costs
- * bounded time (test/unit/core/exact-json.test.ts).
+ * Must hold: every digit of an integer stays up to CHARS_MAX, all else is as JSON.parse reads it, and a long
+ * text costs bounded time.
  */
 import { randomUUID } from 'node:crypto';
 import { parsedJson } from './json.js';
 
 const MARK = `integer ${randomUUID()} `;
 const MARKED = new RegExp(`"${MARK}(-?\\d+)"`, 'g');
-/** A text without this has no such integer. upstream/door-call.ts looks for it too. */
+/** A text that this does not match has no such integer. upstream/door-call.ts tests by it too. */
 export const LONG_INTEGER = /\d{16}/;
 /**
- * A string without its end takes all the rest of the text, which is no JSON then. Otherwise each quote in it
- * would be tried anew, up to the end.
+ * Strings are matched so that digits in them are skipped. A string that does not end (then the text is no
+ * JSON) matches up to the end of the text: otherwise the search would go on at each later quote, and take
+ * time that grows with the square of the length.
  */
 const STRINGS_AND_NUMBERS = /"[^"\\]*(?:\\[^][^"\\]*)*(?:"|\\?$)|-?\d[\d.eE+-]*/g;
+/** Of 16 digits or more. Shorter integers are below 2^53. */
 const INTEGER = /^-?[1-9]\d{15,}$/;
-/** A longer text goes to JSON.parse as it is, and may lose digits: to mark it would take too long. */
+/** A longer text goes to JSON.parse as it is, and may lose digits: to mark them would take too long. */
 const CHARS_MAX = 1024 * 1024;
 
 /**
- * As parsedJson, with integers beyond 2^53 marked. Write the value by exactJsonText alone. Nothing is marked
- * in a text without `near`, which is found faster than digits are.
+ * As parsedJson (undefined for malformed JSON), with integers beyond 2^53 marked. Only exactJsonText may
+ * write the value. `required` is a word that a text with such integers has, such as `tool_use`: nothing is
+ * marked in a text without it, and it is found faster than digits are.
  */
-export function exactJson(text: string, near = ''): unknown {
-  if (text.length > CHARS_MAX || !text.includes(near) || !LONG_INTEGER.test(text)) return parsedJson(text);
+export function exactJson(text: string, required = ''): unknown {
+  const mayHaveMarks = text.length <= CHARS_MAX && text.includes(required) && LONG_INTEGER.test(text);
+  if (!mayHaveMarks) return parsedJson(text);
   return parsedJson(
     text.replace(STRINGS_AND_NUMBERS, (token) =>
       INTEGER.test(token) && !Number.isSafeInteger(Number(token)) ? `"${MARK}${token}"` : token,

@@ -1,13 +1,14 @@
 /**
  * A bounded queue that serves its owners in turn (round-robin), so that an owner with many items delays only
  * itself. The main thread has one for the jobs of counter threads, each upstream worker one for the calls
- * that wait for an upstream. Owners are accounts, weights are bytes. Pure.
+ * that wait for an upstream (gateway/counter-pool.ts, upstream/quota-queue.ts). Owners are accounts, weights
+ * are bytes. Pure.
  *
- * An owner has a lane while one of its items waits. The Map holds the lanes in the order of their turns: the
- * first lane gives one item, and goes to the end if it has more.
+ * An item is a value with its weight. An owner has a lane while one of its items waits. The Map holds the
+ * lanes in the order of their turns: the first lane gives one item, and goes to the end if it has more.
  *
- * Must hold: an owner's first item waits for at most one item of each other owner
- * (test/unit/core/fair-queue.test.ts, over all short histories).
+ * Must hold: an owner's first item waits for at most one item of each other owner (the test tries all short
+ * histories). No lane is empty.
  */
 
 interface Item<T> {
@@ -17,10 +18,12 @@ interface Item<T> {
 
 interface Lane<T> {
   readonly items: Item<T>[];
+  /** The weights of all items together. */
   weight: number;
 }
 
 export interface FairQueueBounds {
+  /** Bound of the weight of all items together. */
   readonly weightMax: number;
   /** Bound of the weight of one owner's items together. */
   readonly ownerWeightMax: number;
@@ -47,8 +50,8 @@ export class FairQueue<Owner, T> {
 
   /**
    * Puts a value behind the owner's others. If the queue is full, it drops the latest values of the heaviest
-   * lane, provided the owner's own lane stays the lighter one. Returns the dropped values; `value` itself if
-   * it was not taken.
+   * lane, provided that this lane stays at least as heavy as the owner's. Returns the values that are not in
+   * the queue now: those that were dropped, or `value` alone if the bounds forbid it.
    */
   offer(owner: Owner, value: T, weight: number): T[] {
     const { weightMax, ownerWeightMax } = this.#bounds;
@@ -69,8 +72,8 @@ export class FairQueue<Owner, T> {
   }
 
   /**
-   * Puts back a value that was taken and needs another turn: before the owner's others, in the last lane.
-   * Never drops anything, so it may exceed the bounds.
+   * Puts back a value that was taken and needs another turn: before the owner's others, and the owner's lane
+   * goes to the end. Drops nothing, so the weights may exceed the bounds.
    */
   putBack(owner: Owner, value: T, weight: number): void {
     const lane = this.#lanes.get(owner) ?? { items: [], weight: 0 };
@@ -89,13 +92,14 @@ export class FairQueue<Owner, T> {
   }
 
   /**
-   * Every value with its owner, in the order in which `take` would return them. O(values). Do not continue
-   * once the queue has changed: start again.
+   * Every value with its owner, in the order in which `take` would return them. O(values). Do not go on with
+   * the generator once the queue has changed: call `inTurn` again.
    */
   *inTurn(): Generator<readonly [Owner, T]> {
     let lanes: Iterable<readonly [Owner, Lane<T>]> = this.#lanes;
     for (let round = 0; ; round++) {
-      // Only these have an item in the next round: an owner with many must not cost a visit of all others.
+      // The lanes with an item in the next round. Only these are visited then: one owner with many items must
+      // not cost a visit of all others in each round.
       const longer: (readonly [Owner, Lane<T>])[] = [];
       for (const lane of lanes) {
         const [owner, { items }] = lane;
@@ -107,14 +111,14 @@ export class FairQueue<Owner, T> {
     }
   }
 
-  /** Takes out a value that had its turn. Its owner's lane goes to the end. */
+  /** Takes out a value of `inTurn` that had its turn, at any place. Its owner's lane goes to the end. */
   serve(owner: Owner, value: T): void {
     const lane = this.#lanes.get(owner);
     if (this.remove(owner, value) && lane !== undefined && lane.items.length > 0)
       this.#moveToEnd(owner, lane);
   }
 
-  /** Takes a value out before its turn, the first that is `===`; false if it was not there. */
+  /** Takes out the owner's first value that is `===`, before its turn; false if there is none. */
   remove(owner: Owner, value: T): boolean {
     const index = this.#lanes.get(owner)?.items.findIndex((item) => item.value === value) ?? -1;
     if (index === -1) return false;
@@ -122,6 +126,7 @@ export class FairQueue<Owner, T> {
     return true;
   }
 
+  /** The owner must have a lane with an item at `index`. */
   #takeOut(owner: Owner, index: number): T {
     const lane = this.#lanes.get(owner)!;
     const [item] = lane.items.splice(index, 1);
@@ -145,8 +150,8 @@ export class FairQueue<Owner, T> {
 
   #heaviest(): [Owner, Lane<T>] | undefined {
     let heaviest: [Owner, Lane<T>] | undefined;
-    for (const entry of this.#lanes)
-      if (heaviest === undefined || entry[1].weight > heaviest[1].weight) heaviest = entry;
+    for (const ownerAndLane of this.#lanes)
+      if (heaviest === undefined || ownerAndLane[1].weight > heaviest[1].weight) heaviest = ownerAndLane;
     return heaviest;
   }
 }

@@ -3,7 +3,7 @@
  * core/schema-check.ts imports it. Test: test/unit/core/schema-check.test.ts.
  */
 
-/** False only while the build loads the modules whose schemas it compiles. */
+/** False only while the build loads the modules whose schemas it compiles, and CHECKS is empty. */
 export const MADE: boolean;
 
 /** The compiled checks, by the name that `schemaCheck` is called with. */

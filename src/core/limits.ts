@@ -1,6 +1,6 @@
 /**
- * Bounds that no setting changes, each with its reason. Those that an operator may change are in
- * config/schema.ts. Any thread.
+ * Bounds that no setting changes, each with its reason. The bounds that an operator may change are in
+ * config/schema.ts. Nearly every folder uses some; any thread.
  *
  * Must hold: a bound that fits a width in memory, such as 20 bits of a word, is not raised without that
  * width. Tests: test/unit/ledger/layout.test.ts (widths), test/unit/protocol/json-reader.test.ts (bodies).
@@ -12,7 +12,7 @@ export const REQUESTS_PER_MINUTE_MAX = 1_000_000;
 /** Calls a day that a plan may allow: a million a minute for a whole day. */
 export const CALLS_PER_DAY_MAX = 1_440_000_000;
 
-/** Calls in flight in one process. A call's slot takes 20 bits of its identifier. */
+/** Calls in flight in one process. A call's slot takes 20 bits of its id (channel/open-calls.ts). */
 export const CALLS_IN_FLIGHT_MAX = 1 << 20;
 
 /**
@@ -21,21 +21,21 @@ export const CALLS_IN_FLIGHT_MAX = 1 << 20;
 export const LISTENERS_MAX = 64;
 export const WORKERS_MAX = 64;
 
-/** Two, so that counting the tokens of a long prompt does not delay the parsing of a large body. */
+/** Two, so that one thread can parse a large body while the other counts the tokens of a long prompt. */
 export const COUNTER_THREADS_MAX = 2;
 
-/** Accounts in one process. Their records take 1 GiB of addresses, all within reach of 32-bit indices. */
+/** Accounts in one process. Their records take 1 GiB of addresses, which 32-bit indices reach. */
 export const ACCOUNTS_MAX = 4_194_304;
 
 /** Groups of accounts in one process. Commands and pages read all of them at once. */
 export const GROUPS_MAX = 65_536;
 
-/** Groups in which an account can be at once: each call takes from all of them. */
+/** Groups in which an account can be at once. They are few, because each call takes from all of them. */
 export const GROUP_DEPTH_MAX = 4;
 
 /**
- * Accounts and keys that one process can count in quotas besides requests a minute and calls a day: keys with
- * such quotas, and accounts on plans with them that have called since the start. They take 640 MiB.
+ * Accounts and keys that have a quota record in one process: keys with quotas besides requests a minute and
+ * calls a day, and accounts on plans with such quotas that have called since the start. They take 640 MiB.
  */
 export const QUOTA_SCOPES_MAX = 1 << 20;
 /** Pairs of an account and a model with a rule of its own that have been called since the start. */
@@ -45,8 +45,8 @@ export const MODEL_SCOPES_MAX = 1 << 18;
 export const KEYS_MAX = 16_777_216;
 
 /**
- * Scopes of upstreams with quotas since the start of a process: a provider's key at an address is one. Their
- * records take 1 MiB of addresses; those that are not used take no memory.
+ * Scopes of upstreams with quotas since the start of a process: a provider's key at an address is one scope.
+ * Their records take 1 MiB of addresses; unused records take no memory.
  */
 export const UPSTREAM_SCOPES_MAX = 1_024;
 
@@ -58,8 +58,8 @@ export const UPSTREAM_QUEUE_BYTES_MAX = 64 * 1024 * 1024;
 export const UPSTREAM_QUEUE_CALL_BYTES = 64 * 1024;
 
 /**
- * Bytes of one event of an upstream's stream. The longest seen is a tool call of some 100 KB. Events of
- * Gemini with images are longer; they count toward WHOLE_RESPONSES_BYTES_MAX.
+ * Bytes of one event of an upstream's stream. The longest was a tool call of some 100 KB. Events of Gemini
+ * with images are longer; they count toward WHOLE_RESPONSES_BYTES_MAX.
  */
 export const SSE_EVENT_BYTES_MAX = 1024 * 1024;
 
@@ -87,24 +87,25 @@ export const FRAME_BYTES_MAX = 64 * 1024;
 
 /**
  * Prompt tokens that a provider may report beyond one for each byte of the body, because it adds text of its
- * own: instructions for tools, the model's template. A report above that is not believed.
+ * own: instructions for tools, the model's template. A report of more is not believed
+ * (upstream/usage-shapes.ts, which uses the next three bounds too).
  */
 export const PROMPT_TOKENS_BESIDE_BODY = 4_096;
 /**
- * Prompt tokens that a provider may report for each image, document, video or sound, and for each tool that
- * it runs, which the body names in a few bytes: as many as a model reads. An hour of video has a million, and
- * Gemini takes a video or a document by its address in any of these parts.
+ * Prompt tokens that a provider may report for each part that the body names in a few bytes: an image, a
+ * document, a video, a sound, or a tool that the provider runs. It is as many as a model reads: an hour of
+ * video has a million, and Gemini takes a video or a document by its address in any of these parts.
  */
 export const PROMPT_TOKENS_OF_PART = 1_048_576;
-/** How many of them count: with more, a body of such names would make any report believable. */
+/** How many such parts count. If more did, a body of many names would make any report believable. */
 export const PROMPT_PARTS_MAX = 64;
 /** Output tokens by which a report may exceed its bound, besides a tenth of the bound. */
 export const REPORTED_OUTPUT_SLACK_TOKENS = 64;
 
 /**
  * Bytes of relayed events that a worker keeps of each stream, to count tokens if the upstream reports no
- * usage. If there are more, the worker parses them and keeps their text alone. So a short response is never
- * parsed for this.
+ * usage. If there are more, the worker parses the events and keeps their text alone. So it never parses a
+ * short response for the count.
  */
 export const TRANSCRIPT_EVENTS_BYTES_MAX = 64 * 1024;
 
@@ -123,25 +124,27 @@ export const TOKENIZER_BYTES_MAX = 4 * 1024 * 1024;
 /**
  * How long a caller may hold up a stream by not reading it, summed over the call. `total_timeout_ms` stops
  * meanwhile, so this alone bounds how long a caller who takes a byte now and then keeps a connection to the
- * provider. At 300 bytes a second it is enough for 1 MB.
+ * provider. An hour is enough for 1 MB at 300 bytes a second. http1/call.ts counts by this bound and the next
+ * two.
  */
 export const HELD_UP_MS_MAX = 3_600_000;
 
 /**
  * A caller holds a stream up if its pauses, less the time that the stream has run since, add up to this. The
  * threads that relay a fast stream pause it for a few milliseconds all the time, and no provider gives up
- * over that.
+ * over such pauses.
  */
 export const HELD_UP_MS_MIN = 100;
 
 /**
- * The most that pauses add up to. A stream that has run for so long after a pause fails for other reasons.
+ * The most that pauses add up to. A stream that has run for so long after a pause and then fails does so for
+ * another reason than the pause.
  */
 export const HELD_UP_MS_REMEMBERED = 10_000;
 
 /**
  * How long a counter thread works on one job before it takes the next. A small job waits at most so long for
- * each account before it.
+ * each account whose turn is earlier.
  */
 export const COUNTER_TURN_MS = 250;
 /**
@@ -154,12 +157,13 @@ export const COUNT_TURNS_MAX = 16;
  * on two threads.
  */
 export const COUNT_WAIT_MS_MAX = 10_000;
-/** A counter thread whose turn takes longer is stuck, and the main thread replaces it. */
+/** A counter thread whose turn takes longer counts as stuck, and the main thread replaces it. */
 export const COUNTER_STUCK_MS = 15_000;
 /**
- * Weights of the jobs that wait for a counter thread. A text to count weighs its bytes, and at least the
- * minimum. A large body to parse or translate weighs the minimum, because `limits.bodies_in_work_bytes`
- * bounds the bodies. So at most 2,048 bodies wait, 1,024 of one account; or 128 MB of texts.
+ * Weights, in bytes, of the jobs that wait for a counter thread. A text to count weighs its bytes, and at
+ * least the minimum. A large body to parse or translate weighs the minimum, because
+ * `limits.bodies_in_work_bytes` bounds the bodies. So at most 2,048 bodies wait, 1,024 of one account; or
+ * 128 MB of texts.
  */
 export const COUNTER_JOB_BYTES_MIN = 64 * 1024;
 export const COUNTER_QUEUE_BYTES_MAX = 128 * 1024 * 1024;
@@ -167,8 +171,9 @@ export const COUNTER_ACCOUNT_BYTES_MAX = 64 * 1024 * 1024;
 
 /**
  * Calls of a worker whose clients have left and whose upstreams finish all the same
- * (`when_client_leaves: finish`), of all accounts and of one. To leave costs a client nothing, and each such
- * call keeps a connection, a call slot, its body, and some 100 KiB of text that may have to be counted.
+ * (`when_client_leaves: finish`), of all accounts and of one. Bounded because to leave costs a client
+ * nothing, and each such call keeps a connection, a call slot, its body, and some 100 KiB of text that may
+ * have to be counted.
  */
 export const LEFT_CALLS_MAX = 512;
 export const LEFT_CALLS_OF_ACCOUNT_MAX = LEFT_CALLS_MAX / 4;
@@ -178,7 +183,7 @@ export const MESSAGES_MAX = 100_000;
 
 /**
  * Levels of objects and arrays in a request. Schemas of tools, the deepest that clients send, have ten to
- * thirty. Decoders of upstreams give up at 100 (Rust) or 1,000 (Python), each in its own way.
+ * thirty. Decoders of upstreams give up at 100 (Rust) or 1,000 (Python), each with another error.
  */
 export const BODY_NESTING_MAX = 64;
 
@@ -194,13 +199,13 @@ export const BODY_VALUES_MAX = 500_000;
  */
 export const BODY_MEMBERS_MAX = 1_000;
 /**
- * Unknown names of all those objects together. To fold and remember a name takes up to 0.7 µs, more than
- * anything else in a body. With this bound no body takes a counter thread longer than COUNTER_TURN_MS.
+ * Unknown names of all objects of one body together. To fold and remember a name takes up to 0.7 µs, more
+ * than anything else in a body. With this bound no body takes a counter thread longer than COUNTER_TURN_MS.
  */
 export const BODY_OTHER_NAMES_MAX = 50_000;
 /**
- * Members in all of a body that is parsed into a tree, as at all doors but chat: V8 takes up to 1 µs for a
- * name that it has not seen. 490,000 of them took 0.4 to 0.5 s.
+ * Members in all of a body that is parsed into a tree, as at all doors but chat. V8 takes up to 1 µs for a
+ * name that is new to it: 490,000 new names took 0.4 to 0.5 s.
  */
 export const BODY_TREE_MEMBERS_MAX = 100_000;
 
@@ -215,60 +220,64 @@ export const AUTHORIZATION_CHARS_MAX = 512;
 
 /** Characters of an `Idempotency-Key`. Clients send UUIDs, of 36. */
 export const IDEMPOTENCY_KEY_CHARS_MAX = 255;
+/** Printable ASCII. Text of a regular expression, because the OpenAPI document needs it as such. */
 export const IDEMPOTENCY_KEY_PATTERN = '^[ -~]+$';
 
 /**
  * Records that a listener's journal holds, at least: 7 MB at 112 bytes each. One listener ends fewer calls in
- * two seconds, and the main thread is asked to drain the journal when half of it is full.
+ * two seconds, and it asks the main thread to drain the journal when half of the records are full.
  */
 export const JOURNAL_RECORDS_MIN = 65_536;
 
 /**
- * How long the end of a response waits until its charge is on disk. A disk that needs longer is taken for
- * broken.
+ * How long the end of a response waits until its charge is on disk (`durability: commit`). A disk that needs
+ * longer counts as broken.
  */
 export const COMMIT_WAIT_MS_MAX = 10_000;
 
 /**
- * How long a listener that stops waits for the charges of the calls that it has cut: most take a fraction of
- * a second. A call is charged even if its count never comes, since an estimate takes its place before.
+ * How long a listener that stops waits for the charges of the calls that it has cut. Most take a fraction of
+ * a second. If the count of a call's tokens never comes, an estimate takes its place after COUNT_WAIT_MS_MAX,
+ * so that the call is charged all the same.
  */
 export const CUT_CALLS_WAIT_MS_MAX = COUNT_WAIT_MS_MAX + 2_000;
 
 /**
  * How long a gateway may take to end after `drain_timeout_ms`, before the supervisor kills it: the last flush
- * takes milliseconds, and more on a slow disk. What deploys a gateway gives it that time too (deploy/).
+ * takes milliseconds, and more on a slow disk. The files below deploy/ give a gateway that time too: the
+ * tests in test/deploy compare them.
  */
 export const EXIT_GRACE_MS = CUT_CALLS_WAIT_MS_MAX + 6_000;
 
 /**
- * Rows of usage kept in memory because further calls may add to them. Others are read from disk when they are
- * needed.
+ * Rows of usage kept in memory because further calls may add to them. Other rows are read from disk when they
+ * are needed.
  */
 export const USAGE_ROWS_HOT_MAX = 200_000;
 
 /**
- * Rows that wait in memory, some 100 MB, while the disk takes none. Beyond that new calls are rejected,
- * whatever `on_store_error` is.
+ * Rows of accounting that wait in memory, some 100 MB, while the disk takes none. If more wait, new calls are
+ * rejected, whatever `on_store_error` is.
  */
 export const ACCOUNTING_ROWS_WAITING_MAX = 500_000;
 
 /**
  * Models, or plans, that one process can have had, including those that a reload removed. Journals and
- * accounts hold their indices, so none is given to another. Four times what the settings can name at once;
- * the catalogue of every thread holds them all.
+ * accounts hold their indices, so no index is given to another model or plan. Four times what the settings
+ * can name at once; the catalogue of every thread holds them all. A model's index takes 14 bits of a word
+ * (ledger/scope-chain.ts).
  */
 export const CATALOG_ENTRIES_MAX = 4_096;
 
 /**
- * How long a reload waits until all threads use the new settings. A thread takes them within one turn of its
- * event loop, unless it is stuck.
+ * How long a reload waits until all threads use the new settings. A thread that is not stuck takes them
+ * within one turn of its event loop.
  */
 export const SETTINGS_WAIT_MS_MAX = 10_000;
 
 /**
  * Memory that a body takes while its call is in work, in lengths of the body: one for the body itself, one
- * for copies on its way, such as that with the upstream's name of the model.
+ * for copies on its way, such as the copy with the upstream's name of the model.
  */
 export const BODY_MEMORY_FACTOR = 2;
 

@@ -6,15 +6,19 @@
  * so one token costs a whole number of pico-units: at the smallest price, 0.000001, that is 10^12 × 10^-6 /
  * 10^6 = 1 pico-unit.
  *
- * Must hold: no amount is rounded, in either direction, so that sums agree to the last digit; what cannot be
- * written exactly is malformed (test/unit/core/money.test.ts).
+ * Must hold: no amount is rounded, in either direction, so that sums agree to the last digit. A text that
+ * pico-units cannot hold exactly is malformed.
  */
 import { asPicoUnits, type PicoUnits } from './units.js';
 
 const PICO_UNITS_PER_UNIT = 1_000_000_000_000n;
 export const PICO_PER_NANO = 1_000n;
+/** Decimals of an amount whose last one is a pico-unit. */
 const MONEY_DECIMALS = 12;
+/** Decimals of a price per million tokens whose last one is a pico-unit a token. */
 const PRICE_DECIMALS = 6;
+/** The value of a price of 1 in units of its last decimal. */
+const PRICE_SCALE = 1_000_000n;
 
 /**
  * The largest amount that is read: three million units. An account is credited at most three times as much
@@ -23,14 +27,18 @@ const PRICE_DECIMALS = 6;
 export const BALANCE_PICO_UNITS_MAX = asPicoUnits(3_000_000n * PICO_UNITS_PER_UNIT);
 
 /**
- * Units for a million tokens, and for one call: a hundred times the highest price published, and 10^9 tokens
- * still fit 64 bits.
+ * The highest price, in units for a million tokens or for one call: a hundred times the highest price
+ * published. The price of 10^9 tokens still fits 64 bits.
  */
 const PRICE_UNITS_MAX = 10_000n;
 
+/** At most 12 digits on either side of the point, which bounds the work. */
 const DECIMAL = /^(0|[1-9]\d{0,11})(?:\.(\d{1,12}))?$/;
 
-/** The amount in units of its last decimal; undefined if it is malformed, too exact or above `max`. */
+/**
+ * The decimal in units of its decimal number `decimals`, which the caller must know to be pico-units.
+ * Undefined if the text is malformed, has more decimals or is above `max`.
+ */
 function parseDecimal(text: string, decimals: number, max: bigint): PicoUnits | undefined {
   const [, whole, fraction = ''] = DECIMAL.exec(text) ?? [];
   if (whole === undefined || fraction.length > decimals) return undefined;
@@ -47,11 +55,11 @@ export function picoUnitsOf(amount: string): PicoUnits | undefined {
 }
 
 /**
- * Pico-units that one token costs at `price` per million tokens; undefined if it is malformed, has more than
- * six decimals or is above PRICE_UNITS_MAX.
+ * Pico-units that one token costs at `price` per million tokens; undefined if the price is malformed, has
+ * more than six decimals or is above PRICE_UNITS_MAX.
  */
 export function picoUnitsPerToken(price: string): PicoUnits | undefined {
-  return parseDecimal(price, PRICE_DECIMALS, PRICE_UNITS_MAX * 1_000_000n);
+  return parseDecimal(price, PRICE_DECIMALS, PRICE_UNITS_MAX * PRICE_SCALE);
 }
 
 /** Pico-units of a price of one call; undefined if it is malformed or above PRICE_UNITS_MAX. */
@@ -66,12 +74,13 @@ export function decimalOf(amount: bigint): string {
   const whole = digits.slice(0, -MONEY_DECIMALS);
   const fraction = digits
     .slice(-MONEY_DECIMALS)
+    // Zeros at the end. Tried from the first of them only, which keeps the time linear.
     .replace(/(?<!0)0+$/, '')
     .padEnd(2, '0');
   return `${sign}${whole}.${fraction}`;
 }
 
-/** The inverse of `decimalOf`. `text` is not checked. */
+/** The inverse of `decimalOf`. `text` must be a result of `decimalOf`: it is not checked. */
 export function amountOf(text: string): bigint {
   const [whole = '', fraction = ''] = text.split('.');
   return BigInt(whole + fraction.padEnd(MONEY_DECIMALS, '0'));

@@ -1,18 +1,18 @@
 /**
  * The quotas that a scope may have, by name, and the calendar that refills some of them. A scope is a key, an
- * account, one model for an account, a group of accounts or an upstream. Most folders use the names; ledger,
- * registry and sharing use the calendar. Pure; any thread.
+ * account, one model for an account, a group of accounts or an upstream. Most folders use the names; ledger/,
+ * registry/ and sharing/ use the calendar. Pure; any thread.
  *
  * A quota is one of two primitives. A sliding window counts what any 60 seconds have used. A stock is an
  * amount that calls take of: a calendar refills that of a day or a month, and each call gives its slot in
  * flight back. Each admitted call reserves its worst case of every quota of every scope that it counts
  * toward, or of none; settling replaces the reservation by what the call used.
  *
- * The names of all quotas, their limits and their highest limits are listed below, each list by itself. One
- * that lacks a quota does not compile.
+ * The names of all quotas, their limits and their highest limits are listed below. A list that lacks a quota
+ * does not compile. The order of the names may change from build to build: shared memory has positions in
+ * QUOTA_NAMES, files have names.
  *
- * Must hold: every moment is in one day and one month, and their numbers never go back
- * (test/unit/core/quotas.test.ts).
+ * Must hold: every moment is in one day and one month, and the numbers of days and months never go back.
  */
 import { invariant } from './errors.js';
 import { CALLS_IN_FLIGHT_MAX, CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from './limits.js';
@@ -24,7 +24,10 @@ export const SPECIFIED_TIMEZONE = '+08:00';
 
 interface QuotaKind {
   readonly unit: 'requests' | 'calls' | 'tokens' | 'money';
-  /** `minute`: a sliding window. `day`, `month`: a stock, refilled then. `flight`: a stock of call slots. */
+  /**
+   * `minute`: a sliding window. `day`, `month`: a stock, refilled when the next begins. `flight`: a stock of
+   * call slots.
+   */
   readonly per: 'minute' | 'day' | 'month' | 'flight';
 }
 
@@ -80,7 +83,7 @@ export const QUOTA_FIELDS = {
   spend_per_month: 'spendPerMonth',
 } as const satisfies Record<QuotaName, keyof QuotaLimits>;
 
-/** The lowest limit of a spending: a ledger counts it in nano-units. */
+/** The lowest limit of a spending: a nano-unit, in which the ledger counts spending. */
 export const QUOTA_SPEND_MIN = asPicoUnits(1_000n);
 
 /** The highest limit of each quota; the lowest is 1, or QUOTA_SPEND_MIN. */
@@ -122,7 +125,7 @@ export const NO_QUOTAS: QuotaLimits = {
   spendPerMonth: undefined,
 };
 
-/** A day or a month of a calendar. Its number grows by one each time, unless a zone skips a day. */
+/** A day or a month of a calendar. The next has the number after it, unless the zone skips a day. */
 export interface Period {
   /** A day: days since 1970-01-01. A month: months since 1970-01. */
   readonly number: number;
@@ -132,14 +135,18 @@ export interface Period {
 }
 
 const DAY_MS = 86_400_000;
-/** The least, and the most, by which a time zone sets its clocks back. */
-const STEP_MS = 15 * 60_000;
-const BACK_MS = 3 * 3_600_000;
+/** The least by which a time zone sets its clocks back. */
+const SET_BACK_MS_MIN = 15 * 60_000;
+/** More than any time zone sets its clocks back. */
+const SET_BACK_MS_MAX = 3 * 3_600_000;
 const OFFSET = /^([+-])(\d\d):([0-5]\d)$/;
+/** By which zones lie before or behind UTC. */
+const OFFSET_MS_MAX = 14 * 3_600_000;
 
 /** Whether a calendar can be made of the text: an offset such as +08:00, or a name such as Europe/Berlin. */
 export function isTimezone(text: string): boolean {
-  if (OFFSET.test(text)) return Math.abs(offsetMsOf(text)!) <= 14 * 3_600_000;
+  // Not undefined: the text is an offset.
+  if (OFFSET.test(text)) return Math.abs(offsetMsOf(text)!) <= OFFSET_MS_MAX;
   try {
     new Intl.DateTimeFormat('en', { timeZone: text });
     return true;
@@ -149,17 +156,17 @@ export function isTimezone(text: string): boolean {
 }
 
 /**
- * The days and months of a time zone. Each thread has its own. `dayAt` and `monthAt` cost two comparisons;
- * the first time in each day or month they cost 0.5 ms if the zone has a name.
+ * The days and months of a time zone. Each thread has its own calendar. `dayAt` and `monthAt` cost two
+ * comparisons. In a zone with a name the first call in each day or month costs 0.5 ms.
  */
 export class Calendar {
-  /** Of a zone that is an offset; a zone with a name has `#format`. */
+  /** Set if the zone is an offset. A zone with a name has `#format`. */
   readonly #offsetMs: number | undefined;
   readonly #format: Intl.DateTimeFormat | undefined;
   #day: Period | undefined;
   #month: Period | undefined;
 
-  /** Throws if `isTimezone` says no. */
+  /** Throws if `isTimezone` is false for the text. */
   constructor(timezone: string = SPECIFIED_TIMEZONE) {
     invariant(isTimezone(timezone), `a time zone, got ${timezone}`);
     this.#offsetMs = offsetMsOf(timezone);
@@ -177,21 +184,22 @@ export class Calendar {
   }
 
   dayAt(wallMs: number): Period {
-    const known = this.#day;
-    if (known !== undefined && wallMs >= known.startMs && wallMs < known.endMs) return known;
+    const last = this.#day;
+    if (last !== undefined && wallMs >= last.startMs && wallMs < last.endMs) return last;
     let number = Math.floor(this.#localMs(wallMs) / DAY_MS);
-    // Clocks may be set back over midnight. The day that has begun goes on.
+    // Clocks that were set back over midnight show the day before again. The day that has begun goes on.
     if (wallMs >= this.#utcOf((number + 1) * DAY_MS)) number += 1;
     const startMs = this.#utcOf(number * DAY_MS);
     return (this.#day = { number, startMs, endMs: this.#utcOf((number + 1) * DAY_MS) });
   }
 
   monthAt(wallMs: number): Period {
-    const known = this.#month;
-    if (known !== undefined && wallMs >= known.startMs && wallMs < known.endMs) return known;
+    const last = this.#month;
+    if (last !== undefined && wallMs >= last.startMs && wallMs < last.endMs) return last;
     const local = new Date(this.#localMs(wallMs));
     let number = (local.getUTCFullYear() - 1970) * 12 + local.getUTCMonth();
     const startOf = (month: number): WallMs => this.#utcOf(Date.UTC(1970, month, 1));
+    // As in `dayAt`: the month that has begun goes on.
     if (wallMs >= startOf(number + 1)) number += 1;
     return (this.#month = { number, startMs: startOf(number), endMs: startOf(number + 1) });
   }
@@ -202,26 +210,29 @@ export class Calendar {
     const parts: Record<string, number> = {};
     for (const { type, value } of this.#format!.formatToParts(wallMs)) parts[type] = Number(value);
     const { year, month, day, hour, minute, second } = parts;
+    // The format has no milliseconds. Those of a moment before 1970 count from the second before it.
     return Date.UTC(year!, month! - 1, day, hour, minute, second) + (((wallMs % 1_000) + 1_000) % 1_000);
   }
 
   /** The first moment at which clocks on the wall show `localMs` or later. */
   #utcOf(localMs: number): WallMs {
     if (this.#offsetMs !== undefined) return asWallMs(localMs - this.#offsetMs);
-    // Begins before the moment by more than clocks are set back.
-    let end = localMs - (this.#localMs(localMs) - localMs) - BACK_MS;
-    while (this.#localMs(end) >= localMs) end -= BACK_MS;
-    while (this.#localMs(end) < localMs) end += STEP_MS;
-    let start = end - STEP_MS;
-    while (start < end) {
-      const middle = start + Math.floor((end - start) / 2);
-      if (this.#localMs(middle) >= localMs) end = middle;
-      else start = middle + 1;
+    // The search begins earlier by more than clocks are set back, so that it finds the first such moment. Its
+    // steps are short, so that none passes over a span that clocks show twice. The last step is halved.
+    let atOrAfterMs = localMs - (this.#localMs(localMs) - localMs) - SET_BACK_MS_MAX;
+    while (this.#localMs(atOrAfterMs) >= localMs) atOrAfterMs -= SET_BACK_MS_MAX;
+    while (this.#localMs(atOrAfterMs) < localMs) atOrAfterMs += SET_BACK_MS_MIN;
+    let fromMs = atOrAfterMs - SET_BACK_MS_MIN;
+    while (fromMs < atOrAfterMs) {
+      const middleMs = fromMs + Math.floor((atOrAfterMs - fromMs) / 2);
+      if (this.#localMs(middleMs) >= localMs) atOrAfterMs = middleMs;
+      else fromMs = middleMs + 1;
     }
-    return asWallMs(end);
+    return asWallMs(atOrAfterMs);
   }
 }
 
+/** Milliseconds by which an offset such as +08:00 is before UTC; undefined for any other text. */
 function offsetMsOf(text: string): number | undefined {
   const [, sign, hours, minutes] = OFFSET.exec(text) ?? [];
   if (sign === undefined) return undefined;
@@ -234,9 +245,12 @@ function offsetMsOf(text: string): number | undefined {
  * the record of the call.
  */
 export interface QuotasLeft {
-  /** Requests left of the account's minute; undefined if several scopes limit the minute (see `others`). */
+  /**
+   * Requests left of the account's minute; undefined if several scopes limit the minute, which `others` has
+   * then.
+   */
   readonly minute: number | undefined;
-  /** Calls in flight that the account may still begin. Every account has this limit, and the next. */
+  /** Calls in flight that the account may still begin. Every account has this limit, and that of `perDay`. */
   readonly inFlight: number;
   /** Calls left of the account's day. */
   readonly perDay: number;
@@ -249,23 +263,27 @@ export interface QuotasLeft {
   readonly others: readonly number[] | undefined;
 }
 
+/** Numbers of one quota in `others`. */
 export const QUOTA_NUMBERS = 3;
 
+/** The name is in the low 8 bits of a quota's code, the scope in the bits above. */
 const SCOPE_SHIFT = 8;
 const NAME_MASK = 0xff;
 
 /**
- * A quota as one number, for the memory of one process: files have names. `scope` is a position in
- * QUOTA_SCOPES, `name` in QUOTA_NAMES.
+ * A quota as one number, for the memory of one process: files have names. `scopeIndex` is a position in
+ * QUOTA_SCOPES, `nameIndex` in QUOTA_NAMES.
  */
-export function quotaCode(scope: number, name: number): number {
-  return (scope << SCOPE_SHIFT) | name;
+export function quotaCode(scopeIndex: number, nameIndex: number): number {
+  return (scopeIndex << SCOPE_SHIFT) | nameIndex;
 }
 
+/** Position in QUOTA_SCOPES of a `quotaCode`. */
 export function scopeIndexOf(code: number): number {
   return code >> SCOPE_SHIFT;
 }
 
+/** Position in QUOTA_NAMES of a `quotaCode`. */
 export function nameIndexOf(code: number): number {
   return code & NAME_MASK;
 }

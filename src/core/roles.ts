@@ -2,28 +2,28 @@
  * The roles of operators, and the operator behind a request to the admin interface. Each route declares which
  * roles may use it (admin/route.ts). Main thread; the console in the browser.
  *
- * Must hold: no role may do more than its meaning says (test/e2e/operator-roles.test.ts: every route with
- * every role).
+ * Must hold: no role may do more than its meaning says (test/e2e/operator-roles.test.ts tries every route
+ * with every role). The names of roles stay, because the registry has them on disk.
  */
 
-/** From the fewest rights to all. `npm run docs` writes the table of routes from them. */
+/** From the fewest rights to all: `npm run docs` writes the columns of a table in this order. */
 export const ROLES = ['viewer', 'support', 'finance', 'admin'] as const;
 export type Role = (typeof ROLES)[number];
 
-/** Roles that may do something. `admin` may do everything, so no list compiles without it. */
+/** Roles that may do something. `admin` may do everything, so a list without `admin` does not compile. */
 export type Roles = readonly [...Role[], 'admin'];
 
 export const ALL_ROLES: Roles = ROLES;
 export const ADMIN_ONLY: Roles = ['admin'];
 
-/** Which roles may do what. Routes refer to it, and the console hides what the operator's role may not do. */
+/** Which roles may do what. Routes name these lists, and the console hides what the operator may not do. */
 export const RIGHTS = {
-  /** `support` hands out keys; only `admin` changes what a key may use. */
+  /** To make and to switch off keys. Only `admin` changes what a key may use. */
   keys: ['support', 'admin'],
   credit: ['finance', 'admin'],
   upstreams: ['support', 'admin'],
   playground: ['support', 'admin'],
-  /** What callers have sent and got, if `call_log.contents` keeps it. */
+  /** To read what callers have sent and got, if `call_log.contents` keeps the contents. */
   contents: ADMIN_ONLY,
   /** Accounts, groups, limits, settings, operators. */
   everything: ADMIN_ONLY,
@@ -40,8 +40,8 @@ export const ROLE_MEANINGS: Readonly<Record<Role, string>> = {
 /** Who sends a request to the admin interface. */
 export interface Operator {
   /**
-   * The operator's name; `bootstrap`, `command`, `signal`, `start` and `watch` are no operator's, nor is one
-   * with a colon.
+   * The operator's name. No operator of the registry is called `bootstrap`, `command`, `signal`, `start` or
+   * `watch`, or has a name with a colon.
    */
   readonly who: string;
   readonly role: Role;

@@ -8,13 +8,14 @@
  * Not listed: what shortens a prompt (OpenRouter's `transforms`), and what LiteLLM rejects by itself
  * (`aws_bedrock_runtime_endpoint` and the like).
  *
- * Must hold: a member is removed only if no upstream obeys it, or callers get what nobody pays for
- * (test/unit/protocol/known-members.steering.test.ts, test/unit/protocol/known-members.stored.test.ts).
+ * Must hold: take a member out of these lists only if no upstream obeys it; otherwise callers get what nobody
+ * pays for (test/unit/protocol/known-members.steering.test.ts,
+ * test/unit/protocol/known-members.stored.test.ts).
  */
 
 /**
- * Members that choose the model, the provider or the address, or make the call dearer than its tokens. They
- * are looked for at every door.
+ * Members that choose the model, the provider or the address, or make the call dearer than its tokens. Every
+ * door rejects them.
  */
 export const STEERING_MEMBERS = [
   // OpenRouter: https://openrouter.ai/docs/api-reference/overview. `models` and `route` are its fallbacks,
@@ -54,9 +55,9 @@ export const STEERING_MEMBERS = [
   'bootstrap_port',
   'kv_transfer_params',
   'ec_transfer_params',
-  // Whose calls go first, by which one caller would keep the others waiting: vLLM and SGLang (their
-  // protocols, as above), LiteLLM (https://docs.litellm.ai/docs/scheduler); `nvext` has the hints of NVIDIA
-  // Dynamo (https://docs.nvidia.com/dynamo, "Prioritize Requests").
+  // Whose calls go first, by which one caller would keep the others waiting. `priority`: vLLM and SGLang
+  // (their protocols, as above), LiteLLM (https://docs.litellm.ai/docs/scheduler). `nvext` has the hints of
+  // NVIDIA Dynamo (https://docs.nvidia.com/dynamo, "Prioritize Requests").
   'priority',
   'nvext',
   // Searches are billed apart from tokens. OpenAI and Perplexity: `web_search_options`; xAI: Live Search;
@@ -83,12 +84,12 @@ export const STEERING_MEMBERS = [
   'guardrailConfig',
   // A tier has a price of its own; USUAL_SERVICE_TIERS pass.
   'service_tier',
-  // LiteLLM merges the first into the body that it sends on, over the members that were admitted; of it
-  // `google` alone passes. `extra_headers` go to its provider.
+  // LiteLLM merges `extra_body` into the body that it sends on, over the members that were admitted. The
+  // gateway lets only `google` in it pass. LiteLLM sends `extra_headers` to its provider.
   'extra_body',
   'extra_headers',
-  // Stored by the provider, or read by it with its own rights. A prompt cache of Gemini, as LiteLLM takes it;
-  // indices that Azure searches ("On Your Data") or LiteLLM does; a session of SGLang
+  // What the provider has stored, or reads with its own rights: a prompt cache of Gemini, as LiteLLM takes
+  // it; indices that Azure ("On Your Data") or LiteLLM searches; a session of SGLang
   // (python/sglang/srt/entrypoints/openai/protocol.py, `ChatCompletionRequest`).
   'cached_content',
   'data_sources',
@@ -98,21 +99,21 @@ export const STEERING_MEMBERS = [
 
 /**
  * Names of members within messages and parts: a stored file, an address that the provider reads with its own
- * rights (protocol/known-members.ts), the audio of a message that OpenAI has stored.
+ * rights, the audio of a message that OpenAI has stored. protocol/known-members.ts says where each may stand.
  */
 const NESTED_MEMBERS = ['file_id', 'storage_url', 'audio_id'] as const;
 
 /**
- * For the Responses door alone, whose provider stores what these name. It bills the stored prompts, which the
- * hold does not cover, and gives one caller what another has said, because all share one key. In chat
- * completions some of these names mean something else.
+ * Members that the Responses door alone rejects: its provider has stored what they name. The provider bills
+ * the stored prompts, which the hold does not cover, and gives one caller what another has said, because all
+ * share one key. In chat completions some of these names mean something else.
  */
 const STORED_MEMBERS = ['previous_response_id', 'conversation', 'prompt', 'item_reference'] as const;
 
 /**
- * In Messages an edit of the conversation that does more than clear, in Responses any edit. The provider
- * summarises the conversation by a further generation, which Anthropic bills beside the usage of the
- * response, in `usage.iterations` (platform.claude.com, "Compaction", 2026-11).
+ * A member that has the provider edit the conversation. The Messages door rejects an edit that does more than
+ * clear, the Responses door any edit: the provider may summarise by a further generation, which Anthropic
+ * bills beside the usage of the response, in `usage.iterations` (platform.claude.com, "Compaction", 2026-11).
  */
 const EDITING_MEMBERS = ['context_management'] as const;
 
@@ -129,7 +130,7 @@ export type RoutingMember = (typeof ROUTING_MEMBERS)[number];
 /**
  * Values of `service_tier`, as JSON, that cost the usual price or less. OpenAI: auto, default, flex (dearer:
  * scale, priority). Groq: auto, on_demand, flex (dearer: performance). Anthropic: auto, standard_only. `auto`
- * is the best that the operator's own contract has: who buys a dearer tier must price it.
+ * means the best tier of the operator's contract: an operator who buys a dearer one must price it.
  */
 export const USUAL_SERVICE_TIERS: readonly string[] = [
   '"auto"',

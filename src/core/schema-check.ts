@@ -11,12 +11,13 @@ import type { Static, TSchema } from 'typebox';
 import { invariant } from './errors.js';
 import { CHECKS, MADE } from './generated-checks.js';
 
-/** By their names. For the build and for the test. */
+/** The schemas by their names. Only scripts/build-checks.mjs and the test read them. */
 export const CHECKED_SCHEMAS = new Map<string, TSchema>();
 
 /**
  * Returns the compiled check of `schema`. Throws an Error if another schema has the name, or if the build has
- * not made the check: it knows checks by their names alone, so a schema that was changed needs a build too.
+ * not made the check. A check is found by its name alone, so a schema that was changed needs a build too:
+ * until then its old check is used, and nothing says so.
  */
 export function schemaCheck<Schema extends TSchema>(
   name: string,
@@ -24,8 +25,8 @@ export function schemaCheck<Schema extends TSchema>(
 ): (value: unknown) => value is Static<Schema> {
   invariant(!CHECKED_SCHEMAS.has(name), `one schema is called ${name}`);
   CHECKED_SCHEMAS.set(name, schema);
-  // While the build collects the schemas, MADE is false and no check is there: none is called then.
   const check = CHECKS[name];
   if (MADE && check === undefined) throw new Error(`the check ${name} is not made: run \`npm run build\``);
+  // Undefined while the build collects the schemas (MADE is false): no check is called then.
   return check as (value: unknown) => value is Static<Schema>;
 }

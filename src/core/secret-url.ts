@@ -1,55 +1,56 @@
 /**
- * What an address may keep secret: user and password, values of its query, where some providers take the key,
- * and segments of its path, where some proxies do. Settings are shown without it, and it is looked for in
- * upstreams' errors and in the contents of calls. Pure; any thread.
+ * Finds what is secret in an address: user and password, values of its query (where some providers take the
+ * key) and segments of its path (where some proxies take the key). config/ shows settings without these
+ * secrets; upstream/target.ts looks for them in upstreams' errors and in the contents of calls. Pure; any
+ * thread.
  *
- * Must hold: nothing secret of an address is shown, also if the address is malformed
- * (test/unit/core/secret-url.test.ts).
+ * Must hold: nothing secret of an address is shown, also if the address is malformed.
  */
 
-/** Stands in place of a secret. */
+/** The text that is shown in place of a secret. */
 export const SECRET = '(secret)';
 
-/** Whether a parameter of that name holds a secret: `key`, `api_key`, `access_token`, `sig`, … */
-const NAME_SECRET = /key|token|secret|pass|auth|sig|credential|code/i;
-/** Shorter texts are not secrets, and masking them would garble sentences. */
+/** Matches the name of a parameter that holds a secret: `key`, `api_key`, `access_token`, `sig`, … */
+const SECRET_NAME = /key|token|secret|pass|auth|sig|credential|code/i;
+/** Shorter texts do not count as secrets, and to mask them would garble sentences. */
 export const SECRET_CHARS_MIN = 8;
 
 /** Shorter segments of a path are names. */
 const SEGMENT_CHARS_MIN = 16;
 /** A word of letters and digits is a secret from this length on; `qwen2p5` and `20241022` are names. */
 const MIXED_CHARS_MIN = 12;
-/** So is a segment with so many changes between letters and digits, such as a UUID. `gpt-4o` has one. */
+/** A segment with so many changes between letters and digits is a secret, as a UUID is. `gpt-4o` has one. */
 const CHANGES_MIN = 6;
 
 /**
- * Returns a text as it may be shown: if it is an address, without user, password, query and what looks like a
- * secret in its path. What only looks like an address (a password with a slash makes it none) loses all
- * before its last `@`.
+ * Returns a text as it may be shown. An address loses user, password, query and what looks like a secret in
+ * its path. A text that begins as an address and is malformed (a password with a slash makes it so) loses all
+ * before its last `@`, and its query.
  */
 export function withoutUrlSecrets(text: string): string {
-  const [, scheme, rest] = /^([a-z][a-z0-9+.-]*:\/\/)(.*)$/is.exec(text) ?? [];
-  // Such as `user:password@host:6379`, where the scheme was forgotten.
-  if (scheme === undefined || rest === undefined) return text.replace(/^(?=[^\s@]*:)\S*@/, `${SECRET}@`);
-  const queryAt = rest.indexOf('?');
-  const place = queryAt < 0 ? rest : rest.slice(0, queryAt);
+  const [, scheme, afterScheme] = /^([a-z][a-z0-9+.-]*:\/\/)(.*)$/is.exec(text) ?? [];
+  // Perhaps `user:password@host:6379`, where the scheme was forgotten.
+  if (scheme === undefined || afterScheme === undefined)
+    return text.replace(/^(?=[^\s@]*:)\S*@/, `${SECRET}@`);
+  const queryAt = afterScheme.indexOf('?');
+  const beforeQuery = queryAt < 0 ? afterScheme : afterScheme.slice(0, queryAt);
   const query = queryAt < 0 ? '' : `?${SECRET}`;
-  if (!URL.canParse(text)) return scheme + rest.replace(/^.*@/s, `${SECRET}@`).replace(/\?.*/s, query);
+  if (!URL.canParse(text)) return scheme + afterScheme.replace(/^.*@/s, `${SECRET}@`).replace(/\?.*/s, query);
   const { username, password } = new URL(text);
   const hasUser = username !== '' || password !== '';
-  const shown = hasUser ? place.replace(/^[^/]*@/s, `${SECRET}@`) : place;
-  const pathAt = shown.indexOf('/');
-  const host = pathAt < 0 ? shown : shown.slice(0, pathAt);
-  return scheme + host + withoutPathSecrets(shown.slice(host.length)) + query;
+  const withoutUser = hasUser ? beforeQuery.replace(/^[^/]*@/s, `${SECRET}@`) : beforeQuery;
+  const pathAt = withoutUser.indexOf('/');
+  const host = pathAt < 0 ? withoutUser : withoutUser.slice(0, pathAt);
+  return scheme + host + withoutPathSecrets(withoutUser.slice(host.length)) + query;
 }
 
-/** Returns a path as it may be shown. */
+/** Returns a path as it may be shown: each segment with a secret is replaced by SECRET. */
 export function withoutPathSecrets(path: string): string {
   const segments = path.split('/');
   return segments.map((segment) => (secretWordsOf(segment).length > 0 ? SECRET : segment)).join('/');
 }
 
-/** The parts of a segment that look like a secret: words, or all of it. */
+/** The parts of a segment that look like a secret: some of its words, or the whole segment. */
 function secretWordsOf(segment: string): string[] {
   if (segment.length < SEGMENT_CHARS_MIN) return [];
   const words = segment.split(/[^A-Za-z0-9]/);
@@ -64,13 +65,16 @@ function changesIn(word: string): number {
   return word.match(/(?<=\d)\D|(?<=\D)\d/g)?.length ?? 0;
 }
 
-/** Returns an address as it may be shown if its path is a secret too, as that of a webhook at Slack is. */
+/**
+ * Returns an address as it may be shown if its path is a secret too, as a webhook's path at Slack is. Throws
+ * if the text is no address: the settings were checked before.
+ */
 export function withoutUrlPath(text: string): string {
   const { origin } = new URL(text);
   return text === origin || text === `${origin}/` ? text : `${origin}/${SECRET}`;
 }
 
-/** The secrets in a path with its query, as they are written; those of the query also decoded. */
+/** The secrets in a path with its query, as they are written; the secrets of the query also decoded. */
 export function secretsInPath(path: string): string[] {
   return [...path.replace(/\?.*/s, '').split('/').flatMap(secretWordsOf), ...secretsInQuery(path)];
 }
@@ -81,7 +85,7 @@ export function secretsInQuery(address: string): string[] {
   return query.split('&').flatMap((pair) => {
     const written = pair.slice(pair.indexOf('=') + 1);
     const [[name, value] = ['', '']] = new URLSearchParams(pair);
-    if (!NAME_SECRET.test(name)) return [];
+    if (!SECRET_NAME.test(name)) return [];
     return [...new Set([written, value])].filter((text) => text.length >= SECRET_CHARS_MIN);
   });
 }

@@ -1,17 +1,18 @@
 /**
  * A collection for items that come and go by the thousand a second, in place of a Set: calls, questions. An
- * item keeps its slot, its index here, from `add` to `remove`. Any thread.
+ * item keeps its slot (its index in `#items`) from `add` to `remove`. ask-port.ts, http1/ and request/ have
+ * some. Any thread.
  *
  * V8's Set and Map make a new table every so many additions, and each old table points to the next. An old
  * table that has reached the old generation of the heap keeps all later tables alive, and their items, until
  * the next major garbage collection. With a Set each call of a worker outlived its end by seconds, and a
- * minor collection took 16 ms instead of 1. So collections with one entry a call are arrays. They stay as
- * long as the most items that were there at once, which the calls in flight bound.
+ * minor collection took 16 ms instead of 1. So collections with one item a call are arrays. An array stays as
+ * long as the most items that it has held at once, which the calls in flight bound.
  *
- * Must hold: a removed item is garbage at the next minor collection (test/unit/core/slot-list.test.ts).
+ * Must hold: a removed item is garbage at the next minor collection.
  */
 export class SlotList<T> {
-  /** By slot; undefined in a free one, so no item is undefined. */
+  /** Items by slot; a free slot has undefined, so an item must not be undefined. */
   readonly #items: (T | undefined)[] = [];
   /** Slots of removed items, to be used again. */
   readonly #free: number[] = [];
@@ -27,21 +28,21 @@ export class SlotList<T> {
     return slot;
   }
 
-  /** The item in a slot; undefined if it is free. */
+  /** The item in a slot; undefined if the slot is free. */
   at(slot: number): T | undefined {
     return this.#items[slot];
   }
 
   /**
-   * Frees a slot. Call it exactly once for each `add`. Nobody checks it: after a second call two items would
-   * get the slot.
+   * Frees a slot. Call `remove` exactly once for each `add`. That is not checked: after a second call two
+   * items would get the slot.
    */
   remove(slot: number): void {
     this.#items[slot] = undefined;
     this.#free.push(slot);
   }
 
-  /** In no particular order. An item that is added or removed meanwhile may be visited or not. */
+  /** Yields the items in no particular order. One that is added or removed meanwhile may be left out. */
   *[Symbol.iterator](): Generator<T> {
     for (const item of this.#items) if (item !== undefined) yield item;
   }

@@ -1,7 +1,8 @@
 /**
  * A single-producer, single-consumer (SPSC) ring of bytes in shared memory: one thread writes records that
- * another reads, without serialising them. The channels between listeners and workers use it (channel/), and
- * the call ring (telemetry/). They define what the records hold, and how the reader learns of them.
+ * another reads, without serialising them. The channels between listeners and workers are made of rings
+ * (channel/frame-port.ts, frame-codec.ts), and so is the call ring (telemetry/call-ring.ts). These files
+ * define what the records hold, and how the reader learns of them.
  *
  *     byte 0    int32: how many bytes the reader has given back, modulo 2^32
  *     byte 32   int32: how many bytes the writer has published, modulo 2^32
@@ -14,25 +15,31 @@
  * number of bytes (`takeUnannounced`, `read`), or the atomic store of `publish`, which the reader loads
  * (`published`). The reader gives bytes back by an atomic store, which the writer loads when it needs space.
  *
- * Must hold: one thread writes and one reads; the length is a power of two, so that counts may wrap at 2^32;
- * and all of a record is written before it is announced, or the reader sees half of it
- * (test/unit/core/spsc-ring.test.ts).
+ * Must hold: one thread writes and one reads; the length of the ring is a power of two, so that counts may
+ * wrap at 2^32; and all of a record is written before it is announced, or the reader sees half of it.
  */
 import { invariant } from './errors.js';
 
+/** Indices of the two counts as int32. They are 32 bytes apart. */
 const GIVEN_BACK = 0;
 const PUBLISHED = 8;
+/** Where the ring begins. */
 const HEAD_BYTES = 64;
+/** Of records, so that they may have float64 fields. */
 const ALIGNMENT_BYTES = 8;
+/** The kind of a record that only fills the end of the memory. The kinds of users are above it. */
 const GAP = 0;
 
-/** Offsets in a record. */
+/** Offsets in a record, in bytes. */
 const KIND_AT = 0;
 const LENGTH_AT = 4;
 /** Offset of the first field of a record, after its kind and length. */
 export const FIELDS_AT = 8;
 
-/** The memory of a ring of `bytes`, a power of two. Pages that were never written to take no memory. */
+/**
+ * The memory of a ring of `bytes`, which must be a power of two from 8 on. Pages that were never written to
+ * take no memory.
+ */
 export function createSpscRing(bytes: number): SharedArrayBuffer {
   invariant(
     bytes <= 2 ** 30 && Number.isInteger(Math.log2(bytes)),
@@ -41,7 +48,7 @@ export function createSpscRing(bytes: number): SharedArrayBuffer {
   return new SharedArrayBuffer(HEAD_BYTES + bytes);
 }
 
-/** The views of both ends. Offsets count from the start of the memory. */
+/** Views of the memory, for both ends. Offsets count in bytes from the start of the memory. */
 class SpscRing {
   readonly bytes: Buffer;
   readonly ints: Int32Array;
@@ -55,18 +62,21 @@ class SpscRing {
     this.ringBytes = shared.byteLength - HEAD_BYTES;
   }
 
+  /** The kind of the record at the offset `at`. */
   kindAt(at: number): number {
     return this.ints[(at + KIND_AT) >> 2]!;
   }
 
+  /** `position`: a count of bytes since the ring was made, modulo 2^32. */
   protected offsetOf(position: number): number {
     return HEAD_BYTES + (position & (this.ringBytes - 1));
   }
 }
 
 export class SpscWriter extends SpscRing {
+  /** Position of the next record. */
   #position: number;
-  /** GIVEN_BACK as it was last loaded. */
+  /** GIVEN_BACK as it was last loaded: what the reader has given back since is not in it. */
   #givenBack: number;
   #unannouncedBytes = 0;
 
@@ -78,14 +88,14 @@ export class SpscWriter extends SpscRing {
   }
 
   /**
-   * Begins a record of `bytes`, counted from its kind. Returns its offset, or -1 if the ring is full. The
-   * caller writes all its fields, and then announces it by `takeUnannounced` or `publish`: a ring uses one of
-   * the two.
+   * Begins a record of `bytes`, its kind and length included. Returns its offset, or -1 if the ring has no
+   * room: then nothing is written. The caller writes all fields of the record, and then announces it by
+   * `takeUnannounced` or `publish`: a ring uses one of the two.
    */
   reserve(kind: number, bytes: number): number {
     const length = (bytes + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES;
-    const restBytes = this.ringBytes - (this.#position & (this.ringBytes - 1));
-    const gapBytes = length > restBytes ? restBytes : 0;
+    const bytesToEnd = this.ringBytes - (this.#position & (this.ringBytes - 1));
+    const gapBytes = length > bytesToEnd ? bytesToEnd : 0;
     if (!this.#hasRoom(gapBytes + length)) return -1;
     if (gapBytes > 0) this.#begin(GAP, gapBytes);
     return this.#begin(kind, length);
@@ -101,12 +111,13 @@ export class SpscWriter extends SpscRing {
     return bytes;
   }
 
-  /** Makes what was written visible to a reader that polls. */
+  /** Announces all records so far to a reader that polls `published`. */
   publish(): void {
     Atomics.store(this.ints, PUBLISHED, this.#position);
   }
 
   #hasRoom(bytes: number): boolean {
+    // The shared word is loaded only if the last load left too little room.
     const usedMax = this.ringBytes - bytes;
     if ((this.#position - this.#givenBack) >>> 0 <= usedMax) return true;
     this.#givenBack = Atomics.load(this.ints, GIVEN_BACK);
@@ -124,6 +135,7 @@ export class SpscWriter extends SpscRing {
 }
 
 export class SpscReader extends SpscRing {
+  /** Position up to which records were read. */
   #position: number;
 
   /** Continues where an earlier reader of the ring last gave back. */
@@ -138,16 +150,16 @@ export class SpscReader extends SpscRing {
   }
 
   /**
-   * Calls `onRecord` with the offset of each record in the next `bytes` of the ring. The writer does not
-   * overwrite them until `giveBack`.
+   * Calls `onRecord` with the offset of each record in the next `bytes` of the ring, which the writer must
+   * have announced. The writer does not overwrite these records until `giveBack`.
    */
   read(bytes: number, onRecord: (at: number) => void): void {
-    const end = (this.#position + bytes) | 0;
-    while (this.#position !== end) {
+    const endPosition = (this.#position + bytes) | 0;
+    while (this.#position !== endPosition) {
       const at = this.offsetOf(this.#position);
       const length = this.ints[(at + LENGTH_AT) >> 2]!;
       invariant(
-        length > 0 && (end - this.#position) >>> 0 >= length,
+        length > 0 && (endPosition - this.#position) >>> 0 >= length,
         'records fill the bytes that were announced',
       );
       this.#position = (this.#position + length) | 0;
@@ -155,7 +167,7 @@ export class SpscReader extends SpscRing {
     }
   }
 
-  /** Lets the writer overwrite all that was read, so views of it are valid no longer. */
+  /** Lets the writer overwrite all records that were read. Do not use views of their bytes afterwards. */
   giveBack(): void {
     Atomics.store(this.ints, GIVEN_BACK, this.#position);
   }

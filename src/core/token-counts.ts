@@ -1,17 +1,18 @@
 /**
  * The billed tokens of a call, by price class. upstream/usage-shapes.ts reads them from the provider's
- * report, and `costOf` (registry/catalog.ts) prices them: each part at its own price, the rest of the prompt
- * at that of input, the rest of the completion at that of output. Any thread.
+ * report, and `costOf` (registry/catalog.ts) prices them: each part at its own price, the other tokens of the
+ * prompt at the price of input, the other tokens of the completion at that of output. Any thread.
  *
  * Must hold, or a call is charged too much or too little: all are whole numbers from 0 up; `cachedTokens` and
  * `cacheWriteTokens` together are at most `promptTokens`; `cacheWrite1hTokens` is at most `cacheWriteTokens`;
- * `reasoningTokens` is at most `completionTokens`. A report that breaks this is not believed, and the gateway
- * counts the tokens itself (test/unit/upstream/usage-shapes.test.ts).
+ * `reasoningTokens` is at most `completionTokens`. A report that breaks one of these rules is not believed,
+ * and the gateway counts the tokens itself (test/unit/upstream/usage-shapes.test.ts).
  *
- * Must hold: a field follows the call through the channel's frames (channel/frame-codec.ts), the journal
- * (ledger/journal.ts) and the rows of usage (store/usage-book.ts, store/record-codec.ts): in
- * test/e2e/fallbacks.test.ts none is 0. And through the call ring and the call log (telemetry/ended-call.ts
- * names places and tests) into the JSON (telemetry/call-record.ts) and the exports (cli/export-command.ts).
+ * Must hold: each field follows the call to all these places. A new field must be added to each:
+ * - the channel's frames (channel/frame-codec.ts), the journal (ledger/journal.ts) and the rows of usage
+ *   (store/usage-book.ts, store/record-codec.ts). In test/e2e/fallbacks.test.ts no field is 0.
+ * - the call ring and the call log (telemetry/ended-call.ts names places and tests), the JSON of a call
+ *   (telemetry/call-record.ts) and the exports (cli/export-command.ts).
  */
 export interface TokenCounts {
   readonly promptTokens: number;
@@ -22,13 +23,14 @@ export interface TokenCounts {
   /** The part of `cacheWriteTokens` that the provider keeps for an hour. */
   readonly cacheWrite1hTokens: number;
   readonly completionTokens: number;
-  /** The part of `completionTokens` that is reasoning: billed, and not in the text. */
+  /** The part of `completionTokens` that is reasoning. It is billed, and is not in the text. */
   readonly reasoningTokens: number;
 }
 
 /**
  * Where the numbers come from: the upstream's report, a tokenizer of this gateway, or the length of texts.
- * Memory of one process has the index, the disk the name: so the order may change, and no name.
+ * The order may change, because only the memory of one process has positions. The disk has the names, so they
+ * stay.
  */
 export const USAGE_SOURCES = ['reported', 'counted', 'estimated'] as const;
 export type UsageSource = (typeof USAGE_SOURCES)[number];
@@ -39,8 +41,8 @@ export interface Usage extends TokenCounts {
 }
 
 /**
- * Usage of which only the whole prompt and the whole completion are known, and no part with a price of its
- * own: such as a count of this gateway, because only a provider can tell the parts.
+ * Usage of which only the whole prompt and the whole completion are known, without the parts that have prices
+ * of their own. A count of this gateway is such: only a provider can tell the parts.
  */
 export function usageOfWhole(promptTokens: number, completionTokens: number, source: UsageSource): Usage {
   return {

@@ -1,7 +1,7 @@
 /**
  * Branded numbers, which the compiler keeps apart: an account's slot is not a key's, and a count is not a
- * time. The `as…` functions check nothing: their caller must know the unit. And arithmetic that JavaScript
- * lacks. Pure; any thread. No test of its own.
+ * time. The `as…` functions check nothing: their caller must know the unit. The last lines are arithmetic
+ * that JavaScript lacks. Nearly every folder uses this file. Pure; any thread. No test of its own.
  */
 
 declare const UNIT: unique symbol;
@@ -15,7 +15,7 @@ export type KeyIndex = Branded<number, 'KeyIndex'>;
 export type GroupIndex = Branded<number, 'GroupIndex'>;
 /** Slot of an account's rule for a model in the ledger, from 0. */
 export type ModelScopeIndex = Branded<number, 'ModelScopeIndex'>;
-/** Slot of a scope of upstreams, from 0: what one provider's key may use. */
+/** Slot of a scope of upstreams in the ledger, from 0. The scope is one provider's key at an address. */
 export type UpstreamScopeIndex = Branded<number, 'UpstreamScopeIndex'>;
 /** Slot of a call in flight: its index in the ledger's reservations and in the channel's table of calls. */
 export type CallSlot = Branded<number, 'CallSlot'>;
@@ -37,8 +37,8 @@ export const asMonotonicMs = (value: number): MonotonicMs => value as MonotonicM
 export const asWallMs = (value: number): WallMs => value as WallMs;
 
 /** As Math.min and Math.max, which take no bigints. */
-export const minOf = (one: bigint, other: bigint): bigint => (one < other ? one : other);
-export const maxOf = (one: bigint, other: bigint): bigint => (one > other ? one : other);
+export const minOf = (left: bigint, right: bigint): bigint => (left < right ? left : right);
+export const maxOf = (left: bigint, right: bigint): bigint => (left > right ? left : right);
 
 /** The quotient rounded up. Both arguments are safe integers, `divisor` is positive. */
 export function ceilDiv(dividend: number, divisor: number): number {

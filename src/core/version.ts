@@ -2,8 +2,9 @@
  * The version of the package: for `tollgate --version`, the banner, the User-Agent of requests that the
  * gateway sends, the OpenAPI documents, the traces, the metrics, and `/admin/v1/status`. Any thread.
  *
- * Must hold: what runs lies two folders below package.json: dist/core, or dist/chunks as scripts/bundle.mjs
- * writes it. Otherwise no process starts (test/deploy/package.test.ts asks the package for its version).
+ * Must hold: the file that runs lies two folders below package.json: in dist/core, or in dist/chunks, where
+ * scripts/bundle.mjs writes it. Otherwise no process starts (test/deploy/package.test.ts asks the package for
+ * its version).
  */
 import { readFileSync } from 'node:fs';
 

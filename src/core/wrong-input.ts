@@ -1,31 +1,32 @@
 /**
- * Parts of the messages that say what is wrong with an input, and the known name that was most likely meant
- * by a mistyped one; and which characters are printed nowhere. The readers of settings, of admin requests and
- * of chat bodies share them, the registry and the commands too. Pure; any thread.
+ * Parts of the messages that say what is wrong with an input; the known name that a mistyped name most likely
+ * meant; and which characters are never printed. The readers of settings (config/), of admin requests
+ * (admin/input-reader.ts) and of chat bodies (protocol/) share them, the registry and the commands too. Pure;
+ * any thread.
  *
- * Must hold: the texts stay, because users and tests of those readers match on them
- * (test/unit/core/wrong-input.test.ts); the edit distance is exact
- * (test/unit/core/wrong-input.nearest-name.test.ts).
+ * Must hold: the texts stay, because users and tests of these readers match on them; the edit distance is
+ * exact (test/unit/core/wrong-input.nearest-name.test.ts).
  */
 
 /**
- * A control character; one that breaks a line, or turns or marks the direction of writing, so that a name
- * looks like another; or half of a character, which no URL can carry. No name or note may have one, and none
- * is written to a terminal. Written as a JSON Schema can have it, so without the property Bidi_Control.
+ * A control character; a character that breaks a line, or turns or marks the direction of writing, so that a
+ * name looks like another; or half of a character, which no URL can carry. No name or note may have such a
+ * character, and none is written to a terminal. The pattern is also used in JSON Schemas, which have no
+ * property Bidi_Control.
  */
 export const UNPRINTABLE = /[\p{Cc}\p{Cs}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/u;
 
 const UNPRINTABLES = new RegExp(UNPRINTABLE, 'gu');
 
 /**
- * The text on one line, with `�` for each unprintable character: texts may come from anybody, and must not
+ * The text on one line, with `�` for each unprintable character. A text may come from anybody, and must not
  * move the cursor of an operator's terminal or turn its writing.
  */
 export function visible(text: string): string {
   return text.replace(UNPRINTABLES, '\u{fffd}');
 }
 
-/** Names and positions from the root, such as `['models', 0, 'price']`. */
+/** Names of members and positions in arrays from the root, such as `['models', 0, 'price']`. */
 export type InputPath = readonly (string | number)[];
 
 /** The path as text, such as `models[0].price`; empty for the root. */
@@ -41,12 +42,13 @@ export function clipped(text: string, charsMax: number): string {
   return text.length <= charsMax ? text : `${text.slice(0, charsMax)}…`;
 }
 
-/** The keywords of a JSON Schema for a value without children. */
+/** The keywords of a JSON Schema for a value without children that `wantedBy` puts in words. */
 export interface ValueSchema {
   readonly type?: string;
   readonly enum?: readonly unknown[];
   readonly minimum?: number;
   readonly maximum?: number;
+  /** The unit of an integer, in the plural: a keyword of config/annotations.ts. */
   readonly 'x-unit'?: string;
 }
 
@@ -64,23 +66,24 @@ export function wantedBy(schema: ValueSchema): string | undefined {
   return type === 'boolean' ? 'true or false' : undefined;
 }
 
-/** Of a longer text only the beginning is compared, which bounds the work. Known names are shorter. */
+/** Only so many characters of a text are compared, which bounds the work. Known names are shorter. */
 const NAME_CHARS_MAX = 64;
 
 /** The Levenshtein distance: insertions, deletions and replacements. At most 64² steps. */
 export function editDistance(left: string, right: string): number {
-  const a = left.slice(0, NAME_CHARS_MAX);
-  const b = right.slice(0, NAME_CHARS_MAX);
-  let above = Array.from({ length: b.length + 1 }, (_, column) => column);
-  for (let row = 1; row <= a.length; row++) {
+  const from = left.slice(0, NAME_CHARS_MAX);
+  const to = right.slice(0, NAME_CHARS_MAX);
+  // A row of the usual table: the distances from the first characters of `from` to each beginning of `to`.
+  let above = Array.from({ length: to.length + 1 }, (_, column) => column);
+  for (let row = 1; row <= from.length; row++) {
     const current = [row];
-    for (let column = 1; column <= b.length; column++) {
-      const replaced = above[column - 1]! + (a[row - 1] === b[column - 1] ? 0 : 1);
+    for (let column = 1; column <= to.length; column++) {
+      const replaced = above[column - 1]! + (from[row - 1] === to[column - 1] ? 0 : 1);
       current.push(Math.min(replaced, above[column]! + 1, current[column - 1]! + 1));
     }
     above = current;
   }
-  return above[b.length]!;
+  return above[to.length]!;
 }
 
 /** Other gateways' names for settings of this one, which are too different to be found by their distance. */
@@ -100,8 +103,8 @@ const SYNONYMS: Readonly<Record<string, string>> = {
 
 /** Returns the setting that other gateways call `name`; undefined if none does. */
 export function synonymOf(name: string): string | undefined {
-  const plain = name.toLowerCase().replaceAll('-', '_');
-  return Object.hasOwn(SYNONYMS, plain) ? SYNONYMS[plain] : undefined;
+  const folded = name.toLowerCase().replaceAll('-', '_');
+  return Object.hasOwn(SYNONYMS, folded) ? SYNONYMS[folded] : undefined;
 }
 
 /** Returns the first candidate with the smallest distance to `name`; undefined if there are no candidates. */
