@@ -1,23 +1,24 @@
 /**
- * The messages on the port between a listener (request/response-cache.ts) and the main thread
- * (gateway/cache-service.ts) about cached responses. It is not a channel as the glossary has it, between a
- * listener and a worker. The main thread has the responses on disk, and sees to single flight over all
- * listeners of a process.
+ * Types of the messages about cached responses on the port between a listener (request/response-cache.ts) and
+ * the main thread (gateway/cache-service.ts). The port is no channel of the glossary, which joins a listener
+ * and a worker. The main thread has the responses on disk, and sees to single flight over all listeners of a
+ * process.
  *
  *     listener → main   Question<ResponseKey>   asks for a response; the reply is a CacheReply
- *                       Withdrawal              after WAIT_MS_MAX; a question that waits then gets `alone`
+ *                       Withdrawal              after WAIT_MS_MAX (response-cache.ts); a question that waits
+ *                                               then gets the reply `alone`
  *                       CacheMessage            how a call ended; no reply
  *
  * Must hold: a listener that got `lead` ends the wait of the other listeners for that key, by a `keep` or an
  * `abandon`. Until then their equal questions wait on the main thread; equal requests of the same listener
- * wait in its response-cache.ts. If the leader's thread dies, the main thread takes that for `abandon`
+ * wait in its response-cache.ts. If the leader's thread dies, the main thread acts as after an `abandon`
  * (test/unit/request/response-cache.test.ts, test/fuzz/stored-responses.test.ts).
  *
- * A `keep` may also come without `lead`, or after `abandon`: the main thread then only keeps the response.
+ * A `keep` may also come without `lead`, or after `abandon`. Then the main thread only keeps the response.
  *
- * A `lead` may come just after the listener has withdrawn its question. Then AskPort drops it, and the
- * listener makes its call alone. The main thread takes a withdrawal of a question that got `lead` for
- * `abandon`, so that nobody waits for it.
+ * A `lead` may come just after the listener has withdrawn its question. Then AskPort drops the reply, and the
+ * listener makes its call alone. The main thread treats the withdrawal of a question that got `lead` as an
+ * `abandon`, so that nobody waits for this listener.
  */
 import type { ResponseKey } from '../registry/stored-response.js';
 
@@ -25,19 +26,21 @@ import type { ResponseKey } from '../registry/stored-response.js';
 export interface CachedResponse {
   /** Whether it is a stream of server-sent events, whole. */
   readonly stream: boolean;
-  /** When the call ended that made it: wall clock. */
+  /** When the call that brought the response ended, by the wall clock. */
   readonly endedMs: number;
-  /** The body as callers get it. A message has a copy: nothing is transferred. */
+  /** The body as callers get it. A message has a copy, because nothing is transferred. */
   readonly bytes: Uint8Array;
 }
 
+/** What the main thread replies to a question. */
 export type CacheReply =
   /** The listener is the leader: it makes the call, and sends a CacheMessage. */
   | { readonly state: 'lead' }
-  /** The listener waited for nothing (`abandon`, its withdrawal, a clearing): it makes its own call. */
+  /** The listener makes its own call: the wait brought nothing (`abandon`, withdrawal, a cleared cache). */
   | { readonly state: 'alone' }
   | { readonly state: 'found'; readonly response: CachedResponse };
 
+/** How a call of the listener ended. */
 export type CacheMessage =
   | { readonly kind: 'keep'; readonly key: ResponseKey; readonly response: CachedResponse }
   /**

@@ -1,32 +1,31 @@
 /**
  * The call table: words that a listener and a worker share about each call in flight (credit-based flow
- * control, the cancel flag, which upstream has the call). listener-channel.ts and worker-channel.ts use it,
- * from both sides.
+ * control, the cancel flag, which upstream has the call). listener-channel.ts uses it on the listener's
+ * thread, worker-channel.ts on the worker's; the main thread only makes its memory.
  *
  * One record of 28 bytes a call slot, all records in one SharedArrayBuffer:
  *
  *     word 0  credit bytes  what the worker may still send; the worker subtracts, the listener adds
  *     word 1  waiting       1 while the worker has paused its upstream for lack of credits. The worker sets
- *                           it; the side that exchanges it for 0 makes the worker continue
- *     word 2  generation    that of the call (open-calls.ts) which has the slot; inverted once its client has
- *                           gone. The listener sets it, the worker reads it
- *     word 3  resume bytes  credits at which a waiting worker is woken; the listener sets it in `open`
+ *                           the word; the side that exchanges it for 0 makes the worker continue
+ *     word 2  generation    the generation (open-calls.ts) of the call that has the slot, inverted once its
+ *                           client has gone. The listener sets the word, the worker reads it
+ *     word 3  resume bytes  credits at which a waiting worker continues; the listener sets it in `open`
  *     word 4  upstream      bits 0-15: 1 + the slot of the upstream that got the call last, 0 for none;
- *                           from bit 16: 0 if it serves the model that the call names, else which of its
- *                           fallbacks, from 1. The worker sets it, the listener reads it and clears it
- *                           before the next call
+ *                           from bit 16: 0 if that upstream serves the model that the call names, else the
+ *                           number of the fallback, from 1. The worker sets the word, the listener reads it,
+ *                           and clears it before the next call
  *     word 5  queued        milliseconds that the call has waited because its upstreams were at their
  *                           limits; set and cleared as word 4
- *     word 6  tried         when that upstream got the call: 10 µs of the monotonic clock, modulo 2^32; set
- *                           before word 4, and meant only if word 4 names an upstream
+ *     word 6  tried         when the upstream of word 4 got the call: units of 10 µs of the monotonic clock,
+ *                           modulo 2^32; set before word 4, valid only if word 4 names an upstream
  *
  * `postMessage` has no back-pressure, so the credits bound the bytes between the two threads. A call's window
  * is the credits that it begins with: so many bytes may be under way, and one frame that overdraws.
  *
  * Must hold: a slot belongs to one call from `begin` by its listener until the worker's last frame for it, or
- * until that listener has died; and each word is written by the sides named above only, by atomics
- * (a plain read is enough for what was stored before a frame that has come)
- * (test/unit/channel/call-table.test.ts, test/unit/channel/link.test.ts).
+ * until that listener has died (test/unit/channel/link.test.ts). Only the sides named above write each word,
+ * and by atomics. A plain read is enough for a word that was stored before a frame that has come.
  */
 import { invariant } from '../core/errors.js';
 import { FRAME_BYTES_MAX } from '../core/limits.js';
@@ -43,7 +42,7 @@ const QUEUED_MS = 5;
 const TRIED = 6;
 /** Units of the word `tried` in a millisecond. It wraps after 11.9 hours. */
 const TRIED_UNITS_PER_MS = 100;
-/** The clocks of two threads differ by microseconds (core/clock.ts): far less than this, a second. */
+/** A second. The clocks of two threads differ by far less, some microseconds (core/clock.ts). */
 const CLOCKS_APART_UNITS_MAX = 1_000 * TRIED_UNITS_PER_MS;
 /** The two parts of the word `upstream`. The test checks that UPSTREAM_SLOTS_MAX fits the mask. */
 const FALLBACK_SHIFT = 16;
@@ -51,9 +50,9 @@ const UPSTREAM_MASK = 0xffff;
 
 /**
  * The windows of a listener's calls add up to about this before new calls get smaller windows. So 42 calls
- * have whole windows by the default of `stream_buffer_bytes`, and 20,000 slow readers hold 0.6 GB in theirs
- * instead of 4. Few streams need whole windows: a lone one took 1.5 s for 50 MB with a sixth of it, and 0.3 s
- * with all. Many do not: eight streams at once were as fast with either.
+ * have whole windows by the default of `stream_buffer_bytes`, and 20,000 slow readers hold 0.6 GB in their
+ * windows instead of 4. A lone stream needs its whole window: 50 MB took 0.3 s, and 1.5 s with a sixth of the
+ * window. Many streams do not: eight at once were as fast with either.
  */
 const WINDOWS_BYTES_MAX = 8 * 1024 * 1024;
 /** No window is smaller, unless the settings make all smaller. */
@@ -62,8 +61,8 @@ const WINDOW_BYTES_MIN = FRAME_BYTES_MAX / 2;
 export interface CallTableBuffer {
   readonly shared: SharedArrayBuffer;
   /**
-   * The most credits that a new call gets, in bytes. Of a slow reader's response these are buffered, and the
-   * one frame that may overdraw them.
+   * The most credits that a new call gets, in bytes. So much of a slow reader's response is buffered, and the
+   * one frame that may overdraw the credits.
    */
   readonly windowBytes: number;
 }
@@ -96,8 +95,8 @@ export class CallTable {
   }
 
   /**
-   * Listener, first for each call: the slot belongs to it from now on. What was recorded of the one before is
-   * gone; its word `tried` means nothing without an upstream.
+   * Listener, first for each call: the slot belongs to the call from now on. Clears what was recorded of the
+   * call before. Its word `tried` may stay, because it means nothing without an upstream.
    */
   begin(id: CallId): void {
     const base = slotOfCall(id) * WORDS_PER_CALL;
@@ -112,31 +111,32 @@ export class CallTable {
     const shareBytes = Math.max(WINDOW_BYTES_MIN, Math.floor(WINDOWS_BYTES_MAX / inFlight));
     const windowBytes = Math.min(this.#windowBytes, shareBytes);
     Atomics.store(this.#words, base + CREDIT_BYTES, windowBytes);
-    // A worker that continues should have credits for several chunks, or it is paused again after each.
+    // A worker that continues should have credits for several chunks. With fewer it pauses again after each.
     Atomics.store(this.#words, base + RESUME_BYTES, windowBytes >> 1);
     Atomics.store(this.#words, base + WAITING, 0);
   }
 
   /**
-   * Worker: takes `bytes` of credit for a frame that is being sent. False if the credits are spent: the
-   * worker must pause, and gets a Credit frame later. Only the last frame may overdraw, so a window is
-   * exceeded by one frame at most.
+   * Worker: takes `bytes` of credit for a frame that was just queued. False if the credits are spent: the
+   * worker must pause, and gets a Credit frame later. Only the frame before the pause may overdraw, so more
+   * than the window by one frame may be under way.
    */
   spend(slot: CallSlot, bytes: number): boolean {
     const base = slot * WORDS_PER_CALL;
     if (Atomics.sub(this.#words, base + CREDIT_BYTES, bytes) - bytes > 0) return true;
-    // A frame before has paused the worker, and its wake-up is still to come: the refund that reaches
-    // RESUME_BYTES adds first, and then exchanges the flag.
+    // If the flag was set before, an earlier frame has paused the worker, and the Credit frame is still to
+    // come: the refund that reaches RESUME_BYTES adds first, and exchanges the flag afterwards.
     if (Atomics.exchange(this.#words, base + WAITING, 1) === 1) return false;
-    // The listener may have refunded between the two lines above, when the worker did not wait yet. Then the
-    // worker itself takes the flag back and continues.
+    // The listener may have refunded after the `sub` and before the exchange, when the flag was 0. Then the
+    // worker takes the flag back and continues, unless the listener is faster and sends a Credit frame.
     const credit = Atomics.load(this.#words, base + CREDIT_BYTES);
     if (credit < Atomics.load(this.#words, base + RESUME_BYTES)) return false;
     return Atomics.exchange(this.#words, base + WAITING, 0) === 1;
   }
 
   /**
-   * Listener: the client's socket has taken `bytes`. True if the worker waits and must get a Credit frame.
+   * Listener: the client's socket has taken `bytes`. True if the worker waits: the caller must send it a
+   * Credit frame.
    */
   refund(slot: CallSlot, bytes: number): boolean {
     const base = slot * WORDS_PER_CALL;
@@ -147,7 +147,8 @@ export class CallTable {
 
   /**
    * Worker: the call goes to an upstream. `upstreamSlot`: the upstream's number in the metrics. `fallback`: 0
-   * if it serves the model that the call names, else which of its fallbacks, from 1. `nowMs`: of this moment.
+   * if the upstream serves the model that the call names, else the number of the fallback, from 1. `nowMs`:
+   * the current time.
    */
   recordUpstream(slot: CallSlot, upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void {
     Atomics.store(this.#words, slot * WORDS_PER_CALL + TRIED, Math.floor(nowMs * TRIED_UNITS_PER_MS) | 0);
@@ -160,8 +161,8 @@ export class CallTable {
     Atomics.store(this.#words, slot * WORDS_PER_CALL + QUEUED_MS, Math.ceil(queuedMs));
   }
 
-  // What the listener reads when a call has ended was stored before the frame of the end, so a plain read of
-  // the 32 bits is enough, and saves the 13 ns of `Atomics.load` (Node 20). `fallbackOf` may be read earlier.
+  // The next three read words that were stored before the frame of the call's end, which has come. So a plain
+  // read of the 32 bits is enough, and saves the 13 ns of `Atomics.load` (Node 20).
 
   /** Listener: how long the call waited because its upstreams were at their limits; 0 if it did not. */
   queuedMsOf(slot: CallSlot): number {
@@ -175,8 +176,9 @@ export class CallTable {
   }
 
   /**
-   * Listener: how long after `sinceMs` the upstream of `upstreamOf`, which there must be, got the call; 0 if
-   * the threads' clocks say before it. Exact up to 11.9 hours, of which a later time has lost a multiple.
+   * Listener: how many ms after `sinceMs` the upstream of `upstreamOf` got the call. There must be one. 0 if
+   * the threads' clocks say before `sinceMs`. Exact up to 11.9 hours; a longer time has lost a multiple of
+   * 11.9 hours.
    */
   triedMs(slot: CallSlot, sinceMs: MonotonicMs): number {
     const tried = this.#words[slot * WORDS_PER_CALL + TRIED]!;
@@ -185,14 +187,14 @@ export class CallTable {
   }
 
   /**
-   * Listener: 0 if that upstream serves the model that the call names, else which fallback, from 1. Final
-   * once the response has begun.
+   * Listener: 0 if the upstream of `upstreamOf` serves the model that the call names, else the number of the
+   * fallback, from 1. Final once the response has begun. An atomic read, because no End has come yet.
    */
   fallbackOf(slot: CallSlot): number {
     return Atomics.load(this.#words, slot * WORDS_PER_CALL + UPSTREAM) >>> FALLBACK_SHIFT;
   }
 
-  /** Listener: the client has gone. */
+  /** Listener: the client has gone. A Cancel or Stop frame follows. */
   cancel(id: CallId): void {
     Atomics.store(this.#words, slotOfCall(id) * WORDS_PER_CALL + GENERATION, ~generationOfCall(id));
   }
@@ -207,8 +209,8 @@ export class CallTable {
   }
 
   /**
-   * Whether the client has gone; the worker sees it before the Cancel frame arrives. Also if another call has
-   * the slot: see `hasSlot`.
+   * Both sides: whether the client has gone. The worker sees so before the Cancel frame arrives. Also true if
+   * another call has the slot: see `hasSlot`.
    */
   isCancelled(id: CallId): boolean {
     const word = slotOfCall(id) * WORDS_PER_CALL + GENERATION;

@@ -1,39 +1,40 @@
 /**
  * Encodes the frames between listener and worker as binary records of a ring, and decodes them. frame-port.ts
- * calls it, in both threads. Both run the same build, so the layout may change from build to build.
+ * calls it, on both threads. Both run the same build, so the layout may change from build to build.
  *
  *     Call            float64 callId; CALL_INTS int32: model, flags, modelStart, modelEnd, the characters of
  *                     requestId, of traceparent, of tracestate and of body, account, outputTokensMax,
  *                     choices, mediaParts, the characters of betas, the number of fallbacks; if that is not
- *                     0, where maxTokens and maxCompletionTokens start and end in the body, and the
- *                     fallbacks; then the texts: requestId, traceparent, tracestate, betas (header
+ *                     0, where maxTokens and maxCompletionTokens start and end in the body, and the models
+ *                     of the fallbacks; then the texts: requestId, traceparent, tracestate, betas (header
  *                     anthropic-beta), body
  *     Cancel, Stop,   float64 callId
  *     Credit
  *     Data            float64 callId; int32 length of the bytes; 4 bytes that are not written; the bytes
  *     End, Cut        float64 callId; int32 length of the bytes, usage source; float64 tokens: prompt,
- *                     cached, cache-write, the part of those that is kept for an hour, completion,
+ *                     cached, cache-write, the part of the cache-write that is kept for an hour, completion,
  *                     reasoning; float64 wait in ms; the bytes
  *
  * Cancel: the client has gone. Stop: end the call at once. Credit: the worker, which had run out of credits,
  * has some again. End: the last bytes and the usage. Cut: the usage of a stream that stops half-way. Fail:
  * the call is not billed. Tried: an attempt that failed, for the call log. (messages.ts says more.)
  *
- * A Credit tells no number of bytes, because both threads count credits in shared memory (call-table.ts).
- * Fail and Tried are rare, and are posted as messages. So is a frame that is too long for a record or finds
- * no space in the ring.
+ * A Credit has no number of bytes, because both threads count credits in shared memory (call-table.ts). Fail
+ * and Tried are rare, so frame-port.ts posts them as messages. It also posts a frame that is too long for a
+ * record or finds no space in the ring.
  *
  * A call with a large body has an empty `body`. Its record has everything but the large body, which
- * frame-port.ts posts behind the record, because its memory can be transferred. At the other end it puts the
- * large body back into the frame.
+ * frame-port.ts posts behind the record, because its memory can be transferred. On the other thread
+ * frame-port.ts puts the large body back into the frame.
  *
- * Must hold: `readFrame` returns what `writeFrame` was given, field by field and for any body, except
- * `largeBody`. requestId, trace and betas must be ASCII: the gateway makes the first,
- * telemetry/trace-context.ts and request/request-head.ts check the others. A body with `bodyIsAscii` must be
- * too, or its wider characters change: protocol/request-bytes.ts sets the flag. Each int32 is a whole number
- * below 2^31: an index, a count that a body or a limit bounds, a position in a body, or tokens up to
- * OUTPUT_TOKENS_UNLIMITED. A field that is read at a wrong offset may charge wrong tokens
- * (test/unit/channel/frame-port.test.ts).
+ * Must hold (test/unit/channel/frame-port.test.ts):
+ * - `readFrame` returns what `writeFrame` was given, field by field and for any body, except `largeBody`. A
+ *   field that is read at a wrong offset may charge wrong tokens.
+ * - requestId, trace and betas are ASCII: the gateway makes the requestId, telemetry/trace-context.ts and
+ *   request/request-head.ts check the others. A body with `bodyIsAscii` is ASCII too, or its wider characters
+ *   would change: protocol/request-bytes.ts sets the flag.
+ * - Each int32 is a whole number below 2^31: an index, a count that a body or a limit bounds, a position in a
+ *   body, or tokens up to OUTPUT_TOKENS_UNLIMITED.
  */
 import { invariant } from '../core/errors.js';
 import { FIELDS_AT, type SpscReader, type SpscWriter } from '../core/spsc-ring.js';
@@ -61,15 +62,16 @@ import type { CallId } from './open-calls.js';
 /** A longer frame is posted as a message: to transfer its bytes costs no more than to copy them. */
 export const RECORD_BYTES_MAX = 32 * 1024;
 
-// Offsets in bytes from the start of a record, which is a multiple of 8. Those of a float64 must be too, and
-// so FIELDS_AT; those of an int32 multiples of 4. Behind the id, a Call has its int32; a Data, End or Cut has
-// the length of its bytes.
+// Offsets in bytes from the start of a record, which is a multiple of 8. Offsets of a float64 must be
+// multiples of 8 too (FIELDS_AT is), those of an int32 multiples of 4. Behind the id, a Call has its int32; a
+// Data, End or Cut has the length of its bytes.
 const ID_AT = FIELDS_AT;
 /** Bytes of a Cancel, Stop or Credit. */
 const SIGNAL_BYTES = ID_AT + 8;
 const CALL_INTS_AT = ID_AT + 8;
-/** How many int32 each call has, in the order in which `writeCall` writes them; two by their positions. */
+/** How many int32 each call has, in the order in which `writeCall` writes them. */
 const CALL_INTS = 14;
+/** Positions among them of the two that `readRequest` reads out of order. */
 const BETAS_CHARS_INT = 12;
 const FALLBACK_COUNT_INT = 13;
 /** Where the int32 of the fallbacks begin; without fallbacks, the texts. */
@@ -80,6 +82,7 @@ const LENGTH_AT = ID_AT + 8;
 const DATA_BYTES_AT = LENGTH_AT + 8;
 const END_SOURCE_AT = LENGTH_AT + 4;
 const END_FLOATS_AT = LENGTH_AT + 8;
+/** Behind the seven float64 that `writeEnd` writes. */
 const END_BYTES_AT = END_FLOATS_AT + 7 * 8;
 
 /** Bits of a call's `flags`. */
@@ -95,7 +98,10 @@ const TRACED = 8;
 /** Bits from here on are the door's position in DOOR_NAMES. */
 const DOOR_SHIFT = 8;
 
-/** False if nothing was written: the caller posts the frame. A call is written without its large body. */
+/**
+ * Returns false if nothing was written: FramePort then posts the frame. A call is written without its large
+ * body, which FramePort posts.
+ */
 export function writeFrame(ring: SpscWriter, frame: Frame): boolean {
   switch (frame.kind) {
     case FRAME_CALL:
@@ -122,8 +128,8 @@ export function writeFrame(ring: SpscWriter, frame: Frame): boolean {
 }
 
 /**
- * The frame at `at`, which FramePort has got from the ring. Bytes of a response are a view of the ring, valid
- * until the record is given back.
+ * The frame whose record begins at the offset `at`, as SpscReader.read gives it. Bytes of a response are a
+ * view of the ring, valid until FramePort gives the record back.
  */
 export function readFrame(ring: SpscReader, at: number): Frame {
   const id = ring.floats[(at + ID_AT) >> 3]!;
@@ -158,82 +164,85 @@ function begin(ring: SpscWriter, kind: number, id: CallId, bytes: number): numbe
 
 function writeCall(ring: SpscWriter, { id, request }: CallFrame): boolean {
   const { requestId, body, bodyIsAscii, trace, fallbacks, betas } = request;
-  const hasText = trace !== undefined && trace !== UNRECORDED;
-  const traceParent = hasText ? trace[0] : '';
-  const traceState = hasText ? trace[1] : '';
-  const head = hasText ? requestId + traceParent + traceState + betas : requestId + betas;
+  const hasTraceText = trace !== undefined && trace !== UNRECORDED;
+  const traceParent = hasTraceText ? trace[0] : '';
+  const traceState = hasTraceText ? trace[1] : '';
+  const shortTexts = hasTraceText ? requestId + traceParent + traceState + betas : requestId + betas;
   const bodyBytes = bodyIsAscii ? body.length : 2 * body.length;
   const fallbackBytes = fallbacks === undefined ? 0 : 4 * (FALLBACK_INTS + fallbacks.models.length);
-  const at = begin(ring, FRAME_CALL, id, CALL_TEXT_AT + fallbackBytes + head.length + bodyBytes);
+  const at = begin(ring, FRAME_CALL, id, CALL_TEXT_AT + fallbackBytes + shortTexts.length + bodyBytes);
   if (at === -1) return false;
   const { ints, bytes } = ring;
-  let int = (at + CALL_INTS_AT) >> 2;
-  ints[int++] = request.modelIndex;
-  ints[int++] =
+  // `readRequest` reads in this order: change both together, and the header.
+  let nextInt = (at + CALL_INTS_AT) >> 2;
+  ints[nextInt++] = request.modelIndex;
+  ints[nextInt++] =
     (request.stream ? STREAM : 0) |
     (request.includeUsage ? INCLUDE_USAGE : 0) |
     (bodyIsAscii ? ASCII : 0) |
     (trace === undefined ? 0 : TRACED) |
     (request.door << DOOR_SHIFT);
-  ints[int++] = request.modelStart;
-  ints[int++] = request.modelEnd;
-  ints[int++] = requestId.length;
-  ints[int++] = traceParent.length;
-  ints[int++] = traceState.length;
-  ints[int++] = body.length;
-  ints[int++] = request.account;
-  ints[int++] = request.outputTokensMax;
-  ints[int++] = request.choices;
-  ints[int++] = request.mediaParts;
-  ints[int++] = betas.length;
-  ints[int++] = fallbacks === undefined ? 0 : fallbacks.models.length;
-  if (fallbacks !== undefined) writeFallbacks(ints, int, fallbacks);
+  ints[nextInt++] = request.modelStart;
+  ints[nextInt++] = request.modelEnd;
+  ints[nextInt++] = requestId.length;
+  ints[nextInt++] = traceParent.length;
+  ints[nextInt++] = traceState.length;
+  ints[nextInt++] = body.length;
+  ints[nextInt++] = request.account;
+  ints[nextInt++] = request.outputTokensMax;
+  ints[nextInt++] = request.choices;
+  ints[nextInt++] = request.mediaParts;
+  ints[nextInt++] = betas.length;
+  ints[nextInt++] = fallbacks === undefined ? 0 : fallbacks.models.length;
+  if (fallbacks !== undefined) writeFallbacks(ints, nextInt, fallbacks);
   const textAt = at + CALL_TEXT_AT + fallbackBytes;
-  bytes.write(head, textAt, head.length, 'latin1');
-  bytes.write(body, textAt + head.length, bodyBytes, bodyIsAscii ? 'latin1' : 'utf16le');
+  bytes.write(shortTexts, textAt, shortTexts.length, 'latin1');
+  bytes.write(body, textAt + shortTexts.length, bodyBytes, bodyIsAscii ? 'latin1' : 'utf16le');
   return true;
 }
 
-/** `at`: an index in `ints`, as in `readFallbacks`. */
+/** `firstInt`: the index in `ints` at which the int32 of the fallbacks begin. */
 function writeFallbacks(
   ints: Int32Array,
-  at: number,
+  firstInt: number,
   { models, maxTokens, maxCompletionTokens }: FallbackModels,
 ): void {
-  ints[at] = maxTokens.start;
-  ints[at + 1] = maxTokens.end;
-  ints[at + 2] = maxCompletionTokens.start;
-  ints[at + 3] = maxCompletionTokens.end;
-  ints.set(models, at + FALLBACK_INTS);
+  ints[firstInt] = maxTokens.start;
+  ints[firstInt + 1] = maxTokens.end;
+  ints[firstInt + 2] = maxCompletionTokens.start;
+  ints[firstInt + 3] = maxCompletionTokens.end;
+  ints.set(models, firstInt + FALLBACK_INTS);
 }
 
-function readFallbacks(ints: Int32Array, at: number, count: number): FallbackModels {
-  const models = at + FALLBACK_INTS;
+/** `firstInt` as in `writeFallbacks`. `count`: how many fallbacks there are. */
+function readFallbacks(ints: Int32Array, firstInt: number, count: number): FallbackModels {
+  const firstModel = firstInt + FALLBACK_INTS;
   return {
-    models: Array.from(ints.subarray(models, models + count)),
-    maxTokens: { start: ints[at]!, end: ints[at + 1]! },
-    maxCompletionTokens: { start: ints[at + 2]!, end: ints[at + 3]! },
+    models: Array.from(ints.subarray(firstModel, firstModel + count)),
+    maxTokens: { start: ints[firstInt]!, end: ints[firstInt + 1]! },
+    maxCompletionTokens: { start: ints[firstInt + 2]!, end: ints[firstInt + 3]! },
   };
 }
 
+/** Reads the int32 in the order in which `writeCall` writes them. */
 function readRequest({ ints, bytes }: SpscReader, at: number): UpstreamRequest {
-  const first = (at + CALL_INTS_AT) >> 2;
-  let int = first;
-  const modelIndex = ints[int++]!;
-  const flags = ints[int++]!;
-  const modelStart = ints[int++]!;
-  const modelEnd = ints[int++]!;
-  const fallbacks = ints[first + FALLBACK_COUNT_INT]!;
-  const requestIdAt = at + CALL_TEXT_AT + (fallbacks === 0 ? 0 : 4 * (FALLBACK_INTS + fallbacks));
-  const traceParentAt = requestIdAt + ints[int++]!;
-  const traceStateAt = traceParentAt + ints[int++]!;
-  const betasAt = traceStateAt + ints[int++]!;
-  const bodyChars = ints[int++]!;
-  const bodyAt = betasAt + ints[first + BETAS_CHARS_INT]!;
-  const account = asAccountIndex(ints[int++]!);
-  const outputTokensMax = ints[int++]!;
-  const choices = ints[int++]!;
-  const mediaParts = ints[int++]!;
+  const firstInt = (at + CALL_INTS_AT) >> 2;
+  let nextInt = firstInt;
+  const modelIndex = ints[nextInt++]!;
+  const flags = ints[nextInt++]!;
+  const modelStart = ints[nextInt++]!;
+  const modelEnd = ints[nextInt++]!;
+  const fallbackCount = ints[firstInt + FALLBACK_COUNT_INT]!;
+  const requestIdAt = at + CALL_TEXT_AT + (fallbackCount === 0 ? 0 : 4 * (FALLBACK_INTS + fallbackCount));
+  const traceParentAt = requestIdAt + ints[nextInt++]!;
+  const traceStateAt = traceParentAt + ints[nextInt++]!;
+  const betasAt = traceStateAt + ints[nextInt++]!;
+  const bodyChars = ints[nextInt++]!;
+  const bodyAt = betasAt + ints[firstInt + BETAS_CHARS_INT]!;
+  const account = asAccountIndex(ints[nextInt++]!);
+  const outputTokensMax = ints[nextInt++]!;
+  const choices = ints[nextInt++]!;
+  const mediaParts = ints[nextInt++]!;
   const bodyIsAscii = (flags & ASCII) !== 0;
   return {
     requestId: bytes.toString('latin1', requestIdAt, traceParentAt),
@@ -254,10 +263,11 @@ function readRequest({ ints, bytes }: SpscReader, at: number): UpstreamRequest {
     outputTokensMax,
     choices,
     mediaParts,
-    fallbacks: fallbacks === 0 ? undefined : readFallbacks(ints, first + CALL_INTS, fallbacks),
+    fallbacks: fallbackCount === 0 ? undefined : readFallbacks(ints, firstInt + CALL_INTS, fallbackCount),
   };
 }
 
+/** The trace of a call that is TRACED. Without text in the record it is UNRECORDED. */
 function traceOf(bytes: Buffer, traceParentAt: number, traceStateAt: number, end: number): CarriedTrace {
   if (traceParentAt === traceStateAt) return UNRECORDED;
   return [bytes.toString('latin1', traceParentAt, traceStateAt), bytes.toString('latin1', traceStateAt, end)];
@@ -268,7 +278,7 @@ function writeEnd(ring: SpscWriter, { kind, id, bytes, usage, upstreamWaitMs }: 
   if (at === -1) return false;
   const { ints, floats } = ring;
   ints[(at + LENGTH_AT) >> 2] = bytes.length;
-  // Never -1: the type has no other sources.
+  // Never -1: the type UsageSource has no other sources.
   ints[(at + END_SOURCE_AT) >> 2] = USAGE_SOURCES.indexOf(usage.source);
   let float = (at + END_FLOATS_AT) >> 3;
   floats[float++] = usage.promptTokens;
@@ -303,8 +313,9 @@ function readEnd(ring: SpscReader, at: number, kind: EndFrame['kind'], id: CallI
 }
 
 /**
- * A view of the ring, whose Buffer covers its memory from byte 0. Not a Buffer, because receivers copy by
- * `slice`, and that of a Buffer does not copy.
+ * A view of the ring's memory, from the offset `at + bytesAt` on. It is no Buffer, because receivers copy by
+ * `slice`, which in a Buffer does not copy. `bytes` covers the ring's memory from byte 0, so offsets in both
+ * are the same.
  */
 function bytesOf({ bytes, ints }: SpscReader, at: number, bytesAt: number): Uint8Array {
   return new Uint8Array(bytes.buffer, at + bytesAt, ints[(at + LENGTH_AT) >> 2]);

@@ -1,18 +1,17 @@
 /**
  * One end of the channel between a listener and a worker: a MessagePort, and a ring for each direction.
- * ListenerChannel and WorkerChannel each have one for each thread on the other side, on the thread of the
- * listener or of the upstream worker.
+ * listener-channel.ts has a FramePort for each worker, worker-channel.ts one for its listener. A FramePort
+ * runs on the thread of its end. The main thread makes channels (gateway/pools.ts).
  *
  * A message costs some µs whatever it carries, and V8's serialiser 1 µs and more for each frame in it. So
  * frames are records of the ring, and one message announces the frames of one event-loop turn: the number of
- * their bytes. If a frame cannot go by the ring (see frame-codec.ts), that message carries the frame itself,
- * between the numbers of bytes of the records before and after it. The message is sent by `setImmediate`,
- * which runs after all sockets of the turn have been served, so no frame waits longer than its turn. A turn
- * that posts much (500 fast streams at once: 32 MB) sends several messages, so that none is longer than some
+ * their bytes. If a frame cannot go by the ring (see frame-codec.ts), it is posted: the message carries the
+ * frame itself, between the numbers of bytes of the records before and after it. `setImmediate` sends the
+ * message after all sockets of the turn have been served, so no frame waits longer than its turn. A turn that
+ * posts much (500 fast streams at once: 32 MB) sends several messages, so that none is longer than some
  * BATCH_BYTES_MAX.
  *
- * Must hold: frames arrive in the order in which they were pushed, whether by the ring or posted. Test:
- * test/unit/channel/frame-port.test.ts.
+ * Must hold: frames arrive in the order in which they were pushed, whether by the ring or posted.
  */
 import { MessageChannel, type MessagePort } from 'node:worker_threads';
 import { invariant } from '../core/errors.js';
@@ -40,16 +39,16 @@ export interface FrameChannel<Port extends FrameTransport = FrameTransport> {
   readonly outgoing: SharedArrayBuffer;
 }
 
-/** Of one direction. Holds twenty bodies of 12 KB. A sender that finds the ring full posts its frames. */
+/** Of the ring of one direction: twenty bodies of 12 KB. If the ring is full, frames are posted. */
 const RING_BYTES = 256 * 1024;
 
-/** The two ends of a new channel between threads. */
+/** The two ends of a new channel between threads. The main thread calls it. */
 export function createFrameChannel(): readonly [FrameChannel<MessagePort>, FrameChannel<MessagePort>] {
   const { port1, port2 } = new MessageChannel();
   return channelOf(port1, port2);
 }
 
-/** The two ends of a new channel within this thread. */
+/** The two ends of a new channel within this thread (`workers: 0`). */
 export function createLocalChannel(): readonly [FrameChannel, FrameChannel] {
   const port1 = new LocalPort();
   const port2 = new LocalPort();
@@ -64,9 +63,11 @@ export function createLocalChannel(): readonly [FrameChannel, FrameChannel] {
  * few: while the worker's task starts, only calls that have a call slot can send frames.
  */
 class LocalPort implements FrameTransport {
+  /** The other end; undefined once this end is closed. */
   peer: LocalPort | undefined;
   #listener: ((message: never) => void) | undefined;
-  #waiting: unknown[] = [];
+  /** Messages that came before `on('message')`. */
+  #early: unknown[] = [];
 
   postMessage(message: unknown): void {
     const { peer } = this;
@@ -74,10 +75,10 @@ class LocalPort implements FrameTransport {
   }
 
   on(event: 'message' | 'close', listener: (message: never) => void): void {
-    // Both ends close with their thread, so nobody is left to be told.
+    // Both ends close with their thread, so no `close` event is needed.
     if (event === 'close') return;
     this.#listener = listener;
-    for (const message of this.#waiting.splice(0)) listener(message as never);
+    for (const message of this.#early.splice(0)) listener(message as never);
   }
 
   close(): void {
@@ -86,7 +87,7 @@ class LocalPort implements FrameTransport {
   }
 
   #receive(message: unknown): void {
-    if (this.#listener === undefined) this.#waiting.push(message);
+    if (this.#listener === undefined) this.#early.push(message);
     else this.#listener(message as never);
   }
 }
@@ -95,25 +96,26 @@ function channelOf<Port extends FrameTransport>(
   port1: Port,
   port2: Port,
 ): readonly [FrameChannel<Port>, FrameChannel<Port>] {
-  const one = createSpscRing(RING_BYTES);
-  const other = createSpscRing(RING_BYTES);
+  const ring1 = createSpscRing(RING_BYTES);
+  const ring2 = createSpscRing(RING_BYTES);
   return [
-    { port: port1, incoming: one, outgoing: other },
-    { port: port2, incoming: other, outgoing: one },
+    { port: port1, incoming: ring1, outgoing: ring2 },
+    { port: port2, incoming: ring2, outgoing: ring1 },
   ];
 }
 
 /**
- * A posted frame, with its bytes in the form that costs least. Up to STRING_BYTES_MAX they become a string of
- * as many characters, which V8 copies as it is. More are copied to a buffer that is transferred. A transfer
- * costs 4 µs whatever the length, and V8 counts the memory in the sender's heap and in the receiver's.
+ * A posted frame, with its bytes in the form that costs least. Up to STRING_BYTES_MAX bytes become a string
+ * of as many characters, which V8 copies as it is. More bytes are copied to a buffer that is transferred. A
+ * transfer costs 4 µs whatever the length, and V8 counts the memory in the sender's heap and in the
+ * receiver's, which makes collections more frequent.
  */
 type Packed<F extends DataFrame | EndFrame> = Omit<F, 'bytes'> & { readonly bytes: string | Uint8Array };
 type PostedFrame = Exclude<Frame, DataFrame | EndFrame> | Packed<DataFrame> | Packed<EndFrame>;
 
 /**
- * One of three: the number of bytes of records that follow in the ring; the large body of the call whose
- * record came last; a posted frame.
+ * A part of a message, one of three: the number of bytes of records that follow in the ring; the large body
+ * of the call whose record came last; a posted frame.
  */
 type Item = number | Uint8Array | PostedFrame;
 
@@ -126,28 +128,32 @@ export class FramePort {
   readonly #port: FrameTransport;
   readonly #out: SpscWriter;
   readonly #in: SpscReader;
-  readonly #onFrame: (frame: Frame, more: boolean) => void;
+  readonly #onFrame: (frame: Frame, hasNext: boolean) => void;
   readonly #onRecord = (at: number): void => this.#deliverBefore(readFrame(this.#in, at));
   readonly #onTurnEnd = (): void => {
-    this.#scheduled = false;
+    this.#isScheduled = false;
     this.#flush();
   };
+  /** The items of the next message. Empty if all frames go by the ring: then it is a number alone. */
   #items: Item[] = [];
+  /** The buffers in `#items` to be transferred. */
   #transfer: ArrayBuffer[] = [];
+  /** Bytes of the posted frames and large bodies in `#items`. */
   #postedBytes = 0;
-  #scheduled = false;
+  /** Whether `#onTurnEnd` will run. */
+  #isScheduled = false;
   /**
    * The frame that was read last. It is delivered when the next item has been read, because that may be its
-   * large body, or another frame of the same call (`more`).
+   * large body, or another frame of the same call (`hasNext`).
    */
   #pending: Frame | undefined;
 
   /**
-   * `onFrame` gets each frame that arrives. With `more` the next frame is of the same call and follows at
-   * once. Bytes of a frame are valid until `onFrame` returns; those of a frame with `more` until `onFrame`
+   * `onFrame` gets each frame that arrives. With `hasNext` the next frame is of the same call and follows at
+   * once. Bytes of a frame are valid until `onFrame` returns; bytes of a frame with `hasNext` until `onFrame`
    * has returned for the next frame too.
    */
-  constructor({ port, incoming, outgoing }: FrameChannel, onFrame: (frame: Frame, more: boolean) => void) {
+  constructor({ port, incoming, outgoing }: FrameChannel, onFrame: (frame: Frame, hasNext: boolean) => void) {
     this.#port = port;
     this.#out = new SpscWriter(outgoing);
     this.#in = new SpscReader(incoming);
@@ -156,8 +162,8 @@ export class FramePort {
   }
 
   /**
-   * Queues a frame. Its bytes are copied; only those of a large body are transferred, with their whole
-   * buffer.
+   * Queues a frame. Its bytes are copied. Only a large body is transferred, with the whole buffer that it is
+   * in.
    */
   push(frame: Frame): void {
     if (!writeFrame(this.#out, frame)) this.#post(frame);
@@ -165,13 +171,13 @@ export class FramePort {
       this.#add(frame.request.largeBody, frame.request.largeBody);
     if (this.#postedBytes >= BATCH_BYTES_MAX) {
       this.#flush();
-    } else if (!this.#scheduled) {
-      this.#scheduled = true;
+    } else if (!this.#isScheduled) {
+      this.#isScheduled = true;
       setImmediate(this.#onTurnEnd);
     }
   }
 
-  /** Sends what is queued, then closes both ends. */
+  /** Sends the queued frames, then closes both ends. */
   close(): void {
     this.#flush();
     this.#port.close();
@@ -190,6 +196,7 @@ export class FramePort {
     this.#postedBytes = 0;
   }
 
+  /** Queues a frame that cannot go by the ring. */
   #post(frame: Frame): void {
     if ('bytes' in frame) {
       const bytes = packed(frame.bytes);
@@ -201,6 +208,7 @@ export class FramePort {
 
   /** `bytes` of the item count toward BATCH_BYTES_MAX, and are transferred unless they are a string. */
   #add(item: Item, bytes: string | Uint8Array | undefined): void {
+    // The records so far come before the item, so that frames keep their order.
     const recordBytes = this.#out.takeUnannounced();
     if (recordBytes > 0) this.#items.push(recordBytes);
     this.#items.push(item);
@@ -220,9 +228,11 @@ export class FramePort {
       }
     }
     this.#deliverBefore(undefined);
+    // Last: `onFrame` must be through with the bytes of all frames.
     this.#in.giveBack();
   }
 
+  /** Puts the large body into the frame of its call, which was read last. */
   #addBody(largeBody: Uint8Array): void {
     const frame = this.#pending;
     invariant(frame?.kind === FRAME_CALL, 'a body follows its call');
@@ -237,7 +247,7 @@ export class FramePort {
   }
 }
 
-/** Copies `bytes`: the sender may write to them again. */
+/** Copies `bytes`, because the sender may write to their memory again. */
 function packed(bytes: Uint8Array): string | Uint8Array {
   if (bytes.length <= STRING_BYTES_MAX)
     return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1');
@@ -248,7 +258,7 @@ function packed(bytes: Uint8Array): string | Uint8Array {
 
 /**
  * The frame as it was pushed. Its bytes are a Uint8Array and no Buffer, because receivers copy by `slice`,
- * and that of a Buffer does not copy.
+ * which in a Buffer does not copy.
  */
 function unpacked(frame: PostedFrame): Frame {
   if (!('bytes' in frame) || typeof frame.bytes !== 'string') return frame as Frame;

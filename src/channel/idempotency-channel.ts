@@ -1,9 +1,9 @@
 /**
  * The listener's side of idempotency locks: its port to the main thread, and the bound on the responses that
- * it collects. request/idempotency.ts calls it; gateway/idempotency-service.ts is the other end. For a lock
- * that was granted (`new`) the listener sends either `keep` or `abandon`, and after `keep` perhaps `forget`.
- * For a `finished` reply it sends `replayed` once, when it no longer holds the bytes. If a listener dies, the
- * service releases its locks.
+ * the listener collects. request/idempotency.ts calls it; gateway/idempotency-service.ts is the other end.
+ * For a lock that was granted (`new`) the listener sends either `keep` or `abandon`, and after `keep` perhaps
+ * `forget`. For a `finished` reply it sends `replayed` once, when it no longer keeps the bytes. If a listener
+ * dies, the service releases its locks.
  *
  *     listener → main   Question<LockRequest>   before the call is admitted; the reply is a LockReply
  *                       LockMessage             how the call ended; no reply
@@ -22,10 +22,11 @@ export interface LockRequest extends ResponseKey {
   readonly bodyDigest: string;
 }
 
-/** What the first call's response was. */
+/** Of the first call's response. */
 interface EndedResponse {
+  /** Whether the response is a stream of server-sent events, whole. */
   readonly stream: boolean;
-  /** The id of the model that answered, if it was not the one that the call named. */
+  /** The id of the fallback that answered; undefined if the model that the call named did. */
   readonly fallback?: string | undefined;
 }
 
@@ -41,8 +42,8 @@ export type LockReply =
   /** More calls hold locks, or more bytes of responses are being replayed, than the service allows: 503. */
   | { readonly state: 'busy' }
   /**
-   * The response of the first call. When the listener no longer holds its bytes it sends `replayed`: the
-   * service bounds the bytes of all that listeners hold.
+   * The response of the first call. When the listener no longer keeps its bytes it sends `replayed`: the
+   * service bounds the bytes of all responses that listeners replay.
    */
   | (EndedResponse & { readonly state: 'finished'; readonly bytes: Uint8Array });
 
@@ -51,25 +52,26 @@ export type LockMessage =
   | (EndedResponse & {
       readonly kind: 'keep';
       readonly lock: LockRequest;
-      /** Undefined if they were too many. */
+      /** The response's body; undefined if it was too long to collect. */
       readonly bytes: Uint8Array | undefined;
-      /** The number of the record with its charge in the listener's journal, where it is appended next. */
+      /** The number that the record of the call's charge, which is appended next, has in the journal. */
       readonly position: number;
     })
-  /** The call was rejected, or failed, or its client left: the next one with the key is a new call. */
+  /** The call was rejected, or failed, or its client left. The next request with the key is a new call. */
   | { readonly kind: 'abandon'; readonly lock: LockRequest }
   /** The charge of a stored response is taken back, by the journal's record that will be at `position`. */
   | { readonly kind: 'forget'; readonly lock: LockRequest; readonly position: number }
+  /** The listener no longer keeps the bytes of a `finished` reply. `bytes` is their number. */
   | { readonly kind: 'replayed'; readonly bytes: number };
 
 /**
- * Bytes of the responses that a listener collects at a time to store them. A response beyond this is served
- * and not stored.
+ * Bytes of the responses that a listener collects at a time to store them. A response for which no bytes are
+ * left is served and not stored.
  */
 const COLLECTED_BYTES_MAX = 256 * 1024 * 1024;
 
 export class IdempotencyChannel {
-  /** A longer response is not stored. */
+  /** A response of more bytes is not stored. */
   readonly responseBytesMax: number;
   readonly #asks: AskPort<LockRequest, LockReply, LockMessage>;
   #collectedBytes = 0;
@@ -80,22 +82,23 @@ export class IdempotencyChannel {
   }
 
   /**
-   * Rejects with `AskRejected` if the stored responses cannot be read. Cannot be withdrawn: if the client
-   * leaves before `new` comes, the KeyedCall then sends `abandon`.
+   * Asks for the lock. Rejects with `AskRejected` if the stored responses cannot be read. The question cannot
+   * be withdrawn: if the client leaves before the reply `new` comes, the KeyedCall then sends `abandon`.
    */
   lock(lock: LockRequest): Promise<LockReply> {
     return this.#asks.ask(lock);
   }
 
-  /** Transfers the buffer of the `bytes` in a `keep`, so it must hold nothing else. */
+  /** Transfers the whole buffer of the `bytes` in a `keep`, so it must have nothing else in it. */
   send(message: LockMessage): void {
     const bytes = message.kind === 'keep' ? message.bytes : undefined;
     this.#asks.send(message, bytes === undefined ? [] : [bytes.buffer as ArrayBuffer]);
   }
 
   /**
-   * Whether `bytes` more of a response may be collected. If so, they count until they are given back: each
-   * call (KeyedCall in request/idempotency.ts) gives back the sum of what it took, once.
+   * Whether a call may collect `bytes` of its response, beside those that it has taken before. If so, they
+   * count until `giveBack`: each call (KeyedCall in request/idempotency.ts) gives back the sum of its bytes,
+   * once.
    */
   take(bytes: number): boolean {
     if (this.#collectedBytes + bytes > COLLECTED_BYTES_MAX) return false;

@@ -1,14 +1,14 @@
 /**
  * The port by which a listener or an upstream worker asks the main thread for leases, if limits are shared
  * with other processes. The other end is `serveLeases` in sharing/lease-manager.ts. The messages of one
- * event-loop turn go as one array (see AskPort), and so do the replies.
+ * event-loop turn go as one array (see AskPort in core/ask-port.ts), and so do the replies.
  *
  *     to main     Question<LeaseAsk>    a request waits for a lease
  *                 LowLease              a lease runs low; no reply
- *     from main   AskReply<LeaseEnd>    how the wait of that request ended
+ *     from main   AskReply<LeaseEnd>    how the wait of the request ended
  *
- * Must hold: after `try` the asker takes the quota anew and may fail, because another request of the process
- * may be faster (test/e2e/shared-quotas.test.ts).
+ * Must hold: after `try` the asker takes from the quota again, and may fail to, because another request of
+ * the process may be faster (test/e2e/shared-quotas.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import { AskPort, type Question } from '../core/ask-port.js';
@@ -24,9 +24,9 @@ export interface LeaseScope {
 }
 
 /**
- * What the request could not take. `minute`: a permit. `admission`: a call of each stock of calls, a hold and
- * tokens, and a permit of a rule for a model; if it `isFree`, a call slot and that permit alone. `upstream`:
- * all that, of an upstream.
+ * What the request could not take. `minute`: a permit. `admission`: a call of each stock of calls, the hold,
+ * the tokens, and a permit of a rule for a model; if the call costs nothing (`isFree`), a call slot and that
+ * permit alone. `upstream`: a permit, a call slot and the tokens, of an upstream.
  */
 export type LeaseNeed =
   | { readonly kind: 'minute' }
@@ -51,7 +51,7 @@ export type LeaseEnd =
   | 'try'
   /** The coordinator has nothing left, and other nodes gave nothing back while the request could wait. */
   | 'refused'
-  /** The coordinator has not said in time whether it has any: the process was stopped, or overloaded. */
+  /** The coordinator has not replied in time: the process was stopped, or overloaded. */
   | 'late'
   /** The coordinator does not reply, too many requests wait already, or the process ends. */
   | 'lost'
@@ -77,14 +77,14 @@ export class LeaseChannel {
   }
 
   /**
-   * Resolves once the request may try again, or cannot have what it needs. `scopes` are all that have limits.
-   * Never rejects. The rate-limit phase, admission and upstream workers call it.
+   * Resolves once the request may try again, or cannot have what it needs. `scopes` are all scopes of the
+   * request that have limits. Never rejects. The rate-limit phase, admission and upstream workers call it.
    */
   ask(scopes: readonly LeaseScope[], need: LeaseNeed): Promise<LeaseEnd> {
     return this.#asks.ask({ scopes, need });
   }
 
-  /** Has the main thread refill the lease; nothing waits for it. The ledger calls it. */
+  /** Has the main thread refill the lease. No request waits for that. The ledger calls it. */
   low(kind: ScopeKind, index: number): void {
     this.#asks.send({ kind, index });
   }

@@ -1,13 +1,15 @@
 /**
- * The listener's side of the channel to all workers: it hands out call slots, chooses a worker for each call,
- * and receives the workers' frames. request/listener.thread.ts makes one and tells it of workers; admit.ts
- * acquires a slot, dispatch.ts dispatches, delivery.ts and replay.ts do the rest. Listener thread.
+ * The listener's side of the channels to all workers: hands out call slots, chooses a worker for each call,
+ * and receives the workers' frames. request/listener.thread.ts makes one and attaches the workers; admit.ts
+ * acquires a slot, dispatch.ts dispatches, delivery.ts and replay.ts cancel, refund and release. Listener
+ * thread.
  *
- * Each listener owns a range of call slots and hands them out itself, so no two threads contend for one. A
- * slot is taken before admission (the ledger keeps the call's reservation under the same index). It is free
- * again when the worker has sent its last frame for it, or has died, and the client has taken the response.
+ * Each listener owns a range of call slots and hands them out itself, so no two threads contend for a slot. A
+ * slot is acquired before admission, because the ledger keeps the call's reservation under the same index. It
+ * is free again when the worker has sent its last frame for it, or has died, and the client has taken the
+ * response.
  *
- * Must hold: a slot is given out again only when its call is over for worker and client, and each call's
+ * Must hold: a slot is acquired again only when its call is over for worker and client, and each call's
  * receiver gets one end. Otherwise the ledger settles another call's hold (test/unit/channel/link.test.ts).
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
@@ -32,41 +34,47 @@ import {
 import { OpenCalls, type CallId } from './open-calls.js';
 
 /**
- * Receives a call's response. Exactly one of onEnd, onCut and onFail is called, last. They return whether the
- * call's slot is free again. If it is not, because the client has not taken the response yet, the receiver
- * calls `release` later.
+ * Receives a call's response. Exactly one of onEnd, onCut and onFail is called, last. These three return
+ * whether the call's slot is free again. If it is not, because the client has not taken the response yet, the
+ * receiver calls `release` later, once.
  */
 export interface CallReceiver {
   /** An attempt has failed, or has ended after its client had left. */
   onTried(attempt: TriedAttempt): void;
   /**
    * `bytes` are shared memory that the worker writes to again: they are valid until this method returns. With
-   * `more` the next frame of the same call has arrived too, so the channel calls the receiver's next
-   * method at once, and `bytes` are valid until that one returns.
+   * `hasNext` the next frame of the same call has arrived too. The channel then calls the receiver's next
+   * method at once, and `bytes` are valid until that method returns.
    */
-  onData(bytes: Uint8Array, more: boolean): void;
-  /** The last bytes, which are valid as long as those of `onData`. */
+  onData(bytes: Uint8Array, hasNext: boolean): void;
+  /**
+   * `bytes` are the last ones, valid as those of `onData`. `upstreamWaitMs`: how long the call waited for its
+   * upstreams before the first byte of its response could be sent.
+   */
   onEnd(bytes: Uint8Array, usage: Usage, upstreamWaitMs: number): boolean;
   /** The rest of the stream will not come. The call is billed for what came. */
   onCut(usage: Usage, upstreamWaitMs: number): boolean;
+  /** The call is not billed. */
   onFail(error: ErrorRecord): boolean;
 }
 
-/** The slots `first` to `first + count - 1` belong to this listener. */
+/** The slots `first` to `first + count - 1`, which belong to one listener. */
 export interface SlotRange {
   readonly first: number;
   readonly count: number;
 }
 
-interface WorkerEnd {
+/** A worker, as this listener sees it. */
+interface AttachedWorker {
   readonly port: FramePort;
+  /** Calls of this listener. */
   inFlight: number;
 }
 
 interface OpenCall {
   readonly id: CallId;
   readonly slot: CallSlot;
-  readonly worker: WorkerEnd;
+  readonly worker: AttachedWorker;
   readonly receiver: CallReceiver;
 }
 
@@ -76,19 +84,20 @@ const WORKER_DIED: ErrorRecord = {
 };
 
 export class ListenerChannel {
-  /** For what the worker has recorded of a slot's call. Valid until the slot is acquired again. */
+  /** Has what the worker recorded of a slot's call, until the slot is acquired again. */
   readonly table: CallTable;
-  /** A stack of the slots that are free: its first `#freeCount`. */
+  /** A stack. Its first `#freeCount` numbers are the free slots; the others mean nothing. */
   readonly #freeSlots: Int32Array;
   #freeCount: number;
   readonly #calls: OpenCalls<OpenCall>;
-  readonly #workers = new Map<number, WorkerEnd>();
-  /** `stopLeft` was called. */
+  /** By the worker's index. */
+  readonly #workers = new Map<number, AttachedWorker>();
+  /** Whether `stopLeft` was called. */
   #isStopping = false;
 
   constructor(table: CallTable, { first, count }: SlotRange) {
     this.table = table;
-    // Handed out from the low end, so a quiet gateway touches few pages of the shared buffers.
+    // Slots are handed out from the low end, so a quiet gateway touches few pages of the shared buffers.
     this.#freeSlots = Int32Array.from({ length: count }, (_, index) => first + count - 1 - index);
     this.#freeCount = count;
     this.#calls = new OpenCalls(first, count);
@@ -102,7 +111,7 @@ export class ListenerChannel {
   /** Adds a worker, named by its index. If it replaces one that died, the calls of the dead one fail. */
   attachWorker(index: number, channel: FrameChannel): void {
     this.detachWorker(index);
-    const port = new FramePort(channel, (frame, more) => this.#receive(frame, more));
+    const port = new FramePort(channel, (frame, hasNext) => this.#receive(frame, hasNext));
     this.#workers.set(index, { port, inFlight: 0 });
   }
 
@@ -122,14 +131,15 @@ export class ListenerChannel {
     if (this.#freeCount === 0) return undefined;
     this.#freeCount -= 1;
     const slot = asCallSlot(this.#freeSlots[this.#freeCount]!);
-    // Here, not at dispatch: a call that is never dispatched must not read the upstream of the one before it.
+    // Not only at dispatch: a call that is never dispatched must not read the upstream of the call before.
+    // `dispatch` gets the same id of `nextId`.
     this.table.begin(this.#calls.nextId(slot));
     return slot;
   }
 
   /**
-   * Gives back a slot that was never dispatched, or whose receiver kept it beyond the call. Nothing here
-   * notices a second release, which would give the slot to two calls.
+   * Gives back a slot that was never dispatched, or whose receiver kept it beyond the call. A second release
+   * is not noticed, and would give the slot to two calls.
    */
   release(slot: CallSlot): void {
     this.#freeSlots[this.#freeCount] = slot;
@@ -137,17 +147,17 @@ export class ListenerChannel {
   }
 
   /**
-   * Sends the call to the worker with the fewest calls in flight. False if there is no worker; then whoever
-   * called still has the slot, and the receiver is not called. `largeBody` goes to the worker's thread at the
-   * end of the event-loop turn and is empty here from then on: do not use it after this. A full ring loses
-   * nothing: the frame is posted instead (frame-port.ts).
+   * Sends the call to the worker with the fewest calls in flight. False if there is no worker: dispatch.ts
+   * still has the slot then, and the receiver is not called. `largeBody` goes to the worker's thread at the
+   * end of the event-loop turn and is empty here from then on: do not use it after this. A full ring loses no
+   * call: frame-port.ts posts the frame then.
    */
   dispatch(slot: CallSlot, request: UpstreamRequest, receiver: CallReceiver): boolean {
     const worker = this.#leastLoadedWorker();
     if (worker === undefined) return false;
     const id = this.#calls.nextId(slot);
     this.#calls.add(id, { id, slot, worker, receiver });
-    // The more calls are in flight, the fewer bytes of this one's response may be under way.
+    // The more calls are in flight, the fewer bytes of this call's response may be under way.
     this.table.open(slot, this.inFlight);
     worker.inFlight += 1;
     worker.port.push({ kind: FRAME_CALL, id, request });
@@ -155,8 +165,9 @@ export class ListenerChannel {
   }
 
   /**
-   * The client has gone: the worker aborts its upstream, or lets it finish, then sends the last frame as
-   * always. `atOnce`: it was cut here, so the upstream is aborted in any case.
+   * The client has gone: the worker aborts the upstream, or lets it finish, then sends the last frame as
+   * always. `atOnce`: the listener itself has cut the client, so the upstream is aborted in any case. Does
+   * nothing if the worker has sent its last frame.
    */
   cancel(slot: CallSlot, atOnce: boolean): void {
     const call = this.#calls.at(slot);
@@ -166,14 +177,14 @@ export class ListenerChannel {
     call.worker.port.push({ kind, id: call.id });
   }
 
-  /** The listener ends: workers no longer let upstreams finish for clients that have gone, or will go. */
+  /** The listener ends: workers no longer let upstreams finish for clients that have gone or will go. */
   stopLeft(): void {
     this.#isStopping = true;
     for (const { id, worker } of this.#calls.all())
       if (this.table.isCancelled(id)) worker.port.push({ kind: FRAME_STOP, id });
   }
 
-  /** The client's socket has taken `bytes` of the call's response, which `onData` had brought. */
+  /** The client's socket has taken `bytes` of the call's response, which `onData` had brought before. */
   refund(slot: CallSlot, bytes: number): void {
     const call = this.#calls.at(slot);
     if (call !== undefined && this.table.refund(slot, bytes))
@@ -181,30 +192,30 @@ export class ListenerChannel {
   }
 
   /**
-   * Closes the way to all workers, as this thread ends. Calls no receiver: listener.thread.ts calls it after
-   * its server has cut the calls. A worker cancels what is still open of a listener that is gone.
+   * Closes the channels to all workers, as this thread ends. Calls no receiver: listener.thread.ts calls this
+   * after its server has cut the calls. A worker cancels the open calls of a listener that has gone.
    */
   close(): void {
     for (const worker of this.#workers.values()) worker.port.close();
     this.#workers.clear();
   }
 
-  #leastLoadedWorker(): WorkerEnd | undefined {
-    let least: WorkerEnd | undefined;
+  #leastLoadedWorker(): AttachedWorker | undefined {
+    let least: AttachedWorker | undefined;
     for (const worker of this.#workers.values()) {
       if (least === undefined || worker.inFlight < least.inFlight) least = worker;
     }
     return least;
   }
 
-  #receive(frame: Frame, more: boolean): void {
+  #receive(frame: Frame, hasNext: boolean): void {
     const call = this.#calls.get(frame.id);
     // The call's worker was detached, or the call has ended.
     if (call === undefined) return;
     const { receiver } = call;
     switch (frame.kind) {
       case FRAME_DATA:
-        receiver.onData(frame.bytes, more);
+        receiver.onData(frame.bytes, hasNext);
         return;
       case FRAME_END:
         this.#finish(call, receiver.onEnd(frame.bytes, frame.usage, frame.upstreamWaitMs));

@@ -5,10 +5,10 @@
  *
  *     listener → worker   Call    the request
  *                         Cancel  the client has gone
- *                         Stop    the client was cut, or the gateway is closing: as Cancel, and no upstream
- *                                 is let finish (`UpstreamSession.onCancel`)
+ *                         Stop    the client was cut, or the listener ends: as Cancel, and the upstream must
+ *                                 not finish (`UpstreamSession.onCancel`)
  *                         Credit  the worker had run out of credits, and has some again
- *     worker → listener   Tried   an attempt that failed; more may follow
+ *     worker → listener   Tried   an attempt that failed; others may follow
  *                         Data    bytes of the response: events of a stream, or a piece of a large response
  *                         End     the last bytes, and the usage to be billed
  *                         Cut     a stream stops half-way: the usage up to there; its connection ends
@@ -52,7 +52,7 @@ export interface DataFrame {
   readonly id: CallId;
   readonly bytes: Uint8Array;
 }
-/** An End, or a Cut, which has the same fields. */
+/** An End or a Cut. Both have the same fields. */
 export interface EndFrame {
   readonly kind: typeof FRAME_END | typeof FRAME_CUT;
   readonly id: CallId;
@@ -86,7 +86,7 @@ export interface TriedAttempt {
   readonly status: number;
   /** Undefined if the response came whole, after the client had left. */
   readonly code: AttemptCode | undefined;
-  /** Why, in words for operators. */
+  /** Why the attempt failed, in words for operators. */
   readonly error: string;
 }
 
@@ -116,7 +116,7 @@ export interface UpstreamRequest {
   readonly requestId: string;
   /** The door by which the call came, as its position in DOOR_NAMES: `body` is in that door's protocol. */
   readonly door: number;
-  /** The client's header `anthropic-beta`; mostly empty. */
+  /** The client's header `anthropic-beta`, which most calls have not: ''. */
   readonly betas: string;
   readonly modelIndex: number;
   readonly stream: boolean;
@@ -125,14 +125,16 @@ export interface UpstreamRequest {
   /** Where the model's name stands, with its quotes: in UTF-16 units of `body`, or bytes of `largeBody`. */
   readonly modelStart: number;
   readonly modelEnd: number;
+  /** As the client sent it; '' if there is a `largeBody`. */
   readonly body: string;
+  /** Whether all characters of `body` are ASCII: then frame-codec.ts writes one byte a character. */
   readonly bodyIsAscii: boolean;
   /**
    * The body as UTF-8, if it has 4 KiB or more (BODY_AS_BYTES_MIN of protocol/request-bytes.ts): then `body`
    * is empty. Its memory is transferred, so only the receiver may use it.
    */
   readonly largeBody?: Uint8Array | undefined;
-  /** Set if the call belongs to a trace. */
+  /** Undefined if the call belongs to no trace. */
   readonly trace?: CarriedTrace | undefined;
   /**
    * Whose call it is. Queues of workers and counter threads take calls of each account in turn, so that one
@@ -143,7 +145,7 @@ export interface UpstreamRequest {
   readonly outputTokensMax: number;
   /** How many responses the call asks for (`n`). */
   readonly choices: number;
-  /** How many parts of the prompt are not text, or may not be. */
+  /** How many parts of the prompt are not text, or may be something else. */
   readonly mediaParts: number;
   /** Undefined if the call has none. */
   readonly fallbacks?: FallbackModels | undefined;
@@ -151,18 +153,19 @@ export interface UpstreamRequest {
 
 /**
  * An upstream session sends its response to the listener through this handle. Each method sends one frame
- * unless it says otherwise. The session calls one of `end`, `cut` and `fail` once, and no method after it.
+ * unless its comment says otherwise. The session calls one of `end`, `cut` and `fail` once, and then no other
+ * method.
  */
 export interface DownstreamHandle {
   /**
    * Copies the bytes and sends them. Returns false if the credits are spent: then the session must pause its
-   * upstream until `onCredit`.
+   * upstream until `onCredit`. If the client has gone, sends no frame and returns true.
    */
   data(bytes: Uint8Array): boolean;
   /**
-   * Records in the call table which upstream gets the call now: `upstreamSlot` is its index in the metrics,
-   * `fallback` which of the call's fallbacks it serves, from 1; 0 for the model that the call names. Each
-   * record replaces the one before. Sends no frame.
+   * Records in the call table which upstream gets the call now. `upstreamSlot` is its index in the metrics.
+   * `fallback` is the number of the call's fallback that it serves, from 1; 0 for the model that the call
+   * names. Replaces what was recorded before. Sends no frame.
    */
   recordUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void;
   /** The attempt on the upstream that was recorded last has failed, or has ended without its client. */
@@ -188,7 +191,7 @@ export interface UpstreamSession {
    * The client has gone. If the upstream's setting `when_client_leaves` is `abort`, or `atOnce` is true, the
    * session aborts the upstream. If the setting is `finish`, the session may read the response to its end,
    * and discards it. Then it calls `end` or `cut` with the usage, or `fail` if the call is not billed. The
-   * channel may call this again: with `atOnce` that aborts an upstream which the first call let finish.
+   * channel may call `onCancel` again: with `atOnce` that aborts an upstream which was left to finish before.
    */
   onCancel(atOnce?: boolean): void;
   /**

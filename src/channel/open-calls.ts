@@ -5,7 +5,7 @@
  * A call id is the call's slot plus 2^20 times a generation, which the listener counts up for each call of a
  * slot. So a late frame of an earlier call in the slot has another id, and is dropped. When a listener dies,
  * workers may still have its calls, and its successor gets the same slots. So each listener begins at a
- * random one of 2^32 generations: equal ids are all but impossible.
+ * random one of 2^32 generations, which makes equal ids all but impossible.
  *
  * Must hold: a call id is not used again while a frame of an earlier call may be under way; else a caller
  * gets bytes of another's response. No test shows this across two listeners. Ids in frames:
@@ -17,7 +17,7 @@ import { asCallSlot, type CallSlot } from '../core/units.js';
 /** Slot + generation × 2^20: a safe integer for 2^33 generations. After the last generation comes 1. */
 export type CallId = number;
 
-/** By how much the ids of a slot's calls grow from one to the next. All slots are less than this. */
+/** By how much the ids of a slot's calls grow from one to the next. Slots are less (CALLS_IN_FLIGHT_MAX). */
 const GENERATION_STEP = 2 ** 20;
 /** The id of slot 0 in the last generation. */
 const LAST_IDS = GENERATION_STEP * (2 ** 33 - 1);
@@ -36,15 +36,16 @@ export function generationOfCall(id: CallId): number {
 }
 
 /**
- * Items of open calls, by call slot. Callers use only the slots `first` to `first + count - 1`, which is not
- * checked. A Map would keep ended calls in memory, in its former tables (core/slot-list.ts).
+ * Items of open calls, by call slot. Callers use only the slots `first` to `first + count - 1`: a call with
+ * another slot is not rejected, and would be lost. A Map would keep ended calls in memory, in its former
+ * tables (core/slot-list.ts).
  */
 export class OpenCalls<T> {
   readonly #first: number;
   readonly #items: (T | undefined)[];
   /** By slot: the id of its open call, or of its last one; 0 before the first. */
   readonly #ids: Float64Array;
-  /** The random first generation × 2^20, for `nextId`. A worker, which calls no `nextId`, does not use it. */
+  /** The random first generation × 2^20, for `nextId`. A worker never calls `nextId`. */
   readonly #firstId = GENERATION_STEP * Math.floor(Math.random() * 2 ** 32);
   #size = 0;
 
@@ -59,7 +60,7 @@ export class OpenCalls<T> {
     return this.#size;
   }
 
-  /** An id that none of the slot's last 2^32 calls had. The same until `add`: nothing is counted here. */
+  /** An id that none of the slot's last 2^32 calls had. Returns the same id again until `add` is called. */
   nextId(slot: CallSlot): CallId {
     const lastId = this.#ids[slot - this.#first]!;
     if (lastId >= LAST_IDS) return GENERATION_STEP + slot;
@@ -68,8 +69,8 @@ export class OpenCalls<T> {
 
   /** The call's item; undefined if the call has ended or never was here. */
   get(id: CallId): T | undefined {
-    const local = slotOfCall(id) - this.#first;
-    return this.#ids[local] === id ? this.#items[local] : undefined;
+    const index = slotOfCall(id) - this.#first;
+    return this.#ids[index] === id ? this.#items[index] : undefined;
   }
 
   /** The item of the open call in a slot; undefined if there is none. */
@@ -79,10 +80,10 @@ export class OpenCalls<T> {
 
   /** Opens a call. The earlier call of its slot must have been removed, or an invariant fails. */
   add(id: CallId, item: T): void {
-    const local = slotOfCall(id) - this.#first;
-    invariant(this.#items[local] === undefined, 'a call slot carries one call');
-    this.#ids[local] = id;
-    this.#items[local] = item;
+    const index = slotOfCall(id) - this.#first;
+    invariant(this.#items[index] === undefined, 'a call slot carries one call');
+    this.#ids[index] = id;
+    this.#items[index] = item;
     this.#size++;
   }
 

@@ -1,8 +1,9 @@
 /**
  * The worker's side of the channel to one listener: it starts a session for each Call frame, and sends the
- * session's output as frames. upstream/upstream-task.ts makes one for each listener. Upstream worker.
+ * session's output as frames. upstream/upstream-task.ts makes a WorkerChannel for each listener. Upstream
+ * worker.
  *
- * Must hold: each session ends its call once. SessionHandle asserts that it does not end twice; nothing here
+ * Must hold: each session ends its call once. SessionHandle asserts that no session ends twice. Nothing here
  * notices an end that does not come, for which the listener waits for ever (test/unit/channel/link.test.ts).
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
@@ -40,11 +41,11 @@ export class WorkerChannel {
   constructor(channel: FrameChannel, table: CallTable, startSession: StartSession) {
     this.#table = table;
     this.#startSession = startSession;
-    // From 0 over all slots: which of them are this listener's is not known here.
+    // Over the slots of all listeners, because the range of this listener is not known here.
     this.#sessions = new OpenCalls(0, table.slots);
     this.#port = new FramePort(channel, (frame) => this.#receive(frame));
-    // The listener has died, and with it the clients' connections. `close` of this end emits it too: by then
-    // `cancelAll` has been called, and sessions take a second `onCancel`.
+    // `close` comes if the listener has died, and with it the clients' connections. It also comes after
+    // `close` of this end: by then `cancelAll` has been called, and sessions allow a second `onCancel`.
     channel.port.on('close', () => this.cancelAll());
   }
 
@@ -54,28 +55,28 @@ export class WorkerChannel {
    */
   cancelAll(): void {
     // Sessions may end their calls, and so remove themselves, within the loop: `all` returns a copy.
-    for (const session of this.#sessions.all()) wake(session, 'onCancel', true);
+    for (const session of this.#sessions.all()) notify(session, 'onCancel', true);
   }
 
-  /** As the thread ends, after `cancelAll`: the frames that were sent still go. */
+  /** Called as the thread ends, after `cancelAll`. Frames that are queued still go. */
   close(): void {
     this.#port.close();
   }
 
-  /** Ignores a frame for a call that is not open: its last frame and this one have crossed. */
+  /** Ignores a frame for a call that is not open: the frame and the call's last frame have crossed. */
   #receive(frame: Frame): void {
     switch (frame.kind) {
       case FRAME_CALL:
         this.#start(frame);
         return;
       case FRAME_CANCEL:
-        wake(this.#sessions.get(frame.id), 'onCancel');
+        notify(this.#sessions.get(frame.id), 'onCancel');
         return;
       case FRAME_STOP:
-        wake(this.#sessions.get(frame.id), 'onCancel', true);
+        notify(this.#sessions.get(frame.id), 'onCancel', true);
         return;
       case FRAME_CREDIT:
-        wake(this.#sessions.get(frame.id), 'onCredit');
+        notify(this.#sessions.get(frame.id), 'onCredit');
         return;
       default:
         invariant(false, `a listener sends call, cancel, stop or credit, not kind ${frame.kind}`);
@@ -84,21 +85,21 @@ export class WorkerChannel {
 
   #start({ id, request }: CallFrame): void {
     const downstream = new SessionHandle(id, this.#table, this.#port, this.#sessions);
-    // Not guarded: StartSession must not throw, and reports a failure by `downstream.fail`.
+    // Without `try`: StartSession must not throw, and reports a failure by `downstream.fail`.
     const session = this.#startSession(request, downstream);
     // A session may end its call at once.
-    if (!downstream.ended) this.#sessions.add(id, session);
+    if (!downstream.isEnded) this.#sessions.add(id, session);
   }
 }
 
 /**
- * Calls one method of a session, if the call is still open. An exception is a bug. It ends that call, and not
- * the worker with all of its calls; but what `crash` throws is not caught, and ends the worker. `onCredit`
- * gets `atOnce` too, and has no use for it.
+ * Calls one method of a session, if the call is still open (undefined: it is not). An exception is a bug. It
+ * ends that call, and not the worker with all of its calls; but what `crash` throws is not caught, and ends
+ * the worker. `onCredit` gets `atOnce` too, and ignores it.
  */
-function wake(session: UpstreamSession | undefined, by: 'onCancel' | 'onCredit', atOnce = false): void {
+function notify(session: UpstreamSession | undefined, method: 'onCancel' | 'onCredit', atOnce = false): void {
   try {
-    session?.[by](atOnce);
+    session?.[method](atOnce);
   } catch (error) {
     session?.crash(error);
   }
@@ -111,7 +112,7 @@ class SessionHandle implements DownstreamHandle {
   readonly #table: CallTable;
   readonly #port: FramePort;
   readonly #sessions: OpenCalls<UpstreamSession>;
-  ended = false;
+  isEnded = false;
 
   constructor(id: CallId, table: CallTable, port: FramePort, sessions: OpenCalls<UpstreamSession>) {
     this.#id = id;
@@ -122,9 +123,9 @@ class SessionHandle implements DownstreamHandle {
   }
 
   data(bytes: Uint8Array): boolean {
-    invariant(!this.ended, 'no data after the end of a call');
-    // The client has gone, and the Cancel frame, or the news of the listener's end, is on its way. It is also
-    // true if another call has the slot, so `spend` needs no check of its own.
+    invariant(!this.isEnded, 'no data after the end of a call');
+    // The client has gone, and the Cancel frame, or the event of the listener's end, is on its way. Also true
+    // if another call has the slot, so `spend` below only touches the words of this call.
     if (this.#table.isCancelled(this.#id)) return true;
     this.#port.push({ kind: FRAME_DATA, id: this.#id, bytes });
     return this.#table.spend(this.#slot, bytes.length);
@@ -134,7 +135,7 @@ class SessionHandle implements DownstreamHandle {
     if (this.#table.hasSlot(this.#id)) this.#table.recordUpstream(this.#slot, upstreamSlot, fallback, nowMs);
   }
 
-  // Without a check of `ended`: the listener drops a Tried that comes after the end of its call.
+  // Without a check of `isEnded`: the listener drops a Tried that comes after the end of its call.
   tried(attempt: TriedAttempt): void {
     this.#port.push({ kind: FRAME_TRIED, id: this.#id, attempt });
   }
@@ -156,8 +157,8 @@ class SessionHandle implements DownstreamHandle {
   }
 
   #finish(frame: Frame): void {
-    invariant(!this.ended, 'a call ends once');
-    this.ended = true;
+    invariant(!this.isEnded, 'a call ends once');
+    this.isEnded = true;
     // Does nothing within `startSession`, before the session was added.
     this.#sessions.remove(this.#id);
     this.#port.push(frame);

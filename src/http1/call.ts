@@ -1,12 +1,12 @@
 /**
- * One call over HTTP/1.1: its handler, its deadlines, its pauses and its abort. Http1Client makes it, the
- * pool gives it a connection, and the connection reports to it (PooledCall). Upstream worker.
+ * One call over HTTP/1.1: its handler, its deadlines, its pauses and its abort. client.ts makes the call,
+ * pool.ts gives it a connection, and connection.ts reports to it (PooledCall). Upstream worker.
  *
- * Must hold: the handler gets onStart, any number of onData, then onEnd or onError; onError alone is
- * possible; nothing after `abort` (test/unit/http1/client.test.ts). The connection keeps that order, and
- * reports nothing once it is destroyed. `pause` comes after onStart: all pauses begin in
- * upstream/chat-session.ts, which has relayed bytes then. Earlier, `pause` would not stop the connection, and
- * `resume` would replace the deadline of the first byte.
+ * Must hold (test/unit/http1/client.test.ts):
+ * - The handler gets onStart, any number of onData, then onEnd or onError; onError alone is possible; nothing
+ *   comes after `abort`. The connection keeps this order, and reports nothing once it is destroyed.
+ * - `pause` comes after onStart: all pauses begin in upstream/chat-session.ts, which has relayed bytes then.
+ *   An earlier `pause` would not stop the connection, and `resume` would replace the first byte's deadline.
  */
 import type { Clock } from '../core/clock.js';
 import { HELD_UP_MS_MAX, HELD_UP_MS_MIN, HELD_UP_MS_REMEMBERED } from '../core/limits.js';
@@ -25,7 +25,7 @@ type TimeoutCode =
   | 'TIMEOUT_TOTAL'
   | 'TIMEOUT_HELD_UP';
 
-/** `head` has only what http1/client.ts found sendable, and ends with an empty line. */
+/** `head` has only what client.ts found sendable, and ends with an empty line. */
 interface Http1Request {
   readonly head: string;
   readonly body: string | Uint8Array;
@@ -37,33 +37,34 @@ export class Http1Call implements HttpCall, PooledCall {
   readonly #target: HttpTarget;
   readonly #handler: HttpHandler;
   readonly #clock: Clock;
-  /** All calls that run: in each sweep the client calls `expire` of each. */
+  /** All calls of the client that run. Its sweeps call `expire` of each. */
   readonly #calls: SlotList<Http1Call>;
+  /** This call's slot in `#calls`; undefined before `dispatch`, and for a call that was rejected. */
   #slot: number | undefined;
-  // Links of the pool's WaitQueue, which alone sets them.
+  // Links of the WaitQueue (pool.ts), which alone sets them.
   isWaiting = false;
   previous: PooledCall | undefined;
   next: PooledCall | undefined;
   /** Monotonic, as all times here. Pauses do not count: each moves the deadline by its length. */
   #totalDeadlineMs: number;
-  /** When the call fails with the code `#waitsFor`. While the call is paused it bounds the pause. */
+  /** When the call fails with the code `#waitsFor`. While the call is paused, this bounds the pause. */
   #deadlineMs: number;
   #waitsFor: TimeoutCode = 'TIMEOUT_CONNECT';
-  /** Undefined once it is sent. */
+  /** From `dispatch` until the request is sent, or the call is over. */
   #request: Http1Request | undefined;
   #pool: Http1Pool | undefined;
   #connection: Http1Connection | undefined;
-  #paused = false;
+  #isPaused = false;
   #pausedAtMs = 0;
   #resumedAtMs = 0;
   /** Sum of the pauses that are over. */
   #pausedMs = 0;
-  /** The pauses, less the time for which the stream has run between them: see HELD_UP_MS_MIN. */
+  /** The pauses, less the time for which the stream has run between the pauses: see HELD_UP_MS_MIN. */
   #heldUpMs = 0;
   /** The call has ended, failed or was aborted: its handler is not called any more. */
   #isOver = false;
   #hasHead = false;
-  #sent = false;
+  #wasSent = false;
 
   constructor(target: HttpTarget, handler: HttpHandler, clock: Clock, calls: SlotList<Http1Call>) {
     this.#target = target;
@@ -76,17 +77,17 @@ export class Http1Call implements HttpCall, PooledCall {
   }
 
   get sent(): boolean {
-    return this.#sent;
+    return this.#wasSent;
   }
 
   get isHeldUp(): boolean {
-    const heldUpMs = this.#paused
+    const heldUpMs = this.#isPaused
       ? this.#heldUpMs + this.#clock.monotonicMs() - this.#pausedAtMs
-      : this.#heldUpMsLeft();
+      : this.#heldUpMsByNow();
     return heldUpMs >= HELD_UP_MS_MIN;
   }
 
-  /** Once, by Http1Client. */
+  /** Called once, by Http1Client. */
   dispatch(pool: Http1Pool, request: Http1Request): void {
     this.#slot = this.#calls.add(this);
     this.#pool = pool;
@@ -94,22 +95,23 @@ export class Http1Call implements HttpCall, PooledCall {
     pool.enqueue(this);
   }
 
-  /** Instead of `dispatch`: the call fails once `start` has returned. */
+  /** Called instead of `dispatch`: the call fails once `start` of the client has returned. */
   reject(error: ConnectionError): void {
     queueMicrotask(() => this.onConnectionError(error, false));
   }
 
   pause(): void {
-    if (this.#paused || this.#isOver) return;
-    this.#paused = true;
-    this.#heldUpMs = this.#heldUpMsLeft();
+    if (this.#isPaused || this.#isOver) return;
+    this.#isPaused = true;
+    this.#heldUpMs = this.#heldUpMsByNow();
     this.#pausedAtMs = this.#wait('TIMEOUT_HELD_UP', HELD_UP_MS_MAX - this.#pausedMs);
+    // A head came by a connection, so there is one.
     if (this.#hasHead) this.#connection!.pause();
   }
 
   resume(): void {
-    if (!this.#paused || this.#isOver) return;
-    this.#paused = false;
+    if (!this.#isPaused || this.#isOver) return;
+    this.#isPaused = false;
     this.#resumedAtMs = this.#wait('TIMEOUT_IDLE', this.#target.idleTimeoutMs);
     const pausedMs = this.#resumedAtMs - this.#pausedAtMs;
     this.#pausedMs += pausedMs;
@@ -125,18 +127,19 @@ export class Http1Call implements HttpCall, PooledCall {
     this.#connection?.destroy();
   }
 
-  /** Ends the call if one of its deadlines has passed. Each sweep of the client calls it, once dispatched. */
+  /** Fails the call if one of its deadlines has passed. Each sweep of the client calls it. */
   expire(nowMs: MonotonicMs): void {
-    if (nowMs >= this.#totalDeadlineMs && !this.#paused) this.#timeOut('TIMEOUT_TOTAL');
+    if (nowMs >= this.#totalDeadlineMs && !this.#isPaused) this.#timeOut('TIMEOUT_TOTAL');
     else if (nowMs >= this.#deadlineMs) this.#timeOut(this.#isQueued ? 'TIMEOUT_QUEUE' : this.#waitsFor);
   }
 
-  /** Once: the pool has taken the call out of its queue, and an ended call is no longer in that. */
+  /** Called once: the pool has taken the call out of its queue, which a call that is over has left. */
   sendOn(connection: Http1Connection): void {
+    // Set by `dispatch`, which comes before.
     const { head, body, isAscii } = this.#request!;
     this.#request = undefined;
     this.#connection = connection;
-    this.#sent = true;
+    this.#wasSent = true;
     this.#wait('TIMEOUT_FIRST_BYTE', this.#target.firstByteTimeoutMs);
     connection.send(this, head, body, isAscii);
   }
@@ -148,7 +151,8 @@ export class Http1Call implements HttpCall, PooledCall {
   }
 
   onBody(bytes: Buffer): void {
-    if (!this.#paused) this.#wait('TIMEOUT_IDLE', this.#target.idleTimeoutMs);
+    // Bytes that were read before the pause must not replace the deadline of the pause.
+    if (!this.#isPaused) this.#wait('TIMEOUT_IDLE', this.#target.idleTimeoutMs);
     this.#handler.onData(bytes);
   }
 
@@ -159,19 +163,19 @@ export class Http1Call implements HttpCall, PooledCall {
   }
 
   onConnectionError({ code, message }: ConnectionError, wasDead: boolean): void {
-    this.#fail({ code, message, repeatable: !this.#sent || wasDead });
+    this.#fail({ code, message, repeatable: !this.#wasSent || wasDead });
   }
 
   /** Whether the call waits because the pool's connections all carry other calls. */
   get #isQueued(): boolean {
-    return !this.#sent && this.#pool!.isFull;
+    return !this.#wasSent && this.#pool!.isFull;
   }
 
-  /** The handler is told before `destroy`, which lets the pool go on with other calls. */
+  /** The handler gets the error before `destroy`, in which the pool goes on with other calls. */
   #timeOut(code: TimeoutCode): void {
     const connection = this.#connection;
     this.#pool?.forget(this);
-    this.#fail({ code, message: 'timed out', repeatable: !this.#sent });
+    this.#fail({ code, message: 'timed out', repeatable: !this.#wasSent });
     connection?.destroy();
   }
 
@@ -181,7 +185,7 @@ export class Http1Call implements HttpCall, PooledCall {
     this.#handler.onError(error);
   }
 
-  /** Makes the call fail with `code` in `ms`, unless it is called again. Returns the current time. */
+  /** Makes the call fail with `code` in `ms`, in place of the deadline before. Returns the current time. */
   #wait(code: TimeoutCode, ms: number): number {
     const nowMs = this.#clock.monotonicMs();
     this.#waitsFor = code;
@@ -190,11 +194,11 @@ export class Http1Call implements HttpCall, PooledCall {
   }
 
   /**
-   * Returns `#heldUpMs`, less the time for which the stream has run since the last pause. To be called while
-   * it is not paused. Only the time up to its last byte counts as running, because a provider that gave up
-   * during the pause is silent too. That byte, or `resume`, has set the deadline.
+   * Returns `#heldUpMs`, less the time for which the stream has run since the last pause. Called only while
+   * the stream is not paused. Only the time up to the last byte counts as running, because a provider that
+   * gave up during the pause is silent too. The last byte, or `resume`, has set the deadline.
    */
-  #heldUpMsLeft(): number {
+  #heldUpMsByNow(): number {
     if (this.#heldUpMs === 0) return 0;
     const lastByteMs = this.#deadlineMs - this.#target.idleTimeoutMs;
     return Math.max(0, this.#heldUpMs - (lastByteMs - this.#resumedAtMs));

@@ -1,7 +1,8 @@
 /**
  * The HTTP/1.1 client of an upstream worker, with keep-alive pools. README.md says why it is not a library.
  * It has one pool for each origin and way of connecting, and no pipelining: one call on a connection at a
- * time. upstream/upstream-task.ts makes the client, attempts call it. Upstream worker.
+ * time. upstream/upstream-task.ts makes the client, upstream/attempt.ts starts calls. Upstream worker; the
+ * main thread has a client too, for `tollgate upstreams test` (gateway/upstream-probe.ts).
  *
  * Must hold: nothing that ends a line gets into a head, or a caller could add a request of its own
  * (test/unit/http1/connection.test.ts). Every call that started gets an end or an error, also at `close`
@@ -20,7 +21,7 @@ import { Http1Pool } from './pool.js';
  * timer runs.
  */
 const SWEEP_PERIOD_MS = 50;
-/** The same while there are only idle connections: each sweep wakes an idle thread. */
+/** The period while there are only idle connections. It is longer because each sweep wakes an idle thread. */
 const IDLE_SWEEP_PERIOD_MS = 1_000;
 
 const UNSENDABLE: ConnectionError = {
@@ -33,23 +34,27 @@ interface Http1ClientOptions {
   readonly clock: Clock;
   /** Tollgate's version, for the User-Agent. */
   readonly version: string;
-  /** Called if the upstream sent a response without a request. Its connections are not kept for a while. */
+  /**
+   * Called if the upstream sent a response without a request: the pool distrusts it for a while. `target` is
+   * the first target of the pool.
+   */
   readonly onUnsolicited?: (target: HttpTarget) => void;
 }
 
 /**
- * A target's pool, and the parts of request heads that its calls share. A part is undefined if unsendable.
+ * A target's pool, and the parts of request heads that its calls share. A part is undefined if it cannot be
+ * sent.
  */
 interface TargetHeads {
   readonly pool: Http1Pool;
   /** The target's header lines. */
   readonly lines: string | undefined;
-  /** Request line and header lines, with the target's own path. */
+  /** Request line and the target's header lines, with the target's own path. */
   readonly start: string | undefined;
-  /** The same with the path of the last call that had another one: most of the next calls have it too. */
-  ofPath: { readonly path: string; readonly start: string | undefined };
+  /** The `start` with the path of the last call that named a path: most of the next calls name it too. */
+  lastPath: { readonly path: string; readonly start: string | undefined };
   /** The further headers of the last call, and their lines, in case the same array comes again. */
-  more: { readonly headers: readonly string[]; readonly lines: string | undefined };
+  lastFurther: { readonly headers: readonly string[]; readonly lines: string | undefined };
 }
 
 const NO_HEADERS: readonly string[] = Object.freeze([]);
@@ -59,6 +64,7 @@ export class Http1Client implements HttpClient {
   readonly #userAgent: string;
   readonly #onUnsolicited: (target: HttpTarget) => void;
   readonly #pools = new Map<string, Http1Pool>();
+  /** Of the targets that were called. `retain` takes out those of former settings. */
   readonly #heads = new Map<HttpTarget, TargetHeads>();
   /** Pools of removed targets, until their last call has ended. */
   readonly #retired = new Set<Http1Pool>();
@@ -67,9 +73,9 @@ export class Http1Client implements HttpClient {
   #stopSweeps: (() => void) | undefined;
   /** When a sweep first found no call; undefined while there are calls. */
   #idleSinceMs: MonotonicMs | undefined;
-  /** The timer runs at the slow period. */
+  /** Whether the timer runs at the period IDLE_SWEEP_PERIOD_MS. */
   #isIdle = false;
-  #closed = false;
+  #isClosed = false;
 
   constructor(options: Http1ClientOptions) {
     this.#clock = options.clock;
@@ -82,11 +88,11 @@ export class Http1Client implements HttpClient {
     body: string | Uint8Array,
     requestId: string,
     handler: HttpHandler,
-    moreHeaders: readonly string[] = NO_HEADERS,
+    furtherHeaders: readonly string[] = NO_HEADERS,
     path?: string,
   ): HttpCall {
     const call = new Http1Call(target, handler, this.#clock, this.#calls);
-    if (this.#closed) {
+    if (this.#isClosed) {
       call.reject(CLIENT_CLOSED);
       return call;
     }
@@ -94,17 +100,18 @@ export class Http1Client implements HttpClient {
     const heads = this.#headsOf(target);
     const lengthBytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
     const start = path === undefined ? heads.start : startOfPath(heads, path);
-    const more = moreLinesOf(heads, moreHeaders);
-    const head = start && more !== undefined ? headOf(start, requestId, more, lengthBytes) : undefined;
+    const further = furtherLinesOf(heads, furtherHeaders);
+    const head = start && further !== undefined ? headOf(start, requestId, further, lengthBytes) : undefined;
     if (head === undefined) call.reject(UNSENDABLE);
     else call.dispatch(heads.pool, { head, body, isAscii: lengthBytes === body.length });
     return call;
   }
 
-  /** A call that is started later fails, as those that still run. */
+  /** Calls that still run fail, and so does each call that is started later. */
   close(): Promise<void> {
-    this.#closed = true;
+    this.#isClosed = true;
     this.#stopSweeps?.();
+    // A copy: each call that fails leaves the list.
     const calls = [...this.#calls];
     for (const pool of [...this.#pools.values(), ...this.#retired]) pool.destroy();
     for (const call of calls) call.onConnectionError(CLIENT_CLOSED, false);
@@ -112,8 +119,9 @@ export class Http1Client implements HttpClient {
   }
 
   /**
-   * A reload has made new targets. Closes connections to all others: idle ones at once, those in use when
-   * their calls have ended. A late call of another target still opens a connection.
+   * Called when a reload has made new targets. Closes connections to all others: idle connections at once,
+   * those in use when their calls have ended. A call of a former target that starts later (its session began
+   * before the reload) makes a pool anew.
    */
   retain(targets: readonly HttpTarget[]): void {
     const kept = new Set(targets);
@@ -127,7 +135,7 @@ export class Http1Client implements HttpClient {
     }
   }
 
-  /** Ends what is late, and slows or stops the timer if there is nothing to watch. */
+  /** Ends calls and connections that are late. Slows or stops the timer if there is nothing to watch. */
   #sweep(): void {
     const nowMs = this.#clock.monotonicMs();
     for (const call of this.#calls) call.expire(nowMs);
@@ -163,8 +171,9 @@ export class Http1Client implements HttpClient {
     if (heads === undefined) {
       const lines = targetLinesOf(target, this.#userAgent);
       const start = startOf(target.path, lines);
-      const ofPath = { path: target.path, start };
-      heads = { pool: this.#poolOf(target), lines, start, ofPath, more: { headers: NO_HEADERS, lines: '' } };
+      const lastPath = { path: target.path, start };
+      const lastFurther = { headers: NO_HEADERS, lines: '' };
+      heads = { pool: this.#poolOf(target), lines, start, lastPath, lastFurther };
       this.#heads.set(target, heads);
     }
     return heads;
@@ -181,17 +190,17 @@ export class Http1Client implements HttpClient {
   }
 }
 
-/** Targets with the same key share their connections. */
+/** Targets with the same key share their connections. http-client.ts names it at `connectionsMax`. */
 function poolKeyOf({ connectTimeoutMs, connectionsMax, origin, ca }: HttpTarget): string {
   return `${connectTimeoutMs} ${connectionsMax} ${origin} ${ca ?? ''}`;
 }
 
-// What may be in a head. A line end in a value would begin another header, or another request.
+// Which texts a head may have. A line end in a value would begin another header, or another request.
 const VALUE = /^[\t -~]*$/;
 const NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 const PATH = /^\/[!-~]*$/;
 
-/** The target's header lines; undefined if one cannot be sent. */
+/** The target's header lines; undefined if one of them cannot be sent. */
 function targetLinesOf(target: HttpTarget, userAgent: string): string | undefined {
   const headers = new Map<string, string>([
     ['host', new URL(target.origin).host],
@@ -202,27 +211,29 @@ function targetLinesOf(target: HttpTarget, userAgent: string): string | undefine
     ['user-agent', userAgent],
   ]);
   if (target.key !== undefined) headers.set('authorization', `Bearer ${target.key}`);
-  // The target's own headers replace ours of the same name.
+  // The target's headers replace those above of the same name.
   for (const [name, value] of Object.entries(target.headers)) headers.set(name.toLowerCase(), value);
   return linesOf([...headers].flat());
 }
 
-/** The part of a head that all calls to `path` share; undefined if it cannot be sent. */
+/** The part of a head that all calls to `path` share; undefined if the part cannot be sent. */
 function startOf(path: string, lines: string | undefined): string | undefined {
   return lines !== undefined && PATH.test(path) ? `POST ${path} HTTP/1.1\r\n${lines}` : undefined;
 }
 
+/** `startOf` with a memory of the last path. */
 function startOfPath(heads: TargetHeads, path: string): string | undefined {
-  if (heads.ofPath.path !== path) heads.ofPath = { path, start: startOf(path, heads.lines) };
-  return heads.ofPath.start;
+  if (heads.lastPath.path !== path) heads.lastPath = { path, start: startOf(path, heads.lines) };
+  return heads.lastPath.start;
 }
 
-/** `headers` are name, value, name, value. Undefined if one of them cannot be sent. */
-function moreLinesOf(heads: TargetHeads, headers: readonly string[]): string | undefined {
-  if (heads.more.headers !== headers) heads.more = { headers, lines: linesOf(headers) };
-  return heads.more.lines;
+/** `linesOf` with a memory of the last array. */
+function furtherLinesOf(heads: TargetHeads, headers: readonly string[]): string | undefined {
+  if (heads.lastFurther.headers !== headers) heads.lastFurther = { headers, lines: linesOf(headers) };
+  return heads.lastFurther.lines;
 }
 
+/** `headers` are name, value, name, value. Returns undefined if one of them cannot be sent. */
 function linesOf(headers: readonly string[]): string | undefined {
   let lines = '';
   for (let index = 0; index + 1 < headers.length; index += 2) {
@@ -235,7 +246,7 @@ function linesOf(headers: readonly string[]): string | undefined {
 }
 
 /** The whole head; undefined if the request's id cannot be sent. */
-function headOf(start: string, requestId: string, more: string, lengthBytes: number): string | undefined {
+function headOf(start: string, requestId: string, further: string, lengthBytes: number): string | undefined {
   if (!VALUE.test(requestId)) return undefined;
-  return `${start}x-request-id: ${requestId}\r\ncontent-length: ${lengthBytes}\r\n${more}\r\n`;
+  return `${start}x-request-id: ${requestId}\r\ncontent-length: ${lengthBytes}\r\n${further}\r\n`;
 }

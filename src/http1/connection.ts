@@ -1,13 +1,11 @@
 /**
  * One HTTP/1.1 connection to an upstream. pool.ts opens it and gives it calls (call.ts). Upstream worker.
  *
+ *     opening ──> idle ⇄ busy        and from each of these states to gone
+ *
  * Must hold: a connection carries one call at a time, and takes the next only after the last response is
- * whole. Otherwise a caller gets the response of another.
- *
- *     opening ──> idle ⇄ busy ──> gone        from each state also to gone
- *
- * Any doubt closes the connection: bytes without a request, a response before the whole request was sent, an
- * error in the framing.
+ * whole. Otherwise a caller gets the response of another. So any doubt closes the connection: bytes without a
+ * request, a response before the whole request was sent, an error in the framing.
  */
 import type { Socket } from 'node:net';
 import type { Clock } from '../core/clock.js';
@@ -24,12 +22,12 @@ import { Http1Parser } from './parser.js';
  */
 const KEEP_ALIVE_PLAIN_MS = 4_000;
 const KEEP_ALIVE_TLS_MS = 30_000;
-/** Subtracted from the time that a server announces, so that a request arrives before it closes. */
+/** Subtracted from the time that a server announces, so that a request arrives before the server closes. */
 const KEEP_ALIVE_MARGIN_MS = 2_000;
 /** The longest time of an idle connection, whatever the server announces: a middlebox may close earlier. */
 const KEEP_ALIVE_MS_MAX = 30_000;
 
-/** Errors that may mean: the upstream had closed before the request was written. `#fail` decides that. */
+/** Errors that may mean that the upstream had closed before the request was written: see `#fail`. */
 const DEAD_CODES: ReadonlySet<string> = new Set(['ECONNRESET', 'EPIPE', 'HTTP1_CLOSED']);
 
 export interface ConnectionError {
@@ -39,9 +37,9 @@ export interface ConnectionError {
 
 /** HAProxy and AWS send this status on an idle connection right before they close (RFC 9110, 15.5.9). */
 const REQUEST_TIMEOUT = 408;
-const REQUEST_TIMEOUT_LINE = /^HTTP\/1\.[01] 408 /;
-/** The length of what REQUEST_TIMEOUT_LINE matches. */
-const STATUS_LINE_BYTES = 13;
+const REQUEST_TIMEOUT_START = /^HTTP\/1\.[01] 408 /;
+/** The length of what REQUEST_TIMEOUT_START matches. */
+const REQUEST_TIMEOUT_START_BYTES = 13;
 const CR = 0x0d;
 const LF = 0x0a;
 
@@ -57,6 +55,7 @@ const CLOSED: ConnectionError = { code: 'HTTP1_CLOSED', message: 'the other side
  */
 export interface ResponseEvents {
   onHead(head: ResponseHead): void;
+  /** `bytes` are a copy, which belongs to the call. */
   onBody(bytes: Buffer): void;
   onEnd(): void;
   /** `wasDead`: most likely the upstream had closed before it got the request, so a repetition is safe. */
@@ -65,7 +64,7 @@ export interface ResponseEvents {
 
 /** The pool, as a connection sees it. */
 export interface ConnectionOwner {
-  /** The connection can take a call: it has opened, or its response is whole (told before `onEnd`). */
+  /** The connection can take a call: it has opened, or its response is whole. Called before `onEnd`. */
   onFree(connection: Http1Connection): void;
   /** The connection takes no calls any more. `error`: why it failed to open; otherwise undefined. */
   onGone(connection: Http1Connection, error: ConnectionError | undefined): void;
@@ -80,17 +79,21 @@ export class Http1Connection implements SocketEvents {
   readonly #socket: Socket;
   readonly #parser = new Http1Parser();
   #state: 'opening' | 'busy' | 'idle' | 'gone' = 'opening';
+  /** The call whose response is not whole yet. Each of its methods may abort it, which clears this field. */
   #call: ResponseEvents | undefined;
   /** How many whole responses the connection has brought. */
   #responseCount = 0;
-  /** When the pool gives up opening, or closes the idle connection. A busy one has its call's deadlines. */
-  deadlineMs: number;
+  /**
+   * Until when the connection must open, or may be idle; the pool looks at it. A busy connection has the
+   * deadlines of its call.
+   */
+  #deadlineMs: number;
 
   constructor(dialer: Dialer, owner: ConnectionOwner, clock: Clock, connectTimeoutMs: number) {
     this.#owner = owner;
     this.#clock = clock;
     this.#isSecure = dialer.isSecure;
-    this.deadlineMs = clock.monotonicMs() + connectTimeoutMs;
+    this.#deadlineMs = clock.monotonicMs() + connectTimeoutMs;
     this.#socket = dialer.dial(this);
   }
 
@@ -98,13 +101,14 @@ export class Http1Connection implements SocketEvents {
     return this.#state === 'idle';
   }
 
+  /** Whether an opening or idle connection has passed its deadline. Means nothing of a busy one. */
   isExpired(nowMs: MonotonicMs): boolean {
-    return nowMs >= this.deadlineMs;
+    return nowMs >= this.#deadlineMs;
   }
 
   /**
-   * Sends the request of a call, on an idle connection. Calls no method of `call` before it returns.
-   * `isAscii`: each character of a string body is one byte.
+   * Sends the request of a call, on a connection that the pool knows to be free. Calls no method of `call`
+   * before it returns. `isAscii`: each character of head and body is one byte.
    */
   send(call: ResponseEvents, head: string, body: string | Uint8Array, isAscii: boolean): void {
     invariant(this.#call === undefined && this.#state !== 'gone', 'a connection carries one call');
@@ -115,7 +119,7 @@ export class Http1Connection implements SocketEvents {
       this.#socket.write(head + body, isAscii ? 'latin1' : 'utf8');
       return;
     }
-    // One writev. The body is not copied: what the kernel does not take at once is read from it later.
+    // One writev. The body is not copied: bytes that the kernel does not take at once are read later.
     this.#socket.cork();
     this.#socket.write(head, 'latin1');
     this.#socket.write(body);
@@ -131,12 +135,12 @@ export class Http1Connection implements SocketEvents {
     this.#socket.resume();
   }
 
-  /** Closes at once. The owner is told, the call is not. */
+  /** Closes at once. Reports to the owner (`onGone`), but not to the call. */
   destroy(): void {
     this.#close(undefined);
   }
 
-  // Called by the socket.
+  // SocketEvents, which dialer.ts calls.
 
   onOpen(): void {
     if (this.#state === 'opening') this.#becomeIdle();
@@ -153,7 +157,7 @@ export class Http1Connection implements SocketEvents {
     const hadHead = parser.head !== undefined;
     parser.push(bytes, length);
     if (!hadHead && parser.head !== undefined) {
-      if (this.#responseCount > 0 && this.#isOfAnother(parser.head)) return;
+      if (this.#responseCount > 0 && this.#isOfNoRequest(parser.head)) return;
       call.onHead(parser.head);
     }
     // Each callback may abort the call, which clears `#call`.
@@ -167,6 +171,7 @@ export class Http1Connection implements SocketEvents {
   onEnd(): void {
     const call = this.#call;
     if (call !== undefined) {
+      // The end of the connection may be the end of the body.
       this.#parser.close();
       if (this.#parser.isOver) {
         this.#close(undefined);
@@ -186,23 +191,25 @@ export class Http1Connection implements SocketEvents {
     this.#fail(CLOSED);
   }
 
+  /** Ends the call, whose response is whole, and keeps the connection or closes it. */
   #finish(call: ResponseEvents, bytes: Buffer, length: number): void {
     this.#call = undefined;
     this.#responseCount++;
     const keepAliveMs = this.#keepAliveMs();
     if (this.#parser.hasExcess) this.#recordUnsolicited(bytes, this.#parser.excessStart, length);
-    // If the server responded early, part of the request may be unsent.
+    // `writableLength`: if the server responded early, part of the request may be unsent.
     if (keepAliveMs <= 0 || this.#parser.hasExcess || this.#socket.writableLength > 0) {
       this.#close(undefined);
     } else {
-      this.deadlineMs = this.#clock.monotonicMs() + keepAliveMs;
+      this.#deadlineMs = this.#clock.monotonicMs() + keepAliveMs;
       this.#becomeIdle();
     }
     call.onEnd();
   }
 
-  /** How long the connection may be kept idle; 0 or less if not at all. After a whole response. */
+  /** How long the connection may be kept idle; 0 or less if not at all. */
   #keepAliveMs(): number {
+    // There is a head: `#finish` calls this after a whole response.
     const head = this.#parser.head!;
     if (!head.keepsAlive) return 0;
     const seconds = head.keepAliveSeconds;
@@ -212,15 +219,18 @@ export class Http1Connection implements SocketEvents {
 
   #becomeIdle(): void {
     this.#state = 'idle';
+    // A call that ended while it was paused has left the socket so. An idle one must see its end.
     if (this.#socket.isPaused()) this.#socket.resume();
     this.#owner.onFree(this);
   }
 
   /**
-   * Whether a response on a kept connection is certainly not for the current request; if so, the call has
-   * failed. A wrong response that comes after the request looks like the right one: pool.ts makes those rare.
+   * Whether a response on a kept connection is certainly not for the current request; if so, this has failed
+   * the call. A wrong response that comes after the whole request looks like the right one: pool.ts makes
+   * such responses rare.
    */
-  #isOfAnother({ status, keepsAlive }: ResponseHead): boolean {
+  #isOfNoRequest({ status, keepsAlive }: ResponseHead): boolean {
+    // `onBytes` has found a call, and has not called it yet.
     const call = this.#call!;
     if (status === REQUEST_TIMEOUT && !keepsAlive) {
       // The server sent the 408 while the connection was idle.
@@ -228,7 +238,7 @@ export class Http1Connection implements SocketEvents {
       call.onConnectionError(CLOSED, true);
       return true;
     }
-    // A server may reject a request before it has all of it, but cannot fulfil it.
+    // A server may reject a request before it has the whole request, but cannot fulfil it.
     if (status >= 300 || this.#socket.writableLength === 0) return false;
     this.#owner.onUnsolicited();
     this.#close(EARLY_RESPONSE);
@@ -239,23 +249,26 @@ export class Http1Connection implements SocketEvents {
   /** Reports bytes without a request to the owner, unless they are line ends or a 408. */
   #recordUnsolicited(bytes: Buffer, start: number, length: number): void {
     if (this.#state === 'gone') return;
-    let at = start;
-    while (at < length && (bytes[at] === CR || bytes[at] === LF)) at++;
-    if (at === length) return;
-    const line = bytes.toString('latin1', at, Math.min(length, at + STATUS_LINE_BYTES));
-    if (!REQUEST_TIMEOUT_LINE.test(line)) this.#owner.onUnsolicited();
+    let lineStart = start;
+    while (lineStart < length && (bytes[lineStart] === CR || bytes[lineStart] === LF)) lineStart++;
+    if (lineStart === length) return;
+    const lineEnd = Math.min(length, lineStart + REQUEST_TIMEOUT_START_BYTES);
+    const line = bytes.toString('latin1', lineStart, lineEnd);
+    if (!REQUEST_TIMEOUT_START.test(line)) this.#owner.onUnsolicited();
   }
 
   /** Closes the connection. Its call, if there is one, fails. */
   #fail(error: ConnectionError): void {
     if (this.#state === 'gone') return;
     const call = this.#call;
-    // It had served before, and no byte of this response came: most likely the upstream closed it while idle.
+    // The connection had served before, and no byte of this response came: most likely the upstream closed it
+    // while it was idle.
     const wasDead = this.#responseCount > 0 && !this.#parser.hasBegun && DEAD_CODES.has(error.code);
     this.#close(error);
     call?.onConnectionError(error, wasDead);
   }
 
+  /** `error`: why the connection failed to open, for the owner. In other states the owner does not get it. */
   #close(error: ConnectionError | undefined): void {
     if (this.#state === 'gone') return;
     const wasOpening = this.#state === 'opening';
@@ -273,7 +286,7 @@ function copyOf(bytes: Buffer, start: number, end: number): Buffer {
   return copy;
 }
 
-/** The error's message, which is empty if all addresses of a host failed: then that of the first. */
+/** The error's message. It is empty if all addresses of a host failed: then that of the first address. */
 function messageOf(error: Error): string {
   if (error.message !== '' || !(error instanceof AggregateError)) return error.message;
   const [first] = error.errors as unknown[];

@@ -1,6 +1,6 @@
 /**
- * Opens sockets to one origin, plain or TLS. Each pool has one dialer, by which its connections open their
- * sockets. Upstream worker.
+ * Opens sockets to one origin, plain or TLS. Each pool (pool.ts) has one dialer, by which its connections
+ * (connection.ts) open their sockets. Upstream worker.
  *
  * All sockets of a thread read into one buffer, so that no read allocates memory. (libuv asks for memory
  * right before it reads, on all systems but Windows.)
@@ -17,15 +17,16 @@ import {
 } from 'node:tls';
 import type { HttpTarget } from './http-client.js';
 
-/** One read gets no more from the kernel's socket buffers at their usual sizes. */
+/** As much as one read gets from the kernel's socket buffers at their usual sizes. */
 const READ_BYTES_MAX = 64 * 1024;
 /** TCP keep-alive, against middleboxes that drop idle connections. */
 const TCP_KEEP_ALIVE_MS = 60_000;
-/** How long an address of a host is tried before the next one is tried too, as RFC 8305 recommends. */
+/** How long an address of a host is tried before the next is tried too, as RFC 8305 recommends. */
 const NEXT_ADDRESS_MS = 250;
 
 const READ_BUFFER = Buffer.allocUnsafeSlow(READ_BYTES_MAX);
 
+/** What a socket reports to its connection. `onClose` comes last, and once. */
 export interface SocketEvents {
   /** The socket can be written to; with TLS, the certificate is valid. */
   onOpen(): void;
@@ -33,6 +34,7 @@ export interface SocketEvents {
   onBytes(bytes: Buffer, length: number): void;
   /** The upstream sends nothing more. */
   onEnd(): void;
+  /** `onClose` follows. */
   onError(error: Error): void;
   onClose(): void;
 }
@@ -41,13 +43,15 @@ export class Dialer {
   readonly isSecure: boolean;
   readonly #host: string;
   readonly #port: number;
+  /** Undefined without TLS. */
   readonly #context: SecureContext | undefined;
-  /** The last TLS session that the server gave: it saves half of the next handshake. */
+  /** The last TLS session that the server gave. With it the next handshake costs half. */
   #tlsSession: Buffer | undefined;
 
   constructor({ origin, ca }: HttpTarget) {
     const url = new URL(origin);
     this.isSecure = url.protocol === 'https:';
+    // An IPv6 address has brackets in a URL, which `connect` does not take.
     this.#host = url.hostname.replace(/^\[(.*)\]$/, '$1');
     this.#port = Number(url.port) || (this.isSecure ? 443 : 80);
     // Made once, because reading a bundle of certificates takes milliseconds.
@@ -65,6 +69,7 @@ export class Dialer {
         buffer: READ_BUFFER,
         callback: (length) => {
           events.onBytes(READ_BUFFER, length);
+          // False would pause the socket. `Http1Connection.pause` does so by itself.
           return true;
         },
       },
@@ -85,7 +90,7 @@ export class Dialer {
     const options: ConnectionOptions & TcpNetConnectOpts = {
       ...tcp,
       secureContext,
-      // An address is not a server name (RFC 6066, 3); the certificate is checked against it anyway.
+      // An IP address is no server name (RFC 6066, 3). The certificate is checked against the address anyway.
       servername: isIP(this.#host) === 0 ? this.#host : '',
       ALPNProtocols: ['http/1.1'],
       rejectUnauthorized: true,

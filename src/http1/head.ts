@@ -1,10 +1,11 @@
 /**
  * Reads the head of the HTTP/1.1 response to a POST (RFC 9112): status, framing of the body, whether the
- * connection may be kept. parser.ts calls it, and bounds its length. Pure; upstream worker.
+ * connection may be kept. parser.ts calls `parseHead`, and bounds the length of its text. connection.ts and
+ * call.ts read the result. Pure; upstream worker.
  *
  * Must hold: a head that another reader could read differently is rejected (response smuggling): lines end in
  * CRLF, no folding, no control characters, one length or chunks and never both, no transfer coding but
- * chunked (test/unit/http1/head.test.ts).
+ * chunked.
  */
 
 /** How the body ends: there is none, after its length, with the last chunk, or when the server closes. */
@@ -16,15 +17,17 @@ const HEADERS_MAX = 256;
 const HEADER_BYTES_MIN = 4;
 /** A length below 10^15 bytes, which a number still holds exactly. */
 const LENGTH_PATTERN = /^\d{1,15}$/;
+/** The first line of HEAD: a change of one needs the same of the other. */
 const STATUS_LINE = /^HTTP\/1\.[01] [1-9]\d\d(?: [\t -~\x80-\xff]*)?\r\n/;
 /**
- * Matches the whole head, so that `\nname:` in it is always the start of a header line. No two parts of the
- * pattern match the same bytes, so the time is linear.
+ * Matches a whole head, in which `\nname:` then always is the start of a header line: `valueAt` relies on it.
+ * No two parts of the pattern match the same bytes, so the time is linear.
  */
 const HEAD =
   /^HTTP\/1\.[01] [1-9]\d\d(?: [\t -~\x80-\xff]*)?\r\n(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n)*\r\n$/;
 const SPACE = 0x20;
 const TAB = 0x09;
+/** In a header `keep-alive` in lower case, such as `timeout=5, max=100`. */
 const KEEP_ALIVE_SECONDS = /(?:^|[,;\s])timeout=(\d{1,9})(?:$|[,;\s])/;
 
 const STATUS_START = 'HTTP/1.1 '.length;
@@ -41,7 +44,7 @@ export class ResponseHead {
   /** The server takes another request on this connection after this response. */
   readonly keepsAlive: boolean;
   readonly #text: string;
-  /** `#text` in lower case, to find names in; the positions are the same, because all is Latin-1. */
+  /** `#text` in lower case, to find names in. Positions are the same in both, because all is Latin-1. */
   readonly #lower: string;
 
   constructor(
@@ -60,12 +63,15 @@ export class ResponseHead {
     this.keepsAlive = keepsAlive;
   }
 
-  /** The first header of that lower-case name: a literal of our code, because LINE_STARTS keeps each name. */
+  /**
+   * The value of the first header of that name; undefined if there is none. `name` is in lower case, and a
+   * literal of the code: LINE_STARTS keeps each name for ever.
+   */
   header(name: string): string | undefined {
     return valueAt(this.#text, this.#lower, name, 0)?.value;
   }
 
-  /** How long the server keeps the connection, if it says so. */
+  /** How long the server keeps the connection; undefined if the server does not say so. */
   get keepAliveSeconds(): number | undefined {
     const text = this.header('keep-alive');
     const seconds = text === undefined ? undefined : KEEP_ALIVE_SECONDS.exec(text.toLowerCase())?.[1];
@@ -74,8 +80,8 @@ export class ResponseHead {
 }
 
 /**
- * Parses a whole head, as Latin-1, from the status line to the empty line. Returns a text, for the log, that
- * says why the head is rejected, if it is. Costs 1 µs for 10 headers.
+ * Parses a whole head, as Latin-1, from the status line to the empty line. If the head is rejected, returns
+ * the reason, a text for the log. Costs 1 µs for 10 headers.
  */
 export function parseHead(text: string): ResponseHead | string {
   if (!HEAD.test(text)) return STATUS_LINE.test(text) ? 'bad header' : 'bad status line';
@@ -88,7 +94,7 @@ export function parseHead(text: string): ResponseHead | string {
   if (text.length > HEADERS_MAX * HEADER_BYTES_MIN && lineCountOf(text) > HEADERS_MAX + 2)
     return `more than ${HEADERS_MAX} headers`;
   const isHttp10 = text.startsWith('HTTP/1.0');
-  // Also an HTTP/1.0 server that offers to keep the connection is left: its `keep-alive` is no standard.
+  // The connection to an HTTP/1.0 server is never kept: the `keep-alive` that it may offer is no standard.
   const keepsAlive = !isHttp10 && !saysClose(text, lower);
   const length = valueAt(text, lower, 'content-length', 0);
   const coding = valueAt(text, lower, 'transfer-encoding', 0);
@@ -108,7 +114,7 @@ export function parseHead(text: string): ResponseHead | string {
 }
 
 function framingOf(status: number, isChunked: boolean, length: string | undefined): Framing {
-  // These have no body, whatever length they name.
+  // Responses of these statuses have no body, whatever length they name.
   if (status === NO_CONTENT || status === NOT_MODIFIED) return 'empty';
   if (isChunked) return 'chunked';
   if (length === undefined) return 'close';
@@ -121,11 +127,12 @@ function lineCountOf(text: string): number {
   return count;
 }
 
+/** Whether a header `connection` (there may be several) has the option `close`. */
 function saysClose(text: string, lower: string): boolean {
   let found = valueAt(text, lower, 'connection', 0);
   while (found !== undefined) {
     const options = found.value.toLowerCase();
-    // The usual value first, because `split` costs more.
+    // The usual value is compared first, because `split` costs more.
     if (options !== 'keep-alive' && options.split(/[,\s]+/).includes('close')) return true;
     found = valueAt(text, lower, 'connection', found.end);
   }
@@ -135,7 +142,10 @@ function saysClose(text: string, lower: string): boolean {
 /** `\nname:` by name. Kept for ever, because V8 takes three times as long to find a newly made string. */
 const LINE_STARTS = new Map<string, string>();
 
-/** Returns the value of the first header of that name after `from`, and the position of its line's CRLF. */
+/**
+ * Returns the value of the first header of that name from the position `from` on, and the position of its
+ * line's CRLF. `text` must match HEAD; `lower` is the text in lower case.
+ */
 function valueAt(
   text: string,
   lower: string,

@@ -1,10 +1,11 @@
 /**
- * The interface of an HTTP client that calls upstreams, used by upstream/attempt.ts. http1/client.ts
- * implements it. upstream/echo-client.ts, without connections, and providers/provider-client.ts, which
- * translates, have its `start`. Upstream worker.
+ * The interface of an HTTP client that calls upstreams. upstream/attempt.ts uses it, client.ts implements it.
+ * Two other files implement its `start`: upstream/echo-client.ts, which has no connections, and
+ * providers/provider-client.ts, which translates. Upstream worker.
  *
- * Must hold: the handler gets onStart once, then onData any number of times, then onEnd or onError. onError
- * alone is possible. After abort() nothing is called (test/unit/http1/client.test.ts).
+ * Must hold, in each of them: the handler gets onStart once, then onData any number of times, then onEnd or
+ * onError. onError alone is possible. After abort() no method of the handler is called
+ * (test/unit/http1/client.test.ts, test/unit/providers/provider-client.test.ts).
  */
 
 /** An upstream as the HTTP client sees it. */
@@ -17,14 +18,17 @@ export interface HttpTarget {
   readonly path: string;
   /** The provider's key; undefined if the upstream needs none. */
   readonly key: string | undefined;
-  /** They replace the client's own of the same name. */
+  /** These headers replace the client's own of the same name. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Bounds the wait for a connection. The next three: the wait for the head, gaps in the body, the call. */
+  /** Bounds the wait for a connection. */
   readonly connectTimeoutMs: number;
+  /** Bounds the wait for the response's head. */
   readonly firstByteTimeoutMs: number;
+  /** Bounds each gap in the response's body. */
   readonly idleTimeoutMs: number;
+  /** Bounds the whole call, without its pauses. */
   readonly totalTimeoutMs: number;
-  /** Of one worker, over all targets with the same `poolKeyOf` (client.ts). */
+  /** How many connections one worker may have, over all targets with the same `poolKeyOf` (client.ts). */
   readonly connectionsMax: number;
   /** Certificates (PEM) to trust instead of the well-known ones. */
   readonly ca: string | undefined;
@@ -35,8 +39,8 @@ export interface HttpFault {
   readonly code: string;
   readonly message: string;
   /**
-   * A second attempt on the same upstream most likely does no work twice: nothing was sent, or the upstream
-   * had closed the kept connection.
+   * Whether a second attempt on the same upstream most likely does no work twice: nothing was sent, or the
+   * upstream had closed the kept connection.
    */
   readonly repeatable: boolean;
   /**
@@ -51,18 +55,18 @@ export interface HttpFault {
 export interface HttpHandler {
   /** `status` is the final one, never an informational one. `header` takes a name in lower case. */
   onStart(status: number, header: (name: string) => string | undefined): void;
-  /** The chunk belongs to the handler. */
+  /** The chunk belongs to the handler: the client does not use its memory again. */
   onData(chunk: Uint8Array): void;
   /**
-   * A client that translates may call it in place of all onData. `body` is whole and valid JSON; `members`
-   * are those that the client knows without parsing.
+   * A client that translates may call this in place of all onData. `body` is whole and valid JSON; `members`
+   * are those of its members that the client knows without parsing.
    */
   onWhole?(body: Buffer, members: Readonly<Record<string, unknown>>): void;
   onEnd(): void;
   onError(fault: HttpFault): void;
   /**
-   * The client buffers `bytes` more of the response, or fewer if negative. Returns false if the memory budget
-   * is used up; the handler has then ended the call.
+   * The client buffers `bytes` more of the response, or fewer if `bytes` is negative. Returns false if the
+   * memory budget is used up; the handler has then ended the call.
    */
   hold?(bytes: number): boolean;
 }
@@ -72,37 +76,42 @@ export interface HttpCall {
   readonly sent: boolean;
   /** Whether pauses, less the time of running since, add up to HELD_UP_MS_MIN (core/limits.ts). */
   readonly isHeldUp: boolean;
-  /** The client reads an error of the upstream, unknown to the handler yet. The call costs nothing. */
+  /**
+   * Whether the client has begun to read an error of the upstream, which the handler gets later. Such a call
+   * costs nothing.
+   */
   readonly isRefused?: boolean;
   /**
-   * The usage so far that onData has not brought, in a form that upstream/usage-shapes.ts reads. A client
-   * that translates a stream has it. It counts if the stream is left or breaks off.
+   * The usage so far that onData has not brought, in a form that upstream/usage-shapes.ts reads. Only a
+   * client that translates a stream has it. It counts if the stream is left or breaks off.
    */
   readonly usageSoFar?: unknown;
   /**
    * Stops onData until resume(). Call it only after onStart: call.ts says why. A chunk on its way, and the
-   * end, may still come. Idempotent, as is resume().
+   * end, may still come. Idempotent.
    */
   pause(): void;
+  /** Idempotent. */
   resume(): void;
-  /** Ends the call and its connection at once; idempotent. */
+  /** Ends the call and its connection at once. Idempotent. */
   abort(): void;
 }
 
 export interface HttpClient {
   /**
-   * Calls no method of the handler before it returns. `moreHeaders` are name, value, name, value, and must
-   * not change later, because client.ts keeps their lines. `path` replaces the target's.
+   * Calls no method of the handler before it returns. `furtherHeaders` are name, value, name, value. The
+   * array must not change later, because client.ts keeps its lines. `path` replaces the target's. The bytes
+   * of `body` must not change before the call has ended.
    */
   start(
     target: HttpTarget,
     body: string | Uint8Array,
     requestId: string,
     handler: HttpHandler,
-    moreHeaders?: readonly string[],
+    furtherHeaders?: readonly string[],
     path?: string,
   ): HttpCall;
-  /** Calls that run end with a fault, as do later ones. */
+  /** Calls that run end with a fault, and so do calls that start later. */
   close(): Promise<void>;
 }
 

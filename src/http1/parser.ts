@@ -1,65 +1,67 @@
 /**
- * An incremental parser of HTTP/1.1 responses, one for each connection. It has no callbacks: after each
- * `push` the connection reads from its fields what the bytes brought, in the order head, body, error or end.
- * No I/O; upstream worker.
+ * An incremental parser of HTTP/1.1 responses, one for each connection (connection.ts). It has no callbacks:
+ * after each `push` the connection reads from its fields what the bytes brought, in the order head, body,
+ * error or end. No I/O; upstream worker.
  *
- * Must hold: the result does not depend on how the bytes are cut into pieces
- * (test/unit/http1/parser.test.ts).
+ * Must hold: the result does not depend on how the bytes are cut into pieces.
  */
 import { parseHead, type ResponseHead } from './head.js';
 
 /** Bytes of one head. Providers send about 2 KB. */
 const HEAD_BYTES_MAX = 64 * 1024;
-/** Informational responses (102, 103) before the final one; nobody needs 32. */
-const INTERIM_HEADS_MAX = 32;
+/** Informational responses (102, 103) before the final one; no server needs 32. */
+const INFORMATIONAL_HEADS_MAX = 32;
 
 const HEAD_END = '\r\n\r\n';
-/** Bytes, because `indexOf` converts a string at each search. */
+/** HEAD_END as bytes, because `indexOf` of a buffer converts a string at each search. */
 const HEAD_END_BYTES = Buffer.from(HEAD_END);
-/** A head with such a line end is rejected: it would never end. Global, to search from `lastIndex`. */
+/**
+ * A head with such a line end is rejected at once. Otherwise a head of such lines alone, which has no
+ * HEAD_END, would be waited for. The flag `g` makes `test` search from `lastIndex`.
+ */
 const LONE_LF = /(?<!\r)\n/g;
 
 export class Http1Parser {
   /** The head of the final response, once it has come. */
   head: ResponseHead | undefined;
-  /** What the last `push` brought of the body, without its framing: `bytes[bodyStart..bodyEnd)`. */
+  /** The part of the body that the last `push` brought, without its framing: `bytes[bodyStart..bodyEnd)`. */
   bodyStart = 0;
   bodyEnd = 0;
   /** The response is whole. */
   isOver = false;
-  /** What is wrong; then nothing more is read. The body before the error is good. */
+  /** What is wrong, for the log. Nothing more is read then. The body before the error is good. */
   error: string | undefined;
   /** Bytes came after the response, which belong to no request. */
   hasExcess = false;
-  /** Where they begin in the bytes of the last `push`. */
+  /** Where the excess begins in the bytes of the last `push`. */
   excessStart = 0;
   /** A byte of the response, or of an informational one before it, has come. */
   hasBegun = false;
   readonly #chunks = new ChunkedBody();
   /** The beginning of a head whose end has not come. */
-  #held = '';
-  /** The last characters of `#held`, in which HEAD_END may begin. To search in `#held` would copy it. */
+  #headPart = '';
+  /** The last characters of `#headPart`, in which HEAD_END may begin. To search the whole would copy it. */
   #tail = '';
-  #interimHeads = 0;
-  /** What is still to come of a body with a length. */
-  #bytesLeft = 0;
+  #informationalHeads = 0;
+  /** How many bytes are still to come of a body with a length. */
+  #bytesToCome = 0;
 
-  /** Begins the next response of the connection; before the first one too. */
+  /** Begins the next response of the connection. Called before the first response too. */
   begin(): void {
     this.head = undefined;
     this.isOver = false;
     this.error = undefined;
     this.hasExcess = false;
     this.hasBegun = false;
-    this.#held = '';
+    this.#headPart = '';
     this.#tail = '';
-    this.#interimHeads = 0;
-    this.#bytesLeft = 0;
+    this.#informationalHeads = 0;
+    this.#bytesToCome = 0;
   }
 
   /**
-   * Reads `bytes[0..length)`, and may move the payloads of chunks within them. Must not be called after the
-   * end or an error.
+   * Reads `bytes[0..length)`, and may move the payloads of chunks within them. Must not be called once
+   * `isOver` or `error` is set.
    */
   push(bytes: Buffer, length: number): void {
     this.hasBegun = true;
@@ -74,65 +76,66 @@ export class Http1Parser {
     this.hasExcess = at < length;
   }
 
-  /** The server has closed before the end: that ends a body framed by `close`, and is an error otherwise. */
+  /** The server has closed before the end. That ends a body framed by `close`; else it is an error. */
   close(): void {
     if (this.head?.framing === 'close') this.isOver = true;
     else this.error = 'closed before its end';
   }
 
-  /** Reads one head, or a piece of it, from `at` on. Returns the next position. */
+  /** Reads one head, or a part of it, from `at` on. Returns the position after what was read. */
   #readHead(bytes: Buffer, at: number, length: number): number {
-    // The buffer may have older bytes after `length`.
-    const found = this.#held === '' ? bytes.indexOf(HEAD_END_BYTES, at) : -1;
-    if (found !== -1 && found + HEAD_END.length <= length) {
-      const end = found + HEAD_END.length;
-      this.#takeHead(bytes.toString('latin1', at, end));
+    // Mostly the whole head has come at once. The buffer may have older bytes after `length`, which do not
+    // count.
+    const endAt = this.#headPart === '' ? bytes.indexOf(HEAD_END_BYTES, at) : -1;
+    if (endAt !== -1 && endAt + HEAD_END.length <= length) {
+      const end = endAt + HEAD_END.length;
+      this.#readWholeHead(bytes.toString('latin1', at, end));
       return end;
     }
     const piece = bytes.toString('latin1', at, Math.min(length, at + HEAD_BYTES_MAX));
-    const before = this.#tail.length;
     const searched = this.#tail + piece;
-    const endFound = searched.indexOf(HEAD_END);
-    if (endFound === -1) {
-      this.#hold(piece, searched);
+    const endInSearched = searched.indexOf(HEAD_END);
+    if (endInSearched === -1) {
+      this.#addToHead(piece, searched);
       return length;
     }
-    const pieceEnd = endFound + HEAD_END.length - before;
-    const head = this.#held + piece.slice(0, pieceEnd);
-    this.#held = '';
+    const pieceEnd = endInSearched + HEAD_END.length - this.#tail.length;
+    const head = this.#headPart + piece.slice(0, pieceEnd);
+    this.#headPart = '';
     this.#tail = '';
-    this.#takeHead(head);
+    this.#readWholeHead(head);
     return at + pieceEnd;
   }
 
-  /** Adds a piece to `#held`. `searched`: the former tail, which is not searched again, and the piece. */
-  #hold(piece: string, searched: string): void {
+  /** `searched` is the former tail, in which no lone LF is, and the piece. */
+  #addToHead(piece: string, searched: string): void {
     LONE_LF.lastIndex = this.#tail.length;
-    this.#held += piece;
+    this.#headPart += piece;
     this.#tail = searched.slice(1 - HEAD_END.length);
-    if (this.#held.length >= HEAD_BYTES_MAX) this.error = `a head above ${HEAD_BYTES_MAX} bytes`;
+    if (this.#headPart.length >= HEAD_BYTES_MAX) this.error = `a head above ${HEAD_BYTES_MAX} bytes`;
     else if (LONE_LF.test(searched)) this.error = 'a line that does not end in CRLF';
   }
 
-  #takeHead(text: string): void {
+  #readWholeHead(text: string): void {
     if (text.length > HEAD_BYTES_MAX) {
       this.error = `a head above ${HEAD_BYTES_MAX} bytes`;
       return;
     }
     const head = parseHead(text);
     if (typeof head === 'string') this.error = head;
-    else if (head.status >= 200) this.#begin(head);
-    else if (++this.#interimHeads > INTERIM_HEADS_MAX) this.error = 'informational answers without end';
+    else if (head.status >= 200) this.#beginBody(head);
+    else if (++this.#informationalHeads > INFORMATIONAL_HEADS_MAX)
+      this.error = 'informational answers without end';
   }
 
-  #begin(head: ResponseHead): void {
+  #beginBody(head: ResponseHead): void {
     this.head = head;
-    this.#bytesLeft = head.lengthBytes;
+    this.#bytesToCome = head.lengthBytes;
     this.isOver = head.framing === 'empty';
     if (head.framing === 'chunked') this.#chunks.reset();
   }
 
-  /** As `#readHead`. */
+  /** Reads the body from `at` on. Returns the position after what was read. */
   #readBody({ framing }: ResponseHead, bytes: Buffer, at: number, length: number): number {
     this.bodyStart = at;
     if (framing === 'chunked') {
@@ -143,26 +146,26 @@ export class Http1Parser {
       this.isOver = this.#chunks.isOver;
       return end;
     }
-    const end = framing === 'length' ? Math.min(length, at + this.#bytesLeft) : length;
+    const end = framing === 'length' ? Math.min(length, at + this.#bytesToCome) : length;
     this.bodyEnd = end;
     if (framing === 'length') {
-      this.#bytesLeft -= end - at;
-      this.isOver = this.#bytesLeft === 0;
+      this.#bytesToCome -= end - at;
+      this.isOver = this.#bytesToCome === 0;
     }
     return end;
   }
 }
 
 /**
- * Bytes of the extensions of all chunks of a body together, and of its trailers. Nobody uses them, and a
+ * Bytes of the extensions of all chunks of a body together, and of its trailers. Providers use neither, and a
  * server could send them for ever.
  */
 const EXTENSIONS_BYTES_MAX = 16 * 1024;
 const TRAILERS_BYTES_MAX = 16 * 1024;
 /** Enough for any length that a number holds exactly, with leading zeros. */
 const SIZE_DIGITS_MAX = 16;
-/** A size of up to so many digits is read in one go. */
-const PLAIN_DIGITS_MAX = 8;
+/** `#readSizeLine` reads a size of up to so many digits at once: it is below 2^32. */
+const SHORT_SIZE_DIGITS_MAX = 8;
 
 const TAB = 9;
 const LF = 10;
@@ -171,7 +174,7 @@ const SEMICOLON = 59;
 const COLON = 58;
 const DELETE = 127;
 
-/** What the next byte belongs to. */
+// The steps of a chunked body: what the next byte belongs to. LAST_LF is the LF of the line that ends all.
 const SIZE = 0;
 const EXTENSION = 1;
 const SIZE_LF = 2;
@@ -185,7 +188,8 @@ const TRAILER_LF = 9;
 const LAST_LF = 10;
 const OVER = 11;
 
-const isTokenByte = Uint8Array.from({ length: 256 }, (_, byte) =>
+/** By byte: 1 if the name of a trailer may have it (RFC 9110, token), else 0. */
+const TOKEN_BYTES = Uint8Array.from({ length: 256 }, (_, byte) =>
   /[!#$%&'*+.^_`|~0-9A-Za-z-]/.test(String.fromCharCode(byte)) ? 1 : 0,
 );
 
@@ -195,17 +199,18 @@ const isTokenByte = Uint8Array.from({ length: 256 }, (_, byte) =>
  *     1a;extension CRLF  <26 bytes> CRLF   …   0 CRLF   trailer: value CRLF   CRLF
  *
  * One read may bring many chunks, each an event of a stream. Their payloads are moved together within the
- * read buffer, so that all later steps cost once a read and not once a chunk.
+ * read buffer, so that all later work is done once a read and not once a chunk.
  */
 class ChunkedBody {
   /** The payload that the last call of `decode` found, `bytes[payloadStart..payloadEnd)`. */
   payloadStart = 0;
   payloadEnd = 0;
-  /** What is wrong; then nothing more is read. The payload before the error is good. */
+  /** What is wrong, for the log. Nothing more is read then. The payload before the error is good. */
   error: string | undefined;
   #step = SIZE;
-  /** While digits come: the chunk's size so far. After that: how much of the chunk is still to come. */
+  /** While digits come: the chunk's size so far. Afterwards: how much of the chunk is still to come. */
   #sizeBytes = 0;
+  /** How many digits of the size line have come; 0 at the beginning of a size line. */
   #digits = 0;
   #extensionsBytes = 0;
   #trailersBytes = 0;
@@ -249,10 +254,10 @@ class ChunkedBody {
 
   /**
    * Reads a whole size line if all of it has come and it has no extension, as nearly always; else one byte.
-   * Returns the next position.
+   * Returns the next position. The last chunk, of size 0, is read byte by byte.
    */
   #readSizeLine(bytes: Uint8Array, at: number, end: number): number {
-    const digitsEnd = Math.min(end - 2, at + PLAIN_DIGITS_MAX);
+    const digitsEnd = Math.min(end - 2, at + SHORT_SIZE_DIGITS_MAX);
     let size = 0;
     let next = at;
     for (; next < digitsEnd; next++) {
@@ -269,7 +274,7 @@ class ChunkedBody {
     return at + 1;
   }
 
-  /** Reads the line end behind a chunk if it has come. Returns the next position. */
+  /** Reads the line end behind a chunk if the whole line end has come. Returns the next position. */
   #readDataEnd(bytes: Uint8Array, at: number, end: number): number {
     this.#digits = 0;
     const hasCome = at + 1 < end && bytes[at] === CR && bytes[at + 1] === LF;
@@ -277,7 +282,7 @@ class ChunkedBody {
     return hasCome ? at + 2 : at;
   }
 
-  /** Moves the payload to the end of what `decode` has read before. */
+  /** Moves the payload `bytes[start..end)` to the end of the payloads of this call of `decode`. */
   #addPayload(bytes: Uint8Array, start: number, end: number): void {
     if (this.payloadEnd === this.payloadStart) {
       this.payloadStart = start;
@@ -318,6 +323,7 @@ class ChunkedBody {
   #readSize(byte: number): void {
     const digit = hexDigitOf(byte);
     if (digit !== undefined) {
+      // `#sizeBytes` is 0 at the first digit: the chunk before was read to its end.
       this.#sizeBytes = this.#sizeBytes * 16 + digit;
       if (++this.#digits > SIZE_DIGITS_MAX || this.#sizeBytes > Number.MAX_SAFE_INTEGER)
         this.error = 'chunk size too long';
@@ -332,6 +338,7 @@ class ChunkedBody {
     }
   }
 
+  /** Also reads the first byte of the line that ends all: CR in place of a trailer. */
   #readTrailer(byte: number): void {
     if (++this.#trailersBytes > TRAILERS_BYTES_MAX) this.error = 'trailers too long';
     else if (this.#step === TRAILER_LF) this.#expect(byte, LF, TRAILER_START);
@@ -340,23 +347,26 @@ class ChunkedBody {
       else if (!isText(byte)) this.error = 'bad trailer';
     } else if (this.#step === TRAILER_START && byte === CR) this.#step = LAST_LF;
     else if (this.#step === TRAILER_NAME && byte === COLON) this.#step = TRAILER_VALUE;
-    else if (isTokenByte[byte] === 1) this.#step = TRAILER_NAME;
+    else if (TOKEN_BYTES[byte] === 1) this.#step = TRAILER_NAME;
     else this.error = 'bad trailer';
   }
 
-  #expect(byte: number, wanted: number, next: number): void {
-    if (byte === wanted) this.#step = next;
+  /** Goes on to `nextStep` if the byte is the expected one, else sets `error`. */
+  #expect(byte: number, expectedByte: number, nextStep: number): void {
+    if (byte === expectedByte) this.#step = nextStep;
     else this.error = 'bad end of a line or chunk';
   }
 }
 
-/** Of the character codes `0` to `9` (48 to 57), `A` to `F` and `a` to `f` (97 to 102). */
+/** The value of `0` to `9` (48 to 57), `A` to `F` and `a` to `f` (97 to 102); undefined for other bytes. */
 function hexDigitOf(byte: number): number | undefined {
   if (byte >= 48 && byte <= 57) return byte - 48;
+  // Makes a capital letter small. It also changes other bytes, but none to a letter from a to f.
   const lower = byte | 0x20;
   return lower >= 97 && lower <= 102 ? lower - 97 + 10 : undefined;
 }
 
+/** Whether an extension or the value of a trailer may have the byte: all but control characters. */
 function isText(byte: number): boolean {
   return (byte >= 32 && byte !== DELETE) || byte === TAB;
 }

@@ -1,16 +1,16 @@
 /**
  * The connections to one origin; client.ts makes one pool for each. A call gets the idle connection that was
- * used last. If none is idle, the pool opens one, up to a bound; beyond that the call waits in order, up to
- * its connect timeout. Upstream worker.
+ * used last. If no connection is idle, the pool opens one, up to a bound; beyond the bound the call waits in
+ * order, up to its connect timeout. Upstream worker.
  *
- * An upstream may send a response without a request. If it comes before the next request, the pool sees it
- * and closes the connection, because an event-loop turn passes before each use of a kept connection. If it
- * comes while the next request is on its way, nothing in HTTP/1.1 tells it from the response. So an upstream
- * that did this once gets only one call on each connection for a while.
+ * An upstream may send a response without a request. If this comes before the next request, the connection
+ * sees it and closes, because an event-loop turn passes before each use of a kept connection. If it comes
+ * while the next request is on its way, nothing in HTTP/1.1 tells it from the response. So an upstream that
+ * did so once gets only one call on each connection for a while: it is distrusted.
  *
  * Must hold: a kept connection is used only after a whole turn of the event loop, and a distrusted upstream
  * gets one call a connection; otherwise a caller gets another's response (test/hostile/upstreams.test.ts,
- * test/unit/http1/connection.test.ts).
+ * test/unit/http1/connection.test.ts; the order of waiting calls: test/unit/http1/pool.wait-queue.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import type { MonotonicMs } from '../core/units.js';
@@ -23,7 +23,7 @@ import {
 import { Dialer } from './dialer.js';
 import type { HttpTarget } from './http-client.js';
 
-/** How often idle connections are looked at. `#takeIdle` uses none that has expired meanwhile. */
+/** How often `expire` looks at idle connections. `#takeIdle` uses none that has expired meanwhile. */
 const IDLE_CHECK_MS = 500;
 
 /** How long each connection carries one call only, after a response without a request. */
@@ -31,7 +31,7 @@ const DISTRUST_MS = 600_000;
 
 /** A call, as its pool sees it. */
 export interface PooledCall extends ResponseEvents, Waiter<PooledCall> {
-  /** Gives it a connection, on which it sends its request. */
+  /** Gives the call a connection, on which it sends its request. */
   sendOn(connection: Http1Connection): void;
 }
 
@@ -41,13 +41,16 @@ export class Http1Pool implements ConnectionOwner {
   readonly #connectTimeoutMs: number;
   readonly #connectionsMax: number;
   readonly #onUnsolicited: () => void;
-  /** All that are not closed. Each is in one of the next three lists, or in none while a call uses it. */
+  /**
+   * All connections that are not closed. Each is in one of the next three lists, or in none while a call uses
+   * it.
+   */
   readonly #connections = new Set<Http1Connection>();
   /** Oldest first: the first one expires first. */
   readonly #opening = new Set<Http1Connection>();
   /** The connection used last is last. Some may have closed meanwhile. */
   #idle: Http1Connection[] = [];
-  /** Connections whose responses have ended since the last `#onTurnEnd`. The next adds them to `#idle`. */
+  /** Connections whose responses have ended since the last `#onTurnEnd`, which next time makes them idle. */
   #justFreed: Http1Connection[] = [];
   #isTurnAwaited = false;
   /**
@@ -55,9 +58,9 @@ export class Http1Pool implements ConnectionOwner {
    */
   #sendable = 0;
   /**
-   * Sends first, and only then counts the calls of this turn as sendable and its connections as idle: these
-   * wait for the next run. Between two runs lies a whole turn, in which all is read that had arrived; the
-   * first run may come right after `enqueue`, in the same turn.
+   * Sends first, and only then counts the calls of this turn as sendable and its connections as idle, so that
+   * both wait for the next run. Between two runs lies a whole turn, in which the sockets read all that had
+   * arrived. (The first run may come right after `enqueue`, in the same turn.)
    */
   readonly #onTurnEnd = (): void => {
     this.#isTurnAwaited = false;
@@ -65,15 +68,17 @@ export class Http1Pool implements ConnectionOwner {
     for (const connection of this.#justFreed) if (connection.isIdle) this.#idle.push(connection);
     this.#justFreed = [];
     this.#sendable = this.#waiting.size;
-    if (this.#sendable === 0 && this.#retired) this.#destroyFree();
+    if (this.#sendable === 0 && this.#isRetired) this.#destroyFree();
     if (this.#sendable > 0 && this.#idle.length > 0) this.#awaitTurn();
     this.#openConnections();
   };
-  /** Bounded by the calls in flight, and each wait by the connect timeout. */
+  /** The calls in flight bound the queue, and the connect timeout of each call its wait. */
   readonly #waiting = new WaitQueue<PooledCall>();
+  /** When `expire` looks at idle connections next, by the monotonic clock. */
   #idleCheckMs = 0;
+  /** By the monotonic clock; 0 if the upstream never sent a response without a request. */
   #distrustUntilMs = 0;
-  #retired = false;
+  #isRetired = false;
 
   /** `onUnsolicited` is called if the upstream sends a response without a request. */
   constructor(target: HttpTarget, clock: Clock, onUnsolicited: () => void) {
@@ -94,7 +99,10 @@ export class Http1Pool implements ConnectionOwner {
     return this.#connections.size === 0 && this.#waiting.size === 0;
   }
 
-  /** Sends the call after this event-loop turn, or when a connection is free. Once for each call. */
+  /**
+   * Has the call sent on a kept connection after this event-loop turn, or on another when one is free. Called
+   * once for each call.
+   */
   enqueue(call: PooledCall): void {
     this.#waiting.add(call);
     if (this.#idle.length > 0 || this.#justFreed.length > 0) this.#awaitTurn();
@@ -107,7 +115,7 @@ export class Http1Pool implements ConnectionOwner {
     this.#lowerSendable();
   }
 
-  /** Closes connections that did not open in time, and those that were idle for too long. At each sweep. */
+  /** Closes connections that did not open in time or were idle too long. The client's sweeps call it. */
   expire(nowMs: MonotonicMs): void {
     for (const connection of this.#opening) {
       if (!connection.isExpired(nowMs)) break;
@@ -124,11 +132,11 @@ export class Http1Pool implements ConnectionOwner {
 
   /** Keeps no idle connection any more. Calls that run or wait go on to their ends. */
   retire(): void {
-    this.#retired = true;
+    this.#isRetired = true;
     this.#destroyFree();
   }
 
-  /** Ends all connections at once, and forgets the calls that wait: the client tells them. */
+  /** Ends all connections at once, and forgets the calls that wait: Http1Client.close then fails them. */
   destroy(): void {
     while (this.#dequeue() !== undefined);
     for (const connection of [...this.#connections]) connection.destroy();
@@ -136,16 +144,16 @@ export class Http1Pool implements ConnectionOwner {
 
   /**
    * Some servers close right after a response that did not announce it. A call that is sent then is lost, or
-   * made twice. So the connection is not used before the turn of the response has ended: by then an end, or
-   * another response that came with it, is seen.
+   * made twice. So the connection is not used before the turn of the response has ended: by then the
+   * connection has read the end, or another response, if one came with the response.
    */
   onFree(connection: Http1Connection): void {
-    // It has just opened. There was no request on it, so no response can be on its way.
+    // A connection that has just opened need not wait: no request was sent on it, so no response comes.
     if (this.#opening.delete(connection)) {
       this.#assign(connection);
       return;
     }
-    if (this.#isDistrusted || (this.#retired && this.#waiting.size === 0)) {
+    if (this.#isDistrusted || (this.#isRetired && this.#waiting.size === 0)) {
       connection.destroy();
       return;
     }
@@ -160,18 +168,19 @@ export class Http1Pool implements ConnectionOwner {
     this.#onUnsolicited();
   }
 
-  /** `connection.destroy()` calls it too, before it returns. */
+  /** `connection.destroy()` calls this too, before it returns. */
   onGone(connection: Http1Connection, error: ConnectionError | undefined): void {
     this.#connections.delete(connection);
     this.#opening.delete(connection);
-    // The connection was opened for a waiting call. Too few are left for all of them, so the first one fails.
+    // With an error, the connection failed to open. If the others are too few for the calls that wait, the
+    // first call fails.
     const wasDead = false;
     if (error !== undefined && this.#waiting.size > this.#soonFree)
       this.#dequeue()!.onConnectionError(error, wasDead);
     this.#openConnections();
   }
 
-  /** Connections that will soon take a call, or turn out to be closed: then `#onTurnEnd` opens others. */
+  /** How many connections will soon take a call. If some turn out to be closed, `#onTurnEnd` opens others. */
   get #soonFree(): number {
     return this.#opening.size + this.#justFreed.length + this.#idle.length;
   }
@@ -193,11 +202,11 @@ export class Http1Pool implements ConnectionOwner {
     for (const connection of free) connection.destroy();
   }
 
-  /** `#sendable` is at most the number of waiting calls, so there is one to take. */
   #sendWaiting(): void {
     while (this.#sendable > 0) {
       const connection = this.#takeIdle();
       if (connection === undefined) return;
+      // `#sendable` is at most the number of waiting calls, so there is one.
       this.#dequeue()!.sendOn(connection);
     }
   }
@@ -209,8 +218,8 @@ export class Http1Pool implements ConnectionOwner {
   }
 
   /**
-   * To be called when a call leaves the queue. It counts as one of the sendable calls, also if it was behind
-   * them or had left before: at worst another one waits one more turn.
+   * Called when a call leaves the queue. The call counts as one of the sendable calls, also if it was behind
+   * them or had left before: at worst another call waits one more turn.
    */
   #lowerSendable(): void {
     if (this.#sendable > 0) this.#sendable--;
@@ -220,10 +229,11 @@ export class Http1Pool implements ConnectionOwner {
   #assign(connection: Http1Connection): void {
     const call = this.#dequeue();
     if (call !== undefined) call.sendOn(connection);
-    else if (this.#retired) connection.destroy();
+    else if (this.#isRetired) connection.destroy();
     else this.#idle.push(connection);
   }
 
+  /** The idle connection that was used last, taken out of `#idle`; undefined if none is idle. */
   #takeIdle(): Http1Connection | undefined {
     for (;;) {
       const connection = this.#idle.pop();
@@ -244,13 +254,14 @@ export class Http1Pool implements ConnectionOwner {
 }
 
 /**
- * A call that can wait. The queue's links are in the call itself, and are cut when it leaves, so that an
- * ended call keeps no other in memory.
+ * A call that can wait. The queue's links are in the call itself, and are cut when the call leaves the queue,
+ * so that an ended call keeps no other in memory.
  */
 export interface Waiter<T> {
   isWaiting: boolean;
   /** Undefined if the call is the first, or does not wait. */
   previous: T | undefined;
+  /** Undefined if the call is the last, or does not wait. */
   next: T | undefined;
 }
 
@@ -267,6 +278,7 @@ export class WaitQueue<T extends Waiter<T>> {
     return this.#size;
   }
 
+  /** The call must not wait yet. */
   add(waiter: T): void {
     waiter.isWaiting = true;
     waiter.previous = this.#last;
@@ -290,7 +302,7 @@ export class WaitQueue<T extends Waiter<T>> {
     this.#size--;
   }
 
-  /** Takes out the call that has waited longest. */
+  /** Takes out the call that has waited longest; undefined if none waits. */
   takeFirst(): T | undefined {
     const first = this.#first;
     if (first !== undefined) this.remove(first);
