@@ -1,6 +1,6 @@
 /**
- * Whether the coordinator answers, and when to try again after it did not. `LeaseManager` and `EqualShare`
- * have one each, and report to it how exchanges ended. Main thread. All times are of the monotonic clock.
+ * Whether the coordinator replies, and when to try again after it did not. lease-manager.ts and
+ * equal-share.ts have one each, and report to it how exchanges ended. Main thread. All times are monotonic.
  *
  * Must hold: the pause before the next try is 0.75 s at most, or 3 s in a quarantine. No test measures it;
  * test/unit/sharing/lease-manager.test.ts starts without the coordinator.
@@ -9,36 +9,36 @@ import { addValue, emptyHistogram, type HistogramSnapshot } from '../telemetry/h
 import { EXCHANGE_BOUNDS_MS } from '../telemetry/metrics-source.js';
 import { CoordinatorLost, type LossReason } from './coordinator.js';
 
-/** The pause after a failure doubles from MIN to MAX; a random part keeps nodes from coming at once. */
+/** The pause after a failure doubles from MIN to MAX. A random part keeps nodes from coming all at once. */
 const RETRY_MS_MIN = 100;
 /**
- * Each contact then tries twice a second on average. A process has up to four (LeaseManager, and the nodes of
- * calls, of debits and of fallback quotas), so a thousand processes ask 8,000 times a second, while the
- * coordinator has nothing else to do.
+ * With this pause each contact tries twice a second on average. A process has up to four (LeaseManager, and
+ * the nodes of calls, of debits and of fallback quotas), so a thousand processes ask 8,000 times a second,
+ * while the coordinator has nothing else to do.
  */
 const RETRY_MS_MAX = 500;
-/** A quarantine takes a minute or more, so frequent tries are no use. */
+/** The longest pause in a quarantine, which takes a minute or more: frequent tries are no use. */
 const RETRY_MS_QUARANTINE = 2_000;
-/** In a shorter loss another server may be taking over: requests without a lease wait for its end. */
+/** In a shorter loss another server may be taking over: requests without a lease wait for the end of it. */
 const BRIEF_MS = 2_000;
 
 /** For status and metrics. */
 export interface ContactState {
-  /** Undefined while the coordinator answers. */
+  /** Undefined while the coordinator replies. */
   readonly lost:
     | {
         readonly reason: LossReason;
         readonly message: string;
         readonly sinceMs: number;
-        /** When something may be granted again, as far as that is known. */
+        /** When something may be granted again; undefined if that is not known. */
         readonly untilMs: number | undefined;
       }
     | undefined;
-  /** How long the answered exchanges took. */
+  /** How long exchanges with a reply took. */
   readonly exchanges: HistogramSnapshot;
-  /** How many exchanges were not answered, or rejected: each try counts, also during one loss. */
+  /** How many exchanges got no reply, or a rejection. Each try counts, also during one loss. */
   readonly failures: number;
-  /** When the last exchange was answered; 0 before the first. */
+  /** When the last reply came; 0 before the first. */
   readonly repliedMs: number;
 }
 
@@ -48,8 +48,9 @@ export class CoordinatorContact {
   readonly #exchanges = emptyHistogram(EXCHANGE_BOUNDS_MS);
   #failures = 0;
   #repliedMs = 0;
-  /** Since the last answer. */
+  /** Failures since the last reply, or since a shorter pause was wanted. The pause depends on them. */
   #failuresInRow = 0;
+  /** When the pause ends. */
   #retryMs = 0;
 
   constructor(random: () => number) {
@@ -69,7 +70,7 @@ export class CoordinatorContact {
     return this.#lost !== undefined;
   }
 
-  /** Whether the loss is not a brief one, so that requests need not wait for its end. */
+  /** Whether the loss lasts for BRIEF_MS, or is a quarantine, so that requests need not wait for its end. */
   isLostForLong(nowMs: number): boolean {
     if (this.#lost === undefined) return false;
     return this.#lost.reason === 'quarantine' || nowMs - this.#lost.sinceMs >= BRIEF_MS;
@@ -80,11 +81,12 @@ export class CoordinatorContact {
     return Math.max(0, this.#retryMs - nowMs);
   }
 
+  /** Whether no pause runs. */
   mayTry(nowMs: number): boolean {
     return this.pauseMs(nowMs) === 0;
   }
 
-  /** Ends the pause; the next one is the shortest. Call it when there is news of the coordinator. */
+  /** Ends the pause, and makes the next one the shortest. Called when the coordinator may be there again. */
   endPause(): void {
     this.#failuresInRow = 0;
     this.#retryMs = 0;
@@ -98,14 +100,14 @@ export class CoordinatorContact {
     this.#repliedMs = nowMs;
   }
 
-  /** Begins a loss, or goes on with the one that lasts: `sinceMs` stays. */
+  /** Begins a loss. During a loss updates it, but `sinceMs` stays. */
   failed(error: unknown, nowMs: number): void {
     const reason = error instanceof CoordinatorLost ? error.reason : 'failing';
     const waitMs = error instanceof CoordinatorLost ? error.waitMs : undefined;
     const untilMs = waitMs === undefined ? undefined : nowMs + waitMs;
     this.#lost = { reason, message: String(error), sinceMs: this.#lost?.sinceMs ?? nowMs, untilMs };
     this.#failures += 1;
-    // The check for lost data ends once the last node has asked, so pauses start again from the shortest.
+    // The check for lost data ends once the last node has asked. So pauses begin again with the shortest.
     if (reason === 'checking') this.#failuresInRow = 0;
     const longestMs = reason === 'quarantine' ? RETRY_MS_QUARANTINE : RETRY_MS_MAX;
     const pauseMs = Math.min(longestMs, RETRY_MS_MIN * 2 ** this.#failuresInRow);

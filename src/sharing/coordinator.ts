@@ -11,12 +11,12 @@
  *
  * There are two kinds of resources:
  * - Permits of the minute have a limited validity. A grant that is valid to the end of tick E counts as used
- *   at the end of E, so it weighs until a minute after E. No limit is exceeded by any validity; a longer one
- *   only weighs longer. If the reply with a grant is lost, the next ask says by its order that the node has
+ *   at the end of E, so it weighs until a minute after E. A longer validity exceeds no limit; the permits
+ *   only weigh longer. If the reply with a grant is lost, the next ask says by its order that the node has
  *   not heard of the grant, and the coordinator takes the grant back.
- * - Stocks, which are all other resources, are granted by state. Every ask says what the node has used and
- *   holds now. The coordinator records that, and adds what it grants. So the next ask takes back a grant
- *   whose reply was lost.
+ * - Stocks, which are all other resources, are granted by state. Every ask reports what the node has used and
+ *   holds now. The coordinator records the report, and adds what it grants. So the next ask takes back a
+ *   grant whose reply was lost.
  *
  * A node makes one exchange at a time and numbers its exchanges. A coordinator ignores an exchange that is
  * not newer than the last one of that node, so a delayed duplicate does no harm.
@@ -35,7 +35,8 @@ export const EXCHANGE_ASKS_MAX = 1_000;
 
 /**
  * A process has a second node, for what an operator takes out of accounts. If that node fails, calls keep
- * their leases. Its slot is the slot of the process plus this. open-hosts.ts has a third such range of slots.
+ * their leases. Its slot is the slot of the process plus this number. open-hosts.ts has a third range of
+ * slots, which must not overlap.
  */
 export const DEBIT_SLOTS_FROM = 1_000_000;
 
@@ -78,17 +79,20 @@ export const STOCK_NAMES = Object.keys(STOCK_KINDS) as StockName[];
 /** The number of the day or month that a stock is counted in now; 0 if it has no period. */
 export type PeriodOf = (name: StockName) => number;
 
-/** PeriodOf at `wallMs`. `calendar`: for all days and months but those of calls a day, which are in UTC+8. */
+/**
+ * The period of a stock at `wallMs`, as PeriodOf. `calendar` is for all days and months but those of calls a
+ * day, which are in UTC+8.
+ */
 export function periodAt(name: StockName, calendar: Calendar, wallMs: WallMs): number {
   if (STOCK_KINDS[name] !== 'period') return 0;
   if (name === 'calls_per_day') return dayNumberOf(wallMs);
   return (name.endsWith('_day') ? calendar.dayAt(wallMs) : calendar.monthAt(wallMs)).number;
 }
 
-/** In pico-units. Spending is leased in whole nano-units, so that its sums are exact as numbers. */
+/** The unit of leased spending, in pico-units. It is a nano-unit, so that sums are exact as numbers. */
 export const SPEND_UNIT = 1_000n;
 
-/** Keyed by name. A stock that is left out is not part of the ask or the reply. */
+/** A value for each of some stocks. A stock that is left out is not part of the ask or the reply. */
 export type Stocks<Of> = Readonly<Partial<Record<StockName, Of>>>;
 
 /** The entries of `stocks` that are there. */
@@ -96,8 +100,9 @@ export function entriesOf<Of>(stocks: Stocks<Of>): [StockName, Of][] {
   return Object.entries(stocks) as [StockName, Of][];
 }
 
-/** What was used of a stock in a day or month with that number. */
+/** What was used of a stock in a day or month. */
 export interface PeriodUse {
+  /** The number of the day or month. */
   readonly period: number;
   readonly used: number;
 }
@@ -124,14 +129,14 @@ export function mapStocks<From, To>(
 
 /** Some permits of an earlier grant. They may have expired since. */
 export interface GrantedPermits {
-  /** The tick of that grant (MinuteGrant.tick). Nodes that are cut off use ticks below 0 (equal-share.ts). */
+  /** MinuteGrant.tick of the earlier grant. Nodes that are cut off use ticks below 0 (equal-share.ts). */
   readonly tick: number;
   readonly count: number;
 }
 
 /**
- * The order of a node's asks for one scope's minute. The node got no grant to an ask after `heardNumber`, and
- * will not use one. This ask repeats what the asks after `heardNumber` returned or named as used.
+ * The order of a node's asks for one scope's minute. The node has no grant of an ask after `heardNumber`, and
+ * will use none. Its ask repeats what the asks after `heardNumber` returned or named as used.
  */
 interface AskOrder {
   /** Grows from ask to ask. */
@@ -151,16 +156,17 @@ export interface MinuteAsk extends Wanted<number> {
   readonly limit: number;
   /** How long the permits should be valid; the coordinator decides. */
   readonly forMs: number;
-  /** The ask is of a fallback quota, which is hardly ever used: the permits should be valid for long. */
+  /** Whether the ask is of a fallback quota, which is hardly ever used: its permits are valid for long. */
   readonly isFallback?: boolean;
   /** Permits that were not used and will not be. */
   readonly returned: readonly GrantedPermits[];
   /**
-   * Permits of grants that are still valid. Calls took them before this ask left, and so use them within
-   * TAKE_MS_MAX (ledger/leased-window.ts). They weigh for a minute from then on, and not from their expiry.
+   * Permits of grants that are still valid. Calls took these permits before the ask left, and so use them
+   * within TAKE_MS_MAX (ledger/leased-window.ts). They weigh for a minute from the ask on, and not from the
+   * expiry of the grant.
    */
   readonly used?: readonly GrantedPermits[];
-  /** Without it, a grant in a lost reply weighs as if it had been used. */
+  /** Without an order, a grant in a lost reply weighs as if it had been used. */
   readonly order?: AskOrder;
 }
 
@@ -177,19 +183,20 @@ export interface StockAsk extends Wanted<bigint> {
   readonly limit: bigint;
   /**
    * The number of the day or month of the counts, by the node's calendar; 0 for stocks without a period. The
-   * latest period that any node has named counts. But one that is too far ahead of the coordinator's calendar
-   * is a mistake of a clock (PERIODS_AHEAD_MAX in ledger/stocks.ts): its counts count in the right period.
+   * latest period that any node has named counts. But a period that is too far ahead of the coordinator's
+   * calendar is a mistake of a clock (PERIODS_AHEAD_MAX in ledger/stocks.ts): its counts count in the right
+   * period.
    */
   readonly period: number;
   /**
-   * What this life has used in the period, less what was taken back. Of a `window`: what it has used since it
-   * began, so that a message that comes twice does no harm. Of `flight` and `balance`: 0.
+   * What this life has used in the period, less what was taken back. Of a `window`: what the life has used
+   * since it began, so that an ask that comes twice does no harm. Of `flight` and `balance`: 0.
    */
   readonly used: bigint;
   /**
-   * What this node was granted and has not used, with what calls hold. Of the balance: what no store has as
-   * spent. Read `unused` before `spent`: then a charge that is flushed in between is counted twice for a
-   * moment, never not at all (test/unit/sharing/spent-order.test.ts).
+   * What this node was granted and has not used, with what calls hold. Of the balance: what was granted and
+   * is not spent in the host's store. Read `unused` before `spent`: then a charge that is flushed in between
+   * is counted twice for a moment, and never left out (test/unit/sharing/spent-order.test.ts).
    */
   readonly unused: bigint;
   /** Only of the balance, and only for a coordinator that does not read the host's store itself. */
@@ -205,13 +212,13 @@ export interface LeaseAsk {
 }
 
 interface Grant<Amount> {
-  /** `least` to `most` of the ask, or 0. */
+  /** From `least` to `most` of the ask, or 0. */
   readonly granted: Amount;
-  /** What the coordinator could still grant to anybody, after this grant. */
+  /** What the coordinator could still grant to any node, after this grant. */
   readonly remaining: Amount;
   /**
-   * Other nodes hold unexpired permits, or some of the stock that they have not used. They may give these
-   * back, so a request may wait. True also if nobody knows.
+   * Whether other nodes hold unexpired permits, or some of the stock that they have not used. They may give
+   * these back, so a request may wait. True also if that is not known.
    */
   readonly heldByOthers: boolean;
 }
@@ -221,18 +228,18 @@ export interface MinuteGrant extends Grant<number> {
   readonly tick: number;
   /** How long the permits are valid. The node counts from when it sent the ask, to be on the safe side. */
   readonly validMs: number;
-  /** When a permit will be free if nobody gives one back; 0 if one remains now. */
+  /** In how many ms a permit will be free if no node gives one back; 0 if one remains now. */
   readonly freeInMs: number;
 }
 
 export interface StockGrant extends Grant<bigint> {
   /**
    * The period of the grant: that of the ask, or a later one that another node has named. An earlier period
-   * means that the ask's was a mistake of a clock, of which nothing was recorded. Then the coordinator has a
-   * record of all that this node took, and may have granted to others what the node has left.
+   * means that the ask's period was a mistake of a clock. Nothing of the ask was recorded then. The record
+   * still has all that this node took before, and others may have been granted what the node has not used.
    */
   readonly period: number;
-  /** Of a `window`: when `least` is free if nobody gives any back; 0 if it is free now or nobody knows. */
+  /** Of a `window`: in how many ms `least` is free if no node gives any back; 0: now, or not known. */
   readonly freeInMs: number;
 }
 
@@ -241,18 +248,18 @@ export interface LeaseReply {
   readonly minute?: MinuteGrant;
   readonly stocks?: Stocks<StockGrant>;
   /**
-   * Something that was wanted was not granted, and nobody knows whether there is some: the coordinator cannot
+   * True if something that was wanted was not granted although some may be there: the coordinator could not
    * be asked, or its record of the scope is damaged.
    */
   readonly isUnknown?: boolean;
 }
 
 export interface ExchangeReply {
-  /** What the coordinator's calendar showed when it answered. */
+  /** What the coordinator's calendar showed when it replied. */
   readonly wallMs: WallMs;
-  /** In the order of the asks. */
+  /** The replies, in the order of the asks. */
   readonly answers: readonly LeaseReply[];
-  /** The node replied to itself because it is cut off; what it gives back now reaches nobody. */
+  /** Set if the node replied to itself because it is cut off: what it gives back now reaches nobody. */
   readonly isAlone?: true;
 }
 
@@ -263,7 +270,7 @@ export interface StockView {
   readonly period: number;
   /** What nodes have reported as used. Of a `window`: what weighs now. */
   readonly used: bigint;
-  /** Granted and not reported as used. Ended lives are in it too: nobody knows what they have used. */
+  /** Granted and not reported as used. What ended lives held is in it too, because they no longer report. */
   readonly unused: bigint;
 }
 
@@ -271,16 +278,16 @@ export interface StockView {
 export interface MinuteView {
   /** Permits that weigh now, whether they were used or not. */
   readonly weighing: number;
-  /** How many of these may still be used. */
+  /** How many of the weighing permits may still be used. */
   readonly unexpired: number;
 }
 
-/** What is on record of one process of this host. The process itself knows what it has used since. */
+/** What is on record of one process of this host. What it has used since its last ask is not in it. */
 export interface ProcessView {
   readonly slot: number;
   /** `number`: of the process's last ask for the minute; 0 if there was none. */
   readonly minute: MinuteView & { readonly number: number };
-  /** `StockAsk.used` of the last ask, of counted stocks that it has used or holds in the view's period. */
+  /** `StockAsk.used` of the last ask, for each stock of the kinds that have it. */
   readonly used: Stocks<bigint>;
 }
 
@@ -302,13 +309,13 @@ export type LossReason =
   | 'unreachable'
   /** No reply in time; the exchange may have been carried out or not. */
   | 'deadline'
-  /** It replied that it cannot: full, read-only, wrong password. */
+  /** The coordinator replied that it cannot: full, read-only, wrong password. */
   | 'failing'
-  /** It has lost its data, and waits until nobody can exceed a limit. */
+  /** The coordinator has lost its data, and waits until no node can exceed a limit. */
   | 'quarantine'
-  /** It may have lost data, and is finding out. */
+  /** The coordinator may have lost data, and is finding out. */
   | 'checking'
-  /** It does not know this life of the node, or has ended it: join again. */
+  /** The coordinator does not know this life of the node, or has ended it: join again. */
   | 'unknown_node'
   /** `close` was called. */
   | 'closed';
@@ -318,7 +325,7 @@ export class CoordinatorLost extends Error {
   readonly code = 'authority_lost';
   readonly reason: LossReason;
 
-  /** How long nothing will be granted, as far as that is known. */
+  /** How long nothing will be granted; undefined if that is not known. */
   readonly waitMs: number | undefined;
 
   constructor(reason: LossReason, message: string, options?: ErrorOptions & { readonly waitMs?: number }) {
@@ -344,9 +351,9 @@ export function unknownNode(): CoordinatorLost {
   return new CoordinatorLost('unknown_node', 'this life of the node is not known');
 }
 
-/** What a node calls. Every wait ends within some seconds, by a CoordinatorLost at the latest. */
+/** What a node calls. Every call ends within some seconds: at the latest it rejects with CoordinatorLost. */
 export interface Coordinator {
-  /** Set by lease-manager.ts. Called when the coordinator may be there again after a loss: ask at once. */
+  /** lease-manager.ts sets it. Called when the coordinator may be there again after a loss. */
   onBack?: () => void;
   /**
    * Makes this life of the node known, and ends earlier lives at the same place. Their permits expire;
@@ -360,12 +367,12 @@ export interface Coordinator {
    * exchange before the next. One round trip.
    *
    * Rejects with CoordinatorLost: then the exchange may have been carried out or not. The next ask reports
-   * what is held anyway. It may return the same permits again only if it has an `order`.
+   * what is held anyway. Only an ask with an `order` may return the same permits again.
    */
   exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply>;
   /**
-   * Returns views in the order of `scopes`, of which there are at most EXCHANGE_ASKS_MAX. All is 0 for an
-   * unknown scope. A scope whose record is damaged is left out, so go by ScopeView.scope. `slots`: the
+   * Returns views in the order of `scopes`, of which there are at most EXCHANGE_ASKS_MAX. All numbers are 0
+   * for an unknown scope. A scope whose record is damaged is left out, so go by ScopeView.scope. `slots`: the
    * processes of this host to show one by one. `look` may run during an exchange. Rejects with
    * CoordinatorLost.
    */

@@ -1,12 +1,12 @@
 /**
- * What a coordinator does with a scope if a row of it is damaged: it grants nothing, replies that it does not
- * know what is left, and says so once. `LmdbCoordinator`, `ValkeyCoordinator` and `ValkeyPartition` use it on
- * the main thread of a gateway process.
+ * What a coordinator does with a scope if a row of the scope is damaged: it grants nothing, replies that what
+ * remains is not known, and logs the damage once. lmdb-coordinator.ts, valkey-coordinator.ts and
+ * valkey-partition.ts use it. Main thread of a gateway process.
  *
- * Must hold: a coordinator does not write a damaged row of leases anew, because nobody knows who holds what;
- * and other scopes go on (test/unit/sharing/lmdb-coordinator.test.ts,
- * test/unit/sharing/valkey-damage.test.ts). A damaged row of use in the store is the flush's to replace
- * (store/quota-uses.ts, store/key-uses.ts).
+ * Must hold: a coordinator does not write a damaged row of leases anew, because it is not known who holds
+ * what; and other scopes go on (test/unit/sharing/lmdb-coordinator.test.ts,
+ * test/unit/sharing/valkey-damage.test.ts). A damaged row of use in the store is another matter: the flush
+ * replaces it (store/quota-uses.ts, store/key-uses.ts).
  */
 import { StoreError } from '../store/store-file.js';
 import type { Log, LogFields } from '../telemetry/log.js';
@@ -16,10 +16,10 @@ import { TICK_MS } from './grant-policy.js';
 export class DamagedScopes {
   readonly #log: Pick<Log, 'error'>;
   readonly #message: string;
-  /** Scopes that were logged. */
-  readonly #known = new Set<string>();
+  /** Scopes that were logged. Never more than the ledger has. */
+  readonly #logged = new Set<string>();
 
-  /** `message` says what is damaged, and what to do unless the fields of `record` say it. */
+  /** `message` says what is damaged, and what to do unless the fields of `record` say so. */
   constructor(log: Pick<Log, 'error'>, message: string) {
     this.#log = log;
     this.#message = message;
@@ -27,12 +27,12 @@ export class DamagedScopes {
 
   /** Logs the scope with `fields`, unless it was logged before. */
   record(scope: string, fields: LogFields): void {
-    if (this.#known.has(scope)) return;
-    this.#known.add(scope);
+    if (this.#logged.has(scope)) return;
+    this.#logged.add(scope);
     this.#log.error(this.#message, { scope, ...fields });
   }
 
-  /** What `read` returns; undefined, and recorded, if it throws that a record of the scope is damaged. */
+  /** Returns what `read` returns. If `read` throws a StoreError, logs the scope and returns undefined. */
   read<Result>(scope: string, read: () => Result): Result | undefined {
     try {
       return read();
@@ -45,7 +45,7 @@ export class DamagedScopes {
   }
 }
 
-/** The reply if it is not known what is left. `nowMs` is the time by which the coordinator counts ticks. */
+/** The reply if it is not known what remains. `nowMs` is the time by which the coordinator counts ticks. */
 export function unknownReply({ minute, stocks = {} }: LeaseAsk, nowMs: number): LeaseReply {
   const unknown = { heldByOthers: true, freeInMs: 0 };
   const tick = Math.floor(nowMs / TICK_MS);

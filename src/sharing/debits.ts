@@ -1,15 +1,14 @@
 /**
  * Lets an operator take money out of accounts that several processes spend from. The money is leased from the
  * coordinator first, then the registry says that less was credited, then the lease is given back. In between
- * the money counts twice, so nobody can spend it. `SharedRegistry` calls it. Main thread.
+ * the money counts twice, so no call can spend it. gateway/shared-accounting.ts makes the service,
+ * shared-registry.ts calls `during`. Main thread.
  *
- * The service is a node of its own at the coordinator, so the calls keep their leases if it fails. It joins
- * at the start and leaves in the end, as the calls' node does.
+ * The service is a node of its own at the coordinator, so the calls keep their leases if the service fails.
+ * It joins at the start and leaves in the end, as the calls' node does.
  *
- * Must hold: the money of a debit is leased here until the change is written, so at no moment can calls spend
- * it, too. Tests: test/unit/sharing/shared-registry.test.ts (while a debit is committed nobody else is lent
- * the money), test/unit/sharing/debits.test.ts (it joins at the start and leaves in the end, which frees
- * nothing of a change that runs).
+ * Must hold: the money of a debit is leased here until the change is written, so that calls cannot spend it,
+ * too (test/unit/sharing/shared-registry.test.ts). `close` frees no money of a change that still runs.
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
@@ -30,15 +29,19 @@ export interface Debit {
 
 /** How often a start tries to join. */
 const JOIN_PERIOD_MS = 1_000;
-/** How long a debit waits for others. They give back idle money within 750 ms, or IDLE_MS_PLENTIFUL. */
+/**
+ * How long a debit waits for what others hold, before it is rejected. They give back idle money within 750 ms
+ * if little remains. If much remains they may keep it longer (IDLE_MS_PLENTIFUL).
+ */
 const WAIT_FOR_OTHERS_MS = 1_500;
+/** How often it asks meanwhile. */
 const TRY_AGAIN_MS = 100;
 
 /** An expected error: the balance does not cover the debit. */
 export class DebitNotCovered extends Error {
   /** What could have been taken. */
   readonly available: PicoUnits;
-  /** Other processes hold more, which they may give back. */
+  /** Whether other processes hold more, which they may give back. */
   readonly heldByOthers: boolean;
 
   constructor({ remaining, heldByOthers }: StockGrant) {
@@ -51,11 +54,12 @@ export class DebitNotCovered extends Error {
 export class DebitService {
   readonly #coordinator: Coordinator;
   readonly #recall: (accountId: string) => void;
-  #joined = false;
+  #hasJoined = false;
+  /** The join under way. */
   #joining: Promise<void> | undefined;
   readonly #closing = new AbortController();
-  /** The change before, which the next one waits for. */
-  #last: Promise<unknown> = Promise.resolve();
+  /** The end of the last change, which the next change waits for. Never rejects. */
+  #lastChange: Promise<unknown> = Promise.resolve();
   /** Changes with debits that are not over. */
   #running = 0;
 
@@ -66,13 +70,13 @@ export class DebitService {
   }
 
   /**
-   * Joins, and tries again until it works. So this life takes the place of the one before, which a server
-   * that has lost data, or may have, waits for. Call it after the calls' node has tried to join: at a server
-   * without nodes only the first one is granted something at once.
+   * Joins, and tries again until it works. So this life takes the place of the life before, for which a
+   * server that may have lost data waits. Call it after the calls' node has tried to join: at a server
+   * without nodes only the first node is granted something at once.
    */
   async start(): Promise<void> {
     const { signal } = this.#closing;
-    while (!this.#joined && !signal.aborted) {
+    while (!this.#hasJoined && !signal.aborted) {
       try {
         await this.#join();
       } catch (error) {
@@ -84,38 +88,41 @@ export class DebitService {
 
   /**
    * Leases the money, runs `work`, gives the money back; one `work` at a time. Without debits it just runs
-   * `work`. Rejects with DebitNotCovered or CoordinatorLost before `work` has begun.
+   * `work`. Rejects with DebitNotCovered or CoordinatorLost if `work` was not begun, else as `work` does.
    */
   during<Result>(debits: readonly Debit[], work: () => Promise<Result>): Promise<Result> {
     if (debits.length === 0) return work();
     this.#running += 1;
-    const done = this.#last.then(() => this.#during(debits, work)).finally(() => (this.#running -= 1));
-    this.#last = done.catch(() => undefined);
-    return done;
+    const ended = this.#lastChange
+      .then(() => this.#leaseDuring(debits, work))
+      .finally(() => (this.#running -= 1));
+    this.#lastChange = ended.catch(() => undefined);
+    return ended;
   }
 
   /**
-   * Leaves the coordinator, which would wait for this node after its next loss of data; not while a change
-   * with debits runs. Does not reject.
+   * Leaves the coordinator, which otherwise would wait for this node after a loss of data. Does not leave
+   * while a change with debits runs. Rejects only by a bug.
    */
   async close(): Promise<void> {
     this.#closing.abort();
     try {
       await this.#joining;
-      // The money of a change that still runs stays leased, because it may be written after this: the next
-      // life of the node frees it.
-      if (this.#joined && this.#running === 0) await this.#coordinator.leave();
+      // The money of a change that still runs stays leased, because the change may be written after this. The
+      // next life of the node frees the money.
+      if (this.#hasJoined && this.#running === 0) await this.#coordinator.leave();
     } catch (error) {
       if (!(error instanceof CoordinatorLost)) throw error;
     }
     await this.#coordinator.close();
   }
 
+  /** Joins once, also if several calls need it at the same time. */
   #join(): Promise<void> {
     this.#joining ??= this.#coordinator
       .join()
       .then(() => {
-        this.#joined = true;
+        this.#hasJoined = true;
       })
       .finally(() => {
         this.#joining = undefined;
@@ -123,21 +130,22 @@ export class DebitService {
     return this.#joining;
   }
 
-  async #during<Result>(debits: readonly Debit[], work: () => Promise<Result>): Promise<Result> {
+  async #leaseDuring<Result>(debits: readonly Debit[], work: () => Promise<Result>): Promise<Result> {
     await this.#lease(debits);
     try {
       return await work();
     } finally {
-      // If this fails, the money is free again after the account's next debit, or when this node ends.
+      // If this ask fails, the money is free again after the account's next debit, or when this node ends.
       await this.#exchange(debits.map(({ accountId }) => askOf(accountId, 0n))).catch(() => undefined);
     }
   }
 
-  /** Rejects as `during` does; then nothing is leased. */
+  /** Resolves when all is leased. Rejects as `during` does; then nothing is leased. */
   async #lease(debits: readonly Debit[]): Promise<void> {
     const asks = debits.map(({ accountId, amount }) => askOf(accountId, amount));
     for (let waitedMs = 0; ; waitedMs += TRY_AGAIN_MS) {
       const replies = await this.#exchange(asks);
+      // Each ask names a balance, so each reply has one.
       const grants = replies.map(({ stocks }) => stocks!.balance!);
       const isUnknown = replies.some((reply) => reply.isUnknown === true);
       const rejected = grants.find(({ granted }) => granted === 0n);
@@ -145,18 +153,20 @@ export class DebitService {
       const mayCome = !isUnknown && grants.every(({ granted, heldByOthers }) => granted > 0n || heldByOthers);
       if (mayCome) for (const { accountId } of debits) this.#recall(accountId);
       if (mayCome && waitedMs < WAIT_FOR_OTHERS_MS) {
+        // The next asks report `unused: 0n`, so they free what was granted now.
         await pause(TRY_AGAIN_MS);
         continue;
       }
+      // Gives back the grants to the other debits of the change.
       await this.#exchange(debits.map(({ accountId }) => askOf(accountId, 0n)));
       if (isUnknown) throw new CoordinatorLost('failing', 'a record of leases is damaged');
       throw new DebitNotCovered(rejected);
     }
   }
 
-  /** Joins again if the coordinator has forgotten this node: nothing is held then, so nothing was lost. */
+  /** If the coordinator has forgotten this node, joins again and repeats the asks: nothing is held then. */
   async #exchange(asks: readonly LeaseAsk[]): Promise<readonly LeaseReply[]> {
-    if (!this.#joined) await this.#join();
+    if (!this.#hasJoined) await this.#join();
     const exchange = async (): Promise<readonly LeaseReply[]> =>
       (await this.#coordinator.exchange(asks)).answers;
     try {
@@ -169,7 +179,7 @@ export class DebitService {
   }
 }
 
-/** The accounts to which these rows credit less than before. */
+/** The debits in these rows: the accounts that have less credited than before. */
 export function debitsOf(rows: readonly WrittenRow[]): Debit[] {
   const added = new Map<string, bigint>();
   for (const { table, key, value, former } of rows) {
@@ -182,13 +192,13 @@ export function debitsOf(rows: readonly WrittenRow[]): Debit[] {
   );
 }
 
-/** Nothing is held of the account yet; an `amount` of 0 gives back what was leased. */
+/** Asks for `amount`. It reports that nothing is held, so an `amount` of 0 gives back what was leased. */
 function askOf(scope: string, amount: bigint): LeaseAsk {
   const balance = { limit: 0n, period: 0, used: 0n, unused: 0n, least: amount, most: amount };
   return { scope, stocks: { balance } };
 }
 
-/** Reads the packed record of an account, see store/record-codec.ts. */
+/** What is credited in the packed record of an account, as store/record-codec.ts writes it. */
 function creditedIn(row: unknown): bigint {
   return BigInt((row as { readonly creditedPicoUnits: string }).creditedPicoUnits);
 }

@@ -3,8 +3,8 @@
  * the server. It wraps `ValkeyCoordinator`. open-hosts.ts makes three for a process: for its calls
  * (lease-manager.ts), for debits (debits.ts), and for fallback quotas (fallback-coordinator.ts). Main thread.
  *
- * A node sends a heartbeat every few seconds even if it holds nothing: after a loss of data the server waits
- * for every node.
+ * A node sends a heartbeat (an exchange, mostly without asks) every few seconds even if it holds nothing:
+ * after a loss of data the server waits for every node.
  *
  * With `on_authority_loss: equal_share`, calls of a node that is cut off are granted from their fallback
  * quota. When that is used up, no stock is granted until the server is back. Permits still are: a node that
@@ -13,7 +13,7 @@
  * Why the limit holds while some nodes are cut off: once the server has not heard a node for SILENT_MS, it
  * holds the node's share back, until the node expires or has been back for a window. Grants from before weigh
  * for QUARANTINE_MS at most. A node uses its share only after both spans, counted from the last moment at
- * which the server may have heard the node. A message may take up to SILENT_MS, so that span counts twice. A
+ * which the server may have heard the node. A message may take up to SILENT_MS, which so counts twice. A
  * slower message finds the share held back already. The node stops using its share at its first contact, or
  * when it expires, counted from the last moment after which the server surely heard the node. So a message
  * without a reply begins the silence anew, and postpones no expiry. If the server is gone, all nodes use
@@ -21,7 +21,7 @@
  *
  * A node that has not joined in its life has no share, because its earlier life may have used the share.
  *
- * Must hold: no limit is exceeded, whichever nodes are cut off. The unit test makes random cuts and use.
+ * Must hold: no limit is exceeded, whichever nodes are cut off. (The test makes random cuts and use.)
  */
 import type { Clock } from '../core/clock.js';
 import { CoordinatorContact } from './coordinator-contact.js';
@@ -52,15 +52,14 @@ import { QUARANTINE_MS, SILENT_MS } from './valkey-lua.js';
 
 /** A node's share begins so long after the last moment at which the server may have heard the node. */
 export const SHARE_BEGINS_MS = 2 * SILENT_MS + QUARANTINE_MS;
-/** An idle node sends so often that the server does not hold its share back. */
+/** How often a node sends a heartbeat: so often that the server does not hold its share back. */
 const HEARTBEAT_MS = SILENT_MS / 4;
 /** How soon a node sends a heartbeat if it or another node of its process has lost the server. */
 const DISTURBED_MS = 100;
 
 /**
- * Permits of the own share have ticks below 0: the server does not know them. This tick, below all others,
- * marks permits of the fallback quota, which the server knows as those of another node. So neither are
- * returned to the server.
+ * The tick of permits of the fallback quota, which the server has on record at another node. Permits of the
+ * own share have other ticks below 0. Neither kind is returned to the server (`withoutOwnPermits`).
  */
 const FALLBACK_TICK = Number.MIN_SAFE_INTEGER;
 
@@ -70,41 +69,37 @@ export interface EqualShareOptions {
   readonly clock: Clock;
   /** How many nodes of calls all hosts have, by the settings; 0 if this node has no share. */
   readonly shares: number;
-  readonly nodeExpiryMs: number;
+  readonly nodeExpiryMs: number; // after so long a silence the server may end the node's life
   /** Makes the fallback quotas of this node; called only if there are shares. */
   readonly openFallback?: (mayReport: () => boolean) => FallbackCoordinator;
-  readonly onLost?: () => void; // called each time the server does not answer
+  readonly onLost?: () => void; // the server has not replied to a call
   /** Called with a reason when calls are granted from here, and with undefined when that ends. */
   readonly onAlone?: (reason: string | undefined) => void;
-  /** In [0, 1). Default Math.random. */
-  readonly random?: () => number;
-  /** Default SYSTEM_TIMERS. */
-  readonly timers?: LeaseTimers;
+  readonly random?: () => number; // in [0, 1); default Math.random
+  readonly timers?: LeaseTimers; // default SYSTEM_TIMERS
 }
 
 export class EqualShare implements Coordinator {
   readonly #options: EqualShareOptions;
   /** What was granted of the own share of each minute, by scope; never more scopes than the ledger has. */
-  readonly #own = new Map<string, ScopeGrants>();
+  readonly #ownGrants = new Map<string, ScopeGrants>();
   readonly #fallback: FallbackCoordinator | undefined;
   readonly #unreported = new UnreportedAsks();
   readonly #contact: CoordinatorContact;
   /** The last moment at which the server may have heard the node; Infinity before the node has joined. */
   #heardMs = Infinity;
-  /** The server surely heard the node after this: it ends the node's life an expiry later, or later still. */
+  /** When the last call with a reply was made: the server ends the node's life nodeExpiryMs later or more. */
   #surelyHeardMs = -Infinity;
-  /** Whether calls are granted from here. */
-  #alone = false;
-  /** Whether a heartbeat is under way. */
-  #beating = false;
-  /** Since the last reply a connection broke, or a node of the process lost the server. */
-  #disturbed = false;
+  #isAlone = false; // whether calls are granted from here
+  #isBeating = false; // whether a heartbeat is under way
+  /** Whether a connection broke, or a node of the process lost the server, since the last reply. */
+  #isDisturbed = false;
   /** The end of the last call to the server, for which the next call waits. Never rejects. */
-  #last: Promise<unknown> = Promise.resolve();
-  /** Undefined before the node has joined. */
+  #lastCall: Promise<unknown> = Promise.resolve();
+  /** Stops the timer of the next heartbeat; undefined before the node has joined. */
   #stopHeartbeat: (() => void) | undefined;
   /** Whether `leave` or `close` was called. */
-  #left = false;
+  #hasLeft = false;
   onBack?: () => void;
 
   constructor(options: EqualShareOptions) {
@@ -120,28 +115,28 @@ export class EqualShare implements Coordinator {
   }
 
   get isAlone(): boolean {
-    return this.#alone;
+    return this.#isAlone;
   }
 
   /** Sends a heartbeat soon: another server may have taken over, and other nodes may wait for this one. */
   disturbed(): void {
-    if (this.#disturbed || this.#left || this.#stopHeartbeat === undefined) return;
-    this.#disturbed = true;
-    this.#keepBeating();
+    if (this.#isDisturbed || this.#hasLeft || this.#stopHeartbeat === undefined) return;
+    this.#isDisturbed = true;
+    this.#setHeartbeat();
   }
 
-  /** Call it when there is a connection to the server again: then neither an ask nor a join waits on. */
+  /** Called when there is a connection to the server again: an ask or a join that waits is tried at once. */
   connected(): void {
     this.#contact.endPause();
     if (this.#stopHeartbeat === undefined) this.onBack?.();
-    else if (this.#disturbed && !this.#beating && !this.#left) void this.#beat();
+    else if (this.#isDisturbed && !this.#isBeating && !this.#hasLeft) void this.#beat();
   }
 
   async join(): Promise<JoinReply> {
     const reply = await this.#inTurn(() => this.#options.coordinator.join());
     if (this.#stopHeartbeat === undefined) {
       this.#fallback?.start();
-      this.#keepBeating();
+      this.#setHeartbeat();
     }
     return reply;
   }
@@ -150,7 +145,7 @@ export class EqualShare implements Coordinator {
     const { clock } = this.#options;
     // Calls do not wait for the server if they can be granted from here.
     if (this.#contact.isLost && this.#canGrant) {
-      if (this.#contact.mayTry(clock.monotonicMs()) && !this.#beating) void this.#beat();
+      if (this.#contact.mayTry(clock.monotonicMs()) && !this.#isBeating) void this.#beat();
       return this.#grantHere(asks);
     }
     const sentMs = clock.monotonicMs();
@@ -159,13 +154,13 @@ export class EqualShare implements Coordinator {
         await this.#reportUnreported();
         return this.#options.coordinator.exchange(asks.map(withoutOwnPermits));
       });
-      this.#answered(sentMs);
-      for (const [at, ask] of asks.entries()) this.#fallback?.served(ask, reply.answers[at]!);
+      this.#onReply(sentMs);
+      for (const [index, ask] of asks.entries()) this.#fallback?.served(ask, reply.answers[index]!);
       return reply;
     } catch (error) {
       if (!(error instanceof CoordinatorLost) || error.reason === 'unknown_node' || error.reason === 'closed')
         throw error;
-      this.#lost(error);
+      this.#onLoss(error);
       if (this.#canGrant) return this.#grantHere(asks);
       this.#setAlone(undefined);
       throw error;
@@ -177,20 +172,20 @@ export class EqualShare implements Coordinator {
   }
 
   async leave(): Promise<void> {
-    // First, because a heartbeat that waits for its turn would join again.
+    // Before anything is awaited, because a heartbeat that waits for its turn would join again.
     this.#stopHeartbeat?.();
-    this.#left = true;
+    this.#hasLeft = true;
     await this.#inTurn(() => this.#reportUnreported());
     try {
       await this.#fallback?.leave();
     } finally {
-      // The calls' node leaves also if the fallback's node could not: each holds its own grants.
+      // This node leaves also if the fallback's node could not: each holds its own grants.
       await this.#inTurn(() => this.#options.coordinator.leave());
     }
   }
 
   async close(): Promise<void> {
-    this.#left = true;
+    this.#hasLeft = true;
     this.#stopHeartbeat?.();
     await this.#fallback?.close();
     await this.#options.coordinator.close();
@@ -207,13 +202,15 @@ export class EqualShare implements Coordinator {
     return this.#hasShare || this.#fallback?.holdsAny === true;
   }
 
+  /** `reason`: why calls are granted from here; undefined if they are not. */
   #setAlone(reason: string | undefined): void {
     const isAlone = reason !== undefined;
-    if (isAlone === this.#alone) return;
-    this.#alone = isAlone;
+    if (isAlone === this.#isAlone) return;
+    this.#isAlone = isAlone;
     this.#options.onAlone?.(reason);
   }
 
+  /** Replies to the asks in place of the server. */
   #grantHere(asks: readonly LeaseAsk[]): ExchangeReply {
     this.#setAlone(this.#contact.state.lost?.message);
     const hasShare = this.#hasShare;
@@ -226,7 +223,7 @@ export class EqualShare implements Coordinator {
     return { wallMs: this.#options.clock.wallMs(), answers: replies, isAlone: true };
   }
 
-  /** Reports what the node was granted while it was cut off. Call it before any other ask. */
+  /** Reports what the node was granted while it was cut off. Must be called before any other ask is sent. */
   async #reportUnreported(): Promise<void> {
     while (this.#unreported.size > 0) {
       const page = this.#unreported.page();
@@ -235,20 +232,21 @@ export class EqualShare implements Coordinator {
     }
   }
 
-  #keepBeating(): void {
-    if (this.#left) return;
+  /** Sets the timer of the next heartbeat anew, and so of all later ones. */
+  #setHeartbeat(): void {
+    if (this.#hasLeft) return;
     this.#stopHeartbeat?.();
     const { timers = SYSTEM_TIMERS, clock } = this.#options;
     const soonMs = this.#contact.pauseMs(clock.monotonicMs()) || DISTURBED_MS;
-    this.#stopHeartbeat = timers.after(this.#disturbed ? soonMs : HEARTBEAT_MS, () => {
-      if (!this.#beating) void this.#beat();
-      this.#keepBeating();
+    this.#stopHeartbeat = timers.after(this.#isDisturbed ? soonMs : HEARTBEAT_MS, () => {
+      if (!this.#isBeating) void this.#beat();
+      this.#setHeartbeat();
     });
   }
 
-  #lost(error: CoordinatorLost): void {
+  #onLoss(error: CoordinatorLost): void {
     this.#contact.failed(error, this.#options.clock.monotonicMs());
-    if (this.#disturbed) this.#keepBeating();
+    if (this.#isDisturbed) this.#setHeartbeat();
     else this.disturbed();
     this.#options.onLost?.();
   }
@@ -256,11 +254,11 @@ export class EqualShare implements Coordinator {
   /** Sends a heartbeat. If the server has lost its data, joins at once: other nodes wait for this one. */
   async #beat(): Promise<void> {
     const { coordinator, clock } = this.#options;
-    this.#beating = true;
+    this.#isBeating = true;
     const sentMs = clock.monotonicMs();
     try {
       await this.#inTurn(async () => {
-        if (this.#left) return;
+        if (this.#hasLeft) return;
         try {
           if (this.#unreported.size > 0) await this.#reportUnreported();
           else await coordinator.exchange([]);
@@ -269,28 +267,28 @@ export class EqualShare implements Coordinator {
           await coordinator.join();
         }
       });
-      this.#answered(sentMs);
+      this.#onReply(sentMs);
     } catch (error) {
-      // Nobody waits for a heartbeat. The next exchange of the node meets the same failure.
+      // No caller waits for a heartbeat. The next exchange of the node meets the same failure.
       if (!(error instanceof CoordinatorLost)) throw error;
-      this.#lost(error);
+      this.#onLoss(error);
     } finally {
-      this.#beating = false;
+      this.#isBeating = false;
     }
   }
 
-  #answered(sentMs: number): void {
+  #onReply(sentMs: number): void {
     const wasLost = this.#contact.isLost;
-    this.#disturbed = false;
+    this.#isDisturbed = false;
     this.#contact.answered(sentMs, this.#options.clock.monotonicMs());
     this.#setAlone(undefined);
     if (wasLost) this.onBack?.();
   }
 
-  /** Makes one call at a time; records when the server has heard, or may have heard, the node. */
+  /** Makes one call to the server at a time. Records when the server has, or may have, heard the node. */
   #inTurn<Result>(call: () => Promise<Result>): Promise<Result> {
     const { clock } = this.#options;
-    const made = this.#last.then(async () => {
+    const ended = this.#lastCall.then(async () => {
       const madeMs = clock.monotonicMs();
       try {
         const result = await call();
@@ -303,11 +301,11 @@ export class EqualShare implements Coordinator {
         throw error;
       }
     });
-    this.#last = made.catch(() => undefined);
-    return made;
+    this.#lastCall = ended.catch(() => undefined);
+    return ended;
   }
 
-  /** Grants permits of the own share, after taking back those of them that the ask returns. */
+  /** Grants permits of the own share, after taking back permits of it that the ask returns. */
   #grantOwn({ scope, minute }: LeaseAsk): LeaseReply {
     if (minute === undefined) return {};
     const { clock, node, shares } = this.#options;
@@ -315,26 +313,29 @@ export class EqualShare implements Coordinator {
     const returned = minute.returned
       .filter(({ tick }) => tick < 0)
       .map(({ tick, count }) => ({ tick: -1 - tick, count }));
-    const grants = this.#own.get(scope) ?? new ScopeGrants();
-    this.#own.set(scope, grants);
+    const grants = this.#ownGrants.get(scope) ?? new ScopeGrants();
+    this.#ownGrants.set(scope, grants);
     const own = { scope, minute: { ...minute, limit, returned, used: [] } };
     return grants.reply(placeOf(node), node.host, own, clock.monotonicMs(), () => 0);
   }
 }
 
-/** The ask without the permits that this node was granted here: the server does not know those ticks. */
+/** The ask without the permits that this node was granted here: the server does not know their ticks. */
 function withoutOwnPermits(ask: LeaseAsk): LeaseAsk {
   const { minute } = ask;
   if (minute === undefined) return ask;
-  const known = (permits: readonly GrantedPermits[]): GrantedPermits[] =>
-    permits.filter(({ tick }) => tick >= 0);
-  return { ...ask, minute: { ...minute, returned: known(minute.returned), used: known(minute.used ?? []) } };
+  const { returned, used = [] } = minute;
+  return { ...ask, minute: { ...minute, returned: ofServer(returned), used: ofServer(used) } };
+}
+
+function ofServer(permits: readonly GrantedPermits[]): GrantedPermits[] {
+  return permits.filter(({ tick }) => tick >= 0);
 }
 
 /**
  * The reply of a node that is cut off to its own calls. Permits come from its equal share (`own`) if it has
- * one, else from the fallback quota (`granted`). Of the fallback quota the reply says that nothing remains
- * and that others may hold some. `isUnknown`: too little was granted, and only the server knows of more.
+ * a share, else from the fallback quota (`granted`). Of the fallback quota the reply says that nothing
+ * remains and that others may hold some. `isUnknown`: too little was granted, and only the server has more.
  */
 function replyAlone(
   ask: LeaseAsk,
@@ -352,7 +353,7 @@ function replyAlone(
   return { ...(minuteGrant && { minute: minuteGrant }), stocks: grants, ...(isUnknown && { isUnknown }) };
 }
 
-/** Permits of the own share get the tick -1 - t in place of t; `#grantOwn` turns this back in an ask. */
+/** Permits of the own share get the tick -1 - t in place of t; `#grantOwn` turns the tick of an ask back. */
 function minuteAlone(
   { forMs }: MinuteAsk,
   own: MinuteGrant | undefined,
@@ -365,7 +366,7 @@ function minuteAlone(
 
 /**
  * What a node that is cut off holds of stocks, to be reported before anything else: the newest ask of each
- * scope, with what was granted to it. Never more scopes than the ledger has.
+ * scope, with what was granted to it. Bounded by the scopes of the ledger.
  */
 class UnreportedAsks {
   readonly #asks = new Map<string, LeaseAsk>();
@@ -379,20 +380,20 @@ class UnreportedAsks {
     const before = this.#asks.get(scope)?.stocks;
     const held = mapStocks(stocks, (ask, name): StockAsk => {
       const granted = reply.stocks?.[name]?.granted ?? 0n;
-      const known = before?.[name];
+      const earlier = before?.[name];
       // The ask's later period may be a mistake of this host's clock, and nothing is held of that period.
-      if (known !== undefined && known.period < ask.period && granted === 0n) return known;
+      if (earlier !== undefined && earlier.period < ask.period && granted === 0n) return earlier;
       return { ...ask, unused: ask.unused + granted, least: 0n, most: 0n };
     });
     this.#asks.set(scope, { scope, stocks: { ...before, ...held } });
   }
 
-  /** The next ones to report, as many as one exchange carries. */
+  /** The next asks to report, as many as one exchange carries. */
   page(): LeaseAsk[] {
     return [...this.#asks.values()].slice(0, EXCHANGE_ASKS_MAX);
   }
 
-  /** Removes asks that the coordinator has. A newer ask that was recorded meanwhile stays. */
+  /** Removes asks that the server has replied to. A newer ask that was recorded meanwhile stays. */
   reported(page: readonly LeaseAsk[]): void {
     for (const ask of page) if (this.#asks.get(ask.scope) === ask) this.#asks.delete(ask.scope);
   }

@@ -1,16 +1,16 @@
 /**
  * The fallback quota of one scope: permits and stocks that are set aside for the time when the coordinator
- * cannot be reached. `FallbackCoordinator` keeps one for each scope that was served lately, sends its asks
+ * cannot be reached. fallback-coordinator.ts keeps one for each scope that was served lately, sends its asks
  * one at a time, and grants calls from it. Main thread. All times are of the monotonic clock.
  *
- * Of each resource it sets aside an equal part, with the other nodes, of what nobody has, up to a maximum.
- * It sets nothing aside of what others lack, and gives back what calls are denied.
+ * Of each resource it sets aside an equal part, as the other nodes do, of what no node has, up to a maximum.
+ * It sets nothing aside of a resource that others lack, and gives back what calls are denied.
  *
  * Must hold: the coordinator's record is never less than what is held here; otherwise an amount is granted
- * twice. So an amount is gone from here before the ask that gives it back leaves. What calls were granted
- * from here is missing from the next ask, which leaves only when the lease of the calls has reported it
- * (`mayReport` of FallbackCoordinator). Tests: test/unit/sharing/fallback-quota.test.ts,
- * test/unit/sharing/fallback-coordinator.test.ts (random cuts, random use).
+ * twice. So an amount is gone from here before the ask that gives it back leaves. The next ask no longer has
+ * what calls were granted from here. So it leaves only when the node of calls has reported these grants
+ * (`mayReport` of FallbackCoordinator). Also test/unit/sharing/fallback-coordinator.test.ts (random cuts and
+ * use).
  */
 import { ceilDiv, maxOf, minOf } from '../core/units.js';
 import {
@@ -28,7 +28,7 @@ import {
 import { LONG_TICKS, SHARE, TICK_MS } from './grant-policy.js';
 import { VALIDITY_MARGIN_MS } from './minute-lease.js';
 
-/** For so long after calls were denied a resource, nothing of it is set aside. */
+/** For so long after calls were denied a resource, none of it is set aside. */
 const DENIED_MS = 2_000;
 /** Permits are renewed so long before they expire: longer than an exchange can take. */
 const RENEW_MS = 8_000;
@@ -36,25 +36,25 @@ const RENEW_MS = 8_000;
 const VALID_MS = LONG_TICKS * TICK_MS;
 
 /**
- * The maximum to set aside is what calls needed lately, but at least so many: an unused account has some, and
- * one with a limit of millions does not set aside a part of them.
+ * The maximum to set aside is what calls needed lately, but at least so many. So an unused account has some,
+ * and does not set aside a part of millions if its limit is so high.
  */
 const PERMITS_MAX_MIN = 60;
 const CALLS_MAX_MIN = 1_000n;
 const SLOTS_MAX_MIN = 64n;
-/** Permits for so many asks of calls are set aside: an ask covers 1 to 20 s, and these last up to 24 s. */
+/** Permits for so many asks of calls are set aside. An ask covers 1 to 20 s; the permits last up to 24 s. */
 const ASKS_COVERED = 8;
 
-/** Whether others lack a resource: if less of it is left for them than half of what is held here. */
-function isScarce(held: number | bigint, left: number | bigint): boolean {
-  return Number(left) * 2 < Number(held);
+/** Whether others lack a resource: less of it remains for them than half of what is held here. */
+function isScarce(held: number | bigint, remaining: number | bigint): boolean {
+  return Number(remaining) * 2 < Number(held);
 }
 
 interface Permits extends GrantedPermits {
   readonly expiresMs: number;
 }
 
-/** What calls were granted of a fallback quota; without what they did not ask for. */
+/** What calls were granted of a fallback quota. Resources that they did not ask for are left out. */
 export interface FallbackGrant {
   readonly minute: { readonly count: number; readonly validMs: number } | undefined;
   readonly stocks: Stocks<bigint>;
@@ -62,7 +62,7 @@ export interface FallbackGrant {
 
 /**
  * What is set aside of one stock. An amount belongs to one period, and is void in any other. Periods come
- * from the calendars of nodes, one of which may be wrong. The latest one counts, unless the coordinator
+ * from the calendars of nodes, one of which may be wrong. The latest period counts, unless the coordinator
  * replies with an earlier one.
  */
 class StockQuota {
@@ -70,12 +70,12 @@ class StockQuota {
   readonly #nodes: bigint;
   /** The last report of calls, with `least` and `most` of their last ask that wanted more. */
   #need: StockAsk;
-  /** Of what is held. */
+  /** The period of what is held. */
   #period = 0;
   #held = 0n;
-  /** What the coordinator could still grant to anybody, as of its last reply. */
-  left = 0n;
-  /** Until then none of it is set aside, because calls were denied it. */
+  /** What the coordinator could still grant to any node, by its last reply. */
+  remaining = 0n;
+  /** Until then none of the stock is set aside, because calls were denied some. */
   #deniedUntilMs = 0;
 
   constructor(name: StockName, nodes: number, need: StockAsk) {
@@ -88,7 +88,7 @@ class StockQuota {
     return this.#held > 0n;
   }
 
-  /** Takes in the coordinator's reply to calls; returns whether calls are denied something that is here. */
+  /** Records the coordinator's reply to calls. Returns whether calls are denied something that is here. */
   serve(ask: StockAsk, reply: StockGrant | undefined, nowMs: number): boolean {
     // An ask that only reports does not show how much calls need at once.
     const { least, most } = ask.most > 0n ? ask : this.#need;
@@ -101,28 +101,28 @@ class StockQuota {
   }
 
   /**
-   * Gives back what is more than is to be set aside, and asks for what is missing to it. Nothing is to be set
-   * aside if others lack the stock: also if less is left than calls ask for at once. `all`: gives all back.
+   * Gives back what is held beyond the target, and asks for what is missing to the target. The target is 0 if
+   * others lack the stock, also if less remains than calls ask for at once. `givesAllBack`: it is 0 too.
    */
-  ask(all: boolean, nowMs: number): StockAsk {
+  ask(givesAllBack: boolean, nowMs: number): StockAsk {
     const { limit, period } = this.#need;
     if (period > this.#period) this.#held = 0n;
     this.#period = Math.max(this.#period, period);
-    const isReleased = all || nowMs < this.#deniedUntilMs;
-    const isLacked = isScarce(this.#held, this.left) || this.left < this.#atOnce;
-    const equalPart = (this.#held + this.left) / this.#nodes;
+    const isReleased = givesAllBack || nowMs < this.#deniedUntilMs;
+    const isLacked = isScarce(this.#held, this.remaining) || this.remaining < this.#atOnce;
+    const equalPart = (this.#held + this.remaining) / this.#nodes;
     const target = isReleased || isLacked ? 0n : minOf(equalPart, this.#max);
     this.#held = minOf(this.#held, target);
     const most = target - this.#held;
     return { limit, period: this.#period, used: 0n, unused: this.#held, least: most > 0n ? 1n : 0n, most };
   }
 
-  /** What was granted is added to what is here now: calls may have been granted some since the ask left. */
-  take({ granted, remaining, period }: StockGrant): void {
+  /** Adds the grant to what is here now: calls may have been granted some since the ask left. */
+  applyGrant({ granted, remaining, period }: StockGrant): void {
     if (period !== this.#period) this.#held = 0n;
     this.#period = period;
     this.#held += granted;
-    this.left = remaining;
+    this.remaining = remaining;
   }
 
   /** Grants calls between `least` and `most`, or nothing. */
@@ -133,13 +133,14 @@ class StockQuota {
     return taken;
   }
 
+  /** The coordinator may have granted to others what is held. */
   drop(): void {
     this.#held = 0n;
   }
 
   /**
-   * What calls ask for at once. 0 for calls and call slots, of which a call takes one; of another stock it
-   * may be much of what is left.
+   * What calls ask for at once. 0 for calls and call slots, of which a call takes one. Of another stock a
+   * call may ask for much of what remains.
    */
   get #atOnce(): bigint {
     return this.#name.startsWith('calls_') ? 0n : this.#need.most;
@@ -152,23 +153,23 @@ class StockQuota {
     if (this.#name === 'calls_in_flight') return maxOf(unused * 2n, SLOTS_MAX_MIN);
     // As many calls as this node has made in the period so far.
     if (this.#name.startsWith('calls_')) return maxOf(used, CALLS_MAX_MIN);
-    return this.#held + this.left;
+    return this.#held + this.remaining;
   }
 }
 
 export class FallbackQuota {
   readonly scope: string;
-  /** How many nodes share the limits, or 2 for a single node: the other half serves its calls. */
+  /** How many nodes share the limits. 2 for a single node: the other half serves its calls. */
   readonly #nodes: number;
   /** When the coordinator last replied to calls. */
   servedMs: number;
   /** The last ask of calls for permits. */
   #minute: MinuteAsk | undefined;
   #permits: Permits | undefined;
-  /** Permits that the next ask returns: newer ones have replaced them, or others lack them. */
+  /** Permits that the next ask returns: newer permits have replaced them, or others lack them. */
   #replaced: Permits[] = [];
-  /** What the coordinator could still grant to anybody, as of its last reply. */
-  #minuteLeft = 0;
+  /** How many permits the coordinator could still grant to any node, by its last reply. */
+  #minuteRemaining = 0;
   /** The most permits that are set aside. */
   #minuteMax = PERMITS_MAX_MIN;
   /** Until then no permits are set aside, because calls were denied some. */
@@ -185,8 +186,8 @@ export class FallbackQuota {
   }
 
   /**
-   * Takes in the coordinator's reply to calls. The next ask gives back what they were denied; returns true if
-   * some of it is here. A resource that the ask leaves out stays as it was.
+   * Records the coordinator's reply to calls. The next ask gives back what calls were denied; returns true if
+   * some of that is here. A resource that the ask leaves out stays as it was.
    */
   serve({ minute, stocks = {} }: LeaseAsk, reply: LeaseReply, nowMs: number): boolean {
     this.servedMs = nowMs;
@@ -205,47 +206,52 @@ export class FallbackQuota {
     return isLacking;
   }
 
-  /** Whether there is anything that calls could be granted. */
+  /** Whether there is something that calls could be granted. */
   holds(nowMs: number): boolean {
     return this.#hasPermits(nowMs) || this.#holdsStock;
   }
 
-  /** Nothing is held here, so the coordinator has nothing on record, or soon will. */
+  /** Whether nothing is held here. The coordinator's record may have something until the next ask. */
   get isEmpty(): boolean {
     return !this.#holdsStock && this.#permits === undefined;
   }
 
-  /** There are permits that the next ask will return. */
+  /** Whether there are permits that the next ask will return. */
   get returns(): boolean {
     return this.#replaced.length > 0;
   }
 
-  /** Reports what is set aside and asks for what is missing. `all`: gives all back and asks for nothing. */
-  ask(nowMs: number, all: boolean): LeaseAsk {
-    const isReleased = all || nowMs < this.#minuteDeniedUntilMs;
+  /** Reports what is set aside and asks for what is missing, or gives all back and asks for nothing. */
+  ask(nowMs: number, givesAllBack: boolean): LeaseAsk {
+    const isReleased = givesAllBack || nowMs < this.#minuteDeniedUntilMs;
     const minute = this.#minute && this.#minuteAsk(this.#minute.limit, nowMs, isReleased);
-    const stocks = Array.from(this.#stocks, ([name, stock]) => [name, stock.ask(all, nowMs)] as const);
+    const stocks = Array.from(
+      this.#stocks,
+      ([name, stock]) => [name, stock.ask(givesAllBack, nowMs)] as const,
+    );
     return { scope: this.scope, ...(minute && { minute }), stocks: Object.fromEntries(stocks) };
   }
 
   /**
-   * Takes in the reply to the last ask, which was sent at `sentMs`. Returns whether to ask again at once: the
-   * first ask is for nothing, because only its reply says how much is left. Later asks know it, and what they
-   * do not ask for, others lack, or the scope is not served any more.
+   * Applies the reply to the last ask, which was sent at `sentMs`. Returns whether to ask again at once: only
+   * after the first ask, which is for nothing, because only a reply says how much remains.
    */
-  take({ minute, stocks = {} }: LeaseReply, sentMs: number): boolean {
+  applyReply({ minute, stocks = {} }: LeaseReply, sentMs: number): boolean {
     if (minute !== undefined) {
-      this.#minuteLeft = minute.remaining;
+      this.#minuteRemaining = minute.remaining;
       if (minute.granted > 0) {
         this.#replace();
         const expiresMs = sentMs + minute.validMs - VALIDITY_MARGIN_MS;
         this.#permits = { tick: minute.tick, count: minute.granted, expiresMs };
       }
     }
-    for (const [name, grant] of entriesOf(stocks)) this.#stocks.get(name)?.take(grant);
+    for (const [name, grant] of entriesOf(stocks)) this.#stocks.get(name)?.applyGrant(grant);
     const isFirst = !this.#hasReply;
     this.#hasReply = true;
-    return isFirst && (this.#minuteLeft > 0 || [...this.#stocks.values()].some(({ left }) => left > 0n));
+    return (
+      isFirst &&
+      (this.#minuteRemaining > 0 || [...this.#stocks.values()].some(({ remaining }) => remaining > 0n))
+    );
   }
 
   /** Drops all that is set aside: the coordinator may have granted it to others. No ask is under way then. */
@@ -274,21 +280,23 @@ export class FallbackQuota {
    */
   #minuteAsk(limit: number, nowMs: number, isReleased: boolean): MinuteAsk {
     const { count = 0, expiresMs = 0 } = isReleased ? {} : (this.#permits ?? {});
-    const left = this.#minuteLeft;
-    const equalPart = isScarce(count, left) ? 0 : Math.floor((count + left) / this.#nodes);
+    const remaining = this.#minuteRemaining;
+    const equalPart = isScarce(count, remaining) ? 0 : Math.floor((count + remaining) / this.#nodes);
     const target = Math.min(equalPart, this.#minuteMax);
     const isTooMuch = target < count;
     if (isReleased || isTooMuch || expiresMs <= nowMs) this.#replace();
-    // If this ask is lost, nobody returns them. They expire at the coordinator, which counts them until then.
+    // If this ask is lost, these permits are not returned: the coordinator counts them until they expire.
     const returned = this.#replaced.map(({ tick, count: permits }) => ({ tick, count: permits }));
     this.#replaced = [];
-    // A new grant replaces the older one, so it is no larger than what one ask is granted: `left` / SHARE.
-    const wanted = Math.min(target, ceilDiv(left, SHARE));
+    // A new grant replaces the older one, and one ask is granted no more than `remaining` / SHARE.
+    const wanted = Math.min(target, ceilDiv(remaining, SHARE));
+    // Permits that last are replaced only by a quarter more.
     const renews = expiresMs - nowMs < RENEW_MS || wanted > count + count / 4;
     const most = isReleased || isTooMuch || !renews ? 0 : wanted;
     return { limit, least: most > 0 ? 1 : 0, most, forMs: VALID_MS, isFallback: true, returned };
   }
 
+  /** Puts the permits that are held among those to be returned. */
   #replace(): void {
     if (this.#permits !== undefined && this.#permits.count > 0) this.#replaced.push(this.#permits);
     this.#permits = undefined;

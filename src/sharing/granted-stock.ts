@@ -1,12 +1,12 @@
 /**
- * What a coordinator knows of one stock of one scope: who was granted how much, and what was used of it. All
- * but permits are stocks here, the tokens of a minute too (StockKind `window`). scope-grants.ts has one for
- * each stock that was asked for; lmdb-coordinator.ts keeps its state in the lease file. Main thread.
+ * What a coordinator has on record of one stock of one scope: who was granted how much, and what was used.
+ * All resources but permits are stocks, the tokens of a minute too (StockKind `window`). scope-grants.ts has
+ * a GrantedStock for each stock that was asked for; lmdb-coordinator.ts writes its `state` to the lease file.
+ * Main thread.
  *
  * Must hold: the arithmetic is that of `answer_stock` in valkey-stocks.ts, so that hosts and processes get
- * the same grants. Test: test/unit/sharing/valkey-coordinator.test.ts (random asks are answered as the
- * reference does, which is this file). `state` only grows at its end, because files of a former version are
- * read (no test has one).
+ * the same grants (test/unit/sharing/valkey-coordinator.test.ts compares both with random asks). New parts of
+ * StockState come at its end and may be absent, because files of a former version are read (no test has one).
  */
 import { maxOf } from '../core/units.js';
 import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
@@ -21,9 +21,9 @@ import { stockShareOf, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
 /** What is on record of one node, in the unit of the stock. */
 interface NodeRecord {
-  /** StockAsk.used of its last ask. */
+  /** StockAsk.used of the node's last ask. */
   readonly used: bigint;
-  /** StockAsk.unused of its last ask, and what that ask got. */
+  /** StockAsk.unused of the node's last ask, and what that ask was granted. */
   readonly unused: bigint;
 }
 
@@ -38,7 +38,7 @@ export type StockState = readonly [
   unknown?: bigint | number,
 ];
 
-/** Throws RangeError unless all are whole numbers. */
+/** Throws RangeError unless all arguments are whole numbers. */
 export function assertWhole(...numbers: readonly unknown[]): void {
   for (const number of numbers)
     if (!Number.isSafeInteger(number)) throw new RangeError(`${String(number)} is no whole number`);
@@ -49,10 +49,10 @@ export class GrantedStock {
   #period = 0;
   /** Used in the period by lives that have ended, or before there were leases. */
   #usedByEnded = 0n;
-  /** Granted to lives that have ended, which did not report whether they used it. It counts as used. */
+  /** Granted to lives that have ended without a report whether they used it. It counts as used. */
   #unknown = 0n;
   readonly #nodes = new Map<string, NodeRecord>();
-  /** Of a window: what was used, by the tick in which the coordinator heard of it. Else empty. */
+  /** Of a window: what was used, by the tick in which the coordinator heard of the use. Else empty. */
   readonly #useByTick = new Map<number, bigint>();
 
   constructor(name: StockName, period = 0, usedByEnded = 0n, unknown = 0n) {
@@ -62,7 +62,7 @@ export class GrantedStock {
     this.#unknown = unknown;
   }
 
-  /** From what `state` returned. Throws if that is damaged. */
+  /** The stock of a `state`. Throws if the state is damaged. */
   static fromState([name, period, usedByEnded, nodes, window, unknown = 0n]: StockState): GrantedStock {
     if (!Object.hasOwn(STOCK_KINDS, name)) throw new RangeError(`there is no stock ${name}`);
     assertWhole(period, ...window.map(([tick]) => tick));
@@ -73,11 +73,11 @@ export class GrantedStock {
     return stock;
   }
 
-  /** A stock of which `used` was used and nothing granted yet. `atMs`: when, if it is a window. */
-  static fromUse(name: StockName, period: number, used: bigint, atMs: number): GrantedStock {
+  /** A stock of which `used` was used at `usedMs`, and nothing granted yet. */
+  static fromUse(name: StockName, period: number, used: bigint, usedMs: number): GrantedStock {
     if (STOCK_KINDS[name] !== 'window') return new GrantedStock(name, period, used);
     const stock = new GrantedStock(name);
-    stock.#weigh(used, atMs);
+    stock.#weigh(used, usedMs);
     return stock;
   }
 
@@ -87,19 +87,20 @@ export class GrantedStock {
     return [this.name, this.#period, this.#usedByEnded, nodes, [...this.#useByTick], this.#unknown];
   }
 
+  /** The nodes on record. */
   get nodes(): Iterable<string> {
     return this.#nodes.keys();
   }
 
   /**
    * Records what `ask` reports, and grants what it wants of what is left of `limit`. `nowMs`: the time by
-   * which the coordinator counts ticks. `current`: the period by its calendar. A period too far ahead of that
-   * was a mistake of a clock.
+   * which the coordinator counts ticks. `current`: the period by the coordinator's calendar. A period too far
+   * ahead of `current` was a mistake of a clock.
    */
   reply(node: string, limit: bigint, ask: StockAsk, nowMs: number, current: number): StockGrant {
-    // What was counted in such a period counts for now.
+    // The period on record was a mistake: its counts count in the current period.
     if (this.#period > current + PERIODS_AHEAD_MAX) this.#period = current;
-    // Nothing is recorded: what is on record of the node is never less than what it holds.
+    // The period of the ask is a mistake: nothing is recorded, so the record is not less than what is held.
     if (ask.period > current + PERIODS_AHEAD_MAX) {
       const period = Math.max(this.#period, current);
       return { granted: 0n, remaining: 0n, heldByOthers: true, period, freeInMs: 0 };
@@ -113,35 +114,36 @@ export class GrantedStock {
     }
     // A node that still counts in an earlier period reports nothing of this one.
     const { used, unused } = ask.period === this.#period ? ask : { used: 0n, unused: 0n };
-    const known = this.#nodes.get(node);
+    const before = this.#nodes.get(node);
     // A node without a record has reported all its use before: it had nothing left, and no call in flight.
-    if (known !== undefined) this.#weigh(used - known.used, nowMs);
+    if (before !== undefined) this.#weigh(used - before.used, nowMs);
+    // The report is recorded before `#taken` counts it.
     this.#nodes.set(node, { used, unused });
-    const left = limit - this.#taken(nowMs);
-    const granted = stockShareOf(left, ask);
+    const remaining = limit - this.#taken(nowMs);
+    const granted = stockShareOf(remaining, ask);
     this.#nodes.set(node, { used, unused: unused + granted });
     // A node that has used some keeps its record: its calls in flight may use more than they hold.
     if (unused + granted === 0n && used === 0n) this.#nodes.delete(node);
     return {
       granted,
-      remaining: maxOf(left - granted, 0n),
-      heldByOthers: [...this.#nodes].some(([holder, held]) => holder !== node && held.unused > 0n),
+      remaining: maxOf(remaining - granted, 0n),
+      heldByOthers: [...this.#nodes].some(([holder, record]) => holder !== node && record.unused > 0n),
       period: this.#period,
-      freeInMs: granted === 0n ? this.#freeInMs(maxOf(ask.least, 1n) - left, nowMs) : 0,
+      freeInMs: granted === 0n ? this.#freeInMs(maxOf(ask.least, 1n) - remaining, nowMs) : 0,
     };
   }
 
-  /** The node's life has ended. What it had unused is free, or counts because it may have been used. */
+  /** The node's life has ended. Its unused amount is free, or counts as used: StockKind says which. */
   forget(node: string, nowMs: number): void {
-    const held = this.#nodes.get(node);
-    if (held === undefined) return;
+    const record = this.#nodes.get(node);
+    if (record === undefined) return;
     this.#nodes.delete(node);
     if (STOCK_KINDS[this.name] === 'period') {
-      this.#usedByEnded += held.used;
-      this.#unknown += held.unused;
+      this.#usedByEnded += record.used;
+      this.#unknown += record.unused;
     } else {
-      // Of a window, whose use weighs already; of other kinds all is free.
-      this.#weigh(held.unused, nowMs);
+      // Does something only for a window, whose reported use weighs already. Of other kinds all is free.
+      this.#weigh(record.unused, nowMs);
     }
   }
 
@@ -151,19 +153,19 @@ export class GrantedStock {
   }
 
   view(nowMs: number): StockView {
-    const held = [...this.#nodes.values()];
-    const unused = sum(held.map((node) => node.unused)) + this.#unknown;
+    const records = [...this.#nodes.values()];
+    const unused = sum(records.map((record) => record.unused)) + this.#unknown;
     return { period: this.#period, used: this.#taken(nowMs) - unused, unused };
   }
 
-  /** Of a window: counts more use from now on. What was taken back (below 0) goes on weighing. */
+  /** Of a window: `used` weighs from now on. Below 0 it was taken back, but goes on weighing. */
   #weigh(used: bigint, nowMs: number): void {
     if (STOCK_KINDS[this.name] !== 'window' || used <= 0n) return;
     const tick = Math.floor(nowMs / TICK_MS);
     this.#useByTick.set(tick, (this.#useByTick.get(tick) ?? 0n) + used);
   }
 
-  /** How much of the limit is taken: used, held or unknown, of all nodes. Drops use that has no weight. */
+  /** How much of the limit is taken by all nodes: used, unused or unknown. Drops use without weight. */
   #taken(nowMs: number): bigint {
     const oldest = Math.floor(nowMs / TICK_MS) - WEIGHING_TICKS;
     for (const tick of this.#useByTick.keys()) if (tick < oldest) this.#useByTick.delete(tick);
@@ -172,13 +174,16 @@ export class GrantedStock {
     return this.#usedByEnded + this.#unknown + sum(nodes) + sum(this.#useByTick.values());
   }
 
-  /** When `missing` weighs no more, oldest first; 0 if it never will. `#taken` has dropped what is older. */
+  /**
+   * In how many ms as much use as `missing` will have no weight, the oldest first; 0 if there is not so much,
+   * or nothing is missing. Call `#taken` before, which drops use without weight.
+   */
   #freeInMs(missing: bigint, nowMs: number): number {
     if (missing <= 0n) return 0;
-    let left = missing;
+    let stillMissing = missing;
     for (const [tick, used] of [...this.#useByTick].sort(([first], [second]) => first - second)) {
-      left -= used;
-      if (left <= 0n) return (tick + WEIGHING_TICKS + 1) * TICK_MS - nowMs;
+      stillMissing -= used;
+      if (stillMissing <= 0n) return (tick + WEIGHING_TICKS + 1) * TICK_MS - nowMs;
     }
     return 0;
   }

@@ -1,13 +1,13 @@
 /**
- * By scope, the most that this node can have used and hold of each stock. `ValkeyCoordinator` records each
- * ask and reply here, and `ValkeyPartition` reports the entries to a server of sharing that has lost its
+ * By scope, the most that this node can have used and hold of each stock. valkey-coordinator.ts records each
+ * ask and reply here, and valkey-partition.ts reports the entries to a server of sharing that has lost its
  * data. Between two asks the node can only hold less, because only a reply grants. Main thread.
  *
  * An entry takes some 200 bytes and lasts while something is held, or was used in a period that goes on.
- * There is at most one for each scope, so the numbers of accounts, keys and groups bound the entries.
+ * There is at most one entry for each scope, so the numbers of accounts, keys and groups bound the entries.
  *
  * Must hold: an entry is never less than what the node can have used and hold; otherwise the new server
- * grants the difference again, and a limit is exceeded (test/unit/sharing/held-leases.test.ts).
+ * grants the difference again, and a limit is exceeded.
  */
 import { maxOf } from '../core/units.js';
 import {
@@ -37,21 +37,22 @@ export type HeldScope = Stocks<HeldStock>;
 
 export class HeldLeases {
   readonly #held = new Map<string, HeldScope>();
-  /** The newest period of each stock; what was held of older periods is dropped. */
+  /** The newest period of each stock. What was held of older periods is dropped. */
   readonly #periods = new Map<StockName, number>();
 
-  /** What is held of the scope. */
+  /** What is held of the scope; {} if nothing is. */
   of(scope: string): HeldScope {
     return this.#held.get(scope) ?? {};
   }
 
   /**
-   * Updates the scope by an ask. `reply` is undefined if none has come: then the node can use no grant of it.
+   * Updates the scope by an ask and its reply. `reply` is undefined if none has come: then the node can use
+   * no grant of the ask.
    */
   record({ scope, stocks = {} }: LeaseAsk, reply: LeaseReply | undefined): void {
     const before = this.of(scope);
     const held = mapStocks(stocks, (ask, name) => heldOf(ask, reply?.stocks?.[name], before[name]));
-    // Only a reply moves the period on: that of an ask may be a mistake of the host's clock.
+    // Only a reply moves the period on: the period of an ask may be a mistake of the host's clock.
     for (const [name, { period }] of entriesOf(reply?.stocks ?? {}))
       this.#turnTo(name, period, period < (stocks[name]?.period ?? 0));
     this.#keep(scope, { ...before, ...held });
@@ -68,9 +69,9 @@ export class HeldLeases {
    * replies to their own asks.
    */
   #turnTo(name: StockName, period: number, wasMistake: boolean): void {
-    const known = this.#periods.get(name) ?? 0;
-    if (wasMistake && period < known) this.#periods.set(name, period);
-    if (period <= known) return;
+    const newest = this.#periods.get(name) ?? 0;
+    if (wasMistake && period < newest) this.#periods.set(name, period);
+    if (period <= newest) return;
     this.#periods.set(name, period);
     for (const [scope, held] of this.#held) if (held[name] !== undefined) this.#keep(scope, held);
   }
@@ -86,12 +87,15 @@ export class HeldLeases {
   }
 }
 
-/** What the node can have used and hold after `ask`. `grant` is undefined if there is no reply. */
+/**
+ * What the node can have used and hold after `ask`. `grant` is undefined if there is no reply, `before` if
+ * nothing was held.
+ */
 function heldOf(ask: StockAsk, grant: StockGrant | undefined, before: HeldStock | undefined): HeldStock {
   const { limit, period, used, unused } = ask;
   if (grant === undefined) {
-    // Nothing was granted yet of the later period, which may be a mistake of the host's clock: then what is
-    // held of the former one still counts.
+    // Nothing was granted yet of the later period, which may be a mistake of the host's clock. So what is
+    // held of the earlier period still counts.
     if (before !== undefined && before.period < period) return before;
     // The ask reports all that the node has used and holds.
     const seen = before?.period === period ? before.seen : 0n;
@@ -100,12 +104,12 @@ function heldOf(ask: StockAsk, grant: StockGrant | undefined, before: HeldStock 
   const none = { used: 0n, unused: 0n };
   if (grant.period < period) {
     // The ask's period was a mistake, and nothing was granted of it. What was held before counts in the right
-    // one, unless that has begun since: then nothing of it was granted yet.
+    // period, unless the right period has begun since: then nothing of that was granted yet.
     const isHeld = before !== undefined && before.period >= grant.period;
     return { ...(isHeld ? before : { ...none, seen: 0n }), period: grant.period };
   }
-  // In the ask's period the grant adds to what the ask reports. If another node has named a later one, what
-  // was reported belongs to a period that has ended, and only the grant counts.
+  // In the ask's period the grant adds to what the ask reports. If another node has named a later period,
+  // what the ask reports belongs to a period that has ended, and only the grant counts.
   const reported = grant.period === period ? ask : none;
   const seen = grant.period > 0 ? maxOf(limit - grant.remaining, 0n) : 0n;
   return { period: grant.period, used: reported.used, unused: reported.unused + grant.granted, seen };

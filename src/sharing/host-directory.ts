@@ -1,13 +1,13 @@
 /**
- * The hosts that share one server, for an operator: which are known, which are awaited after the server has
- * lost data, and how to say that one will not come back. The admin interface uses it on the main thread of a
- * gateway process.
+ * The hosts that share one server, for an operator: which hosts there are, which are awaited after the server
+ * has lost data, and how to say that one will not come back. open-hosts.ts makes it, the admin interface
+ * calls it. Main thread of a gateway process.
  *
- * Forgetting a host frees what it was granted. What it charged and did not report is then counted by nobody,
- * unless it does come back.
+ * To forget a host frees what it was granted. What the host charged and did not report then counts nowhere,
+ * unless the host does come back.
  *
  * Must hold: a host that is alive, or may still come back after a loss of data, is not forgotten; otherwise
- * others would be granted what it still uses. Test: test/unit/sharing/host-directory.test.ts.
+ * others would be granted what it still uses.
  */
 import { randomUUID } from 'node:crypto';
 import { ProxyError } from '../core/errors.js';
@@ -34,8 +34,8 @@ return pack({now_ms(head[1], KEYS[1]), rows, call('SMEMBERS', KEYS[3])})
 
 /**
  * Takes over a silent place under a new incarnation, so that its leases can be freed, and records that its
- * host is gone. ARGV[3]: [incarnation, time]. Reply: [status, ms, scopes to free]. Status: ok; alive (seen so
- * long ago); early (after a loss the host has so long to come back).
+ * host is gone. ARGV[3]: [incarnation, time]. Reply: [status, ms, scopes to free]. Status: `ok`; `alive`
+ * (seen `ms` ago); `early` (after a loss of data the host has `ms` left to come back).
  */
 const FORGET_SCRIPT = scriptOf(`${LUA_PRELUDE}${MARKS_LUA}
 local now = now_ms(head[2], KEYS[1])
@@ -55,17 +55,17 @@ return pack({'ok', 0, call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES})})
 const MS_PER_SECOND = 1_000;
 
 /**
- * `silent`: it is gone, or cut off. `awaited`: the server has lost data, and grants nothing before this host
- * has said what it holds.
+ * `silent`: the host is gone, or cut off. `awaited`: the server has lost data, and grants nothing before this
+ * host has reported what it holds.
  */
 export type HostState = 'heard' | 'silent' | 'awaited';
 
 export interface HostStatement {
   readonly id: string;
-  /** Whether it is the host that was asked. */
+  /** Whether the host is this one. */
   readonly isSelf: boolean;
   readonly state: HostState;
-  /** When the server last heard the host, by its calendar; undefined if it has not since a loss of data. */
+  /** When the server last heard the host, by the server's calendar; undefined: not since a loss of data. */
   readonly heardMs: number | undefined;
 }
 
@@ -78,8 +78,8 @@ export interface HostDirectoryOptions extends Pick<
   readonly host: string;
 }
 
-/** What all partitions know of a host. */
-interface KnownHost {
+/** What all partitions have on record of a host. */
+interface HostRecord {
   heardMs: number | undefined;
   isAwaited: boolean;
   readonly places: Set<string>;
@@ -98,20 +98,20 @@ export class HostDirectory {
 
   /** All hosts, ordered by id. One round trip a partition. Rejects with `overloaded`. */
   async list(): Promise<HostStatement[]> {
-    const { nowMs, hosts } = await this.#known().catch(asRejection('Hosts cannot be listed'));
+    const { nowMs, hosts } = await this.#readHosts().catch(asRejection('Hosts cannot be listed'));
     return [...hosts]
       .map(([id, { heardMs, isAwaited }]): HostStatement => {
         const isHeard = heardMs !== undefined && nowMs - heardMs < SILENT_MS;
         const state = isAwaited ? 'awaited' : isHeard ? 'heard' : 'silent';
         return { id, isSelf: id === this.#options.host, state, heardMs };
       })
-      .sort((one, other) => (one.id < other.id ? -1 : 1));
+      .sort((left, right) => (left.id < right.id ? -1 : 1));
   }
 
   /**
-   * Frees what the host was granted and awaits it no more, on all partitions. May be repeated if it stopped
-   * half-way. Rejects with `not_found`, with `invalid_parameters` if the host is alive, and with `overloaded`
-   * if it is too early or the server cannot be asked.
+   * Frees what the host was granted and awaits the host no more, on all partitions. May be repeated if it
+   * stopped half-way. Rejects with `not_found`, with `invalid_parameters` if the host is alive, and with
+   * `overloaded` if it is too early or the server cannot be asked.
    */
   async forget(id: string): Promise<void> {
     if (id === this.#options.host) throw invalid(`host ${id} is the one that answers: ask another one`);
@@ -119,13 +119,13 @@ export class HostDirectory {
   }
 
   async #forget(id: string): Promise<void> {
-    const { nowMs, hosts } = await this.#known();
-    const known = hosts.get(id);
-    if (known === undefined) throw notFound(`there is no host ${id}: see the list of hosts`);
-    // Before anything of it is freed: one of its places may stand still while the others are heard.
-    const silentMs = nowMs - (known.heardMs ?? -Infinity);
+    const { nowMs, hosts } = await this.#readHosts();
+    const record = hosts.get(id);
+    if (record === undefined) throw notFound(`there is no host ${id}: see the list of hosts`);
+    // Checked for all places before one is freed: one of them may be silent while others are heard.
+    const silentMs = nowMs - (record.heardMs ?? -Infinity);
     if (silentMs < SILENT_MS) throw isAlive(id, heardAgo(silentMs));
-    for (const place of known.places) {
+    for (const place of record.places) {
       for (let partition = 0; partition < this.#options.partitions; partition++) {
         await this.#forgetPlace(id, this.#placeOf(partition, id, place));
       }
@@ -143,15 +143,16 @@ export class HostDirectory {
       throw isAlive(host, 'it has just come back');
   }
 
-  async #known(): Promise<{ readonly nowMs: number; readonly hosts: Map<string, KnownHost> }> {
+  async #readHosts(): Promise<{ readonly nowMs: number; readonly hosts: Map<string, HostRecord> }> {
     const { host, partitions } = this.#options;
-    const hosts = new Map<string, KnownHost>();
-    const known = (place: string): KnownHost => {
+    const hosts = new Map<string, HostRecord>();
+    const recordOf = (place: string): HostRecord => {
+      // `placeOf` of coordinator.ts.
       const id = place.slice(0, place.lastIndexOf(':'));
-      const found = hosts.get(id) ?? { heardMs: undefined, isAwaited: false, places: new Set() };
-      hosts.set(id, found);
-      found.places.add(place);
-      return found;
+      const record = hosts.get(id) ?? { heardMs: undefined, isAwaited: false, places: new Set() };
+      hosts.set(id, record);
+      record.places.add(place);
+      return record;
     };
     let latestMs = 0;
     for (let partition = 0; partition < partitions; partition++) {
@@ -160,15 +161,16 @@ export class HostDirectory {
       const [nowMs, seen, awaited] = reply as Hosts;
       latestMs = Math.max(latestMs, nowMs);
       for (const [place, seenMs] of seen) {
-        const found = known(place);
-        // 0 if forgetting the place stopped half-way.
-        if (seenMs > 0) found.heardMs = Math.max(found.heardMs ?? 0, seenMs);
+        const record = recordOf(place);
+        // 0 if the place was forgotten half-way.
+        if (seenMs > 0) record.heardMs = Math.max(record.heardMs ?? 0, seenMs);
       }
-      for (const place of awaited) known(place).isAwaited = true;
+      for (const place of awaited) recordOf(place).isAwaited = true;
     }
     return { nowMs: latestMs, hosts };
   }
 
+  /** The server, as a node at this place sees the partition. */
   #placeOf(partition: number, host: string, place: string): ValkeyServer {
     return new ValkeyServer({ ...this.#options, partition, host, place });
   }

@@ -1,8 +1,8 @@
 /**
  * The LMDB file in the data directory in which the processes of one host keep their leases and idempotency
- * locks. `LmdbCoordinator` and `SharedLocks` work on it. Main thread.
+ * locks. lmdb-coordinator.ts and shared-locks.ts work on it. Main thread.
  *
- *     nodes      host:slot → the life that is known: its number, and the identity of its process
+ *     nodes      host:slot → the life of the node: its number, and the identity of its process
  *     subjects   LeaseAsk.scope → ScopeState
  *     claims     the idempotency locks: [account slot, idempotency key] → the identity of the process that
  *                makes the call, and the digest of its body (shared-locks.ts)
@@ -11,7 +11,7 @@
  * Commits skip fsync: the page cache survives a process crash, and a reboot voids every lease anyway.
  *
  * Must hold: the file belongs to one boot of the machine, and the first gateway of a later boot removes it.
- * Test: test/unit/sharing/lmdb-coordinator.test.ts (leases outlive all processes, and not the sharing of
+ * Test: test/unit/sharing/lmdb-coordinator.test.ts (leases outlive all processes, but not the sharing of
  * limits).
  */
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
@@ -21,13 +21,15 @@ import { Environment } from '../store/environment.js';
 import { assertStoreFile, OPTIONS, unreadable } from '../store/store-file.js';
 import { TABLE } from '../store/tables.js';
 
-/** Address space, not memory. A million scopes that four nodes lease from take about 1 GB of it. */
+/** Address space, which takes no memory. A million scopes that four nodes lease from use about 1 GB of it. */
 const MAP_BYTES = 8 * 1024 ** 3;
 
-const FILE = /^leases\.[0-9a-f-]+\.lmdb(-gate)?(-lock)?$/;
+/** The names of lease files, and of the files by which LMDB and Environment lock them. */
+const LEASE_FILE_NAME = /^leases\.[0-9a-f-]+\.lmdb(-gate)?(-lock)?$/;
 
+/** Rows are of the type unknown, because a file may be damaged: their readers check them. */
 export interface LeaseFile {
-  /** All tables are written through it. */
+  /** All tables are written by its transactions. */
   readonly environment: Environment;
   readonly nodes: Database<unknown, string>;
   readonly subjects: Database<unknown, string>;
@@ -35,6 +37,7 @@ export interface LeaseFile {
   readonly meta: Database<unknown, string>;
 }
 
+/** The path of this boot's lease file. */
 function leasePath(dataPath: string): string {
   const boot = readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim();
   return join(dataPath, `leases.${boot}.lmdb`);
@@ -64,20 +67,22 @@ export function openLeaseFile(dataPath: string): LeaseFile {
 }
 
 /**
- * Removes files of earlier boots, and damaged ones; all files if limits are not `shared` from now on. The
- * file of this boot stays, because what was used of minute and day stays used. Call it while no process works
- * on the folder or can start to, as by `onAlone` of `StoreHold.take`.
+ * Removes lease files of earlier boots and damaged ones; all lease files if limits are not shared from now on
+ * (`isShared` false). Otherwise the file of this boot stays, because what was used of minute and day stays
+ * used. Call it while no process works on the folder or can start to, as by `onAlone` of `StoreHold.take`.
  */
-export function clearLeaseFiles(dataPath: string, shared: boolean): void {
-  const kept = leasePath(dataPath);
+export function clearLeaseFiles(dataPath: string, isShared: boolean): void {
+  const pathOfBoot = leasePath(dataPath);
   for (const name of readdirSync(dataPath)) {
+    if (!LEASE_FILE_NAME.test(name)) continue;
     const path = join(dataPath, name);
-    if (!FILE.test(name) || (shared && path.startsWith(kept) && isSound(path.replace(/-lock$/, ''))))
-      continue;
+    // A lock file stays if its file does.
+    if (isShared && path.startsWith(pathOfBoot) && isSound(path.replace(/-lock$/, ''))) continue;
     rmSync(path, { force: true });
   }
 }
 
+/** False if there is a damaged file, or none of LMDB, at the path. */
 function isSound(path: string): boolean {
   try {
     assertStoreFile(path);

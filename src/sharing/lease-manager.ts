@@ -1,13 +1,12 @@
 /**
  * Manages the leases of this process: asks the coordinator for what requests wait for and for what runs low,
- * and gives back what lies idle. Listeners reach it through `serveLeases`. Main thread.
+ * and gives back what lies idle. gateway/shared-accounting.ts makes it. Main thread.
  *
- * One exchange is under way at a time, and what comes up meanwhile leaves with the next: exchanges of a busy
- * process grow in size, not in number. While nothing is held no timer runs, unless the coordinator is lost.
+ * One exchange is under way at a time; scopes that become due meanwhile leave with the next. No timer runs
+ * while nothing is held, unless the coordinator is lost (the last exchange failed).
  *
- * Must hold: one exchange at a time, every wait ends, an idle gateway sends nothing, and once others may be
- * granted what is leased here, no call is admitted from it (test/unit/sharing/lease-manager.test.ts,
- * test/unit/sharing/lease-laws.test.ts).
+ * Must hold: one exchange at a time, every wait ends, an idle gateway sends nothing, and no call is admitted
+ * from a lease that others may be granted (test/unit/sharing/lease-manager.test.ts, lease-laws.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { LeaseEnd, LeaseMessages, LeaseNeed, LeaseScope } from '../channel/lease-channel.js';
@@ -33,15 +32,15 @@ import type { CallsUse, ManagerState } from './sharing-stats.js';
 const RETRY_MS = 60;
 /** How often leases are checked for what lies idle. */
 const LOOK_MS = 250;
-/** A process that holds something sends a heartbeat after so long a silence. */
+/** A process that holds something makes an exchange after so long without one, as a sign of life. */
 const HEARTBEAT_MS = 5_000;
-/** After so long without the coordinator tokens of the minute are not taken: see `drop_silent`. */
+/** After so long without a reply calls take no tokens of the minute: `drop_silent` in valkey-scripts.ts. */
 export const CUT_OFF_MS = 30_000;
-/** A reply that took longer says too little about the coordinator's calendar, unless that is far off. */
+/** After a longer exchange the calendar is corrected only if it is wrong by more than the exchange took. */
 const CALENDAR_EXCHANGE_MS_MAX = 500;
 
 export interface LeaseManagerOptions {
-  /** Undefined for a scope that is not known. */
+  /** Undefined for a scope that the ledger has not (any more). */
   readonly addressOf: (scope: LeaseScope) => ScopeAddress | undefined;
   /** The groups that the account is in, from the leaf up. */
   readonly groupsOf?: (account: number) => readonly number[];
@@ -49,15 +48,15 @@ export interface LeaseManagerOptions {
   readonly calendar: Calendar;
   readonly coordinator: Coordinator;
   /**
-   * If the coordinator has not replied for so long, no call begins that takes a slot: before it ends, others
-   * may be granted it. Each account limits its calls in flight, so none begins at all. Default: never.
+   * If the coordinator has not replied for so long, no call begins that takes a slot, which others may be
+   * granted before the call ends. Each account limits its calls in flight, so no call begins. Default: never.
    */
   readonly silentMsMax?: number | undefined;
   readonly clock: Clock;
   readonly timers: LeaseTimers;
-  /** In [0, 1). */
+  /** Returns a number in [0, 1), as Math.random does. */
   readonly random: () => number;
-  /** Called when the coordinator's calendar showed `wallMs` as this host's showed `hostWallMs`. */
+  /** The coordinator's calendar showed `wallMs` when this host's showed `hostWallMs`. */
   readonly onCalendar: (wallMs: WallMs, hostWallMs: number) => void;
   /** Called once when the coordinator is lost, and once when it answers again. */
   readonly onContact: (state: ContactState) => void;
@@ -66,25 +65,25 @@ export interface LeaseManagerOptions {
 export class LeaseManager {
   readonly #options: LeaseManagerOptions;
   readonly #contact: CoordinatorContact;
-  /** The scopes of which something is leased or waited for, by `nameOf`. */
+  /** The scopes of which something is leased, waited for or to be reported, by `nameOf`. */
   readonly #scopes = new Map<string, LeasedScope>();
   readonly #due = new Set<LeasedScope>(); // for the next exchange
   readonly #waits: LeaseWaits;
-  #exchanges = 0; // begun so far
-  #exchanging: Promise<void> | undefined;
+  #exchangeNumber = 0; // begun so far
+  #exchanging: Promise<void> | undefined; // the exchange under way
   /** Whether the next exchange begins at the end of this event-loop turn. */
-  #scheduled = false;
+  #isScheduled = false;
   #stopTimer: (() => void) | undefined;
   /** When leases were last checked for what lies idle. */
   #lookedMs = 0;
-  #joined = false;
+  #hasJoined = false;
   /** Whether this node itself made the last reply, because it is cut off. */
   #isAlone = false;
   /** When the last exchange was sent to which the coordinator itself replied. */
   #heardMs = Infinity;
   /** The coordinator may have forgotten what this process holds: every scope is reported anew. */
   #reportsAll = false;
-  #closed = false;
+  #isClosed = false;
   #aheadMs = 0; // of the coordinator's calendar, before the host's
 
   constructor(options: LeaseManagerOptions) {
@@ -98,7 +97,7 @@ export class LeaseManager {
     });
     options.coordinator.onBack = () => {
       this.#contact.endPause();
-      if (this.#contact.isLost && !this.#closed) void this.#exchange();
+      if (this.#contact.isLost && !this.#isClosed) void this.#exchange();
     };
   }
 
@@ -115,32 +114,32 @@ export class LeaseManager {
   wait(scopes: readonly LeaseScope[], need: LeaseNeed): Promise<LeaseEnd> {
     const { groupsOf } = this.#options;
     const groups = scopes.flatMap(({ kind, index }) => (kind === 'account' ? (groupsOf?.(index) ?? []) : []));
-    const known = [...scopes, ...groups.map((index): LeaseScope => ({ kind: 'group', index }))]
+    const leased = [...scopes, ...groups.map((index): LeaseScope => ({ kind: 'group', index }))]
       .map((scope) => this.#open(scope))
       .filter((scope) => scope !== undefined);
-    if (this.#closed || known.length === 0) return Promise.resolve('lost');
-    const end = this.#waits.add(need, known);
-    this.#keepTime();
+    if (this.#isClosed || leased.length === 0) return Promise.resolve('lost');
+    const end = this.#waits.add(need, leased);
+    this.#runTimer();
     return end;
   }
 
-  /** Call it when threads have used most of what is leased of these scopes. */
+  /** Called when threads have used most of what is leased of these scopes. */
   low(scopes: readonly LeaseScope[]): void {
     for (const address of scopes) {
       const scope = this.#open(address);
       if (scope === undefined) continue;
-      scope.low = true;
+      scope.isLow = true;
       this.#ask(scope);
     }
   }
 
-  /** What calls of this process use of the scope now; undefined if it is not known. */
+  /** What calls of this process use of the scope now; undefined for a scope that the ledger has not. */
   callsUse(scope: LeaseScope): Omit<CallsUse, 'slot'> | undefined {
     const leased = this.#scopes.get(nameOf(scope));
     const address = leased?.address ?? this.#options.addressOf(scope);
     if (address === undefined) return undefined;
     // A scope without leases has nothing unused, and no ask under way.
-    const { unused = 0, heardNumber = this.#exchanges } = leased?.minute ?? {};
+    const { unused = 0, heardNumber = this.#exchangeNumber } = leased?.minute ?? {};
     return { scope: address.scope, minute: { unused, heardNumber }, stocks: stocksIn(address) };
   }
 
@@ -152,24 +151,24 @@ export class LeaseManager {
     this.#ask(scope);
   }
 
-  /** Sets how much of the account's uncovered charges is to be collected; 0 ends that. */
+  /** Sets how much of the account's uncovered charges is to be collected; 0 ends the collection. */
   setUncovered(account: AccountIndex, amount: PicoUnits): void {
     const address: LeaseScope = { kind: 'account', index: account };
     const scope = amount > 0n ? this.#open(address) : this.#scopes.get(nameOf(address));
-    if (scope === undefined || this.#closed) return;
+    if (scope === undefined || this.#isClosed) return;
     scope.openStock('balance', this.#nowMs)?.setUncovered(amount);
     this.#ask(scope);
-    this.#keepTime();
+    this.#runTimer();
   }
 
   /** Gives back all that is unused and leaves the coordinator. Call it after the last flush. */
   async close(): Promise<void> {
-    this.#closed = true;
+    this.#isClosed = true;
     this.#stopTimer?.();
     this.#waits.close();
     await this.#exchanging;
     try {
-      if (this.#joined) await this.#leave();
+      if (this.#hasJoined) await this.#leave();
     } catch (error) {
       this.#contact.failed(error, this.#nowMs);
     }
@@ -185,11 +184,11 @@ export class LeaseManager {
     return periodAt(name, calendar, asWallMs(clock.wallMs() + this.#aheadMs));
   };
 
-  /** The leases of the scope, which begin here if there are none; undefined if the scope is not known. */
+  /** The leases of the scope, which begin here if there are none; undefined if the ledger has no scope. */
   #open(scope: LeaseScope): LeasedScope | undefined {
     const name = nameOf(scope);
-    const known = this.#scopes.get(name);
-    if (known !== undefined) return known;
+    const leased = this.#scopes.get(name);
+    if (leased !== undefined) return leased;
     const address = this.#options.addressOf(scope);
     if (address === undefined) return undefined;
     const opened = new LeasedScope(address, this.#nowMs);
@@ -204,22 +203,22 @@ export class LeaseManager {
   }
 
   #schedule(): void {
-    if (this.#scheduled || this.#exchanging !== undefined || this.#closed || this.#due.size === 0) return;
-    this.#scheduled = true;
+    if (this.#isScheduled || this.#exchanging !== undefined || this.#isClosed || this.#due.size === 0) return;
+    this.#isScheduled = true;
     this.#options.timers.soon(() => {
-      this.#scheduled = false;
-      if (!this.#closed) void this.#exchange();
+      this.#isScheduled = false;
+      if (!this.#isClosed) void this.#exchange();
     });
   }
 
-  /** Makes one exchange, and the next if something came up meanwhile. Never rejects. */
+  /** Makes one exchange, and the next if scopes became due meanwhile. Rejects only by a bug. */
   async #exchange(): Promise<void> {
     if (this.#exchanging !== undefined || !this.#contact.mayTry(this.#nowMs)) return;
     const exchanging = this.#exchangeOnce();
     this.#exchanging = exchanging;
     await exchanging;
     this.#exchanging = undefined;
-    this.#keepTime();
+    this.#runTimer();
     this.#schedule();
   }
 
@@ -228,7 +227,7 @@ export class LeaseManager {
     const asks = new Map<LeasedScope, LeaseAsk>();
     const wasLost = this.#contact.isLost;
     try {
-      if (!this.#joined) await this.#join();
+      if (!this.#hasJoined) await this.#join();
       const sentMs = this.#nowMs;
       this.#takeAsks(asks, sentMs);
       const { wallMs, answers: replies, isAlone = false } = await coordinator.exchange([...asks.values()]);
@@ -237,35 +236,36 @@ export class LeaseManager {
       this.#contact.answered(sentMs, nowMs);
       // A node that replies to itself has only the host's calendar: the last known difference holds.
       if (!isAlone) {
-        this.#follow(wallMs, clock.wallMs(), nowMs - sentMs);
-        // After a silence it may know nothing more of what was withheld, so all scopes say what they hold.
+        this.#followCalendar(wallMs, clock.wallMs(), nowMs - sentMs);
+        // After so long others may have been granted what was leased here, so all scopes report anew.
         if (nowMs - this.#heardMs >= CUT_OFF_MS) this.#reportScopes();
         this.#heardMs = sentMs;
       }
-      const isSilent = this.#isSilent(nowMs);
+      const mayLoseSlots = this.#mayLoseSlots(nowMs);
       const asked = [...asks.keys()];
       for (const [index, scope] of asked.entries()) {
-        scope.stock('calls_in_flight')?.withhold(isSilent);
-        scope.take(replies[index]!, sentMs, nowMs);
+        // Before the reply is applied, which adds to slots that are withheld no more.
+        scope.stock('calls_in_flight')?.withhold(mayLoseSlots);
+        scope.applyReply(replies[index]!, sentMs, nowMs);
       }
-      this.#waits.answered(asked);
+      this.#waits.onReplies(asked);
       for (const scope of asked) this.#forgetIfEmpty(scope);
       if (wasLost) this.#options.onContact(this.#contact.state);
     } catch (error) {
       if (!(error instanceof CoordinatorLost)) throw error;
-      this.#lose(error, asks.keys(), wasLost);
+      this.#onLoss(error, asks.keys(), wasLost);
     }
   }
 
-  /** The coordinator's calendar is known before anything is asked of a day. */
+  /** Joins before the first ask, which needs the coordinator's calendar for its days and months. */
   async #join(): Promise<void> {
     const sentMs = this.#nowMs;
     const { wallMs } = await this.#options.coordinator.join();
-    this.#follow(wallMs, this.#options.clock.wallMs(), this.#nowMs - sentMs);
-    this.#joined = true;
+    this.#followCalendar(wallMs, this.#options.clock.wallMs(), this.#nowMs - sentMs);
+    this.#hasJoined = true;
   }
 
-  /** Begins an exchange: moves the scopes that are due to `asks`, as many as one exchange carries. */
+  /** Moves the asks of scopes that are due to `asks`, as many as one exchange carries. */
   #takeAsks(asks: Map<LeasedScope, LeaseAsk>, nowMs: number): void {
     const asking = this.#nextAsking(nowMs, this.#reportsAll);
     for (const scope of this.#due) {
@@ -277,9 +277,9 @@ export class LeaseManager {
     if (this.#due.size === 0) this.#reportsAll = false;
   }
 
-  #nextAsking(nowMs: number, all: boolean): Asking {
-    this.#exchanges += 1;
-    return { nowMs, periodOf: this.#periodOf, all, number: this.#exchanges };
+  #nextAsking(nowMs: number, reportsAll: boolean): Asking {
+    this.#exchangeNumber += 1;
+    return { nowMs, periodOf: this.#periodOf, reportsAll, number: this.#exchangeNumber };
   }
 
   /** Puts all scopes into the next exchange. */
@@ -287,58 +287,58 @@ export class LeaseManager {
     for (const scope of this.#scopes.values()) this.#due.add(scope);
   }
 
-  /** Whether others may soon be granted what is leased here. */
-  #isSilent(nowMs: number): boolean {
+  /** Whether others may soon be granted the call slots that are leased here. */
+  #mayLoseSlots(nowMs: number): boolean {
     return nowMs - this.#heardMs >= Math.max(CUT_OFF_MS, this.#options.silentMsMax ?? Infinity);
   }
 
-  #lose(error: CoordinatorLost, asked: Iterable<LeasedScope>, wasLost: boolean): void {
+  #onLoss(error: CoordinatorLost, asked: Iterable<LeasedScope>, wasLost: boolean): void {
     this.#contact.failed(error, this.#nowMs);
     if (error.reason === 'unknown_node') {
-      this.#joined = false;
+      this.#hasJoined = false;
       this.#reportsAll = true;
       this.#reportScopes();
     }
     for (const scope of asked) this.#due.add(scope);
-    this.#waits.lost();
+    this.#waits.onLoss();
     if (!wasLost) this.#options.onContact(this.#contact.state);
   }
 
   /**
-   * Runs one timer while something is held or waited for, or while the coordinator is lost: the first request
-   * after a start without the coordinator must not be refused for that.
+   * Runs one timer while something is held or waited for. Also while the coordinator is lost, so that it is
+   * found again before the first request needs it.
    */
-  #keepTime(): void {
-    if (this.#stopTimer !== undefined || this.#closed) return;
+  #runTimer(): void {
+    if (this.#stopTimer !== undefined || this.#isClosed) return;
     if (this.#scopes.size === 0 && !this.#contact.isLost) return;
     const ms = this.#waits.size > 0 || this.#contact.isLost ? RETRY_MS : LOOK_MS;
     this.#stopTimer = this.#options.timers.after(ms, () => {
       this.#stopTimer = undefined;
-      this.#onTime();
-      this.#keepTime();
+      this.#onTimer();
+      this.#runTimer();
     });
   }
 
-  #onTime(): void {
+  #onTimer(): void {
     const nowMs = this.#nowMs;
-    this.#waits.onTime();
+    this.#waits.onTimer();
     // A timer may come a fraction of a millisecond early.
     if (nowMs - this.#lookedMs >= LOOK_MS - 1) {
       this.#lookedMs = nowMs;
       this.#look(nowMs);
     }
-    const isSilent = nowMs - this.#contact.state.repliedMs >= HEARTBEAT_MS;
+    const isHeartbeatDue = nowMs - this.#contact.state.repliedMs >= HEARTBEAT_MS;
     if (this.#due.size > 0) this.#schedule();
-    else if (isSilent || this.#contact.isLost) void this.#exchange();
+    else if (isHeartbeatDue || this.#contact.isLost) void this.#exchange();
   }
 
   #look(nowMs: number): void {
-    const isSilent = this.#isSilent(nowMs);
-    const isCutOff = isSilent || nowMs - this.#contact.state.repliedMs >= CUT_OFF_MS;
+    const mayLoseSlots = this.#mayLoseSlots(nowMs);
+    const isCutOff = mayLoseSlots || nowMs - this.#contact.state.repliedMs >= CUT_OFF_MS;
     for (const scope of this.#scopes.values()) {
-      // Others may soon be granted these: see `drop_silent` in valkey-scripts.ts.
+      // Others may soon be granted these tokens and slots: see CUT_OFF_MS and `silentMsMax`.
       if (isCutOff) scope.stock('tokens_per_minute')?.giveBack();
-      if (isSilent) scope.stock('calls_in_flight')?.withhold(true);
+      if (mayLoseSlots) scope.stock('calls_in_flight')?.withhold(true);
       if (scope.look(nowMs, this.#isAlone)) this.#due.add(scope);
       else this.#forgetIfEmpty(scope);
     }
@@ -348,8 +348,8 @@ export class LeaseManager {
     if (scope.isEmpty && !this.#due.has(scope)) this.#scopes.delete(nameOf(scope.address));
   }
 
-  #follow(wallMs: WallMs, hostWallMs: number, exchangeMs: number): void {
-    // The coordinator read its calendar somewhere within the exchange.
+  #followCalendar(wallMs: WallMs, hostWallMs: number, exchangeMs: number): void {
+    // The coordinator read its calendar at some time within the exchange.
     const hostThenMs = hostWallMs - exchangeMs / 2;
     const aheadMs = wallMs - hostThenMs;
     const isNear = Math.abs(aheadMs - this.#aheadMs) <= exchangeMs;
@@ -376,25 +376,25 @@ function nameOf({ kind, index }: LeaseScope): string {
   return `${kind} ${index}`;
 }
 
-/** Answers the requests for leases that a listener or a worker sends through `port`. */
+/** Replies to the messages of a listener or a worker (channel/lease-channel.ts). */
 export function serveLeases(manager: LeaseManager, port: MessagePort): void {
   let replies: AskReply<LeaseEnd>[] = [];
-  const reply = (id: number, answer: LeaseEnd): void => {
+  const reply = (id: number, end: LeaseEnd): void => {
     // Replies of one event-loop turn are sent as one message.
-    if (replies.push({ id, ok: true, result: answer }) > 1) return;
+    if (replies.push({ id, ok: true, result: end }) > 1) return;
     setImmediate(() => {
       port.postMessage(replies);
       replies = [];
     });
   };
   port.on('message', (messages: LeaseMessages) => {
-    const low: LeaseScope[] = [];
+    const lowScopes: LeaseScope[] = [];
     for (const message of messages) {
       if ('ask' in message) {
         const { scopes, need } = message.ask;
         void manager.wait(scopes, need).then((end) => reply(message.id, end));
-      } else low.push(message);
+      } else lowScopes.push(message);
     }
-    if (low.length > 0) manager.low(low);
+    if (lowScopes.length > 0) manager.low(lowScopes);
   });
 }

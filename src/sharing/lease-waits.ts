@@ -1,28 +1,28 @@
 /**
- * The requests of this process that wait for leases, and when each has waited long enough. `LeaseManager`
- * adds them and says when the coordinator has replied. Main thread.
+ * The requests of this process that wait for leases, and when each has waited long enough. lease-manager.ts
+ * adds them and calls `onReplies`, `onLoss` and `onTimer`. Main thread.
  *
- * Must hold: each wait ends, by its deadline or LATE_MS_MAX later; otherwise a client waits for ever. It ends
- * with 'refused' only if the coordinator has denied what it needs, and granted the rest: a thread that was
- * stopped for so long knows of no quota that is used up, and the listener names the first quota that it
- * lacks. (If another request takes what one was promised, that one asks again.) Tests:
+ * Must hold: each wait ends, by its deadline or LATE_MS_MAX later; otherwise a client waits for ever. A wait
+ * ends with 'refused' only if the coordinator has denied something that it lacks, and has replied about the
+ * rest. Otherwise the listener would name a quota that may have room, after a thread was stopped for so long.
+ * (If another request is faster to take what was allotted to this one, this one asks again.) Tests:
  * test/unit/sharing/lease-manager.test.ts, test/e2e/late-leases.test.ts.
  */
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
 import type { CoordinatorContact } from './coordinator-contact.js';
 import type { PeriodOf } from './coordinator.js';
-import { type Lack, type LeasedScope, type Wait, worse } from './leased-scope.js';
+import { type Lack, type LeasedScope, type Wait, laterLack } from './leased-scope.js';
 
 /** How long a request waits for what others may give back: they do after 750 ms, see IDLE_MS_SCARCE. */
 const WAIT_MS_MAX = 1_500;
-/** The same of a call that needs room at an upstream: see ASK_MS of upstream/upstream-quotas.ts. */
+/** How long a call waits that needs room at an upstream: see ASK_MS of upstream/upstream-quotas.ts. */
 const UPSTREAM_WAIT_MS = 800;
-/** How long a request waits after that for the coordinator's first reply about what it needs. */
+/** How much longer a request waits for the coordinator's first reply about what it needs. */
 const LATE_MS_MAX = 1_000;
 /** How many requests may wait in this process, in about 1 MB; others end as if the coordinator were lost. */
 const WAITS_MAX = 20_000;
-/** How many may wait for what others give back of one scope: beyond its limit more are no use. */
+/** How many requests may wait for what others give back of one scope. More would hardly get any. */
 const DENIED_WAITS_MAX = 64;
 
 export interface LeaseWaitsOptions {
@@ -37,7 +37,7 @@ export interface LeaseWaitsOptions {
 export class LeaseWaits {
   readonly #options: LeaseWaitsOptions;
   readonly #waits = new Set<Wait>();
-  /** Grows with each reply. Within a round, each amount that is here is promised to one request only. */
+  /** Grows with each event. Within a round, each amount that is here is allotted to one request only. */
   #round = 0;
 
   constructor(options: LeaseWaitsOptions) {
@@ -58,59 +58,60 @@ export class LeaseWaits {
       this.#waits.add(wait);
       for (const scope of scopes) scope.waits.add(wait);
       this.#round += 1;
-      this.#reply(wait, new Map());
+      this.#decide(wait, new Map());
     });
   }
 
-  /** Call it when the coordinator has replied for these scopes. */
-  answered(scopes: readonly LeasedScope[]): void {
+  /** Called when the coordinator's replies about these scopes have been applied. */
+  onReplies(scopes: readonly LeasedScope[]): void {
     this.#round += 1;
-    const denied = new Map<LeasedScope, number>();
-    for (const scope of scopes) for (const wait of scope.waits) this.#reply(wait, denied);
+    const waiting = new Map<LeasedScope, number>();
+    for (const scope of scopes) for (const wait of scope.waits) this.#decide(wait, waiting);
   }
 
-  /** Call it when an exchange has failed. */
-  lost(): void {
+  /** Called when an exchange has failed. */
+  onLoss(): void {
     this.#round += 1;
-    for (const wait of this.#waits) this.#reply(wait, new Map());
+    for (const wait of this.#waits) this.#decide(wait, new Map());
   }
 
   /** Ends the waits whose deadline is over, and asks again for the others. Called every 60 to 250 ms. */
-  onTime(): void {
+  onTimer(): void {
     const { clock, contact, ask } = this.#options;
     const nowMs = clock.monotonicMs();
     this.#round += 1;
     for (const wait of this.#waits) {
       if (nowMs < wait.deadlineMs) for (const scope of wait.scopes) ask(scope);
-      // Nobody knows whether the coordinator would have more by now, so this is no rejection.
-      else if (contact.isLost) this.#lose(wait, nowMs);
+      // Nobody knows whether the coordinator would have more by now, so the request is not refused.
+      else if (contact.isLost) this.#endLost(wait, nowMs);
       else this.#endOverdue(wait, nowMs);
     }
   }
 
-  /** Ends the wait by what is known, or lets it wait for the coordinator's reply for LATE_MS_MAX more. */
+  /** Decides the wait now, or lets it wait for the coordinator's reply for LATE_MS_MAX more, once. */
   #endOverdue(wait: Wait, nowMs: number): void {
-    this.#reply(wait, new Map());
+    this.#decide(wait, new Map());
     if (!this.#waits.has(wait)) return;
     if (wait.isOverdue) this.#end(wait, 'late');
     wait.isOverdue = true;
     wait.deadlineMs = nowMs + LATE_MS_MAX;
   }
 
+  /** Ends all waits. */
   close(): void {
     for (const wait of this.#waits) this.#end(wait, 'lost');
   }
 
   /**
-   * Ends the wait if it is decided; otherwise asks for what it lacks. `denied` counts, by the first scope of
-   * each wait, those of one call that go on waiting for what others may give back.
+   * Ends the wait, or asks for what its request lacks, or lets it wait for what others may give back. Counts
+   * waits of this last kind in `waiting`, by their first scopes: an event decides all its waits with one map.
    */
-  #reply(wait: Wait, denied: Map<LeasedScope, number>): void {
+  #decide(wait: Wait, waiting: Map<LeasedScope, number>): void {
     const { clock, contact, periodOf, ask } = this.#options;
     const nowMs = clock.monotonicMs();
     let lack: Lack = 'nothing';
     for (const scope of wait.scopes) {
-      lack = worse(lack, scope.promise(wait, this.#round, periodOf, nowMs));
+      lack = laterLack(lack, scope.allot(wait, this.#round, periodOf, nowMs));
     }
     if (lack === 'nothing') {
       this.#end(wait, 'try');
@@ -120,27 +121,28 @@ export class LeaseWaits {
       contact.isLostForLong(nowMs) ||
       (lack === 'denied' && wait.scopes.some(({ isUnknown }) => isUnknown))
     ) {
-      this.#lose(wait, nowMs);
+      this.#endLost(wait, nowMs);
     } else if (lack === 'unasked') {
       for (const scope of wait.scopes) ask(scope);
     } else {
-      const first = wait.scopes[0]!;
-      const before = denied.get(first) ?? 0;
-      denied.set(first, before + 1);
-      if (before >= DENIED_WAITS_MAX || nowMs >= wait.deadlineMs) this.#reject(wait, nowMs);
+      // A wait has a scope: LeaseManager.wait adds none without.
+      const firstScope = wait.scopes[0]!;
+      const count = waiting.get(firstScope) ?? 0;
+      waiting.set(firstScope, count + 1);
+      if (count >= DENIED_WAITS_MAX || nowMs >= wait.deadlineMs) this.#reject(wait, nowMs);
     }
   }
 
   #reject(wait: Wait, nowMs: number): void {
     for (const scope of wait.scopes) {
       scope.reject(wait.need, nowMs);
-      // The coordinator hears at once of what was given back: others may be waiting for it.
+      // The next exchange reports what `reject` gave back: others may be waiting for it.
       this.#options.ask(scope);
     }
     this.#end(wait, 'refused');
   }
 
-  #lose(wait: Wait, nowMs: number): void {
+  #endLost(wait: Wait, nowMs: number): void {
     const untilMs = this.#options.contact.state.lost?.untilMs;
     this.#end(wait, untilMs === undefined ? 'lost' : { lostForMs: Math.max(0, untilMs - nowMs) });
   }

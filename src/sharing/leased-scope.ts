@@ -1,8 +1,8 @@
 /**
- * What this process leases of one scope, and the requests that wait for it: a MinuteLease, and a StockLease
- * for each stock that was needed. lease-manager.ts makes it, sends the asks of all scopes in one exchange and
- * hands the replies back; lease-waits.ts asks what a request lacks. gateway/lease-scopes.ts makes the
- * addresses. Main thread. All times are of the monotonic clock.
+ * What this process leases of one scope, and the requests that wait for the scope: a MinuteLease, and a
+ * StockLease for each stock that was needed. lease-manager.ts makes it, sends the asks of all scopes in one
+ * exchange and hands the replies back; lease-waits.ts asks what a request lacks. gateway/lease-scopes.ts
+ * makes the addresses. Main thread. All times are of the monotonic clock.
  *
  * Must hold: a reply is applied to the ask that was sent, and only once. A scope is forgotten only if nothing
  * is held of it and no request waits. Tests: test/unit/sharing/lease-manager.test.ts, lease-laws.test.ts.
@@ -28,27 +28,27 @@ import { StockLease } from './stock-leases.js';
 
 /** After a denial, requests are rejected for so long without an ask: a busy client costs 4 asks a second. */
 const DENIED_MS = 250;
-/** A scope whose minute was idle for so long counts as resting. */
+/** A scope of which no permit was used for so long counts as resting. */
 const RESTING_MS = 2_000;
 
 /**
- * What a waiting request still lacks of a scope. Of several, the later in this list decides: a request is
- * rejected only after all that it lacks was asked for. Otherwise the listener could name a quota with room.
+ * What a waiting request still lacks of a scope. Of several lacks, the later in this list decides: a request
+ * is rejected only after all that it lacks was asked for. Else the listener could name a quota with room.
  */
 const LACKS = [
   'nothing',
   /** The coordinator has too little left, but others may give some back. */
   'denied',
-  /** As `denied`, but nobody is known to hold some that could be given back. */
+  /** The coordinator has too little left, and no other node is known to hold some that it could give back. */
   'refused',
   /** The coordinator has to be asked. */
   'unasked',
 ] as const;
 export type Lack = (typeof LACKS)[number];
 
-/** Returns the one that comes later in LACKS. lease-waits.ts calls it for several scopes. */
-export function worse(one: Lack, other: Lack): Lack {
-  return LACKS.indexOf(one) > LACKS.indexOf(other) ? one : other;
+/** Returns the argument that comes later in LACKS. */
+export function laterLack(left: Lack, right: Lack): Lack {
+  return LACKS.indexOf(left) > LACKS.indexOf(right) ? left : right;
 }
 
 /** A scope, and where its leases lie in shared memory. */
@@ -70,10 +70,11 @@ export interface Wait {
   readonly sinceMs: number;
   /** All scopes from which the request takes. */
   readonly scopes: readonly LeasedScope[];
-  /** Then it is rejected, whatever others may give back. If nothing was denied, it waits for a reply. */
+  /** At the first deadline the request is rejected, or goes on waiting for a reply if nothing was denied. */
   deadlineMs: number;
-  /** The first deadline is over: at the next one the wait ends, with or without the reply. */
+  /** Whether the first deadline is over: at the second the wait ends, with or without the reply. */
   isOverdue: boolean;
+  /** Ends the wait. Only LeaseWaits calls it, once. */
   readonly end: (end: LeaseEnd) => void;
 }
 
@@ -81,15 +82,15 @@ export interface Wait {
 export interface Asking {
   readonly nowMs: number;
   readonly periodOf: PeriodOf;
-  /** Report also what the coordinator has on record, because it may have lost that. */
-  readonly all: boolean;
-  /** The number of the exchange: each is larger than the last. */
+  /** Whether to report also what the coordinator has on record, because it may have lost its record. */
+  readonly reportsAll: boolean;
+  /** The number of the exchange. It grows from exchange to exchange. */
   readonly number: number;
 }
 
 /**
- * What may still be promised to waits in a round. Without it all waits would be promised the same amount,
- * because shared memory changes only when the requests try again. lease-waits.ts numbers the rounds.
+ * What may still be allotted to waits in a round. Without a budget all waits would be allotted the same
+ * amount, because shared memory changes only when the requests try again. lease-waits.ts numbers the rounds.
  */
 interface Budget {
   round: number;
@@ -100,15 +101,15 @@ interface Budget {
 export class LeasedScope {
   readonly address: ScopeAddress;
   readonly waits = new Set<Wait>();
-  /** A listener has used most of what is leased; `ask` sets it to false again. */
-  low = false;
-  /** What was last wanted was not granted, and the coordinator could not be asked. */
+  /** A listener or worker has used most of what is leased. The manager sets it, `ask` clears it. */
+  isLow = false;
+  /** Something of the last ask was not granted, and nobody knows whether there is some (LeaseReply). */
   isUnknown = false;
   readonly minute: MinuteLease<number>;
   /** Leases of the stocks that have been needed. */
   readonly #stocks = new Map<StockName, StockLease>();
   readonly #budget: Budget = { round: -1, minute: 0, stocks: new Map() };
-  /** The last ask, until its reply was taken. */
+  /** The last ask, until its reply was applied. */
   #sent: LeaseAsk | undefined;
 
   constructor(address: ScopeAddress, nowMs: number) {
@@ -117,22 +118,22 @@ export class LeasedScope {
   }
 
   /**
-   * The ask for the next exchange; undefined if there is nothing to ask or report. `take` gets the reply; if
-   * none comes, the next ask replaces this one.
+   * The ask for the next exchange; undefined if there is nothing to ask or report. `applyReply` gets the
+   * reply. If no reply comes, the next ask replaces this one.
    */
   ask(asking: Asking): LeaseAsk | undefined {
     const { nowMs, number } = asking;
     const { scope } = this.address;
     const limits = this.address.limits();
-    const { low } = this;
-    this.low = false;
+    const { isLow } = this;
+    this.isLow = false;
     const { requestsPerMinute = 0 } = limits;
     const needs = [...this.waits].map(({ need }) => need);
     const permits = needs.filter((need) => this.#takesPermit(need)).length;
     const minute =
-      requestsPerMinute === 0 ? undefined : this.minute.ask(permits, requestsPerMinute, low, nowMs, number);
+      requestsPerMinute === 0 ? undefined : this.minute.ask(permits, requestsPerMinute, isLow, nowMs, number);
     const asks = STOCK_NAMES.flatMap((name): [StockName, StockAsk][] => {
-      const ask = this.#askStock(name, limitOf(limits, name), needs, low, asking);
+      const ask = this.#askStock(name, limitOf(limits, name), needs, isLow, asking);
       return ask === undefined ? [] : [[name, ask]];
     });
     // Replaces the ask before if its exchange was lost. While `#sent` is set, the scope is not forgotten.
@@ -148,33 +149,36 @@ export class LeasedScope {
     limit: bigint | undefined,
     needs: readonly LeaseNeed[],
     low: boolean,
-    { nowMs, periodOf, all }: Asking,
+    { nowMs, periodOf, reportsAll: all }: Asking,
   ): StockAsk | undefined {
     if (limit !== undefined) {
       const amounts = needs.map((need) => needOf(name, need)).filter((amount) => amount > 0n);
       return this.openStock(name, nowMs)?.ask({ needs: amounts, low, all }, limit, periodOf(name), nowMs);
     }
-    // If there is a lease, its limit was removed.
+    // A lease without a limit: the limit was removed.
     const lease = this.#stocks.get(name);
     lease?.giveBack();
     return lease?.ask({ all }, 0n, periodOf(name), nowMs);
   }
 
-  /** Applies the reply to the last ask, which was sent at `sentMs`. */
-  take({ minute, stocks = {}, isUnknown = false }: LeaseReply, sentMs: number, nowMs: number): void {
+  /** Applies the reply to the last ask, which was sent at `sentMs`. A reply to no ask is dropped. */
+  applyReply({ minute, stocks = {}, isUnknown = false }: LeaseReply, sentMs: number, nowMs: number): void {
     const sent = this.#sent;
     if (sent === undefined) return;
     this.isUnknown = isUnknown || this.#stocks.get('calls_in_flight')?.isWithheld === true;
-    if (minute && sent.minute) this.minute.take(minute, sent.minute, sentMs, nowMs);
+    if (minute && sent.minute) this.minute.applyGrant(minute, sent.minute, sentMs, nowMs);
     for (const [name, ask] of entriesOf(sent.stocks ?? {})) {
       const grant = stocks[name];
-      if (grant !== undefined) this.#stocks.get(name)?.take(grant, ask, sentMs, nowMs);
+      if (grant !== undefined) this.#stocks.get(name)?.applyGrant(grant, ask, sentMs, nowMs);
     }
     this.#sent = undefined;
   }
 
-  /** Promises the wait all that it needs here and returns 'nothing'; else returns what it lacks. */
-  promise({ need, sinceMs }: Wait, round: number, periodOf: PeriodOf, nowMs: number): Lack {
+  /**
+   * Allots to the request all that it needs of this scope and returns 'nothing'; else allots nothing and
+   * returns what it lacks.
+   */
+  allot({ need, sinceMs }: Wait, round: number, periodOf: PeriodOf, nowMs: number): Lack {
     const limits = this.address.limits();
     const budget = this.#budgetOf(round, periodOf, nowMs);
     const takesPermit = this.#takesPermit(need) && (limits.requestsPerMinute ?? 0) > 0;
@@ -191,17 +195,18 @@ export class LeasedScope {
         if (amount === 0n || limit === undefined) continue;
         if (this.#stocks.get(name) === undefined && this.address.wordsOf(name) === undefined) continue;
         needs.push([name, amount]);
-        const left = budget.stocks.get(name) ?? 0n;
+        const unallotted = budget.stocks.get(name) ?? 0n;
         const lease = this.#stocks.get(name);
-        if (left >= amount) continue;
-        // A denial of a larger amount, or under another limit, says nothing of this need.
+        if (unallotted >= amount) continue;
+        // A denial of a larger amount, or under another limit, says nothing of this need. What is allotted to
+        // other requests is needed too.
         const isAsked =
-          lease?.deniedLimit === limit && amount + lease.left(periodOf(name)) - left >= lease.denied;
-        lack = worse(lack, isAsked ? lackOf(lease, sinceMs, nowMs) : 'unasked');
+          lease?.deniedLimit === limit && amount + lease.left(periodOf(name)) - unallotted >= lease.denied;
+        lack = laterLack(lack, isAsked ? lackOf(lease, sinceMs, nowMs) : 'unasked');
       }
     }
     if (lack !== 'nothing') return lack;
-    // Nothing lacks, so the budget has the amount of each stock in `needs`.
+    // Nothing lacks, so the budget has an amount of each stock in `needs`.
     if (takesPermit) budget.minute -= 1;
     for (const [name, amount] of needs) budget.stocks.set(name, budget.stocks.get(name)! - amount);
     return 'nothing';
@@ -225,7 +230,7 @@ export class LeasedScope {
   }
 
   /**
-   * Gives back what lies idle; returns true if the coordinator should hear of that now. `isAlone`: the
+   * Gives back what lies idle; returns true if the scope should be in the next exchange. `isAlone`: the
    * process is cut off, so it gives back only permits, which expire anyway.
    */
   look(nowMs: number, isAlone: boolean): boolean {
@@ -235,7 +240,7 @@ export class LeasedScope {
     const limit = slots && limitOf(this.address.limits(), slots.name);
     if (limit !== undefined) slots?.follow(limit);
     for (const stock of this.#stocks.values()) isDue = stock.look(nowMs) || isDue;
-    // When a scope has come to rest, one ask says so for all its resources.
+    // When a scope has come to rest, one ask gives back all its resources.
     if (isDue && this.waits.size === 0 && this.minute.idleMs(nowMs) >= RESTING_MS) this.giveBackAll(nowMs);
     return isDue;
   }
@@ -260,8 +265,8 @@ export class LeasedScope {
 
   /** As `stock`, but the lease begins here if there is none; undefined if the scope has no such stock. */
   openStock(name: StockName, nowMs: number): StockLease | undefined {
-    const known = this.#stocks.get(name);
-    if (known !== undefined) return known;
+    const open = this.#stocks.get(name);
+    if (open !== undefined) return open;
     const words = this.address.wordsOf(name);
     if (words === undefined) return undefined;
     const lease = new StockLease(name, words, nowMs);
@@ -280,7 +285,7 @@ export class LeasedScope {
   }
 }
 
-/** In the unit of asks; undefined if there is no limit. 0 for the balance, which is always leased. */
+/** The limit in the unit of asks; undefined if there is none. 0 for the balance, which is always leased. */
 function limitOf(limits: Partial<QuotaLimits>, name: StockName): bigint | undefined {
   if (name === 'balance') return 0n;
   const limit = limits[QUOTA_FIELDS[name]];
@@ -289,8 +294,8 @@ function limitOf(limits: Partial<QuotaLimits>, name: StockName): bigint | undefi
 }
 
 /**
- * How much of the stock must be here for the call, in the unit of asks. A call that holds no tokens, or costs
- * nothing, is admitted while anything is left (`Stocks.take`), so there must be 1. 0: it takes none.
+ * How much of the stock must be here for the call, in the unit of asks; 0 if the call takes none. A call that
+ * holds no tokens, or costs nothing, is admitted while anything is left (`Stocks.take`), so it needs 1.
  */
 function needOf(name: StockName, need: LeaseNeed): bigint {
   const { hold = 0n, tokens = 0 } = need.kind === 'minute' ? {} : need;
@@ -306,7 +311,7 @@ function needOf(name: StockName, need: LeaseNeed): bigint {
   }
 }
 
-/** What a request lacks that waits since `sinceMs`. A denial of an ask from before that does not count. */
+/** What a request lacks that waits since `sinceMs`. Denials of asks that were sent before do not count. */
 function lackOf(
   { denial, deniedUntilMs }: { readonly denial: Denial | undefined; readonly deniedUntilMs: number },
   sinceMs: number,

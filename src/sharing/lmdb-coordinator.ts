@@ -1,16 +1,15 @@
 /**
- * The coordinator of the processes of one host. They share a file of leases (lease-file.ts), and each process
- * carries out its own asks in a transaction of that file. Free money is what the store has as credited, less
- * what it has as spent, less what all nodes hold. Main thread of a gateway process.
+ * The coordinator of the processes of one host, which gateway/shared-accounting.ts opens if there is no
+ * `sharing`. The processes share a lease file (lease-file.ts), and each carries out its own asks in a
+ * transaction of that file. Free money is what the store has as credited, less what it has as spent, less
+ * what all nodes hold. Main thread of a gateway process.
  *
  * There is no server. An exchange is done when it returns, so none is lost, delayed or seen twice, and there
- * are no sequence numbers. Transactions of all processes follow one another; one with a single ask takes tens
- * of microseconds.
+ * are no sequence numbers. Transactions of all processes follow one another; a transaction with a single ask
+ * takes tens of microseconds.
  *
  * Must hold: what a life held is free only when its process has ended, and what it used stays used. If the
- * row of a scope is damaged, nothing is granted of that scope, and others go on. Test:
- * test/unit/sharing/lmdb-coordinator.test.ts (what a process held is free when it has been killed; a damaged
- * row).
+ * row of a scope is damaged, nothing is granted of that scope, and others go on.
  */
 import { randomInt, randomUUID } from 'node:crypto';
 import { type Static, Type } from 'typebox';
@@ -45,15 +44,20 @@ import type { LeaseFile } from './lease-file.js';
 import { UnexpectedErrors } from './unexpected-errors.js';
 import { ScopeGrants, type ScopeState, type UsedBefore } from './scope-grants.js';
 
+/** The key of the count of lives, in the table `meta`. */
 const LIVES = 'lives';
-/** No count of lives is so high. If the count is damaged, it goes on at a random number from here on. */
+/**
+ * No count of lives is so high. If the count is damaged, it goes on at a random number of the LIVES_ANEW_SPAN
+ * numbers from here on.
+ */
 const LIVES_ANEW_FROM = 2 ** 50;
 const LIVES_ANEW_SPAN = 2 ** 47;
 
-/** How often a coordinator checks which processes run, at 20 µs each. Leases of a dead one are free then. */
+/** How often a coordinator checks which processes run, at 20 µs each. Leases of dead ones are free then. */
 const LOOK_PERIOD_MS = 200;
 
 const NodeRow = Type.Object({
+  /** The number of the life. */
   life: Type.Integer({ minimum: 1 }),
   incarnation: Type.String(),
   /** The identity of the process, see store/process-identity.ts. */
@@ -64,8 +68,8 @@ const isNode = schemaCheck('NodeRow', NodeRow);
 type NodeRow = Readonly<Static<typeof NodeRow>>;
 
 /**
- * The lives of nodes that the lease file knows. Each life has a number that no other life gets, so a grant
- * itself says whether the life that holds it has ended.
+ * The lives of nodes in the lease file. Each life has a number that no other life gets. Grants are recorded
+ * by that number, so a grant itself says whether its life has ended.
  */
 class LeaseNodes {
   readonly #file: Pick<LeaseFile, 'nodes' | 'meta'>;
@@ -77,10 +81,10 @@ class LeaseNodes {
     this.#file = file;
   }
 
-  /** Makes the life known, unless it is; returns its number. Call it in a transaction. */
+  /** Records the life, unless it is recorded; returns its number. Call it in a transaction. */
   join(node: NodeIdentity, process: string): number {
-    const known = this.lifeOf(node);
-    if (known !== undefined) return known;
+    const recorded = this.lifeOf(node);
+    if (recorded !== undefined) return recorded;
     const life = nextLife(this.#file.meta.get(LIVES));
     this.#file.meta.putSync(LIVES, life);
     const row: NodeRow = { life, incarnation: node.incarnation, process };
@@ -93,19 +97,22 @@ class LeaseNodes {
     this.#file.nodes.removeSync(placeOf(node));
   }
 
-  /** The number of the node's life; undefined if another life is known. */
+  /** The number of the node's life; undefined if none or another life is recorded at its place. */
   lifeOf(node: NodeIdentity): number | undefined {
     const row = this.rowAt(placeOf(node));
     return row?.incarnation === node.incarnation ? row.life : undefined;
   }
 
-  /** The life that is known at the place. */
+  /** The life that is recorded at the place; undefined if there is none, or its row is damaged. */
   rowAt(place: string): NodeRow | undefined {
     const row = this.#file.nodes.get(place);
     return isNode(row) ? row : undefined;
   }
 
-  /** Reads the known lives; each LOOK_PERIOD_MS ends those of dead processes. Call it in a transaction. */
+  /**
+   * Reads the recorded lives, and once in LOOK_PERIOD_MS removes those of dead processes. Call it in a
+   * transaction, before `isAlive`.
+   */
   look(nowMs: number): void {
     const looksAtProcesses = nowMs - this.#processesLookedAtMs >= LOOK_PERIOD_MS;
     if (looksAtProcesses) this.#processesLookedAtMs = nowMs;
@@ -116,15 +123,15 @@ class LeaseNodes {
     }
   }
 
-  /** As of the last `look`. */
+  /** Whether the life ran at the last `look`. */
   isAlive(life: string): boolean {
     return this.#living.has(life);
   }
 }
 
 /**
- * The number of the next life, by the count of lives. A damaged count begins anew where no life ever was:
- * with the number of an earlier one, a life would have what that one holds.
+ * The number of the next life, by the count of lives. A damaged count begins anew with numbers that no life
+ * ever had: with the number of an earlier life, a life would have what the earlier one holds.
  */
 function nextLife(lives: unknown): number {
   if (lives === undefined) return 1;
@@ -134,13 +141,13 @@ function nextLife(lives: unknown): number {
 
 export interface LmdbCoordinatorOptions {
   readonly node: NodeIdentity;
-  /** `close` leaves it open. */
+  /** `close` leaves the file open. */
   readonly file: LeaseFile;
   /** The store of the same data directory. */
   readonly store: UseStore & Pick<Store, 'refresh'>;
   /** All processes of a host read the same monotonic time. */
   readonly clock: Clock;
-  /** Of all days and months but those of calls a day. */
+  /** For all days and months but those of calls a day. */
   readonly calendar: Calendar;
   readonly log: Pick<Log, 'error'>;
 }
@@ -148,10 +155,11 @@ export interface LmdbCoordinatorOptions {
 export class LmdbCoordinator implements Coordinator {
   readonly #options: LmdbCoordinatorOptions;
   readonly #nodes: LeaseNodes;
+  /** Identity of this process, see store/process-identity.ts. */
   readonly #process: string;
   readonly #damage: DamagedScopes;
   readonly #unexpected: UnexpectedErrors;
-  #closed = false;
+  #isClosed = false;
 
   constructor(options: LmdbCoordinatorOptions) {
     const process = identityOf(globalThis.process.pid);
@@ -176,7 +184,7 @@ export class LmdbCoordinator implements Coordinator {
     return this.#inTransaction(() => {
       const { clock } = this.#options;
       const life = this.#ownLife();
-      // Before any other read, so that all reads see what other processes have flushed.
+      // Before any other read of the store, so that all reads see what other processes have flushed.
       this.#options.store.refresh();
       const nowMs = clock.monotonicMs();
       this.#nodes.look(nowMs);
@@ -210,7 +218,7 @@ export class LmdbCoordinator implements Coordinator {
   }
 
   close(): Promise<void> {
-    this.#closed = true;
+    this.#isClosed = true;
     return Promise.resolve();
   }
 
@@ -226,8 +234,8 @@ export class LmdbCoordinator implements Coordinator {
   }
 
   /**
-   * Undefined if a row of the scope is damaged, here or in the store. It is not written anew, because nobody
-   * knows who holds what, or what was used.
+   * What is on record of the scope. Undefined if a row of it is damaged, here or in the store. A damaged row
+   * is not written anew, because it is not known who holds what, or what was used.
    */
   #leasesOf(scope: string, nowMs: number, readsMoney: boolean): ScopeGrants | undefined {
     const { file, store, clock } = this.#options;
@@ -236,16 +244,16 @@ export class LmdbCoordinator implements Coordinator {
       const leases =
         state === undefined
           ? ScopeGrants.fromUse(usedBefore(store, scope, clock.wallMs()), nowMs)
-          : this.#stored(scope, state, nowMs);
+          : this.#storedLeases(scope, state, nowMs);
       if (readsMoney) this.#readMoney(scope, leases);
       return leases;
     });
   }
 
   /** Throws StoreError if the row is damaged. */
-  #stored(scope: string, state: unknown, nowMs: number): ScopeGrants {
+  #storedLeases(scope: string, state: unknown, nowMs: number): ScopeGrants {
     try {
-      // No schema check: only this program has written the file, since the machine was started.
+      // No schema check: only this program has written the file since the machine was started.
       const leases = ScopeGrants.fromState(state as ScopeState);
       leases.keepOnly((life) => this.#nodes.isAlive(life), nowMs);
       return leases;
@@ -271,9 +279,11 @@ export class LmdbCoordinator implements Coordinator {
     return life;
   }
 
+  /** Runs `work` in a transaction of the lease file. Rejects with CoordinatorLost. */
   async #inTransaction<Result>(work: () => Result): Promise<Result> {
+    // Not in the caller's turn, as with a coordinator that is a server.
     await Promise.resolve();
-    if (this.#closed) throw new CoordinatorLost('closed', 'the authority was closed');
+    if (this.#isClosed) throw new CoordinatorLost('closed', 'the authority was closed');
     try {
       return this.#options.file.environment.write(work);
     } catch (error) {
@@ -282,7 +292,7 @@ export class LmdbCoordinator implements Coordinator {
   }
 }
 
-/** A data directory has one host. */
+/** The host of all nodes in a lease file: a data directory has one host. */
 const THIS_HOST = 'this';
 
 export interface Coordinators {
@@ -307,14 +317,14 @@ export function openCoordinators({
 type UseStore = Pick<Store, 'findAccount' | 'findSpending' | 'keys' | 'groups' | 'quotaUses'>;
 
 /**
- * The use of a scope according to the store, for a scope of which nothing is granted yet: by gateways that
- * shared nothing, or before the machine was started again. It stays used when limits begin to be shared.
- * Throws StoreError. Three reads at most, some microseconds.
+ * The use of a scope according to the store, for a scope of which nothing is granted yet: use by gateways
+ * that shared nothing, or before the machine was started again. This use goes on to count when limits begin
+ * to be shared. Throws StoreError if a row is damaged. Three reads at most, some microseconds.
  */
 function usedBefore(store: UseStore, scope: string, nowMs: WallMs): UsedBefore {
-  const found = findCounts(store, scope);
-  if (found === undefined) return { minuteUsed: 0, ageMs: 0, stocks: {} };
-  const { counts, quotas } = found;
+  const rows = findCounts(store, scope);
+  if (rows === undefined) return { minuteUsed: 0, ageMs: 0, stocks: {} };
+  const { counts, quotas } = rows;
   const { minuteUsed = 0, dayNumber = 0, dayCalls = 0 } = counts ?? {};
   return {
     minuteUsed,
@@ -328,6 +338,7 @@ function usedBefore(store: UseStore, scope: string, nowMs: WallMs): UsedBefore {
 
 /** What the store has counted of a scope; undefined if it has counted nothing. */
 function findCounts(store: UseStore, scope: string) {
+  // An account's rule for a model: see `modelScope`.
   const slash = scope.indexOf('/');
   if (slash > 0) {
     const modelId = scope.slice(slash + 1);

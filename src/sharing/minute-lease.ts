@@ -1,9 +1,10 @@
 /**
- * The lease of a scope's requests of the minute: what to ask for, and what to give back. `LeasedScope` owns
- * it. Main thread.
+ * The lease of a scope's requests of the minute: what to ask for, and what to give back. leased-scope.ts has
+ * one for each scope. Main thread.
  *
- * Permits are alike, and each used permit was used before any of the joined grants expired. So returned
- * permits may be named as part of the grants that would weigh longest.
+ * The grants that are here at the same time are joined in shared memory, where permits are alike, and each
+ * used permit was used before any of these grants expired. So returned permits may be named as part of the
+ * grants that would weigh longest.
  *
  * Must hold: no permit is both used and returned, and none is named as used that may still be used
  * (test/unit/sharing/lease-laws.test.ts, simulation.test.ts).
@@ -13,80 +14,89 @@ import type { MinuteAsk, MinuteGrant, GrantedPermits } from './coordinator.js';
 import { LONG_TICKS, TICK_MS } from './grant-policy.js';
 import { coveredMsOf, type Denial, FIRST_BATCH, IDLE_MS_SCARCE, lowOf, UseRate } from './lease-terms.js';
 
-/** The longest validity there is. */
+/** The longest validity of a grant. */
 const VALID_MS_MAX = LONG_TICKS * TICK_MS;
-/** Permits in use are renewed when they are valid for less: others then replace them. */
+/** Permits in use that are valid for less are renewed: an ask gets others in their place. */
 const RENEW_MS = VALID_MS_MAX / 2 - 250;
 /** Permits that were not used for so long are not renewed. */
 const RESTING_MS = 8_000;
-/** With short validity, permits for longer than that would expire unused. */
+/** How far ahead an ask covers the need if validity is short: permits for longer would expire unused. */
 const COVERED_MS_SHORT = 1_200;
-/** The rate is a mean, so more than the rate is asked for. */
+/** An ask wants so many times the rate of use, which is a mean. */
 const NEED_PART = 1.25;
 /** This clock may run slower than the coordinator's: 10 ms in 16 s are 600 parts in a million. */
 export const VALIDITY_MARGIN_MS = 10;
-/** Permits with less validity are not named as used: little would be gained. */
+/** Permits that are valid for less are not named as used: little would be gained. */
 const USED_MS_MIN = 2 * TICK_MS;
-/** The coordinator hears at once when this part of the limit was used of such permits since the last ask. */
+/** An ask is sent when 1 / USED_PART of the limit was used of other permits since the last ask. */
 const USED_PART = 128;
 /** After so long a permit has no weight, so it need not be returned. */
 const RETURNED_MS_MAX = 60_000;
-/** Permits that nobody lacks are returned with the next ask, or after so long. */
+/** While the coordinator has plenty left, permits are returned with the next ask, or after so long. */
 const RETURN_WAIT_MS = 8_000;
 
 export class MinuteLease<Index extends number> {
   readonly #leases: CountedLeases<Index>;
-  readonly #counted: Index;
+  /** The scope's index in `#leases`. */
+  readonly #index: Index;
+  /** The grants whose permits are here, less those that were returned or named as used. */
   #grants: { tick: number; count: number }[] = [];
+  /** Permits to be returned by the next ask. */
   #returned: GrantedPermits[] = [];
+  /** When permits were last put into `#returned`. */
   #returnedMs = 0;
   /** The ask whose reply has not come. */
   #unheard: ({ readonly number: number } & Pick<MinuteAsk, 'returned' | 'used'>) | undefined;
-  /** The number of the last ask whose reply is in what is granted here; undefined if none was made. */
+  /** The number of the last ask whose reply was applied; undefined if no ask was made. */
   heardNumber: number | undefined;
+  /** When the first of the grants here expires. */
   #expiresMs = 0;
-  /** Permits granted and not returned, in all. */
+  /** Permits granted and not returned since this lease was made. */
   #granted = 0;
+  /** When a permit was last seen to be used. */
   #usedMs: number;
   readonly #rate: UseRate;
-  #plentiful = false;
-  /** Whether valid permits are to be replaced by others that are valid for longer. */
+  /** By the last reply, more than half of the limit remains. Then grants are valid for long. */
+  #isPlentiful = false;
+  /** Whether the next ask wants permits that are valid for longer than those here. */
   #renews = false;
   /** The coordinator's last refusal; undefined after a grant. */
   denial: Denial | undefined;
-  /** New waits are refused without an ask until then. */
+  /** Until then new waits are refused without an ask. */
   deniedUntilMs = 0;
-  /** The limit at the last ask that wanted something: `denial` and `deniedUntilMs` hold for it. */
+  /** The limit at the last ask that wanted permits: `denial` and `deniedUntilMs` hold for this limit. */
   deniedLimit = 0;
-  /** When the coordinator has some again, and how many it has left: both by its last reply. */
+  /** When the coordinator will have some again, by its last reply. */
   #freeMs = 0;
+  /** How many the coordinator has left, by its last reply. */
   #remaining = 0;
   /** The limit at the last ask. */
   #limit = Infinity;
 
-  constructor(leases: CountedLeases<Index>, counted: Index, nowMs: number) {
+  constructor(leases: CountedLeases<Index>, index: Index, nowMs: number) {
     this.#leases = leases;
-    this.#counted = counted;
+    this.#index = index;
     this.#usedMs = nowMs;
     this.#rate = new UseRate(0, nowMs);
   }
 
+  /** How many permits calls may take now. */
   left(nowMs: number): number {
-    return this.#leases.minuteLeft(this.#counted, nowMs);
+    return this.#leases.minuteLeft(this.#index, nowMs);
   }
 
   /**
-   * The ask for `waiting` requests, or ahead of need; undefined if there is nothing to ask or report. `low`:
-   * a listener has used most of what is here. `number`: of the exchange.
+   * The ask for `waiting` requests, or ahead of need; undefined if there is nothing to ask or report.
+   * `isLow`: a listener has used most of what is here. `number`: of the exchange.
    */
-  ask(waiting: number, limit: number, low: boolean, nowMs: number, number: number): MinuteAsk | undefined {
-    this.#read(nowMs);
-    const wants = waiting > this.left(nowMs) || low || this.#renews;
+  ask(waiting: number, limit: number, isLow: boolean, nowMs: number, number: number): MinuteAsk | undefined {
+    this.#readUse(nowMs);
+    const wants = waiting > this.left(nowMs) || isLow || this.#renews;
     this.#renews = false;
-    const isQuiet = this.#returned.length === 0 && this.#unheard === undefined;
-    if (!wants && isQuiet && !this.#isUsed(limit / USED_PART, nowMs)) return undefined;
+    const hasReport = this.#returned.length > 0 || this.#unheard !== undefined;
+    if (!wants && !hasReport && !this.#isUsed(limit / USED_PART, nowMs)) return undefined;
     this.#limit = limit;
-    // Nothing else is returned until it is known whether the coordinator has taken these.
+    // An ask without a reply is repeated: nothing else is returned until the coordinator has taken these.
     const returned = this.#unheard?.returned ?? this.#returned.splice(0);
     const used = this.#unheard?.used ?? this.#takeUsed(nowMs);
     this.heardNumber ??= number - 1;
@@ -97,13 +107,13 @@ export class MinuteLease<Index extends number> {
     return { least: 1, most: Math.max(waiting, need, FIRST_BATCH), forMs: VALID_MS_MAX, ...report };
   }
 
-  /** Applies the reply to an ask that was sent at `sentMs`. */
-  take(grant: MinuteGrant, { limit, most }: MinuteAsk, sentMs: number, nowMs: number): void {
+  /** Applies the reply to the last ask, which was sent at `sentMs`. */
+  applyGrant(grant: MinuteGrant, { limit, most }: MinuteAsk, sentMs: number, nowMs: number): void {
     this.heardNumber = this.#unheard?.number;
     this.#unheard = undefined;
     this.#remaining = grant.remaining;
     this.#freeMs = nowMs + grant.freeInMs;
-    this.#plentiful = grant.remaining * 2 > limit;
+    this.#isPlentiful = grant.remaining * 2 > limit;
     if (most > 0) {
       this.denial = grant.granted === 0 ? { sentMs, heldByOthers: grant.heldByOthers } : undefined;
       this.deniedLimit = limit;
@@ -112,19 +122,19 @@ export class MinuteLease<Index extends number> {
     this.#publish();
   }
 
-  /** The coordinator has none and nobody gives any back: new waits are refused until `untilMs`. */
+  /** The coordinator has none and no other node gives any back: new waits are refused until `untilMs`. */
   reject(untilMs: number): void {
     this.deniedUntilMs = Math.max(untilMs, this.deniedUntilMs);
     this.#publish();
   }
 
-  /** Gives back what has expired or lies idle; returns true if the coordinator should hear of it now. */
+  /** Gives back permits that have expired or lie idle. Returns true if an ask should be sent now. */
   look(nowMs: number): boolean {
-    this.#read(nowMs);
-    const isIdle = !this.#plentiful && nowMs - this.#usedMs >= IDLE_MS_SCARCE;
+    this.#readUse(nowMs);
+    const isIdle = !this.#isPlentiful && nowMs - this.#usedMs >= IDLE_MS_SCARCE;
     if (nowMs >= this.#expiresMs || isIdle) this.giveBack(nowMs);
     const wasUsed = this.#grants.length > 0 && nowMs - this.#usedMs < RESTING_MS;
-    this.#renews = wasUsed && this.#plentiful && this.#expiresMs - nowMs < RENEW_MS;
+    this.#renews = wasUsed && this.#isPlentiful && this.#expiresMs - nowMs < RENEW_MS;
     if (this.#renews || this.#isUsed(this.#limit / USED_PART, nowMs)) return true;
     if (this.#returned.length === 0) return false;
     const ageMs = nowMs - this.#returnedMs;
@@ -132,11 +142,12 @@ export class MinuteLease<Index extends number> {
       this.#returned = [];
       return false;
     }
-    return !this.#plentiful || ageMs >= RETURN_WAIT_MS;
+    return !this.#isPlentiful || ageMs >= RETURN_WAIT_MS;
   }
 
+  /** Takes all unused permits out of shared memory. The next ask returns them. */
   giveBack(nowMs: number): void {
-    this.#return(this.#leases.takeBackMinute(this.#counted), nowMs);
+    this.#return(this.#leases.takeBackMinute(this.#index), nowMs);
     this.#grants = [];
   }
 
@@ -148,89 +159,97 @@ export class MinuteLease<Index extends number> {
   /** Permits that the coordinator counts as used, although no request has used them. */
   get unused(): number {
     const returned = [...this.#returned, ...(this.#unheard?.returned ?? [])];
-    const unused = this.#leases.minuteUnused(this.#counted);
-    return returned.reduce((all, { count }) => all + count, unused);
+    const unused = this.#leases.minuteUnused(this.#index);
+    return returned.reduce((total, { count }) => total + count, unused);
   }
 
+  /** Whether nothing is here and nothing is to be returned. */
   get isEmpty(): boolean {
-    return this.#returned.length === 0 && this.#leases.minuteUnused(this.#counted) === 0;
+    return this.#returned.length === 0 && this.#leases.minuteUnused(this.#index) === 0;
   }
 
   get #coveredMs(): number {
-    return this.#plentiful ? coveredMsOf(true) : COVERED_MS_SHORT;
+    return this.#isPlentiful ? coveredMsOf(true) : COVERED_MS_SHORT;
   }
 
+  /** Puts the granted permits into shared memory. */
   #install({ granted, tick }: MinuteGrant, expiresMs: number, nowMs: number): void {
+    // The reply was so late that the permits are of no use.
     if (expiresMs <= nowMs) {
       this.#returned.push({ tick, count: granted });
       this.#returnedMs = nowMs;
       return;
     }
     this.#granted += granted;
-    const ahead = this.#plentiful ? (this.#rate.perSecond * this.#coveredMs) / 2_000 : 0;
-    const low = Math.max(lowOf(granted, this.#remaining), Math.floor(Math.min(granted / 2, ahead)));
-    const left = this.#leases.addMinute(this.#counted, expiresMs, granted, low, nowMs);
-    if (left === 'joined') {
+    // Half of what is used in the time that a lease covers.
+    const aheadCount = this.#isPlentiful ? (this.#rate.perSecond * this.#coveredMs) / 2_000 : 0;
+    const lowMark = Math.max(lowOf(granted, this.#remaining), Math.floor(Math.min(granted / 2, aheadCount)));
+    const replaced = this.#leases.addMinute(this.#index, expiresMs, granted, lowMark, nowMs);
+    if (replaced === 'joined') {
       this.#expiresMs = Math.min(this.#expiresMs, expiresMs);
     } else {
-      this.#return(left, nowMs);
+      // The number of unused permits that were here before, which the grant has replaced.
+      this.#return(replaced, nowMs);
       this.#grants = [];
       this.#expiresMs = expiresMs;
     }
     this.#grants.push({ tick, count: granted });
   }
 
-  /** Returns permits of the newest grants first, because these would weigh longest. */
+  /** Adds to `#returned`, as permits of the newest grants first, because these would weigh longest. */
   #return(permits: number, nowMs: number): void {
-    let left = permits;
+    let toReturn = permits;
     for (const grant of [...this.#grants].reverse()) {
-      const count = Math.min(left, grant.count);
+      const count = Math.min(toReturn, grant.count);
       if (count === 0) break;
       this.#returned.push({ tick: grant.tick, count });
-      left -= count;
+      toReturn -= count;
     }
-    this.#granted -= permits - left;
+    this.#granted -= permits - toReturn;
     if (permits > 0) this.#returnedMs = nowMs;
   }
 
   /**
-   * Names the permits used of long grants, as part of those valid longest: otherwise they would weigh from
-   * the expiry of the grant on, although they were used before.
+   * Names the permits that were used of grants with long validity, as part of the grants that are valid
+   * longest. Otherwise these permits would weigh until a minute after the grant expires, although they were
+   * used before.
    */
   #takeUsed(nowMs: number): GrantedPermits[] {
     const used: GrantedPermits[] = [];
-    let left = this.#usedOfLong(nowMs);
-    for (const grant of [...this.#grants].sort((one, other) => other.tick - one.tick)) {
-      const count = Math.min(left, grant.count);
+    let toName = this.#usedOfLong(nowMs);
+    for (const grant of [...this.#grants].sort((first, second) => second.tick - first.tick)) {
+      const count = Math.min(toName, grant.count);
       if (count <= 0) break;
       grant.count -= count;
-      left -= count;
+      toName -= count;
       used.push({ tick: grant.tick, count });
     }
     this.#grants = this.#grants.filter(({ count }) => count > 0);
     return used;
   }
 
-  /** How many were used, and not yet named as used, of grants that are valid for long. */
+  /** How many permits were used, and not yet named as used, if the grants here are valid for long; else 0. */
   #usedOfLong(nowMs: number): number {
     if (this.#expiresMs - nowMs < USED_MS_MIN) return 0;
     const granted = this.#grants.reduce((sum, { count }) => sum + count, 0);
-    return granted - this.#leases.minuteUnused(this.#counted);
+    return granted - this.#leases.minuteUnused(this.#index);
   }
 
-  /** At least so many were. */
+  /** Whether `#usedOfLong` is `count` or more, and 1 at least. */
   #isUsed(count: number, nowMs: number): boolean {
     return this.#usedOfLong(nowMs) >= Math.max(1, count);
   }
 
-  #read(nowMs: number): void {
-    const used = this.#granted - this.#leases.minuteUnused(this.#counted);
+  /** Takes in from shared memory how many permits calls have used. */
+  #readUse(nowMs: number): void {
+    const used = this.#granted - this.#leases.minuteUnused(this.#index);
     if (this.#rate.read(used, nowMs)) this.#usedMs = nowMs;
   }
 
+  /** Writes what listeners need for rejections to shared memory. */
   #publish(): void {
     this.#leases.publishMinute(
-      this.#counted,
+      this.#index,
       this.#remaining,
       this.#freeMs,
       this.deniedUntilMs,

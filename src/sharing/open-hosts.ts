@@ -1,6 +1,6 @@
 /**
- * What a gateway shares with other hosts over the server of `sharing.url`: the coordinator of limits and
- * money, the registry, and the claims of notices. gateway/main.ts loads this file only if there is
+ * Opens what a gateway shares with other hosts over the server of `sharing.url`: the coordinators of limits
+ * and money, the registry, and the claims of notices. gateway/main.ts imports this file only if there is
  * `sharing`, because the server's client costs memory. gateway/shared-accounting.ts calls `openHosts`. Main
  * thread.
  *
@@ -33,14 +33,17 @@ import { type Credited, tagOf } from './valkey-codec.js';
 import { ValkeyCoordinator } from './valkey-coordinator.js';
 import type { HostAccounting } from './valkey-partition.js';
 
-/** A request waits for its exchange. A slower server is taken for lost. valkey-lua.ts relies on this. */
+/**
+ * A server that takes longer for an exchange counts as lost, because requests wait for exchanges.
+ * valkey-lua.ts relies on this bound.
+ */
 const EXCHANGE_DEADLINE_MS = 1_000;
 /**
- * A silent node stops by itself after `node_expiry_seconds`. The server takes it for ended so much later:
+ * A silent node stops by itself after `node_expiry_seconds`. For the server its life ends so much later:
  * nodes look at the time now and then, clocks drift, and a node heard in the last CUT_OFF_MS begins calls.
  */
 const EXPIRY_MARGIN_MS = CUT_OFF_MS + 5_000;
-/** The slot of the node that leases fallback quotas is that of its process plus this number. */
+/** The slot of the node for fallback quotas is the slot of its process plus this. See DEBIT_SLOTS_FROM. */
 const FALLBACK_SLOTS_FROM = 2_000_000;
 
 export interface HostCoordinatorOptions extends Pick<
@@ -56,6 +59,7 @@ export interface HostCoordinatorOptions extends Pick<
 }
 
 export interface HostCoordinators extends Coordinators {
+  /** Its own type, because the stats read more of it than of a Coordinator. */
   readonly calls: EqualShare;
 }
 
@@ -70,11 +74,11 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
   const nodeExpiryMs = sharing.node_expiry_seconds * 1_000;
   const endedAfterMs = endedAfterOf(nodeExpiryMs, modelsInForce);
   const nodes: EqualShare[] = [];
-  // If one node meets another server, or none, all nodes of the process ask the server at once.
+  // If one node loses the server, or finds another one, all nodes of the process ask the server at once.
   const onLost = (): void => {
     for (const node of nodes) node.disturbed();
   };
-  const open = (nodeSlot: number, more: Partial<EqualShareOptions> = {}): EqualShare => {
+  const open = (nodeSlot: number, extraOptions: Partial<EqualShareOptions> = {}): EqualShare => {
     const node = { host, slot: nodeSlot, incarnation: randomUUID() };
     const client = new ValkeyClient({
       url: sharing.url,
@@ -96,13 +100,14 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
       calendar: new Calendar(settings.quota_timezone),
       accounting,
       memory,
-      // For every node: the server grants none of them what it holds back as equal shares.
+      // Also for nodes without a share: what the server holds back as equal shares it grants to no node.
       equalShares: shares,
-      hasShare: (more.shares ?? 0) > 0,
+      hasShare: (extraOptions.shares ?? 0) > 0,
       nodeExpiryMs: nodeExpiryMs + EXPIRY_MARGIN_MS,
       endedAfterMs,
     });
-    const opened = new EqualShare({ coordinator, node, clock, shares: 0, nodeExpiryMs, onLost, ...more });
+    const defaults = { coordinator, node, clock, shares: 0, nodeExpiryMs, onLost };
+    const opened = new EqualShare({ ...defaults, ...extraOptions });
     nodes.push(opened);
     return opened;
   };
@@ -127,16 +132,16 @@ export function openHostCoordinators(options: HostCoordinatorOptions): HostCoord
  */
 function endedAfterOf(nodeExpiryMs: number, modelsInForce: () => Settings['models']): () => number {
   let callMsMax = nodeExpiryMs;
-  let known: Settings['models'] | undefined;
+  let lastModels: Settings['models'] | undefined;
   return () => {
     const models = modelsInForce();
-    if (models !== known) callMsMax = Math.max(callMsMax, longestCallMs(models));
-    known = models;
+    if (models !== lastModels) callMsMax = Math.max(callMsMax, longestCallMs(models));
+    lastModels = models;
     return nodeExpiryMs + callMsMax + 2 * EXPIRY_MARGIN_MS;
   };
 }
 
-/** An operator waits for these commands. Commands that send much have their own deadlines. */
+/** For commands of the registry, for which operators wait. Commands that send much have other deadlines. */
 const REGISTRY_DEADLINE_MS = 2_000;
 
 export interface HostsOptions {
@@ -147,11 +152,12 @@ export interface HostsOptions {
   readonly slot: number;
   readonly store: Store;
   readonly clock: Clock;
-  /** Brings the shared buffers up to date with what was written to the store. */
+  /** Called after changes of other hosts were written to the store: brings the shared buffers up to date. */
   readonly onTaken: () => void;
   readonly log: Log;
 }
 
+/** By this type gateway/main.ts hands `openHosts` on, which others must not import. */
 export type OpenHosts = typeof openHosts;
 /** What a gateway shares with other hosts. */
 export type Hosts = Readonly<ReturnType<OpenHosts>>;
@@ -172,15 +178,15 @@ export function openHosts(options: HostsOptions) {
   const server = new RegistryServer({ client, waiter, namespace });
   const registry = new RegistryLog({ store, server, host, onTaken, log });
   return {
-    /** The caller closes them; `closeRegistry` does not. */
+    /** The caller closes the coordinators; `closeRegistry` does not. */
     coordinators: openHostCoordinators({ ...options, settings: { ...settings, sharing }, host, peers }),
     registry,
     /** For operators. */
     directory: new HostDirectory({ client, namespace, partitions, host }),
-    /** As `claimOf`, for this host and the namespace. */
+    /** `claimOf` for this host and the namespace. */
     claim: (name: string, forMs: number) =>
       claimOf(client, `${tagOf(namespace, 0)}:claim:${name}`, host, forMs),
-    // The clients first: the registry's end waits for what waits at the server.
+    // The clients first: `registry.close` waits for commands that wait at the server, which the clients end.
     closeRegistry: async () => {
       client.close();
       waiter.close();
@@ -190,9 +196,9 @@ export function openHosts(options: HostsOptions) {
 }
 
 /**
- * Claims a name for this host and `forMs`. Resolves with false if another host has the name; with true also
- * if the server cannot be asked. A host that claims its own name again, as after a crash, gets it, but no
- * longer than by its first claim.
+ * Claims a name for this host and `forMs`. Resolves with false if another host has the name. Resolves with
+ * true also if the server cannot be asked: two notices are better than none. A host that claims its own name
+ * again, as after a crash, gets it, but for no longer than by its first claim.
  */
 export async function claimOf(
   client: Pick<ValkeyClient, 'command'>,
@@ -209,10 +215,11 @@ export async function claimOf(
   }
 }
 
+/** By it the id of a key differs from those of accounts and groups. */
 const KEY_PREFIX = 'key_' satisfies IdPrefix;
 /** How many account ids one read of the store returns. */
 const IDS_OF_PAGE = 500;
-/** Above any version. `versionOf` is exact: a history has at most 16 epochs (registry-reseed.ts). */
+/** Above any version. `versionOf` is exact, because a history has at most 16 epochs (registry-reseed.ts). */
 const VERSIONS_PER_EPOCH = 2 ** 40;
 
 /**
@@ -228,13 +235,13 @@ function hostAccounting(
   >,
 ): HostAccounting {
   const spentBy = (account: AccountRecord | undefined): HostSpent | undefined => {
-    // Before the amount. The amount may then be newer than its version, which the next report mends.
+    // Read before the amount. The amount may then be newer than its version, which the next report mends.
     const version = store.shared.booksVersion();
     const spending = account === undefined ? undefined : store.findSpending(account.index);
     return spending === undefined ? undefined : { totalPicoUnits: spending.spent, version };
   };
-  // Undefined if the position is damaged. Then this host reports no credits, and those that the server knows
-  // go on to count. RegistryLog logs the damage, because it cannot follow then.
+  // Undefined if the position is damaged. Then this host reports no credits, and the credits that the server
+  // has on record go on to count. RegistryLog cannot follow then, and logs the damage.
   const position = (): RegistryPosition | undefined => unlessDamaged(() => store.copy.position());
   return {
     spentOf: (scope) => {
@@ -242,10 +249,10 @@ function hostAccounting(
       return spentBy(store.findAccount(scope));
     },
     creditedOf: (scope): Credited | undefined => {
-      const known = position();
+      const before = position();
       const account = store.findAccount(scope);
-      if (known === undefined || account === undefined) return undefined;
-      return { totalPicoUnits: account.credited, version: versionOf(known) };
+      if (before === undefined || account === undefined) return undefined;
+      return { totalPicoUnits: account.credited, version: versionOf(before) };
     },
     inheritedOf: (scope) => (scope.startsWith(KEY_PREFIX) ? store.keys.find(scope)?.inherited : undefined),
     *accounts() {

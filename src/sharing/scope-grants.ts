@@ -1,11 +1,11 @@
 /**
- * What a coordinator knows of one scope, and how it replies to an ask about it. `LmdbCoordinator` makes one
- * from the scope's row and writes it back; `EqualShare` keeps one for each scope. The Lua scripts do the same
- * arithmetic on hashes of the server. Main thread. All times, also those of ticks, are of the host's
- * monotonic clock.
+ * What a coordinator has on record of one scope, and how it replies to an ask about the scope.
+ * lmdb-coordinator.ts makes a ScopeGrants from the scope's row and writes it back; equal-share.ts keeps one
+ * for each scope. The Lua scripts (valkey-scripts.ts) do the same arithmetic on hashes of the server: change
+ * both together. Main thread. All times, also those of ticks, are of the host's monotonic clock.
  *
- * Must hold: what is granted and weighs is never above the limit, whatever messages are lost or come twice.
- * Tests: test/unit/sharing/scope-grants.test.ts, lease-laws.test.ts.
+ * Must hold: the granted permits that weigh are never more than the limit, whatever messages are lost or come
+ * twice (also test/unit/sharing/lease-laws.test.ts; valkey-coordinator.test.ts compares it with the scripts).
  */
 import { asPicoUnits, type PicoUnits } from '../core/units.js';
 import {
@@ -31,21 +31,22 @@ import {
 import { assertWhole, GrantedStock, type StockState } from './granted-stock.js';
 import { expiryTickOf, shareOf, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
-/** Stands for lives that have ended, and for what was used before there were any. */
+/** The name, among nodes, of the lives that have ended, and of what was used before the first life. */
 const NO_NODE = '';
 
+/** The permits that expire in one tick. */
 type BucketState = readonly [tick: number, granted: readonly (readonly [node: string, count: number])[]];
 
 /** The permits of a scope's minute that were granted, by the tick in which they expire and by node. */
 class MinuteBuckets {
   /** By tick of expiry, then by node: permits granted and not given back. */
   readonly #buckets = new Map<number, Map<string, number>>();
-  /** The last grant to each node, which may not know of it. LMDB loses no reply: it is no part of `state`. */
+  /** The last grant to each node, whose reply may be lost. Not in `state`, because LMDB loses no reply. */
   readonly #lastGrants = new Map<string, GrantedPermits & { readonly number: number }>();
   /** The number of the last ask, by node. */
   readonly numbers = new Map<string, number>();
 
-  /** Puts in what `state` returned, or what was used before anything was granted. */
+  /** Puts in a bucket of a `state`, or what was used before anything was granted. */
   put(tick: number, granted: BucketState[1]): void {
     this.#buckets.set(tick, new Map(granted));
   }
@@ -57,7 +58,7 @@ class MinuteBuckets {
     return weighing.map(([tick, bucket]) => [tick, [...bucket].filter(([, count]) => count > 0)]);
   }
 
-  /** Of `node` alone if it is given. */
+  /** What weighs now, of `node` alone if it is given. */
   view(nowMs: number, node?: string): MinuteView {
     const nowTick = Math.floor(nowMs / TICK_MS);
     let [weighing, unexpired] = [0, 0];
@@ -71,8 +72,9 @@ class MinuteBuckets {
   }
 
   /**
-   * Takes back what `ask` returns, unless its order says that the last grant was not heard of: then it takes
-   * back that one. Grants what the ask wants of what is left of the limit.
+   * Takes back what `ask` returns and moves what it names as used. If the order of the ask says that the node
+   * has not heard of the last grant, takes back that grant instead. Then grants what the ask wants of what
+   * remains of the limit.
    */
   reply(node: string, ask: MinuteAsk, nowMs: number): MinuteGrant {
     const { limit } = ask;
@@ -82,18 +84,19 @@ class MinuteBuckets {
     }
     const last = this.#lastGrants.get(node);
     if (last !== undefined && ask.order !== undefined && last.number > ask.order.heardNumber) {
+      // The ask repeats what an earlier one returned and named as used, which has been recorded.
       this.#takeBack(node, last);
     } else {
       for (const permits of ask.returned) this.#takeBack(node, permits);
       for (const permits of ask.used ?? []) {
-        // They weigh as if they had been granted now, to a busy account: with the shortest validity.
+        // Used permits weigh as if they had been granted now with the shortest validity.
         const usedTick = nowTick + SHORT_TICKS;
         if (permits.tick > usedTick) this.#put(node, usedTick, this.#takeBack(node, permits));
       }
     }
-    const before = this.view(nowMs).weighing;
-    const granted = shareOf(limit - before, ask);
-    const weighing = before + granted;
+    const weighedBefore = this.view(nowMs).weighing;
+    const granted = shareOf(limit - weighedBefore, ask);
+    const weighing = weighedBefore + granted;
     const tick = expiryTickOf(nowTick, weighing, limit, ask);
     this.#put(node, tick, granted);
     if (ask.order !== undefined) {
@@ -110,7 +113,7 @@ class MinuteBuckets {
     };
   }
 
-  /** The node's life has ended; what it was granted stays counted, for it may have been used. */
+  /** The node's life has ended. Its permits stay counted, because they may have been used. */
   forget(node: string): void {
     this.#lastGrants.delete(node);
     this.numbers.delete(node);
@@ -127,7 +130,7 @@ class MinuteBuckets {
     this.#buckets.set(tick, bucket);
   }
 
-  /** Returns how many: what is missing was in a bucket that has no weight any more. */
+  /** Returns how many permits it took back. The others were in a bucket that has no weight any more. */
   #takeBack(node: string, { tick, count }: GrantedPermits): number {
     const bucket = this.#buckets.get(tick);
     const granted = bucket?.get(node) ?? 0;
@@ -136,13 +139,13 @@ class MinuteBuckets {
     return taken;
   }
 
-  /** When enough has stopped to weigh, the oldest first. */
+  /** In how many ms fewer permits than the limit will weigh; 0 if fewer weigh now. */
   #freeInMs(weighing: number, limit: number, nowMs: number): number {
-    let left = weighing;
-    if (left < limit) return 0;
+    let stillWeighing = weighing;
+    if (stillWeighing < limit) return 0;
     for (const [tick, bucket] of [...this.#buckets].sort(([first], [second]) => first - second)) {
-      left -= sum(bucket.values());
-      if (left < limit) return (tick + WEIGHING_TICKS + 1) * TICK_MS - nowMs;
+      stillWeighing -= sum(bucket.values());
+      if (stillWeighing < limit) return (tick + WEIGHING_TICKS + 1) * TICK_MS - nowMs;
     }
     return 0;
   }
@@ -172,7 +175,7 @@ export interface UsedBefore {
   readonly stocks: Stocks<PeriodUse>;
 }
 
-/** A row that a version without other stocks has written since the machine was started. */
+/** A row of a former version, which shared only calls a day besides permits. It is younger than the boot. */
 interface FormerState {
   readonly buckets: readonly BucketState[];
   readonly dayNumber: number;
@@ -181,17 +184,16 @@ interface FormerState {
 }
 
 export class ScopeGrants {
+  /** What the account was credited. Set it before a `reply` about money. */
   credited = asPicoUnits(0n);
-  /** What the host's store has as spent, if that is not in the asks (LmdbCoordinator). */
+  /** What the host's store has as spent, if asks do not say so (LmdbCoordinator). Set it as `credited`. */
   spent = asPicoUnits(0n);
   readonly #minute = new MinuteBuckets();
   readonly #stocks = new Map<StockName, GrantedStock>();
+  /** By host, if asks say what was spent. */
   readonly #hostSpent = new Map<string, HostSpent>();
 
-  /**
-   * From what `state` returned; throws if that is damaged. Before a `reply` about money, what is credited and
-   * spent has to be set.
-   */
+  /** The grants of a `state`. Throws if the state is damaged. */
   static fromState(state: ScopeState | FormerState): ScopeGrants {
     const grants = new ScopeGrants();
     for (const [tick, granted] of state.buckets) {
@@ -202,7 +204,7 @@ export class ScopeGrants {
       for (const row of state.stocks) grants.#put(GrantedStock.fromState(row));
       for (const [node, number] of state.numbers ?? []) grants.#minute.numbers.set(node, number);
     } else {
-      // All its nodes have ended, because nodes of two versions do not run at once.
+      // All nodes of the row have ended, because nodes of two versions do not run at once.
       const used = state.days.reduce((all, [, calls, unused]) => all + calls + unused, state.dayUsedBefore);
       grants.#put(new GrantedStock('calls_per_day', state.dayNumber, BigInt(used)));
     }
@@ -212,7 +214,8 @@ export class ScopeGrants {
   /** For a scope of which nothing was granted yet. */
   static fromUse({ minuteUsed, ageMs, stocks }: UsedBefore, nowMs: number): ScopeGrants {
     const grants = new ScopeGrants();
-    // If the clock was set back since, the use seems younger than it is, which errs on rejecting.
+    // `ageMs` is below 0 if the clock was set back since. Then the use counts as new: it weighs too long, not
+    // too short.
     const tick = Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS);
     if (minuteUsed > 0) grants.#minute.put(tick, [[NO_NODE, minuteUsed]]);
     for (const [name, { period, used }] of entriesOf(stocks))
@@ -231,12 +234,12 @@ export class ScopeGrants {
 
   /** Forgets nodes whose life has ended. */
   keepOnly(isAlive: (node: string) => boolean, nowMs: number): void {
-    const known = new Set(Array.from(this.#stocks.values(), (stock) => [...stock.nodes]).flat());
-    for (const node of this.#minute.numbers.keys()) known.add(node);
-    for (const node of known) if (!isAlive(node)) this.forget(node, nowMs);
+    const nodes = new Set(Array.from(this.#stocks.values(), (stock) => [...stock.nodes]).flat());
+    for (const node of this.#minute.numbers.keys()) nodes.add(node);
+    for (const node of nodes) if (!isAlive(node)) this.forget(node, nowMs);
   }
 
-  /** `periodOf`: the periods of stocks by the coordinator's calendar. */
+  /** Records what the ask reports, and grants. `periodOf`: the periods by the coordinator's calendar. */
   reply(
     node: string,
     host: string,
@@ -263,7 +266,7 @@ export class ScopeGrants {
       scope,
       minute: this.#minute.view(nowMs),
       stocks: Object.fromEntries(stocks) as Stocks<StockView>,
-      processes: Array.from(processes, ([slot, node]) => this.#processOf(slot, node, nowMs)).filter(isKnown),
+      processes: Array.from(processes, ([slot, node]) => this.#processOf(slot, node, nowMs)).filter(hasAsked),
       spent: this.#spentByAll(),
     };
   }
@@ -299,7 +302,7 @@ export class ScopeGrants {
   }
 }
 
-function isKnown({ minute, used }: ProcessView): boolean {
+function hasAsked({ minute, used }: ProcessView): boolean {
   return minute.weighing > 0 || minute.number > 0 || Object.keys(used).length > 0;
 }
 

@@ -1,12 +1,13 @@
 /**
- * Idempotency locks that the processes of one host share: a row in the file of leases for each call with an
- * `Idempotency-Key` in progress. It is there from the lock until the response is on disk, where all find it,
- * or until the lock is abandoned. The idempotency service uses it on the main thread of a gateway process.
+ * Idempotency locks that the processes of one host share: a row in the lease file (lease-file.ts) for each
+ * call with an `Idempotency-Key` in progress. The row is there from the lock until the response is on disk,
+ * where all processes find it, or until the lock is abandoned. gateway/idempotency-service.ts calls it. Main
+ * thread of a gateway process.
  *
  * The row of a process that has ended is void. If a row could not be removed, the next release tries again.
  *
  * Must hold: of two processes one has the lock, until its response is on disk or the process has ended; else
- * a call with one key is made and charged twice. Test: test/unit/sharing/shared-locks.test.ts.
+ * a call with one key is made and charged twice.
  */
 import { Type } from 'typebox';
 import { invariant } from '../core/errors.js';
@@ -17,8 +18,9 @@ import { identityOf, isRunning } from '../store/process-identity.js';
 import type { LeaseFile } from './lease-file.js';
 
 const LockRow = Type.Object({
-  /** Identity of the process, see store/process-identity.ts. */
+  /** Identity of the process that has the lock, see store/process-identity.ts. */
   process: Type.String(),
+  /** LockRequest.bodyDigest. */
   bodyDigest: Type.String(),
 });
 const isLock = schemaCheck('LockRow', LockRow);
@@ -34,8 +36,8 @@ interface LockFile {
 export class SharedLocks {
   readonly #file: LockFile;
   readonly #process: string;
-  /** Rows to be removed: at most one for each call in flight. */
-  readonly #ended = new Map<string, ResponseKey>();
+  /** The keys of rows to be removed, by `nameOfResponse`: at most one for each call in flight. */
+  readonly #released = new Map<string, ResponseKey>();
 
   /** Removes rows of processes that have ended. Throws what LMDB throws. */
   constructor(file: LockFile) {
@@ -47,8 +49,9 @@ export class SharedLocks {
   }
 
   /**
-   * Takes the lock; returns undefined. If another process has it, returns the digest of that request's body.
-   * The caller knows the locks of this process, and asks only for others. 20 to 50 µs.
+   * Takes the lock and returns undefined. If another process has the lock, returns the digest of its
+   * request's body. The idempotency service knows the locks of this process, and asks for no key that has
+   * one. Takes 20 to 50 µs. Throws what LMDB throws.
    */
   take({ account, key, bodyDigest }: LockRequest): string | undefined {
     const { environment, claims: locks } = this.#file;
@@ -56,29 +59,31 @@ export class SharedLocks {
       const row = locks.get([account, key]);
       if (isLock(row) && row.process !== this.#process && isRunning(row.process)) return row.bodyDigest;
       locks.putSync([account, key], { process: this.#process, bodyDigest });
-      this.#ended.delete(nameOfResponse({ account, key }));
+      this.#released.delete(nameOfResponse({ account, key }));
       return undefined;
     });
   }
 
   /** Releases the locks of calls that are over, whose responses are on disk. One transaction, or none. */
   giveBack(keys: Iterable<ResponseKey>): void {
-    for (const { account, key } of keys) this.#ended.set(nameOfResponse({ account, key }), { account, key });
-    if (this.#ended.size === 0) return;
+    for (const { account, key } of keys)
+      this.#released.set(nameOfResponse({ account, key }), { account, key });
+    if (this.#released.size === 0) return;
     const { environment, claims: locks } = this.#file;
     try {
       environment.write(() => {
-        for (const { account, key } of this.#ended.values()) {
+        for (const { account, key } of this.#released.values()) {
           const row = locks.get([account, key]);
           if (isLock(row) && row.process === this.#process) locks.removeSync([account, key]);
         }
       });
-      this.#ended.clear();
+      this.#released.clear();
     } catch {
-      // Tried again with the next release. Until then another process is told that the call runs.
+      // Tried again with the next release. Until then other processes find that the call still runs.
     }
   }
 
+  /** Removes void rows, of the first SWEPT_MAX. `take` ignores any others. */
   #sweep(): void {
     const { environment, claims: locks } = this.#file;
     environment.write(() => {

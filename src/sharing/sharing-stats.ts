@@ -1,9 +1,11 @@
 /**
  * The stats of shared limits for operators: the status of the coordinator and of the registry, and how much
- * of what was granted calls use. Status page, metrics and the admin interface read it. Pure; main thread.
+ * of what was granted calls use. gateway/shared-accounting.ts and shared-registry.ts call it, for the status
+ * page, the metrics and the admin interface. Pure; main thread.
  *
- * Must hold: what a process has reported as used is never shown as unused, whenever the two were read. Tests:
- * test/unit/sharing/sharing-stats.test.ts, sharing-stats.calls-use.test.ts.
+ * Must hold: what a process has reported as used is never shown as unused, although the processes' counts and
+ * the coordinator's record are read at different times (also test/unit/sharing/
+ * sharing-stats.calls-use.test.ts).
  */
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asPicoUnits, maxOf } from '../core/units.js';
@@ -38,7 +40,7 @@ export interface SharingContext {
   readonly hosts:
     | { readonly calls: Pick<EqualShare, 'isAlone' | 'silentMs'>; readonly registry: RegistryContactState }
     | undefined;
-  /** Of the monotonic clock. */
+  /** The time of the monotonic clock. */
   readonly nowMs: number;
 }
 
@@ -66,47 +68,48 @@ export function sharingSnapshot({ manager, hosts, nowMs }: SharingContext): Shar
 /** What the calls of one process use of one scope. */
 export interface CallsUse {
   readonly scope: string;
-  /** Of the process in its group. */
+  /** The slot of the process in its group. */
   readonly slot: number;
   readonly minute: {
-    /** Permits that the coordinator counts as used, and no request has used. */
+    /** Permits that the coordinator counts as used although no request has used them. */
     readonly unused: number;
-    /** The number of the last ask whose reply is in `unused`. */
+    /** The number of the last ask whose grant is in `unused`. */
     readonly heardNumber: number;
   };
   readonly stocks: Stocks<StockHeld>;
 }
 
-/** By the scope's id. */
+/** The uses by the id of their scope. */
 export function byScope(uses: readonly CallsUse[]): Map<string, CallsUse[]> {
-  const found = new Map<string, CallsUse[]>();
-  for (const use of uses) found.set(use.scope, [...(found.get(use.scope) ?? []), use]);
-  return found;
+  const groups = new Map<string, CallsUse[]>();
+  for (const use of uses) groups.set(use.scope, [...(groups.get(use.scope) ?? []), use]);
+  return groups;
 }
 
 const UNKNOWN: StockView = { period: 0, used: 0n, unused: 0n };
 
 /**
  * Divides what the coordinator counts of a stock into what calls use and what is leased. `calls` is what the
- * processes of this host know, read before `view`.
+ * processes of this host count, read before `view`.
  *
- * Between the two readings a process may be granted more and report more as used. So its own count replaces
- * the coordinator's record of it if it is higher. A grant counts as leased unless it was reported as used.
+ * Between the two readings a process may be granted more and report more as used. So the process's count
+ * replaces the coordinator's record of the process if the count is higher. A grant counts as leased unless it
+ * was reported as used.
  */
 function stockUseOf(name: StockName, view: ScopeView, calls: readonly CallsUse[]): QuotaCount {
   const { period, used: reported, unused } = view.stocks[name] ?? UNKNOWN;
-  const recorded = new Map(view.processes.map((process) => [process.slot, process.used[name]]));
+  const recordedUse = new Map(view.processes.map((process) => [process.slot, process.used[name]]));
   let used = reported;
   let [held, leasedHere] = [0n, 0n];
   for (const { slot, stocks } of calls) {
-    const own = stocks[name];
-    if (own?.period !== period) continue;
-    const inUse = maxOf(own.granted - own.used - own.available, 0n);
-    held += inUse;
-    leasedHere += maxOf(own.granted - own.used - inUse, 0n);
-    // Without a record the coordinator counts this life as ended, and its use already.
-    const before = recorded.get(slot);
-    if (before !== undefined) used += maxOf(own.used - before, 0n);
+    const count = stocks[name];
+    if (count?.period !== period) continue;
+    const heldByCalls = maxOf(count.granted - count.used - count.available, 0n);
+    held += heldByCalls;
+    leasedHere += maxOf(count.granted - count.used - heldByCalls, 0n);
+    // Without a record the life has ended for the coordinator, which has counted its use already.
+    const recorded = recordedUse.get(slot);
+    if (recorded !== undefined) used += maxOf(count.used - recorded, 0n);
   }
   const leased = maxOf(reported + unused - used - held, 0n);
   return { period, used, held, leased, leasedElsewhere: maxOf(leased - leasedHere, 0n) };
@@ -119,12 +122,12 @@ function minuteUseOf(view: ScopeView, calls: readonly CallsUse[]): QuotaCount {
   let unusedHere = 0;
   for (const { slot, minute } of calls) {
     unusedHere += minute.unused;
-    const known = view.processes.find((process) => process.slot === slot)?.minute;
-    if (known === undefined) continue;
-    // If the process has asked since it was read, nobody knows which of its valid permits are used.
-    const unknown = known.number <= minute.heardNumber ? 0 : known.unexpired;
-    const usedHere = Math.max(0, known.weighing - minute.unused - unknown);
-    used += usedHere - (known.weighing - known.unexpired);
+    const recorded = view.processes.find((process) => process.slot === slot)?.minute;
+    if (recorded === undefined) continue;
+    // If the process has asked since it was read, it is not known which of its valid permits are used.
+    const unknown = recorded.number <= minute.heardNumber ? 0 : recorded.unexpired;
+    const usedHere = Math.max(0, recorded.weighing - minute.unused - unknown);
+    used += usedHere - (recorded.weighing - recorded.unexpired);
   }
   used = Math.max(0, used);
   const leased = Math.max(0, weighing - used);
@@ -141,8 +144,10 @@ function minuteUseOf(view: ScopeView, calls: readonly CallsUse[]): QuotaCount {
 export function useOf(view: ScopeView, calls: readonly CallsUse[] = []): AccountUse {
   const minute = minuteUseOf(view, calls);
   const uses = new Map(entriesOf(view.stocks).map(([name]) => [name, stockUseOf(name, view, calls)]));
-  const of = (name: StockName): QuotaCount => uses.get(name) ?? stockUseOf(name, view, calls);
-  const [day, slots, money] = [of('calls_per_day'), of('calls_in_flight'), of('balance')];
+  const useOfStock = (name: StockName): QuotaCount => uses.get(name) ?? stockUseOf(name, view, calls);
+  const day = useOfStock('calls_per_day');
+  const slots = useOfStock('calls_in_flight');
+  const money = useOfStock('balance');
   const quotas = Array.from(uses).flatMap(([name, count]): [QuotaName, QuotaCount][] =>
     name === 'balance' ? [] : [[name, inUnitsOf(name, count)]],
   );
@@ -163,7 +168,7 @@ export function useOf(view: ScopeView, calls: readonly CallsUse[] = []): Account
   };
 }
 
-/** Money in pico-units. */
+/** The count with money in pico-units, in place of the unit of leases. */
 function inUnitsOf(name: QuotaName, count: QuotaCount): QuotaCount {
   const unit = QUOTA_KINDS[name].unit === 'money' ? SPEND_UNIT : 1n;
   return {

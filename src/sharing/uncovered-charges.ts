@@ -1,7 +1,7 @@
 /**
  * Collects uncovered charges: what calls cost beyond their holds, and the lease of this process did not
- * cover. A settlement cannot wait for the coordinator, so it leaves the rest uncovered. This asks the
- * coordinator for the rest, out of the balance that all processes share, and charges what is granted.
+ * cover. A settlement cannot wait for the coordinator, so it leaves this part uncovered. UncoveredCharges
+ * asks the coordinator for the part, out of the balance that all processes share, and charges the grants.
  * gateway/shared-accounting.ts makes one; store/flush.ts calls `record`, and stock-leases.ts calls
  * `collect`. Main thread.
  *
@@ -16,31 +16,35 @@ import type { JournalRecord } from '../ledger/journal-layout.js';
 import { IDLE_MS_PLENTIFUL, type LeaseTimers } from './lease-terms.js';
 
 /**
- * Bound of the entries, of some 200 bytes; further charges stay uncovered. Only nonsense of upstreams makes
- * so many.
+ * How many entries there may be, of some 200 bytes each; further charges stay uncovered. Only upstreams that
+ * report nonsense make so many.
  */
 const ENTRIES_MAX = 10_000;
-/** If responses wait until their charge is on disk, a charge may be taken back, but never so late. */
+/**
+ * How long an entry waits if responses wait until their charge is on disk: such a charge may be taken back,
+ * but not so late.
+ */
 export const COLLECT_HELD_AFTER_MS = 2 * COMMIT_WAIT_MS_MAX;
-/** An entry that is due so long is given up: others have given back by then what lay idle. */
+/** An entry that is due for so long is given up. By then others have given back what lay idle. */
 export const COLLECT_FOR_MS = 2 * IDLE_MS_PLENTIFUL;
 
+/** An uncovered charge that is to be collected. */
 interface Entry {
-  /** With `record.request` it is the id of the call. */
+  /** Prefix and `record.request` together are the id of the call. */
   readonly requestPrefix: string;
   readonly record: JournalRecord;
   /** How much of `record.uncovered` is still to be collected. */
-  left: bigint;
+  uncollected: bigint;
   /** False until the charge can no longer be taken back. */
   isDue: boolean;
 }
 
 export interface UncoveredChargesOptions {
-  /** Asks the coordinator for so much money in all; 0 ends that. `collect` is called when some is here. */
+  /** Asks the coordinator for `amount` in all; 0 ends that. `collect` is called when some money is here. */
   readonly setUncovered: (account: AccountIndex, amount: PicoUnits) => void;
-  /** Charges the account's lease at most so much; returns how much it has charged. */
+  /** Charges the account's lease at most `most`; returns how much it has charged. */
   readonly charge: (account: AccountIndex, most: PicoUnits) => PicoUnits;
-  /** Has a record written with the next flush. */
+  /** Has a correction record written with the next flush. */
   readonly correct: (requestPrefix: string, record: JournalRecord) => void;
   /** Whether responses wait until their charge is on disk. */
   readonly holdsResponses: () => boolean;
@@ -55,37 +59,38 @@ export class UncoveredCharges {
     this.#options = options;
   }
 
-  /** Takes in the record of a call that left something uncovered, or that reverses such a charge. */
+  /** Begins an entry for an uncovered charge, and forgets the entries of a call that is reversed. */
   record(requestPrefix: string, record: JournalRecord): void {
     if (record.outcome === 'collected') return;
     if (record.outcome === 'reversed') this.#forgetCall(requestPrefix, record);
     else if (record.uncovered > 0n && this.#entries.size < ENTRIES_MAX) this.#add(requestPrefix, record);
   }
 
-  /** Called when the lease has money: charges what is due, at most `most`, oldest first; returns how much. */
+  /** Called when the lease has money. Charges what is due, at most `most`, oldest first; returns how much. */
   collect(account: AccountIndex, most: PicoUnits): PicoUnits {
     const due = this.#dueOf(account);
-    const taken = this.#options.charge(account, asPicoUnits(minOf(due, most)));
-    let left: bigint = taken;
+    const charged = this.#options.charge(account, asPicoUnits(minOf(due, most)));
+    let toDivide: bigint = charged;
     for (const entry of this.#entries) {
-      if (left === 0n) break;
+      if (toDivide === 0n) break;
       if (!entry.isDue || entry.record.account !== account) continue;
-      const part = minOf(left, entry.left);
-      left -= part;
-      entry.left -= part;
-      if (entry.left === 0n) this.#entries.delete(entry);
-      this.#options.correct(entry.requestPrefix, collectionOf(entry.record, part));
+      const part = minOf(toDivide, entry.uncollected);
+      toDivide -= part;
+      entry.uncollected -= part;
+      if (entry.uncollected === 0n) this.#entries.delete(entry);
+      this.#options.correct(entry.requestPrefix, correctionOf(entry.record, part));
     }
-    return taken;
+    return charged;
   }
 
   #add(requestPrefix: string, record: JournalRecord): void {
     const { timers, holdsResponses } = this.#options;
     // A copy, because the journal reuses the object for its next record.
-    const entry: Entry = { requestPrefix, record: { ...record }, left: record.uncovered, isDue: false };
+    const uncollected = record.uncovered;
+    const entry: Entry = { requestPrefix, record: { ...record }, uncollected, isDue: false };
     this.#entries.add(entry);
     const { account } = record;
-    // 0 ms is a later turn: a flush calls `record` while it drains.
+    // Also after 0 ms it is a later turn, as it must be: a flush calls `record` while it drains.
     timers.after(holdsResponses() ? COLLECT_HELD_AFTER_MS : 0, () => {
       if (!this.#entries.has(entry)) return;
       entry.isDue = true;
@@ -112,13 +117,14 @@ export class UncoveredCharges {
 
   #dueOf(account: AccountIndex): PicoUnits {
     let due = 0n;
-    for (const { isDue, left, record } of this.#entries) if (isDue && record.account === account) due += left;
+    for (const { isDue, uncollected, record } of this.#entries)
+      if (isDue && record.account === account) due += uncollected;
     return asPicoUnits(due);
   }
 }
 
-/** The correction: its counts add nothing, and it moves `amount` from uncovered to charged. */
-function collectionOf(record: JournalRecord, amount: bigint): JournalRecord {
+/** The correction record: its counts add nothing, and it moves `amount` from uncovered to charged. */
+function correctionOf(record: JournalRecord, amount: bigint): JournalRecord {
   return {
     ...record,
     outcome: 'collected',

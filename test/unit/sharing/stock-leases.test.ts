@@ -31,11 +31,11 @@ void t.test(
   (t) => {
     const { lease } = createLease();
     const whole = lease.ask({ needs: [1_000n] }, 0n, 0, 0)!;
-    lease.take(granted(0n, 600n), whole, 1, 2);
+    lease.applyGrant(granted(0n, 600n), whole, 1, 2);
     t.match(lease, { denial: { sentMs: 1, heldByOthers: false }, denied: 1_000n });
     const least = lease.ask({ needs: [100n] }, 0n, 0, 0)!;
     t.equal(least.least, 100n);
-    lease.take(granted(150n, 450n), least, 3, 4);
+    lease.applyGrant(granted(150n, 450n), least, 3, 4);
     t.equal(lease.denial, undefined);
     t.equal(lease.left(0), 150n);
     t.equal(lease.denied, 1_000n, 'up to that amount it is worth asking');
@@ -47,7 +47,7 @@ void t.test(
 void t.test('what was held when somebody looked is given back well within the wait of a request', (t) => {
   for (let phaseMs = 0; phaseMs < LOOK_MS; phaseMs += 10) {
     const { lease, leases } = createLease();
-    lease.take(GRANTED, lease.ask({ needs: [1_000n] }, 0n, 0, 0)!, 0, 0);
+    lease.applyGrant(GRANTED, lease.ask({ needs: [1_000n] }, 0n, 0, 0)!, 0, 0);
     let nowMs = phaseMs;
     // In use whenever somebody looks, and free in between.
     for (; nowMs < 5_000; nowMs += LOOK_MS) {
@@ -69,7 +69,7 @@ void t.test('what was held when somebody looked is given back well within the wa
 
 void t.test('what nobody holds is given back although the rest of it moves', (t) => {
   const { lease, leases } = createLease();
-  lease.take(GRANTED, lease.ask({ needs: [1_000n] }, 0n, 0, 0)!, 0, 0);
+  lease.applyGrant(GRANTED, lease.ask({ needs: [1_000n] }, 0n, 0, 0)!, 0, 0);
   for (let nowMs = LOOK_MS; nowMs <= 4 * LOOK_MS; nowMs += LOOK_MS) {
     leases.takeBackMoney(ACCOUNT, pico(400n));
     lease.look(nowMs);
@@ -83,7 +83,7 @@ void t.test('one large hold does not enlarge the asks for smaller ones that come
   const { lease, leases } = createLease();
   const large = lease.ask({ needs: [1_000_000n] }, 0n, 0, 0)!;
   t.equal(large.most, 4_000_000n, 'some holds of its size ahead');
-  lease.take(granted(1_000_000n, 0n), large, 0, 0);
+  lease.applyGrant(granted(1_000_000n, 0n), large, 0, 0);
   leases.takeBackMoney(ACCOUNT, pico(1_000_000n));
   t.equal(lease.ask({ needs: [10n] }, 0n, 0, 0)!.most, 40n);
   t.equal(lease.ask({ low: true }, 0n, 0, 0)!.most, 40n, 'nobody waits: as for the last that did');
@@ -92,14 +92,14 @@ void t.test('one large hold does not enlarge the asks for smaller ones that come
 
 void t.test('an empty lease at a coordinator that has nothing does not hoard what comes', (t) => {
   const { lease, leases } = createLease();
-  lease.take(granted(100_000n, 0n), lease.ask({ needs: [1_000n] }, 0n, 0, 0)!, 0, 0);
+  lease.applyGrant(granted(100_000n, 0n), lease.ask({ needs: [1_000n] }, 0n, 0, 0)!, 0, 0);
   for (let nowMs = 100; nowMs <= 5_000; nowMs += 100) {
     leases.takeBackMoney(ACCOUNT, pico(1_000n));
     lease.ask({}, 0n, 0, nowMs);
   }
   leases.takeBackMoney(ACCOUNT, pico(lease.left(0)));
   const denied = lease.ask({ needs: [1_000n] }, 0n, 0, 5_001)!;
-  lease.take(granted(0n, 0n), denied, 5_001, 5_001);
+  lease.applyGrant(granted(0n, 0n), denied, 5_001, 5_001);
   const { most } = lease.ask({ needs: [1_000n] }, 0n, 0, 5_002)!;
   t.ok(most > 10_000n && most <= 20_000n, `it wants the use of two seconds, not of twenty: ${most}`);
   t.end();
@@ -119,7 +119,7 @@ void t.test('what was used of a day is reported soon after it was, though nothin
     0,
   );
   const first = lease.ask({ needs: [1n] }, 9_999n, TODAY, 0)!;
-  lease.take({ ...granted(first.most, 9_000n), period: TODAY }, first, 0, 0);
+  lease.applyGrant({ ...granted(first.most, 9_000n), period: TODAY }, first, 0, 0);
   used = first.most;
   t.notOk(lease.isEmpty, 'it has something to report');
   t.notOk(lease.look(15_999), 'not at once');
@@ -141,13 +141,13 @@ void t.test('calls left of yesterday keep nobody from asking for calls of today'
       const some = { ...granted(BigInt(left), 1_000n), period: YESTERDAY };
       const ask = (calls: number, day: number) =>
         lease.ask({ needs: Array.from({ length: calls }, () => 1n) }, 9_999n, day, 1);
-      lease.take(some, ask(left, YESTERDAY)!, 0, 0);
+      lease.applyGrant(some, ask(left, YESTERDAY)!, 0, 0);
       t.equal(ask(waiting, YESTERDAY), undefined, `${left} are left for ${waiting}`);
       t.equal(lease.left(YESTERDAY + 1), 0n);
       const asked = ask(waiting, YESTERDAY + 1)!;
       t.match(asked, { period: YESTERDAY + 1, unused: 0n, least: 1n }, 'nothing of today is here');
       t.ok(asked.most >= waiting);
-      lease.take({ ...some, granted: BigInt(waiting), period: YESTERDAY + 1 }, asked, 1, 1);
+      lease.applyGrant({ ...some, granted: BigInt(waiting), period: YESTERDAY + 1 }, asked, 1, 1);
       t.equal(lease.left(YESTERDAY + 1), BigInt(waiting));
     }
   }
