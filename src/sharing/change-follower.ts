@@ -3,11 +3,11 @@
  * this host. gateway/shared-accounting.ts makes one on the main thread of a gateway process that shares its
  * registry.
  *
- * A look reads the newest number of the change feed every 25 ms, in some µs. It then reads each record that
+ * A look, every 25 ms, reads the newest number of the change feed, in some µs. It then reads each record that
  * the changes touched, as the record is now. So several changes of one record are applied once. A record that
  * could not be applied is tried again: twice with the next look, then after pauses that double up to 10 s.
  *
- * Must hold: every thread of every process rejects a disabled key within 100 ms. The unit test accepts 2 s,
+ * Must hold: every thread of every process rejects a disabled key within 100 ms. The test accepts 2 s,
  * because machines of tests may be slow.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
@@ -20,17 +20,17 @@ import type { Log } from '../telemetry/log.js';
 /** Leaves time for two looks within the 100 ms, even if the main thread is busy. */
 const LOOK_PERIOD_MS = 25;
 
-/** How many records of a kind one event-loop turn reads anew, or tries again, in some 10 ms. */
+/** How many records of a kind one event-loop turn reads anew, or tries again. They take some 10 ms. */
 const PAGE_RECORDS = 500;
 
-/** After so many failed looks, 10 s, the log repeats that the store cannot be read. */
+/** After so many failed looks (10 s) the log repeats that the store cannot be read. */
 const LOG_PERIOD_LOOKS = 400;
 
 /** The longest pause before a record is tried again, in looks: 10 s. */
 const PAUSE_LOOKS_MAX = 400;
-/** After this try, 13 s after the first, the pause is the longest. */
+/** After so many tries, 13 s after the first, the pause is the longest. */
 const TRIES_UNTIL_LONGEST = 11;
-/** After so many more tries, about 10 minutes, the log repeats that the record cannot be applied. */
+/** After so many tries (about 10 minutes) the log repeats that the record cannot be applied. */
 const LOG_PERIOD_TRIES = 60;
 
 /** A record whose change could not be applied. */
@@ -39,13 +39,14 @@ interface FailedRecord {
   readonly tries: number;
   /** The number of the look that tries again. */
   readonly dueLook: number;
+  /** Tries again. */
   readonly again: () => void;
 }
 
 export interface ChangeFollowerOptions {
   readonly feed: Pick<ChangeFeed, 'newest' | 'since'>;
   readonly applier: Pick<ChangeApplier, 'applyGroup' | 'applyAccount' | 'applyKey'>;
-  /** `feed.newest()`, read before the buffers were filled from the store: no change is then missed. */
+  /** `feed.newest()`, read before the buffers were filled from the store, so that no change is missed. */
   readonly appliedTo: number;
   readonly groupsMax: number;
   readonly accountsMax: number;
@@ -55,15 +56,18 @@ export interface ChangeFollowerOptions {
 
 export class ChangeFollower {
   readonly #options: ChangeFollowerOptions;
+  /** The number of the newest change that was read. */
   #appliedTo: number;
+  /** How many looks in a row have failed. */
   #failedLooks = 0;
-  #readsAll = false;
-  /** A group was applied late. Its accounts are disabled until all records are read anew. */
+  /** Whether `#applyAll` runs. */
+  #isReadingAll = false;
+  /** Whether a group was applied late: its accounts are disabled until all records are read anew. */
   #isGroupBack = false;
   /** How many readings of all records have begun. */
-  #readings = 0;
+  #readingCount = 0;
   /** How many looks there were, without those during a reading of all records. */
-  #looks = 0;
+  #lookCount = 0;
   /** The records whose changes could not be applied, by what the log calls them. */
   readonly #failed = new Map<string, FailedRecord>();
   #timer: NodeJS.Timeout | undefined;
@@ -83,18 +87,18 @@ export class ChangeFollower {
   }
 
   /**
-   * The newest change that every thread of this process sees. 0 during a reading of all records, and while a
-   * record could not be applied. A record that has failed for 13 s does not count: whoever changed it was
-   * warned long before, and later changes of other records are no cause for a warning.
+   * The number of the newest change that every thread of this process sees. 0 during a reading of all
+   * records, and while a record could not be applied. A record that has failed for 13 s does not count: its
+   * operator was warned long before, and changes of other records are no cause for a warning.
    */
   get appliedTo(): number {
     const isLate = [...this.#failed.values()].some(({ tries }) => tries < TRIES_UNTIL_LONGEST);
-    return this.#readsAll || isLate ? 0 : this.#appliedTo;
+    return this.#isReadingAll || isLate ? 0 : this.#appliedTo;
   }
 
   /**
-   * Applies all changes that any process has committed. On return every thread of this process sees those
-   * that could be applied. Never throws.
+   * Applies all changes that any process has committed. On return every thread of this process sees the
+   * changes that could be applied. Never throws.
    */
   look(): void {
     try {
@@ -111,19 +115,21 @@ export class ChangeFollower {
 
   #follow(): void {
     const { feed } = this.#options;
-    if (!this.#readsAll) this.#tryAgain();
+    if (!this.#isReadingAll) this.#tryAgain();
     const newest = feed.newest();
     if (newest === this.#appliedTo) return;
+    // Undefined if the feed does not reach back so far.
     const touched = feed.since(this.#appliedTo);
     this.#appliedTo = newest;
     if (touched !== undefined) this.#apply(touched);
     else void this.#applyAll('this process fell far behind the others');
   }
 
+  /** Tries the failed records that are due. */
   #tryAgain(): void {
-    this.#looks += 1;
+    this.#lookCount += 1;
     if (this.#failed.size === 0) return;
-    const due = [...this.#failed.values()].filter(({ dueLook }) => dueLook <= this.#looks);
+    const due = [...this.#failed.values()].filter(({ dueLook }) => dueLook <= this.#lookCount);
     for (const { again } of due.slice(0, PAGE_RECORDS)) again();
   }
 
@@ -137,9 +143,9 @@ export class ChangeFollower {
   /** Reads all records, because the feed does not tell which changes this process lacks. Never rejects. */
   async #applyAll(why: string): Promise<void> {
     const { groupsMax, accountsMax, keysMax, log } = this.#options;
-    this.#readsAll = true;
+    this.#isReadingAll = true;
     this.#isGroupBack = false;
-    const reading = ++this.#readings;
+    const reading = ++this.#readingCount;
     log.warn(`${why}; all groups, accounts and keys are read anew`);
     // Groups come first: an account whose group is not in the buffers is disabled.
     for (let first = 0; first < groupsMax; first += PAGE_RECORDS) {
@@ -153,12 +159,12 @@ export class ChangeFollower {
       });
       await nextTurn();
     }
-    // If a later reading has begun meanwhile, that one is still under way.
-    if (reading === this.#readings) this.#readsAll = false;
+    // If a later reading has begun meanwhile, it is still under way.
+    if (reading === this.#readingCount) this.#isReadingAll = false;
   }
 
   /**
-   * Applies one record by `work`. A throw is kept for later tries, so that the other records are applied.
+   * Applies one record by `work`. If `work` throws, the record is tried later, and the other records go on.
    * `tries`: how often the change has failed; 0 for a new change.
    */
   #attempt(kind: 'account' | 'group' | 'key', slot: number, work: () => void, tries = 0): void {
@@ -173,10 +179,11 @@ export class ChangeFollower {
     } catch (error) {
       const failed = tries + 1;
       const pauseLooks = Math.min(Math.max(1, 2 ** (failed - 2)), PAUSE_LOOKS_MAX);
-      // It goes to the end of the map, so that the others are tried too if more are due than PAGE_RECORDS.
+      // `set` puts the record at the end of the map, so that the others have their turn if more are due than
+      // PAGE_RECORDS.
       this.#failed.set(name, {
         tries: failed,
-        dueLook: this.#looks + pauseLooks,
+        dueLook: this.#lookCount + pauseLooks,
         again: () => this.#attempt(kind, slot, work, failed),
       });
       if (tries % LOG_PERIOD_TRIES === 0)
@@ -189,5 +196,6 @@ export class ChangeFollower {
 
 /** The slots of one page, from `first` to below `end`. */
 function page(first: number, end: number): number[] {
-  return Array.from({ length: Math.min(PAGE_RECORDS, Math.max(0, end - first)) }, (_, at) => first + at);
+  const length = Math.min(PAGE_RECORDS, Math.max(0, end - first));
+  return Array.from({ length }, (_, index) => first + index);
 }

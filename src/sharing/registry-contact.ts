@@ -1,10 +1,10 @@
 /**
- * Whether a host can follow and change the registry that hosts share, what it logs of that, and how changes
- * are rejected. `appendOnce` appends a change once, even if the connection breaks. RegistryLog uses both on
- * the main thread of a gateway process.
+ * Whether a host can follow and change the registry that hosts share: the state, its log, and the rejections
+ * of changes. `appendOnce` appends a change once, even if the connection breaks. registry-log.ts uses both.
+ * Main thread of a gateway process.
  *
- * Must hold: a change that may have been sent before is never reported as not made. Test:
- * test/unit/sharing/registry-contact.registry-append.test.ts (what becomes of a change).
+ * Must hold: a change that may have been sent before is never reported as not made
+ * (test/unit/sharing/registry-contact.registry-append.test.ts).
  */
 import { setTimeout as pause } from 'node:timers/promises';
 import { errorText, ProxyError } from '../core/errors.js';
@@ -13,7 +13,9 @@ import type { Log } from '../telemetry/log.js';
 import type { RegistryServer } from './registry-server.js';
 import { ValkeyError } from './valkey-client.js';
 
-/** An expected error: this host's copy is no older state of the shared registry. An operator must decide. */
+/**
+ * An expected error: this host's copy is not an older state of the shared registry. An operator must decide.
+ */
 export class RegistryDiverged extends Error {
   readonly code = 'registry_diverged';
 
@@ -26,7 +28,7 @@ export class RegistryDiverged extends Error {
   }
 }
 
-/** The store, or the shared registry, has changed since the work began: the caller looks at both again. */
+/** Thrown if the store, or the shared registry, has changed since the work began: read both again. */
 export class Superseded extends Error {}
 
 /** When a client may send a change again that was not made. */
@@ -44,6 +46,7 @@ export type RegistryContactState =
 export class RegistryContact {
   readonly #log: Log;
   #state: RegistryContactState = { kind: 'lost', reason: 'it has not been asked yet' };
+  /** When a failure was last logged. */
   #loggedAtMs = -Infinity;
 
   constructor(log: Log) {
@@ -71,7 +74,7 @@ export class RegistryContact {
     this.#log[error instanceof ValkeyError ? 'warn' : 'error'](text, { reason });
   }
 
-  /** For a change that was not made. */
+  /** The rejection of a change that was not made. */
   rejection(): ProxyError {
     const reason = this.#state.kind === 'following' ? 'it is being looked for' : this.#state.reason;
     const message = `Nothing was changed: the registry that hosts share is not to be had (${reason}). Try again.`;
@@ -79,7 +82,10 @@ export class RegistryContact {
   }
 }
 
-/** For a change that may have been made. No 503, which a client may send again by itself: made twice. */
+/**
+ * The rejection of a change that may have been made. It is no 503, after which a client may send the change
+ * again by itself, so that it is made twice.
+ */
 export function unknownFate(): ProxyError {
   const message =
     'It is not known whether this was changed: the registry that hosts share was lost in the midst of it. ' +
@@ -87,7 +93,7 @@ export function unknownFate(): ProxyError {
   return new ProxyError('conflict', 'gateway', message);
 }
 
-/** For a change that was made, and that this host's store does not take yet, for example on a full disk. */
+/** The rejection of a change that was made, but is not in this host's store, for example on a full disk. */
 export function madeElsewhere(error: unknown): ProxyError {
   const message =
     'The change is made, and in force on the other hosts. This host cannot write it to its store: ' +
@@ -95,13 +101,17 @@ export function madeElsewhere(error: unknown): ProxyError {
   return new ProxyError('conflict', 'gateway', message);
 }
 
-/** A change whose outcome is unknown is sent again. It names its position in the log, so it is made once. */
+/**
+ * How often a change is sent while it is not known whether it was made. The change names its position in the
+ * log, so it is made once.
+ */
 const SENDS_MAX = 3;
+/** The pause before it is sent again. */
 const RETRY_MS = 500;
 
 /**
- * Returns false if another change came first. Rejects with ValkeyError: `refused` if the change was not made,
- * any other code if that is unknown.
+ * Appends the change `id` behind `position`. Returns false if another change came first. Rejects with
+ * ValkeyError: `refused` if the change was not made, any other code if that is not known.
  */
 export async function appendOnce(
   server: Pick<RegistryServer, 'append' | 'pull'>,
@@ -109,16 +119,17 @@ export async function appendOnce(
   id: string,
   rows: readonly RegistryRow[],
 ): Promise<boolean> {
+  /** Why it is not known whether an earlier sending was carried out. */
   let unsure: ValkeyError | undefined;
   for (let sends = 1; ; sends++) {
     try {
       const reply = await server.append(position, id, rows);
       if (reply === 'done' || unsure === undefined) return reply === 'done';
-      // What came first may be an earlier sending of this change.
-      const found = await server.pull(position);
-      const next = found?.changes[0];
+      // The change that came first may be an earlier sending of this one.
+      const registry = await server.pull(position);
+      const next = registry?.changes[0];
       if (next?.id === id) return true;
-      // Of another epoch, or older than this host: nobody knows what became of the earlier sending.
+      // The server has another epoch, or an older state: it is not known what became of the earlier sending.
       if (next?.version !== position.version + 1) throw unsure;
       return false;
     } catch (error) {

@@ -7,8 +7,8 @@
  *
  *     change   draft on the copy → appended to the log → written to the store → acknowledged
  *              if another host was quicker: its changes are written to the copy, and the draft is made again
- *     follow   wait at the server for what comes after the copy → written to the store
- *              → `onTaken`: change-follower.ts brings it to the shared memory that calls go by
+ *     follow   wait at the server for changes after the copy's → written to the store
+ *              → `onTaken`: change-follower.ts brings them to the shared memory that calls go by
  *
  * Calls go by the store, and only the server knows whether this host was first. So a change is a draft until
  * the server has appended it. The server appends it only if the copy's position, at which the draft was
@@ -17,9 +17,10 @@
  * Without the server nothing can be changed, and calls go on by the copy. A server that has lost its data
  * gets the newest copy of all hosts (registry-reseed.ts).
  *
- * Must hold: all hosts apply the same changes in the same order, and an acknowledged change is not lost
- * (random changes on four hosts at once, kill -9). If another process moves the copy to a later epoch, a
- * change is acknowledged only if that epoch has it (test/unit/sharing/registry-log.lost-change.test.ts).
+ * Must hold: all hosts apply the same changes in the same order, and an acknowledged change is not lost (the
+ * test makes random changes on four hosts at once, with kill -9). If another process moves the copy to a
+ * later epoch, a change is acknowledged only if the later epoch has it (test/unit/sharing/
+ * registry-log.lost-change.test.ts).
  */
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -47,12 +48,12 @@ import { ValkeyError } from './valkey-client.js';
  * another host floods the registry, or there is a bug.
  */
 const APPENDS_MAX = 200;
-/** After so many tries there are random pauses, or a quicker host would win each time. */
+/** After so many tries each further one comes after a random pause, or a quicker host would win each time. */
 const APPENDS_BEFORE_PAUSE = 3;
 const PAUSE_MS_MAX = 20;
 /** The pause after the server could not be reached. */
 const RETRY_MS = 500;
-/** How often a start tries the server. Then it goes on by its copy, or fails if it has none. */
+/** How often a start tries the server. Then the host goes on by its copy, or fails if it has none. */
 const JOIN_TRIES_MAX = 20;
 
 export interface RegistryLogOptions extends RegistryReseedOptions {
@@ -66,12 +67,13 @@ export class RegistryLog {
   readonly #reseed: RegistryReseed;
   readonly #contact: RegistryContact;
   /** The run of `#catchUp`, while there is one. */
-  #catching: Promise<void> | undefined;
-  /** Ends with the last change, which the next one waits for; never rejects. */
+  #catchingUp: Promise<void> | undefined;
+  /** The end of the last change, which the next change waits for. Never rejects. */
   #lastChange: Promise<unknown> = Promise.resolve();
+  /** The run of `#follow`, from the end of `join` on. */
   #following: Promise<void> | undefined;
   readonly #closing = new AbortController();
-  /** The damage that was logged. It is found again at each try, until all rows could be taken over. */
+  /** The damage that was logged last. It is found again at each try, until all rows are downloaded. */
   #loggedDamage: string | undefined;
 
   constructor(options: RegistryLogOptions) {
@@ -86,8 +88,9 @@ export class RegistryLog {
 
   /**
    * Brings the copy up to date before calls are served, and follows the log from then on. If the server
-   * cannot be reached, or a record of its registry is damaged, a host that has a copy goes on by the copy;
-   * else it rejects with ValkeyError or StoreError. Other errors reject at once, such as RegistryDiverged.
+   * cannot be reached, or a record of its registry is damaged, a host that has a copy goes on by the copy.
+   * Without a copy rejects with ValkeyError or StoreError. Rejects at once with any other error, such as
+   * RegistryDiverged.
    */
   async join(): Promise<void> {
     const { store } = this.#options;
@@ -98,7 +101,7 @@ export class RegistryLog {
       } catch (error) {
         this.#recordFailure(error);
         if (!(error instanceof ValkeyError || isDamage(error))) throw error;
-        // The pause rejects only if `close` was called. Then the next try returns at once.
+        // The pause rejects only if `close` was called. Then the next `#catchUp` returns at once.
         if (tries < JOIN_TRIES_MAX)
           await pause(RETRY_MS, undefined, { signal: this.#closing.signal }).catch(() => undefined);
         else if (store.copy.position() === undefined) throw error;
@@ -111,17 +114,17 @@ export class RegistryLog {
   /**
    * Makes one change at a time; the others wait. Rejects with `overloaded` if the change was not made, and
    * with `conflict` if it was made or may have been: the operator has to look before trying again. If `work`
-   * or `check` throws, nothing is changed.
+   * or `check` throws, nothing is changed, and `commit` rejects with that error.
    */
   readonly commit: CommitChange = (work, check) => {
-    const made = this.#lastChange.then(() => this.#change(work, check));
-    this.#lastChange = made.catch(() => undefined);
-    return made;
+    const ended = this.#lastChange.then(() => this.#change(work, check));
+    this.#lastChange = ended.catch(() => undefined);
+    return ended;
   };
 
   /**
-   * The caller closes the clients of the server first: that rejects what waits there. This waits for the end
-   * of following, but not for a `join` or a change under way, which end by themselves.
+   * Waits for the end of following, but not for a `join` or a change under way, which end by themselves. The
+   * caller closes the clients of the server first, so that commands that wait at the server reject.
    */
   async close(): Promise<void> {
     this.#closing.abort();
@@ -131,7 +134,7 @@ export class RegistryLog {
   async #change<Result>(work: () => Result, check: Parameters<CommitChange>[1]): Promise<Result> {
     const { store, onTaken, log } = this.#options;
     for (let appends = 0; appends < APPENDS_MAX; appends++) {
-      // Before the draft: rows that are older than their position would replace newer ones on all hosts.
+      // Read before the draft: rows that are older than their position would replace newer ones on all hosts.
       const position = store.copy.position();
       const draft = store.shared.draft(work);
       check(draft.rows);
@@ -140,7 +143,7 @@ export class RegistryLog {
       const { epoch, version, lastId: after } = position;
       const change = { version: version + 1, id: randomUUID(), after, rows: registryRowsOf(draft.rows) };
       if (await this.#append(position, change)) {
-        await this.#takeOwn(epoch, change);
+        await this.#writeOwn(epoch, change);
         onTaken();
         return draft.result;
       }
@@ -170,20 +173,20 @@ export class RegistryLog {
 
   /** Brings the copy to the server's position. Callers at the same time wait for one run. */
   #catchUp(): Promise<void> {
-    this.#catching ??= this.#catchAllUp().finally(() => {
-      this.#catching = undefined;
+    this.#catchingUp ??= this.#catchAllUp().finally(() => {
+      this.#catchingUp = undefined;
     });
-    return this.#catching;
+    return this.#catchingUp;
   }
 
   async #catchAllUp(): Promise<void> {
     const { store, server, onTaken } = this.#options;
     while (!this.#isClosing()) {
       const position = store.copy.position();
-      const found = await server.pull(position);
-      const done = await this.#stepTowards(found, position);
+      const registry = await server.pull(position);
+      const isEqual = await this.#stepTowards(registry, position);
       onTaken();
-      if (!done) continue;
+      if (!isEqual) continue;
       this.#contact.recordFollowing();
       return;
     }
@@ -191,30 +194,31 @@ export class RegistryLog {
 
   /** Takes one step on the way of `wayTo` (registry-reseed.ts). Returns true if the copy was equal. */
   async #stepTowards(
-    found: ServerRegistry | undefined,
+    registry: ServerRegistry | undefined,
     position: RegistryPosition | undefined,
   ): Promise<boolean> {
     const { store, server, log } = this.#options;
-    const way = this.#reseed.wayTo(found?.position, position);
-    // The second condition is for the compiler: `wayTo` returns 'reseed' then.
-    if (way === 'reseed' || found === undefined) {
-      await this.#reseed.offer(found?.position, this.#closing.signal);
+    const way = this.#reseed.wayTo(registry?.position, position);
+    // The second condition is for the compiler: without a registry `wayTo` returns 'reseed'.
+    if (way === 'reseed' || registry === undefined) {
+      await this.#reseed.offer(registry?.position, this.#closing.signal);
       return false;
     }
     if (way === 'equal') return true;
-    const [next] = found.changes;
-    const isNext = way === 'behind' && next?.version === (position?.version ?? 0) + 1;
-    if (!isNext && found.damage !== undefined && found.damage !== this.#loggedDamage) {
-      this.#loggedDamage = found.damage;
+    const { changes, damage } = registry;
+    // False also if the server no longer has the next change, or cannot read it: then all rows are needed.
+    const hasNext = way === 'behind' && changes[0]?.version === (position?.version ?? 0) + 1;
+    if (!hasNext && damage !== undefined && damage !== this.#loggedDamage) {
+      this.#loggedDamage = damage;
       log.error('a change of accounts and keys is damaged: all of them are taken over anew', {
-        error: found.damage,
+        error: damage,
       });
     }
     try {
-      if (!isNext) await download(store, server, found.position);
-      else for (const change of found.changes) this.#take(found.position.epoch, change);
+      if (!hasNext) await download(store, server, registry.position);
+      else for (const change of changes) this.#write(registry.position.epoch, change);
     } catch (error) {
-      // Superseded: another process has moved the copy, and the caller looks at both anew.
+      // Superseded: another process has moved the copy. The caller reads copy and registry again.
       if (!(error instanceof Superseded)) throw error;
     }
     return false;
@@ -222,11 +226,11 @@ export class RegistryLog {
 
   /**
    * Writes this host's own change, which the server has appended, to the store. Rejects with `conflict` if
-   * that fails, or if the server may have lost the change since.
+   * the write fails, or if the server may have lost the change since.
    */
-  async #takeOwn(epoch: string, change: ServerChange): Promise<void> {
+  async #writeOwn(epoch: string, change: ServerChange): Promise<void> {
     try {
-      this.#take(epoch, change);
+      this.#write(epoch, change);
       return;
     } catch (error) {
       if (!(error instanceof Superseded)) {
@@ -234,8 +238,8 @@ export class RegistryLog {
         throw madeElsewhere(error);
       }
     }
-    // Another process of this host has put a later epoch in place of the copy. It begins after this change,
-    // unless the server lost its data before any host had the change.
+    // Superseded: another process of this host has put a later epoch in place of the copy. The later epoch
+    // has this change, unless the server lost its data before any host had the change.
     try {
       await this.#catchUp();
     } catch (error) {
@@ -245,7 +249,7 @@ export class RegistryLog {
     if (!this.#hasVersion(epoch, change.version)) throw unknownFate();
   }
 
-  /** Whether the copy has the change `version` of `epoch`, which may be one of the epochs before. */
+  /** Whether the copy has the change `version` of `epoch`, which may be an earlier epoch of the copy. */
   #hasVersion(epoch: string, version: number): boolean {
     const position = this.#options.store.copy.position();
     const former = position?.history.find(([earlier]) => earlier === epoch);
@@ -254,11 +258,11 @@ export class RegistryLog {
   }
 
   /**
-   * Writes a change of the log to the store; does nothing if another process of this host has done so.
+   * Writes a change of the log to the store; does nothing if another process of this host has written it.
    * Throws Superseded if the copy is of another epoch or lacks an earlier change, and RegistryDiverged if
-   * the copy has another change in place of the one before.
+   * the copy's last change is not the one that this change follows.
    */
-  #take(epoch: string, change: ServerChange): void {
+  #write(epoch: string, change: ServerChange): void {
     const { copy, shared } = this.#options.store;
     shared.take(() => {
       const position = copy.position();
@@ -275,6 +279,7 @@ export class RegistryLog {
     });
   }
 
+  /** Follows the log until `close`. Never rejects. */
   async #follow(): Promise<void> {
     const { store, server } = this.#options;
     const { signal } = this.#closing;
@@ -285,7 +290,7 @@ export class RegistryLog {
         if (position !== undefined && !this.#isClosing()) await server.wait(position);
       } catch (error) {
         this.#recordFailure(error);
-        // The pause is random: hosts that lost the same server do not all come back at once.
+        // Of a random length, so that hosts that lost the same server do not all come back at once.
         await pause(RETRY_MS * (0.5 + Math.random()), undefined, { signal }).catch(() => undefined);
       }
     }

@@ -1,11 +1,11 @@
 /**
  * Brings a host's copy of the registry (accounts, keys, groups) and the sharing server's into agreement.
- * RegistryLog calls it on the main thread of a gateway process, whenever it finds that they differ.
+ * registry-log.ts calls it whenever the two differ. Main thread of a gateway process.
  *
  * A copy's position is its epoch and its version. A new epoch of the registry begins whenever a host puts its
  * whole copy on a server that has lost data; the version counts the changes since the very first, and goes on
- * over epochs. `lastId` is the id of the last change: it tells two histories of one length apart. `history`
- * lists the epochs before, each with the version at which the next one began.
+ * over epochs. `lastId` is the id of the last change, by which two histories of one length differ. `history`
+ * lists the epochs before, each with the version at which the next epoch began.
  *
  *     the server has          what the host does (`wayTo`)
  *     the same                nothing                                              equal
@@ -15,13 +15,14 @@
  *     something unrelated     stops with RegistryDiverged: an operator decides
  *
  * A server has less if it was started empty, or if it is a replica that had missed the last changes. Then
- * each host reports how new its copy is (a _claim_), and after some seconds the host of the newest copy asks
- * for the permission to seed, which one host has at a time, and puts its copy there. What only an absent host
- * had is lost to the others; that host stops with RegistryDiverged when it comes back, and mixes nothing.
+ * each host reports how new its copy is (a _claim_; the claims of notices in open-hosts.ts are others). After
+ * some seconds the host of the newest copy asks for the permission to seed, which one host has at a time, and
+ * puts its copy there. Changes that only an absent host had are lost to the others; that host stops with
+ * RegistryDiverged when it comes back, and mixes nothing.
  *
- * Must hold: a copy has the position of the server's registry only if it has all of its rows; while it takes
- * them, no row is there before its group; rows of an epoch that never counted do not stay at the server; no
- * two registries are mixed (test/unit/sharing/registry-reseed.test.ts, registry-log.test.ts).
+ * Must hold: a copy has the position of the server's registry only if it has all rows of the registry; while
+ * it takes the rows, no row is there before its group; rows of an epoch that never counted do not stay at the
+ * server; no two registries are mixed (also test/unit/sharing/registry-log.test.ts).
  */
 import { randomUUID } from 'node:crypto';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
@@ -35,8 +36,8 @@ import type { RegistryServer } from './registry-server.js';
 /** Rows of one message and of one transaction: some 500 KB, and some 20 ms of the main thread. */
 const BATCH_ROWS = 1_000;
 /**
- * Epochs that are remembered; each is a server that lost its memory. A host that was away for more of them
- * stops with RegistryDiverged.
+ * How many earlier epochs a position lists; each ended by a loss of data. A host that was away for more
+ * epochs stops with RegistryDiverged. open-hosts.ts relies on the bound (`versionOf`).
  */
 const HISTORY_MAX = 16;
 /**
@@ -46,12 +47,12 @@ const HISTORY_MAX = 16;
 const VERSIONS_SKIPPED = 2 ** 20;
 
 /**
- * Writes the server's whole registry to the store, the groups first and parents before their children. The
- * server has no order, and processes that follow the store open a group under its parent, and an account in
- * its group, only if those are there. The store then is at `target`. If the server went on meanwhile some of
- * its rows are newer, and the changes after `target` must be applied again. Rejects with ValkeyError,
- * StoreError, and Superseded if another process of this host moved the store meanwhile, or another host began
- * a new epoch.
+ * Writes the server's whole registry to the store, which then is at `target`. Writes groups first, and
+ * parents before their children: the server has no order, and processes that follow the store open a group
+ * under its parent, and an account in its group, only if parent and group are there. If the server went on
+ * meanwhile some rows are newer than `target`, and the changes after `target` must be applied again. Rejects
+ * with ValkeyError, StoreError, and with Superseded if another process of this host moved the store
+ * meanwhile, or another host began a new epoch.
  */
 export async function download(
   store: Pick<Store, 'shared' | 'copy'>,
@@ -59,21 +60,23 @@ export async function download(
   target: RegistryPosition,
 ): Promise<void> {
   const { shared, copy } = store;
-  const before = copy.position();
-  const guarded = (work: () => void): void =>
+  const positionBefore = copy.position();
+  /** Runs `work` in a transaction of the store, unless another process has moved the copy. */
+  const unlessMoved = (work: () => void): void =>
     shared.take(() => {
-      const now = copy.position();
-      if (now?.epoch !== before?.epoch || now?.version !== before?.version) throw new Superseded();
+      const position = copy.position();
+      if (position?.epoch !== positionBefore?.epoch || position?.version !== positionBefore?.version)
+        throw new Superseded();
       work();
     });
-  /** The rows of the server that could be deleted. In the end others are removed from the copy. */
+  /** The rows of the server that a change could delete. In the end all other such rows leave the copy. */
   const deletable = new Set<string>();
   const takeAll = (rows: readonly RegistryRow[]): void => {
     for (const row of rows) {
       const name = deletableRow(row);
       if (name !== undefined) deletable.add(name);
     }
-    guarded(() => {
+    unlessMoved(() => {
       copy.setPartial();
       for (const row of rows) copy.take(row);
     });
@@ -86,12 +89,12 @@ export async function download(
     await nextTurn();
   }
   for await (const rows of server.rows(target.epoch, BATCH_ROWS)) {
-    // A group that is new since then comes with the changes after `target`, and so do its accounts.
+    // A group that is newer than `target` comes with the changes after `target`, and so do its accounts.
     takeAll(rows.filter(({ table }) => table !== 'groups'));
   }
-  // The rows of an epoch that has ended meanwhile were removed, perhaps before all of them were read.
+  // If the epoch has ended meanwhile its rows were removed, perhaps before all of them were read.
   if ((await server.pull(target))?.position.epoch !== target.epoch) throw new Superseded();
-  guarded(() => {
+  unlessMoved(() => {
     copy.retain(deletable);
     copy.setPosition(target);
   });
@@ -105,7 +108,13 @@ function parentsFirst(groups: readonly RegistryRow[]): RegistryRow[] {
   const levels: RegistryRow[][] = [];
   for (const row of groups) {
     let depth = 0;
-    for (let at = parentOf(row); at !== undefined && depth < GROUP_DEPTH_MAX; at = parentOf(at)) depth++;
+    // The bound ends the loop also if damaged rows are parents of each other.
+    for (
+      let ancestor = parentOf(row);
+      ancestor !== undefined && depth < GROUP_DEPTH_MAX;
+      ancestor = parentOf(ancestor)
+    )
+      depth++;
     (levels[depth] ??= []).push(row);
   }
   return levels.flat();
@@ -113,12 +122,12 @@ function parentsFirst(groups: readonly RegistryRow[]): RegistryRow[] {
 
 /**
  * Puts this host's registry on the server, which has `before`, under a new epoch. Returns false if another
- * host was quicker, or the server has lost rows meanwhile. The caller has the permission to seed: one host
- * has it, until it has sent no batch for some time. Nobody changes the store meanwhile, because changes are
- * made at the server first. Rejects with ValkeyError, StoreError.
+ * host was quicker, or the server has lost rows meanwhile. The caller must have the permission to seed: one
+ * host has it, until it has sent no batch for some time. No process changes the store meanwhile, because
+ * changes are made at the server first. Rejects with ValkeyError, StoreError.
  *
- * Whichever way it ends, no rows stay at the server that do not count: it drops them, or, if it cannot, they
- * expire with the permission.
+ * Whichever way the seeding ends, no rows stay at the server that do not count: `seed` drops them, or, if it
+ * cannot, they expire with the permission.
  */
 export async function seed(
   store: Pick<Store, 'shared' | 'copy'>,
@@ -138,8 +147,8 @@ export async function seed(
         : [...position.history, [position.epoch, position.version] as [string, number]].slice(-HISTORY_MAX),
   };
   const rowCount = await putAll(copy.rows(), (rows) => server.putRows(host, next.epoch, rows));
-  // A host whose accounts have no position takes the shared ones for another's. If it is not told that it has
-  // seeded, it must know them as its own.
+  // To a host with accounts and without a position, shared accounts are those of others. So if the reply of
+  // `finishSeed` is lost, the store must have the position already.
   const isFirst = position === undefined && !copy.isEmpty();
   if (isFirst && rowCount !== undefined) shared.take(() => copy.setPosition(next));
   if (rowCount === undefined || !(await server.finishSeed(host, before, next, rowCount))) {
@@ -168,8 +177,12 @@ async function putAll(
   return batch.length === 0 || (await put(batch)) ? count : undefined;
 }
 
-/** Running hosts notice a loss of the data within a second, and restarting ones mostly in this time. */
+/**
+ * How long claims are gathered. Running hosts notice a loss of the data within a second, and hosts that
+ * restart mostly in this time.
+ */
 const CLAIMS_WAIT_MS = 3_000;
+/** How often a claim is repeated. */
 const CLAIM_PERIOD_MS = 500;
 /** A claim that was not repeated for so long is of a host that has ended. */
 const CLAIM_AGE_MS_MAX = 2_000;
@@ -184,8 +197,8 @@ export interface RegistryReseedOptions {
 }
 
 /**
- * `behind`: the copy is an older state of the server's epoch. `older`: it is of an earlier epoch, or empty.
- * `reseed`: the server must be seeded.
+ * `behind`: the copy is an older state of the server's epoch. `older`: the copy is of an earlier epoch, or
+ * empty. `reseed`: the server must be seeded.
  */
 type Way = 'equal' | 'behind' | 'older' | 'reseed';
 
@@ -196,7 +209,10 @@ export class RegistryReseed {
     this.#options = options;
   }
 
-  /** Says how the copy gets to what the server has. Throws RegistryDiverged if there is no way. */
+  /**
+   * How a copy at `position` gets to the server's registry, which is at `found`. Undefined stands for a copy
+   * without a position, and for a server without a registry. Throws RegistryDiverged if there is no way.
+   */
   wayTo(found: RegistryPosition | undefined, position: RegistryPosition | undefined): Way {
     if (found === undefined) return 'reseed';
     if (position === undefined) {
@@ -232,17 +248,18 @@ export class RegistryReseed {
     const { claimsWaitMs = CLAIMS_WAIT_MS } = this.#options;
     for (let waitedMs = 0; waitedMs < claimsWaitMs; waitedMs += CLAIM_PERIOD_MS) {
       await server.claim(host, rank, false);
-      // Only the signal makes it reject.
+      // The pause rejects only by the signal.
       await pause(CLAIM_PERIOD_MS, undefined, { signal }).catch(() => undefined);
       if (signal.aborted) return;
     }
     // Only the host of the newest copy asks for the permission. The server gives it to whoever asks first,
     // which matters only to hosts that saw different claims.
     const { claims } = await server.claim(host, rank, false);
-    const best = claims
+    // Of equal copies the host with the first id, so that all hosts choose the same.
+    const newest = claims
       .filter(({ ageMs }) => ageMs < CLAIM_AGE_MS_MAX)
-      .sort((one, other) => compare(other.rank, one.rank) || compare(one.host, other.host))[0];
-    if (best?.host !== host || !(await server.claim(host, rank, true)).may) return;
+      .sort((left, right) => compare(right.rank, left.rank) || compare(left.host, right.host))[0];
+    if (newest?.host !== host || !(await server.claim(host, rank, true)).may) return;
     if (await seed(store, server, host, found)) {
       const reason =
         found === undefined ? 'the sharing server had none' : 'those at the sharing server were older';
@@ -254,9 +271,9 @@ export class RegistryReseed {
 const RANK_DIGITS = 16;
 
 /**
- * Returns text that is the greater the newer a copy is: by the number of its epochs, then its version, which
- * alone tells once HISTORY_MAX epochs are known. A copy that was never shared ranks lowest, and among those
- * one with accounts above one without. Ranks are compared as text, so numbers are padded with zeros.
+ * Returns a text that is the greater the newer a copy is: by the number of its epochs, then by its version.
+ * Beyond HISTORY_MAX epochs the version alone decides. A copy that was never shared ranks lowest; of these a
+ * copy with accounts ranks above an empty one. Ranks are compared as text, so numbers are padded with zeros.
  */
 function rankOf(position: RegistryPosition | undefined, isEmpty: boolean): string {
   const generation = position === undefined ? (isEmpty ? 0 : 1) : 2 + position.history.length;
@@ -264,8 +281,9 @@ function rankOf(position: RegistryPosition | undefined, isEmpty: boolean): strin
   return `${digits(generation)}.${digits(position?.version ?? 0)}`;
 }
 
-function compare(one: string, other: string): number {
-  return one < other ? -1 : one > other ? 1 : 0;
+/** As a callback of `sort` compares. */
+function compare(left: string, right: string): number {
+  return left < right ? -1 : left > right ? 1 : 0;
 }
 
 function lostChanges(version: number): RegistryDiverged {

@@ -1,15 +1,15 @@
 /**
- * The registry of a process that shares it with other processes, as the admin interface uses it. Main thread
- * of a gateway process. Statements show what all processes use, debits first lease the money from all, and a
- * change is in force in this process when it is acknowledged, and in all others soon.
+ * The registry of a process that shares it with other processes, as the admin interface uses it.
+ * gateway/shared-accounting.ts makes it. Main thread of a gateway process. Statements show what all processes
+ * use, debits first lease the money from all, and a change is in force in this process when it is
+ * acknowledged, and in all others soon.
  *
  * A change is one transaction, which cannot wait for other processes. So it first runs without preparation.
- * If it shows the use of an account, or takes money out of one, it stops before it is written; this class
- * asks for what it lacked, and runs it again. A change that lacks nothing, such as disabling a key, runs
- * once.
+ * If it shows the use of an account, or takes money out of one, the run stops before it writes.
+ * SharedRegistry then asks for what the run lacked, and runs the change again. A change that lacks nothing,
+ * such as disabling a key, runs once.
  *
- * Must hold: nothing is written by a run that lacks something, and a debit takes only what nobody else holds.
- * Test: test/unit/sharing/shared-registry.test.ts.
+ * Must hold: a run that lacks something writes nothing, and a debit takes only what no other process holds.
  */
 import { isDeepStrictEqual } from 'node:util';
 import { ProxyError } from '../core/errors.js';
@@ -27,24 +27,27 @@ import { byScope, useOf, type CallsUse } from './sharing-stats.js';
 import { IDLE_MS_PLENTIFUL } from './lease-terms.js';
 import { DebitNotCovered, debitsOf, type Debit, type DebitService } from './debits.js';
 
-/** How often a change is prepared: again if another process changed the same meanwhile. */
+/** How often a change is run. It is prepared again if another process changed the same meanwhile. */
 const TRIES_MAX = 20;
 
 const IDLE_SECONDS_MAX = IDLE_MS_PLENTIFUL / 1_000;
 
 export interface SharedRegistryOptions {
   readonly store: Pick<Store, 'shared'>;
-  /** Made with these `uses`. */
+  /** Must have been made with these `uses`. */
   readonly registry: Registry;
   readonly uses: SharedUses;
   readonly coordinator: Pick<Coordinator, 'look'>;
   readonly debits: DebitService;
   readonly commit: CommitChange;
-  /** Waits a while for every process of this host to apply that change; resolves with how many do not. */
+  /**
+   * Waits a while for every process of this host to apply the change of that number in the feed. Resolves
+   * with how many have not.
+   */
   readonly confirm: (change: number) => Promise<number>;
-  /** Resolves when what the processes had settled is in the store. */
+  /** Resolves when the store has what the processes had settled before the call. */
   readonly flushAll: () => Promise<unknown>;
-  /** Told of each change once it is durable. */
+  /** Called with each change once it is durable. */
   readonly onChange: (change: OperatorChange) => void;
   /** What calls use of these accounts now, as each process of this host reports it. */
   readonly callsUses: (accounts: readonly string[]) => Promise<readonly CallsUse[]>;
@@ -86,7 +89,10 @@ export class SharedRegistry implements RegistryService {
     return uses.show(known, () => work(registry)).result;
   }
 
-  /** Rejects with `overloaded` if those who share cannot be reached, and with what `work` throws. */
+  /**
+   * Rejects with `overloaded` if the coordinator cannot be reached, and with what `work` throws. `onBehind`
+   * gets how many processes have not applied the change in time.
+   */
   async change<Result>(
     cause: Cause,
     work: (registry: Registry) => Result,
@@ -96,18 +102,18 @@ export class SharedRegistry implements RegistryService {
     let prepared: Preparation = { known: new Map(), asked: new Set(), debits: [] };
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       try {
-        const taken = prepared.uncovered === undefined ? prepared.debits : [];
-        const { result, writes, change } = await debitService.during(taken, () =>
+        const debits = prepared.uncovered === undefined ? prepared.debits : [];
+        const { result, writes, change } = await debitService.during(debits, () =>
           this.#commit(cause, work, prepared),
         );
         if (change !== undefined) onChange(change);
-        const behind = writes ? await confirm(store.shared.feed.newest()) : 0;
-        if (behind > 0) onBehind?.(behind);
+        const countBehind = writes ? await confirm(store.shared.feed.newest()) : 0;
+        if (countBehind > 0) onBehind?.(countBehind);
         return result;
       } catch (error) {
         if (error instanceof CoordinatorLost) throw unreachable(error);
         if (error instanceof DebitNotCovered) {
-          // Whoever was quicker may have made the same request: the next run tells whether the money is still
+          // A quicker operator may have made the same debit: the next run shows whether the money is still
           // wanted.
           prepared = { ...prepared, uncovered: error };
         } else if (error instanceof Unprepared) {
@@ -129,40 +135,43 @@ export class SharedRegistry implements RegistryService {
     let writes = false;
     let missed: ReadonlySet<string> = new Set();
     let change: OperatorChange | undefined;
-    // The operator's change is made again at each run: another host's may have come before it in the chain.
+    // The record of the operator's change is made at each run: another host's may have come before it in the
+    // chain.
     const run = (): Result => {
-      const made = registry.during(cause, () => uses.show(known, () => work(registry)));
-      ({ change } = made);
-      missed = made.result.missed;
-      return made.result.result;
+      const ran = registry.during(cause, () => uses.show(known, () => work(registry)));
+      ({ change } = ran);
+      missed = ran.result.missed;
+      return ran.result.result;
     };
     const result = await commit(run, (rows) => {
-      const wanted = debitsOf(rows);
-      const areSame = isDeepStrictEqual(wanted, debits);
+      const debitsOfRun = debitsOf(rows);
+      const areSame = isDeepStrictEqual(debitsOfRun, debits);
       if (areSame && uncovered !== undefined) throw rejectionOf(uncovered);
-      // Nobody uses what the change itself creates.
+      // No process uses an account that the change itself creates.
       const created = new Set(rows.flatMap(({ former, key }) => (former === undefined ? [key] : [])));
-      const unknown = [...missed].filter((id) => !asked.has(id) && !created.has(id));
-      if (unknown.length > 0 || !areSame) throw new Unprepared(unknown, wanted);
+      const unasked = [...missed].filter((id) => !asked.has(id) && !created.has(id));
+      if (unasked.length > 0 || !areSame) throw new Unprepared(unasked, debitsOfRun);
       writes = rows.length > 0;
     });
     return { result, writes, change };
   }
 
-  /** The uses of these accounts; none if the coordinator is lost: then statements show what the store has. */
+  /**
+   * The uses of these accounts. Empty if the coordinator is lost: statements then show what the store has.
+   */
   async #look(ids: Iterable<string>): Promise<Map<string, AccountUse>> {
     const all = [...ids];
     const uses = new Map<string, AccountUse>();
     try {
       for (let first = 0; first < all.length; first += EXCHANGE_ASKS_MAX) {
         const page = all.slice(first, first + EXCHANGE_ASKS_MAX);
-        // Asked before the coordinator: a charge that is written in between is counted twice for a moment,
-        // never lost.
+        // Processes are asked before the coordinator: a charge that is written in between is counted twice
+        // for a moment, never left out.
         const calls = await this.#options.callsUses(page);
         const slots = [...new Set(calls.map(({ slot }) => slot))];
         const views = await this.#options.coordinator.look(page, slots);
-        const known = byScope(calls);
-        for (const view of views) uses.set(view.scope, useOf(view, known.get(view.scope)));
+        const callsByScope = byScope(calls);
+        for (const view of views) uses.set(view.scope, useOf(view, callsByScope.get(view.scope)));
       }
     } catch (error) {
       if (!(error instanceof CoordinatorLost)) throw error;
@@ -171,17 +180,18 @@ export class SharedRegistry implements RegistryService {
   }
 }
 
-/** What was done before a change is run. */
+/** What was found out and leased before a change is run. */
 interface Preparation {
   readonly known: KnownUses;
-  /** The accounts whose use was asked for; it is unknown all the same if the coordinator is lost. */
+  /** The accounts whose use was asked for. `known` lacks it all the same if the coordinator was lost. */
   readonly asked: ReadonlySet<string>;
-  /** They are leased while the change runs, unless they were not covered. */
+  /** The debits of the last run, which are leased while the change runs, unless `uncovered` is set. */
   readonly debits: readonly Debit[];
+  /** Set if the last try could not lease the debits. */
   readonly uncovered?: DebitNotCovered;
 }
 
-/** Undoes a change that needs another preparation: the uses of these accounts, and these debits leased. */
+/** Undoes a run that needs another preparation: the uses of `missed`, and `debits` leased. */
 class Unprepared extends Error {
   readonly missed: readonly string[];
   readonly debits: readonly Debit[];
