@@ -1,10 +1,11 @@
 /**
  * The registry on the server that hosts share, as typed calls and the scripts behind them. Each script does a
- * whole step at once, so that a registry has one history. RegistryLog and the reseed use it on the main
- * thread. Every call may reject with ValkeyError.
+ * whole step at once, so that a registry has one history. open-hosts.ts makes a RegistryServer;
+ * registry-log.ts and registry-reseed.ts call it. Main thread. Every call may reject with ValkeyError. The
+ * keys are in valkey-codec.ts (`registryKeys`).
  *
- * A row is two texts: which it is, for example `["accounts","acct_…"]`, and its value as JSON, or false if it
- * is removed.
+ * A row at the server is two texts: its name, for example `["accounts","acct_…"]`, and its value as JSON, or
+ * false if the row is removed.
  *
  * Must hold: a change is appended only to the version and the id that it was made of, and the rows of a
  * seeding count only all at once. Tests: test/unit/sharing/registry-log.test.ts, registry-reseed.test.ts (a
@@ -23,13 +24,13 @@ export interface ServerChange {
   readonly rows: readonly RegistryRow[];
 }
 
-type RowArguments = readonly [string, string | false];
+type RowArguments = readonly [name: string, value: string | false];
 
 function argumentsOf({ table, key, value }: RegistryRow): RowArguments {
   return [JSON.stringify([table, key]), value === null ? false : JSON.stringify(value)];
 }
 
-/** The contents are not checked here: store/registry-copy.ts does that when it takes the row. */
+/** Does not check the contents: store/registry-copy.ts does when it takes the row. */
 function rowOf([name, value]: RowArguments): RegistryRow {
   return readRecord(name, () => {
     const [table, key] = JSON.parse(name) as [RegistryRow['table'], RegistryRow['key']];
@@ -37,7 +38,7 @@ function rowOf([name, value]: RowArguments): RegistryRow {
   });
 }
 
-/** What `read` makes of the server's record `name`. Throws ValkeyError that names it if that is damaged. */
+/** Returns what `read` returns for the server's record `name`. If `read` throws, throws a ValkeyError. */
 function readRecord<Result>(name: string, read: () => Result): Result {
   try {
     return read();
@@ -81,8 +82,8 @@ function unexpected(reply: unknown): ValkeyError {
 }
 
 /**
- * Changes that the server keeps for hosts that follow. A host that missed more takes all rows anew, which it
- * does within seconds, so few are needed.
+ * How many changes the server keeps for hosts that follow. A host that missed more takes all rows anew. That
+ * takes seconds, so few changes need be kept.
  */
 const LOG_ENTRIES_MAX = 10_000;
 
@@ -90,9 +91,9 @@ const LOG_ENTRIES_MAX = 10_000;
 const ENTRIES_PER_PULL = 50;
 
 /**
- * Appends a change if it follows the last one. KEYS: state, log, rows. ARGV: epoch, version and id of the
- * last change, id of this one, rows. Replies 'done', or 'behind' if others were quicker, or 'other' if the
- * server has another registry or none.
+ * Appends a change if it follows the last change. KEYS: state, log, rows. ARGV: epoch, version and id of the
+ * last change, id of the new change, rows. Replies 'done', or 'behind' if others were quicker, or 'other' if
+ * the server has another registry or none.
  */
 const APPEND = scriptOf(`
 local state = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'last')
@@ -108,9 +109,9 @@ return 'done'
 `);
 
 /**
- * Reads what came after a version. KEYS: state, log of the asker's epoch. ARGV: epoch and version of the
- * asker. Replies epoch, version, id of the last change, history, and the changes if the epoch is the asker's;
- * nothing if there is no registry.
+ * Reads the changes after a version. KEYS: state, log of the asker's epoch. ARGV: epoch and version of the
+ * asker. Replies epoch, version, id of the last change, history, and the changes, of which there are none if
+ * the asker's epoch is another; an empty list if there is no registry.
  */
 const PULL = scriptOf(`
 local state = redis.call('HMGET', KEYS[1], 'epoch', 'version', 'last', 'history')
@@ -125,9 +126,10 @@ return {state[1], state[2], state[3], state[4], changes}
 `);
 
 /**
- * Puts rows of an epoch that does not count yet, and renews the permission to seed; both end together if the
- * host ends or loses the server, so that its rows do not stay. KEYS: seeder, rows. ARGV: who seeds,
- * milliseconds that a batch may take, and of each row which it is and its value.
+ * Puts rows of an epoch that does not count yet, and renews the permission to seed. Rows and permission
+ * expire together if the host ends or loses the server, so that its rows do not stay. KEYS: seeder, rows.
+ * ARGV: who seeds, milliseconds that a batch may take, and of each row its name and its value. Replies
+ * 'done', or 'late' if the host has no permission any more.
  */
 const PUT_ROWS = scriptOf(`
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 'late' end
@@ -140,8 +142,8 @@ return 'done'
 /**
  * Ends a seeding: from now on its rows count, and stay, and those of the epoch before are removed. KEYS:
  * state, seeder, claims, rows; rows and log of the epoch before. ARGV: who seeds; epoch and version that the
- * server had (empty for none); epoch, version, last id and history of what it has from now on; how many rows
- * were put, which a replica that was promoted meanwhile may lack.
+ * server had (empty for none); epoch, version, last id and history that it has from now on; how many rows
+ * were put, of which a replica that was promoted meanwhile may lack some. Replies 'done', or why not.
  */
 const FINISH_SEED = scriptOf(`
 local state = redis.call('HMGET', KEYS[1], 'epoch', 'version')
@@ -156,9 +158,10 @@ return 'done'
 `);
 
 /**
- * Reports the age of a copy, and asks for permission to seed. KEYS: claims, seeder. ARGV: host, rank of its
- * copy, milliseconds after which claims are forgotten, '1' if it wants to seed, milliseconds that a batch of
- * rows may take. Replies the time in ms, whether it may seed, and all claims as `rank at-ms`, by host.
+ * Reports how new a copy is, and asks for permission to seed. KEYS: claims, seeder. ARGV: host, rank of its
+ * copy, milliseconds after which claims are forgotten, '1' if the host wants to seed, milliseconds that a
+ * batch of rows may take. Replies the time in ms, whether the host may seed, and all claims as `rank at-ms`,
+ * by host.
  */
 const CLAIM = scriptOf(`
 local time = redis.call('TIME')
@@ -174,7 +177,7 @@ end
 return {now, may, redis.call('HGETALL', KEYS[1])}
 `);
 
-/** Parses the changes up to the first that cannot be read. `name`: of their log at the server. */
+/** Parses the changes up to the first that cannot be read. `name`: the key of their log at the server. */
 function readableOf(entries: readonly ValkeyReply[], name: string): Omit<ServerRegistry, 'position'> {
   const changes: ServerChange[] = [];
   for (const entry of entries) {
@@ -191,16 +194,18 @@ function readableOf(entries: readonly ValkeyReply[], name: string): Omit<ServerR
 export interface ServerRegistry {
   /** Position of the server's registry. */
   readonly position: RegistryPosition;
-  /** The first changes after the asker's version, oldest first; none if it has another epoch. */
+  /** The first changes after the asker's version, oldest first; none if the asker has another epoch. */
   readonly changes: readonly ServerChange[];
-  /** Why the change after those cannot be read: whoever needs it takes all rows anew. */
+  /** Why the change after `changes` cannot be read. A host that needs it takes all rows anew. */
   readonly damage?: string | undefined;
 }
 
-/** How new a host's copy is, as it reported itself. */
+/** How new a host's copy is, as the host has reported. */
 interface Claim {
   readonly host: string;
+  /** `rankOf` of registry-reseed.ts. */
   readonly rank: string;
+  /** How long ago the host has reported last. */
   readonly ageMs: number;
 }
 
@@ -208,17 +213,17 @@ interface Claim {
 const APPEND_DEADLINE_MS = 5_000;
 /** A reply may have some MB. */
 const PULL_DEADLINE_MS = 5_000;
-/** The longest wait for changes. After it the state is read: the server may have been restarted. */
+/** The longest wait for changes. Then the state is read, because the server may have been restarted. */
 const WAIT_MS = 800;
 const WAIT_DEADLINE_MS = 3_000;
-/** Claims are repeated each half second, so one that is not is of a host that has ended. */
+/** After so long without a new claim of any host all claims are forgotten. */
 const CLAIMS_KEPT_MS = 60_000;
-/** The seeding host reports after each batch that it goes on. */
+/** How long a batch of a seeding may take. Each batch renews the permission to seed. */
 const SEED_BATCH_MS_MAX = 30_000;
 
 interface RegistryServerOptions {
   readonly client: ValkeyClient;
-  /** A connection of its own, because whatever is sent behind a wait would wait too. */
+  /** For `wait` alone: commands that are sent behind a waiting one would wait too. */
   readonly waiter: ValkeyClient;
   readonly namespace: string;
 }
@@ -234,25 +239,26 @@ export class RegistryServer {
     this.#keys = registryKeys(options.namespace);
   }
 
-  /** Reads the registry after `from`, the asker's position. Undefined if the server has no registry. */
+  /** Reads the registry's position, and the changes after `from`. Undefined if the server has no registry. */
   async pull(from: RegistryPosition | undefined): Promise<ServerRegistry | undefined> {
     const { state, logOf } = this.#keys;
     const epoch = from?.epoch ?? '';
     const reply = await this.#client.run(PULL, [state, logOf(epoch)], [epoch, String(from?.version ?? 0)], {
       deadlineMs: PULL_DEADLINE_MS,
     });
-    const [found, version, lastId, history, changes] = listOf(reply);
-    if (found === undefined) return undefined;
+    const [epochText, version, lastId, history, changes] = listOf(reply);
+    if (epochText === undefined) return undefined;
     const position = readRecord(state, () => {
-      const read = {
-        epoch: textOf(found),
+      const parsed = {
+        epoch: textOf(epochText),
         version: Number(version),
         lastId: textOf(lastId),
         history: JSON.parse(textOf(history)) as unknown,
       };
-      // The scripts compare the version as text: '' or '07' would never be theirs.
-      if (!isPosition(read) || String(read.version) !== textOf(version)) throw new Error('it is no position');
-      return read;
+      // The scripts compare the version as text, and write no '' or '07'.
+      if (!isPosition(parsed) || String(parsed.version) !== textOf(version))
+        throw new Error('it is no position');
+      return parsed;
     });
     return { position, ...readableOf(listOf(changes), logOf(epoch)) };
   }
@@ -284,24 +290,24 @@ export class RegistryServer {
     throw unexpected(reply);
   }
 
-  /** Reports how new this host's copy is, and asks for permission to seed if `seeds`. */
+  /** Reports how new this host's copy is, and asks for permission to seed if `wantsToSeed`. */
   async claim(
     host: string,
     rank: string,
-    seeds: boolean,
+    wantsToSeed: boolean,
   ): Promise<{ readonly may: boolean; readonly claims: readonly Claim[] }> {
     const { claims, seeder } = this.#keys;
     const reply = await this.#client.run(
       CLAIM,
       [claims, seeder],
-      [host, rank, String(CLAIMS_KEPT_MS), seeds ? '1' : '0', String(SEED_BATCH_MS_MAX)],
+      [host, rank, String(CLAIMS_KEPT_MS), wantsToSeed ? '1' : '0', String(SEED_BATCH_MS_MAX)],
     );
-    const [nowMs, may, all] = listOf(reply);
+    const [nowMs, may, claimsByHost] = listOf(reply);
     return {
       may: may === 'yes',
-      claims: pairsOf(all).map(([name, claim]) => {
-        const [claimed = '', atMs = '0'] = claim.split(' ');
-        return { host: name, rank: claimed, ageMs: Number(nowMs) - Number(atMs) };
+      claims: pairsOf(claimsByHost).map(([claimant, claim]) => {
+        const [rankOfClaim = '', atMs = '0'] = claim.split(' ');
+        return { host: claimant, rank: rankOfClaim, ageMs: Number(nowMs) - Number(atMs) };
       }),
     };
   }
@@ -321,7 +327,7 @@ export class RegistryServer {
 
   /**
    * Makes `next`, of which `rowCount` rows were put, the server's registry. Returns false if the server has
-   * another registry than `before`, or lacks rows, or another host seeds.
+   * another registry than `before`, or lacks rows, or another host has the permission to seed.
    */
   async finishSeed(
     host: string,
@@ -355,20 +361,21 @@ export class RegistryServer {
   }
 
   /**
-   * Reads all rows, or those of `table`, in batches of about `count` or less: in no order, some of them
-   * twice, or as they became meanwhile.
+   * Reads all rows, or those of `table`, in batches of about `count` or less. They come in no order, some of
+   * them twice, and some as a change meanwhile has made them.
    */
   async *rows(epoch: string, count: number, table?: RegistryRow['table']): AsyncGenerator<RegistryRow[]> {
     const key = this.#keys.rowsOf(epoch);
-    // A row's name begins with its table, as `argumentsOf` writes it; [ has a meaning in patterns.
+    // A row's name begins with its table, as `argumentsOf` writes it. The [ is escaped, because it has a
+    // meaning in patterns.
     const match = table === undefined ? [] : ['MATCH', `\\[${JSON.stringify(table)},*`];
     let cursor = '0';
     do {
       const args = ['HSCAN', key, cursor, 'COUNT', String(count), ...match];
       const reply = await this.#client.command(key, args, { deadlineMs: PULL_DEADLINE_MS });
-      const [next, found] = listOf(reply);
-      yield pairsOf(found).map(rowOf);
-      cursor = textOf(next);
+      const [nextCursor, fields] = listOf(reply);
+      yield pairsOf(fields).map(rowOf);
+      cursor = textOf(nextCursor);
     } while (cursor !== '0');
   }
 }

@@ -1,15 +1,15 @@
 /**
- * The client for the Valkey or Redis that hosts share. Each script or command has a deadline and fails at
- * once without a connection; reconnecting is spread over time. Coordinator, registry and host directory use
- * it. Main thread. Import it only if there is `sharing`: `@redis/client` costs 21 MB of memory and 0.1 s.
+ * The client for the Valkey or Redis that hosts share. Each call (a script or a command) has a deadline and
+ * fails at once without a connection; reconnecting is spread over time. open-hosts.ts makes clients for
+ * valkey-server.ts, registry-server.ts and the claims of notices. Main thread. Import this file only if there
+ * is `sharing`: `@redis/client` costs 21 MB of memory and 0.1 s.
  *
  * A call ends within its deadline whatever the server does. A call that failed may still be carried out, so
  * the caller makes that harmless, by a growing sequence number or a version to compare. Only the caller sends
- * anything twice, with one exception: a script that the server does not know, and therefore has not run.
+ * a call twice, with one exception: a script that the server does not know, and therefore has not run.
  *
- * Must hold: a call that the server may have carried out is never reported as `refused` or `offline`. Tests:
- * test/unit/sharing/valkey-client.test.ts, registry-contact.registry-append.test.ts (what becomes of a
- * change).
+ * Must hold: a call that the server may have carried out is never reported as `refused` or `offline` (also
+ * test/unit/sharing/registry-contact.registry-append.test.ts).
  */
 import { createHash } from 'node:crypto';
 import { CoordinatorLost, type LossReason } from './coordinator.js';
@@ -29,24 +29,25 @@ export type { ValkeyArgument, ValkeyReply } from './valkey-connection.js';
 
 /** Connecting takes one to three round trips; a server that needs longer counts as unreachable. */
 const CONNECT_TIMEOUT_MS = 2_000;
-/** Bound of calls under way: the coordinator has one for each partition, the registry some. */
+/** How many calls may be under way. The coordinator has one for each partition, the registry some. */
 const COMMANDS_MAX = 1_024;
 /**
- * Pauses between tries grow from the first to the longest, and a random part of up to a half is taken off. A
- * thousand clients that lost one server at the same moment so come back as some 2,700 connections a second.
+ * Pauses between tries grow from the first to the longest, and a random part of up to a half is taken off.
+ * With them a thousand clients that lost one server at the same moment make some 2,700 connections a second.
  */
 const RECONNECT_FIRST_MS = 100;
 const RECONNECT_LONGEST_MS = 500;
-/** Replies of a server that is not the master, or not yet: the master has to be found again. */
+/** Matches replies of a server that is not the master, or not yet: the master has to be found again. */
 const WRONG_SERVER = /^(READONLY|LOADING|MASTERDOWN|CLUSTERDOWN|UNBLOCKED|NOREPLICAS)\b/;
+/** Matches a `sharing.url` that names one server, no Cluster and no Sentinels. */
 const SINGLE_SERVER = /^rediss?:/;
 const WANT_CLUSTER =
   'the server is one of a Cluster, sharing.url wants redis-cluster://host:port,host:port, or rediss-cluster with TLS';
 
 /**
  * `refused`: the server replied with an error and did nothing, except that a script that stopped half-way did
- * what came before. `offline`: there was no connection, so nothing was sent. `unreachable` and `late`: nobody
- * knows whether the call was carried out.
+ * what came before the error. `offline`: there was no connection, so nothing was sent. `unreachable` and
+ * `late`: it is not known whether the call was carried out.
  */
 export type ValkeyFailure = 'unreachable' | 'offline' | 'late' | 'refused';
 
@@ -71,9 +72,9 @@ export function scriptOf(text: string): ValkeyScript {
 }
 
 export interface ValkeyClientOptions extends ValkeyAddress {
-  /** For calls that name no other. */
+  /** The deadline of calls that name no other. */
   readonly deadlineMs: number;
-  /** In [0, 1), for the pauses. Default `Math.random`. */
+  /** Returns numbers in [0, 1), for the pauses. Default `Math.random`. */
   readonly random?: (() => number) | undefined;
   /** Called when a connection breaks, or leads to another server. */
   readonly onDisturbed?: (() => void) | undefined;
@@ -85,7 +86,7 @@ export interface ValkeyClientOptions extends ValkeyAddress {
 
 export interface CallOptions {
   readonly deadlineMs?: number | undefined;
-  /** Return texts as Buffer. Default false: as UTF-8 strings. */
+  /** Whether texts are returned as Buffers. Default false: as UTF-8 strings. */
   readonly binary?: boolean | undefined;
 }
 
@@ -99,15 +100,16 @@ export class ValkeyClient {
   readonly #options: ValkeyClientOptions;
   readonly #peers: ValkeyPeers;
   #connection: ValkeyConnection;
-  /** Opens the next connection after a pause. */
+  /** The timer that opens the next connection after a pause; undefined if no pause runs. */
   #reopening: NodeJS.Timeout | undefined;
-  /** How many connections in a row were dropped because they were late or wrong. */
+  /** How many connections in a row were dropped without a good reply. The pause depends on it. */
   #drops = 0;
+  /** When the last connection began to open. */
   #openedMs = 0;
   /** Whether the connection has had a reply that was no error. */
   #isGood = false;
   #lastError: string | undefined;
-  #closed = false;
+  #isClosed = false;
 
   /** Begins to connect. Throws if the settings would not accept the URL. */
   constructor(options: ValkeyClientOptions) {
@@ -117,24 +119,27 @@ export class ValkeyClient {
     this.#connection = this.#open();
   }
 
-  /** Why the last try failed; undefined if it did not. Never contains a secret. */
+  /** Why the last try failed; undefined if it did not fail. Never contains a secret. */
   get lastError(): string | undefined {
     return this.#lastError;
   }
 
-  /** Runs a script, in two round trips if the server does not know it yet. All keys have one hash tag. */
+  /**
+   * Runs a script, in two round trips if the server does not know it yet. All keys must have one hash tag.
+   * Rejects with ValkeyError.
+   */
   async run(
     script: ValkeyScript,
     keys: readonly string[],
     args: readonly ValkeyArgument[],
     options: CallOptions = {},
   ): Promise<ValkeyReply> {
-    const rest = [String(keys.length), ...keys, ...args];
+    const keysAndArgs = [String(keys.length), ...keys, ...args];
     try {
-      return await this.command(keys[0], ['EVALSHA', script.digest, ...rest], options);
+      return await this.command(keys[0], ['EVALSHA', script.digest, ...keysAndArgs], options);
     } catch (error) {
       if (!(error instanceof ValkeyError) || !error.message.startsWith('NOSCRIPT')) throw error;
-      return this.command(keys[0], ['EVAL', script.text, ...rest], options);
+      return this.command(keys[0], ['EVAL', script.text, ...keysAndArgs], options);
     }
   }
 
@@ -144,17 +149,17 @@ export class ValkeyClient {
     args: readonly ValkeyArgument[],
     { deadlineMs = this.#options.deadlineMs, binary = false }: CallOptions = {},
   ): Promise<ValkeyReply> {
-    if (this.#closed) throw new ValkeyError('offline', 'the connection was closed');
+    if (this.#isClosed) throw new ValkeyError('offline', 'the connection was closed');
     const connection = this.#connection;
     let timer: NodeJS.Timeout | undefined;
     let afterPoll: NodeJS.Immediate | undefined;
     const late = new Promise<never>((_resolve, reject) => {
       const giveUp = (): void => {
-        // Replies come in order, so all that follow on this connection would be late as well.
+        // Replies come in order, so all later replies on this connection would be late as well.
         reject(new ValkeyError('late', `no reply within ${deadlineMs} ms`));
         this.#drop(connection);
       };
-      // After a stall the reply may lie in the socket, which the event loop reads after its timers.
+      // After a stall of this thread the reply may be in the socket, which the event loop reads after timers.
       timer = setTimeout(() => (afterPoll = setImmediate(giveUp)), deadlineMs);
     });
     try {
@@ -163,7 +168,7 @@ export class ValkeyClient {
       if (connection === this.#connection) this.#recordGood();
       return reply;
     } catch (error) {
-      throw this.#failureOf(error, connection);
+      throw this.#asValkeyError(error, connection);
     } finally {
       clearTimeout(timer);
       clearImmediate(afterPoll);
@@ -172,13 +177,14 @@ export class ValkeyClient {
 
   /** Drops the connection; pending calls are rejected as unreachable. */
   close(): void {
-    if (this.#closed) return;
-    this.#closed = true;
+    if (this.#isClosed) return;
+    this.#isClosed = true;
     this.#peers.clients.delete(this);
     clearTimeout(this.#reopening);
     this.#connection.destroy();
   }
 
+  /** Begins to connect. Events of a connection that is no longer the present one are ignored. */
   #open(): ValkeyConnection {
     const { url, username, password, name } = this.#options;
     this.#openedMs = performance.now();
@@ -207,7 +213,7 @@ export class ValkeyClient {
       },
     });
     connection.connect().catch((error: unknown) => {
-      if (connection !== this.#connection || this.#closed) return;
+      if (connection !== this.#connection || this.#isClosed) return;
       this.#lastError = textOf(error);
       this.#drop(connection);
     });
@@ -216,7 +222,7 @@ export class ValkeyClient {
 
   /** Drops a connection and opens another one after a pause. */
   #drop(connection: ValkeyConnection): void {
-    if (connection !== this.#connection || this.#reopening !== undefined || this.#closed) return;
+    if (connection !== this.#connection || this.#reopening !== undefined || this.#isClosed) return;
     connection.destroy();
     this.#isGood = false;
     this.#reopenAfter(this.#pauseMs(this.#drops++));
@@ -230,6 +236,7 @@ export class ValkeyClient {
     }, pauseMs);
   }
 
+  /** The connection had a reply that is no error. Its first one ends the pauses of the peers. */
   #recordGood(): void {
     this.#drops = 0;
     if (this.#isGood) return;
@@ -237,7 +244,7 @@ export class ValkeyClient {
     for (const peer of this.#peers.clients) peer.#hurry();
   }
 
-  /** Ends a pause, but a client that fails again and again tries ten times a second at the most. */
+  /** Shortens a pause. But a client that fails again and again tries ten times a second at the most. */
   #hurry(): void {
     if (this.#reopening === undefined) return;
     const sinceMs = performance.now() - this.#openedMs;
@@ -249,8 +256,10 @@ export class ValkeyClient {
     return Math.round(fullMs * (0.5 + (this.#options.random ?? Math.random)() / 2));
   }
 
-  /** What the caller gets for a call that failed. Drops the connection if its server is not the master. */
-  #failureOf(error: unknown, connection: ValkeyConnection): ValkeyError {
+  /**
+   * The error of a call that failed, for its caller. Drops the connection if its server is not the master.
+   */
+  #asValkeyError(error: unknown, connection: ValkeyConnection): ValkeyError {
     const text = textOf(error);
     const message =
       text.startsWith('MOVED') && SINGLE_SERVER.test(this.#options.url) ? `${text}: ${WANT_CLUSTER}` : text;
@@ -258,17 +267,19 @@ export class ValkeyClient {
       this.#lastError = message;
       return error;
     }
-    const rejected = isServersNo(error);
-    if (rejected && WRONG_SERVER.test(message)) this.#drop(connection);
+    const isReply = isServersNo(error);
+    if (isReply && WRONG_SERVER.test(message)) this.#drop(connection);
+    // `run` expects NOSCRIPT, so it is no error of the client.
     if (!message.startsWith('NOSCRIPT')) this.#lastError ??= message;
-    if (rejected) return new ValkeyError('refused', message);
-    // Not "The client is offline", nor "Disconnects client": why.
+    if (isReply) return new ValkeyError('refused', message);
+    // The library's "The client is offline" or "Disconnects client" would hide why.
     const cause = this.#lastError ?? message;
     if (wasOffline(error)) return new ValkeyError('offline', cause);
     return new ValkeyError('unreachable', wasDropped(error) ? cause : message);
   }
 }
 
+/** The error's message; of an AggregateError, which has none, that of its first error. */
 function textOf(error: unknown): string {
   if (error instanceof AggregateError && error.errors.length > 0) return textOf(error.errors[0]);
   return error instanceof Error ? error.message || error.name : String(error);
@@ -281,7 +292,7 @@ const REASONS: Readonly<Record<ValkeyFailure, LossReason>> = {
   refused: 'failing',
 };
 
-/** Turns a failure of the server into a CoordinatorLost; any other error is a bug and stays. */
+/** Turns a ValkeyError into a CoordinatorLost. Returns any other error, which is a bug, as it is. */
 export function asLoss(error: unknown): unknown {
   if (!(error instanceof ValkeyError)) return error;
   return new CoordinatorLost(REASONS[error.code], `the sharing server: ${error.message}`, { cause: error });

@@ -1,9 +1,11 @@
 /**
  * Asks and replies in the form of the Lua scripts, which is packed arrays of numbers, and the names of all
- * keys at the server that hosts share. `ValkeyPartition` encodes and decodes with it. Pure; main thread.
+ * keys at the server that hosts share. valkey-partition.ts encodes and decodes by it; valkey-server.ts and
+ * registry-server.ts take keys from it. Pure; main thread.
  *
- * Must hold: arrays have the order in which valkey-stocks.ts and valkey-scripts.ts read them, and all hosts
- * put a scope into the same partition. Test: test/unit/sharing/valkey-coordinator.test.ts (random asks).
+ * Must hold: arrays have the order in which valkey-stocks.ts, valkey-money.ts and valkey-scripts.ts read and
+ * write them, and all hosts put a scope into the same partition
+ * (test/unit/sharing/valkey-coordinator.test.ts, random asks).
  */
 import { Packr } from 'msgpackr';
 import { asPicoUnits, maxOf, type PicoUnits } from '../core/units.js';
@@ -34,8 +36,9 @@ export function unpacked(bytes: Uint8Array): unknown {
   return packr.unpack(bytes);
 }
 
-/** Counted stocks by the code of valkey-stocks.ts. The balance has a form of its own. */
+/** The stocks that are counted as numbers. The balance has a form of its own. */
 type CountedName = Exclude<StockName, 'balance'>;
+/** The name of each counted stock in the scripts: see STOCKS_LUA. The server has them on record. */
 export const STOCK_CODES: Readonly<Record<CountedName, string>> = {
   calls_in_flight: 'f',
   tokens_per_minute: 'w',
@@ -46,7 +49,9 @@ export const STOCK_CODES: Readonly<Record<CountedName, string>> = {
   tokens_per_month: 'mt',
   spend_per_month: 'ms',
 };
-const NAMES = new Map(Object.entries(STOCK_CODES).map(([name, code]) => [code, name as CountedName]));
+const STOCK_NAME_OF_CODE = new Map(
+  Object.entries(STOCK_CODES).map(([name, code]) => [code, name as CountedName]),
+);
 
 /** The entries of `stocks` that are counted. */
 export function countedOf<Of>(stocks: Stocks<Of>): [CountedName, Of][] {
@@ -56,6 +61,7 @@ export function countedOf<Of>(stocks: Stocks<Of>): [CountedName, Of][] {
 /** How much was ever credited to an account, by this host's copy of the registry. */
 export interface Credited {
   readonly totalPicoUnits: PicoUnits;
+  /** Grows with each change of the registry. The newest version counts. */
   readonly version: number;
 }
 
@@ -65,17 +71,19 @@ export function moneyPair(amount: bigint): [number, number] {
   return [Number((amount - low) / MONEY_BASE), Number(low)];
 }
 
+/** The inverse of `moneyPair`. */
 export function moneyOf(high: number, low: number): PicoUnits {
   return asPicoUnits(BigInt(high) * MONEY_BASE + BigInt(low));
 }
 
+/** The total as [high, low, version]; false if it is undefined. */
 export function versioned(total: HostSpent | Credited | undefined): readonly number[] | false {
   return total === undefined ? false : [...moneyPair(total.totalPicoUnits), total.version];
 }
 
 /**
- * One ask for the exchange script. `spent` and `credited` go along if it asks for money, `inherited` if the
- * scope is a key that was rotated.
+ * One ask for EXCHANGE_SCRIPT, which says what is where. `spent` and `credited` go along if the ask names the
+ * balance, `inherited` if the scope is a key that was rotated.
  */
 export function encodeAsk(
   { scope, minute, stocks = {} }: LeaseAsk,
@@ -109,7 +117,7 @@ export function encodeAsk(
   ];
 }
 
-/** Of each stock [code, period, used]. Tokens of the minute are not handed on. */
+/** Of each stock [code, period, used]. A rotated key inherits no tokens of the minute. */
 function inheritedStocks({ dayNumber, dayCalls, quotas }: InheritedUse): unknown[] {
   const calls: Stocks<PeriodUse> = { calls_per_day: { period: dayNumber, used: dayCalls } };
   const stocks = countedOf({ ...calls, ...(quotas && periodUsesOf(quotas)) });
@@ -121,6 +129,7 @@ function encodeStock(name: CountedName, { limit, period, used, unused, least, mo
   return [STOCK_CODES[name], Number(limit), period, ...counts];
 }
 
+// Replies as the scripts return them: valkey-scripts.ts, valkey-stocks.ts, valkey-money.ts.
 type RawCount = readonly [granted: number, remaining: number, heldByOthers: boolean];
 type RawMinute = readonly [...RawCount, tick: number, validMs: number, freeInMs: number];
 type RawStock = readonly [...RawCount, period: number, freeInMs: number];
@@ -128,8 +137,8 @@ type RawMoney = readonly [number, number, number, number, boolean];
 export type RawReply = readonly [RawMinute | false, readonly RawStock[] | false, RawMoney | false];
 
 /**
- * What `decode` returns, or why the reply cannot be decoded: if a row of the server is damaged, a number in
- * the reply may be none.
+ * What `decode` returns, or a text that says why the reply cannot be decoded: if a row of the server is
+ * damaged, the reply may have something else in place of a number.
  */
 export function decodable<Decoded>(decode: () => Decoded): Decoded | string {
   try {
@@ -141,8 +150,8 @@ export function decodable<Decoded>(decode: () => Decoded): Decoded | string {
 
 /** The reply to `ask`. */
 export function decodeReply({ stocks = {} }: LeaseAsk, [minute, counted, money]: RawReply): LeaseReply {
-  const replies = countedOf(stocks).map(([name], at) => {
-    const [granted, remaining, heldByOthers, period, freeInMs] = (counted as readonly RawStock[])[at]!;
+  const replies = countedOf(stocks).map(([name], index) => {
+    const [granted, remaining, heldByOthers, period, freeInMs] = (counted as readonly RawStock[])[index]!;
     return [name, { granted: BigInt(granted), remaining: BigInt(remaining), heldByOthers, period, freeInMs }];
   });
   return {
@@ -192,14 +201,17 @@ export type RawView = readonly [
   reportedLow: number,
 ];
 
-/** `spentHere` is by the host's store; the server counts what of it was not reported as outstanding. */
+/**
+ * `spentHere`: what the host has spent by its store. The part of it that was not reported to the server is
+ * still counted there as outstanding.
+ */
 export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | undefined): ScopeView {
   const [weighing, unexpired, processes, counted, ...amounts] = view;
   const [high, low, spentHigh, spentLow, reportedHigh, reportedLow] = amounts;
   const unreported = spentHere === undefined ? 0n : spentHere - moneyOf(reportedHigh, reportedLow);
   const outstanding = moneyOf(high, low) - maxOf(unreported, 0n);
   const stocks = counted.map(([code, period, used, unused]) => [
-    NAMES.get(code)!,
+    STOCK_NAME_OF_CODE.get(code)!,
     { period, used: BigInt(used), unused: BigInt(unused) },
   ]);
   return {
@@ -215,7 +227,7 @@ export function decodeView(scope: string, view: RawView, spentHere: PicoUnits | 
 }
 
 function decodeProcess([slot, weighing, unexpired, number, counted]: RawProcess): ProcessView {
-  const used = counted.map(([code, amount]) => [NAMES.get(code)!, BigInt(amount)]);
+  const used = counted.map(([code, amount]) => [STOCK_NAME_OF_CODE.get(code)!, BigInt(amount)]);
   return {
     slot,
     minute: { weighing, unexpired, number },
@@ -257,7 +269,7 @@ export function registryKeys(namespace: string) {
   };
 }
 
-/** The coordinator's keys of a partition, two of them of a scope; valkey-lua.ts says what they hold. */
+/** The coordinator's keys of a partition, of which each scope has two. valkey-lua.ts says what is in them. */
 export function coordinatorKeys(namespace: string, partition: number) {
   const tag = tagOf(namespace, partition);
   return {

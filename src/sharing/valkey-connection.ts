@@ -1,9 +1,9 @@
 /**
- * Connections to one server, to the master that Sentinels name, and to a Cluster, by `@redis/client`, behind
- * the one call that `ValkeyClient` makes. Main thread.
+ * Connections to one server, to the master that Sentinels name, and to a Cluster, by `@redis/client`. All
+ * three have the interface ValkeyConnection, which valkey-client.ts uses. Main thread.
  *
- * Must hold: nothing waits in a queue for a connection: a call that could not be sent rejects at once, so
- * that its deadline means what it says. Test: test/unit/sharing/valkey-client.test.ts (without a server;
+ * Must hold: no call waits in a queue for a connection. A call that cannot be sent rejects at once, so that
+ * its caller can go on in another way. Test: test/unit/sharing/valkey-client.test.ts (without a server;
  * Sentinels; a Cluster).
  */
 import {
@@ -34,17 +34,17 @@ export interface ValkeyAddress {
 
 export interface ValkeyConnectionOptions extends ValkeyAddress {
   readonly connectTimeoutMs: number;
-  /** How many calls may wait for their reply; one more is refused. */
+  /** How many calls may wait for their reply. A call beyond that rejects. */
   readonly commandsMax: number;
   /** In a Cluster: the pause before a server is tried again, after so many tries. */
   readonly reconnectDelayMs: (tries: number) => number;
-  /** In a Cluster: called for every failure of a connection, which then tries again by itself. */
+  /** In a Cluster: called for every failure of a connection. The library then tries again by itself. */
   readonly onError: (error: Error) => void;
   /** Called when calls can be sent; in a Cluster for each server, and again when one is back. */
   readonly onReady: () => void;
   /**
-   * Called when the connection has broken, leads to the master no more, or to none in time, and does not try
-   * again by itself. May be called several times.
+   * Called when the connection has broken, no longer leads to the master, or has found no master in time. The
+   * caller then opens another one. Not in a Cluster. May be called several times.
    */
   readonly onOver: (error: Error) => void;
   /** The master that the Sentinels have named. Each connection of the process gets the same object. */
@@ -52,7 +52,7 @@ export interface ValkeyConnectionOptions extends ValkeyAddress {
 }
 
 export interface ValkeyConnection {
-  /** Resolves when it has connected. Rejects if nothing tries again by itself: but in a Cluster, always. */
+  /** Resolves when it has connected. Rejects if it could not: then open another connection. */
   connect(): Promise<unknown>;
   /** In a Cluster `key` selects the server, undefined any. Rejects at once while there is no connection. */
   send(key: string | undefined, args: readonly ValkeyArgument[], binary: boolean): Promise<ValkeyReply>;
@@ -60,21 +60,21 @@ export interface ValkeyConnection {
   destroy(): void;
 }
 
+// Options of calls. No timeout in the library: it would only cover the write, and cost an AbortSignal a call.
 const BINARY = { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer }, timeout: 0 } as const;
-/** No timeout in the library: it would only cover the write, and cost an AbortSignal a call. */
 const TEXT = { timeout: 0 } as const;
-/** How often a call is sent again that met a server which is not the master any more. */
+/** In a Cluster: how often a call is sent again that met a server which is not the master any more. */
 const REDIRECTIONS_MAX = 3;
 /** How often Sentinels are asked whether another server is the master now. Each time costs a connection. */
 const SENTINEL_LOOK_MS = 2_000;
-/** A master that one client of the process has found is taken by the others for so long, without asking. */
+/** For so long the clients of a process take a master that one of them has found, without asking. */
 const FOUND_MS = 1_000;
-/** A Sentinel that has not replied for so long is not waited for: the next one is asked too. */
+/** After so long without a reply of a Sentinel the next Sentinel is asked, too. */
 const SENTINEL_PATIENCE_MS = 250;
-/** Finds a lost route in seconds; without keep-alive it could take hours. */
+/** TCP keep-alive. It finds a lost route in seconds; without it that could take hours. */
 const KEEP_ALIVE_MS = 5_000;
 
-/** Whether the server replied with an error, whose text begins with a code. It has not done anything then. */
+/** Whether the server replied with an error, whose text begins with a code. Then it has done nothing. */
 export function isServersNo(error: unknown): boolean {
   return error instanceof ErrorReply;
 }
@@ -116,7 +116,7 @@ function commonOptions(address: SharingAddress, options: ValkeyConnectionOptions
     ...(options.password === undefined ? {} : { password: options.password }),
     database: address.database,
     commandsQueueMaxLength: options.commandsMax,
-    // A call that waited for a connection would be late; callers have other ways to go on.
+    // A call that waited for a connection would be late: see "Must hold".
     disableOfflineQueue: true,
     disableClientInfo: true,
     maintNotifications: 'disabled',
@@ -140,29 +140,35 @@ function serverConnection(address: SharingAddress, options: ValkeyConnectionOpti
 
 type CommonOptions = ReturnType<typeof commonOptions>;
 
-/** Not `createClient`, which makes a class of all commands, in 45 ms, whenever the options are others. */
+/**
+ * A client of one server. Not by `createClient`, which makes a class of all commands, in 45 ms, for each new
+ * set of options.
+ */
 function clientOf(common: CommonOptions, { host, port }: ServerAddress) {
   return new RedisClient({ ...common, socket: { ...common.socket, host, port }, commandOptions: TEXT });
 }
 
-/** The library's `destroy` misses a socket that is still being opened, which would stay open. */
+/**
+ * Destroys the client also while its socket is being opened, which the library's `destroy` would leave open.
+ */
 function destroyForGood(client: ReturnType<typeof clientOf>): void {
   client.on('ready', () => client.destroy());
   client.destroy();
 }
 
 /**
- * Not the library's `createSentinel`, which takes a new master only when the Sentinel itself is connected to
- * it again: 1 to 2 s after it has named it. A Sentinel is asked for the address and the server there for its
- * role, as redis.io/docs/latest/develop/reference/sentinel-clients says. A connection keeps its server. It is
- * over when that breaks or another server is named.
+ * A connection to the master that Sentinels name. A Sentinel is asked for the address, and the server there
+ * for its role, as redis.io/docs/latest/develop/reference/sentinel-clients says. The connection keeps its
+ * server, and is over when the socket breaks or another server is named. Not by the library's
+ * `createSentinel`, which takes a new master only when the Sentinel itself is connected to the master again:
+ * 1 to 2 s after the Sentinel has named it.
  */
 function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOptions): ValkeyConnection {
   const common = commonOptions(address, options);
   const { knownMaster } = options;
-  const named = (): Promise<NamedMaster> =>
+  const askSentinels = (): Promise<NamedMaster> =>
     knownMaster.ask((epoch) => masterNamedBy(address, common.socket, epoch));
-  const over = (error: Error): void => {
+  const end = (error: Error): void => {
     knownMaster.forget();
     options.onOver(error);
   };
@@ -170,22 +176,23 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
   let timer: NodeJS.Timeout | undefined;
   let isMaster = false;
   let isOver = false;
-  // A master that is cut off from its Sentinels goes on until its clients leave it.
+  // Clients must leave a master that is cut off from its Sentinels, because it goes on to serve them.
   const look = async (used: NamedMaster): Promise<void> => {
-    const { epoch } = await named().catch(() => used);
+    const { epoch } = await askSentinels().catch(() => used);
     if (isOver) return;
-    if (epoch > used.epoch) over(new Error('a Sentinel names another master'));
+    if (epoch > used.epoch) end(new Error('a Sentinel names another master'));
     else timer = setTimeout(() => void look(used), SENTINEL_LOOK_MS);
   };
   return {
     connect: async () => {
       const { connectTimeoutMs } = options;
       const late = new Error(`no master within ${connectTimeoutMs} ms`);
-      timer = setTimeout(() => over(late), connectTimeoutMs);
-      const server = knownMaster.found ?? (await named());
+      timer = setTimeout(() => end(late), connectTimeoutMs);
+      const server = knownMaster.found ?? (await askSentinels());
+      // `destroy` was called meanwhile.
       if (isOver) return;
       client = clientOf(common, server);
-      client.on('error', over);
+      client.on('error', end);
       await client.connect();
       isMaster = await isItMaster(client);
       if (!isMaster) {
@@ -209,7 +216,7 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
   };
 }
 
-/** Also true if the user may not ask: then the server says so at the first write. */
+/** Whether the server is a master. Also true if the user may not ask: then the first write tells. */
 async function isItMaster(client: ReturnType<typeof clientOf>): Promise<boolean> {
   try {
     const role = await client.sendCommand<ValkeyReply>(['ROLE']);
@@ -220,23 +227,26 @@ async function isItMaster(client: ReturnType<typeof clientOf>): Promise<boolean>
   }
 }
 
-/** `epoch` grows whenever Sentinels name another master: by it a Sentinel that has missed one is known. */
+/** `epoch` grows whenever Sentinels name another master. A Sentinel with a lower epoch has missed one. */
 interface NamedMaster extends ServerAddress {
   readonly epoch: number;
 }
 
 /** The master that the Sentinels have named to the clients of a process. One client asks for all. */
 export class KnownMaster {
+  /** The question to the Sentinels that is under way. */
   #asking: Promise<NamedMaster> | undefined;
+  /** The master that a client found last. */
   #last: NamedMaster | undefined;
+  /** When it was found; -Infinity after `forget`. */
   #foundMs = -Infinity;
 
-  /** A master that a client has found just now, and that nobody has lost since. */
+  /** A master that a client has found within FOUND_MS, and that no client has lost since; or undefined. */
   get found(): NamedMaster | undefined {
     return performance.now() - this.#foundMs < FOUND_MS ? this.#last : undefined;
   }
 
-  /** `ask` gets the epoch of the last master. Not called while the Sentinels are being asked already. */
+  /** `ask` gets the epoch of the last master. It is not called while the Sentinels are asked already. */
   ask(ask: (epochLast: number) => Promise<NamedMaster>): Promise<NamedMaster> {
     this.#asking ??= ask(this.#last?.epoch ?? 0).finally(() => {
       this.#asking = undefined;
@@ -244,22 +254,24 @@ export class KnownMaster {
     return this.#asking;
   }
 
-  /** The server that was named is the master. One that was named before another was found does not count. */
+  /** A client has found that this server is the master. Ignored if a later master was found meanwhile. */
   record(master: NamedMaster): void {
     if (this.found !== undefined && this.found.epoch > master.epoch) return;
     this.#last = master;
     this.#foundMs = performance.now();
   }
 
-  /** It is to be asked for again. */
+  /** Has the Sentinels asked again. */
   forget(): void {
     this.#foundMs = -Infinity;
   }
 }
 
 /**
- * Resolves with the master that the first Sentinel to reply names, of those that know of `epochLast`; if none
- * does, with the latest. Rejects with an AggregateError if none replies. The order is a random one.
+ * Resolves with the master that the first Sentinel to reply names, of those whose epoch is `epochLast` or
+ * later; if there is none, with the latest that was named. Rejects with an AggregateError if no Sentinel
+ * replies. Sentinels are asked in turn from a random one on, each when the one before has replied or
+ * SENTINEL_PATIENCE_MS are over.
  */
 async function masterNamedBy(
   { servers, master }: SharingAddress,
@@ -277,7 +289,7 @@ async function masterNamedBy(
       maintNotifications: 'disabled',
       socket: { ...socket, ...server, socketTimeout: socket.connectTimeout },
     });
-    // `connect` and the commands reject with it.
+    // Without a handler an error would end the process. `connect` and the commands reject with it, too.
     sentinel.on('error', () => undefined);
     try {
       await sentinel.connect();
@@ -302,16 +314,16 @@ async function masterNamedBy(
   const first = Math.floor(Math.random() * servers.length);
   let mayAsk: Promise<unknown> = Promise.resolve();
   const replies = [...servers.slice(first), ...servers.slice(0, first)].map((server) => {
-    const begun = mayAsk;
-    const reply = begun.then(() => ask(server));
+    const turn = mayAsk;
+    const reply = turn.then(() => ask(server));
     mayAsk = Promise.race([
       reply.catch(() => undefined),
-      begun.then(() => delay(SENTINEL_PATIENCE_MS, undefined, { ref: false })),
+      turn.then(() => delay(SENTINEL_PATIENCE_MS, undefined, { ref: false })),
     ]);
     return reply;
   });
   return Promise.any(replies).catch((error: unknown) => {
-    const [latest] = late.sort((one, other) => other.epoch - one.epoch);
+    const [latest] = late.sort((left, right) => right.epoch - left.epoch);
     if (latest === undefined) throw error;
     return latest;
   });

@@ -1,15 +1,16 @@
 /**
  * The coordinator of hosts: a Valkey or Redis carries out the asks of all nodes, with one script call for
- * each exchange and partition. `EqualShare` wraps it. Main thread of a gateway process.
+ * each exchange and partition (valkey-partition.ts). open-hosts.ts makes it, equal-share.ts wraps it. Main
+ * thread of a gateway process.
  *
  * If the server is another one than before, or went back in time, the marks of all nodes tell whether it has
  * lost anything (valkey-marks.ts). If it has, or is empty, nothing is granted for as long as a permit can
  * weigh, and until every known node has reported what it holds and every host what it has spent. What a
- * silent host holds stays held, because nobody else knows how much it spent.
+ * silent host holds stays held, because only that host knows how much it spent.
  *
- * Must hold: no server that may have lost data grants anything, until nobody can exceed a limit by it. The
- * server must be Redis 7 or Valkey 7.2 or newer, and must not evict keys. Tests:
- * test/unit/sharing/valkey-coordinator.test.ts, valkey-loss.test.ts, valkey-blink.test.ts.
+ * Must hold: a server that may have lost data grants nothing until no limit can be exceeded by that. The
+ * server must be Redis 7 or Valkey 7.2 or newer, and must not evict keys. Also
+ * test/unit/sharing/valkey-loss.test.ts, valkey-blink.test.ts.
  */
 import { invariant } from '../core/errors.js';
 import type { Calendar } from '../core/quotas.js';
@@ -33,9 +34,12 @@ import { UnexpectedErrors } from './unexpected-errors.js';
 import { partitionOf } from './valkey-codec.js';
 import { ValkeyPartition, type PartitionOptions, type PartitionReply } from './valkey-partition.js';
 
-/** Two clocks may drift apart by so much: each by half a thousandth. */
+/** The part of the time by which two clocks may drift apart: each by half a thousandth. */
 const CLOCK_DRIFT = 0.001;
-/** Older estimates of the server's clock are not used: a server that is away for longer is not checked. */
+/**
+ * Older snapshots of the server's clock are not used. So a server that was away for longer counts as having
+ * lost data.
+ */
 const CLOCK_ESTIMATE_MS_MAX = 600_000;
 
 type OptionsOfPartition = Omit<
@@ -43,17 +47,17 @@ type OptionsOfPartition = Omit<
   'partition' | 'host' | 'place' | 'incarnation' | 'isMine' | 'held' | 'damage' | 'storeDamage' | 'calendar'
 >;
 
-/** `close` closes the client. */
+/** `close` closes `client`. */
 export interface ValkeyCoordinatorOptions extends OptionsOfPartition {
   readonly partitions: number;
   readonly node: NodeIdentity;
-  /** Of all days and months but those of calls a day. */
+  /** For all days and months but those of calls a day. */
   readonly calendar: Calendar;
   readonly log: Pick<Log, 'error'>;
 }
 
 const DAY_MS = 86_400_000;
-/** A larger difference is a step of the server's clock: two clocks drift apart by less meanwhile. */
+/** A larger difference is a step of the server's clock: the drift of two clocks makes less. */
 const CLOCK_STEP_MS_MIN = 100;
 
 export class ValkeyCoordinator implements Coordinator {
@@ -61,12 +65,13 @@ export class ValkeyCoordinator implements Coordinator {
   readonly #partitions: readonly ValkeyPartition[];
   readonly #held = new HeldLeases();
   readonly #unexpected: UnexpectedErrors;
-  /** What the clock of each partition's server showed at some moment between an ask and its reply. */
+  /** What the clock of each partition's server showed at some moment between an exchange and its reply. */
   readonly #snapshots = new Map<ValkeyPartition, { serverMs: number; sentMs: number; receivedMs: number }>();
-  /** The time of each partition's server at its last reply. */
-  #moments: readonly number[];
+  /** The time of each partition's server at its last reply, by the partition's number; 0 before the first. */
+  #serverTimesMs: readonly number[];
+  /** The number of the last exchange, the same for all partitions. */
   #sequence = 0;
-  #closed = false;
+  #isClosed = false;
 
   constructor(options: ValkeyCoordinatorOptions) {
     const { partitions, node, log } = options;
@@ -78,7 +83,7 @@ export class ValkeyCoordinator implements Coordinator {
     );
     const storeDamage = new DamagedScopes(log, 'a record is damaged, and its scope gets no leases');
     this.#unexpected = new UnexpectedErrors(log);
-    this.#moments = new Array<number>(partitions).fill(0);
+    this.#serverTimesMs = new Array<number>(partitions).fill(0);
     this.#partitions = Array.from(
       { length: partitions },
       (_, partition) =>
@@ -99,34 +104,37 @@ export class ValkeyCoordinator implements Coordinator {
 
   async join(): Promise<JoinReply> {
     this.#assertOpen();
-    const moments = await Promise.all(
+    const timesMs = await Promise.all(
       this.#partitions.map((partition) => this.#orLost(() => partition.enter())),
     );
-    return { wallMs: this.#follow(moments) };
+    return { wallMs: this.#takeTimes(timesMs) };
   }
 
   async exchange(asks: readonly LeaseAsk[]): Promise<ExchangeReply> {
     this.#assertOpen();
     invariant(asks.length <= EXCHANGE_ASKS_MAX, 'an exchange is within its bound');
-    // Recorded before anything is sent: if the reply is lost, nothing that it granted is used.
+    // The asks are recorded without a reply before they are sent: if the reply is lost, its grants are not
+    // used.
     for (const ask of asks) this.#held.record(ask, undefined);
     this.#sequence += 1;
     const sequence = this.#sequence;
-    const parts = this.#partitions.map((): LeaseAsk[] => []);
-    for (const ask of asks) parts[partitionOf(ask.scope, parts.length)]!.push(ask);
+    const asksByPartition = this.#partitions.map((): LeaseAsk[] => []);
+    for (const ask of asks) asksByPartition[partitionOf(ask.scope, asksByPartition.length)]!.push(ask);
+    // Also to partitions without an ask: such an exchange is a sign of life.
     const replies = await allOrFirstLoss(
-      this.#partitions.map((partition, at) => this.#exchangeWith(partition, sequence, parts[at]!)),
+      this.#partitions.map((partition, number) =>
+        this.#exchangeWith(partition, sequence, asksByPartition[number]!),
+      ),
     );
-    const answers = new Map<LeaseAsk, LeaseReply>();
-    replies.forEach((reply, partition) =>
-      parts[partition]!.forEach((ask, index) => answers.set(ask, reply.answers[index]!)),
+    const replyOf = new Map<LeaseAsk, LeaseReply>();
+    replies.forEach((reply, number) =>
+      asksByPartition[number]!.forEach((ask, index) => replyOf.set(ask, reply.answers[index]!)),
     );
-    // A reply with `isUnknown` says nothing of what was used.
-    for (const [ask, answer] of answers)
-      this.#held.record(ask, answer.isUnknown === true ? undefined : answer);
+    // A reply with `isUnknown` does not say what was used.
+    for (const [ask, reply] of replyOf) this.#held.record(ask, reply.isUnknown === true ? undefined : reply);
     return {
-      wallMs: this.#follow(replies.map(({ nowMs }) => nowMs)),
-      answers: asks.map((ask) => answers.get(ask)!),
+      wallMs: this.#takeTimes(replies.map(({ nowMs }) => nowMs)),
+      answers: asks.map((ask) => replyOf.get(ask)!),
     };
   }
 
@@ -134,13 +142,13 @@ export class ValkeyCoordinator implements Coordinator {
     this.#assertOpen();
     invariant(scopes.length <= EXCHANGE_ASKS_MAX, 'a look is within its bound');
     const views = await Promise.all(
-      this.#partitions.map((partition, at) => {
-        const own = scopes.filter((scope) => partitionOf(scope, this.#partitions.length) === at);
+      this.#partitions.map((partition, number) => {
+        const own = scopes.filter((scope) => partitionOf(scope, this.#partitions.length) === number);
         return partition.look(own, slots);
       }),
     );
-    const all = new Map(views.flatMap((view) => [...view]));
-    return scopes.flatMap((scope) => all.get(scope) ?? []);
+    const viewOf = new Map(views.flatMap((view) => [...view]));
+    return scopes.flatMap((scope) => viewOf.get(scope) ?? []);
   }
 
   async leave(): Promise<void> {
@@ -149,22 +157,22 @@ export class ValkeyCoordinator implements Coordinator {
   }
 
   close(): Promise<void> {
-    this.#closed = true;
+    this.#isClosed = true;
     this.#options.client.close();
     return Promise.resolve();
   }
 
-  /** Takes in the times of all servers. Returns the latest, which all nodes take for the coordinator's. */
-  #follow(moments: readonly number[]): WallMs {
-    this.#moments = moments;
-    return asWallMs(Math.max(...moments));
+  /** Records the times of all servers. Returns the latest, which for all nodes is the coordinator's. */
+  #takeTimes(timesMs: readonly number[]): WallMs {
+    this.#serverTimesMs = timesMs;
+    return asWallMs(Math.max(...timesMs));
   }
 
-  /** See STOCKS_LUA. */
+  /** The `calendar` that STOCKS_LUA describes. */
   #calendarOf(partition: number): readonly [aheadMs: number, zoneMs: number] {
-    const wallMs = Math.max(...this.#moments);
+    const wallMs = Math.max(...this.#serverTimesMs);
     const { number, startMs } = this.#options.calendar.dayAt(wallMs);
-    return [wallMs - this.#moments[partition]!, number * DAY_MS - startMs];
+    return [wallMs - this.#serverTimesMs[partition]!, number * DAY_MS - startMs];
   }
 
   async #exchangeWith(
@@ -176,7 +184,7 @@ export class ValkeyCoordinator implements Coordinator {
     const sentMs = clock.monotonicMs();
     const snapshot = this.#snapshots.get(partition);
     const sinceMs = snapshot === undefined ? Infinity : sentMs - snapshot.receivedMs;
-    // The least that the server's clock can show now, whatever the drift; 0 if that is not known.
+    // The least that the server's clock can show now, whatever the drift; 0 if there is no snapshot of it.
     const sentAtMs =
       snapshot !== undefined && sinceMs < CLOCK_ESTIMATE_MS_MAX
         ? Math.floor(snapshot.serverMs + sinceMs * (1 - CLOCK_DRIFT))
@@ -200,7 +208,7 @@ export class ValkeyCoordinator implements Coordinator {
     }
   }
 
-  /** What the store cannot read, or a reply that nobody can read, ends no process. */
+  /** Turns any error of `call` into a CoordinatorLost, because none may end the process. */
   async #orLost<Result>(call: () => Promise<Result>): Promise<Result> {
     try {
       return await call();
@@ -210,7 +218,7 @@ export class ValkeyCoordinator implements Coordinator {
   }
 
   #assertOpen(): void {
-    if (this.#closed) throw new CoordinatorLost('closed', 'the authority was closed');
+    if (this.#isClosed) throw new CoordinatorLost('closed', 'the authority was closed');
   }
 }
 
@@ -220,7 +228,7 @@ function hasLost(error: unknown): boolean {
   );
 }
 
-/** Waits for all, so that the exchange is over before the next begins; then throws the first loss. */
+/** Waits for all calls, so that an exchange is over before the next begins. Then throws the first loss. */
 async function allOrFirstLoss<Result>(calls: readonly Promise<Result>[]): Promise<Result[]> {
   const ends = await Promise.allSettled(calls);
   return ends.map((end) => {

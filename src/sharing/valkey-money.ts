@@ -1,24 +1,25 @@
 /**
- * The Lua that grants money, which valkey-scripts.ts puts behind LUA_PRELUDE. It runs at the server; here is
- * only the text: main thread.
+ * The Lua that grants money, which valkey-scripts.ts puts behind LUA_PRELUDE. The scripts run at the server;
+ * this file only makes their text, on the main thread.
  *
- * Must hold: all rows of a scope are read before one is written, so that a damaged one leaves them as they
- * are (test/unit/sharing/valkey-damage.test.ts). Replies are those of `ScopeGrants`
- * (valkey-coordinator.test.ts).
+ * Must hold: all rows of a scope are read before one is written, so that a damaged row leaves the others as
+ * they are (test/unit/sharing/valkey-damage.test.ts). The replies are those of `ScopeGrants` in
+ * scope-grants.ts (valkey-coordinator.test.ts compares both by random asks).
  */
 
 /**
- * Grants of money; each amount is two numbers, high and low.
+ * Grants of money. Each amount is two numbers, high and low (valkey-lua.ts). The fields of a scope's hash of
+ * money, and of an ask (`encodeAsk` in valkey-codec.ts):
  *
- *     a    of all nodes: [1, 2] credited, [3] the version of that, [4, 5] spent, [6, 7] outstanding
- *     h:H  [1, 2] spent by host H, [3] the version of that
+ *     a    of all nodes: [1, 2] credited, [3] the version of credited, [4, 5] spent, [6, 7] outstanding
+ *     h:H  [1, 2] spent by host H, [3] the version of that amount
  *     n:P  [1, 2] outstanding of the node at P
- *     u    if there, why nobody can tell what is left: a host could not report what it has spent
+ *     u    if there, why it is not known what remains: a host could not report what it has spent
  *     ask  [1, 2] outstanding, [3, 4] least, [5, 6] most, [7] spent by the host, [8] credited; the last two
- *          are [high, low, version], or false if they are not told
+ *          are [high, low, version], or false if the host does not report them
  *
- * Every ask says what its host's copy of the registry has as credited, and the newest version counts. The
- * same goes for what a host has spent, which may also fall.
+ * Every ask reports what its host's copy of the registry has as credited, and the newest version counts. Of
+ * what a host has spent the newest version counts, too; the amount may also become less.
  */
 export const MONEY_LUA = `
 -- Returns a, what the host has spent, what the node has outstanding, and whether that is stored.

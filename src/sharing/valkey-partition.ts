@@ -1,12 +1,12 @@
 /**
- * A node's end of one partition at the server: enters it, exchanges with it, and reports what the node holds
- * and its host has spent if the server may have lost that. `ValkeyCoordinator` has one for each partition.
- * Main thread. Calls reject with CoordinatorLost, or with errors that the caller turns into one
- * (unexpected-errors.ts).
+ * A node's end of one partition at the server: enters the partition, exchanges with it, and, if the server
+ * may have lost data, reports what the node holds and its host has spent. valkey-coordinator.ts has one for
+ * each partition. Main thread. Calls reject with CoordinatorLost, or with errors that the caller turns into
+ * one (unexpected-errors.ts).
  *
- * Must hold: a promise is on disk before it is sent, and all that is held is reported before the server
- * grants again after a loss. A damaged record of the host's store costs its own scope alone. Tests:
- * test/unit/sharing/valkey-loss.test.ts, valkey-blink.test.ts, valkey-damage.test.ts.
+ * Must hold: a promise of a term (valkey-marks.ts) is on disk before it is sent, and all that is held is
+ * reported before the server grants again after a loss. A damaged record of the host's store costs its own
+ * scope alone. Tests: test/unit/sharing/valkey-loss.test.ts, valkey-blink.test.ts, valkey-damage.test.ts.
  */
 import { randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
@@ -39,16 +39,19 @@ import { DISTRUST_SCRIPT, ENTER_SCRIPT, LEAVE_SCRIPT, REPORTED_SCRIPT } from './
 import { EXCHANGE_SCRIPT, LOOK_SCRIPT, PAGE_SCOPES, REPORT_SCRIPT } from './valkey-scripts.js';
 import { lossOf, ValkeyServer, type ValkeyServerOptions } from './valkey-server.js';
 
-/** A server asks for one promise, and for a second one if another server took over meanwhile. */
+/**
+ * How often a call is sent. A server asks for one promise, and for a second one if another server took over
+ * meanwhile.
+ */
 const PROMISES_MAX = 4;
 
-/** What the host's store knows; the reads are synchronous, and throw StoreError if a record is damaged. */
+/** Reads of the host's store. They are synchronous, and throw StoreError if a record is damaged. */
 export interface HostAccounting {
   /** Undefined if the host has charged nothing. */
   spentOf(scope: string): HostSpent | undefined;
-  /** By the host's copy of the registry; undefined if that has no such account. */
+  /** By the host's copy of the registry; undefined if the copy has no such account. */
   creditedOf(scope: string): Credited | undefined;
-  /** What a rotated key inherited from the one before; undefined for all other scopes. */
+  /** What a rotated key inherited from the key before it; undefined for all other scopes. */
   inheritedOf?(scope: string): InheritedUse | undefined;
   /** All accounts that the host may have charged. */
   accounts(): Iterable<string>;
@@ -60,23 +63,24 @@ export interface PartitionOptions extends ValkeyServerOptions {
   /** Whether the scope belongs to this partition. */
   readonly isMine: (scope: string) => boolean;
   readonly held: HeldLeases;
-  /** Of scopes with a damaged row at the server. */
+  /** Logs scopes with a damaged row at the server. */
   readonly damage: Pick<DamagedScopes, 'record'>;
-  /** Of scopes with a damaged record in the host's store. */
+  /** Logs scopes with a damaged record in the host's store. */
   readonly storeDamage: Pick<DamagedScopes, 'read'>;
   readonly memory: Pick<SharingMemory, 'of' | 'set' | 'promisedBy' | 'promiseTerm'>;
   readonly clock: Pick<Clock, 'monotonicMs'>;
-  /** Among how many nodes limits are divided while the server is away; 0 if they are not. */
+  /** Among how many nodes limits are divided while the server is away; 0 if they are not divided. */
   readonly equalShares: number;
-  /** Whether this node is one of them. */
+  /** Whether this node has one of the equal shares. */
   readonly hasShare: boolean;
+  /** After so long a silence the server may end the node's life. */
   readonly nodeExpiryMs: number;
   /**
-   * If this node was silent for so long, it has no call any more: for an expiry it begins some
-   * (LeaseManagerOptions.silentMsMax), which then last for as long as a call can.
+   * After how long a silence this node has no call any more. During a silence it begins calls until an expiry
+   * is over (LeaseManagerOptions.silentMsMax), and these last for as long as a call can.
    */
   readonly endedAfterMs: () => number;
-  /** See STOCKS_LUA. */
+  /** The `calendar` that STOCKS_LUA describes. */
   readonly calendar: () => readonly [aheadMs: number, zoneMs: number];
 }
 
@@ -86,35 +90,40 @@ export interface PartitionReply {
   readonly answers: readonly LeaseReply[];
 }
 
-/** What the server is told of what the host has spent of a scope: true if the host's record is damaged. */
+/** What the host has spent of a scope; false if nothing, true if the host's record is damaged. */
 type SpentRow = ReturnType<typeof versioned> | true;
 type Term = readonly [term: number, server: string];
+/** The reply of ENTER_SCRIPT. */
 type Entered = readonly [
   status: string,
   nowMs: number,
   epoch: string,
   hostReported: boolean,
-  /** The first scopes to void, or the term to be promised. */
-  rest: readonly string[] | Term,
+  /** The first scopes to free, or the term to be promised. */
+  scopesOrTerm: readonly string[] | Term,
 ];
+/** The reply of EXCHANGE_SCRIPT. */
 type Exchanged = readonly [
   status: string,
   nowMs: number,
   epoch: string,
   waitMs: number,
   /** Replies; in a quarantine some of the places that have to report; or the term to be promised. */
-  rest?: readonly unknown[],
+  details?: readonly unknown[],
+  /** The version of the list of nodes. */
   places?: number,
 ];
 
 export class ValkeyPartition {
   readonly #options: PartitionOptions;
   readonly #server: ValkeyServer;
+  /** What the host has on disk of the server: its epoch and its list of nodes. */
   #remembered: Remembered;
-  /** The version of the list of nodes that is remembered. */
-  #places: number | undefined;
+  /** The version of the list of nodes in `#remembered`; undefined if it is of an earlier life. */
+  #placesVersion: number | undefined;
   /** How many pages the node reported when it last entered. */
   #pages = 0;
+  /** The last term that this place has promised, as it is on disk. */
   #promised: PromisedTerm;
   /** The last exchange whose reply came, and which server carried it out: the node's mark. */
   #heard = { sequence: 0, server: '', atMs: 0 };
@@ -128,17 +137,18 @@ export class ValkeyPartition {
   }
 
   /**
-   * Resolves with the server's time. If the store's record of an account is damaged, the server lends nobody
-   * the account's money: what was spent of it would be granted again.
+   * Makes this life known to the server, and reports what the server may have lost. Resolves with the
+   * server's time. If the store's record of an account is damaged, the server grants none of the account's
+   * money: what was spent of it would be granted again.
    */
   async enter(): Promise<number> {
     const { incarnation, equalShares, hasShare, clock } = this.#options;
     const { timeInsteadMs } = this.#server;
     const newEpoch = randomBytes(16).toString('hex');
-    const { epoch: known, places } = this.#remembered;
+    const { epoch: rememberedEpoch, places } = this.#remembered;
     const { sequence, server, atMs } = this.#heard;
-    const args = [incarnation, timeInsteadMs, known, newEpoch, hasShare ? equalShares : 0, places];
-    const [status, nowMs, epoch, hostReported, toVoid] = await this.#inTerm<Entered>((promised) => {
+    const args = [incarnation, timeInsteadMs, rememberedEpoch, newEpoch, hasShare ? equalShares : 0, places];
+    const [status, nowMs, epoch, hostReported, toFree] = await this.#inTerm<Entered>((promised) => {
       const ageMs = Math.max(0, Math.floor(clock.monotonicMs() - atMs));
       return this.#server.run(ENTER_SCRIPT, [...args, [sequence, server, ageMs], promised]);
     });
@@ -153,19 +163,19 @@ export class ValkeyPartition {
         `the server evicts keys (maxmemory-policy ${epoch}), want noeviction: ` +
           'what is evicted would be given twice',
       );
-    // It is empty for a life that the server knows, which keeps what it holds.
-    if (toVoid.length > 0) await this.#void(toVoid as readonly string[]);
+    // Empty for a life that the server knows, which keeps what it holds.
+    if (toFree.length > 0) await this.#freeFormer(toFree as readonly string[]);
     let pages = 0;
-    if (epoch !== known) pages += await this.#reportHeld();
+    if (epoch !== rememberedEpoch) pages += await this.#reportHeld();
     if (!hostReported) pages += await this.#reportSpent();
     await this.#finish(epoch, pages);
     return nowMs;
   }
 
   /**
-   * One round trip. `sentAtMs` is by the server's clock, 0 if that is not known. If the server finds that
-   * this was too long ago, `wasSetForward` gets the server's time and says whether a step of its clock is the
-   * reason.
+   * One round trip. `sentAtMs` is when this exchange is sent, by the server's clock; 0 if that is not known.
+   * If the server finds that it was too long ago, `wasSetForward` gets the server's time, and returns whether
+   * a step of the server's clock is the reason.
    */
   async exchange(
     sequence: number,
@@ -176,25 +186,27 @@ export class ValkeyPartition {
     const { incarnation, equalShares, nodeExpiryMs, storeDamage, calendar, endedAfterMs } = this.#options;
     const { timeInsteadMs } = this.#server;
     const encoded = asks.map((ask) => storeDamage.read(ask.scope, () => this.#encode(ask)));
+    // An ask whose scope has a damaged record in the store is not sent: `encoded` is undefined.
     const sent = asks.filter((_, index) => encoded[index] !== undefined);
     const raws = encoded.filter((raw) => raw !== undefined);
     const args = [incarnation, sequence, sentAtMs, timeInsteadMs, equalShares, nodeExpiryMs];
     const heard = [this.#heard.sequence, this.#heard.server];
     const scopes = sent.map(({ scope }) => scope);
-    const [status, nowMs, epoch, waitMs, rest = [], places] = await this.#inTerm<Exchanged>((promised) =>
+    const [status, nowMs, epoch, waitMs, details = [], places] = await this.#inTerm<Exchanged>((promised) =>
       this.#server.run(EXCHANGE_SCRIPT, [...args, heard, promised, calendar(), endedAfterMs()], scopes, raws),
     );
     if (status === 'aged' && !wasSetForward(nowMs))
       throw new CoordinatorLost('deadline', 'an exchange came to the server too late to be carried out');
     if (status === 'aged') await this.#server.run(DISTRUST_SCRIPT, [this.#server.timeInsteadMs]);
     if (status === 'report') await this.enter();
-    if (status !== 'ok') throw lossOf(status, waitMs, rest as readonly string[]);
-    // The server carries out only what promises its own term.
+    if (status !== 'ok') throw lossOf(status, waitMs, details as readonly string[]);
+    // A server carries out only an exchange that promises its own term, so this one is the promised one.
     this.#heard = { sequence, server: this.#promised.server, atMs: this.#options.clock.monotonicMs() };
-    const replies = (rest as readonly (RawReply | string)[]).values();
-    if (places !== this.#places) await this.#finish(epoch, this.#pages);
+    const replies = (details as readonly (RawReply | string)[]).values();
+    if (places !== this.#placesVersion) await this.#finish(epoch, this.#pages);
     const answers = asks.map((ask, index) => {
       if (encoded[index] === undefined) return unknownReply(ask, nowMs);
+      // There is a reply to each ask that was sent, in this order. A text says that a row is damaged.
       const reply = replies.next().value!;
       const decoded = typeof reply === 'string' ? reply : decodable(() => decodeReply(ask, reply));
       if (typeof decoded !== 'string') return decoded;
@@ -204,32 +216,32 @@ export class ValkeyPartition {
     return { nowMs, answers };
   }
 
-  /** Leaves scopes out of which a row is damaged. */
+  /** The views by scope. A scope of which a row is damaged is left out. */
   async look(scopes: readonly string[], slots: readonly number[]): Promise<Map<string, ScopeView>> {
     if (scopes.length === 0) return new Map();
     const keys = scopes.flatMap((scope) => this.#server.keys.of(scope));
     const reply = await this.#server.call(LOOK_SCRIPT, keys, [this.#server.timeInsteadMs, slots]);
-    const views = reply as (RawView | string)[];
+    const raws = reply as (RawView | string)[];
     const { accounting, storeDamage } = this.#options;
-    const decoded = new Map<string, ScopeView>();
+    const views = new Map<string, ScopeView>();
     scopes.forEach((scope, index) => {
-      const view = views[index]!;
-      const seen = storeDamage.read(scope, () => {
-        if (typeof view === 'string') return view;
+      const raw = raws[index]!;
+      const view = storeDamage.read(scope, () => {
+        if (typeof raw === 'string') return raw;
         const spent = accounting.spentOf(scope)?.totalPicoUnits;
-        return decodable(() => decodeView(scope, view, spent));
+        return decodable(() => decodeView(scope, raw, spent));
       });
-      if (typeof seen === 'string') this.#recordDamage(scope, seen);
-      else if (seen !== undefined) decoded.set(scope, seen);
+      if (typeof view === 'string') this.#recordDamage(scope, view);
+      else if (view !== undefined) views.set(scope, view);
     });
-    return decoded;
+    return views;
   }
 
   #encode(ask: LeaseAsk): unknown {
     const { accounting } = this.#options;
     const { scope, stocks: { balance } = {} } = ask;
     if (balance === undefined) return encodeAsk(ask, undefined, undefined, accounting.inheritedOf?.(scope));
-    // Read after `unused`, see StockAsk.
+    // Read after `balance.unused`, as StockAsk wants.
     const spent = balance.spent ?? accounting.spentOf(scope);
     return encodeAsk(ask, spent, accounting.creditedOf(scope), undefined);
   }
@@ -243,12 +255,12 @@ export class ValkeyPartition {
    * outstanding.
    */
   async leave(): Promise<void> {
-    await this.#void([]);
+    await this.#freeFormer([]);
     if ((await this.#server.run(LEAVE_SCRIPT, [this.#options.incarnation, true])) === false)
       throw lossOf('unknown');
   }
 
-  /** Sends what `send` sends, again if the server wants another term to be promised first. */
+  /** Calls `send`, and again if the server wants another term to be promised first. */
   async #inTerm<Reply extends Entered | Exchanged>(
     send: (promised: Term) => Promise<unknown>,
   ): Promise<Reply> {
@@ -256,6 +268,7 @@ export class ValkeyPartition {
       const reply = (await send([this.#promised.term, this.#promised.server])) as Reply;
       if (reply[0] !== 'term') return reply;
       const [term, server] = reply[4] as Term;
+      // A place promises each term to one server only.
       if (term <= this.#promised.term) break;
       const { memory, place, partition } = this.#options;
       onDisk(() => memory.promiseTerm(place, partition, { term, server }));
@@ -264,18 +277,20 @@ export class ValkeyPartition {
     throw new CoordinatorLost('failing', 'several servers take themselves for the master');
   }
 
-  /** Frees what earlier lives of the place hold, from the scopes `first` on. */
-  async #void(first: readonly string[]): Promise<void> {
+  /** Frees what earlier lives of the place hold, from the scopes of `firstPage` on. */
+  async #freeFormer(firstPage: readonly string[]): Promise<void> {
     const { incarnation } = this.#options;
-    if (!(await this.#server.free(incarnation, first, (scope) => this.#spentRow(scope))))
+    if (!(await this.#server.free(incarnation, firstPage, (scope) => this.#spentRow(scope))))
       throw lossOf('unknown');
   }
 
+  /** Reports what this node holds; returns how many pages it sent. */
   #reportHeld(): Promise<number> {
     const { held } = this.#options;
     return this.#report(held.keys(), (scope) => heldRow(scope, held.of(scope), this.#spentRow(scope)));
   }
 
+  /** Reports what the host has spent; returns how many pages it sent. */
   #reportSpent(): Promise<number> {
     return this.#report(this.#options.accounting.accounts(), (scope) => {
       const spent = this.#spentRow(scope);
@@ -288,7 +303,7 @@ export class ValkeyPartition {
     return storeDamage.read(scope, () => versioned(accounting.spentOf(scope))) ?? true;
   }
 
-  /** Reports the scopes of this partition that have a row, page by page; returns how many pages. */
+  /** Reports the scopes of this partition for which `rowOf` returns a row; returns how many pages it sent. */
   async #report(scopes: Iterable<string>, rowOf: (scope: string) => unknown[] | undefined): Promise<number> {
     const rows: unknown[][] = [];
     let pages = 0;
@@ -313,7 +328,9 @@ export class ValkeyPartition {
     if (taken === false) throw lossOf('unknown');
   }
 
-  /** Says that all is reported in this epoch, in so many pages; remembers which other nodes there are. */
+  /**
+   * Tells the server that all is reported in this epoch, in `pages` pages. Writes the list of nodes to disk.
+   */
   async #finish(epoch: string, pages: number): Promise<void> {
     this.#pages = pages;
     const reply = await this.#server.run(REPORTED_SCRIPT, [this.#options.incarnation, epoch, pages]);
@@ -322,11 +339,11 @@ export class ValkeyPartition {
     const { memory, partition } = this.#options;
     onDisk(() => memory.set(partition, { epoch, places }));
     this.#remembered = { epoch, places };
-    this.#places = version;
+    this.#placesVersion = version;
   }
 }
 
-/** The disk may be full or read-only: then nothing is leased until it is not, and the process goes on. */
+/** Turns a failed write into a CoordinatorLost: nothing is leased while the disk is full, and calls go on. */
 function onDisk(write: () => void): void {
   try {
     write();
@@ -336,6 +353,7 @@ function onDisk(write: () => void): void {
   }
 }
 
+/** The row of a scope in ARGV[4] of REPORT_SCRIPT. */
 function heldRow(scope: string, held: HeldScope, spent: unknown): unknown[] {
   const counted = countedOf(held).map(([name, { period, used, unused, seen }]) => [
     STOCK_CODES[name],

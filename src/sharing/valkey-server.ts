@@ -2,15 +2,15 @@
  * Runs scripts at the server of sharing, in the name of a place (host:slot) in one partition, and frees what
  * ended lives of that place hold. valkey-partition.ts and host-directory.ts use it. Main thread.
  *
- * Must hold: scripts read KEYS in the order in which `run` sends them, and ARGV in that of `call`
- * (test/unit/sharing/valkey-coordinator.test.ts).
+ * Must hold: scripts read KEYS in the order in which `run` sends them, and ARGV in the order of `call`, as
+ * valkey-lua.ts describes both (test/unit/sharing/valkey-coordinator.test.ts).
  */
 import { CoordinatorLost } from './coordinator.js';
 import { asLoss, type ValkeyClient, type ValkeyScript } from './valkey-client.js';
 import { coordinatorKeys, packed, unpacked } from './valkey-codec.js';
 import { VOID_SCRIPT } from './valkey-scripts.js';
 
-/** So many pages of PAGE_SCOPES scopes are more scopes than a process can have. */
+/** Ends the loop of `free`: so many pages of PAGE_SCOPES scopes are more scopes than a process can have. */
 const PAGES_MAX = 50_000;
 
 export interface ValkeyServerOptions {
@@ -32,7 +32,7 @@ export class ValkeyServer {
     this.keys = coordinatorKeys(options.namespace, options.partition);
   }
 
-  /** What scripts get as the time; 0 stands for the server's own. */
+  /** The time that scripts use; 0 stands for the server's own. */
   get timeInsteadMs(): number {
     return this.#options.timeInsteadMs?.() ?? 0;
   }
@@ -40,7 +40,7 @@ export class ValkeyServer {
   /**
    * Runs a script in one round trip. KEYS are the keys of the partition and the place, then two of each
    * scope. `args` and `rows` become ARGV[3] and ARGV[4], each packed into one argument; the comment of the
-   * script says what they hold. Resolves with the unpacked reply; rejects with CoordinatorLost.
+   * script says what is in them. Resolves with the unpacked reply; rejects with CoordinatorLost.
    */
   run(
     script: ValkeyScript,
@@ -65,6 +65,7 @@ export class ValkeyServer {
       const reply = await client.run(script, keys, [place, host, packed(args), packed(rows)], {
         binary: true,
       });
+      // A Buffer, because the call is binary and all these scripts return packed text.
       return unpacked(reply as Buffer);
     } catch (error) {
       throw asLoss(error);
@@ -73,30 +74,30 @@ export class ValkeyServer {
 
   /**
    * Frees what ended lives of the place hold, and reports what the host has spent of each scope: `spentOf`
-   * returns false if nothing is known, and true if the host's record is damaged. The first page is `first`,
-   * which may be empty. Resolves with true when nothing is left, with false if another life than
-   * `incarnation` has come. Rejects with CoordinatorLost.
+   * returns false if it has spent nothing, and true if the host's record is damaged. `firstPage` are the
+   * first scopes to free; it may be empty. Resolves with true when nothing is held any more, with false if
+   * another life than `incarnation` has come. Rejects with CoordinatorLost.
    */
   async free(
     incarnation: string,
-    first: readonly string[],
+    firstPage: readonly string[],
     spentOf: (scope: string) => readonly number[] | boolean,
   ): Promise<boolean> {
-    let page = first;
+    let page = firstPage;
     for (let pages = 0; pages < PAGES_MAX; pages++) {
       const rows = page.map((scope) => [scope, spentOf(scope)]);
-      const next = await this.run(VOID_SCRIPT, [incarnation, this.timeInsteadMs], page, rows);
-      if (next === false) return false;
-      if (!Array.isArray(next) || next.length === 0) return true;
-      page = next as string[];
+      const nextPage = await this.run(VOID_SCRIPT, [incarnation, this.timeInsteadMs], page, rows);
+      if (nextPage === false) return false;
+      if (!Array.isArray(nextPage) || nextPage.length === 0) return true;
+      page = nextPage as string[];
     }
     throw new CoordinatorLost('failing', 'leases of an ended life do not end');
   }
 }
 
 /**
- * The error for a `status` in place of leases (EXCHANGE_SCRIPT lists them). `waitMs` is how long a
- * quarantine still lasts; `awaited` are some of the places that the server waits for.
+ * The error for a `status` other than `ok` of EXCHANGE_SCRIPT, whose comment lists them. `waitMs` is how long
+ * a quarantine still lasts; `awaited` are some of the places that the server waits for.
  */
 export function lossOf(status: string, waitMs = 0, awaited: readonly string[] = []): CoordinatorLost {
   const seconds = Math.ceil(waitMs / 1_000);
