@@ -1,15 +1,15 @@
 /**
  * The Lua scripts for the life of a node at one partition of the server: it enters, says that it has reported
- * all, leaves, or says that the server's clock was set. `ValkeyPartition` runs all four; `HostDirectory` runs
- * LEAVE_SCRIPT for a host that an operator forgets. The scripts run at the server, each atomically; this file
- * makes their text on the main thread.
+ * all, leaves, or says that the server's clock was set. valkey-partition.ts runs all four; host-directory.ts
+ * runs LEAVE_SCRIPT for a host that an operator forgets. The scripts run at the server, each atomically; this
+ * file makes their text on the main thread.
  *
  * valkey-lua.ts says what KEYS and ARGV are and what the keys hold, and has the numbers of a node's fields
  * (INCARNATION to PAGES) and `node_of`, `own_node`, `is_gone`, `now_ms`. Of valkey-marks.ts are `state_of`,
  * `server_id`, `has_promised`, `has_heard` and `lose`; there is also what a term, a mark and a witness are.
  *
  * Must hold: a server that was emptied grants nothing for QUARANTINE_MS once a host enters that remembers an
- * epoch of it, nor before all places that this host knows have reported
+ * epoch of the server, nor before all places that this host remembers have reported
  * (test/unit/sharing/valkey-loss.test.ts). A server that lacks anything a life has heard begins a new epoch,
  * unless it is mending a loss already (test/unit/sharing/valkey-blink.test.ts, valkey-marks.test.ts).
  */
@@ -26,19 +26,19 @@ import { PAGE_SCOPES } from './valkey-scripts.js';
  *     ARGV[3]  [incarnation, time, epoch that the host remembers or '', name for a new epoch, equal shares,
  *              places that the host remembers, heard [number, server, how long ago (ms)],
  *              promised [term, server]]. `heard` is the last reply that this life has heard; number 0: none
- *     reply    [status, now ms, epoch, whether the host has reported what it spent, scopes to void]
+ *     reply    [status, now ms, epoch, whether the host has reported what it spent, scopes to free]
  *              status: ok; evicts, with the policy in place of the epoch; former, with the place of a node of
  *              a former version there; term, with [term, server] at the end
  *
  * What a life may have lost, and what follows:
  *
- *     nothing   It has heard nothing yet, or the server has its mark, or the server knows that the life was
- *               replaced or forgotten (it may still run, and enters again).
- *     lacking   It has heard a reply, and the server lacks its mark: the server lost what it granted then. If
- *               the server knows of no loss, this is one: `lose`. If a loss is being mended, the quarantine
- *               is extended, as permits of that reply may weigh for longer.
+ *     nothing   The life has heard nothing yet, or the server has the life's mark, or the server knows that
+ *               the life was replaced or forgotten (it may still run, and enters again).
+ *     lacking   The life has heard a reply, and the server lacks the life's mark: the server lost what it
+ *               granted then. If the server knows of no loss, this is one: `lose`. If a loss is being mended,
+ *               the quarantine is extended, as permits of the reply may weigh for longer.
  *     mute      The server checks whether it has lost something and awaits the mark of this place, but
- *               another life of it has come. Nobody can say what the former one heard: `lose`.
+ *               another life of the place has come. What the former life heard is not known: `lose`.
  *
  * `lose` begins a new epoch: every place is awaited, and nothing is granted for QUARANTINE.
  */
@@ -145,7 +145,7 @@ return pack({'ok', now, s.epoch, call('HGET', KEYS[1], 'host:' .. host) == s.epo
  *     KEYS     meta, nodes, awaited
  *     ARGV[3]  [incarnation, epoch, pages reported since the node entered]
  *     reply    [version of the list of nodes, all places of the list]; false if another life or another epoch
- *              has come, or the server has counted other pages: one that took over may lack some
+ *              has come, or the server has counted other pages: a server that took over may lack some
  */
 export const REPORTED_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local epoch, pages = head[2], head[3]
@@ -159,11 +159,12 @@ return pack({tonumber(call('HGET', KEYS[1], 'places') or 0), call('HKEYS', KEYS[
 `);
 
 /**
- * Ends the node, whose leases were voided before. A node that ends by itself stays if its place is awaited:
- * it has not reported, so its next life has to. A place that an operator forgets is awaited no more.
+ * Ends the node, whose leases must have been freed before. A node that ends by itself stays if its place is
+ * awaited: the node has not reported, so its next life has to. A place that an operator forgets is awaited no
+ * more.
  *
  *     KEYS     meta, nodes, awaited
- *     ARGV[3]  [incarnation, whether it stays if it is awaited]
+ *     ARGV[3]  [incarnation, whether the node stays if its place is awaited]
  *     reply    whether this life was known, and has ended
  */
 export const LEAVE_SCRIPT = scriptOf(`${LUA_PRELUDE}
@@ -177,8 +178,8 @@ return pack(true)
 `);
 
 /**
- * The server's clock was set forward, so it takes permits for expired that are not: nothing is granted for a
- * QUARANTINE. A node runs it that has noticed the step. KEYS: meta. ARGV[3]: [time].
+ * The server's clock was set forward, so permits seem expired to the server that are not: nothing is granted
+ * for a QUARANTINE. The node that has noticed the step runs this script. KEYS: meta. ARGV[3]: [time].
  */
 export const DISTRUST_SCRIPT = scriptOf(`${LUA_PRELUDE}
 call('HSET', KEYS[1], 'until', now_ms(head[1], KEYS[1]) + QUARANTINE)

@@ -1,8 +1,8 @@
 /**
- * What all Lua scripts of the coordinator begin with, LUA_PRELUDE, and what the keys at the server hold. The
+ * What all Lua scripts of the coordinator begin with, LUA_PRELUDE, and what is in the keys at the server. The
  * parts of valkey-marks.ts, valkey-stocks.ts and valkey-money.ts may follow, then a script's own text, in
  * valkey-scripts.ts, valkey-life-scripts.ts and host-directory.ts. Scripts run at the server, each
- * atomically, in Lua 5.1 (Redis 7, Valkey). Here is only the text: main thread.
+ * atomically, in Lua 5.1 (Redis 7, Valkey). These files only make their text, on the main thread.
  *
  * A script about a node has KEYS[1] to [4] = meta, nodes, awaited, held of its place, as far as it needs
  * them; two keys of each scope follow, T:s:S and T:m:S. ARGV[1] is the place, ARGV[2] the host, ARGV[3] the
@@ -12,32 +12,32 @@
  * Lua's numbers are doubles, exact to 2^53, and balances go to 9 × 10^18. An amount is therefore two numbers,
  * high × 10^9 + low, with 0 <= low < 10^9; high carries the sign. Sums of a million such amounts are exact.
  *
- * A permit _weighs_ from its grant until a minute after the last moment at which it may be used: so long it
- * counts against the limit (grant-policy.ts). A token of the minute weighs for a minute from when the server
- * hears that it was used.
+ * A permit _weighs_ (counts against the limit) from its grant until a minute after the last moment at which
+ * it may be used (grant-policy.ts). A token of the minute weighs for a minute from when the server hears that
+ * it was used.
  *
  * Keys of a partition, all with one hash tag, T = {namespace:partition}. A place P is the host and the slot
  * of a node, as in host:slot. A record in a hash is one packed array. Times are in ms.
  *
  *     T:meta       hash
  *       format       see FORMAT
- *       epoch        its name, which is random
- *       until        nothing is granted before
+ *       epoch        the name of the epoch, which is random
+ *       until        nothing is granted before this time
  *       lost         when data was last lost, or 0
  *       checked      when a script last looked which server runs it, see SERVER_CHECK_MS
  *       fresh        1 if the host that found the server empty remembered no epoch
- *       places       the version of the list of nodes, a number that grows with every change of it
+ *       places       the version of the list of nodes, a number that grows with every change of the list
  *       host:<host>  the epoch in which the host has reported what it spent
  *       gone:<host>  when an operator said that the host will not come back
  *                    and of valkey-marks.ts:
  *       run          the id of the server that wrote last
- *       term         see the glossary
+ *       term         the server's term, see valkey-marks.ts
  *       checking     when the check under way began, or 0
- *       ahead        in that check: the least by which the clock seemed ahead of the former server's
+ *       ahead        in the check: the least by which the clock seemed ahead of the former server's
  *       skew         how far the clock is ahead of the time that `now_ms` returns: the sum of all `ahead`
  *       born         when the server was found empty
- *       grown        1 once that is longer ago than a quarantine
- *       witnessed    the version of the list of nodes that somebody has heard of
+ *       grown        1 once `born` is longer ago than a quarantine
+ *       witnessed    the version of the list of nodes that a witness has heard of
  *     T:nodes      hash  P → the record of the node there, see LUA_PRELUDE
  *     T:awaited    set   places that have to report, or to show their marks, before anything is granted
  *     T:held:P     set   scopes of which the node at P has a record, or holds money
@@ -50,49 +50,51 @@
  *       a            of all nodes
  *       h:H          spent by host H
  *       n:P          outstanding of the node at P
- *       u            why nobody can tell what is left
+ *       u            why it is not known what remains
  *
  * Sums over all nodes are kept, so an ask costs the same with two nodes and with two thousand.
  *
  * Must hold: the replies are those of `ScopeGrants` (scope-grants.ts) to the same asks. During an update,
- * hosts with scripts of the former version and of this one write the same keys: each has to read the other's
- * records, or FORMAT changes. One script is one Lua function, which may have 200 locals: with more it never
- * runs. Tests: test/unit/sharing/valkey-coordinator.test.ts (random asks); without a redis-server they are
- * skipped.
+ * hosts with scripts of the former version and of this version write the same keys: each has to read the
+ * other's records, or FORMAT changes. One script is one Lua function, which may have 200 locals: with more
+ * the script never runs. Tests: test/unit/sharing/valkey-coordinator.test.ts (random asks), which is skipped
+ * without a redis-server.
  */
 import { ZONE_OFFSET_MS } from '../ledger/day.js';
 import { PERIODS_AHEAD_MAX } from '../ledger/stocks.js';
 import { LONG_TICKS, QUIET_PART, SHARE, SHORT_TICKS, TICK_MS, WEIGHING_TICKS } from './grant-policy.js';
 
 /**
- * Of the records of scopes. A host that enters a server with another one is told to wait while a node of
- * another place is heard, which is of a former version; then the server has the new one (ENTER_SCRIPT).
+ * The format of the records of scopes. A host that enters a server with another format has to wait while a
+ * node of another place is heard, which is of a former version. Then the server gets this format
+ * (ENTER_SCRIPT).
  */
 export const FORMAT = 3;
 
-/** The low part of an amount is below it. */
+/** What the high part of an amount counts. The low part is below MONEY_BASE. */
 export const MONEY_BASE = 1_000_000_000n;
 
 /**
- * How long nothing is granted after data may have been lost: all permits from before have expired by then,
- * and have no weight. One tick more is that in which they were granted, another the last in which they weigh.
+ * How long nothing is granted after data may have been lost: by then all permits from before have expired,
+ * and have no weight. The first tick of the sum is the one in which they were granted, the last tick the last
+ * one in which they weigh.
  */
 export const QUARANTINE_MS = (1 + LONG_TICKS + WEIGHING_TICKS + 1) * TICK_MS;
 
 /**
- * How often a script checks which server runs it. That no server restarts or takes over in less is an
- * assumption that nothing checks.
+ * How often a script checks which server runs it. The code relies on this: no server restarts or takes over
+ * in less time. Nothing checks that.
  */
 export const SERVER_CHECK_MS = 20;
 
 /**
- * An exchange that arrives so long after it was sent is not carried out: its node has given it up by then
- * (EXCHANGE_DEADLINE_MS in open-hosts.ts), and may count its silence from before. If the node finds that it
- * was not that late, the server's clock was set forward.
+ * An exchange that arrives so long after it was sent is not carried out: its node has given the exchange up
+ * by then (EXCHANGE_DEADLINE_MS in open-hosts.ts), and may count its silence from before. If the node finds
+ * that the exchange was not so late, the server's clock was set forward.
  */
 export const EXCHANGE_AGE_MS_MAX = 1_500;
 
-/** The equal share of a node that was silent for longer is held back: the node may soon be using it. */
+/** The equal share of a node that was silent for longer is held back, because the node may soon use it. */
 export const SILENT_MS = 20_000;
 
 /**
@@ -100,21 +102,21 @@ export const SILENT_MS = 20_000;
  * says what MARK to PAGES are for, and the last two are there from its first exchange on:
  *
  *     INCARNATION   the name of the life
- *     SEQUENCE      the number of its newest exchange; the next has to be above it
- *     SEEN          when it was last heard
- *     EPOCH         the epoch in which it has reported, or ''
- *     BACK          when it last came back from a silence
- *     VOIDS         1 while leases of earlier lives are to be voided
- *     EQUAL_SHARES  how many equal shares there are, of which it has one, or 0 if it has none
- *     MARK          the number of its mark
- *     MARK_SERVER   the id of the server in its mark
+ *     SEQUENCE      the number of the node's newest exchange; the next number has to be above it
+ *     SEEN          when the node was last heard
+ *     EPOCH         the epoch in which the node has reported, or ''
+ *     BACK          when the node last came back from a silence
+ *     VOIDS         1 while leases of earlier lives are to be freed ("voided")
+ *     EQUAL_SHARES  how many equal shares there are, of which the node has one, or 0 if it has none
+ *     MARK          the number of the node's mark
+ *     MARK_SERVER   the id of the server in the mark
  *     MARK_VERSION  the version of the list of nodes as of the mark
- *     JOIN_VERSION  the version with which the place joined, or 0 if somebody has heard of the join
+ *     JOIN_VERSION  the version with which the place joined, or 0 if a witness has heard of the join
  *     JOINED        when the place joined
  *     FORMER        the life before
- *     PAGES         how many pages it has reported since it entered
- *     EXPIRY        by its settings: node_expiry_seconds in ms
- *     ENDED_AFTER   by its settings: PartitionOptions.endedAfterMs
+ *     PAGES         how many pages the node has reported since it entered
+ *     EXPIRY        by the node's settings: node_expiry_seconds in ms
+ *     ENDED_AFTER   by the node's settings: PartitionOptions.endedAfterMs
  */
 export const LUA_PRELUDE = `
 local TICK, WEIGHING, SHORT, LONG = ${TICK_MS}, ${WEIGHING_TICKS}, ${SHORT_TICKS}, ${LONG_TICKS}

@@ -1,27 +1,30 @@
 /**
- * How a server that was restarted, or that took over, shows that it has lost nothing: Lua that the scripts of
- * entering and exchanging begin with. docs/sharing.md has the proof. Main thread.
+ * How a server that was restarted, or that took over, shows that it has lost nothing: Lua that stands behind
+ * LUA_PRELUDE in the scripts of entering (valkey-life-scripts.ts), exchanging (valkey-scripts.ts) and
+ * forgetting (host-directory.ts). docs/sharing.md has the proof. The scripts run at the server; this file
+ * only makes their text, on the main thread.
  *
  * A node numbers its exchanges, over all servers. The last number that a server carried out, with the
- * server's id, is the node's mark there; the node remembers the mark of the last reply that it heard, and
- * every exchange says it. A server whose mark is older, or has another id, lacks something the node was
- * granted.
+ * server's id, is the node's mark there. The node remembers the mark of the last reply that it heard, and
+ * every exchange carries this mark. A server whose mark is older, or has another id, lacks something the node
+ * was granted.
  *
- * A server that finds itself with another id than the one that wrote last begins a check: it raises the term
- * and grants nothing until every place of its list has promised that term and shown its mark. Every exchange
- * says the term that its place has promised, which the place's host keeps on disk, and a server carries out
- * only what promises its own. One that hears of a term that is not below its own raises it above, and checks.
- * So of two servers at most one grants, whatever each of them believes.
+ * A server that finds itself with another id than the server that wrote last begins a check: it raises the
+ * term and grants nothing until every place of its list has promised that term and shown its mark. Every
+ * exchange carries the term that its place has promised, which the place's host keeps on disk. A server
+ * carries out only an exchange that promises the server's own term. A server that hears of a term that is not
+ * below its own raises its term above, and checks. So of two servers at most one grants, whatever each of
+ * them believes.
  *
  * A place that joins is granted nothing until a _witness_, a place that was there before, has heard a reply
- * after the join. If the join is lost, the witness's mark shows that; else nobody would ask the new place.
+ * after the join. If the join is lost, the witness's mark shows so; without a witness nothing would show it.
  *
  * An epoch that is not older than a quarantine has not grown: then a restart is not checked, but counts as a
  * loss, and joins need no witness.
  *
- * The time goes on where the former server's stopped; otherwise permits would weigh for too short. Every
- * exchange says what the former clock showed at least, and the smallest difference becomes the skew of this
- * server's clock. valkey-lua.ts lists the fields of T:meta and T:nodes that all this is kept in.
+ * The time goes on where the former server's stopped; otherwise permits would weigh too briefly. Every
+ * exchange carries the least that the former clock showed, and the smallest difference becomes the skew of
+ * this server's clock. valkey-lua.ts lists the fields of T:meta and T:nodes for all this.
  *
  * Must hold: a server that lacks anything a node has heard grants nothing for a window. Tests:
  * test/unit/sharing/valkey-marks.test.ts (without any one rule two nodes hold a permit),

@@ -1,8 +1,9 @@
 /**
- * The Lua scripts that read and write leases at the server: `ValkeyPartition` runs the exchange, and reports,
- * frees and looks at what is leased. The exchange does to the keys of a partition what `ScopeGrants` does to
- * its objects. valkey-lua.ts says what KEYS and ARGV are. "Time" in ARGV is used instead of the server's
- * unless it is 0; only tests set it. Main thread.
+ * The Lua scripts that read and write leases at the server. valkey-partition.ts runs the exchange, the report
+ * and the look, valkey-server.ts the script that frees leases. The exchange does to the keys of a partition
+ * what `ScopeGrants` (scope-grants.ts) does to its objects: change both together. valkey-lua.ts says what
+ * KEYS and ARGV are. "Time" in ARGV is used instead of the server's unless it is 0; only tests set it. The
+ * scripts run at the server; this file makes their text, on the main thread.
  *
  * Must hold: the scripts reply as `ScopeGrants` does (test/unit/sharing/valkey-coordinator.test.ts compares
  * them over random rounds). A row that cannot be read costs its own scope alone, in each of the scripts
@@ -14,7 +15,10 @@ import { MARKS_LUA } from './valkey-marks.js';
 import { MONEY_LUA } from './valkey-money.js';
 import { STOCKS_LUA } from './valkey-stocks.js';
 
-/** Replies to an ask for permits. `node` is the record p:P of the node that asks, see STOCKS_LUA. */
+/**
+ * Replies to an ask for permits, as `MinuteBuckets.reply` in scope-grants.ts. `node` is the record p:P of the
+ * node that asks, see STOCKS_LUA.
+ */
 const MINUTE = `
 local function answer_minute(list, node, ask, now, holders, incarnation)
   local limit, least, most, forMs, returned, is_stand_by, order, used =
@@ -98,8 +102,8 @@ end
  *     status ok          carried out
  *            term        promise this term first; in place of replies comes [term, server]
  *            unknown     this life is not known: join
- *            old         the sequence is not above the last
- *            aged        it came too late, or the server's clock was set forward
+ *            old         the sequence is not above that of the last exchange
+ *            aged        the exchange came too late, or the server's clock was set forward
  *            report      join again, with all that is held
  *            quarantine  wait; in place of replies come some of the places that have to report
  *            check       wait; in place of replies come some of the places that have to show their mark
@@ -213,7 +217,7 @@ export const EXCHANGE_SCRIPT = scriptOf(
   LUA_PRELUDE + MARKS_LUA + STOCKS_LUA + MINUTE + MONEY_LUA + SILENT_NODES + EXCHANGE,
 );
 
-/** Scopes of one page; the server does nothing else for some 10 ms. */
+/** How many scopes a page has. For some 10 ms the server does nothing else. */
 export const PAGE_SCOPES = 500;
 
 /**
@@ -221,7 +225,8 @@ export const PAGE_SCOPES = 500;
  *
  *     KEYS     meta, nodes, awaited, held; then two of each scope
  *     ARGV[3]  [incarnation, time]
- *     ARGV[4]  of each scope [scope, spent by the host, false, or true if its record is damaged]
+ *     ARGV[4]  of each scope [scope, spent by the host: false if nothing, true if the host's record is
+ *              damaged]
  *     reply    the next page of scopes; false if another life has come. What is damaged stays as it is
  */
 export const VOID_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}${MONEY_LUA}
@@ -253,8 +258,8 @@ return pack(call('SRANDMEMBER', KEYS[4], ${PAGE_SCOPES}))
  *
  *     KEYS     meta, nodes, awaited, held; then two of each scope
  *     ARGV[3]  [incarnation, time, calendar]
- *     ARGV[4]  of each scope [scope, stocks, money or false, spent, false, or true if the host's record of
- *              it is damaged: then nobody is lent its money];
+ *     ARGV[4]  of each scope [scope, stocks, money or false, spent: false if nothing, true if the host's
+ *              record is damaged, and then no node is granted the scope's money];
  *              a stock is [code, period, used, unused, total seen]
  *     reply    true; false if another life has come. What is damaged stays as it is
  */
@@ -302,8 +307,8 @@ return pack(true)
  *     ARGV[3]  [time, slots]
  *     reply    of each scope [weighing, unexpired, processes, stocks as {code, period, used, unused},
  *              outstanding high, low, spent high, low, spent by the host alone high, low]; of each process
- *              that is known [slot, weighing, unexpired, number of the last ask, stocks as {code, used}].
- *              In place of a scope's, why a row of it cannot be read
+ *              that has asked [slot, weighing, unexpired, number of the last ask, stocks as {code, used}].
+ *              If a row of a scope cannot be read, why, in place of the scope's reply
  */
 export const LOOK_SCRIPT = scriptOf(`${LUA_PRELUDE}${STOCKS_LUA}${MONEY_LUA}
 local tick = floor(now_ms(head[1]) / TICK)

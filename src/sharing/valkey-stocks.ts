@@ -1,17 +1,17 @@
 /**
- * The Lua that grants stocks and counts by tick. valkey-scripts.ts puts it behind LUA_PRELUDE. It runs at the
- * server; here is only the text: main thread.
+ * The Lua that grants stocks and counts by tick. valkey-scripts.ts puts it behind LUA_PRELUDE. The scripts
+ * run at the server; this file only makes their text, on the main thread.
  *
- * Must hold: the arithmetic is that of granted-stock.ts and grant-policy.ts
+ * Must hold: the arithmetic is that of granted-stock.ts and grant-policy.ts: change both together
  * (test/unit/sharing/valkey-coordinator.test.ts, random asks). All rows of a scope are read before one is
- * written, so that a damaged one leaves them as they are (test/unit/sharing/valkey-damage.test.ts). Records
- * are read by hosts of the former version too: see valkey-lua.ts.
+ * written, so that a damaged row leaves the others as they are (test/unit/sharing/valkey-damage.test.ts).
+ * Hosts of the former version read the records too: see valkey-lua.ts.
  */
 
 /**
- * Stocks are granted by state: what a node says that it has used and holds replaces what was known, and what
- * it is granted is added. A stock is named by a code (STOCK_CODES in valkey-codec.ts): `f` call slots, `w`
- * the tokens of the minute; `d?` and `m?` are stocks of a day and of a month, `dc` the calls of a day.
+ * Stocks are granted by state: what a node reports as used and held replaces its record, and the grant is
+ * added. A stock is named by a code (STOCK_CODES in valkey-codec.ts): `f` call slots, `w` the tokens of the
+ * minute; `d?` and `m?` are stocks of a day and of a month, `dc` the calls of a day.
  *
  *     s     by code, the record of a stock for all nodes
  *     m     the permits of all nodes, by the tick in which they expire
@@ -36,11 +36,12 @@
  *     s[6]  unknown: what ended lives had         use, by the tick in which the server heard of it
  *           unused, counts as used
  *
- * _Seen_ (not to be taken for SEEN, when a node was heard): after a loss of data each node reports what all
- * together had used and held when it last heard (HeldStock in held-leases.ts); REPORT_SCRIPT stores the
- * highest in s[5]. If nodes saw 100 and all that came back have 70, then 30 were used by nodes that nobody
- * knows any more. The first ask that wants something counts the 30 as unknown. By then all have reported,
- * because nobody may ask before. Nodes report 0 as seen of stocks without a period (`w` and `f`).
+ * _Seen_ (SEEN is something else: when a node was heard): after a loss of data each node reports what all
+ * nodes together had used and held by the last reply to it (HeldStock in held-leases.ts). REPORT_SCRIPT
+ * stores the highest of these amounts in s[5]. If nodes saw 100 and all that came back have 70, then 30 were
+ * used by nodes that no longer have a record. The first ask that wants something counts the 30 as unknown. By
+ * then all nodes have reported, because none may ask before. Nodes report 0 as seen of stocks without a
+ * period (`w` and `f`).
  *
  * If the period of a stock is further than PERIODS_AHEAD after the server's calendar, a node's clock was
  * wrong. What was counted in that period counts in the current one (as `GrantedStock.reply` in
