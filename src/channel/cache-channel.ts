@@ -18,7 +18,7 @@
  *
  * A `lead` may come just after the listener has withdrawn its question. Then AskPort drops the reply, and the
  * listener makes its call alone. The main thread treats the withdrawal of a question that got `lead` as an
- * `abandon`, so that nobody waits for this listener.
+ * `abandon`, so that no other listener waits for this one.
  */
 import type { ResponseKey } from '../registry/stored-response.js';
 

@@ -112,10 +112,10 @@ export function writeFrame(ring: SpscWriter, frame: Frame): boolean {
       return begin(ring, frame.kind, frame.id, SIGNAL_BYTES) !== -1;
     case FRAME_DATA: {
       const { id, bytes } = frame;
-      const at = begin(ring, FRAME_DATA, id, DATA_BYTES_AT + bytes.length);
-      if (at === -1) return false;
-      ring.ints[(at + LENGTH_AT) >> 2] = bytes.length;
-      ring.bytes.set(bytes, at + DATA_BYTES_AT);
+      const recordAt = begin(ring, FRAME_DATA, id, DATA_BYTES_AT + bytes.length);
+      if (recordAt === -1) return false;
+      ring.ints[(recordAt + LENGTH_AT) >> 2] = bytes.length;
+      ring.bytes.set(bytes, recordAt + DATA_BYTES_AT);
       return true;
     }
     case FRAME_END:
@@ -128,24 +128,24 @@ export function writeFrame(ring: SpscWriter, frame: Frame): boolean {
 }
 
 /**
- * The frame whose record begins at the offset `at`, as SpscReader.read gives it. Bytes of a response are a
- * view of the ring, valid until FramePort gives the record back.
+ * The frame whose record begins at the offset `recordAt`, as SpscReader.read gives it. Bytes of a response
+ * are a view of the ring, valid until FramePort gives the record back.
  */
-export function readFrame(ring: SpscReader, at: number): Frame {
-  const id = ring.floats[(at + ID_AT) >> 3]!;
-  const kind = ring.kindAt(at);
+export function readFrame(ring: SpscReader, recordAt: number): Frame {
+  const id = ring.floats[(recordAt + ID_AT) >> 3]!;
+  const kind = ring.kindAt(recordAt);
   switch (kind) {
     case FRAME_CALL:
-      return { kind, id, request: readRequest(ring, at) };
+      return { kind, id, request: readRequest(ring, recordAt) };
     case FRAME_CANCEL:
     case FRAME_STOP:
     case FRAME_CREDIT:
       return { kind, id };
     case FRAME_DATA:
-      return { kind, id, bytes: bytesOf(ring, at, DATA_BYTES_AT) };
+      return { kind, id, bytes: bytesOf(ring, recordAt, DATA_BYTES_AT) };
     case FRAME_END:
     case FRAME_CUT:
-      return readEnd(ring, at, kind, id);
+      return readEnd(ring, recordAt, kind, id);
     default:
       invariant(false, `a ring holds no frame of kind ${kind}`);
   }
@@ -157,9 +157,9 @@ export function readFrame(ring: SpscReader, at: number): Frame {
  */
 function begin(ring: SpscWriter, kind: number, id: CallId, bytes: number): number {
   if (bytes > RECORD_BYTES_MAX) return -1;
-  const at = ring.reserve(kind, bytes);
-  if (at !== -1) ring.floats[(at + ID_AT) >> 3] = id;
-  return at;
+  const recordAt = ring.reserve(kind, bytes);
+  if (recordAt !== -1) ring.floats[(recordAt + ID_AT) >> 3] = id;
+  return recordAt;
 }
 
 function writeCall(ring: SpscWriter, { id, request }: CallFrame): boolean {
@@ -170,11 +170,11 @@ function writeCall(ring: SpscWriter, { id, request }: CallFrame): boolean {
   const shortTexts = hasTraceText ? requestId + traceParent + traceState + betas : requestId + betas;
   const bodyBytes = bodyIsAscii ? body.length : 2 * body.length;
   const fallbackBytes = fallbacks === undefined ? 0 : 4 * (FALLBACK_INTS + fallbacks.models.length);
-  const at = begin(ring, FRAME_CALL, id, CALL_TEXT_AT + fallbackBytes + shortTexts.length + bodyBytes);
-  if (at === -1) return false;
+  const recordAt = begin(ring, FRAME_CALL, id, CALL_TEXT_AT + fallbackBytes + shortTexts.length + bodyBytes);
+  if (recordAt === -1) return false;
   const { ints, bytes } = ring;
   // `readRequest` reads in this order: change both together, and the header.
-  let nextInt = (at + CALL_INTS_AT) >> 2;
+  let nextInt = (recordAt + CALL_INTS_AT) >> 2;
   ints[nextInt++] = request.modelIndex;
   ints[nextInt++] =
     (request.stream ? STREAM : 0) |
@@ -195,7 +195,7 @@ function writeCall(ring: SpscWriter, { id, request }: CallFrame): boolean {
   ints[nextInt++] = betas.length;
   ints[nextInt++] = fallbacks === undefined ? 0 : fallbacks.models.length;
   if (fallbacks !== undefined) writeFallbacks(ints, nextInt, fallbacks);
-  const textAt = at + CALL_TEXT_AT + fallbackBytes;
+  const textAt = recordAt + CALL_TEXT_AT + fallbackBytes;
   bytes.write(shortTexts, textAt, shortTexts.length, 'latin1');
   bytes.write(body, textAt + shortTexts.length, bodyBytes, bodyIsAscii ? 'latin1' : 'utf16le');
   return true;
@@ -225,15 +225,16 @@ function readFallbacks(ints: Int32Array, firstInt: number, count: number): Fallb
 }
 
 /** Reads the int32 in the order in which `writeCall` writes them. */
-function readRequest({ ints, bytes }: SpscReader, at: number): UpstreamRequest {
-  const firstInt = (at + CALL_INTS_AT) >> 2;
+function readRequest({ ints, bytes }: SpscReader, recordAt: number): UpstreamRequest {
+  const firstInt = (recordAt + CALL_INTS_AT) >> 2;
   let nextInt = firstInt;
   const modelIndex = ints[nextInt++]!;
   const flags = ints[nextInt++]!;
   const modelStart = ints[nextInt++]!;
   const modelEnd = ints[nextInt++]!;
   const fallbackCount = ints[firstInt + FALLBACK_COUNT_INT]!;
-  const requestIdAt = at + CALL_TEXT_AT + (fallbackCount === 0 ? 0 : 4 * (FALLBACK_INTS + fallbackCount));
+  const requestIdAt =
+    recordAt + CALL_TEXT_AT + (fallbackCount === 0 ? 0 : 4 * (FALLBACK_INTS + fallbackCount));
   const traceParentAt = requestIdAt + ints[nextInt++]!;
   const traceStateAt = traceParentAt + ints[nextInt++]!;
   const betasAt = traceStateAt + ints[nextInt++]!;
@@ -274,13 +275,13 @@ function traceOf(bytes: Buffer, traceParentAt: number, traceStateAt: number, end
 }
 
 function writeEnd(ring: SpscWriter, { kind, id, bytes, usage, upstreamWaitMs }: EndFrame): boolean {
-  const at = begin(ring, kind, id, END_BYTES_AT + bytes.length);
-  if (at === -1) return false;
+  const recordAt = begin(ring, kind, id, END_BYTES_AT + bytes.length);
+  if (recordAt === -1) return false;
   const { ints, floats } = ring;
-  ints[(at + LENGTH_AT) >> 2] = bytes.length;
+  ints[(recordAt + LENGTH_AT) >> 2] = bytes.length;
   // Never -1: the type UsageSource has no other sources.
-  ints[(at + END_SOURCE_AT) >> 2] = USAGE_SOURCES.indexOf(usage.source);
-  let float = (at + END_FLOATS_AT) >> 3;
+  ints[(recordAt + END_SOURCE_AT) >> 2] = USAGE_SOURCES.indexOf(usage.source);
+  let float = (recordAt + END_FLOATS_AT) >> 3;
   floats[float++] = usage.promptTokens;
   floats[float++] = usage.cachedTokens;
   floats[float++] = usage.cacheWriteTokens;
@@ -288,17 +289,17 @@ function writeEnd(ring: SpscWriter, { kind, id, bytes, usage, upstreamWaitMs }: 
   floats[float++] = usage.completionTokens;
   floats[float++] = usage.reasoningTokens;
   floats[float] = upstreamWaitMs;
-  ring.bytes.set(bytes, at + END_BYTES_AT);
+  ring.bytes.set(bytes, recordAt + END_BYTES_AT);
   return true;
 }
 
-function readEnd(ring: SpscReader, at: number, kind: EndFrame['kind'], id: CallId): EndFrame {
+function readEnd(ring: SpscReader, recordAt: number, kind: EndFrame['kind'], id: CallId): EndFrame {
   const { ints, floats } = ring;
-  const float = (at + END_FLOATS_AT) >> 3;
+  const float = (recordAt + END_FLOATS_AT) >> 3;
   return {
     kind,
     id,
-    bytes: bytesOf(ring, at, END_BYTES_AT),
+    bytes: bytesOf(ring, recordAt, END_BYTES_AT),
     usage: {
       promptTokens: floats[float]!,
       cachedTokens: floats[float + 1]!,
@@ -306,17 +307,17 @@ function readEnd(ring: SpscReader, at: number, kind: EndFrame['kind'], id: CallI
       cacheWrite1hTokens: floats[float + 3]!,
       completionTokens: floats[float + 4]!,
       reasoningTokens: floats[float + 5]!,
-      source: USAGE_SOURCES[ints[(at + END_SOURCE_AT) >> 2]!]!,
+      source: USAGE_SOURCES[ints[(recordAt + END_SOURCE_AT) >> 2]!]!,
     },
     upstreamWaitMs: floats[float + 6]!,
   };
 }
 
 /**
- * A view of the ring's memory, from the offset `at + bytesAt` on. It is no Buffer, because receivers copy by
- * `slice`, which in a Buffer does not copy. `bytes` covers the ring's memory from byte 0, so offsets in both
- * are the same.
+ * A view of the ring's memory, from the offset `recordAt + bytesAt` on. It is no Buffer, because receivers
+ * copy by `slice`, which in a Buffer does not copy. `bytes` covers the ring's memory from byte 0, so offsets
+ * in both are the same.
  */
-function bytesOf({ bytes, ints }: SpscReader, at: number, bytesAt: number): Uint8Array {
-  return new Uint8Array(bytes.buffer, at + bytesAt, ints[(at + LENGTH_AT) >> 2]);
+function bytesOf({ bytes, ints }: SpscReader, recordAt: number, bytesAt: number): Uint8Array {
+  return new Uint8Array(bytes.buffer, recordAt + bytesAt, ints[(recordAt + LENGTH_AT) >> 2]);
 }

@@ -251,9 +251,9 @@ export class FramePort {
 function packed(bytes: Uint8Array): string | Uint8Array {
   if (bytes.length <= STRING_BYTES_MAX)
     return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).toString('latin1');
-  const own = Buffer.allocUnsafeSlow(bytes.length);
-  own.set(bytes);
-  return new Uint8Array(own.buffer);
+  const copy = Buffer.allocUnsafeSlow(bytes.length);
+  copy.set(bytes);
+  return new Uint8Array(copy.buffer);
 }
 
 /**

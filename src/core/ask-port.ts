@@ -5,7 +5,7 @@
  * PendingReplies keeps the promises of questions until their replies come. Its owner sends the questions, by
  * whatever carries messages: gateway/supervisor-link.ts and supervisor/gateway-process.ts by IPC.
  * AskPort sends questions over a MessagePort: request/intake.ts asks for the parsing of a large body, a
- * worker for a count of tokens. AskPort withdraws a question when its time is over or the asker says so.
+ * worker for a count of tokens. AskPort withdraws a question when its time is over or the asker wishes.
  *
  * Must hold: each question gets one reply, also if its time is over or the other end is gone. An owner of
  * PendingReplies that notices the end of the other side calls `replyToAll`; otherwise askers wait for ever.

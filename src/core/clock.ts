@@ -7,7 +7,7 @@
  * - `monotonicMs` means the same in all threads and processes of a host, because one writes leases and
  *   windows to shared memory and another reads them (test/unit/core/clock.test.ts).
  * - How long something took is never computed from `wallMs`, which may step. No test finds code that does so.
- * - The age of what outlives the host's start can only be told by `wallMs`. `isWithin` tells it. What an age
+ * - Only `wallMs` can tell the age of data that outlive a start of the host: see `isWithin`. What an age
  *   removes for good is removed by a RetentionCalendar (test/unit/call-log/segment-writer.test.ts,
  *   test/unit/gateway/webhook-outbox.test.ts, test/unit/store/stored-responses.test.ts).
  * - A day that is in no calendar is not read as another day (test/unit/core/clock.moment.test.ts).
@@ -113,7 +113,7 @@ export class RetentionCalendar {
 
 /**
  * A timer may fire some milliseconds before the tick (the multiple of its period) that it waits for. Then it
- * is not set for the same tick again, but for the one after.
+ * is not set for the same tick again, but for the next.
  */
 const EARLY_MS_MAX = 5;
 

@@ -114,8 +114,8 @@ export function errorText(error: unknown): string {
 }
 
 /**
- * Ends work whose result nobody gets any more: throws if `clientLeft` is aborted. Undefined never is. The
- * work of an admin request calls it between its steps.
+ * Ends work whose client has left: throws if `clientLeft` is aborted. Undefined means that the work has no
+ * client. The work of an admin request calls it between its steps.
  */
 export function throwIfLeft(clientLeft: AbortSignal | undefined): void {
   if (clientLeft?.aborted === true) {
@@ -123,7 +123,7 @@ export function throwIfLeft(clientLeft: AbortSignal | undefined): void {
   }
 }
 
-/** The HTTP status of the error at all doors but those of `statusByDoor` (door-names.ts). */
+/** The HTTP status of the error. At some doors it is another: `statusByDoor` in door-names.ts. */
 export function statusOf(record: ErrorRecord): number {
   return record.status ?? ERROR_KINDS[record.code].status;
 }
@@ -137,7 +137,7 @@ export function errorBody({ code, message }: ErrorRecord): string {
 }
 
 /**
- * Throws an Error if `condition` is false, which is a bug. Where nobody catches the error it ends the thread,
+ * Throws an Error if `condition` is false, which is a bug. An error that no code catches ends the thread,
  * which the main thread replaces. `what` says what should be true.
  */
 export function invariant(condition: boolean, what: string): asserts condition {

@@ -68,7 +68,8 @@ export const STEERING_MEMBERS = [
   'enable_code_interpreter',
   // Baidu: https://cloud.baidu.com/doc/qianfan-docs/s/Wm8r4sw29.
   'web_search',
-  // xAI generates later, and bills, what nobody here fetches: https://docs.x.ai, "Deferred Chat Completions".
+  // xAI generates later, and bills, a response that no caller fetches: https://docs.x.ai, "Deferred Chat
+  // Completions".
   'deferred',
   // Anthropic: containers, servers of tools, a faster or a placed model have prices of their own;
   // `hosted_tools` stands for tools that the provider runs, at any door: Groq's `browser_search`,

@@ -17,7 +17,7 @@ export const CHECKED_SCHEMAS = new Map<string, TSchema>();
 /**
  * Returns the compiled check of `schema`. Throws an Error if another schema has the name, or if the build has
  * not made the check. A check is found by its name alone, so a schema that was changed needs a build too:
- * until then its old check is used, and nothing says so.
+ * until then its old check is used, without a warning.
  */
 export function schemaCheck<Schema extends TSchema>(
   name: string,

@@ -62,9 +62,9 @@ class SpscRing {
     this.ringBytes = shared.byteLength - HEAD_BYTES;
   }
 
-  /** The kind of the record at the offset `at`. */
-  kindAt(at: number): number {
-    return this.ints[(at + KIND_AT) >> 2]!;
+  /** The kind of the record at the offset `recordAt`. */
+  kindAt(recordAt: number): number {
+    return this.ints[(recordAt + KIND_AT) >> 2]!;
   }
 
   /** `position`: a count of bytes since the ring was made, modulo 2^32. */
@@ -125,12 +125,12 @@ export class SpscWriter extends SpscRing {
   }
 
   #begin(kind: number, length: number): number {
-    const at = this.offsetOf(this.#position);
-    this.ints[(at + KIND_AT) >> 2] = kind;
-    this.ints[(at + LENGTH_AT) >> 2] = length;
+    const recordAt = this.offsetOf(this.#position);
+    this.ints[(recordAt + KIND_AT) >> 2] = kind;
+    this.ints[(recordAt + LENGTH_AT) >> 2] = length;
     this.#position = (this.#position + length) | 0;
     this.#unannouncedBytes += length;
-    return at;
+    return recordAt;
   }
 }
 
@@ -153,17 +153,17 @@ export class SpscReader extends SpscRing {
    * Calls `onRecord` with the offset of each record in the next `bytes` of the ring, which the writer must
    * have announced. The writer does not overwrite these records until `giveBack`.
    */
-  read(bytes: number, onRecord: (at: number) => void): void {
+  read(bytes: number, onRecord: (recordAt: number) => void): void {
     const endPosition = (this.#position + bytes) | 0;
     while (this.#position !== endPosition) {
-      const at = this.offsetOf(this.#position);
-      const length = this.ints[(at + LENGTH_AT) >> 2]!;
+      const recordAt = this.offsetOf(this.#position);
+      const length = this.ints[(recordAt + LENGTH_AT) >> 2]!;
       invariant(
         length > 0 && (endPosition - this.#position) >>> 0 >= length,
         'records fill the bytes that were announced',
       );
       this.#position = (this.#position + length) | 0;
-      if (this.kindAt(at) !== GAP) onRecord(at);
+      if (this.kindAt(recordAt) !== GAP) onRecord(recordAt);
     }
   }
 

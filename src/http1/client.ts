@@ -64,7 +64,7 @@ export class Http1Client implements HttpClient {
   readonly #userAgent: string;
   readonly #onUnsolicited: (target: HttpTarget) => void;
   readonly #pools = new Map<string, Http1Pool>();
-  /** Of the targets that were called. `retain` takes out those of former settings. */
+  /** By target, of the targets that were called. `retain` removes targets of former settings. */
   readonly #heads = new Map<HttpTarget, TargetHeads>();
   /** Pools of removed targets, until their last call has ended. */
   readonly #retired = new Set<Http1Pool>();

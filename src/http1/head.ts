@@ -123,18 +123,18 @@ function framingOf(status: number, isChunked: boolean, length: string | undefine
 
 function lineCountOf(text: string): number {
   let count = 0;
-  for (let at = text.indexOf('\n'); at !== -1; at = text.indexOf('\n', at + 1)) count++;
+  for (let lineEnd = text.indexOf('\n'); lineEnd !== -1; lineEnd = text.indexOf('\n', lineEnd + 1)) count++;
   return count;
 }
 
 /** Whether a header `connection` (there may be several) has the option `close`. */
 function saysClose(text: string, lower: string): boolean {
-  let found = valueAt(text, lower, 'connection', 0);
-  while (found !== undefined) {
-    const options = found.value.toLowerCase();
+  let header = valueAt(text, lower, 'connection', 0);
+  while (header !== undefined) {
+    const options = header.value.toLowerCase();
     // The usual value is compared first, because `split` costs more.
     if (options !== 'keep-alive' && options.split(/[,\s]+/).includes('close')) return true;
-    found = valueAt(text, lower, 'connection', found.end);
+    header = valueAt(text, lower, 'connection', header.end);
   }
   return false;
 }

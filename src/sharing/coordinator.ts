@@ -259,7 +259,7 @@ export interface ExchangeReply {
   readonly wallMs: WallMs;
   /** The replies, in the order of the asks. */
   readonly answers: readonly LeaseReply[];
-  /** Set if the node replied to itself because it is cut off: what it gives back now reaches nobody. */
+  /** Set if the node replied to itself because it is cut off: what it gives back now reaches no node. */
   readonly isAlone?: true;
 }
 

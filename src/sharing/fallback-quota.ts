@@ -149,7 +149,7 @@ class StockQuota {
   /** The most that is set aside. Money and tokens have no maximum: a call may need any part of them. */
   get #max(): bigint {
     const { used, unused } = this.#need;
-    // `unused` of the calls' ask is the slots that calls hold, and those leased and free.
+    // `unused` of the calls' ask counts slots that calls hold, and leased slots that are free.
     if (this.#name === 'calls_in_flight') return maxOf(unused * 2n, SLOTS_MAX_MIN);
     // As many calls as this node has made in the period so far.
     if (this.#name.startsWith('calls_')) return maxOf(used, CALLS_MAX_MIN);
@@ -296,7 +296,7 @@ export class FallbackQuota {
     return { limit, least: most > 0 ? 1 : 0, most, forMs: VALID_MS, isFallback: true, returned };
   }
 
-  /** Puts the permits that are held among those to be returned. */
+  /** Moves the permits that are held to `#replaced`, so that the next ask returns them. */
   #replace(): void {
     if (this.#permits !== undefined && this.#permits.count > 0) this.#replaced.push(this.#permits);
     this.#permits = undefined;

@@ -82,7 +82,7 @@ export class LeaseWaits {
     this.#round += 1;
     for (const wait of this.#waits) {
       if (nowMs < wait.deadlineMs) for (const scope of wait.scopes) ask(scope);
-      // Nobody knows whether the coordinator would have more by now, so the request is not refused.
+      // The coordinator may have more by now, so the request is not refused.
       else if (contact.isLost) this.#endLost(wait, nowMs);
       else this.#endOverdue(wait, nowMs);
     }

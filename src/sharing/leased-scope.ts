@@ -103,7 +103,7 @@ export class LeasedScope {
   readonly waits = new Set<Wait>();
   /** A listener or worker has used most of what is leased. The manager sets it, `ask` clears it. */
   isLow = false;
-  /** Something of the last ask was not granted, and nobody knows whether there is some (LeaseReply). */
+  /** Whether something of the last ask was not granted although some may be there: LeaseReply.isUnknown. */
   isUnknown = false;
   readonly minute: MinuteLease<number>;
   /** Leases of the stocks that have been needed. */

@@ -39,7 +39,7 @@ export class MinuteLease<Index extends number> {
   readonly #leases: CountedLeases<Index>;
   /** The scope's index in `#leases`. */
   readonly #index: Index;
-  /** The grants whose permits are here, less those that were returned or named as used. */
+  /** The grants whose permits are here, less the permits that were returned or named as used. */
   #grants: { tick: number; count: number }[] = [];
   /** Permits to be returned by the next ask. */
   #returned: GrantedPermits[] = [];

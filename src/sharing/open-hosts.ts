@@ -215,7 +215,7 @@ export async function claimOf(
   }
 }
 
-/** By it the id of a key differs from those of accounts and groups. */
+/** Ids of keys begin with it, ids of accounts and groups do not. */
 const KEY_PREFIX = 'key_' satisfies IdPrefix;
 /** How many account ids one read of the store returns. */
 const IDS_OF_PAGE = 500;

@@ -252,7 +252,7 @@ export class RegistryReseed {
       await pause(CLAIM_PERIOD_MS, undefined, { signal }).catch(() => undefined);
       if (signal.aborted) return;
     }
-    // Only the host of the newest copy asks for the permission. The server gives it to whoever asks first,
+    // Only the host of the newest copy asks for the permission. The server gives it to the first that asks,
     // which matters only to hosts that saw different claims.
     const { claims } = await server.claim(host, rank, false);
     // Of equal copies the host with the first id, so that all hosts choose the same.

@@ -247,7 +247,7 @@ export class StockLease {
     if (isWithheld === this.isWithheld) return;
     this.isWithheld = isWithheld;
     const { period, granted } = this.#words.read();
-    // The words of call slots have `held`; those of other stocks, which are never withheld, have none.
+    // The words of call slots have `held`. Other stocks, whose words have none, are never withheld.
     const change = isWithheld ? -granted : this.#words.held!();
     this.#words.add(period, change, 0n);
     this.#netGranted += change;

@@ -67,7 +67,7 @@ const TEXT = { timeout: 0 } as const;
 const REDIRECTIONS_MAX = 3;
 /** How often Sentinels are asked whether another server is the master now. Each time costs a connection. */
 const SENTINEL_LOOK_MS = 2_000;
-/** For so long the clients of a process take a master that one of them has found, without asking. */
+/** How long the other clients of a process use a master that one client has found, without asking. */
 const FOUND_MS = 1_000;
 /** After so long without a reply of a Sentinel the next Sentinel is asked, too. */
 const SENTINEL_PATIENCE_MS = 250;

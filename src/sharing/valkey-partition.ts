@@ -324,8 +324,8 @@ export class ValkeyPartition {
     const { incarnation, calendar } = this.#options;
     const scopes = rows.map(([scope]) => scope as string);
     const head = [incarnation, this.#server.timeInsteadMs, calendar()];
-    const taken = await this.#server.run(REPORT_SCRIPT, head, scopes, rows);
-    if (taken === false) throw lossOf('unknown');
+    const isRecorded = await this.#server.run(REPORT_SCRIPT, head, scopes, rows);
+    if (isRecorded === false) throw lossOf('unknown');
   }
 
   /**
