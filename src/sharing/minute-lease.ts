@@ -23,12 +23,12 @@ const RESTING_MS = 8_000;
 /** How far ahead an ask covers the need if validity is short: permits for longer would expire unused. */
 const COVERED_MS_SHORT = 1_200;
 /** An ask wants so many times the rate of use, which is a mean. */
-const NEED_PART = 1.25;
+const NEED_FACTOR = 1.25;
 /** This clock may run slower than the coordinator's: 10 ms in 16 s are 600 parts in a million. */
 export const VALIDITY_MARGIN_MS = 10;
 /** Permits that are valid for less are not named as used: little would be gained. */
 const USED_MS_MIN = 2 * TICK_MS;
-/** An ask is sent when 1 / USED_PART of the limit was used of other permits since the last ask. */
+/** An ask is sent when 1 / USED_PART of the limit was used and is not yet named as used. */
 const USED_PART = 128;
 /** After so long a permit has no weight, so it need not be returned. */
 const RETURNED_MS_MAX = 60_000;
@@ -47,7 +47,10 @@ export class MinuteLease<Index extends number> {
   #returnedMs = 0;
   /** The ask whose reply has not come. */
   #unheard: ({ readonly number: number } & Pick<MinuteAsk, 'returned' | 'used'>) | undefined;
-  /** The number of the last ask whose reply was applied; undefined if no ask was made. */
+  /**
+   * The number of the last ask whose reply was applied. Before the first reply the number before the first
+   * ask; undefined if no ask was made.
+   */
   heardNumber: number | undefined;
   /** When the first of the grants here expires. */
   #expiresMs = 0;
@@ -58,7 +61,7 @@ export class MinuteLease<Index extends number> {
   readonly #rate: UseRate;
   /** By the last reply, more than half of the limit remains. Then grants are valid for long. */
   #isPlentiful = false;
-  /** Whether the next ask wants permits that are valid for longer than those here. */
+  /** Whether the next ask wants permits in place of the present ones, to be valid for longer. */
   #renews = false;
   /** The coordinator's last refusal; undefined after a grant. */
   denial: Denial | undefined;
@@ -103,7 +106,7 @@ export class MinuteLease<Index extends number> {
     this.#unheard = { number, returned, used };
     const report = { limit, returned, used, order: { number, heardNumber: this.heardNumber } };
     if (!wants) return { least: 0, most: 0, forMs: 0, ...report };
-    const need = Math.ceil((this.#rate.perSecond * this.#coveredMs * NEED_PART) / 1_000);
+    const need = Math.ceil((this.#rate.perSecond * this.#coveredMs * NEED_FACTOR) / 1_000);
     return { least: 1, most: Math.max(waiting, need, FIRST_BATCH), forMs: VALID_MS_MAX, ...report };
   }
 

@@ -5,7 +5,7 @@
  *
  * Must hold: the coordinator's record of this node is never less than what is outstanding here, so that the
  * coordinator cannot grant an amount twice. So an amount is taken out of the ledger first, and a later ask
- * reports so (the test, and lease-stock.test.ts beside it: random use over several nodes).
+ * reports so (also test/unit/sharing/lease-stock.test.ts: random use over several nodes).
  */
 import { maxOf, minOf } from '../core/units.js';
 import type { LeaseWords, StockHeld } from '../ledger/leased-stocks.js';
