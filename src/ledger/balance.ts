@@ -1,7 +1,7 @@
 /**
- * The money of an account: credited = available + held + spent. `Calls` (calls.ts) holds and settles by it;
- * the main thread credits, collects uncovered charges and reads it. Any thread, unless a method says main
- * thread.
+ * The money of an account, by the law credited = available + held + spent. `Calls` (calls.ts) holds and
+ * settles; the main thread credits, collects uncovered charges and reads. Any thread, unless a method says
+ * main thread.
  *
  * Three words are stored, and `held` is what is missing between them. So a thread that stops half-way cannot
  * break the law. Money leaves `available` only by a compare-exchange that saw enough of it, so `available`
@@ -11,9 +11,9 @@
  * Available, held and spent are parts of it, and `uncovered` stops growing at the same bound. Arguments are
  * bigints of any size and are compared before they are stored.
  *
- * The order of writes: money may show as `held` for a moment too long, but is never missing. To hold, take
- * from `available`. To settle, give the rest back to `available`, then add to `spent`. A reader therefore
- * reads `spent` before `available`.
+ * The order of writes: money may show as `held` for a moment too long, but is never missing. A hold takes
+ * from `available`. A settlement gives what is left of the hold back to `available`, then adds to `spent`. A
+ * reader therefore reads `spent` before `available`.
  *
  * Must hold: the law and that order of writes, at every step of every thread. Further test:
  * test/threads/ledger-money.test.ts.
@@ -77,21 +77,21 @@ export class Balance {
     return this.available(account);
   }
 
-  /** Takes `amount` (not negative) out of `available`; false, and takes nothing, if there is less. */
+  /** Takes `amount` (not negative) out of `available`. Returns false, and takes nothing, if there is less. */
   hold(account: AccountIndex, amount: PicoUnits): boolean {
     invariant(amount >= 0n, 'a hold is not negative');
     return this.takeAvailable(account, amount, amount) === amount;
   }
 
-  /** Gives back what `hold` took, once. */
+  /** Gives back what `hold` took. The caller sees to it that this happens once (reservations.ts). */
   giveBack(account: AccountIndex, held: PicoUnits): void {
     Atomics.add(this.words64, account * layout.COUNTED_WORDS64 + layout.AVAILABLE, held);
   }
 
   /**
-   * Turns `held` into a charge of `cost`, both not negative. The rest of the hold goes back to `available`. A
-   * cost beyond the hold is taken from `available` as far as that goes. Returns one object that the next call
-   * overwrites.
+   * Turns `held` into a charge of `cost`, both not negative. What is left of the hold goes back to
+   * `available`. A cost beyond the hold is taken from `available`; what is missing there becomes uncovered.
+   * Returns one object that the next `settle` overwrites.
    */
   settle(account: AccountIndex, held: PicoUnits, cost: PicoUnits): Settlement {
     invariant(cost >= 0n, 'a cost is not negative');
@@ -122,7 +122,7 @@ export class Balance {
     return taken;
   }
 
-  /** Undoes a settlement. `spent` shrinks before `available` grows, so it is seen in `held` for a moment. */
+  /** Undoes a settlement. `spent` shrinks before `available` grows, so the money is `held` for a moment. */
   reverse(account: AccountIndex, charged: PicoUnits, uncovered: PicoUnits): void {
     const first = account * layout.COUNTED_WORDS64;
     Atomics.sub(this.words64, first + layout.SPENT, charged);
@@ -130,7 +130,7 @@ export class Balance {
     if (uncovered > 0n) this.#addUncovered(account, asPicoUnits(0n - uncovered));
   }
 
-  /** Makes the money of a reversed charge available again; that of LeasedBalance does not. */
+  /** Makes the money of a reversed charge available again; LeasedBalance overrides it. */
   protected regain(account: AccountIndex, charged: PicoUnits): void {
     this.giveBack(account, charged);
   }
@@ -166,7 +166,9 @@ export class Balance {
     };
   }
 
-  /** Sets all amounts, with nothing held. Main thread, before the account is first used. */
+  /**
+   * Sets all amounts, with nothing held; throws beyond a bound. Main thread, before the account's first use.
+   */
   set(account: AccountIndex, credited: PicoUnits, spent: PicoUnits, uncovered: PicoUnits): void {
     invariant(spent >= 0n && spent <= credited, 'no more was spent than credited');
     invariant(credited <= CREDITED_PICO_UNITS_MAX, 'credited is within its bound');
@@ -178,7 +180,7 @@ export class Balance {
     Atomics.store(this.words64, first + layout.AVAILABLE, credited - spent);
   }
 
-  /** If a call is reversed between the two loads, its money is in both, and `spent` has shrunk. */
+  /** A call that is reversed between the two loads would be in both. Then `spent` has shrunk: read again. */
   #readSpentAndAvailable(first: number): { spent: bigint; available: bigint } {
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       const spent = Atomics.load(this.words64, first + layout.SPENT);
@@ -190,7 +192,7 @@ export class Balance {
 
   /**
    * Takes at most `most` (not negative) out of `available`, or nothing if there is less than `least`; returns
-   * how much. The caller adds it to `spent`, or takes it out of `credited`; until then it shows as held.
+   * how much. Until the caller adds that to `spent`, or takes it out of `credited`, it shows as held.
    */
   takeAvailable(account: AccountIndex, least: PicoUnits, most: PicoUnits): PicoUnits {
     const index = account * layout.COUNTED_WORDS64 + layout.AVAILABLE;
@@ -205,6 +207,7 @@ export class Balance {
     throw new Error('invariant broken: money is taken or refused in bounded tries');
   }
 
+  /** `amount` may be negative. No add, because uncoveredAfter bounds the sum. */
   #addUncovered(account: AccountIndex, amount: PicoUnits): void {
     const index = account * layout.COUNTED_WORDS64 + layout.UNCOVERED;
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
@@ -226,7 +229,7 @@ export class Balance {
 export class LeasedBalance extends Balance {
   readonly #onLow: (account: AccountIndex) => void;
 
-  /** `onLow` is called by the thread whose hold leaves less than LOW_MONEY. */
+  /** `hold` calls `onLow` if it leaves less than LOW_MONEY, and did not find less. */
   constructor(views: LedgerViews, onLow: (account: AccountIndex) => void) {
     super(views);
     this.#onLow = onLow;
@@ -250,7 +253,8 @@ export class LeasedBalance extends Balance {
 
   /**
    * Does nothing: the money counts as held until a flush has removed the charge from the store. Then
-   * `Leases.forgetMoney` takes it out of this process, and the coordinator may grant it to any.
+   * `Leases.forgetMoney` takes the money out of this process, and the coordinator may grant it to any
+   * process.
    */
   protected override regain(): void {
     return;

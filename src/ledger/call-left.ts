@@ -1,7 +1,7 @@
 /**
- * What is left of each quota that a call takes of, right after it took. calls.ts has one CallLeft a thread,
- * fills it as it admits a call, then reads it for the call's record (QuotasLeft) and for the response headers
- * about tokens. Listener thread.
+ * What is left of each quota that a call takes of, right after the take. calls.ts has one CallLeft a thread,
+ * fills it while a call is admitted, then reads it for the call's record (QuotasLeft) and for the response
+ * headers about tokens. Listener thread.
  *
  * Must hold: `#left` is read only where `taken` says that this call took of that quota, because nothing is
  * cleared between calls. No unit test; test/e2e/quotas.test.ts and test/e2e/upstream-headers.test.ts see the
@@ -19,12 +19,12 @@ import { createTightest } from './scope-quotas.js';
 const CALLS_PER_DAY = QUOTA_NAMES.indexOf('calls_per_day');
 const REQUESTS_PER_MINUTE = QUOTA_NAMES.indexOf('requests_per_minute');
 const NAME_OF_EXTENDED = EXTENDED_QUOTAS.map((name) => QUOTA_NAMES.indexOf(name));
-/** The place of calls a day in `#left`, after those of the extended quotas. */
+/** The index of calls a day in `#left`, after the extended quotas. */
 const DAY = EXTENDED_QUOTAS.length;
 const QUOTAS = DAY + 1;
 
 export class CallLeft {
-  /** How many more calls the account may have in flight, and may make today. */
+  /** How many more calls the account may have in flight, and may make today. `Calls` sets both. */
   inFlight = 0;
   perDay = 0;
   /** Requests left of the minute of the plan's rule for the model; undefined if no rule limits them. */
@@ -34,10 +34,10 @@ export class CallLeft {
   readonly #balance: Balance;
   readonly #chain: ScopeChain;
   readonly #taken: Taken;
-  /** Of quota q of the scope at position s: index s × QUOTAS + q. Money is in nano-units. */
+  /** What is left of quota q of the scope at position s: at s × QUOTAS + q. Money is in nano-units. */
   readonly #left = new Float64Array(SCOPES_MAX * QUOTAS);
-  /** Scratch of `#read`: all quotas and minutes. Fractions, so that V8 keeps an array of floats. */
-  readonly #others = new Array<number>(QUOTA_NUMBERS * SCOPES_MAX * (QUOTAS + 1)).fill(0.5);
+  /** Scratch of `#othersLeft`. It is filled with fractions, so that V8 makes it an array of plain floats. */
+  readonly #triples = new Array<number>(QUOTA_NUMBERS * SCOPES_MAX * (QUOTAS + 1)).fill(0.5);
 
   /** `chain` and `taken` belong to `Calls`, which sets them to the call that it admits. */
   constructor(balance: Balance, chain: ScopeChain, taken: Taken) {
@@ -59,7 +59,7 @@ export class CallLeft {
 
   /**
    * Returns what the last admitted call left. The requests left of the minute come from the rate-limit phase:
-   * `minute` if only the account has a limit, else `minutes`, in triples like `others` (core/quotas.ts).
+   * `minute` if only the account has a limit, else `minutes`, in triples like QuotasLeft.others.
    */
   read(
     account: AccountIndex,
@@ -69,35 +69,37 @@ export class CallLeft {
     const { inFlight, perDay } = this;
     const balance = numberOf(this.#balance.balance(account));
     const hasOthers = this.#taken.scopes > 0 || minutes !== undefined || this.modelMinute !== undefined;
-    return { minute, inFlight, perDay, balance, others: hasOthers ? this.#read(minutes) : undefined };
+    return { minute, inFlight, perDay, balance, others: hasOthers ? this.#othersLeft(minutes) : undefined };
   }
 
-  #read(minutes: readonly number[] | undefined): number[] {
-    const others = this.#others;
+  /** QuotasLeft.others: `minutes`, then a triple (code, slot, left) for each quota that the call took of. */
+  #othersLeft(minutes: readonly number[] | undefined): number[] {
+    const triples = this.#triples;
     let count = 0;
-    if (minutes !== undefined) for (const number of minutes) others[count++] = number;
+    if (minutes !== undefined) for (const number of minutes) triples[count++] = number;
     for (let scope = 0; scope < this.#taken.scopes; scope++) {
       const mask = this.#taken.masks[scope]!;
       const { index } = this.#chain.links[scope]!;
+      // Positions are numbered like the kinds in QUOTA_SCOPES, and all from GROUP_SCOPE on are groups.
       const kind = Math.min(scope, GROUP_SCOPE);
       const first = scope * QUOTAS;
       for (let bits = mask & ~DAY_BIT; bits !== 0; bits &= bits - 1) {
         const quota = lowestBitOf(bits);
-        others[count++] = quotaCode(kind, NAME_OF_EXTENDED[quota]!);
-        others[count++] = index;
-        others[count++] = this.#left[first + quota]!;
+        triples[count++] = quotaCode(kind, NAME_OF_EXTENDED[quota]!);
+        triples[count++] = index;
+        triples[count++] = this.#left[first + quota]!;
       }
       if (scope === ACCOUNT_SCOPE || (mask & DAY_BIT) === 0) continue;
-      others[count++] = quotaCode(kind, CALLS_PER_DAY);
-      others[count++] = index;
-      others[count++] = this.#left[first + DAY]!;
+      triples[count++] = quotaCode(kind, CALLS_PER_DAY);
+      triples[count++] = index;
+      triples[count++] = this.#left[first + DAY]!;
     }
     // The slot is 0, because gateway/call-lines.ts takes the model from the call.
     if (this.modelMinute !== undefined) {
-      others[count++] = quotaCode(MODEL_SCOPE, REQUESTS_PER_MINUTE);
-      others[count++] = 0;
-      others[count++] = this.modelMinute;
+      triples[count++] = quotaCode(MODEL_SCOPE, REQUESTS_PER_MINUTE);
+      triples[count++] = 0;
+      triples[count++] = this.modelMinute;
     }
-    return others.slice(0, count);
+    return triples.slice(0, count);
   }
 }

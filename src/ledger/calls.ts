@@ -8,8 +8,8 @@
  *          └──> release                   given back
  *
  * Must hold: a rejected call has taken nothing. An admitted call is settled or released once, and gives back
- * to the day and month that it took of. One exception: calls a day that were taken of some scopes just after
- * midnight are not given back, so these scopes have counted one call too many; no limit is exceeded. Tests:
+ * to the day and month that it took of. One exception: if midnight comes while a call takes, the scopes that
+ * counted it in the later day keep one call too many, and no limit is exceeded. Tests:
  * test/unit/ledger/quotas.test.ts, test/unit/ledger/ledger.test.ts, test/threads/ledger-hammer.test.ts.
  */
 import type { Clock } from '../core/clock.js';
@@ -78,16 +78,16 @@ export class Calls {
   protected readonly quotas: ScopeQuotas;
   protected readonly clock: Clock;
   // The next fields are about the one call that is being admitted or settled. So nothing that `Calls` calls
-  // meanwhile, such as `low`, may admit or settle another call.
+  // meanwhile, such as `onLowLease`, may admit or settle another call.
   readonly #chain: ScopeChain;
   readonly #taken = createTaken();
   readonly #rejections: QuotaRejections;
   /** What the last admitted call left. */
-  readonly #left: CallLeft;
-  /** What the call held and used of each quota. Of quotas of calls it held 1 and used 0. */
+  readonly #callLeft: CallLeft;
+  /** What the call held and used of each quota. Of quotas of calls `#held` is 1, and `#used` is 0. */
   readonly #held = createAmounts(1);
   readonly #used = createAmounts(0);
-  /** When the admission began, by both clocks. They are read once, because reading a clock takes 40 ns. */
+  /** When the admission began, by both clocks. Each is read once a call, because that takes 40 ns. */
   #nowMs: MonotonicMs = asMonotonicMs(0);
   #wallMs: WallMs = asWallMs(0);
 
@@ -103,7 +103,7 @@ export class Calls {
     this.clock = clock;
     this.#chain = new ScopeChain(views, options);
     this.#rejections = new QuotaRejections(options, this.#chain, this.#taken);
-    this.#left = new CallLeft(balance, this.#chain, this.#taken);
+    this.#callLeft = new CallLeft(balance, this.#chain, this.#taken);
   }
 
   /** The account's calls in flight now. Any thread. */
@@ -116,7 +116,7 @@ export class Calls {
    * the day, the other quotas of days and months, the hold, and a request of the model's minute; of each
    * quota in the order of the chain. A rejection gives back what was taken before it. Until that is done, a
    * call of another thread may be rejected that would pass a moment later, but no limit is ever exceeded.
-   * Returns undefined if the call is admitted. `nowMs` may be a little old. Owner of the slot.
+   * Returns undefined if the call is admitted. `nowMs` may be a little old. The slot's own listener calls it.
    */
   admit(
     slot: CallSlot,
@@ -125,8 +125,8 @@ export class Calls {
     nowMs = this.clock.monotonicMs(),
   ): QuotaRejection | undefined {
     this.#nowMs = nowMs;
-    this.#left.modelMinute = undefined;
-    this.#left.tightest.limit = 0;
+    this.#callLeft.modelMinute = undefined;
+    this.#callLeft.tightest.limit = 0;
     invariant(this.reservations.isFree(slot), `call slot ${slot} is free when a call is admitted into it`);
     const { account, plan } = scopes;
     const taken = this.#taken;
@@ -140,7 +140,7 @@ export class Calls {
     else if (needs.isFree !== true) rejection = this.#takeDay(scopes, needs);
     if (needs.isFree === true) {
       taken.dayNumber = NO_DAY;
-      this.#left.perDay = this.day.leftOf(account, dayNumberOf(this.clock.wallMs()), plan.callsPerDay);
+      this.#callLeft.perDay = this.day.leftOf(account, dayNumberOf(this.clock.wallMs()), plan.callsPerDay);
     }
     if (rejection === undefined && !this.balance.hold(account, needs.hold)) {
       this.#giveBack(taken);
@@ -162,18 +162,18 @@ export class Calls {
    * between. `minute` and `minutes` are the rate-limit phase's: see `CallLeft.read`.
    */
   quotasLeft(account: AccountIndex, minute: number | undefined, minutes?: readonly number[]): QuotasLeft {
-    return this.#left.read(account, minute, minutes);
+    return this.#callLeft.read(account, minute, minutes);
   }
 
   /** As `tokenMinuteOf` of ledger.ts, for the call just admitted, from what its takes left. */
   tokenMinuteLeft(): TokenMinute | undefined {
-    return this.quotas.tokenMinuteOf(this.#left.tightest, this.#nowMs);
+    return this.quotas.tokenMinuteOf(this.#callLeft.tightest, this.#nowMs);
   }
 
   /**
    * Charges `cost`, counts `tokens` and frees the slot; undefined if the call was settled or released before.
-   * The balance never goes below zero: the rest is returned, and recorded, as uncovered. The next call
-   * overwrites the result. `nowMs`: when the call ended. Any thread.
+   * The balance never goes below zero: what it cannot pay is returned, and recorded, as uncovered. The next
+   * `settle` overwrites the result. `nowMs`: when the call ended. Any thread.
    */
   settle(
     slot: CallSlot,
@@ -196,7 +196,7 @@ export class Calls {
     return settlement;
   }
 
-  /** A copy of what the call in `slot` has taken, for `reverse`. Owner of the slot, before it settles. */
+  /** A copy of what the call in `slot` took, for `reverse`. The slot's listener asks before it settles. */
   takenOf(slot: CallSlot): Taken {
     const taken = this.reservations.read(slot, this.#taken);
     return { ...taken, masks: taken.scopes === 0 ? NO_MASKS : taken.masks.slice() };
@@ -261,8 +261,8 @@ export class Calls {
     const flights = this.#flights;
     const isTaken = flights.take(flightAt(account), NO_PERIOD, 1, callsMax) !== undefined;
     // `take` leaves its other results in fields, so that it allocates nothing.
-    this.#left.inFlight = flights.left;
-    if (flights.takeRanLow()) this.#options.low?.('account', account);
+    this.#callLeft.inFlight = flights.left;
+    if (flights.takeRanLow()) this.#options.onLowLease?.('account', account);
     return isTaken;
   }
 
@@ -272,7 +272,7 @@ export class Calls {
     if (dayNumber === undefined)
       return this.#rejections.rejectionOf(ACCOUNT_SCOPE, CALLS_PER_DAY, scopes, needs);
     this.#taken.dayNumber = dayNumber;
-    this.#left.perDay = this.day.left;
+    this.#callLeft.perDay = this.day.left;
     return undefined;
   }
 
@@ -287,36 +287,36 @@ export class Calls {
     taken.tokens = needs.tokens;
     this.#wallMs = this.clock.wallMs();
     this.quotas.readPeriods(taken, this.#wallMs);
-    let all = 0;
-    for (let scope = 0; scope < taken.scopes; scope++) all |= this.#chain.links[scope]!.mask;
-    if (needs.isFree === true) all &= FLIGHT_BIT;
+    let quotaBits = 0;
+    for (let scope = 0; scope < taken.scopes; scope++) quotaBits |= this.#chain.links[scope]!.mask;
+    if (needs.isFree === true) quotaBits &= FLIGHT_BIT;
     for (let tries = 0; tries < PERIODS_MAX; tries++) {
       const { day, month } = taken;
-      const rejection = this.#takeEach(all, scopes, needs);
+      const rejection = this.#takeEach(quotaBits, scopes, needs);
       if (rejection !== undefined || (taken.day === day && taken.month === month)) return rejection;
     }
     throw new Error('invariant broken: a call takes of one day and one month in bounded tries');
   }
 
-  /** One try of `#takeAll`. If it finds a later day or month, it sets that in `#taken` and takes nothing. */
-  #takeEach(all: number, scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
+  /** One try of `#takeAll`. If the period is a later one, sets that in `#taken` and takes nothing. */
+  #takeEach(quotaBits: number, scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const taken = this.#taken;
     const { day, month } = taken;
     taken.dayNumber = AFTER_ALL_DAYS;
-    this.#left.tightest.limit = 0;
+    this.#callLeft.tightest.limit = 0;
     for (const quota of QUOTA_ORDER) {
       const bit = quota === CALLS_PER_DAY ? DAY_BIT : 1 << quota;
-      if ((all & bit) === 0) continue;
+      if ((quotaBits & bit) === 0) continue;
       for (let scope = 0; scope < taken.scopes; scope++) {
         if ((this.#chain.links[scope]!.mask & bit) === 0) continue;
-        const took = quota === CALLS_PER_DAY ? this.#takeDayOf(scope, scopes) : this.#take(scope, quota);
-        if (!took) {
+        const isTaken = quota === CALLS_PER_DAY ? this.#takeDayOf(scope, scopes) : this.#take(scope, quota);
+        if (!isTaken) {
           this.#giveBack(taken);
           return this.#rejections.rejectionOf(scope, quota, scopes, needs);
         }
         if (taken.day === day && taken.month === month) continue;
-        // `#take` found a later period (`#takeDayOf` never does). What it took is given back to that period,
-        // and all that was taken before to the earlier one. The next try takes of the later one.
+        // `#take` found a later period (`#takeDayOf` never does). What it took goes back to that period, and
+        // all that was taken before it to the earlier period. The next try takes of the later period.
         const later = { day: taken.day, month: taken.month };
         const { record } = this.#chain.links[scope]!;
         this.quotas.settle(record, bit, this.#held, NOTHING_USED, taken, this.#nowMs);
@@ -337,12 +337,12 @@ export class Calls {
     if (!this.quotas.take(record, quota, limit, this.#held, taken, this.#nowMs)) return false;
     taken.masks[scope]! |= 1 << quota;
     const { left } = this.quotas;
-    this.#left.set(scope, quota, left);
+    this.#callLeft.set(scope, quota, left);
     // Rules for models are left out, as in tokenMinuteOf of ledger.ts.
     if (quota === TOKENS_PER_MINUTE && scope !== MODEL_SCOPE)
-      tighten(this.#left.tightest, limit, left, record);
-    const { low } = this.#options;
-    if (low !== undefined && this.quotas.takeRanLow()) low(kindOf(scope), index);
+      tighten(this.#callLeft.tightest, limit, left, record);
+    const { onLowLease } = this.#options;
+    if (onLowLease !== undefined && this.quotas.takeRanLow()) onLowLease(kindOf(scope), index);
     return true;
   }
 
@@ -356,8 +356,8 @@ export class Calls {
         ? this.day.take(account, plan.callsPerDay, this.#wallMs)
         : limited.takeDay(index, callsPerDay, this.#wallMs);
     if (dayNumber === undefined) return false;
-    this.#left.setDay(scope, limited === undefined ? this.day.left : limited.day.left);
-    // The earliest day, if scopes count different days: no call is given back to a day that did not count it.
+    this.#callLeft.setDay(scope, limited === undefined ? this.day.left : limited.day.left);
+    // The earliest day, if scopes count different days: giving back never lowers a day that did not count it.
     taken.dayNumber = Math.min(taken.dayNumber, dayNumber);
     taken.masks[scope]! |= DAY_BIT;
     return true;
@@ -369,20 +369,20 @@ export class Calls {
    */
   #takeModelMinute({ account, model }: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const take = this.#options.models.minute.take(this.#taken.model!, model!.limits.requestsPerMinute!);
-    this.#left.modelMinute = take.remaining;
+    this.#callLeft.modelMinute = take.remaining;
     if (take.admitted) return undefined;
     this.balance.giveBack(account, needs.hold);
     this.#giveBack(this.#taken);
     return this.#rejections.ofModelMinute(model!, take);
   }
 
-  /** Gives back `#held` to the scopes in `taken`, but neither the hold nor the account's call in flight. */
+  /** Gives `#held` back to the scopes in `taken`. The callers give back hold and the account's call slot. */
   #giveBack(taken: Taken): void {
     this.#giveBackDays(taken);
     if (taken.scopes > 0) this.#settleQuotas(taken, NOTHING_USED, ~0, this.clock.monotonicMs());
   }
 
-  /** Without scopes, a call has taken of the account's day alone, and has no masks. */
+  /** A call with `scopes` 0 has taken of the account's day alone, and its `masks` are not valid. */
   #giveBackDays(taken: Taken): void {
     const { account, masks, scopes, dayNumber } = taken;
     if (dayNumber === NO_DAY) return;

@@ -12,7 +12,7 @@ import { type CountedViews, dayAt } from './layout.js';
 import { PERIODS_AHEAD_MAX, PERIODS_KNOWN, Stocks } from './stocks.js';
 
 const DAY_MS = 86_400_000;
-/** UTC+8 has no summer time. The coordinator's scripts (sharing/valkey-lua.ts) use it too. */
+/** Ms by which UTC+8 is ahead of UTC: it has no summer time. sharing/valkey-lua.ts builds it into scripts. */
 export const ZONE_OFFSET_MS = 8 * 3_600_000;
 
 /** The number of the day: days since 1970-01-01 in UTC+8. */
@@ -27,26 +27,27 @@ export function endOfDay(dayNumber: number): WallMs {
 
 /**
  * When a scope with no call left, which was last used on `dayNumber`, is admitted again: at the end of today,
- * or of `dayNumber` if the clock was set back over midnight. A day further ahead was a mistake of the clock.
+ * or of `dayNumber` if the clock was set back over midnight. A day further ahead was a mistake of the clock,
+ * which the next take corrects.
  */
 export function resetOfDay(dayNumber: number, wallMs: WallMs): WallMs {
   const today = dayNumberOf(wallMs);
   return endOfDay(dayNumber > today + PERIODS_AHEAD_MAX ? today : Math.max(dayNumber, today));
 }
 
-/** The days of one kind of scope. `counted` is the index of an account, key, group or rule. */
+/** Counts the days of scopes of one kind. `scope` is the index of an account, key, group or rule. */
 export class DayCounter {
   readonly #stocks: Stocks;
   readonly #clock: Clock;
-  readonly #onLow: (counted: number) => void;
+  readonly #onLow: (scope: number) => void;
   readonly #today = (): number => dayNumberOf(this.#clock.wallMs());
 
-  /** If limits are shared, `stocks` are leased, and the thread whose call leaves few calls `onLow`. */
+  /** If limits are shared, `stocks` are leased, and `take` calls `onLow` if it leaves few calls. */
   constructor(
     views: CountedViews,
     clock: Clock,
     stocks = new Stocks(views.records64, false),
-    onLow: (counted: number) => void = () => undefined,
+    onLow: (scope: number) => void = () => undefined,
   ) {
     this.#stocks = stocks;
     this.#clock = clock;
@@ -58,36 +59,37 @@ export class DayCounter {
     return this.#stocks.left;
   }
 
-  /** Takes a call of today. Returns the number of the day it was taken from; undefined if none is left. */
-  take(counted: number, callsPerDay: number, nowMs = this.#clock.wallMs()): number | undefined {
+  /** Takes a call of today. Returns the number of the day that counts the call; undefined if none is left. */
+  take(scope: number, callsPerDay: number, nowMs = this.#clock.wallMs()): number | undefined {
     const stocks = this.#stocks;
-    const day = stocks.take(dayAt(counted), dayNumberOf(nowMs), 1, callsPerDay, this.#today);
-    if (stocks.takeRanLow()) this.#onLow(counted);
+    const day = stocks.take(dayAt(scope), dayNumberOf(nowMs), 1, callsPerDay, this.#today);
+    if (stocks.takeRanLow()) this.#onLow(scope);
     return day;
   }
 
   /** Gives back a call that `take` took from `dayNumber`, once; does nothing if that day is over. */
-  giveBack(counted: number, dayNumber: number): void {
-    this.#stocks.settle(dayAt(counted), dayNumber, 1, 0);
+  giveBack(scope: number, dayNumber: number): void {
+    this.#stocks.settle(dayAt(scope), dayNumber, 1, 0);
   }
 
-  /** The last day on which the account was used, and its calls on that day. Any thread. */
-  read(counted: number): { readonly dayNumber: number; readonly dayCalls: number } {
-    const { period, taken } = this.#stocks.last(dayAt(counted), this.#today());
+  /** The last day on which the scope was used, and its calls on that day. Any thread. */
+  read(scope: number): { readonly dayNumber: number; readonly dayCalls: number } {
+    const { period, taken } = this.#stocks.last(dayAt(scope), this.#today());
     return { dayNumber: period, dayCalls: taken };
   }
 
   /** Calls that are left of the day of that number, as far as this process knows. Any thread. */
-  leftOf(counted: number, dayNumber: number, callsPerDay: number): number {
-    return this.#stocks.leftOf(dayAt(counted), dayNumber, callsPerDay).left;
+  leftOf(scope: number, dayNumber: number, callsPerDay: number): number {
+    return this.#stocks.leftOf(dayAt(scope), dayNumber, callsPerDay).left;
   }
 
-  /** Sets day and count, unless limits are shared. Main thread, before the account is first used. */
-  set(counted: number, dayNumber: number, dayCalls: number): void {
+  /** Sets day and count, unless limits are shared. Main thread, before the scope is first used. */
+  set(scope: number, dayNumber: number, dayCalls: number): void {
     const today = this.#today();
-    this.#stocks.clear(dayAt(counted));
-    // Day numbers wrap: one from too long ago would look like a later day. One too far ahead was a mistake.
+    this.#stocks.clear(dayAt(scope));
+    // Day numbers wrap, so a day from too long ago would look like a later one: its count is dropped. A day
+    // too far ahead was a mistake of the clock: its count becomes that of today.
     if (today - dayNumber < PERIODS_KNOWN)
-      this.#stocks.set(dayAt(counted), dayNumber - today < PERIODS_KNOWN ? dayNumber : today, dayCalls);
+      this.#stocks.set(dayAt(scope), dayNumber - today < PERIODS_KNOWN ? dayNumber : today, dayCalls);
   }
 }

@@ -1,11 +1,12 @@
 /**
  * The dirty set: one bit for each account whose money, day count or minute has changed since the store last
- * took it. Keys, groups and rules for models have a set each. Any thread marks, after it changed the account;
- * the main thread drains (store/flush.ts, store/quota-uses.ts).
+ * took the account. Keys, groups and rules for models have a set each, and "account" below stands for any of
+ * them. Any thread marks an account after it changed it; the main thread drains (store/flush.ts,
+ * store/quota-uses.ts).
  *
  * A drain takes the bits, then reads the accounts. So a change that the drain did not read was marked after
- * the drain took the bits, and comes with the next drain. That also holds for a writer that finds the bit set
- * and leaves it: the drain that takes this bit reads the account later.
+ * the drain took the bits, and comes with the next drain. A writer that finds the bit set may leave it: the
+ * drain that takes this bit reads the account later than the change.
  *
  * Must hold: each change is seen by a drain after it, and no account starves.
  */
@@ -20,7 +21,7 @@ const CLEAN_PAGE = Buffer.alloc(PAGE_WORDS * BYTES_PER_WORD);
 
 export class DirtySet<Index extends number = AccountIndex> {
   readonly #words: Int32Array;
-  /** The same memory as #words. */
+  /** The same memory as #words, because a Buffer compares a page in one call. */
   readonly #bytes: Buffer;
   /** The word where the next drain starts, so that a bounded drain does not starve the last accounts. */
   #cursor = 0;
@@ -33,37 +34,39 @@ export class DirtySet<Index extends number = AccountIndex> {
 
   /** Marks an account; call it after the change. 9 ns if it is marked already. Any thread. */
   mark(index: Index): void {
-    // By DIRTY_BITS_PER_WORD, 2^5.
+    // The shift divides by DIRTY_BITS_PER_WORD, 2^5.
     const word = index >>> 5;
     const bit = 1 << (index & (DIRTY_BITS_PER_WORD - 1));
     if ((Atomics.load(this.#words, word) & bit) === 0) Atomics.or(this.#words, word, bit);
   }
 
   /**
-   * Takes at most `max` accounts out of the set and visits each. Returns how many: less than `max` if one
-   * whole round found no more. `max` is at least 32, the bits of a word: so the next drain empties the word
-   * where this one stopped, and an account that is always dirty does not starve its neighbours. A million
-   * clean accounts cost 0.01 ms. Main thread.
+   * Takes at most `visitsMax` accounts out of the set and visits each. Returns how many: less than
+   * `visitsMax` if one whole round found no more. `visitsMax` is at least 32, the bits of a word: so the next
+   * drain empties the word where this one stopped, and an account that is always dirty does not starve its
+   * neighbours. A million clean accounts cost 0.01 ms. Main thread.
    */
-  drain(visit: (index: Index) => void, max: number): number {
-    invariant(max >= DIRTY_BITS_PER_WORD, `a drain takes at least ${DIRTY_BITS_PER_WORD} accounts`);
+  drain(visit: (index: Index) => void, visitsMax: number): number {
+    invariant(visitsMax >= DIRTY_BITS_PER_WORD, `a drain takes at least ${DIRTY_BITS_PER_WORD} accounts`);
     const words = this.#words;
     let visited = 0;
-    for (let round = 0; round < words.length && visited < max; round++) {
+    for (let round = 0; round < words.length && visited < visitsMax; round++) {
       const word = this.#cursor;
-      const clean = this.#cleanWordsFrom(word);
-      if (clean > 0) {
-        this.#cursor = (word + clean) % words.length;
-        round += clean - 1;
+      const cleanWords = this.#cleanWordsFrom(word);
+      if (cleanWords > 0) {
+        this.#cursor = (word + cleanWords) % words.length;
+        // The loop counts the first of them.
+        round += cleanWords - 1;
         continue;
       }
       let bits = Atomics.load(words, word) === 0 ? 0 : Atomics.exchange(words, word, 0);
-      while (bits !== 0 && visited < max) {
+      while (bits !== 0 && visited < visitsMax) {
         const lowest = lowestBitOf(bits);
         bits &= bits - 1;
         visit((word * DIRTY_BITS_PER_WORD + lowest) as Index);
         visited++;
       }
+      // Bits that were not visited go back, for the next drain to begin with.
       if (bits === 0) this.#cursor = (word + 1) % words.length;
       else Atomics.or(words, word, bits);
     }

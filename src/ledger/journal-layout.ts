@@ -1,6 +1,6 @@
 /**
- * The layout of the journal, a ring of ended calls from each listener to the main thread. journal.ts has both
- * ends, and opens it through this file.
+ * The layout of the journal, a ring of ended calls from each listener to the main thread. journal.ts writes
+ * and reads rings by it; gateway/accounting-base.ts creates them in the main thread.
  *
  *     byte 0   appended   listener      records ever written, modulo 2^32
  *         64   drained    main thread   records ever taken into the memory of the accounting, modulo 2^32
@@ -31,7 +31,7 @@
  * is in memory alone, so a new version may change it. Test: test/unit/ledger/journal.test.ts (every field
  * comes out as it went in).
  */
-import { ERROR_CODES, invariant, type ErrorCode } from '../core/errors.js';
+import { ERROR_CODES, invariant } from '../core/errors.js';
 import { CALLS_IN_FLIGHT_MAX, JOURNAL_RECORDS_MIN } from '../core/limits.js';
 import type { TokenCounts } from '../core/token-counts.js';
 import type { AccountIndex, KeyIndex, PicoUnits, WallMs } from '../core/units.js';
@@ -41,9 +41,9 @@ import type { AccountIndex, KeyIndex, PicoUnits, WallMs } from '../core/units.js
  * charges what an earlier record left uncovered: its `uncovered` is negative.
  */
 export const JOURNAL_OUTCOMES = ['served', 'reversed', 'collected', ...ERROR_CODES] as const;
-export type JournalOutcome = 'served' | 'reversed' | 'collected' | ErrorCode;
+export type JournalOutcome = (typeof JOURNAL_OUTCOMES)[number];
 
-/** Fields of the head, in 32-bit words. */
+/** Fields of the head, in 32-bit words. Each side's words lie in cache lines of their own. */
 export const APPENDED = 0;
 export const DRAINED = 16;
 export const COMMITTED = 32;
@@ -51,7 +51,7 @@ export const REJECTING = 33;
 const HEAD_BYTES = 192;
 const RECORD_BYTES = 112;
 
-/** Where the records begin, how long one is and its fields, in 64-bit words. */
+/** Where the records begin, the length of a record, and its fields: in 64-bit words. */
 export const HEAD_WORDS64 = HEAD_BYTES / 8;
 export const RECORD_WORDS64 = RECORD_BYTES / 8;
 export const REQUEST = 0;
@@ -65,7 +65,7 @@ export const REASONING = 7;
 export const CHARGED = 8;
 export const UNCOVERED = 9;
 
-/** Where the records begin, how long one is and its fields, in 32-bit words. */
+/** Where the records begin, the length of a record, and its fields: in 32-bit words. */
 export const HEAD_WORDS32 = HEAD_BYTES / 4;
 export const RECORD_WORDS32 = RECORD_BYTES / 4;
 export const ACCOUNT = 20;
@@ -84,7 +84,7 @@ export interface JournalRecord extends TokenCounts {
   readonly request: number;
   readonly endedMs: WallMs;
   readonly charged: PicoUnits;
-  /** Below 2^63. */
+  /** Below 2^63, as balance.ts bounds it. */
   readonly uncovered: PicoUnits;
   readonly account: AccountIndex;
   readonly key: KeyIndex;
@@ -93,7 +93,7 @@ export interface JournalRecord extends TokenCounts {
   /** The model that the caller named. */
   readonly requested: number;
   readonly outcome: JournalOutcome;
-  /** Index into `USAGE_SOURCES`. */
+  /** Where the tokens come from: an index into USAGE_SOURCES (core/token-counts.ts). */
   readonly source: number;
   readonly durationMs: number;
 }

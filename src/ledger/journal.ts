@@ -8,12 +8,12 @@
  * longer needs it, and only then does the listener overwrite it. The buffer outlives its listener: the main
  * thread drains what a dead listener has appended, and the next listener continues after it.
  *
- * With `durability: commit` ends of responses wait for their records to be on disk: PendingCommits, a group
- * commit, which Delivery and ChargedHit (request/) hand their ends to.
+ * With `durability: commit` ends of responses wait in PendingCommits until their records are on disk (a group
+ * commit). request/delivery.ts and request/replay.ts hand their ends to it.
  *
- * Must hold: a record is whole before `appended` counts it, and each word has one writer, so nothing is ever
- * retried. `roomFor` is asked before a call is admitted, with the calls in flight, so that every charge finds
- * room. Each pending end is ended once, in the order of the journal. Further test:
+ * Must hold: a record is whole before `appended` counts it, and each word has one writer, so no write is
+ * tried twice. The listener calls `roomFor` with its calls in flight before it admits a call, so that every
+ * charge finds room. Each pending end is called once, in the order of the journal. Further test:
  * test/unit/ledger/journal.pending-commits.test.ts.
  */
 import type { Clock } from '../core/clock.js';
@@ -23,6 +23,7 @@ import { asAccountIndex, asKeyIndex, asPicoUnits, asWallMs } from '../core/units
 import * as ring from './journal-layout.js';
 import type { JournalBuffer, JournalRecord } from './journal-layout.js';
 
+/** What both sides know of the ring. A position counts records ever appended, modulo 2^32. */
 class Ring {
   protected readonly capacity: number;
   protected readonly words32: Int32Array;
@@ -45,17 +46,20 @@ class Ring {
     return (position >>> 0) & (this.capacity - 1);
   }
 
-  /** Whether that count of the head includes the record at `position`; the two are less than 2^31 apart. */
-  protected includes(count: number, position: number): boolean {
-    return ((Atomics.load(this.words32, count) - position) | 0) > 0;
+  /**
+   * Whether the count in that word of the head includes the record at `position`. The two are less than 2^31
+   * apart, so the sign of the difference decides, also after the count has wrapped.
+   */
+  protected includes(countWord: number, position: number): boolean {
+    return ((Atomics.load(this.words32, countWord) - position) | 0) > 0;
   }
 }
 
 /**
- * Whether a new call may be admitted. `full`: the main thread does not drain fast enough. `refusing`: it has
- * set the flag `rejecting` in the ring, because the store cannot be written.
+ * Whether a new call may be admitted. `full`: the main thread does not drain fast enough. `rejecting`: the
+ * main thread has set that flag in the ring, because the store cannot be written.
  */
-type JournalCapacity = 'room' | 'full' | 'refusing';
+type JournalCapacity = 'room' | 'full' | 'rejecting';
 
 /** The listener's end. */
 export class JournalWriter extends Ring {
@@ -75,13 +79,16 @@ export class JournalWriter extends Ring {
 
   /** Whether one more record fits beside those of `pending` calls in flight, which append later. 10 ns. */
   roomFor(pending: number): JournalCapacity {
-    if (Atomics.load(this.words32, ring.REJECTING) === 1) return 'refusing';
+    if (Atomics.load(this.words32, ring.REJECTING) === 1) return 'rejecting';
     if (this.#used() + pending < this.capacity) return 'room';
     this.#drained = Atomics.load(this.words32, ring.DRAINED);
     return this.#used() + pending < this.capacity ? 'room' : 'full';
   }
 
-  /** Appends a record, for which `roomFor` has seen room; returns its position, for `isCommitted`. */
+  /**
+   * Appends the record of a call for which `roomFor` saw room before its admission; throws if the ring is
+   * full. Returns the record's position, for `isCommitted`.
+   */
   append(record: JournalRecord): number {
     if (this.#used() * 2 >= this.capacity) this.#checkHalfFull();
     const position = this.#appended;
@@ -138,7 +145,7 @@ export class JournalWriter extends Ring {
   }
 }
 
-/** A response whose end waits until its charge is on disk. One of the two methods is called, once. */
+/** A response whose end waits until its charge is on disk. One of its two methods is called, once. */
 export interface PendingCommit {
   onCommitted(): void;
   /** The store fails or is too slow: the charge may not be on disk. */
@@ -153,18 +160,19 @@ interface PendingEnd {
 }
 
 /**
- * The ends of responses that wait (group commit). The main thread is asked once for all of them, and again if
- * more have come by the time it replies: the next group gathers while the disk writes. Charges reach the disk
- * in the order of the journal, and responses end in that order.
+ * The ends of responses that wait (group commit). One question to the main thread is for all of them; if more
+ * ends have come when the reply arrives, the next question is for those. Charges reach the disk in the order
+ * of the journal, and responses end in that order. `onSweep` bounds how long an end stays. Listener.
  */
 export class PendingCommits {
   readonly #journal: JournalWriter;
   readonly #clock: Clock;
   readonly #askCommit: () => void;
   #pending: PendingEnd[] = [];
-  #asked = false;
+  /** From a question to the main thread, or its scheduling, to the reply. */
+  #isAsked = false;
 
-  /** `askCommit` asks the main thread for a commit. `onCommit` is called with the reply. */
+  /** `askCommit` asks the main thread for a commit. The listener passes the reply to `onCommit`. */
   constructor(journal: JournalWriter, clock: Clock, askCommit: () => void) {
     this.#journal = journal;
     this.#clock = clock;
@@ -178,19 +186,21 @@ export class PendingCommits {
   /** Holds `end` until the record at `position` of the journal is on disk. */
   hold(position: number, end: PendingCommit): void {
     this.#pending.push({ position, sinceMs: this.#clock.monotonicMs(), end });
-    if (this.#asked) return;
-    this.#asked = true;
+    if (this.#isAsked) return;
+    this.#isAsked = true;
     // One message for all ends of this event-loop turn.
     setImmediate(this.#askCommit);
   }
 
-  /** The main thread has replied. If `ok` is false, the store fails, and all pending ends are given up. */
-  onCommit(ok: boolean): void {
-    this.#asked = false;
+  /**
+   * The main thread has replied. If not `isCommitted`, the store fails, and all pending ends are given up.
+   */
+  onCommit(isCommitted: boolean): void {
+    this.#isAsked = false;
     this.#endCommitted();
-    if (!ok) this.#giveUp(this.#pending.length);
+    if (!isCommitted) this.#giveUp(this.#pending.length);
     if (this.#pending.length === 0) return;
-    this.#asked = true;
+    this.#isAsked = true;
     this.#askCommit();
   }
 
@@ -198,16 +208,17 @@ export class PendingCommits {
   onSweep(): void {
     this.#endCommitted();
     const oldestMs = this.#clock.monotonicMs() - COMMIT_WAIT_MS_MAX;
-    const young = this.#pending.findIndex(({ sinceMs }) => sinceMs > oldestMs);
-    this.#giveUp(young < 0 ? this.#pending.length : young);
+    const firstYoung = this.#pending.findIndex(({ sinceMs }) => sinceMs > oldestMs);
+    this.#giveUp(firstYoung < 0 ? this.#pending.length : firstYoung);
   }
 
   #endCommitted(): void {
-    const waiting = this.#pending.findIndex(({ position }) => !this.#journal.isCommitted(position));
-    const committed = this.#pending.splice(0, waiting < 0 ? this.#pending.length : waiting);
+    const firstWaiting = this.#pending.findIndex(({ position }) => !this.#journal.isCommitted(position));
+    const committed = this.#pending.splice(0, firstWaiting < 0 ? this.#pending.length : firstWaiting);
     for (const { end } of committed) end.onCommitted();
   }
 
+  /** Gives up the first `count` ends, which are the oldest. */
   #giveUp(count: number): void {
     for (const { end } of this.#pending.splice(0, count)) end.onUncommitted();
   }
@@ -219,8 +230,9 @@ export class JournalReader extends Ring {
   readonly #record = {} as { -readonly [Field in keyof JournalRecord]: JournalRecord[Field] };
 
   /**
-   * Visits the records that were appended before the call, oldest first; returns how many. If `visit` throws,
-   * that record and all later ones stay in the ring. The record is one object that the next visit overwrites.
+   * Visits the records that were appended before `drain` was called, oldest first; returns how many. If
+   * `visit` throws, `drain` does too, and that record and all later ones stay in the ring. The record is one
+   * object that the next visit overwrites.
    */
   drain(visit: (record: JournalRecord) => void): number {
     const { words32 } = this;
@@ -252,14 +264,14 @@ export class JournalReader extends Ring {
     );
   }
 
-  /** Marks all drained records as on disk. */
+  /** Marks all drained records as on disk. Called after a flush that wrote them (store/flush.ts). */
   recordCommitted(): void {
     Atomics.store(this.words32, ring.COMMITTED, Atomics.load(this.words32, ring.DRAINED));
   }
 
-  /** While true, `roomFor` returns `refusing`. */
-  setRejecting(rejecting: boolean): void {
-    Atomics.store(this.words32, ring.REJECTING, rejecting ? 1 : 0);
+  /** While true, `roomFor` returns `rejecting`. */
+  setRejecting(isRejecting: boolean): void {
+    Atomics.store(this.words32, ring.REJECTING, isRejecting ? 1 : 0);
   }
 
   #read(slot: number): JournalRecord {

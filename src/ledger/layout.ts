@@ -1,11 +1,12 @@
 /**
- * The layout of the ledger's shared buffers. gateway/accounting-base.ts creates them; the main thread and
- * every listener open them through this file, and no other file has an offset of a record. The buffers are in
- * memory alone, so a new version may change them. Any thread.
+ * The layout of the ledger's shared buffers. gateway/accounting-base.ts creates the buffers; the main thread
+ * and every listener open them through this file, and no file outside of src/ledger has an offset of a
+ * record. The buffers are in memory alone, so a new version may change their layout. Any thread.
  *
  * Must hold: no two fields of a record share a byte. The constants below say the same as the tables, in the
- * same order; they count words of 64 or 32 bits, as the comment of each group says. Further tests, of quota
- * records: test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts.
+ * same order; they count words of 64 or 32 bits, as the comment of each group says. A thread compares and
+ * exchanges (CAS) each word that several threads write. Further tests, of quota records:
+ * test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts.
  *
  * The buffers are made once, at full capacity. The kernel provides a page when it is first touched, so a
  * million accounts cost nothing until they exist, and no thread has to learn of a new segment.
@@ -22,9 +23,9 @@
  *       48    32  status     main thread                index of the plan << 1 | 1 if it is active
  *       52  51×32 starts     any thread (CAS)           count as each of the last 51 ticks began
  *
- * One reservation (a call in flight), 72 bytes. The owner is the listener that has the call slot. It writes
- * all fields but the state before the record is held. A call that took of no scope but its account leaves
- * the fields from `tokens` on as they were:
+ * One reservation (a call in flight), 72 bytes. The owner is the listener that has the call slot. The owner
+ * writes all fields but the state before the record is held. A call that took of no scope but its account
+ * leaves the fields from `tokens` on as they were:
  *
  *        0    32  state      owner, main thread (CAS)   free, held or settling: reservations.ts
  *        4    32  account                               whose money it is
@@ -38,8 +39,8 @@
  *       52   7×8  taken                                 a byte for each of SCOPES_MAX scopes, one bit a
  *                                                       quota: reservations.ts
  *
- * Each account has 16 extra bytes outside of its record: 64 bits for its calls in flight, a stock
- * (stocks.ts; any thread, CAS), and the index + 1 of its group and of its quota record, or 0 (32 bits each).
+ * Each account has 16 extra bytes outside of its record: 64 bits for its calls in flight, a stock (stocks.ts;
+ * any thread, CAS), and the index + 1 of its group and of its quota record, or 0 (32 bits each).
  *
  * The dirty set is one bit an account, 32 to a word: dirty-set.ts.
  *
@@ -51,7 +52,7 @@
  *       16    32  minute     main thread                requests a minute; 0: as many as its account
  *       20    32  calls      main thread                calls a day; 0: as many as its account
  *       24    32  record     main thread                index + 1 of its quota record; 0 if it has none, -1
- *                                                       if it wants one and all are in use
+ *                                                       if it needs one and all are in use
  *       28    32  parent     main thread                of a group: index + 1 of the group above it, or 0
  *       52  51×32 starts     any thread (CAS)           as an account's
  *
@@ -104,7 +105,7 @@ import {
 import { type QuotaName, SPECIFIED_TIMEZONE } from '../core/quotas.js';
 
 /**
- * How often a compare-exchange is tried. Each lost one is another thread's progress, so more tries are a bug.
+ * How often a compare-exchange is tried. Each lost try is another thread's progress, so more tries are a bug.
  * The error that is thrown then ends the thread, like that of `invariant`.
  */
 export const EXCHANGES_MAX = 100_000;
@@ -116,7 +117,7 @@ const EXTRA_BYTES = 16;
 const QUOTA_BYTES = 640;
 export const DIRTY_BITS_PER_WORD = 32;
 
-/** Length of that record, and fields of an account's, in 64-bit words. */
+/** Length of the record of 256 bytes, and fields of an account's, in 64-bit words. */
 export const COUNTED_WORDS64 = COUNTED_BYTES / 8;
 export const WINDOW = 0;
 export const DAY = 1;
@@ -125,7 +126,7 @@ export const AVAILABLE = 3;
 export const SPENT = 4;
 export const UNCOVERED = 5;
 
-/** The same in 32-bit words. TICKS_KEPT: how many `starts` fit, just as many as window.ts needs. */
+/** The same in 32-bit words. TICKS_KEPT: how many `starts` fit; window.ts needs exactly so many. */
 export const COUNTED_WORDS32 = COUNTED_BYTES / 4;
 export const STATUS = 12;
 export const TICK_STARTS = 13;
@@ -190,7 +191,7 @@ export const [
 export const QUOTA_WORDS64 = QUOTA_BYTES / 8;
 export const LIMITS = 0;
 export const STOCKS = 8;
-/** Length of a stock. Its first word is `taken`; STOCK_SETTLED is the place of `settled`. */
+/** Length of a stock. Its first word is `taken`, and `settled` lies STOCK_SETTLED words further. */
 export const STOCK_WORDS = 2;
 export const STOCK_SETTLED = 1;
 export const TOKEN_TICK_STARTS = STOCKS + EXTENDED_QUOTAS.length * STOCK_WORDS;
@@ -230,10 +231,10 @@ export const RESERVATION_WORDS64 = RESERVATION_BYTES / 8;
 export const HOLD = 2;
 export const TOKENS = 3;
 
-// Where a field lies in the words of its buffer. `counted` is an account, a key, a group or a pair.
-export const windowAt = (counted: number): number => counted * COUNTED_WORDS64 + WINDOW;
-export const dayAt = (counted: number): number => counted * COUNTED_WORDS64 + DAY;
-export const recordAt = (counted: number): number => counted * COUNTED_WORDS32 + RECORD;
+// Where a field lies in the words of its buffer. `scope` is the index of an account, key, group or pair.
+export const windowAt = (scope: number): number => scope * COUNTED_WORDS64 + WINDOW;
+export const dayAt = (scope: number): number => scope * COUNTED_WORDS64 + DAY;
+export const recordAt = (scope: number): number => scope * COUNTED_WORDS32 + RECORD;
 export const statusAt = (account: number): number => account * COUNTED_WORDS32 + STATUS;
 export const flightAt = (account: number): number => account * EXTRA_WORDS64 + FLIGHT;
 export const groupAt = (account: number): number => account * EXTRA_WORDS32 + GROUP;
@@ -241,17 +242,17 @@ export const accountRecordAt = (account: number): number => account * EXTRA_WORD
 export const stockAt = (record: number, quota: number): number =>
   record * QUOTA_WORDS64 + STOCKS + quota * STOCK_WORDS;
 
-/** The index that a word of index + 1 names; undefined for 0, and for the -1 of `record`. */
+/** The index in a word that holds index + 1; undefined for 0, and for the -1 of `record`. */
 export function indexIn(word: number): number | undefined {
   return word <= 0 ? undefined : word - 1;
 }
 
-/** The word that names `index`; 0 for undefined. */
+/** The word that holds `index` + 1; 0 for undefined. */
 export function wordOf(index: number | undefined): number {
   return index === undefined ? 0 : index + 1;
 }
 
-/** The number of the lowest bit that is set: in a mask the first quota. */
+/** The number of the lowest bit that is set: in a mask the first quota. `bits` is not 0. */
 export function lowestBitOf(bits: number): number {
   return 31 - Math.clz32(bits & -bits);
 }

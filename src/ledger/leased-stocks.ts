@@ -8,11 +8,11 @@
  * back. So `granted` - `taken` is what calls may take.
  *
  * Only the main thread changes `granted`. To take back, it takes like a call, then lowers `granted`, then
- * gives back what it took. A thread that takes reads `granted` again after its exchange. Either the main
- * thread has seen the amount as taken, or the thread sees the lower `granted` and gives its amount back.
+ * gives back what it took. A listener that takes reads `granted` again after its exchange. Either the main
+ * thread has seen the amount as taken, or the listener sees the lower `granted` and gives its amount back.
  *
- * If the coordinator finds that the period of a lease was a mistake of a clock, the lease goes on in the
- * right period, with what is taken and nothing more: the coordinator may have granted the rest to others.
+ * If the coordinator finds that the period of a lease was a mistake of a clock, the lease moves to the right
+ * period, with what is taken and nothing more: the coordinator may have granted the remainder to others.
  *
  * Must hold: never more is taken than granted, also while the main thread takes back. One exception: a
  * provider may report more than a call held. Tests: test/unit/ledger/stocks.test.ts (at whatever step a lease
@@ -24,8 +24,9 @@ import { type Halves, PackedWords } from './packed-words.js';
 import { amountIn, PERIODS_AHEAD_MAX, periodsSince, setStock, type StockLeft, Stocks } from './stocks.js';
 
 /**
- * Fields of a lease, which the main thread alone writes. A take that leaves LOW or less sets `ranLow`, unless
- * LOW is 0. FREE_MS is 0 until the coordinator has replied.
+ * Fields of a lease, by word; there are LEASE_WORDS of them (layout.ts). The main thread alone writes them. A
+ * take that leaves LOW or less sets `ranLow`, unless LOW is 0. FREE_MS is 0 until the coordinator has
+ * replied.
  */
 const GRANTED = 0;
 const PERIOD = 1;
@@ -38,7 +39,7 @@ interface LeaseTable {
   readonly words: BigInt64Array;
   /** The first word of a stock's lease. */
   readonly leaseAt: (stock: number) => number;
-  /** Whether what is taken counts as used at once: calls of a day or a month, which are not settled. */
+  /** Whether what is taken counts as used at once: true for calls of a day or month, which nobody settles. */
   readonly isUsedAtOnce: (stock: number) => boolean;
 }
 
@@ -70,7 +71,7 @@ export class LeasedStocks extends Stocks {
   readonly #clock: Clock;
   readonly #leases: LeaseTable;
   readonly #granted: PackedWords;
-  /** The words `granted` before and after an exchange. */
+  /** Scratch: the word `granted` before and after an exchange. */
   readonly #before: Halves = { low: 0, high: 0 };
   readonly #after: Halves = { low: 0, high: 0 };
 
@@ -82,25 +83,25 @@ export class LeasedStocks extends Stocks {
     this.#granted = new PackedWords(this.#leases.words);
   }
 
-  /** As `Stocks.take`, but the limit is what was granted: it does not use the caller's limit and clock. */
+  /** As `Stocks.take`, but the limit is what was granted. The caller's limit and clock are not used. */
   override take(stock: number, period: number, amount: number): number | undefined {
-    const { words, seen, next } = this;
+    const { words, current, next } = this;
     const [before, after] = [this.#before, this.#after];
     const leases = this.#leases.words;
     const lease = this.#leases.leaseAt(stock);
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
-      // `taken` is read first. If the exchange succeeds, it was still the same when `granted` was read.
-      words.load(stock, seen);
+      // `taken` is read first. If the exchange succeeds, `taken` was still the same when `granted` was read.
+      words.load(stock, current);
       this.#granted.load(lease + GRANTED, before);
       const since = periodsSince(before, period);
-      // The lease is of a period that is over, or was a mistake of a clock: the coordinator decides.
+      // The period of the lease is over, or was a mistake of a clock: only the coordinator can mend that.
       if (since > 0 || since < -PERIODS_AHEAD_MAX) return undefined;
       const counted = period - since;
       const limit = amountIn(before);
-      const taken = periodsSince(seen, counted) > 0 ? 0 : amountIn(seen);
+      const taken = periodsSince(current, counted) > 0 ? 0 : amountIn(current);
       if (taken >= limit || taken + amount > limit) return undefined;
       setStock(next, counted, taken + amount);
-      if (!words.exchange(stock, seen, next)) continue;
+      if (!words.exchange(stock, current, next)) continue;
       // If the main thread has lowered `granted` meanwhile, the amount goes back.
       this.#granted.load(lease + GRANTED, after);
       if (periodsSince(after, counted) !== 0 || amountIn(after) < taken + amount) {
@@ -116,7 +117,7 @@ export class LeasedStocks extends Stocks {
     throw new Error('invariant broken: a stock is taken or refused in bounded tries');
   }
 
-  /** Does nothing: the coordinator has counted what the store knows. */
+  /** Does nothing: the coordinator has counted the use that the store restores here. */
   override set(): void {
     return;
   }
@@ -128,7 +129,7 @@ export class LeasedStocks extends Stocks {
     for (let word = 0; word < layout.LEASE_WORDS; word++) Atomics.store(words, lease + word, 0n);
   }
 
-  /** What was granted in `period`, or in a later one; 0 if the lease is of an earlier one. */
+  /** What was granted in `period` or a later period; 0 if the lease is of an earlier period. */
   grantedIn(stock: number, period: number): number {
     this.#granted.load(this.#leases.leaseAt(stock) + GRANTED, this.#before);
     return periodsSince(this.#before, period) > 0 ? 0 : amountIn(this.#before);
@@ -138,17 +139,17 @@ export class LeasedStocks extends Stocks {
   override leftOf(stock: number, period: number): StockLeft {
     const { words, leaseAt } = this.#leases;
     const lease = leaseAt(stock);
-    const here = this.grantedIn(stock, period) - this.read(stock, period).taken;
-    const others = Number(Atomics.load(words, lease + HELD_BY_OTHERS));
+    const leftHere = this.grantedIn(stock, period) - this.read(stock, period).taken;
+    const heldByOthers = Number(Atomics.load(words, lease + HELD_BY_OTHERS));
     const freeMs = Number(Atomics.load(words, lease + FREE_MS));
     const waitMs = Math.max(0, freeMs - this.#clock.monotonicMs());
-    return { left: Math.max(0, here) + others, waitMs, isKnown: freeMs > 0 };
+    return { left: Math.max(0, leftHere) + heldByOthers, waitMs, isKnown: freeMs > 0 };
   }
 
   /** The lease of one stock. Amounts are calls, tokens, or nano-units of money. Main thread. */
   leaseOf(stock: number): LeaseWords {
     return {
-      read: () => this.#held(stock),
+      read: () => this.#heldOf(stock),
       add: (period, amount, low) => this.#grant(stock, period, amount, low),
       takeBack: (most) => this.#takeBack(stock, most),
       held: () => BigInt(this.read(stock, 0).taken),
@@ -157,7 +158,7 @@ export class LeasedStocks extends Stocks {
     };
   }
 
-  #held(stock: number): StockHeld {
+  #heldOf(stock: number): StockHeld {
     const { words, leaseAt, isUsedAtOnce } = this.#leases;
     const lease = leaseAt(stock);
     const period = Number(Atomics.load(words, lease + PERIOD));
@@ -181,6 +182,7 @@ export class LeasedStocks extends Stocks {
     this.#setGranted(stock, period, before + Number(amount));
   }
 
+  /** PERIOD is for the main thread, which alone reads it; listeners read the period in GRANTED. */
   #setGranted(stock: number, period: number, amount: number): void {
     const { words, leaseAt } = this.#leases;
     const lease = leaseAt(stock);
@@ -189,9 +191,10 @@ export class LeasedStocks extends Stocks {
     this.#granted.store(lease + GRANTED, this.#after);
   }
 
+  /** In the order that the header gives. A call may take first: then the next try takes less. */
   #takeBack(stock: number, most: bigint): bigint {
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
-      const { period, available } = this.#held(stock);
+      const { period, available } = this.#heldOf(stock);
       const amount = available < most ? available : most;
       if (amount <= 0n) return 0n;
       const taken = Number(amount);
@@ -204,13 +207,13 @@ export class LeasedStocks extends Stocks {
   }
 
   #moveBack(stock: number, period: number): void {
-    const { words, seen } = this;
-    if (this.#held(stock).period <= period) return;
-    // First the lease, with nothing in it: no thread counts toward the later period from here on.
+    const { words, current } = this;
+    if (this.#heldOf(stock).period <= period) return;
+    // The lease first, with nothing granted: from here on no thread takes of the later period.
     this.#setGranted(stock, period, 0);
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
-      words.load(stock, seen);
-      if (periodsSince(seen, period) >= -PERIODS_AHEAD_MAX) {
+      words.load(stock, current);
+      if (periodsSince(current, period) >= -PERIODS_AHEAD_MAX) {
         this.#setGranted(stock, period, this.read(stock, period).taken);
         return;
       }
@@ -227,7 +230,7 @@ export class LeasedStocks extends Stocks {
   }
 }
 
-/** What this process has of a stock or of a balance. What calls hold is `granted` - `used` - `available`. */
+/** What this process has of a stock or of a balance. Its calls hold `granted` - `used` - `available`. */
 export interface StockHeld {
   /** The day or month; 0 if the stock has none. */
   readonly period: number;
@@ -241,21 +244,21 @@ export interface StockHeld {
 export interface LeaseWords {
   read(): StockHeld;
   /**
-   * Adds what was granted, and drops what is left of another period. A thread whose take leaves `low` or less
-   * asks the lease manager for more; 0 disables that.
+   * Adds what was granted, and drops what is left of another period. If a call's take leaves `low` or less,
+   * its thread asks the lease manager for more; with a `low` of 0 it never does.
    */
   add(period: number, amount: bigint, low: bigint): void;
   /** Takes at most `most` of what is available out of what was granted; returns how much. */
   takeBack(most: bigint): bigint;
-  /** Of call slots: how many of them calls hold, whatever is granted. */
+  /** Of call slots: how many of them calls hold, whatever is granted. A balance has no such method. */
   held?(): bigint;
   /** Shows listeners what the coordinator could still grant, and when what was asked for will be free. */
   publish(remaining: bigint, freeInMs: number): void;
   /**
-   * Of a day or month: what was taken of a later period counts toward `period`, and nothing is left. Does
-   * nothing if the lease is of no later period. Calls in flight stay counted for what they hold.
+   * Of a day or month: what was taken of a later period counts toward `period` from now on, and nothing is
+   * available. Does nothing if the lease is not of a later period. Calls in flight keep what they hold.
    */
   moveBack?(period: number): void;
-  /** Of a balance: collects uncovered charges from what is available, at most `most`; returns how much. */
+  /** Of a balance alone: collects at most `most` of the uncovered charges, if available; returns how much. */
   collect?(most: bigint): bigint;
 }

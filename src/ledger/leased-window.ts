@@ -8,7 +8,7 @@
  * the grant has expired meanwhile, or more than TAKE_MS_MAX passed, the thread abandons its permit. The lease
  * manager may have reported the permit as used already, so it must be used soon after it was taken.
  *
- * If no permit is left here, `MinuteTake.asks` says whether the coordinator may have more.
+ * If the grant has no permit left, `MinuteTake.asks` says whether the coordinator may have more.
  *
  * Must hold: no permit is used after its expiry, nor later than TAKE_MS_MAX after it was taken. Further test:
  * test/threads/leases.test.ts.
@@ -26,12 +26,12 @@ const COUNT_BITS = 20n;
 export const PERMITS_MAX = (1 << Number(COUNT_BITS)) - 1;
 invariant(REQUESTS_PER_MINUTE_MAX <= PERMITS_MAX, 'a minute of permits fits the count');
 
-/** How long after its expiry the coordinator may count a permit: a minute, and the permit's tick. */
+/** How long the coordinator may count an expired permit: a minute, and a tick of sharing/grant-policy.ts. */
 const WEIGHING_MS = 60_600;
 
 /**
- * How many ms after it was taken a permit may be used. Less than a tick of the coordinator, which counts a
- * permit that is reported as used for a minute from the end of the next tick on.
+ * How many ms after it was taken a permit may be used. This is less than a tick of the coordinator, which
+ * counts a permit for a minute from the end of the tick after the one in which the permit was reported.
  */
 const TAKE_MS_MAX = 500;
 
@@ -40,7 +40,7 @@ export function grantOf(expiresMs: number, permits: number): bigint {
   return (BigInt(Math.floor(expiresMs)) << COUNT_BITS) | BigInt(permits);
 }
 
-/** Permits left of a grant, expired ones included. */
+/** Permits left of a grant, whether or not it has expired. */
 export function permitsOf(grant: bigint): number {
   return Number(BigInt.asUintN(Number(COUNT_BITS), grant));
 }
@@ -54,11 +54,11 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
   readonly #words64: BigInt64Array;
   readonly #words32: Int32Array;
   readonly #clock: Clock;
-  readonly #onLow: (counted: Index) => void;
+  readonly #onLow: (scope: Index) => void;
   readonly #take = createMinuteTake();
 
   /** `onLow` is called by the take that leaves just LOW_MINUTE permits, which leases.ts has set. */
-  constructor(views: CountedViews, clock: Clock, onLow: (counted: Index) => void) {
+  constructor(views: CountedViews, clock: Clock, onLow: (scope: Index) => void) {
     this.#words64 = views.records64;
     this.#words32 = views.records32;
     this.#clock = clock;
@@ -66,13 +66,13 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
   }
 
   /** Takes a granted permit, or nothing. `limit` only decides `asks`. The next call overwrites the result. */
-  take(counted: Index, limit = 0): MinuteTake {
-    return this.#decide(counted, limit, true);
+  take(scope: Index, limit = 0): MinuteTake {
+    return this.#decide(scope, limit, true);
   }
 
-  /** What `take` would return, but for `remaining`. Takes nothing. */
-  check(counted: Index, limit = 0): MinuteTake {
-    return this.#decide(counted, limit, false);
+  /** What `take` would return, but takes nothing, so that `remaining` is one more. */
+  check(scope: Index, limit = 0): MinuteTake {
+    return this.#decide(scope, limit, false);
   }
 
   /** Always 0: only the coordinator knows what all processes use. */
@@ -85,55 +85,58 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     return;
   }
 
-  /** Drops the grant, which the coordinator counts until it expires. Main thread, before the first use. */
-  clear(counted: Index): void {
-    Atomics.store(this.#words64, layout.windowAt(counted), 0n);
+  /** Drops the grant; the coordinator counts it until it expires. Main thread, before the first use. */
+  clear(scope: Index): void {
+    Atomics.store(this.#words64, layout.windowAt(scope), 0n);
   }
 
-  #decide(counted: Index, limit: number, takes: boolean): MinuteTake {
-    const word = layout.windowAt(counted);
+  #decide(scope: Index, limit: number, takes: boolean): MinuteTake {
+    const word = layout.windowAt(scope);
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       const grant = Atomics.load(this.#words64, word);
-      const left = permitsOf(grant);
+      const permitsLeft = permitsOf(grant);
       const expiresMs = expiryMsOf(grant);
       const nowMs = this.#clock.monotonicMs();
-      if (left === 0 || nowMs >= expiresMs) return this.#reject(counted, limit, nowMs);
-      if (!takes) return this.#admit(counted, left, expiresMs, nowMs);
+      if (permitsLeft === 0 || nowMs >= expiresMs) return this.#reject(scope, limit, nowMs);
+      if (!takes) return this.#admit(scope, permitsLeft, expiresMs, nowMs);
       if (Atomics.compareExchange(this.#words64, word, grant, grant - 1n) !== grant) continue;
       const takenMs = this.#clock.monotonicMs();
       if (takenMs >= expiresMs || takenMs - nowMs > TAKE_MS_MAX) continue;
-      if (left - 1 === Atomics.load(this.#words32, counted * layout.COUNTED_WORDS32 + layout.LOW_MINUTE)) {
-        this.#onLow(counted);
+      if (
+        permitsLeft - 1 ===
+        Atomics.load(this.#words32, scope * layout.COUNTED_WORDS32 + layout.LOW_MINUTE)
+      ) {
+        this.#onLow(scope);
       }
-      return this.#admit(counted, left - 1, expiresMs, nowMs);
+      return this.#admit(scope, permitsLeft - 1, expiresMs, nowMs);
     }
     throw new Error('invariant broken: a permit is taken or refused in bounded tries');
   }
 
-  #admit(counted: Index, left: number, expiresMs: number, nowMs: number): MinuteTake {
+  #admit(scope: Index, permitsLeft: number, expiresMs: number, nowMs: number): MinuteTake {
     const heldByOthers = Atomics.load(
       this.#words32,
-      counted * layout.COUNTED_WORDS32 + layout.MINUTE_HELD_BY_OTHERS,
+      scope * layout.COUNTED_WORDS32 + layout.MINUTE_HELD_BY_OTHERS,
     );
     const take = this.#take;
     take.admitted = true;
-    take.remaining = left + heldByOthers;
+    take.remaining = permitsLeft + heldByOthers;
     take.resetWallMs = asWallMs(this.#clock.wallMs() + Math.ceil(expiresMs - nowMs) + WEIGHING_MS);
     take.asks = false;
     return take;
   }
 
-  #reject(counted: Index, limit: number, nowMs: number): MinuteTake {
-    const first = counted * layout.COUNTED_WORDS64;
+  #reject(scope: Index, limit: number, nowMs: number): MinuteTake {
+    const first = scope * layout.COUNTED_WORDS64;
     const freeMs = Number(Atomics.load(this.#words64, first + layout.MINUTE_FREE_MS));
     const take = this.#take;
-    // It asks if the last denial is over, or was of another limit.
+    // A listener asks if the coordinator's last denial is over, or was of another limit.
     take.admitted = false;
     take.remaining = 0;
     take.resetWallMs = asWallMs(this.#clock.wallMs() + Math.max(0, Math.ceil(freeMs - nowMs)) + 1);
     take.asks =
       nowMs >= Number(Atomics.load(this.#words64, first + layout.MINUTE_REJECTED_UNTIL_MS)) ||
-      limit !== Atomics.load(this.#words32, counted * layout.COUNTED_WORDS32 + layout.MINUTE_REJECTED_LIMIT);
+      limit !== Atomics.load(this.#words32, scope * layout.COUNTED_WORDS32 + layout.MINUTE_REJECTED_LIMIT);
     return take;
   }
 }

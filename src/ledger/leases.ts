@@ -3,8 +3,8 @@
  * accounts, keys, groups and rules for models. The lease manager calls it (sharing/minute-lease.ts,
  * stock-leases.ts, leased-scope.ts). Main thread.
  *
- * Other threads take from the same words meanwhile. So each word that they take from is changed by an atomic
- * operation, and what is read as left may be taken the next moment.
+ * Other threads take from the same words meanwhile. So each word that listeners take from is changed by an
+ * atomic operation, and what is read as left may be taken the next moment.
  *
  * Must hold: what is put in is taken by calls or taken out again, never both. Further test:
  * test/threads/leases.test.ts.
@@ -32,7 +32,9 @@ export interface SpentAccounting {
   collect?(account: AccountIndex, most: PicoUnits): PicoUnits;
 }
 
-/** Grants of minutes and days, to accounts, keys, groups or rules for models. */
+/**
+ * Grants of minutes and days, to scopes of one kind. `scope` is the index of an account, key, group or rule.
+ */
 export class CountedLeases<Index extends number> {
   readonly #words64: BigInt64Array;
   readonly #words32: Int32Array;
@@ -43,8 +45,8 @@ export class CountedLeases<Index extends number> {
   }
 
   /** Permits that are left and valid at `nowMs`, which is monotonic as all times of a grant. */
-  minuteLeft(counted: Index, nowMs: number): number {
-    const grant = Atomics.load(this.#words64, layout.windowAt(counted));
+  minuteLeft(scope: Index, nowMs: number): number {
+    const grant = Atomics.load(this.#words64, layout.windowAt(scope));
     return nowMs < expiryMsOf(grant) ? permitsOf(grant) : 0;
   }
 
@@ -53,35 +55,28 @@ export class CountedLeases<Index extends number> {
    * both are joined, and all permits are valid until the earlier expiry. Otherwise the new grant replaces the
    * earlier one, and the permits left of that are returned. LeasedWindow calls `onLow` when `low` are left.
    */
-  addMinute(
-    counted: Index,
-    expiresMs: number,
-    permits: number,
-    low: number,
-    nowMs: number,
-  ): 'joined' | number {
-    const index = layout.windowAt(counted);
-    Atomics.store(this.#words32, counted * layout.COUNTED_WORDS32 + layout.LOW_MINUTE, low);
+  addMinute(scope: Index, expiresMs: number, permits: number, low: number, nowMs: number): 'joined' | number {
+    const word = layout.windowAt(scope);
+    Atomics.store(this.#words32, scope * layout.COUNTED_WORDS32 + layout.LOW_MINUTE, low);
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
-      const grant = Atomics.load(this.#words64, index);
+      const grant = Atomics.load(this.#words64, word);
       const left = permitsOf(grant);
       const earlierMs = Math.min(expiryMsOf(grant), expiresMs);
       const joins = left > 0 && left + permits <= PERMITS_MAX && (earlierMs - nowMs) * 2 >= expiresMs - nowMs;
       const next = joins ? grantOf(earlierMs, left + permits) : grantOf(expiresMs, permits);
-      if (Atomics.compareExchange(this.#words64, index, grant, next) === grant)
-        return joins ? 'joined' : left;
+      if (Atomics.compareExchange(this.#words64, word, grant, next) === grant) return joins ? 'joined' : left;
     }
     throw new Error('invariant broken: a grant is put in place in bounded tries');
   }
 
-  /** Takes the grant out. Returns the permits left of it, expired ones included. */
-  takeBackMinute(counted: Index): number {
-    return permitsOf(Atomics.exchange(this.#words64, layout.windowAt(counted), 0n));
+  /** Takes the grant out. Returns its permits that are left, whether or not the grant has expired. */
+  takeBackMinute(scope: Index): number {
+    return permitsOf(Atomics.exchange(this.#words64, layout.windowAt(scope), 0n));
   }
 
-  /** Permits left, expired ones included. */
-  minuteUnused(counted: Index): number {
-    return permitsOf(Atomics.load(this.#words64, layout.windowAt(counted)));
+  /** Permits that are left of the grant, whether or not it has expired. */
+  minuteUnused(scope: Index): number {
+    return permitsOf(Atomics.load(this.#words64, layout.windowAt(scope)));
   }
 
   /**
@@ -89,10 +84,10 @@ export class CountedLeases<Index extends number> {
    * Until `rejectedUntilMs` no listener asks again, unless the limit is another one than `limit`. Both times
    * are monotonic.
    */
-  publishMinute(counted: Index, remaining: number, freeMs: number, rejectedUntilMs: number, limit = 0): void {
-    const first64 = counted * layout.COUNTED_WORDS64;
-    Atomics.store(this.#words32, counted * layout.COUNTED_WORDS32 + layout.MINUTE_REJECTED_LIMIT, limit);
-    Atomics.store(this.#words32, counted * layout.COUNTED_WORDS32 + layout.MINUTE_HELD_BY_OTHERS, remaining);
+  publishMinute(scope: Index, remaining: number, freeMs: number, rejectedUntilMs: number, limit = 0): void {
+    const first64 = scope * layout.COUNTED_WORDS64;
+    Atomics.store(this.#words32, scope * layout.COUNTED_WORDS32 + layout.MINUTE_REJECTED_LIMIT, limit);
+    Atomics.store(this.#words32, scope * layout.COUNTED_WORDS32 + layout.MINUTE_HELD_BY_OTHERS, remaining);
     Atomics.store(this.#words64, first64 + layout.MINUTE_FREE_MS, BigInt(Math.ceil(freeMs)));
     Atomics.store(
       this.#words64,
@@ -101,10 +96,10 @@ export class CountedLeases<Index extends number> {
     );
   }
 
-  /** The lease of the calls of the day. */
-  dayOf(counted: Index, clock: Clock): LeaseWords {
+  /** The lease of the calls of the day. `clock` must be `clockOf(buffers, …)`, here and in `stockOf`. */
+  dayOf(scope: Index, clock: Clock): LeaseWords {
     const words = this.#words64;
-    return new LeasedStocks(words, clock, dayLeases(words)).leaseOf(layout.dayAt(counted));
+    return new LeasedStocks(words, clock, dayLeases(words)).leaseOf(layout.dayAt(scope));
   }
 }
 
@@ -133,8 +128,9 @@ export class Leases {
     const { kind, index } = scope;
     const { accountExtras64, accounts, quotas } = this.#views;
     if (quota === 'calls_per_day') {
-      const counted: CountedLeases<never> = this[`${kind}s`];
-      return counted.dayOf(index as never, clock);
+      // `never`: TypeScript does not see that `index` is of the same kind as the leases.
+      const leases: CountedLeases<never> = this[`${kind}s`];
+      return leases.dayOf(index as never, clock);
     }
     if (quota === 'calls_in_flight' && kind === 'account') {
       const leases = flightLeases(accounts.records64);
@@ -146,7 +142,10 @@ export class Leases {
     return new LeasedStocks(quotas.words64, clock).leaseOf(stock);
   }
 
-  /** The lease of an account's money. A charge counts as held until the store has recorded it. */
+  /**
+   * The lease of an account's money. A charge counts as held until the store has recorded it, so `granted` is
+   * what was granted less what is recorded as spent. `period` and `used` are always 0.
+   */
   balanceOf(account: AccountIndex, accounting: SpentAccounting): LeaseWords {
     const first = account * layout.COUNTED_WORDS64;
     return {
@@ -184,7 +183,7 @@ export class Leases {
     const taken = this.#balance.takeAvailable(account, nothing, amount);
     const first = account * layout.COUNTED_WORDS64;
     Atomics.sub(this.#words64, first + layout.CREDITED, taken);
-    // The coordinator gets it with the next exchange. Until then the balance that callers see includes it.
+    // The coordinator gets the money with the next exchange. Until then callers see it in their balance.
     Atomics.add(this.#words64, first + layout.MONEY_HELD_BY_OTHERS, taken);
     return taken;
   }

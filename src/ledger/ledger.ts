@@ -1,12 +1,12 @@
 /**
  * The ledger: the limits and the money of all accounts, in shared buffers. Every listener and the main thread
  * have a Ledger of their own over the same buffers (request/listener.thread.ts, gateway/accounting-base.ts).
- * Listeners take and settle. The main thread opens accounts, credits them and drains what has changed.
- * Nothing here waits. To admit and settle a call allocates nothing but bigints.
+ * Listeners take and settle. The main thread opens accounts, credits them and drains what has changed. No
+ * method waits. To admit and settle a call allocates nothing but bigints.
  *
  * Must hold: whatever threads do at once, no limit is exceeded and no money is lost. Nobody keeps an object
- * that `minute.take` or `settle` returns, because the next call on the same Ledger overwrites it.
- * Further tests: test/threads/ledger-hammer.test.ts, test/threads/ledger-model.test.ts,
+ * that `minute.take` or `settle` returns, because the next call on the same Ledger overwrites it. Further
+ * tests: test/threads/ledger-hammer.test.ts, test/threads/ledger-model.test.ts,
  * test/threads/ledger-money.test.ts.
  */
 import type { Clock } from '../core/clock.js';
@@ -72,11 +72,11 @@ export class Ledger extends Calls {
 
   /**
    * If `buffers` has a `calendar`, limits are shared: calls take from what this process was granted
-   * (leases.ts), and `clock` must be `clockOf(buffers, …)`. `low` is called if a lease runs low.
+   * (leases.ts), and `clock` must be `clockOf(buffers, …)`. `onLowLease` is called if a lease runs low.
    */
-  constructor(buffers: LedgerBuffers, clock: Clock, low: OnLowLease = () => undefined) {
+  constructor(buffers: LedgerBuffers, clock: Clock, onLowLease: OnLowLease = () => undefined) {
     const views = layout.openLedgerViews(buffers);
-    const counters = countersOf(buffers, views, clock, low);
+    const counters = countersOf(buffers, views, clock, onLowLease);
     super(views, counters);
     this.#accountsMax = buffers.accountsMax;
     this.keys = counters.keys;
@@ -137,16 +137,18 @@ export class Ledger extends Calls {
     this.#setStatus(account, planIndex, this.isActive(account));
   }
 
-  /** Main thread. The other threads heed it from the next request on. */
+  /** Main thread. The other threads see the change from the next request on. */
   setActive(account: AccountIndex, active: boolean): void {
     this.#setStatus(account, this.planIndexOf(account), active);
   }
 
-  /** Credits `amount`, or debits it if negative; false, and nothing done, beyond a bound. Main thread. */
+  /**
+   * Credits `amount`, or debits it if negative. Beyond a bound: changes nothing, returns false. Main thread.
+   */
   credit(account: AccountIndex, amount: PicoUnits): boolean {
-    const done = this.balance.credit(account, amount);
-    if (done) this.dirty.mark(account);
-    return done;
+    const isCredited = this.balance.credit(account, amount);
+    if (isCredited) this.dirty.mark(account);
+    return isCredited;
   }
 
   /** Money and counts of an account now. Main thread. */
@@ -172,8 +174,8 @@ export class Ledger extends Calls {
    * Frees those of `count` slots whose calls a listener had begun to settle or release when it ended; returns
    * how many. Such a call is no longer in flight. What it took of money and quotas, and the listener had not
    * given back, stays held until the gateway is started again or the quota's period is over: nobody knows how
-   * far the listener came, and nothing may be given back twice. Main thread, after the listener's thread has
-   * exited and after `releaseSlots` (gateway/accounting.ts).
+   * far the listener came, and nothing may be given back twice. Main thread (gateway/accounting.ts), after
+   * the listener's thread has exited and after `releaseSlots`: an earlier call could free a slot in use.
    */
   freeClaimedSlots(first: CallSlot, count: number): number {
     let freed = 0;
@@ -207,13 +209,13 @@ export class Ledger extends Calls {
     key: KeyIndex | undefined,
   ): TokenMinute | undefined {
     let group = this.groupOf(account);
-    const ofPlan = plan.tokensPerMinute;
-    if (ofPlan === undefined && key === undefined && group === undefined) return undefined;
+    const planLimit = plan.tokensPerMinute;
+    if (planLimit === undefined && key === undefined && group === undefined) return undefined;
     const nowMs = this.clock.monotonicMs();
     this.#tightest.limit = 0;
     if (key !== undefined) this.#tighten(this.keys.recordOf(key), nowMs);
-    if (ofPlan !== undefined) {
-      this.#tighten(layout.recordOf(this.#views, { kind: 'account', index: account }), nowMs, ofPlan);
+    if (planLimit !== undefined) {
+      this.#tighten(layout.recordOf(this.#views, { kind: 'account', index: account }), nowMs, planLimit);
     }
     for (; group !== undefined; group = this.groups.parentOf(group)) {
       this.#tighten(this.groups.recordOf(group), nowMs);
@@ -254,8 +256,8 @@ export class Ledger extends Calls {
   }
 
   /**
-   * Counts what the scope had used `ageMs` ago. An account gets a quota record for it; another scope without
-   * one is left alone. Main thread, after the scope was opened.
+   * Counts what the scope had used `ageMs` ago. An account without a quota record gets one; another scope
+   * without one keeps no use, because it has no such limit. Main thread, after the scope was opened.
    */
   restoreSettled(scope: Scope, settled: SettledQuotas, ageMs: number): void {
     const record =
@@ -278,14 +280,14 @@ export class Ledger extends Calls {
 
 /**
  * Chooses how a ledger counts: everything that this process admits or, if limits are shared, what it was
- * granted. The choice is made for the whole process, not by account, so each call site sees one class, and
- * V8 inlines the call. (Only the benches would show a site with two classes.)
+ * granted. The choice is made for the whole process, not by account, so each call site sees one class, and V8
+ * inlines the call. No test sees a call site with two classes; the benches do.
  */
 function countersOf(
   { keysMax, groupsMax, timezone, calendar }: LedgerBuffers,
   views: LedgerViews,
   clock: Clock,
-  low: OnLowLease,
+  onLowLease: OnLowLease,
 ): CallsOptions & { readonly minute: MinuteCounter<AccountIndex> } {
   const isShared = calendar !== undefined;
   const stocks = isShared ? new LeasedStocks(views.quotas.words64, clock) : new Stocks(views.quotas.words64);
@@ -298,12 +300,12 @@ function countersOf(
     if (!isShared) return new DayCounter(records, clock);
     return new DayCounter(records, clock, new LeasedStocks(words, clock, dayLeases(words)), onLow);
   };
-  const lowOf = (kind: Scope['kind']) => (index: number) => low(kind, index);
+  const onLowOf = (kind: Scope['kind']) => (index: number) => onLowLease(kind, index);
   const limited = <Index extends number>(max: number, kind: 'key' | 'group' | 'model') => {
-    const [records, onLow] = [views[`${kind}s`], lowOf(kind)];
+    const [records, onLow] = [views[`${kind}s`], onLowOf(kind)];
     return new LimitedScopes<Index>(max, records, minuteOf(records, onLow), dayOf(records, onLow), quotas);
   };
-  const onLow = lowOf('account');
+  const onLow = onLowOf('account');
   return {
     quotas,
     keys: limited<KeyIndex>(keysMax, 'key'),
@@ -318,6 +320,6 @@ function countersOf(
       : new Stocks(views.accountExtras64, false),
     dirty: new DirtySet(views.accounts),
     clock,
-    low: isShared ? low : undefined,
+    onLowLease: isShared ? onLowLease : undefined,
   };
 }

@@ -2,13 +2,13 @@
  * Limits and counts of the keys, of the groups, or of the rules for models. Minute and day are counted by the
  * same code as an account's, in records of their own; further quotas in quota records (scope-quotas.ts). Each
  * thread's Ledger has three LimitedScopes, one for each kind, over the same buffers. calls.ts takes by them,
- * registry/live-buffers.ts sets limits, store/quota-uses.ts stores the use. Any thread, unless a method says
- * main thread.
+ * registry/live-buffers.ts sets limits, store/quota-uses.ts stores the use. `index` is the slot of a scope.
+ * Any thread, unless a method says main thread.
  *
- * A key without limits has a record too, but nobody asks for it, so it takes no memory.
+ * A key without limits has a record too, but no thread touches the record, so it takes no memory.
  *
  * Must hold: each take and each giving back marks the scope dirty, because a restart forgets what is not
- * flushed. The methods for the day mark it here; window.ts marks it for the minute, calls.ts for the rest.
+ * flushed. This file marks for the day, window.ts for the minute, calls.ts for all other quotas.
  */
 import { invariant } from '../core/errors.js';
 import { NO_QUOTAS, type QuotaLimits } from '../core/quotas.js';
@@ -42,7 +42,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   /** Scopes whose use or counts the next flush stores. */
   readonly dirty: DirtySet<Index>;
 
-  /** `max`: how many slots there are. `minute` and `day` must count in the same `views` (ledger.ts). */
+  /** `max`: how many slots there are. `minute` and `day` must count in the same `views`, as in ledger.ts. */
   constructor(
     max: number,
     views: CountedViews,
@@ -106,7 +106,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     return this.#word(index, layout.RECORD) === NO_RECORD_LEFT;
   }
 
-  /** Whether `setLimits` could count the scope. Main thread. */
+  /** Whether `setLimits` would find a quota record for the scope, or need none. Main thread. */
   hasRoom(index: Index, limits: Partial<QuotaLimits>): boolean {
     return this.#quotas.hasRoom(this.#words32, layout.recordAt(index), limits);
   }
@@ -132,7 +132,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   ): void {
     invariant(index >= 0 && index < this.#max, `scope ${index} is within the ledger`);
     this.setLimits(index, limits);
-    // A slot that is given again may still have the record of its former scope.
+    // A slot that is given again may still have the quota record of its former scope, with its use.
     const record = this.recordOf(index);
     if (record !== undefined) this.#quotas.clear(record);
     Atomics.store(this.#words32, index * layout.COUNTED_WORDS32 + layout.PARENT, layout.wordOf(parent));

@@ -1,14 +1,14 @@
 /**
  * 64-bit words of shared memory that hold a head (the number of a day, month or tick) above an amount.
- * Stocks, their leases and the minute of tokens use them. Any thread.
+ * stocks.ts, leased-stocks.ts and token-window.ts use them. Any thread.
  *
  * A word is handled as two halves of 32 bits, which are numbers: an atomic load and an exchange take 41 ns
  * with BigInts, `glance` and `exchange` 17 ns (V8 11.3), because most of the time goes into making the
  * BigInts.
  *
- * `glance` is no atomic load: the two halves may be of different moments. It is safe before an exchange,
- * which fails unless the word still is what `glance` saw. A thread that would not write because of what
- * `glance` saw must `load` and decide again.
+ * `glance` is no atomic load: the two halves may be of different moments. A glance is safe before an
+ * exchange, which fails unless the word still is what `glance` saw. A thread that would not write because of
+ * a glance must `load` and decide again.
  *
  * Must hold: an exchange succeeds only if the word is the one that was read. Tests:
  * test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts, test/threads/ledger-tokens.test.ts.
@@ -20,7 +20,7 @@ invariant(endianness() === 'LE', 'the low half of a word comes first');
 
 const TWO_32 = 2 ** 32;
 
-/** One word as it was read, or as it is to be written. */
+/** The two halves of a word, signed, as it was read or as it is to be written. */
 export interface Halves {
   low: number;
   high: number;
@@ -36,7 +36,9 @@ export function numberOf(word: bigint): number {
   return halves[1]! * TWO_32 + (halves[0]! >>> 0);
 }
 
-/** Sets `into` to `head` modulo 2^headBits, above an amount, not negative, that fits the other bits. */
+/**
+ * Sets `into` to `head` modulo 2^headBits, above `amount`: not negative, and small enough for the other bits.
+ */
 export function pack(into: Halves, headBits: number, head: number, amount: number): void {
   const high = Math.floor(amount / TWO_32);
   into.low = (amount - high * TWO_32) | 0;
@@ -48,12 +50,12 @@ export function amountOf({ low, high }: Halves, headBits: number): number {
   return ((high << headBits) >>> headBits) * TWO_32 + (low >>> 0);
 }
 
-/** How far `head` is after the head of the word, at most half of 2^headBits; negative if it is before. */
+/** How far `head` is after the head of the word, by half of 2^headBits at most; negative if it is before. */
 export function headsSince({ high }: Halves, headBits: number, head: number): number {
   return ((head - (high >>> (32 - headBits))) << (32 - headBits)) >> (32 - headBits);
 }
 
-/** The words of one buffer; `at` counts words of 64 bits. Threads have objects of their own over it. */
+/** The words of one buffer; `index` counts words of 64 bits. Each thread has objects of its own over it. */
 export class PackedWords {
   readonly #words: BigInt64Array;
   readonly #halves: Int32Array;
@@ -64,39 +66,39 @@ export class PackedWords {
   }
 
   /** Not atomic: see the header. */
-  glance(at: number, into: Halves): void {
-    into.low = this.#halves[2 * at]!;
-    into.high = this.#halves[2 * at + 1]!;
+  glance(index: number, into: Halves): void {
+    into.low = this.#halves[2 * index]!;
+    into.high = this.#halves[2 * index + 1]!;
   }
 
-  load(at: number, into: Halves): void {
-    words[0] = Atomics.load(this.#words, at);
+  load(index: number, into: Halves): void {
+    words[0] = Atomics.load(this.#words, index);
     into.low = halves[0]!;
     into.high = halves[1]!;
   }
 
-  store(at: number, word: Halves): void {
+  store(index: number, word: Halves): void {
     halves[0] = word.low;
     halves[1] = word.high;
-    Atomics.store(this.#words, at, words[0]!);
+    Atomics.store(this.#words, index, words[0]!);
   }
 
-  /** Replaces the word by `to`; false, and changes nothing, if it is not `from`. */
-  exchange(at: number, from: Halves, to: Halves): boolean {
+  /** Atomically replaces the word by `to`. Returns false, and changes nothing, if the word is not `from`. */
+  exchange(index: number, from: Halves, to: Halves): boolean {
     halves[0] = from.low;
     halves[1] = from.high;
     halves[2] = to.low;
     halves[3] = to.high;
-    words[0] = Atomics.compareExchange(this.#words, at, words[0]!, words[1]!);
+    words[0] = Atomics.compareExchange(this.#words, index, words[0]!, words[1]!);
     return halves[0] === from.low && halves[1] === from.high;
   }
 
-  /** Adds a whole number, which may be negative, to all 64 bits. */
-  add(at: number, amount: number): void {
+  /** Atomically adds a whole number, which may be negative, to all 64 bits. */
+  add(index: number, amount: number): void {
     plus(ZERO, amount, sum);
     halves[0] = sum.low;
     halves[1] = sum.high;
-    Atomics.add(this.#words, at, words[0]!);
+    Atomics.add(this.#words, index, words[0]!);
   }
 }
 

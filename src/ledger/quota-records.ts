@@ -4,11 +4,11 @@
  * scope-chain.ts reads the limits of each call's scopes. `record` is the index of a record, `quota` the
  * number of a quota in EXTENDED_QUOTAS. Any thread, unless a method says main thread.
  *
- * Must hold: a scope has one record on all threads, and a record one scope. So a thread takes a record by a
- * compare-exchange of the scope's word, and no record is given back. A thread that loses the exchange keeps
- * its record for the next scope. If all records are in use, the scope's calls are rejected, never admitted
- * uncounted. Test: test/unit/ledger/quotas.test.ts (a scope whose quotas cannot be counted refuses); no test
- * races two threads for a record.
+ * Must hold: a scope has one record on all threads, and a record one scope. So a thread gives a scope a
+ * record by a compare-exchange of the scope's word, and no record is given back. A thread that loses the
+ * exchange keeps its record for the next scope. If all records are in use, the scope's calls are rejected,
+ * never admitted uncounted. Test: test/unit/ledger/quotas.test.ts (a scope whose quotas cannot be counted
+ * refuses); no test races two threads for a record.
  */
 import { PICO_PER_NANO } from '../core/money.js';
 import { QUOTA_FIELDS, QUOTA_KINDS, type QuotaLimits } from '../core/quotas.js';
@@ -22,9 +22,9 @@ import {
   type QuotaViews,
 } from './layout.js';
 
-/** A scope's word, instead of record + 1, if the scope has quotas and all records are in use. */
+/** A scope's word, instead of record + 1, if the scope has quotas but found all records in use. */
 export const NO_RECORD_LEFT = -1;
-const COUNT = EXTENDED_QUOTAS.length;
+const QUOTA_COUNT = EXTENDED_QUOTAS.length;
 /** Unit and period of each quota, by its number in EXTENDED_QUOTAS. */
 export const KINDS = EXTENDED_QUOTAS.map((name) => QUOTA_KINDS[name]);
 
@@ -41,7 +41,7 @@ export class QuotaRecords {
   /** How many records there are. */
   readonly #capacity: number;
   readonly #plans = new WeakMap<QuotaLimits, PlanQuotas>();
-  /** A record left over because another thread gave the scope one first. The next scope gets it. */
+  /** A record that this thread took for a scope to which another thread then gave one first. */
   #spare: number | undefined;
 
   constructor(views: QuotaViews) {
@@ -53,7 +53,7 @@ export class QuotaRecords {
   planOf(quotas: QuotaLimits): PlanQuotas {
     let plan = this.#plans.get(quotas);
     if (plan === undefined) {
-      const limits = new Float64Array(COUNT);
+      const limits = new Float64Array(QUOTA_COUNT);
       plan = { mask: fill(limits, quotas), limits };
       this.#plans.set(quotas, plan);
     }
@@ -78,7 +78,9 @@ export class QuotaRecords {
     return record * QUOTA_WORDS64 + LIMITS;
   }
 
-  /** Money in nano-units. Only for a quota in the mask: the words of others have former limits, or 0. */
+  /**
+   * Money in nano-units. Only for a quota in the mask: the words of other quotas have former limits, or 0.
+   */
   limitOf(record: number, quota: number): number {
     return this.limits[this.firstLimitOf(record) + quota]!;
   }
@@ -97,8 +99,8 @@ export class QuotaRecords {
 
   /** Sets the limits of the scope whose word `words[at]` names its quota record, or will. Main thread. */
   setLimits(words: Int32Array, at: number, limits: Partial<QuotaLimits>): void {
-    const wanted = new Float64Array(COUNT);
-    const mask = fill(wanted, limits);
+    const newLimits = new Float64Array(QUOTA_COUNT);
+    const mask = fill(newLimits, limits);
     if (mask === 0 && Atomics.load(words, at) <= 0) {
       Atomics.store(words, at, 0);
       return;
@@ -108,25 +110,26 @@ export class QuotaRecords {
       Atomics.store(words, at, NO_RECORD_LEFT);
       return;
     }
-    // Limits before the mask, or a thread could use one that is not set. A limit that is taken away stays in
-    // its word: a thread that has read the former mask may still use it.
+    // Limits before the mask, or a thread could use a limit that is not set yet. The word of a limit that is
+    // taken away stays as it was, because a thread that has read the former mask may still use it.
     for (let bits = mask; bits !== 0; bits &= bits - 1) {
       const quota = lowestBitOf(bits);
-      this.limits[this.firstLimitOf(record) + quota] = wanted[quota]!;
+      this.limits[this.firstLimitOf(record) + quota] = newLimits[quota]!;
     }
     Atomics.store(this.#views.words32, record * QUOTA_WORDS32 + MASK, mask);
   }
 
   /** The record that `words[at]` names; a new one if it names none; undefined if all are in use. */
   recordAt(words: Int32Array, at: number): number | undefined {
-    const known = Atomics.load(words, at);
-    if (known > 0) return known - 1;
+    const before = Atomics.load(words, at);
+    if (before > 0) return before - 1;
     const record = this.#spare ?? this.#nextRecord();
     if (record === undefined) return undefined;
-    // `other` is never NO_RECORD_LEFT: only the main thread finds records for keys and groups.
-    const other = Atomics.compareExchange(words, at, known, record + 1);
-    this.#spare = other === known ? undefined : record;
-    return other === known ? record : other - 1;
+    // If `found` is not `before`, another thread has set a record: NO_RECORD_LEFT is set by the main thread
+    // alone, which also alone calls this for keys and groups.
+    const found = Atomics.compareExchange(words, at, before, record + 1);
+    this.#spare = found === before ? undefined : record;
+    return found === before ? record : found - 1;
   }
 
   /** Whether `setLimits` of that scope would find a record, or need none. Main thread. */
@@ -136,6 +139,7 @@ export class QuotaRecords {
     return Atomics.load(this.#views.used, 0) < this.#capacity;
   }
 
+  /** A record that no scope has; undefined if all are in use. */
   #nextRecord(): number | undefined {
     const record = Atomics.add(this.#views.used, 0, 1);
     if (record < this.#capacity) return record;
@@ -144,7 +148,7 @@ export class QuotaRecords {
   }
 }
 
-/** Writes the limits into `into`, money in nano-units; returns the mask of those that are set. */
+/** Writes the limits that are set into `into`, money in nano-units; returns their mask. */
 function fill(into: Float64Array, limits: Partial<QuotaLimits>): number {
   let mask = 0;
   for (const [quota, name] of EXTENDED_QUOTAS.entries()) {

@@ -3,8 +3,8 @@
  * `Calls` makes one for each thread and asks it when a take fails; request/quota-rejections.ts turns the
  * result into the caller's error. Only rejected calls come here, so it allocates. Any thread.
  *
- * Must hold: a call that can never fit a limit is told so, whatever else is used up, because waiting would
- * not help it. Test: test/unit/ledger/quotas.test.ts (a call that can never fit is told so).
+ * Must hold: a call that can never fit a limit gets `never`, whatever else is used up, because waiting would
+ * not help. Test: test/unit/ledger/quotas.test.ts (a call that can never fit is told so).
  */
 import type { Clock } from '../core/clock.js';
 import type { QuotaName } from '../core/quotas.js';
@@ -45,14 +45,14 @@ export interface QuotaRejection {
   readonly never: boolean;
 }
 
-/** Stands for calls a day beside the numbers of the extended quotas. */
+/** The number of calls a day, beside the extended quotas, which are numbered from 0. */
 export const CALLS_PER_DAY = -1;
 /** The order in which admission takes: extended quotas by number, calls a day after tokens a minute. */
 export const QUOTA_ORDER = EXTENDED_QUOTAS.flatMap((_, quota) =>
   quota === TOKENS_PER_MINUTE ? [quota, CALLS_PER_DAY] : [quota],
 );
 const QUOTA_COUNT = EXTENDED_QUOTAS.length;
-/** The first scopes of a chain; the rest are groups. */
+/** The first positions of a scope chain, as in reservations.ts (KEY_SCOPE and so on); groups follow. */
 const KINDS = ['key', 'account', 'model'] as const;
 
 /** The kind of the scope at that position of the chain. */
@@ -63,8 +63,8 @@ export interface QuotaRejectionsOptions {
   readonly day: DayCounter;
   readonly balance: Balance;
   readonly clock: Clock;
-  /** Undefined unless limits are shared. */
-  readonly low: OnLowLease | undefined;
+  /** Asks the lease manager for more; undefined unless limits are shared. */
+  readonly onLowLease: OnLowLease | undefined;
 }
 
 export class QuotaRejections {
@@ -81,7 +81,10 @@ export class QuotaRejections {
     this.#taken = taken;
   }
 
-  /** The rejection of a call that could not take `quota`; a limit that it can never fit comes first. */
+  /**
+   * The rejection of a call that could not take `quota` of the scope at position `scope`. A limit that the
+   * call can never fit is named instead, if there is one.
+   */
   rejectionOf(
     scope: number,
     quota: number | 'balance',
@@ -104,7 +107,7 @@ export class QuotaRejections {
     return undefined;
   }
 
-  /** The rejection by that quota or by the balance, of which less is left than the call needs. */
+  /** The rejection by `quota`, or by the balance, of which less is left than the call needs. */
   #usedUp(scope: number, quota: number | 'balance', scopes: CallScopes, needs: CallNeeds): QuotaRejection {
     const { account, plan } = scopes;
     if (quota === 'balance') {
@@ -140,6 +143,7 @@ export class QuotaRejections {
     };
   }
 
+  /** The chain has a scope of the kind `model` only if the call has a `model`, so the `!` is safe. */
   #ownerOf(scope: number, { account, model }: CallScopes): Pick<QuotaRejection, 'kind' | 'index'> {
     const kind = kindOf(scope);
     if (kind === 'account') return { kind, index: account };
@@ -147,7 +151,7 @@ export class QuotaRejections {
     return { kind, index: this.#chain.links[scope]!.index };
   }
 
-  /** The rejection of a call that found no request of the model's minute. */
+  /** The rejection of a call that found no request of the model's minute, which is limited (calls.ts). */
   ofModelMinute(
     { limits, modelIndex }: NonNullable<CallScopes['model']>,
     { resetWallMs, asks }: MinuteTake,
@@ -161,10 +165,11 @@ export class QuotaRejections {
     return { ...rejection, kind: 'model', resetsMs: resetWallMs, asks };
   }
 
-  /** A rejection by the account's own quota or balance; the call may be tried again at once. */
+  /** A rejection by the account's own quota or balance, with a reset at once. Others override its fields. */
   ofAccount(index: number, quota: QuotaRejection['quota'], limit: bigint, left: bigint): QuotaRejection {
-    const { clock, low } = this.#options;
+    const { clock, onLowLease } = this.#options;
     const resetsMs = asWallMs(clock.wallMs() + 1);
-    return { kind: 'account', index, quota, limit, left, resetsMs, asks: low !== undefined, never: false };
+    const asks = onLowLease !== undefined;
+    return { kind: 'account', index, quota, limit, left, resetsMs, asks, never: false };
   }
 }

@@ -4,11 +4,11 @@
  *
  *     free ──open──> held ──claim──> settling ──close──> free
  *
- * `open` and `close` check nothing: `Calls` asks `isFree` before it opens, and closes what it has claimed.
- * A slot belongs to one listener, which alone opens it. If a listener settles a call while the main thread
- * releases it, because it takes the listener for dead, the compare-exchange of `claim` gives the record to
- * one of them. The other words are written before the state becomes held. Only the thread that has claimed
- * the record, or owns the slot, reads them. A record that a listener had claimed when its thread ended is
+ * `open` and `close` check nothing: `Calls` asks `isFree` before it opens, and closes what it has claimed. A
+ * slot belongs to one listener, which alone opens it. If a listener settles a call while the main thread,
+ * which takes the listener for dead, releases the call, the compare-exchange of `claim` gives the record to
+ * one of the two. The other words are written before the state becomes held, and read only by the thread that
+ * has claimed the record or owns the slot. A record that a listener had claimed when its thread ended is
  * closed by the main thread (Ledger.freeClaimedSlots), or no successor could use the slot.
  *
  * Must hold: a call is settled or released once, whoever claims it. Further tests:
@@ -30,7 +30,10 @@ const STATE_FREE = 0;
 const STATE_HELD = 1;
 const STATE_SETTLING = 2;
 
-/** Positions in the scope chain of a call, and in `Taken.masks`; the last four are groups. */
+/**
+ * Positions in the scope chain of a call, and in `Taken.masks`; the last four are groups. The order is that
+ * of QUOTA_SCOPES (core/quotas.ts). The record has a byte for each of SCOPES_MAX (layout.ts).
+ */
 export const KEY_SCOPE = 0;
 export const ACCOUNT_SCOPE = 1;
 export const MODEL_SCOPE = 2;
@@ -43,24 +46,24 @@ export type Taken = ReturnType<typeof createTaken>;
 /** The highest bit of a byte of `masks`; the seven extended quotas have the lower ones. */
 export const DAY_BIT = 1 << 7;
 
-/** A Taken of no call, to be filled by `read` or `ScopeChain.set`. Each thread reuses one. */
+/** A Taken of no call, to be filled by `Reservations.read` or `ScopeChain.set`. Each thread reuses one. */
 export function createTaken() {
   return {
     account: asAccountIndex(0),
     /** The day from which it took a call, in days since 1970-01-01 UTC+8; -1 if it took none. */
     dayNumber: 0,
-    /** How many of `masks` are valid. If 0, the call took of nothing else: do not read what follows. */
+    /** How many of `masks` are valid. If 0, the call took of no other quota, and all below is not valid. */
     scopes: 0,
     key: undefined as KeyIndex | undefined,
     /** The account's rule for the model. */
     model: undefined as ModelScopeIndex | undefined,
-    /** The account's own group; those above it follow. */
+    /** The account's own group. The groups above it are not recorded: ScopeChain.recall finds them. */
     group: undefined as GroupIndex | undefined,
     /** The day and the month in `quota_timezone`, of which it took all quotas but calls a day. */
     day: 0,
     month: 0,
     tokens: 0,
-    /** Of each scope the quotas it took of: bit n for the extended quota n, DAY_BIT for calls a day. */
+    /** Of which quotas of each scope it took: bit n for the extended quota n, DAY_BIT for calls a day. */
     masks: new Uint8Array(SCOPES_MAX),
   };
 }
@@ -82,7 +85,7 @@ export class Reservations {
     return Atomics.load(this.#words32, stateAt(slot)) === STATE_FREE;
   }
 
-  /** Records what a call has taken. Owner of the slot, which has seen it free. */
+  /** Records what a call has taken. Called by the slot's listener, which has seen the slot free. */
   open(slot: CallSlot, hold: PicoUnits, taken: Taken): void {
     const words = this.#words32;
     const first = slot * layout.RESERVATION_WORDS32;
@@ -103,7 +106,9 @@ export class Reservations {
     Atomics.store(words, stateAt(slot), STATE_HELD);
   }
 
-  /** True for exactly one caller. That caller reads the record, charges or gives back, and then closes it. */
+  /**
+   * True for exactly one caller, which reads the record, charges or gives back, and then closes the record.
+   */
   claim(slot: CallSlot): boolean {
     return Atomics.compareExchange(this.#words32, stateAt(slot), STATE_HELD, STATE_SETTLING) === STATE_HELD;
   }
@@ -113,7 +118,7 @@ export class Reservations {
     return Atomics.load(this.#words32, stateAt(slot)) === STATE_SETTLING;
   }
 
-  /** Reads what the call took into `taken`, and returns that. */
+  /** Reads what the call took into `taken`, and returns `taken`. */
   read(slot: CallSlot, taken: Taken): Taken {
     const words = this.#words32;
     const first = slot * layout.RESERVATION_WORDS32;
@@ -132,11 +137,12 @@ export class Reservations {
     return taken;
   }
 
+  /** The hold of the call. Who may ask: see the header. */
   holdOf(slot: CallSlot): PicoUnits {
     return asPicoUnits(this.#words64[slot * layout.RESERVATION_WORDS64 + layout.HOLD]!);
   }
 
-  /** Frees the slot. Whoever has claimed the record, once it has read all that it needs. */
+  /** Frees the slot. Called by the thread that has claimed the record, once it needs no word of it. */
   close(slot: CallSlot): void {
     Atomics.store(this.#words32, stateAt(slot), STATE_FREE);
   }

@@ -1,12 +1,13 @@
 /**
- * The scope chain of a call: the scopes that it counts toward, in one order: key, account, the account's rule
- * for the model, and the groups from the account's own upward. Each `Calls` (calls.ts) has one, sets it to
- * each call that it admits, and asks it from which records an ended call took. Any thread.
+ * The scope chain of a call: the scopes that the call counts toward, in one order: key, account, the
+ * account's rule for the model, and the groups from the account's own upward. Each `Calls` (calls.ts) has a
+ * ScopeChain, sets it to each call that it admits, and asks it from which records an ended call took. Any
+ * thread.
  *
  * Must hold: the order of scopes is that of `Taken.masks`, by which an ended call is given back. `links` are
- * reused for each call, so nobody keeps one. `set` allocates nothing, because it runs for each call. Tests:
- * test/unit/ledger/quotas.test.ts (trees of scopes at random), test/unit/ledger/reservations.test.ts; no unit
- * test sees an allocation.
+ * reused for each call, so nobody keeps a link. `set` allocates nothing, because it runs for each call.
+ * Tests: test/unit/ledger/quotas.test.ts (trees of scopes at random), test/unit/ledger/reservations.test.ts;
+ * no unit test sees an allocation.
  */
 import type { QuotaLimits } from '../core/quotas.js';
 import {
@@ -73,10 +74,11 @@ export interface ScopeTables {
 export interface Link {
   /** The slot of the key, account, account's model or group. */
   index: number;
-  /** Its quota record; -1 if none. */
+  /** The index of the scope's quota record; -1 if the scope has none. */
   record: number;
-  /** Which quotas it has; bits as in `Taken.masks`. */
+  /** Which quotas the scope has; bits as in `Taken.masks`. Limits are valid for these quotas alone. */
   mask: number;
+  /** Not valid for the account, whose plan has that limit. */
   callsPerDay: number;
   /** The limit of quota n is `limits[first + n]`. */
   limits: Float64Array;
@@ -96,7 +98,7 @@ export class ScopeChain {
   }));
   readonly #accountExtras: Int32Array;
   readonly #tables: ScopeTables;
-  /** The plan of the last call, which the next one mostly has too. */
+  /** The plan of the last call, kept because the next call mostly has the same. */
   #lastQuotas: QuotaLimits | undefined;
   #lastPlan: PlanQuotas = { mask: 0, limits: NO_LIMITS };
 
@@ -117,24 +119,26 @@ export class ScopeChain {
       const { mask, limits } = this.#tables.quotas.planOf(plan.quotas);
       this.#lastPlan = { mask: mask & ~FLIGHT_BIT, limits };
     }
-    const ofPlan = this.#lastPlan;
+    const planQuotas = this.#lastPlan;
     const group = indexIn(Atomics.load(this.#accountExtras, groupAt(account)));
-    if (ofPlan.mask === 0 && group === undefined && key === undefined && model === undefined) return true;
+    if (planQuotas.mask === 0 && group === undefined && key === undefined && model === undefined) return true;
     const { keys, groups, quotas } = this.#tables;
     taken.key = key;
     taken.model = undefined;
     taken.group = group as GroupIndex | undefined;
     for (let scope = 0; scope < SCOPES_MAX; scope++) taken.masks[scope] = 0;
+    // Links of groups are set below up to `taken.scopes`; nobody reads later ones.
     for (let scope = 0; scope < GROUP_SCOPE; scope++) this.links[scope]!.mask = 0;
     if (key !== undefined && !this.#linkLimited(KEY_SCOPE, key, keys)) return false;
-    if (ofPlan.mask !== 0) {
+    if (planQuotas.mask !== 0) {
       const record = quotas.recordAt(this.#accountExtras, accountRecordAt(account));
       if (record === undefined) return false;
-      this.#linkPlan(ACCOUNT_SCOPE, record, ofPlan.mask, ofPlan.limits);
+      this.#linkPlan(ACCOUNT_SCOPE, record, planQuotas.mask, planQuotas.limits);
     }
-    const ofAccount = this.links[ACCOUNT_SCOPE]!;
-    ofAccount.index = account;
-    ofAccount.mask |= DAY_BIT;
+    const accountLink = this.links[ACCOUNT_SCOPE]!;
+    accountLink.index = account;
+    // Each plan limits calls a day (CallScopes.plan).
+    accountLink.mask |= DAY_BIT;
     if (model !== undefined && !this.#linkModel(account, model, taken)) return false;
     let scopes: number = GROUP_SCOPE;
     for (let above = taken.group; above !== undefined && scopes < SCOPES_MAX; scopes++) {
@@ -145,7 +149,7 @@ export class ScopeChain {
     return true;
   }
 
-  /** The table of the scope at that position, which is not the account's. */
+  /** The table of the scope at that position. The account has none: never ask with ACCOUNT_SCOPE. */
   limitedAt(scope: number): LimitedScopes<number> {
     const { keys, groups, models } = this.#tables;
     return scope === KEY_SCOPE ? keys : scope === MODEL_SCOPE ? models : groups;
@@ -153,7 +157,8 @@ export class ScopeChain {
 
   /**
    * Sets `index` and `record`, and no other field, of the links that an ended call took from. It finds groups
-   * by their parents: registry/groups.ts never changes one, and the slot of a deleted group rests for a day.
+   * by their parents: registry/groups.ts never changes a parent, and the slot of a deleted group rests for a
+   * day. Each `!` is safe, because a mask is not 0 only if `set` found that scope.
    */
   recall({ scopes, masks, account, key, model, group }: Taken): void {
     if (masks[KEY_SCOPE] !== 0) this.#recall(KEY_SCOPE, key!);
@@ -177,12 +182,12 @@ export class ScopeChain {
 
   #linkModel(account: AccountIndex, { modelIndex, limits }: ModelRule, taken: Taken): boolean {
     const { models, modelScopes, quotas } = this.#tables;
-    const { mask, limits: ofModel } = quotas.planOf(limits);
+    const { mask, limits: modelLimits } = quotas.planOf(limits);
     const slot = modelScopes.slotOf(account, modelIndex) as ModelScopeIndex | undefined;
     const record = slot === undefined ? undefined : mask === 0 ? -1 : models.recordOrNew(slot);
     if (slot === undefined || record === undefined) return false;
     const dayBit = limits.callsPerDay === undefined ? 0 : DAY_BIT;
-    this.#linkPlan(MODEL_SCOPE, record, mask | dayBit, ofModel);
+    this.#linkPlan(MODEL_SCOPE, record, mask | dayBit, modelLimits);
     const link = this.links[MODEL_SCOPE]!;
     link.index = slot;
     link.callsPerDay = limits.callsPerDay ?? 0;
@@ -214,9 +219,9 @@ export class ScopeChain {
   }
 }
 
-/** How many slots are tried for one pair. If none is free, the call is rejected. */
+/** How many slots are tried for one pair. If all have other pairs, the call is rejected. */
 const PROBES_MAX = 64;
-/** 2^14 models are more than CATALOG_ENTRIES_MAX, so a pair fits one word. */
+/** 2^14 models are more than CATALOG_ENTRIES_MAX (core/limits.ts), so a pair fits one word. */
 const MODEL_BITS = 14n;
 /** Spreads pairs over the table: 2^32 divided by the golden ratio. */
 const SPREAD = 0x9e3779b1;
@@ -246,16 +251,16 @@ export class ModelScopes {
     let slot = (Math.imul(account, SPREAD) ^ Math.imul(modelIndex + 1, SPREAD >>> 7)) >>> 0;
     for (let probe = 0; probe < Math.min(PROBES_MAX, slots); probe++, slot++) {
       const index = slot % slots;
-      const seen = Atomics.load(this.#pairs, index);
-      if (seen === pair) return index;
-      if (seen !== 0n) continue;
-      const other = Atomics.compareExchange(this.#pairs, index, 0n, pair);
-      if (other === 0n || other === pair) return index;
+      const word = Atomics.load(this.#pairs, index);
+      if (word === pair) return index;
+      if (word !== 0n) continue;
+      const before = Atomics.compareExchange(this.#pairs, index, 0n, pair);
+      if (before === 0n || before === pair) return index;
     }
     return undefined;
   }
 
-  /** The pair that has the slot; undefined if none has. */
+  /** The pair that has the slot; undefined if the slot is free. */
   pairOf(slot: number): { readonly account: AccountIndex; readonly modelIndex: number } | undefined {
     const word = Atomics.load(this.#pairs, slot) - 1n;
     if (word < 0n) return undefined;

@@ -33,9 +33,9 @@ import { NO_PERIOD, type Stocks, type StockUse } from './stocks.js';
 import type { TokenWindow } from './token-window.js';
 
 const EXACT_PICO_MAX = BigInt(Number.MAX_SAFE_INTEGER);
-/** How long until all tokens of a minute are free, if only the coordinator could say it. */
+/** The longest time until all tokens of a minute are free: what callers get if limits are shared. */
 const MINUTE_MS = 60_000;
-const COUNT = EXTENDED_QUOTAS.length;
+const QUOTA_COUNT = EXTENDED_QUOTAS.length;
 /** Bit n: the calendar refills the quota n each `period`. */
 const maskOf = (period: 'day' | 'month'): number =>
   KINDS.reduce((bits, { per }, quota) => (per === period ? bits | (1 << quota) : bits), 0);
@@ -46,7 +46,8 @@ const OF_MONTH = maskOf('month');
 export function nanoUnitsOf(amount: PicoUnits): number {
   if (amount > EXACT_PICO_MAX)
     return Math.min(Number((amount + PICO_PER_NANO - 1n) / PICO_PER_NANO), Number.MAX_SAFE_INTEGER);
-  // Takes a tenth of the time. The division may round up to a whole number; the product is exact.
+  // Numbers take a tenth of the time of bigints. The division may round up to a whole number, so the product,
+  // which is exact, decides.
   const pico = numberOf(amount);
   const nano = Math.floor(pico / 1_000);
   return nano * 1_000 < pico ? nano + 1 : nano;
@@ -55,12 +56,12 @@ export function nanoUnitsOf(amount: PicoUnits): number {
 /** What a call takes or used of each quota, in the order of EXTENDED_QUOTAS. Money is in nano-units. */
 export type Amounts = Float64Array;
 
-/** Amounts with `calls` of each quota of calls; the others are to be set by `setAmounts`. */
+/** Amounts with `calls` of each quota of calls. `setAmounts` sets all others. */
 export function createAmounts(calls: number): Amounts {
-  return new Float64Array(COUNT).fill(calls);
+  return new Float64Array(QUOTA_COUNT).fill(calls);
 }
 
-/** Sets all but the calls. */
+/** Sets the amounts of all quotas but those of calls. */
 export function setAmounts(amounts: Amounts, tokens: number, nanoUnits: number): void {
   amounts[TOKENS_PER_MINUTE] = amounts[TOKENS_PER_DAY] = amounts[TOKENS_PER_MONTH] = tokens;
   amounts[SPEND_PER_DAY] = amounts[SPEND_PER_MONTH] = nanoUnits;
@@ -90,7 +91,7 @@ export interface QuotaUse {
 export interface TokenMinute {
   readonly limit: number;
   readonly remaining: number;
-  /** Milliseconds until all of them are free again, if calls in flight end now and use all that they hold. */
+  /** Milliseconds until all tokens are free again, if calls in flight end now and use all that they hold. */
   readonly resetMs: number;
 }
 
@@ -133,14 +134,14 @@ export function tighten(
   tightest.record = record;
 }
 
-/** What a call used that never reached an upstream, or is not charged. */
+/** The use of a call that never reached an upstream, or is not charged. Nobody changes it. */
 export const NOTHING_USED: Amounts = createAmounts(0);
 
 export class ScopeQuotas extends QuotaRecords {
-  /** What the last successful `take` left; if limits are shared, here and at the coordinator. */
+  /** What the last successful `take` left, at the coordinator too if limits are shared: read it at once. */
   left = 0;
   readonly #stocks: Stocks;
-  /** Undefined if limits are shared: the coordinator has the window, and this process a lease, a stock. */
+  /** Undefined if limits are shared: the coordinator has the window then, and this process a stock lease. */
   readonly #window: TokenWindow | undefined;
   readonly #clock: Clock;
   readonly #calendar: Calendar;
@@ -174,7 +175,7 @@ export class ScopeQuotas extends QuotaRecords {
   /**
    * Takes what a call needs of one quota. Returns false and takes nothing if less than that is left, or
    * nothing at all (also if the call needs 0). If the call counts toward a later period, sets `periods` to
-   * that. `nowMs`: when the call began to take.
+   * that period. `nowMs`: when the call began to take.
    */
   take(
     record: number,
@@ -201,8 +202,8 @@ export class ScopeQuotas extends QuotaRecords {
   }
 
   /**
-   * Replaces what a call held of the quotas in `mask` by what it used, as it ended at `nowMs`; NOTHING_USED
-   * gives all of it back. Once for each call: `Reservations.claim` sees to it.
+   * Replaces what a call held of the quotas in `mask` by what it used until its end at `nowMs`. NOTHING_USED
+   * gives all back. Called once for each call, as `Reservations.claim` ensures.
    */
   settle(
     record: number,
@@ -222,7 +223,7 @@ export class ScopeQuotas extends QuotaRecords {
     }
   }
 
-  /** Undoes what a settled call used of days and months in `mask`. Its tokens stay in the minute. */
+  /** Undoes what a settled call used of the days and months in `mask`; its tokens of the minute stay used. */
   reverse(record: number, mask: number, used: Amounts, periods: Periods): void {
     for (let bits = mask & (OF_DAY | OF_MONTH); bits !== 0; bits &= bits - 1) {
       const quota = lowestBitOf(bits);
@@ -245,10 +246,10 @@ export class ScopeQuotas extends QuotaRecords {
     return { left, resetsMs: period?.endMs ?? asWallMs(nowMs + Math.ceil(waitMs) + 1) };
   }
 
-  /** The limit of tokens a minute of a record; undefined if it has none. */
+  /** The limit of tokens a minute of a record; undefined if the record has none. */
   tokensPerMinuteOf(record: number): number | undefined {
-    const has = (this.maskOf(record) & (1 << TOKENS_PER_MINUTE)) !== 0;
-    return has ? this.limitOf(record, TOKENS_PER_MINUTE) : undefined;
+    const isLimited = (this.maskOf(record) & (1 << TOKENS_PER_MINUTE)) !== 0;
+    return isLimited ? this.limitOf(record, TOKENS_PER_MINUTE) : undefined;
   }
 
   /**
@@ -262,7 +263,7 @@ export class ScopeQuotas extends QuotaRecords {
     return isKnown ? Math.max(0, limit - left) : 0;
   }
 
-  /** The tokens of the minute of that scope; undefined if there is none. */
+  /** The tokens of the minute of that scope; undefined if `tighten` was given no scope. */
   tokenMinuteOf({ limit, left, record }: TightestScope, nowMs: MonotonicMs): TokenMinute | undefined {
     if (limit === 0) return undefined;
     const isAnyUsed = left !== limit && record !== undefined;
@@ -300,7 +301,7 @@ export class ScopeQuotas extends QuotaRecords {
     return {
       dayNumber: periods.day,
       monthNumber: periods.month,
-      // If limits are shared, only the coordinator knows; the stock here counts since the process started.
+      // If limits are shared, only the coordinator knows the minute: this process's stock never forgets.
       minuteTokens: this.#window === undefined ? 0 : settledOf(TOKENS_PER_MINUTE),
       tokensPerDay: settledOf(TOKENS_PER_DAY),
       callsPerMonth: settledOf(CALLS_PER_MONTH),
@@ -310,7 +311,9 @@ export class ScopeQuotas extends QuotaRecords {
     };
   }
 
-  /** Counts what had been used `ageMs` ago. Main thread, before the scope is first used. */
+  /**
+   * Counts what was used `ageMs` ago; does nothing if limits are shared. Main thread, before the first use.
+   */
   restore(record: number, settled: SettledQuotas, ageMs: number): void {
     const { dayNumber, monthNumber, minuteTokens } = settled;
     const set = (quota: number, period: number, amount: number): void =>
@@ -325,7 +328,7 @@ export class ScopeQuotas extends QuotaRecords {
 
   /** Forgets the use of a record whose slot belonged to another scope. Main thread. */
   clear(record: number): void {
-    for (let quota = 0; quota < COUNT; quota++) this.#stocks.clear(stockAt(record, quota));
+    for (let quota = 0; quota < QUOTA_COUNT; quota++) this.#stocks.clear(stockAt(record, quota));
     this.#window?.set(record, 0, 0);
   }
 
@@ -337,6 +340,7 @@ export class ScopeQuotas extends QuotaRecords {
     }
     const period = this.#periodAt(quota, this.#clock.wallMs());
     const { taken, settled } = this.#stocks.read(stockAt(record, quota), period?.number ?? 0);
+    // calls.ts does not settle calls of the month: what is taken of them is used.
     return { taken, settled: quota === CALLS_PER_MONTH ? taken : settled, resetsMs: period?.endMs };
   }
 

@@ -17,12 +17,12 @@
  * - A period never goes back. If the calendar is set back over a midnight, calls count toward the later
  *   period until the calendar has caught up, so that no limit is given twice. If it is set back by more, the
  *   later period was a mistake that would reject calls for as long: what was counted then counts for now.
- *   To decide that, a thread reads the clock again after it read the word: the machine may have slept for
- *   days since the thread last read the clock.
+ *   To decide by how much, a thread reads the clock again after it read the word: the machine may have slept
+ *   for days since the thread last read the clock.
  * - A call settles by adding what it used to `settled`, then giving back the rest of what it held. So `taken`
  *   is never less than `settled`, and a thread that dies between the two leaves its own call held.
- * - The store keeps `settled` alone: calls that a crash cut hold nothing afterwards. Calls of a day and an
- *   account's calls in flight have no word `settled`.
+ * - The store keeps `settled` alone: calls that a crash cut off hold nothing afterwards. Calls of a day and
+ *   an account's calls in flight have no word `settled`.
  * - A scope that rested for 1,024 to 2,048 days finds its last day's use counted for the day of its return.
  *
  * If limits are shared, the limit is what the coordinator granted to this process: leased-stocks.ts.
@@ -36,14 +36,14 @@ import { EXCHANGES_MAX, STOCK_SETTLED } from './layout.js';
 import { amountOf, type Halves, headsSince, pack, PackedWords } from './packed-words.js';
 
 const PERIOD_BITS = 11;
-/** An amount stays at this bound if a provider's report would exceed it. */
+/** Amounts stop at this bound, which only a provider's report could exceed. */
 const AMOUNT_MAX = 2 ** (63 - PERIOD_BITS) - 1;
-/** A period so many before now, or more, cannot be told from a later one: numbers wrap. */
+/** A period that is this many before now, or more, looks like a later one, because numbers wrap. */
 export const PERIODS_KNOWN = 1 << (PERIOD_BITS - 1);
 
 /**
- * How many periods a clock may be ahead of the right one, or be set back by. A stock of a period further
- * ahead was led there by a mistake of a clock.
+ * How many periods a stock's period may be ahead of the clock, after the clock was set back. A period further
+ * ahead was a mistake of the clock.
  */
 export const PERIODS_AHEAD_MAX = 1;
 
@@ -62,16 +62,16 @@ export function amountIn(word: Halves): number {
   return amountOf(word, PERIOD_BITS);
 }
 
-/** Makes such a word. */
+/** Sets `into` to the word of that period and amount. */
 export function setStock(into: Halves, period: number, amount: number): void {
   pack(into, PERIOD_BITS, period, amount);
 }
 
 /** What is taken of a stock in a period. */
 export interface StockUse {
-  /** What calls used and hold. */
+  /** What settled calls used, and what calls in flight hold. */
   readonly taken: number;
-  /** What calls used. */
+  /** What settled calls used; 0 if the stock has no word `settled`. */
   readonly settled: number;
 }
 
@@ -85,18 +85,18 @@ export interface StockLeft {
 }
 
 export class Stocks {
-  /** Whether a take left so little of a lease that the process should ask for more; see `takeRanLow`. */
+  /** Whether a take left so little of a lease that the process should ask for more. LeasedStocks sets it. */
   protected ranLow = false;
-  /** What the last successful take left of the limit. */
+  /** What the last successful take left of the limit: a second result of `take`, to be read at once. */
   left = 0;
   protected readonly words: PackedWords;
   /** Scratch: the word that was read, and the one to be written. */
-  protected readonly seen: Halves = { low: 0, high: 0 };
+  protected readonly current: Halves = { low: 0, high: 0 };
   protected readonly next: Halves = { low: 0, high: 0 };
   readonly #hasSettled: boolean;
 
   /**
-   * `words`: where the stocks lie. A stock is named by the index of its first word. `hasSettled`: the next
+   * `words`: where the stocks lie; `stock` below is the index of a stock's first word. `hasSettled`: the next
    * word is its `settled`; otherwise that word is not the stock's.
    */
   constructor(words: BigInt64Array, hasSettled = true) {
@@ -107,7 +107,7 @@ export class Stocks {
   /**
    * Takes `amount` (not negative) of a period that has a limit. Returns the period that it counts toward,
    * `period` or a later one; undefined, and takes nothing, if less than `amount` is left, or nothing. `now`
-   * reads the clock anew and returns the period; it is called if the word is two or more ahead of `period`.
+   * reads the clock anew and returns the period. `take` calls `now` if the word is two or more periods ahead.
    */
   take(
     stock: number,
@@ -116,31 +116,32 @@ export class Stocks {
     limit: number,
     now: () => number = noCalendar,
   ): number | undefined {
-    const { words, seen, next } = this;
-    let current = period;
-    words.glance(stock, seen);
+    const { words, current, next } = this;
+    let currentPeriod = period;
+    words.glance(stock, current);
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
-      const since = periodsSince(seen, current);
-      const taken = since > 0 ? 0 : amountIn(seen);
-      const counted = since < 0 ? current + 1 : current;
+      const since = periodsSince(current, currentPeriod);
+      const taken = since > 0 ? 0 : amountIn(current);
+      const counted = since < 0 ? currentPeriod + 1 : currentPeriod;
       if (since >= -PERIODS_AHEAD_MAX && taken < limit && taken + amount <= limit) {
         setStock(next, counted, taken + amount);
-        if (words.exchange(stock, seen, next)) {
+        if (words.exchange(stock, current, next)) {
           this.left = limit - taken - amount;
           return counted;
         }
       } else if (tries > 0) {
+        // Only now, because the first try saw a glance, which may be of two moments (packed-words.ts).
         if (since >= -PERIODS_AHEAD_MAX) return undefined;
-        current = this.giveUpMistaken(stock, now);
+        currentPeriod = this.giveUpMistaken(stock, now);
       }
-      words.load(stock, seen);
+      words.load(stock, current);
     }
     throw new Error('invariant broken: a stock is taken or refused in bounded tries');
   }
 
   /**
-   * Replaces `held` by `used` for a call that took of `period`; does nothing if that is over, or was a
-   * mistake of the calendar.
+   * Replaces `held` by `used` for a call that took of `period`; does nothing if that period is over, or was a
+   * mistake of the calendar. The caller settles no hold twice.
    */
   settle(stock: number, period: number, held: number, used: number): void {
     if (used > held) this.#add(stock, period, used - held);
@@ -158,7 +159,7 @@ export class Stocks {
     return true;
   }
 
-  /** Undoes what `settle` counted as used; once, after it. Of stocks with a word `settled`. */
+  /** Undoes what `settle` counted as used; once, after `settle`. For stocks with a word `settled` alone. */
   reverse(stock: number, period: number, used: number): void {
     this.#add(stock + STOCK_SETTLED, period, -used);
     this.#add(stock, period, -used);
@@ -172,13 +173,13 @@ export class Stocks {
 
   /** The last period that calls took from, and how much they took. `period`: the current one. */
   last(stock: number, period: number): { readonly period: number; readonly taken: number } {
-    this.words.load(stock, this.seen);
-    return this.seen.low === 0 && this.seen.high === 0
+    this.words.load(stock, this.current);
+    return this.current.low === 0 && this.current.high === 0
       ? { period: 0, taken: 0 }
-      : { period: period - periodsSince(this.seen, period), taken: amountIn(this.seen) };
+      : { period: period - periodsSince(this.current, period), taken: amountIn(this.current) };
   }
 
-  /** Sets the use in `period`; nothing is held. Main thread, before the scope is first used. */
+  /** Sets the use in `period`, with nothing held. Main thread, before the scope is first used. */
   set(stock: number, period: number, settled: number): void {
     invariant(settled >= 0 && settled <= AMOUNT_MAX, 'an amount fits its word');
     setStock(this.next, period, settled);
@@ -200,52 +201,54 @@ export class Stocks {
     this.words.store(stock, word);
   }
 
-  /** Adds to the amount of `period`, if the word is of it or, with `startsPeriod`, of an earlier one. */
+  /**
+   * Adds to the amount of `period` if the word is of that period or, with `startsPeriod`, of an earlier one.
+   */
   #add(at: number, period: number, amount: number, startsPeriod = false): void {
-    const { words, seen, next } = this;
-    words.glance(at, seen);
+    const { words, current, next } = this;
+    words.glance(at, current);
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
-      const since = periodsSince(seen, period);
+      const since = periodsSince(current, period);
       if (since === 0 || (since > 0 && startsPeriod)) {
-        const sum = (since > 0 ? 0 : amountIn(seen)) + amount;
+        const sum = (since > 0 ? 0 : amountIn(current)) + amount;
         setStock(next, period, Math.max(0, Math.min(sum, AMOUNT_MAX)));
-        if (words.exchange(at, seen, next)) return;
-      } else if (tries > 0) return;
-      words.load(at, seen);
+        if (words.exchange(at, current, next)) return;
+      } else if (tries > 0) return; // Not in the first try, which saw a glance.
+      words.load(at, current);
     }
     throw new Error('invariant broken: a stock is given back to in bounded tries');
   }
 
   #isOf(stock: number, period: number): boolean {
-    this.words.load(stock, this.seen);
-    return periodsSince(this.seen, period) === 0;
+    this.words.load(stock, this.current);
+    return periodsSince(this.current, period) === 0;
   }
 
   #amountIn(at: number, period: number): number {
-    this.words.load(at, this.seen);
-    return periodsSince(this.seen, period) > 0 ? 0 : amountIn(this.seen);
+    this.words.load(at, this.current);
+    return periodsSince(this.current, period) > 0 ? 0 : amountIn(this.current);
   }
 
   /**
-   * Returns the current period, for a caller that found the stock's word (`seen`) two or more periods ahead.
-   * If the word is still ahead of the clock, which is read only now, the clock was set back: the word's
-   * period was a mistake, and what was counted in it counts for now. Otherwise the caller had been stopped
-   * for days after it read the clock, and the word is right.
+   * Returns the current period, for a caller that found the stock's word (`current`) two or more periods
+   * ahead. If the word is still ahead of the clock, which is read only now, the clock was set back: the
+   * word's period was a mistake, and what was counted in it counts for now. Otherwise the caller had been
+   * stopped for days after it read the clock, and the word is right.
    */
   protected giveUpMistaken(stock: number, now: () => number): number {
-    const { words, seen, next } = this;
+    const { words, current, next } = this;
     const settled: Halves = { low: 0, high: 0 };
     if (this.#hasSettled) words.load(stock + STOCK_SETTLED, settled);
     const period = now();
     if (periodsSince(settled, period) < -PERIODS_AHEAD_MAX) {
-      // Unless it is of an earlier period, whose calls are over.
-      const isSame = headsSince(settled, PERIOD_BITS, 0) === headsSince(seen, PERIOD_BITS, 0);
+      // If `settled` is of an earlier period than the stock's word, its calls are over: nothing of it counts.
+      const isSame = headsSince(settled, PERIOD_BITS, 0) === headsSince(current, PERIOD_BITS, 0);
       setStock(next, period, isSame ? amountIn(settled) : 0);
       words.exchange(stock + STOCK_SETTLED, settled, next);
     }
-    if (periodsSince(seen, period) < -PERIODS_AHEAD_MAX) {
-      setStock(next, period, amountIn(seen));
-      words.exchange(stock, seen, next);
+    if (periodsSince(current, period) < -PERIODS_AHEAD_MAX) {
+      setStock(next, period, amountIn(current));
+      words.exchange(stock, current, next);
     }
     return period;
   }

@@ -1,8 +1,8 @@
 /**
- * Tokens per minute: in any span of 60 seconds, the tokens of the calls in flight and of those that ended in
- * it are at most the limit, whether a call is counted at its admission, its end, or between. ScopeQuotas
- * calls it unless limits are shared; UpstreamCounters always. Any thread, each with an object of its own.
- * What counts toward the limit now is said to weigh.
+ * Tokens per minute: in any span of 60 seconds, the tokens of the calls in flight and of the calls that ended
+ * in the span are at most the limit, whether a call is counted at its admission, its end, or between.
+ * ScopeQuotas uses this class unless limits are shared; UpstreamCounters always. Any thread, each with an
+ * object of its own. What counts toward the limit now is said to weigh.
  *
  * Two 64-bit words count up; `taken` also falls, by what calls give back. In this text and in private names
  * `taken` is always that word; `read().taken` and `takenOf` return what weighs.
@@ -12,9 +12,9 @@
  *
  * Time is cut into the ticks of window.ts, 1.2 s each. A tick start is 64 bits: tick (22 bits, modulo 2^22),
  * and `settled` as that tick began (42 bits, modulo 2^42). 51 of them are kept, each at number tick % 51.
- * `last` is the last tick whose start was written; a tick in which no call ended may have none. What weighs
- * in tick T is taken - start(T - 50): all that is in flight, and all that ended in this tick or the 50 before
- * it, which is more than 60 seconds.
+ * `last` is the last tick whose start was written; a tick in which no call ended may have no start. What
+ * weighs in tick T is taken - start(T - 50): all that is in flight, and all that ended in T or the 50 ticks
+ * before T, which is more than 60 seconds.
  *
  * A call holds R from its admission. When it has used U, its thread writes the start of the tick, adds U to
  * `settled`, then takes R - U from `taken`. So the call weighs R until its end and U for a minute after it.
@@ -27,20 +27,20 @@
  * - A tick start never includes a call that ended in its tick or later. The thread that writes it loads its
  *   word, then `settled`, then `last`, and then exchanges the word. A thread that ends a call in tick T
  *   writes start(T), raises `last` to T, and then adds. So if `settled` includes a call of a later tick,
- *   `last` shows that tick, and the writer goes on with it. If it includes a call of the same tick, that
- *   tick's start was there before, and the exchange fails.
- * - A tick without a start began with the `settled` of the next tick that has one: nothing ended in between.
- *   If no later tick has one, it began with `settled` itself, read before `last`. The thread that looked for
- *   it writes it as the missing start, unless the word is of a later tick or changes meanwhile.
+ *   `last` shows that tick, and the writer goes on with it. If `settled` includes a call of the same tick,
+ *   that tick's start was there before, and the exchange fails.
+ * - A tick without a start began with the same `settled` as the next tick with a start: nothing ended in
+ *   between. If no later tick has a start, the tick began with `settled` itself, read before `last`. The
+ *   thread that missed the start writes it, unless the word is of a later tick or changes meanwhile.
  * - Nothing is awaited. A thread that dies within `settle` leaves R in `taken`, or R - U if it had added U.
  *   That stays until the process ends, because a claimed call is not settled again (Reservations.claim). So
  *   too much weighs, not too little.
- * - Amounts are compared modulo 2^42, half of which is more than two limits. The same word is of the same
- *   tick number again after 51 x 2^22 ticks, eight years. A word that was never written is 0, which reads as
- *   the start of a tick whose number is 0 modulo 2^22. That is one tick in 58 days; in it too much weighs.
+ * - Amounts are compared modulo 2^42, half of which is more than two limits. A word shows the same tick
+ *   number again after 51 x 2^22 ticks, eight years. A word that was never written is 0, which reads as the
+ *   start of a tick whose number is 0 modulo 2^22: one tick in 58 days, in which too much weighs.
  *
- * Must hold: in no 60 seconds more tokens than the limit, however a call is counted. What a call used beyond
- * its hold is counted, and not prevented. Further test: test/threads/ledger-tokens.test.ts.
+ * Must hold: in no 60 seconds more tokens than the limit are counted. The one exception: what a call used
+ * beyond its hold, which nothing prevents. Further test: test/threads/ledger-tokens.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -54,7 +54,7 @@ import { TICK_MS, TICKS_PER_MINUTE } from './window.js';
 const TICK_BITS = 22;
 const AMOUNT_BITS = 64 - TICK_BITS;
 const AMOUNT_HALF = 2 ** (AMOUNT_BITS - 1);
-/** If a provider reports more tokens of one call, so many are counted. */
+/** The most tokens that are counted of one call, whatever its provider reports. */
 const USED_MAX = QUOTA_TOKENS_MAX;
 
 invariant(layout.TOKEN_TICKS_KEPT === TICKS_PER_MINUTE + 1, 'one start for each tick that weighs');
@@ -69,18 +69,18 @@ export class TokenWindow {
   left = 0;
   /**
    * A second result of `#weightOf`, which only `msUntil` reads: the first tick from `from` on that has a
-   * start; undefined if none has.
+   * start; undefined if no tick has.
    */
   #startedTick: number | undefined;
 
   /**
-   * Scratch, so that nothing is allocated: words as they were read. `#taken` is also what `#weightOf` is
-   * given, and `#seen` the start that `#writeStart` replaces. `#next` is a word to be written; `#weightOf`
-   * also reads tick starts into it.
+   * Scratch, so that nothing is allocated: words as they were read. `#taken` is an argument of `#weightOf`,
+   * and `#start` the word that `#writeStart` replaces. `#next` is a word to be written; `#weightOf` also
+   * reads tick starts into `#next`.
    */
   readonly #taken: Halves = { low: 0, high: 0 };
   readonly #settled: Halves = { low: 0, high: 0 };
-  readonly #seen: Halves = { low: 0, high: 0 };
+  readonly #start: Halves = { low: 0, high: 0 };
   readonly #next: Halves = { low: 0, high: 0 };
 
   constructor({ words64, words32 }: QuotaViews, clock: Clock) {
@@ -92,12 +92,12 @@ export class TokenWindow {
   /**
    * Takes `amount` (not negative). Returns false and takes nothing if less is left, or nothing at all (also
    * for an amount of 0). `record` is the scope's quota record. `nowMs` may be a little old: then more weighs,
-   * not less. Throws after EXCHANGES_MAX tries, which layout.ts says more of; then nothing was taken.
+   * not less. Throws after EXCHANGES_MAX lost tries (layout.ts), and has taken nothing then.
    */
   take(record: number, amount: number, limit: number, nowMs = this.#clock.monotonicMs()): boolean {
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       // `taken` is read before the tick starts, so that it includes nothing newer. In the first try a glance
-      // will do if an exchange follows: that fails if the glance saw halves of two moments.
+      // will do if an exchange follows, which fails if the glance saw halves of two moments.
       if (tries === 0 && amount > 0) this.#words.glance(takenAt(record), this.#taken);
       else this.#words.load(takenAt(record), this.#taken);
       const weight = this.#weightOf(record, this.#tick(record, nowMs) - TICKS_PER_MINUTE);
@@ -116,8 +116,8 @@ export class TokenWindow {
 
   /**
    * Replaces `held` by `used`, which weighs for a minute from `nowMs`, when the call ended. The caller
-   * settles no hold twice: Reservations.claim and QuotaHold (upstream/upstream-quotas.ts) see to it. Throws
-   * as `take`; then the call weighs on.
+   * settles no hold twice: Reservations.claim and QuotaHold (upstream/upstream-quotas.ts) see to that. Throws
+   * as `take` does; then the call goes on to weigh what it held.
    */
   settle(record: number, held: number, used: number, nowMs = this.#clock.monotonicMs()): void {
     const counted = Math.min(used, USED_MAX);
@@ -158,7 +158,7 @@ export class TokenWindow {
       const weight = this.#weightOf(record, tick);
       if (weight < limit && weight + amount <= limit) break;
       // All ticks up to the next that has a start began with the same `settled`, so they have the same
-      // weight. If none has one, nothing has ended since: only what is in flight now is left to wait for.
+      // weight. If no tick has a start, no call has ended since: only calls in flight are left to wait for.
       tick = (this.#startedTick ?? now) + 1;
     }
     return Math.max(0, (tick + TICKS_PER_MINUTE) * TICK_MS - nowMs);
@@ -213,10 +213,10 @@ export class TokenWindow {
    */
   #weightOf(record: number, from: number): number {
     const first = Math.max(0, from);
-    const at = startsAt(record) + (first % layout.TOKEN_TICKS_KEPT);
-    this.#words.load(at, this.#seen);
+    const index = startsAt(record) + (first % layout.TOKEN_TICKS_KEPT);
+    this.#words.load(index, this.#start);
     this.#startedTick = first;
-    if (headsSince(this.#seen, TICK_BITS, first) === 0) return differenceOf(this.#taken, this.#seen);
+    if (headsSince(this.#start, TICK_BITS, first) === 0) return differenceOf(this.#taken, this.#start);
     // `settled` before `last`, as the header says.
     this.#words.load(takenAt(record) + layout.STOCK_SETTLED, this.#settled);
     this.#startedTick = undefined;
@@ -230,26 +230,26 @@ export class TokenWindow {
       break;
     }
     const weight = differenceOf(this.#taken, found);
-    // Otherwise a thread whose clock is ahead has put the start of a later tick there.
-    if (headsSince(this.#seen, TICK_BITS, first) > 0) this.#writeStart(at, first, found);
+    // If not, a thread whose clock is ahead has put the start of a later tick there, which must stay.
+    if (headsSince(this.#start, TICK_BITS, first) > 0) this.#writeStart(index, first, found);
     return weight;
   }
 
   /**
-   * Writes the start of the current tick, unless it is there. It is if `last` has reached the clock's tick:
-   * then `last` is the current tick (see `#tick`). Each lost try means that another thread has written a
-   * start or raised `last`, so EXCHANGES_MAX of them are a bug.
+   * Writes the start of the current tick, unless the start is there already, as `last` tells if it has
+   * reached the clock's tick: then `last` is the current tick (see `#tick`). Each lost try means that another
+   * thread has written a start or raised `last`, so EXCHANGES_MAX lost tries are a bug.
    */
   #beginTick(record: number, nowMs: MonotonicMs): void {
     if (Atomics.load(this.#words32, lastAt(record)) >= Math.floor(nowMs / TICK_MS)) return;
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       const tick = this.#tick(record, nowMs);
-      const at = startsAt(record) + (tick % layout.TOKEN_TICKS_KEPT);
-      this.#words.load(at, this.#seen);
-      if (headsSince(this.#seen, TICK_BITS, tick) !== 0) {
+      const index = startsAt(record) + (tick % layout.TOKEN_TICKS_KEPT);
+      this.#words.load(index, this.#start);
+      if (headsSince(this.#start, TICK_BITS, tick) !== 0) {
         this.#words.load(takenAt(record) + layout.STOCK_SETTLED, this.#settled);
         if (Atomics.load(this.#words32, lastAt(record)) > tick) continue;
-        if (!this.#writeStart(at, tick, this.#settled)) continue;
+        if (!this.#writeStart(index, tick, this.#settled)) continue;
       }
       this.#raise(record, tick);
       return;
@@ -257,18 +257,20 @@ export class TokenWindow {
     throw new Error('invariant broken: a tick is begun in bounded tries');
   }
 
-  /** Replaces `#seen` by a tick start; false if it was replaced meanwhile. `settled` may be `#next`. */
-  #writeStart(at: number, tick: number, settled: Halves): boolean {
+  /** Replaces the word that `#start` holds by a tick start; false if the word has changed meanwhile. */
+  #writeStart(index: number, tick: number, settled: Halves): boolean {
     pack(this.#next, TICK_BITS, tick, amountOf(settled, TICK_BITS));
-    return this.#words.exchange(at, this.#seen, this.#next);
+    return this.#words.exchange(index, this.#start, this.#next);
   }
 
-  /** Raises `last` to `tick`, unless it is there or above. Called once the start of `tick` is written. */
+  /**
+   * Raises `last` to `tick` if it is lower. Called after the start of `tick` is written, as the header says.
+   */
   #raise(record: number, tick: number): void {
     for (let last = Atomics.load(this.#words32, lastAt(record)); last < tick;) {
-      const seen = Atomics.compareExchange(this.#words32, lastAt(record), last, tick);
-      if (seen === last) return;
-      last = seen;
+      const before = Atomics.compareExchange(this.#words32, lastAt(record), last, tick);
+      if (before === last) return;
+      last = before;
     }
   }
 }
@@ -276,11 +278,11 @@ export class TokenWindow {
 /**
  * `taken` less a tick start or less `settled`, modulo 2^42; 0 if that is below zero.
  *
- * It is below zero only if `taken` is older than what is subtracted, because calls of other threads have
- * begun and ended meanwhile, or if a glance saw halves of two moments. As the word `taken` is never behind
- * `settled`, it is another one by now, so the exchange of `take` fails and 0 does no harm. What exchanges
- * nothing may then show too little: a `take` of 0, which adds nothing; `read`, `takenOf` and `msUntil`,
- * which are for people and for waits, and admit nobody.
+ * The difference is below zero only if `taken` is older than what is subtracted, because calls of other
+ * threads have begun and ended meanwhile, or if a glance saw halves of two moments. As the word `taken` is
+ * never behind `settled`, the word has changed by now, so the exchange of `take` fails and 0 does no harm.
+ * Methods that exchange nothing may then return too little: a `take` of 0, which adds nothing; `read`,
+ * `takenOf` and `msUntil`, which are for people and for waits, and admit nobody.
  */
 function differenceOf(taken: Halves, settled: Halves): number {
   const difference = amountOf(taken, TICK_BITS) - amountOf(settled, TICK_BITS);

@@ -7,15 +7,15 @@
  *
  * If limits are shared with other processes, workers take from what the coordinator granted to this process;
  * the main thread puts grants in by UpstreamLeases. What this process uses is then counted a second time, in
- * `seen`, which only operators read.
+ * `ownUse`, which only operators read.
  *
  * Beside the records each worker has a stripe, which it alone writes while it lives: for each scope its calls
  * in flight, and the tokens that they hold. A stripe never has more than the records hold for its worker: it
  * is raised after the records and lowered before them. If a worker dies between the two steps, nothing is
- * given back twice; what it held stays held until the gateway is restarted, as in stocks.ts.
+ * given back twice; what the worker held stays held until the gateway is restarted, as in stocks.ts.
  *
- * Must hold: of a provider's key never more is taken than its limits, and a dead worker's calls are given
- * back. Further test: test/e2e/upstream-quotas.test.ts.
+ * Must hold: of a provider's key never more is taken than its limits, and what a dead worker's calls hold is
+ * given back. Further test: test/e2e/upstream-quotas.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';
@@ -44,7 +44,7 @@ const STRIPE_WORDS = UPSTREAM_SCOPES_MAX * HELD_WORDS;
 export interface Shortage {
   /** The quota that is short for longest; undefined if there is room. */
   readonly quota: UpstreamQuotaName | undefined;
-  /** When there is room if nobody else takes it; 0 if not known, Infinity if the call is beyond the limit. */
+  /** How long until there is room if no other call takes it; 0: not known; Infinity: beyond the limit. */
   readonly freeInMs: number;
   /** The coordinator, which was not asked, may have room. */
   readonly asks: boolean;
@@ -58,7 +58,7 @@ export function createUpstreamBuffers(workers: number, shared = false) {
   return {
     ...createScopeBuffers(UPSTREAM_SCOPES_MAX),
     /** Undefined if limits are not shared. */
-    seen: shared ? createScopeBuffers(UPSTREAM_SCOPES_MAX) : undefined,
+    ownUse: shared ? createScopeBuffers(UPSTREAM_SCOPES_MAX) : undefined,
     /** A stripe of floats for each worker. */
     held: new SharedArrayBuffer(workers * STRIPE_WORDS * Float64Array.BYTES_PER_ELEMENT),
   };
@@ -66,9 +66,9 @@ export function createUpstreamBuffers(workers: number, shared = false) {
 
 export class UpstreamCounters {
   readonly #minute: MinuteCounter<UpstreamScopeIndex>;
-  /** The use of this process alone if limits are shared, otherwise what `take` counts by. */
-  readonly #seenMinute: Window<UpstreamScopeIndex>;
-  readonly #seenTokens: TokenWindow;
+  /** Counts the use of this process alone. If limits are not shared, `take` counts by these two. */
+  readonly #ownMinute: Window<UpstreamScopeIndex>;
+  readonly #ownTokens: TokenWindow;
   readonly #stocks: Stocks;
   readonly #isShared: boolean;
   readonly #clock: Clock;
@@ -77,7 +77,7 @@ export class UpstreamCounters {
   readonly #stripe: number;
   readonly #onLow: (scope: UpstreamScopeIndex) => void;
 
-  /** `worker`: whose stripe to write; the main thread takes nothing. `onLow`: each time a lease runs low. */
+  /** `worker`: whose stripe to write; the main thread writes none. `onLow`: called when a lease runs low. */
   constructor(
     buffers: UpstreamBuffers,
     clock: Clock,
@@ -85,11 +85,11 @@ export class UpstreamCounters {
     onLow: (scope: UpstreamScopeIndex) => void = () => undefined,
   ) {
     const { counted, quotas } = openScopeViews(buffers);
-    const seen = openScopeViews(buffers.seen ?? buffers);
-    this.#isShared = buffers.seen !== undefined;
-    this.#seenMinute = new Window(seen.counted, clock);
-    this.#seenTokens = new TokenWindow(seen.quotas, clock);
-    this.#minute = this.#isShared ? new LeasedWindow(counted, clock, onLow) : this.#seenMinute;
+    const ownUse = openScopeViews(buffers.ownUse ?? buffers);
+    this.#isShared = buffers.ownUse !== undefined;
+    this.#ownMinute = new Window(ownUse.counted, clock);
+    this.#ownTokens = new TokenWindow(ownUse.quotas, clock);
+    this.#minute = this.#isShared ? new LeasedWindow(counted, clock, onLow) : this.#ownMinute;
     this.#stocks = this.#isShared ? new LeasedStocks(quotas.words64, clock) : new Stocks(quotas.words64);
     this.#clock = clock;
     this.#held = new Float64Array(buffers.held);
@@ -97,10 +97,10 @@ export class UpstreamCounters {
     this.#onLow = onLow;
   }
 
-  /** Takes of each quota that has a limit, or takes nothing and returns why. Worker. */
+  /** Takes of each quota that has a limit; returns undefined, or takes nothing and returns why. Worker. */
   take(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): Shortage | undefined {
     const { callsInFlight, tokensPerMinute, requestsPerMinute } = limits;
-    // A permit cannot be given back, so it is taken last, and looked for first.
+    // A permit cannot be given back, so it is taken last. To look for it first spares most giving back.
     if (requestsPerMinute !== undefined && !this.#minute.check(scope, requestsPerMinute).admitted)
       return this.shortageOf(scope, limits, tokens);
     if (callsInFlight !== undefined && !this.#takeCall(scope, callsInFlight))
@@ -111,7 +111,7 @@ export class UpstreamCounters {
     }
     if (requestsPerMinute === undefined) return undefined;
     if (this.#minute.take(scope, requestsPerMinute).admitted) {
-      if (this.#isShared) this.#seenMinute.take(scope, Infinity);
+      if (this.#isShared) this.#ownMinute.take(scope, Infinity);
       return undefined;
     }
     if (tokensPerMinute !== undefined) this.settle(scope, tokens, 0);
@@ -163,7 +163,7 @@ export class UpstreamCounters {
     return { quota, freeInMs, asks: this.mayAsk(scope, limits) };
   }
 
-  /** `Shortage.asks`, for a call that is not beyond the limits. Cheap. */
+  /** `Shortage.asks`, for a call that is not beyond the limits. Takes and computes nothing. */
   mayAsk(scope: UpstreamScopeIndex, limits: UpstreamLimits): boolean {
     if (!this.#isShared) return false;
     const { callsInFlight, tokensPerMinute, requestsPerMinute } = limits;
@@ -185,15 +185,15 @@ export class UpstreamCounters {
    */
   releaseWorker(worker: number): void {
     for (let index = 0; index < UPSTREAM_SCOPES_MAX; index++) {
-      const at = worker * STRIPE_WORDS + index * HELD_WORDS;
-      const calls = this.#held[at + HELD_CALLS]!;
-      const tokens = this.#held[at + HELD_TOKENS]!;
+      const first = worker * STRIPE_WORDS + index * HELD_WORDS;
+      const calls = this.#held[first + HELD_CALLS]!;
+      const tokens = this.#held[first + HELD_TOKENS]!;
       if (calls === 0 && tokens === 0) continue;
       const scope = asUpstreamScopeIndex(index);
       if (calls > 0) this.#stocks.settle(stockAt(scope, CALLS_IN_FLIGHT), NO_PERIOD, calls, 0);
       this.#settleTokens(scope, tokens, tokens);
-      this.#held[at + HELD_CALLS] = 0;
-      this.#held[at + HELD_TOKENS] = 0;
+      this.#held[first + HELD_CALLS] = 0;
+      this.#held[first + HELD_TOKENS] = 0;
     }
   }
 
@@ -206,8 +206,8 @@ export class UpstreamCounters {
   #takeTokens(scope: UpstreamScopeIndex, tokens: number, tokensPerMinute: number): boolean {
     if (this.#isShared) {
       if (!this.#takeStock(scope, TOKENS_PER_MINUTE, tokens, tokensPerMinute)) return false;
-      this.#seenTokens.take(scope, tokens, Infinity);
-    } else if (!this.#seenTokens.take(scope, tokens, tokensPerMinute)) return false;
+      this.#ownTokens.take(scope, tokens, Infinity);
+    } else if (!this.#ownTokens.take(scope, tokens, tokensPerMinute)) return false;
     this.#hold(scope, HELD_TOKENS, tokens);
     return true;
   }
@@ -221,10 +221,12 @@ export class UpstreamCounters {
 
   #settleTokens(scope: UpstreamScopeIndex, held: number, used: number): void {
     if (this.#isShared) this.#stocks.settle(stockAt(scope, TOKENS_PER_MINUTE), NO_PERIOD, held, used);
-    this.#seenTokens.settle(scope, held, used);
+    this.#ownTokens.settle(scope, held, used);
   }
 
-  /** Whether all call slots are taken; if limits are shared, true, because other processes may have them. */
+  /**
+   * Whether all call slots may be taken; if limits are shared, always true: other processes may have them.
+   */
   #isFull(scope: UpstreamScopeIndex, callsInFlight: number): boolean {
     return this.#isShared || this.#callsLeft(scope, callsInFlight) < 1;
   }
@@ -233,9 +235,11 @@ export class UpstreamCounters {
     return this.#stocks.leftOf(stockAt(scope, CALLS_IN_FLIGHT), NO_PERIOD, callsInFlight).left;
   }
 
-  /** Milliseconds until the tokens are free; 0 if they are. A call of no tokens needs one left, too. */
+  /**
+   * Milliseconds until the tokens are free; 0 if they are. Even a call of no tokens needs one that is left.
+   */
   #msUntilTokens(scope: UpstreamScopeIndex, tokens: number, limit: number): number {
-    if (!this.#isShared) return this.#seenTokens.msUntil(scope, tokens, limit);
+    if (!this.#isShared) return this.#ownTokens.msUntil(scope, tokens, limit);
     const { left, waitMs } = this.#stocks.leftOf(stockAt(scope, TOKENS_PER_MINUTE), NO_PERIOD, limit);
     return left >= tokens && left > 0 ? 0 : Math.max(1, waitMs);
   }
@@ -243,9 +247,9 @@ export class UpstreamCounters {
   #usedOf(scope: UpstreamScopeIndex, quota: UpstreamQuotaName): number {
     switch (quota) {
       case 'requests_per_minute':
-        return this.#seenMinute.usedOf(scope);
+        return this.#ownMinute.usedOf(scope);
       case 'tokens_per_minute':
-        return this.#seenTokens.read(scope).taken;
+        return this.#ownTokens.read(scope).taken;
       case 'calls_in_flight':
         return this.#stocks.read(stockAt(scope, CALLS_IN_FLIGHT), NO_PERIOD).taken;
     }

@@ -1,7 +1,7 @@
 /**
- * Requests per minute, of accounts, keys, groups or upstreams; "the account" below is whichever is counted.
- * The rate-limit phase takes permits, through the ledger. LeasedWindow replaces this class if limits are
- * shared. Any thread.
+ * Requests per minute, of accounts, keys, groups, rules for models or upstreams; "the account" below stands
+ * for any of them. The rate-limit phase takes permits, through the ledger. LeasedWindow replaces this class
+ * if limits are shared. Any thread.
  *
  * Must hold: in any span of 60 seconds at most the limit is admitted, whatever the threads do, and a permit
  * is free after 61.3 s at most. Further test: test/threads/ledger-window.test.ts.
@@ -20,7 +20,7 @@
  *
  * Why it is right:
  * - Check and add are one compare-exchange of the head. The start of the tick 50 before the head's, which
- *   the check read, is final. So if the exchange succeeds the check still held.
+ *   the check read, is final. So if the exchange succeeds, the check still held.
  * - Rolling from tick T to T' first writes count into the starts T+1..T', then exchanges the head. Each start
  *   is written by load, check that the head is still the one read, compare-exchange. Within a tick the count
  *   only grows, so the thread that wins the head's exchange had its count in every start. A thread that lags
@@ -29,11 +29,11 @@
  * - The start of T+1 replaces that of T-50, which tick T still needs. A reader that finds another lap there
  *   knows that some thread's clock is past T, and helps to roll instead.
  * - After 51 ticks without a call everything has expired: the head goes to count 0, age 0, and starts at or
- *   before that tick count as 0 and are not read. So old ones do no harm after an idle gap of any length.
+ *   before that tick count as 0 and are not read. So old starts do no harm after an idle gap of any length.
  * - A thread may stall between reading the clock and its exchange. It would then record its permit in a tick
- *   that is long over, and the permit would expire early. So it reads the clock again after the exchange. If
- *   the tick has ended, it abandons that permit, which stays counted, and starts anew. A call may thus be
- *   rejected because of its own abandoned permit: one call in ten million, and on the safe side.
+ *   that is long over, and the permit would expire early. So the thread reads the clock again after the
+ *   exchange. If the tick has ended, it abandons that permit, which stays counted, and starts anew. A call
+ *   may thus be rejected because of its own abandoned permit: one call in ten million, on the safe side.
  * - Counts are compared modulo 2^20, which is more than any limit. A lap repeats after 69 hours; a thread
  *   would have to sleep for exactly that between two instructions, and would then cause a roll one tick
  *   early.
@@ -69,21 +69,21 @@ export interface MinuteTake {
   readonly asks: boolean;
 }
 
-/** The object that a counter returns again and again. */
+/** A result that a counter keeps and returns from each call, so that no call allocates one. */
 export function createMinuteTake(): { -readonly [Field in keyof MinuteTake]: MinuteTake[Field] } {
   return { admitted: false, remaining: 0, resetWallMs: asWallMs(0), asks: false };
 }
 
 /**
  * Counts requests a minute: Window those that this process admits, LeasedWindow those it was granted. Window
- * says what each method does. `counted`: the slot of the account, key, group, rule or upstream.
+ * says what each method does. `scope`: the slot of the account, key, group, rule or upstream.
  */
 export interface MinuteCounter<Index extends number> {
-  take(counted: Index, limit: number): MinuteTake;
-  check(counted: Index, limit: number): MinuteTake;
-  usedOf(counted: Index): number;
-  restore(counted: Index, used: number, ageMs: number): void;
-  clear(counted: Index): void;
+  take(scope: Index, limit: number): MinuteTake;
+  check(scope: Index, limit: number): MinuteTake;
+  usedOf(scope: Index): number;
+  restore(scope: Index, used: number, ageMs: number): void;
+  clear(scope: Index): void;
 }
 
 export const TICKS_PER_MINUTE = 50;
@@ -127,18 +127,18 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
    * Returns one object that the next call overwrites. Marks the account dirty if it took one. About 150 ns.
    * Any thread.
    */
-  take(counted: Index, limit: number): MinuteTake {
-    return this.#decide(counted, limit, true);
+  take(scope: Index, limit: number): MinuteTake {
+    return this.#decide(scope, limit, true);
   }
 
   /** What `take` would return now, but for `remaining`: nothing is taken. Any thread. */
-  check(counted: Index, limit: number): MinuteTake {
-    return this.#decide(counted, limit, false);
+  check(scope: Index, limit: number): MinuteTake {
+    return this.#decide(scope, limit, false);
   }
 
-  #decide(counted: Index, limit: number, takes: boolean): MinuteTake {
-    const word = windowAt(counted);
-    // Raised if another thread's clock was seen ahead of this one's.
+  #decide(scope: Index, limit: number, takes: boolean): MinuteTake {
+    const word = windowAt(scope);
+    // Raised if another thread's clock proves to be ahead of this thread's.
     let tickMin = 0;
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const nowMs = this.#clock.monotonicMs();
@@ -146,20 +146,20 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
       const head = Atomics.load(this.#words64, word);
       const tick = Number(head >> HEAD_TICK_SHIFT);
       if (nowTick > tick) {
-        this.#roll(counted, head, nowTick);
+        this.#roll(scope, head, nowTick);
         continue;
       }
       const low = Number(BigInt.asUintN(32, head));
       const count = low & COUNT_MASK;
       const age = (low >>> COUNT_BITS) & AGE_MASK;
-      const start = this.#startCount(counted, tick, age, count, tick - TICKS_PER_MINUTE);
+      const start = this.#startCount(scope, tick, age, count, tick - TICKS_PER_MINUTE);
       if (start === undefined) {
         tickMin = tick + 1;
         continue;
       }
       const used = (count - start) & COUNT_MASK;
       if (used >= limit) {
-        const freeTick = this.#freeTick(counted, tick, age, count, limit);
+        const freeTick = this.#freeTick(scope, tick, age, count, limit);
         if (freeTick === undefined) {
           tickMin = tick + 1;
           continue;
@@ -170,8 +170,8 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
       // The count wraps inside its field; a carry must not reach the age.
       const next = count === COUNT_MASK ? head - BigInt(COUNT_MASK) : head + 1n;
       if (Atomics.compareExchange(this.#words64, word, head, next) !== head) continue;
-      // Before the clock is read, so that a stall in it is noticed below.
-      this.#dirty.mark(counted);
+      // Marked before the clock is read, so that a stall in `mark` is noticed below.
+      this.#dirty.mark(scope);
       if (Math.floor(this.#clock.monotonicMs() / TICK_MS) > tick) continue;
       return this.#result(true, limit - used - 1, nowMs, tick + TICKS_KEPT);
     }
@@ -179,16 +179,16 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
   }
 
   /** Permits of the last minute that weigh now; changes nothing. Any thread. */
-  usedOf(counted: Index): number {
+  usedOf(scope: Index): number {
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
-      const head = Atomics.load(this.#words64, windowAt(counted));
+      const head = Atomics.load(this.#words64, windowAt(scope));
       const headTick = Number(head >> HEAD_TICK_SHIFT);
       const tick = Math.max(headTick, Math.floor(this.#clock.monotonicMs() / TICK_MS));
       if (tick - headTick >= TICKS_KEPT) return 0;
       const low = Number(BigInt.asUintN(32, head));
       const count = low & COUNT_MASK;
       const age = (low >>> COUNT_BITS) & AGE_MASK;
-      const start = this.#startCount(counted, headTick, age, count, tick - TICKS_PER_MINUTE);
+      const start = this.#startCount(scope, headTick, age, count, tick - TICKS_PER_MINUTE);
       if (start !== undefined) return (count - start) & COUNT_MASK;
     }
     throw new Error('invariant broken: a window is read in bounded tries');
@@ -199,38 +199,47 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
    * had been given at that moment, so that any error is a rejection. Main thread, before the account is first
    * used: a permit that is taken at the same time would be lost. Age 0 in the head: no tick start is read.
    */
-  restore(counted: Index, used: number, ageMs: number): void {
+  restore(scope: Index, used: number, ageMs: number): void {
     const nowMs = this.#clock.monotonicMs();
     // `ageMs` is negative if the clock was set back meanwhile, and reaches before the first tick if the host
     // was restarted. Either way the permits weigh too long rather than too short.
     const tick = Math.max(0, Math.floor((nowMs - Math.max(0, ageMs)) / TICK_MS));
     if (tick + TICKS_KEPT <= Math.floor(nowMs / TICK_MS)) return;
-    Atomics.store(this.#words64, windowAt(counted), headOf(tick, 0, Math.min(used, COUNT_MASK)));
+    Atomics.store(this.#words64, windowAt(scope), headOf(tick, 0, Math.min(used, COUNT_MASK)));
   }
 
   /** Forgets everything. Main thread, before the account is first used. */
-  clear(counted: Index): void {
-    Atomics.store(this.#words64, windowAt(counted), 0n);
+  clear(scope: Index): void {
+    Atomics.store(this.#words64, windowAt(scope), 0n);
   }
 
-  /** The count with which `wanted` began; undefined if it was overwritten: time is past `tick`. */
-  #startCount(counted: Index, tick: number, age: number, count: number, wanted: number): number | undefined {
-    if (wanted > tick) return count;
-    if (wanted <= tick - age) return 0;
-    const word = Atomics.load(this.#words32, counted * COUNTED_WORDS32 + TICK_STARTS + (wanted % TICKS_KEPT));
-    return word === tickStartOf(wanted, word & COUNT_MASK) ? word & COUNT_MASK : undefined;
+  /** The count with which `startedTick` began; undefined if it was overwritten, as time is past `tick`. */
+  #startCount(
+    scope: Index,
+    tick: number,
+    age: number,
+    count: number,
+    startedTick: number,
+  ): number | undefined {
+    if (startedTick > tick) return count;
+    if (startedTick <= tick - age) return 0;
+    const word = Atomics.load(
+      this.#words32,
+      scope * COUNTED_WORDS32 + TICK_STARTS + (startedTick % TICKS_KEPT),
+    );
+    return word === tickStartOf(startedTick, word & COUNT_MASK) ? word & COUNT_MASK : undefined;
   }
 
   /**
-   * The first tick in which fewer than `limit` permits weigh, found by halving because starts only grow;
-   * undefined as in `#startCount`.
+   * The first tick in which fewer than `limit` permits weigh. Starts only grow, so it is found by halving.
+   * Undefined as in `#startCount`.
    */
-  #freeTick(counted: Index, tick: number, age: number, count: number, limit: number): number | undefined {
+  #freeTick(scope: Index, tick: number, age: number, count: number, limit: number): number | undefined {
     let low = tick - TICKS_PER_MINUTE + 1;
     let high = tick + 1;
     while (low < high) {
       const middle = low + ((high - low) >> 1);
-      const start = this.#startCount(counted, tick, age, count, middle);
+      const start = this.#startCount(scope, tick, age, count, middle);
       if (start === undefined) return undefined;
       if (((count - start) & COUNT_MASK) < limit) high = middle;
       else low = middle + 1;
@@ -238,9 +247,11 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     return low + TICKS_PER_MINUTE;
   }
 
-  /** Tries once to bring the account from `head` to `nowTick`; the caller looks at what is left to do. */
-  #roll(counted: Index, head: bigint, nowTick: number): void {
-    const word = windowAt(counted);
+  /**
+   * Tries once to bring the account from `head` to `nowTick`. The caller reads the head again, and retries.
+   */
+  #roll(scope: Index, head: bigint, nowTick: number): void {
+    const word = windowAt(scope);
     const tick = Number(head >> HEAD_TICK_SHIFT);
     if (nowTick - tick >= TICKS_KEPT) {
       Atomics.compareExchange(this.#words64, word, head, headOf(nowTick, 0, 0));
@@ -249,15 +260,15 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     const low = Number(BigInt.asUintN(32, head));
     const count = low & COUNT_MASK;
     const age = Math.min(TICKS_KEPT, ((low >>> COUNT_BITS) & AGE_MASK) + nowTick - tick);
-    const starts = counted * COUNTED_WORDS32 + TICK_STARTS;
+    const starts = scope * COUNTED_WORDS32 + TICK_STARTS;
     for (let next = tick + 1; next <= nowTick; next++) {
       const index = starts + (next % TICKS_KEPT);
       const start = tickStartOf(next, count);
-      const seen = Atomics.load(this.#words32, index);
-      if (seen === start) continue;
-      // What was seen is older than this head, so it may be replaced, unless another thread has changed it.
+      const before = Atomics.load(this.#words32, index);
+      if (before === start) continue;
+      // As long as the head is the one read, `before` is older than it, so the new start may replace it.
       if (Atomics.load(this.#words64, word) !== head) return;
-      if (Atomics.compareExchange(this.#words32, index, seen, start) !== seen) return;
+      if (Atomics.compareExchange(this.#words32, index, before, start) !== before) return;
     }
     Atomics.compareExchange(this.#words64, word, head, headOf(nowTick, age, count));
   }

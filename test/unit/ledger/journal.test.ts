@@ -181,7 +181,7 @@ void t.test(
       drainAll(reader);
     }
     reader.setRejecting(true);
-    t.equal(writer.roomFor(0), 'refusing');
+    t.equal(writer.roomFor(0), 'rejecting');
     reader.setRejecting(false);
     t.equal(writer.roomFor(0), 'room');
     t.end();

@@ -290,7 +290,7 @@ void t.test('new calls are refused while the store fails, where that is wanted',
   store.broken = true;
   serve(house, 0, 10n);
   flush.run();
-  t.equal(house.journal.roomFor(0), 'refusing');
+  t.equal(house.journal.roomFor(0), 'rejecting');
   store.broken = false;
   flush.run();
   t.equal(house.journal.roomFor(0), 'room');
