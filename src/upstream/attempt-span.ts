@@ -1,6 +1,7 @@
 /**
- * The trace span of one attempt: the headers that it adds to the request, and how the attempt ended. It
- * exists only if the trace is recorded. chat-session.ts makes it, attempt.ts ends it. Upstream worker.
+ * The trace span of one attempt: the headers that the span adds to the request, and how the attempt ended. A
+ * span exists only if the trace is recorded. chat-session.ts makes the span, attempt.ts ends it. Upstream
+ * worker.
  *
  * Must hold: a span ends once, with its first outcome, because a failed attempt is aborted afterwards
  * (test/e2e/traces.test.ts).
@@ -23,7 +24,7 @@ import type { ProviderName } from '../core/provider-names.js';
 import type { RouteTable } from './route-table.js';
 import type { UpstreamTarget } from './target.js';
 
-/** `gen_ai.provider.name` by OpenTelemetry's conventions. */
+/** `gen_ai.provider.name`, whose values OpenTelemetry's conventions list. */
 const SPAN_NAMES: Readonly<Record<ProviderName, string>> = {
   openai: 'openai',
   azure: 'azure.ai.openai',
@@ -50,6 +51,7 @@ interface AttemptBegin {
 interface AttemptEnd {
   /** The kind of failure, or `cancelled`; undefined if the response was whole. */
   readonly error: string | undefined;
+  /** HTTP status; 0 if none came. */
   readonly status: number;
   readonly responseModel: string | undefined;
   readonly nowMs: number;
@@ -62,8 +64,8 @@ interface SpanDeps {
 }
 
 /**
- * The span of the attempt on `target` that begins now and is the last of the call's `attempts` so far.
- * Undefined if the trace is not recorded: then its headers are passed on as they came.
+ * The span of the attempt on `target` that begins now, and that the call's `attempts` count already.
+ * Undefined if the trace is not recorded: then the trace headers are passed on as they came.
  */
 export function newAttemptSpan(
   { routes, spans, clock }: SpanDeps,
@@ -83,14 +85,14 @@ export function newAttemptSpan(
 }
 
 export class AttemptSpan {
-  /** Name, value, name, value. By these headers the upstream's span becomes a child of this one. */
+  /** Name, value, name, value. By these headers the upstream's span becomes a child of this span. */
   readonly headers: readonly string[];
   readonly #begin: AttemptBegin;
   readonly #outbox: SpanOutbox;
   readonly #parent: TraceParent;
   readonly #traceState: string;
   readonly #spanId = newSpanId();
-  #ended = false;
+  #hasEnded = false;
   #firstByteMs: number | null = null;
 
   constructor(begin: AttemptBegin, parent: TraceParent, traceState: string, outbox: SpanOutbox) {
@@ -101,15 +103,15 @@ export class AttemptSpan {
     this.headers = traceHeadersOf([traceParentText({ ...parent, spanId: this.#spanId }), traceState]);
   }
 
-  /** Called once. */
+  /** The client gets the first byte of the response. Called once. */
   firstByte(nowMs: number): void {
     this.#firstByteMs = nowMs;
   }
 
-  /** Only the first call counts. */
+  /** Ends the span with its first outcome. Later calls do nothing. */
   end({ error, status, responseModel, nowMs }: AttemptEnd): void {
-    if (this.#ended) return;
-    this.#ended = true;
+    if (this.#hasEnded) return;
+    this.#hasEnded = true;
     const parent = this.#parent;
     const { request, target, modelId, provider, earlierAttempts, nowMs: startMs } = this.#begin;
     this.#outbox.push({

@@ -1,10 +1,10 @@
 /**
- * One attempt of a call on one upstream: it looks at the status and gives the body to a reader, which writes
- * to the session. chat-session.ts makes one for each try. Upstream worker.
+ * One attempt of a call on one upstream. It looks at the status and gives the body to a reader, which writes
+ * to the session. chat-session.ts makes an Attempt for each try. Upstream worker.
  *
  * Must hold: the session gets exactly one complete, reject or cut, and nothing after it. The attempt releases
  * its TakenTarget on every path, and a failure that is not the upstream's does not count against its breaker.
- * No exception of the gateway reaches the HTTP client, which would take it for the upstream's
+ * No exception of the gateway reaches the HTTP client, which would count it as a failure of the upstream
  * (test/unit/upstream/chat-session-failover.test.ts, test/unit/upstream/chat-session-cancel.test.ts).
  */
 import type { Clock } from '../core/clock.js';
@@ -44,7 +44,7 @@ import type { TakenTarget } from './target-choice.js';
 import { bodyFor, chatBodyFor } from './upstream-body.js';
 import { UsageMeter } from './usage-meter.js';
 
-/** Bytes that are read of the body of an error, or of a body that is dropped to keep the connection. */
+/** How much is read of the body of a rejection, or of a body that is dropped to keep the connection. */
 const UNUSED_BODY_BYTES_MAX = 64 * 1024;
 
 /** The code of a generation that `total_timeout_ms` cuts. */
@@ -54,8 +54,8 @@ const TOTAL_TIMEOUT = 'TIMEOUT_TOTAL';
 export interface AttemptOwner extends ResponseSink {
   /** The memory budget of the response, if it is not a stream. */
   readonly budget: ResponseBudget;
-  /** The response is whole and valid; `rest` are its last bytes. */
-  complete(rest: LastBytes): void;
+  /** The response is whole and valid; `lastBytes` were not relayed yet. */
+  complete(lastBytes: LastBytes): void;
   /** The attempt failed. */
   reject(failure: AttemptFailure): void;
   /**
@@ -65,8 +65,10 @@ export interface AttemptOwner extends ResponseSink {
   cut(failure: AttemptFailure, isHeldUp: boolean): void;
 }
 
-/** unanswered → reading or refused (why is read) → drained (the outcome is known); abort at any point. */
-type State = 'unanswered' | 'reading' | 'refused' | 'drained';
+/**
+ * `rejected`: the reason is read. `drained`: the outcome is known, and `abort` leads there from any state.
+ */
+type State = 'unanswered' | 'reading' | 'rejected' | 'drained';
 
 export class Attempt implements HttpHandler, ResponseOutcome {
   readonly meter = new UsageMeter();
@@ -82,7 +84,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   #reader: ResponseBodyReader | undefined;
   #status = 0;
   /** The client has a part of the response. */
-  #begun = false;
+  #hasBegun = false;
   #contentType: string | undefined;
   #unusedChunks: Uint8Array[] = [];
   #unusedBytes = 0;
@@ -141,14 +143,14 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     return this.#call.sent;
   }
 
-  /** What the upstream has told of its usage beside the reports that the meter has got. */
+  /** What the upstream has reported of its usage, but no reader has given to the meter. */
   get usageSoFar(): unknown {
     return this.#reader?.usageSoFar ?? this.#call.usageSoFar;
   }
 
-  /** The upstream rejects the request; its reason may not be whole yet. It charges nothing. */
+  /** The upstream rejects the request, and charges nothing. Its reason may not have come whole yet. */
   get isRejected(): boolean {
-    return this.#state === 'refused' || this.#call.isRefused === true;
+    return this.#state === 'rejected' || this.#call.isRefused === true;
   }
 
   pause(): void {
@@ -167,8 +169,8 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#call.abort();
   }
 
-  // An exception below is a bug of the gateway. The HTTP client must not take it for a failure of the
-  // upstream.
+  // The HTTP client calls the next five. An exception in them is a bug of the gateway, so it goes to the
+  // session: the HTTP client would count it as a failure of the upstream.
 
   onStart(status: number, header: (name: string) => string | undefined): void {
     try {
@@ -208,13 +210,14 @@ export class Attempt implements HttpHandler, ResponseOutcome {
 
   onError(fault: HttpFault): void {
     try {
-      if (this.#state === 'refused') this.#reject();
+      if (this.#state === 'rejected') this.#reject();
       else if (this.#state !== 'drained') this.#error(fault);
     } catch (error) {
       this.#owner.crash(error);
     }
   }
 
+  // The reader calls the next four: ResponseOutcome.
   hold(bytes: number): boolean {
     if (this.#owner.budget.grow(bytes)) return true;
     this.reject(budgetFailure());
@@ -224,23 +227,23 @@ export class Attempt implements HttpHandler, ResponseOutcome {
   begun(): void {
     this.#span?.firstByte(this.#clock.monotonicMs());
     this.taken.answered();
-    this.#begun = true;
+    this.#hasBegun = true;
   }
 
-  complete(rest: LastBytes): void {
+  complete(lastBytes: LastBytes): void {
     if (this.#state !== 'reading') return;
     this.#endSpan(undefined);
     this.taken.releaseGood();
     this.#drain();
-    this.#owner.complete(rest);
+    this.#owner.complete(lastBytes);
   }
 
   /** Gives the response up, and closes its connection. */
   reject(failure: AttemptFailure): void {
     if (this.#state === 'drained') return;
     const { isHeldUp } = this.#call;
-    // A caller can cause these failures, so the text before them is charged.
-    if (this.#begun && (isHeldUp || failure.ours)) {
+    // A caller can cause these failures, so the text that was relayed before is charged.
+    if (this.#hasBegun && (isHeldUp || failure.ours)) {
       this.#cut(failure, isHeldUp);
       return;
     }
@@ -254,8 +257,8 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     invariant(this.#state === 'unanswered', 'an answer starts once');
     this.#status = status;
     const meaning = meaningOf(status);
-    if (meaning === 'refused') {
-      this.#state = 'refused';
+    if (meaning === 'rejected') {
+      this.#state = 'rejected';
       this.#contentType = header('content-type');
     } else if (meaning === 'unavailable') {
       const failure = statusFailure(status, header('retry-after'), this.#clock.wallMs());
@@ -279,25 +282,25 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     }
   }
 
-  /** Bytes that no reader gets: the reason of a rejection, or the rest of a body. */
+  /** Bytes that no reader gets: the reason of a rejection, or what still comes of a body. */
   #onUnread(chunk: Uint8Array): void {
     invariant(this.#state !== 'unanswered', 'data follows a status');
     this.#unusedBytes += chunk.length;
-    if (this.#state === 'refused') this.#unusedChunks.push(chunk);
+    if (this.#state === 'rejected') this.#unusedChunks.push(chunk);
     if (this.#unusedBytes <= UNUSED_BODY_BYTES_MAX) return;
     this.#call.abort();
     this.#reject();
   }
 
   #error(fault: HttpFault): void {
-    // The client has all but the end of the response.
+    // The upstream has sent all of the response but the end of its body, so the fault changes nothing.
     if (this.#reader?.isWhole === true) {
       this.#reader.onEnd();
       return;
     }
     const failure = connectionFailure(this.#door?.inDoorsNames(fault) ?? fault);
-    const isHeldUp = this.#begun && this.#call.isHeldUp;
-    if (isHeldUp || (this.#begun && fault.code === TOTAL_TIMEOUT)) {
+    const isHeldUp = this.#hasBegun && this.#call.isHeldUp;
+    if (isHeldUp || (this.#hasBegun && fault.code === TOTAL_TIMEOUT)) {
       this.#cut(failure, isHeldUp);
       return;
     }
@@ -307,13 +310,13 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#owner.reject(failure);
   }
 
-  /** An upstream that cannot count tokens may be healthy. */
+  /** A failed count of tokens leaves the breaker alone: an upstream that cannot count may be healthy. */
   #releaseFailed(failure: AttemptFailure): void {
     if (this.#door?.isCount === true) this.taken.release();
     else this.taken.releaseFailed(failure);
   }
 
-  /** Ends a stream that is not at fault of the upstream. */
+  /** Ends a stream whose failure is not the upstream's. */
   #cut(failure: AttemptFailure, isHeldUp: boolean): void {
     this.#endSpan(failure.kind);
     this.taken.release();
@@ -321,9 +324,9 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     this.#owner.cut(failure, isHeldUp);
   }
 
-  /** The upstream rejected the request. Its message is used as far as it came. */
+  /** The upstream rejected the request. The message of its body is used as far as it came. */
   #reject(): void {
-    if (this.#state !== 'refused') return;
+    if (this.#state !== 'rejected') return;
     const body = Buffer.concat(this.#unusedChunks).toString('utf8');
     this.#unusedChunks = [];
     const failure = rejectionFailure(this.#status, this.#contentType, body, tracesOf(this.taken.target));
@@ -343,7 +346,7 @@ export class Attempt implements HttpHandler, ResponseOutcome {
     });
   }
 
-  /** The outcome is known. Reads and drops the rest of the body, so that the connection can be used again. */
+  /** The outcome is known. What still comes of the body is dropped, so that the connection can be kept. */
   #drain(): void {
     this.#state = 'drained';
     this.taken.release();
@@ -376,7 +379,7 @@ function isPlain(contentEncoding: string | undefined): boolean {
 
 /** A non-streamed response without a content type is accepted, because it is checked as JSON anyway. */
 function isOfType(contentType: string | undefined, stream: boolean): boolean {
-  // Nearly all responses.
+  // Nearly all responses have exactly this type, so none of them is cut and converted.
   if (contentType === (stream ? 'text/event-stream' : 'application/json')) return true;
   const type = contentType?.split(';', 1)[0]!.trim().toLowerCase();
   if (stream) return type === 'text/event-stream';

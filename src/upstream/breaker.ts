@@ -1,20 +1,20 @@
 /**
- * A circuit breaker: keeps calls from an upstream that keeps failing. target-choice.ts has a breaker for each
- * target of a model. A breaker counts the calls of its own worker only, so that a call touches no shared
- * memory. Upstream worker.
+ * A circuit breaker: keeps calls away from an upstream that fails again and again. target-choice.ts has a
+ * breaker for each target of a model. A breaker counts the calls of its own worker only, so that a call
+ * touches no shared memory. Upstream worker.
  *
  *     closed ──(failures)──► open ──(cooldown is over)──► one call probes ──(response begins)──► closed
  *                             ▲                                │
  *                             └──(it fails: twice the cooldown)┘
  *
- * It opens after `failuresMax` failures in a row, or after `failuresMax` failures within the window if they
- * are half of the window's calls or more. `waitMs` assumes that other upstreams serve the calls meanwhile. If
- * there is none, `loneWaitMs` is shorter.
+ * A breaker opens after `failuresMax` failures in a row, or after `failuresMax` failures within the window if
+ * they are half of the window's calls or more. `waitMs` assumes that other upstreams serve the calls
+ * meanwhile. If there is no other upstream, `loneWaitMs` is shorter.
  *
- * If all of these failures were calls of one account, it opens for that account only, because the account's
- * requests may be the reason: some upstreams send 500 for a request that they cannot read. Calls of other
- * accounts go on and are counted anew. If the first of them to end fails, it opens for all accounts. If that
- * call goes well, `failuresMax` failures are needed again.
+ * If all of these failures were calls of one account, the breaker opens for that account only, because the
+ * account's requests may be the reason: some upstreams send 500 for a request that they cannot read. Calls of
+ * other accounts go on and are counted anew. If the first of these calls to end fails, the breaker opens for
+ * all accounts. If that call goes well, `failuresMax` failures are needed again.
  *
  * Must hold: one call at a time probes. Outcomes of calls that began in an earlier state change nothing.
  */
@@ -24,7 +24,7 @@ import type { AccountIndex, MonotonicMs } from '../core/units.js';
 const WINDOW_HALF_MS = 5_000;
 /** The first cooldown: an upstream that restarts its process is back by then. */
 const COOLDOWN_MS_MIN = 2_000;
-/** The longest: an upstream that was down for hours gets calls again within a minute after it is back. */
+/** The longest cooldown: an upstream that was down for hours gets calls within a minute after it is back. */
 const COOLDOWN_MS_MAX = 60_000;
 
 /** The longest cooldown while no other upstream is left, because each call fails meanwhile. */
@@ -39,21 +39,22 @@ export type BreakerChange = 'opened' | 'reopened' | 'closed';
  */
 export type BreakerPass = number;
 
-/** Whose calls failed: one account, or `several`; undefined if no call failed. */
+/** Whose calls failed: those of one account, or of `several`; undefined if no call failed. */
 type Accounts = AccountIndex | 'several' | undefined;
 
 /** The counts of one half of the window. */
 interface Half {
   calls: number;
   failures: number;
+  /** Whose calls these failures were. */
   failedOf: Accounts;
 }
 
 const newHalf = (): Half => ({ calls: 0, failures: 0, failedOf: undefined });
 
-function accountsOfBoth(one: Accounts, other: Accounts): Accounts {
-  if (one === undefined || other === undefined) return one ?? other;
-  return one === other ? one : 'several';
+function accountsOfBoth(first: Accounts, second: Accounts): Accounts {
+  if (first === undefined || second === undefined) return first ?? second;
+  return first === second ? first : 'several';
 }
 
 export class Breaker {
@@ -61,27 +62,27 @@ export class Breaker {
   readonly #onChange: (change: BreakerChange, cooldownMs: number) => void;
   #failuresInARow = 0;
   #failedInARowOf: Accounts;
-  #half = newHalf();
+  #newerHalf = newHalf();
   #olderHalf = newHalf();
-  /** The accounts for which it is open: `several` is all. */
+  /** The accounts for which the breaker is open: `several` is all. */
   #openFor: Accounts;
   #halfEndMs = 0;
   /** 0 while closed. */
   #cooldownMs = 0;
   /** While open: from when on a call may probe. */
   #probeAtMs = 0;
-  /** When it opened, or when its last probe began. */
+  /** When the breaker opened, or when its last probe began. */
   #openedAtMs = 0;
   /** Counts state changes and probes, so it is above 0 while the breaker is open. */
   #pass: BreakerPass = 0;
 
-  /** With `failuresMax` 0 it never opens. `onChange` must neither throw nor call the breaker. */
+  /** With `failuresMax` 0 the breaker never opens. `onChange` must neither throw nor call the breaker. */
   constructor(failuresMax: number, onChange: (change: BreakerChange, cooldownMs: number) => void) {
     this.#failuresMax = failuresMax;
     this.#onChange = onChange;
   }
 
-  /** True also while a call probes. */
+  /** Whether the breaker is open, for one account or for all. True also while a call probes. */
   get isOpen(): boolean {
     return this.#cooldownMs > 0;
   }
@@ -97,14 +98,15 @@ export class Breaker {
     return Math.max(0, Math.min(this.#probeAtMs, this.#openedAtMs + LONE_COOLDOWN_MS_MAX) - nowMs);
   }
 
-  /** Closes it at an operator's order; outcomes of running calls are ignored. */
+  /** Closes the breaker at an operator's order. Outcomes of running calls are then ignored. */
   reset(): void {
     if (this.isOpen) this.#close();
   }
 
   /**
    * A call begins for which `waitMs` or `loneWaitMs` is 0. If the breaker is open for its account, the call
-   * is the probe. If the probe gets no response, another call probes after a cooldown.
+   * is the probe. If the probe gets no response, another call probes after a cooldown. The caller hands the
+   * result to `answered`, and to exactly one of `succeeded`, `failed` and `ended`.
    */
   begin(nowMs: MonotonicMs, account: AccountIndex): BreakerPass {
     if (this.isOpen && !this.#holdsBack(account)) return -this.#pass;
@@ -138,20 +140,20 @@ export class Breaker {
       return;
     }
     this.#count(nowMs, account);
-    const calls = this.#half.calls + this.#olderHalf.calls;
-    const failures = this.#half.failures + this.#olderHalf.failures;
+    const calls = this.#newerHalf.calls + this.#olderHalf.calls;
+    const failures = this.#newerHalf.failures + this.#olderHalf.failures;
     const isTooMany = failures >= this.#failuresMax && 2 * failures >= calls;
     if (!isTooMany && this.#failuresInARow < this.#failuresMax) return;
     const failedOf = isTooMany
-      ? accountsOfBoth(this.#half.failedOf, this.#olderHalf.failedOf)
+      ? accountsOfBoth(this.#newerHalf.failedOf, this.#olderHalf.failedOf)
       : this.#failedInARowOf;
     this.#openFor = accountsOfBoth(this.#openFor, failedOf);
     this.#open(nowMs, COOLDOWN_MS_MIN, 'opened');
-    // If it is open for one account, one failure more, of any other account, opens it for all.
+    // If the breaker is open for one account, the next failure, of any other account, opens it for all.
     this.#countAnew(this.#failuresMax - 1);
   }
 
-  /** The call ended and says nothing about the upstream. If it was the probe, the next call is. */
+  /** The call ended and says nothing about the upstream. If it was the probe, the next call probes. */
   ended(pass: BreakerPass, nowMs: MonotonicMs): void {
     if (pass === this.#pass && this.isOpen) this.#probeAtMs = nowMs;
   }
@@ -176,10 +178,11 @@ export class Breaker {
     this.#onChange('closed', 0);
   }
 
+  /** Begins a window. `failuresInARow` is how many failures already count in a row. */
   #countAnew(failuresInARow: number): void {
     this.#failuresInARow = failuresInARow;
     this.#failedInARowOf = undefined;
-    this.#half = newHalf();
+    this.#newerHalf = newHalf();
     this.#olderHalf = newHalf();
   }
 
@@ -187,18 +190,18 @@ export class Breaker {
   #count(nowMs: MonotonicMs, failedOf: AccountIndex | undefined): void {
     if (nowMs >= this.#halfEndMs) {
       const isNext = nowMs < this.#halfEndMs + WINDOW_HALF_MS;
-      this.#olderHalf = isNext ? this.#half : newHalf();
-      this.#half = newHalf();
+      this.#olderHalf = isNext ? this.#newerHalf : newHalf();
+      this.#newerHalf = newHalf();
       this.#halfEndMs = nowMs + WINDOW_HALF_MS;
     }
-    this.#half.calls++;
+    this.#newerHalf.calls++;
     if (failedOf === undefined) {
       this.#failuresInARow = 0;
       this.#failedInARowOf = undefined;
       return;
     }
-    this.#half.failures++;
-    this.#half.failedOf = accountsOfBoth(this.#half.failedOf, failedOf);
+    this.#newerHalf.failures++;
+    this.#newerHalf.failedOf = accountsOfBoth(this.#newerHalf.failedOf, failedOf);
     this.#failuresInARow++;
     this.#failedInARowOf = accountsOfBoth(this.#failedInARowOf, failedOf);
   }

@@ -1,11 +1,11 @@
 /**
- * The model that serves a call now: the model that its caller named, then its fallbacks, each if the model
- * before has failed and the client has no byte. It has the request as that model's upstreams get it, and the
- * attempts on them. chat-session.ts makes one for each session. Upstream worker.
+ * The model that serves a call now: the model that the caller named, then its fallbacks, each if the model
+ * before has failed and the client has no byte. CallModels has the request as that model's upstreams get it,
+ * and the attempts on them. chat-session.ts makes a CallModels for each session. Upstream worker.
  *
  * Must hold: if all models fail, the caller gets the error of the model that it named, because it knows no
- * other. A bound of the output is lowered for a fallback and never added, or its provider would reject the
- * call (test/unit/upstream/call-models.test.ts).
+ * other. A bound of the output is lowered for a fallback, because its provider would reject a higher bound.
+ * No bound is added (test/unit/upstream/call-models.test.ts).
  */
 import type { FallbackModels, UpstreamRequest } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
@@ -21,9 +21,9 @@ export class CallModels {
   readonly #original: UpstreamRequest;
   readonly #routes: RouteTable;
   readonly #clock: Clock;
-  /** Why the named model failed. */
+  /** Why the model that the caller named failed; undefined until it has. */
   #error: ErrorRecord | undefined = undefined;
-  /** Time and attempts of the models before. */
+  /** Time and attempts of the models before the present one. */
   #earlierMs = 0;
   #earlierAttempts = 0;
   /** The request as the model's upstreams get it. */
@@ -52,20 +52,21 @@ export class CallModels {
   }
 
   /**
-   * Whether another model gets the call if this one fails now. `why` is undefined if the provider rejected
-   * the request. A rejection by a fallback is not the caller's mistake, because the caller named another
-   * model.
+   * Whether another model gets the call if the present model fails now. `fallbackReason` is undefined if the
+   * provider rejected the request. A rejection by a fallback is not the caller's mistake, because the caller
+   * named another model.
    */
-  hasNext(why: FallbackReason | undefined): boolean {
+  hasNext(fallbackReason: FallbackReason | undefined): boolean {
     const { fallbacks, modelIndex } = this.#original;
     if (fallbacks === undefined || this.number === fallbacks.models.length) return false;
     return (
-      this.number > 0 || (why !== undefined && this.#routes.routeOf(modelIndex).fallbackOn.includes(why))
+      this.number > 0 ||
+      (fallbackReason !== undefined && this.#routes.routeOf(modelIndex).fallbackOn.includes(fallbackReason))
     );
   }
 
-  /** The error for the caller if the model has failed with `error`, and no other is asked. */
-  last(error: ErrorRecord): ErrorRecord {
+  /** The error for the caller if the model has failed with `error`, and no other model is tried. */
+  finalError(error: ErrorRecord): ErrorRecord {
     return (this.#error ??= error);
   }
 
@@ -73,9 +74,9 @@ export class CallModels {
    * The model has failed with `error`. Returns undefined if the next model gets the call, else the error for
    * the caller.
    */
-  next(error: ErrorRecord, why: FallbackReason | undefined): ErrorRecord | undefined {
-    const last = this.last(error);
-    if (!this.hasNext(why)) return last;
+  next(error: ErrorRecord, fallbackReason: FallbackReason | undefined): ErrorRecord | undefined {
+    const finalError = this.finalError(error);
+    if (!this.hasNext(fallbackReason)) return finalError;
     this.#earlierMs += this.plan.spentMs();
     this.#earlierAttempts += this.plan.attempts;
     const modelIndex = this.#original.fallbacks!.models[this.number]!;
@@ -85,6 +86,7 @@ export class CallModels {
     return undefined;
   }
 
+  /** A call that counts tokens uses none of an upstream's limits. */
   #newPlan(): RetryPlan {
     const { request } = this;
     const isCount = dialectAt(request.door)?.isCount === true;
@@ -95,8 +97,8 @@ export class CallModels {
 }
 
 /**
- * The request with the fallback's id as the model, and with no more output than the fallback can generate:
- * its provider would reject a higher bound. A call that sets no bound gets none. Copies the body.
+ * The request with the fallback's id as the model, and with no more output than the fallback can generate. A
+ * call that sets no bound gets none. Copies the body. The call has `fallbacks`, or `next` would not ask.
  */
 function requestTo(
   modelIndex: number,
@@ -105,6 +107,7 @@ function requestTo(
 ): UpstreamRequest {
   const { maxTokens, maxCompletionTokens }: FallbackModels = original.fallbacks!;
   const { body, largeBody, modelStart, modelEnd } = original;
+  // `bodyEnd` is needed only where a bound is added, which does not happen here.
   const named = withModelId(
     { body, largeBody, modelStart, modelEnd, maxTokens, maxCompletionTokens, bodyEnd: 0 },
     id,

@@ -1,11 +1,11 @@
 /**
  * The usage that a call is billed for: the upstream's report if it can be true, else a count by the gateway.
- * chat-session.ts calls it once for a call that is charged, after the last attempt. Upstream worker.
+ * chat-session.ts calls `usageOf` once for a call that is charged, after the last attempt. Upstream worker.
  *
  * Must hold: a report that is not believed is never billed, counts in the metrics and is logged. The count
- * that is billed in its place stays within the call's hold; if the report went beyond `max_tokens` alone,
- * within what the model can generate (test/unit/upstream/usage-shapes.usage-bounds.test.ts,
- * test/hostile/billing.test.ts).
+ * that is billed in its place stays within the call's hold. If the fault of the report was only that it went
+ * beyond `max_tokens`, the count stays within what the model can generate
+ * (test/unit/upstream/usage-shapes.usage-bounds.test.ts, test/hostile/billing.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import { dialectAt } from '../doors/dialects.js';
@@ -33,18 +33,18 @@ export const NO_USAGE = usageOfWhole(0, 0, 'reported');
 /** A body without a prompt: a count of it is 0. */
 const NO_PROMPT = '{}';
 
-/** Returns a promise if tokens must be counted; it rejects only for a bug. */
+/** Returns a promise if tokens must be counted. The promise rejects only for a bug. */
 export function usageOf(attempt: Attempt, request: UpstreamRequest, deps: UsageDeps): Usage | Promise<Usage> {
   if (dialectAt(request.door)?.isCount === true) return NO_USAGE;
   const { meter } = attempt;
-  // May bring the report that is read below.
+  // First, because this may give the meter the report that is read below.
   meter.reportSoFar(attempt);
   const route = deps.routes.routeOf(request.modelIndex);
   const { tokenizer } = route;
   const doubt = doubtAbout(attempt, request, route, deps);
   const reported = doubt === undefined ? meter.reported : undefined;
   if (reported !== undefined && !meter.isReportOld) return reported;
-  // An old report has the prompt already.
+  // An old report has the tokens of the prompt already, so only the response is counted.
   const toCount =
     reported === undefined
       ? meter.countRequest(
@@ -84,8 +84,8 @@ function doubtAbout(
 }
 
 /**
- * For a report that came before the last text: the larger completion counts. The report may lack that text,
- * and the count lacks hidden reasoning.
+ * For a report that came before the last text: the larger completion counts, because the report may lack that
+ * text, and the count lacks hidden reasoning.
  */
 function atLeast(reported: Usage, counted: Usage): Usage {
   const completionTokens = Math.max(reported.completionTokens, counted.completionTokens);

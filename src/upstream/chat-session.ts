@@ -30,7 +30,7 @@ import type { LeftCall } from './left-calls.js';
 import {
   CLIENT_GONE,
   CRASHED,
-  shorter,
+  shorterWait,
   tokensUsedBy,
   unavailableError,
   type AttemptFailure,
@@ -53,36 +53,36 @@ export function createStartSession(deps: SessionDeps): StartSession {
   );
 }
 
-/** calling (attempts, pauses, waits) → counting (the usage is awaited) → delivering; any of them → ended. */
+/** calling (attempts, pauses, waits) → counting (the usage is awaited) → delivering; from each → ended. */
 type State = 'calling' | 'counting' | 'delivering' | 'ended';
 
 class ChatSession implements UpstreamSession, AttemptOwner {
   readonly #shared: SessionShared;
   readonly #models: CallModels;
   readonly #downstream: DownstreamHandle;
-  /** The reader of a response that is no stream adds its bytes. The session clears it after each attempt. */
+  /** Bytes of a response that is no stream, which its reader adds. Cleared after each attempt. */
   readonly budget: ResponseBudget;
   #state: State = 'calling';
-  /** Undefined if none runs: in a pause or a wait. Set before the attempt's client calls anything. */
+  /** Undefined in a pause or a wait. HTTP clients call the attempt only after this is set. */
   #attempt: Attempt | undefined;
   #retryTimer: NodeJS.Timeout | undefined;
-  /** Set once the call has waited because its upstreams were at their limits; for its later waits too. */
+  /** Set at the first wait for upstreams that are at their limits, and kept for later waits. */
   #wait: QuotaWait | undefined;
-  /** `relay` was called, so no attempt may follow. After `complete` none follows anyway. */
-  #relayed = false;
+  /** `relay` was called, so no attempt may follow. */
+  #hasRelayed = false;
   #upstreamWaitMs = 0;
   /** The client has gone. */
-  #cancelled = false;
-  /** Set if the client has left and the upstream may finish: what still comes is discarded. */
-  #left: LeftCall | undefined;
-  /** A bound, or a client that does not read, has cut the stream, which ends by `cut` of the downstream. */
-  #cut = false;
+  #isCancelled = false;
+  /** Set if the client has left and the upstream may finish: what still comes goes to nobody. */
+  #leftCall: LeftCall | undefined;
+  /** A bound, or a client that does not read, has cut the stream. It ends by `downstream.cut`. */
+  #isCut = false;
   #retryAfterSeconds: number | undefined;
   /** Why the last attempt failed, for the caller. */
   #reason: string | undefined;
   /** Set if the protocol of an upstream cannot express the request. Another upstream's protocol may. */
   #unsupported: ErrorRecord | undefined;
-  /** The rest of the response, from `complete` on, that was not sent yet. */
+  /** From `complete` on: the bytes of the response that were not sent yet. */
   #unsent: Uint8Array = EMPTY;
   #usage: Usage | undefined;
 
@@ -102,7 +102,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     return this;
   }
 
-  // The channel calls these two, and `crash` if they throw.
+  // The channel calls the next two, and `crash` if they throw.
   onCredit(): void {
     if (this.#state === 'calling') this.#attempt?.resume();
     else if (this.#state === 'delivering') this.#deliver();
@@ -110,8 +110,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   onCancel(atOnce = false): void {
     // A second cancel does something only if it is `atOnce` and the upstream was let finish.
-    if (this.#state === 'ended' || (this.#cancelled && !(atOnce && this.#left))) return;
-    this.#cancelled = true;
+    if (this.#state === 'ended' || (this.#isCancelled && !(atOnce && this.#leftCall))) return;
+    this.#isCancelled = true;
     // The response has come and its usage is known: it is charged, whether the client reads it or not.
     if (this.#state === 'delivering') {
       this.#end();
@@ -134,27 +134,27 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   /** Returns whether the attempt goes on without its client; false at a second cancel. */
   #letFinish(attempt: Attempt, atOnce: boolean): boolean {
-    this.#left?.end('cut');
-    if (this.#left !== undefined) return false;
-    this.#left = this.#shared.leftCalls.begin(attempt.taken.target, this.#models.request.account, atOnce);
+    this.#leftCall?.end('cut');
+    if (this.#leftCall !== undefined) return false;
+    this.#leftCall = this.#shared.leftCalls.begin(attempt.taken.target, this.#models.request.account, atOnce);
     // The attempt may have been paused until the client reads, which it never will.
-    if (this.#left !== undefined && this.#relayed) attempt.resume();
-    return this.#left !== undefined;
+    if (this.#leftCall !== undefined && this.#hasRelayed) attempt.resume();
+    return this.#leftCall !== undefined;
   }
 
-  // The attempt and its reader call these, up to `crash`; AttemptOwner (attempt.ts) says when.
+  // The attempt and its reader call `relay`, `complete`, `reject`, `cut` and `crash`: see AttemptOwner.
   relay(bytes: Uint8Array): void {
     invariant(this.#state === 'calling', 'bytes are relayed during the call');
-    if (!this.#relayed) this.#upstreamWaitMs = this.#models.spentMs();
-    this.#relayed = true;
-    if (this.#left === undefined && !this.#downstream.data(bytes)) this.#attempt?.pause();
+    if (!this.#hasRelayed) this.#upstreamWaitMs = this.#models.spentMs();
+    this.#hasRelayed = true;
+    if (this.#leftCall === undefined && !this.#downstream.data(bytes)) this.#attempt?.pause();
   }
 
-  complete(rest: LastBytes): void {
-    if (!this.#relayed) this.#upstreamWaitMs = this.#models.spentMs();
-    if (this.#left !== undefined) this.#report(this.#attempt!, undefined, '');
-    this.#left?.end('finished');
-    this.#findUsage(rest);
+  complete(lastBytes: LastBytes): void {
+    if (!this.#hasRelayed) this.#upstreamWaitMs = this.#models.spentMs();
+    if (this.#leftCall !== undefined) this.#report(this.#attempt!, undefined, '');
+    this.#leftCall?.end('finished');
+    this.#findUsage(lastBytes);
   }
 
   /**
@@ -165,8 +165,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   reject(failure: AttemptFailure): void {
     invariant(this.#state === 'calling', 'an attempt fails during the call');
     const attempt = this.#attempt!;
-    // The client has left, and pays for what came, as if the upstream had been aborted before it failed.
-    if (this.#left !== undefined && this.#relayed) {
+    // The client has left. It pays for what came, as if the upstream had been aborted before the failure.
+    if (this.#leftCall !== undefined && this.#hasRelayed) {
       this.cut(failure, false);
       return;
     }
@@ -185,11 +185,11 @@ class ChatSession implements UpstreamSession, AttemptOwner {
       this.#fail(failure.callerError);
       return;
     }
-    this.#retryAfterSeconds = shorter(this.#retryAfterSeconds, failure.retryAfterSeconds);
+    this.#retryAfterSeconds = shorterWait(this.#retryAfterSeconds, failure.retryAfterSeconds);
     this.#unsupported ??= failure.unsupported;
     if (failure.unsupported === undefined) this.#reason = failure.reason;
     const { plan } = this.#models;
-    const isLast = this.#relayed || this.#cancelled;
+    const isLast = this.#hasRelayed || this.#isCancelled;
     const pauseMs = isLast ? undefined : plan.pauseMs(attempt.taken, failure, attempt.sent);
     const goesOn = pauseMs !== undefined || (!isLast && this.#models.hasNext('unavailable'));
     if (failure.unsupported === undefined)
@@ -202,11 +202,11 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   /** The model has failed. A fallback gets the call if its client is there and has no byte. */
-  #giveUp(error: ErrorRecord, why: FallbackReason | undefined): void {
-    const isLast = this.#relayed || this.#cancelled;
-    const last = isLast ? this.#models.last(error) : this.#models.next(error, why);
-    if (last === undefined) this.#tryAfter(0);
-    else this.#fail(last);
+  #giveUp(error: ErrorRecord, fallbackReason: FallbackReason | undefined): void {
+    const isLast = this.#hasRelayed || this.#isCancelled;
+    const final = isLast ? this.#models.finalError(error) : this.#models.next(error, fallbackReason);
+    if (final === undefined) this.#tryAfter(0);
+    else this.#fail(final);
   }
 
   cut(failure: AttemptFailure, isHeldUp: boolean): void {
@@ -219,23 +219,23 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#report(this.#attempt!, failure.kind, failure.cause);
     if (!isHeldUp) {
       this.#shared.metrics.countFailure(target.slot, failure.kind, this.#shared.clock.wallMs());
-      const bound = 'a stream was cut at a bound of the gateway, what was relayed is charged';
-      const text = this.#left ? 'a stream without its client did not finish, what came is charged' : bound;
+      let text = 'a stream was cut at a bound of the gateway, what was relayed is charged';
+      if (this.#leftCall) text = 'a stream without its client did not finish, what came is charged';
       this.#shared.errors.write('warn', target.name, text, failure.cause);
     }
-    this.#left?.end('cut');
-    this.#cut = true;
+    this.#leftCall?.end('cut');
+    this.#isCut = true;
   }
 
   crash(error: unknown): void {
     this.#shared.errors.writeCrash(error);
     this.#attempt?.abort();
-    // Without a number, because nobody knows what was used: all that the call may use counts.
+    // `settle` gets no number, because nobody knows what was used: all that the call may use counts.
     this.#attempt?.taken.settle();
     if (this.#state !== 'ended') this.#fail(CRASHED);
   }
 
-  /** Tells the listener how an attempt failed; `code` is undefined if it ended well, without its client. */
+  /** Reports a failed attempt to the listener; `code` is undefined if it ended well after its client left. */
   #report({ taken, status }: Attempt, code: AttemptCode | undefined, error: string): void {
     const { number: fallback, plan } = this.#models;
     const { slot: upstream } = taken.target;
@@ -245,27 +245,27 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   }
 
   #tryAfter(pauseMs: number): void {
-    const again = (): void => {
+    const retry = (): void => {
       if (this.#state === 'calling') this.start();
     };
-    // Not now: a callback of the HTTP client may be running, in the middle of its parser.
-    if (pauseMs === 0) queueMicrotask(again);
-    else this.#retryTimer = setTimeout(again, pauseMs);
+    // Never at once: a callback of the HTTP client may be running, in the middle of its parser.
+    if (pauseMs === 0) queueMicrotask(retry);
+    else this.#retryTimer = setTimeout(retry, pauseMs);
   }
 
-  /** `queued`: the queue calls this, so `#wait` is set. Then false means that the call goes on waiting. */
-  #try(queued = false): boolean {
+  /** `isQueued`: the quota queue calls, so `#wait` is set. Then false means that the call goes on waiting. */
+  #try(isQueued = false): boolean {
     const { request, plan, number: fallback } = this.#models;
-    const taken = plan.take(queued);
-    if (taken === undefined) return this.#notTaken(queued);
-    if (queued) this.#wait!.ended();
+    const taken = plan.take(isQueued);
+    if (taken === undefined) return this.#notTaken(isQueued);
+    if (isQueued) this.#wait!.ended();
     this.#downstream.recordUpstream(taken.target.slot, fallback, plan.attemptStartMs);
     try {
       const client = clientOf(this.#shared, taken.target);
       const span = newAttemptSpan(this.#shared, this.#models, taken.target);
       this.#attempt = new Attempt(client, taken, request, span, this.#shared, this);
     } catch (error) {
-      // A TakenTarget needs both: its outcome for the breaker, and the tokens that were used: none.
+      // A TakenTarget needs both: the outcome, for the breaker, and how many tokens were used: none.
       taken.release();
       taken.settle(0);
       throw error;
@@ -273,14 +273,14 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     return true;
   }
 
-  /** No upstream can be taken: the call waits, or the model has failed. Returns what `#try` returns. */
-  #notTaken(queued: boolean): boolean {
+  /** No upstream can be taken: the call waits, or the model has failed. Returns the result of `#try`. */
+  #notTaken(isQueued: boolean): boolean {
     const noRoom = this.#models.plan.noRoom();
     if (noRoom !== undefined) {
-      if (!queued) this.#queue(noRoom);
+      if (!isQueued) this.#queue(noRoom);
       return false;
     }
-    if (queued) this.#wait!.ended();
+    if (isQueued) this.#wait!.ended();
     const { tokensBeyond } = this.#models.plan;
     if (tokensBeyond === undefined) this.#failCoolingDown();
     else this.#giveUp(beyondQuotaError(this.#models.plan.tokens, tokensBeyond), 'unavailable');
@@ -313,7 +313,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const error =
       this.#reason === undefined
         ? noRoomError(noRoom?.quota, seconds, noRoom?.isLate)
-        : unavailableError(this.#reason, shorter(this.#retryAfterSeconds, seconds));
+        : unavailableError(this.#reason, shorterWait(this.#retryAfterSeconds, seconds));
     this.#giveUp(error, 'unavailable');
   }
 
@@ -323,13 +323,13 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     const { waitMs, reason } = this.#models.plan.cooldown();
     const { id } = routes.routeOf(this.#models.request.modelIndex);
     errors.writeCoolingDown(id, reason, this.#models.hasNext('unavailable'));
-    const seconds = shorter(this.#retryAfterSeconds, Math.max(1, Math.ceil(waitMs / 1_000)));
+    const seconds = shorterWait(this.#retryAfterSeconds, Math.max(1, Math.ceil(waitMs / 1_000)));
     this.#giveUp(unavailableError(this.#reason ?? reason, seconds), 'unavailable');
   }
 
   /**
-   * Finds the usage after this event-loop turn. So if many clients leave together, all their upstream calls
-   * are aborted before the tokens of the first are counted.
+   * Finds the usage after this event-loop turn: if many clients leave together, all their upstream calls are
+   * aborted before tokens are counted.
    */
   #findUsageSoon(): void {
     setImmediate(() => {
@@ -341,24 +341,24 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     });
   }
 
-  /** Finds the usage of a call that is charged, then delivers `rest`. */
-  #findUsage(rest: LastBytes): void {
+  /** Finds the usage of a call that is charged, then delivers `lastBytes`. */
+  #findUsage(lastBytes: LastBytes): void {
     invariant(this.#state === 'calling', 'the usage of a call is found once');
     this.#state = 'counting';
-    const usage = usageOf(this.#attempt!, this.#models.request, this.#shared);
-    if (usage instanceof Promise)
-      usage.then((counted) => this.#foundUsage(counted, rest)).catch((error: unknown) => this.crash(error));
-    else this.#foundUsage(usage, rest);
+    const found = usageOf(this.#attempt!, this.#models.request, this.#shared);
+    if (found instanceof Promise)
+      found.then((usage) => this.#foundUsage(usage, lastBytes)).catch((error: unknown) => this.crash(error));
+    else this.#foundUsage(found, lastBytes);
   }
 
-  #foundUsage(usage: Usage, rest: LastBytes): void {
-    if (!this.#cancelled && !this.#cut) {
-      const last = typeof rest === 'function' ? rest(usage) : rest;
-      invariant(this.#relayed || last instanceof Uint8Array, 'only a response that has begun is cut');
+  #foundUsage(usage: Usage, lastBytes: LastBytes): void {
+    if (!this.#isCancelled && !this.#isCut) {
+      const last = typeof lastBytes === 'function' ? lastBytes(usage) : lastBytes;
+      invariant(this.#hasRelayed || last instanceof Uint8Array, 'only a response that has begun is cut');
       if (last instanceof Uint8Array) this.#unsent = last;
       else this.#recordCut(last, false);
     }
-    const isLeft = this.#cancelled || this.#cut;
+    const isLeft = this.#isCancelled || this.#isCut;
     this.#attempt?.taken.settle(usage.promptTokens + usage.completionTokens);
     this.#attempt = undefined;
     this.#state = 'delivering';
@@ -367,7 +367,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     else this.#deliver();
   }
 
-  /** Sends the rest, a large non-streamed response in pieces, as credits allow. */
+  /** Sends `#unsent`, in pieces if it is large, as credits allow. `onCredit` calls it again. */
   #deliver(): void {
     while (this.#unsent.length > FRAME_BYTES_MAX) {
       const piece = this.#unsent.subarray(0, FRAME_BYTES_MAX);
@@ -380,8 +380,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
   #end(): void {
     invariant(this.#state === 'delivering' && this.#usage !== undefined, 'a call ends once, with its usage');
     this.#state = 'ended';
-    if (this.#cut) this.#downstream.cut(this.#usage, this.#upstreamWaitMs);
-    else this.#downstream.end(this.#cancelled ? EMPTY : this.#unsent, this.#usage, this.#upstreamWaitMs);
+    if (this.#isCut) this.#downstream.cut(this.#usage, this.#upstreamWaitMs);
+    else this.#downstream.end(this.#isCancelled ? EMPTY : this.#unsent, this.#usage, this.#upstreamWaitMs);
     this.#unsent = EMPTY;
     this.budget.clear();
   }
@@ -393,7 +393,7 @@ class ChatSession implements UpstreamSession, AttemptOwner {
     this.#unsent = EMPTY;
     this.budget.clear();
     clearTimeout(this.#retryTimer);
-    this.#left?.end('cut');
+    this.#leftCall?.end('cut');
     this.#wait?.leave();
     this.#downstream.fail(error);
   }

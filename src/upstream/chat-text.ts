@@ -1,7 +1,7 @@
 /**
- * Finds the texts in messages and responses that become tokens. prompt-text.ts does so for requests, with
- * functions of this file. token-count.ts uses both in counter threads and, for estimates, in upstream
- * workers. Pure.
+ * Finds the texts of messages and responses, whose tokens are counted. prompt-text.ts finds those of
+ * requests, with functions of this file. token-count.ts uses both files in counter threads and, for
+ * estimates, in upstream workers. Pure.
  *
  * Must hold: no input makes this code throw, because input is untrusted: a value without the expected form is
  * skipped (test/unit/upstream/chat-text.test.ts, test/unit/upstream/chat-text.transcript.test.ts).
@@ -23,8 +23,8 @@ import { forEachEvent } from '../protocol/sse.js';
  *     text of the choice                       a text                                 some servers
  *
  * In the Responses API texts are in the items of `output`, and in `delta` of events whose type ends with
- * `.delta`. If a stream has no such event, as of servers that only seem to stream, texts are in the items
- * that are done. The Messages API is read as if each of its blocks were a choice.
+ * `.delta`. A stream of a server that only seems to stream has no such event: its texts are in the items that
+ * are done. The Messages API is read as if each of its blocks were a choice.
  */
 export const TEXT_FIELDS = ['content', 'refusal'] as const;
 export const THOUGHT_FIELDS = [
@@ -37,7 +37,7 @@ export const THOUGHT_FIELDS = [
 export const PART_FIELDS = ['text', 'refusal', 'thinking', 'summary'] as const;
 /** Where texts are in an item of the Responses API. */
 const ITEM_FIELDS = ['summary', 'content', 'name', 'arguments', 'input'] as const;
-/** Levels that are read: a list of parts, a part, its list of parts, a part in that list. */
+/** Levels that are read: a list of parts, a part, the list of parts in it, a part in that list. */
 export const PARTS_DEPTH_MAX = 4;
 
 /** The texts of a non-streamed response, one for each field of each choice, or of each item of the output. */
@@ -64,8 +64,9 @@ function collectItem(item: Record<string, unknown>, visit: Visit): void {
 export type StreamTexts = Map<string, string>;
 
 /**
- * Appends the texts of whole events to `texts`; reads no further event once `charsMax` characters are there.
- * Returns how many characters came, and the UTF-8 length of the events that were read.
+ * Appends the texts of whole events to `texts`; reads no further event once it has read `charsMax`
+ * characters. Returns how many characters it has appended, and the UTF-8 length of the events that it has
+ * read.
  */
 export function addStreamTexts(
   texts: StreamTexts,
@@ -73,7 +74,7 @@ export function addStreamTexts(
   charsMax: number,
 ): { readonly chars: number; readonly bytes: number } {
   const pieces = new Map<string, string[]>();
-  const items = new KnownItems(texts);
+  const items = new CountedItems(texts);
   let chars = 0;
   let bytes = 0;
   forEachEvent(events, (_start, end, data) => {
@@ -92,7 +93,7 @@ export function addStreamTexts(
     }
     if (isRecord(event)) collectTyped(event, add, items);
   });
-  // Joined first. If the words were appended one by one, each would take 50 bytes more of memory.
+  // Joined first, because V8 would keep 50 bytes for each piece that is appended alone.
   for (const [path, list] of pieces) texts.set(path, (texts.get(path) ?? '') + list.join(''));
   return { chars, bytes };
 }
@@ -126,10 +127,11 @@ function choicesOf(value: unknown): [string, Record<string, unknown>][] {
 type Visit = (key: string, text: string) => void;
 
 /**
- * The items whose texts have come, so that an item that is done does not count twice. They are read from the
- * keys of `texts`: a stream that is read in parts counts as one that is read at once.
+ * The items of the Responses API whose texts were counted, so that an item that is done does not count twice.
+ * The constructor finds them in the keys of `texts`, so a stream that is read in parts counts as one that is
+ * read at once.
  */
-class KnownItems {
+class CountedItems {
   hasDelta = false;
   readonly #ids = new Set<string>();
 
@@ -140,7 +142,9 @@ class KnownItems {
     }
   }
 
-  /** Whether a done item counts: the stream has no delta so far, and this is the first item of that id. */
+  /**
+   * Whether an item that is done counts: the stream has no delta so far, and no item of that `id` counted.
+   */
   isNew(id: string): boolean {
     if (this.hasDelta || this.#ids.has(id)) return false;
     this.#ids.add(id);
@@ -152,7 +156,7 @@ class KnownItems {
 function collectTyped(
   { type, item_id: id, delta, item, response }: Record<string, unknown>,
   visit: Visit,
-  items: KnownItems,
+  items: CountedItems,
 ): void {
   if (typeof type !== 'string' || !type.startsWith('response.')) return;
   if (type.endsWith('.delta')) {
@@ -200,12 +204,13 @@ export function collectWritten(message: Record<string, unknown>, visit: Visit): 
 }
 
 function visitText(key: string, value: unknown, visit: Visit): void {
-  // Most members are absent.
+  // First, because most members are absent.
   if (value === undefined || value === null) return;
   const text = textsIn(value).join('');
   if (text !== '') visit(key, text);
 }
 
+/** Visits the longest of THOUGHT_FIELDS: some servers send the same thoughts under two names. */
 function visitThoughts(message: Record<string, unknown>, visit: Visit): void {
   let longest = '';
   for (const field of THOUGHT_FIELDS) {
@@ -233,7 +238,7 @@ function jsonOf(input: object): string {
   }
 }
 
-/** The texts in a text, a part or a list of parts; empty for any other value, and deeper than `depth`. */
+/** The texts in a text, a part or a list of parts, down to `depth` levels; empty for any other value. */
 export function textsIn(value: unknown, depth = PARTS_DEPTH_MAX): string[] {
   if (typeof value === 'string') return [value];
   if (depth === 0) return [];
@@ -245,10 +250,10 @@ export function textsIn(value: unknown, depth = PARTS_DEPTH_MAX): string[] {
  * What the client got of a stream, kept in case the upstream reports no usage. usage-meter.ts has one
  * Transcript for each attempt. Upstream worker.
  *
- * The latest events are kept as they came, which costs no time. At TRANSCRIPT_EVENTS_BYTES_MAX only their
- * text is kept, because an event is about 280 bytes around a word of 5. So a shorter stream that ends with a
- * report is never parsed for this; a longer one costs about 2 µs an event. Beyond TRANSCRIPT_CHARS_MAX
- * nothing is kept, and token-count.ts scales its count up.
+ * The latest events are kept as they came, which costs no time. When they reach TRANSCRIPT_EVENTS_BYTES_MAX,
+ * only their text is kept, because an event is about 280 bytes around a word of 5. So a shorter stream that
+ * ends with a report is never parsed for its transcript; a longer stream costs about 2 µs an event. Beyond
+ * TRANSCRIPT_CHARS_MAX nothing more is kept, and token-count.ts scales its count up.
  */
 export class Transcript {
   readonly #texts: StreamTexts = new Map();
@@ -264,7 +269,7 @@ export class Transcript {
     return this.#texts;
   }
 
-  /** The latest events, joined; empty once the transcript is full. Costs a copy. */
+  /** The latest events, joined, which copies them; empty once the transcript is full. */
   events(): Buffer {
     return Buffer.concat(this.#events, this.#eventBytes);
   }

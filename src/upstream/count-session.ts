@@ -1,7 +1,7 @@
 /**
- * A call that asks how many tokens its prompt has. It goes to an upstream that speaks the door's protocol, as
- * any call does. If there is none, or none can count, the gateway counts the texts of the prompt itself.
- * chat-session.ts makes one for each such call. Upstream worker.
+ * A call that asks how many tokens its prompt has. The call goes to an upstream that speaks the door's
+ * protocol, as any call does. If no upstream does, or none can count, the gateway counts the texts of the
+ * prompt itself. chat-session.ts makes a CountSession for each such call. Upstream worker.
  *
  * Must hold: the call is free, and its failures open no breaker, because an upstream that cannot count may be
  * healthy (test/e2e/messages.test.ts).
@@ -23,7 +23,7 @@ import type { RouteTable } from './route-table.js';
 import { countOrEstimate, type CountTokens } from './token-count.js';
 import { UsageMeter } from './usage-meter.js';
 
-/** Errors after which the gateway counts itself. Other errors are the caller's. */
+/** Errors after which the gateway counts by itself. All other errors go to the caller. */
 const UPSTREAM_ERRORS: readonly ErrorCode[] = ['provider_unavailable', 'overloaded'];
 
 interface CountDeps {
@@ -62,7 +62,7 @@ class CountSession implements UpstreamSession {
     this.#downstream = downstream;
   }
 
-  /** Asks the upstreams of the model, but no fallback: its tokens differ. */
+  /** Asks the upstreams of the model, but no fallback: its tokens are others. */
   ask(startChat: StartSession): void {
     const downstream = this.#downstream;
     this.#upstreamSession = startChat(
@@ -82,7 +82,9 @@ class CountSession implements UpstreamSession {
     );
   }
 
-  /** Counts here, in about 0.1 s of a counter thread for a megabyte. Never throws: `fail` calls it too. */
+  /**
+   * Counts here. A megabyte takes about 0.1 s of a counter thread. Never throws: `fail` above calls it too.
+   */
   count(): void {
     this.#respond().catch((error: unknown) => {
       this.#deps.errors.writeCrash(error);
@@ -96,7 +98,7 @@ class CountSession implements UpstreamSession {
     const startMs = clock.monotonicMs();
     const route = routes.routeOf(modelIndex);
     const mediaTokens = mediaTokensOf(this.#request, route);
-    // The upstream that will get the prompt is not known: the count is of the longest that any of them gets.
+    // Which upstream will get the prompt is not known, so the longest prompt that any of them gets counts.
     const thoughtsBack = route.targets.some((target) => target.thoughtsBack === true);
     const prompt = largeBody ?? body;
     const toCount = new UsageMeter().countRequest(route.tokenizer, prompt, door, mediaTokens, thoughtsBack);
@@ -109,7 +111,7 @@ class CountSession implements UpstreamSession {
     this.#upstreamSession?.onCredit();
   }
 
-  /** A count by a counter thread goes on, and the call ends with it. */
+  /** A count by a counter thread goes on, and the call ends when the count does. */
   onCancel(): void {
     this.#isCancelled = true;
     // The call is free, so the upstream need not finish.

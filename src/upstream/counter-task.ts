@@ -1,10 +1,12 @@
 /**
  * The work of a counter thread in one turn: it parses or translates a large body, or counts the tokens of a
  * call until the turn is over. A body takes one turn, because its length bounds the cost.
- * gateway/counter-pool.ts calls it through Piscina. Counter thread.
+ * gateway/counter-pool.ts calls counter.worker.cts through Piscina, which calls `runCounterTask`. Counter
+ * thread.
  *
  * Must hold: a count gives its thread up after COUNTER_TURN_MS, so that a long count does not keep other jobs
- * waiting (test/unit/gateway/counter-pool.test.ts).
+ * waiting. gateway/counter-pool.ts brings `rest` back in a later turn
+ * (test/unit/gateway/counter-pool.test.ts).
  */
 import { setPriority } from 'node:os';
 import { threadId, workerData } from 'node:worker_threads';
@@ -17,20 +19,21 @@ import { TokenCount } from './token-count.js';
 import type { CounterInit, CounterTask, CounterTurn } from './worker-messages.js';
 
 /**
- * A third of the weight of listeners and workers: on busy cores counts take longer, and streams go on.
+ * Gives counts a third of the weight of listeners and workers: on busy cores counts wait, and streams go on.
  */
 const NICENESS = 5;
-/** Linux has priorities for threads. 0 is the calling thread. */
+/** On Linux `setPriority` of 0 is for the calling thread alone. */
 const THIS_THREAD = 0;
 
-// For good: this module is loaded once in each counter thread and nowhere else.
+// At import, because this module is loaded once in each counter thread and nowhere else.
 try {
   setPriority(THIS_THREAD, NICENESS);
 } catch {
-  // A sandbox may forbid it. Then all threads have the same priority.
+  // A sandbox may forbid this. Then all threads have the same priority.
 }
 
 const { metrics } = workerData as CounterInit;
+/** The thread's stripe of the metrics, from 0; undefined until `beginHealth` has got one. */
 let stripe: number | undefined;
 
 export function runCounterTask(task: CounterTask): CounterTurn {
@@ -52,7 +55,10 @@ export function runCounterTask(task: CounterTask): CounterTurn {
   return handOver({ over: false, rest }, [rest.chars.buffer, rest.lengths.buffer]);
 }
 
-/** Piscina's form of a result that transfers some buffers. */
+/**
+ * Piscina's form of a result that transfers some buffers. Piscina's types do not describe it, hence the
+ * casts.
+ */
 function handOver(turn: CounterTurn, buffers: readonly ArrayBufferLike[]): CounterTurn {
   if (buffers.length === 0) return turn;
   return move({
@@ -61,7 +67,9 @@ function handOver(turn: CounterTurn, buffers: readonly ArrayBufferLike[]): Count
   } as never) as unknown as CounterTurn;
 }
 
-/** Takes a stripe of the metrics: with the first task, or later if the thread before had not ended yet. */
+/**
+ * Takes a stripe at the first task, or at a later one if the thread that had the stripe has not ended yet.
+ */
 function beginHealth(): void {
   if (stripe !== undefined) return;
   stripe = takeCounterStripe(metrics, threadId);

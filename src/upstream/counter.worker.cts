@@ -1,7 +1,7 @@
 /**
- * Entry of a counter thread: short tasks that would stall a listener or a stream. Piscina
- * (gateway/counter-pool.ts) calls it for each turn of a job. It is CommonJS, and imports nothing but types by
- * itself, for the same reasons as upstream.worker.cts.
+ * Entry of a counter thread, for tasks that would stall a listener or a stream. Piscina
+ * (gateway/counter-pool.ts, which names this file) calls the exported function for each turn of a job. The
+ * file is CommonJS, and imports nothing but types at its start, for the reasons in upstream.worker.cts.
  */
 import type { CounterTask } from './worker-messages.js' with { 'resolution-mode': 'import' };
 

@@ -1,16 +1,17 @@
 /**
- * The credentials of a worker's upstreams, which the main thread renews. upstream-task.ts makes one for its
- * worker; ProviderClient reads it. Upstream worker.
+ * The credentials of a worker's upstreams, which the main thread renews. upstream-task.ts makes a table for
+ * its worker; ProviderClient reads the table. gateway/upstream-probe.ts makes one in the main thread.
+ * Upstream worker.
  *
  * Must hold: no listener, no log and no caller gets a token, not even in a provider's message. Each revision
- * that a provider rejects is reported once, and not for calls that began before it
- * (test/unit/upstream/credential-table.test.ts).
+ * that a provider rejects is reported once. A rejection of a call that began with an earlier revision is not
+ * reported (test/unit/upstream/credential-table.test.ts).
  */
 import { type CredentialRecord, secretsOfCredential } from '../providers/credentials/credential-spec.js';
 import type { Credential, Credentials } from '../providers/provider.js';
 import { SecretTraces } from './secret-traces.js';
 
-/** Replaces a provider's message that repeats a token in another spelling. */
+/** Replaces a provider's message that repeats a token in a spelling that cannot be cut out. */
 const HIDDEN = 'the message of the provider is not shown: it repeats a credential';
 
 export class CredentialTable implements Credentials {
@@ -18,7 +19,7 @@ export class CredentialTable implements Credentials {
   readonly #records = new Map<number, CredentialRecord>();
   /** By position: the last revision that a provider has rejected. */
   readonly #rejected = new Map<number, number>();
-  /** By credential. Made when a provider first reports an error of a call with it. */
+  /** By credential. Traces are made when a provider first reports an error of a call with the credential. */
   readonly #traces = new WeakMap<Credential, SecretTraces>();
   readonly #onRejected: (position: number, revision: number) => void;
 
@@ -31,7 +32,10 @@ export class CredentialTable implements Credentials {
     this.replace(records);
   }
 
-  /** Other positions keep their records. Returns the positions that have a credential now and had none. */
+  /**
+   * Replaces the records at the positions of `records`; other positions keep theirs. Returns the positions
+   * that have a credential now and had none.
+   */
   replace(records: readonly CredentialRecord[]): number[] {
     const filled: number[] = [];
     for (const record of records) {
@@ -48,14 +52,15 @@ export class CredentialTable implements Credentials {
     return this.#records.get(position)?.credential;
   }
 
+  /** A provider has rejected a call with `credential`, which may have been renewed since the call began. */
   rejected(position: number, credential: Credential): void {
     const record = this.#records.get(position);
-    // The call began before the credential was renewed.
     if (record?.credential !== credential || this.#rejected.get(position) === record.revision) return;
     this.#rejected.set(position, record.revision);
     this.#onRejected(position, record.revision);
   }
 
+  /** `text` without traces of the credential; HIDDEN if they cannot be cut out. */
   cleaned(credential: Credential, text: string): string {
     let traces = this.#traces.get(credential);
     if (traces === undefined) {

@@ -1,9 +1,9 @@
 /**
  * One attempt of a call that came by another door than chat: which body the upstream gets, and which reader
- * its response. If the upstream speaks the door's protocol, the bytes pass. Otherwise they are translated:
- * the call goes out as a chat completion, and its response comes back in the door's protocol. attempt.ts
- * makes one for each such attempt, in the upstream worker. For a large body large-translation.ts calls
- * `parsedBody`, `readsExtras` and `inCallersWords`, in a counter thread.
+ * its response gets. If the upstream speaks the door's protocol, the bytes pass. Otherwise they are
+ * translated: the call goes out as a chat completion, and its response comes back in the door's protocol.
+ * attempt.ts makes a DoorAttempt for each such attempt, in the upstream worker. For a large body
+ * large-translation.ts calls `parsedBody`, `readsExtras` and `inCallersWords`, in a counter thread.
  *
  * Must hold: the usage in a translated response is that which is billed, in the form of
  * providers/chat-writer.ts, whether the upstream reported it or it was counted here
@@ -42,12 +42,12 @@ import { reportIn, tokensOfReport } from './usage-shapes.js';
 export interface DoorAttempt {
   /**
    * The translated body. Undefined if the bytes pass: then the upstream gets the body of the call, with its
-   * own name of the model. Undefined too if a counter thread translates the body: then nobody reads this.
+   * own name of the model. Undefined too if a counter thread translates the body: then nobody reads `body`.
    */
   readonly body: string | undefined;
   /**
-   * Call it when a counter thread has translated the body, before `openReader`. `members`: those of the body
-   * as the caller sent it, without the conversation. Absent if the bytes pass.
+   * To be called when a counter thread has translated the body, before `openReader`. `members`: those of the
+   * body as the caller sent it, without the conversation. Absent if the bytes pass.
    */
   readonly onTranslated?: (members: Readonly<Record<string, unknown>>) => void;
   /** Undefined for the path in the target's address, or if its provider makes the path. */
@@ -58,7 +58,7 @@ export interface DoorAttempt {
   readonly isCount?: true | undefined;
   /**
    * Called once, when a good response begins. When the reader calls `complete`, `owner.meter` has the report
-   * of usage and all of the text, of which the bill is made.
+   * of usage and all of the text, from which the bill is made.
    */
   openReader(owner: ReaderOwner): ResponseBodyReader;
   /** The fault as the caller gets it: with the member names of the door. */
@@ -67,8 +67,9 @@ export interface DoorAttempt {
 
 /**
  * Throws a FieldError if the upstream cannot serve the door, or its protocol cannot express the call.
- * `isLarge`: what isLargeTranslation of large-call.ts says of the two: the upstream can serve the door, and a
- * counter thread translates the body, so this does not throw. Then `onTranslated` is called.
+ * `isLarge`: the result of isLargeTranslation (large-call.ts) for request and target. If true, the upstream
+ * can serve the door and a counter thread translates the body, so nothing is thrown, and the caller calls
+ * `onTranslated` later.
  */
 export function doorAttemptOf(
   request: UpstreamRequest,
@@ -94,7 +95,7 @@ class PassedAttempt implements DoorAttempt {
   readonly #request: UpstreamRequest;
 
   constructor(dialect: Dialect, path: string, request: UpstreamRequest) {
-    // Empty if the provider makes the path: see UpstreamTarget.doors. `betas`: the header `anthropic-beta`.
+    // The path is empty if the provider makes it: UpstreamTarget.doors. `betas`: the header `anthropic-beta`.
     this.path = path === '' ? undefined : path;
     this.passed = { door: dialect.name, stream: request.stream, betas: request.betas };
     this.isCount = dialect.isCount;
@@ -123,7 +124,7 @@ class TranslatedAttempt implements DoorAttempt {
   readonly path = undefined;
   readonly passed = undefined;
   readonly #translator: Translator;
-  /** With no members of the body before `onTranslated`, if the body is large. */
+  /** If the body is large, `body` is empty until `onTranslated`. */
   #call: DoorCall;
   /** How many responses the call asks for (`n`). */
   readonly #choices: number;
@@ -161,7 +162,7 @@ class TranslatedAttempt implements DoorAttempt {
     if (!this.#call.stream)
       return new ResponseReader(new WholeTranslation(owner, this.#translator, this.#call), meter, budget);
     const stream = new StreamTranslation(sink, outcome, this.#translator.openStream(this.#call));
-    // The caller's event of usage is made from that of the chat completion.
+    // Always, because the event of usage in the door's protocol is made from that of the chat completion.
     const includeUsage = true;
     return new StreamReader(stream, stream, meter, includeUsage, this.#choices);
   }
@@ -185,8 +186,8 @@ export function inCallersWords(
 
 /**
  * Whether the upstream reads `thinking_blocks`, `thinking` and `cache_control` in a chat completion, and
- * images and files in a message of a tool. The gateway's own translators (providers/) do. OpenAI's protocol,
- * which Azure speaks too, has none of them.
+ * images and files in a message of a tool. The gateway's own translators (providers/) read them. OpenAI's
+ * protocol, which Azure speaks too, has none of them.
  */
 export function readsExtras(provider: UpstreamTarget['provider']): boolean {
   return provider !== undefined && provider.name !== 'azure';
@@ -220,7 +221,7 @@ class WholeTranslation implements ResponseOutcome {
       return;
     }
     const { reported } = meter;
-    // Throws what `failureOf` expects.
+    // Throws only what `failureOf` knows, or for a bug.
     const textWith = (usage: Usage | undefined): Buffer => {
       members.usage = usage === undefined ? undefined : usageMember(usage);
       return Buffer.from(this.#translator.fromChat(members, this.#call));
@@ -229,16 +230,17 @@ class WholeTranslation implements ResponseOutcome {
     try {
       text = textWith(reported);
     } catch (error) {
-      // `ours`: it does not count against the breaker, because a caller can cause it by a stop sequence that
-      // cuts the arguments of a tool. In a stream nobody can: there the arguments pass as they are.
+      // `ours` keeps the failure from the breaker, because a caller can cause it by a stop sequence that cuts
+      // the arguments of a tool. In a stream no caller can: there the arguments pass as they are.
       outcome.reject({ ...failureOf(error), ours: true });
       return;
     }
-    // Less than 0 gives bytes back.
+    // `grow` by less than 0 gives bytes back.
     if (budget.grow(text.length - response.length))
-      // A report that is believed is billed as the object that it is (call-usage.ts). Any other usage was
-      // counted, and comes later from a promise: what was translated once, on a deeper stack, does not throw
-      // then (if it did, the session would end the call as crashed), and its length differs by some digits.
+      // A report that is believed is billed as this very object (call-usage.ts). Any other usage was counted,
+      // and comes later from a promise. A response that was translated once, on a deeper stack, translates
+      // again without throwing (else the session would end the call as crashed). The length of the second
+      // text differs by some digits, which the budget does not count.
       outcome.complete((usage) => (usage === reported ? text : textWith(usage)));
     else outcome.reject(budgetFailure());
   }
@@ -254,7 +256,7 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
   readonly #outcome: ResponseOutcome;
   readonly #stream: DoorStream;
   #begun = false;
-  /** The reader goes on after a chunk that could not be translated. */
+  /** The stream was rejected. The reader goes on after a chunk that could not be translated, to no effect. */
   #isOver = false;
 
   constructor(sink: ResponseSink, outcome: ResponseOutcome, stream: DoorStream) {
@@ -271,7 +273,7 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
         const chunk = data === undefined ? undefined : parsedJson(data);
         if (!isRecord(chunk)) return;
         const usage = tokensOfReport(reportIn(chunk));
-        // Neither an impossible report nor an empty one is billed, so the client gets none of them.
+        // Neither an impossible report nor an empty report is billed, so the client gets neither.
         if (typeof usage === 'object') chunk.usage = usageMember(usage);
         else if (chunk.usage !== undefined) chunk.usage = undefined;
         text += this.#stream.push(chunk);
@@ -291,14 +293,15 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
   }
 
   begun(): void {
-    // The first chunk may translate to nothing (Azure's has no choices), and the client has no byte then. So
-    // `relay` calls `begun` of the attempt.
+    // `relay` calls the attempt's `begun` in place of the reader: the first chunk may translate to nothing
+    // (Azure's has no choices), and then the client has no byte yet.
   }
 
   /**
-   * Sends the door's last events in place of `[DONE]`. What it kept until then may be too deep to write. It
-   * keeps something only of chunks that make events too, so by then the response has begun, as the session
-   * requires of one that is cut. Without such chunks `begun` is never called, and the last events are all.
+   * Sends the door's last events in place of `[DONE]`. What the DoorStream kept until then may be too deep to
+   * write. A DoorStream keeps something only of chunks that make events too, so by then the response has
+   * begun, as the session requires of a response that is cut. Without such chunks `begun` is never called,
+   * and the last events are the whole response.
    */
   complete(): void {
     if (this.#isOver) return;
@@ -319,9 +322,9 @@ class StreamTranslation implements ResponseSink, ResponseOutcome {
   }
 }
 
-/** For a response that the door's protocol cannot express. Any other exception is a bug, and thrown. */
+/** The failure of a response that the door's protocol cannot express. Throws any other error: it is a bug. */
 function failureOf(error: unknown): AttemptFailure {
-  // The stack ran out. A caller can cause that, because a model writes what it is told to.
+  // The stack ran out. A caller can cause that, because a model writes what callers ask for.
   if (error instanceof RangeError) return { ...garbageFailure('nested too deeply'), ours: true };
   if (!(error instanceof ProviderError)) throw error;
   return garbageFailure(error.message);

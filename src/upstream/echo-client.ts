@@ -1,9 +1,10 @@
 /**
  * The built-in echo model as an HTTP client, so that a gateway without a provider can respond.
- * chat-session.ts uses it in place of Http1Client for upstreams with the origin ECHO_ORIGIN. Upstream worker.
+ * session-shared.ts gives it to sessions in place of Http1Client for upstreams with the origin ECHO_ORIGIN.
+ * Upstream worker.
  *
- * Must hold: it runs in the event loop of the worker, so its work in a turn is bounded, and it does none
- * while paused (test/unit/upstream/echo-client.test.ts).
+ * Must hold: the model runs in the event loop of the worker, so its work in a turn is bounded, and it does no
+ * work while it is paused (test/unit/upstream/echo-client.test.ts).
  */
 import type { Clock } from '../core/clock.js';
 import { isRecord, parsedJson } from '../core/json.js';
@@ -12,9 +13,9 @@ import { sseEvent } from '../protocol/sse.js';
 import type { AttemptClient, UpstreamTarget } from './target.js';
 
 /**
- * The echo model responds with the text of the last user message. Its tokens are up to 16 blanks followed by
- * up to 32 other characters, so about a word each. `prompt_tokens` are those of all texts of the messages,
- * `completion_tokens` those of the response; messages have no overhead.
+ * The echo model responds with the text of the last user message. A token is up to 16 blanks followed by up
+ * to 32 other characters, so about a word. The bounds keep tokens of any text short. `prompt_tokens` counts
+ * the texts of all messages, `completion_tokens` the response; messages have no overhead.
  */
 const TOKEN = /\s{0,16}\S{1,32}|\s{1,16}/gu;
 
@@ -30,9 +31,7 @@ interface EchoRequest {
   readonly outputTokensMax: number;
 }
 
-/**
- * The fields of a request's body that the echo model uses; undefined if it is not a chat-completion request.
- */
+/** The fields of a body that the echo model uses; undefined if the body is no chat-completion request. */
 function echoRequestOf(body: string): EchoRequest | undefined {
   const request = parsedJson(body);
   if (!isRecord(request) || typeof request.model !== 'string' || !Array.isArray(request.messages))
@@ -59,10 +58,10 @@ function textOf(content: unknown): string {
 }
 
 function countEchoTokens(text: string): number {
-  let tokens = 0;
-  const all = text.matchAll(TOKEN);
-  while (all.next().done !== true) tokens++;
-  return tokens;
+  let count = 0;
+  const tokens = text.matchAll(TOKEN);
+  while (tokens.next().done !== true) count++;
+  return count;
 }
 
 /** One response, produced piece by piece. `id` and `createdSeconds` are fields of the response. */
@@ -86,8 +85,8 @@ class EchoResponse {
   }
 
   /**
-   * The next event of the stream, the last with `[DONE]`, or the JSON text of the whole response; then
-   * undefined.
+   * The next event of the stream, of which the last has `[DONE]` after it, or the JSON text of the whole
+   * response. Undefined after the last.
    */
   next(): string | undefined {
     switch (this.#state) {
@@ -128,9 +127,10 @@ class EchoResponse {
     return content;
   }
 
+  /** To be called after the last text, because it takes a token. */
   #finishReason(): 'stop' | 'length' {
-    const cut = this.#completionTokens >= this.#request.outputTokensMax;
-    return cut && this.#tokens.next().done !== true ? 'length' : 'stop';
+    const isAtBound = this.#completionTokens >= this.#request.outputTokensMax;
+    return isAtBound && this.#tokens.next().done !== true ? 'length' : 'stop';
   }
 
   #chunk(delta: object, finishReason: string | null): string {
@@ -155,7 +155,7 @@ class EchoResponse {
   }
 }
 
-/** Events made in one event-loop turn: about 8 KB and 50 µs, then other calls get their turn. */
+/** Events that a call makes in one event-loop turn: about 8 KB in 50 µs. Then other calls go on. */
 const BATCH_EVENTS_MAX = 32;
 
 export class EchoClient implements AttemptClient {
@@ -180,16 +180,17 @@ export class EchoClient implements AttemptClient {
   }
 }
 
+/** Calls its handler from `setImmediate` alone, so never before `EchoClient.start` has returned. */
 class EchoCall implements HttpCall {
   readonly sent = true;
   /** The echo model does not fail if its caller reads slowly. */
   readonly isHeldUp = false;
   readonly #response: EchoResponse | undefined;
   readonly #handler: HttpHandler;
-  #started = false;
-  #paused = false;
-  #scheduled = false;
-  #over = false;
+  #hasStarted = false;
+  #isPaused = false;
+  #isScheduled = false;
+  #isOver = false;
 
   /** Without a `response` the call gets a 400: its request is no chat completion. */
   constructor(response: EchoResponse | undefined, handler: HttpHandler) {
@@ -199,29 +200,29 @@ class EchoCall implements HttpCall {
   }
 
   pause(): void {
-    this.#paused = true;
+    this.#isPaused = true;
   }
 
   resume(): void {
-    this.#paused = false;
+    this.#isPaused = false;
     this.#schedule();
   }
 
   abort(): void {
-    this.#over = true;
+    this.#isOver = true;
   }
 
   #schedule(): void {
-    if (this.#scheduled || this.#over) return;
-    this.#scheduled = true;
+    if (this.#isScheduled || this.#isOver) return;
+    this.#isScheduled = true;
     setImmediate(() => {
-      this.#scheduled = false;
+      this.#isScheduled = false;
       if (this.#mayGoOn()) this.#turn();
     });
   }
 
   #turn(): void {
-    if (!this.#started) this.#start();
+    if (!this.#hasStarted) this.#start();
     // Each callback may pause or abort.
     if (!this.#mayGoOn()) return;
     const bytes = this.#next();
@@ -235,7 +236,7 @@ class EchoCall implements HttpCall {
   }
 
   #start(): void {
-    this.#started = true;
+    this.#hasStarted = true;
     const type = this.#response?.isStream === true ? 'text/event-stream' : 'application/json';
     const status = this.#response === undefined ? 400 : 200;
     this.#handler.onStart(status, (name) => (name === 'content-type' ? type : undefined));
@@ -253,6 +254,6 @@ class EchoCall implements HttpCall {
   }
 
   #mayGoOn(): boolean {
-    return !this.#paused && !this.#over;
+    return !this.#isPaused && !this.#isOver;
   }
 }

@@ -1,9 +1,9 @@
 /**
  * Writes rate-limited log lines about upstream failures: an upstream that is down fails every call, and a
- * line for each would fill the log. Sessions and upstream-task.ts use it. Upstream worker.
+ * line for each call would fill the log. Sessions and upstream-task.ts write by it. Upstream worker.
  *
  * Must hold: level, subject and message are few and fixed texts, because they are the keys of a map that
- * never shrinks; only `cause` varies. Lines that are left out are counted
+ * never shrinks. Only `cause` varies. Lines that are left out are counted, and the next line has their number
  * (test/unit/upstream/error-log.test.ts).
  */
 import type { Clock } from '../core/clock.js';
@@ -11,10 +11,10 @@ import type { Log } from '../telemetry/log.js';
 import type { AttemptFailure } from './error-mapping.js';
 import { addressOf, type UpstreamTarget } from './target.js';
 
-/** At most one line for each upstream and message in this time. The next line says how many were left out. */
+/** At most one line for each level, subject and message is written in this time. */
 const LINE_PERIOD_MS = 10_000;
 
-/** When the last line of a kind was written, and how many were left out since. */
+/** When the last line of one level, subject and message was written, and how many were left out since. */
 interface LastLine {
   readonly writtenMs: number;
   unwritten: number;

@@ -1,11 +1,11 @@
 /**
  * Says what a failure of an upstream means to the caller, and whether another upstream may do better.
- * attempt.ts, chat-session.ts and the readers call it in upstream workers, and gateway/upstream-probe.ts in
- * the main thread. Pure.
+ * attempt.ts, chat-session.ts and the readers call it in upstream workers, gateway/probe-diagnosis.ts and
+ * gateway/counter-pool.ts use its constants in the main thread. Pure.
  *
- * Must hold: no text made here contains a provider's key, and none for callers its address: that of a failed
- * connection is in `cause`, which operators alone read (test/unit/upstream/error-mapping.test.ts,
- * test/unit/upstream/secret-traces.test.ts).
+ * Must hold: no text made here contains a provider's key. No text for callers contains the upstream's
+ * address: that of a failed connection is in `cause`, which operators alone read
+ * (test/unit/upstream/error-mapping.test.ts, test/unit/upstream/secret-traces.test.ts).
  */
 import { OUT_OF_DESCRIPTORS, type ErrorRecord } from '../core/errors.js';
 import { UPSTREAM_MESSAGE_CHARS_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
@@ -40,7 +40,7 @@ export interface AttemptFailure {
   readonly cause: string;
   /** For the metrics. `credentials`: the provider rejects the operator's key or account. */
   readonly kind: FailureKind;
-  /** The failure is not the upstream's: it does not count against the breaker. */
+  /** The failure is not the upstream's, so it does not count against the breaker. */
   readonly ours: boolean;
   /** The settings may name a wrong address or model. */
   readonly wrongAddress: boolean;
@@ -69,9 +69,9 @@ const CONTEXT_LENGTH_CODES: ReadonlySet<unknown> = new Set([
   'context_length_exceeded',
   'exceed_context_size_error',
 ]);
-/** vLLM, SGLang and Anthropic have no code for it. */
+/** How vLLM, SGLang and Anthropic say that a prompt is too long: they have no code. */
 const CONTEXT_LENGTH_MESSAGE = /\bcontext (?:length|window|limit)\b|\b(?:prompt|input) is too long\b/i;
-/** The codes that may be logged. */
+/** What a code that is logged looks like: a provider could put any text there. */
 const CODE = /^[\w.-]{1,64}$/;
 const CREDENTIAL_STATUSES: ReadonlySet<number> = new Set([401, 402, 403]);
 const RETRY_AFTER_STATUSES: ReadonlySet<number> = new Set([429, 503]);
@@ -79,10 +79,10 @@ const RETRY_AFTER_STATUSES: ReadonlySet<number> = new Set([429, 503]);
 /** The longest Retry-After that callers get. */
 const RETRY_AFTER_SECONDS_MAX = 3_600;
 
-/** Control characters, line separators, and half a surrogate pair, which cutting a long message may leave. */
+/** Control characters, line separators, and half of a surrogate pair, as the cut of a message may leave. */
 const UNPRINTABLE = /[\p{Cc}\p{Cs}\u2028\u2029]+/gu;
 
-/** What holds of a failure unless more is known: another upstream may do better, and this one is at fault. */
+/** What holds of a failure unless more is known: this upstream is at fault, and another may do better. */
 const UNAVAILABLE = {
   callerError: undefined,
   unsupported: undefined,
@@ -103,8 +103,8 @@ export const FIELD_UNSUPPORTED = 'FIELD_UNSUPPORTED';
 /** The request could not be written, by a bug. providers/translated-call.ts has both codes too. */
 export const REQUEST_UNWRITTEN = 'REQUEST_UNWRITTEN';
 /**
- * Codes of errors that are not the upstream's. TIMEOUT_HELD_UP is not either, but comes of begun streams
- * alone: attempt.ts cuts these, and the breaker does not count it.
+ * Codes of errors that are not the upstream's. TIMEOUT_HELD_UP is another, but only begun streams get it:
+ * attempt.ts cuts these streams, and the breaker does not count that.
  */
 const OWN_ERRORS: ReadonlySet<string> = new Set([CONNECTIONS_BUSY, FIELD_UNSUPPORTED, REQUEST_UNWRITTEN]);
 
@@ -154,7 +154,7 @@ const TOO_LONG: ErrorRecord = {
 
 /** No counter thread has translated a large body: the pool is full or late, or the task failed. */
 export const NOT_TRANSLATED = 'NOT_TRANSLATED';
-/** The counter pool is full. The caller is told so too if a task failed: in both cases, to try again. */
+/** The counter pool is full. Callers get this also if a task failed, because they may try again then too. */
 export const COUNTER_BUSY: ErrorRecord = {
   code: 'overloaded',
   detail: 'large_bodies',
@@ -162,12 +162,12 @@ export const COUNTER_BUSY: ErrorRecord = {
   retryAfterSeconds: 5,
 };
 
-/** `refused`: the body says what was wrong; see `rejectionFailure`. */
-type StatusMeaning = 'answer' | 'refused' | 'unavailable';
+/** `rejected`: the body says what is wrong with the request; see `rejectionFailure`. */
+type StatusMeaning = 'response' | 'rejected' | 'unavailable';
 
 export function meaningOf(status: number): StatusMeaning {
-  if (status >= 200 && status < 300) return 'answer';
-  return REJECTION_STATUSES.has(status) ? 'refused' : 'unavailable';
+  if (status >= 200 && status < 300) return 'response';
+  return REJECTION_STATUSES.has(status) ? 'rejected' : 'unavailable';
 }
 
 /** For a response whose status is neither a success nor a rejection of the request. */
@@ -183,7 +183,7 @@ export function statusFailure(status: number, retryAfter: string | undefined, no
 }
 
 /**
- * For a response that did not come, or not whole, or a request that the upstream's protocol cannot express.
+ * For a response that did not come or not whole, or a request that the upstream's protocol cannot express.
  */
 export function connectionFailure(fault: HttpFault): AttemptFailure {
   const { reported } = fault;
@@ -207,10 +207,7 @@ export function connectionFailure(fault: HttpFault): AttemptFailure {
   };
 }
 
-/**
- * For an error within a response. Its message is dropped. Its wait counts with any status, since such errors
- * name one only if they mean it.
- */
+/** For an error within a response. Its message is dropped, its wait counts with any status. */
 function reportedFailure(status: number, retryAfterSeconds: number | undefined): AttemptFailure {
   return {
     ...UNAVAILABLE,
@@ -239,12 +236,12 @@ function connectionFailureKind(code: string): FailureKind {
 }
 
 /** For a response that breaks the protocol. */
-export function garbageFailure(what: string): AttemptFailure {
+export function garbageFailure(fault: string): AttemptFailure {
   return {
     ...UNAVAILABLE,
     reason: 'its answer was not valid',
     kind: 'invalid_answer',
-    cause: `bad answer: ${what}`,
+    cause: `bad answer: ${fault}`,
   };
 }
 
@@ -253,16 +250,16 @@ export function garbageFailure(what: string): AttemptFailure {
  * choices, logarithms of probabilities, a long request that the response repeats), so it is not the
  * upstream's failure.
  */
-export function tooLongFailure(what: string): AttemptFailure {
-  return { ...garbageFailure(what), reason: 'its answer was too long', ours: true };
+export function tooLongFailure(fault: string): AttemptFailure {
+  return { ...garbageFailure(fault), reason: 'its answer was too long', ours: true };
 }
 
 /**
- * As `tooLongFailure`, for a response without text, of which the request alone decides how long it is: that
- * of another upstream would be as long, and paid too.
+ * As `tooLongFailure`, for a response without text, whose length the request alone decides. The response of
+ * another upstream would be as long, and would be paid too.
  */
-export function textlessTooLongFailure(what: string): AttemptFailure {
-  return { ...tooLongFailure(what), callerError: TOO_LONG };
+export function textlessTooLongFailure(fault: string): AttemptFailure {
+  return { ...tooLongFailure(fault), callerError: TOO_LONG };
 }
 
 /** For a response for which the memory budget is used up: see ResponseBudget. */
@@ -283,9 +280,9 @@ export function pageFailure(): AttemptFailure {
 }
 
 /**
- * For one of REJECTION_STATUSES. It is the caller's mistake, and the caller gets the upstream's message,
- * cleaned of `traces` of credentials. If the upstream does not know the path or the model, or is no API, it
- * is the operator's: the gateway has accepted the caller's model.
+ * For one of REJECTION_STATUSES. A rejection is the caller's mistake, and the caller gets the upstream's
+ * message, cleaned of `traces` of credentials. If the upstream does not know the path or the model, or is no
+ * API, the mistake is the operator's: the gateway has accepted the caller's model.
  */
 export function rejectionFailure(
   status: number,
@@ -307,8 +304,8 @@ export function rejectionFailure(
     reason: SET_UP_WRONGLY,
     kind: 'status',
     cause: `status ${status}, ${isPage ? 'HTML' : isCode ? code : 'no error code'}`,
-    // If an API says what it did not find, one caller's request may be the reason. So may it be if a page has
-    // status 400.
+    // If an API says what it did not find, one caller's request may be the reason. The same holds for a page
+    // with another status than 404. So neither counts against the breaker.
     ours: status !== NOT_FOUND || error !== undefined,
     wrongAddress: true,
   };
@@ -336,7 +333,7 @@ function isContextLength(error: unknown): boolean {
   );
 }
 
-/** A `provider_unavailable` error that says what to do. */
+/** A `provider_unavailable` error that says what to do. `seconds`: when to retry, if that is known. */
 export function unavailableError(reason: string, seconds: number | undefined): ErrorRecord {
   const advice =
     seconds === undefined ? 'retry later, with increasing intervals' : `retry after ${seconds} seconds`;
@@ -358,15 +355,15 @@ const UNWORKED: ReadonlySet<FailureKind> = new Set([
   'rejected',
 ]);
 
-/** Tokens that a failed attempt used; undefined if unknown: then all that it may have used count. */
+/** Tokens that a failed attempt used. Undefined: not known, so all that the attempt may have used count. */
 export function tokensUsedBy({ kind, repeatable }: AttemptFailure, sent: boolean): 0 | undefined {
   return !sent || repeatable || UNWORKED.has(kind) ? 0 : undefined;
 }
 
 /**
- * Seconds of a `Retry-After` (RFC 9110, 10.2.3: a whole number or a date), within 1..3600; undefined if it is
- * neither. A fraction is rounded up. Other dates than those of HTTP are read too, and do no harm within these
- * bounds.
+ * Seconds of a `Retry-After` (RFC 9110, 10.2.3: a whole number or a date), within 1..3600; undefined if the
+ * header is neither. A fraction is rounded up. Dates in other forms than HTTP's are read too, and do no harm
+ * within these bounds.
  */
 export function retryAfterSeconds(header: string | undefined, now: WallMs): number | undefined {
   if (header === undefined) return undefined;
@@ -380,9 +377,9 @@ function boundedSeconds(seconds: number): number {
   return Math.min(RETRY_AFTER_SECONDS_MAX, Math.max(1, Math.ceil(seconds)));
 }
 
-/** The shorter of two waits that upstreams asked for. */
-export function shorter(one: number | undefined, other: number | undefined): number | undefined {
-  return one === undefined || other === undefined ? (one ?? other) : Math.min(one, other);
+/** The shorter of two waits that upstreams asked for, in seconds; undefined if neither asked. */
+export function shorterWait(first: number | undefined, second: number | undefined): number | undefined {
+  return first === undefined || second === undefined ? (first ?? second) : Math.min(first, second);
 }
 
 function reasonOf(status: number): string {
@@ -391,10 +388,11 @@ function reasonOf(status: number): string {
 }
 
 function callerMessage(error: unknown, traces: SecretTraces): string {
-  const given = isRecord(error) ? error.message : error;
-  if (typeof given !== 'string') return REJECTED;
-  // Cut first, since cleaning takes long. Half a key is found too, if 8 of its characters are left.
-  const open = traces.cleaned(given.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX));
-  const short = open?.slice(0, UPSTREAM_MESSAGE_CHARS_MAX).replace(UNPRINTABLE, ' ').trim();
-  return short === undefined || short === '' ? REJECTED : short;
+  const original = isRecord(error) ? error.message : error;
+  if (typeof original !== 'string') return REJECTED;
+  // Cut first, because cleaning takes long. Of a key that is cut, 8 characters are enough to be found. Cut
+  // again, because cleaning may lengthen the text.
+  const cleaned = traces.cleaned(original.trim().slice(0, UPSTREAM_MESSAGE_CHARS_MAX));
+  const message = cleaned?.slice(0, UPSTREAM_MESSAGE_CHARS_MAX).replace(UNPRINTABLE, ' ').trim();
+  return message === undefined || message === '' ? REJECTED : message;
 }

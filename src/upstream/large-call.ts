@@ -1,9 +1,9 @@
 /**
  * The request of an attempt whose large body a counter thread translates before it is sent
- * (large-translation.ts). To the attempt it is an HttpCall of which nothing was sent yet. attempt.ts starts
- * it. Upstream worker.
+ * (large-translation.ts). The attempt sees an HttpCall of which nothing was sent yet. attempt.ts calls
+ * `startLargeCall`. Upstream worker.
  *
- * Must hold: the body is copied, because a further attempt may need it; and after `abort` nothing is sent and
+ * Must hold: the body is copied, because a further attempt may need it. After `abort` nothing is sent, and
  * the handler is not called (test/unit/upstream/large-call.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
@@ -35,8 +35,8 @@ export interface LargeDeps {
 
 type Written = Extract<LargeTranslated, { isWritten: true }>;
 
-/** The caller left before the body was translated. */
-const LEFT: ErrorRecord = { code: 'internal_error', message: 'the call was aborted' };
+/** Why a question is withdrawn: the client left, or another failure ended the call. Nobody gets this. */
+const CLIENT_LEFT: ErrorRecord = { code: 'internal_error', message: 'the call was aborted' };
 
 /**
  * Whether the body is 4 KiB or more (BODY_AS_BYTES_MIN of protocol/request-bytes.ts) and goes to an upstream
@@ -58,7 +58,7 @@ export function isTranslated({ provider }: UpstreamTarget): boolean {
 }
 
 /**
- * Call it if `isLargeTranslation` is true. `client` is the one that calls the target, as for a small body.
+ * To be called if `isLargeTranslation` is true. `client` is the target's client, as for a small body.
  * `onWritten` is called right before the request is sent, with the members of the caller's body but the
  * conversation.
  */
@@ -91,10 +91,11 @@ export function startLargeCall(
   });
 }
 
-/** asked → sent, or over; `abort` may come at any point. */
+/** asked → sent (`#inner` is set) or over (`#isOver`); `abort` may come at any point. */
 class LargeCall implements HttpCall {
   readonly #question: PendingQuestion<LargeTranslated>;
   readonly #handler: HttpHandler;
+  /** The call that carries the translated body; undefined until it is sent. */
   #inner: HttpCall | undefined;
   #isPaused = false;
   #isOver = false;
@@ -141,7 +142,7 @@ class LargeCall implements HttpCall {
 
   abort(): void {
     this.#isOver = true;
-    if (this.#inner === undefined) this.#question.withdraw(LEFT);
+    if (this.#inner === undefined) this.#question.withdraw(CLIENT_LEFT);
     else this.#inner.abort();
   }
 

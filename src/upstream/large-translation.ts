@@ -1,9 +1,10 @@
 /**
  * Translates a large body into the protocol of its upstream. A worker would serve no other call meanwhile, so
- * large-call.ts sends the body to a counter thread, where counter-task.ts calls this. Pure.
+ * large-call.ts sends the body to a counter thread, where counter-task.ts calls `translateLarge`. Pure.
  *
- * Must hold: no credential comes here. The worker adds headers and signatures (test/e2e/secrets.test.ts). The
- * request is the same as for a small body (test/unit/upstream/large-call.test.ts).
+ * Must hold: no credential comes to a counter thread: the worker adds headers and signatures
+ * (test/e2e/secrets.test.ts). The request is the same as for a small body
+ * (test/unit/upstream/large-call.test.ts).
  *
  *     body of the door ─ toChat ─→ chat completion ─ write ─→ body of the provider
  *                     (unless chat)               (unless the upstream speaks OpenAI's protocol)
@@ -22,7 +23,7 @@ import { bodyFor, inNamesOf, type MemberNames } from './upstream-body.js';
 export interface LargeBody {
   /** Position in DOOR_NAMES. */
   readonly door: number;
-  /** A copy of the call's, because its memory is transferred. */
+  /** A copy of the call's body, because the memory is transferred. */
   readonly body: Uint8Array;
   /** Where the model's JSON string is in `body`, in bytes, with its quotes. */
   readonly modelStart: number;
@@ -36,7 +37,7 @@ export interface LargeBody {
   /** As in `Translator.toChat` (doors/door.ts). */
   readonly thoughtsBack: boolean;
   readonly requestId: string;
-  /** Calendar time, for members of the provider's body. */
+  /** Calendar time, from which a provider's body gets its dates. */
   readonly nowMs: number;
 }
 
@@ -45,7 +46,7 @@ export type LargeTranslated =
       readonly isWritten: true;
       /** Its memory is transferred. */
       readonly body: Uint8Array;
-      /** The provider's; undefined if the body is a chat completion, which goes to the target's path. */
+      /** The provider's path; undefined if the body is a chat completion, which goes to the target's path. */
       readonly path: string | undefined;
       /** SHA-256 in hexadecimal, if the provider signs it. */
       readonly bodyHash: string | undefined;
@@ -60,14 +61,14 @@ export type LargeTranslated =
 /** Members that hold a conversation. No response repeats them, so the worker does not get them. */
 const CONVERSATION: readonly string[] = ['messages', 'input', 'system'];
 
-/** Never throws. */
+/** Never throws: a failure of any kind becomes a result, so that the counter thread goes on. */
 export function translateLarge(large: LargeBody): LargeTranslated {
   const { door, body, model, stream, provider, memberNames, thoughtsBack, requestId, nowMs } = large;
   const translator = dialectAt(door)?.translator;
   const text = asBuffer(body).toString();
   const writer = provider && PROVIDERS[provider.name];
-  // Without a writer, large integers keep their digits by marks (exact-json.ts). A provider's writer gets no
-  // marks, except in schemas of tools of another door (`exactMembers`), so it writes by exactJsonText.
+  // Without a provider's writer, large integers keep their digits by marks (exact-json.ts). A writer gets
+  // marks only in schemas of tools of another door (`exactMembers`), and writes them by exactJsonText.
   const parseChat = writer === undefined ? exactJson : parsedJson;
   const callers = translator === undefined ? parseChat(text) : parsedBody(text, translator);
   if (!isRecord(callers)) return { isWritten: false, isField: false, message: 'a body is a JSON object' };
@@ -76,7 +77,7 @@ export function translateLarge(large: LargeBody): LargeTranslated {
     if (translator !== undefined)
       translated = translator.toChat(callers, readsExtras(provider), thoughtsBack);
     const chat = { ...translated, model: model ?? callers.model };
-    const rest = {
+    const common = {
       isWritten: true,
       callers: withoutConversation(callers),
       chat: withoutConversation(chat),
@@ -85,13 +86,13 @@ export function translateLarge(large: LargeBody): LargeTranslated {
       const renamed = inNamesOf(memberNames, chat);
       const isSame = translator === undefined && renamed === chat;
       const bytes = isSame ? sameBytes(large) : bytesOf(exactJsonText(renamed));
-      return { ...rest, body: bytes, path: undefined, bodyHash: undefined };
+      return { ...common, body: bytes, path: undefined, bodyHash: undefined };
     }
     const call = { settings: provider, body: chat, stream, requestId, nowMs, model: String(chat.model) };
     const request = writer.write(call);
     const bytes = bytesOf(request.body);
     const bodyHash = writer.signsBody && hash('sha256', bytes);
-    return { ...rest, body: bytes, path: request.path, bodyHash };
+    return { ...common, body: bytes, path: request.path, bodyHash };
   } catch (error) {
     if (!(error instanceof FieldError))
       return {
@@ -100,17 +101,18 @@ export function translateLarge(large: LargeBody): LargeTranslated {
         message: error instanceof Error ? `${error.stack}` : String(error),
       };
     const { field, message } = error;
-    const own = translator === undefined ? message : inCallersWords(translator, translated, field, message);
-    return { isWritten: false, isField: true, message: own };
+    const callersMessage =
+      translator === undefined ? message : inCallersWords(translator, translated, field, message);
+    return { isWritten: false, isField: true, message: callersMessage };
   }
 }
 
-/** The caller's bytes but for the model, in memory of their own, because it is transferred. */
+/** The caller's bytes but for the model, in memory of their own, because that memory is transferred. */
 function sameBytes({ model, body: largeBody, modelStart, modelEnd }: LargeBody): Uint8Array {
   return new Uint8Array(bodyFor({ model }, { body: '', largeBody, modelStart, modelEnd }) as Uint8Array);
 }
 
-/** UTF-8 in memory of its own and not of Node's pool, because it is transferred. */
+/** UTF-8 in memory of its own and not of Node's pool, because that memory is transferred. */
 function bytesOf(text: string): Uint8Array {
   const bytes = Buffer.allocUnsafeSlow(Buffer.byteLength(text));
   bytes.write(text);

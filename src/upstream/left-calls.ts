@@ -1,9 +1,9 @@
 /**
- * A worker's calls whose clients have left and whose upstreams may finish all the same. chat-session.ts calls
- * `begin` when a client leaves. Upstream worker.
+ * Counts a worker's calls whose clients have left and whose upstreams may finish all the same.
+ * chat-session.ts calls `begin` when a client leaves. Upstream worker.
  *
- * Must hold: each LeftCall is ended. Otherwise it counts for ever, and once LEFT_CALLS_MAX do, the worker
- * lets no upstream finish (test/unit/upstream/chat-session-finish.test.ts).
+ * Must hold: each LeftCall is ended, or it counts for ever. Once LEFT_CALLS_MAX count, the worker lets no
+ * upstream finish (test/unit/upstream/chat-session-finish.test.ts).
  */
 import { LEFT_CALLS_MAX, LEFT_CALLS_OF_ACCOUNT_MAX } from '../core/limits.js';
 import type { AccountIndex } from '../core/units.js';
@@ -14,7 +14,7 @@ import type { UpstreamTarget } from './target.js';
 export class LeftCalls {
   readonly #metrics: Pick<UpstreamMetrics, 'countLeft'>;
   #count = 0;
-  /** Accounts without such a call are left out. */
+  /** How many of these calls each account has. Accounts without such a call have no entry. */
   readonly #ofAccounts = new Map<AccountIndex, number>();
 
   constructor(metrics: Pick<UpstreamMetrics, 'countLeft'>) {
@@ -22,8 +22,8 @@ export class LeftCalls {
   }
 
   /**
-   * The client of a call that is charged has left. Returns undefined if its upstream must be aborted: by its
-   * settings, because it must be `atOnce`, or beyond the bounds.
+   * The client of a call that is charged has left. Returns undefined if the caller must abort the upstream:
+   * by the upstream's settings, because the call must end `atOnce`, or because too many calls count already.
    */
   begin({ slot, whenClientLeaves }: UpstreamTarget, account: AccountIndex, atOnce: boolean) {
     const ofAccount = this.#ofAccounts.get(account) ?? 0;
@@ -54,7 +54,7 @@ export class LeftCall {
     this.#onEnd = onEnd;
   }
 
-  /** Only the first call counts. */
+  /** Ends the count of the call, with why it ended. Later calls do nothing. */
   end(end: LeftEnd): void {
     this.#onEnd?.(end);
     this.#onEnd = undefined;

@@ -1,11 +1,11 @@
 /**
  * Reads a stream that an upstream sends in the protocol of the call's door, and relays its events as they
  * are. The door's EventJudge recognises the usage, the end, and events that break the protocol. door-call.ts
- * makes one for each such stream. Upstream worker.
+ * makes a reader for each such stream. Upstream worker.
  *
  * Must hold: only events in UTF-8 whose data is a JSON object are relayed, and events without data (comments)
- * are dropped. While the client has no byte, another upstream may still be tried
- * (test/e2e/doors-streams.test.ts, test/e2e/doors-faults.test.ts).
+ * are dropped. A bad event before the first relayed byte rejects the response, so that another upstream may
+ * still be tried (test/e2e/doors-streams.test.ts, test/e2e/doors-faults.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { isRecord, parsedJson } from '../core/json.js';
@@ -23,8 +23,10 @@ import type {
 } from './response-reader.js';
 import type { UsageMeter } from './usage-meter.js';
 
-const NOTHING = new Uint8Array(0);
-/** A longer event is parsed: a regular expression needs memory for each character that it matches. */
+const NO_BYTES = new Uint8Array(0);
+/**
+ * A longer event is parsed: the judge's regular expressions need memory for each character that they match.
+ */
 const KNOWN_EVENT_CHARS_MAX = 4_096;
 
 export class PassedStreamReader implements ResponseBodyReader {
@@ -33,19 +35,24 @@ export class PassedStreamReader implements ResponseBodyReader {
   readonly #meter: UsageMeter;
   readonly #judge: EventJudge;
   readonly #budget: ResponseBudget;
-  /** The last event of the Responses door repeats all that the others brought, and much of the request. */
+  /**
+   * With a high bound: the last event of the Responses door repeats all other events, and much of the
+   * request.
+   */
   readonly #splitter = new SseSplitter(UPSTREAM_RESPONSE_BYTES_MAX);
   /**
-   * Bytes of the longest event, which count until the call's end: once relayed it may wait for a slow client.
+   * Bytes of the longest event. They count until the call's end, because a slow client may keep the event.
    */
   #eventBytes = 0;
   /** Forms of events that bring text and nothing else. */
   readonly #forms = new EventForms();
-  #relayed = false;
+  #hasRelayed = false;
   /** The event that ends the stream has come. */
-  #ended = false;
+  #endCame = false;
+  /** All of the text has come, as the judge says, but not the end. */
   #isTextOver = false;
-  #over = false;
+  /** The outcome was reported: what still comes is ignored. */
+  #hasOutcome = false;
 
   constructor({ sink, outcome, meter, budget }: ReaderOwner, judge: EventJudge) {
     this.#sink = sink;
@@ -56,7 +63,7 @@ export class PassedStreamReader implements ResponseBodyReader {
   }
 
   get isWhole(): boolean {
-    return this.#relayed && (this.#ended || this.#isTextOver);
+    return this.#hasRelayed && (this.#endCame || this.#isTextOver);
   }
 
   get usageSoFar(): unknown {
@@ -64,7 +71,7 @@ export class PassedStreamReader implements ResponseBodyReader {
   }
 
   onData(chunk: Uint8Array): void {
-    if (this.#over) return;
+    if (this.#hasOutcome) return;
     const events = this.#splitter.push(chunk);
     if (events === undefined) this.#reject(tooLongFailure('an event is too long'));
     else if (!this.#hasRoom()) this.#reject(budgetFailure());
@@ -72,24 +79,24 @@ export class PassedStreamReader implements ResponseBodyReader {
   }
 
   onEnd(): void {
-    if (this.#over) return;
-    const rest = this.#splitter.end();
-    if (rest.length > 0) this.#onEvents(rest);
+    if (this.#hasOutcome) return;
+    const lastEvents = this.#splitter.end();
+    if (lastEvents.length > 0) this.#onEvents(lastEvents);
     if (this.#isOver()) return;
-    if (this.#ended) this.#complete();
+    if (this.#endCame) this.#complete();
     else this.#reject(garbageFailure('the stream ended before its end'));
   }
 
   /**
-   * Counts the event of which only a part has come. Short events are not counted, because the bound of calls
-   * in flight bounds them too.
+   * Counts the event of which only a part has come; false if the budget is used up. Short events are not
+   * counted, because the bound of calls in flight bounds them too.
    */
   #hasRoom(): boolean {
     const { heldBytes } = this.#splitter;
-    const more = heldBytes > SSE_EVENT_BYTES_MAX ? heldBytes - this.#eventBytes : 0;
-    if (more <= 0) return true;
+    const growthBytes = heldBytes > SSE_EVENT_BYTES_MAX ? heldBytes - this.#eventBytes : 0;
+    if (growthBytes <= 0) return true;
     this.#eventBytes = heldBytes;
-    return this.#budget.grow(more);
+    return this.#budget.grow(growthBytes);
   }
 
   #onEvents(events: Buffer): void {
@@ -98,12 +105,12 @@ export class PassedStreamReader implements ResponseBodyReader {
     let runStart = 0;
     let start = this.#textEnd(text, 0);
     let event = latin1EventFrom(events, text, start);
-    while (event !== undefined && !this.#ended) {
+    while (event !== undefined && !this.#endCame) {
       const { end, data } = event;
       const isValid = text !== undefined || isUtf8(events.subarray(start, end));
       const verdict = isValid ? this.#verdictOn(data) : { garbage: 'an event is no UTF-8' };
       if (typeof verdict === 'object') {
-        if (this.#relayed || this.#isTextOver) this.#relay(events.subarray(runStart, start));
+        if (this.#hasRelayed || this.#isTextOver) this.#relay(events.subarray(runStart, start));
         this.#reject(garbageFailure(verdict.garbage));
         return;
       }
@@ -115,7 +122,7 @@ export class PassedStreamReader implements ResponseBodyReader {
       event = latin1EventFrom(events, text, start);
     }
     this.#relay(events.subarray(runStart, start));
-    if (this.#ended && !this.#isOver()) this.#complete();
+    if (this.#endCame && !this.#isOver()) this.#complete();
   }
 
   /** Skips events whose known form brings text alone. Returns where the next event begins. */
@@ -135,15 +142,15 @@ export class PassedStreamReader implements ResponseBodyReader {
     if (garbage !== undefined) return { garbage };
     const isReport = usage !== undefined && this.#meter.report(usage, model);
     if (isText && !isReport) this.#textCame();
-    this.#ended = isEnd;
+    this.#endCame = isEnd;
     this.#isTextOver ||= isTextOver;
     return isText && usage === undefined && model === undefined && !isEnd ? 'text' : 'relay';
   }
 
   #relay(events: Buffer): void {
     if (events.length === 0) return;
-    if (!this.#relayed) this.#outcome.begun();
-    this.#relayed = true;
+    if (!this.#hasRelayed) this.#outcome.begun();
+    this.#hasRelayed = true;
     this.#meter.relayed(events);
     this.#sink.relay(events);
   }
@@ -154,27 +161,27 @@ export class PassedStreamReader implements ResponseBodyReader {
   }
 
   #complete(): void {
-    this.#over = true;
+    this.#hasOutcome = true;
     const { lastEvent } = this.#judge;
-    this.#outcome.complete(this.#ended || lastEvent === undefined ? NOTHING : Buffer.from(lastEvent));
+    this.#outcome.complete(this.#endCame || lastEvent === undefined ? NO_BYTES : Buffer.from(lastEvent));
   }
 
-  /** Gives the response up, unless the client has all of the text. */
+  /** Gives the response up. If the client has all of the text, the response ends well all the same. */
   #reject(failure: AttemptFailure): void {
     if (this.isWhole) {
       this.#complete();
       return;
     }
-    this.#over = true;
+    this.#hasOutcome = true;
     this.#outcome.reject(failure);
   }
 
-  // Methods, because a call just before may have set them, which TypeScript does not see.
+  // Methods, because TypeScript does not see that a call just before may have set the field.
   #hasEnded(): boolean {
-    return this.#ended;
+    return this.#endCame;
   }
 
   #isOver(): boolean {
-    return this.#over;
+    return this.#hasOutcome;
   }
 }

@@ -1,12 +1,12 @@
 /**
- * The texts in a chat-completion request that become tokens, read from its bytes. token-count.ts calls it.
- * Pure; counter thread, or upstream worker for an estimate.
+ * Finds the texts of a chat-completion request, whose tokens are counted, in the request's bytes.
+ * token-count.ts calls `promptOf`. Pure; counter thread, or upstream worker for an estimate.
  *
- * It builds no tree of the request: for 6 MB of objects with unique names JSON.parse took 0.8 s and 110 MB
- * more.
+ * The reader builds no tree of the request: for 6 MB of objects with unique names JSON.parse took 0.8 s and
+ * 110 MB more.
  *
- * Must hold: it finds the texts that a walk over the parsed tree would find. Input is untrusted: values
- * without the expected form are skipped (test/unit/upstream/prompt-text.test.ts).
+ * Must hold: the reader finds the texts that a walk over the parsed tree would find. Input is untrusted:
+ * values without the expected form are skipped (test/unit/upstream/prompt-text.test.ts).
  */
 import { BodyError, BRACE, BRACKET, JsonReader, QUOTE } from '../protocol/json-reader.js';
 import {
@@ -19,14 +19,16 @@ import {
 } from './chat-text.js';
 
 export interface Prompt {
+  /** How many messages the request has; 0 for a prompt without messages. */
   readonly messages: number;
+  /** How many messages have a name. */
   readonly names: number;
   readonly texts: readonly string[];
   /** Whether there are parts whose tokens cannot be counted from text: images, audio, files. */
   readonly beyondText: boolean;
 }
 
-/** The members of an object that are read, by their position here. */
+/** The members of an object that are read; `read` gets a member's index in `names`. */
 interface Form {
   readonly names: readonly string[];
   readonly nameBytes: readonly Buffer[];
@@ -52,7 +54,7 @@ const LETTER_N = 110;
 /** Bytes that end a number. */
 const NUMBER_ENDS = new Uint8Array(256);
 for (const byte of Buffer.from(' \t\r\n,]}')) NUMBER_ENDS[byte] = 1;
-/** Numbers that JSON.stringify writes in the same way. */
+/** Numbers that JSON.stringify writes as they are, so that they need no conversion. */
 const PLAIN_NUMBER = /^(?:0|-?[1-9]\d{0,14})$/;
 
 /**
@@ -72,9 +74,9 @@ export function promptOf(body: string | Uint8Array): Prompt {
 }
 
 /**
- * Reads the request in one pass. Each method reads the value at the current position. The objects that it
- * makes always have all the members that chat-text.ts looks at, so that no caller can cause a million hidden
- * classes. A member is undefined if it is null or missing, and false if it is not a text.
+ * Reads the request in one pass. Each method reads the value at the current position. The objects that the
+ * methods make always have all members that chat-text.ts looks at, so that no caller can cause a million
+ * hidden classes in V8. A member is undefined if it is null or missing, and false if it is not a text.
  */
 class PromptReader implements Prompt {
   readonly #reader: JsonReader;
@@ -87,7 +89,7 @@ class PromptReader implements Prompt {
     this.#reader = new JsonReader(bytes);
   }
 
-  /** Returns whether the body is a request. */
+  /** Returns whether the whole body is a request, or a list of texts. */
   readRequest(): boolean {
     const reader = this.#reader;
     const first = reader.space();
@@ -106,7 +108,7 @@ class PromptReader implements Prompt {
   }
 
   #message(): void {
-    // The listener has bounded the values of the body, so they are not bounded again.
+    // JsonReader bounds how many values it reads. The listener has bounded those of the body already.
     this.#reader.values = 0;
     this.messages++;
     const message = this.#record(MESSAGE, (index) => {
@@ -127,7 +129,7 @@ class PromptReader implements Prompt {
     collectWritten(message, (_key, text) => this.texts.push(text));
   }
 
-  /** A called function. If its arguments are an object, their JSON counts. */
+  /** A called function. If its arguments (all but `name`, at index 0) are an object, their JSON counts. */
   #called(): unknown {
     const { bytes } = this.#reader;
     return this.#record(CALLED, (index) =>
@@ -193,7 +195,7 @@ class PromptReader implements Prompt {
     return true;
   }
 
-  /** Skips a name and returns its index in `names`, or -1. */
+  /** Skips a name and returns its index in `names`, or -1. Compares bytes, so most names become no string. */
   #name(names: readonly Buffer[]): number {
     const reader = this.#reader;
     const { bytes } = reader;
@@ -202,16 +204,16 @@ class PromptReader implements Prompt {
     const from = name === undefined ? start : 0;
     const length = name?.length ?? reader.at - 1 - start;
     for (let index = 0; index < names.length; index++) {
-      const known = names[index]!;
-      if (known.length !== length) continue;
-      let at = 0;
-      while (at < length && (name ?? bytes)[from + at] === known[at]) at++;
-      if (at === length) return index;
+      const expected = names[index]!;
+      if (expected.length !== length) continue;
+      let equal = 0;
+      while (equal < length && (name ?? bytes)[from + equal] === expected[equal]) equal++;
+      if (equal === length) return index;
     }
     return -1;
   }
 
-  /** Undefined for an empty array and for what is not an array. */
+  /** The definitions of tools as compact JSON; undefined if they are no array or an empty array. */
   #definitions(): string | undefined {
     const reader = this.#reader;
     const isList = reader.bytes[reader.at] === BRACKET;
@@ -255,10 +257,10 @@ class PromptReader implements Prompt {
       } else if ((byte >= 48 && byte <= 57) || byte === 45) {
         const from = at;
         while (NUMBER_ENDS[bytes[at]!] === 0) at++;
-        const written = bytes.toString('latin1', from, at);
-        const usual = PLAIN_NUMBER.test(written) ? written : JSON.stringify(Number(written));
-        // 1e20 stays as it is: its 21 digits may not fit.
-        if (usual.length <= written.length && usual !== written) replace(from, at, usual);
+        const original = bytes.toString('latin1', from, at);
+        const compact = PLAIN_NUMBER.test(original) ? original : JSON.stringify(Number(original));
+        // A number that would get longer stays as it is: the 21 digits of 1e20 may not fit `text`.
+        if (compact.length <= original.length && compact !== original) replace(from, at, compact);
       } else at++;
     }
     keep(end);

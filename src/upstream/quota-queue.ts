@@ -3,21 +3,22 @@
  * (core/fair-queue.ts), so that an account with many calls delays only itself. quota-wait.ts adds a session's
  * call and removes it; upstream-quotas.ts owns the queue. Upstream worker.
  *
- * Limits also get room by other threads, processes and hosts, and by time alone, and nobody tells the queue.
- * So while calls wait, it looks every LOOK_MS. It also serves calls when this worker gives something back.
+ * Limits also get room by other threads, processes and hosts, and by time alone, of which the queue learns
+ * nothing. So while calls wait, the queue looks every LOOK_MS. It also serves calls when this worker gives
+ * something back.
  *
  * Must hold: a later call does not overtake: new calls do not take of a scope that a call waits for
  * (upstream-quotas.ts asks `isAwaited`). Only a call whose time is over may overtake, by its last try. Each
- * call leaves by `tryNow`, `giveUp` or `remove`. The bytes of all bodies are bounded, and so is the number of
+ * call leaves by `tryNow`, `giveUp` or `remove`. The weights bound the bytes of all bodies and the number of
  * calls (core/limits.ts). All streams of the worker stand still during a look. So besides last tries, a look
- * tries only the calls that it serves, and at most one more for each scope, however many wait.
+ * tries only the calls that it serves, and at most one more call for each scope, however many wait.
  */
 import type { Clock } from '../core/clock.js';
 import { FairQueue } from '../core/fair-queue.js';
 import { UPSTREAM_QUEUE_BYTES_MAX, UPSTREAM_QUEUE_CALL_BYTES } from '../core/limits.js';
 import type { AccountIndex, UpstreamScopeIndex } from '../core/units.js';
 
-/** A call waits at most so long for room that came from elsewhere. */
+/** How long room that came from elsewhere may stay unnoticed. */
 const LOOK_MS = 20;
 
 /**
@@ -26,27 +27,27 @@ const LOOK_MS = 20;
  */
 export interface WaitingCall {
   readonly account: AccountIndex;
-  /** UTF-8 length of its body. */
+  /** UTF-8 length of the call's body. */
   readonly bytes: number;
-  /** Whether it has waited for as long as it may. */
+  /** Whether the call has waited for as long as it may. `nowMs` is monotonic. */
   isLate(nowMs: number): boolean;
   /**
-   * The scopes of the upstreams that may serve the call; a reload may change them. If there is none, `tryNow`
+   * The scopes of the upstreams that may serve the call; a reload may change them. Without a scope, `tryNow`
    * lets the call leave. Must be cheap: each look asks every call.
    */
   waitsFor(): readonly UpstreamScopeIndex[];
   /**
-   * Takes an upstream, even if other calls wait for it. False if none has room. Takes some 10 µs, so a look
-   * leaves out a call if calls before it have failed for all of its scopes.
+   * Takes an upstream, even if other calls wait for it. False if no upstream has room. This needs some 10 µs,
+   * so a look leaves out a call if earlier calls have failed for all of its scopes.
    */
   tryNow(): boolean;
-  /** Its time is over, or the queue is full and other accounts have less in it. */
+  /** The call's time is over, or the queue is full and other accounts have less in it. */
   giveUp(): void;
 }
 
 export class QuotaQueue {
   readonly #clock: Clock;
-  /** One account may fill the queue: calls of others then push out its last ones. */
+  /** One account may fill the queue. Then calls of other accounts push out its last calls. */
   readonly #calls = new FairQueue<AccountIndex, WaitingCall>({
     weightMax: UPSTREAM_QUEUE_BYTES_MAX,
     ownerWeightMax: UPSTREAM_QUEUE_BYTES_MAX,
@@ -55,7 +56,7 @@ export class QuotaQueue {
   #awaited = new Set<UpstreamScopeIndex>();
   #timer: NodeJS.Timeout | undefined;
   /** `roomCame` serves calls at the end of this event-loop turn. */
-  #lookIsDue = false;
+  #isLookDue = false;
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -75,7 +76,7 @@ export class QuotaQueue {
   add(call: WaitingCall): void {
     const dropped = this.#calls.offer(call.account, call, weightOf(call));
     for (const scope of call.waitsFor()) this.#awaited.add(scope);
-    for (const other of dropped) other.giveUp();
+    for (const droppedCall of dropped) droppedCall.giveUp();
     if (this.#calls.size > 0) this.#scheduleLook();
     else this.#awaited.clear();
   }
@@ -87,22 +88,22 @@ export class QuotaQueue {
   }
 
   /**
-   * Something was given back: serves calls at the end of the event-loop turn, until calls have failed for all
-   * scopes that were awaited before.
+   * Something was given back. At the end of the event-loop turn, the queue serves calls until calls have
+   * failed for all scopes that were awaited before.
    */
   roomCame(): void {
-    if (this.#lookIsDue || this.#calls.size === 0) return;
-    this.#lookIsDue = true;
+    if (this.#isLookDue || this.#calls.size === 0) return;
+    this.#isLookDue = true;
     setImmediate(() => {
-      this.#lookIsDue = false;
+      this.#isLookDue = false;
       this.#serve(false);
     });
   }
 
   /**
    * Tries the calls whose time is over once more, and gives up those that fail. Then serves the other calls
-   * in turn, as far as the limits allow. It visits all calls, because other scopes may serve them than at the
-   * last look. The timer calls it; public for tests.
+   * in turn, as far as the limits allow. A look visits all calls, because other scopes may serve them than at
+   * the last look. The timer calls it; public for tests.
    */
   look(): void {
     this.#giveUpLate();
@@ -111,7 +112,7 @@ export class QuotaQueue {
   }
 
   /**
-   * Serves, in turn, the calls that can be served. If a call cannot, later ones do not take of its scopes.
+   * Serves, in turn, the calls that can be served. If a call cannot, later calls do not take of its scopes.
    * Served calls are removed after the loop, because `inTurn` must not go on once the queue has changed.
    */
   #serve(visitsAll: boolean): void {
@@ -140,7 +141,7 @@ export class QuotaQueue {
     return true;
   }
 
-  /** Runs before `#serve`, which then removes scopes from `#awaited` that only these calls waited for. */
+  /** Must run before `#serve`, which removes scopes from `#awaited` that only these calls waited for. */
   #giveUpLate(): void {
     const nowMs = this.#clock.monotonicMs();
     const late = [...this.#calls.inTurn()].filter(([, call]) => call.isLate(nowMs));

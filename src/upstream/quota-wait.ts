@@ -1,9 +1,10 @@
 /**
- * The time that one call spends in the queue (quota-queue.ts), and its metrics; and the errors of a call that
- * its upstreams' limits keep out. chat-session.ts makes a QuotaWait when a call first waits. Upstream worker.
+ * The time that one call spends in the queue (quota-queue.ts), with its metrics, and the errors of a call
+ * that its upstreams' limits keep out. chat-session.ts makes a QuotaWait when a call first waits. Upstream
+ * worker.
  *
- * Must hold: a call may wait several times, if upstreams fail in between. `queueMs` bounds the sum. Beyond it
- * a wait goes on only while the coordinator is asked, for up to ASK_MS from its begin
+ * Must hold: a call may wait several times, if upstreams fail in between. `queueMs` bounds the sum of its
+ * waits. Beyond `queueMs` a wait goes on only while the coordinator is asked, for up to ASK_MS from its begin
  * (test/unit/upstream/chat-session-quotas.test.ts). An owner that throws ends its own call, and nothing that
  * it throws reaches the queue (test/unit/upstream/quota-wait.test.ts).
  */
@@ -17,13 +18,13 @@ import type { NoRoom } from './target-choice.js';
 import { ASK_MS } from './upstream-quotas.js';
 
 /**
- * The session, as QuotaWait needs it. `tryNow` calls `ended` before it returns true, or the call counts as
- * waiting until it is over.
+ * The session, as QuotaWait needs it. Its `tryNow` calls `QuotaWait.ended` before it returns true, or the
+ * metrics count the call as waiting until the call is over.
  */
 export interface WaitOwner extends Pick<WaitingCall, 'account' | 'bytes' | 'waitsFor' | 'tryNow' | 'giveUp'> {
-  /** Called at the end of a wait. `queuedMs`: the sum of all waits of the call so far. */
+  /** Called at the end of a wait. `queuedMs`: the sum of all waits of the call so far, this one included. */
   recordQueued(queuedMs: number): void;
-  /** The coordinator has not replied yet. */
+  /** Whether the coordinator was asked for more and has not replied yet. */
   isAsking(): boolean;
   /**
    * Another method has thrown, which is a bug. The session fails its call, and may call `leave`. If the queue
@@ -40,7 +41,7 @@ export interface WaitOwner extends Pick<WaitingCall, 'account' | 'bytes' | 'wait
  *     leave    the owner calls it: the call is over, mostly because its client has gone
  *     #crash   a method of the owner has thrown
  *
- * Then `begin` may be called again. The first three tell the owner how long the call has waited.
+ * Then `begin` may be called again. The first three call `recordQueued` of the owner.
  */
 export class QuotaWait implements WaitingCall {
   readonly account: AccountIndex;
@@ -68,9 +69,10 @@ export class QuotaWait implements WaitingCall {
   }
 
   /**
-   * Not while a wait goes on. May call `giveUp` of the owner before it returns. Of NoRoom (target-choice.ts):
-   * `slot` is of an upstream, for its metrics; `queueMs` is for all waits of the call; `asks` is whether the
-   * coordinator is being asked, so that the call waits for the reply even if `queueMs` is used up.
+   * Throws while a wait goes on. May call `giveUp` of the owner before it returns. Of NoRoom
+   * (target-choice.ts): `slot` is of an upstream, for its metrics; `queueMs` is for all waits of the call;
+   * `asks` is whether the coordinator is being asked, so that the call waits for the reply even if `queueMs`
+   * is used up.
    */
   begin({ slot, queueMs, asks }: NoRoom): void {
     invariant(this.#since === undefined, 'a call waits once at a time');
@@ -95,7 +97,7 @@ export class QuotaWait implements WaitingCall {
   }
 
   waitsFor(): readonly UpstreamScopeIndex[] {
-    // As in `isLate`. If the call waits for no scope, the queue calls `tryNow`, which lets the call leave.
+    // After `#crash`, as in `isLate`. If a call waits for no scope, the queue calls `tryNow`, and it leaves.
     if (this.#since === undefined) return [];
     try {
       return this.#owner.waitsFor();
@@ -107,7 +109,7 @@ export class QuotaWait implements WaitingCall {
 
   tryNow(): boolean {
     try {
-      // As in `isLate`.
+      // After `#crash`, as in `isLate`: true lets the call leave the queue.
       return this.#since === undefined || this.#owner.tryNow();
     } catch (error) {
       this.#crash(error);
@@ -126,12 +128,12 @@ export class QuotaWait implements WaitingCall {
     }
   }
 
-  /** See above. The queue removes the call when `tryNow` has returned true. */
+  /** See the class. The queue removes the call when `tryNow` has returned true. */
   ended(): void {
     this.#endAndRecord(false);
   }
 
-  /** See above. Removes the call from the queue, if it waits. */
+  /** See the class. Removes the call from the queue, if it waits. */
   leave(): void {
     if (this.#since === undefined) return;
     this.#queue.remove(this);
@@ -153,7 +155,7 @@ export class QuotaWait implements WaitingCall {
     this.#owner.recordQueued(this.#waitedMs);
   }
 
-  /** Ends the wait without a word to the owner, which may have thrown. */
+  /** Ends the wait and calls no method of the owner, which may have thrown. */
   #end(isGivenUp: boolean): void {
     if (this.#since === undefined) return;
     const { ms, slot } = this.#since;
@@ -165,8 +167,9 @@ export class QuotaWait implements WaitingCall {
 }
 
 /**
- * All upstreams were at their limits for as long as the call could wait. `quota`: the limit that was reached,
- * if one is known. `isUnknown`: they may have been below, because the coordinator has not replied in time.
+ * All upstreams were at their limits for as long as the call could wait. `quota`: the limit that was reached;
+ * undefined if not known. `seconds`: when to retry. `isUnknown`: the upstreams may have been below their
+ * limits, because the coordinator has not replied in time.
  */
 export function noRoomError(
   quota: UpstreamQuotaName | undefined,

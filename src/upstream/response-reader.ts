@@ -3,7 +3,7 @@
  * door-call.ts make a reader for each response. The interfaces of all readers are here too. Upstream worker.
  *
  * Must hold: nothing is sent before the response is whole and valid, so that another upstream may still be
- * tried; and its bytes are counted before they are kept (test/unit/upstream/response-reader.test.ts).
+ * tried. Its bytes are counted before they are kept (test/unit/upstream/response-reader.test.ts).
  */
 import { isUtf8 } from 'node:buffer';
 import { invariant } from '../core/errors.js';
@@ -22,17 +22,18 @@ import {
 import type { UsageMeter } from './usage-meter.js';
 import { reportIn } from './usage-shapes.js';
 
-/** The session, as readers see it: it sends bytes to the client. */
+/** The session, as readers see it. */
 export interface ResponseSink {
+  /** Sends bytes to the client. Calls `pause` of the attempt if the client does not keep up. */
   relay(bytes: Uint8Array): void;
   /** An exception, which is a bug of the gateway, at any point: the session aborts the attempt. */
   crash(error: unknown): void;
 }
 
 /**
- * The last bytes of a response. A function if they tell the caller the usage, which may have to be counted
- * first. It returns a failure if they cannot be written after all: then what was relayed is charged, though
- * the attempt's span has ended well.
+ * The last bytes of a response. A function if the caller gets the usage with them, which may have to be
+ * counted first. The function returns a failure if the bytes cannot be written after all: then what was
+ * relayed is charged, though the attempt's span has ended well.
  */
 export type LastBytes = Uint8Array | ((usage: Usage) => Uint8Array | AttemptFailure);
 
@@ -40,9 +41,9 @@ export type LastBytes = Uint8Array | ((usage: Usage) => Uint8Array | AttemptFail
 export interface ResponseOutcome {
   /** Called once, before the first `relay` to the sink. */
   begun(): void;
-  /** The response is whole and valid; `rest` are its last bytes. */
-  complete(rest: LastBytes): void;
-  /** The response, or the rest of it, cannot be used. */
+  /** The response is whole and valid; `lastBytes` are its last bytes. */
+  complete(lastBytes: LastBytes): void;
+  /** The response, or what still comes of it, cannot be used. */
   reject(failure: AttemptFailure): void;
 }
 
@@ -54,7 +55,7 @@ export interface ReaderOwner {
   readonly budget: ResponseBudget;
 }
 
-/** Reads the body of one response. After complete() or reject() it ignores what it gets. */
+/** Reads the body of one response. After complete() or reject() the reader ignores what still comes. */
 export interface ResponseBodyReader {
   /** The client has all of the response but its end: a failure of the upstream no longer matters. */
   readonly isWhole: boolean;
@@ -66,13 +67,13 @@ export interface ResponseBodyReader {
 }
 
 /**
- * Validation of a response as JSON. It rejects truncated responses, two objects, invalid UTF-8, a byte-order
- * mark, and anything behind the object.
+ * Validation of a response as JSON. Truncated responses, two objects, invalid UTF-8, a byte-order mark, and
+ * anything behind the object are rejected.
  *
- * Responses up to PARSED_BYTES_MAX, which most are, are parsed, so what is accepted is JSON for certain.
- * Parsing a longer one would cost a fifth (8 KB) to two thirds (128 KB) of the call, nearly all of it for one
- * long text. A look at each byte, or a regular expression, costs half of that or more (8 KB: parsing 8 µs,
- * looking 7; 128 KB: 280 and 150). So longer ones are checked in part:
+ * Most responses are no longer than PARSED_BYTES_MAX. These are parsed, so what is accepted is JSON for
+ * certain. Parsing a longer response would cost a fifth (8 KB) to two thirds (128 KB) of the call, nearly all
+ * of it for one long text. A look at each byte, or a regular expression, costs half of that or more (8 KB:
+ * parsing 8 µs, looking 7; 128 KB: 280 and 150). So longer responses are checked in part:
  *
  *     ┌─ head ─┐                                                                     ┌───── tail ─────┐
  *     {"id":…,"choices":[{"message":{"content":"a long text, sampled in four places"}}],"usage":{…}}
@@ -84,9 +85,9 @@ export interface ResponseBodyReader {
  *   characters.
  *
  * What is not JSON and passes anyway: a response of more than PARSED_BYTES_MAX that is whole at both ends and
- * has, deep in its text, a stray quote, a control character other than a line break, or an unknown escape.
- * Anything odd is parsed as a whole, so good responses are never rejected. If an object has a member twice,
- * that is JSON; the last one is read.
+ * has, deep in its text, a stray quote, a control character other than a line break, or an unknown escape. A
+ * response that fails the partial check is parsed as a whole, so good responses are never rejected. An object
+ * may have a member twice: that is JSON, and the last value is read.
  */
 
 /** About 700 tokens. Parsing takes 2 to 5 µs, the partial check 3. */
@@ -97,10 +98,7 @@ const HEAD_BYTES = 384;
 const TAIL_BYTES = 896;
 
 const SAMPLES = 4;
-/**
- * Checked from the start of each sample: quotes, of which code has one every 30 bytes and prose few, and
- * bytes.
- */
+/** How many quotes and how many bytes are checked from the start of each sample. */
 const SAMPLE_QUOTES = 16;
 const SAMPLE_BYTES = 64;
 
@@ -112,7 +110,7 @@ const LF = 0x0a;
 const SPACE = 0x20;
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
-/** Inside a string its quote would have a backslash. */
+/** Cannot be inside a string, where the quote would have a backslash. */
 const NEXT_OBJECT = Buffer.from('}{"');
 
 /**
@@ -123,8 +121,8 @@ export function membersOfResponse(response: Buffer): Record<string, unknown> | u
   if (!isUtf8(response)) return undefined;
   const members = response.length > PARSED_BYTES_MAX ? membersAround(response) : undefined;
   if (members !== undefined) return members;
-  // As Latin-1 it is JSON exactly if as UTF-8 it is, since other characters are only in strings. It takes
-  // half the time.
+  // The text is JSON as Latin-1 exactly if it is JSON as UTF-8, because only strings have other characters
+  // than ASCII. Latin-1 takes half the time.
   const value = parsedJson(response.toString('latin1'));
   return isRecord(value) ? value : undefined;
 }
@@ -134,18 +132,18 @@ function membersAround(response: Buffer): Record<string, unknown> | undefined {
   const textStart = cutFrom(response, HEAD_BYTES, -1);
   const textEnd = cutFrom(response, response.length - TAIL_BYTES, 1);
   if (textStart < 0 || textEnd < 0) return undefined;
-  // The letter between them is JSON in a string alone.
+  // The letter between head and tail is JSON only in a string, so both cuts must be in one string.
   const ends = `${response.toString('latin1', 0, textStart)}x${response.toString('latin1', textEnd)}`;
   const members = parsedJson(ends);
   return isRecord(members) && isLikelyText(response.subarray(textStart, textEnd)) ? members : undefined;
 }
 
 /**
- * The first position from `at` on in that direction that is not inside an escape, should it be inside a
- * string; -1 if none is near.
+ * The first position from `position` on, in that direction, that is not inside an escape, should it be inside
+ * a string; -1 if there is none within CUT_TRIES steps.
  */
-function cutFrom(response: Buffer, at: number, direction: 1 | -1): number {
-  for (let cut = at, tries = 0; tries < CUT_TRIES; tries++, cut += direction * ESCAPE_BYTES_MAX) {
+function cutFrom(response: Buffer, position: number, direction: 1 | -1): number {
+  for (let cut = position, tries = 0; tries < CUT_TRIES; tries++, cut += direction * ESCAPE_BYTES_MAX) {
     let before = 1;
     while (before <= ESCAPE_BYTES_MAX && response[cut - before] !== BACKSLASH) before++;
     if (before > ESCAPE_BYTES_MAX) return cut;
@@ -160,10 +158,10 @@ function isLikelyText(text: Buffer): boolean {
   let quote = -1;
   for (let start = 0; start < text.length; start += step) {
     const controlEnd = Math.min(text.length, start + SAMPLE_BYTES);
-    for (let at = start; at < controlEnd; at++) if (text[at]! < SPACE) return false;
+    for (let position = start; position < controlEnd; position++) if (text[position]! < SPACE) return false;
     for (let count = 0; count < SAMPLE_QUOTES; count++) {
       quote = text.indexOf(QUOTE, Math.max(start, quote + 1));
-      // There is none up to the end.
+      // No quote is left, neither for this sample nor for later ones.
       if (quote < 0) quote = text.length;
       if (quote === text.length) break;
       if (!isEscaped(text, quote)) return false;
@@ -172,18 +170,18 @@ function isLikelyText(text: Buffer): boolean {
   return true;
 }
 
-/** Whether an odd number of backslashes is before it. The text does not start inside an escape. */
-function isEscaped(text: Buffer, at: number): boolean {
-  let first = at;
+/** Whether an odd number of backslashes is before `position`. The text does not start inside an escape. */
+function isEscaped(text: Buffer, position: number): boolean {
+  let first = position;
   while (text[first - 1] === BACKSLASH) first--;
-  return (at - first) % 2 === 1;
+  return (position - first) % 2 === 1;
 }
 
 const ASCII = /^[\0-\x7f]*$/;
 
 function tooLong({ isTextless }: WholeForm): AttemptFailure {
-  const what = `above ${UPSTREAM_RESPONSE_BYTES_MAX} bytes`;
-  return isTextless === true ? textlessTooLongFailure(what) : tooLongFailure(what);
+  const fault = `above ${UPSTREAM_RESPONSE_BYTES_MAX} bytes`;
+  return isTextless === true ? textlessTooLongFailure(fault) : tooLongFailure(fault);
 }
 
 type WholeForm = Pick<Dialect, 'marker' | 'isCount' | 'isTextless' | 'faultIn'>;
@@ -198,7 +196,7 @@ export class ResponseReader implements ResponseBodyReader {
   #chunks: Uint8Array[] = [];
   #bytes = 0;
   #members: Readonly<Record<string, unknown>> | undefined;
-  #over = false;
+  #hasOutcome = false;
 
   /** `form`: of the door; that of a chat completion if it is left out. */
   constructor(
@@ -214,7 +212,7 @@ export class ResponseReader implements ResponseBodyReader {
   }
 
   onData(chunk: Uint8Array): void {
-    if (this.#over) return;
+    if (this.#hasOutcome) return;
     this.#bytes += chunk.length;
     if (this.#bytes > UPSTREAM_RESPONSE_BYTES_MAX) this.#reject(tooLong(this.#form));
     else if (!this.#budget.grow(chunk.length)) this.#reject(budgetFailure());
@@ -225,7 +223,7 @@ export class ResponseReader implements ResponseBodyReader {
   onWhole(body: Buffer, members: Readonly<Record<string, unknown>>): void {
     this.onData(body);
     const { model } = members;
-    // As if it were read from the bytes.
+    // `model` becomes Latin-1, as the meter expects and `membersOfResponse` would return it.
     this.#members =
       typeof model === 'string' && !ASCII.test(model)
         ? { ...members, model: Buffer.from(model).toString('latin1') }
@@ -233,7 +231,7 @@ export class ResponseReader implements ResponseBodyReader {
   }
 
   onEnd(): void {
-    if (this.#over) return;
+    if (this.#hasOutcome) return;
     const response = joinedOf(this.#chunks, this.#bytes);
     this.#chunks = [];
     const members = this.#members ?? membersOfResponse(response);
@@ -251,15 +249,15 @@ export class ResponseReader implements ResponseBodyReader {
   }
 
   #complete(response: Buffer, members: Readonly<Record<string, unknown>>): void {
-    this.#over = true;
+    this.#hasOutcome = true;
     this.#meter.report(reportIn(members), members.model);
-    // Megabytes of embeddings would be parsed once more, to look for text.
+    // A response without text is not kept: to look for text would parse megabytes of embeddings once more.
     if (this.#form.isTextless !== true) this.#meter.relayedWhole(response);
     this.#outcome.complete(response);
   }
 
   #reject(failure: AttemptFailure): void {
-    this.#over = true;
+    this.#hasOutcome = true;
     this.#chunks = [];
     this.#outcome.reject(failure);
   }
@@ -273,8 +271,8 @@ function joinedOf(chunks: readonly Uint8Array[], bytes: number): Buffer {
 /**
  * Bounds the memory of all non-streamed responses of a worker. Such a response is buffered in full: nothing
  * is sent until it is validated, and it stays buffered until the client has read it, which may take hours.
- * Beyond the bound a response is given up, and its call gets a 503 and is not billed: to wait would be a
- * queue behind the slowest reader.
+ * Beyond the bound a response is given up, and its call gets a 503 and is not billed. If the response waited
+ * instead, all responses would queue behind the slowest reader.
  */
 export class ResponseBudgetBuffer {
   readonly #bytesMax: number;
@@ -316,7 +314,7 @@ export class ResponseBudget {
     this.#budget = budget;
   }
 
-  /** Counts `bytes` more; false beyond the bound. */
+  /** Counts `bytes` more, or fewer if negative. Returns false, and counts nothing, beyond the bound. */
   grow(bytes: number): boolean {
     if (!this.#budget.change(this.#bytes, this.#bytes + bytes)) return false;
     this.#bytes += bytes;

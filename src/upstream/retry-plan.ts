@@ -1,8 +1,8 @@
 /**
  * The attempts of one call on the upstreams of its model: each upstream once. If there is no other upstream,
- * or all others cool down or are at their limits, the same one is tried again after a pause, provided that
- * this does no work twice (retry with backoff and jitter). Only then does the call wait for an upstream that
- * is at its limits. call-models.ts makes a plan for each model of a call. Upstream worker.
+ * or all others cool down or are at their limits, the same upstream is tried again after a pause, provided
+ * that the repeat does no work twice (retry with backoff and jitter). Only then does the call wait for an
+ * upstream that is at its limits. call-models.ts makes a plan for each model of a call. Upstream worker.
  *
  * Must hold: chat-session.ts asks for no further attempt after a byte for the client
  * (test/unit/upstream/chat-session-failover.test.ts). Only a `repeatable` failure is followed by an attempt
@@ -17,11 +17,11 @@ import type { Cooldown, NoRoom, TakenTarget, TargetChoice } from './target-choic
 /** Further attempts on the same upstream; their pauses add up to 0.3 s at most. */
 const REPEATS_MAX = 2;
 /**
- * Later the same upstream is not tried again: a caller that has waited seconds for a connection would wait as
- * long again.
+ * Once so much time has gone, the same upstream is not tried again: a caller that has waited seconds for a
+ * connection would wait as long again.
  */
 const REPEAT_WITHIN_MS = 1_000;
-/** The longest first pause; the longest second one is twice as long. */
+/** The longest first pause. The longest second pause is twice as long. */
 const FIRST_PAUSE_MS_MAX = 100;
 
 export class RetryPlan {
@@ -47,29 +47,29 @@ export class RetryPlan {
   }
 
   /**
-   * Takes the next upstream; undefined if all were tried, cool down or are at their limits. `queued`: the
-   * call has waited, so it may overtake others.
+   * Takes the next upstream; undefined if all were tried, cool down or are at their limits. `isQueued`: the
+   * call has waited in the queue, so it may take of scopes that other calls wait for.
    */
-  take(queued = false): TakenTarget | undefined {
+  take(isQueued = false): TakenTarget | undefined {
     const isRetry = this.#attempts > 0;
-    const taken = this.#choice.take(this.#tried, this.#account, isRetry, this.tokens, queued);
+    const taken = this.#choice.take(this.#tried, this.#account, isRetry, this.tokens, isQueued);
     if (taken === undefined) return undefined;
     // The first attempt follows at once, so the clock is not read again.
-    this.#attemptStartMs = queued || isRetry ? this.#clock.monotonicMs() : this.#startMs;
+    this.#attemptStartMs = isQueued || isRetry ? this.#clock.monotonicMs() : this.#startMs;
     this.#tried.push(taken.index);
     this.#attempts++;
     return taken;
   }
 
   /**
-   * Call it after `take` has returned undefined, or if `isAnyLeft` of the choice is false. Undefined if no
-   * upstream could serve the call even below its limits.
+   * To be called after `take` has returned undefined, or if `isAnyLeft` of the choice is false. Undefined if
+   * no upstream could serve the call even below its limits.
    */
   noRoom(): NoRoom | undefined {
     return this.#choice.noRoom(this.#tried, this.#account, this.tokens);
   }
 
-  /** The limits that the call waits for; none if it need not. Cheap. */
+  /** The limits that the call waits for; none if it need not wait. Cheap, for the queue asks at each look. */
   limits(): readonly TargetQuotas[] {
     return this.#choice.limitsOf(this.#tried, this.#account, this.tokens);
   }
@@ -110,25 +110,25 @@ export class RetryPlan {
   }
 
   /**
-   * Milliseconds to pause before the next `take`; undefined if there is no further attempt. Call it once
-   * for each failure: it counts repeats. `sent`: a byte may have reached the upstream.
+   * Milliseconds to pause before the next `take`; undefined if there is no further attempt. To be called once
+   * for each failure, because it counts repeats. `wasSent`: a byte may have reached the upstream.
    */
-  pauseMs(taken: TakenTarget, failure: AttemptFailure, sent: boolean): number | undefined {
+  pauseMs(taken: TakenTarget, failure: AttemptFailure, wasSent: boolean): number | undefined {
     const spentMs = this.spentMs();
     if (spentMs >= taken.target.totalTimeoutMs) return undefined;
     if (this.#choice.isAnyLeft(this.#tried, this.#account, this.tokens)) return 0;
-    // The others cool down or are full. This upstream is tried again as if they did not exist.
-    const pauseMs = this.#repeatAfterMs(taken, failure, sent, spentMs);
+    // All others cool down or are full. This upstream is tried again as if the others did not exist.
+    const pauseMs = this.#repeatAfterMs(taken, failure, wasSent, spentMs);
     if (pauseMs !== undefined) return pauseMs;
-    // After 0, `take` returns undefined, and the call waits until a full upstream has room.
+    // If 0 is returned, the next `take` returns undefined, and the call waits until a full upstream has room.
     return this.noRoom() === undefined ? undefined : 0;
   }
 
-  /** As `pauseMs`, before the same upstream is tried once more; undefined if it is not. */
+  /** As `pauseMs`, before the same upstream is tried once more; undefined if that is not allowed. */
   #repeatAfterMs(
     taken: TakenTarget,
     failure: AttemptFailure,
-    sent: boolean,
+    wasSent: boolean,
     spentMs: number,
   ): number | undefined {
     const hasTriedOthers = this.#tried.some((index) => index !== taken.index);
@@ -136,8 +136,8 @@ export class RetryPlan {
     if (this.#repeats === REPEATS_MAX) return undefined;
     this.#tried.length = 0;
     this.#repeats++;
-    // Sent, yet repeatable: the upstream had closed the kept connection. No pause.
-    if (sent && this.#repeats === 1) return 0;
+    // Sent, yet repeatable: the upstream had closed the kept connection, so a pause would gain nothing.
+    if (wasSent && this.#repeats === 1) return 0;
     // Random, so that calls that failed together do not come together.
     return FIRST_PAUSE_MS_MAX * this.#repeats * (0.5 + Math.random() / 2);
   }

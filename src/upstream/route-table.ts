@@ -1,8 +1,8 @@
 /**
- * The upstreams of each model with their state (breakers, calls in flight). upstream-task.ts makes one for
- * its worker, sessions read it. Upstream worker.
+ * The upstreams of each model with their state (breakers, calls in flight). upstream-task.ts makes a table
+ * for its worker, sessions read it. Upstream worker.
  *
- * Must hold: a reload replaces the routes while calls run, so an index always means the same model, and
+ * Must hold: a reload replaces the routes while calls run. So an index always means the same model, and
  * upstreams that did not change keep their state (test/unit/upstream/route-table.test.ts).
  */
 import { type ChoiceDeps, TargetChoice } from './target-choice.js';
@@ -20,6 +20,7 @@ export class RouteTable {
     this.replace(routes);
   }
 
+  /** `modelIndex` is of a model that has a route, or the caller fails on undefined (session-shared.ts). */
   routeOf(modelIndex: number): ModelRoute {
     return this.#routes[modelIndex]!;
   }
@@ -30,8 +31,8 @@ export class RouteTable {
 
   /**
    * From now on calls, and further attempts of running calls, go where `routes` say. No model may change its
-   * index or be missing: one that was removed is `retired`. Upstreams that did not change keep their breakers
-   * and calls.
+   * index or be missing: a removed model is `retired`, as registry/catalog.ts makes it. Upstreams that did
+   * not change (`isSameUpstream`) keep their breakers and calls.
    */
   replace(routes: readonly ModelRoute[]): void {
     this.#routes = routes;

@@ -1,7 +1,7 @@
 /**
  * Finds parts of the operator's credentials in a provider's text, also if they are encoded, so that callers
- * and logs never get them. error-mapping.ts, credential-table.ts and gateway/upstream-probe.ts use it. Any
- * thread; it keeps the traces of each target.
+ * and logs never get them. error-mapping.ts, credential-table.ts and gateway/probe-diagnosis.ts call it. Any
+ * thread; each thread keeps the traces of its targets.
  *
  * Must hold: a part in plain text, in upper or lower case, or backwards, is cut out. An encoded part cannot
  * be cut out with certainty, so such a text is dropped as a whole. Parts below TRACE_CHARS stay, so that a
@@ -12,30 +12,33 @@ import { secretsOf, type UpstreamTarget } from './target.js';
 
 /** Length of a trace: so many characters in a row give a key away. */
 const TRACE_CHARS = 8;
-/** Encodings of encodings that are undone. More do not happen by accident. */
+/** How many encodings, one in another, are undone. More do not happen by accident. */
 const LAYERS_MAX = 2;
 const MASK = '***';
 
+/** Shorter runs than this and HEX_RUN decode to fewer than TRACE_CHARS characters. */
 const BASE64_RUN = /[A-Za-z0-9+/_-]{10,}/g;
 const HEX_RUN = /[0-9a-f]{16,}/gi;
 /** What may stand between the bytes of hexadecimal text. */
 const BETWEEN_HEX = /0x|\\x|[\s:;,._-]/gi;
-/** The same, without the `0x` whose zero is a digit. */
+/** As BETWEEN_HEX, but `0x` after a digit stays, because its zero may be a digit of the text. */
 const BETWEEN_WHOLE_HEX = /(?<![0-9a-f])0x|\\x|[\s:;,._-]/gi;
-/** A letter as a decimal code. */
+/** Letters as decimal codes, such as `115 107`. */
 const CODES = /\d{2,3}/g;
-/** `%2D`, `=2D`, `\x2d`, `\u002d`, `&#x2d;`, `&#45;`. */
+/**
+ * `%2D`, `=2D`, `\x2d`, `\u002d`, `&#x2d;`, `&#45;`: the first four groups are hexadecimal, the last decimal.
+ */
 const ESCAPE = /[%=]([0-9a-f]{2})|\\x([0-9a-f]{2})|\\u00([0-9a-f]{2})|&#x0*([0-9a-f]{2});|&#0*(\d{2,3});/gi;
 
 /** Looks for the same secrets in many texts. */
 export class SecretTraces {
   /**
-   * Secrets that are shorter than a trace, in lower case. They are cut out only in plain text: to look for so
-   * few characters encoded or backwards would reject harmless texts.
+   * Secrets that are shorter than a trace, in lower case. They are cut out only in plain text, because a
+   * search for so few characters encoded or backwards would reject harmless texts.
    */
   readonly #short: readonly string[];
   readonly #plain: Windows;
-  /** Of the secrets' letters and digits alone, for texts with separators between them. */
+  /** Windows of the secrets' letters and digits alone, for texts that have separators between the letters. */
   readonly #bare: Windows;
 
   /** `secrets` are ASCII. */
@@ -46,7 +49,7 @@ export class SecretTraces {
     this.#bare = new Windows(lower.map(bareOf));
   }
 
-  /** The text without traces; undefined if it has one that cannot be cut out. */
+  /** The text without traces; undefined if the text has a trace that cannot be cut out. */
   cleaned(text: string): string | undefined {
     const masked = this.#masked(text);
     return this.#isIn(masked, LAYERS_MAX) ? undefined : masked;
@@ -56,22 +59,23 @@ export class SecretTraces {
   #masked(text: string): string {
     const lower = lowerOf(text);
     let masked = '';
-    let at = 0;
-    while (at < text.length) {
-      const end = this.#plain.endAt(lower, at) ?? this.#shortEndAt(lower, at);
-      masked += end === undefined ? text[at]! : MASK;
-      at = end ?? at + 1;
+    let position = 0;
+    while (position < text.length) {
+      const end = this.#plain.endAt(lower, position) ?? this.#shortEndAt(lower, position);
+      masked += end === undefined ? text[position]! : MASK;
+      position = end ?? position + 1;
     }
     return masked;
   }
 
-  #shortEndAt(lower: string, at: number): number | undefined {
-    const found = this.#short.find((secret) => lower.startsWith(secret, at));
-    return found === undefined ? undefined : at + found.length;
+  #shortEndAt(lower: string, position: number): number | undefined {
+    const secret = this.#short.find((secret) => lower.startsWith(secret, position));
+    return secret === undefined ? undefined : position + secret.length;
   }
 
   /** Whether a trace is in the text, or in what it decodes to; `layers`: how often it may be decoded. */
   #isIn(text: string, layers: number): boolean {
+    // NFKC turns full-width and other variants of letters into the letters.
     const lower = lowerOf(text.normalize('NFKC'));
     if (this.#plain.isIn(lower) || this.#plain.isIn(joinedOf(lower)) || this.#bare.isIn(bareOf(lower)))
       return true;
@@ -94,7 +98,7 @@ export function tracesOf(target: UpstreamTarget): SecretTraces {
 /** All substrings of TRACE_CHARS characters of some texts, forwards and backwards. */
 class Windows {
   readonly #pieces = new Set<string>();
-  /** 1 if a piece begins with these two bytes. Nearly everywhere none does, and then no substring is made. */
+  /** 1 if a piece begins with these two bytes. Nearly everywhere no piece does, and no substring is made. */
   readonly #begins = new Uint8Array(0x1_0000);
 
   constructor(texts: readonly string[]) {
@@ -104,38 +108,41 @@ class Windows {
     }
   }
 
-  /** Where the run of pieces that begins at `at` ends; undefined if none begins there. */
-  endAt(text: string, at: number): number | undefined {
-    if (!this.#hasAt(text, at)) return undefined;
-    let last = at;
-    // The next piece may begin within this one or right after it.
-    for (let next = at + 1; next <= last + TRACE_CHARS; next++) if (this.#hasAt(text, next)) last = next;
+  /** Where the run of pieces that begins at `position` ends; undefined if none begins there. */
+  endAt(text: string, position: number): number | undefined {
+    if (!this.#hasAt(text, position)) return undefined;
+    let last = position;
+    // The next piece may begin within the last piece or right after it.
+    for (let next = position + 1; next <= last + TRACE_CHARS; next++)
+      if (this.#hasAt(text, next)) last = next;
     return last + TRACE_CHARS;
   }
 
   isIn(text: string): boolean {
-    for (let at = 0; at + TRACE_CHARS <= text.length; at++) if (this.#hasAt(text, at)) return true;
+    for (let position = 0; position + TRACE_CHARS <= text.length; position++)
+      if (this.#hasAt(text, position)) return true;
     return false;
   }
 
-  #hasAt(text: string, at: number): boolean {
-    if (this.#begins[beginOf(text, at)] !== 1) return false;
-    return this.#pieces.has(text.slice(at, at + TRACE_CHARS));
+  #hasAt(text: string, position: number): boolean {
+    if (this.#begins[beginOf(text, position)] !== 1) return false;
+    return this.#pieces.has(text.slice(position, position + TRACE_CHARS));
   }
 
   #add(text: string): void {
-    for (let at = 0; at + TRACE_CHARS <= text.length; at++) {
-      this.#pieces.add(text.slice(at, at + TRACE_CHARS));
-      this.#begins[beginOf(text, at)] = 1;
+    for (let position = 0; position + TRACE_CHARS <= text.length; position++) {
+      this.#pieces.add(text.slice(position, position + TRACE_CHARS));
+      this.#begins[beginOf(text, position)] = 1;
     }
   }
 }
 
-function beginOf(text: string, at: number): number {
-  return ((text.charCodeAt(at) & 0xff) << 8) | (text.charCodeAt(at + 1) & 0xff);
+/** The index in `#begins` of the two characters at `position`. */
+function beginOf(text: string, position: number): number {
+  return ((text.charCodeAt(position) & 0xff) << 8) | (text.charCodeAt(position + 1) & 0xff);
 }
 
-/** Keeps the length, which `toLowerCase` does not promise. */
+/** In lower case, with the same length, which `toLowerCase` of other letters than ASCII does not promise. */
 function lowerOf(text: string): string {
   return text.replace(/[A-Z]+/g, (letters) => letters.toLowerCase());
 }
@@ -145,11 +152,12 @@ function joinedOf(text: string): string {
   return text.replace(/[^!-~]+/g, '');
 }
 
+/** Letters and digits alone. */
 function bareOf(lower: string): string {
   return lower.replace(/[^0-9a-z]+/g, '');
 }
 
-/** The text as it would read if it, or a part of it, were encoded. */
+/** What the text decodes to, as a whole and in its parts, in each encoding. Runs may begin within a unit. */
 function decodingsOf(text: string): string[] {
   const decoded: string[] = [];
   const unescaped = text.replace(ESCAPE, (_, ...groups: (string | undefined)[]) => {

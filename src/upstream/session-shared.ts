@@ -2,8 +2,8 @@
  * What all sessions of an upstream worker share. upstream-task.ts makes the SessionDeps, chat-session.ts
  * calls `sharedOf`. Upstream worker.
  *
- * Must hold: `sharedOf` is called once a worker, or its bounds of buffered responses and of calls without a
- * client are not one bound each (no test shows this).
+ * Must hold: `sharedOf` is called once a worker. With two calls, the worker would buffer twice the responses,
+ * and let twice the calls without a client finish (no test shows this).
  */
 import type { StartSession, UpstreamSession } from '../channel/messages.js';
 import type { Clock } from '../core/clock.js';
@@ -45,7 +45,7 @@ export interface SessionShared extends Omit<SessionDeps, 'log'> {
   readonly leftCalls: LeftCalls;
 }
 
-/** Called once a worker. */
+/** Called once a worker, by createStartSession. */
 export function sharedOf({ log, ...deps }: SessionDeps): SessionShared {
   return {
     ...deps,
@@ -61,7 +61,7 @@ export function clientOf({ echo, http, providers }: SessionShared, target: Upstr
   return target.origin === ECHO_ORIGIN ? echo : http;
 }
 
-/** The session of a call that has failed before it had one. The channel drops it: the call has ended. */
+/** Stands for the session of a call that failed before it had a session. The channel drops it at once. */
 const NO_SESSION: UpstreamSession = {
   onCredit: () => undefined,
   onCancel: () => undefined,
@@ -70,8 +70,8 @@ const NO_SESSION: UpstreamSession = {
 
 /**
  * Returns `start` as a StartSession that does not throw: a bug before the session has begun, such as a model
- * that the worker's routes do not have, fails that call, and not the worker with all of its calls. If the
- * call has ended before the bug, the assertion that it ends once is thrown, as by `crash`.
+ * that the worker's routes do not have, fails that call, and not the worker with all of its calls. One
+ * exception: if the call had ended before the bug, `fail` throws, because a call ends once.
  */
 export function guarded(errors: ErrorLog, start: StartSession): StartSession {
   return (request, downstream) => {

@@ -8,7 +8,7 @@
  * chat-completion stream, its usage, its error and its end.
  *
  * Must hold: whether an event is relayed depends on the event and on those before it, however the bytes were
- * cut. There is one exception: while the client has no byte, good events that come together with a bad one
+ * cut. There is one exception: while the client has no byte, good events that come together with a bad event
  * are held back, unless the text is whole (test/unit/upstream/hostile-answers.test.ts,
  * test/unit/upstream/stream-ends.test.ts).
  */
@@ -30,12 +30,12 @@ const LATE_USAGE_MS_MAX = 100;
 
 const DONE_BYTES = Buffer.from(SSE_DONE);
 
-/** Whether a choice has ended. While it goes on, some upstreams send an empty text instead of null. */
+/** Whether a choice has ended. While a choice goes on, some upstreams send an empty text instead of null. */
 function isFinished(choice: unknown): boolean {
   return isRecord(choice) && typeof choice.finish_reason === 'string' && choice.finish_reason !== '';
 }
 
-/** Whether an event brings more than a role and the reason of the end. */
+/** Whether an event brings text or calls of tools: more than a role and the reason of the end. */
 function hasText(choices: readonly unknown[]): boolean {
   for (const choice of choices) {
     if (!isRecord(choice)) continue;
@@ -64,17 +64,17 @@ export class StreamReader implements ResponseBodyReader {
   readonly #splitter = new SseSplitter();
   readonly #forms = new EventForms();
   /** An event with choices has come, so this is a chat-completion stream. */
-  #accepted = false;
+  #isAccepted = false;
   /** For each choice that has come, by its index: whether its last event said why the generation ended. */
   readonly #choiceEnds = new Map<unknown, boolean>();
   /** How many choices have not ended. */
   #openChoices = 0;
   /** `[DONE]` has come. */
-  #done = false;
-  /** The outcome was told: what still comes is ignored. */
-  #over = false;
+  #isDone = false;
+  /** The outcome was reported: what still comes is ignored. */
+  #hasOutcome = false;
   /** An event was relayed. */
-  #relayed = false;
+  #hasRelayed = false;
 
   /** `includeUsage`: the client asked for the usage event. `choices`: how many the request asked for. */
   constructor(
@@ -92,35 +92,35 @@ export class StreamReader implements ResponseBodyReader {
   }
 
   get isWhole(): boolean {
-    return this.#relayed && this.#hasWholeText;
+    return this.#hasRelayed && this.#hasWholeText;
   }
 
   /** `[DONE]` has come, or as many choices as requested have ended. */
   get #hasWholeText(): boolean {
-    return this.#done || (this.#finished && this.#choiceEnds.size >= this.#choices);
+    return this.#isDone || (this.#isFinished && this.#choiceEnds.size >= this.#choices);
   }
 
   /**
-   * All choices that have come have ended. Others may still come, but some upstreams send one choice whatever
-   * was requested: so at the end of the response this is enough.
+   * All choices that have come have ended. Other choices may still come. But some upstreams send one choice
+   * however many were requested, so at the end of the response this is enough.
    */
-  get #finished(): boolean {
+  get #isFinished(): boolean {
     return this.#openChoices === 0 && this.#choiceEnds.size > 0;
   }
 
   onData(chunk: Uint8Array): void {
-    if (this.#over) return;
+    if (this.#hasOutcome) return;
     const events = this.#splitter.push(chunk);
     if (events === undefined) this.#reject(tooLongFailure('an event is too long'));
     else if (events.length > 0) this.#onEvents(events);
   }
 
   onEnd(): void {
-    if (this.#over) return;
-    const rest = this.#splitter.end();
-    if (rest.length > 0) this.#onEvents(rest);
+    if (this.#hasOutcome) return;
+    const lastEvents = this.#splitter.end();
+    if (lastEvents.length > 0) this.#onEvents(lastEvents);
     if (this.#isOver()) return;
-    if (this.#done || this.#finished) this.#complete();
+    if (this.#isDone || this.#isFinished) this.#complete();
     else this.#reject(garbageFailure('the stream ended before its end'));
   }
 
@@ -132,19 +132,19 @@ export class StreamReader implements ResponseBodyReader {
       this.#relay(events);
       return;
     }
-    const wasDone = this.#done;
+    const wasDone = this.#isDone;
     this.#judgeEach(events, text, knownEnd);
-    if (!this.#done || this.#over) return;
+    if (!this.#isDone || this.#hasOutcome) return;
     if (this.#meter.reported !== undefined) this.#complete();
     else if (!wasDone) setTimeout(() => this.#completeLate(), LATE_USAGE_MS_MAX).unref();
   }
 
   /**
    * Whether an event with only text leaves the state of the stream as it is. Once a choice has ended, such an
-   * event might reopen it, so then events are parsed.
+   * event might reopen the choice, so then events are parsed.
    */
   get #mayCompareForms(): boolean {
-    return this.#accepted && this.#openChoices === this.#choiceEnds.size && !this.#done;
+    return this.#isAccepted && this.#openChoices === this.#choiceEnds.size && !this.#isDone;
   }
 
   /**
@@ -166,12 +166,13 @@ export class StreamReader implements ResponseBodyReader {
       if (verdict === 'drop') relayRun(start, end);
       else if (verdict === 'text') this.#forms.learn(events.toString('latin1', start, end));
       else if (verdict !== 'relay') {
-        // While the client has nothing, good events before the bad one are held back: another upstream may
-        // still respond.
-        if (this.#relayed || this.#hasWholeText) relayRun(start, end);
+        // While the client has no byte, good events before the bad event are held back, because another
+        // upstream may still respond.
+        if (this.#hasRelayed || this.#hasWholeText) relayRun(start, end);
         this.#reject(garbageFailure(verdict.garbage));
         return;
       }
+      // `relayRun` may have ended the attempt.
       if (this.#isOver()) return;
       start = end;
       if (text !== undefined && this.#mayCompareForms) start = this.#forms.endFrom(text, start);
@@ -186,13 +187,12 @@ export class StreamReader implements ResponseBodyReader {
     // Comments keep a connection alive; the listener sends its own.
     if (data === undefined || data === '') return 'drop';
     if (data === SSE_DONE_DATA) {
-      if (!this.#accepted) return { garbage: '[DONE] before any choice' };
-      this.#done = true;
+      if (!this.#isAccepted) return { garbage: '[DONE] before any choice' };
+      this.#isDone = true;
       return 'drop';
     }
-    // Undefined if it is no JSON.
     const event = parsedJson(data);
-    if (this.#done) {
+    if (this.#isDone) {
       // The client has its text. Only a report is read, if none has come.
       if (isRecord(event) && this.#meter.reported === undefined)
         this.#meter.report(reportIn(event), event.model);
@@ -208,8 +208,8 @@ export class StreamReader implements ResponseBodyReader {
     const isText = choices !== undefined && hasText(choices);
     if (isText && !isReport) this.#meter.textCame();
     if (isRecord(event.usage) && !choices?.length && !this.#includeUsage) return 'drop';
-    if (!this.#accepted && choices === undefined) return { garbage: 'an event has no choices' };
-    this.#accepted = true;
+    if (!this.#isAccepted && choices === undefined) return { garbage: 'an event has no choices' };
+    this.#isAccepted = true;
     const hasEnded = choices !== undefined && this.#recordEnds(choices);
     return isText && usage === undefined && !hasEnded ? 'text' : 'relay';
   }
@@ -234,19 +234,19 @@ export class StreamReader implements ResponseBodyReader {
   }
 
   #judgeInvalidUtf8(): Verdict {
-    return this.#done ? 'drop' : { garbage: 'an event is no UTF-8' };
+    return this.#isDone ? 'drop' : { garbage: 'an event is no UTF-8' };
   }
 
   #relay(events: Buffer): void {
-    if (!this.#relayed) this.#outcome.begun();
-    this.#relayed = true;
+    if (!this.#hasRelayed) this.#outcome.begun();
+    this.#hasRelayed = true;
     this.#meter.relayed(events);
     this.#sink.relay(events);
   }
 
   #complete(): void {
-    if (this.#over) return;
-    this.#over = true;
+    if (this.#hasOutcome) return;
+    this.#hasOutcome = true;
     this.#outcome.complete(DONE_BYTES);
   }
 
@@ -265,12 +265,12 @@ export class StreamReader implements ResponseBodyReader {
       this.#complete();
       return;
     }
-    this.#over = true;
+    this.#hasOutcome = true;
     this.#outcome.reject(failure);
   }
 
-  /** A method, because TypeScript does not see that a call just before may have set `#over`. */
+  /** A method, because TypeScript does not see that a call just before may have set `#hasOutcome`. */
   #isOver(): boolean {
-    return this.#over;
+    return this.#hasOutcome;
   }
 }

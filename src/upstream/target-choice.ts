@@ -1,11 +1,12 @@
 /**
- * The load balancer of a model. It takes the upstream with the best priority among those that the call has
- * not tried, that do not cool down and are below their limits; of equals the one with the least calls in
- * flight for its weight (weighted least connections). retry-plan.ts uses it. Upstream worker; one for each
- * model. It counts the calls of its worker only; the limits are shared.
+ * The load balancer of a model. Among the upstreams that the call has not tried, that do not cool down and
+ * are below their limits, it takes the one with the best priority. Of equals it takes the one with the least
+ * calls in flight for its weight (weighted least connections). route-table.ts has a TargetChoice for each
+ * model, retry-plan.ts takes by it. Upstream worker. Calls in flight are those of the worker; the limits are
+ * shared.
  *
  * Must hold: each TakenTarget is released, and its first release is its outcome. If no other upstream is
- * left, one that cools down is tried again within seconds, however long it was down
+ * left, an upstream that cools down is tried again within seconds, however long it was down
  * (test/unit/upstream/target-choice.test.ts).
  */
 import type { Clock } from '../core/clock.js';
@@ -20,26 +21,26 @@ import { isSameUpstream, type TargetQuotas, type UpstreamTarget } from './target
 import type { QuotaHold, UpstreamQuotas } from './upstream-quotas.js';
 
 /**
- * The longest time for which an upstream is parked: its Retry-After is obeyed, and others serve the calls. It
- * may have said a day, or have meant one caller only. So if no other upstream is left, a single call tries
- * again after `parkMsMax`, and all calls follow once that one gets a response.
+ * The longest time for which an upstream is parked: its Retry-After is obeyed, and others serve the calls.
+ * The Retry-After may be a day, or meant for one caller only. So if no other upstream is left, a single call
+ * tries again after `parkMsMax`, and all calls follow once that call gets a response.
  */
 const PARK_MS_MAX = 60_000;
 
 /** The state of one upstream. */
 interface TargetState {
-  /** Never given to another target. A call remembers by it what it has tried. */
+  /** Never given to another target: a call remembers by the index which targets it has tried. */
   readonly index: number;
   target: UpstreamTarget;
   readonly breaker: Breaker;
   inFlight: number;
-  /** Until when its Retry-After is obeyed. */
+  /** Until when the target's Retry-After is obeyed; monotonic ms, as all times here. */
   parkedUntilMs: number;
-  /** While parked: when one call may try again, if no other upstream is left. */
+  /** While the target is parked: when one call may try again, if no other upstream is left. */
   parkProbeAtMs: number;
 }
 
-/** Why no upstream takes a call now, and how long until one does. */
+/** Why no upstream takes a call now, and how long until an upstream does. */
 export interface Cooldown {
   readonly waitMs: number;
   /** In words for the caller. */
@@ -52,13 +53,13 @@ export interface NoRoom {
   readonly quota: UpstreamQuotaName | undefined;
   /** That upstream's slot in the metrics. */
   readonly slot: number;
-  /** Milliseconds until it has room, unless another call takes it; 0 if that is now, or not known. */
+  /** Milliseconds until that upstream has room, unless another call takes the room; 0: now, or not known. */
   readonly freeInMs: number;
-  /** How long a call may wait for it. */
+  /** How long a call may wait for one of the upstreams; the longest of their settings. */
   readonly queueMs: number;
   /** The coordinator may grant more to one of the upstreams, and has not replied yet. */
   readonly asks: boolean;
-  /** The coordinator has not said in time whether it has more for one of them. */
+  /** The coordinator has not replied in time whether it has more for one of the upstreams. */
   readonly isLate: boolean;
 }
 
@@ -90,14 +91,14 @@ export class TargetChoice {
   replace(targets: readonly UpstreamTarget[]): void {
     invariant(targets.length > 0, 'a model has an upstream');
     this.#limitsTokens = targets.some(({ quotas }) => quotas?.limits.tokensPerMinute !== undefined);
-    const known = [...this.#states];
+    const former = [...this.#states];
     this.#states = targets.map((target) => {
-      const position = known.findIndex((state) => isSameUpstream(state.target, target));
+      const position = former.findIndex((state) => isSameUpstream(state.target, target));
       if (position < 0) return this.#newState(target);
-      // A list may name one upstream twice: each entry takes over one state.
-      const state = known.splice(position, 1)[0]!;
+      // A list may name an upstream twice: each entry takes over a state of its own.
+      const state = former.splice(position, 1)[0]!;
       state.target = target;
-      // Slots go by name, and a name may have passed from another upstream of the same host to this one.
+      // Slots go by name, and the name may have belonged to another upstream of the same host before.
       this.#deps.metrics.setBreaker(target.slot, state.breaker.isOpen ? 'open' : 'closed');
       return state;
     });
@@ -138,7 +139,7 @@ export class TargetChoice {
 
   /**
    * Whether `take` would return a target, or might once the coordinator has replied. Takes nothing, so other
-   * calls may be faster. O(targets), with a look at the limits of each that is full.
+   * calls may take the target first. O(targets), with a look at the limits of each full target.
    */
   isAnyLeft(tried: readonly number[], account: AccountIndex, tokens = 0): boolean {
     const nowMs = this.#clock.monotonicMs();
@@ -153,35 +154,35 @@ export class TargetChoice {
 
   /**
    * Takes the best target whose index is not in `tried`; undefined if all were tried, cool down, or are at
-   * their limits. `retry`: an earlier attempt of the call has failed. `tokens`: the most that the call may
-   * use. `queued`: the call has waited, so it may take of scopes that others wait for. O(targets).
+   * their limits. `isRetry`: an earlier attempt of the call has failed. `tokens`: the most that the call may
+   * use. `isQueued`: the call has waited, so it may take of scopes that other calls wait for. O(targets).
    */
   take(
     tried: readonly number[],
     account: AccountIndex,
-    retry = false,
+    isRetry = false,
     tokens = 0,
-    queued = false,
+    isQueued = false,
   ): TakenTarget | undefined {
     const nowMs = this.#clock.monotonicMs();
     for (let skipped = tried; ;) {
       const best = this.#best(skipped, nowMs, account);
       if (best === undefined) return undefined;
       const { quotas } = best.target;
-      const hold = quotas && this.#quotas.take(quotas, tokens, queued);
+      const hold = quotas && this.#quotas.take(quotas, tokens, isQueued);
       if (quotas !== undefined && hold === undefined) {
         skipped = [...skipped, best.index];
         continue;
       }
       best.inFlight++;
-      this.#deps.metrics.attemptBegun(best.target.slot, retry);
+      this.#deps.metrics.attemptBegun(best.target.slot, isRetry);
       return new TakenTarget(best, account, this.#deps, hold);
     }
   }
 
   /**
-   * Call it after `take` returned nothing, or if `isAnyLeft` is false: undefined if no target could serve the
-   * call even below its limits.
+   * Why the call must wait. To be called after `take` returned undefined, or if `isAnyLeft` is false.
+   * Undefined if no target could serve the call even below its limits.
    */
   noRoom(tried: readonly number[], account: AccountIndex, tokens: number): NoRoom | undefined {
     const nowMs = this.#clock.monotonicMs();
@@ -207,8 +208,9 @@ export class TargetChoice {
   }
 
   /**
-   * The limits of the upstreams that could serve the call now if they were below them; none if one of these
-   * has no limits. Reads no counter, because the queue calls it for each call that waits. O(targets).
+   * The limits that keep the call out: those of the upstreams that could serve it now if there were no
+   * limits. Empty if one of these upstreams has none. Reads no counter, because the queue asks for each call
+   * that waits. O(targets).
    */
   limitsOf(tried: readonly number[], account: AccountIndex, tokens: number): TargetQuotas[] {
     const nowMs = this.#clock.monotonicMs();
@@ -267,7 +269,7 @@ export class TargetChoice {
   }
 }
 
-/** A target that was taken for one attempt. Its first release counts; `settle` is separate from it. */
+/** A target that was taken for one attempt. Only the first release counts. `settle` is called besides. */
 export class TakenTarget {
   readonly target: UpstreamTarget;
   readonly index: number;
@@ -276,7 +278,7 @@ export class TakenTarget {
   readonly #clock: Clock;
   readonly #metrics: UpstreamMetrics;
   readonly #pass: BreakerPass;
-  /** The attempt finds out whether a parked target can be called again. */
+  /** The attempt is to find out whether a parked target can be called again. */
   readonly #isParkProbe: boolean;
   readonly #hold: QuotaHold | undefined;
   #released = false;
@@ -331,8 +333,8 @@ export class TakenTarget {
   }
 
   /**
-   * Settles the tokens that the attempt used; undefined: perhaps all that the call may use. Each attempt
-   * needs a call of it; the first one counts.
+   * Settles the tokens that the attempt used; undefined: perhaps all that the call may use. Must be called
+   * for each attempt, or its tokens stay taken. Only the first call counts.
    */
   settle(tokens?: number): void {
     this.#hold?.settle(tokens);
@@ -347,7 +349,7 @@ export class TakenTarget {
     state.parkProbeAtMs = nowMs + parkMsMax;
   }
 
-  /** If this call was the probe, the next one probes. */
+  /** The attempt says nothing about the target. If it was the probe, the next attempt probes. */
   #endUndecided(nowMs: MonotonicMs): void {
     this.#state.breaker.ended(this.#pass, nowMs);
     if (this.#isParkProbe) this.#state.parkProbeAtMs = nowMs;
@@ -364,7 +366,7 @@ export class TakenTarget {
   }
 }
 
-/** The load with the new call, so that of two idle targets the heavier one is taken. */
+/** The load with the new call, so that of two idle targets the one with more weight is taken. */
 function loadWithOneMore(state: TargetState): number {
   return (state.inFlight + 1) / state.target.weight;
 }

@@ -1,10 +1,10 @@
 /**
- * The upstreams of a model, as upstream workers have them (route-table.ts). gateway/snapshot.ts makes them of
- * the settings, also for commands that test upstreams (upstream-probe.ts).
+ * The upstreams of a model, as upstream workers have them (route-table.ts). gateway/snapshot.ts makes them
+ * from the settings, in the main thread, also to test upstreams (gateway/upstream-probe.ts).
  *
- * Must hold: a target has the provider's key, so no listener, log or response gets it
+ * Must hold: a target has the provider's key, so no listener, log or response gets a target
  * (test/e2e/secrets.test.ts). `isSameUpstream` compares all fields by which a target is another service, or
- * after a reload it would have the old one's breaker (test/unit/upstream/route-table.test.ts).
+ * after a reload a target would get the breaker of another (test/unit/upstream/route-table.test.ts).
  */
 import { isDeepStrictEqual } from 'node:util';
 import type { Settings } from '../config/schema.js';
@@ -25,7 +25,7 @@ export interface TargetQuotas {
 }
 
 export interface UpstreamTarget extends HttpTarget {
-  /** Slot of its counters in the metrics. */
+  /** Slot of the upstream's counters in the metrics. */
   readonly slot: number;
   /** The upstream's name of the model; undefined if it is the model's id. */
   readonly model: string | undefined;
@@ -33,20 +33,22 @@ export interface UpstreamTarget extends HttpTarget {
   readonly weight: number;
   /** 1 is best. */
   readonly priority: number;
-  /** Failures that open its breaker; with 0 it never opens. */
+  /** How many failures open the upstream's breaker; 0: it never opens. */
   readonly breakerFailuresMax: number;
-  /** How long its Retry-After is obeyed if no other upstream is left; 0: it is never obeyed. */
+  /**
+   * How long the upstream's Retry-After is obeyed if no other upstream is left; 0: never, whatever is left.
+   */
   readonly parkMsMax: number;
-  /** What becomes of an attempt that is charged, if its client leaves. */
+  /** What happens to an attempt that is charged, if its client leaves. */
   readonly whenClientLeaves: 'abort' | 'finish';
-  /** Undefined if it has no limits. */
+  /** Undefined if the upstream has no limits. */
   readonly quotas: TargetQuotas | undefined;
   /**
-   * The doors besides chat whose protocol it speaks, so that bodies pass, and the path of each; an empty path
-   * if the provider makes its own.
+   * The doors besides chat whose protocol the upstream speaks, so that bodies pass, and the path of each; an
+   * empty path if the provider's client makes the path.
    */
   readonly doors: Readonly<Partial<Record<DoorName, string>>>;
-  /** Undefined if it speaks OpenAI's protocol, so that bodies pass byte for byte. */
+  /** Undefined if the upstream speaks OpenAI's protocol, so that bodies pass byte for byte. */
   readonly provider: ProviderSettings | undefined;
   /** Only for an upstream that speaks OpenAI's protocol. */
   readonly memberNames?: MemberNames | undefined;
@@ -54,11 +56,12 @@ export interface UpstreamTarget extends HttpTarget {
   readonly thoughtsBack?: boolean | undefined;
 }
 
-/** Origin of the built-in model. */
+/** Origin of the built-in echo model (echo-client.ts). */
 export const ECHO_ORIGIN = 'echo:';
 
 type ModelSettings = Settings['models'][number];
 
+/** The names in settings. tokenizer.ts has a table and a pattern for each but `none`, which estimates. */
 export type Tokenizer = ModelSettings['tokenizer'];
 
 /** Why a fallback gets a call. `unavailable`: no upstream of the model could serve the call. */
@@ -74,7 +77,7 @@ export interface ModelRoute {
   readonly outputTokensMax: number;
   /** As in ModelEntry (registry/catalog.ts). */
   readonly mediaPartTokens: number;
-  /** When the model's fallbacks are asked. */
+  /** After which failures the model's fallbacks get a call. */
   readonly fallbackOn: readonly FallbackReason[];
   /** Sorted by priority, best first. */
   readonly targets: readonly UpstreamTarget[];
@@ -85,16 +88,16 @@ export interface ModelRoute {
 }
 
 /** Whether one target's breaker and calls in flight go to the other: same service, same credentials. */
-export function isSameUpstream(one: UpstreamTarget, other: UpstreamTarget): boolean {
+export function isSameUpstream(first: UpstreamTarget, second: UpstreamTarget): boolean {
   return (
-    one.origin === other.origin &&
-    one.path === other.path &&
-    one.key === other.key &&
-    one.ca === other.ca &&
-    one.breakerFailuresMax === other.breakerFailuresMax &&
-    isDeepStrictEqual(one.doors, other.doors) &&
-    isDeepStrictEqual(one.headers, other.headers) &&
-    isDeepStrictEqual(one.provider, other.provider)
+    first.origin === second.origin &&
+    first.path === second.path &&
+    first.key === second.key &&
+    first.ca === second.ca &&
+    first.breakerFailuresMax === second.breakerFailuresMax &&
+    isDeepStrictEqual(first.doors, second.doors) &&
+    isDeepStrictEqual(first.headers, second.headers) &&
+    isDeepStrictEqual(first.provider, second.provider)
   );
 }
 
@@ -114,8 +117,8 @@ export function secretsOf({ path, key, headers, provider }: UpstreamTarget): str
     (word) => word.length >= SECRET_CHARS_MIN,
   );
   const secrets = [...(key === undefined || key === '' ? [] : [key]), ...secretsInPath(path), ...words];
-  // A short one may be part of a long one. Cut first, it would leave the rest of the long one.
-  return secrets.sort((one, other) => other.length - one.length);
+  // A short secret may be part of a long one. Cut out first, it would leave the remainder of the long one.
+  return secrets.sort((first, second) => second.length - first.length);
 }
 
 /** What calls a target: HttpClient or ProviderClient, as attempts use them. */

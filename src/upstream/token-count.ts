@@ -1,10 +1,11 @@
 /**
- * Counts the tokens of a call whose upstream reported none, in turns: a count that does not end with its turn
- * becomes a CountRest, from which any counter thread goes on. Upstream workers ask for counts (call-usage.ts,
- * count-session.ts), and the main thread passes them to counter threads, where TokenCount runs. Pure.
+ * Counts the tokens of a call whose upstream reported none, in turns: a count that is not over when its turn
+ * is becomes a CountRest, from which any counter thread goes on. Upstream workers ask for counts
+ * (call-usage.ts, count-session.ts), and the main thread passes them to counter threads, where
+ * counter-task.ts runs TokenCount. Pure.
  *
- * Must hold: no caller loses its response because of a count: if no count comes, an estimate takes its place
- * and is marked as one (test/unit/upstream/token-count.test.ts,
+ * Must hold: no caller loses its response because of a count. If no count comes, an estimate takes its place,
+ * with the source `estimated` (test/unit/upstream/token-count.test.ts,
  * test/unit/upstream/token-count.count-wait.test.ts).
  */
 import { CHAT_DOOR } from '../core/door-names.js';
@@ -22,16 +23,16 @@ import { promptOf } from './prompt-text.js';
 import type { Tokenizer } from './target.js';
 import { estimateTextTokens, estimateTokensOf, type TextCounter, textCounterOf } from './tokenizer.js';
 
-/** The form of the response: events of a stream, one JSON object, or nothing was relayed. */
+/** The form of the response: events of a stream, one JSON object (`answer`), or nothing was relayed. */
 type CompletionForm = 'stream' | 'answer' | 'none';
 
 export interface CountRequest {
   readonly tokenizer: Tokenizer;
-  /** The call's door, as its position in DOOR_NAMES; that of chat if it is left out. */
+  /** The call's door, as its position in DOOR_NAMES; the door of chat if left out. */
   readonly door?: number;
   /** The request's JSON, in the protocol of that door. */
   readonly body: string | Uint8Array;
-  /** Tokens of its parts that are not text (`mediaTokensOf`); 0 if it is left out. */
+  /** Tokens of the body's media parts (`mediaTokensOf`); 0 if left out. */
   readonly mediaTokens?: number;
   /** Whether the upstream gets the thoughts of the conversation (`thoughtsBack` of target.ts). */
   readonly thoughtsBack?: boolean | undefined;
@@ -49,32 +50,33 @@ export interface CountRequest {
 /** Rejects if no count came in time or the counter thread died; then the tokens are estimated. */
 export type CountTokens = (request: CountRequest, account: AccountIndex) => Promise<Usage>;
 
-/** A count between two turns. Its buffers are transferred. */
+/** What is left of a count between two turns. Its buffers are transferred. */
 export interface CountRest {
   readonly tokenizer: Tokenizer;
   /**
-   * The texts that are not counted yet, joined, as UTF-16. They are counted one by one, because no token
-   * spans two texts.
+   * The texts that are not counted yet, joined, as UTF-16. Each is counted by itself, because no token spans
+   * two texts.
    */
   readonly chars: Uint8Array;
-  /** Length of each, in UTF-16 code units. */
+  /** Length of each text, in UTF-16 code units. */
   readonly lengths: Uint32Array;
-  /** How many of them belong to the prompt; they come first. */
+  /** How many of the texts belong to the prompt. These come first. */
   readonly promptTexts: number;
-  readonly sum: CountSum;
+  readonly state: CountState;
 }
 
 /** The count so far. */
-interface CountSum {
+interface CountState {
   promptTokens: number;
   completionTokens: number;
-  /** UTF-8 length of the texts in `countedTokens`: the rest is estimated by their ratio. */
+  /** UTF-8 length of the texts in `countedTokens`. Texts that get no turn are estimated by the ratio. */
   countedBytes: number;
   countedTokens: number;
   isExact: boolean;
   /** The completion is scaled up by `relayedBytes / completionBytes`. */
   readonly completionBytes: number;
   readonly relayedBytes: number;
+  /** How many turns the count has had, at most COUNT_TURNS_MAX. */
   turns: number;
 }
 
@@ -89,14 +91,14 @@ const PRIMING_TOKENS = 3;
 /** Up to this length an upstream worker parses a body for an estimate, which takes some ms. */
 const ESTIMATE_PARSE_BYTES_MAX = 256 * 1024;
 const DATA_URL = Buffer.from('"data:');
-/** What is before the data URL of an image or a file: a member's name, with its first quote. */
+/** What stands before the data URL of an image or a file: the name of its member. */
 const MEDIA_MEMBER = /[\s,{]"(?:url|image_url|file_data)"\s*:\s*$/;
 const MEDIA_MEMBER_CHARS = 64;
 /** The end of the name of a member that may hold an image, a document or a sound in base64. */
 const DATA_MEMBER = Buffer.from('data"');
 /**
- * From `"file_` or the like on, up to the value. Its first characters show whether it is base64, in which
- * JSON may write a slash as `\/`.
+ * Matches from BEFORE_DATA characters before `data"` up to the value. The first 128 characters of the value
+ * show whether it is base64, in which JSON may write a slash as `\/`.
  */
 const BASE64_MEMBER = /^(?:"file_|.{5}")data"\s*:\s*"(?=[\w+/\\-]{128})/s;
 const BEFORE_DATA = '"file_'.length;
@@ -105,32 +107,33 @@ const QUOTE = 0x22;
 
 /**
  * One count. Its usage has no cached and no reasoning tokens, and the source `counted`. The source is
- * `estimated` if the tokenizer is `none`, body and response are above TOKENIZER_BYTES_MAX, part of the prompt
- * is not text (images, audio), only a part of the response was kept, or COUNT_TURNS_MAX turns were not
- * enough. Never throws for a text. Costs about 0.1 s of CPU a megabyte of prose and 0.4 s of the worst text.
+ * `estimated` if the tokenizer is `none`, if body and response are above TOKENIZER_BYTES_MAX, if part of the
+ * prompt is not text (images, audio), if only a part of the response was kept, or if COUNT_TURNS_MAX turns
+ * were not enough. No text makes it throw. A megabyte of prose costs about 0.1 s of CPU, of the worst text
+ * 0.4 s.
  */
 export class TokenCount {
   readonly #tokenizer: Tokenizer;
   readonly #counter: TextCounter | undefined;
   readonly #texts: readonly string[];
   readonly #promptTexts: number;
-  readonly #sum: CountSum;
-  /** The text that is counted next, and the position in it. */
-  #next = 0;
-  #start = 0;
+  readonly #state: CountState;
+  /** The text that is counted next, and the position in that text. */
+  #textIndex = 0;
+  #position = 0;
 
   private constructor(
     tokenizer: Tokenizer,
     texts: readonly string[],
     promptTexts: number,
-    sum: CountSum,
+    state: CountState,
     counter: TextCounter | undefined,
   ) {
     this.#tokenizer = tokenizer;
     this.#counter = counter;
     this.#texts = texts;
     this.#promptTexts = promptTexts;
-    this.#sum = sum;
+    this.#state = state;
   }
 
   /** Reads the request's body, whose bytes are bounded: see prompt-text.ts. */
@@ -142,7 +145,7 @@ export class TokenCount {
     const isCounted = tokenizer !== 'none' && bytes <= TOKENIZER_BYTES_MAX;
     const prompt = promptOf(body);
     const isText = mediaTokens === 0 && !prompt.beyondText;
-    const sum: CountSum = {
+    const state: CountState = {
       promptTokens:
         mediaTokens +
         (prompt.messages === 0 ? 0 : PRIMING_TOKENS) +
@@ -158,50 +161,50 @@ export class TokenCount {
     };
     const texts = [...prompt.texts, ...completion];
     const counter = isCounted ? textCounterOf(tokenizer) : undefined;
-    return new TokenCount(tokenizer, texts, prompt.texts.length, sum, counter);
+    return new TokenCount(tokenizer, texts, prompt.texts.length, state, counter);
   }
 
-  static resume({ tokenizer, chars, lengths, promptTexts, sum }: CountRest): TokenCount {
+  static resume({ tokenizer, chars, lengths, promptTexts, state }: CountRest): TokenCount {
     invariant(tokenizer !== 'none', 'an estimate takes one turn');
     const buffer = asBuffer(chars);
     let end = 0;
     const texts = Array.from(lengths, (length) => buffer.toString('utf16le', end, (end += 2 * length)));
-    return new TokenCount(tokenizer, texts, promptTexts, sum, textCounterOf(tokenizer));
+    return new TokenCount(tokenizer, texts, promptTexts, state, textCounterOf(tokenizer));
   }
 
-  /** The usage, or undefined if `endMs` of performance.now() came first: then `rest` is for the next turn. */
+  /** The usage; undefined if `endMs` of performance.now() came first: then `rest` is for the next turn. */
   run(endMs: number): Usage | undefined {
-    const sum = this.#sum;
-    for (; this.#next < this.#texts.length; this.#next++) {
-      const text = this.#texts[this.#next]!;
+    const state = this.#state;
+    for (; this.#textIndex < this.#texts.length; this.#textIndex++) {
+      const text = this.#texts[this.#textIndex]!;
       if (this.#counter === undefined) {
         this.#add(estimateTextTokens(text));
         continue;
       }
-      // Returns before the text's end only after `endMs`.
-      const tokens = this.#counter.count(text, this.#start, endMs);
+      // `count` returns before the text's end only after `endMs`.
+      const tokens = this.#counter.count(text, this.#position, endMs);
       const { end } = this.#counter;
       this.#add(tokens);
-      sum.countedTokens += tokens;
-      sum.countedBytes += Buffer.byteLength(
-        end - this.#start === text.length ? text : text.slice(this.#start, end),
+      state.countedTokens += tokens;
+      state.countedBytes += Buffer.byteLength(
+        end - this.#position === text.length ? text : text.slice(this.#position, end),
       );
-      this.#start = end;
+      this.#position = end;
       const isTextOver = end === text.length;
-      if (isTextOver) this.#start = 0;
+      if (isTextOver) this.#position = 0;
       if (performance.now() < endMs) continue;
-      if (isTextOver) this.#next++;
-      if (this.#next === this.#texts.length) break;
-      sum.turns += 1;
-      return sum.turns < COUNT_TURNS_MAX ? undefined : this.#estimateRest();
+      if (isTextOver) this.#textIndex++;
+      if (this.#textIndex === this.#texts.length) break;
+      state.turns += 1;
+      return state.turns < COUNT_TURNS_MAX ? undefined : this.#estimateRest();
     }
     return this.#usage();
   }
 
-  /** What is left after a turn that did not end the count. */
+  /** What is left after `run` has returned undefined. */
   rest(): CountRest {
-    const texts = this.#texts.slice(this.#next);
-    texts[0] = texts[0]!.slice(this.#start);
+    const texts = this.#texts.slice(this.#textIndex);
+    texts[0] = texts[0]!.slice(this.#position);
     const joined = texts.join('');
     // Memory of its own, because it is transferred.
     const chars = Buffer.allocUnsafeSlow(2 * joined.length);
@@ -210,47 +213,45 @@ export class TokenCount {
       tokenizer: this.#tokenizer,
       chars,
       lengths: Uint32Array.from(texts, ({ length }) => length),
-      promptTexts: Math.max(0, this.#promptTexts - this.#next),
-      sum: this.#sum,
+      promptTexts: Math.max(0, this.#promptTexts - this.#textIndex),
+      state: this.#state,
     };
   }
 
   #add(tokens: number): void {
-    if (this.#next < this.#promptTexts) this.#sum.promptTokens += tokens;
-    else this.#sum.completionTokens += tokens;
+    if (this.#textIndex < this.#promptTexts) this.#state.promptTokens += tokens;
+    else this.#state.completionTokens += tokens;
   }
 
-  /** The rest is assumed to have as many tokens a byte as the counted texts. */
+  /** Estimates all that is not counted yet, as if it had as many tokens a byte as the counted texts. */
   #estimateRest(): Usage {
-    const sum = this.#sum;
-    for (; this.#next < this.#texts.length; this.#next++) {
-      const bytes = Buffer.byteLength(this.#texts[this.#next]!.slice(this.#start));
-      this.#add(ceilDiv(bytes * sum.countedTokens, Math.max(1, sum.countedBytes)));
-      this.#start = 0;
+    const state = this.#state;
+    for (; this.#textIndex < this.#texts.length; this.#textIndex++) {
+      const bytes = Buffer.byteLength(this.#texts[this.#textIndex]!.slice(this.#position));
+      this.#add(ceilDiv(bytes * state.countedTokens, Math.max(1, state.countedBytes)));
+      this.#position = 0;
     }
-    sum.isExact = false;
+    state.isExact = false;
     return this.#usage();
   }
 
   #usage(): Usage {
-    const { promptTokens, relayedBytes, completionBytes, isExact } = this.#sum;
-    let { completionTokens } = this.#sum;
+    const { promptTokens, relayedBytes, completionBytes, isExact } = this.#state;
+    let { completionTokens } = this.#state;
     if (relayedBytes > completionBytes)
       completionTokens = ceilDiv(completionTokens * relayedBytes, Math.max(1, completionBytes));
     return usageOfWhole(promptTokens, completionTokens, isExact ? 'counted' : 'estimated');
   }
 }
 
-/** The whole count in one turn. */
+/** Counts everything in one turn. */
 export function countTokens(request: CountRequest): Usage {
   const usage = TokenCount.begin(request).run(Infinity);
   invariant(usage !== undefined, 'without an end of its turn a count ends');
   return usage;
 }
 
-/**
- * Estimates without a tokenizer's table. Cheap enough for a thread that streams: a large body is not parsed.
- */
+/** Estimates without a tokenizer's table. Cheap enough for an upstream worker: a large body is not parsed. */
 export function estimateTokens(request: CountRequest): Usage {
   const { body } = request;
   const bytes = Buffer.byteLength(body);
@@ -261,7 +262,7 @@ export function estimateTokens(request: CountRequest): Usage {
   return { ...usage, promptTokens: usage.promptTokens + estimateTokensOf(bytes - dataBytes) };
 }
 
-/** Bytes of data URLs of images and files, which are not text. A text that begins as a data URL is one. */
+/** Bytes of data URLs of images and files, which are not text. Texts that only begin so are counted too. */
 function dataUrlBytes(body: Buffer): number {
   let bytes = 0;
   for (let start = body.indexOf(DATA_URL); start !== -1;) {
@@ -299,8 +300,8 @@ function completionTexts(request: CountRequest): string[] {
 }
 
 /**
- * Resolves with the count, or, if that fails or is late, with an estimate that is made here: a call is billed
- * in any case. Rejects only for a bug. The count goes on if the client leaves, because the bill needs it.
+ * Resolves with the count or, if the count fails or is late, with an estimate: a call is billed in any case.
+ * Rejects only for a bug. The count goes on if the client leaves, because the bill needs it.
  */
 export async function countOrEstimate(
   count: CountTokens,
@@ -317,8 +318,8 @@ export async function countOrEstimate(
 }
 
 /**
- * The body of a call as a chat completion has it, for a count of its prompt. It was checked when it came.
- * `door`: its position in DOOR_NAMES. `thoughtsBack`: as in CountRequest.
+ * The body of a call as a chat completion has it, for a count of its prompt. The door has checked the body
+ * when the call came. `door`: the position in DOOR_NAMES. `thoughtsBack`: as in CountRequest.
  */
 function countedBodyOf(
   door: number,

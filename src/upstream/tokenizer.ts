@@ -1,14 +1,14 @@
 /**
  * Counts the tokens of a text (byte pair encoding, BPE). token-count.ts calls it. A table takes 7 MB and 0.1
- * s to load, so it is loaded at first use and only in counter threads, never where streams run.
- * estimateTextTokens alone may be called anywhere.
+ * s to load, so a table is loaded at first use and only in counter threads, never in a thread that streams.
+ * estimateTextTokens and estimateTokensOf may be called in any thread.
  *
  * The tokenizer's regular expression cuts a text into words, blanks and signs, and BytePairs merges each
- * piece. Both are written here, because each package that was tried can be kept busy for minutes
+ * piece. Both are written here, because a text can keep each package that was tried busy for minutes
  * (bench/README.md).
  *
- * Must hold: no text costs more than about 0.4 s a megabyte, and none makes the next one slower; counts equal
- * those of tiktoken (test/unit/upstream/token-count.test.ts, test/unit/upstream/tiktoken.test.ts).
+ * Must hold: no text costs more than about 0.4 s a megabyte, and no text makes the next one slower. Counts
+ * equal those of tiktoken (test/unit/upstream/token-count.test.ts, test/unit/upstream/tiktoken.test.ts).
  */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -21,12 +21,14 @@ import type { Tokenizer } from './target.js';
  * and a cut costs one token at most.
  */
 const PART_BYTES_MAX = 512;
-/** A character's UTF-8 may begin in the last byte of a part. */
+/** How far a part may be exceeded: a character's UTF-8 may begin in its last byte. */
 const CHARACTER_BYTES_MAX = 4;
 
+/** A slot of the hash table without a rank. */
 const FREE = -1;
 /** The rank of bytes that are not a token. */
 const NO_RANK = 0x7fffffff;
+/** The constants of FNV-1a with 32 bits. */
 const HASH_BASIS = 0x811c9dc5;
 const HASH_PRIME = 0x01000193;
 
@@ -50,9 +52,9 @@ class BytePairs {
   readonly #tokenBytesMax: number;
   /** The part that is being merged. */
   readonly #part = new Uint8Array(PART_BYTES_MAX + CHARACTER_BYTES_MAX);
-  /** Where the pieces of the part begin, then its end. */
+  /** Where the pieces of the part begin, then the part's end. */
   readonly #starts = new Int32Array(this.#part.length + 1);
-  /** Rank of each piece joined with the next one. */
+  /** Rank of each piece joined with the next piece; NO_RANK if that is no token. */
   readonly #ranks = new Int32Array(this.#part.length + 1);
 
   /**
@@ -85,13 +87,13 @@ class BytePairs {
     const part = this.#part;
     let tokens = 0;
     let length = 0;
-    for (let at = start; at < end; at++) {
-      const code = text.charCodeAt(at);
+    for (let index = start; index < end; index++) {
+      const code = text.charCodeAt(index);
       if (code < 0x80) {
         part[length++] = code;
       } else {
-        length = this.#writeCharacter(text, at, end, length);
-        if (isHighSurrogate(code) && at + 1 < end && isLowSurrogate(text.charCodeAt(at + 1))) at++;
+        length = this.#writeCharacter(text, index, end, length);
+        if (isHighSurrogate(code) && index + 1 < end && isLowSurrogate(text.charCodeAt(index + 1))) index++;
       }
       if (length >= PART_BYTES_MAX) {
         tokens += this.#merge(length);
@@ -102,19 +104,19 @@ class BytePairs {
   }
 
   /**
-   * Appends a character outside ASCII to the part and returns the part's new length. Half a surrogate pair
-   * becomes U+FFFD, as everywhere.
+   * Appends a character outside ASCII to the part and returns the part's new length. Half of a surrogate pair
+   * becomes U+FFFD, as Node writes it.
    */
-  #writeCharacter(text: string, at: number, end: number, length: number): number {
+  #writeCharacter(text: string, index: number, end: number, length: number): number {
     const part = this.#part;
-    let code = text.charCodeAt(at);
+    let code = text.charCodeAt(index);
     if (code < 0x800) {
       part[length] = 0xc0 | (code >> 6);
       part[length + 1] = 0x80 | (code & 0x3f);
       return length + 2;
     }
-    if (isHighSurrogate(code) && at + 1 < end && isLowSurrogate(text.charCodeAt(at + 1))) {
-      code = text.codePointAt(at)!;
+    if (isHighSurrogate(code) && index + 1 < end && isLowSurrogate(text.charCodeAt(index + 1))) {
+      code = text.codePointAt(index)!;
       part[length] = 0xf0 | (code >> 18);
       part[length + 1] = 0x80 | ((code >> 12) & 0x3f);
       part[length + 2] = 0x80 | ((code >> 6) & 0x3f);
@@ -163,6 +165,7 @@ class BytePairs {
     return pieces;
   }
 
+  /** The rank of the part's bytes from `start` to `end`; NO_RANK if they are no token. */
   #rankOf(start: number, end: number): number {
     const length = end - start;
     if (length > this.#tokenBytesMax) return NO_RANK;
@@ -182,13 +185,14 @@ class BytePairs {
   }
 }
 
-/** FNV-1a, its high bits folded in. */
+/** FNV-1a with its high bits folded in, because the table uses low bits alone. */
 function hashOf(bytes: Uint8Array, start: number, end: number): number {
   let hash = HASH_BASIS;
-  for (let at = start; at < end; at++) hash = Math.imul(hash ^ bytes[at]!, HASH_PRIME);
+  for (let index = start; index < end; index++) hash = Math.imul(hash ^ bytes[index]!, HASH_PRIME);
   return hash ^ (hash >>> 15);
 }
 
+/** `bytes` and `ends` of BytePairs. Throws if the file is not in the order of ranks. */
 function tokensOf(file: Uint8Array): { readonly bytes: Uint8Array; readonly ends: Uint32Array } {
   const lines = Buffer.from(file.buffer, file.byteOffset, file.length)
     .toString('latin1')
@@ -215,7 +219,7 @@ const isLowSurrogate = (code: number): boolean => (code & 0xfc00) === 0xdc00;
  */
 const BYTES_PER_TOKEN = 4;
 
-/** Pieces between two looks at the clock: of the longest kind they take 20 ms. */
+/** Pieces between two looks at the clock. So many of the longest kind take 20 ms. */
 const PIECES_PER_LOOK = 128;
 
 const CONTRACTION = "'(?:[sS]|[dD]|[mM]|[tT]|[lL][lL]|[vV][eE]|[rR][eE])";
@@ -227,14 +231,14 @@ const BEFORE = String.raw`[^\r\n\p{L}\p{N}]?`;
 const BLANK = String.raw`\p{White_Space}`;
 const SIGN = String.raw`[^\p{White_Space}\p{L}\p{N}]`;
 /**
- * Runs are bounded, instead of `*` and `+`. This bounds what the expression keeps for backtracking, and so
- * the time between two looks at the clock. No word is that long; a cut costs at most one token.
+ * These stand for `*` and `+`. The bound limits what the expression keeps for backtracking, and so the time
+ * between two looks at the clock. No word is that long; a cut costs at most one token.
  */
 const ANY = '{0,128}';
 const MANY = '{1,128}';
 
 /**
- * The source, except for the bounds of runs:
+ * How each tokenizer cuts a text into pieces. Only the bounds of runs differ from the source:
  * https://github.com/openai/tiktoken/blob/main/tiktoken_ext/openai_public.py.
  */
 const SPLITS: Readonly<Record<Exclude<Tokenizer, 'none'>, string>> = {
@@ -262,7 +266,7 @@ const SPLITS: Readonly<Record<Exclude<Tokenizer, 'none'>, string>> = {
 const require = createRequire(import.meta.url);
 const counters = new Map<Tokenizer, TextCounter>();
 
-/** Counts texts with one tokenizer, until a deadline. */
+/** Counts texts with one tokenizer, until a deadline. A thread has one for each tokenizer that it uses. */
 export class TextCounter {
   readonly #pairs: BytePairs;
   readonly #split: RegExp;
@@ -275,9 +279,9 @@ export class TextCounter {
   }
 
   /**
-   * Tokens of `text` from `start` to `end`: the end of the text, or the position at `endMs` of
-   * performance.now(). The rest may be counted later, also as a text of its own. Special tokens in the text
-   * count as text.
+   * Tokens of `text` from `start` to `this.end`: the end of the text, or the position at `endMs` of
+   * performance.now(). What is after `end` may be counted later, also as a text of its own. Special tokens in
+   * the text count as text.
    */
   count(text: string, start = 0, endMs = Infinity): number {
     const split = this.#split;
@@ -310,7 +314,7 @@ export function estimateTextTokens(text: string): number {
   return estimateTokensOf(Buffer.byteLength(text));
 }
 
-/** The same for a text of so many bytes. */
+/** As estimateTextTokens, for a text of so many bytes of UTF-8. */
 export function estimateTokensOf(bytes: number): number {
   return ceilDiv(bytes, BYTES_PER_TOKEN);
 }

@@ -3,11 +3,11 @@
  * own names of members (the setting `member_names`). attempt.ts and door-call.ts call it in an upstream
  * worker, large-translation.ts for large bodies in a counter thread. Pure.
  *
- * Must hold: the bound of the output, on which the call's hold is based, is still sent, or a smaller one.
+ * Must hold: the bound of the output, on which the call's hold is based, is still sent, or a smaller bound.
  * (config/provider-settings.ts rejects settings that leave the bound out.) A body that has none of the
- * renamed members is sent byte for byte but for the model. In one that has, integers keep their digits; those
- * of a text of more than 1 MiB may lose some, see exact-json.ts (test/unit/upstream/upstream-body.test.ts,
- * test/e2e/member-names.test.ts).
+ * renamed members is sent byte for byte but for the model. In a body with such a member, integers keep their
+ * digits. Exception: in a text of more than 1 MiB long integers may lose some, see exact-json.ts
+ * (test/unit/upstream/upstream-body.test.ts, test/e2e/member-names.test.ts).
  */
 import type { UpstreamRequest } from '../channel/messages.js';
 import { exactJson, exactJsonText } from '../core/exact-json.js';
@@ -23,7 +23,7 @@ interface Names {
   readonly memberNames?: MemberNames | undefined;
 }
 
-/** The model's JSON string is at `modelStart` to `modelEnd` of it: in characters, or bytes of `largeBody`. */
+/** `modelStart` to `modelEnd` is where the model's JSON string is: in characters, or bytes of `largeBody`. */
 type Body = Pick<UpstreamRequest, 'body' | 'largeBody' | 'modelStart' | 'modelEnd'>;
 type Members = Readonly<Record<string, unknown>>;
 
@@ -40,7 +40,7 @@ export function bodyFor({ model }: Names, request: Body): string | Uint8Array {
 }
 
 /**
- * As `bodyFor`, for a chat completion. Renames its members if it is small (some 10 µs a KB). A large body
+ * As `bodyFor`, for a chat completion. Renames the members of a small body (some 10 µs a KB). A large body
  * that may have such a member (`mayHave`) does not come here: a counter thread renames its members, see
  * `isLargeTranslation` in large-call.ts.
  */
@@ -54,12 +54,12 @@ export function chatBodyFor(names: Names, request: Body): string | Uint8Array {
 }
 
 /**
- * An ASCII character that is written by its code. Names have only letters, digits and `_.-`
- * (config/upstream-schema.ts), for which JSON has no other escape.
+ * A printable ASCII character that is written by its code: a name may hide behind it. Names have only
+ * letters, digits and `_.-` (config/upstream-schema.ts), for which JSON has no other escape.
  */
 const ESCAPED = /\\u00[2-7]/;
 const ESCAPED_CHARS = 5;
-/** How many bytes are searched at a time, because they are copied for the search. */
+/** How many bytes are searched at a time. The search copies them, so this bounds the copy. */
 const SLICE_BYTES = 256 * 1024;
 
 /** Whether `body` may have a member by one of OpenAI's names. Cheap, so that most bodies are not parsed. */
@@ -70,25 +70,26 @@ export function mayHave(body: string | Uint8Array, names: MemberNames): boolean 
 }
 
 function hasEscaped(bytes: Buffer): boolean {
-  // Python writes é as \u00e9, so most bodies with an escape have none of these.
-  for (let at = bytes.indexOf('\\u00'); at !== -1;) {
-    const end = at + SLICE_BYTES;
-    if (ESCAPED.test(bytes.toString('latin1', at, end))) return true;
-    at = bytes.indexOf('\\u00', end - ESCAPED_CHARS);
+  // Python writes é as \u00e9, so most bodies with `\u00` have no escaped ASCII: the search goes on from slice
+  // to slice. Slices overlap, because an escape may lie across an edge.
+  for (let start = bytes.indexOf('\\u00'); start !== -1;) {
+    const end = start + SLICE_BYTES;
+    if (ESCAPED.test(bytes.toString('latin1', start, end))) return true;
+    start = bytes.indexOf('\\u00', end - ESCAPED_CHARS);
   }
   return false;
 }
 
 /**
- * `chat` with the upstream's names; `chat` itself if it has no member to rename. A member that `chat` has by
- * the upstream's name already stays as it is, unless it is null.
+ * `chat` with the upstream's names; `chat` itself if it has no member to rename. If `chat` has a member by
+ * the upstream's name already, that member wins, unless it is null.
  */
 export function inNamesOf(names: MemberNames | undefined, chat: Members): Members {
   if (names === undefined || !Object.keys(names).some((name) => Object.hasOwn(chat, name))) return chat;
   const renamed = Object.fromEntries(Object.entries(chat).filter(([name]) => !Object.hasOwn(names, name)));
   for (const [name, upstreamName] of Object.entries(names)) {
     if (upstreamName === '' || !Object.hasOwn(chat, name)) continue;
-    // Objects inherit members too, such as `constructor`.
+    // `hasOwn`, because objects inherit members too, such as `constructor`.
     const present = Object.hasOwn(renamed, upstreamName) ? renamed[upstreamName] : undefined;
     renamed[upstreamName] = present ?? chat[name];
   }

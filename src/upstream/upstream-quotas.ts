@@ -4,9 +4,9 @@
  * a queue of its own. target-choice.ts takes, the session settles the tokens. Upstream worker.
  *
  * Must hold: each part of a QuotaHold is given back once. The coordinator is asked one question a scope at a
- * time: the question names what one call lacks, and calls that still lack something after the reply ask again
- * (test/unit/upstream/upstream-quotas.test.ts). LeaseChannel.ask never rejects, or the scope would never be
- * asked for again.
+ * time: the question says what one call lacks, and calls that still lack something after the reply ask again
+ * (test/unit/upstream/upstream-quotas.test.ts). LeaseChannel.ask must never reject, or nobody would ask for
+ * the scope again.
  */
 import type { LeaseChannel } from '../channel/lease-channel.js';
 import type { Clock } from '../core/clock.js';
@@ -22,14 +22,16 @@ import type { TargetQuotas } from './target.js';
 const ASK_AGAIN_MS = 250;
 /**
  * If limits are shared with other processes, a call that may not wait still waits so long for the
- * coordinator's reply, which takes milliseconds. A denial comes before: see UPSTREAM_WAIT_MS of
- * sharing/lease-waits.ts.
+ * coordinator's reply, which takes milliseconds. A denial comes earlier: UPSTREAM_WAIT_MS of
+ * sharing/lease-waits.ts is shorter.
  */
 export const ASK_MS = 1_000;
 
-/** The last question about a scope. There is none before the first, and after one that brought something. */
+/**
+ * The last question about a scope. None exists before the first question, and after one that brought a grant.
+ */
 interface Question {
-  /** When the next may be asked; Infinity until the reply. */
+  /** When the next question may be asked, monotonic; Infinity until the reply. */
   readonly nextMs: number;
   /** Since when nobody knows whether the limit is reached; Infinity if the reply said that it is. */
   readonly undecidedSinceMs: number;
@@ -43,6 +45,7 @@ export class UpstreamQuotas {
   readonly #counters: UpstreamCounters;
   readonly #clock: Clock;
   readonly #leases: AskLease | undefined;
+  /** At most one for each scope, so UPSTREAM_SCOPES_MAX bounds them. */
   readonly #questions = new Map<UpstreamScopeIndex, Question>();
 
   /** `leases`: undefined if limits are not shared. */
@@ -54,12 +57,12 @@ export class UpstreamQuotas {
   }
 
   /**
-   * Takes of each limit, or of none: undefined if one is reached, or if other calls wait for the scope and
-   * this one is not `queued`. `tokens`: the most that the call may use.
+   * Takes of each limit, or of none: undefined if a limit is reached, or if other calls wait for the scope
+   * and this call has not waited (`isQueued`). `tokens`: the most that the call may use.
    */
-  take(quotas: TargetQuotas, tokens: number, queued: boolean): QuotaHold | undefined {
+  take(quotas: TargetQuotas, tokens: number, isQueued: boolean): QuotaHold | undefined {
     const { scope, limits } = quotas;
-    if (!queued && this.queue.isAwaited(scope)) return undefined;
+    if (!isQueued && this.queue.isAwaited(scope)) return undefined;
     const shortage = this.#counters.take(scope, limits, tokens);
     if (shortage === undefined) return new QuotaHold(this.#counters, this.queue, quotas, tokens);
     if (shortage.asks) this.#ask(scope, tokens);
@@ -67,9 +70,10 @@ export class UpstreamQuotas {
   }
 
   /**
-   * Why `take` gives nothing now, for the session, which then decides whether the call waits. `asks`: what is
-   * missing may be with the coordinator, which was not asked or has not replied yet. Else it is gone until
-   * the limit's window has moved on, unless `isLate`: nobody has said in time whether the limit is reached.
+   * Why `take` gives nothing now, for the session, which then decides whether the call waits. `asks`: the
+   * coordinator, which was not asked or has not replied yet, may have what is missing. Otherwise the limit is
+   * used up until its window has moved on. `isLate`: the coordinator has not said in time whether the limit
+   * is reached.
    */
   shortageOf({ scope, limits }: TargetQuotas, tokens: number): Shortage & { readonly isLate: boolean } {
     const shortage = this.#counters.shortageOf(scope, limits, tokens);
@@ -88,6 +92,7 @@ export class UpstreamQuotas {
     if (tokens > (limits.tokensPerMinute ?? Infinity)) return true;
     if (!this.#counters.isShort(scope, limits, tokens)) return false;
     if (!this.#counters.mayAsk(scope, limits)) return true;
+    // If the scope is not open, it has a question.
     return !this.#isOpen(scope) && this.#questions.get(scope)!.nextMs > this.#clock.monotonicMs();
   }
 
@@ -110,16 +115,16 @@ export class UpstreamQuotas {
     if (nextMs > nowMs) return;
     this.#questions.set(scope, { nextMs: Infinity, undecidedSinceMs: Math.min(undecidedSinceMs, nowMs) });
     void this.#leases.ask([{ kind: 'upstream', index: scope }], { kind: 'upstream', tokens }).then((end) => {
-      // Enough for the call that asked has come. If another takes it first, the next question needs no pause:
-      // the exchanges with the coordinator bound how many there are.
+      // Enough for the call that asked has come. If another call takes it first, the next question needs no
+      // pause: the exchanges with the coordinator bound how many questions there are.
       if (end === 'try') this.#questions.delete(scope);
       else
         this.#questions.set(scope, {
           nextMs: this.#clock.monotonicMs() + ASK_AGAIN_MS,
-          // Any other end but 'refused' is no decision: the shortage is late now, however long ASK_MS is.
+          // Only 'refused' is a decision. After any other end the shortage is late at once.
           undecidedSinceMs: end === 'refused' ? Infinity : -Infinity,
         });
-      // After any end: what came may be too little for the call that asked, and enough for another.
+      // After any end: what came may be too little for the call that asked, and enough for another call.
       this.queue.roomCame();
     });
   }
@@ -134,8 +139,10 @@ export class QuotaHold {
   readonly #queue: QuotaQueue;
   readonly #quotas: TargetQuotas;
   readonly #tokens: number;
-  #inFlight: boolean;
-  #settled: boolean;
+  /** A call slot is held; false too if calls in flight have no limit. */
+  #isInFlight: boolean;
+  /** No tokens are held any more; true too if tokens have no limit. */
+  #isSettled: boolean;
 
   constructor(counters: UpstreamCounters, queue: QuotaQueue, quotas: TargetQuotas, tokens: number) {
     const { callsInFlight, tokensPerMinute } = quotas.limits;
@@ -143,22 +150,22 @@ export class QuotaHold {
     this.#queue = queue;
     this.#quotas = quotas;
     this.#tokens = tokens;
-    this.#inFlight = callsInFlight !== undefined;
-    this.#settled = tokensPerMinute === undefined;
+    this.#isInFlight = callsInFlight !== undefined;
+    this.#isSettled = tokensPerMinute === undefined;
   }
 
   /** The upstream is done with the call. Idempotent. */
   ended(): void {
-    if (!this.#inFlight) return;
-    this.#inFlight = false;
+    if (!this.#isInFlight) return;
+    this.#isInFlight = false;
     this.#counters.giveBackCall(this.#quotas.scope);
     this.#queue.roomCame();
   }
 
   /** The attempt used `tokens`; undefined: perhaps all that it holds. Only the first call counts. */
   settle(tokens = this.#tokens): void {
-    if (this.#settled) return;
-    this.#settled = true;
+    if (this.#isSettled) return;
+    this.#isSettled = true;
     this.#counters.settle(this.#quotas.scope, this.#tokens, tokens);
     this.#queue.roomCame();
   }

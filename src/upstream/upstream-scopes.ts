@@ -1,6 +1,7 @@
 /**
- * Gives each scope of upstreams with limits a slot in the counters, and an id by which hosts share it.
- * gateway/snapshot.ts calls it for each state of the settings. Main thread of a gateway process.
+ * Gives each scope of upstreams with limits a slot in the counters (ledger/upstream-counters.ts), and an id
+ * by which hosts share the scope. gateway/reload.ts and gateway/snapshot.ts call it for each state of the
+ * settings. Main thread of a gateway process.
  *
  * Must hold: a scope keeps its slot for the life of the process, also over reloads, and has the same id at
  * every host (test/unit/upstream/upstream-scopes.test.ts).
@@ -12,7 +13,7 @@ import { UPSTREAM_SCOPES_MAX } from '../core/limits.js';
 import type { UpstreamLimits } from '../core/quotas.js';
 import { asUpstreamScopeIndex, type UpstreamScopeIndex } from '../core/units.js';
 
-/** 80 bits, which keep a million scopes apart. The hash also hides the provider's key. */
+/** 80 bits of the hash, which keep a million scopes apart. The hash also hides the provider's key. */
 const ID_HEX_CHARS = 20;
 
 /** A scope of the settings. */
@@ -26,13 +27,13 @@ interface UpstreamScope {
 type UpstreamSettings = Settings['models'][number]['upstreams'][number];
 
 export class UpstreamScopes {
-  /** By id. Nothing is ever removed; UPSTREAM_SCOPES_MAX bounds it. */
-  readonly #known = new Map<string, UpstreamScope>();
+  /** By id. No scope is ever removed; `problemsOf` keeps their number within UPSTREAM_SCOPES_MAX. */
+  readonly #scopes = new Map<string, UpstreamScope>();
   readonly #byIndex: UpstreamScope[] = [];
 
   /** How many scopes there are since the start. */
   get size(): number {
-    return this.#known.size;
+    return this.#scopes.size;
   }
 
   /** The scope with the limits that were last in force; undefined if no scope has the slot. */
@@ -40,9 +41,9 @@ export class UpstreamScopes {
     return this.#byIndex[index];
   }
 
-  /** Reasons against `settings`, a line each: there are no slots for so many scopes. Changes nothing. */
+  /** Reasons against `settings`, a line each: too few slots for its scopes. Call it before `assign`. */
   problemsOf(settings: Settings): string[] {
-    const ids = new Set([...this.#known.keys(), ...[...limitsByScope(settings.models).keys()].map(idOf)]);
+    const ids = new Set([...this.#scopes.keys(), ...[...limitsByScope(settings.models).keys()].map(idOf)]);
     if (ids.size <= UPSTREAM_SCOPES_MAX) return [];
     return [
       `upstreams: ${ids.size} keys with limits since the start, removed ones counted, and ${UPSTREAM_SCOPES_MAX} are possible: restart`,
@@ -50,16 +51,16 @@ export class UpstreamScopes {
   }
 
   /**
-   * Takes all scopes of new settings, whose limits hold from now on. Returns how to find the scope of an
-   * upstream; it is undefined if the upstream has no limits.
+   * Takes all scopes of new settings, whose limits hold from now on. Returns a function that finds the scope
+   * of an upstream; undefined if the upstream has no limits.
    */
   assign(settings: Settings): (upstream: UpstreamSettings, modelId: string) => UpstreamScope | undefined {
     const scopes = new Map<string, UpstreamScope>();
     for (const [text, declared] of limitsByScope(settings.models)) {
       const id = idOf(text);
-      const index = this.#known.get(id)?.index ?? asUpstreamScopeIndex(this.#known.size);
+      const index = this.#scopes.get(id)?.index ?? asUpstreamScopeIndex(this.#scopes.size);
       const scope = { index, id, limits: limitsOf(declared) };
-      this.#known.set(id, scope);
+      this.#scopes.set(id, scope);
       this.#byIndex[index] = scope;
       scopes.set(text, scope);
     }

@@ -3,8 +3,8 @@
  * Piscina runs it through upstream.worker.cts in a thread of its own. With `workers: 0` a listener's thread
  * runs it (gateway/listener-with-worker.thread.ts).
  *
- * Must hold: if a listener's channel is replaced, or the task ends, the calls of the old channel are
- * cancelled before, so that each is settled (test/e2e/thread-failure.test.ts).
+ * Must hold: before a listener's channel is replaced, or the task ends, the calls of the old channel are
+ * cancelled, so that each is settled (test/e2e/thread-failure.test.ts).
  */
 import { SystemClock } from '../core/clock.js';
 import type { ErrorRecord } from '../core/errors.js';
@@ -34,19 +34,20 @@ import { addressOf } from './target.js';
 import { UpstreamQuotas } from './upstream-quotas.js';
 import type { CounterAsk, FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from './worker-messages.js';
 
-/** For the log alone: the call is billed by an estimate. */
+/** Goes to the log alone, because the call is billed by an estimate. */
 const COUNT_LATE: ErrorRecord = { code: 'overloaded', message: `no count within ${COUNT_WAIT_MS_MAX} ms` };
-/** Not for callers: see `connectionFailure`. */
+/** Callers do not get this: `connectionFailure` replaces it. */
 const TRANSLATION_LATE: ErrorRecord = {
   code: 'overloaded',
   message: 'a large body was not translated in time',
 };
 
 /**
- * Returns when the main thread sends `close`. `own` is the channel to the listener in the same thread, if
- * there is one; others come by `controlPort`. An uncaught exception ends the thread, and Piscina replaces it.
+ * Returns when the main thread sends `close`. `ownChannel` is the channel to the listener in the same thread,
+ * if there is one; others come by `controlPort`. An uncaught exception ends the thread, and Piscina replaces
+ * it.
  */
-export async function runUpstreamTask(task: UpstreamTask, own?: FrameChannel): Promise<void> {
+export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChannel): Promise<void> {
   const send = (message: FromUpstreamWorker): void => task.controlPort.postMessage(message);
   const table = new CallTable(task.calls);
   const counter = new AskPort<CounterAsk, Usage | LargeTranslated>(task.counterPort);
@@ -99,9 +100,9 @@ export async function runUpstreamTask(task: UpstreamTask, own?: FrameChannel): P
   });
   const health = task.thread === undefined ? undefined : new ThreadHealth(task.metrics, task.thread);
   const channels = new Map<number, WorkerChannel>();
-  if (own !== undefined) {
-    channels.set(task.index, new WorkerChannel(own, table, startSession));
-    // The listener ends the thread, and sends no `close`.
+  if (ownChannel !== undefined) {
+    channels.set(task.index, new WorkerChannel(ownChannel, table, startSession));
+    // The listener in this thread ends the thread and sends no `close`, so nothing below the wait runs.
     process.once('exit', () => spans?.flush());
   }
 

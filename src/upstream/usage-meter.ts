@@ -1,7 +1,7 @@
 /**
- * Collects the usage of one attempt: the upstream's own report if it is plausible, else what a count of the
- * relayed text needs. attempt.ts makes one for each attempt, readers fill it, call-usage.ts reads it.
- * Upstream worker.
+ * Collects the usage of one attempt: the upstream's own report if it is possible, else what a count of the
+ * relayed text needs. attempt.ts makes a meter for each attempt, readers fill it, call-usage.ts reads it.
+ * count-session.ts makes an empty meter for a count alone. Upstream worker.
  *
  * Must hold: an impossible report does not replace a possible one. Text after the last report marks that
  * report as old (test/unit/upstream/usage-meter.test.ts).
@@ -13,7 +13,7 @@ import type { Tokenizer } from './target.js';
 import type { CountRequest } from './token-count.js';
 import { tokensOfReport, type ReportError } from './usage-shapes.js';
 
-/** A longer name is not kept for the trace. */
+/** A longer name of a model is not kept for the trace. */
 const MODEL_CHARS_MAX = 256;
 
 export class UsageMeter {
@@ -37,7 +37,7 @@ export class UsageMeter {
   }
 
   /**
-   * Whether the client got any text. It parses, so it is called only if a report says that there was none.
+   * Whether the client got any text. This parses, so it is asked only if a report says that there was none.
    */
   hasText(): boolean {
     if (this.#response !== undefined) return responseTexts(this.#response.toString()).length > 0;
@@ -46,12 +46,12 @@ export class UsageMeter {
     return texts.size > 0;
   }
 
-  /** Text came after the report, which may lack it: some providers report with every event. */
+  /** Whether text came after the report, which may lack that text: some providers report with every event. */
   get isReportOld(): boolean {
     return this.#isReportOld;
   }
 
-  /** The report has nothing of the completion, because that was not whole yet. */
+  /** Whether the report has no tokens of the completion, because the completion was not whole yet. */
   get isReportOfPrompt(): boolean {
     return this.#isReportOfPrompt;
   }
@@ -64,8 +64,8 @@ export class UsageMeter {
   }
 
   /**
-   * Takes a report and the `model` beside it, as Latin-1. Returns false for an impossible report, which does
-   * not replace a possible one.
+   * Takes a report and the `model` beside it, as Latin-1. Returns whether the report was taken; an impossible
+   * report does not replace a possible one.
    */
   report(value: unknown, model?: unknown): boolean {
     if (typeof model === 'string' && model.length <= MODEL_CHARS_MAX) this.#responseModel = model;
@@ -80,7 +80,7 @@ export class UsageMeter {
   /**
    * Takes the report that the upstream had sent by the time at which its stream was left or broke off.
    * call-usage.ts calls it once, before it reads the other members. Does not read `usageSoFar` if a report
-   * came after all of the text. A prompt of 0 is no report: some upstreams send it before they know better.
+   * came after all of the text. A prompt of 0 is no report: some upstreams send 0 until they know the tokens.
    */
   reportSoFar(attempt: { readonly usageSoFar: unknown }): void {
     if (this.#reported !== undefined && !this.#isReportOld) return;
@@ -92,7 +92,7 @@ export class UsageMeter {
     this.#isReportOfPrompt = usage.completionTokens === 0;
   }
 
-  /** An event without a report had text. */
+  /** To be called for an event that had text and no report. */
   textCame(): void {
     this.#isReportOld = true;
   }
@@ -110,7 +110,7 @@ export class UsageMeter {
 
   /**
    * What a counter thread needs to count this call. `body` is in the protocol of `door`; `mediaTokens` are
-   * those of its media parts. `thoughtsBack`: as in CountRequest.
+   * the tokens of its media parts. `thoughtsBack`: as in CountRequest.
    */
   countRequest(
     tokenizer: Tokenizer,

@@ -1,8 +1,9 @@
 /**
  * Reads usage as providers report it. `reportIn` finds the report in a response or an event, for
- * stream-reader.ts, response-reader.ts and door-call.ts. `tokensOfReport` says what its numbers mean, for
- * usage-meter.ts and door-call.ts. `doubtOf` says whether they can be true of a call, for call-usage.ts.
- * call-models.ts asks for the most tokens of a call, chat-session.ts for its bytes. Pure; upstream worker.
+ * stream-reader.ts, response-reader.ts and door-call.ts. `tokensOfReport` says what the report's numbers
+ * mean, for usage-meter.ts and door-call.ts. `doubtOf` says whether the numbers can be true of a call, for
+ * call-usage.ts. call-models.ts asks for the most tokens of a call (`tokensMaxOf`), chat-session.ts for its
+ * bytes (`bodyBytesOf`). Pure; upstream worker.
  *
  * One table for all providers, because a shape is recognised by its members and not by the sender: compatible
  * servers relay for each other.
@@ -70,13 +71,13 @@ import type { DisbeliefReason } from '../telemetry/metrics-layout.js';
 /** Why a report is impossible in itself: a number that is no count, or numbers that exclude each other. */
 export type ReportError = 'malformed' | 'contradictory';
 
-/** No call has more, so a report of more is malformed. So many tokens times a price fit 64 bits. */
+/** No call has more tokens, so a report of more is malformed. So many tokens times a price fit 64 bits. */
 const REPORTED_TOKENS_MAX = 1_000_000_000;
 
 /** The report in a response or an event, wherever it is; undefined if there is none. */
 export function reportIn(event: Members): unknown {
   const { usage } = event;
-  // Nearly always it is here.
+  // First, because nearly all reports are here.
   if (isRecord(usage)) return usage;
   const { usage: usageOfGroq } = membersOf(event.x_groq);
   if (isRecord(usageOfGroq)) return usageOfGroq;
@@ -131,10 +132,10 @@ export function tokensOfReport(report: unknown): Usage | ReportError | undefined
 }
 
 /**
- * `usageMember` of providers/chat-writer.ts could make a chat completion's `usage` of this report. This
- * returns what tokensOfMembers would return for that `usage`, without making it; the unit test compares both.
- * It needs fewer checks: `promptTokens` is a sum with the cache in it, the total would be prompt +
- * completion, and `MessageUsage` lowers the 1-hour writes to all writes and the reasoning to the output.
+ * Reads a report of the Messages API. The result is what tokensOfMembers would return for the `usage` that
+ * `usageMember` of providers/chat-writer.ts makes of the report; the unit test compares both. Fewer checks
+ * are needed here: `promptTokens` is a sum with the cache in it, the total would be prompt + completion, and
+ * `MessageUsage` lowers the 1-hour writes to all writes and the reasoning to the output.
  */
 function tokensOfMessage(usage: ProviderUsage): Usage | ReportError {
   const { promptTokens: prompt, cachedTokens: cached, completionTokens: output } = usage;
@@ -169,7 +170,7 @@ function inChatNames(report: Members): Members {
   };
 }
 
-/** `report` has the names of chat completions. */
+/** As tokensOfReport, for a report whose members have the names of chat completions. */
 function tokensOfMembers(report: Members): Usage | ReportError | undefined {
   const { completion_tokens: reportedCompletion, total_tokens: total } = report;
   // Some providers report only the total of a rerank. All of it is the prompt.
@@ -226,7 +227,7 @@ function outputOf(
   return reasoning > completion ? completion + reasoning : completion;
 }
 
-/** By the names of OpenAI, DeepSeek, Moonshot, Mistral, Anthropic. */
+/** Tokens read from the cache, by the names of OpenAI, DeepSeek, Moonshot, Mistral, Anthropic. */
 function cachedIn(report: Members): unknown {
   return (
     membersOf(report.prompt_tokens_details).cached_tokens ??
@@ -237,13 +238,13 @@ function cachedIn(report: Members): unknown {
   );
 }
 
-/** By the names of OpenRouter, LiteLLM, Anthropic. */
+/** Tokens written to the cache, by the names of OpenRouter, LiteLLM, Anthropic. */
 function writtenIn(report: Members): unknown {
   const details = membersOf(report.prompt_tokens_details);
   return details.cache_write_tokens ?? details.cache_creation_tokens ?? report.cache_creation_input_tokens;
 }
 
-/** By our own name (providers/chat-writer.ts), and those of LiteLLM and Anthropic. */
+/** Tokens written for an hour, by our own name (providers/chat-writer.ts), and LiteLLM's and Anthropic's. */
 function written1hIn(report: Members): unknown {
   const details = membersOf(report.prompt_tokens_details);
   const lifetimes = membersOf(details.cache_creation_token_details ?? report.cache_creation);
@@ -272,8 +273,8 @@ function isTokenCount(value: unknown): value is number {
 }
 
 /**
- * Names in a body of what can be more prompt tokens than the body has bytes: parts of a prompt, tools that
- * the provider runs, and texts that the provider has stored (a cached content, an earlier response, a
+ * Names in a body of things that can be more prompt tokens than the body has bytes: parts of a prompt, tools
+ * that the provider runs, and texts that the provider has stored (a cached content, an earlier response, a
  * prompt). `image` and `document` are Anthropic's, `document_url` is Mistral's.
  */
 const BEYOND_TEXT =
@@ -285,7 +286,8 @@ type ModelBounds = Pick<ModelRoute, 'outputTokensMax' | 'mediaPartTokens'>;
 /**
  * Why the report cannot be true of the call: more output than its model can generate or its caller allows,
  * more prompt than its body can be, or `zero`: no prompt at all, or no completion though the response had
- * text. Undefined if it can be true. `hasText`: whether the response had any text; asked last, as it parses.
+ * text. Undefined if the report can be true. `hasText`: whether the response had any text; asked last,
+ * because that parses.
  */
 export function doubtOf(
   tokens: TokenCounts,
@@ -345,7 +347,7 @@ export function tokensMaxOf(request: UpstreamRequest, model: ModelBounds): numbe
   return promptTokensHeld(request, model) + outputTokensAllowed(request, model);
 }
 
-/** A tenth more is believed, besides REPORTED_OUTPUT_SLACK_TOKENS. */
+/** A tenth more output than allowed is believed, besides REPORTED_OUTPUT_SLACK_TOKENS. */
 const OUTPUT_SLACK_FACTOR = 1.1;
 
 /** The most output that is believed: tokenizers differ, and some count the marks between messages. */

@@ -1,7 +1,9 @@
 /**
  * Types of the messages between the main thread (gateway/pools.ts) and upstream workers (upstream-task.ts),
- * and between the main thread (gateway/counter-pool.ts) and counter threads (counter-task.ts). The compiler
- * checks both ends; no test is needed.
+ * and between the main thread (gateway/counter-pool.ts) and counter threads (counter-task.ts).
+ *
+ * Must hold: all that is sent can be cloned between threads, so functions and class instances are left out.
+ * The compiler checks that both ends know all messages; each test that starts a gateway sends them.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { DoorName } from '../core/door-names.js';
@@ -20,9 +22,11 @@ import type { ModelRoute } from './target.js';
 
 /** The long-lived task of one upstream worker. */
 export interface UpstreamTask {
+  /** The worker's number in its process, from 0; with `workers: 0` that of its listener. */
   readonly index: number;
+  /** By the model's index in the catalogue. */
   readonly routes: readonly ModelRoute[];
-  /** The current ones of those that the gateway renews. */
+  /** The current state of the credentials that the gateway renews. */
   readonly credentials: readonly CredentialRecord[];
   readonly calls: CallTableBuffer;
   readonly metrics: MetricsBuffers;
@@ -42,20 +46,20 @@ export interface UpstreamTask {
 export type ToUpstreamWorker =
   /** A listener uses this channel, in place of an earlier one of the same index. */
   | { readonly kind: 'listener'; readonly index: number; readonly channel: FrameChannel<MessagePort> }
-  /** Calls go here from now on; indices keep their meaning. The reply is `routes_taken`. */
+  /** Calls use these routes from now on; models keep their indices. The reply is `routes_taken`. */
   | { readonly kind: 'routes'; readonly routes: readonly ModelRoute[]; readonly id: number }
   /** Closes the breakers of that model's upstreams, or of all if none is named. */
   | { readonly kind: 'reset'; readonly model: string | undefined }
-  /** Replaces the credentials of these positions. */
+  /** Replaces the credentials of the positions that `records` have. */
   | { readonly kind: 'credentials'; readonly records: readonly CredentialRecord[] }
-  /** Abort what is left and return from the task. */
+  /** The worker aborts its calls and returns from the task. */
   | { readonly kind: 'close' };
 
 /** Messages from a worker over `controlPort`. */
 export type FromUpstreamWorker =
-  /** `id` is that of `routes`. */
+  /** The worker uses the routes of the message `routes` with that `id`. */
   | { readonly kind: 'routes_taken'; readonly id: number }
-  /** A provider does not accept that credential. Sent once for each revision. */
+  /** A provider has rejected the credential at that position. Sent once for each revision. */
   | { readonly kind: 'credential_rejected'; readonly position: number; readonly revision: number };
 
 /** `workerData` of a counter thread. */
@@ -65,7 +69,7 @@ export interface CounterInit {
 
 /** A question to the counter pool: `task` is the job's first turn. */
 export interface CounterAsk {
-  /** The account whose share of the pool it takes. */
+  /** The account whose share of the pool the job takes. */
   readonly account: AccountIndex;
   readonly task: CounterTask;
 }
@@ -77,7 +81,7 @@ export type CounterTask =
   | { readonly kind: 'count'; readonly request: CountRequest }
   | { readonly kind: 'count_on'; readonly rest: CountRest };
 
-/** The result of a turn: the job's result, or the rest for its next turn. */
+/** The result of a turn: the job's result, or what is left for the job's next turn. */
 export type CounterTurn =
   | { readonly over: true; readonly result: ChatRequestResult | LargeTranslated | Usage }
   | { readonly over: false; readonly rest: CountRest };

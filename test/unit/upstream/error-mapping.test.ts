@@ -20,7 +20,7 @@ const NOW = asWallMs(Date.UTC(2024, 0, 1));
 void t.test('every status has one meaning', (t) => {
   const refusals = [400, 404, 409, 413, 422];
   for (let status = 200; status < 600; status++) {
-    const wanted = status < 300 ? 'answer' : refusals.includes(status) ? 'refused' : 'unavailable';
+    const wanted = status < 300 ? 'response' : refusals.includes(status) ? 'rejected' : 'unavailable';
     t.equal(meaningOf(status), wanted, `status ${status}`);
   }
   t.end();
