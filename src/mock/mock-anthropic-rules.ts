@@ -1,17 +1,19 @@
 /**
- * Anthropic's rules for requests, for the mock: it refuses unknown members, wrong values, misplaced tool
- * results, empty texts. mock-anthropic.ts calls it. Pure.
+ * Anthropic's rules for requests, by which the mock rejects unknown members, wrong values, misplaced tool
+ * results and empty texts. mock-anthropic.ts calls this file, and tests of src/providers check by it the
+ * requests that they make. Pure.
  *
  * Follows the types of @anthropic-ai/sdk 1.12, and platform.claude.com, pages "Errors", "Versions", "Handle
  * tool calls" and "Mid-conversation system messages", as of November 2026. The texts of errors resemble
  * Anthropic's.
  *
- * Must hold: a wrong request that src/providers could make of a chat completion is refused here, or its tests
- * prove nothing (test/unit/mock/mock-anthropic.test.ts). What src/providers never writes is not checked.
+ * Must hold: a wrong request that src/providers could make of a chat completion is rejected here, or its
+ * tests prove nothing (test/unit/mock/mock-anthropic.test.ts). What src/providers never writes is not
+ * checked.
  */
 import { isRecord, type Members } from '../core/json.js';
 
-/** The only version that permits temperature, top_p and top_k. */
+/** Values of `anthropic-version`. Only the old one permits temperature, top_p and top_k. */
 const OLD_VERSION = '2023-06-01';
 const VERSIONS: readonly unknown[] = [OLD_VERSION, '2026-10-21'];
 
@@ -66,13 +68,16 @@ const SOURCES: Readonly<Record<string, readonly string[]>> = {
 const IMAGES: readonly unknown[] = ['image/jpeg', 'image/png', 'image/gif', 'image/webp'];
 const TOOL_NAME = /^[\w-]{1,128}$/;
 const TOOL_ID = /^[\w-]+$/;
+/** Blocks with `cache_control` in a request. */
 const CACHED_BLOCKS_MAX = 4;
-/** Bounds of all schemas together that Claude must follow: those of strict tools, and the response's. */
+/**
+ * Bounds of all schemas that Claude must follow, taken together: those of strict tools and of the response.
+ */
 const STRICT_TOOLS_MAX = 20;
 const OPTIONAL_MAX = 24;
 const UNIONS_MAX = 16;
 
-/** Thrown at the first broken rule, and caught within this file. */
+/** Thrown at the first broken rule, with Anthropic's message. Caught by `anthropicProblem`. */
 class Problem extends Error {}
 
 function must(isTrue: boolean, message: string): asserts isTrue {
@@ -106,7 +111,7 @@ function checkRequest(request: Members, version: string): void {
   checkMembers(request, 'request', '');
   must(typeof request.model === 'string', 'model: Field required');
   const { max_tokens: maxTokens, messages, system, stop_sequences: stops, thinking } = request;
-  // Any integer passes, 0 too.
+  // Any integer passes, also 0 or less.
   must(Number.isInteger(maxTokens), 'max_tokens: Field required');
   must(Array.isArray(messages) && messages.length > 0, 'messages: at least one message is required');
   for (const name of ['temperature', 'top_p'] as const) {
@@ -136,7 +141,9 @@ function checkRequest(request: Members, version: string): void {
   );
 }
 
-/** Checks that `given` is an object with only the members of its kind, and checks its `cache_control`. */
+/**
+ * Checks that `given` is an object with no other members than its kind has, and checks its `cache_control`.
+ */
 function checkMembers(given: unknown, kind: string, path: string): asserts given is Members {
   must(isRecord(given), `${path}: Input should be a valid dictionary`);
   for (const name in given)
@@ -239,10 +246,9 @@ function schemasIn(schema: unknown): readonly Members[] {
 }
 
 function checkMessages(messages: readonly unknown[]): void {
-  /** Ids of the tool_use blocks of the message before. */
+  /** Ids of the tool_use blocks of the previous message, and its role. */
   let toolUses = new Set<unknown>();
-  /** Role of the message before. */
-  let before = '';
+  let previousRole = '';
   messages.forEach((message, index) => {
     const path = `messages.${index}`;
     checkMembers(message, 'message', path);
@@ -252,13 +258,14 @@ function checkMessages(messages: readonly unknown[]): void {
       `${path}.role: unknown`,
     );
     must(index > 0 || role === 'user', 'messages: first message must use the "user" role');
-    if (role === 'system') must(before === 'user', `${path}: a system message must follow a user message`);
-    if (before === 'system')
+    if (role === 'system')
+      must(previousRole === 'user', `${path}: a system message must follow a user message`);
+    if (previousRole === 'system')
       must(
         role === 'assistant',
         `messages.${index - 1}: must be the last one or be followed by an assistant`,
       );
-    before = role;
+    previousRole = role;
     checkContent(message.content, role, `${path}.content`);
     // A system message has only texts, so there is nothing more to check.
     if (role === 'system') return;
@@ -275,7 +282,9 @@ function checkMessages(messages: readonly unknown[]): void {
   });
 }
 
-/** Checks that each tool of `toolUses` has one result among `blocks`, and that results come first. */
+/**
+ * Checks that each of `toolUses` has one result among `blocks`, and that results come before other blocks.
+ */
 function checkResults(
   blocks: readonly Members[],
   toolUses: ReadonlySet<unknown>,
@@ -283,22 +292,23 @@ function checkResults(
   index: number,
 ): void {
   const results = blocks.filter(({ type }) => type === 'tool_result');
-  const answered = new Set(results.map(({ tool_use_id: id }) => id));
-  for (const id of answered)
+  const answeredIds = new Set(results.map(({ tool_use_id: id }) => id));
+  for (const id of answeredIds)
     must(
       toolUses.has(id),
       `${path}.content: unexpected \`tool_use_id\` found in \`tool_result\` blocks: ${String(id)}. Each \`tool_result\` block must have a corresponding \`tool_use\` block in the previous message.`,
     );
   for (const id of toolUses)
     must(
-      answered.has(id),
+      answeredIds.has(id),
       `messages.${index - 1}: \`tool_use\` ids were found without \`tool_result\` blocks immediately after: ${String(id)}.`,
     );
-  must(answered.size === results.length, `${path}: each tool_use must have a single result`);
+  must(answeredIds.size === results.length, `${path}: each tool_use must have a single result`);
   const isFirst = blocks.slice(0, results.length).every(({ type }) => type === 'tool_result');
   must(isFirst, `${path}: \`tool_result\` blocks must come first`);
 }
 
+/** `role`: a key of BLOCKS. */
 function checkContent(content: unknown, role: string, path: string): void {
   if (typeof content === 'string') {
     must(content.trim() !== '', `${path}: text content blocks must contain non-whitespace text`);

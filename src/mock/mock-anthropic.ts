@@ -1,6 +1,7 @@
 /**
  * The mock's Anthropic protocol: POST /v1/messages, whole and streamed, and /v1/messages/count_tokens.
- * mock-upstream.ts has it in its table; mock-anthropic-rules.ts checks requests. Pure.
+ * mock-upstream.ts has the protocol in its table; mock-anthropic-rules.ts checks requests. mock-vertex.ts and
+ * mock-bedrock-claude.ts use the protocol for Claude at other addresses. Pure.
  *
  * Follows platform.claude.com, pages "Messages", "Streaming messages" and "Errors", and the types of
  * @anthropic-ai/sdk 1.12, as of November 2026.
@@ -23,7 +24,7 @@ import {
 
 const ID = 'msg_mock';
 const REQUEST_ID = 'req_mock';
-/** The signature of thinking blocks. */
+/** The signature of thinking blocks: base64 of "mock signature". */
 const SIGNATURE = 'bW9jayBzaWduYXR1cmU=';
 
 const ERROR_TYPES: Readonly<Record<number, string>> = {
@@ -54,6 +55,7 @@ function errorOf(status: number, message: string): MockError {
   return { status, error: errorText(status, message), moreHeaders: ['request-id', REQUEST_ID] };
 }
 
+/** Checks path, key, headers and body, in this order. */
 function read({ path, headers, body }: MockCall): MockRequest | MockError {
   const isCount = path === '/v1/messages/count_tokens';
   if (!isCount && path !== '/v1/messages') return errorOf(404, 'Not Found');
@@ -62,8 +64,8 @@ function read({ path, headers, body }: MockCall): MockRequest | MockError {
   if (headers['x-api-key'] !== undefined && headers.authorization !== undefined)
     return errorOf(401, 'invalid x-api-key');
   const version = headers['anthropic-version'];
-  const wrong = headersProblem(version, headers['content-type']);
-  if (wrong !== undefined) return errorOf(400, wrong);
+  const headerProblem = headersProblem(version, headers['content-type']);
+  if (headerProblem !== undefined) return errorOf(400, headerProblem);
   const request = parsedJson(body);
   if (!isRecord(request)) return errorOf(400, 'The request body is not valid JSON: object expected');
   if (isCount && 'max_tokens' in request) return errorOf(400, 'max_tokens: Extra inputs are not permitted');
@@ -74,8 +76,9 @@ function read({ path, headers, body }: MockCall): MockRequest | MockError {
 }
 
 /**
- * Reads a request of Claude that came to Vertex or Bedrock, which have their own path, version and
- * authorisation: so the headers that Anthropic wants are filled in. `isCount`: it only asks for its tokens.
+ * Reads a request for Claude that came to Vertex or Bedrock. These have their own path, version and
+ * authorisation, which the caller has checked, so the headers that Anthropic needs are filled in here.
+ * `isCount`: the request only asks for the number of its tokens.
  */
 export function readClaudeElsewhere(request: Members, isCount: boolean): MockRequest | MockError {
   return read({
@@ -86,7 +89,7 @@ export function readClaudeElsewhere(request: Members, isCount: boolean): MockReq
   });
 }
 
-/** `request` follows the rules of mock-anthropic-rules.ts. */
+/** `request` follows the rules of mock-anthropic-rules.ts, so its members are cast without further checks. */
 function requestOf(request: Members): MockRequest {
   const messages = request.messages as readonly Members[];
   let prompt = '';
@@ -110,7 +113,7 @@ function requestOf(request: Members): MockRequest {
   };
 }
 
-/** `output`: the tokens so far, for the start of a stream; if undefined, all are reported. */
+/** `output`: the output tokens so far, for the start of a stream; if undefined, all of them. */
 function usageOf({ usage }: MockCompletion, output?: number): object | undefined {
   return (
     usage && {
@@ -177,14 +180,14 @@ function whole(completion: MockCompletion): string {
   return JSON.stringify(messageOf(completion, content, endOf(completion), usageOf(completion)));
 }
 
-function event(type: string, more: object = {}): Uint8Array {
-  return sseFrame(JSON.stringify({ type, ...more }), type);
+function event(type: string, moreMembers: object = {}): Uint8Array {
+  return sseFrame(JSON.stringify({ type, ...moreMembers }), type);
 }
 
 function frames(completion: MockCompletion): Uint8Array[] {
   const { thinking, texts, tools } = completion;
-  const nothing = { stop_reason: null, stop_sequence: null, stop_details: null, container: null };
-  const message = messageOf(completion, [], nothing, usageOf(completion, 1));
+  const notEnded = { stop_reason: null, stop_sequence: null, stop_details: null, container: null };
+  const message = messageOf(completion, [], notEnded, usageOf(completion, 1));
   const events: Uint8Array[] = [event('message_start', { message })];
   /** The number of the next content block. */
   let index = 0;

@@ -1,9 +1,12 @@
 /**
  * The mock's Bedrock for Claude in Anthropic's own protocol: InvokeModel, InvokeModelWithResponseStream and
- * CountTokens. mock-bedrock.ts calls it. Pure.
+ * CountTokens. mock-bedrock.ts calls it, and makes the frames and errors of Bedrock. Pure.
  *
  * Follows the Amazon Bedrock User Guide, "Anthropic Claude Messages API", and the API Reference, November
  * 2026.
+ *
+ * Must hold: a body that Bedrock rejects is rejected, though Anthropic may accept it
+ * (test/unit/mock/mock-bedrock-claude.test.ts).
  */
 import { isRecord, parsedJson, type Members } from '../core/json.js';
 import { ANTHROPIC_MOCK, readClaudeElsewhere } from './mock-anthropic.js';
@@ -15,26 +18,27 @@ type ClaudeOperation = (typeof CLAUDE_OPERATIONS)[number];
 const VERSION = 'bedrock-2023-05-31';
 const BETA = /^(?:computer-use|context-1m|interleaved-thinking|token-efficient-tools)-\d{4}-\d\d-\d\d$/;
 
-/** Returns what the call asks, or the message of Bedrock's error. */
+/** Returns what the call asks, or the message of Bedrock's error, a ValidationException. */
 export function readClaude(operation: ClaudeOperation, model: string, body: string): MockRequest | string {
-  const given = parsedJson(body);
-  if (!isRecord(given)) return 'The request body is not valid JSON';
+  const members = parsedJson(body);
+  if (!isRecord(members)) return 'The request body is not valid JSON';
   if (operation !== 'count-tokens') {
-    const request = readInvoked(model, given, false);
+    const request = readInvoked(model, members, false);
     const stream = operation === 'invoke-with-response-stream';
     return typeof request === 'string' ? request : { ...request, stream };
   }
   if (!model.startsWith('anthropic.')) return "The provided model doesn't support counting tokens.";
-  const { invokeModel } = isRecord(given.input) ? given.input : ({} as Members);
+  const { invokeModel } = isRecord(members.input) ? members.input : ({} as Members);
   const encoded = isRecord(invokeModel) ? invokeModel.body : undefined;
   const invoked =
     typeof encoded === 'string' ? parsedJson(Buffer.from(encoded, 'base64').toString()) : undefined;
   if (!isRecord(invoked)) return 'input.invokeModel.body is required';
-  const { max_tokens: bound, ...counted } = invoked;
-  return Number.isInteger(bound) ? readInvoked(model, counted, true) : 'max_tokens: Field required';
+  // Bedrock requires the member, which Anthropic's own count does not know.
+  const { max_tokens: maxTokens, ...counted } = invoked;
+  return Number.isInteger(maxTokens) ? readInvoked(model, counted, true) : 'max_tokens: Field required';
 }
 
-/** Reads the body of InvokeModel, or one whose tokens are to be counted. It names no model and no stream. */
+/** Reads a body for InvokeModel, or for a count of its tokens. Such a body has no `model` and no `stream`. */
 function readInvoked(model: string, request: Members, isCount: boolean): MockRequest | string {
   const { anthropic_version: version, anthropic_beta: betas = [], ...members } = request;
   if (version !== VERSION) return `anthropic_version: must be "${VERSION}"`;
@@ -48,13 +52,14 @@ function readInvoked(model: string, request: Members, isCount: boolean): MockReq
   return error.message;
 }
 
+/** A whole response, or the response of CountTokens. */
 export function wholeOfClaude(completion: MockCompletion): string {
   if (completion.request.isCount === true)
     return JSON.stringify({ inputTokens: completion.request.promptTokens });
   return ANTHROPIC_MOCK.whole(completion);
 }
 
-/** Anthropic's events, as JSON. */
+/** The JSON of Anthropic's events, which mock-bedrock.ts puts into frames of its own. */
 export function eventsOfClaude(completion: MockCompletion): string[] {
   return ANTHROPIC_MOCK.frames(completion).map(
     (frame) => /^data: (.*)$/m.exec(Buffer.from(frame).toString())![1]!,

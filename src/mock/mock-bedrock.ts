@@ -2,9 +2,9 @@
  * The mock's Bedrock protocol: Converse and ConverseStream, and Claude's own protocol
  * (mock-bedrock-claude.ts). mock-upstream.ts has it in its table. Requests are checked by the reference
  * (Amazon Bedrock API Reference, "Converse" and the types it names, November 2026). Of a signature only the
- * form is checked, because the mock knows no secret.
+ * form is checked, because the mock has no secret. Pure.
  *
- * Must hold: a member that Bedrock does not know is refused, and AWS's own SDK reads the responses
+ * Must hold: a member that Bedrock does not know is rejected, and AWS's own SDK reads the responses
  * (test/unit/mock/mock-bedrock.test.ts).
  */
 import { EventStreamCodec } from '@smithy/eventstream-codec';
@@ -24,7 +24,7 @@ const PATH = /\/model\/([^/]+)\/(converse|converse-stream|invoke|invoke-with-res
 const SIGNATURE =
   /^AWS4-HMAC-SHA256 Credential=\w+\/(\d{8})\/[a-z0-9-]+\/bedrock\/aws4_request, SignedHeaders=([a-z0-9;-]+), Signature=[0-9a-f]{64}$/;
 
-/** The members of each type, separated by blanks. Types that are not here are not checked. */
+/** The members of each type, separated by blanks. Types without an entry are not checked. */
 const MEMBERS = {
   request:
     'messages system inferenceConfig toolConfig guardrailConfig additionalModelRequestFields promptVariables additionalModelResponseFieldPaths requestMetadata performanceConfig serviceTier outputConfig',
@@ -44,12 +44,13 @@ const MEMBERS = {
 } as const;
 
 /** Thrown at the first broken rule. The message is the text of a ValidationException. */
-class Refusal extends Error {}
+class Problem extends Error {}
 
+/** The members of an object; throws a Problem for any other value, and for a member that MEMBERS lacks. */
 function membersOf(value: unknown, type: keyof typeof MEMBERS): Readonly<Record<string, unknown>> {
-  if (!isRecord(value)) throw new Refusal(`${type} must be an object`);
+  if (!isRecord(value)) throw new Problem(`${type} must be an object`);
   for (const name of Object.keys(value)) {
-    if (!MEMBERS[type].split(' ').includes(name)) throw new Refusal(`extraneous key [${name}] in ${type}`);
+    if (!MEMBERS[type].split(' ').includes(name)) throw new Problem(`extraneous key [${name}] in ${type}`);
   }
   return value;
 }
@@ -57,19 +58,19 @@ function membersOf(value: unknown, type: keyof typeof MEMBERS): Readonly<Record<
 /** Returns the name and value of a union's only member. */
 function oneOf(value: unknown, type: keyof typeof MEMBERS): readonly [string, unknown] {
   const members = Object.entries(membersOf(value, type));
-  if (members.length !== 1) throw new Refusal(`${type} must have exactly one member`);
+  if (members.length !== 1) throw new Problem(`${type} must have exactly one member`);
   return members[0]!;
 }
 
 function listOf(value: unknown, name: string): readonly unknown[] {
-  if (!Array.isArray(value)) throw new Refusal(`${name} must be a list`);
+  if (!Array.isArray(value)) throw new Problem(`${name} must be a list`);
   return value;
 }
 
 function numberIn(value: unknown, name: string, min: number, max: number): void {
   if (value === undefined) return;
   if (typeof value !== 'number' || value < min || value > max) {
-    throw new Refusal(`${name} must be from ${min} to ${max}`);
+    throw new Problem(`${name} must be from ${min} to ${max}`);
   }
 }
 
@@ -84,46 +85,46 @@ interface Conversation {
 
 function readText(text: unknown, conversation: Conversation): string {
   if (typeof text !== 'string' || text.trim() === '') {
-    throw new Refusal('The text field in the ContentBlock object is blank');
+    throw new Problem('The text field in the ContentBlock object is blank');
   }
   conversation.promptBytes += Buffer.byteLength(text);
   return text;
 }
 
 function readMessages(messages: readonly unknown[], conversation: Conversation): void {
-  /** Ids of the toolUse blocks of the message before. */
-  let calls: unknown[] = [];
+  /** Ids of the toolUse blocks of the previous message, which this message must answer. */
+  let openToolUseIds: unknown[] = [];
   messages.forEach((message, index) => {
     const { role, content } = membersOf(message, 'message');
     if (role !== (index % 2 === 0 ? 'user' : 'assistant')) {
-      throw new Refusal('A conversation must alternate between user and assistant, and start with user');
+      throw new Problem('A conversation must alternate between user and assistant, and start with user');
     }
     const blocks = listOf(content, 'content').map((block) => oneOf(block, 'block'));
-    if (blocks.length === 0) throw new Refusal('The content field is empty');
+    if (blocks.length === 0) throw new Problem('The content field is empty');
     const results: unknown[] = [];
-    const called: unknown[] = [];
+    const toolUseIds: unknown[] = [];
     const texts: string[] = [];
     for (const [name, value] of blocks) {
       if (name === 'text') texts.push(readText(value, conversation));
       else if (name === 'cachePoint') membersOf(value, 'cachePoint');
       else if (name === 'toolUse') {
         const use = membersOf(value, 'toolUse');
-        if (role !== 'assistant' || !isRecord(use.input)) throw new Refusal('a toolUse is wrong');
-        called.push(use.toolUseId);
+        if (role !== 'assistant' || !isRecord(use.input)) throw new Problem('a toolUse is wrong');
+        toolUseIds.push(use.toolUseId);
       } else if (name === 'toolResult') {
         const { toolUseId, content: result } = membersOf(value, 'toolResult');
-        if (role !== 'user') throw new Refusal('a toolResult is of the user');
+        if (role !== 'user') throw new Problem('a toolResult is of the user');
         listOf(result, 'toolResult.content');
         results.push(toolUseId);
       } else if (name === 'document' && !blocks.some(([other]) => other === 'text')) {
-        throw new Refusal('A text block must be included when using documents');
+        throw new Problem('A text block must be included when using documents');
       }
     }
-    if (role === 'user' && results.toSorted().join() !== calls.toSorted().join()) {
-      throw new Refusal('Expected toolResult blocks for exactly the toolUse blocks of the previous turn');
+    if (role === 'user' && results.toSorted().join() !== openToolUseIds.toSorted().join()) {
+      throw new Problem('Expected toolResult blocks for exactly the toolUse blocks of the previous turn');
     }
-    calls = called;
-    conversation.usesTools ||= calls.length > 0;
+    openToolUseIds = toolUseIds;
+    conversation.usesTools ||= openToolUseIds.length > 0;
     conversation.endsWithToolResult = results.length > 0;
     if (role === 'user') conversation.lastPrompt = texts[0] ?? '';
   });
@@ -138,10 +139,10 @@ function toolNamesOf(config: unknown): string[] {
     if (kind !== 'toolSpec') return [];
     const { name, inputSchema } = membersOf(value, 'toolSpec');
     if (typeof name !== 'string' || !/^[a-zA-Z0-9_-]{1,64}$/.test(name)) {
-      throw new Refusal('toolSpec.name must satisfy [a-zA-Z0-9_-]+');
+      throw new Problem('toolSpec.name must satisfy [a-zA-Z0-9_-]+');
     }
     if (!isRecord(inputSchema) || !isRecord(inputSchema.json) || inputSchema.json.type !== 'object') {
-      throw new Refusal('toolSpec.inputSchema.json.type must be object');
+      throw new Problem('toolSpec.inputSchema.json.type must be object');
     }
     return [name];
   });
@@ -167,7 +168,7 @@ function readBody(body: string): Omit<MockRequest, 'model' | 'stream'> {
   membersOf(request.outputConfig ?? {}, 'outputConfig');
   const toolNames = toolNamesOf(request.toolConfig);
   if (conversation.usesTools && toolNames.length === 0) {
-    throw new Refusal(
+    throw new Problem(
       'The toolConfig field must be defined when using toolUse and toolResult content blocks',
     );
   }
@@ -197,7 +198,7 @@ function unauthorized({ authorization = '', ...headers }: MockCall['headers']): 
   return missing.length === 0 ? undefined : `'${missing.join(', ')}' must be a 'SignedHeader'`;
 }
 
-/** Exceptions by the status of a response. */
+/** The names of Bedrock's exceptions, by the status of a response. */
 const EXCEPTIONS: Readonly<Record<number, string>> = {
   400: 'ValidationException',
   403: 'AccessDeniedException',
@@ -209,7 +210,7 @@ const EXCEPTIONS: Readonly<Record<number, string>> = {
   503: 'ServiceUnavailableException',
 };
 
-function error(status: number, message: string, name = EXCEPTIONS[status]): MockError {
+function errorOf(status: number, message: string, name = EXCEPTIONS[status]): MockError {
   return {
     status,
     error: JSON.stringify({ message }),
@@ -221,13 +222,13 @@ function error(status: number, message: string, name = EXCEPTIONS[status]): Mock
 
 function read(call: MockCall): MockRequest | MockError {
   const [, model, operation] = PATH.exec(call.path) ?? [];
-  if (model === undefined) return error(404, 'no such operation', 'UnknownOperationException');
-  const wrong = unauthorized(call.headers);
-  if (wrong !== undefined) return error(403, wrong, 'IncompleteSignatureException');
+  if (model === undefined) return errorOf(404, 'no such operation', 'UnknownOperationException');
+  const problem = unauthorized(call.headers);
+  if (problem !== undefined) return errorOf(403, problem, 'IncompleteSignatureException');
   const claude = CLAUDE_OPERATIONS.find((one) => one === operation);
   if (claude !== undefined) {
     const request = readClaude(claude, decodeURIComponent(model), call.body);
-    return typeof request === 'string' ? error(400, request) : request;
+    return typeof request === 'string' ? errorOf(400, request) : request;
   }
   try {
     return {
@@ -235,9 +236,9 @@ function read(call: MockCall): MockRequest | MockError {
       model: decodeURIComponent(model),
       stream: operation === 'converse-stream',
     };
-  } catch (refusal) {
-    if (!(refusal instanceof Refusal)) throw refusal;
-    return error(400, refusal.message);
+  } catch (problem) {
+    if (!(problem instanceof Problem)) throw problem;
+    return errorOf(400, problem.message);
   }
 }
 
@@ -247,7 +248,7 @@ const STOP_REASONS = {
   tool_calls: 'tool_use',
   content_filter: 'guardrail_intervened',
 } as const;
-/** The signature of thinking. */
+/** The signature of thinking: base64 of "mock-signature". */
 const THINKING_SIGNATURE = 'bW9jay1zaWduYXR1cmU=';
 
 function usageOf({ usage }: MockCompletion): object | undefined {
@@ -267,7 +268,10 @@ function usageOf({ usage }: MockCompletion): object | undefined {
   };
 }
 
-/** The reasoning tokens, in Claude's form. Bedrock sends them if `additionalModelResponseFieldPaths` asks. */
+/**
+ * The reasoning tokens, in Claude's form. Bedrock sends them only if `additionalModelResponseFieldPaths`
+ * asks; the mock always does.
+ */
 function modelFieldsOf({ usage }: MockCompletion): object {
   if (usage === undefined || usage.reasoning === 0) return {};
   return {
@@ -358,7 +362,7 @@ export const BEDROCK_MOCK: MockProtocol = {
   read,
   whole,
   frames,
-  error: (status, message) => error(status, message),
+  error: (status, message) => errorOf(status, message),
   errorFrame(status, message) {
     // In a stream the names of exceptions begin with a small letter.
     const name = EXCEPTIONS[status] ?? 'InternalServerException';
@@ -366,7 +370,7 @@ export const BEDROCK_MOCK: MockProtocol = {
     return frame({ ':exception-type': type, ':message-type': 'exception' }, { message });
   },
   broken(bytes) {
-    // One bit of the payload changes, so that its checksum is wrong.
+    // One bit of the payload changes, before the checksum in the last 4 bytes, which is then wrong.
     const damaged = Buffer.from(bytes);
     damaged[damaged.length - 6]! ^= 1;
     return damaged;

@@ -1,6 +1,6 @@
 /**
  * The mock's response: its contents, the pieces in which it is sent, and its faults. mock-upstream.ts calls
- * it; a MockProtocol (mock-protocol.ts) writes it. Pure.
+ * `responseTo` and `errorResponse`; a MockProtocol (mock-protocol.ts) writes the contents. Pure.
  *
  * The text of a response is made of numbered words, one for each chunk (`w0 xxx`, `w1 xxx`, …). So a reader
  * notices loss, repetition and a wrong order: see `wordNumbers`.
@@ -25,12 +25,13 @@ export interface MockResponse {
   readonly retryAfter: string | undefined;
   /** Name, value, name, value. */
   readonly moreHeaders: readonly string[];
-  /** Whether status and headers are sent at all. */
+  /** Whether status and headers are sent; false for a fault before the headers. */
   readonly hasHead: boolean;
   /** Content-Length; undefined for a stream, which is sent in chunks. */
   readonly lengthBytes: number | undefined;
-  /** Not strings, because newer versions of µWS write some of them as Latin-1. */
+  /** Each is one write. Bytes, because newer versions of µWS write some strings as Latin-1. */
   readonly pieces: readonly Uint8Array[];
+  /** After the pieces: the response ends, its connection closes, or nothing more happens. */
   readonly ending: 'end' | 'reset' | 'stall';
 }
 
@@ -47,12 +48,12 @@ export function contentPieces(bytes: number, chunks: number): string[] {
   return pieces;
 }
 
-/** Returns the numbers of the words in a text of `contentPieces`, in their order. */
+/** Returns the numbers of the words in a text of `contentPieces`, in their order. For readers in tests. */
 export function wordNumbers(text: string): number[] {
   return Array.from(text.matchAll(/w(\d+) /g), (match) => Number(match[1]));
 }
 
-/** Returns the text in at most `chunks` pieces. All but the last have the same length. */
+/** Cuts the text into at most `chunks` pieces. All pieces but the last have the same length. */
 function cutInto(text: string, chunks: number): string[] {
   const size = Math.max(1, Math.ceil(text.length / chunks));
   return Array.from({ length: Math.ceil(text.length / size) }, (_, index) =>
@@ -60,6 +61,7 @@ function cutInto(text: string, chunks: number): string[] {
   );
 }
 
+/** `texts`: all that counts as output besides `thinking`: the text, and the arguments of tool calls. */
 function usageOf(options: MockOptions, request: MockRequest, texts: string, thinking: string): MockUsage {
   const reasoning = Math.ceil(Buffer.byteLength(thinking) / BYTES_PER_TOKEN);
   const { cachedTokens: cached, cacheWriteTokens, cacheWriteHourTokens: writtenForHour } = options;
@@ -77,7 +79,9 @@ function usageOf(options: MockOptions, request: MockRequest, texts: string, thin
   return usage;
 }
 
-/** Calls of the request's tools in turn. Each has one argument, `text`; its JSON comes in two pieces. */
+/**
+ * Calls of the request's tools in turn. Each call has one argument, `text`, whose JSON comes in two pieces.
+ */
 function toolCallsOf({ toolCalls }: MockOptions, request: MockRequest): MockToolCall[] {
   const { toolNames, endsWithToolResult } = request;
   return Array.from({ length: endsWithToolResult ? 0 : toolCalls }, (_, index) => ({
@@ -87,6 +91,7 @@ function toolCallsOf({ toolCalls }: MockOptions, request: MockRequest): MockTool
   }));
 }
 
+/** `echoed`: as in `responseTo`. */
 function completionOf(
   options: MockOptions,
   request: MockRequest,
@@ -144,6 +149,7 @@ function faultyFrames(
   }
 }
 
+/** Pieces of `size` bytes; the last may be shorter. */
 function splitBytes(bytes: Buffer, size: number): Uint8Array[] {
   return Array.from({ length: Math.ceil(bytes.length / size) }, (_, index) =>
     bytes.subarray(index * size, (index + 1) * size),
@@ -159,7 +165,7 @@ function endingOf(options: MockOptions): MockResponse['ending'] {
   return options.fault?.startsWith('stall-') === true ? 'stall' : 'end';
 }
 
-const responseOf = (options: MockOptions, different: Partial<MockResponse>): MockResponse => ({
+const responseOf = (options: MockOptions, overrides: Partial<MockResponse>): MockResponse => ({
   status: options.status,
   contentType: 'application/json',
   retryAfter: options.retryAfter,
@@ -168,18 +174,18 @@ const responseOf = (options: MockOptions, different: Partial<MockResponse>): Moc
   lengthBytes: undefined,
   pieces: [],
   ending: endingOf(options),
-  ...different,
+  ...overrides,
 });
 
-/** Returns a response of one piece with a Content-Length. */
-function plainResponse(options: MockOptions, different: Partial<MockResponse>, body: string): MockResponse {
+/** Returns a response of one piece, with a Content-Length. */
+function sizedResponse(options: MockOptions, overrides: Partial<MockResponse>, body: string): MockResponse {
   const bytes = Buffer.from(body);
-  return responseOf(options, { ...different, lengthBytes: bytes.length, pieces: [bytes] });
+  return responseOf(options, { ...overrides, lengthBytes: bytes.length, pieces: [bytes] });
 }
 
 /** Returns an error as the provider sends it. */
 export function errorResponse(options: MockOptions, { status, error, moreHeaders }: MockError): MockResponse {
-  return plainResponse(options, { status, moreHeaders: moreHeaders ?? [] }, error);
+  return sizedResponse(options, { status, moreHeaders: moreHeaders ?? [] }, error);
 }
 
 /** Returns the response to a request. `echoed`: the text of the response; if undefined, numbered words. */
@@ -191,29 +197,31 @@ export function responseTo(
 ): MockResponse {
   const { fault } = options;
   if (fault === 'reset-before' || fault === 'stall-before') return responseOf(options, { hasHead: false });
-  // The body is shorter than its Content-Length, so the reader notices that something is missing.
   if (fault === 'reset-headers') {
-    // With one byte: newer versions of µWS take an empty piece for a whole response.
+    // Shorter than its Content-Length, so that the reader notices that something is missing. Yet one byte,
+    // because newer versions of µWS take an empty piece for a whole response.
     return responseOf(options, { lengthBytes: Math.max(2, options.bytes), pieces: [Buffer.from('{')] });
   }
   if (fault === 'wrong-type') {
-    return plainResponse(options, { contentType: 'text/html' }, '<html><body>It works!</body></html>');
+    return sizedResponse(options, { contentType: 'text/html' }, '<html><body>It works!</body></html>');
   }
-  if (options.body !== undefined) return plainResponse(options, {}, options.body);
+  if (options.body !== undefined) return sizedResponse(options, {}, options.body);
   if (options.status >= 300) return errorResponse(options, protocol.error(options.status, TOLD_TO_FAIL));
 
   const completion = completionOf(options, request, echoed);
   if (request.stream) {
     const { streamType } = protocol;
-    const plain = faultyFrames(protocol, options, completion);
+    const lfFrames = faultyFrames(protocol, options, completion);
     const isText = streamType === 'text/event-stream';
-    const frames = options.eventCrlf && isText ? plain.map(withCrlf) : plain;
+    const frames = options.eventCrlf && isText ? lfFrames.map(withCrlf) : lfFrames;
     const pieces = options.split === undefined ? frames : splitBytes(Buffer.concat(frames), options.split);
     return responseOf(options, { contentType: streamType, pieces });
   }
   const body = fault === 'empty' ? '' : protocol.whole(completion);
-  const half = body.slice(0, body.length / 2);
-  if (fault === 'broken-json') return plainResponse(options, {}, half);
-  const whole = plainResponse(options, {}, body);
-  return fault === 'reset-mid' || fault === 'stall-mid' ? { ...whole, pieces: [Buffer.from(half)] } : whole;
+  const firstHalf = body.slice(0, body.length / 2);
+  if (fault === 'broken-json') return sizedResponse(options, {}, firstHalf);
+  const whole = sizedResponse(options, {}, body);
+  return fault === 'reset-mid' || fault === 'stall-mid'
+    ? { ...whole, pieces: [Buffer.from(firstHalf)] }
+    : whole;
 }

@@ -3,7 +3,7 @@
  * Requests are checked by https://ai.google.dev/api/generate-content and /api/caching (v1beta; the v1 of
  * Vertex has the same members), docs/function-calling and docs/thought-signatures, read 2026-11. Pure.
  *
- * Must hold: a request that Google refuses is refused, and so is a member that Google does not know
+ * Must hold: a request that Google rejects is rejected, and so is a member that Google does not know
  * (test/unit/mock/mock-gemini.test.ts).
  */
 import { isRecord, parsedJson, type Members } from '../core/json.js';
@@ -23,8 +23,10 @@ import {
 const RESPONSE_ID = 'mock-response';
 /** Base64 of "signature". */
 const SIGNATURE = 'c2lnbmF0dXJl';
+/** Models of Gemini 3 and later: they need signatures of calls, and send ids of calls. */
 const GEMINI_3 = /^gemini-[3-9]/;
 
+/** The names of statuses in Google's errors, by the HTTP status. */
 const STATUSES: Readonly<Record<number, string>> = {
   400: 'INVALID_ARGUMENT',
   401: 'UNAUTHENTICATED',
@@ -42,22 +44,24 @@ function errorText(code: number, message: string, details: readonly object[] = [
   return JSON.stringify({ error: { code, message, status, ...(details.length > 0 && { details }) } });
 }
 
-/** A `google.rpc.Status`. */
-export function refusal(status: number, message: string, details?: readonly object[]): MockError {
+/** Google's error, a `google.rpc.Status`. */
+export function errorOf(status: number, message: string, details?: readonly object[]): MockError {
   return { status, error: errorText(status, message, details) };
 }
 
-export const NO_SUCH_PATH = refusal(404, 'no such path on the mock');
+export const NO_SUCH_PATH = errorOf(404, 'no such path on the mock');
 
-const list = (value: unknown): readonly Members[] =>
+/** The objects in a list; none of any other value. */
+const recordsIn = (value: unknown): readonly Members[] =>
   Array.isArray(value) ? (value as unknown[]).filter(isRecord) : [];
-const partsOf = (content: unknown): readonly Members[] => (isRecord(content) ? list(content.parts) : []);
-const counted = (parts: readonly Members[], name: string): number =>
+const partsOf = (content: unknown): readonly Members[] => (isRecord(content) ? recordsIn(content.parts) : []);
+/** How many of the parts have the member `name`. */
+const countOf = (parts: readonly Members[], name: string): number =>
   parts.filter((part) => part[name] !== undefined).length;
 
 /** Google's message about members that have the right shape but a wrong value, or do not go together. */
-function wrongMeaning(request: Members, model: string): string | undefined {
-  const contents = list(request.contents);
+function meaningProblem(request: Members, model: string): string | undefined {
+  const contents = recordsIn(request.contents);
   if (contents.length === 0) return '* GenerateContentRequest.contents: contents is not specified';
   for (const [index, content] of contents.entries()) {
     const parts = partsOf(content);
@@ -66,18 +70,18 @@ function wrongMeaning(request: Members, model: string): string | undefined {
       return `* GenerateContentRequest.contents[${index}].parts: contents.parts must not be empty.`;
     if (parts.some((part) => part.text === '' && part.thoughtSignature === undefined))
       return 'Unable to submit request because it must have a text parameter.';
-    const calls = counted(parts, 'functionCall');
-    const results = counted(partsOf(contents[index + 1]), 'functionResponse');
+    const calls = countOf(parts, 'functionCall');
+    const results = countOf(partsOf(contents[index + 1]), 'functionResponse');
     if (calls > 0 && index + 1 < contents.length && calls !== results)
       return 'Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.';
-    const first = parts.find((part) => part.functionCall !== undefined);
-    if (GEMINI_3.test(model) && first !== undefined && first.thoughtSignature === undefined)
+    const firstCall = parts.find((part) => part.functionCall !== undefined);
+    if (GEMINI_3.test(model) && firstCall !== undefined && firstCall.thoughtSignature === undefined)
       return 'Function call is missing a thought_signature in functionCall parts.';
   }
-  return wrongConfig(request);
+  return configProblem(request);
 }
 
-function wrongConfig({ generationConfig, toolConfig }: Members): string | undefined {
+function configProblem({ generationConfig, toolConfig }: Members): string | undefined {
   const config = isRecord(generationConfig) ? generationConfig : {};
   const { temperature, thinkingConfig, responseMimeType: type } = config;
   if (typeof temperature === 'number' && (temperature < 0 || temperature > 2))
@@ -100,18 +104,20 @@ function wrongConfig({ generationConfig, toolConfig }: Members): string | undefi
     : undefined;
 }
 
-/** Returns what the body asks, or Google's error. */
+/**
+ * Returns what the body asks, or Google's error. First shapes are checked, on which the other checks rely.
+ */
 export function readBody(body: string, model: string, stream: boolean): MockRequest | MockError {
   const request = parsedJson(body);
-  if (!isRecord(request)) return refusal(400, 'Invalid JSON payload received.');
-  const wrong = wrongIn(request, REQUEST, '') ?? wrongMeaning(request, model);
-  if (wrong !== undefined) return refusal(400, wrong);
-  const contents = list(request.contents);
+  if (!isRecord(request)) return errorOf(400, 'Invalid JSON payload received.');
+  const problem = shapeProblem(request, REQUEST, '') ?? meaningProblem(request, model);
+  if (problem !== undefined) return errorOf(400, problem);
+  const contents = recordsIn(request.contents);
   const texts = (content: unknown): string[] =>
     partsOf(content).flatMap(({ text }) => (typeof text === 'string' ? [text] : []));
-  const all = [...texts(request.systemInstruction), ...contents.flatMap(texts)];
+  const allTexts = [...texts(request.systemInstruction), ...contents.flatMap(texts)];
   const prompts = contents.filter(({ role }) => role === 'user').flatMap(texts);
-  const bytes = all.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
+  const bytes = allTexts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
   return {
     model,
     stream,
@@ -119,7 +125,7 @@ export function readBody(body: string, model: string, stream: boolean): MockRequ
     promptTokens: Math.ceil(bytes / BYTES_PER_TOKEN),
     steering: steeringOf(prompts.at(-1) ?? ''),
     toolNames: toolNamesOf(request),
-    endsWithToolResult: counted(partsOf(contents.at(-1)), 'functionResponse') > 0,
+    endsWithToolResult: countOf(partsOf(contents.at(-1)), 'functionResponse') > 0,
   };
 }
 
@@ -127,11 +133,12 @@ function toolNamesOf({ tools, toolConfig }: Members): string[] {
   const calling = isRecord(toolConfig) ? toolConfig.functionCallingConfig : undefined;
   const { mode, allowedFunctionNames: allowed } = isRecord(calling) ? calling : ({} as Members);
   if (mode === 'NONE') return [];
-  const declared = list(tools).flatMap((tool) => list(tool.functionDeclarations));
+  const declared = recordsIn(tools).flatMap((tool) => recordsIn(tool.functionDeclarations));
   const names = declared.map(({ name }) => String(name));
   return Array.isArray(allowed) ? names.filter((name) => allowed.includes(name)) : names;
 }
 
+/** `share`: how much of the text has come, from 0 to 1: each event of a stream reports the tokens so far. */
 function usageMetadata(usage: MockUsage, share = 1): object {
   const { prompt, cached, completion, reasoning } = usage;
   const shown = Math.ceil((completion - reasoning) * share);
@@ -182,10 +189,10 @@ function whole(completion: MockCompletion): string {
 function frames(completion: MockCompletion): Uint8Array[] {
   const { request, finish, usage } = completion;
   const turns = turnsOf(completion);
-  const event = (parts: readonly object[], share: number, more: object = {}): Uint8Array =>
+  const event = (parts: readonly object[], share: number, moreMembers: object = {}): Uint8Array =>
     sseFrame(
       JSON.stringify({
-        candidates: [{ content: { parts, role: 'model' }, ...more, index: 0 }],
+        candidates: [{ content: { parts, role: 'model' }, ...moreMembers, index: 0 }],
         ...(usage && { usageMetadata: usageMetadata(usage, share) }),
         modelVersion: request.model,
         responseId: RESPONSE_ID,
@@ -213,12 +220,12 @@ export const GEMINI_MOCK: MockProtocol = {
     if (model === undefined || stream === undefined) return NO_SUCH_PATH;
     const key = headers['x-goog-api-key'];
     if (!key)
-      return refusal(
+      return errorOf(
         403,
         "Method doesn't allow unregistered callers (callers without established identity). Please use API Key or other form of API consumer identity to call this API.",
       );
     if (key === 'invalid')
-      return refusal(400, 'API key not valid. Please pass a valid API key.', [
+      return errorOf(400, 'API key not valid. Please pass a valid API key.', [
         {
           '@type': 'type.googleapis.com/google.rpc.ErrorInfo',
           reason: 'API_KEY_INVALID',
@@ -226,17 +233,20 @@ export const GEMINI_MOCK: MockProtocol = {
         },
       ]);
     if (model === 'missing')
-      return refusal(404, 'models/missing is not found for API version v1beta, or is not supported.');
+      return errorOf(404, 'models/missing is not found for API version v1beta, or is not supported.');
     return readBody(body, model, stream);
   },
   whole,
   frames,
-  error: refusal,
+  error: errorOf,
   errorFrame: (status, message) => sseFrame(errorText(status, message)),
   broken: brokenSse,
 };
 
-/** A word: a kind of value (KINDS). A list of a shape: a list of such values. A record: no other members. */
+/**
+ * What a value may be. A word: a kind of value (KINDS). A list of one shape: a list of such values. A record:
+ * an object with no other members, each of its shape.
+ */
 type Shape = 'text' | 'number' | 'integer' | 'flag' | 'object' | 'any' | readonly [Shape] | RecordShape;
 interface RecordShape {
   readonly [name: string]: Shape;
@@ -328,8 +338,8 @@ const KINDS: Readonly<Record<string, (value: unknown) => boolean>> = {
   any: () => true,
 };
 
-/** Google's message about a value that has not the shape of the reference; undefined if it has. */
-function wrongIn(value: unknown, shape: Shape, path: string): string | undefined {
+/** Google's message about a value of another shape than the reference's; undefined if the shape is right. */
+function shapeProblem(value: unknown, shape: Shape, path: string): string | undefined {
   if (typeof shape === 'string')
     return KINDS[shape]!(value)
       ? undefined
@@ -337,18 +347,18 @@ function wrongIn(value: unknown, shape: Shape, path: string): string | undefined
   if (isList(shape)) {
     if (!Array.isArray(value)) return `Invalid value at '${path}': it must be a list.`;
     for (const [index, item] of (value as unknown[]).entries()) {
-      const wrong = wrongIn(item, shape[0], `${path}[${index}]`);
-      if (wrong !== undefined) return wrong;
+      const problem = shapeProblem(item, shape[0], `${path}[${index}]`);
+      if (problem !== undefined) return problem;
     }
     return undefined;
   }
   if (!isRecord(value)) return `Invalid value at '${path}': it must be an object.`;
   for (const [name, member] of Object.entries(value)) {
-    const known = Object.hasOwn(shape, name) ? shape[name] : undefined;
-    if (known === undefined)
+    const memberShape = Object.hasOwn(shape, name) ? shape[name] : undefined;
+    if (memberShape === undefined)
       return `Invalid JSON payload received. Unknown name "${name}"${path === '' ? '' : ` at '${path}'`}: Cannot find field.`;
-    const wrong = wrongIn(member, known, path === '' ? name : `${path}.${name}`);
-    if (wrong !== undefined) return wrong;
+    const problem = shapeProblem(member, memberShape, path === '' ? name : `${path}.${name}`);
+    if (problem !== undefined) return problem;
   }
   return undefined;
 }

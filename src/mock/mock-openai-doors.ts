@@ -1,7 +1,7 @@
 /**
  * The mock's OpenAI protocol besides chat completions: embeddings, legacy completions, moderations and
- * reranks. mock-openai.ts calls it. It is a second reading of the references (OpenAI's, Cohere's and Jina's
- * for reranks), and imports nothing of src/doors. Pure.
+ * reranks. mock-openai.ts calls it. This file is a second reading of the references (OpenAI's, Cohere's and
+ * Jina's for reranks), so it imports nothing of src/doors (test/unit/tree.test.ts). Pure.
  *
  * Must hold: a response follows from its inputs, so that tests can check each of them
  * (test/e2e/embeddings.test.ts).
@@ -20,10 +20,11 @@ import {
 
 export const OPENAI_DOOR_PATHS: readonly string[] = DOOR_KINDS.map((kind) => `/v1/${kind}`);
 
+/** Of an embedding, if the request asks for no other number. */
 const DIMENSIONS = 8;
 const CATEGORIES = ['harassment', 'hate', 'sexual', 'violence'];
 
-/** `path`: what follows `/v1`. Returns undefined if it is not that of a door of this file. */
+/** `path`: what follows `/v1`. Returns undefined if the path is not that of a door of this file. */
 export function readDoorRequest(
   path: string,
   body: Readonly<Record<string, unknown>>,
@@ -50,11 +51,15 @@ export function readDoorRequest(
   };
 }
 
-/** The items of an input. A list of tokens, which are numbers, is one item. */
+/**
+ * The items of an input, which the embedding or other result is made of. A list of numbers is tokens: one
+ * item.
+ */
 function itemsOf(given: unknown): readonly unknown[] {
   return Array.isArray(given) && typeof given[0] !== 'number' ? (given as unknown[]) : [given ?? ''];
 }
 
+/** A text for each item: tokens joined by blanks, the text of an object, or its JSON. */
 function inputsOf(given: unknown): string[] {
   return itemsOf(given).map((item) => {
     if (typeof item === 'string') return item;
@@ -63,12 +68,12 @@ function inputsOf(given: unknown): string[] {
   });
 }
 
-/** `text`: the item's, as `inputsOf` has it. */
+/** How many tokens an item has. `text`: the item's text, as `inputsOf` makes it. */
 function tokensOf(item: unknown, text: string): number {
   return Array.isArray(item) ? item.length : Math.ceil(Buffer.byteLength(text) / BYTES_PER_TOKEN);
 }
 
-/** The embedding of a text: eighths between 0 and 32, which a float of 32 bits has exactly. */
+/** The embedding of a text: eighths from 0 to below 32, which a float of 32 bits holds exactly. */
 export function mockVector(text: string, dimensions = DIMENSIONS): number[] {
   const sum = Buffer.from(text).reduce((total, byte) => total + byte, 0);
   return Array.from({ length: dimensions }, (_, index) => ((sum + index) % 256) / 8);
@@ -134,11 +139,12 @@ const choiceOf = (index: number, text: string, finish: string | null): object =>
 
 const choicesPerPrompt = ({ body }: MockDoorRequest): number => (typeof body.n === 'number' ? body.n : 1);
 
-/** The indexes of all choices: those of the first prompt come first. */
+/** The indices of all choices. Those of the first prompt come first. */
 function choicesOf(door: MockDoorRequest): number[] {
   return Array.from({ length: choicesPerPrompt(door) * door.inputs.length }, (_, index) => index);
 }
 
+/** The text of a choice: its prompt, if the request wants an echo, and the mock's text. */
 function textOf({ texts }: MockCompletion, door: MockDoorRequest, choice: number): string {
   const prompt = door.inputs[Math.floor(choice / choicesPerPrompt(door))]!;
   return `${door.body.echo === true ? prompt : ''}${texts.join('')}`;
@@ -162,7 +168,7 @@ export function doorFrames(completion: MockCompletion, door: MockDoorRequest): U
   ];
 }
 
-/** A text is flagged for the categories that it names. */
+/** Flags a text for each category whose name is in the text. */
 function moderationOf(text: string): object {
   const flags = CATEGORIES.map((name) => [name, text.includes(name)] as const);
   return {
@@ -175,15 +181,15 @@ function moderationOf(text: string): object {
   };
 }
 
-/** The more of the query's words a document has, the higher it ranks. */
+/** Ranks documents by how many of the query's words they have; of equals, the first comes first. */
 function rankedOf({ inputs, body }: MockDoorRequest): object[] {
   const words = String(body.query).split(/\s+/);
   const ranked = inputs
     .map((text, index) => {
-      const found = words.filter((word) => text.includes(word)).length;
+      const wordsFound = words.filter((word) => text.includes(word)).length;
       return {
         index,
-        relevance_score: found / words.length,
+        relevance_score: wordsFound / words.length,
         ...(body.return_documents === true ? { document: { text } } : {}),
       };
     })

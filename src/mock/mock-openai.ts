@@ -1,10 +1,11 @@
 /**
- * The mock's OpenAI protocol, and Azure's, which is the same at another path and with another header. OpenAI
- * requests are read leniently, because every compatible server is mocked by it; Azure's are checked as the
- * reference says ("Azure OpenAI REST API reference", learn.microsoft.com, November 2026). mock-upstream.ts
- * has both in its table.
+ * The mock's OpenAI protocol, and Azure's, which is the same at another path and with another header.
+ * OpenAI's requests are read leniently, because the mock stands for every compatible server. Azure's are
+ * checked as the reference says ("Azure OpenAI REST API reference", learn.microsoft.com, November 2026).
+ * mock-upstream.ts has both protocols in its table. Pure.
  *
- * Must hold: OpenAI's own SDK reads the responses (test/unit/mock/mock-openai-sdk.test.ts).
+ * Must hold: OpenAI's own SDK reads the responses (test/unit/mock/mock-openai-sdk.test.ts). Azure's responses
+ * have what OpenAI's have, and filter results (test/unit/mock/mock-openai.test.ts).
  */
 import { isRecord, parsedJson } from '../core/json.js';
 import { doorFrames, doorWhole, readDoorRequest } from './mock-openai-doors.js';
@@ -30,7 +31,7 @@ function readOpenAi(path: string, body: string): MockRequest | 'no path' | 'no o
   return isRecord(parsed) ? (readDoorRequest(path, parsed) ?? 'no path') : 'no object';
 }
 
-/** Returns undefined if the body is not a JSON object. */
+/** Reads a chat completion; undefined if the body is not a JSON object. Only texts that are strings count. */
 export function readMockRequest(body: string): MockRequest | undefined {
   const parsed = parsedJson(body);
   if (!isRecord(parsed)) return undefined;
@@ -58,8 +59,8 @@ export function readMockRequest(body: string): MockRequest | undefined {
 function toolNamesOf(tools: unknown): string[] {
   if (!Array.isArray(tools)) return [];
   return tools.flatMap((tool: unknown) => {
-    const named = isRecord(tool) ? tool.function : undefined;
-    return isRecord(named) && typeof named.name === 'string' ? [named.name] : [];
+    const definition = isRecord(tool) ? tool.function : undefined;
+    return isRecord(definition) && typeof definition.name === 'string' ? [definition.name] : [];
   });
 }
 
@@ -120,9 +121,9 @@ function frames(completion: MockCompletion): Uint8Array[] {
 function chatFrames(completion: MockCompletion): Uint8Array[] {
   const { request, thinking, texts, tools, finish } = completion;
   const usage = usageOf(completion);
-  // As providers do: if usage was asked for, all chunks but that of the usage say that they have none.
-  const nothing = request.includeUsage && usage !== undefined ? { usage: null } : {};
-  const chunk = (choices: readonly object[], more: object): Uint8Array =>
+  // If usage was asked for, providers set `usage` to null in all chunks but the one with the usage.
+  const noUsage = request.includeUsage && usage !== undefined ? { usage: null } : {};
+  const chunk = (choices: readonly object[], moreMembers: object): Uint8Array =>
     sseFrame(
       JSON.stringify({
         id: ID,
@@ -130,7 +131,7 @@ function chatFrames(completion: MockCompletion): Uint8Array[] {
         created: CREATED_SECONDS,
         model: request.model,
         choices,
-        ...more,
+        ...moreMembers,
       }),
     );
   const choice = (delta: object, reason: string | null = null): object => ({
@@ -151,8 +152,8 @@ function chatFrames(completion: MockCompletion): Uint8Array[] {
   const report = request.includeUsage && usage !== undefined ? [chunk([], { usage })] : [];
   const done = sseFrame('[DONE]');
   return [
-    ...deltas.map((delta) => chunk([choice(delta)], nothing)),
-    chunk([choice({}, finish)], nothing),
+    ...deltas.map((delta) => chunk([choice(delta)], noUsage)),
+    chunk([choice({}, finish)], noUsage),
     ...(completion.isUsageLate ? [done, ...report] : [...report, done]),
   ];
 }
@@ -180,14 +181,17 @@ function azureError(status: number, code: string, message: string): MockError {
   return { status, error: JSON.stringify({ error: { code, message } }) };
 }
 
-/** Azure's error for a wrong path, version or key; undefined if all are right. */
+/**
+ * Azure's error for a wrong path, version or key, or a deployment that is missing; undefined if all are
+ * right.
+ */
 function azureRejection({ path, query, headers }: MockCall): MockError | undefined {
   const [isPath, deployment] = AZURE_PATH.exec(path) ?? [];
   const isVersion =
     deployment === undefined ? query === '' || query === 'api-version=preview' : AZURE_VERSION.test(query);
   if (isPath === undefined || !isVersion) return azureError(404, '404', 'Resource not found');
-  const isKnown = Boolean(headers['api-key']) || headers.authorization?.startsWith('Bearer ') === true;
-  if (!isKnown || (headers['api-key'] !== undefined && headers.authorization !== undefined))
+  const hasKey = Boolean(headers['api-key']) || headers.authorization?.startsWith('Bearer ') === true;
+  if (!hasKey || (headers['api-key'] !== undefined && headers.authorization !== undefined))
     return azureError(
       401,
       '401',
@@ -201,12 +205,13 @@ const FILTERS = Object.fromEntries(
   ['hate', 'self_harm', 'sexual', 'violence'].map((name) => [name, { filtered: false, severity: 'safe' }]),
 );
 
-/** Content filter results come with the response, and in an event without choices at a stream's begin. */
+/** Filter results come with a whole response, and in an event without choices at the begin of a stream. */
 export const AZURE_MOCK: MockProtocol = {
   ...OPENAI_MOCK,
   read(call) {
     const error = azureRejection(call);
     if (error !== undefined) return error;
+    // `!`: azureRejection has matched the path.
     const request = readOpenAi(AZURE_PATH.exec(call.path)![2]!, call.body);
     return typeof request === 'string'
       ? azureError(400, 'BadRequest', 'The body is not a JSON object.')
@@ -234,7 +239,7 @@ export const AZURE_MOCK: MockProtocol = {
   ],
   error(status, message) {
     if (status !== 400) return azureError(status, String(status), message);
-    // A prompt that the content filter stops.
+    // The mock's 400 stands for a prompt that the content filter stops.
     const innererror = { code: 'ResponsibleAIPolicyViolation', content_filter_result: FILTERS };
     const error = { message, type: null, param: 'prompt', code: 'content_filter', status, innererror };
     return { status, error: JSON.stringify({ error }) };

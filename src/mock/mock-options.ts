@@ -1,9 +1,9 @@
 /**
- * The options of the mock upstream. Each has one declaration, from which come its flag on the command line
- * (cli/mock-upstream-command.ts) and its name in the overrides of a single call, a query string such as
- * `status=429&retry_after=2` (mock-upstream.ts). Pure.
+ * The options of the mock upstream. Each option has one declaration, in OPTIONS. Its flag on the command line
+ * (cli/mock-upstream-command.ts) and its key in the steering of a single call, a query string such as
+ * `status=429&retry_after=2` (mock-upstream.ts), are made from it. Pure.
  *
- * Must hold: names are public, because users, tests and load scripts write them
+ * Must hold: the names of options stay, because users, tests and load scripts write them
  * (test/unit/mock/mock-options.test.ts).
  */
 import { FINISHES } from './mock-protocol.js';
@@ -38,23 +38,23 @@ export interface MockOptions {
   /** Pause after each write of a stream: after each chunk, unless `split` cuts the stream elsewhere. */
   readonly chunkMs: number;
   readonly status: number;
-  /** Text that is sent, as it is, in place of the response. */
+  /** Text that is sent as it is, in place of the response's body. */
   readonly body: string | undefined;
   readonly retryAfter: string | undefined;
   readonly fault: Fault | undefined;
   readonly usage: UsageMode;
-  /** The reported token counts; if undefined, one token for every 4 bytes of text, rounded up. */
+  /** The reported tokens; if undefined, BYTES_PER_TOKEN (4) bytes of text are a token, rounded up. */
   readonly promptTokens: number | undefined;
   readonly completionTokens: number | undefined;
   readonly cachedTokens: number;
   /**
-   * Tokens written to the cache for five minutes, and those for an hour. `promptTokens` includes both and
-   * `cachedTokens`. If `promptTokens` is undefined and something is written, all three are added to the
-   * tokens of the text.
+   * Tokens written to the cache for five minutes, and tokens written for an hour. `promptTokens` includes
+   * both and `cachedTokens`. If `promptTokens` is undefined and something is written, all three are added to
+   * the tokens of the text.
    */
   readonly cacheWriteTokens: number;
   readonly cacheWriteHourTokens: number;
-  /** Number of calls of the request's tools. If its last message is a tool's result, there are none. */
+  /** Number of calls of the request's tools. If the request's last message is a tool's result: none. */
   readonly toolCalls: number;
   /** UTF-8 length of the thinking, which comes before the text. */
   readonly thinkingBytes: number;
@@ -70,7 +70,7 @@ export interface MockOptions {
   readonly echo: boolean;
 }
 
-/** A wrong option. Its message names the option and what is wanted. */
+/** A wrong option. The message says which, and what the option wants. */
 export class MockOptionError extends Error {}
 
 interface OptionKind<Value> {
@@ -78,7 +78,7 @@ interface OptionKind<Value> {
   readonly metavar: string | undefined;
   readonly help: string;
   readonly defaultValue: Value;
-  /** Throws a MockOptionError that says what is wanted. */
+  /** Throws a MockOptionError that says what the option wants; `mockOptionsWith` adds the name. */
   readonly parse: (text: string) => Value;
 }
 
@@ -97,7 +97,7 @@ function whole<Default extends number | undefined>(
   return { metavar, help, defaultValue, parse };
 }
 
-/** One of `words`. The help lists them. */
+/** One of `words`, which the help lists. */
 function oneOf<Word extends string, Default extends Word | undefined>(
   metavar: string,
   defaultValue: Default,
@@ -111,7 +111,7 @@ function oneOf<Word extends string, Default extends Word | undefined>(
   return { metavar, help: words.join(', '), defaultValue, parse };
 }
 
-/** A name without a value, as in `?echo`, switches the option on. */
+/** A switch. A name without a value, as in `?echo`, switches it on. */
 function toggle(help: string): OptionKind<boolean> {
   const parse = (text: string): boolean => {
     if (text === '1' || text === 'true' || text === '') return true;
@@ -125,7 +125,7 @@ function text(help: string): OptionKind<string | undefined> {
   return { metavar: 'text', help, defaultValue: undefined, parse: (value) => value };
 }
 
-/** Bounds far above what any test wants, and far below what the process could not hold. */
+/** Bounds of the options, far above what any test needs, and far below what the process could not hold. */
 const CONTENT_BYTES_MAX = 64 * 1024 * 1024;
 const CHUNKS_MAX = 1_000_000;
 const PAUSE_MS_MAX = 3_600_000;
@@ -164,7 +164,7 @@ const OPTIONS: { readonly [Name in keyof MockOptions]: OptionKind<MockOptions[Na
 type OptionName = keyof MockOptions;
 const OPTION_NAMES = Object.keys(OPTIONS) as OptionName[];
 
-/** `firstByteMs` is `--first-byte-ms` on the command line and `first_byte_ms` in a query string. */
+/** `firstByteMs` becomes `first-byte-ms` for the command line and `first_byte_ms` for a query string. */
 const inCase = (name: OptionName, separator: '-' | '_'): string =>
   name.replace(/[A-Z]/g, (letter) => separator + letter.toLowerCase());
 
@@ -178,10 +178,11 @@ export const MOCK_DEFAULTS: MockOptions = Object.freeze(
 export const MOCK_FLAGS: readonly { readonly flags: string; readonly help: string }[] = OPTION_NAMES.map(
   (name) => {
     const { metavar, help, defaultValue } = OPTIONS[name];
-    const shown = defaultValue === undefined || defaultValue === false ? '' : ` (default: ${defaultValue})`;
+    const defaultText =
+      defaultValue === undefined || defaultValue === false ? '' : ` (default: ${defaultValue})`;
     return {
       flags: `--${inCase(name, '-')}${metavar === undefined ? '' : ` <${metavar}>`}`,
-      help: help + shown,
+      help: help + defaultText,
     };
   },
 );
@@ -192,12 +193,12 @@ export const MOCK_FLAGS: readonly { readonly flags: string; readonly help: strin
  */
 export function mockOptionsWith(base: MockOptions, texts: ReadonlyMap<OptionName, string>): MockOptions {
   const overrides: Partial<Record<OptionName, unknown>> = {};
-  for (const [name, given] of texts) {
+  for (const [name, valueText] of texts) {
     try {
-      overrides[name] = OPTIONS[name].parse(given);
+      overrides[name] = OPTIONS[name].parse(valueText);
     } catch (error) {
       if (!(error instanceof MockOptionError)) throw error;
-      throw new MockOptionError(`${inCase(name, '_')} wants ${error.message}, got "${given}"`);
+      throw new MockOptionError(`${inCase(name, '_')} wants ${error.message}, got "${valueText}"`);
     }
   }
   // Each value comes from the parser of its own name, which the compiler cannot follow through the loop.
@@ -210,27 +211,26 @@ export function mockOptionsWith(base: MockOptions, texts: ReadonlyMap<OptionName
  */
 export function optionsWithQuery(base: MockOptions, query: string): MockOptions {
   const texts = new Map<OptionName, string>();
-  for (const [word, given] of new URLSearchParams(query)) {
-    const name = NAME_BY_QUERY_KEY.get(word);
+  for (const [key, valueText] of new URLSearchParams(query)) {
+    const name = NAME_BY_QUERY_KEY.get(key);
     if (name === undefined) {
-      throw new MockOptionError(`no option "${word}"; there are ${[...NAME_BY_QUERY_KEY.keys()].join(', ')}`);
+      throw new MockOptionError(`no option "${key}"; there are ${[...NAME_BY_QUERY_KEY.keys()].join(', ')}`);
     }
-    texts.set(name, given);
+    texts.set(name, valueText);
   }
   return mockOptionsWith(base, texts);
 }
 
 /**
  * Returns the defaults with the values of the flags that commander has parsed: texts, and true for switches.
- * Ignores other flags.
- * @throws MockOptionError
+ * Ignores flags that are no option of the mock. @throws MockOptionError if an option cannot have the value
  */
 export function mockOptionsOfFlags(flags: Readonly<Record<string, unknown>>): MockOptions {
   const texts = new Map<OptionName, string>();
   for (const name of OPTION_NAMES) {
-    const given = flags[name];
-    if (typeof given === 'string') texts.set(name, given);
-    else if (given === true) texts.set(name, '1');
+    const value = flags[name];
+    if (typeof value === 'string') texts.set(name, value);
+    else if (value === true) texts.set(name, '1');
   }
   return mockOptionsWith(MOCK_DEFAULTS, texts);
 }

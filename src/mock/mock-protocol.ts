@@ -1,11 +1,12 @@
 /**
- * The interface of the mock's protocols: requests and responses apart from any provider's form.
- * mock-completion.ts decides what a response says and how it fails; each implementation (mock-openai.ts and
- * the others beside it) reads and writes one provider's protocol. Pure.
+ * The interface of the mock's protocols: requests and responses in no provider's form. mock-completion.ts
+ * decides what a response says and how it fails. Each implementation (mock-openai.ts, mock-anthropic.ts and
+ * so on) reads and writes one provider's protocol. Pure.
  *
- * Must hold: no file of this folder imports src/providers. Each is a second reading of the provider's
- * reference; with shared code one misreading would pass its own test (test/unit/tree.test.ts).
+ * Must hold: no file of this folder imports src/providers or src/doors. Each protocol is a second reading of
+ * the provider's reference; with shared code one misreading would pass its own test (test/unit/tree.test.ts).
  */
+
 /** A request as it came. Header names are in lower case. */
 export interface MockCall {
   readonly path: string;
@@ -19,13 +20,13 @@ export interface MockCall {
 export interface MockRequest {
   readonly model: string;
   readonly stream: boolean;
-  /** Whether a stream reports usage: true for protocols in which it always does. */
+  /** Whether a stream reports usage; true for protocols whose streams always do. */
   readonly includeUsage: boolean;
   /** One token for every 4 bytes of the messages' texts, rounded up. */
   readonly promptTokens: number;
   /**
-   * The query string after `x-mock:` in the first line of the last user message (`steeringOf`). A gateway
-   * between caller and mock does not pass on the caller's headers, but it does pass on this line.
+   * The query string after `x-mock:` in the first line of the last user message (`steeringOf`). It is in the
+   * message, because a gateway between caller and mock passes messages on, but not the caller's headers.
    */
   readonly steering: string | undefined;
   /** Names of the tools that may be called. */
@@ -34,13 +35,13 @@ export interface MockRequest {
   readonly endsWithToolResult: boolean;
   /** Whether the request only asks for the number of its tokens. */
   readonly isCount?: true;
-  /** Whether it is a call of Bedrock in Claude's own protocol. */
+  /** Whether the request came to Bedrock in Claude's own protocol. */
   readonly isNative?: true;
-  /** Undefined for a chat completion. */
+  /** Set if the request came to one of DOOR_KINDS. */
   readonly door?: MockDoorRequest;
 }
 
-/** OpenAI's paths besides chat completions. */
+/** The paths of OpenAI's protocol that mock-openai-doors.ts serves, after `/v1/`. */
 export const DOOR_KINDS = ['embeddings', 'completions', 'moderations', 'rerank'] as const;
 
 /** A request to one of these paths. */
@@ -67,13 +68,14 @@ export interface MockUsage {
   readonly cached: number;
   /** Part of `prompt`: written to the cache. */
   readonly written: number;
-  /** Part of `written`: kept for an hour, not for five minutes. */
+  /** Part of `written`: kept for an hour; the other part is kept for five minutes. */
   readonly writtenForHour: number;
   /** All that was generated, with `reasoning`. */
   readonly completion: number;
   readonly reasoning: number;
 }
 
+/** Why a response ends. Protocols translate these into their own names. */
 export const FINISHES = ['stop', 'length', 'tool_calls', 'content_filter'] as const;
 
 export interface MockToolCall {
@@ -87,7 +89,7 @@ export interface MockToolCall {
 /** The contents of a response. An empty list means that the response has nothing of that kind. */
 export interface MockCompletion {
   readonly request: MockRequest;
-  /** In pieces: one for each chunk of a stream. */
+  /** In pieces, as all texts here: one for each chunk of a stream. */
   readonly thinking: readonly string[];
   readonly texts: readonly string[];
   readonly tools: readonly MockToolCall[];
@@ -99,7 +101,7 @@ export interface MockCompletion {
 }
 
 export interface MockProtocol {
-  /** `text/event-stream`, mostly. */
+  /** The content type of a stream. */
   readonly streamType: string;
   /**
    * Returns what the call asks, or the provider's error: for another path, a missing key, a wrong version, a
@@ -108,22 +110,26 @@ export interface MockProtocol {
   read(call: MockCall): MockRequest | MockError;
   /** A whole response, as JSON. */
   whole(completion: MockCompletion): string;
-  /** The frames of a stream in their order; the last one is its end. */
+  /** The frames of a stream in their order. The last frame is the one that ends the stream. */
   frames(completion: MockCompletion): readonly Uint8Array[];
+  /** The provider's error response of that status. */
   error(status: number, message: string): MockError;
   /** The frame by which a stream reports an error after its status 200. `status`: that of the error. */
   errorFrame(status: number, message: string): Uint8Array;
-  /** Returns the frame with damage that its reader must notice; the frame itself if it has no JSON. */
+  /** Returns the frame with damage that a reader must notice; the frame itself if it has no JSON. */
   broken(frame: Uint8Array): Uint8Array;
 }
 
+/** The mock's tokenizer: so many bytes of UTF-8 are a token. */
 export const BYTES_PER_TOKEN = 4;
 const STEERING_MARK = 'x-mock:';
 
 /** 2023-11-14T22:13:20Z: the same in each response, so that the same call gets the same bytes. */
 export const CREATED_SECONDS = 1_700_000_000;
 
-/** Returns the query string that a user message begins with; undefined if it does not begin with the mark. */
+/**
+ * Returns the query string after the mark that `text` begins with; undefined if it does not begin with it.
+ */
 export function steeringOf(text: string): string | undefined {
   if (!text.startsWith(STEERING_MARK)) return undefined;
   const line = text.slice(STEERING_MARK.length);

@@ -1,9 +1,9 @@
 /**
  * The mock's Responses API of OpenAI, POST /v1/responses, whole and streamed. mock-upstream.ts serves it
- * beside chat completions. A second reading of the reference ("Create a model response", "Streaming events",
- * November 2026): it imports nothing of src/doors. Pure.
+ * beside chat completions. This file is a second reading of the reference ("Create a model response",
+ * "Streaming events", November 2026), so it imports nothing of src/doors (test/unit/tree.test.ts). Pure.
  *
- * Must hold: the events that OpenAI's SDK expects, in their order (test/e2e/responses.test.ts).
+ * Must hold: a stream has the events that OpenAI's SDK expects, in their order (test/e2e/responses.test.ts).
  */
 import { isRecord, parsedJson, type Members } from '../core/json.js';
 import { errorText } from './mock-openai.js';
@@ -68,6 +68,7 @@ function read({ body }: MockCall): MockRequest | MockError {
   };
 }
 
+/** The items of the output, whole. */
 function itemsOf({ thinking, texts, tools }: MockCompletion): Members[] {
   const content = { type: 'output_text', text: texts.join(''), annotations: [], logprobs: [] };
   return [
@@ -93,6 +94,7 @@ function itemsOf({ thinking, texts, tools }: MockCompletion): Members[] {
   ];
 }
 
+/** Reasons of a response that ends `incomplete`. With any other `finish` it is `completed`. */
 const INCOMPLETE: Readonly<Partial<Record<MockCompletion['finish'], string>>> = {
   length: 'max_output_tokens',
   content_filter: 'content_filter',
@@ -101,14 +103,14 @@ const INCOMPLETE: Readonly<Partial<Record<MockCompletion['finish'], string>>> = 
 function responseOf(
   { request, usage, finish }: MockCompletion,
   output: readonly Members[],
-  ended: boolean,
+  isEnded: boolean,
 ): object {
-  const reason = ended ? INCOMPLETE[finish] : undefined;
+  const reason = isEnded ? INCOMPLETE[finish] : undefined;
   return {
     id: ID,
     object: 'response',
     created_at: CREATED_SECONDS,
-    status: !ended ? 'in_progress' : reason === undefined ? 'completed' : 'incomplete',
+    status: !isEnded ? 'in_progress' : reason === undefined ? 'completed' : 'incomplete',
     error: null,
     incomplete_details: reason === undefined ? null : { reason },
     instructions: null,
@@ -124,7 +126,7 @@ function responseOf(
     top_p: 1,
     truncation: 'disabled',
     usage:
-      !ended || usage === undefined
+      !isEnded || usage === undefined
         ? null
         : {
             input_tokens: usage.prompt,
@@ -147,14 +149,15 @@ function frames(completion: MockCompletion): Uint8Array[] {
   send('response.in_progress', { response });
   const items = itemsOf(completion);
   items.forEach((item, index) => {
-    const position = { item_id: item.id, output_index: index };
+    const itemIds = { item_id: item.id, output_index: index };
+    // An item begins with these members empty. Deltas and `output_item.done` fill them.
     const empty: Members = { summary: [], content: [], arguments: '', status: 'in_progress' };
     const opened = Object.fromEntries(
       Object.entries(item).map(([name, value]) => [name, empty[name] ?? value]),
     );
     send('response.output_item.added', { output_index: index, item: opened });
     if (item.type === 'reasoning') {
-      const part = { ...position, summary_index: 0 };
+      const part = { ...itemIds, summary_index: 0 };
       const text = completion.thinking.join('');
       send('response.reasoning_summary_part.added', { ...part, part: { type: 'summary_text', text: '' } });
       for (const delta of completion.thinking)
@@ -162,7 +165,7 @@ function frames(completion: MockCompletion): Uint8Array[] {
       send('response.reasoning_summary_text.done', { ...part, text });
       send('response.reasoning_summary_part.done', { ...part, part: { type: 'summary_text', text } });
     } else if (item.type === 'message') {
-      const part = { ...position, content_index: 0 };
+      const part = { ...itemIds, content_index: 0 };
       const content = (item.content as Members[])[0]!;
       send('response.content_part.added', { ...part, part: { ...content, text: '' } });
       for (const delta of completion.texts)
@@ -171,9 +174,9 @@ function frames(completion: MockCompletion): Uint8Array[] {
       send('response.content_part.done', { ...part, part: content });
     } else {
       const { pieces } = completion.tools.find(({ id }) => id === item.call_id)!;
-      for (const delta of pieces) send('response.function_call_arguments.delta', { ...position, delta });
+      for (const delta of pieces) send('response.function_call_arguments.delta', { ...itemIds, delta });
       send('response.function_call_arguments.done', {
-        ...position,
+        ...itemIds,
         name: item.name,
         arguments: item.arguments,
       });

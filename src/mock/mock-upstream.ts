@@ -2,7 +2,7 @@
  * The mock upstream: a server with scripted responses in the protocol of a provider, for trials (`tollgate
  * mock-upstream`), tests and benches. One thread.
  *
- *     POST /v1/chat/completions   answers as the options say, or for one call as its steering says: options
+ *     POST /v1/chat/completions   responds as the options say, or for one call as its steering says: options
  *                                 written as a query string (mock-options.ts), in a header `x-mock` or after
  *                                 `x-mock:` in the last user message; with `--provider`, the paths are the
  *                                 provider's
@@ -13,8 +13,8 @@
  *     GET  /mock/stats            MockStats as JSON
  *     POST /mock/reset-stats
  *
- * Must hold: the cache key of an encoded response has every member of MockRequest that the response depends
- * on, or a test gets the response to another request. No test checks it.
+ * Must hold: the key of a kept response (EncodedResponses) has every member of MockRequest that the response
+ * depends on, or a test gets the response to another request. No test checks that.
  */
 import uws, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import type { ProviderName } from '../core/provider-names.js';
@@ -59,9 +59,9 @@ export interface MockUpstream {
 }
 
 const RESPONSES_PATH = '/v1/responses';
-/** Above what any gateway lets through. Requests are held whole. */
+/** Above what any gateway lets through. The mock buffers each request until it is whole. */
 const REQUEST_BYTES_MAX = 64 * 1024 * 1024;
-/** How many encoded responses are kept; a bench has one. When there are so many, all are dropped. */
+/** How many encoded responses are kept; a bench needs one. When there are so many, all are dropped. */
 const ENCODED_MAX = 256;
 
 const MODELS = JSON.stringify({
@@ -80,8 +80,8 @@ function headersOf(request: HttpRequest): Record<string, string> {
 }
 
 /**
- * Responses to requests without steering. Each is encoded once, unless it calls tools: their names come from
- * the request.
+ * Responses to requests without steering. Each is encoded once and kept, so that the mock costs a bench
+ * little. Responses that call tools are not kept, because the names of tools come from the request.
  */
 class EncodedResponses {
   readonly #options: MockOptions;
@@ -93,15 +93,15 @@ class EncodedResponses {
     this.#protocol = protocol;
   }
 
-  to(request: MockRequest): MockResponse {
+  responseFor(request: MockRequest): MockResponse {
     if (this.#options.toolCalls > 0) return responseTo(this.#options, request, undefined, this.#protocol);
     const { door } = request;
     const key =
       door === undefined
         ? `${request.isCount ?? false} ${request.isNative ?? false} ${request.stream} ${request.includeUsage} ${request.promptTokens} ${request.model}`
         : `${door.kind} ${JSON.stringify(door.body)}`;
-    const known = this.#responses.get(key);
-    if (known !== undefined) return known;
+    const kept = this.#responses.get(key);
+    if (kept !== undefined) return kept;
     if (this.#responses.size === ENCODED_MAX) this.#responses.clear();
     const encoded = responseTo(this.#options, request, undefined, this.#protocol);
     this.#responses.set(key, encoded);
@@ -116,8 +116,9 @@ class MockServer {
   readonly #isOpenAi: boolean;
   /** The patterns of paths to which calls are POSTed. */
   readonly paths: readonly string[];
+  /** Of the provider's protocol, and of the Responses API. */
   readonly #encoded: EncodedResponses;
-  readonly #responses: EncodedResponses;
+  readonly #encodedResponsesApi: EncodedResponses;
 
   constructor(settings: MockUpstreamOptions) {
     const { provider = 'openai', defaults } = settings;
@@ -126,33 +127,37 @@ class MockServer {
     this.#isOpenAi = provider === 'openai';
     this.paths = this.#isOpenAi ? ['/v1/chat/completions', RESPONSES_PATH, ...OPENAI_DOOR_PATHS] : ['/*'];
     this.#encoded = new EncodedResponses(defaults, this.#protocol);
-    this.#responses = new EncodedResponses(defaults, RESPONSES_MOCK);
+    this.#encodedResponsesApi = new EncodedResponses(defaults, RESPONSES_MOCK);
   }
 
-  /** Reads all it needs of the request, which µWS keeps valid in this callback only. */
+  /**
+   * A call. Reads all that is needed of `request` at once, because µWS keeps it valid in this callback only.
+   */
   chat(response: HttpResponse, request: HttpRequest): void {
     const delivery = new Delivery(response, this.stats);
     const steering = request.getHeader('x-mock');
-    // A prompt that asks for an echo is read when the headers are no longer valid: its echo has them only if
-    // they were recorded.
+    // Headers are read only if they may be needed, which costs a bench some µs. A prompt that asks for an
+    // echo is read too late for that: its echo has the headers only if they were read for another reason.
     const { record, defaults } = this.#settings;
     const needsHeaders = record || defaults.echo || steering !== '' || !this.#isOpenAi;
     const headers = needsHeaders ? headersOf(request) : {};
     // Without `?` µWS gives undefined, whatever its types say.
     const [path, query] = [request.getUrl(), request.getQuery() || ''];
-    const earlier: Buffer[] = [];
+    const earlierPieces: Buffer[] = [];
     let earlierBytes = 0;
     response.onData((bytes, isLast) => {
       if (delivery.isOver) return;
       if (isLast) {
-        const last = Buffer.from(bytes);
-        const body = (earlierBytes === 0 ? last : Buffer.concat([...earlier, last])).toString();
+        const lastPiece = Buffer.from(bytes);
+        const whole = earlierBytes === 0 ? lastPiece : Buffer.concat([...earlierPieces, lastPiece]);
+        const body = whole.toString();
         this.#respond(delivery, { path, query, headers, body }, steering);
         return;
       }
       earlierBytes += bytes.byteLength;
       if (earlierBytes > REQUEST_BYTES_MAX) response.close();
-      else earlier.push(Buffer.from(new Uint8Array(bytes)));
+      // Copied, because µWS keeps `bytes` valid in this callback only.
+      else earlierPieces.push(Buffer.from(new Uint8Array(bytes)));
     });
   }
 
@@ -161,8 +166,8 @@ class MockServer {
     const { headers, body } = call;
     const { record, defaults } = this.#settings;
     if (record) this.stats.last = { headers, body };
-    const isResponses = this.#isOpenAi && call.path === RESPONSES_PATH;
-    const protocol = isResponses ? RESPONSES_MOCK : this.#protocol;
+    const isResponsesApi = this.#isOpenAi && call.path === RESPONSES_PATH;
+    const protocol = isResponsesApi ? RESPONSES_MOCK : this.#protocol;
     const request = protocol.read(call);
     if ('error' in request) {
       delivery.send(errorResponse(MOCK_DEFAULTS, request), 0, 0);
@@ -180,7 +185,7 @@ class MockServer {
     const echoed = options.echo ? JSON.stringify({ headers, body }) : undefined;
     const response =
       steering === undefined && echoed === undefined
-        ? (isResponses ? this.#responses : this.#encoded).to(request)
+        ? (isResponsesApi ? this.#encodedResponsesApi : this.#encoded).responseFor(request)
         : responseTo(options, request, echoed, protocol);
     delivery.send(response, options.firstByteMs, options.chunkMs);
   }
@@ -217,7 +222,7 @@ export function startMockUpstream(settings: MockUpstreamOptions): Promise<MockUp
   });
 }
 
-/** What the mock saw, for assertions: counters since the start or the last reset. */
+/** What happened at the mock, for assertions of tests: counts since the start or the last reset. */
 export interface MockStats {
   /** Calls, counted when their headers come. */
   requests: number;
@@ -244,7 +249,7 @@ function resetMockStats(stats: MockStats): void {
 
 const STATUS_TEXTS: Readonly<Record<number, string>> = { 200: '200 OK', 400: '400 Bad Request' };
 
-const NOTHING = new Uint8Array(0);
+const NO_BYTES = new Uint8Array(0);
 
 /**
  * Sends one response with its pauses, back-pressure and ending, and counts it. Writes without a pause between
@@ -256,7 +261,7 @@ export class Delivery {
   readonly #response: HttpResponse;
   readonly #stats: MockStats;
   #timer: NodeJS.Timeout | undefined;
-  #next = 0;
+  #nextPiece = 0;
   #isOver = false;
 
   /** Attaches the abort handler, so it must be made in the request's first callback. */
@@ -296,9 +301,9 @@ export class Delivery {
     if (response.retryAfter !== undefined) this.#response.writeHeader('retry-after', response.retryAfter);
   }
 
-  /** Sends one piece, or none, of a response with a Content-Length. */
+  /** Sends the only piece, if there is one, of a response with a Content-Length. */
   #sendSized(response: MockResponse, lengthBytes: number): void {
-    const piece = response.pieces[0] ?? NOTHING;
+    const piece = response.pieces[0] ?? NO_BYTES;
     this.#stats.sentBytes += piece.length;
     if (response.ending === 'end') {
       this.#markOver();
@@ -311,16 +316,16 @@ export class Delivery {
 
   /** Sends pieces of a chunked response as far as the socket takes them. */
   #pump(response: MockResponse, chunkMs: number): void {
-    while (this.#next < response.pieces.length) {
-      const piece = response.pieces[this.#next]!;
-      this.#next += 1;
+    while (this.#nextPiece < response.pieces.length) {
+      const piece = response.pieces[this.#nextPiece]!;
+      this.#nextPiece += 1;
       this.#stats.sentBytes += piece.length;
-      const taken = this.#response.write(piece);
+      const isTaken = this.#response.write(piece);
       if (chunkMs > 0) {
         this.#timer = setTimeout(() => this.#response.cork(() => this.#pump(response, chunkMs)), chunkMs);
         return;
       }
-      if (!taken) {
+      if (!isTaken) {
         this.#response.onWritable(() => {
           if (!this.#isOver) this.#pump(response, chunkMs);
           return true;

@@ -5,11 +5,12 @@
  * Follows https://cloud.google.com/vertex-ai/generative-ai/docs/model-reference/inference (v1) and
  * docs/partner-models/claude/use-claude, read 2026-11. mock-upstream.ts has it in its table.
  *
- * Must hold: a request without the project's path or a token is refused (test/unit/mock/mock-vertex.test.ts).
+ * Must hold: a request without the project's path or a token is rejected
+ * (test/unit/mock/mock-vertex.test.ts).
  */
 import { isRecord, parsedJson } from '../core/json.js';
 import { ANTHROPIC_MOCK, readClaudeElsewhere } from './mock-anthropic.js';
-import { GEMINI_MOCK, isStreamCall, NO_SUCH_PATH, readBody, refusal } from './mock-gemini.js';
+import { GEMINI_MOCK, isStreamCall, NO_SUCH_PATH, readBody, errorOf } from './mock-gemini.js';
 import {
   type MockCompletion,
   type MockCall,
@@ -28,12 +29,12 @@ function read(call: MockCall): MockRequest | MockError {
   const model = published ?? endpoint;
   if (model === undefined) return NO_SUCH_PATH;
   if (!/^Bearer ./.test(headers.authorization ?? ''))
-    return refusal(
+    return errorOf(
       401,
       'Request is missing required authentication credential. Expected OAuth 2 access token, login cookie or other valid authentication credential.',
     );
   if (model === 'missing')
-    return refusal(
+    return errorOf(
       404,
       `Publisher Model \`${location}/publishers/${publisher}/models/missing\` was not found or your project does not have access to it.`,
     );
@@ -42,6 +43,7 @@ function read(call: MockCall): MockRequest | MockError {
   return stream === undefined ? NO_SUCH_PATH : readBody(body, model, stream);
 }
 
+/** Vertex counts Claude's tokens at the path of a model `count-tokens`; the body then names the model. */
 function readClaude({ query, body }: MockCall, model: string, method: string): MockRequest | MockError {
   const isStream = method === 'streamRawPredict';
   if ((!isStream && method !== 'rawPredict') || query !== '') return NO_SUCH_PATH;
@@ -60,6 +62,7 @@ function readClaude({ query, body }: MockCall, model: string, method: string): M
   return readClaudeElsewhere({ model, ...members }, isCount);
 }
 
+/** Whose protocol the response has, by the request's model. */
 function protocolOf({ request }: MockCompletion): MockProtocol {
   return request.model.startsWith('claude-') ? ANTHROPIC_MOCK : GEMINI_MOCK;
 }
