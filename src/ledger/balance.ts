@@ -3,13 +3,13 @@
  * settles; the main thread credits, collects uncovered charges and reads. Any thread, unless a method says
  * main thread.
  *
- * Three words are stored, and `held` is what is missing between them. So a thread that stops half-way cannot
- * break the law. Money leaves `available` only by a compare-exchange that saw enough of it, so `available`
- * never goes below zero.
+ * Three words are stored, and `held` is the difference between them. So a thread that stops half-way cannot
+ * break the law. Money leaves `available` only by a compare-exchange that saw enough money there, so
+ * `available` never goes below zero.
  *
  * No word overflows: `credited` never exceeds CREDITED_PICO_UNITS_MAX, 9 x 10^18, which is below 2^63.
- * Available, held and spent are parts of it, and `uncovered` stops growing at the same bound. Arguments are
- * bigints of any size and are compared before they are stored.
+ * Available, held and spent are parts of `credited`, and `uncovered` stops growing at the same bound.
+ * Arguments are bigints of any size and are compared before they are stored.
  *
  * The order of writes: money may show as `held` for a moment too long, but is never missing. A hold takes
  * from `available`. A settlement gives what is left of the hold back to `available`, then adds to `spent`. A
@@ -113,7 +113,7 @@ export class Balance {
     return settlement;
   }
 
-  /** Charges at most `most` of what settlements left uncovered, if it is available; returns how much. */
+  /** Charges what settlements left uncovered, at most `most` and what is available; returns how much. */
   collect(account: AccountIndex, most: PicoUnits): PicoUnits {
     const taken = this.takeAvailable(account, NOTHING, most);
     if (taken === 0n) return taken;
@@ -135,7 +135,9 @@ export class Balance {
     this.giveBack(account, charged);
   }
 
-  /** Credits `amount`, or debits if it is negative; false if that would pass a bound. Main thread. */
+  /**
+   * Credits `amount`, or debits it if negative. False, and nothing is changed, beyond a bound. Main thread.
+   */
   credit(account: AccountIndex, amount: PicoUnits): boolean {
     const words = this.words64;
     const first = account * layout.COUNTED_WORDS64;
@@ -151,7 +153,7 @@ export class Balance {
     return true;
   }
 
-  /** All amounts at one moment; the law holds in them. Main thread, which alone changes `credited`. */
+  /** All amounts at one moment, in which the law holds. Main thread, which alone changes `credited`. */
   read(account: AccountIndex): Funds {
     const first = account * layout.COUNTED_WORDS64;
     const credited = Atomics.load(this.words64, first + layout.CREDITED);
@@ -224,12 +226,12 @@ export class Balance {
  * granted to this process. ledger.ts chooses the class; the lease manager puts grants in, by leases.ts.
  *
  * `credited` is what was granted less what was given back. So the law of Balance holds for this process
- * alone, and credited - spent is what it was granted and has not spent.
+ * alone, and credited - spent is what the process was granted and has not spent.
  */
 export class LeasedBalance extends Balance {
   readonly #onLow: (account: AccountIndex) => void;
 
-  /** `hold` calls `onLow` if it leaves less than LOW_MONEY, and did not find less. */
+  /** `hold` calls `onLow` if it leaves less than LOW_MONEY where there was no less. */
   constructor(views: LedgerViews, onLow: (account: AccountIndex) => void) {
     super(views);
     this.#onLow = onLow;

@@ -59,7 +59,7 @@ export interface CallsOptions extends ScopeTables, QuotaRejectionsOptions {
 }
 
 const NO_MASKS = new Uint8Array(0);
-/** How often `#takeAll` may try, each time with a later day or month. If that is not enough, it throws. */
+/** How often `#takeAll` may try, each time with a later day or month, before it throws. */
 const PERIODS_MAX = 1_000;
 /** `Taken.dayNumber` before any call of a day is taken: later than all days, so `Math.min` replaces it. */
 const AFTER_ALL_DAYS = 2 ** 30 - 1;
@@ -114,9 +114,9 @@ export class Calls {
   /**
    * Takes all that the call needs, or nothing, in this order: calls in flight, tokens of the minute, calls of
    * the day, the other quotas of days and months, the hold, and a request of the model's minute; of each
-   * quota in the order of the chain. A rejection gives back what was taken before it. Until that is done, a
-   * call of another thread may be rejected that would pass a moment later, but no limit is ever exceeded.
-   * Returns undefined if the call is admitted. `nowMs` may be a little old. The slot's own listener calls it.
+   * quota in the order of the chain. If one take fails, the earlier takes are given back. Until then a call
+   * of another thread may be rejected that would pass a moment later, but no limit is ever exceeded. Returns
+   * undefined if the call is admitted. `nowMs` may be a little old. The slot's own listener calls it.
    */
   admit(
     slot: CallSlot,
@@ -279,7 +279,7 @@ export class Calls {
   /**
    * Takes all but the hold and the account's calls in flight, from every scope of the same day and month; a
    * free call takes of the scopes' calls in flight alone. If midnight comes meanwhile, or a scope is a day
-   * ahead because the calendar was set back, it starts again with the later day: a reservation has one day.
+   * ahead because the calendar was set back, all is taken anew of the later day: a reservation has one day.
    */
   #takeAll(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const taken = this.#taken;

@@ -1,14 +1,14 @@
 /**
  * The dirty set: one bit for each account whose money, day count or minute has changed since the store last
  * took the account. Keys, groups and rules for models have a set each, and "account" below stands for any of
- * them. Any thread marks an account after it changed it; the main thread drains (store/flush.ts,
+ * them. Any thread that has changed an account then marks it; the main thread drains (store/flush.ts,
  * store/quota-uses.ts).
  *
  * A drain takes the bits, then reads the accounts. So a change that the drain did not read was marked after
  * the drain took the bits, and comes with the next drain. A writer that finds the bit set may leave it: the
  * drain that takes this bit reads the account later than the change.
  *
- * Must hold: each change is seen by a drain after it, and no account starves.
+ * Must hold: a drain after each change visits the account, and no account starves.
  */
 import { invariant } from '../core/errors.js';
 import type { AccountIndex } from '../core/units.js';
@@ -55,7 +55,7 @@ export class DirtySet<Index extends number = AccountIndex> {
       const cleanWords = this.#cleanWordsFrom(word);
       if (cleanWords > 0) {
         this.#cursor = (word + cleanWords) % words.length;
-        // The loop counts the first of them.
+        // The loop's own step counts one of these words.
         round += cleanWords - 1;
         continue;
       }
@@ -73,7 +73,7 @@ export class DirtySet<Index extends number = AccountIndex> {
     return visited;
   }
 
-  /** Length of the page that begins at `word` if nothing in it is marked, else 0; may miss a new mark. */
+  /** Length of the page that begins at `word` if no bit in it is set, else 0. May miss a bit that is new. */
   #cleanWordsFrom(word: number): number {
     if (word % PAGE_WORDS !== 0) return 0;
     const count = Math.min(PAGE_WORDS, this.#words.length - word);

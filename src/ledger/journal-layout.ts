@@ -28,8 +28,8 @@
  *      104    64  unused
  *
  * Must hold: the constants below follow this table, and an index into JOURNAL_OUTCOMES fits 8 bits. The ring
- * is in memory alone, so a new version may change it. Test: test/unit/ledger/journal.test.ts (every field
- * comes out as it went in).
+ * is in memory alone, so a new version may change the layout. Test: test/unit/ledger/journal.test.ts (every
+ * field is read as it was written).
  */
 import { ERROR_CODES, invariant } from '../core/errors.js';
 import { CALLS_IN_FLIGHT_MAX, JOURNAL_RECORDS_MIN } from '../core/limits.js';
@@ -98,7 +98,7 @@ export interface JournalRecord extends TokenCounts {
   readonly durationMs: number;
 }
 
-/** A plain record: hand it to a thread in its `workerData`. */
+/** A plain record, for the `workerData` of a thread. */
 export interface JournalBuffer {
   readonly shared: SharedArrayBuffer;
   readonly capacity: number;
@@ -106,8 +106,8 @@ export interface JournalBuffer {
 
 /**
  * An empty ring for a listener with at most `callsMax` calls in flight. Its capacity is a power of two, at
- * least JOURNAL_RECORDS_MIN and twice the calls, so that a record of each of them fits even if the main
- * thread does not drain while they end.
+ * least JOURNAL_RECORDS_MIN and twice the calls, so that a record of each call fits even if the main thread
+ * does not drain while the calls end.
  */
 export function createJournalBuffer(callsMax: number): JournalBuffer {
   invariant(callsMax >= 0 && callsMax <= CALLS_IN_FLIGHT_MAX, `callsMax within 0..${CALLS_IN_FLIGHT_MAX}`);

@@ -1,12 +1,12 @@
 /**
  * The journal carries the cost of each ended call from its listener to the main thread, which does the
- * accounting. Each listener has a ring in a shared buffer (journal-layout.ts). The listener appends when it
- * settles a call (request/settle.ts). The main thread drains the ring at each flush (store/flush.ts).
+ * accounting. Each listener has a ring in a shared buffer (journal-layout.ts). The listener appends a record
+ * when it settles a call (request/settle.ts). The main thread drains the ring at each flush (store/flush.ts).
  *
  * The listener first writes a record, then counts it in `appended` by an atomic store. The main thread loads
- * that word first, so it sees a record whole or not at all. It counts the record in `drained` when it no
- * longer needs it, and only then does the listener overwrite it. The buffer outlives its listener: the main
- * thread drains what a dead listener has appended, and the next listener continues after it.
+ * `appended` first, so it reads a record whole or not at all. When it no longer needs a record, it counts the
+ * record in `drained`, and only then may the listener overwrite it. The buffer outlives its listener: the
+ * main thread drains what a dead listener has appended, and the next listener continues there.
  *
  * With `durability: commit` ends of responses wait in PendingCommits until their records are on disk (a group
  * commit). request/delivery.ts and request/replay.ts hand their ends to it.
@@ -64,7 +64,9 @@ type JournalCapacity = 'room' | 'full' | 'rejecting';
 /** The listener's end. */
 export class JournalWriter extends Ring {
   #appended: number;
-  /** `drained` as it was last read: the word in the ring is the same or further on. */
+  /**
+   * `drained` as it was last read. The word in the ring may be ahead by now, so there is more room, not less.
+   */
   #drained: number;
   #wasHalfFull = false;
   readonly #onHalfFull: () => void;
@@ -119,8 +121,8 @@ export class JournalWriter extends Ring {
   }
 
   /**
-   * The position of the next record: a count of records modulo 2^32, not of bytes. A listener that stores a
-   * response sends it to the main thread with this position, before it appends the charge.
+   * The position of the next record. A listener that stores a response sends the response to the main thread
+   * with this position, before it appends the charge.
    */
   get nextPosition(): number {
     return this.#appended;

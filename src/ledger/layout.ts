@@ -8,8 +8,8 @@
  * exchanges (CAS) each word that several threads write. Further tests, of quota records:
  * test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts.
  *
- * The buffers are made once, at full capacity. The kernel provides a page when it is first touched, so a
- * million accounts cost nothing until they exist, and no thread has to learn of a new segment.
+ * The buffers are made once, at full capacity. The kernel provides a page of memory at the first touch, so a
+ * million accounts cost nothing until they exist, and no thread has to learn of a new buffer.
  *
  * One account, 256 bytes: four cache lines, so that a neighbour's calls never touch them.
  *
@@ -35,7 +35,7 @@
  *       24    64  tokens                                held (float)
  *       32  3×32  key, model, group                     index + 1 of the key, of the pair of account and
  *                                                       model, of the account's own group; or 0
- *       44  2×32  day, month                            those of which it took, in `quota_timezone`
+ *       44  2×32  day, month                            of which the call took, in `quota_timezone`
  *       52   7×8  taken                                 a byte for each of SCOPES_MAX scopes, one bit a
  *                                                       quota: reservations.ts
  *
@@ -45,7 +45,7 @@
  * The dirty set is one bit an account, 32 to a word: dirty-set.ts.
  *
  * One key with limits of its own, 256 bytes, so that the code that counts an account's minute and day also
- * counts the key's. A key without limits has its bytes too, but no thread touches them:
+ * counts the key's. A key without limits has such a record too, but no thread touches it:
  *
  *        0    64  window     any thread (CAS)           as an account's
  *        8    64  day        any thread (CAS)           as an account's

@@ -7,16 +7,17 @@
  * `granted` has the form of `taken` (stocks.ts): a period, and what was granted in it, less what was given
  * back. So `granted` - `taken` is what calls may take.
  *
- * Only the main thread changes `granted`. To take back, it takes like a call, then lowers `granted`, then
- * gives back what it took. A listener that takes reads `granted` again after its exchange. Either the main
- * thread has seen the amount as taken, or the listener sees the lower `granted` and gives its amount back.
+ * Only the main thread changes `granted`. To take back, the main thread takes like a call, then lowers
+ * `granted`, then gives back what it took. A listener that takes reads `granted` again after its exchange.
+ * Either the main thread has counted the listener's amount as taken, or the listener reads the lower
+ * `granted` and gives its amount back.
  *
  * If the coordinator finds that the period of a lease was a mistake of a clock, the lease moves to the right
  * period, with what is taken and nothing more: the coordinator may have granted the remainder to others.
  *
- * Must hold: never more is taken than granted, also while the main thread takes back. One exception: a
- * provider may report more than a call held. Tests: test/unit/ledger/stocks.test.ts (at whatever step a lease
- * is taken back), test/unit/ledger/leases.test.ts, test/unit/sharing/lease-stock.test.ts.
+ * Must hold: never more is taken than granted, also while the main thread takes back. One exception: a call
+ * may use more than it held, as its provider reports. Tests: test/unit/ledger/stocks.test.ts (at whatever
+ * step a lease is taken back), test/unit/ledger/leases.test.ts, test/unit/sharing/lease-stock.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import * as layout from './layout.js';
@@ -191,7 +192,7 @@ export class LeasedStocks extends Stocks {
     this.#granted.store(lease + GRANTED, this.#after);
   }
 
-  /** In the order that the header gives. A call may take first: then the next try takes less. */
+  /** Takes back in the order that the header gives. If a call takes first, the next try takes back less. */
   #takeBack(stock: number, most: bigint): bigint {
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       const { period, available } = this.#heldOf(stock);
@@ -244,8 +245,8 @@ export interface StockHeld {
 export interface LeaseWords {
   read(): StockHeld;
   /**
-   * Adds what was granted, and drops what is left of another period. If a call's take leaves `low` or less,
-   * its thread asks the lease manager for more; with a `low` of 0 it never does.
+   * Adds what was granted, and drops what is left of another period. From then on, a take that leaves `low`
+   * or less makes its thread ask the lease manager for more; a `low` of 0 disables that.
    */
   add(period: number, amount: bigint, low: bigint): void;
   /** Takes at most `most` of what is available out of what was granted; returns how much. */

@@ -5,8 +5,8 @@
  *
  * One 64-bit word holds the grant: the monotonic millisecond of its expiry (44 bits) and the permits left (20
  * bits). A thread takes a permit by one compare-exchange and then reads the clock again, as in window.ts. If
- * the grant has expired meanwhile, or more than TAKE_MS_MAX passed, the thread abandons its permit. The lease
- * manager may have reported the permit as used already, so it must be used soon after it was taken.
+ * the grant has expired meanwhile, or more than TAKE_MS_MAX passed, the thread abandons its permit. A late
+ * use would escape the coordinator's count, because the lease manager may have reported the permit as used.
  *
  * If the grant has no permit left, `MinuteTake.asks` says whether the coordinator may have more.
  *
@@ -57,7 +57,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
   readonly #onLow: (scope: Index) => void;
   readonly #take = createMinuteTake();
 
-  /** `onLow` is called by the take that leaves just LOW_MINUTE permits, which leases.ts has set. */
+  /** The take that leaves exactly LOW_MINUTE permits, as leases.ts has set them, calls `onLow`. */
   constructor(views: CountedViews, clock: Clock, onLow: (scope: Index) => void) {
     this.#words64 = views.records64;
     this.#words32 = views.records32;

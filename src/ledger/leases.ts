@@ -1,12 +1,12 @@
 /**
- * Puts what the coordinator granted to this process into the shared words, and takes it out again: for
- * accounts, keys, groups and rules for models. The lease manager calls it (sharing/minute-lease.ts,
- * stock-leases.ts, leased-scope.ts). Main thread.
+ * Puts what the coordinator granted to this process into the shared words, and takes out again what is given
+ * back: for accounts, keys, groups and rules for models. The lease manager calls it (sharing/minute-lease.ts,
+ * sharing/stock-leases.ts, sharing/leased-scope.ts). Main thread.
  *
  * Other threads take from the same words meanwhile. So each word that listeners take from is changed by an
  * atomic operation, and what is read as left may be taken the next moment.
  *
- * Must hold: what is put in is taken by calls or taken out again, never both. Further test:
+ * Must hold: a permit, amount or sum that is put in is taken by a call or taken out again, never both. Test:
  * test/threads/leases.test.ts.
  */
 import type { Clock } from '../core/clock.js';
@@ -24,9 +24,11 @@ import type { CountedViews, LedgerBuffers, LedgerViews, Scope } from './layout.j
 import { dayLeases, flightLeases, LeasedStocks, type LeaseWords } from './leased-stocks.js';
 import { expiryMsOf, grantOf, PERMITS_MAX, permitsOf } from './leased-window.js';
 
-/** What the lease of a balance needs to know of charges and their flush. Main thread. */
+/** The accounting, as the lease of a balance asks it about charges and their flush. Main thread. */
 export interface SpentAccounting {
-  /** What this process has charged the account since it started, as far as the store has it as spent. */
+  /**
+   * What this process has charged the account since its start, as far as the store has recorded it as spent.
+   */
   flushedOf(account: AccountIndex): PicoUnits;
   /** As `LeaseWords.collect`. Left out only by tests that have no uncovered charges. */
   collect?(account: AccountIndex, most: PicoUnits): PicoUnits;
@@ -81,8 +83,8 @@ export class CountedLeases<Index extends number> {
 
   /**
    * Stores what the coordinator reported of the minute. `remaining` and `freeMs` are for response headers.
-   * Until `rejectedUntilMs` no listener asks again, unless the limit is another one than `limit`. Both times
-   * are monotonic.
+   * Until `rejectedUntilMs` no listener asks again, unless its limit is not `limit`. Both times are
+   * monotonic.
    */
   publishMinute(scope: Index, remaining: number, freeMs: number, rejectedUntilMs: number, limit = 0): void {
     const first64 = scope * layout.COUNTED_WORDS64;
@@ -123,7 +125,9 @@ export class Leases {
     this.#balance = new Balance(views);
   }
 
-  /** The lease of one of a scope's quotas; undefined if the scope has no record for it. */
+  /**
+   * The lease of one quota of a scope; undefined if the quota needs a quota record and the scope has none.
+   */
   stockOf(scope: Scope, quota: layout.ExtendedQuota | 'calls_per_day', clock: Clock): LeaseWords | undefined {
     const { kind, index } = scope;
     const { accountExtras64, accounts, quotas } = this.#views;

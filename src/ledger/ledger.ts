@@ -46,7 +46,10 @@ import { Stocks } from './stocks.js';
 import { TokenWindow } from './token-window.js';
 import { type MinuteCounter, Window } from './window.js';
 
-/** What the store knows of an account when it is opened. Holds are not stored: a restart ends the calls. */
+/**
+ * What the store has of an account when the account is opened. Holds are not stored: a restart ends the
+ * calls.
+ */
 export interface AccountState
   extends Pick<Funds, 'credited' | 'spent' | 'uncovered'>, Pick<ScopeCounts, 'dayNumber' | 'dayCalls'> {
   readonly planIndex: number;
@@ -87,7 +90,7 @@ export class Ledger extends Calls {
     this.minute = counters.minute;
   }
 
-  /** Charges at most `most` of what is uncovered, if it is available; returns how much. Main thread. */
+  /** As Balance.collect, and marks the account. Main thread. */
   collect(account: AccountIndex, most: PicoUnits): PicoUnits {
     const taken = this.balance.collect(account, most);
     if (taken > 0n) this.dirty.mark(account);
@@ -95,7 +98,7 @@ export class Ledger extends Calls {
   }
 
   /**
-   * What the account could spend, as far as this process knows. If limits are shared, it includes what is
+   * What the account could spend, as far as this process knows. If limits are shared, that includes money
    * left at the coordinator, which a hold cannot take yet. Any thread.
    */
   balanceOf(account: AccountIndex): PicoUnits {
@@ -171,11 +174,12 @@ export class Ledger extends Calls {
   }
 
   /**
-   * Frees those of `count` slots whose calls a listener had begun to settle or release when it ended; returns
-   * how many. Such a call is no longer in flight. What it took of money and quotas, and the listener had not
-   * given back, stays held until the gateway is started again or the quota's period is over: nobody knows how
-   * far the listener came, and nothing may be given back twice. Main thread (gateway/accounting.ts), after
-   * the listener's thread has exited and after `releaseSlots`: an earlier call could free a slot in use.
+   * Frees those of `count` slots whose calls a listener had begun to settle or release when its thread ended;
+   * returns how many. Such a call is no longer in flight. Money and quotas of the call that the listener had
+   * not given back stay held until the gateway is started again or the quota's period is over: nobody knows
+   * how far the listener came, and nothing may be given back twice. Main thread (gateway/accounting.ts),
+   * after the listener's thread has exited and after `releaseSlots`: an earlier call could free a slot in
+   * use.
    */
   freeClaimedSlots(first: CallSlot, count: number): number {
     let freed = 0;
@@ -201,7 +205,8 @@ export class Ledger extends Calls {
 
   /**
    * The tokens of the minute of the scope that has the fewest left; undefined if no scope of the call has
-   * such a limit. `plan`: the limits of the account. `key`: given if it has limits of its own. Any thread.
+   * such a limit. `plan`: the limits of the account. `key`: undefined if the key has no own limits. Any
+   * thread.
    */
   tokenMinuteOf(
     account: AccountIndex,
@@ -223,7 +228,7 @@ export class Ledger extends Calls {
     return this.quotas.tokenMinuteOf(this.#tightest, nowMs);
   }
 
-  /** Puts the record's scope into `#tightest` if it has a limit of tokens a minute, and fewer left. */
+  /** Puts the record's scope into `#tightest` if the scope limits tokens a minute and has fewer left. */
   #tighten(
     record: number | undefined,
     nowMs: MonotonicMs,

@@ -96,7 +96,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     return { minuteUsed: this.minute.usedOf(index), ...this.day.read(index) };
   }
 
-  /** The quota record of the scope; undefined if it has no quotas besides the minute and the day. */
+  /** The quota record of the scope; undefined if the scope has no quotas besides the minute and the day. */
   recordOf(index: Index): number | undefined {
     return layout.indexIn(this.#word(index, layout.RECORD));
   }
@@ -122,7 +122,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   }
 
   /**
-   * Sets the limits of a scope that no thread knows yet, and its use: none, or `used`, counted `ageMs` ago.
+   * Sets the limits of a scope that no thread uses yet, and its use: none, or `used`, counted `ageMs` ago.
    * `parent` is for groups. Main thread.
    */
   open(
@@ -150,8 +150,8 @@ export class LimitedScopes<Index extends number = KeyIndex> {
   }
 
   /**
-   * This is no atomic load, which takes ten times as long; a call would need a dozen. The words change only
-   * when an operator changes the scope or a pair gets its record, and the next call sees that.
+   * Reads without an atomic load, which takes ten times as long; a call would need a dozen of them. The words
+   * change only when an operator changes the scope or a pair gets its record, and the next call reads that.
    */
   #word(index: Index, field: number): number {
     return this.#words32[index * layout.COUNTED_WORDS32 + field]!;

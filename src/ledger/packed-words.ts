@@ -10,7 +10,7 @@
  * exchange, which fails unless the word still is what `glance` saw. A thread that would not write because of
  * a glance must `load` and decide again.
  *
- * Must hold: an exchange succeeds only if the word is the one that was read. Tests:
+ * Must hold: an exchange succeeds only if the word still is what was read. Further tests:
  * test/unit/ledger/stocks.test.ts, test/unit/ledger/token-window.test.ts, test/threads/ledger-tokens.test.ts.
  */
 import { endianness } from 'node:os';
@@ -20,7 +20,7 @@ invariant(endianness() === 'LE', 'the low half of a word comes first');
 
 const TWO_32 = 2 ** 32;
 
-/** The two halves of a word, signed, as it was read or as it is to be written. */
+/** The two halves, signed, of a word as it was read or is to be written. */
 export interface Halves {
   low: number;
   high: number;

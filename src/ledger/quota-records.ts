@@ -32,7 +32,7 @@ export const KINDS = EXTENDED_QUOTAS.map((name) => QUOTA_KINDS[name]);
 export interface PlanQuotas {
   /** Bit n: there is a limit of quota n. */
   readonly mask: number;
-  /** By the quota's number in EXTENDED_QUOTAS; only those in `mask` count. */
+  /** By the quota's number in EXTENDED_QUOTAS. Only limits of quotas in `mask` are valid. */
   readonly limits: Float64Array;
 }
 
@@ -61,14 +61,14 @@ export class QuotaRecords {
   }
 
   /**
-   * Bit n: the record has a limit of quota n. No atomic load, which takes ten times as long: an operator's
-   * change is seen with the next call.
+   * Bit n: the record has a limit of quota n. Reads without an atomic load, which takes ten times as long: an
+   * operator's change counts from the next call on.
    */
   maskOf(record: number): number {
     return this.#views.words32[record * QUOTA_WORDS32 + MASK]!;
   }
 
-  /** The limits of all records. The main thread alone writes them, each as one word. */
+  /** The limits of all records. The main thread alone writes limits, each as one word. */
   get limits(): Float64Array {
     return this.#views.floats;
   }

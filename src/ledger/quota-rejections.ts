@@ -1,7 +1,8 @@
 /**
  * Why a call was not admitted: which quota of which scope, how much is left, and when a call may come again.
- * `Calls` makes one for each thread and asks it when a take fails; request/quota-rejections.ts turns the
- * result into the caller's error. Only rejected calls come here, so it allocates. Any thread.
+ * `Calls` has a QuotaRejections for each thread and asks it when a take fails; request/quota-rejections.ts
+ * turns the result into the caller's error. Only rejected calls come here, so results are allocated. Any
+ * thread.
  *
  * Must hold: a call that can never fit a limit gets `never`, whatever else is used up, because waiting would
  * not help. Test: test/unit/ledger/quotas.test.ts (a call that can never fit is told so).
@@ -21,9 +22,11 @@ import type { MinuteTake } from './window.js';
 export interface CallNeeds {
   /** What the call may cost at worst. */
   readonly hold: PicoUnits;
-  /** The most tokens that it may use. 0: it is admitted while any are left, and counts when it ends. */
+  /**
+   * The most tokens that the call may use. 0: the call is admitted while any are left, and counts at its end.
+   */
   readonly tokens: number;
-  /** The call costs nothing (door.isFree): it takes of calls in flight and the model's minute alone. */
+  /** The call costs nothing (door.isFree), and takes of calls in flight and the model's minute alone. */
   readonly isFree?: true;
 }
 
@@ -39,7 +42,7 @@ export interface QuotaRejection {
   readonly left: bigint;
   /** When a call may be admitted again, as far as that is known. */
   readonly resetsMs: WallMs;
-  /** Limits are shared, so the coordinator may have more: the listener asks it before it rejects the call. */
+  /** Limits are shared, so the coordinator may have more: the listener asks first, then rejects the call. */
   readonly asks: boolean;
   /** The call needs more than the limit, so it would be rejected at any time. */
   readonly never: boolean;

@@ -50,7 +50,7 @@ export const DAY_BIT = 1 << 7;
 export function createTaken() {
   return {
     account: asAccountIndex(0),
-    /** The day from which it took a call, in days since 1970-01-01 UTC+8; -1 if it took none. */
+    /** The day whose call was taken, in days since 1970-01-01 UTC+8; -1 if none was. */
     dayNumber: 0,
     /** How many of `masks` are valid. If 0, the call took of no other quota, and all below is not valid. */
     scopes: 0,
@@ -59,11 +59,11 @@ export function createTaken() {
     model: undefined as ModelScopeIndex | undefined,
     /** The account's own group. The groups above it are not recorded: ScopeChain.recall finds them. */
     group: undefined as GroupIndex | undefined,
-    /** The day and the month in `quota_timezone`, of which it took all quotas but calls a day. */
+    /** The day and the month in `quota_timezone`, of which all quotas but calls a day were taken. */
     day: 0,
     month: 0,
     tokens: 0,
-    /** Of which quotas of each scope it took: bit n for the extended quota n, DAY_BIT for calls a day. */
+    /** Which quotas of each scope were taken: bit n for the extended quota n, DAY_BIT for calls a day. */
     masks: new Uint8Array(SCOPES_MAX),
   };
 }

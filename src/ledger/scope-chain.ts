@@ -70,7 +70,7 @@ export interface ScopeTables {
   readonly quotas: ScopeQuotas;
 }
 
-/** One scope of the call that is being admitted. */
+/** One scope of the call that is being admitted, or after `recall` of the call that ends. */
 export interface Link {
   /** The slot of the key, account, account's model or group. */
   index: number;
@@ -227,10 +227,10 @@ const MODEL_BITS = 14n;
 const SPREAD = 0x9e3779b1;
 
 /**
- * Finds the slot of an account and a model, if the account's plan has a rule for the model. It is a hash
- * table with open addressing (a taken slot sends the search to the next one) in shared memory. The pair's
- * first call takes a slot, which the pair keeps until the process ends. Each thread has an object of its own
- * over the same buffer.
+ * Finds the slot of an account and a model, if the account's plan has a rule for the model: a hash table in
+ * shared memory, with open addressing (a taken slot sends the search to the next slot). The pair's first call
+ * takes a slot, which the pair keeps until the process ends. Each thread has an object of its own over the
+ * same buffer.
  *
  * Must hold: one pair has one slot on all threads, else its limit is given twice. So a slot is taken by a
  * compare-exchange, and never given back. Test: test/unit/ledger/quotas.test.ts (a rule for a model holds for
@@ -244,7 +244,7 @@ export class ModelScopes {
     this.#pairs = pairs;
   }
 
-  /** The slot of the pair, which takes one if it has none; undefined if it finds none free. */
+  /** The slot of the pair. A pair without a slot takes one; undefined if all that it tries are taken. */
   slotOf(account: AccountIndex, modelIndex: number): number | undefined {
     const slots = this.#pairs.length;
     const pair = (BigInt(account) << MODEL_BITS) + BigInt(modelIndex) + 1n;

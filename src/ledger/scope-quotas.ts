@@ -1,8 +1,8 @@
 /**
  * The quotas of a scope besides requests a minute and calls a day: calls in flight, tokens, months and
  * spending. `Calls` takes and settles through it, one quota of one scope at a time; `LimitedScopes` sets
- * limits; store/quota-uses.ts stores and restores the use. Each thread has one over the same buffers. Any
- * thread, unless a method says main thread.
+ * limits; store/quota-uses.ts stores and restores the use. Each thread has a ScopeQuotas of its own over the
+ * same buffers. Any thread, unless a method says main thread.
  *
  * A scope that has such quotas has a quota record (layout.ts); every other scope has none and takes no
  * memory. Money is counted in nano-units, so that it fits a stock. What a call holds and costs is rounded up.
@@ -83,7 +83,7 @@ export interface QuotaUse {
   readonly held: bigint;
   /** Granted to processes and not yet taken by calls, if limits are shared. */
   readonly leased?: bigint;
-  /** When the calendar refills it; undefined for calls in flight and tokens a minute. */
+  /** When the calendar refills the quota; undefined for calls in flight and tokens a minute. */
   readonly resetsMs: WallMs | undefined;
 }
 
@@ -121,7 +121,7 @@ export function createTightest(): TightestScope {
   return { limit: 0, left: 0, record: undefined };
 }
 
-/** Puts a scope, whose limit leaves `left`, in place of the tightest one if less is left of it. */
+/** Puts a scope, of whose limit `left` is left, in place of the tightest scope if that has more left. */
 export function tighten(
   tightest: TightestScope,
   limit: number,
@@ -293,7 +293,7 @@ export class ScopeQuotas extends QuotaRecords {
     return BigInt(amount) * (KINDS[quota]!.unit === 'money' ? PICO_PER_NANO : 1n);
   }
 
-  /** What the flush writes of a record. What calls in flight hold is left out: they end before a restart. */
+  /** What the flush writes of a record: not what calls in flight hold, because a restart ends these calls. */
   settledOf(record: number): SettledQuotas {
     const periods = { day: 0, month: 0 };
     this.readPeriods(periods);

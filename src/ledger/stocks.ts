@@ -1,7 +1,7 @@
 /**
  * Stocks: amounts that calls take and give back, and that a calendar refills. Calls, tokens and money of a
  * day or a month are stocks, and so are calls in flight, which no calendar refills (period 0). ScopeQuotas,
- * DayCounter, `Calls` and UpstreamCounters count by them. Any thread, each with an object of its own.
+ * DayCounter, `Calls` and UpstreamCounters count by this class. Any thread, each with an object of its own.
  *
  * A stock is two 64-bit words, `taken` (what settled calls used, and what calls in flight hold) and
  * `settled`. Each word holds
@@ -9,26 +9,27 @@
  *     period (11 bits)  number of the day or month, modulo 2,048
  *     amount (53 bits)  calls, tokens, or nano-units of money
  *
- * Why it is right:
+ * Why this is right:
  * - Check and add are one compare-exchange of `taken`, so the sum of what is taken in a period never passes
  *   the limit that the check saw.
  * - A period and its amount share a word. So the exchange that first writes a new period also starts its
  *   amount: each period begins at zero once. A call that ends after its period changes nothing.
  * - A period never goes back. If the calendar is set back over a midnight, calls count toward the later
- *   period until the calendar has caught up, so that no limit is given twice. If it is set back by more, the
- *   later period was a mistake that would reject calls for as long: what was counted then counts for now.
+ *   period until the calendar has caught up, so that no limit is given twice. If it is set back by two or
+ *   more periods, the later period was a mistake that would reject calls for as long: what was counted then
+ *   counts for the present period.
  *   To decide by how much, a thread reads the clock again after it read the word: the machine may have slept
  *   for days since the thread last read the clock.
- * - A call settles by adding what it used to `settled`, then giving back the rest of what it held. So `taken`
- *   is never less than `settled`, and a thread that dies between the two leaves its own call held.
+ * - A call settles by adding what it used to `settled`, then giving back what else it held. So `taken` is
+ *   never less than `settled`, and a thread that dies between the two steps leaves its own call held.
  * - The store keeps `settled` alone: calls that a crash cut off hold nothing afterwards. Calls of a day and
  *   an account's calls in flight have no word `settled`.
  * - A scope that rested for 1,024 to 2,048 days finds its last day's use counted for the day of its return.
  *
  * If limits are shared, the limit is what the coordinator granted to this process: leased-stocks.ts.
  *
- * Must hold: in no period calls take more than its limit, whatever threads do, also over midnight and if the
- * calendar is set back; what a call used beyond its hold is added without a limit. Further tests:
+ * Must hold: in no period calls take more than the limit, whatever threads do, also over midnight and if the
+ * calendar is set back. Only what a call used beyond its hold is added without a limit. Further tests:
  * test/unit/ledger/quotas.test.ts, test/threads/ledger-tokens.test.ts.
  */
 import { invariant } from '../core/errors.js';
@@ -50,9 +51,10 @@ export const PERIODS_AHEAD_MAX = 1;
 /** The period of stocks that no calendar refills. */
 export const NO_PERIOD = 0;
 
-/** Periods by which `period` is after that of the word; negative if it is before. */
+/** By how many periods `period` is after the word's period; negative if it is before. */
 export function periodsSince(word: Halves, period: number): number {
-  // A word of zeros is of no period, or of one whose number modulo 2,048 is 0, with nothing counted.
+  // A word of zeros was never written, or is of a period whose number modulo 2,048 is 0. Nothing is counted
+  // in either.
   if (word.low === 0 && word.high === 0) return (period & (2 * PERIODS_KNOWN - 1)) === 0 ? 0 : 1;
   return headsSince(word, PERIOD_BITS, period);
 }

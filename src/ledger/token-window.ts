@@ -16,11 +16,12 @@
  * weighs in tick T is taken - start(T - 50): all that is in flight, and all that ended in T or the 50 ticks
  * before T, which is more than 60 seconds.
  *
- * A call holds R from its admission. When it has used U, its thread writes the start of the tick, adds U to
- * `settled`, then takes R - U from `taken`. So the call weighs R until its end and U for a minute after it.
- * If U is more, U - R is added to `taken` before all that, so that `taken` is never behind `settled`.
+ * A call holds R from its admission. When it ends and has used U, its thread writes the start of the tick,
+ * adds U to `settled`, then takes R - U from `taken`. So the call weighs R until its end and U for a minute
+ * after that. If U is more, U - R is added to `taken` before all that, so that `taken` is never behind
+ * `settled`.
  *
- * Why it is right:
+ * Why this is right:
  * - Check and add are one compare-exchange of `taken`. The tick start that the check used never changes while
  *   its tick weighs, and that of an earlier tick is no greater. So a thread that stalls between check and
  *   exchange has counted too much rather than too little.
@@ -129,7 +130,7 @@ export class TokenWindow {
     if (counted < held) this.#words.add(takenAt(record), counted - held);
   }
 
-  /** What weighs now: all of it, and the part of it that calls in flight hold. */
+  /** What weighs now (`taken`), and the part of it that calls in flight hold (`held`). */
   read(record: number): { readonly taken: number; readonly held: number } {
     const held = this.#heldOf(record);
     const taken = this.#weightOf(record, this.#tick(record, this.#clock.monotonicMs()) - TICKS_PER_MINUTE);
@@ -205,11 +206,11 @@ export class TokenWindow {
 
   /**
    * What weighs of `#taken` if ticks before `from` weigh no more; the caller has loaded `#taken`.
-   * `headsSince` is by how many ticks the word is older than a tick; negative if it is of a later one.
+   * `headsSince` is by how many ticks a word is older than a tick; negative if the word is of a later tick.
    *
    *     1. The start of `from` is there: the weight is `#taken` less that.
    *     2. It is missing: the start of the next tick that has one serves, or `settled` if no tick has.
-   *     3. Then it is written, so that the next search is short.
+   *     3. The missing start is written, so that the next search is short.
    */
   #weightOf(record: number, from: number): number {
     const first = Math.max(0, from);

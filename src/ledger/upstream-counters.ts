@@ -1,9 +1,9 @@
 /**
  * Counts what calls use of the limits of their upstreams, over all workers of the process: requests and
- * tokens of the minute, calls in flight. A scope is a provider's key (UpstreamScopeIndex). It has the same
- * records as a group, in buffers of gateway/gateway.ts. Upstream workers (upstream/upstream-quotas.ts) take
- * and give back. The main thread reads (gateway/gateway-metrics.ts), and settles what a dead worker held
- * (gateway/pools.ts).
+ * tokens of the minute, calls in flight. A scope is a provider's key (UpstreamScopeIndex). Each scope has the
+ * same records as a group, in buffers that gateway/gateway.ts makes. Upstream workers
+ * (upstream/upstream-quotas.ts) take and give back. The main thread reads (gateway/gateway-metrics.ts), and
+ * settles what a dead worker held (gateway/pools.ts).
  *
  * If limits are shared with other processes, workers take from what the coordinator granted to this process;
  * the main thread puts grants in by UpstreamLeases. What this process uses is then counted a second time, in
@@ -50,17 +50,17 @@ export interface Shortage {
   readonly asks: boolean;
 }
 
-/** A plain record: hand it to a thread in its `workerData`. */
+/** A plain record, for the `workerData` of a thread. */
 export type UpstreamBuffers = Readonly<ReturnType<typeof createUpstreamBuffers>>;
 
-/** Main thread, once. `workers`: the most there can be. `shared`: limits are shared with other processes. */
-export function createUpstreamBuffers(workers: number, shared = false) {
+/** Main thread, once. `workersMax`: the most there can be. `isShared`: other processes share the limits. */
+export function createUpstreamBuffers(workersMax: number, isShared = false) {
   return {
     ...createScopeBuffers(UPSTREAM_SCOPES_MAX),
     /** Undefined if limits are not shared. */
-    ownUse: shared ? createScopeBuffers(UPSTREAM_SCOPES_MAX) : undefined,
+    ownUse: isShared ? createScopeBuffers(UPSTREAM_SCOPES_MAX) : undefined,
     /** A stripe of floats for each worker. */
-    held: new SharedArrayBuffer(workers * STRIPE_WORDS * Float64Array.BYTES_PER_ELEMENT),
+    held: new SharedArrayBuffer(workersMax * STRIPE_WORDS * Float64Array.BYTES_PER_ELEMENT),
   };
 }
 
@@ -120,15 +120,15 @@ export class UpstreamCounters {
   }
 
   /**
-   * Gives back the call slot that `take` took, when the upstream is done. Call it only if calls in flight are
-   * limited. QuotaHold (upstream/upstream-quotas.ts) calls this and `settle` once for each `take`. Worker.
+   * Gives back the call slot that `take` took, when the upstream is done. Only for limits with calls in
+   * flight. QuotaHold (upstream/upstream-quotas.ts) calls this and `settle` once for each `take`. Worker.
    */
   giveBackCall(scope: UpstreamScopeIndex): void {
     this.#hold(scope, HELD_CALLS, -1);
     this.#stocks.settle(stockAt(scope, CALLS_IN_FLIGHT), NO_PERIOD, 1, 0);
   }
 
-  /** Replaces the tokens that `take` took by those used. Call it only if tokens are limited. Worker. */
+  /** Replaces the tokens that `take` took by the used ones. Only for limits with tokens a minute. Worker. */
   settle(scope: UpstreamScopeIndex, held: number, used: number): void {
     this.#hold(scope, HELD_TOKENS, -held);
     this.#settleTokens(scope, held, used);
@@ -144,7 +144,7 @@ export class UpstreamCounters {
     return tokens > tokensPerMinute || this.#msUntilTokens(scope, tokens, tokensPerMinute) > 0;
   }
 
-  /** What `take` would find short now. The wait is 0 if there is room, or if it is not known. */
+  /** What `take` would find short now. `freeInMs` is 0 if there is room, or if the wait is not known. */
   shortageOf(scope: UpstreamScopeIndex, limits: UpstreamLimits, tokens: number): Shortage {
     const { callsInFlight, tokensPerMinute = Infinity, requestsPerMinute } = limits;
     if (tokens > tokensPerMinute) return { quota: 'tokens_per_minute', freeInMs: Infinity, asks: false };

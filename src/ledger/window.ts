@@ -13,12 +13,12 @@
  *     count (20 bits)  permits given since then, modulo 2^20
  *
  * and 51 tick starts of 32 bits hold, for each tick, the count with which it began: lap (12 bits), count (20
- * bits). A tick's index is tick % 51, its lap is tick / 51. The permits of this tick and of the 50 before it
- * are used = count - start(tick - 50): one load, no sum over buckets. Ticks are counted whole, so a permit
- * weighs (counts toward the limit) until 51 ticks after its own began, which is more than 60 s after it was
- * given and at most 61.2 s: under full pressure 50/51 = 98.04 % of what the limit allows is admitted.
+ * bits). A tick's index is tick % 51, its lap is tick / 51. The permits of a tick and of the 50 before it are
+ * used = count - start(tick - 50): one load, no sum over buckets. Ticks are counted whole, so a permit weighs
+ * (counts toward the limit) until 51 ticks after its own began, which is more than 60 s after it was given
+ * and at most 61.2 s: under full pressure 50/51 = 98.04 % of what the limit allows is admitted.
  *
- * Why it is right:
+ * Why this is right:
  * - Check and add are one compare-exchange of the head. The start of the tick 50 before the head's, which
  *   the check read, is final. So if the exchange succeeds, the check still held.
  * - Rolling from tick T to T' first writes count into the starts T+1..T', then exchanges the head. Each start
@@ -30,7 +30,7 @@
  *   knows that some thread's clock is past T, and helps to roll instead.
  * - After 51 ticks without a call everything has expired: the head goes to count 0, age 0, and starts at or
  *   before that tick count as 0 and are not read. So old starts do no harm after an idle gap of any length.
- * - A thread may stall between reading the clock and its exchange. It would then record its permit in a tick
+ * - A thread may stall between reading the clock and its exchange. It would then count its permit in a tick
  *   that is long over, and the permit would expire early. So the thread reads the clock again after the
  *   exchange. If the tick has ended, it abandons that permit, which stays counted, and starts anew. A call
  *   may thus be rejected because of its own abandoned permit: one call in ten million, on the safe side.
@@ -196,7 +196,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
 
   /**
    * Counts what another process has counted: `used` permits that weighed `ageMs` ago. They weigh as if all
-   * had been given at that moment, so that any error is a rejection. Main thread, before the account is first
+   * had been taken at that moment, so an error can only reject. Main thread, before the account is first
    * used: a permit that is taken at the same time would be lost. Age 0 in the head: no tick start is read.
    */
   restore(scope: Index, used: number, ageMs: number): void {
@@ -277,7 +277,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     const take = this.#take;
     take.admitted = admitted;
     take.remaining = remaining;
-    // The wall clock shows whole milliseconds rounded down, hence one more.
+    // One more, because the wall clock rounds down to whole milliseconds.
     take.resetWallMs = asWallMs(this.#clock.wallMs() + Math.ceil(resetTick * TICK_MS - nowMs) + 1);
     return take;
   }

@@ -4,8 +4,8 @@
  * checked as the reference says ("Azure OpenAI REST API reference", learn.microsoft.com, November 2026).
  * mock-upstream.ts has both protocols in its table. Pure.
  *
- * Must hold: OpenAI's own SDK reads the responses (test/unit/mock/mock-openai-sdk.test.ts). Azure's responses
- * have what OpenAI's have, and filter results (test/unit/mock/mock-openai.test.ts).
+ * Must hold: OpenAI's own SDK reads the responses (test/unit/mock/mock-openai-sdk.test.ts). A wrong path,
+ * version or key is rejected as Azure rejects it (test/unit/mock/mock-openai.test.ts).
  */
 import { isRecord, parsedJson } from '../core/json.js';
 import { doorFrames, doorWhole, readDoorRequest } from './mock-openai-doors.js';
