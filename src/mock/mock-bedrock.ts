@@ -92,42 +92,56 @@ function readText(text: unknown, conversation: Conversation): string {
 }
 
 function readMessages(messages: readonly unknown[], conversation: Conversation): void {
-  /** Ids of the toolUse blocks of the previous message, which this message must answer. */
-  let openToolUseIds: unknown[] = [];
+  /** Ids of the toolUse blocks of the previous message. Each needs a result in this message. */
+  let openToolUseIds: readonly unknown[] = [];
   messages.forEach((message, index) => {
-    const { role, content } = membersOf(message, 'message');
-    if (role !== (index % 2 === 0 ? 'user' : 'assistant')) {
+    const { role: givenRole, content } = membersOf(message, 'message');
+    const role = index % 2 === 0 ? 'user' : 'assistant';
+    if (givenRole !== role) {
       throw new Problem('A conversation must alternate between user and assistant, and start with user');
     }
-    const blocks = listOf(content, 'content').map((block) => oneOf(block, 'block'));
-    if (blocks.length === 0) throw new Problem('The content field is empty');
-    const results: unknown[] = [];
-    const toolUseIds: unknown[] = [];
-    const texts: string[] = [];
-    for (const [name, value] of blocks) {
-      if (name === 'text') texts.push(readText(value, conversation));
-      else if (name === 'cachePoint') membersOf(value, 'cachePoint');
-      else if (name === 'toolUse') {
-        const use = membersOf(value, 'toolUse');
-        if (role !== 'assistant' || !isRecord(use.input)) throw new Problem('a toolUse is wrong');
-        toolUseIds.push(use.toolUseId);
-      } else if (name === 'toolResult') {
-        const { toolUseId, content: result } = membersOf(value, 'toolResult');
-        if (role !== 'user') throw new Problem('a toolResult is of the user');
-        listOf(result, 'toolResult.content');
-        results.push(toolUseId);
-      } else if (name === 'document' && !blocks.some(([other]) => other === 'text')) {
-        throw new Problem('A text block must be included when using documents');
-      }
-    }
-    if (role === 'user' && results.toSorted().join() !== openToolUseIds.toSorted().join()) {
+    const { texts, toolUseIds, resultIds } = readContent(content, role, conversation);
+    if (role === 'user' && resultIds.toSorted().join() !== openToolUseIds.toSorted().join()) {
       throw new Problem('Expected toolResult blocks for exactly the toolUse blocks of the previous turn');
     }
     openToolUseIds = toolUseIds;
     conversation.usesTools ||= openToolUseIds.length > 0;
-    conversation.endsWithToolResult = results.length > 0;
+    conversation.endsWithToolResult = resultIds.length > 0;
     if (role === 'user') conversation.lastPrompt = texts[0] ?? '';
   });
+}
+
+/** The texts of a message's content, and the ids in its toolUse and toolResult blocks. */
+interface Content {
+  readonly texts: readonly string[];
+  readonly toolUseIds: readonly unknown[];
+  readonly resultIds: readonly unknown[];
+}
+
+/** Checks and reads the blocks of one message. */
+function readContent(content: unknown, role: 'user' | 'assistant', conversation: Conversation): Content {
+  const blocks = listOf(content, 'content').map((block) => oneOf(block, 'block'));
+  if (blocks.length === 0) throw new Problem('The content field is empty');
+  const texts: string[] = [];
+  const toolUseIds: unknown[] = [];
+  const resultIds: unknown[] = [];
+  for (const [name, value] of blocks) {
+    if (name === 'text') texts.push(readText(value, conversation));
+    else if (name === 'cachePoint') membersOf(value, 'cachePoint');
+    else if (name === 'toolUse') {
+      const use = membersOf(value, 'toolUse');
+      if (role !== 'assistant' || !isRecord(use.input)) throw new Problem('a toolUse is wrong');
+      toolUseIds.push(use.toolUseId);
+    } else if (name === 'toolResult') {
+      const { toolUseId, content: result } = membersOf(value, 'toolResult');
+      if (role !== 'user') throw new Problem('a toolResult is of the user');
+      listOf(result, 'toolResult.content');
+      resultIds.push(toolUseId);
+    } else if (name === 'document' && !blocks.some(([blockName]) => blockName === 'text')) {
+      throw new Problem('A text block must be included when using documents');
+    }
+  }
+  return { texts, toolUseIds, resultIds };
 }
 
 function toolNamesOf(config: unknown): string[] {
@@ -225,9 +239,9 @@ function read(call: MockCall): MockRequest | MockError {
   if (model === undefined) return errorOf(404, 'no such operation', 'UnknownOperationException');
   const problem = unauthorized(call.headers);
   if (problem !== undefined) return errorOf(403, problem, 'IncompleteSignatureException');
-  const claude = CLAUDE_OPERATIONS.find((one) => one === operation);
-  if (claude !== undefined) {
-    const request = readClaude(claude, decodeURIComponent(model), call.body);
+  const claudeOperation = CLAUDE_OPERATIONS.find((name) => name === operation);
+  if (claudeOperation !== undefined) {
+    const request = readClaude(claudeOperation, decodeURIComponent(model), call.body);
     return typeof request === 'string' ? errorOf(400, request) : request;
   }
   try {
@@ -331,12 +345,12 @@ function frames(completion: MockCompletion): Uint8Array[] {
     );
   const { thinking, texts, tools, finish } = completion;
   const usage = usageOf(completion);
-  const result = [event('messageStart', { role: 'assistant' })];
+  const events = [event('messageStart', { role: 'assistant' })];
   let contentBlockIndex = 0;
   const addBlock = (deltas: readonly object[], start?: object): void => {
-    if (start !== undefined) result.push(event('contentBlockStart', { contentBlockIndex, start }));
-    for (const delta of deltas) result.push(event('contentBlockDelta', { contentBlockIndex, delta }));
-    result.push(event('contentBlockStop', { contentBlockIndex }));
+    if (start !== undefined) events.push(event('contentBlockStart', { contentBlockIndex, start }));
+    for (const delta of deltas) events.push(event('contentBlockDelta', { contentBlockIndex, delta }));
+    events.push(event('contentBlockStop', { contentBlockIndex }));
     contentBlockIndex += 1;
   };
   if (thinking.length > 0) {
@@ -352,9 +366,9 @@ function frames(completion: MockCompletion): Uint8Array[] {
       { toolUse: { toolUseId: id, name } },
     );
   }
-  result.push(event('messageStop', { stopReason: STOP_REASONS[finish], ...modelFieldsOf(completion) }));
-  result.push(event('metadata', { metrics: { latencyMs: 1 }, ...(usage && { usage }) }));
-  return result;
+  events.push(event('messageStop', { stopReason: STOP_REASONS[finish], ...modelFieldsOf(completion) }));
+  events.push(event('metadata', { metrics: { latencyMs: 1 }, ...(usage && { usage }) }));
+  return events;
 }
 
 export const BEDROCK_MOCK: MockProtocol = {

@@ -139,9 +139,41 @@ function responseOf(
   };
 }
 
+/** Adds an event to a stream. */
+type Send = (type: string, members: object) => void;
+
+function sendThinking(send: Send, itemIds: object, { thinking }: MockCompletion): void {
+  const part = { ...itemIds, summary_index: 0 };
+  const text = thinking.join('');
+  send('response.reasoning_summary_part.added', { ...part, part: { type: 'summary_text', text: '' } });
+  for (const delta of thinking) send('response.reasoning_summary_text.delta', { ...part, delta });
+  send('response.reasoning_summary_text.done', { ...part, text });
+  send('response.reasoning_summary_part.done', { ...part, part: { type: 'summary_text', text } });
+}
+
+function sendTexts(send: Send, itemIds: object, item: Members, { texts }: MockCompletion): void {
+  const part = { ...itemIds, content_index: 0 };
+  // `itemsOf` gives a message one content.
+  const content = (item.content as Members[])[0]!;
+  send('response.content_part.added', { ...part, part: { ...content, text: '' } });
+  for (const delta of texts) send('response.output_text.delta', { ...part, delta, logprobs: [] });
+  send('response.output_text.done', { ...part, text: content.text, logprobs: [] });
+  send('response.content_part.done', { ...part, part: content });
+}
+
+function sendArguments(send: Send, itemIds: object, item: Members, { tools }: MockCompletion): void {
+  const { pieces } = tools.find(({ id }) => id === item.call_id)!;
+  for (const delta of pieces) send('response.function_call_arguments.delta', { ...itemIds, delta });
+  send('response.function_call_arguments.done', {
+    ...itemIds,
+    name: item.name,
+    arguments: item.arguments,
+  });
+}
+
 function frames(completion: MockCompletion): Uint8Array[] {
   const events: Uint8Array[] = [];
-  const send = (type: string, members: object): void => {
+  const send: Send = (type, members) => {
     events.push(sseFrame(JSON.stringify({ type, sequence_number: events.length, ...members }), type));
   };
   const response = responseOf(completion, [], false);
@@ -156,31 +188,9 @@ function frames(completion: MockCompletion): Uint8Array[] {
       Object.entries(item).map(([name, value]) => [name, empty[name] ?? value]),
     );
     send('response.output_item.added', { output_index: index, item: opened });
-    if (item.type === 'reasoning') {
-      const part = { ...itemIds, summary_index: 0 };
-      const text = completion.thinking.join('');
-      send('response.reasoning_summary_part.added', { ...part, part: { type: 'summary_text', text: '' } });
-      for (const delta of completion.thinking)
-        send('response.reasoning_summary_text.delta', { ...part, delta });
-      send('response.reasoning_summary_text.done', { ...part, text });
-      send('response.reasoning_summary_part.done', { ...part, part: { type: 'summary_text', text } });
-    } else if (item.type === 'message') {
-      const part = { ...itemIds, content_index: 0 };
-      const content = (item.content as Members[])[0]!;
-      send('response.content_part.added', { ...part, part: { ...content, text: '' } });
-      for (const delta of completion.texts)
-        send('response.output_text.delta', { ...part, delta, logprobs: [] });
-      send('response.output_text.done', { ...part, text: content.text, logprobs: [] });
-      send('response.content_part.done', { ...part, part: content });
-    } else {
-      const { pieces } = completion.tools.find(({ id }) => id === item.call_id)!;
-      for (const delta of pieces) send('response.function_call_arguments.delta', { ...itemIds, delta });
-      send('response.function_call_arguments.done', {
-        ...itemIds,
-        name: item.name,
-        arguments: item.arguments,
-      });
-    }
+    if (item.type === 'reasoning') sendThinking(send, itemIds, completion);
+    else if (item.type === 'message') sendTexts(send, itemIds, item, completion);
+    else sendArguments(send, itemIds, item, completion);
     send('response.output_item.done', { output_index: index, item });
   });
   const isCut = INCOMPLETE[completion.finish] !== undefined;

@@ -44,7 +44,7 @@ interface AttemptBegin {
   readonly provider: string;
   /** Attempts of the call before this one. */
   readonly earlierAttempts: number;
-  /** Monotonic, as all times of a span here; the exporter makes calendar times of them. */
+  /** Monotonic, as all times of a span here. The exporter turns them into calendar times. */
   readonly nowMs: number;
 }
 

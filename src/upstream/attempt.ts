@@ -60,7 +60,7 @@ export interface AttemptOwner extends ResponseSink {
   reject(failure: AttemptFailure): void;
   /**
    * In place of `reject`, for a stream that has begun and was cut by a bound of the gateway or by its client:
-   * what was relayed is charged. `isHeldUp`: the client cut it, by not reading.
+   * what was relayed is charged. `isHeldUp`: the client cut the stream, because it did not read.
    */
   cut(failure: AttemptFailure, isHeldUp: boolean): void;
 }
@@ -377,7 +377,9 @@ function isPlain(contentEncoding: string | undefined): boolean {
   return contentEncoding === undefined || contentEncoding.trim().toLowerCase() === 'identity';
 }
 
-/** A non-streamed response without a content type is accepted, because it is checked as JSON anyway. */
+/**
+ * A non-streamed response without a content type is accepted, because its reader checks it as JSON anyway.
+ */
 function isOfType(contentType: string | undefined, stream: boolean): boolean {
   // Nearly all responses have exactly this type, so none of them is cut and converted.
   if (contentType === (stream ? 'text/event-stream' : 'application/json')) return true;

@@ -30,12 +30,12 @@ const COOLDOWN_MS_MAX = 60_000;
 /** The longest cooldown while no other upstream is left, because each call fails meanwhile. */
 const LONE_COOLDOWN_MS_MAX = 5_000;
 
-/** What happened to the breaker. `onChange` gets it with the cooldown that follows; 0 if it has closed. */
+/** A change of the breaker, for `onChange`, with the cooldown that follows: 0 if the breaker has closed. */
 export type BreakerChange = 'opened' | 'reopened' | 'closed';
 
 /**
  * Identifies the state in which a call began. 0 or more: the breaker was closed, or the call is the probe.
- * Negative: it was open, but not for the account of the call.
+ * Negative: the breaker was open, but not for the account of the call.
  */
 export type BreakerPass = number;
 

@@ -159,8 +159,8 @@ class ChatSession implements UpstreamSession, AttemptOwner {
 
   /**
    * A `callerError` ends the call if it is the gateway's own (`ours`), else the model's attempts. After any
-   * other failure the call is tried again, if it may be. If not, the model has failed: with the last reason
-   * that an upstream gave, else with `#unsupported`, else because all upstreams cool down.
+   * other failure another attempt follows, if it may. If not, the model has failed: with the last reason that
+   * an upstream gave, else with `#unsupported`, else because all upstreams cool down.
    */
   reject(failure: AttemptFailure): void {
     invariant(this.#state === 'calling', 'an attempt fails during the call');

@@ -247,7 +247,7 @@ export function textsIn(value: unknown, depth = PARTS_DEPTH_MAX): string[] {
 }
 
 /**
- * What the client got of a stream, kept in case the upstream reports no usage. usage-meter.ts has one
+ * What the client got of a stream, kept in case the upstream reports no usage. usage-meter.ts has a
  * Transcript for each attempt. Upstream worker.
  *
  * The latest events are kept as they came, which costs no time. When they reach TRANSCRIPT_EVENTS_BYTES_MAX,
@@ -279,7 +279,7 @@ export class Transcript {
     return this.#textEventBytes + this.#eventBytes;
   }
 
-  /** Adds whole events. They are kept, so the caller must not change them. */
+  /** Adds whole events. The transcript keeps `events`, so the caller must not change the bytes. */
   add(events: Uint8Array): void {
     if (this.#isFull) return;
     this.#events.push(events);

@@ -6,7 +6,7 @@
  * large-translation.ts calls `parsedBody`, `readsExtras` and `inCallersWords`, in a counter thread.
  *
  * Must hold: the usage in a translated response is that which is billed, in the form of
- * providers/chat-writer.ts, whether the upstream reported it or it was counted here
+ * providers/chat-writer.ts, whether the upstream reported the tokens or the gateway counted them
  * (test/unit/upstream/door-call.test.ts). A passed body reaches the upstream byte for byte but for the
  * model's name, and a translated response is valid in the door's protocol (test/e2e/messages.test.ts,
  * test/e2e/responses.test.ts).

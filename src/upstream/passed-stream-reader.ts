@@ -125,7 +125,7 @@ export class PassedStreamReader implements ResponseBodyReader {
     if (this.#endCame && !this.#isOver()) this.#complete();
   }
 
-  /** Skips events whose known form brings text alone. Returns where the next event begins. */
+  /** Skips events that have a kept form, which bring text alone. Returns where the next event begins. */
   #textEnd(text: string | undefined, from: number): number {
     const end = text === undefined ? from : this.#forms.endFrom(text, from);
     if (end > from) this.#textCame();

@@ -222,7 +222,8 @@ class PromptReader implements Prompt {
   }
 
   /**
-   * The value as JSON.stringify would write it, except that members keep their order and none is left out.
+   * The value as JSON.stringify would write it after a parse, except that members keep their order and
+   * repeated members stay.
    */
   #compact(): string {
     const reader = this.#reader;
@@ -233,7 +234,7 @@ class PromptReader implements Prompt {
     const end = reader.at;
     const text = Buffer.allocUnsafe(end - start);
     let length = 0;
-    // Start of the bytes that are kept as they came and are not in `text` yet.
+    // Where the bytes begin that stay as they came and are not in `text` yet.
     let uncopied = start;
     const keep = (to: number): void => {
       length += bytes.copy(text, length, uncopied, to);

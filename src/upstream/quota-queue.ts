@@ -1,7 +1,7 @@
 /**
- * The queue of a worker's calls that wait because their upstreams are at their limits. It is fair by account
- * (core/fair-queue.ts), so that an account with many calls delays only itself. quota-wait.ts adds a session's
- * call and removes it; upstream-quotas.ts owns the queue. Upstream worker.
+ * The queue of a worker's calls that wait because their upstreams are at their limits. The queue is fair by
+ * account (core/fair-queue.ts), so that an account with many calls delays only itself. quota-wait.ts adds a
+ * session's call and removes it; upstream-quotas.ts owns the queue. Upstream worker.
  *
  * Limits also get room by other threads, processes and hosts, and by time alone, of which the queue learns
  * nothing. So while calls wait, the queue looks every LOOK_MS. It also serves calls when this worker gives
@@ -22,8 +22,8 @@ import type { AccountIndex, UpstreamScopeIndex } from '../core/units.js';
 const LOOK_MS = 20;
 
 /**
- * A call that waits (quota-wait.ts). Once `tryNow` has returned true or `giveUp` was called, it has left the
- * queue, and may be added again. Neither may throw or change the queue.
+ * A call that waits (quota-wait.ts). Once `tryNow` has returned true or `giveUp` was called, the call has
+ * left the queue, and may be added again. Neither method may throw or change the queue.
  */
 export interface WaitingCall {
   readonly account: AccountIndex;
@@ -131,7 +131,7 @@ export class QuotaQueue {
       if (isOver) break;
     }
     for (const [account, call] of served) this.#calls.serve(account, call);
-    // If all calls were visited, those that stay wait for the blocked scopes alone.
+    // If all calls were visited, the calls that stay wait for the blocked scopes alone.
     if (isOver) for (const scope of blocked) this.#awaited.add(scope);
     else this.#awaited = blocked;
   }

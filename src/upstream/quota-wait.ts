@@ -97,7 +97,8 @@ export class QuotaWait implements WaitingCall {
   }
 
   waitsFor(): readonly UpstreamScopeIndex[] {
-    // After `#crash`, as in `isLate`. If a call waits for no scope, the queue calls `tryNow`, and it leaves.
+    // After `#crash`, as in `isLate`. For a call without scopes the queue calls `tryNow`, and the call
+    // leaves.
     if (this.#since === undefined) return [];
     try {
       return this.#owner.waitsFor();
@@ -133,7 +134,7 @@ export class QuotaWait implements WaitingCall {
     this.#endAndRecord(false);
   }
 
-  /** See the class. Removes the call from the queue, if it waits. */
+  /** See the class. Removes the call from the queue; does nothing unless the call waits. */
   leave(): void {
     if (this.#since === undefined) return;
     this.#queue.remove(this);

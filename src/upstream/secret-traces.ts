@@ -73,7 +73,7 @@ export class SecretTraces {
     return secret === undefined ? undefined : position + secret.length;
   }
 
-  /** Whether a trace is in the text, or in what it decodes to; `layers`: how often it may be decoded. */
+  /** Whether a trace is in the text, or in what the text decodes to. `layers`: how many decodings to try. */
   #isIn(text: string, layers: number): boolean {
     // NFKC turns full-width and other variants of letters into the letters.
     const lower = lowerOf(text.normalize('NFKC'));

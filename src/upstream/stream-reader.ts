@@ -1,7 +1,7 @@
 /**
- * Reads a stream of chat completions and relays its events as they come. It drops comments, the usage event
- * if the client did not ask for it, and `[DONE]`, which the session sends last, when the usage is known.
- * attempt.ts and door-call.ts make a reader for each stream. Upstream worker.
+ * Reads a stream of chat completions and relays its events as they come. Comments are dropped, and the usage
+ * event if the client did not ask for it, and `[DONE]`, which the session sends last, when the usage is
+ * known. attempt.ts and door-call.ts make a reader for each stream. Upstream worker.
  *
  * Must hold: only valid events are relayed: all bytes are UTF-8, and the data is a JSON object, which was
  * parsed, or proved by EventForms. Its members are checked only as far as needed to recognise a
@@ -52,7 +52,7 @@ interface Garbage {
   readonly garbage: string;
 }
 
-/** What becomes of an event. `text`: it is relayed, and brings text and nothing else of interest. */
+/** What happens to an event. `text`: relay it; it brings text and nothing else of interest. */
 type Verdict = 'relay' | 'text' | 'drop' | Garbage;
 
 export class StreamReader implements ResponseBodyReader {
@@ -126,14 +126,14 @@ export class StreamReader implements ResponseBodyReader {
 
   #onEvents(events: Buffer): void {
     const text = isUtf8(events) ? events.toString('latin1') : undefined;
-    const knownEnd = text !== undefined && this.#mayCompareForms ? this.#forms.endFrom(text, 0) : 0;
-    if (knownEnd > 0) this.#meter.textCame();
-    if (knownEnd === events.length) {
+    const formsEnd = text !== undefined && this.#mayCompareForms ? this.#forms.endFrom(text, 0) : 0;
+    if (formsEnd > 0) this.#meter.textCame();
+    if (formsEnd === events.length) {
       this.#relay(events);
       return;
     }
     const wasDone = this.#isDone;
-    this.#judgeEach(events, text, knownEnd);
+    this.#judgeEach(events, text, formsEnd);
     if (!this.#isDone || this.#hasOutcome) return;
     if (this.#meter.reported !== undefined) this.#complete();
     else if (!wasDone) setTimeout(() => this.#completeLate(), LATE_USAGE_MS_MAX).unref();
@@ -148,8 +148,8 @@ export class StreamReader implements ResponseBodyReader {
   }
 
   /**
-   * Judges each event from `from` on that has no known form. Adjacent events are relayed together, also those
-   * before `from`. `text`: the events as Latin-1; undefined if they are not all UTF-8.
+   * Judges each event from `from` on that has no kept form. Adjacent events are relayed together, with the
+   * events before `from`. `text`: the events as Latin-1; undefined if not all of them are UTF-8.
    */
   #judgeEach(events: Buffer, text: string | undefined, from: number): void {
     let runStart = 0;
@@ -215,8 +215,8 @@ export class StreamReader implements ResponseBodyReader {
   }
 
   /**
-   * Records which choices go on and which end; returns whether one ends. Choices beyond CHOICES_MAX are not
-   * recorded, so that an upstream cannot fill the memory.
+   * Records which choices go on and which end; returns whether any choice ends. Choices beyond CHOICES_MAX
+   * are not recorded, so that an upstream cannot fill the memory.
    */
   #recordEnds(choices: readonly unknown[]): boolean {
     let hasEnded = false;

@@ -110,7 +110,7 @@ export class TargetChoice {
       index: this.#stateCount++,
       target,
       breaker: new Breaker(target.breakerFailuresMax, (change, cooldownMs) => {
-        // If a reload has removed the upstream, another one may have its slot by now.
+        // If a reload has removed the upstream, another upstream may have its slot by now.
         if (this.#states.includes(state))
           metrics.setBreaker(state.target.slot, change === 'closed' ? 'closed' : 'open');
         logChange(log, target, change, cooldownMs);
@@ -123,7 +123,7 @@ export class TargetChoice {
     return state;
   }
 
-  /** Whether a target limits tokens, so that those of a call must be known. */
+  /** Whether a target limits tokens, so that a call's tokens must be estimated before it is sent. */
   get limitsTokens(): boolean {
     return this.#limitsTokens;
   }

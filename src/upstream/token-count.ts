@@ -81,7 +81,7 @@ interface CountState {
 }
 
 /**
- * Each message has a frame of three tokens, a name costs one more, and the response starts with three.
+ * Each message has a frame of three tokens, a name costs one token more, and the response starts with three.
  * Source: OpenAI's cookbook, "How to count tokens with tiktoken".
  */
 const MESSAGE_TOKENS = 3;
@@ -206,7 +206,7 @@ export class TokenCount {
     const texts = this.#texts.slice(this.#textIndex);
     texts[0] = texts[0]!.slice(this.#position);
     const joined = texts.join('');
-    // Memory of its own, because it is transferred.
+    // Memory of its own and not of Node's pool, because that memory is transferred.
     const chars = Buffer.allocUnsafeSlow(2 * joined.length);
     chars.write(joined, 'utf16le');
     return {

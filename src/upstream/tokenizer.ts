@@ -223,7 +223,7 @@ const BYTES_PER_TOKEN = 4;
 const PIECES_PER_LOOK = 128;
 
 const CONTRACTION = "'(?:[sS]|[dD]|[mM]|[tT]|[lL][lL]|[vV][eE]|[rR][eE])";
-/** Letters that a word may begin with, such as capitals, and those that it may end with. */
+/** Letters that a word may begin with (FIRST), such as capitals, and letters that it may end with (LAST). */
 const FIRST = String.raw`[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]`;
 const LAST = String.raw`[\p{Ll}\p{Lm}\p{Lo}\p{M}]`;
 const BEFORE = String.raw`[^\r\n\p{L}\p{N}]?`;

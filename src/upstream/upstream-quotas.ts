@@ -96,7 +96,7 @@ export class UpstreamQuotas {
     return !this.#isOpen(scope) && this.#questions.get(scope)!.nextMs > this.#clock.monotonicMs();
   }
 
-  /** As `asks` of `shortageOf`, but cheap: the queue asks it for each call that waits. */
+  /** As `asks` of `shortageOf`, but cheap: the queue calls this for each call that waits. */
   isAsking({ scope, limits }: TargetQuotas): boolean {
     return this.#isOpen(scope) && this.#counters.mayAsk(scope, limits);
   }
@@ -162,7 +162,7 @@ export class QuotaHold {
     this.#queue.roomCame();
   }
 
-  /** The attempt used `tokens`; undefined: perhaps all that it holds. Only the first call counts. */
+  /** The attempt used `tokens`; undefined: perhaps all that it holds. Later calls do nothing. */
   settle(tokens = this.#tokens): void {
     if (this.#isSettled) return;
     this.#isSettled = true;

@@ -30,6 +30,7 @@ import { ProviderClient } from '../providers/provider-client.js';
 import { PROVIDERS } from '../providers/providers.js';
 import { UpstreamCounters } from '../ledger/upstream-counters.js';
 import { RouteTable } from './route-table.js';
+import type { SessionDeps } from './session-shared.js';
 import { addressOf } from './target.js';
 import { UpstreamQuotas } from './upstream-quotas.js';
 import type { CounterAsk, FromUpstreamWorker, ToUpstreamWorker, UpstreamTask } from './worker-messages.js';
@@ -44,8 +45,8 @@ const TRANSLATION_LATE: ErrorRecord = {
 
 /**
  * Returns when the main thread sends `close`. `ownChannel` is the channel to the listener in the same thread,
- * if there is one; others come by `controlPort`. An uncaught exception ends the thread, and Piscina replaces
- * it.
+ * if there is one; channels to other listeners come by `controlPort`. An uncaught exception ends the thread,
+ * and Piscina starts another.
  */
 export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChannel): Promise<void> {
   const send = (message: FromUpstreamWorker): void => task.controlPort.postMessage(message);
@@ -82,17 +83,7 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
     http,
     echo: new EchoClient(clock),
     providers: new ProviderClient(http, clock, credentials, PROVIDERS),
-    count: (request, account) => {
-      const ask = { account, task: { kind: 'count', request } } as const;
-      return counter.askFor(COUNT_WAIT_MS_MAX, COUNT_LATE, ask).reply as Promise<Usage>;
-    },
-    translate: (large, account) => {
-      const ask = { account, task: { kind: 'translate', large } } as const;
-      const question = counter.askFor(COUNT_WAIT_MS_MAX, TRANSLATION_LATE, ask, [
-        large.body.buffer as ArrayBuffer,
-      ]);
-      return question as PendingQuestion<LargeTranslated>;
-    },
+    ...counterAsks(counter),
     log,
     clock,
     metrics,
@@ -106,6 +97,7 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
     process.once('exit', () => spans?.flush());
   }
 
+  // Until `close`, each message is handled before the next, so a channel is never replaced half-way.
   await new Promise<void>((resolve) => {
     task.controlPort.on('message', (message: ToUpstreamWorker) => {
       switch (message.kind) {
@@ -131,6 +123,7 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
     });
   });
 
+  // Calls are cancelled while their channels are still open, so that each listener learns how they ended.
   for (const channel of channels.values()) channel.cancelAll();
   for (const channel of channels.values()) channel.close();
   spans?.flush();
@@ -139,4 +132,23 @@ export async function runUpstreamTask(task: UpstreamTask, ownChannel?: FrameChan
   task.leasePort?.close();
   task.controlPort.close();
   await http.close();
+}
+
+/** How sessions ask counter threads. The casts: the kind of a reply follows from the kind of its task. */
+function counterAsks(
+  counter: AskPort<CounterAsk, Usage | LargeTranslated>,
+): Pick<SessionDeps, 'count' | 'translate'> {
+  return {
+    count: (request, account) => {
+      const ask = { account, task: { kind: 'count', request } } as const;
+      return counter.askFor(COUNT_WAIT_MS_MAX, COUNT_LATE, ask).reply as Promise<Usage>;
+    },
+    translate: (large, account) => {
+      const ask = { account, task: { kind: 'translate', large } } as const;
+      const question = counter.askFor(COUNT_WAIT_MS_MAX, TRANSLATION_LATE, ask, [
+        large.body.buffer as ArrayBuffer,
+      ]);
+      return question as PendingQuestion<LargeTranslated>;
+    },
+  };
 }

@@ -97,7 +97,7 @@ export class UsageMeter {
     this.#isReportOld = true;
   }
 
-  /** The client gets these events. They are kept, so the caller must not change them. */
+  /** The client gets these events. The meter keeps them, so the caller must not change the bytes. */
   relayed(events: Uint8Array): void {
     this.#relayedBytes += events.length;
     this.#transcript.add(events);

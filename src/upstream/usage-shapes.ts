@@ -47,8 +47,8 @@
  *     t = p + c - cached        output is c, or c + r if r > c: the total leaves out what was cached
  *     t < p + c otherwise       not believed
  *
- * If what the cache read and took has Anthropic's names, and t is p + c + both or both are more than p, then
- * both are not in p yet: they are added to p.
+ * Tokens that the cache read and took, under Anthropic's names, may be missing in p. They are added to p if t
+ * is p + c + these tokens, or if they are more than p.
  *
  * Must hold: money is charged by these rules. A new shape needs its source in the table and its row in the
  * test (test/unit/upstream/usage-shapes.test.ts, test/unit/upstream/usage-shapes.usage-bounds.test.ts).
@@ -74,7 +74,7 @@ export type ReportError = 'malformed' | 'contradictory';
 /** No call has more tokens, so a report of more is malformed. So many tokens times a price fit 64 bits. */
 const REPORTED_TOKENS_MAX = 1_000_000_000;
 
-/** The report in a response or an event, wherever it is; undefined if there is none. */
+/** The report in a response or an event, in whichever member; undefined if there is none. */
 export function reportIn(event: Members): unknown {
   const { usage } = event;
   // First, because nearly all reports are here.
@@ -309,7 +309,7 @@ export function doubtOf(
 /**
  * Bounds `usage`, the gateway's own count in place of a report that was not believed for `reason`. The bound
  * is the call's hold. But if the reason is `beyond_max_tokens`, the output's bound is what the model can
- * generate: if an upstream ignores `max_tokens`, all that it has delivered is charged.
+ * generate: if an upstream ignores `max_tokens`, all of its output is charged.
  */
 export function withinHold(
   usage: Usage,
@@ -335,8 +335,8 @@ function outputTokensAllowed({ outputTokensMax, choices }: UpstreamRequest, mode
 
 /**
  * The most prompt tokens, of the body as it goes to this model. The hold is the same sum, of the body as the
- * client sent it (`promptTokensMaxOf` of protocol/chat-call.ts). The two may differ by some bytes: those of
- * the model's name and of members that the gateway adds or lowers.
+ * client sent it (`promptTokensMaxOf` of protocol/chat-call.ts). The two sums may differ by some bytes: the
+ * model's name, and members that the gateway adds or lowers.
  */
 function promptTokensHeld(request: UpstreamRequest, model: ModelBounds): number {
   return bodyBytesOf(request) + mediaTokensOf(request, model);
