@@ -97,23 +97,23 @@ export class LeasedStocks extends Stocks {
       const since = periodsSince(before, period);
       // The period of the lease is over, or was a mistake of a clock: only the coordinator can mend that.
       if (since > 0 || since < -PERIODS_AHEAD_MAX) return undefined;
-      const counted = period - since;
+      const countedPeriod = period - since;
       const limit = amountIn(before);
-      const taken = periodsSince(current, counted) > 0 ? 0 : amountIn(current);
+      const taken = periodsSince(current, countedPeriod) > 0 ? 0 : amountIn(current);
       if (taken >= limit || taken + amount > limit) return undefined;
-      setStock(next, counted, taken + amount);
+      setStock(next, countedPeriod, taken + amount);
       if (!words.exchange(stock, current, next)) continue;
       // If the main thread has lowered `granted` meanwhile, the amount goes back.
       this.#granted.load(lease + GRANTED, after);
-      if (periodsSince(after, counted) !== 0 || amountIn(after) < taken + amount) {
-        this.settle(stock, counted, amount, 0);
+      if (periodsSince(after, countedPeriod) !== 0 || amountIn(after) < taken + amount) {
+        this.settle(stock, countedPeriod, amount, 0);
         continue;
       }
       const left = limit - taken - amount;
       const low = Number(Atomics.load(leases, lease + LOW));
       if (low > 0 && left <= low && left + amount > low) this.ranLow = true;
       this.left = left + Number(Atomics.load(leases, lease + HELD_BY_OTHERS));
-      return counted;
+      return countedPeriod;
     }
     throw new Error('invariant broken: a stock is taken or refused in bounded tries');
   }

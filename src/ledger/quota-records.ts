@@ -97,17 +97,17 @@ export class QuotaRecords {
     return limits as unknown as QuotaLimits;
   }
 
-  /** Sets the limits of the scope whose word `words[at]` names its quota record, or will. Main thread. */
-  setLimits(words: Int32Array, at: number, limits: Partial<QuotaLimits>): void {
+  /** Sets the limits of the scope whose word `words[word]` names its quota record, or will. Main thread. */
+  setLimits(words: Int32Array, word: number, limits: Partial<QuotaLimits>): void {
     const newLimits = new Float64Array(QUOTA_COUNT);
     const mask = fill(newLimits, limits);
-    if (mask === 0 && Atomics.load(words, at) <= 0) {
-      Atomics.store(words, at, 0);
+    if (mask === 0 && Atomics.load(words, word) <= 0) {
+      Atomics.store(words, word, 0);
       return;
     }
-    const record = this.recordAt(words, at);
+    const record = this.recordAt(words, word);
     if (record === undefined) {
-      Atomics.store(words, at, NO_RECORD_LEFT);
+      Atomics.store(words, word, NO_RECORD_LEFT);
       return;
     }
     // Limits before the mask, or a thread could use a limit that is not set yet. The word of a limit that is
@@ -119,23 +119,25 @@ export class QuotaRecords {
     Atomics.store(this.#views.words32, record * QUOTA_WORDS32 + MASK, mask);
   }
 
-  /** The record that `words[at]` names; a new one if it names none; undefined if all are in use. */
-  recordAt(words: Int32Array, at: number): number | undefined {
-    const before = Atomics.load(words, at);
+  /**
+   * The record that `words[word]` names; a new record if that word names none; undefined if all are in use.
+   */
+  recordAt(words: Int32Array, word: number): number | undefined {
+    const before = Atomics.load(words, word);
     if (before > 0) return before - 1;
     const record = this.#spare ?? this.#nextRecord();
     if (record === undefined) return undefined;
-    // If `found` is not `before`, another thread has set a record: NO_RECORD_LEFT is set by the main thread
+    // If `current` is not `before`, another thread has set a record: NO_RECORD_LEFT is set by the main thread
     // alone, which also alone calls this for keys and groups.
-    const found = Atomics.compareExchange(words, at, before, record + 1);
-    this.#spare = found === before ? undefined : record;
-    return found === before ? record : found - 1;
+    const current = Atomics.compareExchange(words, word, before, record + 1);
+    this.#spare = current === before ? undefined : record;
+    return current === before ? record : current - 1;
   }
 
   /** Whether `setLimits` of that scope would find a record, or need none. Main thread. */
-  hasRoom(words: Int32Array, at: number, limits: Partial<QuotaLimits>): boolean {
+  hasRoom(words: Int32Array, word: number, limits: Partial<QuotaLimits>): boolean {
     const needsRecord = EXTENDED_QUOTAS.some((name) => limits[QUOTA_FIELDS[name]] !== undefined);
-    if (!needsRecord || Atomics.load(words, at) > 0 || this.#spare !== undefined) return true;
+    if (!needsRecord || Atomics.load(words, word) > 0 || this.#spare !== undefined) return true;
     return Atomics.load(this.#views.used, 0) < this.#capacity;
   }
 

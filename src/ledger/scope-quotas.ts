@@ -192,12 +192,12 @@ export class ScopeQuotas extends QuotaRecords {
       return isTaken;
     }
     const stock = stockAt(record, quota);
-    const now = (OF_MONTH & (1 << quota)) !== 0 ? this.#thisMonth : this.#today;
-    const counted = this.#stocks.take(stock, periodOf(quota, periods), amount, limit, now);
-    if (counted === undefined) return false;
+    const readPeriod = (OF_MONTH & (1 << quota)) !== 0 ? this.#thisMonth : this.#today;
+    const countedPeriod = this.#stocks.take(stock, periodOf(quota, periods), amount, limit, readPeriod);
+    if (countedPeriod === undefined) return false;
     this.left = this.#stocks.left;
-    if ((OF_DAY & (1 << quota)) !== 0) periods.day = counted;
-    else if ((OF_MONTH & (1 << quota)) !== 0) periods.month = counted;
+    if ((OF_DAY & (1 << quota)) !== 0) periods.day = countedPeriod;
+    else if ((OF_MONTH & (1 << quota)) !== 0) periods.month = countedPeriod;
     return true;
   }
 

@@ -108,15 +108,16 @@ export class Stocks {
 
   /**
    * Takes `amount` (not negative) of a period that has a limit. Returns the period that it counts toward,
-   * `period` or a later one; undefined, and takes nothing, if less than `amount` is left, or nothing. `now`
-   * reads the clock anew and returns the period. `take` calls `now` if the word is two or more periods ahead.
+   * `period` or a later one; undefined, and takes nothing, if less than `amount` is left, or nothing.
+   * `readPeriod` reads the clock anew and returns the period; called if the word is two or more periods
+   * ahead.
    */
   take(
     stock: number,
     period: number,
     amount: number,
     limit: number,
-    now: () => number = noCalendar,
+    readPeriod: () => number = noCalendar,
   ): number | undefined {
     const { words, current, next } = this;
     let currentPeriod = period;
@@ -124,17 +125,17 @@ export class Stocks {
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const since = periodsSince(current, currentPeriod);
       const taken = since > 0 ? 0 : amountIn(current);
-      const counted = since < 0 ? currentPeriod + 1 : currentPeriod;
+      const countedPeriod = since < 0 ? currentPeriod + 1 : currentPeriod;
       if (since >= -PERIODS_AHEAD_MAX && taken < limit && taken + amount <= limit) {
-        setStock(next, counted, taken + amount);
+        setStock(next, countedPeriod, taken + amount);
         if (words.exchange(stock, current, next)) {
           this.left = limit - taken - amount;
-          return counted;
+          return countedPeriod;
         }
       } else if (tries > 0) {
         // Only now, because the first try saw a glance, which may be of two moments (packed-words.ts).
         if (since >= -PERIODS_AHEAD_MAX) return undefined;
-        currentPeriod = this.giveUpMistaken(stock, now);
+        currentPeriod = this.giveUpMistaken(stock, readPeriod);
       }
       words.load(stock, current);
     }
@@ -206,17 +207,17 @@ export class Stocks {
   /**
    * Adds to the amount of `period` if the word is of that period or, with `startsPeriod`, of an earlier one.
    */
-  #add(at: number, period: number, amount: number, startsPeriod = false): void {
+  #add(word: number, period: number, amount: number, startsPeriod = false): void {
     const { words, current, next } = this;
-    words.glance(at, current);
+    words.glance(word, current);
     for (let tries = 0; tries < EXCHANGES_MAX; tries++) {
       const since = periodsSince(current, period);
       if (since === 0 || (since > 0 && startsPeriod)) {
         const sum = (since > 0 ? 0 : amountIn(current)) + amount;
         setStock(next, period, Math.max(0, Math.min(sum, AMOUNT_MAX)));
-        if (words.exchange(at, current, next)) return;
+        if (words.exchange(word, current, next)) return;
       } else if (tries > 0) return; // Not in the first try, which saw a glance.
-      words.load(at, current);
+      words.load(word, current);
     }
     throw new Error('invariant broken: a stock is given back to in bounded tries');
   }
@@ -226,8 +227,8 @@ export class Stocks {
     return periodsSince(this.current, period) === 0;
   }
 
-  #amountIn(at: number, period: number): number {
-    this.words.load(at, this.current);
+  #amountIn(word: number, period: number): number {
+    this.words.load(word, this.current);
     return periodsSince(this.current, period) > 0 ? 0 : amountIn(this.current);
   }
 
@@ -237,11 +238,11 @@ export class Stocks {
    * word's period was a mistake, and what was counted in it counts for now. Otherwise the caller had been
    * stopped for days after it read the clock, and the word is right.
    */
-  protected giveUpMistaken(stock: number, now: () => number): number {
+  protected giveUpMistaken(stock: number, readPeriod: () => number): number {
     const { words, current, next } = this;
     const settled: Halves = { low: 0, high: 0 };
     if (this.#hasSettled) words.load(stock + STOCK_SETTLED, settled);
-    const period = now();
+    const period = readPeriod();
     if (periodsSince(settled, period) < -PERIODS_AHEAD_MAX) {
       // If `settled` is of an earlier period than the stock's word, its calls are over: nothing of it counts.
       const isSame = headsSince(settled, PERIOD_BITS, 0) === headsSince(current, PERIOD_BITS, 0);
@@ -256,7 +257,7 @@ export class Stocks {
   }
 }
 
-/** `now` of stocks that no calendar refills: their words are never ahead. */
+/** `readPeriod` of stocks that no calendar refills: their words are never ahead. */
 function noCalendar(): number {
   throw new Error('invariant broken: a stock without a calendar is of a later period');
 }

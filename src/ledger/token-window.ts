@@ -152,15 +152,15 @@ export class TokenWindow {
    */
   msUntil(record: number, amount: number, limit: number): number {
     const nowMs = this.#clock.monotonicMs();
-    const now = this.#tick(record, nowMs);
+    const nowTick = this.#tick(record, nowMs);
     this.#words.load(takenAt(record), this.#taken);
-    let tick = now - TICKS_PER_MINUTE;
-    while (tick <= now) {
+    let tick = nowTick - TICKS_PER_MINUTE;
+    while (tick <= nowTick) {
       const weight = this.#weightOf(record, tick);
       if (weight < limit && weight + amount <= limit) break;
       // All ticks up to the next that has a start began with the same `settled`, so they have the same
       // weight. If no tick has a start, no call has ended since: only calls in flight are left to wait for.
-      tick = (this.#startedTick ?? now) + 1;
+      tick = (this.#startedTick ?? nowTick) + 1;
     }
     return Math.max(0, (tick + TICKS_PER_MINUTE) * TICK_MS - nowMs);
   }
@@ -221,18 +221,18 @@ export class TokenWindow {
     // `settled` before `last`, as the header says.
     this.#words.load(takenAt(record) + layout.STOCK_SETTLED, this.#settled);
     this.#startedTick = undefined;
-    let found = this.#settled;
+    let tickStart = this.#settled;
     const last = Atomics.load(this.#words32, lastAt(record));
     for (let tick = first + 1; tick <= last; tick++) {
       this.#words.load(startsAt(record) + (tick % layout.TOKEN_TICKS_KEPT), this.#next);
       if (headsSince(this.#next, TICK_BITS, tick) !== 0) continue;
       this.#startedTick = tick;
-      found = this.#next;
+      tickStart = this.#next;
       break;
     }
-    const weight = differenceOf(this.#taken, found);
+    const weight = differenceOf(this.#taken, tickStart);
     // If not, a thread whose clock is ahead has put the start of a later tick there, which must stay.
-    if (headsSince(this.#start, TICK_BITS, first) > 0) this.#writeStart(index, first, found);
+    if (headsSince(this.#start, TICK_BITS, first) > 0) this.#writeStart(index, first, tickStart);
     return weight;
   }
 

@@ -149,9 +149,9 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
         this.#roll(scope, head, nowTick);
         continue;
       }
-      const low = Number(BigInt.asUintN(32, head));
-      const count = low & COUNT_MASK;
-      const age = (low >>> COUNT_BITS) & AGE_MASK;
+      const ageAndCount = Number(BigInt.asUintN(32, head));
+      const count = ageAndCount & COUNT_MASK;
+      const age = (ageAndCount >>> COUNT_BITS) & AGE_MASK;
       const start = this.#startCount(scope, tick, age, count, tick - TICKS_PER_MINUTE);
       if (start === undefined) {
         tickMin = tick + 1;
@@ -185,9 +185,9 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
       const headTick = Number(head >> HEAD_TICK_SHIFT);
       const tick = Math.max(headTick, Math.floor(this.#clock.monotonicMs() / TICK_MS));
       if (tick - headTick >= TICKS_KEPT) return 0;
-      const low = Number(BigInt.asUintN(32, head));
-      const count = low & COUNT_MASK;
-      const age = (low >>> COUNT_BITS) & AGE_MASK;
+      const ageAndCount = Number(BigInt.asUintN(32, head));
+      const count = ageAndCount & COUNT_MASK;
+      const age = (ageAndCount >>> COUNT_BITS) & AGE_MASK;
       const start = this.#startCount(scope, headTick, age, count, tick - TICKS_PER_MINUTE);
       if (start !== undefined) return (count - start) & COUNT_MASK;
     }
@@ -257,9 +257,9 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
       Atomics.compareExchange(this.#words64, word, head, headOf(nowTick, 0, 0));
       return;
     }
-    const low = Number(BigInt.asUintN(32, head));
-    const count = low & COUNT_MASK;
-    const age = Math.min(TICKS_KEPT, ((low >>> COUNT_BITS) & AGE_MASK) + nowTick - tick);
+    const ageAndCount = Number(BigInt.asUintN(32, head));
+    const count = ageAndCount & COUNT_MASK;
+    const age = Math.min(TICKS_KEPT, ((ageAndCount >>> COUNT_BITS) & AGE_MASK) + nowTick - tick);
     const starts = scope * COUNTED_WORDS32 + TICK_STARTS;
     for (let next = tick + 1; next <= nowTick; next++) {
       const index = starts + (next % TICKS_KEPT);

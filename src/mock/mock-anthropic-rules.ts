@@ -142,16 +142,16 @@ function checkRequest(request: Members, version: string): void {
 }
 
 /**
- * Checks that `given` is an object with no other members than its kind has, and checks its `cache_control`.
+ * Checks that `value` is an object with no other members than its kind has, and checks its `cache_control`.
  */
-function checkMembers(given: unknown, kind: string, path: string): asserts given is Members {
-  must(isRecord(given), `${path}: Input should be a valid dictionary`);
-  for (const name in given)
+function checkMembers(value: unknown, kind: string, path: string): asserts value is Members {
+  must(isRecord(value), `${path}: Input should be a valid dictionary`);
+  for (const name in value)
     must(
       MEMBERS[kind]!.includes(name),
       `${path}${path === '' ? '' : '.'}${name}: Extra inputs are not permitted`,
     );
-  const control = given[CACHE_CONTROL];
+  const control = value[CACHE_CONTROL];
   if (control === undefined) return;
   const isRight =
     isRecord(control) &&
@@ -220,8 +220,8 @@ function checkSchemas({ tools, output_config: output }: Members): void {
   const strict = ((tools ?? []) as readonly Members[]).filter((tool) => tool.strict === true);
   must(strict.length <= STRICT_TOOLS_MAX, `tools: ${strict.length} strict tools, the limit is 20`);
   const { format } = (output ?? {}) as Members;
-  const given = [...strict.map((tool) => tool.input_schema), isRecord(format) ? format.schema : undefined];
-  const schemas = given.flatMap(schemasIn);
+  const roots = [...strict.map((tool) => tool.input_schema), isRecord(format) ? format.schema : undefined];
+  const schemas = roots.flatMap(schemasIn);
   const optional = schemas.flatMap(({ properties, required = [] }) =>
     Object.keys((properties ?? {}) as Members).filter((name) => !(required as unknown[]).includes(name)),
   );

@@ -31,8 +31,8 @@ export function readDoorRequest(
 ): MockRequest | undefined {
   const kind = DOOR_KINDS.find((name) => path === `/${name}`);
   if (kind === undefined) return undefined;
-  const given = kind === 'rerank' ? body.documents : kind === 'completions' ? body.prompt : body.input;
-  const inputs = inputsOf(given);
+  const input = kind === 'rerank' ? body.documents : kind === 'completions' ? body.prompt : body.input;
+  const inputs = inputsOf(input);
   const first = kind === 'rerank' && typeof body.query === 'string' ? body.query : (inputs[0] ?? '');
   const queryTokens = kind === 'rerank' ? tokensOf(first, first) : 0;
   const { stream_options: options } = body;
@@ -40,7 +40,7 @@ export function readDoorRequest(
     model: typeof body.model === 'string' ? body.model : 'mock-model',
     stream: kind === 'completions' && body.stream === true,
     includeUsage: isRecord(options) && options.include_usage === true,
-    promptTokens: itemsOf(given).reduce<number>(
+    promptTokens: itemsOf(input).reduce<number>(
       (sum, item, index) => sum + tokensOf(item, inputs[index]!),
       queryTokens,
     ),
@@ -55,13 +55,13 @@ export function readDoorRequest(
  * The items of an input, which the embedding or other result is made of. A list of numbers is tokens: one
  * item.
  */
-function itemsOf(given: unknown): readonly unknown[] {
-  return Array.isArray(given) && typeof given[0] !== 'number' ? (given as unknown[]) : [given ?? ''];
+function itemsOf(input: unknown): readonly unknown[] {
+  return Array.isArray(input) && typeof input[0] !== 'number' ? (input as unknown[]) : [input ?? ''];
 }
 
 /** A text for each item: tokens joined by blanks, the text of an object, or its JSON. */
-function inputsOf(given: unknown): string[] {
-  return itemsOf(given).map((item) => {
+function inputsOf(input: unknown): string[] {
+  return itemsOf(input).map((item) => {
     if (typeof item === 'string') return item;
     if (Array.isArray(item)) return item.join(' ');
     return isRecord(item) && typeof item.text === 'string' ? item.text : JSON.stringify(item);

@@ -171,12 +171,12 @@ export function meaningOf(status: number): StatusMeaning {
 }
 
 /** For a response whose status is neither a success nor a rejection of the request. */
-export function statusFailure(status: number, retryAfter: string | undefined, now: WallMs): AttemptFailure {
+export function statusFailure(status: number, retryAfter: string | undefined, nowMs: WallMs): AttemptFailure {
   return {
     ...UNAVAILABLE,
     reason: reasonOf(status),
     wrongAddress: MISPLACED_STATUSES.has(status),
-    retryAfterSeconds: RETRY_AFTER_STATUSES.has(status) ? retryAfterSeconds(retryAfter, now) : undefined,
+    retryAfterSeconds: RETRY_AFTER_STATUSES.has(status) ? retryAfterSeconds(retryAfter, nowMs) : undefined,
     cause: `status ${status}`,
     kind: statusKind(status),
   };
@@ -365,10 +365,10 @@ export function tokensUsedBy({ kind, repeatable }: AttemptFailure, sent: boolean
  * header is neither. A fraction is rounded up. Dates in other forms than HTTP's are read too, and do no harm
  * within these bounds.
  */
-export function retryAfterSeconds(header: string | undefined, now: WallMs): number | undefined {
+export function retryAfterSeconds(header: string | undefined, nowMs: WallMs): number | undefined {
   if (header === undefined) return undefined;
   const text = header.trim();
-  const seconds = /^\d+(\.\d+)?$/.test(text) ? Number(text) : Math.ceil((Date.parse(text) - now) / 1_000);
+  const seconds = /^\d+(\.\d+)?$/.test(text) ? Number(text) : Math.ceil((Date.parse(text) - nowMs) / 1_000);
   return Number.isNaN(seconds) ? undefined : boundedSeconds(seconds);
 }
 

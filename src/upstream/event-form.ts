@@ -113,7 +113,7 @@ function formOf(event: string): Form | undefined {
   const pieces: string[] = [];
   let start = 0;
   TEXT_START.lastIndex = 0;
-  for (let found = TEXT_START.exec(event); found !== null; found = TEXT_START.exec(event)) {
+  for (let match = TEXT_START.exec(event); match !== null; match = TEXT_START.exec(event)) {
     const textStart = TEXT_START.lastIndex;
     const textEnd = jsonStringEnd(event, textStart);
     if (textEnd < 0) return undefined;

@@ -278,15 +278,15 @@ function dataUrlBytes(body: Buffer): number {
 /** Bytes of images, documents and sounds that are base64 alone: `source.data`, `input_audio.data`. */
 function base64Bytes(body: Buffer): number {
   let bytes = 0;
-  for (let at = body.indexOf(DATA_MEMBER); at !== -1; at = body.indexOf(DATA_MEMBER, at + 1)) {
-    const start = at - BEFORE_DATA;
+  for (let found = body.indexOf(DATA_MEMBER); found !== -1; found = body.indexOf(DATA_MEMBER, found + 1)) {
+    const start = found - BEFORE_DATA;
     const member = BASE64_MEMBER.exec(body.toString('latin1', start, start + BASE64_MEMBER_CHARS));
     if (member === null) continue;
     const valueStart = start + member[0].length;
     const end = body.indexOf(QUOTE, valueStart);
     if (end === -1) break;
     bytes += end - valueStart;
-    at = end;
+    found = end;
   }
   return bytes;
 }
