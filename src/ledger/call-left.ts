@@ -80,7 +80,8 @@ export class CallLeft {
     for (let scope = 0; scope < this.#taken.scopes; scope++) {
       const mask = this.#taken.masks[scope]!;
       const { index } = this.#chain.links[scope]!;
-      // Positions are numbered like the kinds in QUOTA_SCOPES, and all from GROUP_SCOPE on are groups.
+      // Positions are numbered as QUOTA_SCOPES, by which gateway/call-lines.ts reads the codes. All from
+      // GROUP_SCOPE on are groups.
       const kind = Math.min(scope, GROUP_SCOPE);
       const first = scope * QUOTAS;
       for (let bits = mask & ~DAY_BIT; bits !== 0; bits &= bits - 1) {

@@ -2,15 +2,15 @@
  * What calls take from their scopes (scope-chain.ts), and give back: calls in flight, calls of the day,
  * tokens, spending, holds. Ledger (ledger.ts) extends this class. Listeners admit and settle by it
  * (request/admit.ts, request/settle.ts); the main thread releases the calls of a dead listener
- * (gateway/accounting.ts). Each thread has one object, over the same shared memory.
+ * (gateway/accounting.ts). Each thread has an object of its own. Below, `scope` is a position in the chain.
  *
  *     admit ──> settle ──> (reverse)      charged, and in rare cases reversed
  *          └──> release                   given back
  *
  * Must hold: a rejected call has taken nothing. An admitted call is settled or released once, and gives back
- * to the day and month that it took of. One exception: if midnight comes while a call takes, the scopes that
- * counted it in the later day keep one call too many, and no limit is exceeded. Tests:
- * test/unit/ledger/quotas.test.ts, test/unit/ledger/ledger.test.ts, test/threads/ledger-hammer.test.ts.
+ * to the day and month that it took of. Exception: if midnight comes while it takes, scopes that counted it
+ * in the later day keep one call too many; no limit is exceeded. Tests: test/unit/ledger/quotas.test.ts,
+ * test/unit/ledger/ledger.test.ts, test/threads/ledger-hammer.test.ts.
  */
 import type { Clock } from '../core/clock.js';
 import { invariant } from '../core/errors.js';
@@ -84,7 +84,7 @@ export class Calls {
   readonly #rejections: QuotaRejections;
   /** What the last admitted call left. */
   readonly #callLeft: CallLeft;
-  /** What the call held and used of each quota. Of quotas of calls `#held` is 1, and `#used` is 0. */
+  /** What the call held and used of each quota. For quotas of calls, `#held` is 1 and `#used` 0. */
   readonly #held = createAmounts(1);
   readonly #used = createAmounts(0);
   /** When the admission began, by both clocks. Each is read once a call, because that takes 40 ns. */
@@ -203,8 +203,8 @@ export class Calls {
   }
 
   /**
-   * Reverses `settle` of an undelivered response; the tokens of the minute stay used. Only whoever settled
-   * the call may call it, once: the slot is free by then, so nothing else prevents a second time.
+   * Reverses `settle` of an undelivered response; the tokens of the minute stay used. Only the thread that
+   * settled may call it, once: the slot is free by then, so nothing else prevents a second time.
    */
   reverse(taken: Taken, { charged, uncovered }: Settlement, tokens = 0): void {
     this.balance.reverse(taken.account, charged, uncovered);
@@ -278,8 +278,8 @@ export class Calls {
 
   /**
    * Takes all but the hold and the account's calls in flight, from every scope of the same day and month; a
-   * free call takes of the scopes' calls in flight alone. If midnight comes meanwhile, or a scope is a day
-   * ahead because the calendar was set back, all is taken anew of the later day: a reservation has one day.
+   * free call takes calls in flight alone. If midnight comes, or a scope is a day ahead because the calendar
+   * was set back, all is taken anew of the later day, because a reservation has one day.
    */
   #takeAll(scopes: CallScopes, needs: CallNeeds): QuotaRejection | undefined {
     const taken = this.#taken;

@@ -35,7 +35,7 @@ const LOW = 2;
 const HELD_BY_OTHERS = 3;
 const FREE_MS = 4;
 
-/** Where the leases of stocks lie. */
+/** Where the leases of stocks lie. `stock` is the index of a stock's first word, as in stocks.ts. */
 interface LeaseTable {
   readonly words: BigInt64Array;
   /** The first word of a stock's lease. */
@@ -56,7 +56,7 @@ export function flightLeases(words: BigInt64Array): LeaseTable {
   return { words, leaseAt, isUsedAtOnce: () => false };
 }
 
-/** All other quotas: the lease is in the quota record. */
+/** All other quotas: lease and stock are in the same quota record, at the offsets that layout.ts has. */
 function quotaLeases(words: BigInt64Array): LeaseTable {
   const quotaOf = (stock: number): number =>
     ((stock % layout.QUOTA_WORDS64) - layout.STOCKS) / layout.STOCK_WORDS;

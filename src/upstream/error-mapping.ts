@@ -100,7 +100,9 @@ const REJECTED = 'the provider of this model refused the request; check its para
 const CONNECTIONS_BUSY = 'TIMEOUT_QUEUE';
 /** The provider's protocol cannot express a member of the request. */
 export const FIELD_UNSUPPORTED = 'FIELD_UNSUPPORTED';
-/** The request could not be written, by a bug. providers/translated-call.ts has both codes too. */
+/**
+ * The request could not be written, by a bug. providers/translated-call.ts repeats this code and the last.
+ */
 export const REQUEST_UNWRITTEN = 'REQUEST_UNWRITTEN';
 /**
  * Codes of errors that are not the upstream's. TIMEOUT_HELD_UP is another, but only begun streams get it:
@@ -111,7 +113,7 @@ const OWN_ERRORS: ReadonlySet<string> = new Set([CONNECTIONS_BUSY, FIELD_UNSUPPO
 /** Codes if the process or the system has no file descriptor left. */
 const NO_DESCRIPTOR_ERRORS: ReadonlySet<string> = new Set(['EMFILE', 'ENFILE']);
 
-/** Reasons without an address, by the error codes of the HTTP clients. */
+/** Reasons without an address, by the codes of src/http1 and src/providers. Other codes get a general one. */
 const ERROR_REASONS: Readonly<Record<string, string>> = {
   ECONNREFUSED: 'it refused the connection',
   ECONNRESET: 'it closed the connection',

@@ -93,6 +93,7 @@ const ESTIMATE_PARSE_BYTES_MAX = 256 * 1024;
 const DATA_URL = Buffer.from('"data:');
 /** What stands before the data URL of an image or a file: the name of its member. */
 const MEDIA_MEMBER = /[\s,{]"(?:url|image_url|file_data)"\s*:\s*$/;
+/** How much text before a data URL is searched for MEDIA_MEMBER. */
 const MEDIA_MEMBER_CHARS = 64;
 /** The end of the name of a member that may hold an image, a document or a sound in base64. */
 const DATA_MEMBER = Buffer.from('data"');
@@ -102,6 +103,7 @@ const DATA_MEMBER = Buffer.from('data"');
  */
 const BASE64_MEMBER = /^(?:"file_|.{5}")data"\s*:\s*"(?=[\w+/\\-]{128})/s;
 const BEFORE_DATA = '"file_'.length;
+/** How much text BASE64_MEMBER may match, with blanks and the 128 characters of the value. */
 const BASE64_MEMBER_CHARS = 192;
 const QUOTE = 0x22;
 

@@ -58,6 +58,7 @@ export function chatBodyFor(names: Names, request: Body): string | Uint8Array {
  * letters, digits and `_.-` (config/upstream-schema.ts), for which JSON has no other escape.
  */
 const ESCAPED = /\\u00[2-7]/;
+/** The length of what ESCAPED matches. */
 const ESCAPED_CHARS = 5;
 /** How many bytes are searched at a time. The search copies them, so this bounds the copy. */
 const SLICE_BYTES = 256 * 1024;
@@ -70,8 +71,8 @@ export function mayHave(body: string | Uint8Array, names: MemberNames): boolean 
 }
 
 function hasEscaped(bytes: Buffer): boolean {
-  // Python writes é as \u00e9, so most bodies with `\u00` have no escaped ASCII: the search goes on from slice
-  // to slice. Slices overlap, because an escape may lie across an edge.
+  // Python writes é as \u00e9, so most bodies with `\u00` have no escaped ASCII, and the search goes on.
+  // Slices overlap, because an escape may lie across an edge.
   for (let start = bytes.indexOf('\\u00'); start !== -1;) {
     const end = start + SLICE_BYTES;
     if (ESCAPED.test(bytes.toString('latin1', start, end))) return true;

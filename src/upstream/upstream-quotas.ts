@@ -22,8 +22,8 @@ import type { TargetQuotas } from './target.js';
 const ASK_AGAIN_MS = 250;
 /**
  * If limits are shared with other processes, a call that may not wait still waits so long for the
- * coordinator's reply, which takes milliseconds. A denial comes earlier: UPSTREAM_WAIT_MS of
- * sharing/lease-waits.ts is shorter.
+ * coordinator's reply, which takes milliseconds. A denial comes earlier, because UPSTREAM_WAIT_MS of
+ * sharing/lease-waits.ts is shorter (test/unit/sharing/lease-manager.test.ts).
  */
 export const ASK_MS = 1_000;
 
