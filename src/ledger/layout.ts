@@ -36,7 +36,7 @@
  *       32  3×32  key, model, group                     index + 1 of the key, of the pair of account and
  *                                                       model, of the account's own group; or 0
  *       44  2×32  day, month                            of which the call took, in `quota_timezone`
- *       52   7×8  taken                                 a byte for each of SCOPES_MAX scopes, one bit a
+ *       52   7×8  taken                                 a byte for each of SCOPES_MAX scopes: one bit a
  *                                                       quota: reservations.ts
  *
  * Each account has 16 extra bytes outside of its record: 64 bits for its calls in flight, a stock (stocks.ts;

@@ -14,6 +14,7 @@
  * Must hold: a call is settled or released once, whoever claims it. Further tests:
  * test/unit/ledger/ledger.test.ts (who settles and who releases), test/threads/ledger-hammer.test.ts.
  */
+import { GROUP_DEPTH_MAX } from '../core/limits.js';
 import {
   asAccountIndex,
   asPicoUnits,
@@ -31,14 +32,15 @@ const STATE_HELD = 1;
 const STATE_SETTLING = 2;
 
 /**
- * Positions in the scope chain of a call, and in `Taken.masks`; the last four are groups. The order is that
- * of QUOTA_SCOPES (core/quotas.ts). The record has a byte for each of SCOPES_MAX (layout.ts).
+ * Positions in the scope chain of a call, and in `Taken.masks`, in the order of QUOTA_SCOPES
+ * (core/quotas.ts). Groups have all positions from GROUP_SCOPE on. The record in shared memory has bytes for
+ * seven positions (layout.ts).
  */
 export const KEY_SCOPE = 0;
 export const ACCOUNT_SCOPE = 1;
 export const MODEL_SCOPE = 2;
 export const GROUP_SCOPE = 3;
-export const SCOPES_MAX = 7;
+export const SCOPES_MAX = GROUP_SCOPE + GROUP_DEPTH_MAX;
 
 /** What a call took of its scopes, besides the hold. */
 export type Taken = ReturnType<typeof createTaken>;

@@ -116,6 +116,7 @@ export class ScopeChain {
     taken.scopes = 0;
     if (plan.quotas !== this.#lastQuotas) {
       this.#lastQuotas = plan.quotas;
+      // `Calls` counts an account's calls in flight without a quota record.
       const { mask, limits } = this.#tables.quotas.planOf(plan.quotas);
       this.#lastPlan = { mask: mask & ~FLIGHT_BIT, limits };
     }
@@ -137,9 +138,10 @@ export class ScopeChain {
     }
     const accountLink = this.links[ACCOUNT_SCOPE]!;
     accountLink.index = account;
-    // Each plan limits calls a day (CallScopes.plan).
+    // Each plan limits calls a day (CallScopes.plan), which needs no quota record.
     accountLink.mask |= DAY_BIT;
     if (model !== undefined && !this.#linkModel(account, model, taken)) return false;
+    // GROUP_DEPTH_MAX (core/limits.ts) bounds the groups, so the condition on SCOPES_MAX never cuts any off.
     let scopes: number = GROUP_SCOPE;
     for (let above = taken.group; above !== undefined && scopes < SCOPES_MAX; scopes++) {
       if (!this.#linkLimited(scopes, above, groups)) return false;
