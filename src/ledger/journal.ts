@@ -240,7 +240,7 @@ export class JournalReader extends Ring {
     const { words32 } = this;
     let drained = Atomics.load(words32, ring.DRAINED);
     const count = Ring.between(drained, Atomics.load(words32, ring.APPENDED));
-    for (let taken = 0; taken < count; taken++) {
+    for (let visited = 0; visited < count; visited++) {
       visit(this.#read(this.slotOf(drained)));
       drained = (drained + 1) | 0;
       Atomics.store(words32, ring.DRAINED, drained);

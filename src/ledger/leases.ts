@@ -64,9 +64,11 @@ export class CountedLeases<Index extends number> {
       const grant = Atomics.load(this.#words64, word);
       const left = permitsOf(grant);
       const earlierMs = Math.min(expiryMsOf(grant), expiresMs);
-      const joins = left > 0 && left + permits <= PERMITS_MAX && (earlierMs - nowMs) * 2 >= expiresMs - nowMs;
-      const next = joins ? grantOf(earlierMs, left + permits) : grantOf(expiresMs, permits);
-      if (Atomics.compareExchange(this.#words64, word, grant, next) === grant) return joins ? 'joined' : left;
+      const isJoined =
+        left > 0 && left + permits <= PERMITS_MAX && (earlierMs - nowMs) * 2 >= expiresMs - nowMs;
+      const next = isJoined ? grantOf(earlierMs, left + permits) : grantOf(expiresMs, permits);
+      if (Atomics.compareExchange(this.#words64, word, grant, next) === grant)
+        return isJoined ? 'joined' : left;
     }
     throw new Error('invariant broken: a grant is put in place in bounded tries');
   }
@@ -98,7 +100,7 @@ export class CountedLeases<Index extends number> {
     );
   }
 
-  /** The lease of the calls of the day. `clock` must be `clockOf(buffers, …)`, here and in `stockOf`. */
+  /** The lease of the calls of the day. Of `clock` only the monotonic time is used, here and in `stockOf`. */
   dayOf(scope: Index, clock: Clock): LeaseWords {
     const words = this.#words64;
     return new LeasedStocks(words, clock, dayLeases(words)).leaseOf(layout.dayAt(scope));

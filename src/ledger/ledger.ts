@@ -306,9 +306,9 @@ function countersOf(
     return new DayCounter(records, clock, new LeasedStocks(words, clock, dayLeases(words)), onLow);
   };
   const onLowOf = (kind: Scope['kind']) => (index: number) => onLowLease(kind, index);
-  const limited = <Index extends number>(max: number, kind: 'key' | 'group' | 'model') => {
+  const limited = <Index extends number>(slots: number, kind: 'key' | 'group' | 'model') => {
     const [records, onLow] = [views[`${kind}s`], onLowOf(kind)];
-    return new LimitedScopes<Index>(max, records, minuteOf(records, onLow), dayOf(records, onLow), quotas);
+    return new LimitedScopes<Index>(slots, records, minuteOf(records, onLow), dayOf(records, onLow), quotas);
   };
   const onLow = onLowOf('account');
   return {

@@ -34,23 +34,27 @@ export interface ScopeCounts {
 }
 
 export class LimitedScopes<Index extends number = KeyIndex> {
-  readonly #max: number;
+  readonly #slots: number;
   readonly #words32: Int32Array;
+  /** Counts requests a minute. */
   readonly minute: MinuteCounter<Index>;
+  /** Counts calls a day. */
   readonly day: DayCounter;
   readonly #quotas: ScopeQuotas;
   /** Scopes whose use or counts the next flush stores. */
   readonly dirty: DirtySet<Index>;
 
-  /** `max`: how many slots there are. `minute` and `day` must count in the same `views`, as in ledger.ts. */
+  /**
+   * `slots`: how many slots there are. `minute` and `day` must count in the same `views`, as in ledger.ts.
+   */
   constructor(
-    max: number,
+    slots: number,
     views: CountedViews,
     minute: MinuteCounter<Index>,
     day: DayCounter,
     quotas: ScopeQuotas,
   ) {
-    this.#max = max;
+    this.#slots = slots;
     this.#words32 = views.records32;
     this.minute = minute;
     this.day = day;
@@ -130,7 +134,7 @@ export class LimitedScopes<Index extends number = KeyIndex> {
     limits: Partial<QuotaLimits>,
     { used, ageMs = 0, parent }: { used?: ScopeCounts; ageMs?: number; parent?: Index | undefined } = {},
   ): void {
-    invariant(index >= 0 && index < this.#max, `scope ${index} is within the ledger`);
+    invariant(index >= 0 && index < this.#slots, `scope ${index} is within the ledger`);
     this.setLimits(index, limits);
     // A slot that is given again may still have the quota record of its former scope, with its use.
     const record = this.recordOf(index);

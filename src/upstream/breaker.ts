@@ -89,12 +89,12 @@ export class Breaker {
 
   /** Milliseconds until a call of that account may begin; 0 is now. */
   waitMs(nowMs: MonotonicMs, account: AccountIndex): number {
-    return this.#holdsBack(account) ? Math.max(0, this.#probeAtMs - nowMs) : 0;
+    return this.#isOpenFor(account) ? Math.max(0, this.#probeAtMs - nowMs) : 0;
   }
 
   /** As `waitMs`, if no other upstream is left: at most LONE_COOLDOWN_MS_MAX. */
   loneWaitMs(nowMs: MonotonicMs, account: AccountIndex): number {
-    if (!this.#holdsBack(account)) return 0;
+    if (!this.#isOpenFor(account)) return 0;
     return Math.max(0, Math.min(this.#probeAtMs, this.#openedAtMs + LONE_COOLDOWN_MS_MAX) - nowMs);
   }
 
@@ -109,7 +109,7 @@ export class Breaker {
    * result to `answered`, and to exactly one of `succeeded`, `failed` and `ended`.
    */
   begin(nowMs: MonotonicMs, account: AccountIndex): BreakerPass {
-    if (this.isOpen && !this.#holdsBack(account)) return -this.#pass;
+    if (this.isOpen && !this.#isOpenFor(account)) return -this.#pass;
     if (this.isOpen) {
       this.#pass++;
       this.#openedAtMs = nowMs;
@@ -158,7 +158,8 @@ export class Breaker {
     if (pass === this.#pass && this.isOpen) this.#probeAtMs = nowMs;
   }
 
-  #holdsBack(account: AccountIndex): boolean {
+  /** Whether calls of that account must wait. Compare `isOpen`, which is of any account. */
+  #isOpenFor(account: AccountIndex): boolean {
     return this.isOpen && (this.#openFor === 'several' || this.#openFor === account);
   }
 

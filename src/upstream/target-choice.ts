@@ -214,8 +214,8 @@ export class TargetChoice {
    */
   limitsOf(tried: readonly number[], account: AccountIndex, tokens: number): TargetQuotas[] {
     const nowMs = this.#clock.monotonicMs();
-    const isAnyAwake = this.#states.some((state) => cooldownMsOf(state, nowMs, account) <= 0);
-    const waitMsOf = isAnyAwake ? cooldownMsOf : loneCooldownMsOf;
+    const isAnyReady = this.#states.some((state) => cooldownMsOf(state, nowMs, account) <= 0);
+    const waitMsOf = isAnyReady ? cooldownMsOf : loneCooldownMsOf;
     const limits: TargetQuotas[] = [];
     for (const state of this.#states) {
       if (tried.includes(state.index) || waitMsOf(state, nowMs, account) > 0) continue;
@@ -252,16 +252,16 @@ export class TargetChoice {
 
   #best(skipped: readonly number[], nowMs: MonotonicMs, account: AccountIndex): TargetState | undefined {
     let best: TargetState | undefined;
-    let isAnyAwake = false;
+    let isAnyReady = false;
     for (const state of this.#states) {
       if (cooldownMsOf(state, nowMs, account) > 0) continue;
-      isAnyAwake = true;
+      isAnyReady = true;
       if (skipped.includes(state.index)) continue;
       if (best === undefined) best = state;
       else if (state.target.priority !== best.target.priority) break;
       else if (loadWithOneMore(state) < loadWithOneMore(best)) best = state;
     }
-    if (isAnyAwake) return best;
+    if (isAnyReady) return best;
     // All targets cool down: then the shorter cooldowns count.
     return this.#states.find(
       (state) => !skipped.includes(state.index) && loneCooldownMsOf(state, nowMs, account) === 0,

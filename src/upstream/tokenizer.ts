@@ -64,13 +64,14 @@ class BytePairs {
   constructor(file: Uint8Array) {
     const { bytes, ends } = tokensOf(file);
     const tokens = ends.length - 1;
+    // A power of two, for `#mask`, and at least twice the tokens, so that runs of taken slots stay short.
     const size = 2 ** Math.ceil(Math.log2(tokens * 2));
     const slots = new Int32Array(size).fill(FREE);
-    let longest = 0;
+    let tokenBytesMax = 0;
     for (let rank = 0; rank < tokens; rank++) {
       const start = ends[rank]!;
       const end = ends[rank + 1]!;
-      longest = Math.max(longest, end - start);
+      tokenBytesMax = Math.max(tokenBytesMax, end - start);
       let slot = hashOf(bytes, start, end) & (size - 1);
       while (slots[slot] !== FREE) slot = (slot + 1) & (size - 1);
       slots[slot] = rank;
@@ -79,7 +80,7 @@ class BytePairs {
     this.#ends = ends;
     this.#slots = slots;
     this.#mask = size - 1;
-    this.#tokenBytesMax = longest;
+    this.#tokenBytesMax = tokenBytesMax;
   }
 
   /** Tokens of the piece of `text` from `start` to `end`. At most about 0.3 µs a byte. */

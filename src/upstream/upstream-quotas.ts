@@ -114,17 +114,18 @@ export class UpstreamQuotas {
     const { nextMs = 0, undecidedSinceMs = Infinity } = this.#questions.get(scope) ?? {};
     if (nextMs > nowMs) return;
     this.#questions.set(scope, { nextMs: Infinity, undecidedSinceMs: Math.min(undecidedSinceMs, nowMs) });
-    void this.#leases.ask([{ kind: 'upstream', index: scope }], { kind: 'upstream', tokens }).then((end) => {
+    const lack = { kind: 'upstream', tokens } as const;
+    void this.#leases.ask([{ kind: 'upstream', index: scope }], lack).then((reply) => {
       // Enough for the call that asked has come. If another call takes it first, the next question needs no
       // pause: the exchanges with the coordinator bound how many questions there are.
-      if (end === 'try') this.#questions.delete(scope);
+      if (reply === 'try') this.#questions.delete(scope);
       else
         this.#questions.set(scope, {
           nextMs: this.#clock.monotonicMs() + ASK_AGAIN_MS,
-          // Only 'refused' is a decision. After any other end the shortage is late at once.
-          undecidedSinceMs: end === 'refused' ? Infinity : -Infinity,
+          // Only 'refused' is a decision. After any other reply the shortage is late at once.
+          undecidedSinceMs: reply === 'refused' ? Infinity : -Infinity,
         });
-      // After any end: what came may be too little for the call that asked, and enough for another call.
+      // After any reply: what came may be too little for the call that asked, and enough for another call.
       this.queue.roomCame();
     });
   }
