@@ -84,11 +84,11 @@ export interface JournalRecord extends TokenCounts {
   readonly request: number;
   readonly endedMs: WallMs;
   readonly charged: PicoUnits;
-  /** Below 2^63, as balance.ts bounds it. */
+  /** Below 2^63, because upstream/usage-shapes.ts bounds the tokens of a call. */
   readonly uncovered: PicoUnits;
   readonly account: AccountIndex;
   readonly key: KeyIndex;
-  /** The model whose price was charged: the one that answered. */
+  /** The model whose price was charged: the model that responded. */
   readonly model: number;
   /** The model that the caller named. */
   readonly requested: number;

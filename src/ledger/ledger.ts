@@ -52,19 +52,23 @@ import { type MinuteCounter, Window } from './window.js';
  */
 export interface AccountState
   extends Pick<Funds, 'credited' | 'spent' | 'uncovered'>, Pick<ScopeCounts, 'dayNumber' | 'dayCalls'> {
+  /** The plan's index in the catalogue. */
   readonly planIndex: number;
   readonly active: boolean;
 }
 
+/** Money and counts of an account at one moment. */
 export interface AccountSnapshot extends Funds, ScopeCounts {
   readonly callsInFlight: number;
 }
 
 export class Ledger extends Calls {
+  /** Keys with limits of their own. */
   readonly keys: LimitedScopes;
   readonly groups: LimitedScopes<GroupIndex>;
   /** Pairs of an account and a model that its plan has a rule for. */
   readonly models: LimitedScopes<ModelScopeIndex>;
+  /** Which slot of `models` each of these pairs has. */
   readonly modelScopes: ModelScopes;
   readonly #views: LedgerViews;
   readonly #accountsMax: number;

@@ -163,7 +163,7 @@ export class UpstreamCounters {
     return { quota, freeInMs, asks: this.mayAsk(scope, limits) };
   }
 
-  /** `Shortage.asks`, for a call that is not beyond the limits. Takes and computes nothing. */
+  /** `Shortage.asks`, for a call that is not beyond the limits. Cheap, and takes nothing. */
   mayAsk(scope: UpstreamScopeIndex, limits: UpstreamLimits): boolean {
     if (!this.#isShared) return false;
     const { callsInFlight, tokensPerMinute, requestsPerMinute } = limits;

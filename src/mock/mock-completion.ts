@@ -35,6 +35,9 @@ export interface MockResponse {
   readonly ending: 'end' | 'reset' | 'stall';
 }
 
+/** Thinking comes in at most so many pieces, whatever `chunks` is. */
+const THOUGHTS_MAX = 4;
+/** More tokens than any call can have, for `usage=absurd`; and fewer, for `usage=negative`. */
 const ABSURD_TOKENS = 1e15;
 const NEGATIVE_TOKENS = -5;
 const TOLD_TO_FAIL = 'the mock was told to fail';
@@ -61,17 +64,19 @@ function cutInto(text: string, chunks: number): string[] {
   );
 }
 
-/** `texts`: all that counts as output besides `thinking`: the text, and the arguments of tool calls. */
-function usageOf(options: MockOptions, request: MockRequest, texts: string, thinking: string): MockUsage {
+/** `output`: all that counts as output besides `thinking`: the text, and the arguments of tool calls. */
+function usageOf(options: MockOptions, request: MockRequest, output: string, thinking: string): MockUsage {
   const reasoning = Math.ceil(Buffer.byteLength(thinking) / BYTES_PER_TOKEN);
   const { cachedTokens: cached, cacheWriteTokens, cacheWriteHourTokens: writtenForHour } = options;
   const written = cacheWriteTokens + writtenForHour;
+  // MockOptions.cacheWriteTokens says when the cache's tokens are added to those of the text.
   const usage = {
     prompt: options.promptTokens ?? request.promptTokens + (written === 0 ? 0 : cached + written),
     cached,
     written,
     writtenForHour,
-    completion: options.completionTokens ?? Math.ceil(Buffer.byteLength(texts) / BYTES_PER_TOKEN) + reasoning,
+    completion:
+      options.completionTokens ?? Math.ceil(Buffer.byteLength(output) / BYTES_PER_TOKEN) + reasoning,
     reasoning,
   };
   if (options.usage === 'absurd') return { ...usage, prompt: ABSURD_TOKENS, completion: ABSURD_TOKENS };
@@ -99,7 +104,7 @@ function completionOf(
 ): MockCompletion {
   const { bytes, chunks, thinkingBytes } = options;
   const texts = echoed === undefined ? contentPieces(bytes, chunks) : cutInto(echoed, chunks);
-  const thinking = thinkingBytes === 0 ? [] : contentPieces(thinkingBytes, Math.min(chunks, 4));
+  const thinking = thinkingBytes === 0 ? [] : contentPieces(thinkingBytes, Math.min(chunks, THOUGHTS_MAX));
   const tools = toolCallsOf(options, request);
   return {
     request,

@@ -22,6 +22,7 @@ export const OPENAI_DOOR_PATHS: readonly string[] = DOOR_KINDS.map((kind) => `/v
 
 /** Of an embedding, if the request asks for no other number. */
 const DIMENSIONS = 8;
+/** Of a moderation. */
 const CATEGORIES = ['harassment', 'hate', 'sexual', 'violence'];
 
 /** `path`: what follows `/v1`. Returns undefined if the path is not that of a door of this file. */
@@ -33,8 +34,8 @@ export function readDoorRequest(
   if (kind === undefined) return undefined;
   const input = kind === 'rerank' ? body.documents : kind === 'completions' ? body.prompt : body.input;
   const inputs = inputsOf(input);
-  const first = kind === 'rerank' && typeof body.query === 'string' ? body.query : (inputs[0] ?? '');
-  const queryTokens = kind === 'rerank' ? tokensOf(first, first) : 0;
+  const firstText = kind === 'rerank' && typeof body.query === 'string' ? body.query : (inputs[0] ?? '');
+  const queryTokens = kind === 'rerank' ? tokensOf(firstText, firstText) : 0;
   const { stream_options: options } = body;
   return {
     model: typeof body.model === 'string' ? body.model : 'mock-model',
@@ -44,7 +45,7 @@ export function readDoorRequest(
       (sum, item, index) => sum + tokensOf(item, inputs[index]!),
       queryTokens,
     ),
-    steering: steeringOf(first),
+    steering: steeringOf(firstText),
     toolNames: [],
     endsWithToolResult: false,
     door: { kind, inputs, body },
@@ -52,8 +53,7 @@ export function readDoorRequest(
 }
 
 /**
- * The items of an input, which the embedding or other result is made of. A list of numbers is tokens: one
- * item.
+ * The items of an input, each of which gets a result. A list of numbers is one item, because it is tokens.
  */
 function itemsOf(input: unknown): readonly unknown[] {
   return Array.isArray(input) && typeof input[0] !== 'number' ? (input as unknown[]) : [input ?? ''];

@@ -95,6 +95,7 @@ class EncodedResponses {
 
   responseFor(request: MockRequest): MockResponse {
     if (this.#options.toolCalls > 0) return responseTo(this.#options, request, undefined, this.#protocol);
+    // A call of a door depends on its whole body; of a chat completion few members matter.
     const { door } = request;
     const key =
       door === undefined
@@ -114,7 +115,7 @@ class MockServer {
   readonly #settings: MockUpstreamOptions;
   readonly #protocol: MockProtocol;
   readonly #isOpenAi: boolean;
-  /** The patterns of paths to which calls are POSTed. */
+  /** µWS's patterns of the paths to which calls are POSTed. */
   readonly paths: readonly string[];
   /** Of the provider's protocol, and of the Responses API. */
   readonly #encoded: EncodedResponses;

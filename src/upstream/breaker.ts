@@ -106,7 +106,7 @@ export class Breaker {
   /**
    * A call begins for which `waitMs` or `loneWaitMs` is 0. If the breaker is open for its account, the call
    * is the probe. If the probe gets no response, another call probes after a cooldown. The caller hands the
-   * result to `answered`, and to exactly one of `succeeded`, `failed` and `ended`.
+   * result to `answered` if a response begins, and then to exactly one of `succeeded`, `failed` and `ended`.
    */
   begin(nowMs: MonotonicMs, account: AccountIndex): BreakerPass {
     if (this.isOpen && !this.#isOpenFor(account)) return -this.#pass;

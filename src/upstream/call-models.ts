@@ -86,7 +86,7 @@ export class CallModels {
     return undefined;
   }
 
-  /** A call that counts tokens uses none of an upstream's limits. */
+  /** A call that only asks for a count takes no tokens of an upstream's limits. */
   #newPlan(): RetryPlan {
     const { request } = this;
     const isCount = dialectAt(request.door)?.isCount === true;
