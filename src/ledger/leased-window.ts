@@ -90,7 +90,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
     Atomics.store(this.#words64, layout.windowAt(scope), 0n);
   }
 
-  #decide(scope: Index, limit: number, takes: boolean): MinuteTake {
+  #decide(scope: Index, limit: number, isTaking: boolean): MinuteTake {
     const word = layout.windowAt(scope);
     for (let tries = 0; tries < layout.EXCHANGES_MAX; tries++) {
       const grant = Atomics.load(this.#words64, word);
@@ -98,7 +98,7 @@ export class LeasedWindow<Index extends number = AccountIndex> implements Minute
       const expiresMs = expiryMsOf(grant);
       const nowMs = this.#clock.monotonicMs();
       if (permitsLeft === 0 || nowMs >= expiresMs) return this.#reject(scope, limit, nowMs);
-      if (!takes) return this.#admit(scope, permitsLeft, expiresMs, nowMs);
+      if (!isTaking) return this.#admit(scope, permitsLeft, expiresMs, nowMs);
       if (Atomics.compareExchange(this.#words64, word, grant, grant - 1n) !== grant) continue;
       const takenMs = this.#clock.monotonicMs();
       if (takenMs >= expiresMs || takenMs - nowMs > TAKE_MS_MAX) continue;

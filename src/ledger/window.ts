@@ -136,7 +136,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
     return this.#decide(scope, limit, false);
   }
 
-  #decide(scope: Index, limit: number, takes: boolean): MinuteTake {
+  #decide(scope: Index, limit: number, isTaking: boolean): MinuteTake {
     const word = windowAt(scope);
     // Raised if another thread's clock proves to be ahead of this thread's.
     let tickMin = 0;
@@ -154,6 +154,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
       const age = (ageAndCount >>> COUNT_BITS) & AGE_MASK;
       const start = this.#startCount(scope, tick, age, count, tick - TICKS_PER_MINUTE);
       if (start === undefined) {
+        // Time is past `tick` on another thread's clock: the next try rolls, too.
         tickMin = tick + 1;
         continue;
       }
@@ -166,7 +167,7 @@ export class Window<Index extends number = AccountIndex> implements MinuteCounte
         }
         return this.#result(false, 0, nowMs, freeTick);
       }
-      if (!takes) return this.#result(true, limit - used, nowMs, tick + TICKS_KEPT);
+      if (!isTaking) return this.#result(true, limit - used, nowMs, tick + TICKS_KEPT);
       // The count wraps inside its field; a carry must not reach the age.
       const next = count === COUNT_MASK ? head - BigInt(COUNT_MASK) : head + 1n;
       if (Atomics.compareExchange(this.#words64, word, head, next) !== head) continue;

@@ -195,6 +195,7 @@ export class TokenCount {
       const isTextOver = end === text.length;
       if (isTextOver) this.#position = 0;
       if (performance.now() < endMs) continue;
+      // The turn is over, and the loop's own step does not run.
       if (isTextOver) this.#textIndex++;
       if (this.#textIndex === this.#texts.length) break;
       state.turns += 1;
@@ -203,7 +204,7 @@ export class TokenCount {
     return this.#usage();
   }
 
-  /** What is left after `run` has returned undefined. */
+  /** What is left after `run` has returned undefined: at least one text. */
   rest(): CountRest {
     const texts = this.#texts.slice(this.#textIndex);
     texts[0] = texts[0]!.slice(this.#position);
