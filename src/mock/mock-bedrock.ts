@@ -250,9 +250,9 @@ function read(call: MockCall): MockRequest | MockError {
       model: decodeURIComponent(model),
       stream: operation === 'converse-stream',
     };
-  } catch (problem) {
-    if (!(problem instanceof Problem)) throw problem;
-    return errorOf(400, problem.message);
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    return errorOf(400, error.message);
   }
 }
 

@@ -69,8 +69,8 @@ export class SecretTraces {
   }
 
   #shortEndAt(lower: string, position: number): number | undefined {
-    const secret = this.#short.find((secret) => lower.startsWith(secret, position));
-    return secret === undefined ? undefined : position + secret.length;
+    const found = this.#short.find((secret) => lower.startsWith(secret, position));
+    return found === undefined ? undefined : position + found.length;
   }
 
   /** Whether a trace is in the text, or in what the text decodes to. `layers`: how many decodings to try. */
