@@ -14,7 +14,7 @@ import type { CreditRecord } from '../registry/account-record.js';
 import type { AccountStatement } from '../registry/account-statement.js';
 import { NOTE_RULE } from '../registry/credits.js';
 import { IDEMPOTENCY_KEY_RULE } from '../registry/record-id.js';
-import { type AccountStats, busiestAccounts, courseOf } from '../telemetry/account-history.js';
+import { accountSeries, type AccountStats, busiestAccounts } from '../telemetry/account-history.js';
 import {
   Amount,
   amountOf,
@@ -244,8 +244,8 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     responseSchema: historySchema(AccountSpanView),
     answer: ({ id, query: { range = '5m' } }, { accountSpans, service }) =>
       service.read(({ accounts }) => {
-        const course = courseOf(accountSpans(range), accounts.find(id).record.id);
-        const lines = course.map(({ start, stats }) => ({ start, ...viewOfStats(stats) }));
+        const series = accountSeries(accountSpans(range), accounts.find(id).record.id);
+        const lines = series.map(({ start, stats }) => ({ start, ...viewOfStats(stats) }));
         return historyOf(range, lines);
       }),
   }),

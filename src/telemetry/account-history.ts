@@ -8,7 +8,7 @@
  * sums of an account are lower bounds: where the account is not among the 50, its calls are missing.
  *
  * Must hold: each process's part of a span is added once, and a span is complete only after all processes
- * have had time to report it.
+ * have had time to report the span.
  */
 import {
   HISTORY_PERIOD_SECONDS,
@@ -20,7 +20,7 @@ import {
   type SpanOfRing,
 } from './history.js';
 
-/** Sums of one account. Costs are numbers: for charts and not for bills. */
+/** Sums of one account. The cost is a float, exact enough for charts; bills have the exact amounts. */
 export interface AccountStats {
   calls: number;
   /** Tokens of prompts. */
@@ -32,7 +32,10 @@ export interface AccountStats {
   costPicoUnits: number;
 }
 
-/** Sums by the account's id, the busiest first: an object keeps the order in which ids were added. */
+/**
+ * Sums by the account's id, the busiest account first. An object keeps the order in which ids were added,
+ * because no id is a whole number.
+ */
 type AccountsStats = Readonly<Record<string, Readonly<AccountStats>>>;
 
 export interface AccountSpan extends Span {
@@ -42,28 +45,28 @@ export interface AccountSpan extends Span {
 export type AccountSpanOfRing = SpanOfRing<AccountSpan>;
 
 /**
- * One process's report: plain data, for the channel between processes. To add it again changes nothing.
+ * One process's report: plain data, for the channel between processes. Adding a report twice changes nothing.
  */
 export interface AccountReport {
-  /** Random text that names the life of a process: one that is started again has another. */
+  /** Random text that names the life of a process. A process that is started again has another text. */
   readonly source: string;
   /** Spans of one ring are in the order of their starts. */
   readonly spans: readonly AccountSpanOfRing[];
 }
 
 /**
- * How many accounts a span names: more than a person reads in a table. A full span has 5 KB, and all rings
- * together 6 MB in memory and 5 on disk. The hourly usage on disk has the other accounts.
+ * How many accounts a span names: more than a person reads in a table. A full span has 5 KB. All rings
+ * together have 6 MB in memory and 5 MB on disk. The hourly usage on disk has the other accounts.
  */
 export const ACCOUNTS_OF_SPAN_MAX = 50;
 
-/** A new object, all 0. store/history-rows.ts checks that a row has the same members. */
+/** Returns a new object, all 0. store/history-rows.ts checks that a row on disk has the same members. */
 export function noStats(): AccountStats {
   return { calls: 0, prompt: 0, cached: 0, completion: 0, costPicoUnits: 0 };
 }
 
 /** Adds `stats` to the sums of the account. */
-export function addTo<Account>(
+export function addStats<Account>(
   sums: Map<Account, AccountStats>,
   account: Account,
   stats: Readonly<AccountStats>,
@@ -81,18 +84,19 @@ export function addTo<Account>(
 }
 
 /**
- * Returns the accounts with most calls, at most ACCOUNTS_OF_SPAN_MAX, the busiest first; of two with as many
- * calls, the one that was added first. Sorts only these, because most of 20,000 are not among them.
+ * Returns the accounts with most calls, at most ACCOUNTS_OF_SPAN_MAX, the busiest first. Of two accounts with
+ * the same number of calls the first is the one that was added first. Keeps only the busiest in order: most
+ * of the 20,000 accounts that a span counts are not among them, and need not be sorted.
  */
 export function busiestOf<Account>(
   sums: ReadonlyMap<Account, AccountStats>,
 ): (readonly [Account, AccountStats])[] {
   const busiest: (readonly [Account, AccountStats])[] = [];
-  for (const entry of sums) {
-    const { calls } = entry[1];
+  for (const accountSum of sums) {
+    const { calls } = accountSum[1];
     if (busiest.length === ACCOUNTS_OF_SPAN_MAX && calls <= busiest.at(-1)![1].calls) continue;
     const rank = busiest.findIndex(([, other]) => other.calls < calls);
-    busiest.splice(rank === -1 ? busiest.length : rank, 0, entry);
+    busiest.splice(rank === -1 ? busiest.length : rank, 0, accountSum);
     if (busiest.length > ACCOUNTS_OF_SPAN_MAX) busiest.pop();
   }
   return busiest;
@@ -100,8 +104,8 @@ export function busiestOf<Account>(
 
 /**
  * The time from a span's end to its sum. The reports of all processes are read every HISTORY_PERIOD_SECONDS,
- * and a process ends a span when it is read. So a span may end up to one period late. The second period is
- * for a read that takes long.
+ * and a process ends a span only when its report is read. So a span may end up to one period late. The second
+ * period is for a read that takes long.
  */
 const REPORTING_SECONDS = 2 * HISTORY_PERIOD_SECONDS;
 
@@ -112,18 +116,18 @@ export class AccountHistory extends Rings<AccountSpan, AccountRing> {
 
   /**
    * Takes the reports of all processes, every HISTORY_PERIOD_SECONDS; returns the spans that are complete by
-   * now, each once: the caller writes them to disk. A report of a span that was complete before is left out.
+   * now, each once: the caller writes them to disk. Ignores a report of a span that was complete before.
    */
   add(reports: readonly AccountReport[], nowSeconds: number): AccountSpanOfRing[] {
     for (const { source, spans } of reports) {
-      for (const { ring, span } of spans) this.ring(ring).take(source, span, nowSeconds);
+      for (const { ring, span } of spans) this.ring(ring).addReport(source, span, nowSeconds);
     }
     return this.each((ring) => ring.complete(nowSeconds));
   }
 
   /**
-   * Returns the complete spans of the time that the ring covers, oldest first. A span without calls is
-   * absent.
+   * Returns the complete spans of the time that the ring covers, oldest first. Spans without calls are left
+   * out.
    */
   spans(ring: RingName, nowSeconds: number): readonly AccountSpan[] {
     const { shape, spans } = this.ring(ring);
@@ -133,20 +137,24 @@ export class AccountHistory extends Rings<AccountSpan, AccountRing> {
 }
 
 class AccountRing extends SpanRing<AccountSpan> {
-  /** Reports by the span's start, then by `source`, until the span is complete. `isNew` bounds the starts. */
+  /** Reports by the span's start, then by `source`. `complete` removes them, `isNew` bounds the starts. */
   readonly #reported = new Map<number, Map<string, AccountsStats>>();
 
-  /** A process repeats its report of a span until it has a later one: the last report counts. */
-  take(source: string, { start, accounts }: AccountSpan, nowSeconds: number): void {
-    // This drops complete spans of a clock that was far ahead. `complete` drops such reports.
+  /**
+   * A process repeats its report of a span until it has a later span. The last report replaces the others.
+   */
+  addReport(source: string, { start, accounts }: AccountSpan, nowSeconds: number): void {
+    // Drops complete spans of a clock that was far ahead. `complete` drops reports of such a clock.
     this.dropAhead(nowSeconds);
-    // A span is not new if its sum was made, if it is too old for the ring, or if it is in the future.
+    // A span is not new if it is complete already, if it is too old for the ring, or if it is in the future.
     if (!this.isNew(start, nowSeconds)) return;
     const reports = this.#reported.get(start) ?? new Map<string, AccountsStats>();
     this.#reported.set(start, reports.set(source, accounts));
   }
 
-  /** Sums up the spans whose reporting time is over, adds them to the ring and returns them, oldest first. */
+  /**
+   * Sums up the spans whose REPORTING_SECONDS are over, pushes them to the ring, returns them oldest first.
+   */
   complete(nowSeconds: number): AccountSpan[] {
     for (const start of this.#reported.keys()) if (isAhead(start, nowSeconds)) this.#reported.delete(start);
     const starts = [...this.#reported.keys()]
@@ -161,10 +169,10 @@ class AccountRing extends SpanRing<AccountSpan> {
   }
 }
 
-/** Returns the ACCOUNTS_OF_SPAN_MAX busiest accounts of the parts together, the busiest first. */
-function sumOf(parts: readonly AccountsStats[]): AccountsStats {
+/** Returns the ACCOUNTS_OF_SPAN_MAX busiest accounts of `lists` together, the busiest first. */
+function sumOf(lists: readonly AccountsStats[]): AccountsStats {
   const sums = new Map<string, AccountStats>();
-  for (const part of parts) for (const [id, stats] of Object.entries(part)) addTo(sums, id, stats);
+  for (const list of lists) for (const [id, stats] of Object.entries(list)) addStats(sums, id, stats);
   return Object.fromEntries(busiestOf(sums));
 }
 
@@ -177,7 +185,7 @@ export function busiestAccounts(spans: readonly AccountSpan[]): [string, Account
  * Returns the sums of one account in each of the spans, for its chart. 0 in a span means that the account was
  * not among the busiest, not that it had no calls.
  */
-export function courseOf(
+export function accountSeries(
   spans: readonly AccountSpan[],
   id: string,
 ): { readonly start: number; readonly stats: Readonly<AccountStats> }[] {

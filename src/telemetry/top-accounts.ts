@@ -1,8 +1,8 @@
 /**
  * The top-accounts counter: calls, tokens and cost by account in this process. store/flush.ts calls `note`
  * once for each record of the journal. gateway/stats.ts calls `read`, which ends spans and reports the
- * busiest accounts of each. A span that ends is added to the next coarser span, in which it lies
- * (history.ts). account-history.ts adds up the reports of all processes. Main thread.
+ * busiest accounts of each. The sums of a span that ends are added to the next coarser span, in which the
+ * span lies (history.ts). account-history.ts adds up the reports of all processes. Main thread.
  *
  *     note → 2 s → 10 s → 1 min → 5 min       the lengths of the history's rings
  *             ↓      ↓       ↓       ↓
@@ -19,18 +19,19 @@ import {
   type AccountStats,
   type AccountSpan,
   type AccountSpanOfRing,
-  addTo,
+  addStats,
   busiestOf,
 } from './account-history.js';
 import { HISTORY_RINGS, RING_NAMES, type RingName } from './history.js';
 
-/** How many accounts a span counts: further ones are left out. A full span takes 3 MB. */
+/** How many accounts a span counts. Calls of further accounts are left out. A full span takes 3 MB. */
 const ACCOUNTS_COUNTED_MAX = 20_000;
 const MS_PER_SECOND = 1_000;
 
 /** What is counted of a record of the journal. Numbers of a `reversed` record are negative. */
 export interface CountedCall {
   readonly account: AccountIndex;
+  /** `ok`, `client_gone`, the code of an error, or that of a correction: `reversed` or `collected`. */
   readonly outcome: string;
   readonly promptTokens: number;
   readonly cachedTokens: number;
@@ -43,7 +44,7 @@ interface RunningSpan {
   /** Unix seconds. */
   start: number;
   sums: Map<AccountIndex, AccountStats>;
-  /** The last span of this length that had a call and has ended. */
+  /** The last span of this length that had a call and has ended; undefined before the first. */
   ended: AccountSpan | undefined;
 }
 
@@ -54,7 +55,7 @@ export class TopAccounts {
   /** The finest first. */
   readonly #spans: readonly RunningSpan[];
 
-  /** `idOf`: null for an account without an id, which is left out of reports. */
+  /** `idOf` returns null for an account without an id, which is left out of reports. */
   constructor(idOf: (account: AccountIndex) => string | null, clock: Clock) {
     this.#idOf = idOf;
     this.#clock = clock;
@@ -70,8 +71,8 @@ export class TopAccounts {
   note(call: CountedCall): void {
     const { sums } = this.#spans[0]!;
     if (sums.size >= ACCOUNTS_COUNTED_MAX && !sums.has(call.account)) return;
-    addTo(sums, call.account, {
-      // These records correct the charge of an earlier one, which was counted as the call.
+    addStats(sums, call.account, {
+      // Records of these two outcomes correct the charge of an earlier record, which was counted as the call.
       calls: call.outcome === 'reversed' || call.outcome === 'collected' ? 0 : 1,
       prompt: call.promptTokens,
       cached: call.cachedTokens,
@@ -81,15 +82,15 @@ export class TopAccounts {
   }
 
   /**
-   * Returns the last ended span of each length that had a call. To be called every 2 s: a span ends only at
-   * this call, so it also has the records that came between its time and this call.
+   * Returns the last ended span of each length that had a call. To be called every 2 s: a span ends only when
+   * `read` is called, so it also has the records that came between its last second and that moment.
    */
   read(): AccountReport {
     this.#spans.forEach((span, index) => {
       const start = this.#startOf(span.ring);
       if (start === span.start) return;
       if (span.sums.size > 0) {
-        // The loop comes to the coarser span later. So if that one ends now too, it has these sums.
+        // The loop comes to the coarser span later. So if the coarser span ends now too, it has these sums.
         const coarser = this.#spans[index + 1];
         if (coarser !== undefined) addSums(span.sums, coarser.sums);
         span.ended = this.#snapshotOf(span);
@@ -101,8 +102,8 @@ export class TopAccounts {
   }
 
   /**
-   * As `read`, and with the running spans as they are. To be called once, as the gateway ends: it adds finer
-   * sums to coarser ones and keeps both.
+   * As `read`, and with the running spans as they are. To be called once, as the gateway ends: a second call
+   * would add the finer sums to the coarser ones again.
    */
   readLast(): AccountReport {
     const { source, spans } = this.read();
@@ -110,31 +111,35 @@ export class TopAccounts {
     return { source, spans: [...spans, ...this.#reported((span) => this.#snapshotOf(span))] };
   }
 
-  #reported(pick: (span: RunningSpan) => AccountSpan | undefined): AccountSpanOfRing[] {
+  /** Returns the span that `spanOf` gives for each length; none for a length with undefined. */
+  #reported(spanOf: (running: RunningSpan) => AccountSpan | undefined): AccountSpanOfRing[] {
     return this.#spans.flatMap((running) => {
-      const span = pick(running);
+      const span = spanOf(running);
       return span === undefined ? [] : [{ ring: running.ring, span }];
     });
   }
 
+  /** Copies the sums, because `note` may still add to those of a running span. */
   #snapshotOf({ start, sums }: RunningSpan): AccountSpan {
-    const known = busiestOf(sums).flatMap(([account, stats]) => {
+    const accounts = busiestOf(sums).flatMap(([account, stats]) => {
       const id = this.#idOf(account);
       return id === null ? [] : [[id, { ...stats }] as const];
     });
-    return { start, accounts: Object.fromEntries(known) };
+    return { start, accounts: Object.fromEntries(accounts) };
   }
 
+  /** The start of the span of now, in Unix seconds: a multiple of the ring's seconds. */
   #startOf(ring: RingName): number {
     const nowSeconds = Math.floor(this.#clock.wallMs() / MS_PER_SECOND);
     return nowSeconds - (nowSeconds % HISTORY_RINGS[ring].seconds);
   }
 }
 
+/** If the coarser span counts ACCOUNTS_COUNTED_MAX accounts already, drops the sums of further ones. */
 function addSums(
   finer: ReadonlyMap<AccountIndex, AccountStats>,
   coarser: Map<AccountIndex, AccountStats>,
 ): void {
   for (const [account, stats] of finer)
-    if (coarser.size < ACCOUNTS_COUNTED_MAX || coarser.has(account)) addTo(coarser, account, stats);
+    if (coarser.size < ACCOUNTS_COUNTED_MAX || coarser.has(account)) addStats(coarser, account, stats);
 }

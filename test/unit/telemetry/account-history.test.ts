@@ -6,10 +6,10 @@ import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
 import {
   AccountHistory,
+  accountSeries,
   ACCOUNTS_OF_SPAN_MAX,
   type AccountSpan,
   busiestAccounts,
-  courseOf,
 } from '#src/telemetry/account-history.js';
 import { TopAccounts, type CountedCall } from '#src/telemetry/top-accounts.js';
 import { HISTORY_RINGS, RING_NAMES } from '#src/telemetry/history.js';
@@ -129,7 +129,7 @@ void t.test('processes add up, each once, and after all could tell', (t) => {
     [START, START + 8],
   );
   t.same(busiestAccounts(spans)[0], ['acct_1', figures(9)]);
-  t.same(courseOf(spans, 'acct_4'), [
+  t.same(accountSeries(spans, 'acct_4'), [
     { start: START, stats: figures(4) },
     { start: START + 8, stats: figures(0) },
   ]);
