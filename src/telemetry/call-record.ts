@@ -1,9 +1,9 @@
 /**
  * The record of an ended call, with account and key by id, model and upstream by name:
  *
- *     EndedCall   ended-call.ts: all by number. gateway/call-lines.ts makes of it the
- *     CallRecord  for the access log and the call log, whose reader (call-log/call-block.ts) makes it again
- *     CallView    its JSON, parsed: exports have it, the admin interface adds names (admin/call-routes.ts)
+ *     EndedCall   all by number (ended-call.ts); gateway/call-lines.ts makes the CallRecord of it
+ *     CallRecord  for the access log and the call log; call-log/call-block.ts reads it from the call log
+ *     CallView    the JSON of a CallRecord, parsed, for exports; admin/call-routes.ts adds names to it
  *
  * The _call log_ has these records, on disk. The _access log_ has lines with some of their members, and the
  * _usage log_ has charges, from the journal: gateway/call-lines.ts makes both. The JSON of `callJson`:
@@ -18,17 +18,18 @@
  *        "start_ms":0.4,"duration_ms":639.6,"error":null}],
  *      "quotas":[{"scope":"account","id":"acct_…","quota":"requests_per_minute","left":59}]}
  *
- * `time` is when the call ended; it came `duration_ms` before. `first_token_ms`, `admitted_ms` and `start_ms`
- * are milliseconds after it came. A member is null if it is unknown (account and key of an invalid key, a
- * model on no plan) or if there was none (tokens and cost of a replay or of a call that was not charged,
- * `admitted_ms` of a rejected call, `status` if the caller left before its response began, and `code` is then
- * `client_gone`). `upstream` is the last one that was tried. `queued_ms` is how long the call waited for its
- * upstreams' limits. `cache` is `hit`, `miss`, or null if the response cache was not asked. `error` is the
- * message that the caller got, but for keys that it repeats. `quotas` has what was left of each quota after
- * admission.
+ * `time` is when the call ended. The call came `duration_ms` before. `first_token_ms`, `admitted_ms` and
+ * `start_ms` are milliseconds after the call came. A member is null if its value is unknown (account and key
+ * of an invalid key, a model on no plan) or if there was none (tokens and cost of a replay or of a call that
+ * was not charged, `admitted_ms` of a rejected call). If the caller left before the response began, `status`
+ * is null and `code` is `client_gone`. `upstream` is the last one that was tried. `queued_ms` is how long the
+ * call waited for its upstreams' limits. `cache` is `hit`, `miss`, or null if the response cache was not
+ * asked. `error` is the message that the caller got, without the keys that the message repeated. `quotas` has
+ * what was left of each quota after admission.
  *
- * The text is made by templates, in a third of JSON.stringify's time (1.0 and 2.9 µs for the members that the
- * access log has). Main threads and the process of a command; the thread that exports spans reads `CallView`.
+ * The text is made by templates, because a gateway writes it for each call: 1.0 µs for the members that the
+ * access log has, and 2.9 µs with JSON.stringify. Main threads and the processes of commands call this file;
+ * the thread that exports spans uses only the type `CallView`.
  *
  * Must hold: no member is renamed or removed, because logs, exports and the admin interface show them; the
  * text is one line of ASCII (test/unit/telemetry/call-record.test.ts).
@@ -39,12 +40,13 @@ import type { QuotaName, QuotaScope } from '../core/quotas.js';
 import type { TokenCounts } from '../core/token-counts.js';
 import type { PicoUnits, WallMs } from '../core/units.js';
 
-/** How many attempts a record has. Of a call with more, it has the first ones and the last. */
+/** How many attempts a record has at most. Of a call with more, it has the first ones and the last. */
 export const CALL_ATTEMPTS_MAX = 8;
 /** How many characters of the error message are kept. */
 export const CALL_ERROR_CHARS_MAX = 300;
 
 const MS_PER_SECOND = 1_000;
+/** The members of `chargeText`, for a call that was not charged. */
 const NO_CHARGE =
   '"prompt_tokens":null,"cached_tokens":null,"cache_write_tokens":null,"cache_write_1h_tokens":null,' +
   '"completion_tokens":null,"reasoning_tokens":null,"source":null,"cost":null';
@@ -59,7 +61,7 @@ export interface CallRecord {
   readonly route: string;
   readonly account: string | null;
   readonly key: string | null;
-  /** The model that the caller named. */
+  /** The model that the caller named. This member and the next four are null as in the JSON. */
   readonly model: string | null;
   readonly upstream: string | null;
   readonly stream: boolean;
@@ -83,7 +85,10 @@ export interface CallRecord {
 interface CallCharge extends TokenCounts {
   /** The model that answered, whose price was charged. */
   readonly answeredModel: string;
-  /** One of `USAGE_SOURCES`; as text, because the call log may be of another version. So is `route`. */
+  /**
+   * One of USAGE_SOURCES (core/token-counts.ts). Text, because the call log may be of another version that
+   * has other sources. `route` is text for the same reason.
+   */
   readonly source: string;
   readonly charged: PicoUnits;
 }
@@ -96,7 +101,7 @@ export interface CallAttempt {
   readonly status: number | null;
   /** The kind of failure, as in the metrics; null if the attempt did not fail. */
   readonly code: string | null;
-  /** After the call came. */
+  /** Milliseconds after the call came. */
   readonly startMs: number;
   readonly durationMs: number;
   /** The cause, for operators; null if the attempt did not fail or has no text. */
@@ -108,21 +113,21 @@ export interface QuotaLeft {
   /** The id of the account or key, or the name of the group or model, that has the quota; null if unknown. */
   readonly id: string | null;
   readonly quota: QuotaName | 'balance';
-  /** Pico-units if it is an amount of money. */
+  /** A bigint is an amount of money in pico-units, a number counts requests, calls or tokens. */
   readonly left: number | bigint;
 }
 
 /**
  * Returns a float of pico-units (QuotasLeft.balance) as an integer. Above 2^53 the float is not exact, so the
- * part below a nano-unit is dropped. gateway/call-lines.ts calls it; call-log/block-builder.ts does too, but
- * mostly writes the same without a BigInt.
+ * part below a nano-unit is dropped. gateway/call-lines.ts calls `moneyOf`. call-log/block-builder.ts writes
+ * the same integer, and calls `moneyOf` only for negative amounts.
  */
 export function moneyOf(amount: number): bigint {
   if (Number.isSafeInteger(amount)) return BigInt(amount);
   return BigInt(Math.floor(amount / 1_000)) * PICO_PER_NANO;
 }
 
-/** Gets ended calls from gateway-logs.ts, but not all get plain ones. Main thread of a gateway process. */
+/** Gets ended calls from gateway/gateway-logs.ts, plain ones only if calls are exported. Main thread. */
 export interface CallSink {
   append(call: CallRecord): void;
 }
@@ -173,11 +178,11 @@ interface QuotaView {
   /** As in QuotaLeft. */
   readonly id: string | null;
   readonly quota: string;
-  /** A decimal if it is an amount of money. */
+  /** A decimal text is an amount of money in units of the currency. */
   readonly left: number | string;
 }
 
-/** Such as `req_3fQx0aZcW8Lk-1c`. `request` is the listener's count. */
+/** Returns an id such as `req_3fQx0aZcW8Lk-1c`. `request` is the listener's count. */
 export function requestIdOf(prefix: string, request: number): string {
   return prefix + request.toString(36);
 }
@@ -226,7 +231,7 @@ function quotaJson({ scope, id, quota, left }: QuotaLeft): string {
   return `{"scope":"${scope}","id":${name},"quota":"${quota}","left":${amount}}`;
 }
 
-/** Returns the members for a call's tokens and charge. */
+/** Returns the members for a call's tokens and charge, the names of which NO_CHARGE has too. */
 export function chargeText(tokens: TokenCounts, source: string | null, charged: bigint): string {
   return (
     `"prompt_tokens":${tokens.promptTokens},"cached_tokens":${tokens.cachedTokens},` +
@@ -240,8 +245,8 @@ let cachedSecond = NaN;
 let cachedSecondText = '';
 
 /**
- * The text that Date.toISOString returns. That takes as long as the rest of a line, so it is called for the
- * first call of each second alone, and its text up to the milliseconds is cached.
+ * Returns the text that Date.toISOString returns. `toISOString` takes as long as all other members of a line,
+ * so only the first call of each second uses it, and its text up to the milliseconds is cached.
  */
 export function timeText(ms: number): string {
   const second = Math.floor(ms / MS_PER_SECOND);
@@ -256,7 +261,9 @@ function msOrNull(ms: number | undefined): string {
   return ms === undefined ? 'null' : String(roundedMs(ms));
 }
 
-/** Rounds to microseconds, by which the clocks of two threads differ. */
+/**
+ * Rounds to microseconds: the clocks of two threads differ by that much, so more digits would mean nothing.
+ */
 function roundedMs(ms: number): number {
   return Math.round(ms * 1_000) / 1_000;
 }
@@ -277,7 +284,7 @@ function jsonName(name: string | null): string {
   return text;
 }
 
-/** For ids that the registry creates and for constants such as codes, which need no escapes. */
+/** Returns JSON text without escaping. For ids that the registry creates and for constants such as codes. */
 export function quoted(text: string | null): string {
   return text === null ? 'null' : `"${text}"`;
 }

@@ -1,12 +1,12 @@
 /**
  * The layout of the call ring, by which ended calls get to the access log and the call log. Each listener has
- * a ring and appends the calls that one of the logs wants (call-ring.ts); the main thread reads them
+ * a ring and appends the calls that one of the logs wants (call-ring.ts); the main thread reads the calls
  * (call-ring-reader.ts). A ring is in memory only, so a new version may change the layout. A full ring drops
  * and counts records, and never delays a call. Charges go through the journal, which loses none.
  *
- * Must hold: writers and readers follow these tables (test/unit/telemetry/call-ring.test.ts). The fields of
- * plain calls are written by request/chat-exchange.ts and also read by call-log/block-builder.ts
- * (test/unit/call-log/plain-calls.test.ts). The constants below repeat the tables.
+ * Must hold: writers and readers follow these tables, and the constants below repeat the tables
+ * (test/unit/telemetry/call-ring.test.ts). request/chat-exchange.ts writes the fields of plain calls, and
+ * call-log/block-builder.ts reads them too (test/unit/call-log/plain-calls.test.ts).
  *
  *     byte  bits  field of a record, after its kind and length (core/spsc-ring.ts)
  *        0    64  request      number of the request in its listener (float)
@@ -19,10 +19,10 @@
  *       56    64  durationMs   milliseconds (float)
  *       64    64  admittedMs   milliseconds (float); NOTHING if the call was not admitted
  *       72    64  balance      pico-units left at admission (float)
- *       80    32  account      slot; NOTHING if not known, as in key, model and upstream
+ *       80    32  account      slot; NOTHING if the account is unknown, likewise in key, model and upstream
  *       84    32  key          slot
- *       88    32  model        that the caller named: index into the catalogue
- *       92    32  answered     model whose price was charged; not written if source is NOTHING
+ *       88    32  model        the model that the caller named: index into the catalogue
+ *       92    32  answered     the model whose price was charged; not written if source is NOTHING
  *       96    32  upstream     slot of the upstream that was tried last
  *      100    32  outcome      index into OUTCOMES
  *      104    32  source       index into USAGE_SOURCES; NOTHING if nothing was charged
@@ -34,11 +34,11 @@
  *      128    32  minute       requests of the minute left at admission; NOTHING if they are among `quotas`
  *      132    32  inFlight     calls in flight left at admission; NOTHING if no quota is known
  *      136    32  perDay       calls of the day left at admission
- *      140    32  attempts     how many follow
- *      144    32  quotas       how many others follow
+ *      140    32  attempts     how many attempts follow
+ *      144    32  quotas       how many quotas follow, besides minute, inFlight, perDay and balance
  *      148    32  error        bytes of the error message that the caller got
  *      152        the attempts, 40 bytes each: start, duration (floats); upstream, model, status, code, bytes
- *                 of its text (32 bits each), 4 unused bytes
+ *                 of the attempt's text (32 bits each), 4 unused bytes
  *                 the quotas, 16 bytes each: code, slot (32 bits each), left (float)
  *                 the texts of the attempts, then that of the error
  *
@@ -47,18 +47,18 @@
  * whole microseconds, but endedMs and queuedMs are milliseconds.
  *
  *     byte  bits  field of a plain call
- *        0    64  request      as above, like all that is not explained here
+ *        0    64  request      fields that are not explained here are as above
  *        8    64  endedMs
  *       16    64  charged
  *       24    64  balance
- *       32    32  account, key, model, answered, upstream (which is that of the attempt)
+ *       32    32  account, key, model, answered, upstream (the attempt's upstream too)
  *       52    32  flags        with the source from bit SOURCE_SHIFT on
  *       56    32  queuedMs
  *       60    32  prompt, cached, completion, cacheWrite, cacheWrite1h, reasoning
  *       84    32  duration, firstToken, admitted
  *       96    32  start and duration of the attempt
  *      104    32  inFlight, perDay, minute
- *      116    32  quotas       how many others; these follow, as above
+ *      116    32  quotas       how many further quotas follow, 16 bytes each as above
  */
 import { FIELDS_AT, createSpscRing } from '../core/spsc-ring.js';
 
@@ -72,10 +72,11 @@ export const PLAIN_BYTES = FIELDS_AT + 120;
 /** How many characters of an attempt's error are kept. */
 export const ATTEMPT_ERROR_CHARS_MAX = 200;
 /**
- * A power of two. The main thread drains ten times a second under load: 100,000 calls a second fit, more than
- * a listener can serve. Pages that were never used cost no memory.
+ * A power of two (core/spsc-ring.ts). The main thread drains ten times a second under load, so that 100,000
+ * calls a second fit, more than a listener can serve. Pages that were never used cost no memory.
  */
 const RING_BYTES = 2 * 1024 * 1024;
+/** Stands for an unknown or absent value in fields that are never negative. */
 export const NOTHING = -1;
 
 /** 32-bit words of an attempt, from its first byte. ATTEMPT_TEXT: how many bytes its text has. */
@@ -126,20 +127,21 @@ export const CACHE_MISS = 8;
 /** The record is for the access log (LOGGED), for the call log (STORED), or for both. */
 export const LOGGED = 16;
 export const STORED = 32;
+/** The door's position in DOOR_NAMES begins at this bit of the flags. */
 export const DOOR_SHIFT = 8;
 
-/** In the flags of a plain call the door has one byte, and the source all bits above. */
+/** In the flags of a plain call the door has one byte, and the source all bits above that byte. */
 export const SOURCE_SHIFT = 16;
 export const BYTE_MASK = 255;
 /** The greatest number of a 32-bit field; a call with a greater one is not plain. */
 export const PLAIN_NUMBER_MAX = 2 ** 31 - 1;
 
-/** Fields of a plain call of 64 bits, in 64-bit words from its first field. */
+/** Fields of 64 bits of a plain call, in 64-bit words from the call's first field. */
 export const PLAIN_REQUEST = 0;
 export const PLAIN_ENDED_MS = 1;
 export const PLAIN_CHARGED = 2;
 export const PLAIN_BALANCE = 3;
-/** Its fields of 32 bits, in 32-bit words from its first field. */
+/** Fields of 32 bits of a plain call, in 32-bit words from the call's first field. */
 export const PLAIN_ACCOUNT = 8;
 export const PLAIN_KEY = 9;
 export const PLAIN_MODEL = 10;
@@ -163,15 +165,17 @@ export const PLAIN_PER_DAY = 27;
 export const PLAIN_MINUTE = 28;
 export const PLAIN_QUOTAS = 29;
 
-/** Words of `dropped`. DROPPED: records that found the ring full, without those of DROPPED_LOG_ONLY. */
+/** Words of `dropped`. DROPPED: records for the call log that found the ring full. */
 export const DROPPED = 0;
 /** Rejected calls that were not stored because there were too many within a second. */
 export const UNSTORED = 1;
-/** Dropped records that the access log alone wanted. An export lacks none but those that are in UNSTORED. */
+/** Records that found the ring full and that the call log would not have got: exports would not either. */
 export const DROPPED_LOG_ONLY = 2;
 const COUNTS = 3;
 
-/** A listener gets it in its `workerData`, and its successor gets the same. */
+/**
+ * A listener gets its CallRingBuffer in its `workerData`, and the listener that replaces it gets the same.
+ */
 export interface CallRingBuffer {
   readonly ring: SharedArrayBuffer;
   /** 32-bit words DROPPED, UNSTORED and DROPPED_LOG_ONLY, modulo 2^32. Only the listener adds. */

@@ -22,12 +22,12 @@ import { OUTCOMES } from './metrics-layout.js';
 
 const HTTP_OK = 200;
 const MICROS_PER_MS = 1_000;
-/** Plain calls that are read before memory is given back, which takes an atomic store. A power of two. */
+/** Memory is given back after so many plain calls, because an atomic store for each costs. A power of two. */
 const GIVE_BACK_CALLS = 64;
 
 /**
- * A view of a plain call in the ring, valid during the visit. `first64` is the index of its first field among
- * the 64-bit words. Its other quotas follow its fields.
+ * A view of a plain call in the ring, valid during the visit. `first64` is the index of the call's first
+ * field among the 64-bit words. The quotas that have no field of their own follow the fields.
  */
 export interface PlainCall {
   readonly ints: Int32Array;
@@ -45,7 +45,7 @@ export class CallRingReader {
   /** Each word of `dropped` as it was at the last `take…` that read it. */
   readonly #droppedBefore: Int32Array;
   /** How many plain calls were visited as views since the start. */
-  #visited = 0;
+  #visitedViews = 0;
 
   constructor({ ring, dropped }: layout.CallRingBuffer) {
     this.#ring = new SpscReader(ring);
@@ -57,21 +57,21 @@ export class CallRingReader {
   }
 
   /**
-   * Visits all records that have been appended, oldest first. If `plain` is given, it gets each plain call as
-   * a view, and `visit` gets the others: to make an object of a record takes most of the time. Only the call
-   * log wants plain calls, so `plain` gets no Wanted. Memory is given back between records, so that the
-   * listener can go on writing. `giveBack` also frees the record at `at`, so its fields are read before.
-   * If a visit throws, its record counts as read.
+   * Visits all records that have been appended, oldest first. If `visitPlain` is given, it gets each plain
+   * call as a view and `visit` gets all other calls: to make an object of a record takes most of the time.
+   * Only the call log wants plain calls, so `visitPlain` gets no Wanted. Memory is given back between
+   * records, so that the listener can go on writing. `giveBack` also frees the record at `at`, so its fields
+   * are read before. If a visit throws, its record counts as read.
    */
-  drain(visit: (record: EndedCall, wanted: Wanted) => void, plain?: (call: PlainCall) => void): void {
+  drain(visit: (record: EndedCall, wanted: Wanted) => void, visitPlain?: (call: PlainCall) => void): void {
     const bytes = this.#ring.published();
     if (bytes === 0) return;
     this.#ring.read(bytes, (at) => {
       const isPlain = this.#ring.kindAt(at) === layout.PLAIN_CALL;
-      if (isPlain && plain !== undefined) {
+      if (isPlain && visitPlain !== undefined) {
         this.#plain.first64 = (at + FIELDS_AT) >> 3;
-        plain(this.#plain);
-        if ((++this.#visited & (GIVE_BACK_CALLS - 1)) === 0) this.#ring.giveBack();
+        visitPlain(this.#plain);
+        if ((++this.#visitedViews & (GIVE_BACK_CALLS - 1)) === 0) this.#ring.giveBack();
         return;
       }
       const record = isPlain ? this.#plainAt(at) : this.#recordAt(at);
@@ -106,11 +106,12 @@ export class CallRingReader {
     return this.#takeGrowth(layout.UNSTORED);
   }
 
+  /** `word`: an index in `dropped`. Counts wrap at 2^32, so the difference is taken modulo 2^32. */
   #takeGrowth(word: number): number {
     const count = Atomics.load(this.#dropped, word);
-    const more = (count - this.#droppedBefore[word]!) >>> 0;
+    const growth = (count - this.#droppedBefore[word]!) >>> 0;
     this.#droppedBefore[word] = count;
-    return more;
+    return growth;
   }
 
   /**
@@ -176,9 +177,9 @@ export class CallRingReader {
   }
 
   /**
-   * A copy of the record at `at`, which is not plain. Its times are milliseconds, and its tokens floats of 64
-   * bits, but for those that the layout has in 32 bits. NOTHING (-1) stands for what is not known: times,
-   * slots and indexes are never negative. If there is no source, call-ring.ts has written no usage at all.
+   * A copy of the record at `at`, which is not plain. Its times are milliseconds. Its tokens are floats of 64
+   * bits or integers of 32 bits, as in the layout. NOTHING (-1) stands for an unknown value: times, slots and
+   * indexes are never negative. If there is no source, call-ring.ts has written no usage at all.
    */
   #recordAt(at: number): EndedCall {
     const { floats, ints } = this.#ring;
@@ -233,17 +234,20 @@ export class CallRingReader {
     const first32 = (at + FIELDS_AT) >> 2;
     const inFlight = ints[first32 + layout.IN_FLIGHT]!;
     if (inFlight === layout.NOTHING) return undefined;
-    const others = at + layout.RECORD_BYTES + ints[first32 + layout.ATTEMPTS]! * layout.ATTEMPT_BYTES;
+    const othersAt = at + layout.RECORD_BYTES + ints[first32 + layout.ATTEMPTS]! * layout.ATTEMPT_BYTES;
     return {
       minute: valueOf(ints[first32 + layout.MINUTE]!),
       inFlight,
       perDay: ints[first32 + layout.PER_DAY]!,
       balance: floats[((at + FIELDS_AT) >> 3) + layout.BALANCE]!,
-      others: this.#othersAt(others, ints[first32 + layout.QUOTAS]!),
+      others: this.#othersAt(othersAt, ints[first32 + layout.QUOTAS]!),
     };
   }
 
-  /** `count` quotas from `at` on: code, slot and what is left of each (`others` in core/quotas.ts). */
+  /**
+   * `count` quotas from byte `at` on: code, slot and what is left of each (`others` in core/quotas.ts).
+   * Undefined if there are none.
+   */
   #othersAt(at: number, count: number): number[] | undefined {
     const { floats, ints } = this.#ring;
     let others: number[] | undefined;
@@ -295,6 +299,7 @@ function cacheOf(flags: number): 'hit' | 'miss' | undefined {
   return (flags & layout.CACHE_HIT) !== 0 ? 'hit' : (flags & layout.CACHE_MISS) !== 0 ? 'miss' : undefined;
 }
 
+/** Returns undefined for NOTHING. So does `valueOf`. */
 function msOf(micros: number): number | undefined {
   return micros === layout.NOTHING ? undefined : micros / MICROS_PER_MS;
 }

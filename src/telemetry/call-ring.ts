@@ -4,8 +4,10 @@
  * it asks `isLogged` and `isStored` once each, and then calls `append`, or `beginPlain` and `publish`.
  * call-ring-reader.ts is the main thread's side.
  *
- * Must hold: a full ring drops and counts the record and delays no call; a text that is too long is cut, and
- * the records behind it stay whole (test/unit/telemetry/call-ring.test.ts).
+ * Must hold (test/unit/telemetry/call-ring.test.ts):
+ * - A full ring drops and counts the record, and delays no call.
+ * - A text that is too long is cut, and the records behind it stay whole.
+ * - No other record begins between `beginPlain` and `publish`.
  */
 import { QUOTA_NUMBERS } from '../core/quotas.js';
 import { FIELDS_AT, SpscWriter } from '../core/spsc-ring.js';
@@ -15,11 +17,14 @@ import { ATTEMPT_CODES, type EndedAttempt, type EndedCall, type Wanted } from '.
 import type { LogSwitch } from './log.js';
 import { OUTCOMES, type Outcome } from './metrics-layout.js';
 
-/** A character of UTF-16 has at most so many bytes of UTF-8: one of two, half of a pair, has four. */
+/**
+ * The most bytes of UTF-8 that one unit of UTF-16 takes. A character of four bytes has two units, so each of
+ * its units takes only two.
+ */
 const UTF8_BYTES_MAX = 3;
 /**
- * How many rejected calls a second a listener stores, of callers without a valid key and of others. Else a
- * flood of them would push other calls out of the call log.
+ * How many rejected calls a second a listener stores, of callers without a valid key and of other callers.
+ * Without these bounds a flood of rejected calls would push all others out of the call log.
  */
 const UNKNOWN_STORED_MAX = 100;
 const REJECTED_STORED_MAX = 1_000;
@@ -33,12 +38,14 @@ export class CallRingWriter {
   readonly #ring: SpscWriter;
   readonly #dropped: Int32Array;
   readonly #control: LogSwitch;
-  /** Percents that successful calls have added since the last one that was logged: 100 make a line. */
-  #share = 0;
-  /** The second that `#unknown` and `#rejected` count. */
+  /** Percents that successful calls have added since the last line for one of them: 100 make a line. */
+  #percent = 0;
+  /** The second in which the rejected calls of the next two words came. */
   #second = 0;
-  #unknown = 0;
-  #rejected = 0;
+  /** Calls of callers without a valid key, stored or not. */
+  #unknownCount = 0;
+  /** Calls of other callers, stored or not. */
+  #rejectedCount = 0;
 
   /** Continues where an earlier listener of this ring has stopped. */
   constructor({ ring, dropped }: layout.CallRingBuffer, control: LogSwitch) {
@@ -59,15 +66,15 @@ export class CallRingWriter {
   isLogged(outcome: Outcome): boolean {
     if (!this.#control.access) return false;
     if (outcome !== 'ok') return true;
-    this.#share += this.#control.samplePercent;
-    if (this.#share < 100) return false;
-    this.#share -= 100;
+    this.#percent += this.#control.samplePercent;
+    if (this.#percent < 100) return false;
+    this.#percent -= 100;
     return true;
   }
 
   /**
    * Returns whether the call log gets a call that ends at `nowMs`, monotonic. Counts, so it is called once a
-   * call. `unknown`: it was rejected, and its caller is not known.
+   * call. `unknown`: the call was rejected, and its caller is not known.
    */
   isStored(status: 'admitted' | 'rejected' | 'unknown', nowMs: number): boolean {
     if (!this.#control.store) return false;
@@ -75,19 +82,24 @@ export class CallRingWriter {
     const second = Math.floor(nowMs / MS_PER_SECOND);
     if (second !== this.#second) {
       this.#second = second;
-      this.#unknown = this.#rejected = 0;
+      this.#unknownCount = this.#rejectedCount = 0;
     }
     const isStored =
-      status === 'unknown' ? this.#unknown++ < UNKNOWN_STORED_MAX : this.#rejected++ < REJECTED_STORED_MAX;
+      status === 'unknown'
+        ? this.#unknownCount++ < UNKNOWN_STORED_MAX
+        : this.#rejectedCount++ < REJECTED_STORED_MAX;
     if (!isStored) Atomics.add(this.#dropped, layout.UNSTORED, 1);
     return isStored;
   }
 
   /**
-   * Begins the record of a plain call (call-ring-layout.ts) and writes its other quotas and their number.
-   * Returns where its fields begin, in 64-bit words; -1 if the ring is full, which is counted here. The
-   * caller writes all other fields to `ints`, `floats` and `amounts`, and then publishes before it begins
-   * another record: most calls are plain, and an object for each would cost more than the record.
+   * Begins the record of a plain call (call-ring-layout.ts). Writes `others` (QuotasLeft in core/quotas.ts)
+   * and how many quotas they are. Returns where the record's fields begin, in 64-bit words. Returns -1 if the
+   * ring is full, after counting the call as dropped.
+   *
+   * request/chat-exchange.ts then writes all other fields to `ints`, `floats` and `amounts`, and calls
+   * `publish`. It gives no object, because most calls are plain and an object would cost more than the
+   * record.
    */
   beginPlain(others: readonly number[] | undefined): number {
     const count = others === undefined ? 0 : others.length / QUOTA_NUMBERS;
@@ -106,7 +118,10 @@ export class CallRingWriter {
     this.#ring.publish();
   }
 
-  /** Writes a whole record, or drops and counts it if the ring is full. Takes some 150 ns. */
+  /**
+   * Writes a whole record, or drops and counts it if the ring is full. Takes some 150 ns. Without `usage` or
+   * `quotas` the words of their members keep old bytes: the reader looks at SOURCE and IN_FLIGHT first.
+   */
   append(record: EndedCall, wanted: Wanted): void {
     const { usage, attempts, quotas, error } = record;
     const others = quotas?.others;
@@ -114,7 +129,7 @@ export class CallRingWriter {
     const otherCount = others === undefined ? 0 : others.length / QUOTA_NUMBERS;
     let bytes = layout.RECORD_BYTES + attemptCount * layout.ATTEMPT_BYTES + otherCount * layout.QUOTA_BYTES;
     const textsAt = bytes;
-    // The longest that texts can be.
+    // Reserves the most bytes that the texts can take. How many they take is known once they are written.
     for (let n = 0; n < attemptCount; n++) {
       bytes += Math.min(attempts[n]!.error.length, layout.ATTEMPT_ERROR_CHARS_MAX) * UTF8_BYTES_MAX;
     }
@@ -178,7 +193,7 @@ export class CallRingWriter {
     }
   }
 
-  /** Writes the attempt at `at` and its text at `textAt`; returns how many bytes the text has. */
+  /** Writes the attempt at byte `at` and its text at byte `textAt`; returns how many bytes the text has. */
   #writeAttempt(at: number, attempt: EndedAttempt, textAt: number): number {
     const { floats, ints } = this.#ring;
     floats[at >> 3] = attempt.startMs;
@@ -196,6 +211,7 @@ export class CallRingWriter {
     ));
   }
 
+  /** Returns how many bytes were written. */
   #writeText(text: string, charsMax: number, at: number): number {
     return text === '' ? 0 : this.#ring.bytes.write(text.slice(0, charsMax), at);
   }

@@ -1,10 +1,14 @@
 /**
  * The layout of a call's contents, the same in messages between threads and in files, and the memory budget
- * for contents that are not written yet. A listener packs them (request/call-contents.ts) if
- * `call_log.contents` keeps any; the main thread writes them (call-log/contents-writer.ts). Any thread.
+ * for contents that are not written yet. A listener packs contents (request/call-contents.ts) if
+ * `call_log.contents` keeps any; the main thread writes them to files, and reads them there
+ * (call-log/contents-writer.ts). Any thread.
  *
- * Must hold: the table stays, because files of earlier versions are read
- * (test/unit/call-log/contents-writer.test.ts).
+ * Must hold:
+ * - The table stays, because files of earlier versions are read.
+ * - `bytes in all` of contents is 32 plus the bytes of its three texts, or a reader takes the contents for
+ *   cut (test/unit/call-log/contents-writer.test.ts).
+ * - What is taken of a budget is given back once.
  *
  *     byte  bits  field
  *        0    32  bytes in all
@@ -27,13 +31,14 @@ const REQUEST_BYTES_IN_ALL_AT = 20;
 const RESPONSE_BYTES_AT = 24;
 const RESPONSE_BYTES_IN_ALL_AT = 28;
 export const CONTENTS_HEAD_BYTES = 32;
-const COUNT_MAX = 2 ** 32 - 1;
+/** The greatest number of a 32-bit field. */
+const UINT32_MAX = 2 ** 32 - 1;
 /** Words of ContentsBudget. */
-const HELD = 0;
+const TAKEN = 0;
 const DROPPED = 1;
 const WORDS = 2;
 /** The budget of one listener: 250 calls of the longest texts by default, or 16,000 of 2 KB. */
-const CONTENTS_HELD_BYTES_MAX = 32 * 1024 * 1024;
+const BUDGET_BYTES = 32 * 1024 * 1024;
 
 /** Which calls have their contents kept: none, those that failed, or all. */
 export type ContentsMode = 'none' | 'errors' | 'all';
@@ -45,6 +50,7 @@ export interface ClippedText {
   readonly bytesInAll: number;
 }
 
+/** The contents of one call. `request` and `response` may be empty, but not absent. */
 export interface CallContents {
   readonly requestId: string;
   readonly endedMs: WallMs;
@@ -52,6 +58,7 @@ export interface CallContents {
   readonly response: ClippedText;
 }
 
+/** Returns the bytes of the table above, in memory of their own, so that they may be transferred. */
 export function packContents({ requestId, endedMs, request, response }: CallContents): Buffer {
   const id = Buffer.from(requestId);
   const bytes = CONTENTS_HEAD_BYTES + id.length + request.bytes.length + response.bytes.length;
@@ -60,16 +67,18 @@ export function packContents({ requestId, endedMs, request, response }: CallCont
   packed.writeUInt32LE(id.length, ID_BYTES_AT);
   packed.writeDoubleLE(endedMs, ENDED_MS_AT);
   packed.writeUInt32LE(request.bytes.length, REQUEST_BYTES_AT);
-  packed.writeUInt32LE(Math.min(request.bytesInAll, COUNT_MAX), REQUEST_BYTES_IN_ALL_AT);
+  packed.writeUInt32LE(Math.min(request.bytesInAll, UINT32_MAX), REQUEST_BYTES_IN_ALL_AT);
   packed.writeUInt32LE(response.bytes.length, RESPONSE_BYTES_AT);
-  packed.writeUInt32LE(Math.min(response.bytesInAll, COUNT_MAX), RESPONSE_BYTES_IN_ALL_AT);
+  packed.writeUInt32LE(Math.min(response.bytesInAll, UINT32_MAX), RESPONSE_BYTES_IN_ALL_AT);
   packed.set(id, CONTENTS_HEAD_BYTES);
   packed.set(request.bytes, CONTENTS_HEAD_BYTES + id.length);
   packed.set(response.bytes, bytes - response.bytes.length);
   return packed;
 }
 
-/** Returns how many bytes the contents at `at` have; undefined if they are not whole. */
+/**
+ * Returns how many bytes the contents at `at` have; undefined if they are not whole, such as after a crash.
+ */
 export function contentsBytesAt(data: Buffer, at: number): number | undefined {
   if (at + CONTENTS_HEAD_BYTES > data.length) return undefined;
   const bytes = data.readUInt32LE(at);
@@ -77,7 +86,7 @@ export function contentsBytesAt(data: Buffer, at: number): number | undefined {
   return at + bytes === end && end <= data.length ? bytes : undefined;
 }
 
-/** For contents that `contentsBytesAt` has found whole, like the next two functions. */
+/** To be called only for contents that `contentsBytesAt` has found whole, like the next two functions. */
 export function requestIdAt(data: Buffer, at: number): string {
   const from = at + CONTENTS_HEAD_BYTES;
   return data.toString('utf8', from, from + data.readUInt32LE(at + ID_BYTES_AT));
@@ -90,7 +99,7 @@ export function textBoundsAt(data: Buffer, at: number): [requestAt: number, resp
   return [requestAt, responseAt, responseAt + data.readUInt32LE(at + RESPONSE_BYTES_AT)];
 }
 
-/** The texts are views of `data`, not copies. */
+/** Returns the contents at `at`. The texts are views of `data`, not copies. */
 export function contentsAt(data: Buffer, at: number): CallContents {
   const [requestAt, responseAt, end] = textBoundsAt(data, at);
   return {
@@ -107,7 +116,7 @@ export function contentsAt(data: Buffer, at: number): CallContents {
   };
 }
 
-/** gateway/gateway.ts creates one for each listener, who gets it in `workerData`. */
+/** gateway/gateway.ts creates a budget for each listener, which gets it in its `workerData`. */
 export type ContentsBudgetBuffer = SharedArrayBuffer;
 
 export function createContentsBudget(): ContentsBudgetBuffer {
@@ -117,9 +126,9 @@ export function createContentsBudget(): ContentsBudgetBuffer {
 /**
  * The memory budget for contents of one listener's calls.
  *
- *     word 0  held     bytes in memory; the listener adds and gives back what it drops, the main thread
- *                      gives back what it has appended
- *     word 1  dropped  calls whose contents were not kept because too much was held, modulo 2^32
+ *     word 0  taken    bytes in memory; the listener adds, and gives back what it drops; the main thread
+ *                      gives back what it has appended (gateway/gateway-logs.ts)
+ *     word 1  dropped  calls whose contents were not kept because the budget was used up, modulo 2^32
  */
 export class ContentsBudget {
   readonly #words: Int32Array;
@@ -129,23 +138,23 @@ export class ContentsBudget {
   }
 
   /**
-   * Returns whether so much may be held. If not, nothing is taken, and the listener counts the call as
-   * dropped.
+   * Takes `bytes` and returns true, or returns false if the budget has fewer left. Then nothing is taken, and
+   * the listener counts the call by `countDropped`.
    */
   take(bytes: number): boolean {
-    if (Atomics.add(this.#words, HELD, bytes) + bytes <= CONTENTS_HELD_BYTES_MAX) return true;
+    if (Atomics.add(this.#words, TAKEN, bytes) + bytes <= BUDGET_BYTES) return true;
     this.giveBack(bytes);
     return false;
   }
 
-  /** For exactly the bytes that were taken. */
+  /** To be called once for the bytes of each `take` that returned true. */
   giveBack(bytes: number): void {
-    Atomics.sub(this.#words, HELD, bytes);
+    Atomics.sub(this.#words, TAKEN, bytes);
   }
 
-  /** Call when the listener has died and its messages were read, before its successor begins. */
+  /** To be called when the listener has died and its messages were read, before its successor begins. */
   giveBackAll(): void {
-    Atomics.store(this.#words, HELD, 0);
+    Atomics.store(this.#words, TAKEN, 0);
   }
 
   countDropped(): void {

@@ -3,8 +3,8 @@
  * name. request/chat-exchange.ts makes one for each call that is logged or stored, call-ring.ts carries it to
  * the main thread, and gateway/call-lines.ts makes the `CallRecord` of it, with names. Any thread.
  *
- * It is only in the memory of one process, so its form may change. A plain call (call-ring-layout.ts) has no
- * object of this kind, unless records of calls are exported.
+ * An EndedCall is only in the memory of one process, so its form may change. A plain call
+ * (call-ring-layout.ts) has no such object, unless records of calls are exported.
  *
  * Must hold: a new field goes into call-ring-layout.ts, call-ring.ts and call-ring-reader.ts
  * (test/unit/telemetry/call-ring.test.ts compares what goes in and comes out), and if plain calls have it,
@@ -15,11 +15,14 @@ import type { TokenCounts } from '../core/token-counts.js';
 import type { AccountIndex, KeyIndex, PicoUnits, WallMs } from '../core/units.js';
 import { FAILURE_KINDS, type Outcome } from './metrics-layout.js';
 
-/** Why an attempt failed, in the terms of the metrics; or `cancelled`, because the client disconnected. */
+/**
+ * Why an attempt failed, in the terms of the metrics; or `cancelled`, because the client disconnected. The
+ * call ring has the index, so both its ends use this list.
+ */
 export const ATTEMPT_CODES = [...FAILURE_KINDS, 'cancelled'] as const;
 export type AttemptCode = (typeof ATTEMPT_CODES)[number];
 
-/** One try on one upstream. Times are milliseconds, the start's after the call came. */
+/** One attempt on one upstream. Times are milliseconds; `startMs` counts from the arrival of the call. */
 export interface EndedAttempt {
   /** The upstream's slot in the metrics. */
   readonly upstream: number;
@@ -27,6 +30,7 @@ export interface EndedAttempt {
   readonly model: number;
   /** 0 if the upstream sent none. */
   readonly status: number;
+  /** Undefined if the attempt did not fail. */
   readonly code: AttemptCode | undefined;
   readonly startMs: number;
   readonly durationMs: number;
@@ -52,11 +56,12 @@ export interface EndedCall {
   readonly stream: boolean;
   /** Undefined if the response cache was not asked. */
   readonly cache: 'hit' | 'miss' | undefined;
+  /** Account and key are undefined if the caller's key is not valid. */
   readonly account: AccountIndex | undefined;
   readonly key: KeyIndex | undefined;
-  /** The model that the caller named: index in the catalogue. */
+  /** The model that the caller named: index in the catalogue; undefined if there is no such model. */
   readonly model: number | undefined;
-  /** The upstream that was called last: slot in the metrics. */
+  /** The upstream that was called last: slot in the metrics; undefined if none was called. */
   readonly upstream: number | undefined;
   /** Undefined if the call was not charged. */
   readonly usage: EndedUsage | undefined;
@@ -68,7 +73,7 @@ export interface EndedCall {
   readonly queuedMs: number;
   /** From the arrival of the call to its admission; undefined if it was not admitted. */
   readonly admittedMs: number | undefined;
-  /** Undefined if it was not admitted, or is not stored. */
+  /** Undefined if the call was not admitted, or is not stored. */
   readonly quotas: QuotasLeft | undefined;
   /** At most CALL_ATTEMPTS_MAX (call-record.ts); the ring carries no more. */
   readonly attempts: readonly EndedAttempt[];
