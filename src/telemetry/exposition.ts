@@ -1,7 +1,7 @@
 /**
- * The text of `/metrics`: reads every metric family from shared memory at the scrape and writes it in the
- * format that the scraper asks for, Prometheus' own text (0.0.4) or OpenMetrics 1.0.0.
- * gateway/gateway-metrics.ts calls it, on the main thread.
+ * The text of `/metrics`: reads every metric family at the scrape and writes the samples in the format that
+ * the scraper asks for, Prometheus' own text (0.0.4) or OpenMetrics 1.0.0. gateway/gateway-metrics.ts creates
+ * the Exposition and asks for pages, which admin/server.ts serves. Main thread.
  *
  * https://prometheus.io/docs/instrumenting/exposition_formats/
  *
@@ -36,8 +36,8 @@ const CONTENT_TYPES: Readonly<Record<MetricsFormat, string>> = {
 export type FamilySamples = (family: MetricFamily) => readonly Sample[];
 
 /**
- * Reads all samples of this process, for a page that another process writes. Takes some microseconds a
- * sample, with a turn of the event loop between two families.
+ * Reads all samples of this process. Takes some microseconds a sample, with a turn of the event loop between
+ * two families. The snapshot may be sent to the process that writes the page.
  */
 export async function readMetrics(source: MetricsSource): Promise<MetricsSnapshot> {
   const families: FamilySnapshot[] = [];
@@ -50,48 +50,52 @@ export async function readMetrics(source: MetricsSource): Promise<MetricsSnapsho
 
 export class Exposition {
   readonly #collect: () => Promise<FamilySamples>;
-  /** Pages being written, by format: scrapes that come meanwhile get the same page. */
-  readonly #underWay = new Map<MetricsFormat, Promise<MetricsPage>>();
+  /** Pages that are being written, by format. A scrape that comes meanwhile gets the same page. */
+  readonly #runningPages = new Map<MetricsFormat, Promise<MetricsPage>>();
 
-  /** `collect` is called once a page. */
+  /** `collect` reads the samples of all processes. It is called once a page. */
   constructor(collect: () => Promise<FamilySamples>) {
     this.#collect = collect;
   }
 
   /**
    * Writes a page. There is a turn of the event loop between two families, so that a page of a thousand
-   * models does not delay a flush.
+   * models does not delay a flush. Rejects if `collect` does.
    */
   render(format: MetricsFormat): Promise<MetricsPage> {
-    const underWay = this.#underWay.get(format);
-    if (underWay !== undefined) return underWay;
-    const page = this.#render(format).finally(() => this.#underWay.delete(format));
-    this.#underWay.set(format, page);
+    const running = this.#runningPages.get(format);
+    if (running !== undefined) return running;
+    const page = this.#write(format).finally(() => this.#runningPages.delete(format));
+    this.#runningPages.set(format, page);
     return page;
   }
 
-  async #render(format: MetricsFormat): Promise<MetricsPage> {
+  async #write(format: MetricsFormat): Promise<MetricsPage> {
     const texts: string[] = [];
     const samplesOf = await this.#collect();
     for (const family of METRIC_FAMILIES) {
       texts.push(familyText(family, samplesOf(family), format));
       await nextTurn();
     }
+    // Only OpenMetrics has an end mark, and forbids the empty lines that make Prometheus' text readable.
     const text = format === 'openmetrics' ? `${texts.join('\n')}\n# EOF\n` : `${texts.join('\n\n')}\n`;
     return { contentType: CONTENT_TYPES[format], body: Buffer.from(text) };
   }
 }
 
-/** OpenMetrics declares a counter without the suffix `_total` that its samples have. */
+/**
+ * Returns the lines of one family. OpenMetrics declares a counter without the suffix `_total`, which the
+ * counter's samples have in both formats.
+ */
 function familyText(
   { name, type, help }: MetricFamily,
   samples: readonly Sample[],
   format: MetricsFormat,
 ): string {
-  const header = format === 'openmetrics' && type === 'counter' ? name.replace(/_total$/, '') : name;
+  const declared = format === 'openmetrics' && type === 'counter' ? name.replace(/_total$/, '') : name;
   const helpText = format === 'openmetrics' ? quotable(help) : escaped(help);
-  const lines = [`# HELP ${header} ${helpText}`, `# TYPE ${header} ${type}`];
-  // All samples of one histogram have the same object: its text is made once.
+  const lines = [`# HELP ${declared} ${helpText}`, `# TYPE ${declared} ${type}`];
+  // All samples of one histogram have the same `sharedLabels` object, so the text of the labels is made once.
   let shared: Sample['sharedLabels'];
   let sharedText = '';
   for (const { metricName = name, labels, sharedLabels, value } of samples) {
@@ -99,9 +103,9 @@ function familyText(
       shared = sharedLabels;
       sharedText = labelsText(sharedLabels ?? {});
     }
-    const text = labelsText(labels);
-    const all = text === '' || sharedText === '' ? text + sharedText : `${text},${sharedText}`;
-    lines.push(`${metricName}${all === '' ? '' : `{${all}}`} ${valueText(value)}`);
+    const ownText = labelsText(labels);
+    const allText = ownText === '' || sharedText === '' ? ownText + sharedText : `${ownText},${sharedText}`;
+    lines.push(`${metricName}${allText === '' ? '' : `{${allText}}`} ${valueText(value)}`);
   }
   return lines.join('\n');
 }
@@ -114,16 +118,17 @@ function labelsText(labels: Readonly<Record<string, string>>): string {
   return text;
 }
 
-/** As `escaped`, and quotes too: for values of labels, and for the help in OpenMetrics alone. */
+/** Escapes quotes too: for values of labels, and in OpenMetrics also for the help. */
 function quotable(text: string): string {
   return escaped(text).replace(/"/g, '\\"');
 }
 
+/** Escapes backslashes and line feeds, as both formats want it in every text. */
 function escaped(text: string): string {
   return text.replace(/\\/g, '\\\\').replace(/\n/g, '\\n');
 }
 
-/** Go's ParseFloat, which Prometheus uses, reads JavaScript's text of a number except of the infinities. */
+/** Prometheus reads numbers by Go's ParseFloat, which reads JavaScript's text of all but the infinities. */
 function valueText(value: number): string {
   if (value === Infinity) return '+Inf';
   return value === -Infinity ? '-Inf' : String(value);

@@ -3,8 +3,13 @@
  * sharing. Those of requests are in request-families.ts, those of upstreams in upstream-families.ts.
  * exposition.ts reads them at a scrape, on the main thread.
  *
- * Must hold: names and labels stay, because dashboards use them (no test), and no label has a value that a
- * caller can choose. test/unit/telemetry/exposition.test.ts compares samples with what is declared.
+ * Must hold:
+ * - Names and labels stay, because dashboards use them (no test). `npm run docs` copies names, labels and
+ *   help to docs/metrics.md.
+ * - No label has a value that a caller can choose, so that the number of time series is bounded.
+ * - Samples have the labels that the family declares (test/unit/telemetry/exposition.test.ts).
+ * - Money and counts that all processes read from one store have `across: 'one'`: a sum would count them once
+ *   for each process.
  */
 import type { ThreadSnapshot } from './metrics-reader.js';
 import {
@@ -22,7 +27,9 @@ import { UPSTREAM_FAMILIES } from './upstream-families.js';
 
 const ACCOUNT_LABELS = ['account', 'account_name'];
 
-/** Returns no sample of an account whose value is undefined. */
+/**
+ * Returns a sample for each account, except accounts whose value is undefined because it is not known yet.
+ */
 function accountSamples(
   source: MetricsSource,
   valueOf: (account: AccountSample) => number | undefined,
@@ -65,12 +72,13 @@ const ACCOUNT_FAMILIES: readonly MetricFamily[] = [
   },
 ];
 
+/** Returns one sample for each thread that runs. `threads` has a name for each stripe, so `!` is safe. */
 function threadSamples(
   { reader, threads }: MetricsSource,
-  value: (snapshot: ThreadSnapshot) => number,
+  valueOf: (snapshot: ThreadSnapshot) => number,
 ): Sample[] {
   return reader.threads().map((snapshot) => ({
-    value: value(snapshot),
+    value: valueOf(snapshot),
     labels: { thread: threads[snapshot.thread]! },
   }));
 }
@@ -180,7 +188,10 @@ const THREAD_FAMILIES: readonly MetricFamily[] = [
   },
 ];
 
-/** Returns one sample for each member of `counts`, all of which are numbers; the label has its name. */
+/**
+ * Returns one sample for each member of `counts`, all of which are numbers. The label `label` has the
+ * member's name, so a member that is renamed renames a series.
+ */
 function memberSamples(label: string, counts: object): Sample[] {
   return Object.entries(counts as Record<string, number>).map(([name, value]) => ({
     value,
@@ -188,7 +199,7 @@ function memberSamples(label: string, counts: object): Sample[] {
   }));
 }
 
-/** It has samples only if spans are exported. */
+/** Has samples only if spans are exported. The members of ExportCounts (span-outbox.ts) are the states. */
 const SPANS_FAMILY: MetricFamily = {
   name: 'tollgate_spans_total',
   type: 'counter',
@@ -197,7 +208,7 @@ const SPANS_FAMILY: MetricFamily = {
   collect: ({ spans }) => memberSamples('state', spans() ?? {}),
 };
 
-/** It has samples only if records of calls are exported. */
+/** Has samples only if records of calls are exported. The states are as in SPANS_FAMILY. */
 const LOG_RECORDS_FAMILY: MetricFamily = {
   name: 'tollgate_log_records_total',
   type: 'counter',
@@ -237,6 +248,7 @@ const WEBHOOK_FAMILIES: readonly MetricFamily[] = [
     collect: ({ webhooks }) => {
       const counts = webhooks();
       if (counts === undefined) return [];
+      // The label says `failed` for a webhook that was given up. Failed attempts have a family of their own.
       const { sent, givenUp: failed, dropped } = counts;
       return memberSamples('state', { sent, failed, dropped });
     },
@@ -268,14 +280,12 @@ export const GATEWAY_FAMILIES: readonly MetricFamily[] = [
 const EXCHANGE_DURATION = 'tollgate_sharing_exchange_duration_seconds';
 
 /** Returns no sample if limits are not shared. */
-function sharingSample({ sharing }: MetricsSource, value: (snapshot: SharingSnapshot) => number): Sample[] {
+function sharingSample({ sharing }: MetricsSource, valueOf: (snapshot: SharingSnapshot) => number): Sample[] {
   const snapshot = sharing();
-  return snapshot === undefined ? [] : [{ value: value(snapshot), labels: {} }];
+  return snapshot === undefined ? [] : [{ value: valueOf(snapshot), labels: {} }];
 }
 
-/**
- * Returns one sample for each state: 1 for the present one, 0 for the others. None if `state` is undefined.
- */
+/** Returns a sample for each state: 1 for `state`, 0 for the others. Returns none if `state` is undefined. */
 function stateSamples(states: readonly string[], state: string | undefined): Sample[] {
   if (state === undefined) return [];
   return states.map((name) => ({ value: name === state ? 1 : 0, labels: { state: name } }));

@@ -1,21 +1,25 @@
 /**
- * Histograms: in words of the shared metrics (metrics-layout.ts), where one thread counts and the main thread
- * adds up, and as a snapshot. Also the histogram of flushes. Any thread.
+ * Histograms: in words of the shared metrics (metrics-layout.ts), where one thread counts
+ * (metrics-writers.ts) and the main thread adds up (metrics-reader.ts), and as a snapshot. Also the histogram
+ * of flushes. Any thread.
  *
- *     word 0 … n-1   values ≤ bounds[i] and above the bound before it
+ *     word 0 … n-1   values ≤ bounds[word] and above bounds[word - 1]
  *          n         values above the last bound
  *          n+1       sum of all values
  *
- * Must hold: writers and readers of one histogram use the same bounds, because buckets are added by their
- * position (test/unit/telemetry/histogram.test.ts).
+ * Must hold:
+ * - Writers and readers of one histogram use the same bounds, because buckets are added by their position
+ *   (test/unit/telemetry/histogram.test.ts).
+ * - `observe` and `addValue` choose the same bucket, so that all histograms count alike.
  */
 import type { Clock } from '../core/clock.js';
 
-/** Upper bounds, ascending. A value between two of them is counted at the upper one. */
+/** Upper bounds, ascending. A value between two bounds is counted in the bucket of the upper bound. */
 export type HistogramBounds = readonly number[];
 
 /**
- * A copy of a histogram. Counts are not cumulative; there is one more than bounds, for values above the last.
+ * A copy of a histogram. Counts are not cumulative. There is one count more than bounds: of the values above
+ * the last bound.
  */
 export interface HistogramSnapshot {
   readonly bounds: HistogramBounds;
@@ -23,13 +27,14 @@ export interface HistogramSnapshot {
   sum: number;
 }
 
-/** How many 64-bit words a histogram with these bounds takes. */
+/** Returns how many 64-bit words a histogram with these bounds takes. */
 export function histogramWords(bounds: HistogramBounds): number {
   return bounds.length + 2;
 }
 
 /**
- * Counts `value` in the histogram that begins at word `at`. Only one thread may do so. 5 ns, no allocation.
+ * Counts `value` in the histogram that begins at word `at`. Only the thread that owns the words may call it,
+ * because the additions are not atomic. Takes 5 ns and allocates nothing: listeners call it for each call.
  */
 export function observe(words: Float64Array, at: number, bounds: HistogramBounds, value: number): void {
   let bucket = 0;
@@ -49,14 +54,14 @@ export function addHistogram(snapshot: HistogramSnapshot, words: Float64Array, a
   snapshot.sum += words[at + bounds.length + 1]!;
 }
 
-/** Counts `value` in a snapshot. */
+/** Counts `value` in a snapshot. For histograms that only the main thread has, such as that of flushes. */
 export function addValue(snapshot: HistogramSnapshot, value: number): void {
   const bucket = snapshot.bounds.findIndex((bound) => value <= bound);
   snapshot.counts[bucket < 0 ? snapshot.bounds.length : bucket]! += 1;
   snapshot.sum += value;
 }
 
-/** How many values were counted: request-families.ts leaves out empty histograms. */
+/** Returns how many values were counted. request-families.ts leaves out histograms without any. */
 export function countOf({ counts }: HistogramSnapshot): number {
   return counts.reduce((sum, count) => sum + count, 0);
 }
@@ -65,19 +70,20 @@ export function countOf({ counts }: HistogramSnapshot): number {
 export const FLUSH_BOUNDS_MS = [0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000, 2_500];
 
 export interface FlushSnapshot {
+  /** In milliseconds. The object that FlushMeter goes on counting in, not a copy. */
   readonly durations: HistogramSnapshot;
+  /** Flushes that did not write everything. */
   readonly errors: number;
-  /** Time since the last run that wrote everything began. */
+  /** Time since the last flush that wrote everything began. */
   readonly lagMs: number;
 }
 
-/**
- * Measures the flushes of the ledger (store/flush.ts): durations, lag and failures. Main thread.
- */
+/** Measures the flushes of the ledger: durations, lag and failures. store/flush.ts calls it. Main thread. */
 export class FlushMeter {
   readonly #clock: Clock;
   readonly #durations = emptyHistogram(FLUSH_BOUNDS_MS);
   #errors = 0;
+  /** When the last flush that wrote everything began; before the first, when this object was made. */
   #writtenAtMs: number;
 
   constructor(clock: Clock) {
@@ -86,18 +92,18 @@ export class FlushMeter {
   }
 
   /**
-   * Runs `flush`, which returns whether everything was written, and returns the same. What it throws is not
+   * Runs `flush` and returns what it returns: whether everything was written. A flush that throws is not
    * counted.
    */
   measure(flush: () => boolean): boolean {
     const beganMs = this.#clock.monotonicMs();
-    const written = flush();
+    const isWritten = flush();
     const durationMs = this.#clock.monotonicMs() - beganMs;
     addValue(this.#durations, durationMs);
-    // The lag counts from the flush's begin: calls that were settled while it ran wait for the next one.
-    if (written) this.#writtenAtMs = beganMs;
+    // The lag counts from the flush's begin: calls that were settled while it ran wait for the next flush.
+    if (isWritten) this.#writtenAtMs = beganMs;
     else this.#errors += 1;
-    return written;
+    return isWritten;
   }
 
   read(): FlushSnapshot {

@@ -14,14 +14,14 @@
  * All rings together take 10 MB at worst.
  *
  * When a span of the ring `1h` is written to disk, the running spans of all rings on disk are written too,
- * with what they have so far. So a gateway that dies loses its last 10 seconds, and the next gateway goes on
- * with the spans.
+ * with what they have so far. So a gateway that dies loses only its last 10 seconds, and the next gateway
+ * continues the running spans.
  *
  * Must hold:
  * - Growth is never negative, also if sums begin at 0 again after a restart.
  * - The calls of a run of any length are in all rings.
- * - HISTORY_RINGS go from the finest to the coarsest. The seconds of each are a multiple of those of the ring
- *   before, so that each span lies in one span of the next ring (top-accounts.ts).
+ * - HISTORY_RINGS go from the finest to the coarsest. The seconds of each ring are a multiple of those of the
+ *   ring before, so that each span lies in one span of the next ring (top-accounts.ts).
  * - No two rings have the same seconds: store/history-rows.ts finds a ring by them.
  * - Nothing of Node is imported, because of the browser.
  */
@@ -59,7 +59,7 @@ export interface SpanOfRing<Held extends Span> {
 
 /**
  * A span that begins later than so many seconds from now is of a clock that was ahead, and is dropped. If the
- * clock was set back by less, its spans stay, and no span is added until their time has passed again.
+ * clock was set back by less, the spans stay, and no span is added until their time has passed again.
  */
 const AHEAD_SECONDS_MAX = 300;
 
@@ -85,23 +85,24 @@ export class SpanRing<Held extends Span> {
     return this.isLater(start) && start <= nowSeconds && start >= nowSeconds - seconds * spans;
   }
 
-  /** Whether it follows the last span. `push` only such spans: the readers need their order. */
+  /** Whether a span that begins at `start` follows the last one. */
   isLater(start: number): boolean {
     return start > (this.spans.at(-1)?.start ?? -Infinity);
   }
 
-  /** Drops spans of a clock that was far ahead. Otherwise no span could follow them until their time. */
+  /** Drops spans of a clock that was far ahead. Otherwise no span could be added until their time. */
   dropAhead(nowSeconds: number): void {
     while (isAhead(this.spans.at(-1)?.start ?? -Infinity, nowSeconds)) this.spans.pop();
   }
 
+  /** Adds a span, which must be later than the last one, because readers need the order. Drops the oldest. */
   push(span: Held): void {
     this.spans.push(span);
     if (this.spans.length > this.shape.spans) this.spans.shift();
   }
 }
 
-/** One ring of each length. AccountHistory (account-history.ts) has rings of its own. */
+/** One ring of each length. History (below) and AccountHistory (account-history.ts) extend it. */
 export abstract class Rings<Held extends Span, Ring extends SpanRing<Held>> {
   readonly #rings: ReadonlyMap<RingName, Ring>;
 
@@ -118,7 +119,7 @@ export abstract class Rings<Held extends Span, Ring extends SpanRing<Held>> {
     for (const span of spans) if (target.isNew(span.start, nowSeconds)) target.push(span);
   }
 
-  /** There is a ring of each name. */
+  /** `!`: the constructor made a ring of each name. */
   protected ring(name: RingName): Ring {
     return this.#rings.get(name)!;
   }
@@ -136,15 +137,15 @@ export type StatusStats = CallStats & Pick<StatusDocument, 'calls_in_flight' | '
 
 /**
  * By how much `CallStats` grew. Members that did not grow are left out, so that a span without calls is
- * small.
+ * small. The rows on disk and the console have these names.
  */
 export interface CallGrowth {
   outcomes?: Record<string, number>;
-  /** Tokens: prompt, cached (a part of the prompt), completion. */
-  tokens?: [number, number, number];
-  /** In units of the currency: for charts and not for bills. */
+  /** The cached tokens are a part of the prompt. */
+  tokens?: [prompt: number, cached: number, completion: number];
+  /** In units of the currency, as a float: exact enough for charts, not for bills. */
   cost?: number;
-  /** By the index of the histogram's bucket. */
+  /** How many calls took so long, by the index of the histogram's bucket. So has `first_token`. */
   duration?: Record<string, number>;
   first_token?: Record<string, number>;
 }
@@ -155,11 +156,11 @@ interface StatusGrowth extends CallGrowth {
 }
 
 export interface HistorySpan extends Span, StatusGrowth {
-  /** The most calls in flight that were seen. */
+  /** The most calls in flight at any read of the status. */
   in_flight: number;
   /**
-   * In how many seconds the calls came; absent if in those of the whole span. Present if a run of the gateway
-   * began or ended within the span, or the status was not read for a while.
+   * In how many seconds the calls came. Absent if the whole span was recorded. Present if a run of the
+   * gateway began or ended within the span, or if the status was not read for a while.
    */
   seconds?: number;
 }
@@ -172,14 +173,14 @@ export class History extends Rings<HistorySpan, StatusRing> {
   }
 
   /**
-   * Adds the status of now, every HISTORY_PERIOD_SECONDS; returns the spans that ended with it, each once.
-   * 0.1 ms, 0.2 with twenty models.
+   * Adds the status of now; called every HISTORY_PERIOD_SECONDS. Returns the spans that ended since the last
+   * call, each once. Takes 0.1 ms, or 0.2 ms with twenty models.
    */
   add(stats: StatusStats, nowSeconds: number): EndedSpan[] {
     return this.each((ring) => ring.add(stats, nowSeconds));
   }
 
-  /** The spans that have not ended, with what they have so far; for the disk. */
+  /** Returns the spans that have not ended, with what they have so far; for the disk. Changes nothing. */
   running(stats: StatusStats, nowSeconds: number): EndedSpan[] {
     return this.each((ring) => ring.running(stats, nowSeconds));
   }
@@ -195,7 +196,7 @@ export class History extends Rings<HistorySpan, StatusRing> {
  */
 const READ_LATE_SECONDS_MAX = 1;
 
-/** The status with which a span began. It was read at `atSeconds`, at `start` or later. */
+/** The status with which a span began. The status was read at `atSeconds`: at `start` or later. */
 interface SpanBegin {
   readonly start: number;
   readonly atSeconds: number;
@@ -205,37 +206,39 @@ interface SpanBegin {
 class StatusRing extends SpanRing<HistorySpan> {
   /** The begin of the running span; undefined before the first status. */
   #begin: SpanBegin | undefined;
-  /** The most calls in flight that were seen in the running span. */
-  #inFlight = 0;
-  /** The part of the running span that an earlier run of the gateway has stored. */
+  /** The most calls in flight at any read of the status in the running span. */
+  #inFlightMax = 0;
+  /** The part of the running span that an earlier run of the gateway has stored; undefined if none has. */
   #earlier: HistorySpan | undefined;
 
-  /** Returns the running span if it ends with this status. */
+  /** Returns the running span if this status ends it, else an empty list. */
   add(stats: StatusStats, nowSeconds: number): HistorySpan[] {
     this.dropAhead(nowSeconds);
     const start = nowSeconds - (nowSeconds % this.shape.seconds);
     const begin = this.#begin;
-    this.#inFlight = Math.max(this.#inFlight, stats.calls_in_flight);
+    this.#inFlightMax = Math.max(this.#inFlightMax, stats.calls_in_flight);
     if (begin?.start === start) return [];
     this.#begin = { start, atSeconds: nowSeconds, stats };
     if (begin === undefined) {
-      // The first status of this run. If an earlier run has stored a part of the span, this run continues it.
+      // The first status of this run. If an earlier run has stored a part of the running span, that part is
+      // taken out of the ring and becomes a part of the span that this run will add.
       const last = this.spans.at(-1);
       if (last?.start === start && last.seconds !== undefined) this.#earlier = this.spans.pop();
       return [];
     }
     const earlier = this.#earlier;
     this.#earlier = undefined;
-    // If the clock was set back, what was counted meanwhile belongs to no span.
+    // If the clock was set back, the calls since `begin` belong to no span.
     if (begin.start > start) return [];
     const span = this.#spanOf(begin, earlier, stats, nowSeconds);
-    this.#inFlight = stats.calls_in_flight;
-    // An earlier run of the gateway that ended within this span has recorded it already.
+    this.#inFlightMax = stats.calls_in_flight;
+    // The ring has a span of this time already: an earlier run recorded it, or the clock was set back since.
     if (!this.isLater(span.start)) return [];
     this.push(span);
     return [span];
   }
 
+  /** Returns the running span; an empty list if it has just begun, or if the ring has a later span. */
   running(stats: StatusStats, nowSeconds: number): HistorySpan[] {
     const begin = this.#begin;
     if (begin === undefined || begin.atSeconds >= nowSeconds || !this.isLater(begin.start)) return [];
@@ -253,26 +256,26 @@ class StatusRing extends SpanRing<HistorySpan> {
     const growth = growthOf(before, stats);
     return {
       start,
-      in_flight: Math.max(this.#inFlight, earlier?.in_flight ?? 0),
+      in_flight: Math.max(this.#inFlightMax, earlier?.in_flight ?? 0),
       ...(isWhole ? {} : { seconds }),
       ...(earlier === undefined ? growth : sumOf(earlier, growth)),
     };
   }
 }
 
-/** A span names so many models at most: those with most calls. */
+/** How many models a span names: those with most calls. It bounds the size of a span. */
 const MODELS_MAX = 20;
 
 /** Returns by how much each sum grew. */
 function growthOf(before: StatusStats, after: StatusStats): StatusGrowth {
-  const known = new Map(before.models.map((model) => [model.id, model]));
+  const modelsBefore = new Map(before.models.map((model) => [model.id, model]));
   // Ranked by calls first, so that of a thousand models only twenty are compared in full.
   const models = after.models
-    .map((model) => ({ model, calls: grownBy(callsOf(known.get(model.id)), callsOf(model)) }))
+    .map((model) => ({ model, calls: grownBy(callsOf(modelsBefore.get(model.id)), callsOf(model)) }))
     .filter(({ calls }) => calls > 0)
     .sort((left, right) => right.calls - left.calls)
     .slice(0, MODELS_MAX)
-    .map(({ model }) => [model.id, callGrowthOf(known.get(model.id), model)] as const);
+    .map(({ model }) => [model.id, callGrowthOf(modelsBefore.get(model.id), model)] as const);
   return withoutUndefined<StatusGrowth>({
     ...callGrowthOf(before, after),
     refusals: countsGrowth(before.refusals, after.refusals),
@@ -280,12 +283,12 @@ function growthOf(before: StatusStats, after: StatusStats): StatusGrowth {
   });
 }
 
-/** Returns the growth of two parts of one span. */
+/** Returns the growth of two parts of one span together. */
 function sumOf(left: StatusGrowth, right: StatusGrowth): StatusGrowth {
   const ids = new Set([...Object.keys(left.models ?? {}), ...Object.keys(right.models ?? {})]);
   const models = [...ids]
     .map((id) => [id, callSumOf(left.models?.[id] ?? {}, right.models?.[id] ?? {})] as const)
-    .sort(([, one], [, other]) => callsOf(other) - callsOf(one))
+    .sort(([, first], [, second]) => callsOf(second) - callsOf(first))
     .slice(0, MODELS_MAX);
   return withoutUndefined<StatusGrowth>({
     ...callSumOf(left, right),
@@ -310,7 +313,7 @@ function callSumOf(left: CallGrowth, right: CallGrowth): CallGrowth {
   });
 }
 
-/** Returns undefined if there are no counts. */
+/** Adds up counts of the same name. Returns undefined if there are none. */
 function countsSum(
   left: Readonly<Record<string, number>> = {},
   right: Readonly<Record<string, number>> = {},
@@ -320,11 +323,12 @@ function countsSum(
   return Object.fromEntries(names.map((name) => [name, (left[name] ?? 0) + (right[name] ?? 0)]));
 }
 
+/** Returns the number of calls of all outcomes; 0 for undefined. */
 function callsOf(stats: Pick<CallGrowth, 'outcomes'> | CallStats | undefined): number {
   return Object.values(stats?.outcomes ?? {}).reduce((sum, count) => sum + count, 0);
 }
 
-/** Without `before`, all of `after` is growth. */
+/** If `before` is undefined, all of `after` is growth. */
 export function callGrowthOf(before: CallStats | undefined, after: CallStats): CallGrowth {
   const tokens = countsGrowth(before?.tokens, after.tokens);
   const cost = grownBy(Number(before?.cost ?? 0), Number(after.cost));
@@ -343,16 +347,16 @@ function withoutUndefined<Growth>(growth: { [Name in keyof Growth]: Growth[Name]
 
 type Counts = Readonly<Record<string, number>> | readonly number[];
 
-/** Returns undefined if nothing grew. */
+/** Returns the growth of each count by its name or index; undefined if nothing grew. */
 export function countsGrowth(before: Counts | undefined, after: Counts): Record<string, number> | undefined {
-  const known = new Map(Object.entries(before ?? {}));
+  const countsBefore = new Map(Object.entries(before ?? {}));
   const grown = Object.entries(after)
-    .map(([name, count]) => [name, grownBy(known.get(name) ?? 0, count)] as const)
+    .map(([name, count]) => [name, grownBy(countsBefore.get(name) ?? 0, count)] as const)
     .filter(([, count]) => count > 0);
   return grown.length === 0 ? undefined : Object.fromEntries(grown);
 }
 
-/** A sum that fell has begun at 0 again, so all of it is growth. */
+/** Returns the growth of a sum. A sum that fell has begun at 0 again, so all of `after` is growth. */
 export function grownBy(before: number, after: number): number {
   return after < before ? after : after - before;
 }

@@ -4,9 +4,9 @@
  *
  * There are three buffers of 64-bit floats, each cut into stripes, and only one thread writes a stripe. With
  * one writer and aligned words no atomics are needed: a reader sees the old value of a word or the new one.
- * Of two words it may see the new value of one and the old value of the other. A float counts exactly to
- * 2^53, 28,000 years at 10,000 a second. A dead thread's successor continues in its stripe. Pages that were
- * never used cost no memory.
+ * Of two words the reader may see the new value of one and the old value of the other. A float counts exactly
+ * to 2^53, 28,000 years at 10,000 a second. A thread that replaces a dead one continues in the same stripe.
+ * Pages that were never used cost no memory, so stripes may be larger than most gateways need.
  *
  * One word is an exception: THREAD_HOLDER is a 32-bit integer for Atomics, because several counter threads
  * may want the same stripe at once. The main thread also clears the stripe of a counter thread that has ended
@@ -31,6 +31,7 @@
  *   those of the constant before.
  * - Only one thread writes a stripe, but for the exception above
  *   (test/unit/telemetry/thread-health.counter-stripe.test.ts).
+ * - The names in the lists below stay: they are labels of metrics and members of the admin interface.
  */
 import {
   ERROR_CODES,
@@ -51,7 +52,7 @@ import { createLogSwitch, type LogSwitchBuffer } from './log.js';
 export type Outcome = 'ok' | 'client_gone' | ErrorCode;
 export const OUTCOMES: readonly Outcome[] = ['ok', 'client_gone', ...ERROR_CODES];
 
-/** Routes other than the doors. (Calls of doors are counted by their model.) */
+/** Routes other than the doors. Calls that come by a door are counted by their model instead. */
 export const OTHER_ROUTES = ['/v1/models', '/v1/models/{id}', 'other'] as const;
 export type OtherRoute = (typeof OTHER_ROUTES)[number];
 export type Route = DoorPath | OtherRoute;
@@ -102,7 +103,7 @@ export const DISBELIEF_REASONS = [
 ] as const;
 export type DisbeliefReason = (typeof DISBELIEF_REASONS)[number];
 
-/** What became of the upstream of a call whose client left after the request was sent. */
+/** How the response of the upstream ended, in a call whose client had left after the request was sent. */
 export const LEFT_ENDS = [
   /** The upstream was aborted as the client left. */
   'aborted',
@@ -113,7 +114,7 @@ export const LEFT_ENDS = [
 ] as const;
 export type LeftEnd = (typeof LEFT_ENDS)[number];
 
-/** `closed` stays first, because a word that was never written is 0. The others ascend in severity. */
+/** `closed` stays first, because a word that was never written is 0. */
 export const BREAKER_STATES = ['closed', 'half_open', 'open'] as const;
 export type BreakerState = (typeof BREAKER_STATES)[number];
 
@@ -143,14 +144,16 @@ const FLOAT_BYTES = Float64Array.BYTES_PER_ELEMENT;
 const LINE_WORDS = 8;
 const wholeLines = (words: number): number => Math.ceil(words / LINE_WORDS) * LINE_WORDS;
 
-/** Words of a listener's stripe. */
+/** Words of a listener's stripe. IN_FLIGHT: calls that a worker handles now. */
 export const IN_FLIGHT = 0;
+/** One word for each outcome of each of OTHER_ROUTES, then one for each of REJECTION_REASONS. */
 export const ROUTES = IN_FLIGHT + 1;
 export const REJECTIONS = ROUTES + OTHER_ROUTES.length * OUTCOMES.length;
 /** The response cache in the listener's memory: responses, their bytes, and evictions since the start. */
 export const CACHE_ENTRIES = REJECTIONS + REJECTION_REASONS.length;
 export const CACHE_BYTES = CACHE_ENTRIES + 1;
 export const CACHE_EVICTIONS = CACHE_BYTES + 1;
+/** Histograms of the overhead: of calls whose response was sent whole, and of streams. */
 export const OVERHEAD_WHOLE = CACHE_EVICTIONS + 1;
 export const OVERHEAD_STREAM = OVERHEAD_WHOLE + histogramWords(OVERHEAD_BOUNDS_MS);
 const MODELS = wholeLines(OVERHEAD_STREAM + histogramWords(OVERHEAD_BOUNDS_MS));
@@ -165,9 +168,9 @@ export const OTHER_MODEL = 1;
 const FIRST_MODEL = 2;
 const MODEL_SLOTS = FIRST_MODEL + CATALOG_ENTRIES_MAX;
 
-/** Words of a model's block. It begins with chat calls by outcome, one word each, without broken calls. */
+/** Words of a model's block. MODEL_OUTCOMES: chat calls by outcome, one word each, without broken calls. */
 const MODEL_OUTCOMES = 0;
-/** Then broken calls by outcome: their response had begun with 200 before they failed. */
+/** Broken calls by outcome: their response had begun with 200 before they failed. */
 const MODEL_BROKEN = MODEL_OUTCOMES + OUTCOMES.length;
 export const MODEL_CACHED_TOKENS = MODEL_BROKEN + OUTCOMES.length;
 export const MODEL_CACHE_WRITE_TOKENS = MODEL_CACHED_TOKENS + 1;
@@ -197,26 +200,29 @@ export const MODEL_DURATION = MODEL_OUTPUT + histogramWords(TOKENS_BOUNDS);
 export const MODEL_FIRST_TOKEN = MODEL_DURATION + histogramWords(DURATION_BOUNDS_MS);
 const MODEL_WORDS = wholeLines(MODEL_FIRST_TOKEN + histogramWords(FIRST_TOKEN_BOUNDS_MS));
 
-/** A second block for each model: calls by other doors than chat. Last, as most are never written. */
+/** A second block for each model: calls by other doors than chat. Last, because most are never written. */
 const OTHER_DOORS = MODELS + MODEL_SLOTS * MODEL_WORDS;
-/** For one door: calls by outcome, then broken calls by outcome, as at the start of a model's block. */
+/** Words of one door: calls by outcome, then broken calls by outcome, as at the start of a model's block. */
 const DOOR_WORDS = 2 * OUTCOMES.length;
 /** A second block has the words of all doors but chat, in the order of DOOR_NAMES. */
 const MODEL_DOORS_WORDS = wholeLines((DOOR_NAMES.length - 1) * DOOR_WORDS);
 
 export const LISTENER_STRIPE_WORDS = OTHER_DOORS + MODEL_SLOTS * MODEL_DOORS_WORDS;
 
-/** Words of an upstream's block in a worker's stripe. */
+/** Words of an upstream's block in a worker's stripe. Two words are of now, the others only grow. */
 export const UPSTREAM_ATTEMPTS = 0;
 /** Attempts that followed a failed attempt of the same call, here or on another upstream. */
 export const UPSTREAM_RETRIES = 1;
 export const UPSTREAM_IN_FLIGHT = 2;
 /** Index into BREAKER_STATES. */
 export const UPSTREAM_BREAKER = 3;
+/** Failed attempts, one word for each of FAILURE_KINDS. */
 export const UPSTREAM_FAILURES = 4;
+/** Reports of usage that were not believed, one word for each of DISBELIEF_REASONS. */
 export const UPSTREAM_DISBELIEVED = UPSTREAM_FAILURES + FAILURE_KINDS.length;
 /**
- * The last failure: its time in Unix milliseconds and its index in FAILURE_KINDS. 0 and 0 before the first.
+ * The last failure: its time in Unix milliseconds and its index in FAILURE_KINDS. The time is 0 before the
+ * first failure.
  */
 export const UPSTREAM_FAILED_AT = UPSTREAM_DISBELIEVED + DISBELIEF_REASONS.length;
 export const UPSTREAM_FAILED_KIND = UPSTREAM_FAILED_AT + 1;
@@ -286,7 +292,8 @@ export const MAIN_THREAD = 0;
 
 /**
  * Returns the names of the threads in the order of their stripes. `workers` is the setting: with 0 there is
- * no worker thread. `traces` exports spans; it and the counter threads have stripes also while none runs.
+ * no worker thread. `traces` exports spans. `traces` and the counter threads have stripes also while they do
+ * not run.
  *
  * `main` stays first (MAIN_THREAD), and the listeners and workers follow it, as GatewayMetrics in
  * gateway/gateway-metrics.ts counts. The counter threads stay last, as thread-health.ts counts.
@@ -302,7 +309,7 @@ export function threadNames(listeners: number, workers: number): string[] {
   ];
 }
 
-/** The number of upstream workers. With `workers: 0` each listener is one (gateway/pools.ts). */
+/** Returns the number of upstream workers. With `workers: 0` each listener is one (gateway/pools.ts). */
 export function workerCount(listeners: number, workerThreads: number): number {
   return workerThreads === 0 ? listeners : workerThreads;
 }
@@ -323,7 +330,7 @@ export function createMetrics(
   };
 }
 
-/** Returns one stripe of a buffer whose stripes are `words` long. */
+/** Returns the stripe of index `stripe` of a buffer whose stripes are `words` long. */
 export function openStripe(buffer: SharedArrayBuffer, stripe: number, words: number): Float64Array {
   return new Float64Array(buffer, stripe * words * FLOAT_BYTES, words);
 }

@@ -3,11 +3,12 @@
  * gateways of a group exchange. gateway/gateway-metrics.ts creates the reader; the families in telemetry/ and
  * gateway/stats.ts call it. Main thread.
  *
- * The sums are not of one moment: a call that ends meanwhile may be in one sum and not in another. The two
- * words of a cost are read one after the other. So a part of a charge that is added meanwhile may be missing
- * until the next reading. A cost never falls by that, because neither word does.
+ * The sums are not of one moment: a call that ends during a read may be in one sum and not in another. The
+ * two words of a cost are read one after the other, so a part of the newest charge may be missing until the
+ * next read. A cost never falls by that, because neither word falls.
  *
- * Must hold: the sums are read where metrics-writers.ts counts (test/unit/telemetry/metrics-layout.test.ts).
+ * Must hold: each sum is read from the words in which metrics-writers.ts counts it
+ * (test/unit/telemetry/metrics-layout.test.ts). `!` on a word is safe: openStripes returns whole stripes.
  */
 import { DOOR_NAMES, type DoorName } from '../core/door-names.js';
 import { addHistogram, emptyHistogram, type HistogramBounds, type HistogramSnapshot } from './histogram.js';
@@ -58,8 +59,8 @@ export interface UpstreamSnapshot {
   readonly callsInFlight: number;
   readonly failures: ReadonlyMap<FailureKind, number>;
   /**
-   * The last failure at any worker; undefined before the first. If one more is counted meanwhile, its kind
-   * may come with the time of the one before.
+   * The last failure at any worker; undefined before the first. If a failure is counted during the read, its
+   * kind may come with the time of the failure before.
    */
   readonly lastFailure: { readonly kind: FailureKind; readonly atMs: number } | undefined;
   /** Reports of usage that were not believed, so that the gateway counted the tokens, by reason. */
@@ -73,7 +74,7 @@ export interface UpstreamSnapshot {
     readonly rejected: number;
     readonly ms: number;
   };
-  /** Number of workers by the state of their breaker. */
+  /** How many workers have the breaker of this upstream in each state. All states are present. */
   readonly breakers: ReadonlyMap<BreakerState, number>;
 }
 
@@ -96,14 +97,14 @@ export class MetricsReader {
     this.#threads = layout.openStripes(buffers.threads, layout.THREAD_STRIPE_WORDS);
   }
 
-  /** Calls that workers have now. */
+  /** Returns how many calls workers handle now. */
   callsInFlight(): number {
     return sum(this.#listeners, layout.IN_FLIGHT);
   }
 
   /** Requests of a route other than the doors, by outcome. */
   route(route: OtherRoute): ReadonlyMap<Outcome, number> {
-    return row(
+    return sumsByName(
       this.#listeners,
       layout.ROUTES + layout.OTHER_ROUTES.indexOf(route) * layout.OUTCOMES.length,
       layout.OUTCOMES,
@@ -112,7 +113,7 @@ export class MetricsReader {
 
   /** Chat calls that were rejected before they were sent to an upstream, by reason. */
   rejections(): ReadonlyMap<RejectionReason, number> {
-    return row(this.#listeners, layout.REJECTIONS, layout.REJECTION_REASONS);
+    return sumsByName(this.#listeners, layout.REJECTIONS, layout.REJECTION_REASONS);
   }
 
   /** Cached responses in the memory of the listeners. */
@@ -124,79 +125,83 @@ export class MetricsReader {
     };
   }
 
-  /** What calls took here beside their upstreams: of streams, or of responses that were sent whole. */
-  overheadMs(stream: boolean): HistogramSnapshot {
+  /** Returns the overhead of calls: of streams, or of responses that were sent whole. */
+  overheadMs(isStream: boolean): HistogramSnapshot {
     return histogram(
       this.#listeners,
-      stream ? layout.OVERHEAD_STREAM : layout.OVERHEAD_WHOLE,
+      isStream ? layout.OVERHEAD_STREAM : layout.OVERHEAD_WHOLE,
       layout.OVERHEAD_BOUNDS_MS,
     );
   }
 
   /**
-   * `modelSlot`: the number of the model's block (`modelSlotOf`), which may be NO_MODEL or OTHER_MODEL. Costs
-   * some 3 µs a listener.
+   * `modelSlot`: the number of the model's block (`modelSlotOf`), which may be NO_MODEL or OTHER_MODEL. Takes
+   * some 3 µs for each listener.
    */
   model(modelSlot: number): ModelSnapshot {
-    const at = layout.modelAt(modelSlot);
+    const block = layout.modelAt(modelSlot);
     const listeners = this.#listeners;
     return {
       doors: DOOR_NAMES.map((door, index) => {
         const first = layout.doorAt(modelSlot, index);
         return {
           door,
-          outcomes: row(listeners, first, layout.OUTCOMES),
-          broken: row(listeners, first + layout.OUTCOMES.length, layout.OUTCOMES),
+          outcomes: sumsByName(listeners, first, layout.OUTCOMES),
+          broken: sumsByName(listeners, first + layout.OUTCOMES.length, layout.OUTCOMES),
         };
       }),
-      cachedTokens: sum(listeners, at + layout.MODEL_CACHED_TOKENS),
-      cacheWriteTokens: sum(listeners, at + layout.MODEL_CACHE_WRITE_TOKENS),
-      reasoningTokens: sum(listeners, at + layout.MODEL_REASONING_TOKENS),
-      fallenBack: sum(listeners, at + layout.MODEL_FALLEN_BACK),
-      stoodIn: sum(listeners, at + layout.MODEL_STOOD_IN),
-      cacheHits: sum(listeners, at + layout.MODEL_CACHE_HITS),
-      cacheMisses: sum(listeners, at + layout.MODEL_CACHE_MISSES),
-      costPicoUnits: cost(listeners, at + layout.MODEL_COST, at + layout.MODEL_COST_REST),
-      uncoveredPicoUnits: cost(listeners, at + layout.MODEL_UNCOVERED, at + layout.MODEL_UNCOVERED_REST),
-      inputTokens: histogram(listeners, at + layout.MODEL_INPUT, layout.TOKENS_BOUNDS),
-      outputTokens: histogram(listeners, at + layout.MODEL_OUTPUT, layout.TOKENS_BOUNDS),
-      durationMs: histogram(listeners, at + layout.MODEL_DURATION, layout.DURATION_BOUNDS_MS),
-      firstTokenMs: histogram(listeners, at + layout.MODEL_FIRST_TOKEN, layout.FIRST_TOKEN_BOUNDS_MS),
+      cachedTokens: sum(listeners, block + layout.MODEL_CACHED_TOKENS),
+      cacheWriteTokens: sum(listeners, block + layout.MODEL_CACHE_WRITE_TOKENS),
+      reasoningTokens: sum(listeners, block + layout.MODEL_REASONING_TOKENS),
+      fallenBack: sum(listeners, block + layout.MODEL_FALLEN_BACK),
+      stoodIn: sum(listeners, block + layout.MODEL_STOOD_IN),
+      cacheHits: sum(listeners, block + layout.MODEL_CACHE_HITS),
+      cacheMisses: sum(listeners, block + layout.MODEL_CACHE_MISSES),
+      costPicoUnits: money(listeners, block + layout.MODEL_COST, block + layout.MODEL_COST_REST),
+      uncoveredPicoUnits: money(
+        listeners,
+        block + layout.MODEL_UNCOVERED,
+        block + layout.MODEL_UNCOVERED_REST,
+      ),
+      inputTokens: histogram(listeners, block + layout.MODEL_INPUT, layout.TOKENS_BOUNDS),
+      outputTokens: histogram(listeners, block + layout.MODEL_OUTPUT, layout.TOKENS_BOUNDS),
+      durationMs: histogram(listeners, block + layout.MODEL_DURATION, layout.DURATION_BOUNDS_MS),
+      firstTokenMs: histogram(listeners, block + layout.MODEL_FIRST_TOKEN, layout.FIRST_TOKEN_BOUNDS_MS),
     };
   }
 
-  /** `upstreamSlot`: the number of the upstream's block, which UpstreamNames gave it. */
+  /** `upstreamSlot`: the number that UpstreamNames (metrics-source.ts) gave the upstream's block. */
   upstream(upstreamSlot: number): UpstreamSnapshot {
-    const at = layout.upstreamAt(upstreamSlot);
+    const block = layout.upstreamAt(upstreamSlot);
     const breakers = new Map<BreakerState, number>(layout.BREAKER_STATES.map((state) => [state, 0]));
     let lastFailure: UpstreamSnapshot['lastFailure'];
     for (const words of this.#workers) {
-      const atMs = words[at + layout.UPSTREAM_FAILED_AT]!;
+      const atMs = words[block + layout.UPSTREAM_FAILED_AT]!;
       if (atMs > (lastFailure?.atMs ?? 0)) {
-        lastFailure = { kind: layout.FAILURE_KINDS[words[at + layout.UPSTREAM_FAILED_KIND]!]!, atMs };
+        lastFailure = { kind: layout.FAILURE_KINDS[words[block + layout.UPSTREAM_FAILED_KIND]!]!, atMs };
       }
-      const state = layout.BREAKER_STATES[words[at + layout.UPSTREAM_BREAKER]!]!;
+      const state = layout.BREAKER_STATES[words[block + layout.UPSTREAM_BREAKER]!]!;
       breakers.set(state, breakers.get(state)! + 1);
     }
     return {
-      attempts: sum(this.#workers, at + layout.UPSTREAM_ATTEMPTS),
-      retries: sum(this.#workers, at + layout.UPSTREAM_RETRIES),
-      callsInFlight: sum(this.#workers, at + layout.UPSTREAM_IN_FLIGHT),
-      failures: row(this.#workers, at + layout.UPSTREAM_FAILURES, layout.FAILURE_KINDS),
+      attempts: sum(this.#workers, block + layout.UPSTREAM_ATTEMPTS),
+      retries: sum(this.#workers, block + layout.UPSTREAM_RETRIES),
+      callsInFlight: sum(this.#workers, block + layout.UPSTREAM_IN_FLIGHT),
+      failures: sumsByName(this.#workers, block + layout.UPSTREAM_FAILURES, layout.FAILURE_KINDS),
       lastFailure,
       waits: {
-        now: sum(this.#workers, at + layout.UPSTREAM_WAITING),
-        ended: sum(this.#workers, at + layout.UPSTREAM_WAITS),
-        rejected: sum(this.#workers, at + layout.UPSTREAM_WAITS_REJECTED),
-        ms: sum(this.#workers, at + layout.UPSTREAM_WAITED_MS),
+        now: sum(this.#workers, block + layout.UPSTREAM_WAITING),
+        ended: sum(this.#workers, block + layout.UPSTREAM_WAITS),
+        rejected: sum(this.#workers, block + layout.UPSTREAM_WAITS_REJECTED),
+        ms: sum(this.#workers, block + layout.UPSTREAM_WAITED_MS),
       },
-      disbelieved: row(this.#workers, at + layout.UPSTREAM_DISBELIEVED, layout.DISBELIEF_REASONS),
-      left: row(this.#workers, at + layout.UPSTREAM_LEFT, layout.LEFT_ENDS),
+      disbelieved: sumsByName(this.#workers, block + layout.UPSTREAM_DISBELIEVED, layout.DISBELIEF_REASONS),
+      left: sumsByName(this.#workers, block + layout.UPSTREAM_LEFT, layout.LEFT_ENDS),
       breakers,
     };
   }
 
-  /** Returns the threads that run. */
+  /** Returns the threads that run: the words of others have no heap (THREAD_HEAP_BYTES). */
   threads(): ThreadSnapshot[] {
     return this.#threads
       .map((words, thread) => ({
@@ -209,28 +214,36 @@ export class MetricsReader {
   }
 }
 
-function sum(stripes: readonly Float64Array[], at: number): number {
+/** Returns the sum of word `word` of all stripes. */
+function sum(stripes: readonly Float64Array[], word: number): number {
   let total = 0;
-  for (const words of stripes) total += words[at]!;
+  for (const words of stripes) total += words[word]!;
   return total;
 }
 
-/** The sum of a cost, which is counted in two words. Both are whole numbers, or `BigInt` would throw. */
-function cost(stripes: readonly Float64Array[], partsAt: number, restAt: number): bigint {
-  return BigInt(sum(stripes, partsAt)) * layout.COST_PART + BigInt(sum(stripes, restAt));
+/**
+ * Returns the sum of an amount of money in pico-units, which is counted in two words (MODEL_COST in
+ * metrics-layout.ts). Both words are whole numbers: `BigInt` would throw for others.
+ */
+function money(stripes: readonly Float64Array[], partsWord: number, restWord: number): bigint {
+  return BigInt(sum(stripes, partsWord)) * layout.COST_PART + BigInt(sum(stripes, restWord));
 }
 
-/** Returns one sum for each name, from word `at` on. */
-function row<Name>(
+/** Returns one sum for each name: words follow each other in the order of `names`, from `firstWord` on. */
+function sumsByName<Name>(
   stripes: readonly Float64Array[],
-  at: number,
+  firstWord: number,
   names: readonly Name[],
 ): ReadonlyMap<Name, number> {
-  return new Map(names.map((name, index) => [name, sum(stripes, at + index)]));
+  return new Map(names.map((name, index) => [name, sum(stripes, firstWord + index)]));
 }
 
-function histogram(stripes: readonly Float64Array[], at: number, bounds: HistogramBounds): HistogramSnapshot {
+function histogram(
+  stripes: readonly Float64Array[],
+  firstWord: number,
+  bounds: HistogramBounds,
+): HistogramSnapshot {
   const snapshot = emptyHistogram(bounds);
-  for (const words of stripes) addHistogram(snapshot, words, at);
+  for (const words of stripes) addHistogram(snapshot, words, firstWord);
   return snapshot;
 }

@@ -1,6 +1,7 @@
 /**
- * Samples of all metrics of one process at one moment, and their sum over the processes of a group: the
- * process that writes a page merges the snapshots, the supervisor keeps those of ended processes. Pure.
+ * Samples of all metrics of one process at one moment, and how they are merged over the processes of a group.
+ * gateway/gateway-metrics.ts merges the snapshots of running processes for a page. The supervisor adds up
+ * those of ended processes. Pure.
  *
  * Counters and histograms are sums that include ended processes. Gauges are of running processes only.
  *
@@ -10,8 +11,8 @@
 import type { MetricFamily, Sample } from './metrics-source.js';
 
 /**
- * Plain data, for the channel between processes. It carries the rules for merging, because the supervisor
- * does not load the families.
+ * Plain data, for the channel between processes. A snapshot has the rules for merging (`type`, `across`),
+ * because the supervisor does not load the families.
  */
 export interface FamilySnapshot extends Pick<MetricFamily, 'name' | 'type' | 'across'> {
   readonly samples: readonly Sample[];
@@ -20,22 +21,22 @@ export interface FamilySnapshot extends Pick<MetricFamily, 'name' | 'type' | 'ac
 export type MetricsSnapshot = readonly FamilySnapshot[];
 
 export interface MemberSnapshot {
-  /** Value of the label `process`. */
+  /** The process's slot in its group, which is the value of the label `process`. */
   readonly slot: number;
-  /** Whether this is the process that writes the page. */
+  /** Whether this is the process that writes the page. One member of a page is. */
   readonly own: boolean;
   readonly families: MetricsSnapshot;
 }
 
 /**
- * Returns the families that still count when the process has ended: those that only grow, and in each process
- * by themselves.
+ * Returns the families that still count when the process has ended: counters and histograms that each process
+ * has for itself. What several processes read from one place (`across`) the running processes still show.
  */
 export function endedSnapshot(families: MetricsSnapshot): MetricsSnapshot {
   return families.filter(({ type, across }) => type !== 'gauge' && across === undefined);
 }
 
-/** Adds up two results of `endedSnapshot`: every family in them is a sum. */
+/** Adds up two results of `endedSnapshot` or of this function: every family in them is a sum. */
 export function addEnded(left: MetricsSnapshot, right: MetricsSnapshot): MetricsSnapshot {
   const names = new Map([...left, ...right].map((family) => [family.name, family]));
   return [...names.values()].map((family) => ({
@@ -48,7 +49,8 @@ export function addEnded(left: MetricsSnapshot, right: MetricsSnapshot): Metrics
 }
 
 /**
- * Returns the samples of `family` over all processes; `ended` is of `addEnded`. Some microseconds a sample.
+ * Returns the samples of `family` over all processes. `ended` is what `addEnded` returned for the ended ones.
+ * Takes some microseconds a sample.
  */
 export function mergeFamily(
   family: MetricFamily,
@@ -81,17 +83,19 @@ export function mergeFamily(
 
 const sum = (left: number, right: number): number => left + right;
 
+/** Returns no samples if the snapshot lacks the family: a process of another version may not have it. */
 function samplesOf(families: MetricsSnapshot, name: string): readonly Sample[] {
   return families.find((family) => family.name === name)?.samples ?? [];
 }
 
-/** Merges samples of the same name and labels. */
+/** Merges samples of the same name and labels into one. */
 function combine(samples: readonly Sample[], merge: (left: number, right: number) => number): Sample[] {
   const merged = new Map<string, Sample>();
-  for (const { value, labels: own, sharedLabels, metricName } of samples) {
-    const labels = { ...own, ...sharedLabels };
-    // A process of another version may have its labels in another order.
-    const key = JSON.stringify([metricName, ...Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))]);
+  for (const { value, labels: ownLabels, sharedLabels, metricName } of samples) {
+    const labels = { ...ownLabels, ...sharedLabels };
+    // Sorted, because a process of another version may have its labels in another order.
+    const sortedLabels = Object.entries(labels).sort(([left], [right]) => (left < right ? -1 : 1));
+    const key = JSON.stringify([metricName, ...sortedLabels]);
     const former = merged.get(key);
     merged.set(key, {
       value: former === undefined ? value : merge(former.value, value),

@@ -1,9 +1,10 @@
 /**
  * What a scrape reads (gateway/gateway-metrics.ts provides it), the types of families and samples, and the
- * names of upstreams in labels. Main thread.
+ * names of upstreams in labels (UpstreamNames, which gateway/gateway-metrics.ts creates). Main thread.
  *
- * Must hold: an upstream keeps its slot over reloads, and slots are bounded: the last one is shared
- * (test/unit/telemetry/metrics-source.upstream-names.test.ts).
+ * Must hold (test/unit/telemetry/metrics-source.upstream-names.test.ts):
+ * - An upstream keeps its slot over reloads, because workers count in the words of the slot.
+ * - Slots are bounded by UPSTREAM_SLOTS_MAX: when all are given, further upstreams share the last one.
  */
 import type { Service } from '../core/door-names.js';
 import type { UpstreamLimits, UpstreamQuotaName } from '../core/quotas.js';
@@ -17,10 +18,11 @@ import type { ExportCounts } from './span-outbox.js';
 export interface ModelName {
   readonly id: string;
   readonly ownedBy: string;
+  /** Not empty for a model of the settings. */
   readonly serves: readonly Service[];
 }
 
-/** Names of OpenTelemetry's conventions, and own ones for operations that they lack. */
+/** The names that OpenTelemetry's conventions give to operations, and our own for those that they lack. */
 export const OPERATIONS: Readonly<Record<Service, string>> = {
   chat: 'chat',
   embeddings: 'embeddings',
@@ -33,7 +35,9 @@ export const OPERATIONS: Readonly<Record<Service, string>> = {
 export interface AccountSample {
   readonly id: string;
   readonly name: string;
-  /** Undefined until it is known what all who share the account have left of it. */
+  /**
+   * Undefined if processes or hosts share the account and it is not known yet what they have left together.
+   */
   readonly availablePicoUnits: bigint | undefined;
   readonly spentPicoUnits: bigint;
   readonly callsToday: number;
@@ -45,7 +49,7 @@ export interface GroupQuotaSample {
   /** Empty unless `metrics.account_labels` is on. */
   readonly name: string;
   readonly quota: string;
-  /** Use divided by the limit. */
+  /** Used and held, divided by the limit: 1 is all. */
   readonly ratio: number;
 }
 
@@ -54,11 +58,13 @@ export interface WebhookCounts {
   readonly sent: number;
   /** Attempts that failed, also of webhooks that were sent later. */
   readonly failedAttempts: number;
+  /** Webhooks that were not sent for a day, or whose receiver wants no more. */
   readonly givenUp: number;
+  /** Webhooks that were not kept because too many waited. */
   readonly dropped: number;
 }
 
-/** From a transaction in the host's own file to the longest wait for a server. */
+/** From the time of a transaction in the host's own file to the longest wait for a server of sharing. */
 export const EXCHANGE_BOUNDS_MS = [0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1_000];
 
 export interface SharingSnapshot {
@@ -70,11 +76,11 @@ export interface SharingSnapshot {
   readonly lostMs: number;
   /** Durations of exchanges with the coordinator that were answered, in milliseconds. */
   readonly exchanges: HistogramSnapshot;
-  /** Exchanges that were not answered. */
+  /** Exchanges that were not answered, or were rejected. */
   readonly failures: number;
   /** Accounts and keys of which something is leased. */
   readonly leased: number;
-  /** Requests that wait for a lease. */
+  /** Requests that wait for a lease now. */
   readonly waits: number;
   /** Undefined if only the processes of one host share the registry. */
   readonly registry: { readonly state: RegistryState; readonly reason: string | undefined } | undefined;
@@ -89,10 +95,11 @@ export interface MetricsSource {
   readonly knownUpstreams: () => readonly NamedUpstream[];
   /** Upstreams of the present settings. */
   readonly upstreams: () => readonly NamedUpstream[];
-  /** What is used of each limit of a scope of upstreams. */
+  /** Returns what is used of each limit of the scope. */
   readonly upstreamUse: (scope: UpstreamScopeLimits) => readonly UpstreamQuotaUse[];
-  /** Names, in the order of the stripes. */
+  /** Names of threads, in the order of the stripes (`threadNames` of metrics-layout.ts). */
   readonly threads: readonly string[];
+  /** The setting limits.calls_in_flight, for this process. */
   readonly callsInFlightMax: number;
   /** Memory that the bodies of calls in work take, and how much they may take. */
   readonly bodies: { readonly bytesInWork: () => number; readonly bytesInWorkMax: () => number };
@@ -113,9 +120,9 @@ export interface MetricsSource {
   readonly sharing: () => SharingSnapshot | undefined;
   /** Bytes of cached responses on disk. */
   readonly cacheStoredBytes: () => number;
-  /** The groups that are nearest to a limit; bounded by the caller. */
+  /** The groups that are nearest to a limit: so many as the provider of the function chooses. */
   readonly groupQuotas: () => readonly GroupQuotaSample[];
-  /** Empty if account labels are off; bounded by the caller. */
+  /** Empty if account labels are off. As many accounts as the provider of the function chooses. */
   readonly accounts: () => readonly AccountSample[];
 }
 
@@ -123,7 +130,7 @@ export interface MetricsSource {
 export interface DroppedCalls {
   readonly records: number;
   readonly contents: number;
-  /** Rejected calls beyond those that are kept of a second. */
+  /** Rejected calls beyond those that are stored in a second (call-ring.ts). */
   readonly rejected: number;
 }
 
@@ -140,27 +147,31 @@ export interface Sample {
 
 /** A metric: its declaration, and how to read its samples. */
 export interface MetricFamily {
-  /** A counter's ends in `_total`. */
+  /** The name of a counter ends in `_total`: exposition.ts relies on that for OpenMetrics. */
   readonly name: string;
   readonly type: 'counter' | 'gauge' | 'histogram';
   readonly help: string;
   readonly labels: readonly string[];
   /**
-   * How several processes show as one: `max`, the largest value; `each`, with the label `process`; `one`, any
-   * of them, because all have the same. Without it values of the same labels add up.
+   * How the samples of several processes become those of a page (metrics-snapshot.ts). `max`: the largest
+   * value. `each`: all, with the label `process`. `one`: those of one process, because all have the same.
+   * Undefined: the sum of the values with the same labels.
    */
   readonly across?: 'max' | 'each' | 'one' | undefined;
   readonly collect: (source: MetricsSource) => Sample[];
 }
 
 const MS_PER_SECOND = 1_000;
-/** Metrics have seconds, in which Prometheus counts time. */
+/** Metrics count time in seconds, as Prometheus wants it; everything else here counts milliseconds. */
 export const secondsOf = (ms: number): number => ms / MS_PER_SECOND;
 const PICO_UNITS_PER_UNIT = 1e12;
 /** Returns money in units of the operator's currency, as a float: for graphs, not for bills. */
 export const currencyOf = (picoUnits: number | bigint): number => Number(picoUnits) / PICO_UNITS_PER_UNIT;
 
-/** Returns the samples of one histogram: counts made cumulative, bounds and sum converted by `scale`. */
+/**
+ * Returns the samples of one histogram, with cumulative counts as Prometheus wants them. `scale` converts
+ * bounds and sum to the unit of the metric; by default they have it already.
+ */
 export function histogramSamples(
   name: string,
   { bounds, counts, sum }: HistogramSnapshot,
@@ -170,6 +181,7 @@ export function histogramSamples(
   let total = 0;
   const samples = counts.map((count, bucket): Sample => {
     total += count;
+    // `le` is the label by which Prometheus knows the upper bound of a bucket.
     const le = bucket < bounds.length ? String(scale(bounds[bucket]!)) : '+Inf';
     return { metricName: `${name}_bucket`, value: total, labels: { le }, sharedLabels };
   });
@@ -211,9 +223,9 @@ export interface NamedUpstream extends UpstreamSetting {
  * both for the life of the process, also when settings are reloaded.
  */
 export class UpstreamNames {
-  /** By model and name. Nothing is ever removed; the number of slots bounds it. */
+  /** By model and name. No entry is ever removed; UPSTREAM_SLOTS_MAX bounds them. */
   readonly #slots = new Map<string, number>();
-  /** By slot, also those that are no longer in the settings. */
+  /** By slot, upstreams that are no longer in the settings among them. */
   readonly #known: NamedUpstream[] = [];
   #current: readonly NamedUpstream[] = [];
 
@@ -223,11 +235,11 @@ export class UpstreamNames {
    * upstreams share the last.
    */
   assign(settings: readonly UpstreamSetting[]): readonly NamedUpstream[] {
-    const seen = new Map<string, number>();
+    const timesNamed = new Map<string, number>();
     this.#current = settings.map((setting) => {
-      const base = `${setting.model} ${setting.name}`;
-      const count = (seen.get(base) ?? 0) + 1;
-      seen.set(base, count);
+      const key = `${setting.model} ${setting.name}`;
+      const count = (timesNamed.get(key) ?? 0) + 1;
+      timesNamed.set(key, count);
       const name = count === 1 ? setting.name : `${setting.name}#${count}`;
       const upstream = { ...setting, name, slot: this.#slotOf(`${setting.model} ${name}`) };
       this.#known[upstream.slot] = upstream;
@@ -246,6 +258,7 @@ export class UpstreamNames {
     return this.#known;
   }
 
+  /** Returns the slot of a model and name; gives the next one if they have none yet. */
   #slotOf(key: string): number {
     const known = this.#slots.get(key);
     if (known !== undefined) return known;

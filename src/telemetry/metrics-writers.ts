@@ -1,10 +1,12 @@
 /**
  * Counts what the threads that serve calls do, each in its own stripe of the shared metrics
- * (metrics-layout.ts). request/listener.thread.ts makes ListenerMetrics, upstream/upstream-task.ts
- * UpstreamMetrics. Plain stores without allocation; the main thread reads them (metrics-reader.ts).
+ * (metrics-layout.ts). request/listener.thread.ts makes the ListenerMetrics of its thread, and
+ * upstream/upstream-task.ts the UpstreamMetrics. The main thread reads the counts (metrics-reader.ts).
  *
- * Must hold: only the thread that owns a stripe writes it, because nothing here is atomic. No two counters
- * share a word (test/unit/telemetry/metrics-layout.test.ts).
+ * Must hold:
+ * - Only the thread that owns a stripe writes it, because nothing here is atomic.
+ * - No two counters share a word (test/unit/telemetry/metrics-layout.test.ts).
+ * - Nothing is allocated here, because each call comes here several times.
  */
 import type { WallMs } from '../core/units.js';
 import { DOOR_NAMES, DOOR_PATHS, type DoorPath } from '../core/door-names.js';
@@ -23,7 +25,9 @@ import type {
   Route,
 } from './metrics-layout.js';
 
-/** `modelSlot`: what `modelSlotOf` returns, NO_MODEL or OTHER_MODEL. All `!` are of words in the stripe. */
+/**
+ * `modelSlot`: what `modelSlotOf` returns, NO_MODEL or OTHER_MODEL. `!` is safe: all words are in the stripe.
+ */
 export class ListenerMetrics {
   readonly #words: Float64Array;
 
@@ -39,14 +43,14 @@ export class ListenerMetrics {
     this.#words[layout.IN_FLIGHT]! += 1;
   }
 
-  /** The call's worker has sent its last frame. Once for each `callBegun`. */
+  /** The call's worker has sent its last frame. To be called once for each `callBegun`. */
   callEnded(): void {
     this.#words[layout.IN_FLIGHT]! -= 1;
   }
 
   /**
-   * Counts the end of a request. If `route` is a door, it is a call whose model is not known or does not
-   * matter, counted in NO_MODEL.
+   * Counts the end of a request. If `route` is the path of a door, the request is a call whose model is
+   * unknown or does not matter, and it is counted in the slot NO_MODEL.
    */
   countRequest(route: Route, outcome: Outcome): void {
     const index = layout.OTHER_ROUTES.indexOf(route as OtherRoute);
@@ -55,11 +59,11 @@ export class ListenerMetrics {
   }
 
   /**
-   * Counts the end of a call. `broken`: the response had begun with 200 before the call failed. `door`: the
+   * Counts the end of a call. `isBroken`: the response had begun with 200 before the call failed. `door`: the
    * position in DOOR_NAMES.
    */
-  countCall(modelSlot: number, outcome: Outcome, broken: boolean, door: number): void {
-    const firstWord = layout.doorAt(modelSlot, door) + (broken ? layout.OUTCOMES.length : 0);
+  countCall(modelSlot: number, outcome: Outcome, isBroken: boolean, door: number): void {
+    const firstWord = layout.doorAt(modelSlot, door) + (isBroken ? layout.OUTCOMES.length : 0);
     this.#words[firstWord + layout.OUTCOMES.indexOf(outcome)]! += 1;
   }
 
@@ -67,7 +71,10 @@ export class ListenerMetrics {
     this.#words[layout.REJECTIONS + layout.REJECTION_REASONS.indexOf(reason)]! += 1;
   }
 
-  /** Counts a charged call under the model that answered. `uncovered…`: what the balance did not cover. */
+  /**
+   * Counts a charged call under the model that answered. `chargedPicoUnits` is what the account paid,
+   * `uncoveredPicoUnits` what its balance did not cover; neither is negative.
+   */
   countUsage(
     modelSlot: number,
     tokens: TokenCounts,
@@ -111,7 +118,7 @@ export class ListenerMetrics {
     this.#words[layout.CACHE_BYTES] = bytes;
   }
 
-  /** Counts a time of a call that went well. So do the two methods below. */
+  /** Counts the time that a successful call took. The two methods below count two other times of it. */
   observeDuration(modelSlot: number, durationMs: number): void {
     const firstWord = layout.modelAt(modelSlot) + layout.MODEL_DURATION;
     observe(this.#words, firstWord, layout.DURATION_BOUNDS_MS, durationMs);
@@ -131,7 +138,10 @@ export class ListenerMetrics {
 /** Paths by position in DOOR_NAMES. */
 const DOOR_ROUTES = DOOR_NAMES.map((name) => DOOR_PATHS[name]);
 
-/** `slot`: the number that the main thread gave the upstream (UpstreamNames in metrics-source.ts). */
+/**
+ * `slot`: the number that the main thread gave the upstream of one model (UpstreamNames in
+ * metrics-source.ts).
+ */
 export class UpstreamMetrics {
   readonly #words: Float64Array;
 
@@ -139,33 +149,34 @@ export class UpstreamMetrics {
   constructor(buffers: MetricsBuffers, workerIndex: number) {
     this.#words = layout.openStripe(buffers.upstreams, workerIndex, layout.UPSTREAM_STRIPE_WORDS);
     for (let slot = 0; slot < layout.UPSTREAM_SLOTS_MAX; slot += 1) {
-      const at = layout.upstreamAt(slot);
-      // Only a word that was written is set to 0: a store makes the kernel allocate the page.
-      if (this.#words[at + layout.UPSTREAM_ATTEMPTS] !== 0) this.#words[at + layout.UPSTREAM_IN_FLIGHT] = 0;
-      if (this.#words[at + layout.UPSTREAM_WAITING] !== 0) this.#words[at + layout.UPSTREAM_WAITING] = 0;
+      const block = layout.upstreamAt(slot);
+      // Only words of upstreams that were called are set to 0: a store makes the kernel allocate the page.
+      const words = this.#words;
+      if (words[block + layout.UPSTREAM_ATTEMPTS] !== 0) words[block + layout.UPSTREAM_IN_FLIGHT] = 0;
+      if (words[block + layout.UPSTREAM_WAITING] !== 0) words[block + layout.UPSTREAM_WAITING] = 0;
     }
   }
 
-  /** `retry`: an earlier attempt of the same call has failed. */
-  attemptBegun(slot: number, retry: boolean): void {
-    const at = layout.upstreamAt(slot);
-    this.#words[at + layout.UPSTREAM_ATTEMPTS]! += 1;
-    this.#words[at + layout.UPSTREAM_IN_FLIGHT]! += 1;
-    if (retry) this.#words[at + layout.UPSTREAM_RETRIES]! += 1;
+  /** `isRetry`: an earlier attempt of the same call has failed. */
+  attemptBegun(slot: number, isRetry: boolean): void {
+    const block = layout.upstreamAt(slot);
+    this.#words[block + layout.UPSTREAM_ATTEMPTS]! += 1;
+    this.#words[block + layout.UPSTREAM_IN_FLIGHT]! += 1;
+    if (isRetry) this.#words[block + layout.UPSTREAM_RETRIES]! += 1;
   }
 
-  /** Once for each `attemptBegun`. */
+  /** To be called once for each `attemptBegun`. */
   attemptEnded(slot: number): void {
     this.#words[layout.upstreamAt(slot) + layout.UPSTREAM_IN_FLIGHT]! -= 1;
   }
 
   countFailure(slot: number, kind: FailureKind, nowMs: WallMs): void {
-    const at = layout.upstreamAt(slot);
+    const block = layout.upstreamAt(slot);
     const kindIndex = layout.FAILURE_KINDS.indexOf(kind);
-    this.#words[at + layout.UPSTREAM_FAILURES + kindIndex]! += 1;
+    this.#words[block + layout.UPSTREAM_FAILURES + kindIndex]! += 1;
     // A reader between these two stores shows this failure's kind with the time of the failure before.
-    this.#words[at + layout.UPSTREAM_FAILED_KIND] = kindIndex;
-    this.#words[at + layout.UPSTREAM_FAILED_AT] = nowMs;
+    this.#words[block + layout.UPSTREAM_FAILED_KIND] = kindIndex;
+    this.#words[block + layout.UPSTREAM_FAILED_AT] = nowMs;
   }
 
   /** A call begins to wait for the limits of its upstreams; `slot` is one of them. */
@@ -173,13 +184,15 @@ export class UpstreamMetrics {
     this.#words[layout.upstreamAt(slot) + layout.UPSTREAM_WAITING]! += 1;
   }
 
-  /** Once for each `waitBegun`, with its slot. `rejected`: no upstream had capacity in time. */
-  waitEnded(slot: number, waitedMs: number, rejected: boolean): void {
-    const at = layout.upstreamAt(slot);
-    this.#words[at + layout.UPSTREAM_WAITING]! -= 1;
-    this.#words[at + layout.UPSTREAM_WAITS]! += 1;
-    this.#words[at + layout.UPSTREAM_WAITED_MS]! += waitedMs;
-    if (rejected) this.#words[at + layout.UPSTREAM_WAITS_REJECTED]! += 1;
+  /**
+   * To be called once for each `waitBegun`, with its slot. `isRejected`: no upstream had capacity in time.
+   */
+  waitEnded(slot: number, waitedMs: number, isRejected: boolean): void {
+    const block = layout.upstreamAt(slot);
+    this.#words[block + layout.UPSTREAM_WAITING]! -= 1;
+    this.#words[block + layout.UPSTREAM_WAITS]! += 1;
+    this.#words[block + layout.UPSTREAM_WAITED_MS]! += waitedMs;
+    if (isRejected) this.#words[block + layout.UPSTREAM_WAITS_REJECTED]! += 1;
   }
 
   /** Counts a report of usage that was not believed. */
@@ -188,7 +201,7 @@ export class UpstreamMetrics {
     this.#words[firstWord + layout.DISBELIEF_REASONS.indexOf(reason)]! += 1;
   }
 
-  /** Counts a call whose client has left after the request was sent. */
+  /** Counts a call whose client left after the request was sent, by how the upstream's response ended. */
   countLeft(slot: number, end: LeftEnd): void {
     this.#words[layout.upstreamAt(slot) + layout.UPSTREAM_LEFT + layout.LEFT_ENDS.indexOf(end)]! += 1;
   }

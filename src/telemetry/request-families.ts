@@ -3,7 +3,8 @@
  * scrape, on the main thread. A model has samples once it has had a call.
  *
  * Must hold:
- * - Names and labels stay, because dashboards use them (no test).
+ * - Names and labels stay, because dashboards use them (no test). `npm run docs` copies names, labels and
+ *   help to docs/metrics.md.
  * - No label has a value that a caller can choose, so that the number of time series is bounded.
  * - Samples have the labels that the family declares (test/unit/telemetry/exposition.test.ts).
  */
@@ -31,21 +32,24 @@ import {
   type Sample,
 } from './metrics-source.js';
 
-/** For OTHER_MODEL. No model of the settings has this id: ids have no spaces. */
+/** Names the slot OTHER_MODEL. No model of the settings has this id, because ids have no spaces. */
 const OTHER_NAME: ModelName = { id: 'unknown model', ownedBy: '', serves: [] };
-/** For NO_MODEL: an empty label. */
+/** Names the slot NO_MODEL by an empty label. */
 const NO_NAME: ModelName = { id: '', ownedBy: '', serves: [] };
 
 const GEN_AI_LABELS = ['gen_ai_operation_name', 'gen_ai_provider_name', 'gen_ai_request_model'];
 
 interface NamedModel extends ModelName {
+  /** Model slot in the stripes of the listeners (metrics-layout.ts). */
   readonly slot: number;
 }
 
+/** Returns the models of the catalogue. `models()` is in the order of their indexes. */
 function modelsOf(source: MetricsSource): NamedModel[] {
   return source.models().map((model, index) => ({ ...model, slot: modelSlotOf(index) }));
 }
 
+/** As `modelsOf`, with the two slots of calls whose model is none of the catalogue. */
 function allModelsOf(source: MetricsSource): NamedModel[] {
   return [{ ...NO_NAME, slot: NO_MODEL }, { ...OTHER_NAME, slot: OTHER_MODEL }, ...modelsOf(source)];
 }
@@ -54,9 +58,9 @@ function readModels(source: MetricsSource, models: readonly NamedModel[]): [Name
   return models.map((model) => [model, source.reader.model(model.slot)]);
 }
 
-/** The label `status`. `broken`: the response had begun, with status 200, before the call failed. */
-function statusOf(route: Route, outcome: Outcome, broken: boolean): string {
-  if (outcome === 'ok' || broken) return '200';
+/** Returns the label `status`. `isBroken`: the response had begun, with 200, before the call failed. */
+function statusOf(route: Route, outcome: Outcome, isBroken: boolean): string {
+  if (outcome === 'ok' || isBroken) return '200';
   if (outcome === 'client_gone') return 'none';
   const door = DOOR_NAMES.find((name) => DOOR_PATHS[name] === route);
   if (door !== undefined) return String(statusByDoor(door, outcome));
@@ -73,11 +77,11 @@ const SHOWN_AT_ZERO: Outcome = 'internal_error';
 const hasCounted = (outcomes: ReadonlyMap<Outcome, number>): boolean =>
   [...outcomes.values()].some((count) => count > 0);
 
-/** `isUsed`: whether the route has had a call of the model, `broken` or not. If not, there are no samples. */
+/** `isUsed`: whether the route has had a call of the model, broken or not. If not, there are no samples. */
 function requestSamples(
   route: Route,
   outcomes: ReadonlyMap<Outcome, number>,
-  broken: boolean,
+  isBroken: boolean,
   model: string,
   isUsed: boolean,
 ): Sample[] {
@@ -86,25 +90,25 @@ function requestSamples(
     .filter(([code, count]) => count > 0 || code === SHOWN_AT_ZERO)
     .map(([code, value]) => ({
       value,
-      labels: { route, status: statusOf(route, code, broken), code, model },
+      labels: { route, status: statusOf(route, code, isBroken), code, model },
     }));
 }
 
 /**
- * A model's tokens and times are not counted by operation. If it serves several, the label is that of chat,
- * or of the first.
+ * Returns the label of a model's tokens and times, which are not counted by operation. If the model serves
+ * several operations, the label is that of chat, or of the first one without chat.
  */
 function operationOf({ serves }: ModelName): string {
   const [first = 'chat'] = serves;
   return OPERATIONS[serves.includes('chat') ? 'chat' : first];
 }
 
-/** Samples of the models whose histogram has counted something. `scale` converts units, if it is given. */
+/** Returns the samples of the models whose histogram is not empty. `scale` converts bounds and sum. */
 function modelHistogram(
   source: MetricsSource,
   name: string,
   histogramOf: (snapshot: ModelSnapshot) => HistogramSnapshot,
-  moreLabels: Readonly<Record<string, string>>,
+  extraLabels: Readonly<Record<string, string>>,
   scale?: (value: number) => number,
 ): Sample[] {
   return readModels(source, modelsOf(source)).flatMap(([model, snapshot]) => {
@@ -114,7 +118,7 @@ function modelHistogram(
       gen_ai_operation_name: operationOf(model),
       gen_ai_provider_name: model.ownedBy,
       gen_ai_request_model: model.id,
-      ...moreLabels,
+      ...extraLabels,
     };
     return histogramSamples(name, histogram, labels, scale);
   });
@@ -295,7 +299,8 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
     type: 'gauge',
     help: 'Bytes of cached responses on disk, which all processes share.',
     labels: [],
-    // Other families add up over the processes. These have one store: a sum would count it many times.
+    // Families without `across` add up over the processes. All processes read the bytes of one store, so a
+    // sum would count them once for each process.
     across: 'one',
     collect: ({ cacheStoredBytes }) => [{ value: cacheStoredBytes(), labels: {} }],
   },
@@ -316,8 +321,8 @@ export const REQUEST_FAMILIES: readonly MetricFamily[] = [
 ];
 
 /**
- * Returns one sample for each model with a charged call, also if the value is 0: each charged call is in the
- * histogram of input tokens.
+ * Returns one sample for each model with a charged call, also if the value is 0. A model has had a charged
+ * call if its histogram of input tokens is not empty: each charged call is counted there.
  */
 function chargedSamples(source: MetricsSource, valueOf: (snapshot: ModelSnapshot) => number): Sample[] {
   return readModels(source, modelsOf(source))

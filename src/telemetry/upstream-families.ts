@@ -2,12 +2,12 @@
  * Metrics of upstreams: attempts, failures, breakers, limits and credentials. gateway-families.ts lists them
  * with its own, and exposition.ts reads both at a scrape. Main thread.
  *
- * Must hold: names and labels stay, because dashboards use them (test/deploy/metrics.test.ts knows only those
- * of the dashboard and rules of deploy/). Samples have the labels that are declared
- * (test/unit/telemetry/exposition.test.ts).
- *
- * Counters and calls in flight are of all upstreams since the start (`knownUpstreams`): a reload removes no
- * counter. Breakers and limits are of the upstreams of the present settings (`upstreams`).
+ * Must hold:
+ * - Names and labels stay, because dashboards use them. test/deploy/metrics.test.ts notices only those that
+ *   the dashboard and rules of deploy/ use. `npm run docs` copies names, labels and help to docs/metrics.md.
+ * - Samples have the labels that the family declares (test/unit/telemetry/exposition.test.ts).
+ * - Counters and calls in flight are of all upstreams since the start (`knownUpstreams`), so that a reload
+ *   removes no counter. Breakers and limits are of the upstreams of the present settings (`upstreams`).
  */
 import type { UpstreamSnapshot } from './metrics-reader.js';
 import {
@@ -22,33 +22,37 @@ const UPSTREAM_LABELS = ['model', 'upstream'];
 const MODEL_LABELS = ['model'];
 const CREDENTIAL_LABELS = ['credential'];
 
-function upstreamSamples(source: MetricsSource, value: (snapshot: UpstreamSnapshot) => number): Sample[] {
+/** Returns one sample for each upstream since the start. */
+function upstreamSamples(source: MetricsSource, valueOf: (snapshot: UpstreamSnapshot) => number): Sample[] {
   return source.knownUpstreams().map(({ model, name, slot }) => ({
-    value: value(source.reader.upstream(slot)),
+    value: valueOf(source.reader.upstream(slot)),
     labels: { model, upstream: name },
   }));
 }
 
-/** Returns one sample for each name in each upstream's map; the label `label` has the name. */
-function upstreamRows(
+/** Returns one sample for each name in each upstream's counts; the label `label` has the name. */
+function countsByName(
   source: MetricsSource,
   upstreams: readonly NamedUpstream[],
   label: string,
   countsOf: (snapshot: UpstreamSnapshot) => ReadonlyMap<string, number>,
 ): Sample[] {
   return upstreams.flatMap(({ model, name, slot }) =>
-    [...countsOf(source.reader.upstream(slot))].map(([counted, value]) => ({
-      value,
-      labels: { model, upstream: name, [label]: counted },
+    [...countsOf(source.reader.upstream(slot))].map(([labelValue, count]) => ({
+      value: count,
+      labels: { model, upstream: name, [label]: labelValue },
     })),
   );
 }
 
-/** Returns one sample for each model. A call waits for any upstream of its model, so `value` is summed. */
-function waitSamples(source: MetricsSource, value: (waits: UpstreamSnapshot['waits']) => number): Sample[] {
+/**
+ * Returns one sample for each model: the sum over its upstreams. A call waits for any upstream of its model
+ * and is counted at one of them, so the counts of a single upstream mean nothing.
+ */
+function waitSamples(source: MetricsSource, valueOf: (waits: UpstreamSnapshot['waits']) => number): Sample[] {
   const sums = new Map<string, number>();
   for (const { model, slot } of source.knownUpstreams())
-    sums.set(model, (sums.get(model) ?? 0) + value(source.reader.upstream(slot).waits));
+    sums.set(model, (sums.get(model) ?? 0) + valueOf(source.reader.upstream(slot).waits));
   return [...sums].map(([model, sum]) => ({ value: sum, labels: { model } }));
 }
 
@@ -72,13 +76,14 @@ export const UPSTREAM_FAMILIES: readonly MetricFamily[] = [
     type: 'counter',
     help: 'Attempts that failed, by kind: connect, connection_lost, timeout, rate_limited (429), credentials (401, 402, 403), status (any other that is no success), invalid_answer, no_connection_free (connections_max, or file descriptors), no_room (for a long whole answer), rejected (400, 409, 413, 422: handed to the caller).',
     labels: [...UPSTREAM_LABELS, 'kind'],
-    collect: (source) => upstreamRows(source, source.knownUpstreams(), 'kind', ({ failures }) => failures),
+    collect: (source) => countsByName(source, source.knownUpstreams(), 'kind', ({ failures }) => failures),
   },
   {
     name: 'tollgate_upstream_credentials_refused_total',
     type: 'counter',
     help: 'Attempts that an upstream answered with 401, 402 or 403: our key or account there does not serve, and somebody has to act.',
     labels: UPSTREAM_LABELS,
+    // `!`: `failures` has a count for each of FAILURE_KINDS.
     collect: (source) => upstreamSamples(source, ({ failures }) => failures.get('credentials')!),
   },
   {
@@ -87,14 +92,14 @@ export const UPSTREAM_FAMILIES: readonly MetricFamily[] = [
     help: 'Reports of usage that were not believed, so that tokens were counted here, by reason: malformed, contradictory, too_much_output (than the model can give), beyond_max_tokens, too_much_input (than the body holds), zero (beside a prompt or a text).',
     labels: [...UPSTREAM_LABELS, 'reason'],
     collect: (source) =>
-      upstreamRows(source, source.knownUpstreams(), 'reason', ({ disbelieved }) => disbelieved),
+      countsByName(source, source.knownUpstreams(), 'reason', ({ disbelieved }) => disbelieved),
   },
   {
     name: 'tollgate_upstream_clients_left_total',
     type: 'counter',
     help: 'Calls whose client left after their request was sent, by what became of the upstream: aborted (at once), finished (when_client_leaves: finish, its response was read to the end), cut (before that end, by a failure, a timeout or the end of the gateway).',
     labels: [...UPSTREAM_LABELS, 'end'],
-    collect: (source) => upstreamRows(source, source.knownUpstreams(), 'end', ({ left }) => left),
+    collect: (source) => countsByName(source, source.knownUpstreams(), 'end', ({ left }) => left),
   },
   {
     name: 'tollgate_upstream_calls_in_flight',
@@ -108,7 +113,7 @@ export const UPSTREAM_FAMILIES: readonly MetricFamily[] = [
     type: 'gauge',
     help: 'Upstream workers by the state of their breaker for an upstream: closed, half_open (a call probes) or open (it is left alone). Each worker judges for itself.',
     labels: [...UPSTREAM_LABELS, 'state'],
-    collect: (source) => upstreamRows(source, source.upstreams(), 'state', ({ breakers }) => breakers),
+    collect: (source) => countsByName(source, source.upstreams(), 'state', ({ breakers }) => breakers),
   },
   {
     name: 'tollgate_upstream_quota_used_ratio',
