@@ -5,8 +5,10 @@
  * The file is for reading, not for billing: lines that cannot be written wait in memory up to a bound, and
  * are then dropped, oldest first.
  *
- * Must hold: a file has whole lines only. If the disk becomes full within a batch, the batch is cut off
- * again; a line that a crash has cut is ended before the next one (test/unit/telemetry/line-file.test.ts).
+ * Must hold (test/unit/telemetry/line-file.test.ts):
+ * - If the disk becomes full within a batch, all of the batch is cut off the file again.
+ * - A line that a crash has cut is ended by a newline before the next line is written.
+ * - No failure of the file is thrown to the caller of `append`, whose call has been served.
  *
  * No library does this with fewer lines: rotating-file-stream 3.2 (tried) continues in a file that was moved
  * away, appends to a cut line, writes beyond the size, and loses all waiting lines at its first error.
@@ -24,7 +26,7 @@ import {
 } from 'node:fs';
 import type { Log } from './log.js';
 
-/** How many bytes may wait while nothing can be written: at 250 bytes a line some 130,000 calls. */
+/** How many bytes of lines may wait while the file cannot be written: some 130,000 lines of 250 bytes. */
 const PENDING_BYTES_MAX = 32 * 1024 * 1024;
 const NEWLINE = 0x0a;
 
@@ -33,7 +35,7 @@ export interface LineFileOptions {
   readonly name: 'usage log' | 'access log';
   /** Path of the current file. Older files are `path.1`, the youngest of them, to `path.<keep>`. */
   readonly path: string;
-  /** A file does not grow beyond this, unless a single line is longer. */
+  /** How long a file may become. A file with a single longer line is the exception. */
   readonly rotateBytes: number;
   /** How many older files are kept, at least 1. */
   readonly keep: number;
@@ -44,18 +46,19 @@ export interface LineFileOptions {
 
 export class LineFile {
   readonly #options: LineFileOptions;
+  /** The open descriptor; undefined if the file is closed. */
   #file: number | undefined;
   #fileBytes = 0;
-  /** Lines that wait, oldest first. A piece has up to some thousand whole lines, each with its newline. */
+  /** Lines that wait, oldest first. A piece has the lines of one `append`, each with its newline. */
   #pending: Buffer[] = [];
   #pendingBytes = 0;
-  /** Why the last write failed; undefined after one that did not. */
+  /** Why the last write failed; undefined after a write that succeeded. */
   #failure: string | undefined;
   #droppedLines = 0;
 
   /**
-   * Opens nothing yet, so that a path that cannot be written is reported at the first lines and stops no
-   * start.
+   * Opens nothing yet. So a path that cannot be written is reported with the first lines, and the gateway
+   * starts all the same.
    */
   constructor(options: LineFileOptions) {
     this.#options = options;
@@ -67,12 +70,13 @@ export class LineFile {
   }
 
   /**
-   * Writes the waiting lines and `lines`, which have no newlines in them, with one write for each file. Never
-   * throws: a failure is logged, and the lines wait for the next call. Costs some microseconds, no fsync.
+   * Writes the waiting lines and `lines`, which have no newlines in them. Never throws: a failure is logged,
+   * and the lines wait for the next call. Takes some microseconds, because it does not wait for the disk (no
+   * fsync).
    */
   append(lines: readonly string[]): void {
     if (lines.length > 0) {
-      // One buffer for all: a buffer for each line costs more than the write.
+      // One buffer for all lines: a buffer for each line costs more than the write.
       const piece = Buffer.from(`${lines.join('\n')}\n`);
       this.#pending.push(piece);
       this.#pendingBytes += piece.length;
@@ -89,14 +93,14 @@ export class LineFile {
     }
   }
 
-  /** Writes what waits. What cannot be written is dropped, and counted and logged as such. */
+  /** Writes the waiting lines. Lines that cannot be written are dropped, and counted and logged as such. */
   close(): void {
     this.append([]);
     this.#dropBeyond(0);
     this.#closeFile();
   }
 
-  /** Writes as many lines of the oldest piece as fit the file; rotates if none does. */
+  /** Writes as many lines of the oldest piece as fit the file; rotates if none fits and the file has some. */
   #writeBatch(): void {
     const [piece] = this.#pending as [Buffer];
     const bytes = wholeLinesIn(piece, this.#options.rotateBytes - this.#fileBytes);
@@ -122,14 +126,14 @@ export class LineFile {
     this.#fileBytes += bytes.length;
   }
 
-  /** Opens a new file if a log collector has moved or removed the current one. */
+  /** Opens the file if it is closed, or if a log collector has moved or removed the open one. */
   #reopen(): void {
     if (this.#file !== undefined) {
-      const now = statSync(this.#options.path, { throwIfNoEntry: false });
-      const ours = fstatSync(this.#file);
+      const atPath = statSync(this.#options.path, { throwIfNoEntry: false });
+      const open = fstatSync(this.#file);
       // The size is read again, because the collector may have emptied the file in place.
-      this.#fileBytes = ours.size;
-      if (now?.ino === ours.ino && now.dev === ours.dev) return;
+      this.#fileBytes = open.size;
+      if (atPath?.ino === open.ino && atPath.dev === open.dev) return;
       this.#closeFile();
     }
     this.#openFile();
@@ -140,15 +144,16 @@ export class LineFile {
     try {
       this.#endLastLine(this.#file);
     } catch (error) {
-      // An open file counts as one whose last line is ended.
+      // Closed, because `#reopen` takes an open file for one whose last line is ended.
       this.#closeFile();
       throw error;
     }
   }
 
+  /** Adds a newline to a line that a crash has cut. Throws if the path is that of a pipe. */
   #endLastLine(file: number): void {
     const stat = fstatSync(file);
-    // A pipe cannot be rotated, and one that nobody reads would block this thread.
+    // A pipe cannot be rotated, and a pipe that nobody reads would block this thread.
     if (stat.isFIFO()) throw new Error('the path must be that of a file: it is a pipe');
     this.#fileBytes = stat.size;
     if (this.#fileBytes === 0) return;
@@ -157,10 +162,11 @@ export class LineFile {
     if (last[0] !== NEWLINE) this.#write(Buffer.from([NEWLINE]));
   }
 
+  /** Renames each file to the next higher number, from the oldest on, so that none is overwritten. */
   #rotate(): void {
     const { path, keep } = this.#options;
     this.#closeFile();
-    // Also removes the files that an earlier, higher `keep` has left: they follow without a gap.
+    // Also removes the files that an earlier, higher `keep` has left. Their numbers have no gap.
     for (let age = keep; isThere(`${path}.${age}`); age++) rmSync(`${path}.${age}`);
     for (let age = keep - 1; age >= 1; age--) renameIfThere(`${path}.${age}`, `${path}.${age + 1}`);
     renameIfThere(path, `${path}.1`);
@@ -172,6 +178,7 @@ export class LineFile {
     this.#file = undefined;
   }
 
+  /** Logs the first of several failures in a row, and drops the lines beyond the bound. */
   #fail(error: unknown): void {
     const { name, path, log, pendingBytesMax = PENDING_BYTES_MAX } = this.#options;
     const reason = error instanceof Error ? error.message : String(error);
@@ -204,8 +211,8 @@ export class LineFile {
 }
 
 /**
- * Writes all bytes at `at`, the end of the file, or none: then it throws. call-log/segment-writer.ts calls it
- * too.
+ * Writes all bytes at `at`, which is the end of the file. If it cannot, it cuts off what was written and
+ * throws. call-log/segment-writer.ts calls it too.
  */
 export function writeWhole(file: number, bytes: Buffer, at: number): void {
   let written = 0;
@@ -219,12 +226,15 @@ export function writeWhole(file: number, bytes: Buffer, at: number): void {
   }
 }
 
-/** Returns how many bytes the first lines have that fit `bytesMax` together. `bytesMax` may be negative. */
+/**
+ * Returns how many bytes the first lines have that fit `bytesMax` together: 0 if none fits or it is negative.
+ */
 function wholeLinesIn(piece: Buffer, bytesMax: number): number {
   if (piece.length <= bytesMax) return piece.length;
   return bytesMax <= 0 ? 0 : piece.lastIndexOf(NEWLINE, bytesMax - 1) + 1;
 }
 
+/** Returns how many bytes the first line has, with its newline. */
 function firstLineIn(piece: Buffer): number {
   return piece.indexOf(NEWLINE) + 1;
 }

@@ -1,16 +1,17 @@
 /**
- * The log of events: one JSON line for each event on standard error, or a coloured line if that is a
- * terminal. Each process and thread opens its own. Any thread.
+ * The log of events: one JSON line for each event on standard error, or a coloured line if standard error is
+ * a terminal. Each thread of each process opens a Log of its own. Any thread.
  *
  * Levels mean: error = a request or data was lost, warn = something failed and was recovered, info = start
  * and stop. What operators do is written at every level, by `record`. Calls have logs of their own
  * (gateway/gateway-logs.ts).
  *
  * Must hold: lines have no secrets and no contents of messages (test/e2e/secrets.test.ts), and no thread
- * waits for a reader of standard error that has stopped (test/unit/telemetry/log.test.ts).
+ * waits for a reader of standard error that has stopped (test/unit/telemetry/log.test.ts). The names of
+ * LogView are those of the admin interface, the names of the lines are for operators' programs: both stay.
  *
- * `createLog` opens standard error for the first line. The threads of a gateway use `openLog`, because
- * nothing can be opened when file descriptors have run out, which is a moment to log.
+ * `createLog` opens standard error when the first line is written. The threads of a gateway use `openLog`,
+ * which opens it at once: a process without free file descriptors must be able to log that.
  */
 import { createRequire } from 'node:module';
 import { isatty } from 'node:tty';
@@ -32,16 +33,17 @@ export interface LogView {
 /** Members that are left out stay as they are. */
 export type LogChange = Partial<LogView>;
 
-/** The words of LogSwitch. */
+/** The words of LogSwitch, which its table explains. */
 const RANK = 0;
 const ACCESS = 1;
 const SAMPLE_PERCENT = 2;
 const STORE = 3;
 const WORDS = 4;
 
-/** Hand it to a thread in its `workerData`. */
+/** The memory of a LogSwitch. Threads of a gateway get it in their `workerData`. */
 export type LogSwitchBuffer = SharedArrayBuffer;
 
+/** Returns a switch that is set to level `info`, with the access log and the call log off. */
 export function createLogSwitch(): LogSwitchBuffer {
   const buffer = new SharedArrayBuffer(WORDS * Int32Array.BYTES_PER_ELEMENT);
   new LogSwitch(buffer).level = 'info';
@@ -51,10 +53,10 @@ export function createLogSwitch(): LogSwitchBuffer {
 /**
  * What is logged now. The main thread of a gateway writes these words, all its threads read them.
  *
- *     word 0  rank of the least level that is written, an index into LOG_LEVELS
+ *     word 0  rank of the least severe level that is written, an index into LOG_LEVELS
  *     word 1  1 while the access log is on
- *     word 2  percent of the successful calls in the access log; the others are always in it
- *     word 3  1 while calls are stored
+ *     word 2  percent of the successful calls that the access log has; it has all other calls
+ *     word 3  1 while the call log stores calls
  */
 export class LogSwitch {
   readonly #words: Int32Array;
@@ -76,23 +78,23 @@ export class LogSwitch {
     return LOG_LEVELS.indexOf(level) <= Atomics.load(this.#words, RANK);
   }
 
-  // The next three are read for each call, so without Atomics.load (13 ns). That is safe, because a 32-bit
-  // word is never read in halves.
+  // The next three are read for each call, so they are read without Atomics.load (13 ns). A plain read is
+  // safe, because a 32-bit word is never read in halves. A change may be seen a moment later.
 
   get access(): boolean {
     return this.#words[ACCESS] === 1;
   }
 
-  set access(on: boolean) {
-    Atomics.store(this.#words, ACCESS, on ? 1 : 0);
+  set access(isOn: boolean) {
+    Atomics.store(this.#words, ACCESS, isOn ? 1 : 0);
   }
 
   get store(): boolean {
     return this.#words[STORE] === 1;
   }
 
-  set store(on: boolean) {
-    Atomics.store(this.#words, STORE, on ? 1 : 0);
+  set store(isOn: boolean) {
+    Atomics.store(this.#words, STORE, isOn ? 1 : 0);
   }
 
   get samplePercent(): number {
@@ -104,6 +106,7 @@ export class LogSwitch {
   }
 }
 
+/** Members of a line beside its own. A field that is undefined is left out, a text that is long is cut. */
 export type LogFields = Readonly<Record<string, string | number | boolean | undefined>>;
 
 export interface Log {
@@ -118,19 +121,21 @@ export interface Log {
 }
 
 /**
- * A stack trace has one or two thousand characters. A line with one is still written whole (WHOLE_BYTES_MAX).
+ * The longest text of a field: a stack trace has one or two thousand characters. A line with one such text is
+ * short enough to be written whole (WHOLE_BYTES_MAX in standard-error.ts).
  */
 const FIELD_CHARS_MAX = 2_500;
 
+/** Loads pino-pretty only if standard error is a terminal, and at once: an `import` would be a promise. */
 const require = createRequire(import.meta.url);
 
-/** Writes one line. */
+/** Writes one line, whatever the levels of LogSwitch. */
 type Logger = (level: LogLevel, message: string, fields: LogFields) => void;
 
 /**
  * Returns a log whose lines name `thread`, such as `listener-0`, and the process. `control` decides which
- * levels are written and may change at any time; without it all are. Never throws, never waits
- * (standard-error.ts).
+ * levels are written and may change at any time. Without `control` all levels are written. The log never
+ * throws and never waits (standard-error.ts).
  */
 export function createLog(thread: string, control = new LogSwitch(createLogSwitch())): Log {
   let logger: Logger | undefined;
@@ -161,8 +166,8 @@ function openLogger(thread: string): Logger {
   const logger: Logger = (level, message, fields) => {
     const time = new Date().toISOString();
     // The JSON without its braces. JSON.stringify leaves out fields that are undefined.
-    const own = JSON.stringify(shortened(fields)).slice(1, -1);
-    const line = `{"level":"${level}","time":"${time}",${origin}${own && `,${own}`},"message":${JSON.stringify(message)}}\n`;
+    const members = JSON.stringify(shortened(fields)).slice(1, -1);
+    const line = `{"level":"${level}","time":"${time}",${origin}${members && `,${members}`},"message":${JSON.stringify(message)}}\n`;
     output.write(Buffer.from(format(line)));
   };
   output.onResumed = (dropped) =>
@@ -171,8 +176,8 @@ function openLogger(thread: string): Logger {
 }
 
 /**
- * Returns the function that formats a JSON line with its newline: on a terminal, to a line for people.
- * gateway/gateway-logs.ts formats the access log by it.
+ * Returns the function that formats a JSON line with its newline. On a terminal it makes a line for people;
+ * otherwise it returns the same line. gateway/gateway-logs.ts formats the access log by it.
  */
 export function lineFormat(): (line: string) => string {
   return isPretty() ? prettyFormat() : (line) => line;
@@ -198,6 +203,7 @@ function prettyFormat(): (line: string) => string {
   }) as (line: string) => string;
 }
 
+/** Returns `fields` with long texts cut; the same object if none is long, as in most lines. */
 function shortened(fields: LogFields): LogFields {
   if (!Object.values(fields).some(isLong)) return fields;
   const entries = Object.entries(fields).map(([name, value]) =>

@@ -11,14 +11,14 @@
  *     4. A frees the lock. Nothing marks it as wanted, so A wakes nobody: C waits for a lock that is free.
  *     5. C waits until two more threads happen to want the lock at the same time, which may never be.
  *
- * It was seen once in some 200 kills of processes that all wrote without a pause.
+ * Such a wait was seen once in some 200 kills of processes that all wrote without a pause.
  *
  * A signal frees C: the kernel interrupts its system call and restarts it, the call finds that the lock has
  * changed, and C tries to take it again. Nothing else fails by the signal, because libuv installs handlers
- * with SA_RESTART, so other system calls restart too. For the same reason the signal does no harm to a main
- * thread that is only busy: its empty handler runs when the event loop goes on.
+ * with SA_RESTART, so other system calls restart too. So the signal does no harm to a main thread that is
+ * only busy: the empty handler runs when the event loop goes on.
  *
- * A command has no listener thread and so nobody who watches it: such a wait must be ended with Ctrl-C.
+ * A command has no listener thread that could watch it. The operator must end such a wait with Ctrl-C.
  *
  * Must hold: a main thread that waits for a free lock continues within 5 s (test/e2e/main-watch.test.ts). A
  * main thread whose event loop runs gets no signal (test/unit/telemetry/main-watch.test.ts).
@@ -33,8 +33,8 @@ import {
 } from './metrics-layout.js';
 
 /**
- * Nobody else sends it, and a process without a handler ignores it. Go's runtime interrupts its threads by it
- * for the same reasons (runtime/signal_unix.go, sigPreempt).
+ * Nothing else sends this signal, and a process without a handler ignores it. For the same reasons Go's
+ * runtime interrupts its threads by it (runtime/signal_unix.go, sigPreempt).
  */
 const SIGNAL = 'SIGURG';
 /**
@@ -43,7 +43,10 @@ const SIGNAL = 'SIGURG';
  */
 const STUCK_MS = 2_500;
 
-/** Installs a handler, because without one the signal is ignored and interrupts nothing. */
+/**
+ * Installs a handler, because without one the signal is ignored and interrupts nothing. Does nothing in other
+ * threads than the main thread, and at a second call.
+ */
 export function takeInterrupts(): void {
   if (isMainThread && process.listenerCount(SIGNAL) === 0) process.on(SIGNAL, () => undefined);
 }
@@ -56,8 +59,9 @@ export class MainWatch {
   #sinceMs = 0;
 
   /**
-   * `interrupt` sends the signal to this process; tests have their own. Linux gives a signal of a process to
-   * the main thread, unless that blocks it, and only then to another (complete_signal in kernel/signal.c).
+   * `interrupt` sends the signal to this process; tests replace it. Linux gives a signal to the main thread
+   * of the process; only if the main thread blocks the signal, to another (complete_signal in
+   * kernel/signal.c).
    */
   constructor(buffers: MetricsBuffers, interrupt: () => void = () => process.kill(process.pid, SIGNAL)) {
     this.#words = openStripe(buffers.threads, MAIN_THREAD, THREAD_STRIPE_WORDS);

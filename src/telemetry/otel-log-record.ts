@@ -1,10 +1,12 @@
 /**
- * Converts the record of a call to a log record as the OpenTelemetry SDK exports it. Attributes are those of
- * its GenAI and HTTP conventions and of the spans (otel-span.ts), and `tollgate.*` for what they lack.
- * span-export.thread.ts calls it.
+ * Converts the record of a call to a log record as the OpenTelemetry SDK exports it. Attributes have the
+ * names of OpenTelemetry's GenAI and HTTP conventions, and `tollgate.*` for what the conventions lack. A
+ * value that the span has too has the same name there (otel-span.ts). span-export.thread.ts calls it, on its
+ * own thread.
  *
- * Must hold: no contents of a call and no key is in a record; every ended call has one
- * (test/e2e/log-records.test.ts).
+ * Must hold:
+ * - No contents of a call and no key is in a record (test/e2e/log-records.test.ts).
+ * - Names of attributes stay, because operators' queries use them.
  */
 import { SeverityNumber } from '@opentelemetry/api-logs';
 import type { Resource } from '@opentelemetry/resources';
@@ -21,9 +23,11 @@ const WARN = { severityNumber: SeverityNumber.WARN, severityText: 'WARN' } as co
 const ERROR = { severityNumber: SeverityNumber.ERROR, severityText: 'ERROR' } as const;
 
 export interface LogRecordEnvironment {
+  /** Names the gateway: its version, and what OTEL_RESOURCE_ATTRIBUTES adds. */
   readonly resource: Resource;
-  /** One object for all records, because the SDK groups records by it. */
+  /** The same object for all records, because the SDK groups records by the object. */
   readonly scope: { readonly name: string; readonly version: string };
+  /** When the exporting thread got the record, in Unix milliseconds. */
   readonly observedMs: number;
 }
 
@@ -44,12 +48,16 @@ export function otelLogRecordOf(
   };
 }
 
-/** A rejected call is the caller's error. One that failed after its response had begun has status 200. */
+/**
+ * A rejected call is the caller's error: WARN. All other errors are ERROR, also of a call that failed after
+ * its response had begun with 200, or before any status.
+ */
 function severityOf({ status, code }: CallView): typeof INFO | typeof WARN | typeof ERROR {
   if (code === null || code === 'client_gone') return INFO;
   return status !== null && status >= CLIENT_ERROR && status < SERVER_ERROR ? WARN : ERROR;
 }
 
+/** Leaves out what is null, and what says nothing: no wait, no attempts, the model that was named anyway. */
 function attributesOf(call: CallView): LogAttributes {
   const door = DOOR_NAMES.find((name) => DOOR_PATHS[name] === call.route);
   const { attempts, quotas } = call;

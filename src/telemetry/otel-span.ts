@@ -1,9 +1,12 @@
 /**
- * Converts a span record to a span as the OpenTelemetry SDK exports it. Attributes are those of its GenAI and
- * HTTP conventions, and `tollgate.*` for what they lack. span-export.thread.ts calls it.
+ * Converts a span record to a span as the OpenTelemetry SDK exports it. Attributes have the names of
+ * OpenTelemetry's GenAI and HTTP conventions, and `tollgate.*` for what the conventions lack.
+ * span-export.thread.ts calls it, on its own thread.
  *
- * Must hold: no content of a message and no key is in a span (test/unit/telemetry/otel-span.test.ts,
- * test/e2e/traces.test.ts).
+ * Must hold:
+ * - No contents of a call and no key is in a span (test/unit/telemetry/otel-span.test.ts,
+ *   test/e2e/traces.test.ts).
+ * - Names of attributes stay, because operators' queries use them.
  */
 import { SpanKind, SpanStatusCode, type Attributes, type HrTime, type SpanContext } from '@opentelemetry/api';
 import type { Resource } from '@opentelemetry/resources';
@@ -14,10 +17,13 @@ import { currencyOf, OPERATIONS } from './metrics-source.js';
 import { SPAN_OF_CALL, type AttemptSpanRecord, type CallSpanRecord, type SpanRecord } from './span-record.js';
 
 export interface SpanEnvironment {
+  /** Names the gateway: its version, and what OTEL_RESOURCE_ATTRIBUTES adds. */
   readonly resource: Resource;
+  /** The version of Tollgate. */
   readonly version: string;
-  /** The monotonic clock of the threads plus this is Unix time. */
+  /** What is added to a time of the threads' monotonic clock to get Unix time. */
   readonly offsetMs: number;
+  /** Returns undefined if the id is not known, and the span then has none. */
   readonly accountIdOf: (account: AccountIndex) => string | undefined;
 }
 
@@ -29,13 +35,13 @@ const DEFAULT_PORTS: Readonly<Record<string, number>> = { 'http:': 80, 'https:':
 
 export const operationOf = (door: DoorName): string => OPERATIONS[SERVICE_OF[door]];
 
-/** The span of a call has the kind server, that of an attempt the kind client. */
+/** Returns a span of the kind server for a call, and one of the kind client for an attempt. */
 export function otelSpanOf(record: SpanRecord, environment: SpanEnvironment): ReadableSpan {
   const { parentSpanId, startMs, endMs } = record;
   const { resource, version, offsetMs } = environment;
   const isCall = record.kind === SPAN_OF_CALL;
   const context = contextOf(record, record.spanId);
-  const firstMs = isCall ? record.firstTokenMs : record.firstByteMs;
+  const streamBeganMs = isCall ? record.firstTokenMs : record.firstByteMs;
   return {
     name: isCall ? `POST ${DOOR_PATHS[record.door]}` : `${operationOf(record.door)} ${record.model}`,
     kind: isCall ? SpanKind.SERVER : SpanKind.CLIENT,
@@ -51,9 +57,9 @@ export function otelSpanOf(record: SpanRecord, environment: SpanEnvironment): Re
       ? callAttributes(record, environment.accountIdOf(record.account))
       : attemptAttributes(record),
     events:
-      firstMs === null
+      streamBeganMs === null
         ? []
-        : [{ name: isCall ? 'first_token' : 'first_byte', time: hrTimeOf(firstMs + offsetMs) }],
+        : [{ name: isCall ? 'first_token' : 'first_byte', time: hrTimeOf(streamBeganMs + offsetMs) }],
     links: [],
     resource,
     instrumentationScope: { name: SCOPE, version },
@@ -64,7 +70,7 @@ export function otelSpanOf(record: SpanRecord, environment: SpanEnvironment): Re
   };
 }
 
-/** The exporter calls only `serialize` of a trace state, so the other methods do nothing. */
+/** The SDK's exporter calls only `serialize` of a trace state, so the other methods do nothing. */
 function contextOf({ traceId, flags, traceState }: SpanRecord, spanId: string): SpanContext {
   const context = { traceId, spanId, traceFlags: flags };
   if (traceState === '') return context;
@@ -73,8 +79,8 @@ function contextOf({ traceId, flags, traceState }: SpanRecord, spanId: string): 
 }
 
 /**
- * Whether the span is marked as an error. A rejected call is not, because it is the caller's error. A stream
- * that broke after its 200 is.
+ * Whether the span is marked as an error. A rejected call is not an error of the gateway. A stream that broke
+ * after its 200 is one.
  */
 function hasFailed(record: SpanRecord): boolean {
   if (record.kind !== SPAN_OF_CALL) return record.error !== null && record.error !== 'cancelled';
@@ -135,7 +141,10 @@ export function withoutAbsent<Value>(
   return Object.fromEntries(present) as Record<string, Value>;
 }
 
-/** By origin. There are as many as upstreams. Parsing an address takes as long as the rest of a span. */
+/**
+ * Attributes by origin, cached because parsing an address takes as long as all else of a span. The origins of
+ * all upstreams since the start bound the map.
+ */
 const servers = new Map<string, Attributes>();
 
 function serverAttributes(origin: string): Attributes {
@@ -147,7 +156,7 @@ function serverAttributes(origin: string): Attributes {
   return attributes;
 }
 
-/** The origin of the built-in model, `echo:`, has no host, so its scheme is the address. */
+/** The origin of the built-in model, `echo:`, has no host, so the scheme stands for the address. */
 function serverAttributesOf(origin: string): Attributes {
   const { hostname, port, protocol } = new URL(origin);
   if (hostname === '') return { 'server.address': protocol.slice(0, -1) };
@@ -155,9 +164,9 @@ function serverAttributesOf(origin: string): Attributes {
   return { 'server.address': hostname, ...(number === undefined ? {} : { 'server.port': number }) };
 }
 
-/** `ms` is Unix time, or a duration of 0 or more. */
+/** Returns seconds and nanoseconds. `ms` is Unix time, or a duration of 0 or more. */
 export function hrTimeOf(ms: number): HrTime {
   const seconds = Math.floor(ms / 1_000);
-  // Rounding could give 10^9 nanoseconds, which is not allowed.
+  // Rounded down, because rounding up could give 10^9 nanoseconds, which OTLP does not allow.
   return [seconds, Math.floor((ms - seconds * 1_000) * 1e6)];
 }

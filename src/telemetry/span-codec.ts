@@ -3,12 +3,14 @@
  * (span-export.thread.ts). A thread loads this file only if spans are exported, because msgpackr takes 25 ms
  * and a megabyte in each thread.
  *
- * Must hold: a span is unpacked as it was packed (test/unit/telemetry/spans.test.ts).
+ * Must hold: a span is unpacked as it was packed, by the same version of this file: both threads are of one
+ * process (test/unit/telemetry/spans.test.ts).
  */
 import { Packr } from 'msgpackr';
 import type { SpanRecord } from './span-record.js';
 
-// `useRecords`: a batch has the names of the fields once. 64-bit integers are money.
+// `useRecords`: a batch has the names of the fields only once. `bigint`: 64-bit integers are money, which a
+// float would round. `moreTypes` is off because a span has no other types (span-record.ts).
 const packr = new Packr({ useRecords: true, moreTypes: false, int64AsType: 'bigint' });
 
 /** Returns bytes in a buffer of their own, which may be transferred. Takes some 1 µs a span. */
@@ -16,6 +18,7 @@ export function packSpans(spans: readonly SpanRecord[]): Uint8Array<ArrayBuffer>
   return new Uint8Array(packr.pack(spans));
 }
 
+/** `bytes` must be of `packSpans`, all of one call: nothing is checked. */
 export function unpackSpans(bytes: Uint8Array): SpanRecord[] {
   return packr.unpack(bytes) as SpanRecord[];
 }

@@ -1,9 +1,13 @@
 /**
  * Entry of the thread that exports spans, and the records of calls as log records. gateway/traces.ts starts
- * the thread if an OTLP endpoint is set. No other thread loads OpenTelemetry.
+ * the thread by this file's name if an OTLP endpoint is set. No other thread loads OpenTelemetry.
  *
- * Must hold: no call waits for a collector that fails or hangs. Spans and records for which there is no time
- * or memory are dropped and counted (test/e2e/traces.test.ts, test/e2e/log-records.test.ts).
+ * Must hold:
+ * - No call waits for a collector that fails or hangs. Spans and records for which there is no time or memory
+ *   are dropped and counted (test/e2e/traces.test.ts, test/e2e/log-records.test.ts).
+ * - What the senders took of a budget is given back here once (span-outbox.ts).
+ * - `close` drains the sources before it waits for ids, and waits for ids before it closes the exports: each
+ *   step gives items to the next.
  */
 import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads';
 import {
@@ -26,7 +30,7 @@ import { ThreadHealth } from './thread-health.js';
 
 /** The cache of ids is cleared this often, so that an id that could not be read is asked for again. */
 const IDS_CLEARED_PERIOD_MS = 10_000;
-/** How long the end waits for ids. The main thread has little else to do then. */
+/** How long `close` waits for ids. The main thread replies at once: it waits for this thread to end. */
 const IDS_WAIT_MS = 500;
 
 const { spans, logRecords, version, metrics, stripe } = workerData as SpanExportInit;
@@ -42,18 +46,21 @@ const spanExport = spanBudget && new SpanExport(spanBudget, log);
 const logBudget = budgetOf(logRecords);
 const logExport = logBudget && new LogRecordExport(logBudget, log);
 const scope = { name: SCOPE, version };
-// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over these.
+// Of two values of one attribute the later one wins, so OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES are
+// merged last.
 const resource = defaultResource()
   .merge(resourceFromAttributes({ 'service.name': 'tollgate', 'service.version': version }))
   .merge(detectResources({ detectors: [envDetector] }));
 new ThreadHealth(metrics, stripe);
+/** The open ports of listeners and workers. A port closes when its thread has ended. */
 const sources = new Set<MessagePort>();
+// Called after ten seconds at the earliest, so `accountIds` is defined by then.
 setInterval(() => accountIds.forget(), IDS_CLEARED_PERIOD_MS).unref();
 
 const accountIds: AccountIds = new AccountIds(
   (accounts) => main.postMessage({ kind: 'accounts', accounts } satisfies FromSpanExport),
   (records) => {
-    // Given back only now, so that spans that wait for ids count as in flight.
+    // Given back only after the wait for ids, so that waiting spans count as in flight and are bounded.
     spanBudget?.giveBack(records.length);
     const environment = {
       resource,
@@ -65,6 +72,7 @@ const accountIds: AccountIds = new AccountIds(
   },
 );
 
+/** Reads the spans of one listener or worker until its port closes. */
 function addSource(port: MessagePort): void {
   sources.add(port);
   port.on('message', (bytes: Uint8Array) => accountIds.add(unpackSpans(bytes)));
@@ -72,8 +80,8 @@ function addSource(port: MessagePort): void {
 }
 
 /**
- * Reads what the sources sent before they ended. It may still be in their ports when the main thread sends
- * `close`.
+ * Reads the batches that are still in the ports. The sources have ended when the main thread sends `close`,
+ * but the event loop may have brought `close` before their last batches.
  */
 function drainSources(): void {
   for (const port of sources) {
@@ -85,6 +93,7 @@ function drainSources(): void {
   }
 }
 
+/** `lines` has `count` lines of JSON, without a newline at the end. */
 function exportCalls(count: number, lines: string): void {
   logBudget?.giveBack(count);
   const environment = { resource, scope, observedMs: clock.wallMs() };
@@ -92,6 +101,7 @@ function exportCalls(count: number, lines: string): void {
     logExport?.offer(otelLogRecordOf(JSON.parse(line) as CallView, environment));
 }
 
+/** Sends what is left, then ends the thread, because open ports and sockets would keep it. */
 async function close(): Promise<void> {
   drainSources();
   await accountIds.finish(IDS_WAIT_MS);

@@ -1,11 +1,12 @@
 /**
  * The two stages of the exporting thread (span-export.thread.ts): AccountIds holds batches of spans until the
  * ids of their accounts are known. BatchedExport gives spans, or log records, to the batch processor and the
- * OTLP/HTTP exporter of the OpenTelemetry SDK. Each item is counted as exported, failed or dropped, unless
- * the gateway ends this thread before.
+ * OTLP/HTTP exporter of the OpenTelemetry SDK. An _item_ is a span or a log record. Each item is counted as
+ * exported, failed or dropped, unless the gateway ends this thread before.
  *
- * Must hold: memory is bounded also if the collector does not respond; at the end a full queue is sent
- * (test/unit/telemetry/spans.test.ts).
+ * Must hold (test/unit/telemetry/spans.test.ts):
+ * - Memory is bounded also if the collector does not respond.
+ * - At the end a full queue is sent.
  */
 import { setTimeout as delay } from 'node:timers/promises';
 import { type ExportResult, ExportResultCode } from '@opentelemetry/core';
@@ -23,31 +24,31 @@ import type { ExportBudget } from './span-outbox.js';
 import { SPAN_OF_CALL, type SpanRecord } from './span-record.js';
 
 /**
- * How many items may wait for the exporter, some 2 KB each. Equal to SPANS_IN_FLIGHT_MAX (span-outbox.ts), so
+ * How many items may wait for the exporter, some 2 KB each. At least SPANS_IN_FLIGHT_MAX (span-outbox.ts), so
  * that all that AccountIds releases at once fits an empty queue. Spans and log records have a queue each.
  */
-export const QUEUE_SPANS_MAX = 16_384;
+export const QUEUE_ITEMS_MAX = 16_384;
 /** Items of one request to the collector: the SDK's default, about 0.5 MB of JSON. */
-const BATCH_SPANS = 512;
+const BATCH_ITEMS = 512;
 /**
  * How many requests of spans may be open: one for each batch of a full queue, because at the end the SDK's
- * processor of spans sends them all at once, and one that was sent before. With the SDK's default of 30, the
- * others would fail. The processor of log records sends one batch after the other.
+ * processor of spans sends all of them at once, and one for a batch that was sent before. With the SDK's
+ * default of 30, further requests would fail. The processor of log records sends one batch after the other.
  */
-const REQUESTS_MAX = QUEUE_SPANS_MAX / BATCH_SPANS + 1;
+const REQUESTS_MAX = QUEUE_ITEMS_MAX / BATCH_ITEMS + 1;
 /** An incomplete batch is sent after this time. */
 const BATCH_DELAY_MS = 1_000;
 /**
- * After this time the processor stops waiting for a batch and sends the next. Longer than the timeout of the
- * exporter, OTEL_EXPORTER_OTLP_TIMEOUT (default 10 s), which covers the exporter's retries.
+ * After this time the processor stops waiting for a batch and sends the next one. Longer than the exporter's
+ * own timeout for a batch with all its retries, OTEL_EXPORTER_OTLP_TIMEOUT (10 s by default).
  */
 const EXPORT_TIMEOUT_MS = 30_000;
 /** While exports keep failing, a failure is logged this often. */
 const REPORT_PERIOD_MS = 60_000;
 
 const BATCHING = {
-  maxQueueSize: QUEUE_SPANS_MAX,
-  maxExportBatchSize: BATCH_SPANS,
+  maxQueueSize: QUEUE_ITEMS_MAX,
+  maxExportBatchSize: BATCH_ITEMS,
   scheduledDelayMillis: BATCH_DELAY_MS,
   exportTimeoutMillis: EXPORT_TIMEOUT_MS,
 };
@@ -58,7 +59,9 @@ interface Exporter<Item> {
   shutdown(): Promise<void>;
 }
 
-/** What this file needs of the SDK's batch processors. `queue` is `onEnd` (spans) or `onEmit` (records). */
+/**
+ * The part of the SDK's batch processors that is used here. `queue` is `onEnd` (spans) or `onEmit` (records).
+ */
 interface Processor<Item> {
   queue(item: Item): void;
   shutdown(): Promise<void>;
@@ -70,6 +73,7 @@ class CountedExporter<Item> implements Exporter<Item> {
   readonly #exporter: Exporter<Item>;
   readonly #budget: ExportBudget;
   readonly #log: Log;
+  /** When a failure was last logged. */
   #reportedAtMs = -Infinity;
   /** How many batches were given to the exporter and neither sent yet nor have failed. */
   #openBatches = 0;
@@ -98,7 +102,7 @@ class CountedExporter<Item> implements Exporter<Item> {
     });
   }
 
-  /** Resolves when each batch that was given to `export` was sent or has failed. To be called once. */
+  /** Resolves when each batch that was given to `export` was sent or has failed. Called once, by `close`. */
   async finish(): Promise<void> {
     if (this.#openBatches > 0) await new Promise<void>((resolve) => (this.#onNoneOpen = resolve));
   }
@@ -107,7 +111,7 @@ class CountedExporter<Item> implements Exporter<Item> {
     return this.#exporter.shutdown();
   }
 
-  /** The exporters have no queue to flush: each batch is a request. */
+  /** The processor calls it. The exporters have no queue to flush, because each batch is a request. */
   forceFlush(): Promise<void> {
     return Promise.resolve();
   }
@@ -127,12 +131,12 @@ class CountedExporter<Item> implements Exporter<Item> {
 }
 
 /**
- * Bounds the queue of the SDK's batch processor, by counting what goes in and comes out.
+ * Bounds the queue of the SDK's batch processor, by counting the items that go in and come out.
  *
  * Must hold: the processor queues each item that it gets and hands it to the exporter once. If it dropped an
  * item, the count of waiting items would stay too high. It ignores unsampled spans, but none is recorded
- * (request/call-trace.ts, upstream/attempt-span.ts). It drops items beyond QUEUE_SPANS_MAX and items after
- * its end, but `offer` gives it none of these.
+ * (request/call-trace.ts, upstream/attempt-span.ts). The processor drops items beyond QUEUE_ITEMS_MAX and
+ * items after its end, but `offer` gives it no such items.
  */
 class BatchedExport<Item> {
   readonly #budget: ExportBudget;
@@ -153,11 +157,11 @@ class BatchedExport<Item> {
   }
 
   /**
-   * Queues the item, or drops and counts it: after `close`, or if the queue is full because the collector is
-   * slow or away.
+   * Queues the item. Drops and counts it instead after `close`, or if the queue is full because the collector
+   * is slow or away.
    */
   offer(item: Item): void {
-    if (this.#isClosed || this.#offered - this.#exporter.handedOver >= QUEUE_SPANS_MAX) {
+    if (this.#isClosed || this.#offered - this.#exporter.handedOver >= QUEUE_ITEMS_MAX) {
       this.#budget.countDropped(1);
       return;
     }
@@ -172,6 +176,7 @@ class BatchedExport<Item> {
    */
   async close(): Promise<void> {
     this.#isClosed = true;
+    // An error is ignored: the exporter has counted and logged the batches that failed.
     await this.#processor.shutdown().catch(() => undefined);
     // `shutdown` of the processor of spans does not wait for a batch that was sent before, and if one batch
     // fails, not for the others.
@@ -205,7 +210,7 @@ export class LogRecordExport extends BatchedExport<ReadableLogRecord> {
   }
 }
 
-/** How many ids are cached. Before there are more, the cache is emptied. */
+/** How many ids are cached. The cache is emptied before it would have more. */
 const IDS_MAX = 100_000;
 
 /**
@@ -217,7 +222,7 @@ export class AccountIds {
   readonly #ready: (records: readonly SpanRecord[]) => void;
   /** Null if the main thread could not read the account's id when it was asked. */
   readonly #ids = new Map<AccountIndex, string | null>();
-  /** Whether a request for ids runs. One runs at a time. */
+  /** Whether `ask` was called and its reply has not come. One request for ids runs at a time. */
   #isAsking = false;
   /** Batches in the order of arrival. SPANS_IN_FLIGHT_MAX bounds their spans. */
   readonly #waiting: (readonly SpanRecord[])[] = [];
@@ -271,7 +276,10 @@ export class AccountIds {
     for (const records of this.#waiting.splice(0)) this.#ready(records);
   }
 
-  /** Gives batches to `ready`, up to the first with an unknown id: asks for its ids unless a request runs. */
+  /**
+   * Gives batches to `ready`, up to the first batch with an unknown id. Asks for that batch's ids, unless a
+   * request runs already.
+   */
   #release(): void {
     while (this.#waiting.length > 0) {
       const unknown = this.#unknownOf(this.#waiting[0]!);

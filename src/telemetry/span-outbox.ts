@@ -1,22 +1,22 @@
 /**
  * Sends the spans of a listener or upstream worker to the exporting thread, some hundred in a message.
- * request/listener.thread.ts and upstream/upstream-task.ts open one on each of their threads. Ports have no
- * back-pressure, so all threads share one budget (ExportBudget), which bounds the spans in flight: sent, and
- * not yet read by the exporting thread. gateway/traces.ts creates it, and a second one for the records of
- * calls, which the main thread sends.
+ * request/listener.thread.ts and upstream/upstream-task.ts open a SpanOutbox on each of their threads. Ports
+ * have no back-pressure, so all threads share one budget (ExportBudget), which bounds the spans in flight:
+ * sent, and not yet given back by the exporting thread. gateway/traces.ts creates this budget, and a second
+ * one for the records of calls, which the main thread sends.
  *
  * Must hold: what a sender takes of a budget, the exporting thread gives back once (span-export.thread.ts).
  * If less is given back, senders stop for ever; if more, they send without bound. So a SpanOutbox takes for a
- * batch only when it has packed it and is about to send it: a thread that dies before, or cannot pack the
- * batch, has taken nothing (test/unit/telemetry/spans.test.ts).
+ * batch only when the batch is packed and sent next: a thread that dies before, or cannot pack the batch, has
+ * taken nothing (test/unit/telemetry/spans.test.ts).
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { packSpans } from './span-codec.js';
 import type { SpanRecord } from './span-record.js';
 
-/** A 32-bit word of ExportBudget. */
+/** Position of the 32-bit word of ExportBudget. */
 const IN_FLIGHT = 0;
-/** Its 64-bit words. The one before them, 0, contains IN_FLIGHT. */
+/** Positions of its 64-bit words. The 64-bit word 0 contains IN_FLIGHT. */
 const EXPORTED = 1;
 const FAILED = 2;
 const DROPPED = 3;
@@ -25,7 +25,10 @@ const WORDS = 4;
 /** Half a second of 16,000 calls a second with two spans each, of the call and its attempt; some 5 MB. */
 export const SPANS_IN_FLIGHT_MAX = 16_384;
 
-/** Counts of spans, or of log records, since the gateway started. Dropped: a bound was reached. */
+/**
+ * Counts of spans, or of log records, since the gateway started. The names of the members are labels of
+ * metrics (gateway-families.ts). Dropped: a bound was reached.
+ */
 export interface ExportCounts {
   readonly exported: number;
   readonly failed: number;
@@ -39,9 +42,9 @@ export function createExportBudget(): SharedArrayBuffer {
 /**
  * The budget and counts of spans, or of log records, in words that all threads share.
  *
- *     32-bit word 0   in flight      sent and not yet read; the sender adds, the exporting thread subtracts
- *     64-bit word 1   exported       the collector accepted them; the exporting thread adds
- *     64-bit word 2   failed         the collector did not; the exporting thread adds
+ *     32-bit word 0   in flight      the sender adds, the exporting thread subtracts
+ *     64-bit word 1   exported       accepted by the collector; the exporting thread adds
+ *     64-bit word 2   failed         not accepted by the collector; the exporting thread adds
  *     64-bit word 3   dropped        a bound was reached, here or in the exporting thread; any thread adds
  */
 export class ExportBudget {
@@ -53,7 +56,9 @@ export class ExportBudget {
     this.#counts = new BigInt64Array(shared);
   }
 
-  /** Counts the spans as in flight. If there were too many then, counts them as dropped and returns false. */
+  /**
+   * Counts the spans as in flight and returns true. If that were too many, counts them as dropped instead.
+   */
   take(spans: number): boolean {
     if (Atomics.add(this.#inFlight, IN_FLIGHT, spans) + spans <= SPANS_IN_FLIGHT_MAX) return true;
     this.giveBack(spans);
@@ -66,7 +71,7 @@ export class ExportBudget {
     return Atomics.load(this.#inFlight, IN_FLIGHT) >= SPANS_IN_FLIGHT_MAX;
   }
 
-  /** To be called when the exporting thread has read the spans. */
+  /** To be called once for the spans of each `take` that returned true. */
   giveBack(spans: number): void {
     Atomics.sub(this.#inFlight, IN_FLIGHT, spans);
   }
@@ -89,14 +94,15 @@ export class ExportBudget {
   }
 }
 
-/** A thread that records spans gets it in its `workerData`. */
+/** The way of spans to the exporting thread, which a thread that records spans gets in its `workerData`. */
 export interface SpanOutlet {
   readonly port: MessagePort;
   readonly budget: SharedArrayBuffer;
 }
 
 /**
- * A message costs 3 µs whatever it carries. Packing this many spans takes 0.2 ms, a short delay for calls.
+ * How many spans are sent in one message. A message costs 3 µs however many it carries, so a small batch
+ * would waste time. Packing this many takes 0.2 ms, which delays the thread's calls by no more.
  */
 const BATCH_SPANS = 128;
 /** An incomplete batch is sent after this time. Nobody reads a trace sooner. */
@@ -108,6 +114,7 @@ export async function openSpanOutbox(outlet: SpanOutlet): Promise<SpanOutbox> {
   return new SpanOutbox(outlet, packSpans);
 }
 
+/** Collects the spans of one thread and sends them in batches. BATCH_SPANS bounds what it holds. */
 export class SpanOutbox {
   readonly #pack: typeof packSpans;
   readonly #port: MessagePort;
@@ -119,6 +126,7 @@ export class SpanOutbox {
     this.#pack = pack;
     this.#port = port;
     this.#budget = new ExportBudget(budget);
+    // The port must not keep a thread alive that has nothing else to do.
     port.unref();
   }
 
@@ -139,7 +147,7 @@ export class SpanOutbox {
     const spans = this.#spans;
     if (spans.length === 0) return;
     this.#spans = [];
-    // Checked before `take`, because packing would cost most of the time.
+    // Checked before packing, which takes most of the time. `take` decides, because other threads send too.
     if (this.#budget.isUsedUp) {
       this.#budget.countDropped(spans.length);
       return;

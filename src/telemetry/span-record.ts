@@ -1,19 +1,21 @@
 /**
- * Types of what threads send the exporting thread (span-export.thread.ts) and get of it: records of spans,
- * which listeners and upstream workers pack and it unpacks (span-codec.ts), and its messages with the main
- * thread, which also sends it the records of ended calls, exported as log records. Times are milliseconds of
- * the monotonic clock that all threads share.
+ * Types of the messages of the exporting thread (span-export.thread.ts). Listeners and upstream workers send
+ * it records of spans (span-codec.ts). The main thread sends ids of accounts, and the records of ended calls,
+ * which are exported as log records. Times are milliseconds of the monotonic clock that all threads share.
  *
- * Must hold: a record has only what MessagePack has: text, numbers, bigints, booleans, null and arrays
- * (test/unit/telemetry/spans.test.ts). Packing takes any member; what becomes of a new one is said in
- * otel-span.ts (test/unit/telemetry/otel-span.test.ts).
+ * Must hold:
+ * - A record has only what MessagePack has: text, numbers, bigints, booleans, null and arrays
+ *   (test/unit/telemetry/spans.test.ts).
+ * - A new member is exported only if otel-span.ts makes an attribute of it
+ *   (test/unit/telemetry/otel-span.test.ts). Packing takes any member.
  */
 import type { MessagePort } from 'node:worker_threads';
 import type { DoorName } from '../core/door-names.js';
 import type { AccountIndex } from '../core/units.js';
 import type { MetricsBuffers } from './metrics-layout.js';
 
-// A small number is one byte of a packed record, a name would be a dozen.
+// Kinds of spans: numbers, because a small number is one byte of a packed record, and a name would be a
+// dozen.
 export const SPAN_OF_CALL = 0;
 export const SPAN_OF_ATTEMPT = 1;
 
@@ -35,7 +37,7 @@ export interface CallSpanRecord {
   readonly parentSpanId: string | null;
   /** Trace flags of W3C Trace Context (trace-context.ts). */
   readonly flags: number;
-  /** Its `tracestate`; empty if the caller sent none. */
+  /** The caller's `tracestate`; empty if the caller sent none. */
   readonly traceState: string;
   readonly startMs: number;
   readonly endMs: number;
@@ -52,16 +54,16 @@ export interface CallSpanRecord {
   readonly model: string | null;
   /** The fallback that answered; null if none did. */
   readonly answeredModel: string | null;
-  /** Who owns `model` by the settings; null with it. */
+  /** Who owns `model` by the settings; null if `model` is null. */
   readonly provider: string | null;
   /** False if the call was not admitted. */
   readonly stream: boolean;
   /**
-   * Null if the call was not charged. Spans of attempts have none, or a sum over all spans would count tokens
+   * Null if the call was not charged. Spans of attempts have no tokens: a sum over all spans would count them
    * twice.
    */
   readonly tokens: SpanTokens | null;
-  /** Null with `tokens`. */
+  /** Null if `tokens` is null. */
   readonly costPicoUnits: bigint | null;
   /** How long the call waited for the limits of its upstreams. */
   readonly queuedMs: number;
@@ -92,7 +94,7 @@ export interface AttemptSpanRecord {
   readonly model: string;
   /** The model that the response names; null if it names none. */
   readonly responseModel: string | null;
-  /** By OpenTelemetry's names of providers; who owns the model by the settings if the target has none. */
+  /** OpenTelemetry's name of the provider; if it has none, who owns the model by the settings. */
   readonly provider: string;
   /** Attempts of the call before this one. */
   readonly earlierAttempts: number;
@@ -110,21 +112,24 @@ export interface SpanExportInit {
   /** The version of Tollgate. */
   readonly version: string;
   readonly metrics: MetricsBuffers;
-  /** The thread's own, for its health. */
+  /** The index of the thread's stripe in `metrics.threads`, for its health (thread-health.ts). */
   readonly stripe: number;
 }
 
+/** Messages of the main thread (gateway/traces.ts) to the exporting thread. */
 export type ToSpanExport =
-  /** A listener or worker sends spans over this port, packed. */
+  /** A listener or worker sends batches of packed spans over this port. */
   | { readonly kind: 'source'; readonly port: MessagePort }
   /** Ended calls for the log, `count` lines of JSON (telemetry/call-record.ts). */
   | { readonly kind: 'calls'; readonly count: number; readonly lines: string }
   /** Reply to `accounts`: an id for each index, null if it could not be read. */
   | { readonly kind: 'ids'; readonly ids: readonly (readonly [AccountIndex, string | null])[] }
-  /** The sources have ended: export what they sent, then end. */
+  /** The last message. The sources have ended: the thread exports what they sent, and then ends. */
   | { readonly kind: 'close' };
 
-/** Asks for the ids of these accounts. The reply is `ids`. */
+/**
+ * The only message of the exporting thread to the main thread. Asks for ids of accounts; the reply is `ids`.
+ */
 export interface FromSpanExport {
   readonly kind: 'accounts';
   readonly accounts: readonly AccountIndex[];

@@ -1,17 +1,17 @@
 /**
  * The JSON document of `GET /admin/v1/status`: its types, and its states of sharing from the best to the
- * worst. The gateway writes it (stats.ts, group-status.ts); the console, the command line and the history
- * read it.
+ * worst. The main thread writes the document (gateway/stats.ts for one process, gateway/group-status.ts over
+ * several). The console, the command line and the history (history.ts) read it.
  *
- * Numbers are sums since the start: for rates and percentiles a reader takes the difference of two responses.
- * Money is decimal text.
+ * Counts are sums since the start: for rates and percentiles a reader takes the difference of two responses.
+ * Money is decimal text, in units of the currency.
  *
  * Must hold: no field is renamed or removed, because operators' programs read them (no test), and a new field
  * of a process is added up in gateway/group-status.ts (test/unit/gateway/group-status.test.ts).
  */
 import type { BreakerState } from './metrics-layout.js';
 
-/** Counts are not cumulative. There is one more than bounds, for values above the last. */
+/** Counts are not cumulative. There is one count more than bounds: of the values above the last bound. */
 export interface HistogramView {
   readonly bounds: readonly number[];
   readonly counts: readonly number[];
@@ -26,7 +26,7 @@ export interface CallCounts {
   readonly first_token_ms: HistogramView;
 }
 
-/** The same with the cost, for all calls or those of one model. */
+/** The counts and the cost of all calls, or of those of one model. */
 export interface CallStats extends CallCounts {
   readonly cost: string;
 }
@@ -44,13 +44,14 @@ export interface UpstreamError {
   readonly kind: string;
   /** The upstream's HTTP status; null if it sent none. */
   readonly status: number | null;
-  /** Without secrets; of a connection that failed, with the address. Null if there is no text. */
+  /** Has no secrets. If no connection was made, has the address. Null if there is no text. */
   readonly error: string | null;
   readonly request_id: string;
 }
 
 export interface UpstreamStatus {
   readonly model: string;
+  /** Host and port; `#2` and so on if the model has several upstreams of one address. */
   readonly name: string;
   readonly priority: number;
   readonly weight: number;
@@ -61,11 +62,13 @@ export interface UpstreamStatus {
   readonly failures: number;
   /** `kind` as in the metric's label, `at` in Unix seconds; null before the first. */
   readonly last_failure: { readonly kind: string; readonly at: number } | null;
-  /** Newest first, at most five (upstream-errors.ts). Known from ended calls. */
+  /**
+   * Newest first, at most five (upstream-errors.ts). Has the errors of a call only after the call has ended.
+   */
   readonly last_errors: readonly UpstreamError[];
-  /** What this host uses of its limits; empty if it has none. */
+  /** What this host uses of the upstream's limits; empty if the upstream has none. */
   readonly quotas: readonly { readonly quota: string; readonly limit: number; readonly used: number }[];
-  /** Calls that wait for its limits; a call that may go to several upstreams is counted at one. */
+  /** Calls that wait for the limits. A call that may go to several upstreams is counted at one of them. */
   readonly waiting_calls: number;
 }
 
@@ -75,9 +78,9 @@ export interface CredentialStatus {
    * The source, with the file or profile if it has one: `google:/etc/sa.json`, `aws:bills`, `entra`.
    */
   readonly name: string;
-  /** Whether there is a valid one; over several processes, whether all have one. */
+  /** Whether there is a valid credential; over several processes, whether all have one. */
   readonly ok: boolean;
-  /** Unix seconds, the earliest; null if there is none, or if it is not known. */
+  /** Unix seconds, the earliest of all processes; null without a credential, or if it does not say when. */
   readonly expires_at: number | null;
   readonly renewals: number;
   readonly failures: number;
@@ -112,14 +115,17 @@ export type SharingState = (typeof SHARING_STATES)[number];
 export const REGISTRY_STATES = ['following', 'lost', 'diverged'] as const;
 export type RegistryState = (typeof REGISTRY_STATES)[number];
 
-/** Over several processes: the worst state, and sums. */
+/** How this process shares limits. Over several processes: the worst state, and sums. */
 export interface SharingStatus {
   readonly with: 'processes' | 'hosts';
   readonly state: SharingState;
+  /** Null while the state is `connected`. */
   readonly reason: string | null;
+  /** Since the state was last `connected`; 0 while it is. */
   readonly lost_seconds: number;
   readonly exchange_ms: HistogramView;
   readonly exchange_failures: number;
+  /** Scopes of which something is leased. */
   readonly leased_subjects: number;
   readonly waiting_requests: number;
   /** State of the shared accounts and keys; null if hosts do not share them. */

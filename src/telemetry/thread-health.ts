@@ -1,9 +1,9 @@
 /**
  * Measures a thread's event-loop delay and heap, and writes both into its stripe (metrics-layout.ts).
- * metrics-reader.ts reads them for `/metrics` and the console. Every thread with a JavaScript event loop
- * creates one ThreadHealth at its start. Counter threads start and end at any time, so each takes a free
- * stripe first (upstream/counter-task.ts). If none is free, the counter thread is not measured. The main
- * thread frees the stripe when the counter thread has ended (gateway/counter-pool.ts).
+ * metrics-reader.ts reads them for `/metrics` and the console. Every thread of a gateway creates one
+ * ThreadHealth at its start. Counter threads start and end at any time, so each takes a free stripe first
+ * (upstream/counter-task.ts). If no stripe is free, the counter thread is not measured. The main thread frees
+ * the stripe when the counter thread has ended (gateway/counter-pool.ts).
  *
  * A timer measures the delay: if the event loop is blocked, the timer fires late. Each measurement costs up
  * to 0.1 ms of CPU, so an idle thread measures once a second and a busy thread every 20 ms. A block of 1.5 s
@@ -34,16 +34,19 @@ import {
   THREAD_STRIPE_WORDS,
 } from './metrics-layout.js';
 
-/** The time between two measurements. */
+/** The time between two measurements in a busy thread and in an idle one. */
 const BUSY_INTERVAL_MS = 20;
 const IDLE_INTERVAL_MS = 1_000;
 /**
  * A thread is busy if its event loop was active for more than this share of the time. So an idle thread was
  * active for 50 ms of its second at most, and no block was longer. The share is above the 1.5 % that
- * measurements every 20 ms take on a slow machine, so that these alone do not make a thread busy.
+ * measurements every 20 ms take on a slow machine, so that measuring alone does not keep a thread busy.
  */
 const BUSY_SHARE = 0.05;
-/** What is shown is of one period, shorter than usual scrape intervals: each scrape sees another one. */
+/**
+ * The shown delays are those of one period. A period is shorter than usual scrape intervals, so that each
+ * scrape sees another one.
+ */
 const PERIOD_MS = 5_000;
 
 /** What ThreadHealth needs of the event loop. Tests replace it. */
@@ -53,7 +56,7 @@ export interface EventLoop {
   /** Share of the time since the last `activeShare` in which the loop did not wait for events, 0 to 1. */
   activeShare(): number;
   /**
-   * Calls `act` after `delayMs`; returns a function that cancels the call. Does not keep the thread alive.
+   * Calls `act` after `delayMs`. Returns a function that cancels the call. Does not keep the thread alive.
    */
   later(delayMs: number, act: () => void): () => void;
 }
@@ -80,14 +83,16 @@ export class ThreadHealth {
   readonly #watch: MainWatch | undefined;
   /**
    * The delays of this period: the first `#measured` entries. A timer may fire less than a millisecond early,
-   * because its clock is rounded, so there is room for one measurement more than fits in the period.
+   * because its clock is rounded, so the array has one entry more than measurements fit in the period.
    */
   readonly #delaysMs = new Float64Array(Math.ceil(PERIOD_MS / BUSY_INTERVAL_MS) + 1);
   #measured = 0;
   #periodEndMs: number;
+  /** The time to the next measurement: BUSY_INTERVAL_MS or IDLE_INTERVAL_MS. */
   #intervalMs = BUSY_INTERVAL_MS;
   /** When the timer of the next measurement is due. */
   #dueMs = 0;
+  /** Cancels the timer of the next measurement. */
   #stop: () => void = () => undefined;
 
   /**
@@ -108,6 +113,7 @@ export class ThreadHealth {
     this.#measureLater(loop.nowMs());
   }
 
+  /** Ends the measurements. A thread that ends need not call it, because the timer does not keep it alive. */
   stop(): void {
     this.#stop();
   }
@@ -138,7 +144,7 @@ export class ThreadHealth {
     this.#measureLater(nowMs);
   }
 
-  /** Ends the period. It has one delay at least: that of the measurement that calls this. */
+  /** Ends the period, writes its delays and begins the next one. A period has one delay at least. */
   #publish(nowMs: number): void {
     const delaysMs = this.#delaysMs.subarray(0, this.#measured).sort();
     this.#words[THREAD_DELAY_P99_MS] = delaysMs[Math.ceil(delaysMs.length * 0.99) - 1]!;
@@ -173,12 +179,15 @@ export function giveBackCounterStripe(buffers: MetricsBuffers, threadId: number)
   Atomics.store(holderOf(buffers, stripe), 0, NO_HOLDER);
 }
 
-/** Their indexes: the last COUNTER_THREADS_MAX stripes, as `threadNames` of metrics-layout.ts has them. */
+/**
+ * The indexes of the last COUNTER_THREADS_MAX stripes, which `threadNames` of metrics-layout.ts gives
+ * counters.
+ */
 function counterStripes({ threads }: MetricsBuffers): number[] {
   return [...openStripes(threads, THREAD_STRIPE_WORDS).keys()].slice(-COUNTER_THREADS_MAX);
 }
 
-/** The first half of the word THREAD_HOLDER: Atomics work on integers alone, and the stripe has floats. */
+/** The first half of the word THREAD_HOLDER, as an integer: Atomics do not work on the stripe's floats. */
 function holderOf({ threads }: MetricsBuffers, stripe: number): Int32Array {
   const { byteOffset } = openStripe(threads, stripe, THREAD_STRIPE_WORDS).subarray(THREAD_HOLDER);
   return new Int32Array(threads, byteOffset, 1);

@@ -1,29 +1,32 @@
 /**
  * W3C Trace Context (https://www.w3.org/TR/trace-context/): reads the headers `traceparent` and `tracestate`,
- * makes ids of traces and spans, and decides which traces are recorded. Listeners and upstream workers call
- * it. The samplers are those of OTEL_TRACES_SAMPLER, but not the SDK's classes, because a listener decides
- * and does not load the SDK.
+ * makes ids of traces and spans, and decides which traces are recorded. request/call-trace.ts (listener) and
+ * upstream/attempt-span.ts (upstream worker) call it. The samplers are those of OTEL_TRACES_SAMPLER. The
+ * SDK's own classes are not used, because a listener decides and does not load the SDK.
  *
- * Must hold: an invalid header counts as not sent (test/unit/telemetry/trace-context.test.ts), and the
- * decisions are the SDK's (test/unit/telemetry/trace-context.trace-sampling.test.ts).
+ * Must hold:
+ * - An invalid header counts as not sent (test/unit/telemetry/trace-context.test.ts).
+ * - The decisions are those of the SDK (test/unit/telemetry/trace-context.trace-sampling.test.ts).
  */
 import { randomFillSync } from 'node:crypto';
 
-/** Random bytes are taken from a block that lasts for some hundred ids. */
+/**
+ * Random bytes are made in blocks, each for some hundred ids: one system call for each id would cost more.
+ */
 const BLOCK_BYTES = 4_096;
 const TRACE_ID_BYTES = 16;
 const SPAN_ID_BYTES = 8;
 
-/** Each thread has its own. `usedBytes` of it are in ids already. */
+/** Each thread has a block of its own. `usedBytes` of the block are in ids already; at the start all. */
 const block = Buffer.allocUnsafeSlow(BLOCK_BYTES);
 let usedBytes = BLOCK_BYTES;
 
-/** Returns 32 hexadecimal digits, all zero once in 2^128. Takes 0.2 µs. */
+/** Returns 32 hexadecimal digits. Takes 0.2 µs. All digits are zero, which is invalid, once in 2^128 ids. */
 export function newTraceId(): string {
   return randomHex(TRACE_ID_BYTES);
 }
 
-/** Returns 16 hexadecimal digits, all zero once in 2^64. */
+/** Returns 16 hexadecimal digits. All digits are zero, which is invalid, once in 2^64 ids. */
 export function newSpanId(): string {
   return randomHex(SPAN_ID_BYTES);
 }
@@ -41,8 +44,9 @@ function randomHex(bytes: number): string {
 export interface TraceParent {
   /** 32 digits, lower-case hexadecimal, not all zero. */
   readonly traceId: string;
-  /** 16 digits, likewise. */
+  /** 16 digits, lower-case hexadecimal, not all zero. */
   readonly spanId: string;
+  /** FLAG_SAMPLED and FLAG_RANDOM, or 0. */
   readonly flags: number;
 }
 
@@ -56,21 +60,25 @@ export const UNRECORDED = 0;
 export type CarriedTrace = readonly [traceParent: string, traceState: string] | typeof UNRECORDED;
 
 export const FLAG_SAMPLED = 1;
-/** A flag of level 2 of the standard: the trace's id is random. Other flags are not passed on. */
+/** A flag of level 2 of the standard: the trace's id is random. Flags but these two are not passed on. */
 const FLAG_RANDOM = 2;
 /** The flags of a trace that begins here, before it is sampled. */
 export const FLAGS_OF_NEW = FLAG_RANDOM;
 
 const TRACE_PARENT_CHARS = 55;
-/** Later versions may add fields, but not many. */
+/** Later versions of the standard may add fields; a text that is longer than this is taken for invalid. */
 const TRACE_PARENT_CHARS_MAX = 256;
+/** Version, trace id, span id, flags, and the fields of a later version. */
 const TRACE_PARENT = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(?:-.*)?$/;
 const NO_TRACE_ID = '0'.repeat(32);
 const NO_SPAN_ID = '0'.repeat(16);
 
-/** The standard asks to carry at least this much; a longer state is dropped whole. */
+/** The standard asks to carry at least so many characters. A longer state is dropped whole. */
 const TRACE_STATE_CHARS_MAX = 512;
 const TRACE_STATE_MEMBERS_MAX = 32;
+/**
+ * Key and value by the standard's grammar: `key` or `tenant@system`, `=`, and a value that ends in no space.
+ */
 const TRACE_STATE_MEMBER =
   /^((?:[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})|[a-z][a-z0-9_\-*/]{0,255})=[ -+\--<>-~]{0,255}[!-+\--<>-~]$/;
 
@@ -79,6 +87,7 @@ export function parseTraceParent(text: string): TraceParent | undefined {
   if (text.length < TRACE_PARENT_CHARS || text.length > TRACE_PARENT_CHARS_MAX) return undefined;
   const match = TRACE_PARENT.exec(text);
   if (match === null) return undefined;
+  // `!`: a match has these four groups.
   const version = match[1]!;
   const traceId = match[2]!;
   const spanId = match[3]!;
@@ -87,11 +96,12 @@ export function parseTraceParent(text: string): TraceParent | undefined {
   return { traceId, spanId, flags: parseInt(match[4]!, 16) & (FLAG_SAMPLED | FLAG_RANDOM) };
 }
 
+/** Returns a `traceparent` of version 00. `0${flags}`: the flags are less than 4, so they are one digit. */
 export function traceParentText({ traceId, spanId, flags }: TraceParent): string {
   return `00-${traceId}-${spanId}-0${flags}`;
 }
 
-/** Returns whether a text of `traceParentText` has the sampled flag; reads one character. */
+/** Returns whether a text of `traceParentText` has the sampled flag: the lowest bit of its last digit. */
 export function isSampledText(text: string): boolean {
   return (text.charCodeAt(text.length - 1) & FLAG_SAMPLED) !== 0;
 }
@@ -108,12 +118,15 @@ export function traceHeadersOf(carried: CarriedTrace): readonly string[] {
     : ['traceparent', traceParent, 'tracestate', traceState];
 }
 
-/** Returns the state without empty members and spaces around members; empty if it is invalid or too long. */
+/**
+ * Returns the state without empty members and without spaces around members; '' if it is invalid or too long.
+ */
 export function checkedTraceState(text: string): string {
   if (text.length === 0 || text.length > TRACE_STATE_CHARS_MAX) return '';
   const keys = new Set<string>();
   const members: string[] = [];
   for (const part of text.split(',')) {
+    // The lookbehind keeps the second pattern from trying each space of a long run anew.
     const member = part.replace(/^[ \t]+|(?<![ \t])[ \t]+$/g, '');
     if (member === '') continue;
     const key = TRACE_STATE_MEMBER.exec(member)?.[1];
@@ -126,9 +139,9 @@ export function checkedTraceState(text: string): string {
 
 /** Which traces are recorded. */
 export interface Sampling {
-  /** Whether a decision that the caller sent is kept. */
+  /** Whether the decision of the caller's `traceparent` is kept, if the caller sent one. */
   readonly parentBased: boolean;
-  /** Share of the other traces that is recorded, 0 to 1. */
+  /** Share of all other traces that is recorded, 0 to 1. */
   readonly ratio: number;
 }
 
@@ -136,7 +149,8 @@ export interface Sampling {
 const WORD_MAX = 0xffff_ffff;
 
 /**
- * Returns whether to record a call. All services with the same ratio record the same traces. Takes 0.1 µs.
+ * Returns whether to record a call. All services with the same ratio record the same traces, because only the
+ * trace's id decides. Takes 0.1 µs.
  */
 export function isSampled(
   { parentBased, ratio }: Sampling,
@@ -158,7 +172,8 @@ function foldedWord(traceId: string): number {
 
 /**
  * Returns the sampling that the environment asks for. As in the OpenTelemetry specification, an unknown name
- * is `parentbased_always_on` and an invalid ratio is 1; `problem` is then the message for the operator.
+ * is `parentbased_always_on` and an invalid ratio is 1. `problem` is then the message for the operator;
+ * undefined if the environment is valid.
  */
 export function samplingOf(env: NodeJS.ProcessEnv): {
   readonly sampling: Sampling;

@@ -10,28 +10,28 @@ import { requestIdOf, type CallRecord, type CallSink } from './call-record.js';
 import { UPSTREAM_SLOTS_MAX } from './metrics-layout.js';
 import type { UpstreamError } from './status-document.js';
 
-/** How many errors are kept of each upstream. The test uses it too. */
+/** How many errors are kept of each upstream. */
 export const ERRORS_KEPT = 5;
 
-/** Unambiguous, because neither name has a space. UpstreamNames (metrics-source.ts) has the same keys. */
+/** Unambiguous, because neither name has a space. UpstreamNames (metrics-source.ts) makes the same keys. */
 const keyOf = (model: string, upstream: string): string => `${model} ${upstream}`;
 
 export class UpstreamErrors implements CallSink {
   /**
-   * By model and upstream, newest first. An upstream that the settings no longer name stays, so the map is
-   * bounded: by as many as the metrics tell apart.
+   * By model and upstream, newest first. Upstreams that the settings no longer name stay, so the map must be
+   * bounded: it has as many upstreams as the metrics tell apart (UPSTREAM_SLOTS_MAX).
    */
   readonly #errors = new Map<string, readonly UpstreamError[]>();
 
   /**
-   * Adds the failed attempts of a call. One that the client has ended (`cancelled`) says nothing of the
-   * upstream, so it is left out. The texts of errors are bounded already (call-ring.ts).
+   * Adds the failed attempts of a call. Leaves out an attempt that the client has ended (`cancelled`),
+   * because it says nothing of the upstream. call-ring.ts has bounded the texts of errors already.
    */
   append(call: CallRecord): void {
     for (const { upstream, model, status, code, startMs, durationMs, error } of call.attempts) {
       if (code === null || code === 'cancelled' || upstream === null || model === null) continue;
       const key = keyOf(model, upstream);
-      // Unix time. `startMs` counts from when the call came.
+      // Unix time. `startMs` counts from the arrival of the call.
       const endedSeconds = Math.floor((call.endedMs - call.durationMs + startMs + durationMs) / 1_000);
       const requestId = requestIdOf(call.requestPrefix, call.request);
       const added = { at: endedSeconds, kind: code, status, error, request_id: requestId };

@@ -4,20 +4,23 @@
  * attempts, the time of the attempt, and an HMAC-SHA256 of id, time and body. gateway/webhook-outbox.ts calls
  * `sendWebhook` for each attempt. Main thread.
  *
- * Must hold: whatever a receiver responds, the attempt ends within its timeout. The outbox makes one attempt
- * at a time, so it would send nothing after an attempt without an end. The signature is the standard's.
- * Redirects are not followed, because no operator has named their address: they count as failures.
+ * Must hold:
+ * - Whatever a receiver responds, the attempt ends within its timeout. The outbox makes one attempt at a
+ *   time, so an attempt without an end would hold up all webhooks.
+ * - The signature is the standard's, because receivers check it by their own libraries.
+ * - A redirect counts as a failure and is not followed, because no operator has named its address.
  */
 import { createHmac } from 'node:crypto';
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { packageVersion } from '../core/version.js';
 
-/** An hour. A longer Retry-After is shortened to it. */
+/** The longest pause. A longer Retry-After is shortened to an hour. */
 const PAUSE_MS_MAX = 3_600_000;
+/** Standard Webhooks: a receiver that responds with 410 wants no more webhooks. */
 const GONE = 410;
 const USER_AGENT = `tollgate/${packageVersion()}`;
-/** A connection that brings a longer body is closed. Responses to webhooks are short. */
+/** A connection that brings a longer body is closed, so that a receiver cannot make the gateway read on. */
 const RESPONSE_BYTES_MAX = 65_536;
 const TIMEOUT_REASON = 'no answer within notify.timeout_ms';
 
@@ -30,19 +33,22 @@ export interface WebhookReceiver {
 }
 
 export interface Webhook {
-  /** Has no full stop, because full stops separate the parts of the signed text. */
+  /** The same in all attempts. Has no full stop, because full stops separate the parts of the signed text. */
   readonly id: string;
   /** JSON. */
   readonly body: string;
 }
 
 export interface Delivery {
+  /** Whether the receiver took the webhook: it responded with a status from 200 to 299. */
   readonly sent: boolean;
-  /** Why it was not sent, for the log. Has no secret, and nothing of the address. */
+  /**
+   * Why the webhook was not sent, for the log; absent if it was. Has no secret, and nothing of the address.
+   */
   readonly reason?: string;
-  /** The least pause before the next attempt (Retry-After); undefined if the receiver asks for none. */
+  /** The least pause before the next attempt (Retry-After); absent if the receiver asks for none. */
   readonly pauseMs?: number;
-  /** The receiver wants no more webhooks, so the outbox removes this one. */
+  /** The receiver wants no more webhooks, so the outbox removes this one. Absent otherwise. */
   readonly rejectedForGood?: boolean;
 }
 
@@ -122,12 +128,13 @@ function deliveryOf(status: number, retryAfter: string | undefined, nowMs: numbe
     sent: false,
     reason: isRedirect ? `status ${status}: redirects are not followed` : `status ${status}`,
     ...(pauseMs !== undefined && { pauseMs }),
-    // Standard Webhooks: a receiver that responds with 410 wants no more webhooks.
     ...(status === GONE && { rejectedForGood: true }),
   };
 }
 
-/** Reads seconds or a date; undefined if it is neither, 0 for a date that has passed. */
+/**
+ * Reads the seconds or the date of a Retry-After; undefined if it is neither, 0 for a date that has passed.
+ */
 function pauseMsOf(retryAfter: string, nowMs: number): number | undefined {
   const ms = /^\d{1,9}$/.test(retryAfter) ? Number(retryAfter) * 1_000 : Date.parse(retryAfter) - nowMs;
   return Number.isFinite(ms) ? Math.min(Math.max(0, ms), PAUSE_MS_MAX) : undefined;

@@ -9,7 +9,7 @@ import type { SpanExporter } from '@opentelemetry/sdk-trace';
 import t from 'tap';
 import { asAccountIndex } from '#src/core/units.js';
 import { otelSpanOf } from '#src/telemetry/otel-span.js';
-import { AccountIds, LogRecordExport, SpanExport, QUEUE_SPANS_MAX } from '#src/telemetry/span-export.js';
+import { AccountIds, LogRecordExport, SpanExport, QUEUE_ITEMS_MAX } from '#src/telemetry/span-export.js';
 import {
   createExportBudget,
   ExportBudget,
@@ -140,7 +140,7 @@ for (const [what, open, item] of KINDS)
     // The processor of log records exports in a later turn.
     await new Promise((resolve) => setTimeout(resolve, 0));
     const { dropped } = room.counts();
-    t.ok(dropped > 0 && dropped <= SPANS - QUEUE_SPANS_MAX, `${dropped} are dropped`);
+    t.ok(dropped > 0 && dropped <= SPANS - QUEUE_ITEMS_MAX, `${dropped} are dropped`);
     held.shift()!();
     await new Promise((resolve) => setImmediate(resolve));
     fails = false;
@@ -210,10 +210,10 @@ void t.test('a full queue is sent at the end, whole', async (t) => {
   const spans = new SpanExport(room, new FakeLog());
   const environment = { resource: emptyResource(), version: '1', offsetMs: 0, accountIdOf: () => undefined };
   const span = otelSpanOf(record(1), environment);
-  for (let index = 0; index < QUEUE_SPANS_MAX; index += 1) spans.offer(span);
+  for (let index = 0; index < QUEUE_ITEMS_MAX; index += 1) spans.offer(span);
   await spans.close();
-  t.match(room.counts(), { exported: QUEUE_SPANS_MAX, failed: 0, dropped: 0 });
-  t.equal(requests, QUEUE_SPANS_MAX / BATCH_SPANS);
+  t.match(room.counts(), { exported: QUEUE_ITEMS_MAX, failed: 0, dropped: 0 });
+  t.equal(requests, QUEUE_ITEMS_MAX / BATCH_SPANS);
 });
 
 void t.test('batches wait for the ids of their accounts, in order', async (t) => {
