@@ -3,7 +3,7 @@
  * call-writer.ts owns a BlockBuilder, on the main thread of a gateway process.
  *
  * Must hold: call-block.ts reads fields in the order in which `add` and `addPlain` write them. So a call is
- * read as it was added, except for cut texts and the attempts and quotas beyond a bound
+ * read as it was added, without the ends of cut texts and the attempts and quotas beyond a bound
  * (test/unit/call-log/call-log.test.ts, test/unit/call-log/plain-calls.test.ts).
  */
 import { crc32 } from 'node:zlib';
@@ -43,10 +43,10 @@ import {
   type CallRecord,
 } from '../telemetry/call-record.js';
 
-/** Room for one call's variable part: call-record.ts and QUOTAS_MAX hold that to some 10 KiB. */
+/** Space for one call's variable part, which call-record.ts and QUOTAS_MAX bound to some 10 KiB. */
 const CALL_BYTES_MAX = 64 * 1024;
 const QUOTAS_MAX = 64;
-/** Positions below NONE (16 bits) must remain for one call's names: at most 9 + 3 × 8 + 3 × 64. */
+/** Leaves positions below NONE (16 bits) for the names of one more call: at most 9 + 3 × 8 + 3 × 64. */
 const NAMES_MAX = 60_000;
 
 /**
@@ -70,9 +70,9 @@ const KIND = {
 } as const;
 const FIRST_QUOTAS = 8;
 
-/** The texts of plain calls' quotas: first all scopes, then, from FIRST_NAME on, all names. */
+/** The texts of plain calls' quotas: first all scopes, then, from FIRST_QUOTA_NAME on, all names. */
 const QUOTA_TEXTS = [...QUOTA_SCOPES, ...QUOTA_NAMES];
-const FIRST_NAME = QUOTA_SCOPES.length;
+const FIRST_QUOTA_NAME = QUOTA_SCOPES.length;
 const ACCOUNT = QUOTA_SCOPES.indexOf('account');
 const KEY = QUOTA_SCOPES.indexOf('key');
 const MODEL = QUOTA_SCOPES.indexOf('model');
@@ -123,6 +123,7 @@ export class BlockBuilder {
     this.#slots = [...ofCall, this.#prefixes, this.#sources, this.#routes];
   }
 
+  /** How many calls the block has. */
   get count(): number {
     return this.#count;
   }
@@ -133,13 +134,13 @@ export class BlockBuilder {
     return bytes >= BLOCK_BYTES - FIXED_BYTES || this.#names.size >= NAMES_MAX;
   }
 
-  /** To be called when slots may have new names. `take` calls it too, because positions are a block's own. */
+  /** To be called when slots may have new names; `take` does, because positions are those of one block. */
   forgetSlots(): void {
     for (const slots of this.#slots) slots.clear();
     this.#quotaTexts.fill(0);
   }
 
-  /** Adds a call. The block must not be full, for `addPlain` too: neither checks if there is room. */
+  /** Adds a call. The block must not be full, for `addPlain` too: neither checks whether there is space. */
   add(call: CallRecord): void {
     // Where the call's fixed part begins, counted in words of 64, 32 and 16 bits.
     const at64 = (this.#count * FIXED_BYTES) >> 3;
@@ -205,7 +206,7 @@ export class BlockBuilder {
     shorts[at16 + NAMED.source] = this.#sources.of(flags >> ring.SOURCE_SHIFT);
     shorts[at16 + NAMED.route] = this.#routes.of((flags >> ring.DOOR_SHIFT) & ring.BYTE_MASK);
     shorts[at16 + STATUS] = HTTP_OK;
-    // A plain call has one attempt. None is a hit: a hit has no call slot.
+    // A plain call has one attempt. No plain call is a hit, because a hit has no call slot.
     shorts[at16 + FLAGS] =
       PLAIN |
       ATTEMPTS |
@@ -216,7 +217,7 @@ export class BlockBuilder {
     this.#count += 1;
     const bytes = this.#variable;
     let at = putNumber(bytes, this.#variableBytes, ints[first32 + ring.PLAIN_DURATION]!);
-    // "None" is -1 (NOTHING) in the ring and 0 in the block, so each value that may be none is plus one.
+    // "None" is -1 (NOTHING) in the ring and 0 in the block, so 1 is added to each value that may be none.
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_FIRST_TOKEN]! + 1);
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_ADMITTED]! + 1);
     at = putNumber(bytes, at, ints[first32 + ring.PLAIN_PROMPT]!);
@@ -230,7 +231,7 @@ export class BlockBuilder {
     this.#variableBytes = this.#putPlainQuotas(call, account, at);
   }
 
-  /** Writes the quotas at `start`; returns the position after them. `account`: its id's position in names. */
+  /** Writes the quotas at `start`; returns the position after them. `account`: the position of its id. */
   #putPlainQuotas({ ints, floats, first64 }: PlainCall, account: number, start: number): number {
     const first32 = first64 << 1;
     const minute = ints[first32 + ring.PLAIN_MINUTE]!;
@@ -258,13 +259,13 @@ export class BlockBuilder {
             : scope === MODEL
               ? this.#models.of(ints[first32 + ring.PLAIN_MODEL]!)
               : this.#groups.of(ints[(at64 << 1) + 1]!);
-      at = this.#putQuota(at, scope, owner, FIRST_NAME + name);
+      at = this.#putQuota(at, scope, owner, FIRST_QUOTA_NAME + name);
       at = this.#putLeft(at, floats[at64 + 1]!, IS_MONEY[name]!);
     }
     return at;
   }
 
-  /** `scope`, `name`: indexes in QUOTA_TEXTS. `owner`: an id's position. Returns where the next byte goes. */
+  /** `scope`, `name`: indexes in QUOTA_TEXTS. `owner`: position of an id. Returns the position after them. */
   #putQuota(start: number, scope: number, owner: number, name: number): number {
     const bytes = this.#variable;
     const at = putNumber(bytes, start, this.#quotaText(scope));
@@ -276,24 +277,24 @@ export class BlockBuilder {
     return (this.#quotaTexts[index] ||= this.#names.positionOf(QUOTA_TEXTS[index]!) + 1);
   }
 
-  /** Writes what is left at `start`; returns the position after it. Money: from nano-units to pico-units. */
+  /** Writes what is left of a quota; returns the position after that. Nano-units become pico-units. */
   #putLeft(start: number, left: number, isMoney: boolean): number {
     this.#variable[start] = isMoney ? 1 : 0;
     return isMoney ? this.#putNanos(start + 1, left) : putNumber(this.#variable, start + 1, left);
   }
 
-  /** Returns the block and begins the next one. The caller sees to it that the block has a call. */
+  /** Returns the block and begins the next one. To be called only if `count` is not 0. */
   take(): Block {
     const names = this.#names.list();
-    const text = Buffer.from(JSON.stringify(names));
+    const namesText = Buffer.from(JSON.stringify(names));
     const fixedBytes = this.#count * FIXED_BYTES;
     const namesAt = HEAD_BYTES + fixedBytes + this.#variableBytes;
-    const bytes = Buffer.allocUnsafeSlow((namesAt + text.length + 7) & ~7).fill(0, namesAt);
+    const bytes = Buffer.allocUnsafeSlow((namesAt + namesText.length + 7) & ~7).fill(0, namesAt);
     bytes.set(new Uint8Array(this.#fixed, 0, fixedBytes), HEAD_BYTES);
     bytes.set(this.#variable.subarray(0, this.#variableBytes), HEAD_BYTES + fixedBytes);
-    bytes.set(text, namesAt);
+    bytes.set(namesText, namesAt);
     const head = new Uint32Array(bytes.buffer, 0, HEAD_BYTES / 4);
-    head.set([MAGIC, bytes.length, 0, this.#count, this.#variableBytes, text.length]);
+    head.set([MAGIC, bytes.length, 0, this.#count, this.#variableBytes, namesText.length]);
     head[2] = crc32(bytes.subarray(12));
     this.#names.clear();
     this.forgetSlots();
@@ -303,8 +304,8 @@ export class BlockBuilder {
 
   #putDetails({ attempts, quotas, error }: CallRecord): void {
     this.#putNumber(Math.min(attempts.length, CALL_ATTEMPTS_MAX));
-    for (let at = 0; at < attempts.length && at < CALL_ATTEMPTS_MAX; at++) {
-      const attempt = attempts[at]!;
+    for (let index = 0; index < attempts.length && index < CALL_ATTEMPTS_MAX; index++) {
+      const attempt = attempts[index]!;
       this.#putName(attempt.upstream, KIND.upstream);
       this.#putName(attempt.model, KIND.model);
       this.#putNumber(attempt.status ?? 0);
@@ -314,11 +315,11 @@ export class BlockBuilder {
       this.#putText(attempt.error);
     }
     this.#putNumber(Math.min(quotas.length, QUOTAS_MAX));
-    for (let at = 0; at < quotas.length && at < QUOTAS_MAX; at++) {
-      const { scope, id, quota, left } = quotas[at]!;
+    for (let index = 0; index < quotas.length && index < QUOTAS_MAX; index++) {
+      const { scope, id, quota, left } = quotas[index]!;
       this.#putName(scope, KIND.scope);
       this.#putName(id, KIND.id);
-      this.#putName(quota, KIND.quota + (at % FIRST_QUOTAS));
+      this.#putName(quota, KIND.quota + (index % FIRST_QUOTAS));
       const isMoney = typeof left === 'bigint';
       this.#putNumber(isMoney ? 1 : 0);
       if (isMoney) this.#putAmount(left);
@@ -343,14 +344,14 @@ export class BlockBuilder {
       return at + 8;
     }
     if (!Number.isSafeInteger(amount)) return this.#putNanos(at, Math.floor(amount / PICO_IN_NANO));
-    // A BigInt would be an allocation, and % calls a C function for floats.
+    // No BigInt, because it would be allocated, and no %, because for floats that calls a C function.
     const high = Math.floor(amount / TWO_32);
     this.#view.setUint32(at, amount - high * TWO_32, true);
     this.#view.setUint32(at + 4, high, true);
     return at + 8;
   }
 
-  /** Writes pico-units in two halves, for they may exceed 2^53 (a BigInt costs 70 ns). Returns their end. */
+  /** Writes nano-units as pico-units, in halves (a BigInt costs 70 ns); returns the position after them. */
   #putNanos(at: number, nanos: number): number {
     const high = Math.floor(nanos / TWO_32);
     const low = (nanos - high * TWO_32) * PICO_IN_NANO;
@@ -377,7 +378,7 @@ export class BlockBuilder {
     this.#variableBytes = putNumber(this.#variable, this.#variableBytes, value);
   }
 
-  /** Writes the bytes' count plus one, or 0 for null. A cut within a surrogate pair leaves U+FFFD. */
+  /** Writes the count of bytes plus one, or 0 for null. A cut within a surrogate pair leaves U+FFFD. */
   #putText(text: string | null): void {
     if (text === null) {
       this.#putNumber(0);
@@ -392,7 +393,7 @@ export class BlockBuilder {
   }
 }
 
-/** Writes a name's position plus one, or 0 for NONE, at `at`. Returns where the next value goes. */
+/** Writes a name's position plus one, or 0 for NONE, at `at`. Returns the position after it. */
 function putPosition(bytes: Uint8Array, at: number, namePosition: number): number {
   return putNumber(bytes, at, namePosition === NONE ? 0 : namePosition + 1);
 }

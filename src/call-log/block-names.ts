@@ -1,16 +1,19 @@
 /**
- * The names in a block that is being filled: each is written once, and calls refer to its position.
- * block-builder.ts uses it. Main thread.
+ * The names in a block that is being filled. Each name is written once, and calls refer to its position.
+ * block-builder.ts uses both classes. Main thread of a gateway process.
  *
- * Must hold: a name has one position in its block. A slot has the position of its name until `clear`, because
- * slots may get new names (test/unit/call-log/call-log.test.ts, test/unit/call-log/plain-calls.test.ts).
+ * Must hold (test/unit/call-log/call-log.test.ts, test/unit/call-log/plain-calls.test.ts):
+ * - A name has one position in its block.
+ * - SlotPositions are cleared for each block, because positions are the block's own, and whenever slots may
+ *   have new names (`forgetSlots` of block-builder.ts).
+ * - A block has fewer than NONE names: the caller looks at `size`.
  */
 import type { AccountIndex, GroupIndex, KeyIndex } from '../core/units.js';
 import { NONE } from './call-block.js';
 
 export class BlockNames {
   readonly #positions = new Map<string, number>();
-  /** The last name of each kind, and its position. */
+  /** The last name of each kind (undefined before the first), and its position. */
   readonly #lastNames: (string | undefined)[];
   readonly #lastPositions: Int32Array;
   #bytes = 0;
@@ -21,6 +24,7 @@ export class BlockNames {
     this.#lastPositions = new Int32Array(kinds);
   }
 
+  /** How many names the block has. */
   get size(): number {
     return this.#positions.size;
   }
@@ -35,18 +39,20 @@ export class BlockNames {
     return [...this.#positions.keys()];
   }
 
+  /** To be called for each new block. */
   clear(): void {
     this.#positions.clear();
     this.#lastNames.fill(undefined);
     this.#bytes = 0;
   }
 
-  /** Returns the position of a name; NONE for null. */
+  /** Returns the position of a name, which is added if the block lacks it; NONE for null. */
   positionOf(text: string | null): number {
     if (text === null) return NONE;
     const known = this.#positions.get(text);
     if (known !== undefined) return known;
     const position = this.#positions.size;
+    // 3: the quotes and the comma of the JSON array.
     this.#bytes += text.length + 3;
     this.#positions.set(text, position);
     return position;
@@ -63,7 +69,7 @@ export class BlockNames {
   }
 }
 
-/** Looks up the names of a plain call's slots and indices; null if a slot has none any more. */
+/** Looks up the names of a plain call's slots and indexes; null if a slot has no name any more. */
 export interface SlotNames {
   readonly requestPrefixOf: (listener: number) => string;
   readonly accountIdOf: (account: AccountIndex) => string | null;
@@ -75,25 +81,27 @@ export interface SlotNames {
 }
 
 /** How many slots are cached, a power of two. A block has some 500 calls, mostly of fewer accounts. */
-const SLOTS = 1_024;
+const CACHED_SLOTS = 1_024;
+/** Marks an unused entry of the cache. */
 const NO_SLOT = -1;
 
 /**
- * A direct-mapped cache from a slot to the position of its name: slots that are equal modulo SLOTS replace
- * each other. Each call looks into eight of these.
+ * A direct-mapped cache from a slot to the position of the slot's name: slots that are equal modulo
+ * CACHED_SLOTS replace each other. Each plain call looks into eight such caches.
  */
 export class SlotPositions {
-  readonly #slots = new Int32Array(SLOTS).fill(NO_SLOT);
-  readonly #positions = new Int32Array(SLOTS);
+  readonly #slots = new Int32Array(CACHED_SLOTS).fill(NO_SLOT);
+  readonly #positions = new Int32Array(CACHED_SLOTS);
   readonly #positionOf: (slot: number) => number;
 
+  /** `positionOf` looks up what is not cached. */
   constructor(positionOf: (slot: number) => number) {
     this.#positionOf = positionOf;
   }
 
-  /** Returns the position of the slot's name; NONE if it has none. */
+  /** Returns the position of the slot's name; NONE if the slot has none. */
   of(slot: number): number {
-    const entry = slot & (SLOTS - 1);
+    const entry = slot & (CACHED_SLOTS - 1);
     if (this.#slots[entry] === slot && slot !== NO_SLOT) return this.#positions[entry]!;
     const position = this.#positionOf(slot);
     this.#slots[entry] = slot;

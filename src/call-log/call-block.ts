@@ -1,7 +1,7 @@
 /**
  * The bytes of the call log on disk. The call log keeps the records of ended calls for a while, to be found
  * by request id, caller, model, status and so on. Records are written once, in order, and removed oldest
- * first. An LMDB table was considered: its indexes cost microseconds a call, and all processes share one
+ * first. The store (LMDB) is not used: its indexes cost microseconds a call, and all processes share one
  * write lock. Logging libraries do not search.
  *
  * A segment file is SEGMENT_START and then blocks. Each block can be read alone, so that a crash or a
@@ -16,16 +16,16 @@
  *        0    64  endedMs   wall clock (float)
  *        8    64  request   number of the request in its listener's run (float), the end of its id
  *       16    64  charged   pico-units, signed; 0 without a source
- *       24    16  × 9       positions in the block's names, NONE if there is none: see NAMED
- *       42    16  status    0 if the caller left before there was one
+ *       24    16  × 9       positions in the block's names, NONE for an absent name: see NAMED
+ *       42    16  status    0 if the caller left before a status was sent
  *       44    16  flags     see STREAM; the next 16 bits are unused
  *       48    32  variable  offset of the call's variable part from the first one of the block
  *       52    32  queuedMs
  *
  * The variable part has numbers of 7 bits a byte, the lowest bits first; times are microseconds. "Or none"
- * is 0 for none, else the value plus one, but for a status, of which 0 itself is none. A name is its position
- * in the block's names, or none. A text is its length in bytes, or none, and then its bytes. A list is its
- * length and then its items.
+ * is 0 for none, else the value plus one; a status is 0 for none, else the status itself. A name is its
+ * position in the block's names, or none. A text is its length in bytes, or none, and then its bytes. A list
+ * is its length and then its items.
  *
  *     duration; time to the first token, or none; time to admission, or none
  *     tokens    if the call has a source: prompt, cached, cache writes of both kinds, completion, reasoning
@@ -33,36 +33,42 @@
  *     quotas    a list: scope, id and quota (names), 1 and an amount of 64 bits, or 0 and a number
  *     error     a text
  *
- * A plain call (PLAIN) leaves out what is the same for all plain calls. It always has a source. After its
- * tokens it has start and duration of its attempt, the balance (64 bits), calls in flight and of the day,
+ * A plain call (PLAIN) leaves out what is the same for all plain calls, and always has a source. Its tokens
+ * are followed by start and duration of its attempt, the balance (64 bits), calls in flight and of the day,
  * requests of the minute or none, and the list of its other quotas.
  *
  * block-builder.ts writes blocks, on the main thread of a gateway process; call-reader.ts reads them, there
  * and in commands.
  *
- * Must hold: later versions read these files, so a change of the bytes needs another MAGIC, and a damaged
- * block is left out whole, by its CRC-32 (test/unit/call-log/call-log.test.ts). Nothing else protects the
- * decoding, whose loops would not end past the bytes. In the object literals of `call` and VariableReader the
- * properties stand in the order of the bytes, because each is read as it is evaluated. Words are those of a
- * little-endian machine.
+ * Must hold:
+ * - Later versions read these files, so a change of the bytes needs another MAGIC
+ *   (test/unit/call-log/call-log.test.ts).
+ * - A damaged block is left out whole, by its CRC-32. Nothing else protects the decoding, whose loops would
+ *   not end past the bytes.
+ * - In the object literals of `call` and VariableReader the properties stand in the order of the bytes,
+ *   because each is read as it is evaluated.
+ *
+ * Words are those of a little-endian machine.
  */
 import { crc32 } from 'node:zlib';
 import { asPicoUnits, asWallMs } from '../core/units.js';
 import type { CallAttempt, CallRecord, QuotaLeft } from '../telemetry/call-record.js';
 
-/** Its length must be a multiple of 8, because the first block follows. */
+/** The first bytes of a segment. Their number is a multiple of 8, because the first block follows. */
 export const SEGMENT_START = Buffer.from('tgcalls1');
 /** The bytes `TGC2`. */
 export const MAGIC = 0x32434754;
 /** `TGC1` of earlier versions, whose blocks differ only in that they have no plain calls. */
-const MAGIC_BEFORE = 0x31434754;
-/** Of a block; of a call's fixed part. */
+const FORMER_MAGIC = 0x31434754;
+/** Length of the head of a block. */
 export const HEAD_BYTES = 24;
+/** Length of a call's fixed part. */
 export const FIXED_BYTES = 56;
 /** A block is written when it has this many bytes, or a second after its first call. */
 export const BLOCK_BYTES = 64 * 1024;
-/** A longer length is damage. */
+/** A block that says it is longer is damaged. */
 export const BLOCK_BYTES_MAX = 1024 * 1024;
+/** The position of a name that a call does not have. */
 export const NONE = 0xffff;
 
 // Positions in a call's fixed part: first those of words of 64 bits.
@@ -94,18 +100,18 @@ export const QUEUED_MS = 13;
 export const STREAM = 1;
 export const CACHE_HIT = 2;
 export const CACHE_MISS = 4;
-/** The call has attempts: call-query.ts reads the attempts of no other call. */
+/** The call has attempts. call-query.ts reads only the attempts of such calls. */
 export const ATTEMPTS = 8;
 /** The call's variable part is that of a plain call. */
 export const PLAIN = 16;
 
-/** A view of a block in the bytes of a file. */
+/** A view of a block in bytes that were read of a file. */
 export class Block {
-  /** Of calls. */
+  /** How many calls the block has. */
   readonly count: number;
-  /** Of the whole block. */
+  /** Length of the whole block. */
   readonly bytes: number;
-  /** Both span all bytes of the file, not those of the block alone: index them by `at64`. */
+  /** `floats` and `shorts` span all bytes that were read, not those of the block alone: see `at64`. */
   readonly floats: Float64Array;
   readonly shorts: Uint16Array;
   readonly #data: Buffer;
@@ -113,6 +119,7 @@ export class Block {
   readonly #variableAt: number;
   readonly #namesAt: number;
   readonly #namesBytes: number;
+  /** Undefined until they are parsed. */
   #names: readonly string[] | undefined;
 
   private constructor(data: Buffer, at: number, words: Uint32Array) {
@@ -129,8 +136,8 @@ export class Block {
   }
 
   /**
-   * Returns the block at `at`, or undefined if none is there that is whole and undamaged. `data` must begin
-   * and end at a multiple of 8 in its memory, and `at` must be one.
+   * Returns the block at `at`, or undefined if no whole and undamaged block is there. `data` must begin and
+   * end at a multiple of 8 in its memory, and `at` must be a multiple of 8.
    */
   static at(data: Buffer, at: number): Block | undefined {
     if (at + HEAD_BYTES > data.length) return undefined;
@@ -138,7 +145,7 @@ export class Block {
     const at32 = at >> 2;
     const bytes = words[at32 + 1]!;
     const magic = words[at32];
-    if (magic !== MAGIC && magic !== MAGIC_BEFORE) return undefined;
+    if (magic !== MAGIC && magic !== FORMER_MAGIC) return undefined;
     if (bytes < HEAD_BYTES || bytes % 8 !== 0) return undefined;
     if (bytes > BLOCK_BYTES_MAX || at + bytes > data.length) return undefined;
     if (crc32(data.subarray(at + 12, at + bytes)) !== words[at32 + 2]) return undefined;
@@ -146,8 +153,8 @@ export class Block {
   }
 
   /**
-   * Returns the block of these bytes without a check, because block-builder.ts has just made them. They
-   * begin where their ArrayBuffer begins, and have these names.
+   * Returns the block of `bytes`, which have `names`, without a check: block-builder.ts has just made the
+   * bytes. `bytes` must begin where their ArrayBuffer begins.
    */
   static of(bytes: Buffer, names: readonly string[]): Block {
     const block = new Block(bytes, 0, new Uint32Array(bytes.buffer, 0, HEAD_BYTES / 4));
@@ -160,13 +167,14 @@ export class Block {
     return this.#data;
   }
 
+  /** The names in the order of their positions. Parsed at the first use. */
   get names(): readonly string[] {
     return (this.#names ??= JSON.parse(
       this.#data.toString('utf8', this.#namesAt, this.#namesAt + this.#namesBytes),
     ) as string[]);
   }
 
-  /** Returns the position of the name, or undefined; quick if the block does not have it. */
+  /** Returns the position of the name, or undefined if the block lacks it: then it parses no names. */
   positionOf(name: string): number | undefined {
     const text = JSON.stringify(name);
     const names = this.#data.subarray(this.#namesAt, this.#namesAt + this.#namesBytes);
@@ -175,12 +183,12 @@ export class Block {
     return position === -1 ? undefined : position;
   }
 
-  /** Returns the index of the call's first word in `floats`; times 4 it is that in `shorts`. */
+  /** Returns the index of the call's first word in `floats`. Times 4 it is the index in `shorts`. */
   at64(call: number): number {
     return (this.#at + HEAD_BYTES + call * FIXED_BYTES) >> 3;
   }
 
-  /** Decodes the whole call. */
+  /** Decodes the whole call. `!`: a prefix and a route are in every call, and `answered` with a source. */
   call(index: number): CallRecord {
     const at64 = this.at64(index);
     const at16 = at64 << 2;
@@ -206,6 +214,7 @@ export class Block {
       upstream: named('upstream'),
       stream: (flags & STREAM) !== 0,
       cache: (flags & CACHE_HIT) !== 0 ? 'hit' : (flags & CACHE_MISS) !== 0 ? 'miss' : null,
+      // Here and in `attempts` 0 stands for no status.
       status: shorts[at16 + STATUS]! || null,
       code: named('code'),
       usage:
@@ -293,7 +302,7 @@ class VariableReader {
     }));
   }
 
-  /** The attempt of a plain call always succeeded. */
+  /** The attempt of a plain call always succeeded, so only its times are stored. */
   plainAttempt(upstream: string | null, model: string | null): CallAttempt {
     return {
       upstream,
@@ -306,15 +315,17 @@ class VariableReader {
     };
   }
 
-  plainQuotas(id: string | null): QuotaLeft[] {
-    const left: QuotaLeft[] = [
+  /** `accountId`: the call's account, whose quotas come first. */
+  plainQuotas(accountId: string | null): QuotaLeft[] {
+    const id = accountId;
+    const quotas: QuotaLeft[] = [
       { scope: 'account', id, quota: 'balance', left: this.#amount() },
       { scope: 'account', id, quota: 'calls_in_flight', left: this.number() },
       { scope: 'account', id, quota: 'calls_per_day', left: this.number() },
     ];
     const minute = this.number();
-    if (minute > 0) left.push({ scope: 'account', id, quota: 'requests_per_minute', left: minute - 1 });
-    return left.concat(this.quotas());
+    if (minute > 0) quotas.push({ scope: 'account', id, quota: 'requests_per_minute', left: minute - 1 });
+    return quotas.concat(this.quotas());
   }
 
   quotas(): QuotaLeft[] {
@@ -337,21 +348,23 @@ class VariableReader {
 const TWO_28 = 2 ** 28;
 
 /**
- * Writes a number at `start` for `VariableReader.number`, and returns the position after it: 7 bits a byte,
- * so at most 8 bytes for one up to 2^53 (test/unit/call-log/plain-calls.test.ts).
+ * Writes a number at `start` for `VariableReader.number`, and returns the position after it. 7 bits a byte
+ * make at most 8 bytes for a number up to 2^53 (test/unit/call-log/plain-calls.test.ts).
  */
 export function putNumber(bytes: Uint8Array, start: number, value: number): number {
-  // Most numbers are whole and have 31 bits; `| 0` changes all others.
+  // Most numbers are whole and have 31 bits. `| 0` changes all other numbers.
   let rest = value | 0;
-  if (rest !== value || rest < 0) return putOther(bytes, start, value);
+  if (rest !== value || rest < 0) return putRareNumber(bytes, start, value);
   let at = start;
   for (; rest > 0x7f; rest >>= 7) bytes[at++] = (rest & 0x7f) | 0x80;
   bytes[at++] = rest;
   return at;
 }
 
-/** Writes a number beyond 31 bits, or the whole part of a fraction. A negative number, a bug, becomes 0. */
-function putOther(bytes: Uint8Array, start: number, value: number): number {
+/**
+ * Writes a number beyond 31 bits, or the whole part of a fraction. A negative number is a bug and becomes 0.
+ */
+function putRareNumber(bytes: Uint8Array, start: number, value: number): number {
   const whole = value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0;
   if (whole < TWO_28) return putNumber(bytes, start, whole);
   const high = Math.floor(whole / TWO_28);

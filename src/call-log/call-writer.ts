@@ -2,9 +2,9 @@
  * Appends the records of calls to segments. gateway/gateway-logs.ts owns a CallWriter, on the main thread of
  * a gateway process.
  *
- * Must hold: a second after its end a call is in the file, though without fsync, so a killed process loses
- * only that second. SegmentWriter sees to it, and says what a disk that fails costs
- * (test/unit/call-log/call-log.test.ts, test/durability/call-log.test.ts).
+ * Must hold: a call is in the file a second after it was appended, so that a killed process loses only that
+ * second (test/unit/call-log/call-log.test.ts, test/durability/call-log.test.ts). segment-writer.ts flushes
+ * in time, and says what a power cut or a failing disk costs.
  */
 import type { Clock } from '../core/clock.js';
 import type { CallRecord, CallSink } from '../telemetry/call-record.js';
@@ -20,7 +20,7 @@ import { SegmentWriter } from './segment-writer.js';
 interface CallWriterOptions {
   readonly folder: string;
   readonly retention: CallRetention;
-  /** Without it `appendPlain` throws. */
+  /** Looks up the names of plain calls. Without `names`, `appendPlain` throws. */
   readonly names?: SlotNames;
   readonly clock: Clock;
   readonly log: Log;
@@ -29,14 +29,14 @@ interface CallWriterOptions {
 /** The segment that a writer appends to. */
 export interface GrowingSegment {
   readonly number: number;
-  /** How many bytes are written. All their calls are in the index. */
+  /** How many bytes of the segment are written. The index has all calls in these bytes. */
   readonly bytes: number;
   readonly index: SegmentIndex;
 }
 
 export class CallWriter implements CallSink {
   readonly #builder: BlockBuilder;
-  /** The index of the segment that was begun last: SegmentWriter asks for one as it begins each segment. */
+  /** The index of the newest segment. SegmentWriter asks for a new index (`newIndex`) at each new segment. */
   #index = new SegmentIndex();
   readonly #segments: SegmentWriter<Block>;
 
@@ -59,18 +59,22 @@ export class CallWriter implements CallSink {
     return this.#segments.dropped;
   }
 
-  /** The segment that is being written, if any. A reader in this thread uses its index. */
+  /**
+   * The segment that is being written; undefined if there is none. A reader in this thread uses its index.
+   */
   get growing(): GrowingSegment | undefined {
     const { open } = this.#segments;
     return open && { ...open, index: this.#index };
   }
 
-  /** Takes over the bounds of a reload, and removes what exceeds them. */
+  /** Takes over the bounds of a reload, and removes segments that exceed them. */
   apply(retention: CallRetention): void {
     this.#segments.apply(retention);
   }
 
+  /** Adds the call to the block of the next flush. */
   append(call: CallRecord): void {
+    // Full blocks are written at once, because BlockBuilder has no space for one more call.
     if (this.#builder.isFull) this.flush();
     this.#builder.add(call);
     this.#segments.flushLater();
@@ -96,7 +100,7 @@ export class CallWriter implements CallSink {
     this.#segments.flush();
   }
 
-  /** Flushes, and ends the segment. Called once, last. */
+  /** Flushes, and ends the segment. To be called once, as the last method. */
   close(): void {
     this.#segments.close();
   }
