@@ -1,11 +1,13 @@
 /**
  * The filter and the cursors of a search for calls. A filter becomes a test of extents, which asks their
  * Bloom filters, and a test of each call of a block. A cursor is a text by which a client continues a list,
- * or asks for newer calls. call-reader.ts and page-search.ts use them. Pure.
+ * or asks for newer calls. call-reader.ts and page-search.ts use both. Pure.
  *
- * Must hold: a call that passes the test has all the keys in the index, else a search misses it; a cursor is
- * parsed as it was made, and other text is rejected, so that pages neither skip nor repeat a call
- * (test/unit/call-log/call-log.test.ts).
+ * Must hold (test/unit/call-log/call-log.test.ts):
+ * - The test of an extent passes if the test of any of its calls does, else a search misses the call. So each
+ *   key that `extentTestOf` asks for is one that segment-index.ts adds for such a call.
+ * - A cursor is parsed as it was made, and any other text is rejected, so that pages neither skip nor repeat
+ *   a call.
  */
 import { ATTEMPTS, type Block, NAMED, NONE, PLAIN, STATUS } from './call-block.js';
 import {
@@ -18,8 +20,9 @@ import {
   statusKeys,
 } from './segment-index.js';
 
-/** Accounts by id. `ids` has all of them if they are few enough to be looked up in the indexes. */
+/** A set of accounts. */
 interface AccountSet {
+  /** All ids of the set; undefined if they are too many to look up each in the indexes. */
   readonly ids: readonly string[] | undefined;
   readonly has: (accountId: string) => boolean;
 }
@@ -34,9 +37,9 @@ export interface CallFilter {
   readonly model?: string | undefined;
   /** An upstream of one of the attempts. */
   readonly upstream?: string | undefined;
-  /** One of these, with commas between. */
+  /** One code or several, with commas between: the call has one of them. */
   readonly code?: string | undefined;
-  /** A status, or the first digit of its class: 5 is 5xx. */
+  /** A status, or the first digit of a class of them: 5 is 5xx. */
   readonly status?: number | undefined;
   /** Whether the call failed, so that it has a code. */
   readonly failed?: boolean | undefined;
@@ -45,29 +48,32 @@ export interface CallFilter {
   readonly toMs?: number | undefined;
 }
 
-/** Statuses of this class and those above are in the index's pairs, as those from FAILED_STATUS on. */
+/** The class of FAILED_STATUS. The index has pairs for statuses of this class and of those above. */
 const FAILED_CLASS = 4;
+/** A status below this is the first digit of a class. */
+const STATUS_MIN = 10;
 
-/** Returns the index's keys of a status, or the one key of a class. */
+/** Returns the index's keys of a status, or the one key of a class. None for 0, which no call has. */
 function keysOfStatus(status: number | undefined): string[] {
   if (status === undefined || status === 0) return [];
-  const keys = statusKeys(status < 10 ? status * 100 : status);
-  return status < 10 ? keys.slice(1) : keys;
+  const keys = statusKeys(status < STATUS_MIN ? status * 100 : status);
+  // The second key is that of the class.
+  return status < STATUS_MIN ? keys.slice(1) : keys;
 }
 
-/** The index has no key for one of several codes. */
+/** The index cannot be asked for one of several codes. But a call with any code has failed. */
 const keyOfCodes = (code: string): string => (code.includes(',') ? FAILED_KEY : code.trim());
 
-/** Returns the hashes of how a call failed, as far as the filter says. */
+/** Returns the hashes of how a call failed, as far as the filter tells; an empty list if it does not. */
 function failuresOf({ code, status = 0, failed }: CallFilter): number[] {
   const keys = [...(code === undefined ? [] : [keyOfCodes(code)]), ...(failed === true ? [FAILED_KEY] : [])];
-  const isFailed = status >= FAILED_STATUS || (status >= FAILED_CLASS && status < 10);
+  const isFailed = status >= FAILED_STATUS || (status >= FAILED_CLASS && status < STATUS_MIN);
   return [...keys, ...(isFailed ? keysOfStatus(status) : [])].map(hashOf);
 }
 
 /**
- * Returns a test of extents that is false if no call of the extent can pass. It asks the filter of the extent
- * for single keys, and for pairs of who called and how the call failed.
+ * Returns a test of extents that is false if no call of the extent can pass. The test asks the Bloom filter
+ * of the extent for single keys, and for pairs of a caller (account or key) and a failure.
  */
 export function extentTestOf(filter: CallFilter): (extent: Extent) => boolean {
   const { account, key, model, upstream, code, status, failed } = filter;
@@ -76,8 +82,8 @@ export function extentTestOf(filter: CallFilter): (extent: Extent) => boolean {
   );
   const keys = [...names, ...keysOfStatus(status), ...(failed === true ? [FAILED_KEY] : [])].map(hashOf);
   const failures = failuresOf(filter);
-  const pairsOf = (who: number): number[] => failures.map((how) => pairHash(who, how));
-  const pairs = [account, key].flatMap((who) => (who === undefined ? [] : pairsOf(hashOf(who))));
+  const pairsOf = (caller: number): number[] => failures.map((failure) => pairHash(caller, failure));
+  const pairs = [account, key].flatMap((caller) => (caller === undefined ? [] : pairsOf(hashOf(caller))));
   const accounts = filter.accounts?.ids?.map(hashOf).map((id) => ({ keys: [id], pairs: pairsOf(id) }));
   const mayPass = (extent: Extent, wanted: { readonly keys: number[]; readonly pairs: number[] }): boolean =>
     mayHave(extent, wanted.keys) && (!extent.hasPairs || mayHave(extent, wanted.pairs));
@@ -86,11 +92,11 @@ export function extentTestOf(filter: CallFilter): (extent: Extent) => boolean {
     (accounts === undefined || accounts.some((account) => mayPass(extent, account)));
 }
 
-/** Returns a test of the block's calls by their index, or undefined if none can pass. */
+/** Returns a test of the block's calls by their index, or undefined if no call of the block can pass. */
 export function testOf(filter: CallFilter, block: Block): ((call: number) => boolean) | undefined {
   const { account, key, model, upstream, code, status, failed, fromMs = -Infinity, toMs = Infinity } = filter;
   const { floats, shorts } = block;
-  // Positions among the block's names. -1: the filter names none. Undefined: the block does not have it.
+  // Positions among the block's names. -1: the filter has no such name. Undefined: the block lacks the name.
   const positions = [account, key, model, upstream].map((name) =>
     name === undefined ? -1 : block.positionOf(name),
   );
@@ -111,38 +117,42 @@ export function testOf(filter: CallFilter, block: Block): ((call: number) => boo
     if (failed !== undefined && (shorts[at16 + NAMED.code] !== NONE) !== failed) return false;
     if (status !== undefined) {
       const callStatus = shorts[at16 + STATUS]!;
-      if (callStatus !== status && (status >= 10 || Math.floor(callStatus / 100) !== status)) return false;
+      if (callStatus !== status && (status >= STATUS_MIN || Math.floor(callStatus / 100) !== status))
+        return false;
     }
     if (modelAt >= 0 && shorts[at16 + NAMED.model] !== modelAt && shorts[at16 + NAMED.answered] !== modelAt) {
       return false;
     }
     if (upstreamAt < 0 || shorts[at16 + NAMED.upstream] === upstreamAt) return true;
-    // A plain call has only the attempt on the upstream that was compared.
+    // `upstream` is that of the last attempt; a plain call has no other one. Decoding comes last: it is slow.
     if ((block.flags(call) & (ATTEMPTS | PLAIN)) !== ATTEMPTS) return false;
     return block.call(call).attempts.some((attempt) => attempt.upstream === upstream);
   };
 }
 
-/** Each account of the block is looked up once. */
+/** Returns a test of calls by the index of their first word in `shorts`. Looks up each account once. */
 function accountTestOf({ has }: AccountSet, { names, shorts }: Block): (at16: number) => boolean {
-  const known: (boolean | undefined)[] = [];
+  const isInSet: (boolean | undefined)[] = [];
   return (at16) => {
-    const at = shorts[at16 + NAMED.account]!;
-    return at !== NONE && (known[at] ??= has(names[at]!));
+    const position = shorts[at16 + NAMED.account]!;
+    return position !== NONE && (isInSet[position] ??= has(names[position]!));
   };
 }
 
 /** How many segments a cursor names: more than there are processes, with some that killed ones have left. */
-const SEEN_SEGMENTS_MAX = 100;
+const CURSOR_SEGMENTS_MAX = 100;
 
 /**
- * By which a list of calls is ordered: when a call ended, and for calls that ended at the same time where it
- * is on disk. `at` is the offset of its block in the segment, `call` its index in the block.
+ * What a list of calls is ordered by: when a call ended, and for calls that ended at the same time, where the
+ * call is on disk.
  */
 export interface SortKey {
   readonly endedMs: number;
+  /** Number of the segment. */
   readonly segment: number;
+  /** Offset of the call's block in the segment. */
   readonly at: number;
+  /** The call's index in the block. */
   readonly call: number;
 }
 
@@ -156,9 +166,9 @@ export function newestFirst(left: SortKey, right: SortKey): number {
   );
 }
 
-/** How far a client has read in each segment: the cursor for newer calls. */
-export interface Seen {
-  /** The number of the newest segment at that time: segments with a higher one are new. */
+/** How far a client has read in each segment. The cursor for newer calls has it. */
+export interface ReadPositions {
+  /** The number of the newest segment that was read. Segments with a higher number are new. */
   lastNumber: number;
   /** Where to continue in segments that were still growing or not read to their end. */
   readonly segments: Map<number, Position>;
@@ -172,40 +182,45 @@ export interface Position {
 
 export const START: Position = { at: 0, call: 0 };
 
-/** Returns the cursor that continues a list behind that call. */
-export function cursorOf({ endedMs, segment, at, call }: SortKey): string {
+/** Returns the cursor that continues a list after that call, with older ones. */
+export function cursorAfter({ endedMs, segment, at, call }: SortKey): string {
   return `${endedMs}_${segment}_${at}_${call}`;
 }
 
+/** Reads a cursor of `cursorAfter`; undefined for other text. */
 export function sortKeyOf(cursor: string): SortKey | undefined {
   if (!/^\d{1,16}(\.\d{1,6})?(_\d{1,16}){3}$/.test(cursor)) return undefined;
   const [endedMs, segment, at, call] = cursor.split('_').map(Number);
   return { endedMs: endedMs!, segment: segment!, at: at!, call: call! };
 }
 
-/** Some 12 characters a process, because a cursor is a part of a URL. Blocks begin at multiples of 8. */
-export function cursorOfSeen({ lastNumber, segments }: Seen): string {
-  const positions = [...segments].slice(-SEEN_SEGMENTS_MAX).map(([number, { at, call }]) => {
+/**
+ * Returns the cursor for newer calls, with some 12 characters a process, because it becomes a part of a URL.
+ * Offsets are divided by 8: blocks begin at multiples of 8.
+ */
+export function newerCursorOf({ lastNumber, segments }: ReadPositions): string {
+  const positions = [...segments].slice(-CURSOR_SEGMENTS_MAX).map(([number, { at, call }]) => {
     return [lastNumber - number, at / 8, call].map((part) => part.toString(36)).join('.');
   });
   return [lastNumber.toString(36), ...positions].join('_');
 }
 
 /**
- * Returns the cursor behind all calls that the segments have now. It names only the growing ones: the others
- * are those up to the newest number.
+ * Returns the cursor for calls that are newer than all that the segments (oldest first) have now. The cursor
+ * names only segments that grow: all others up to the newest number have been read.
  */
-export function cursorOfNewest(
+export function newestCursorOf(
   segments: readonly { readonly number: number; readonly end: number; readonly isGrowing: boolean }[],
 ): string {
   const growing = segments.filter(({ isGrowing }) => isGrowing);
-  return cursorOfSeen({
+  return newerCursorOf({
     lastNumber: segments.at(-1)?.number ?? 0,
     segments: new Map(growing.map(({ number, end }) => [number, { at: end, call: 0 }])),
   });
 }
 
-export function seenOf(cursor: string): Seen | undefined {
+/** Reads a cursor of `newerCursorOf` or `newestCursorOf`; undefined for other text. */
+export function readPositionsOf(cursor: string): ReadPositions | undefined {
   if (!/^[0-9a-z]{1,7}(_[0-9a-z]{1,7}\.[0-9a-z]{1,7}\.[0-9a-z]{1,7})*$/.test(cursor)) return undefined;
   const [lastText, ...positions] = cursor.split('_');
   const lastNumber = parseInt(lastText!, 36);

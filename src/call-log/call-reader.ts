@@ -1,9 +1,12 @@
 /**
- * Finds calls in the segments of all gateway processes of a data directory. A gateway's admin interface uses
- * it, on the main thread, and so does a command that finds no gateway. Searches may overlap.
+ * Finds calls in the segments of all gateway processes of a data directory. gateway/admin-service.ts creates
+ * a CallReader on the main thread, and cli/store-client.ts in a command that finds no gateway. Searches may
+ * overlap.
  *
- * Must hold: pages that continue at a cursor neither skip nor repeat a call, also while processes write
- * (test/unit/call-log/call-log.test.ts).
+ * Must hold:
+ * - Pages that continue at a cursor neither skip nor repeat a call, also while processes write
+ *   (test/unit/call-log/call-log.test.ts).
+ * - `begin` of a segment comes before all else that is asked of it: `#begunSegments` does that.
  */
 import { join } from 'node:path';
 import type { CallRecord } from '../telemetry/call-record.js';
@@ -12,10 +15,10 @@ import {
   type CallFilter,
   extentTestOf,
   testOf,
-  cursorOfSeen,
+  newerCursorOf,
   sortKeyOf,
   type Position,
-  seenOf,
+  readPositionsOf,
   START,
 } from './call-query.js';
 import type { GrowingSegment } from './call-writer.js';
@@ -25,19 +28,21 @@ import { type Extent, mayHaveCall } from './segment-index.js';
 import type { ExtentAt } from './segment-summary.js';
 import { type BlockAt, Segment } from './segment.js';
 
-/** Memory for indexes that are kept between searches: those of some 2 GiB of calls. */
+/** The memory for indexes that stay between searches: enough for some 2 GiB of calls. */
 const INDEX_BYTES_MAX = 48 * 1024 * 1024;
-/** After this time a search returns what it has found: with its text, a page takes at most 100 ms. */
+/** After this time a search returns what it has found. Making the page's text takes up to 30 ms more. */
 const SEARCH_MS = 70;
-/** How many segments are open at a time while their summaries are read: there may be thousands. */
+/**
+ * How many segments are open at a time while their summaries are read. A process may have few descriptors.
+ */
 const BEGUN_AT_ONCE = 64;
-/** How many extents one request for newer calls reads. */
+/** How many extents one request for newer calls reads, so that it ends soon. The client asks again. */
 const NEWER_EXTENTS_MAX = 64;
 
 interface CallReaderOptions {
-  /** Returns the segment that a writer in this thread appends to. */
+  /** Returns the segment that a writer in this thread appends to; undefined if there is none. */
   readonly written?: (() => GrowingSegment | undefined) | undefined;
-  /** How long a search may take. */
+  /** How long a search may take. Default: SEARCH_MS. */
   readonly searchMs?: number;
 }
 
@@ -45,6 +50,7 @@ export class CallReader {
   readonly #folder: string;
   readonly #searchMs: number;
   readonly #written: () => GrowingSegment | undefined;
+  /** By number. Those whose files are gone are left out at the next search. */
   #segments = new Map<number, Segment>();
 
   constructor(folder: string, { written = () => undefined, searchMs = SEARCH_MS }: CallReaderOptions = {}) {
@@ -53,17 +59,20 @@ export class CallReader {
     this.#written = written;
   }
 
-  /** Reads the summaries in advance, so that the first search need not. May be left out. */
+  /** Reads the summaries in advance, so that the first search need not. Need not be called. */
   async begin(): Promise<void> {
-    await this.#begun();
+    await this.#begunSegments();
   }
 
-  /** Returns the call of that request id, if it is kept. A call can be found a second after its end. */
+  /**
+   * Returns the call of that request id; undefined if none is kept. A call is found a second after its end.
+   */
   async find(requestId: string): Promise<CallRecord | undefined> {
     const [, prefix, number] = /^(.*-)([0-9a-z]{1,11})$/.exec(requestId) ?? [];
     if (prefix === undefined) return undefined;
     const request = parseInt(number!, 36);
-    for (const segment of (await this.#begun()).reverse()) {
+    // The newest first, because people look for calls of late.
+    for (const segment of (await this.#begunSegments()).reverse()) {
       const extents =
         (await segment.extentsWith(prefix, request)) ??
         (await this.#extentsOf(segment)).filter((extent) => mayHaveCall(extent, prefix, request));
@@ -75,34 +84,35 @@ export class CallReader {
 
   /**
    * Returns the calls that pass the filter, those that ended last first. `cursor` is `next` of the page
-   * before: pages neither overlap nor skip a call that was on disk, also while calls are added and the oldest
-   * removed. Returns undefined if the cursor is invalid.
+   * before, or undefined for the first page. Returns undefined if the cursor is invalid.
    */
   async page(filter: CallFilter, limit: number, cursor?: string): Promise<CallPage | undefined> {
     const before = cursor === undefined ? undefined : sortKeyOf(cursor);
     if (cursor !== undefined && before === undefined) return undefined;
     const endMs = performance.now() + this.#searchMs;
-    const segments = await this.#begun();
+    const segments = await this.#begunSegments();
     const extentsOf = (segment: Segment): Promise<readonly Extent[]> => this.#extentsOf(segment);
     return new PageSearch({ segments, filter, limit, before, endMs, extentsOf }).run();
   }
 
   /**
-   * Returns the calls that were written after `newest` of a page or of the last `after`, in the order of each
-   * process, and the next cursor. Returns undefined if the cursor is invalid.
+   * Returns calls that were written after the cursor (`newest` of a page or of the last `after`), in the
+   * order in which each process wrote them. `newest` of the result is the next cursor; there may be more
+   * calls after it already. Returns undefined if the cursor is invalid.
    */
   async after(cursor: string, filter: CallFilter, limit: number): Promise<CallPage | undefined> {
-    const seen = seenOf(cursor);
-    if (seen === undefined) return undefined;
+    const positions = readPositionsOf(cursor);
+    if (positions === undefined) return undefined;
     const mayPass = extentTestOf(filter);
     const calls: CallRecord[] = [];
-    const segments = await this.#begun();
+    const segments = await this.#begunSegments();
     let extentsLeft = NEWER_EXTENTS_MAX;
-    /** The number of the newest segment of which something was read, now or before. */
-    let lastRead = seen.lastNumber;
+    /** The number of the newest segment of which a part was read, now or before. */
+    let lastRead = positions.lastNumber;
     for (const segment of segments) {
-      const from =
-        seen.segments.get(segment.number) ?? (segment.number > seen.lastNumber ? START : undefined);
+      const isNew = segment.number > positions.lastNumber;
+      const from = positions.segments.get(segment.number) ?? (isNew ? START : undefined);
+      // A segment that the cursor does not name, and that is not new, was read to its end.
       if (from === undefined) continue;
       let position = from;
       for (const extent of await this.#extentsOf(segment)) {
@@ -113,30 +123,32 @@ export class CallReader {
           position = appendNewer(await segment.blocks([extent]), position, filter, calls, limit);
         } else position = { at: extent.at + extent.bytes, call: 0 };
       }
-      seen.segments.set(segment.number, position);
+      positions.segments.set(segment.number, position);
       if (position.at > 0 || position.call > 0) lastRead = Math.max(lastRead, segment.number);
     }
-    for (const [number, { at }] of seen.segments) {
+    // Segments that are gone, or that have ended and were read to their end.
+    for (const [number, { at }] of positions.segments) {
       const segment = this.#segments.get(number);
-      if (segment === undefined || (!segment.isGrowing && at >= segment.end)) seen.segments.delete(number);
+      if (segment === undefined || (!segment.isGrowing && at >= segment.end))
+        positions.segments.delete(number);
     }
     // Segments beyond the last one that was read are new for the next request too. The cursor does not name
     // them, because it names a bounded number, and a client that comes back late may have more to read.
-    seen.lastNumber = lastRead;
-    for (const number of seen.segments.keys()) if (number > lastRead) seen.segments.delete(number);
-    return { calls, next: null, searchedToMs: null, newest: cursorOfSeen(seen) };
+    positions.lastNumber = lastRead;
+    for (const number of positions.segments.keys()) if (number > lastRead) positions.segments.delete(number);
+    return { calls, next: null, searchedToMs: null, newest: newerCursorOf(positions) };
   }
 
-  /** Returns all segments, oldest first, after the times of their calls were read. */
-  async #begun(): Promise<Segment[]> {
+  /** Lists the files anew. Returns all segments, oldest first, after `begin` of each. */
+  async #begunSegments(): Promise<Segment[]> {
     const segments = new Map<number, Segment>();
     for (const { number, path } of segmentFiles(this.#folder, 'calls')) {
       segments.set(number, this.#segments.get(number) ?? this.#segmentOf(number, path));
     }
     this.#segments = segments;
     const all = [...segments.values()];
-    for (let at = 0; at < all.length; at += BEGUN_AT_ONCE)
-      await Promise.all(all.slice(at, at + BEGUN_AT_ONCE).map((segment) => segment.begin()));
+    for (let first = 0; first < all.length; first += BEGUN_AT_ONCE)
+      await Promise.all(all.slice(first, first + BEGUN_AT_ONCE).map((segment) => segment.begin()));
     return all;
   }
 
@@ -166,7 +178,7 @@ export function callReaderOf(dataPath: string, options?: CallReaderOptions): Cal
   return new CallReader(join(dataPath, CALLS_FOLDER), options);
 }
 
-/** The call of that request in one of the extents. */
+/** Returns the call of that request if it is in one of the extents. */
 function callIn(
   segment: Segment,
   extents: readonly ExtentAt[],
@@ -188,8 +200,8 @@ function callIn(
 }
 
 /**
- * Adds the calls from `position` on that pass the filter to `calls`, until that has `limit`. Returns the
- * position after the last one it tested.
+ * Adds the calls from `position` on that pass the filter to `calls`, until `calls` has `limit`. Returns the
+ * position after the last call that was tested.
  */
 function appendNewer(
   blocks: readonly BlockAt[],

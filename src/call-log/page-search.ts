@@ -6,14 +6,15 @@
  * read or its time is over. It reads asynchronously and at most 1 MiB at a time, so that the thread can do
  * other work in between, and checks the time after each MiB.
  *
- * Must hold: a search ends within its time and returns how far it came, which is farther than the page before
- * (test/unit/call-log/search-time.test.ts).
+ * Must hold (test/unit/call-log/search-time.test.ts):
+ * - A search ends within its time, but for the MiB that it reads.
+ * - A page that ends early says how far the search came, and each page comes farther than the one before.
  */
 import type { CallRecord } from '../telemetry/call-record.js';
 import {
   type CallFilter,
-  cursorOf,
-  cursorOfNewest,
+  cursorAfter,
+  newestCursorOf,
   extentTestOf,
   newestFirst,
   type SortKey,
@@ -22,11 +23,11 @@ import {
 import type { Extent } from './segment-index.js';
 import type { BlockAt, Segment } from './segment.js';
 
-/** Extents (some 64 KiB) of a batch: one at first, then twice as many each time up to this. */
+/** How many extents (some 64 KiB each) a batch has: one at first, then twice as many each time up to this. */
 const BATCH_EXTENTS_MAX = 32;
-/** The same if accounts must be looked up: thousands of lookups in one turn would delay other work. */
+/** The same if accounts must be looked up. Thousands of lookups in one turn would delay other work. */
 const BATCH_OF_ACCOUNTS_MAX = 8;
-/** Extents that follow each other are read as one range, and several ranges at once by the thread pool. */
+/** Extents that follow each other are read as one range. The thread pool reads several ranges at once. */
 const RANGE_EXTENTS_MAX = 8;
 const RANGES_AT_ONCE = 4;
 const EXTENTS_AT_ONCE = 16;
@@ -35,16 +36,17 @@ export interface CallPage {
   readonly calls: readonly CallRecord[];
   /** The cursor that continues with older calls; null if there are none. */
   readonly next: string | null;
-  /** Only calls that ended later than this were searched; null if all were, or `limit` was reached. */
+  /** Only calls that ended later than this were searched; null if all were, or if the page is full. */
   readonly searchedToMs: number | null;
   /** The cursor with which `after` returns the calls that are written later than this page. */
   readonly newest: string;
 }
 
-interface Found extends SortKey {
+interface FoundCall extends SortKey {
   readonly record: CallRecord;
 }
 
+/** An extent that may have calls of the page. */
 interface Candidate {
   readonly segment: Segment;
   readonly extent: Extent;
@@ -62,10 +64,11 @@ interface PageSearchOptions {
   readonly filter: CallFilter;
   /** The most calls of the page. */
   readonly limit: number;
-  /** The page has only calls behind this one; undefined for the first page. */
+  /** The page has only calls after this one in the order of `newestFirst`; undefined for the first page. */
   readonly before: SortKey | undefined;
   /** When the search must end, by `performance.now()`. */
   readonly endMs: number;
+  /** Returns the extents of the segment, oldest first. */
   readonly extentsOf: (segment: Segment) => Promise<readonly Extent[]>;
 }
 
@@ -73,28 +76,29 @@ export class PageSearch {
   readonly #options: PageSearchOptions;
   readonly #mayPass: (extent: Extent) => boolean;
   readonly #batchMax: number;
-  /** Between these the calls of the page ended. */
+  /** No call of the page ended before `#fromMs`, or after `#toMs`. */
   readonly #fromMs: number;
   readonly #toMs: number;
-  /** No call of the page ended later. */
+  /** `#toMs`, or when the newest call ended that a segment has before it. */
   readonly #startMs: number;
   /**
-   * The ends of the segments that grow, by their number, as the search began. Those of other processes may be
-   * read again below: what was written since then is left for `after` of CallReader.
+   * The ends of the segments that grow, by their number, as the search began. A segment of another process
+   * may have grown when its extents are read: its later blocks are left for `after` of CallReader.
    */
   readonly #ends: ReadonlyMap<number, number>;
+  /** `newest` of the page. */
   readonly #newest: string;
   /** Segments whose extents are not among the candidates yet, newest first. */
   readonly #unread: Segment[];
   /** Extents to be read, newest first. */
   readonly #candidates: Candidate[] = [];
-  /** Newest first: at most one call more than the page has, to know whether there is another page. */
-  #found: Found[] = [];
+  /** Newest first, `limit` calls and one more. The one more tells whether there is another page. */
+  #found: FoundCall[] = [];
 
   constructor(options: PageSearchOptions) {
     this.#options = options;
     const { segments, filter, before } = options;
-    this.#newest = cursorOfNewest(segments);
+    this.#newest = newestCursorOf(segments);
     const growing = segments.filter(({ isGrowing }) => isGrowing);
     this.#ends = new Map(growing.map(({ number, end }) => [number, end]));
     this.#mayPass = extentTestOf(filter);
@@ -107,7 +111,7 @@ export class PageSearch {
     this.#startMs = Math.min(this.#toMs, this.#unread[0]?.lastMs ?? this.#toMs);
   }
 
-  /** Once. */
+  /** Searches, and returns the page. To be called once. */
   async run(): Promise<CallPage> {
     for (let batchExtents = 1; ; batchExtents = Math.min(batchExtents * 2, this.#batchMax)) {
       await this.#addCandidates(batchExtents);
@@ -117,7 +121,7 @@ export class PageSearch {
     }
   }
 
-  get #isOver(): boolean {
+  get #isTimeOver(): boolean {
     return performance.now() > this.#options.endMs;
   }
 
@@ -136,19 +140,19 @@ export class PageSearch {
           candidates.push({ segment, extent });
       }
       candidates.sort(newestExtentFirst);
-      if (this.#isOver) break;
+      if (this.#isTimeOver) break;
     }
   }
 
   /**
    * Reads at least one range of the batch, newest first, and adds the calls that pass to `#found`. Extents
-   * that it does not read, because the time is over, are candidates again.
+   * that are not read because the time is over become candidates again.
    */
   async #read(batch: readonly Candidate[]): Promise<void> {
     const { filter, before, limit } = this.#options;
     const matches: (SortKey & BlockAt)[] = [];
     const ranges = rangesOf(batch);
-    for (let isFirst = true; ranges.length > 0 && (isFirst || !this.#isOver); isFirst = false) {
+    for (let isFirst = true; ranges.length > 0 && (isFirst || !this.#isTimeOver); isFirst = false) {
       const reads = rangesToRead(ranges).map(async ({ segment, extents }) => ({
         segment,
         blocks: await segment.blocks(extents),
@@ -166,8 +170,8 @@ export class PageSearch {
         return { endedMs, segment, at, call, record: block.call(call) };
       });
     this.#found = [...this.#found, ...found].sort(newestFirst).slice(0, limit + 1);
-    const left = ranges.flatMap(({ segment, extents }) => extents.map((extent) => ({ segment, extent })));
-    this.#candidates.unshift(...left.sort(newestExtentFirst));
+    const unread = ranges.flatMap(({ segment, extents }) => extents.map((extent) => ({ segment, extent })));
+    this.#candidates.unshift(...unread.sort(newestExtentFirst));
   }
 
   /** Returns the page if it is full, all is read, or the time is over; else undefined. */
@@ -175,27 +179,27 @@ export class PageSearch {
     const { limit } = this.#options;
     const found = this.#found;
     const newest = this.#newest;
-    // No call that is not read ended later than this.
-    const restMs = Math.max(
+    // No call that was not read ended later than this; -Infinity if all were read.
+    const unreadMs = Math.max(
       this.#candidates[0]?.extent.lastMs ?? -Infinity,
       this.#unread[0]?.lastMs ?? -Infinity,
     );
-    if (restMs === -Infinity || (found.length > limit && found[limit]!.endedMs > restMs)) {
+    if (unreadMs === -Infinity || (found.length > limit && found[limit]!.endedMs > unreadMs)) {
       const calls = found.slice(0, limit).map(({ record }) => record);
-      const next = found.length > limit ? cursorOf(found[limit - 1]!) : null;
+      const next = found.length > limit ? cursorAfter(found[limit - 1]!) : null;
       return { calls, next, searchedToMs: null, newest };
     }
-    // A page ends only after some progress.
-    if (!this.#isOver || restMs >= this.#startMs) return undefined;
-    // Found calls older than `restMs` are left for the next page, because newer ones may be unread.
-    const sure = found.filter(({ endedMs }) => endedMs > restMs).slice(0, limit);
-    const isFull = sure.length === limit;
-    // Before all calls that ended at `restMs`, in the order of `newestFirst`.
-    const rest = { endedMs: restMs, segment: Number.MAX_SAFE_INTEGER, at: 0, call: 0 };
+    // A page ends only after some progress, else the client would ask for the same page again and again.
+    if (!this.#isTimeOver || unreadMs >= this.#startMs) return undefined;
+    // Found calls older than `unreadMs` are left for the next page, because newer calls may be unread.
+    const listed = found.filter(({ endedMs }) => endedMs > unreadMs).slice(0, limit);
+    const isFull = listed.length === limit;
+    // A sort key before those of all calls that ended at `unreadMs`, in the order of `newestFirst`.
+    const searchedTo = { endedMs: unreadMs, segment: Number.MAX_SAFE_INTEGER, at: 0, call: 0 };
     return {
-      calls: sure.map(({ record }) => record),
-      next: cursorOf(isFull ? sure.at(-1)! : rest),
-      searchedToMs: isFull ? null : restMs,
+      calls: listed.map(({ record }) => record),
+      next: cursorAfter(isFull ? listed.at(-1)! : searchedTo),
+      searchedToMs: isFull ? null : unreadMs,
       newest,
     };
   }
@@ -210,8 +214,8 @@ function rangesOf(batch: readonly Candidate[]): Range[] {
   for (const { segment, extent } of ordered) {
     const range = ranges.at(-1);
     const last = range?.extents.at(-1);
-    const follows = range?.segment === segment && last !== undefined && last.at + last.bytes === extent.at;
-    if (follows && range.extents.length < RANGE_EXTENTS_MAX) range.extents.push(extent);
+    const isNext = range?.segment === segment && last !== undefined && last.at + last.bytes === extent.at;
+    if (isNext && range.extents.length < RANGE_EXTENTS_MAX) range.extents.push(extent);
     else ranges.push({ segment, extents: [extent] });
   }
   return ranges.sort((left, right) => lastMsOf(right) - lastMsOf(left));
