@@ -1,17 +1,20 @@
 /**
- * Writes contents of calls to segments in a folder of their own, and finds them there by request id.
- * gateway/gateway-logs.ts owns a ContentsWriter, on the main thread of a gateway process.
- * gateway/admin-service.ts there, and cli/store-client.ts in a command, have a ContentsReader.
+ * Writes contents of calls to segments in a folder of their own, and finds them there by request id. On the
+ * main thread of a gateway process gateway/gateway-logs.ts has a ContentsWriter, and gateway/admin-service.ts
+ * has a ContentsReader. In a command cli/store-client.ts has a ContentsReader.
  *
  * A segment is CONTENTS_START, then contents one behind the other (telemetry/contents-layout.ts), then an
- * index: for each call the hash of its request id and its offset (32 bits each), the number of these entries,
- * and INDEX_MAGIC. A segment has no index while it grows, or if its writer was killed. A reader then reads
- * the whole segment, some 16 MiB at most.
+ * index: an entry for each call, with the hash of its request id and its offset (32 bits each); the number of
+ * the entries; and INDEX_MAGIC. A segment has no index while it grows, or if its writer was killed. A reader
+ * then reads the whole segment, some 16 MiB at most.
  *
- * Must hold: secrets in a text are masked before the text is on disk. Index entries are in the order of their
- * offsets and leave out no call, because the reader takes the next entry's offset for the end of a call. A
- * change of the layout needs another CONTENTS_START, as files of earlier versions are read. segment-writer.ts
- * keeps the bounds of bytes and hours.
+ * Must hold:
+ * - Secrets in a text are masked before the text is on disk.
+ * - Index entries are in the order of their offsets and leave out no call, because the reader takes the next
+ *   entry's offset for the end of a call.
+ * - A change of the layout needs another CONTENTS_START, because files of earlier versions are read.
+ *
+ * segment-writer.ts keeps the bounds of bytes and hours.
  */
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -29,11 +32,13 @@ import { type CallRetention, CONTENTS_FOLDER, segmentFiles } from './segment-fil
 import { hashOf } from './segment-index.js';
 import { SegmentWriter, type WrittenBlock, type WrittenIndex } from './segment-writer.js';
 
+/** The first bytes of each segment. */
 const CONTENTS_START = Buffer.from('tgconts1');
 const INDEX_MAGIC = 0x58434754;
 const ENTRY_BYTES = 8;
+/** The number of entries and INDEX_MAGIC, the last bytes of a segment with an index. */
 const TAIL_BYTES = 8;
-/** A batch of this size is written at once. So a block has less than this, and one `append` more. */
+/** A batch of this size is written at once. So a block has at most this and the bytes of one `append`. */
 export const CONTENTS_BATCH_BYTES = 256 * 1024;
 
 interface ContentsWriterOptions {
@@ -50,8 +55,10 @@ export class ContentsWriter {
   readonly #segments: SegmentWriter<WrittenBlock>;
   readonly #mask: SecretMask;
   readonly #clock: Clock;
+  /** What was appended and not written. CONTENTS_BATCH_BYTES bounds it. */
   #batch: Uint8Array[] = [];
   #batchBytes = 0;
+  /** How many calls have contents in the batch. */
   #batchCount = 0;
 
   constructor({ dataPath, retention, secrets, clock, log }: ContentsWriterOptions) {
@@ -74,13 +81,14 @@ export class ContentsWriter {
     return this.#segments.dropped;
   }
 
+  /** Takes over the bounds of a reload, and removes segments that exceed them. */
   apply(retention: CallRetention): void {
     this.#segments.apply(retention);
   }
 
   /**
    * Appends whole contents of calls, one behind the other. Overwrites secrets in `bytes`, and keeps `bytes`
-   * until they are written: the caller must not use them again. Never throws for a disk that fails.
+   * until it is written: the caller must not use it again. Never throws if the disk fails.
    */
   append(bytes: Uint8Array): void {
     const data = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
@@ -102,10 +110,12 @@ export class ContentsWriter {
     this.#segments.flush();
   }
 
+  /** Flushes, and ends the segment. To be called once, as the last method. */
   close(): void {
     this.#segments.close();
   }
 
+  /** Returns the batch as a block and begins another; undefined if it is empty. */
   #take(): WrittenBlock | undefined {
     if (this.#batchCount === 0) return undefined;
     const block = { data: Buffer.concat(this.#batch, this.#batchBytes), count: this.#batchCount };
@@ -136,7 +146,7 @@ class ContentsIndex implements WrittenIndex<WrittenBlock> {
   }
 }
 
-/** Finds contents in a data directory, of all its processes. Keeps no file open between searches. */
+/** Finds contents that any process of a data directory has written. Keeps no file open between searches. */
 export class ContentsReader {
   readonly #folder: string;
 
@@ -154,6 +164,7 @@ export class ContentsReader {
   }
 }
 
+/** Returns the contents of that call if the segment at `path` has them. Throws if the file cannot be read. */
 async function findIn(path: string, requestId: string): Promise<CallContents | undefined> {
   let file;
   try {
@@ -165,38 +176,50 @@ async function findIn(path: string, requestId: string): Promise<CallContents | u
   }
   try {
     const { size } = await file.stat();
-    const read = async (at: number, bytes: number): Promise<Buffer> => {
+    const read: ReadBytes = async (at, bytes) => {
       const { buffer, bytesRead } = await file.read(Buffer.alloc(bytes), 0, bytes, at);
       return buffer.subarray(0, bytesRead);
     };
     const tail = await read(Math.max(0, size - TAIL_BYTES), TAIL_BYTES);
     const isIndexed = tail.length === TAIL_BYTES && tail.readUInt32LE(4) === INDEX_MAGIC;
-    const entryBytes = isIndexed ? tail.readUInt32LE(0) * ENTRY_BYTES : 0;
-    const indexAt = size - TAIL_BYTES - entryBytes;
-    // An index that claims more than the file has is damaged, and is left out.
-    if (!isIndexed || indexAt < CONTENTS_START.length) {
-      const data = await read(0, size);
-      for (const at of offsetsOf(data, CONTENTS_START.length))
-        if (requestIdAt(data, at) === requestId) return contentsAt(data, at);
-      return undefined;
-    }
-    const index = await read(indexAt, entryBytes);
-    const hash = hashOf(requestId);
-    for (let entry = 0; entry < index.length; entry += ENTRY_BYTES) {
-      if (index.readInt32LE(entry) !== hash) continue;
-      const at = index.readUInt32LE(entry + 4);
-      const end = entry + ENTRY_BYTES < index.length ? index.readUInt32LE(entry + ENTRY_BYTES + 4) : indexAt;
-      const data = await read(at, end - at);
-      if (contentsBytesAt(data, 0) !== undefined && requestIdAt(data, 0) === requestId)
-        return contentsAt(data, 0);
-    }
+    const indexBytes = isIndexed ? tail.readUInt32LE(0) * ENTRY_BYTES : 0;
+    const indexAt = size - TAIL_BYTES - indexBytes;
+    // An index that claims more than the file has is damaged: the segment is read as one without an index.
+    if (isIndexed && indexAt >= CONTENTS_START.length)
+      return await findByIndex(read, indexAt, indexBytes, requestId);
+    const data = await read(0, size);
+    for (const at of offsetsOf(data, CONTENTS_START.length))
+      if (requestIdAt(data, at) === requestId) return contentsAt(data, at);
     return undefined;
   } finally {
     await file.close();
   }
 }
 
-/** Yields the offset of each call's contents, from the offset `from` to the first that are not whole. */
+/** Resolves with fewer bytes if the file ends before. */
+type ReadBytes = (at: number, bytes: number) => Promise<Buffer>;
+
+async function findByIndex(
+  read: ReadBytes,
+  indexAt: number,
+  indexBytes: number,
+  requestId: string,
+): Promise<CallContents | undefined> {
+  const index = await read(indexAt, indexBytes);
+  const hash = hashOf(requestId);
+  for (let entry = 0; entry < index.length; entry += ENTRY_BYTES) {
+    if (index.readInt32LE(entry) !== hash) continue;
+    const at = index.readUInt32LE(entry + 4);
+    const end = entry + ENTRY_BYTES < index.length ? index.readUInt32LE(entry + ENTRY_BYTES + 4) : indexAt;
+    const data = await read(at, end - at);
+    // Another request id may have the same hash.
+    if (contentsBytesAt(data, 0) !== undefined && requestIdAt(data, 0) === requestId)
+      return contentsAt(data, 0);
+  }
+  return undefined;
+}
+
+/** Yields the offset of each call's contents, from offset `from` on. Ends at contents that are not whole. */
 function* offsetsOf(data: Buffer, from: number): Generator<number> {
   for (let at = from; ;) {
     const bytes = contentsBytesAt(data, at);

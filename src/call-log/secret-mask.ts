@@ -1,27 +1,32 @@
 /**
- * Overwrites secrets in what is kept of calls, their contents and their errors: those that the gateway knows,
- * and all text in the form of a caller's key or an operator's token, of which the gateway has only digests.
- * contents-writer.ts and gateway/call-lines.ts create it. Main thread of a gateway process.
+ * Overwrites secrets in what is stored of calls: in their contents and in their errors. Secrets are those
+ * that the gateway knows, and all text in the form of a caller's key or an operator's token, of which the
+ * gateway has only digests. contents-writer.ts and gateway/call-lines.ts create a SecretMask each. Main
+ * thread of a gateway process.
  *
  * A secret is found as plain text, escaped for JSON (once, or twice as in the arguments of a tool) or for a
- * URL, in base64 of either alphabet and any alignment, and if the text is cut within it. All forms are
- * searched for in one pass, so many secrets cost little more than few.
+ * URL, in base64 of either alphabet and any alignment, and also if the text ends or is cut within the secret.
+ * One pass searches for all forms, so many secrets cost little more than few.
  *
- * Must hold: no byte outside of the given range is read as text or changed
- * (test/unit/call-log/secret-mask.test.ts).
+ * Must hold:
+ * - No byte outside of the given range is read as text or changed.
+ * - `renew` is called before each batch, else a new secret of the settings is stored in plain text.
+ * - TOKEN_PREFIXES and TOKEN_CHARS are those of registry/key-digest.ts and registry/operators.ts.
  */
 
 /**
- * Shorter secrets, such as dummy keys for servers without authentication, would be found in ordinary words.
+ * Shorter secrets, such as dummy keys for servers without authentication, are not masked, because they would
+ * be found in ordinary words. A secret that is cut is masked if so many bytes of it are left.
  */
 const SECRET_BYTES_MIN = 8;
-/** How long a replaced secret is still masked: calls that began with it may still end. */
+/** How long a former secret is still masked: calls that began with it may still end. */
 const FORMER_MS = 600_000;
-/** How many replaced secrets are kept, of at most 2 KB each. Beyond it the oldest are dropped. */
+/** How many former secrets are masked, of at most 2 KB each. The oldest of more are dropped. */
 const FORMER_MAX = 1_000;
 /** The prefixes of callers' keys and operators' tokens. 43 characters follow: 32 bytes in base64url. */
-const TOKEN_MARKS = ['sk-', 'tgop_'];
+const TOKEN_PREFIXES = ['sk-', 'tgop_'];
 const TOKEN_CHARS = 43;
+/** The characters of base64url, and those of both alphabets of base64, at the start of a text. */
 const TOKEN_RUN = /^[\w-]*/;
 const BASE64_RUN = /^[\w+/-]*/;
 const BITS_OF_BASE64 = 6;
@@ -31,99 +36,112 @@ const BITS_OF_BASE64 = 6;
  */
 const ALIGNMENTS = [0, 2, 3] as const;
 const STAR = 0x2a;
-/** What messages put in place of the rest of a value that they have clipped. */
+/** What messages put in place of the characters that they have cut off a value. */
 const ELLIPSIS = Buffer.from('…');
 
 /** A text to search for, of 3 bytes or more. */
 interface Needle {
+  /** What the text begins with, or all of it. */
   readonly bytes: Buffer;
-  /** Returns the end of the match at `at` in the text `from` to before `to`; undefined if there is none. */
-  readonly endAt: (text: Buffer, at: number, to: number, from: number) => number | undefined;
-  /** How many of its first bytes are not overwritten: the prefix of a token stays. */
-  readonly shown: number;
+  /**
+   * Returns the end of the match that begins at `at`; undefined if none does. The text is from `from` to
+   * before `to`. The first three or four bytes of the match were compared already.
+   */
+  readonly matchEnd: (text: Buffer, at: number, to: number, from: number) => number | undefined;
+  /** How many first bytes of a match are not overwritten: the prefix of a token stays. */
+  readonly shownBytes: number;
 }
 
 export class SecretMask {
   readonly #secrets: () => readonly string[];
   /** The monotonic time at which each former secret is dropped. */
   readonly #former = new Map<string, number>();
-  #known: readonly string[] = [];
-  /** By the first two bytes of needles, as one number: position in `#lists`; 0 is the empty list. */
-  readonly #begins = new Uint16Array(0x1_0000);
+  /** What `#secrets` returned last. */
+  #current: readonly string[] = [];
+  /** By the first two bytes of needles, as one number: the position in `#lists`; 0 is the empty list. */
+  readonly #listsByStart = new Uint16Array(0x1_0000);
   #lists: Needle[][] = [];
 
-  /** `secrets` returns the secrets of now. */
+  /** `secrets` returns the secrets of now, in an order that changes only with them. */
   constructor(secrets: () => readonly string[]) {
     this.#secrets = secrets;
     this.#build([]);
   }
 
-  /** To be called before each batch, with monotonic time: adopts changed secrets. */
+  /** To be called before each batch, with monotonic time: takes over secrets that have changed. */
   renew(nowMs: number): void {
-    const now = this.#secrets();
-    const before = this.#known;
-    if (now.length === before.length && now.every((secret, index) => secret === before[index])) return;
+    const current = this.#secrets();
+    const before = this.#current;
+    const isSame = (secret: string, index: number): boolean => secret === before[index];
+    if (current.length === before.length && current.every(isSame)) return;
     for (const secret of before) this.#former.set(secret, nowMs + FORMER_MS);
-    for (const secret of now) this.#former.delete(secret);
+    for (const secret of current) this.#former.delete(secret);
+    // A map keeps the order in which entries were added, so the oldest come first.
     for (const [secret, endMs] of this.#former)
       if (endMs <= nowMs || this.#former.size > FORMER_MAX) this.#former.delete(secret);
-    this.#known = now;
-    this.#build([...now, ...this.#former.keys()]);
+    this.#current = current;
+    this.#build([...current, ...this.#former.keys()]);
   }
 
   /**
-   * Overwrites the secrets in one text, from `from` to before `to`, with a star for each byte. 3 ms per MB
-   * with 10 secrets, 40 with 1,000.
+   * Overwrites the secrets in one text, from `from` to before `to`, with a star for each byte. Takes 3 ms per
+   * MB with 10 secrets, and 40 ms with 1,000.
    */
   hide(data: Buffer, from: number, to: number): void {
-    const begins = this.#begins;
+    const listsByStart = this.#listsByStart;
+    // The bytes of the matches so far that are not overwritten yet.
     let start = from;
     let end = from;
     for (let at = from; at + 1 < to; at++) {
-      const list = begins[data[at]! | (data[at + 1]! << 8)]!;
+      const list = listsByStart[data[at]! | (data[at + 1]! << 8)]!;
       if (list === 0) continue;
-      for (const { bytes, endAt, shown } of this.#lists[list]!) {
+      for (const { bytes, matchEnd, shownBytes } of this.#lists[list]!) {
         if (data[at + 2] !== bytes[2] || (bytes.length > 3 && data[at + 3] !== bytes[3])) continue;
-        const found = endAt(data, at, to, from);
-        if (found === undefined || found <= end) continue;
+        const foundEnd = matchEnd(data, at, to, from);
+        if (foundEnd === undefined || foundEnd <= end) continue;
         // A match is overwritten later, because another secret may begin within it.
-        if (at + shown > end) {
+        if (at + shownBytes > end) {
           data.fill(STAR, start, end);
-          start = at + shown;
+          start = at + shownBytes;
         }
-        end = found;
+        end = foundEnd;
       }
     }
     data.fill(STAR, start, end);
   }
 
-  /** As `hide`, for a short text. */
+  /** Returns a short text with its secrets overwritten as `hide` does. */
   hidden(text: string): string {
     const data = Buffer.from(text);
     this.hide(data, 0, data.length);
     return data.toString();
   }
 
+  /**
+   * Makes the needles of these secrets and of tokens. A Set, because most forms of most secrets are equal.
+   */
   #build(secrets: readonly string[]): void {
-    this.#begins.fill(0);
+    this.#listsByStart.fill(0);
     this.#lists = [[]];
     const forms = new Set(secrets.flatMap(formsOf));
-    for (const needle of [...TOKEN_MARKS.flatMap(tokensOf), ...[...forms].map(literalOf)]) {
-      const first = needle.bytes.readUInt16LE(0);
-      const list = this.#begins[first]!;
-      if (list === 0) this.#begins[first] = this.#lists.push([needle]) - 1;
+    const needles = [...TOKEN_PREFIXES.flatMap(tokenNeedles), ...[...forms].map(formNeedle)];
+    for (const needle of needles) {
+      const firstBytes = needle.bytes.readUInt16LE(0);
+      const list = this.#listsByStart[firstBytes]!;
+      if (list === 0) this.#listsByStart[firstBytes] = this.#lists.push([needle]) - 1;
       else this.#lists[list]!.push(needle);
     }
   }
 }
 
-/** Returns each form of the secret, in latin1. */
+/** Returns each form of the secret as latin1, a character for each byte; none if the secret is too short. */
 function formsOf(secret: string): string[] {
   const bytes = Buffer.from(secret);
   if (bytes.length < SECRET_BYTES_MIN) return [];
   const url = encodeURIComponent(bytes.toString());
-  const form = new URLSearchParams([['', secret]]).toString().slice(1);
-  const encoded = [url, form].flatMap((text) => [
+  // As in a form that a browser sends, which differs for spaces and some signs. The slice removes the `=`.
+  const urlForm = new URLSearchParams([['', secret]]).toString().slice(1);
+  const encoded = [url, urlForm].flatMap((text) => [
     text,
     text.replace(/%../g, (escape) => escape.toLowerCase()),
   ]);
@@ -141,15 +159,16 @@ function formsOf(secret: string): string[] {
 
 const inJson = (text: string): string => JSON.stringify(text).slice(1, -1);
 
-/** Returns the base64 characters that depend only on these bytes, with `before` others before them. */
+/** Returns the base64 characters that depend only on these bytes, if `before` other bytes precede them. */
 function base64Within(bytes: Buffer, before: number): string {
   const text = Buffer.concat([Buffer.alloc(before), bytes]).toString('base64');
   return text.slice(ALIGNMENTS[before], Math.floor(((before + bytes.length) * 8) / BITS_OF_BASE64));
 }
 
-function literalOf(form: string): Needle {
+/** Returns the needle for one form: all of it, or its first bytes if the text ends or is cut there. */
+function formNeedle(form: string): Needle {
   const bytes = Buffer.from(form, 'latin1');
-  const endAt = (text: Buffer, at: number, to: number): number | undefined => {
+  const matchEnd = (text: Buffer, at: number, to: number): number | undefined => {
     let length = 0;
     while (length < bytes.length && at + length < to && text[at + length] === bytes[length]) length++;
     const end = at + length;
@@ -157,50 +176,54 @@ function literalOf(form: string): Needle {
       ? end
       : undefined;
   };
-  return { bytes, endAt, shown: 0 };
+  return { bytes, matchEnd, shownBytes: 0 };
 }
 
-/** Returns needles for tokens that begin with `mark`, as plain text and in base64. */
-function tokensOf(mark: string): Needle[] {
-  const chars = mark.length + TOKEN_CHARS;
-  const charsMin = mark.length + SECRET_BYTES_MIN;
+/** Returns needles for tokens that begin with `prefix`, as plain text and in base64. */
+function tokenNeedles(prefix: string): Needle[] {
+  const chars = prefix.length + TOKEN_CHARS;
+  const charsMin = prefix.length + SECRET_BYTES_MIN;
   const plain: Needle = {
-    bytes: Buffer.from(mark),
-    endAt: (text, at, to) => {
-      const length = tokenChars(text.toString('latin1', at, Math.min(to, at + chars)), mark);
+    bytes: Buffer.from(prefix),
+    matchEnd: (text, at, to) => {
+      const length = tokenChars(text.toString('latin1', at, Math.min(to, at + chars)), prefix);
       const end = at + length;
       return length === chars || (length >= charsMin && isCutAt(text, end, to)) ? end : undefined;
     },
-    shown: mark.length,
+    shownBytes: prefix.length,
   };
   const encoded = ALIGNMENTS.map((skipped, before): Needle => {
-    const bytes = Buffer.from(base64Within(Buffer.from(mark), before));
+    const bytes = Buffer.from(base64Within(Buffer.from(prefix), before));
     const base64Chars = Math.floor(((before + chars) * 8) / BITS_OF_BASE64);
-    const endAt = (text: Buffer, at: number, to: number, from: number): number | undefined => {
+    const matchEnd = (text: Buffer, at: number, to: number, from: number): number | undefined => {
       const start = at - skipped;
       if (start < from || text.compare(bytes, 0, bytes.length, at, Math.min(to, at + bytes.length)) !== 0)
         return undefined;
-      // One character more, because the token's last byte ends in it.
+      // One character more, because the token's last byte may end in the next character.
       const [run] = BASE64_RUN.exec(text.toString('latin1', start, Math.min(to, start + base64Chars + 1)))!;
       const decoded = Buffer.from(run, 'base64').toString('latin1', before);
-      const length = tokenChars(decoded.slice(0, chars), mark);
+      const length = tokenChars(decoded.slice(0, chars), prefix);
       const isCut = length === decoded.length && isCutAt(text, start + run.length, to);
       if (length !== chars && (length < charsMin || !isCut)) return undefined;
       return Math.min(start + run.length, start + base64Chars);
     };
-    return { bytes, endAt, shown: 0 };
+    return { bytes, matchEnd, shownBytes: 0 };
   });
   return [plain, ...encoded];
 }
 
-/** Returns the length of the token at the start of `text`, or of what there is of it; 0 if there is none. */
-function tokenChars(text: string, mark: string): number {
-  if (!text.startsWith(mark)) return 0;
-  return mark.length + TOKEN_RUN.exec(text.slice(mark.length))![0].length;
+/** Returns the length of the token, whole or cut, at the start of `text`; 0 if there is none. */
+function tokenChars(text: string, prefix: string): number {
+  if (!text.startsWith(prefix)) return 0;
+  return prefix.length + TOKEN_RUN.exec(text.slice(prefix.length))![0].length;
 }
 
-/** Whether the text was cut at `at`, so that a secret which ends there may be shorter. It ends at `to`. */
+/**
+ * Whether the text, which ends at `to`, ends or was cut at `at`: then a secret may be longer than its match.
+ */
 function isCutAt(text: Buffer, at: number, to: number): boolean {
-  const end = at + ELLIPSIS.length;
-  return at === to || (end <= to && text.compare(ELLIPSIS, 0, ELLIPSIS.length, at, end) === 0);
+  const ellipsisEnd = at + ELLIPSIS.length;
+  return (
+    at === to || (ellipsisEnd <= to && text.compare(ELLIPSIS, 0, ELLIPSIS.length, at, ellipsisEnd) === 0)
+  );
 }
