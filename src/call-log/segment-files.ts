@@ -4,10 +4,12 @@
  * one sequence of numbers for a kind. segment-writer.ts calls it, on main threads of gateway processes;
  * call-reader.ts and contents-writer.ts list files, there and in commands.
  *
- * Must hold: no two processes begin the same number, and the oldest are removed first
- * (test/unit/call-log/call-log.test.ts). No number is begun again, also after all files were removed and the
- * gateway was started again: readers take a number for an identity, and a client's cursor for newer calls
- * names the last one (test/unit/call-log/segment-files.test.ts).
+ * Must hold:
+ * - No two processes begin a segment with the same number, and the oldest segments are removed first
+ *   (test/unit/call-log/call-log.test.ts).
+ * - No number is given twice, also after all files were removed and the gateway was started again
+ *   (test/unit/call-log/segment-files.test.ts). Readers know a segment by its number, and so does a client's
+ *   cursor for newer calls.
  */
 import { mkdirSync, openSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -19,12 +21,14 @@ export const CONTENTS_FOLDER = 'contents';
 export const REMOVE_PERIOD_MS = 300_000;
 const SEGMENT_BYTES_MAX = 16 * 1024 * 1024;
 /** The bytes of each process make at least so many segments, so that removing one loses a small part. */
-const SEGMENTS_KEPT = 8;
-/** By this factor an index, which takes 3 to 6 %, may make a segment longer. Its last block comes on top. */
-const SEGMENT_MORE = 1.08;
+const SEGMENTS_MIN = 8;
+/** By this factor a segment may grow beyond `segmentBytesOf`: its index takes 3 to 6 %. */
+const INDEX_FACTOR = 1.08;
+/** `keepHours` is so many times the age at which a segment ends. */
+const AGES_KEPT = 24;
 const HOUR_MS = 3_600_000;
 
-/** The extension of the file. */
+/** The file's extension. */
 export type SegmentKind = 'calls' | 'contents';
 
 interface SegmentFile {
@@ -38,7 +42,7 @@ export interface CallRetention {
   /** The bound for all segments of the data directory together. */
   readonly keepBytes: number;
   readonly processes: number;
-  /** How many bytes the longest block has. Default: 256 KiB, as a block of calls has some 64 KiB. */
+  /** How many bytes the longest block has. Default: 256 KiB, more than the 64 KiB of a block of calls. */
   readonly blockBytes?: number;
 }
 
@@ -58,10 +62,13 @@ export function segmentFiles(folder: string, kind: SegmentKind): SegmentFile[] {
 }
 
 /**
- * Creates an empty file with the next number, which only its owner may read. `after` is the greatest number
- * that the caller has seen, or 0: that file may be gone, but readers and cursors know its number. With 0 and
- * no file, files of an earlier run may have been removed. The number is then the second after `nowMs` (Unix
- * time), which is beyond theirs, because less than one segment a second is begun on average.
+ * Creates an empty file with the next number, which only its owner may read. The number is greater than that
+ * of any file and than `after`: the greatest number that the caller knows, or 0. The file of that number may
+ * be gone, but readers and cursors know the number.
+ *
+ * If `after` is 0 and there is no file, files of an earlier run may have been removed. The number is then the
+ * second after `nowMs` (Unix time). The removed files had smaller numbers, because on average less than one
+ * segment is begun in a second. Throws if the file cannot be created.
  */
 export function createSegment(
   folder: string,
@@ -70,8 +77,8 @@ export function createSegment(
   nowMs: number,
 ): SegmentFile & { readonly file: number } {
   mkdirSync(folder, { recursive: true, mode: 0o700 });
-  const known = Math.max(lastNumberOf(segmentFiles(folder, kind)), after);
-  const last = known === 0 ? Math.floor(nowMs / 1_000) : known;
+  const greatest = Math.max(lastNumberOf(segmentFiles(folder, kind)), after);
+  const last = greatest === 0 ? Math.floor(nowMs / 1_000) : greatest;
   for (let number = last + 1; ; number++) {
     try {
       const path = join(folder, `${String(number).padStart(10, '0')}.${kind}`);
@@ -90,20 +97,22 @@ function lastNumberOf(files: readonly SegmentFile[]): number {
 
 /** Returns the size at which a process begins a new segment. */
 export function segmentBytesOf({ keepBytes, processes }: CallRetention): number {
-  return Math.min(SEGMENT_BYTES_MAX, Math.floor(keepBytes / SEGMENTS_KEPT / processes));
+  return Math.min(SEGMENT_BYTES_MAX, Math.floor(keepBytes / SEGMENTS_MIN / processes));
 }
 
-/** Returns the age at which a process begins a new segment. Calls are removed at most that much early. */
+/** Returns the age at which a process begins a new segment. Calls may be removed so much too early. */
 export function segmentAgeMsOf({ keepHours }: CallRetention): number {
-  return (keepHours * HOUR_MS) / 24;
+  return (keepHours * HOUR_MS) / AGES_KEPT;
 }
 
 /**
- * Removes segments with a call that may exceed `keepHours` before the next check, and the oldest until each
- * process can fill another segment within `keepBytes`. Every process calls it before it begins a segment, so
- * the bounds hold for all together. A segment that an idle process has open may go too: segment-writer.ts
- * then begins another. `nowMs` is that of a RetentionCalendar (core/clock.ts): -Infinity just after the
- * start, so that none is too old. Returns the greatest number before, for `createSegment`; 0 without a file.
+ * Removes segments with a call that may exceed `keepHours` before the next check. Then removes the oldest
+ * segments until each process can fill another one within `keepBytes`. Every process calls it before it
+ * begins a segment, so the bounds hold for all processes together. A segment that an idle process has open
+ * may be removed too: segment-writer.ts notices at the next write and begins another.
+ *
+ * `nowMs` is that of a RetentionCalendar (core/clock.ts): -Infinity just after the start, so that no segment
+ * is too old. Returns the greatest number before the removal, for `createSegment`; 0 without a file.
  */
 export function removeOldSegments(
   folder: string,
@@ -112,11 +121,13 @@ export function removeOldSegments(
   nowMs: number,
 ): number {
   const { keepHours, keepBytes, processes, blockBytes = BLOCK_BYTES_MAX / 4 } = retention;
-  const reserved = processes * (segmentBytesOf(retention) * SEGMENT_MORE + blockBytes);
-  // A first call is older than the last write by a segment's age and a check. The next check adds one more.
+  const reserved = processes * (segmentBytesOf(retention) * INDEX_FACTOR + blockBytes);
+  // The first call of a segment may be older than the file's last write by a segment's age and a period of
+  // checks. Until the next check it becomes older by one more period.
   const oldestMs = nowMs - keepHours * HOUR_MS + segmentAgeMsOf(retention) + 2 * REMOVE_PERIOD_MS;
-  const found = segmentFiles(folder, kind);
-  const files = found.flatMap(({ path }) => {
+  const listed = segmentFiles(folder, kind);
+  const files = listed.flatMap(({ path }) => {
+    // Another process may have removed the file since it was listed.
     const stat = statSync(path, { throwIfNoEntry: false });
     return stat === undefined ? [] : [{ path, bytes: stat.size, writtenMs: stat.mtimeMs }];
   });
@@ -126,5 +137,5 @@ export function removeOldSegments(
     rmSync(path, { force: true });
     bytes -= fileBytes;
   }
-  return lastNumberOf(found);
+  return lastNumberOf(listed);
 }

@@ -35,13 +35,13 @@
  * call, so that those alone rule out little. A filter takes filter keys as hashes of 32 bits.
  *
  * With 16 bits and 7 probes a filter key, one extent of 1,500 is a false positive: several of the 16,000 of 1
- * GiB. For a request id the lowest and the highest request number of the extent rule out most of those,
- * because numbers rise with time. The index takes 3 to 6 percent of the calls' bytes.
+ * GiB. For a request id the lowest and the highest request number of the extent rule out most false
+ * positives, because numbers rise with time. The index takes 3 to 6 percent of the calls' bytes.
  *
- * Must hold: filters and ranges may give false positives but never false negatives, else a search misses
- * calls; later versions read these files, so neither the layout nor a hash changes without another MAGIC; a
- * damaged index is not used (test/unit/call-log/call-log.test.ts,
- * test/unit/call-log/segment-index.test.ts).
+ * Must hold (test/unit/call-log/segment-index.test.ts, test/unit/call-log/call-log.test.ts):
+ * - Filters and ranges may give false positives but never false negatives, else a search misses calls.
+ * - Later versions read these files, so neither the layout nor a hash changes without another MAGIC.
+ * - A damaged index is not used.
  */
 import { crc32 } from 'node:zlib';
 import { BLOCK_BYTES, NAMED, NONE, REQUEST, STATUS, type Block } from './call-block.js';
@@ -67,7 +67,7 @@ export interface Extent {
 const MAGIC = 0x58494754;
 /** Offsets in the head. MAGIC is at 0. */
 const EXTENTS = 4;
-const SUM = 8;
+const CHECKSUM = 8;
 const INVERTED_EXTENTS = 12;
 const HEAD_BYTES = 16;
 /** Offsets in an extent. */
@@ -79,7 +79,7 @@ const FIRST_MS = 16;
 const LAST_MS = 24;
 const FIRST_REQUEST = 32;
 const LAST_REQUEST = 36;
-/** An extent without its filter. */
+/** Length of an extent without its filter. */
 const EXTENT_BYTES = 40;
 /** Offsets in the tail. */
 const INDEX_AT = 0;
@@ -87,12 +87,12 @@ const TAIL_MAGIC = 4;
 const WORD_MAX = 2 ** 32 - 1;
 /** The bit of `hasPairs` in the word of the count, which no earlier version reads. */
 const PAIRS_BIT = 2 ** 31;
-/** The most pairs of an extent. With more it has none, so that an outage makes no index too long. */
+/** The most pairs of an extent. An extent with more gets none, so that an outage makes no index too long. */
 const PAIRS_MAX = 1_024;
 /** Statuses from here on are those of calls that failed. */
 export const FAILED_STATUS = 400;
 export const TAIL_BYTES = 8;
-/** For each filter key: how many bits the filter has, and how many of them are set or tested. */
+/** For each filter key: how many bits the filter has, and how many of these are set or tested. */
 const BITS_A_KEY = 16;
 const PROBES = 7;
 /** For how many filter keys of the open extent there is space at first. */
@@ -105,7 +105,9 @@ export const FAILED_KEY = '=failed';
 type OpenExtent = { -readonly [Field in keyof Extent]: Extent[Field] };
 
 export class SegmentIndex {
+  /** Oldest first. The last one may still be open. */
   readonly extents: Extent[] = [];
+  /** The extent that the next block is added to; undefined if that block begins another. */
   #open: OpenExtent | undefined;
   /** The filter keys of the open extent, some of them twice. */
   #keys = new Int32Array(KEYS_FIRST);
@@ -122,14 +124,14 @@ export class SegmentIndex {
   }
 
   /**
-   * Adds the block that begins at `at` in the file. Call it for blocks in the order in which they stand in
-   * the file; each has a call. If damaged bytes are between two, the extent has them too.
+   * Adds the block that begins at `at` in the file. To be called for blocks in the order in which they stand
+   * in the file; each block has a call. An extent also spans damaged bytes between two of its blocks.
    */
   add(at: number, block: Block): void {
     const open = (this.#open ??= this.#begin(at));
     const { floats, shorts, count, names } = block;
     const hashes = names.map(hashOf);
-    for (const hash of hashes) this.#push(hash);
+    for (const hash of hashes) this.#addKey(hash);
     this.#statuses.clear();
     this.#summary.begin(names, open.at, at + block.bytes);
     let hasFailed = false;
@@ -145,7 +147,7 @@ export class SegmentIndex {
       if (request > open.lastRequest) open.lastRequest = request;
       const prefixAt = shorts[at16 + NAMED.prefix]!;
       this.#summary.add(prefixAt, request, endedMs);
-      this.#push(requestHash(hashes[prefixAt]!, request));
+      this.#addKey(requestHash(hashes[prefixAt]!, request));
       const status = shorts[at16 + STATUS]!;
       if (status !== lastStatus) this.#statuses.add(status);
       lastStatus = status;
@@ -155,25 +157,28 @@ export class SegmentIndex {
       this.#addPairs(hashes[shorts[at16 + NAMED.account]!], hashes[code], status);
       this.#addPairs(hashes[shorts[at16 + NAMED.key]!], hashes[code], status);
     }
-    if (hasFailed) this.#push(hashOf(FAILED_KEY));
-    for (const status of this.#statuses) for (const key of statusKeys(status)) this.#push(hashOf(key));
+    if (hasFailed) this.#addKey(hashOf(FAILED_KEY));
+    for (const status of this.#statuses) for (const key of statusKeys(status)) this.#addKey(hashOf(key));
     open.bytes = at + block.bytes - open.at;
     open.count += count;
     if (open.bytes >= BLOCK_BYTES) this.seal();
   }
 
-  /** Ends the open extent; further blocks are in another one. */
+  /** Ends the open extent and makes its filter. Further blocks are in another extent. */
   seal(): void {
     if (this.#open === undefined) return;
     this.#open.hasPairs = this.#pairs.size <= PAIRS_MAX;
-    if (this.#open.hasPairs) for (const pair of this.#pairs) this.#push(pair);
+    if (this.#open.hasPairs) for (const pair of this.#pairs) this.#addKey(pair);
     this.#pairs.clear();
     this.#open.filter = filterOf(this.#keys.subarray(0, this.#keyCount));
     this.#keyCount = 0;
     this.#open = undefined;
   }
 
-  /** Returns the bytes of the index, to be written at `at`, the end of the segment. */
+  /**
+   * Returns the bytes of the index, to be written at `at`, the end of the segment. `!`: all extents are
+   * sealed by then, so they have filters.
+   */
   toBytes(at: number): Buffer {
     this.seal();
     const summary = this.#summary.toBytes();
@@ -197,7 +202,7 @@ export class SegmentIndex {
     summary.copy(result, result.length - TAIL_BYTES - summary.length);
     result.writeUInt32LE(MAGIC, 0);
     result.writeUInt32LE(this.extents.length, EXTENTS);
-    result.writeUInt32LE(crc32(result.subarray(HEAD_BYTES, result.length - TAIL_BYTES)), SUM);
+    result.writeUInt32LE(crc32(result.subarray(HEAD_BYTES, result.length - TAIL_BYTES)), CHECKSUM);
     result.writeInt32LE(~this.extents.length, INVERTED_EXTENTS);
     result.writeUInt32LE(at, result.length - TAIL_BYTES + INDEX_AT);
     result.writeUInt32LE(MAGIC, result.length - TAIL_BYTES + TAIL_MAGIC);
@@ -205,16 +210,16 @@ export class SegmentIndex {
   }
 
   /**
-   * Adds the pairs of a failed call. `who`, its account or key, and `code` are hashes of names; undefined if
-   * the call has none.
+   * Adds the pairs of a failed call. `caller` (account or key) and `code` are hashes of names; undefined if
+   * the call has none. Stops above PAIRS_MAX, because `seal` then leaves out all pairs.
    */
-  #addPairs(who: number | undefined, code: number | undefined, status: number): void {
-    if (who === undefined || this.#pairs.size > PAIRS_MAX) return;
-    if (code !== undefined) this.#pairs.add(pairHash(who, FAILED_HASH)).add(pairHash(who, code));
-    for (const hash of statusHashes(status)) this.#pairs.add(pairHash(who, hash));
+  #addPairs(caller: number | undefined, code: number | undefined, status: number): void {
+    if (caller === undefined || this.#pairs.size > PAIRS_MAX) return;
+    if (code !== undefined) this.#pairs.add(pairHash(caller, FAILED_HASH)).add(pairHash(caller, code));
+    for (const hash of statusHashes(status)) this.#pairs.add(pairHash(caller, hash));
   }
 
-  #push(key: number): void {
+  #addKey(key: number): void {
     if (this.#keyCount === this.#keys.length) {
       const keys = new Int32Array(this.#keyCount * 2);
       keys.set(this.#keys);
@@ -224,7 +229,7 @@ export class SegmentIndex {
   }
 
   #begin(at: number): OpenExtent {
-    // The ranges are those of no call: `add` sets them by the calls of the first block.
+    // The ranges are empty: `add` sets them by the calls of the first block.
     const extent = {
       at,
       bytes: 0,
@@ -241,7 +246,7 @@ export class SegmentIndex {
   }
 }
 
-/** Returns the index's offset, from the last TAIL_BYTES of a segment; undefined if it has no index. */
+/** Returns the index's offset. `tail`: the last TAIL_BYTES of a segment. Undefined if there is no index. */
 export function indexStart(tail: Buffer): number | undefined {
   return tail.length === TAIL_BYTES && tail.readUInt32LE(TAIL_MAGIC) === MAGIC
     ? tail.readUInt32LE(INDEX_AT)
@@ -249,14 +254,15 @@ export function indexStart(tail: Buffer): number | undefined {
 }
 
 /**
- * Returns the extents, or undefined if the bytes, from the index's start to the file's end, are damaged. The
- * filters are views of the bytes, which begin at a multiple of 4 in their memory.
+ * Returns the extents. `bytes` are those from the index's start to the file's end, and must begin at a
+ * multiple of 4 in their memory, because the filters are views of them. Undefined if the bytes are damaged.
  */
 export function extentsOf(bytes: Buffer): Extent[] | undefined {
   if (bytes.length < HEAD_BYTES + TAIL_BYTES || bytes.readUInt32LE(0) !== MAGIC) return undefined;
-  if (bytes.readUInt32LE(SUM) !== crc32(bytes.subarray(HEAD_BYTES, bytes.length - TAIL_BYTES)))
+  if (bytes.readUInt32LE(CHECKSUM) !== crc32(bytes.subarray(HEAD_BYTES, bytes.length - TAIL_BYTES)))
     return undefined;
   const count = bytes.readUInt32LE(EXTENTS);
+  // 0 was written by an earlier version.
   const inverted = bytes.readInt32LE(INVERTED_EXTENTS);
   if (inverted !== 0 && inverted !== ~count) return undefined;
   let offset = HEAD_BYTES;
@@ -292,8 +298,8 @@ export function mayHaveRequest({ firstRequest, lastRequest }: Extent, request: n
 }
 
 /**
- * Returns whether the extent may have all these filter keys; true if it is open. Tests the same bits as
- * `filterOf` sets: a change of one loop needs the other, and another MAGIC.
+ * Returns whether the extent may have all these filter keys; true if the extent is open. Tests the same bits
+ * as `filterOf` sets: a change of one loop needs a change of the other, and another MAGIC.
  */
 export function mayHave({ filter }: Extent, hashes: readonly number[]): boolean {
   if (filter === undefined) return true;
@@ -309,8 +315,8 @@ export function mayHave({ filter }: Extent, hashes: readonly number[]): boolean 
 }
 
 /**
- * Returns a Bloom filter of these filter keys. For each it sets PROBES bits: the first at the hash, each next
- * one a step further, scaled to the length of the filter.
+ * Returns a Bloom filter of these filter keys. Sets PROBES bits for each key: the first at the hash, each
+ * next bit a step further, scaled to the length of the filter.
  */
 function filterOf(keys: Int32Array): Int32Array {
   const filter = new Int32Array(Math.ceil((keys.length * BITS_A_KEY) / 32) + 1);
@@ -325,11 +331,14 @@ function filterOf(keys: Int32Array): Int32Array {
   return filter;
 }
 
-/** Returns the texts of a status among the filter keys: itself, and its class such as `=5xx`. */
+/**
+ * Returns the filter keys of a status as texts: first that of the status itself, then of its class (`=5xx`).
+ */
 export function statusKeys(status: number): string[] {
   return [`=${status}`, `=${Math.floor(status / 100)}xx`];
 }
 
+/** By status, so that a failed call hashes no texts. Bounded by the 16 bits of a status. */
 const hashesOfStatuses = new Map<number, readonly number[]>();
 
 function statusHashes(status: number): readonly number[] {
@@ -351,14 +360,14 @@ export function requestHash(prefixHash: number, request: number): number {
 }
 
 /**
- * Returns the filter key of a pair. `who`: the hash of an account or key; `how`: that of a code, a status, a
- * class or FAILED_KEY.
+ * Returns the filter key of a pair. `caller`: the hash of an account or key; `failure`: that of a code, a
+ * status, a class or FAILED_KEY.
  */
-export function pairHash(who: number, how: number): number {
-  return mixed(who ^ Math.imul(how, 0x85ebca77));
+export function pairHash(caller: number, failure: number): number {
+  return mixed(caller ^ Math.imul(failure, 0x85ebca77));
 }
 
-/** The finaliser of MurmurHash3. */
+/** Spreads the bits of a hash: the finaliser of MurmurHash3. */
 function mixed(value: number): number {
   let hash = value;
   hash = Math.imul(hash ^ (hash >>> 16), 0x85ebca6b);
@@ -373,7 +382,9 @@ function stepOf(hash: number): number {
   return Math.imul(hash, 0x9e3779b1) | 1;
 }
 
-/** The factor from a 32-bit hash to a bit of the filter. A remainder took four times as long. */
+/**
+ * Returns the factor from a 32-bit hash to a bit of the filter. A remainder would take four times as long.
+ */
 function scaleOf(filter: Int32Array): number {
   return (filter.length * 32) / 2 ** 32;
 }

@@ -4,9 +4,9 @@
  * start to end, in which its requests are numbered; the prefix of its request ids names it.
  *
  * The summary is at the end of a segment's index, so that a new reader (segment.ts) learns by one short read
- * of each file which extents it needs: the indexes of 1 GiB take 150 ms. SegmentIndex (segment-index.ts)
- * fills a summary, `begin` for each block and then `add` for each of its calls, and writes it by `toBytes`. A
- * summary of `SegmentSummary.of` is only read. Main threads and commands.
+ * of each file which extents it needs: reading the indexes of 1 GiB takes 150 ms. SegmentIndex
+ * (segment-index.ts) fills a summary: it calls `begin` for each block, then `add` for each of the block's
+ * calls, and `toBytes` at the end. A summary of `SegmentSummary.of` is only read. Main threads and commands.
  *
  *     0 to 7 zero bytes, so that the length of all is a multiple of 8
  *     the JSON [firstMs, lastMs, runs], where runs is null or a list of
@@ -14,24 +14,25 @@
  *     MAGIC, bytes of the JSON, its CRC-32, 0 (32 bits each); then the index's tail
  *
  * A JSON that would be too long has no extents of the runs, or no runs. An earlier version wrote no
- * extents, and one before it no summary.
+ * extents, and a still earlier one no summary.
  *
- * Must hold: the extents that it names for a call have the call if the segment has it. If it does not know
- * that, it says so (`undefined`), and the caller reads the index (test/unit/call-log/segment-index.test.ts,
- * test/unit/call-log/search-time.test.ts).
+ * Must hold: if a segment has a call, one of the extents that the summary names for the call has it. If the
+ * summary does not know the extents, it returns undefined, and the caller reads the index
+ * (test/unit/call-log/segment-index.test.ts, test/unit/call-log/search-time.test.ts). Later versions read
+ * summaries, so a change of the JSON needs another MAGIC.
  */
 import { crc32 } from 'node:zlib';
 
 const MAGIC = 0x53494754;
-/** What follows the JSON. */
+/** Length of what follows the JSON: MAGIC, bytes of the JSON, CRC-32, 0. */
 const FOOT_BYTES = 16;
 /** Enough for the extents of seven listeners, whose calls mostly are in all extents. */
 const JSON_BYTES_MAX = 32_000;
 /** The summary, with what follows it, is within this many last bytes of a segment. */
 export const SUMMARY_BYTES_MAX = 32_768;
 
-/** The JSON of a summary: see the header. */
-type Written = [
+/** The JSON of a summary, as the header describes it. */
+type SummaryJson = [
   firstMs: number,
   lastMs: number,
   runs: readonly (readonly [prefix: string, first: number, last: number, extents?: number[]])[] | null,
@@ -44,9 +45,10 @@ export interface ExtentAt {
 }
 
 /**
- * Of each extent with calls of a run there are so many numbers: its offset in the segment, its bytes up to
- * the end of the last block with calls of the run, and the run's lowest and highest request number in it. 0
- * bytes: the numbers are those of the whole segment, and the extents are not known.
+ * How many numbers a run has for each extent with calls of the run: the extent's offset in the segment, its
+ * bytes up to the end of the last block with calls of the run, and the run's lowest and highest request
+ * number in the extent. 0 bytes: the request numbers are those of the whole segment, whose extents are not
+ * known.
  */
 const EXTENT_NUMBERS = 4;
 const BYTES = 1;
@@ -54,18 +56,19 @@ const FIRST_REQUEST = 2;
 const LAST_REQUEST = 3;
 
 export class SegmentSummary {
+  /** When the first and the last call of the segment ended, by the wall clock. */
   firstMs = Infinity;
   lastMs = -Infinity;
   /**
-   * By the prefix of a listener's run: EXTENT_NUMBERS of each extent. Undefined if the bytes of the summary
-   * have no runs: then the segment may have calls of any run.
+   * By the prefix of a listener's run: EXTENT_NUMBERS for each extent. Undefined if the summary was read
+   * without runs: then the segment may have calls of any run. `!` is safe in a summary that is written.
    */
   #runs: Map<string, number[]> | undefined = new Map();
-  /** Of the block that is being added: its names, its extent's offset, and the offset of its own end. */
+  /** The names of the block that is being added, the offset of its extent, and the offset of its end. */
   #names: readonly string[] = [];
   #extentAt = 0;
   #blockEnd = 0;
-  /** The position of the last call's prefix among the names, and the numbers of its run. */
+  /** The position of the last call's prefix among the names (-1: no call yet), and the numbers of its run. */
   #prefixAt = -1;
   #run: number[] = [];
 
@@ -79,7 +82,7 @@ export class SegmentSummary {
 
   /** Adds a call of the block. `prefixAt`: the position of its prefix among the names. */
   add(prefixAt: number, request: number, endedMs: number): void {
-    if (prefixAt !== this.#prefixAt) this.#turnTo(prefixAt, request);
+    if (prefixAt !== this.#prefixAt) this.#selectRun(prefixAt, request);
     const run = this.#run;
     const extent = run.length - EXTENT_NUMBERS;
     if (request < run[extent + FIRST_REQUEST]!) run[extent + FIRST_REQUEST] = request;
@@ -89,8 +92,8 @@ export class SegmentSummary {
   }
 
   /**
-   * Returns the extents that may have a call with that number of the listener's run with that prefix, oldest
-   * first; none if the segment does not have it; undefined if the summary does not say.
+   * Returns the extents that may have the call, oldest first; none if the segment does not have the call;
+   * undefined if the summary does not know. `prefix` names the listener's run, `request` is the number in it.
    */
   extentsWith(prefix: string, request: number): ExtentAt[] | undefined {
     if (this.#runs === undefined) return undefined;
@@ -113,9 +116,9 @@ export class SegmentSummary {
       return [prefix, first, Math.max(...numbersOf(LAST_REQUEST)), extents] as const;
     });
     const withoutExtents = runs.map(([prefix, first, last]) => [prefix, first, last] as const);
-    // The first that is short enough; the last one always is.
+    // The first text that is short enough. The last text, without runs, always is.
     const text = [runs, withoutExtents, null]
-      .map((written) => Buffer.from(JSON.stringify([this.firstMs, this.lastMs, written] satisfies Written)))
+      .map((listed) => Buffer.from(JSON.stringify([this.firstMs, this.lastMs, listed] satisfies SummaryJson)))
       .find(({ length }) => length <= JSON_BYTES_MAX)!;
     const paddingBytes = -text.length & 7;
     const bytes = Buffer.alloc(paddingBytes + text.length + FOOT_BYTES);
@@ -127,7 +130,9 @@ export class SegmentSummary {
     return bytes;
   }
 
-  /** `bytes` must end where the index's tail begins. Returns undefined if they have no whole summary. */
+  /**
+   * Reads the summary at the end of `bytes`, which end where the index's tail begins. Undefined without one.
+   */
   static of(bytes: Buffer): SegmentSummary | undefined {
     const foot = bytes.length - FOOT_BYTES;
     if (foot < 0 || bytes.readUInt32LE(foot) !== MAGIC) return undefined;
@@ -135,7 +140,7 @@ export class SegmentSummary {
     if (length > foot) return undefined;
     const text = bytes.subarray(foot - length, foot);
     if (crc32(text) !== bytes.readUInt32LE(foot + 8)) return undefined;
-    const [firstMs, lastMs, runs] = JSON.parse(text.toString()) as Written;
+    const [firstMs, lastMs, runs] = JSON.parse(text.toString()) as SummaryJson;
     const summary = new SegmentSummary();
     summary.firstMs = firstMs;
     summary.lastMs = lastMs;
@@ -147,8 +152,8 @@ export class SegmentSummary {
     return summary;
   }
 
-  /** Turns to another run of the block, and to its numbers of this extent. */
-  #turnTo(prefixAt: number, request: number): void {
+  /** Selects the run of that prefix for the next calls, and adds numbers of this extent if it lacks them. */
+  #selectRun(prefixAt: number, request: number): void {
     const prefix = this.#names[prefixAt]!;
     let run = this.#runs!.get(prefix);
     if (run === undefined) this.#runs!.set(prefix, (run = []));

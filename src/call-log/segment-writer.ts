@@ -1,11 +1,14 @@
 /**
- * Appends blocks to segment files of the call log. call-writer.ts and contents-writer.ts own one each, on the
- * main thread of a gateway process, and no other process writes to their segments. Nothing is synced
+ * Appends blocks to segment files of the call log. call-writer.ts and contents-writer.ts own a SegmentWriter
+ * each, on the main thread of a gateway process. No other process writes to their segments. Nothing is synced
  * (fsync), so a power cut loses some seconds.
  *
- * Must hold: a disk that fails never makes a call fail. Blocks then wait up to WAITING_BYTES_MAX, beyond
- * which the oldest are dropped and counted (test/unit/call-log/call-log.test.ts). A clock that is ahead for
- * some minutes removes nothing.
+ * Must hold:
+ * - A disk that fails never makes a call fail. Blocks wait while the disk fails, up to WAITING_BYTES_MAX; the
+ *   oldest of more are dropped and counted (test/unit/call-log/call-log.test.ts).
+ * - A block is added to the index only after it was written, because readers in this thread take the index
+ *   and `open` for what is on disk.
+ * - A clock that is ahead for some minutes removes nothing.
  */
 import { closeSync, fstatSync, rmSync } from 'node:fs';
 import { type Clock, RetentionCalendar } from '../core/clock.js';
@@ -21,14 +24,16 @@ import {
   type SegmentKind,
 } from './segment-files.js';
 
+/** How long an appended call waits at most for a block with others. */
 const WRITE_PERIOD_MS = 1_000;
 /** How many bytes may wait if writes fail: some 60,000 records, or by default the 30 longest contents. */
 const WAITING_BYTES_MAX = 4 * 1024 * 1024;
+/** While writes fail, a failure is logged this often. */
 const LOG_PERIOD_MS = 10_000;
 
 export interface WrittenBlock {
   readonly data: Buffer;
-  /** How many calls it has. */
+  /** How many calls the block has. */
   readonly count: number;
 }
 
@@ -41,16 +46,17 @@ export interface WrittenIndex<B extends WrittenBlock> {
 }
 
 interface SegmentWriterOptions<B extends WrittenBlock> {
-  /** Is created at the first write. */
+  /** The folder of the segments, which is created at the first write. */
   readonly folder: string;
   readonly kind: SegmentKind;
   /** The first bytes of each segment. */
   readonly start: Buffer;
+  /** Called once for each segment, as it begins. */
   readonly newIndex: () => WrittenIndex<B>;
   readonly retention: CallRetention;
   readonly clock: Clock;
   readonly log: Log;
-  /** Returns one block of all that was appended since the last call; undefined for nothing. */
+  /** Returns one block of all that was appended since the last call of `take`; undefined if nothing was. */
   readonly take: () => B | undefined;
 }
 
@@ -58,8 +64,9 @@ interface OpenSegment<B extends WrittenBlock> {
   readonly file: number;
   readonly number: number;
   readonly index: WrittenIndex<B>;
-  /** By the monotonic clock. */
+  /** When it was begun, by the monotonic clock. */
   readonly begunMs: number;
+  /** How many bytes are written. */
   bytes: number;
 }
 
@@ -71,11 +78,16 @@ export class SegmentWriter<B extends WrittenBlock> {
   readonly #calendar: RetentionCalendar;
   #retention: CallRetention;
   #waitingBytes = 0;
+  /** The segment that is being written; undefined before the first block and after a segment's end. */
   #segment: OpenSegment<B> | undefined;
-  /** The greatest segment number seen. No number up to it is begun again, because readers know them. */
+  /**
+   * The greatest segment number of any process so far. Smaller ones are not given again (segment-files.ts).
+   */
   #lastNumber = 0;
   #flushTimer: NodeJS.Timeout | undefined;
+  /** Calls of blocks that were dropped since the start. */
   #dropped = 0;
+  /** What `#dropped` was when a failure was last logged, and when that was. */
   #loggedDropped = 0;
   #loggedAtMs = -Infinity;
 
@@ -84,8 +96,8 @@ export class SegmentWriter<B extends WrittenBlock> {
     this.#options = options;
     this.#retention = options.retention;
     this.#calendar = new RetentionCalendar(options.clock);
-    this.#remove();
-    this.#removeTimer = setInterval(() => this.#remove(), REMOVE_PERIOD_MS).unref();
+    this.#enforceRetention();
+    this.#removeTimer = setInterval(() => this.#enforceRetention(), REMOVE_PERIOD_MS).unref();
   }
 
   /** How many calls were dropped since the start. */
@@ -98,10 +110,10 @@ export class SegmentWriter<B extends WrittenBlock> {
     return this.#segment;
   }
 
-  /** Takes over the bounds of a reload, and removes what exceeds them. */
+  /** Takes over the bounds of a reload, and removes segments that exceed them. */
   apply(retention: CallRetention): void {
     this.#retention = retention;
-    this.#remove();
+    this.#enforceRetention();
   }
 
   /** To be called after each append: `flush` then follows within WRITE_PERIOD_MS. */
@@ -110,8 +122,8 @@ export class SegmentWriter<B extends WrittenBlock> {
   }
 
   /**
-   * Writes what was appended, in 0.1 ms for 64 KiB. Never throws: what cannot be written waits for the next
-   * try, a second later. A block is written whole or not at all (`writeWhole`).
+   * Writes what was appended, in 0.1 ms for 64 KiB. Never throws: blocks that cannot be written wait for the
+   * next try, a second later. A block is written whole or not at all (`writeWhole`).
    */
   flush(): void {
     clearTimeout(this.#flushTimer);
@@ -123,39 +135,46 @@ export class SegmentWriter<B extends WrittenBlock> {
     }
     try {
       while (this.#waiting.length > 0) {
+        // Removed only after the write, so that a block whose write throws is tried again.
         this.#write(this.#waiting[0]!);
-        this.#shift();
+        this.#removeOldest();
       }
     } catch (error) {
       this.#fail(error);
     }
   }
 
-  /** Writes what was appended, and the segment's index. What the disk does not take is lost. Called last. */
+  /**
+   * Flushes, and ends the segment. Blocks that cannot be written are lost. To be called once, as the last.
+   */
   close(): void {
     this.flush();
+    // If writes fail, `flush` has set the timer again.
     clearTimeout(this.#flushTimer);
     clearInterval(this.#removeTimer);
-    this.#end();
+    this.#endSegment();
   }
 
-  #shift(): B {
+  /** Removes the oldest waiting block and returns it. There must be one. */
+  #removeOldest(): B {
     const block = this.#waiting.shift()!;
     this.#waitingBytes -= block.data.length;
     return block;
   }
 
+  /** Throws if the block cannot be written. */
   #write(block: B): void {
-    // No links: the file was removed, by an operator or by another process that needed room.
-    if (this.#segment !== undefined && fstatSync(this.#segment.file).nlink === 0) this.#close();
-    const segment = (this.#segment ??= this.#begin());
+    // No links: the file was removed, by an operator or by another process that kept the bound of bytes.
+    if (this.#segment !== undefined && fstatSync(this.#segment.file).nlink === 0) this.#closeFile();
+    const segment = (this.#segment ??= this.#beginSegment());
     writeWhole(segment.file, block.data, segment.bytes);
     segment.index.add(segment.bytes, block);
     segment.bytes += block.data.length;
-    if (segment.bytes >= segmentBytesOf(this.#retention) || this.#isOld(segment)) this.#end();
+    if (segment.bytes >= segmentBytesOf(this.#retention) || this.#isOld(segment)) this.#endSegment();
   }
 
-  #begin(): OpenSegment<B> {
+  /** Removes old segments first, so that the new one has its bytes within the bound. */
+  #beginSegment(): OpenSegment<B> {
     const { folder, kind, start, newIndex, clock } = this.#options;
     this.#removeOld();
     const { file, number, path } = createSegment(folder, kind, this.#lastNumber, clock.wallMs());
@@ -163,7 +182,7 @@ export class SegmentWriter<B extends WrittenBlock> {
       writeWhole(file, start, 0);
     } catch (error) {
       closeSync(file);
-      // A full disk still takes empty files, so each try would leave one.
+      // A full disk still takes empty files, so each try would leave one more.
       rmSync(path, { force: true });
       throw error;
     }
@@ -171,8 +190,8 @@ export class SegmentWriter<B extends WrittenBlock> {
     return { file, number, index: newIndex(), begunMs: clock.monotonicMs(), bytes: start.length };
   }
 
-  /** Ends the segment, if any. If the disk is full, the file gets no index, and readers do without. */
-  #end(): void {
+  /** Ends the segment if one is open. If the index cannot be written, readers make one of the blocks. */
+  #endSegment(): void {
     const segment = this.#segment;
     if (segment === undefined) return;
     try {
@@ -180,10 +199,10 @@ export class SegmentWriter<B extends WrittenBlock> {
     } catch (error) {
       this.#report(error);
     }
-    this.#close();
+    this.#closeFile();
   }
 
-  #close(): void {
+  #closeFile(): void {
     closeSync(this.#segment!.file);
     this.#segment = undefined;
   }
@@ -192,8 +211,9 @@ export class SegmentWriter<B extends WrittenBlock> {
     return this.#options.clock.monotonicMs() - begunMs >= segmentAgeMsOf(this.#retention);
   }
 
-  #remove(): void {
-    if (this.#segment !== undefined && this.#isOld(this.#segment)) this.#end();
+  /** Ends the open segment if it is old, and removes old segments. Logs errors instead of throwing them. */
+  #enforceRetention(): void {
+    if (this.#segment !== undefined && this.#isOld(this.#segment)) this.#endSegment();
     try {
       this.#removeOld();
     } catch (error) {
@@ -207,8 +227,9 @@ export class SegmentWriter<B extends WrittenBlock> {
     this.#lastNumber = Math.max(this.#lastNumber, last);
   }
 
+  /** Drops the oldest blocks beyond the bound, and sees to the next try. */
   #fail(error: unknown): void {
-    while (this.#waitingBytes > WAITING_BYTES_MAX) this.#dropped += this.#shift().count;
+    while (this.#waitingBytes > WAITING_BYTES_MAX) this.#dropped += this.#removeOldest().count;
     this.flushLater();
     this.#report(error);
   }

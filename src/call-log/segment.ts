@@ -1,15 +1,16 @@
 /**
  * A segment for readers, also while its writer appends: its summary, its index, and the blocks of an extent.
- * call-reader.ts creates one for each file, on a main thread or in a command, and awaits `begin` before each
- * search.
+ * call-reader.ts creates a Segment for each file, on a main thread or in a command, and awaits `begin` before
+ * each search.
  *
  * All reads are asynchronous, except those of `blocksAt`. One read brings at most one of these: the summary,
  * the whole index, the extents that the caller asks for, or CHUNK_BYTES of a segment that has no index. Files
- * are opened synchronously, which takes some 5 µs, where the thread pool takes 50.
+ * are opened synchronously, which takes some 5 µs, because the thread pool would take 50.
  *
- * Must hold: every whole block is found. Only blocks that a crash has cut or that are damaged are left out
- * (test/unit/call-log/call-log.test.ts). A file may have any length and any bytes: what is too short or
- * damaged counts as if it were not there.
+ * Must hold (test/unit/call-log/call-log.test.ts):
+ * - Every whole block is found. Only blocks that a crash has cut or that are damaged are left out.
+ * - A file may have any length and any bytes. A summary, an index or a block that is cut or damaged counts as
+ *   absent.
  */
 import { closeSync, fstatSync, openSync, read, readSync } from 'node:fs';
 import { promisify } from 'node:util';
@@ -26,12 +27,14 @@ import {
 import { type ExtentAt, SegmentSummary, SUMMARY_BYTES_MAX } from './segment-summary.js';
 
 /**
- * Twice the longest block, so that a block that begins in the first half is whole. Half of it is a multiple
- * of 8, as BLOCK_BYTES_MAX is: `#readBlocks` may step over one half and is still where a block may begin.
+ * Twice the longest block, so that a block that begins in the first half is whole. BLOCK_BYTES_MAX is a
+ * multiple of 8, so `#readBlocks` may step over one half and is still at a position where a block may begin.
  */
 const CHUNK_BYTES = 2 * BLOCK_BYTES_MAX;
 const readPiece = promisify(read);
-/** An index of this size and less is read into memory that is used again: new memory takes longer to get. */
+/**
+ * An index up to this size is read into memory that is used again, because new memory takes longer to get.
+ */
 const SCRATCH_BYTES = 1024 * 1024;
 /**
  * If the summary leaves at most this many extents, they are read at once. The index would rule out more, but
@@ -53,9 +56,11 @@ export class Segment {
    * ended the segment.
    */
   #extents: Extent[] | undefined;
-  /** Built here while the segment grows, or if its index is damaged. */
+  /** Built here, or by the writer in this thread, while the segment grows or if its index is damaged. */
   #growing: SegmentIndex | undefined;
+  /** The read of the extents that runs; undefined if none does. */
   #reading: Promise<void> | undefined;
+  /** Undefined until one was read: a segment that grows, or of an earlier version, has none. */
   #summary: SegmentSummary | undefined;
   /** The length of the file when its extents were read last. */
   #size = 0;
@@ -68,27 +73,27 @@ export class Segment {
   /** Always a multiple of 8, at which the next block begins: SEGMENT_START has 8 bytes. */
   #end = SEGMENT_START.length;
   #indexBytes = 0;
-  /** Returns the state of the writer, if that is in this thread and still appends to this segment. */
-  readonly #written: () => GrowingSegment | undefined;
-  /** Whether there was such a writer at the last look. */
-  #wasWritten = false;
+  /** Returns the state of a writer in this thread that appends to this segment; undefined without one. */
+  readonly #writerState: () => GrowingSegment | undefined;
+  /** Whether `#writerState` returned a state when it was asked last. */
+  #hadWriter = false;
   /**
-   * Between these its calls ended, by the wall clock; `begin` and `extents` set both. While `lastMs` is
-   * -Infinity, neither has read a call, and `begin` reads.
+   * When the first and the last call ended, by the wall clock; `begin` and `extents` set both. While `lastMs`
+   * is -Infinity, neither has read a call, and `begin` reads.
    */
   firstMs = Infinity;
   lastMs = -Infinity;
 
-  constructor(number: number, path: string, written: () => GrowingSegment | undefined) {
+  constructor(number: number, path: string, writerState: () => GrowingSegment | undefined) {
     this.number = number;
     this.path = path;
-    this.#written = written;
+    this.#writerState = writerState;
   }
 
   /**
-   * Whether its index was built from its blocks, by this object or by the writer in this thread. That is also
-   * so if the segment has ended without an index or with a damaged one, which looks as if its writer still
-   * appended. While it is true, callers must expect more blocks.
+   * Whether the index was built from the blocks, by this object or by the writer in this thread. Callers must
+   * then expect more blocks. Also true for a segment that has ended without an index or with a damaged one,
+   * because it looks as if its writer still appended.
    */
   get isGrowing(): boolean {
     return this.#growing !== undefined;
@@ -131,21 +136,22 @@ export class Segment {
    * them.
    */
   async extents(): Promise<readonly Extent[]> {
-    // Concurrent searches share one read.
+    // Searches at the same time share one read.
     if (!this.#takeFromWriter() && (this.#extents === undefined || this.isGrowing)) {
       await (this.#reading ??= this.#read().finally(() => (this.#reading = undefined)));
     }
+    // The last extent of a growing segment changes, so callers get copies. `!`: `#read` has set the extents.
     return this.isGrowing ? this.#extents!.map((extent) => ({ ...extent })) : this.#extents!;
   }
 
   /**
-   * Returns the extents, oldest first, that may have the call: by the summary if that leaves few extents,
-   * else by an index that is not kept, in a third of the time of `extents`. Undefined if only `extents` can
-   * tell. `prefix` and `request` are the parts of its request id: the prefix of a listener's run, and the
-   * request's number in it.
+   * Returns the extents, oldest first, that may have the call: by the summary if it leaves few extents, else
+   * by the index, which is read and then dropped, in a third of the time of `extents`. Undefined if only
+   * `extents` can tell. `prefix` and `request` are the parts of the request id: the prefix of a listener's
+   * run, and the request's number in it.
    *
-   * The caller may read only `at` and `bytes` of an extent. Its filter, which ExtentAt does not have, is a
-   * view of memory that the next call of this method writes to.
+   * The caller may read only `at` and `bytes` of an extent, as ExtentAt has them. The filter is a view of
+   * memory that the next call of this method writes to.
    */
   async extentsWith(prefix: string, request: number): Promise<readonly ExtentAt[] | undefined> {
     const extents = this.#summary?.extentsWith(prefix, request);
@@ -164,26 +170,26 @@ export class Segment {
     });
   }
 
-  /** Takes over the state of the writer, if `#written` returns one. Returns whether it does. */
+  /** Takes over the state of a writer in this thread. Returns false if there is none. */
   #takeFromWriter(): boolean {
-    const written = this.#written();
-    if (written === undefined && !this.#wasWritten) return false;
-    this.#wasWritten = written !== undefined;
-    this.#growing = written?.index;
-    this.#end = written?.bytes ?? SEGMENT_START.length;
-    if (written === undefined) {
+    const state = this.#writerState();
+    if (state === undefined && !this.#hadWriter) return false;
+    this.#hadWriter = state !== undefined;
+    this.#growing = state?.index;
+    this.#end = state?.bytes ?? SEGMENT_START.length;
+    if (state === undefined) {
       // The writer has ended the segment, so its index is on disk now, and `begin` reads its summary.
       this.#extents = undefined;
       this.lastMs = -Infinity;
       return false;
     }
-    this.#keep(written.index.extents);
+    this.#setExtents(state.index.extents);
     return true;
   }
 
   /**
    * Returns the blocks of one extent; none if the file was removed. Reads synchronously, which takes 0.03 ms,
-   * or 1 ms if the disk must be read. By the thread pool it takes 0.06 ms, and sometimes 1 to 4.
+   * or 1 ms if the disk must be read. The thread pool would take 0.06 ms, and sometimes 1 to 4 ms.
    */
   blocksAt({ at, bytes }: ExtentAt): BlockAt[] {
     const file = this.#open();
@@ -196,7 +202,9 @@ export class Segment {
     }
   }
 
-  /** Returns the blocks of one or more extents that follow each other in the file, by one read. */
+  /**
+   * Reads the blocks of one or more extents at once. They must follow each other in the file, as in a Range.
+   */
   async blocks(extents: readonly Extent[]): Promise<BlockAt[]> {
     const from = extents[0]!.at;
     const last = extents.at(-1)!;
@@ -205,8 +213,9 @@ export class Segment {
     ]);
   }
 
+  /** Returns undefined if the segment has no index, or none with a whole summary. */
   async #readSummary(file: number, size: number): Promise<SegmentSummary | undefined> {
-    // Of a shorter file all is read. If there are fewer bytes than a tail has, there is no index.
+    // A shorter file is read as a whole. If there are fewer bytes than a tail has, there is no index.
     const from = Math.max(size - SUMMARY_BYTES_MAX, 0);
     const bytes = await bytesOf(file, from, size - from);
     const end = bytes.length - TAIL_BYTES;
@@ -217,6 +226,10 @@ export class Segment {
     return summary;
   }
 
+  /**
+   * Reads the extents of the index; without one, makes them of the blocks that were added since the last
+   * read.
+   */
   async #read(): Promise<void> {
     const extents = await this.#withFile([], async (file, size) => {
       if (this.isGrowing && size === this.#size) return this.#extents!;
@@ -225,14 +238,14 @@ export class Segment {
         const index = (this.#growing ??= new SegmentIndex());
         while (await this.#readBlocks(file, size, index));
       }
-      // After the reads: if one fails, the next call reads on from `#end`.
+      // Set after the reads: if one of them fails, the next call of `#read` reads on from `#end`.
       this.#size = size;
       return indexed ?? this.#growing!.extents;
     });
-    this.#keep(extents);
+    this.#setExtents(extents);
   }
 
-  #keep(extents: Extent[]): void {
+  #setExtents(extents: Extent[]): void {
     this.#extents = extents;
     this.#indexBytes = SegmentIndex.bytesOf(extents);
     this.firstMs = extents.reduce((first, extent) => Math.min(first, extent.firstMs), Infinity);
@@ -262,15 +275,15 @@ export class Segment {
       this.#end = at + block.bytes;
     }
     if (bytes.length < CHUNK_BYTES) return false;
-    // No whole block: the first half is damaged, but a block may begin in the second half.
+    // Without a whole block the first half is damaged, but a block may begin in the second half.
     if (this.#end === from) this.#end += CHUNK_BYTES / 2;
     return true;
   }
 
-  /** Returns `none` if the file was removed, as the oldest are at any time. */
-  async #withFile<T>(none: T, use: (file: number, size: number) => Promise<T>): Promise<T> {
+  /** Returns `absent` if the file was removed: a writer may remove the oldest files at any time. */
+  async #withFile<T>(absent: T, use: (file: number, size: number) => Promise<T>): Promise<T> {
     const file = this.#open();
-    if (file === undefined) return none;
+    if (file === undefined) return absent;
     try {
       return await use(file, fstatSync(file).size);
     } finally {
@@ -278,6 +291,7 @@ export class Segment {
     }
   }
 
+  /** Returns undefined if the file was removed. Throws other errors. */
   #open(): number | undefined {
     try {
       return openSync(this.path, 'r');
@@ -288,7 +302,10 @@ export class Segment {
   }
 }
 
-/** At most one buffer of SCRATCH_BYTES, for all segments: here while no `extentsWith` uses it. */
+/**
+ * One buffer of SCRATCH_BYTES for all segments, or none: before the first use and while `extentsWith` uses
+ * it.
+ */
 const scratch: Buffer[] = [];
 
 /**
@@ -299,7 +316,7 @@ export function* blocksIn(bytes: Buffer, from: number): Generator<BlockAt> {
   for (let at = 0; at < bytes.length;) {
     const block = Block.at(bytes, at);
     if (block !== undefined) yield { at: from + at, block };
-    // Blocks begin at multiples of 8.
+    // After damaged bytes a block may begin at any multiple of 8.
     at += block?.bytes ?? 8;
   }
 }
@@ -309,12 +326,13 @@ async function bytesOf(file: number, at: number, length: number): Promise<Buffer
   return readInto(Buffer.allocUnsafeSlow(length), file, at);
 }
 
+/** Fills the buffer from offset `at` of the file on. Returns the part that the file had bytes for. */
 async function readInto(buffer: Buffer, file: number, at: number): Promise<Buffer> {
-  let got = 0;
-  while (got < buffer.length) {
-    const { bytesRead } = await readPiece(file, buffer, got, buffer.length - got, at + got);
+  let filled = 0;
+  while (filled < buffer.length) {
+    const { bytesRead } = await readPiece(file, buffer, filled, buffer.length - filled, at + filled);
     if (bytesRead === 0) break;
-    got += bytesRead;
+    filled += bytesRead;
   }
-  return buffer.subarray(0, got);
+  return buffer.subarray(0, filled);
 }
