@@ -1,17 +1,19 @@
 /**
  * The annotations of settings, which are keywords beyond those of JSON Schema, and helpers for the schema
- * files. settings-reader.ts reads them; `tollgate config schema` prints them, and JSON Schema tools ignore
- * them. Main threads and commands.
+ * files. settings-reader.ts reads the annotations, `tollgate config schema` prints them, and JSON Schema
+ * tools ignore them. Main threads and commands.
  *
- * Must hold: a setting whose value is a secret has `x-secret`, or operators, logs and commands show it
- * (test/unit/config/settings-in-force.changes.test.ts, test/e2e/secrets.test.ts).
+ * Must hold:
+ * - A setting whose value is a secret has `x-secret`, or operators, logs and commands show the value
+ *   (test/unit/config/settings-in-force.changes.test.ts, test/e2e/secrets.test.ts).
+ * - A new keyword of JSON Schema is checked by settings-reader.ts, or only tools check it.
  */
 import { Type } from 'typebox';
 import { QUOTA_FIELDS, QUOTA_LIMITS_MAX, type QuotaName } from '../core/quotas.js';
 
-/** A body is in memory until it is checked, so a few callers take a few times this. */
+/** A body is in memory until it is checked, so a few callers take a few times as much. */
 export const BODY_BYTES_MAX = 256 * 1024 * 1024;
-/** A lower bound would refuse a question of a few sentences. */
+/** A smaller `body_bytes` would reject a question of a few sentences. */
 export const BODY_BYTES_MIN = 1_024;
 
 /**
@@ -29,22 +31,21 @@ export interface Annotations {
   readonly 'x-environment'?: string;
   /** The end of the sentence "want …" in an error, if type and bounds do not say it. */
   readonly 'x-want'?: string;
-  /** Follows `x-want` in brackets: the reason, or a detail. */
+  /** Follows the text of `x-want` in brackets: the reason, or a detail. */
   readonly 'x-hint'?: string;
   /** The value is never printed, and the file must refer to the environment for it. */
   readonly 'x-secret'?: boolean;
   /** The value is an address whose path is a secret: only its origin is shown. */
   readonly 'x-secret-path'?: boolean;
-  /**
-   * For a map with free names: a pattern that each name must match, one that none may, and one of names with
-   * a secret value.
-   */
+  /** For a map with free names: a pattern that each name must match, without regard to case. */
   readonly 'x-names'?: string;
+  /** A pattern that no name may match. */
   readonly 'x-names-refused'?: string;
+  /** A pattern of names whose values are secrets. */
   readonly 'x-names-secret'?: string;
   /**
-   * When a change applies, for all settings below. Between the root and a setting, exactly one declaration
-   * has it.
+   * When a change applies, for this setting and all below it. On the way from the root to a setting exactly
+   * one declaration has `x-applies` (test/unit/config/settings-in-force.test.ts).
    */
   readonly 'x-applies'?: Applies;
 }
@@ -71,6 +72,7 @@ export interface Declaration extends Partial<Annotations> {
   readonly '~refine'?: readonly { check(value: unknown): boolean }[];
 }
 
+/** All visible characters of ASCII but `*`, which is the character between `)` and `+`. */
 export const IDENTIFIER_PATTERN = '^[!-)+-~]{1,128}$';
 
 /** A name that callers, commands and files use. `*` is for patterns. */
@@ -81,13 +83,14 @@ export const identifier = (description: string) =>
     'x-want': 'a name of 1 to 128 visible ASCII characters without *',
   } satisfies Annotations);
 
-/** Named, so that the numbers before it stay on one line with the setting's name. */
+/** The last argument of the functions below. An object, so that the numbers before it stay on one line. */
 interface Meaning {
   readonly description: string;
+  /** Undefined if a declaration above has it. */
   readonly applies?: Applies;
 }
 
-/** A whole number without a default. */
+/** A whole number without a default. It is required, unless it is `optionalLimit`. */
 export const limit = (minimum: number, maximum: number, unit: string, { description, applies }: Meaning) =>
   Type.Integer({
     minimum,
@@ -110,7 +113,7 @@ export const optionalQuota = (name: CountedQuota, unit: string, meaning: Meaning
   Type.Optional(quota(name, unit, meaning));
 
 /** A whole number with a default, `preset`. */
-export const whole = (
+export const wholeNumber = (
   minimum: number,
   maximum: number,
   preset: number,
@@ -127,7 +130,7 @@ export const whole = (
   } satisfies Annotations);
 
 /** A switch that is off by default. */
-export const off = ({ description, applies }: Meaning) =>
+export const switchOff = ({ description, applies }: Meaning) =>
   Type.Boolean({
     default: false,
     description,

@@ -1,24 +1,26 @@
 /**
- * Declares the settings of the response cache: `cache` for all models, which schema.ts has, and `cache` of
- * one model, which catalog-schema.ts has. Main threads and commands.
+ * Declares the settings of the response cache. schema.ts has `cacheSchema` as the section `cache`, for all
+ * models; catalog-schema.ts has `modelCacheSchema` as `cache` of one model. Main threads and commands.
  *
  * Must hold: by default an account gets only its own responses (test/e2e/cache.test.ts).
  */
 import { Type } from 'typebox';
-import { optionalLimit, section, settingsMap, whole, type Annotations } from './annotations.js';
+import { optionalLimit, section, settingsMap, wholeNumber, type Annotations } from './annotations.js';
 
-/** 30 days. */
+/** 30 days: a response that is older is hardly what the model would answer now. */
 const TTL_SECONDS_MAX = 2_592_000;
+/** Bytes of responses on disk. Fewer would hold no long response. */
 const BYTES_MIN = 1024 * 1024;
-const MEMORY_BYTES_MAX = 8 * 1024 ** 3;
 /** A quarter of the largest store. */
 const BYTES_MAX = 4 * 1024 ** 3;
+const MEMORY_BYTES_MAX = 8 * 1024 ** 3;
 
+/** Who may get a response: only the account that paid for it, or all accounts. */
 const SCOPES = ['account', 'all'] as const;
 
 export const cacheSchema = Type.Object(
   {
-    ttl_seconds: whole(0, TTL_SECONDS_MAX, 0, 'seconds', {
+    ttl_seconds: wholeNumber(0, TTL_SECONDS_MAX, 0, 'seconds', {
       description:
         'How long an equal request gets the response of the first, for models that do not say it themselves; 0 switches the cache off.',
     }),
@@ -27,11 +29,11 @@ export const cacheSchema = Type.Object(
       description:
         'Who may get a response: the account that paid for it, or all accounts whose plan has the model.',
     } satisfies Annotations),
-    memory_bytes: whole(0, MEMORY_BYTES_MAX, 67_108_864, 'bytes', {
+    memory_bytes: wholeNumber(0, MEMORY_BYTES_MAX, 67_108_864, 'bytes', {
       description:
         'Memory of cached responses in a process, divided among its listeners; the oldest go first.',
     }),
-    bytes: whole(BYTES_MIN, BYTES_MAX, 268_435_456, 'bytes', {
+    bytes: wholeNumber(BYTES_MIN, BYTES_MAX, 268_435_456, 'bytes', {
       description: 'Cached responses on disk, of all models; the oldest go first.',
     }),
   },

@@ -3,8 +3,11 @@
  * commands; no listener or worker imports it, because TypeBox takes memory. cross-checks.ts checks what no
  * declaration can say.
  *
- * Must hold: each setting has a description and bounds (test/unit/config/schema.test.ts), and each wrong
- * value its message (test/unit/config/settings-reader.errors.test.ts).
+ * Must hold:
+ * - Each setting has a description and bounds (test/unit/config/schema.test.ts), and each wrong value its
+ *   message (test/unit/config/settings-reader.errors.test.ts).
+ * - Names, units and defaults stay, because operators' files rely on them. `npm run docs` copies the
+ *   descriptions to docs/configuration.md.
  */
 import { Type } from 'typebox';
 import { SERVICES } from '../core/door-names.js';
@@ -21,7 +24,7 @@ import {
   optionalQuota,
   quota,
   settingsMap,
-  whole,
+  wholeNumber,
   type Annotations,
 } from './annotations.js';
 import { modelCacheSchema } from './cache-schema.js';
@@ -33,24 +36,24 @@ export const MODELS_MAX = 1_000;
 export const ALIASES_MAX = 64;
 /** For every call a worker looks at each upstream of the model. */
 export const UPSTREAMS_MAX = 64;
-/** The caller waits while one after another is tried, and the hold covers the dearest. */
+/** The caller waits while one fallback after another is tried, and the hold covers the dearest of them. */
 export const FALLBACKS_MAX = 8;
-/** For every call a listener looks through the rules for the first of the model. */
+/** For every call a listener looks through the rules of the plan for the first that matches the model. */
 const MODELS_LIMITS_MAX = 100;
 /** Far above what providers document. The highest price times this fits the 64-bit words of the ledger. */
 export const OUTPUT_TOKENS_MAX = 10_000_000;
 /** What `max_output_tokens` is if it is left out. */
 export const OUTPUT_TOKENS_USUAL = 16_384;
-/** Long prices of a model: for each call a listener looks at all of them. */
+/** For each call a listener looks at all long prices of the model. */
 export const LONG_PRICES_MAX = 4;
 /** Far above what models read. */
 export const LONG_PROMPT_TOKENS_MAX = 10_000_000;
-/** A model's id, or a pattern. */
+/** A model's id, or a pattern with `*` (cross-checks.ts). */
 const MODEL_PATTERN = '^[!-~]{1,128}$';
 
 /**
- * Makes declarations of money in one unit, as decimal strings. `want`: the kind of string, `bounds`: for a
- * hint.
+ * Returns a function that declares money in one unit, as a decimal string. In an error, `want` ends the
+ * sentence, and `bounds` follow in brackets.
  */
 const money =
   (unit: string, want: string, bounds: string, isValid: (text: string) => boolean) => (description: string) =>
@@ -132,7 +135,7 @@ export const modelSchema = Type.Object(
       description: 'Shown in the list of models.',
       'x-want': 'a text of 1 to 128 characters',
     } satisfies Annotations),
-    created: whole(0, 9_999_999_999, 0, 'seconds since 1970', {
+    created: wholeNumber(0, 9_999_999_999, 0, 'seconds since 1970', {
       description: 'Shown in the list of models.',
     }),
     price: Type.Object(
@@ -165,11 +168,11 @@ export const modelSchema = Type.Object(
         'x-want': 'a map with input and output',
       } satisfies Annotations,
     ),
-    max_output_tokens: whole(1, OUTPUT_TOKENS_MAX, OUTPUT_TOKENS_USUAL, 'tokens', {
+    max_output_tokens: wholeNumber(1, OUTPUT_TOKENS_MAX, OUTPUT_TOKENS_USUAL, 'tokens', {
       description:
         'The most that the model generates: the hold on the balance of a call that names no max_tokens.',
     }),
-    media_part_tokens: whole(0, PROMPT_TOKENS_OF_PART, 0, 'tokens', {
+    media_part_tokens: wholeNumber(0, PROMPT_TOKENS_OF_PART, 0, 'tokens', {
       description:
         'What each part of a prompt that is not text (image, document, sound, video) is taken for, beside its bytes: in the holds of balances and quotas, and where the gateway counts because no usage was reported. An address is some bytes, and what is behind it may be billed as a million tokens; what a balance does not cover of that is lost (docs/providers.md has figures to set).',
     }),

@@ -1,16 +1,17 @@
 /**
- * The error for a wrong configuration: all its problems at once, each with its path. The files of config/
- * throw it; the supervisor and commands print it. Any thread.
+ * ConfigError, which says all problems of a configuration at once, each with its path, and the texts for its
+ * lines. The files of config/ throw it; the supervisor and commands print it. Any thread.
  *
  * Must hold: no problem contains the value of a secret, because problems are printed and logged
- * (test/unit/config/settings-reader.errors.test.ts).
+ * (test/unit/config/settings-reader.errors.test.ts). A caller of `describe` knows that the value is no
+ * secret.
  */
 import { withoutUrlSecrets } from '../core/secret-url.js';
 import { clipped, formatInputPath, type InputPath } from '../core/wrong-input.js';
 
 export type SettingPath = InputPath;
 
-/** `models[0].price`; the empty path is `settings`. */
+/** Returns a text such as `models[0].price`; `settings` for the empty path. */
 export function formatPath(path: SettingPath): string {
   return path.length === 0 ? 'settings' : formatInputPath(path);
 }
@@ -20,27 +21,32 @@ export class ConfigError extends Error {
   readonly code = 'config_refused';
   readonly problems: readonly string[];
 
-  constructor(errors: readonly string[]) {
-    super(errors.join('\n'));
+  constructor(problems: readonly string[]) {
+    super(problems.join('\n'));
     this.name = 'ConfigError';
-    this.problems = errors;
+    this.problems = problems;
   }
 }
 
 /**
- * For a map with the name `50`, which `{ input: 1,50 }` has for YAML. No setting has a name of digits alone.
+ * What is wrong with a name of digits alone, which no setting has. YAML reads `{ input: 1,50 }` as a map with
+ * the names `input` and `50`.
  */
 export const COMMA_IN_NUMBER =
   'no setting has a number as its name; within { } a comma ends a value, so write a decimal with a point and in quotes, such as "1.50"';
 
-/** Whether such a name may be the rest of a number with a comma. */
+/** Whether a name has digits alone, so that it may be what follows the comma of a number. */
 export function isNumberName(name: string): boolean {
   return /^\d+$/.test(name);
 }
 
+/** How many characters of a text are shown. */
 const SHOWN_CHARS_MAX = 80;
 
-/** A value as a sentence shows it: clipped, on one line. `withType`: its type too, which may be wrong. */
+/**
+ * Returns a value as a sentence shows it: clipped, on one line, without user, password and query of an
+ * address. `withType`: adds the value's type, which may be what is wrong.
+ */
 export function describe(value: unknown, withType: boolean): string {
   if (value === null || value === undefined) return 'nothing';
   if (Array.isArray(value)) return value.length === 0 ? 'an empty list' : 'a list';

@@ -1,8 +1,9 @@
 /**
- * Settings to begin with: the demo that `tollgate serve` runs without a file, and the file that `tollgate
- * config example` prints. load.ts and commands use them.
+ * Settings to begin with: the demo that `tollgate serve` runs without a file (load.ts), and the file that
+ * `tollgate config example` prints (cli/config-command.ts).
  *
- * Must hold: both are valid settings (test/unit/config/schema.test.ts, test/e2e/first-start.test.ts).
+ * Must hold: both are valid settings (test/unit/config/schema.test.ts, test/e2e/first-start.test.ts). Values
+ * that the example shows are the defaults, or need none: no test compares them.
  */
 import { CALLS_PER_DAY_MAX, REQUESTS_PER_MINUTE_MAX } from '../core/limits.js';
 
@@ -32,7 +33,10 @@ export const DEMO_SETTINGS = {
   ],
 };
 
-/** The example file. `schemaPath` leads an editor to the JSON Schema: absolute, or from the file's folder. */
+/**
+ * Returns the example file. `schemaPath`, by which an editor finds the JSON Schema, is absolute or relative
+ * to the file's folder.
+ */
 export function exampleYaml(schemaPath: string): string {
   return `# yaml-language-server: $schema=${schemaPath}\n\n${EXAMPLE}`;
 }

@@ -1,12 +1,13 @@
 /**
  * Declares the sections `listen` and `admin`: addresses, TLS, and web pages whose scripts may call (CORS).
- * schema.ts has them as part of all settings. Main threads and commands.
+ * schema.ts has both sections as part of all settings. Main threads and commands.
  *
- * Must hold: an origin is written as browsers send it (test/unit/config/listen-schema.cors.test.ts).
+ * Must hold: an origin is written as browsers send it, because listeners compare it with the header `Origin`
+ * as a text (test/unit/config/listen-schema.cors.test.ts).
  */
 import { Type } from 'typebox';
 import { LISTENERS_MAX } from '../core/limits.js';
-import { filePath, section, settingsMap, whole, type Annotations } from './annotations.js';
+import { filePath, section, settingsMap, wholeNumber, type Annotations } from './annotations.js';
 import { oidcSchema } from './oidc-schema.js';
 
 const host = (environment: string, description: string) =>
@@ -29,14 +30,14 @@ const port = (environment: string, preset: number, description: string) =>
     'x-applies': 'restart',
   } satisfies Annotations);
 
-/** Every listener has them in memory, some hundred bytes each. */
+/** Every listener has all origins in memory, some hundred bytes each. */
 const ORIGINS_MAX = 100;
 /** No browser keeps the response to a preflight for longer than a day. */
 const MAX_AGE_SECONDS_MAX = 86_400;
 
 const ORIGIN = '^(?:\\*|[a-z][a-z0-9+.-]{0,30}://[a-z0-9._:\\[\\]-]{1,255})$';
 
-/** Whether browsers send the origin like this: they leave out the default port. */
+/** Whether browsers send the origin in this form: they leave out the scheme's default port. */
 function isAsSent(origin: string): boolean {
   if (!/^https?:/.test(origin)) return true;
   try {
@@ -66,7 +67,7 @@ const corsSchema = Type.Object(
         'x-want': 'a list of at least one origin',
       } satisfies Annotations,
     ),
-    max_age_seconds: whole(0, MAX_AGE_SECONDS_MAX, 600, 'seconds', {
+    max_age_seconds: wholeNumber(0, MAX_AGE_SECONDS_MAX, 600, 'seconds', {
       description: 'How long a browser may keep the answer to a preflight.',
     }),
   },
@@ -76,6 +77,7 @@ const corsSchema = Type.Object(
   ),
 );
 
+/** `listen.tls` after load.ts has read the files. */
 export interface TlsSettings {
   cert_file: string;
   key_file: string;
@@ -112,7 +114,7 @@ export const listenSchema = Type.Object(
   {
     host: host('TOLLGATE_HOST', 'Address that callers reach.'),
     port: port('TOLLGATE_PORT', 8080, 'Port that callers reach.'),
-    listeners: whole(1, LISTENERS_MAX, 1, 'threads', {
+    listeners: wholeNumber(1, LISTENERS_MAX, 1, 'threads', {
       description: 'Threads that accept calls, all on one port.',
       applies: 'replacement',
     }),

@@ -1,12 +1,20 @@
 /**
- * Declares the sections `log`, `access_log`, `call_log` and `usage_log`. schema.ts has them as part of all
- * settings. Main threads and commands.
+ * Declares the sections `log`, `access_log`, `call_log` and `usage_log`. schema.ts has these sections as part
+ * of all settings. Main threads and commands.
  *
- * Must hold: no call is logged to a file unless the settings ask for it
- * (test/unit/config/log-schema.test.ts).
+ * Must hold: by default there is no usage log (test/unit/config/log-schema.test.ts), no access log, and no
+ * contents of calls are kept.
  */
 import { Type } from 'typebox';
-import { filePath, off, optionalFile, section, settingsMap, whole, type Annotations } from './annotations.js';
+import {
+  filePath,
+  switchOff,
+  optionalFile,
+  section,
+  settingsMap,
+  wholeNumber,
+  type Annotations,
+} from './annotations.js';
 
 /** A busy gateway would rotate a smaller file several times a second. */
 const FILE_BYTES_MIN = 1024 * 1024;
@@ -15,10 +23,10 @@ const FILE_BYTES_MAX = 1024 ** 4;
 const FILES_MAX = 1_000;
 
 const rotation = {
-  rotate_bytes: whole(FILE_BYTES_MIN, FILE_BYTES_MAX, 104_857_600, 'bytes', {
+  rotate_bytes: wholeNumber(FILE_BYTES_MIN, FILE_BYTES_MAX, 104_857_600, 'bytes', {
     description: 'Size at which a new file is begun.',
   }),
-  keep: whole(1, FILES_MAX, 10, 'files', {
+  keep: wholeNumber(1, FILES_MAX, 10, 'files', {
     description: 'Older files that are kept.',
   }),
 };
@@ -36,13 +44,13 @@ export const logSchema = Type.Object(
 
 export const accessLogSchema = Type.Object(
   {
-    enabled: off({
+    enabled: switchOff({
       description: 'Whether every chat call, also a refused one, is a line in the log when it ends.',
     }),
     path: optionalFile(
       'File for these lines, in place of standard error; relative to the configuration file. Older files are path.1, path.2, …. With several processes each but the first has its own: path.p1, path.p2, ….',
     ),
-    sample_percent: whole(0, 100, 100, 'percent', {
+    sample_percent: wholeNumber(0, 100, 100, 'percent', {
       description: 'Share of the calls that went well which are written; those that did not always are.',
     }),
     ...rotation,
@@ -50,11 +58,11 @@ export const accessLogSchema = Type.Object(
   section('A line for each chat call: who, model, upstream, outcome, tokens, cost, times.', 'reload'),
 );
 
-/** 64 processes with a few blocks each. */
+/** Space for 64 processes with a few blocks each. */
 const CALLS_BYTES_MIN = 64 * 1024 * 1024;
 const CALLS_BYTES_MAX = 1024 ** 4;
 const CALLS_HOURS_MAX = 366 * 24;
-/** 64 processes with the contents of one call twice. */
+/** The contents of one call, twice for each of 64 processes, fit CALLS_BYTES_MIN. */
 const CONTENTS_TEXT_BYTES_MAX = 256 * 1024;
 
 export const callLogSchema = Type.Object(
@@ -65,10 +73,10 @@ export const callLogSchema = Type.Object(
         'Whether the record of every call, also a refused one, is kept in the data directory: who, model, attempts, what quotas had left, outcome, tokens, cost, times. Of refused calls at most some a second are kept.',
       'x-want': 'true or false',
     } satisfies Annotations),
-    keep_hours: whole(1, CALLS_HOURS_MAX, 72, 'hours', {
+    keep_hours: wholeNumber(1, CALLS_HOURS_MAX, 72, 'hours', {
       description: 'How long records are kept at most.',
     }),
-    keep_bytes: whole(CALLS_BYTES_MIN, CALLS_BYTES_MAX, 1_073_741_824, 'bytes', {
+    keep_bytes: wholeNumber(CALLS_BYTES_MIN, CALLS_BYTES_MAX, 1_073_741_824, 'bytes', {
       description: 'Space for records on the disk, of all processes together; the oldest go first.',
     }),
     contents: Type.Enum(['none', 'errors', 'all'], {
@@ -76,13 +84,13 @@ export const callLogSchema = Type.Object(
       description:
         'Whether the body of the request and the text of the response are kept too, apart from records: of no call, of those that did not go well, or of all. Never of a key that is private. See the operations guide before you turn it on.',
     } satisfies Annotations),
-    contents_keep_hours: whole(1, CALLS_HOURS_MAX, 24, 'hours', {
+    contents_keep_hours: wholeNumber(1, CALLS_HOURS_MAX, 24, 'hours', {
       description: 'How long contents are kept at most.',
     }),
-    contents_keep_bytes: whole(CALLS_BYTES_MIN, CALLS_BYTES_MAX, 268_435_456, 'bytes', {
+    contents_keep_bytes: wholeNumber(CALLS_BYTES_MIN, CALLS_BYTES_MAX, 268_435_456, 'bytes', {
       description: 'Space for contents on the disk, of all processes together; the oldest go first.',
     }),
-    contents_body_bytes: whole(1_024, CONTENTS_TEXT_BYTES_MAX, 65_536, 'bytes', {
+    contents_body_bytes: wholeNumber(1_024, CONTENTS_TEXT_BYTES_MAX, 65_536, 'bytes', {
       description:
         'Longest request, and longest response, that is kept whole; of a longer one the beginning is.',
     }),

@@ -1,31 +1,36 @@
 /**
  * Declares the section `notify`: the receiver of notices that a quota is nearly used up or a balance is low.
- * schema.ts has it as part of all settings. Main threads and commands.
+ * schema.ts has the section as part of all settings. load.ts checks that a `url` has a secret. Main threads
+ * and commands.
  *
  * Must hold: a secret is what Standard Webhooks allows (test/unit/config/notify-schema.test.ts).
  */
 import { Type } from 'typebox';
 import { picoUnitsOf } from '../core/money.js';
-import { optionalFile, settingsMap, whole, type Annotations } from './annotations.js';
+import { optionalFile, settingsMap, wholeNumber, type Annotations } from './annotations.js';
 import { isHttpUrl } from './upstream-schema.js';
 
-/** Each threshold is a notice for each quota and period; more would be noise. */
+/** Each threshold makes a notice for each quota and period; more thresholds would be noise. */
 const THRESHOLDS_MAX = 10;
 /** Bytes of a signing key, as Standard Webhooks allows. */
 const SECRET_BYTES_MIN = 24;
 const SECRET_BYTES_MAX = 64;
 const SECRET = /^whsec_([A-Za-z0-9+/]+={0,2})$/;
 
-/** The bytes of a secret such as `whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw`; undefined for any other text. */
+/**
+ * Returns the bytes of a secret such as `whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw`; undefined for other text.
+ */
 export function webhookKeyOf(secret: string): Buffer | undefined {
   const encoded = SECRET.exec(secret)?.[1];
   if (encoded === undefined) return undefined;
   const bytes = Buffer.from(encoded, 'base64');
-  // The last character may be one too many, or have bits that count for nothing: Buffer.from drops them.
+  // Buffer.from drops a last character that is one too many, and bits beyond the last byte. Such a text is
+  // rejected, because the receiver's library may read it differently.
   const isWhole = bytes.toString('base64').replace(/={1,2}$/, '') === encoded.replace(/={1,2}$/, '');
   return isWhole && bytes.length >= SECRET_BYTES_MIN && bytes.length <= SECRET_BYTES_MAX ? bytes : undefined;
 }
 
+/** The end of the sentence "want …" in an error. */
 export const WANTED_SECRET = 'whsec_ and the base64 of 24 to 64 random bytes';
 
 export const notifySchema = Type.Object(
@@ -82,7 +87,7 @@ export const notifySchema = Type.Object(
         (text) => (picoUnitsOf(text) ?? 0n) > 0n,
       ),
     ),
-    timeout_ms: whole(100, 60_000, 10_000, 'milliseconds', {
+    timeout_ms: wholeNumber(100, 60_000, 10_000, 'milliseconds', {
       description: 'Longest wait for the receiver to answer one attempt.',
     }),
   },

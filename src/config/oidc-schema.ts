@@ -1,24 +1,27 @@
 /**
  * Declares the section `admin.oidc`: signing in to the console at an OpenID Connect provider.
- * listen-schema.ts has it as part of `admin`. Main threads and commands.
+ * listen-schema.ts has the section as part of `admin`; cross-checks.ts checks that somebody is let in. Main
+ * threads and commands.
  *
  * Must hold: secrets are only exchanged over HTTPS, or within this machine
  * (test/unit/config/oidc-schema.test.ts).
  */
 import { Type } from 'typebox';
 import { ROLES } from '../core/roles.js';
-import { optionalFile, settingsMap, whole, type Annotations } from './annotations.js';
+import { optionalFile, settingsMap, wholeNumber, type Annotations } from './annotations.js';
 
-/** Paths on the admin port: where a browser begins to sign in, and where the provider sends it back to. */
+/** Paths on the admin port: where a sign-in begins, and where the provider sends the browser back to. */
 export const OIDC_START_PATH = '/admin/session/oidc';
 export const OIDC_CALLBACK_PATH = '/admin/session/oidc/callback';
 
 const LOOPBACK = ['localhost', '127.0.0.1', '[::1]'];
-/** The scopes go into one URL. No provider has so many. */
+/** All scopes are in one URL. No provider has so many. */
 const SCOPES_MAX = 30;
-/** Values of the claim that have a role. More would be people, who belong into groups at the provider. */
+/**
+ * Values of the claim that have a role. More values would be people, who belong into groups at the provider.
+ */
 const ROLE_VALUES_MAX = 1_000;
-/** If clocks are further apart, one of them is wrong. */
+/** If clocks are further apart than so, one of them is wrong. */
 const CLOCK_TOLERANCE_SECONDS_MAX = 300;
 /** A scope by RFC 6749. */
 const SCOPE = '^[\\x21\\x23-\\x5b\\x5d-\\x7e]{1,128}$';
@@ -28,12 +31,12 @@ const CLAIM = '^[\\x20-\\x7e]{1,256}$';
 function isSafeUrl(text: string): boolean {
   if (!URL.canParse(text)) return false;
   const { protocol, hostname, username, password, hash } = new URL(text);
-  // `hash` is empty for a lone `#` too.
+  // `hash` is empty for a lone `#` too, so the end of the text is looked at.
   if (username !== '' || password !== '' || hash !== '' || text.endsWith('#')) return false;
   return protocol === 'https:' || (protocol === 'http:' && LOOPBACK.includes(hostname));
 }
 
-/** Whether a text names an issuer: it has no query, and is not the address of the issuer's document. */
+/** Whether a text names an issuer: no query, and not the address of the issuer's own document. */
 export function isIssuer(text: string): boolean {
   return isSafeUrl(text) && !text.includes('?') && !text.includes('/.well-known/');
 }
@@ -124,10 +127,10 @@ export const oidcSchema = Type.Object(
         'The claim that operators are called by. Without it, and with an email that the provider calls unverified, they are called by their sub.',
       'x-want': 'the name of a claim, such as email or preferred_username',
     } satisfies Annotations),
-    clock_tolerance_seconds: whole(0, CLOCK_TOLERANCE_SECONDS_MAX, 30, 'seconds', {
+    clock_tolerance_seconds: wholeNumber(0, CLOCK_TOLERANCE_SECONDS_MAX, 30, 'seconds', {
       description: 'How far the clocks of the provider and of this host may be apart.',
     }),
-    timeout_seconds: whole(1, 60, 10, 'seconds', {
+    timeout_seconds: wholeNumber(1, 60, 10, 'seconds', {
       description: 'Longest wait for one answer of the provider.',
     }),
   },

@@ -1,12 +1,15 @@
 /**
  * Declares every setting of `tollgate.yaml` once: type, bounds, unit, default, description, environment
  * variable, and when a change applies. The type `Settings`, the JSON Schema, docs/configuration.md and what a
- * reload adopts are derived from it. load.ts reads the file by it; main threads and commands use the result.
- * Listeners and workers get plain records that gateway/snapshot.ts makes of the settings. `whole` declares a
- * number by its lowest and highest value, its default and its unit (annotations.ts).
+ * reload adopts are derived from the declarations. load.ts reads the file by them; main threads and commands
+ * use the result. Listeners and workers get plain records that gateway/snapshot.ts makes of the settings.
+ * `wholeNumber` declares a number by its lowest and highest value, its default and its unit (annotations.ts).
  *
- * Must hold: every setting has a description, every number bounds, every text a rule in words
- * (test/unit/config/schema.test.ts).
+ * Must hold:
+ * - Every setting has a description, every number bounds, every text a rule in words
+ *   (test/unit/config/schema.test.ts).
+ * - Names, units and defaults stay, because operators' files rely on them. `npm run docs` copies the
+ *   descriptions to docs/configuration.md.
  */
 import { Type, type Static } from 'typebox';
 import {
@@ -22,11 +25,11 @@ import { isTimezone, SPECIFIED_TIMEZONE } from '../core/quotas.js';
 import {
   BODY_BYTES_MAX,
   BODY_BYTES_MIN,
-  off,
+  switchOff,
   optionalLimit,
   section,
   settingsMap,
-  whole,
+  wholeNumber,
   type Annotations,
   type Declaration,
 } from './annotations.js';
@@ -41,15 +44,15 @@ import { sharingSchema } from './sharing-schema.js';
 const PLANS_MAX = 1_000;
 /** More processes than hosts have cores for. */
 const PROCESSES_MAX = 64;
-/** A listener itself parses bodies up to this. Above 1 MiB its other calls would wait for milliseconds. */
+/** The listener itself parses bodies up to so many bytes. Above 1 MiB its other calls would wait too long. */
 const PARSE_INLINE_BYTES_MAX = 1024 * 1024;
 /** Memory for each stream with a slow reader. */
 const STREAM_BUFFER_BYTES_MAX = 16 * 1024 * 1024;
 /** 1 TiB: 2^30 KiB, which counters of 32 bits with a sign can hold (request/body-budget.ts). */
 const BODIES_IN_WORK_BYTES_MAX = 2 ** 40;
-/** 31 days. A repeat after that is no retry. */
+/** 31 days. An equal request after that is no retry. */
 const KEEP_HOURS_MAX = 744;
-/** Stored responses: room for two of the longest. */
+/** Stored responses: space for two of the longest. */
 const STORE_BYTES_MIN = 2 * UPSTREAM_RESPONSE_BYTES_MAX;
 /** Half of the largest store. */
 const STORE_BYTES_MAX = 8 * 1024 ** 3;
@@ -57,13 +60,13 @@ const RESPONSE_BYTES_MIN = 1_024;
 
 const idempotencySchema = Type.Object(
   {
-    keep_hours: whole(1, KEEP_HOURS_MAX, 24, 'hours', {
+    keep_hours: wholeNumber(1, KEEP_HOURS_MAX, 24, 'hours', {
       description: 'How long a repeat with the same Idempotency-Key gets the answer of the first.',
     }),
-    store_bytes: whole(STORE_BYTES_MIN, STORE_BYTES_MAX, 268_435_456, 'bytes', {
+    store_bytes: wholeNumber(STORE_BYTES_MIN, STORE_BYTES_MAX, 268_435_456, 'bytes', {
       description: 'Answers that are kept, of all accounts; the oldest go first.',
     }),
-    answer_bytes: whole(RESPONSE_BYTES_MIN, UPSTREAM_RESPONSE_BYTES_MAX, 4_194_304, 'bytes', {
+    answer_bytes: wholeNumber(RESPONSE_BYTES_MIN, UPSTREAM_RESPONSE_BYTES_MAX, 4_194_304, 'bytes', {
       description:
         'Longest answer that is kept; a repeat of a longer one is refused with 400, and not charged again.',
     }),
@@ -75,13 +78,13 @@ export const settingsSchema = Type.Object(
   {
     listen: listenSchema,
     admin: adminSchema,
-    workers: whole(0, WORKERS_MAX, 1, 'threads', {
+    workers: wholeNumber(0, WORKERS_MAX, 1, 'threads', {
       description:
         'Threads that call upstreams and relay their answers. With 0 each listener does that itself: less CPU and time for a call that comes alone, for a machine with one core or few calls.',
       applies: 'replacement',
     }),
     sharing: Type.Optional(sharingSchema),
-    processes: whole(1, PROCESSES_MAX, 1, 'processes', {
+    processes: wholeNumber(1, PROCESSES_MAX, 1, 'processes', {
       description:
         'Gateway processes on one port, each with its own listeners, workers and limits.calls_in_flight; accounts and limits are shared. One that dies takes only its own calls with it.',
       applies: 'restart',
@@ -112,7 +115,7 @@ export const settingsSchema = Type.Object(
     } satisfies Annotations),
     limits: Type.Object(
       {
-        body_bytes: whole(BODY_BYTES_MIN, BODY_BYTES_MAX, 10_485_760, 'bytes', {
+        body_bytes: wholeNumber(BODY_BYTES_MIN, BODY_BYTES_MAX, 10_485_760, 'bytes', {
           description: 'Largest body of a request.',
           applies: 'reload',
         }),
@@ -121,43 +124,43 @@ export const settingsSchema = Type.Object(
             'Memory that the bodies of all calls in work may take in a process; a body takes twice its length, one account at most half, and the longest body is always had. Beyond it a call is told 503 before its body is read. Where it is left out: a quarter of the memory of the container, or of the machine, divided by processes, and at most 4 GiB.',
           applies: 'reload',
         }),
-        calls_in_flight: whole(1, CALLS_IN_FLIGHT_MAX, 20_000, 'calls', {
+        calls_in_flight: wholeNumber(1, CALLS_IN_FLIGHT_MAX, 20_000, 'calls', {
           description: 'Calls at a time; one more is told 503.',
           applies: 'replacement',
         }),
-        parse_inline_bytes: whole(0, PARSE_INLINE_BYTES_MAX, 65_536, 'bytes', {
+        parse_inline_bytes: wholeNumber(0, PARSE_INLINE_BYTES_MAX, 65_536, 'bytes', {
           description:
             'Bodies up to this are parsed by the listener, larger ones by a thread that may stall.',
           applies: 'reload',
         }),
-        parse_wait_ms: whole(100, 600_000, 5_000, 'milliseconds', {
+        parse_wait_ms: wholeNumber(100, 600_000, 5_000, 'milliseconds', {
           description:
             'A call whose larger body has waited so long to be parsed is told 503; accounts have their turns, so it is others of its own that it waits for.',
           applies: 'reload',
         }),
-        calls_in_flight_per_account: whole(1, CALLS_IN_FLIGHT_MAX, 20_000, 'calls', {
+        calls_in_flight_per_account: wholeNumber(1, CALLS_IN_FLIGHT_MAX, 20_000, 'calls', {
           description:
             'Calls at a time of one account; one more is told 503, so that no account takes all of calls_in_flight.',
           applies: 'reload',
         }),
-        // A worker sends whole frames: a stream without room for one would never move.
-        stream_buffer_bytes: whole(FRAME_BYTES_MAX, STREAM_BUFFER_BYTES_MAX, 262_144, 'bytes', {
+        // A worker sends whole frames: a stream without space for one frame would never go on.
+        stream_buffer_bytes: wholeNumber(FRAME_BYTES_MAX, STREAM_BUFFER_BYTES_MAX, 262_144, 'bytes', {
           description: 'What is held for a slow reader of one stream before its upstream is paused.',
           applies: 'replacement',
         }),
-        client_idle_timeout_ms: whole(1_000, 3_600_000, 120_000, 'milliseconds', {
+        client_idle_timeout_ms: wholeNumber(1_000, 3_600_000, 120_000, 'milliseconds', {
           description: 'A caller that neither sends nor reads for so long is disconnected.',
           applies: 'reload',
         }),
-        accounts: whole(1, ACCOUNTS_MAX, 1_000_000, 'accounts', {
+        accounts: wholeNumber(1, ACCOUNTS_MAX, 1_000_000, 'accounts', {
           description: 'Accounts that the shared tables can hold.',
           applies: 'replacement',
         }),
-        keys: whole(1, KEYS_MAX, 2_000_000, 'keys', {
+        keys: wholeNumber(1, KEYS_MAX, 2_000_000, 'keys', {
           description: 'Keys that the shared tables can hold.',
           applies: 'replacement',
         }),
-        groups: whole(1, GROUPS_MAX, 10_000, 'groups', {
+        groups: wholeNumber(1, GROUPS_MAX, 10_000, 'groups', {
           description: 'Groups of accounts that the shared tables can hold.',
           applies: 'replacement',
         }),
@@ -203,7 +206,7 @@ export const settingsSchema = Type.Object(
         'While the disk takes no charges: keep them in memory and go on, or refuse new calls with 503. With durability commit calls are refused in either case.',
       'x-applies': 'reload',
     } satisfies Annotations),
-    flush_interval_ms: whole(10, 60_000, 1_000, 'milliseconds', {
+    flush_interval_ms: wholeNumber(10, 60_000, 1_000, 'milliseconds', {
       description: 'Period in which charges are written to disk.',
       applies: 'reload',
     }),
@@ -214,21 +217,21 @@ export const settingsSchema = Type.Object(
     call_log: callLogSchema,
     usage_log: Type.Optional(usageLogSchema),
     notify: Type.Optional(notifySchema),
-    watch: off({
+    watch: switchOff({
       description:
         'Whether a change of the configuration file, or of a key, certificate or ca file that it names, reloads the settings by itself.',
       applies: 'reload',
     }),
     metrics: Type.Object(
       {
-        account_labels: off({
+        account_labels: switchOff({
           description:
             'Balance, spending and calls of the first 1,000 accounts on /metrics, by name: it is open to whoever reaches the admin port.',
         }),
       },
       section('What /metrics tells beyond the usual.', 'replacement'),
     ),
-    drain_timeout_ms: whole(0, 3_600_000, 30_000, 'milliseconds', {
+    drain_timeout_ms: wholeNumber(0, 3_600_000, 30_000, 'milliseconds', {
       description: 'How long calls in flight may go on after the stop was asked for.',
       applies: 'reload',
     }),
@@ -247,7 +250,7 @@ type DeepReadonly<T> = T extends object ? { readonly [K in keyof T]: DeepReadonl
  */
 export type Settings = DeepReadonly<Static<typeof settingsSchema>>;
 
-/** Settings that are being read, a draft of Settings: a value with an error is undefined. */
+/** A draft of the settings: what was read of a file, in which a value with an error is undefined. */
 type Draft<T> = T extends object
   ? T extends readonly (infer Item)[]
     ? (Draft<Item> | undefined)[]
@@ -272,7 +275,8 @@ export function settingsSchemaText(): string {
 }
 
 /**
- * The declaration as the file may be written. Values of maps with free names have no defaults, so they stay.
+ * Returns the declaration as the file may be written. Leaves out from `required` what has a default, and
+ * permits no other members. `patternProperties` stay as they are, because their values have no defaults.
  */
 function asWritten(declaration: Declaration): Declaration {
   const properties = Object.entries(declaration.properties ?? {});

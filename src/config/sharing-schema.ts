@@ -1,17 +1,17 @@
 /**
  * Declares the section `sharing`, for gateways on several hosts that share limits and accounts through a
- * Valkey or Redis, and parses its address. schema.ts has it as part of all settings; rules between settings
- * are in cross-checks.ts. Main threads and commands.
+ * Valkey or Redis, and parses the address of that server. schema.ts has the section as part of all settings;
+ * rules between settings are in cross-checks.ts. Main threads and commands.
  *
  * Must hold: an address that is accepted at the start is one that `parseSharingUrl` can parse, so the schema
  * asks that function (test/unit/config/sharing-schema.test.ts).
  */
 import { Type } from 'typebox';
-import { optionalLimit, settingsMap, whole, type Annotations } from './annotations.js';
+import { optionalLimit, settingsMap, wholeNumber, type Annotations } from './annotations.js';
 
 /**
- * The server's scripts are made for so many: after a loss they go through the list of all nodes, and
- * meanwhile the server answers nobody. More may join all the same.
+ * The server's scripts are made for so many hosts: after a loss a script goes through the list of all nodes,
+ * and meanwhile the server answers nobody. Nothing keeps more hosts from joining.
  */
 const SHARING_HOSTS_MAX = 1_000;
 /** Each partition costs a script call. More partitions than servers of a Cluster gain nothing. */
@@ -29,18 +29,18 @@ export interface SharingAddress {
   readonly tls: boolean;
   /** At least one; exactly one if `kind` is `server`. */
   readonly servers: readonly ServerAddress[];
-  /** 0 for a Cluster, which has no other. */
+  /** 0 for a Cluster, which has no other database. */
   readonly database: number;
   /** The name by which the Sentinels know the master; empty without Sentinels. */
   readonly master: string;
 }
 
-/** A client needs few servers to find the rest. */
+/** How many servers an address may name. A client needs few to find all others. */
 const SERVERS_MAX = 16;
 /** Scheme, servers with commas between them, `/database`, `#master`. No `@`, and so no user and password. */
-const FORM =
+const ADDRESS =
   /^redis(?<tls>s?)(?:-(?<kind>sentinel|cluster))?:\/\/(?<servers>[^/#?@]+)(?:\/(?<database>\d{1,4})?)?(?:#(?<master>[A-Za-z0-9._-]{1,128}))?$/;
-/** A name, an IPv4 address, or an IPv6 address in brackets; then `:port`, or a port below. */
+/** A name, an IPv4 address, or an IPv6 address in brackets; then `:port`, or none for a default port. */
 const SERVER = /^(?:\[(?<v6>[0-9A-Fa-f:.]{2,64})\]|(?<host>[0-9A-Za-z._-]{1,255}))(?::(?<port>\d{1,5}))?$/;
 const SERVER_PORT = 6_379;
 const SENTINEL_PORT = 26_379;
@@ -53,23 +53,26 @@ const SENTINEL_PORT = 26_379;
  *     redis-cluster://10.0.0.5:6379,10.0.0.6:6379               some servers of a Cluster
  *     redis://[fd00::5]                                         IPv6, with the port and database of the first
  *
- * These ports and database 0 are the defaults. `rediss…` is the same over TLS, as clients of Redis write it;
- * the two longer forms are those of Lettuce. Returns undefined if the text has none of these forms.
+ * The ports in these examples, and database 0, are the defaults. `rediss…` is the same over TLS, as clients
+ * of Redis write it; the two longer schemes are those of Lettuce. Returns undefined if the text has none of
+ * these forms.
  */
 export function parseSharingUrl(text: string): SharingAddress | undefined {
-  const form = FORM.exec(text)?.groups;
-  if (form === undefined) return undefined;
-  const kind = form.kind === 'sentinel' || form.kind === 'cluster' ? form.kind : 'server';
-  const servers = form.servers!.split(',').map((server) => serverOf(server, kind));
+  const parts = ADDRESS.exec(text)?.groups;
+  if (parts === undefined) return undefined;
+  const kind = parts.kind === 'sentinel' || parts.kind === 'cluster' ? parts.kind : 'server';
+  // `!`: the group of the servers is not optional.
+  const servers = parts.servers!.split(',').map((server) => serverOf(server, kind));
   const valid = servers.filter((server) => server !== undefined);
-  const database = Number(form.database ?? 0);
+  const database = Number(parts.database ?? 0);
   if (valid.length < servers.length || servers.length > SERVERS_MAX) return undefined;
   if (kind === 'server' && servers.length > 1) return undefined;
   if (kind === 'cluster' && database !== 0) return undefined;
-  if ((kind === 'sentinel') !== (form.master !== undefined)) return undefined;
-  return { kind, tls: form.tls === 's', servers: valid, database, master: form.master ?? '' };
+  if ((kind === 'sentinel') !== (parts.master !== undefined)) return undefined;
+  return { kind, tls: parts.tls === 's', servers: valid, database, master: parts.master ?? '' };
 }
 
+/** Returns undefined if the text is no server. `kind` decides the default port. */
 function serverOf(text: string, kind: SharingAddress['kind']): ServerAddress | undefined {
   const parts = SERVER.exec(text)?.groups;
   if (parts === undefined) return undefined;
@@ -120,11 +123,11 @@ export const sharingSchema = Type.Object(
           'Default equal_share if hosts is given, else refuse. Once what a gateway has leased is used up and the server cannot be reached: 503, or what was set aside for it of the money and the calls of the day, and after two minutes an equal share of the requests a minute.',
       } satisfies Annotations),
     ),
-    node_expiry_seconds: whole(60, NODE_EXPIRY_SECONDS_MAX, 900, 'seconds', {
+    node_expiry_seconds: wholeNumber(60, NODE_EXPIRY_SECONDS_MAX, 900, 'seconds', {
       description:
         'A gateway that the server has not answered for so long begins no call; after as long again, or as long as a call can last on several upstreams, its calls in flight are taken for ended. At least the longest total_timeout_ms.',
     }),
-    partitions: whole(1, PARTITIONS_MAX, 1, 'partitions', {
+    partitions: wholeNumber(1, PARTITIONS_MAX, 1, 'partitions', {
       description:
         'Parts that accounts are spread over: 1 for one server, some for each server of a Cluster. The same on all hosts.',
     }),

@@ -1,11 +1,12 @@
 /**
- * Declares the settings of one upstream of a model. catalog-schema.ts has it as part of a model. Main threads
- * and commands; no listener or worker imports it.
+ * Declares the settings of one upstream of a model. catalog-schema.ts has `upstreamSchema` as part of a
+ * model. Main threads and commands; no listener or worker imports it, because TypeBox takes memory.
  *
  * The descriptions are the text of docs/configuration.md and of the JSON Schema for editors; `x-want` is the
- * end of an error. Where they repeat what the gateway does, no test compares them: default versions and names
- * of members are those of provider-settings.ts, cooldowns those of upstream/breaker.ts. What the settings of
- * one upstream exclude or need is checked by cross-checks.ts (files beside values) and provider-settings.ts.
+ * end of an error. If a description repeats what the gateway does, no test compares the two: default versions
+ * and names of members are those of provider-settings.ts, cooldowns those of upstream/breaker.ts.
+ * cross-checks.ts (files beside values) and provider-settings.ts check which settings of one upstream exclude
+ * or need each other.
  *
  * Must hold: no header that a configuration may set frames a message (HEADER_NAMES_REJECTED), or responses of
  * one connection could reach wrong callers (test/unit/config/settings-reader.errors.test.ts).
@@ -15,15 +16,15 @@ import { Type } from 'typebox';
 import { PROVIDER_NAMES } from '../core/provider-names.js';
 import {
   identifier,
-  off,
+  switchOff,
   optionalFile,
   optionalQuota,
   settingsMap,
-  whole,
+  wholeNumber,
   type Annotations,
 } from './annotations.js';
 
-/** Each beta feature, each header and each other name costs time or bytes in every call. */
+/** How many beta features an upstream may have. Each costs bytes in every call, as headers and names do. */
 export const BETAS_MAX = 16;
 const HEADERS_MAX = 64;
 const MEMBER_NAMES_MAX = 32;
@@ -38,7 +39,7 @@ export const TIMEOUT_MS_MAX = 86_400_000;
 /** `total_timeout_ms` where the file does not set it. */
 export const TOTAL_TIMEOUT_MS_DEFAULT = 600_000;
 
-/** A host has no ports for more connections to one origin. */
+/** A host has no local ports for more connections to one origin. */
 const CONNECTIONS_MAX = 60_000;
 /** A breaker that waits for more failures would protect nobody. */
 const BREAKER_FAILURES_MAX = 10_000;
@@ -49,26 +50,26 @@ const QUEUE_MS_MAX = 60_000;
 /** The certificate bundles of operating systems have some 220 KB. */
 export const CA_BYTES_MAX = 1024 * 1024;
 
-/** A header's name. This pattern and the next two are used without regard to case. */
+/** Matches a header's name. This pattern and the next two are used without regard to case. */
 export const HEADER_NAMES = "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$";
 /**
- * Names that a configuration cannot set. The HTTP client itself sets the headers that frame a message; a
- * second one would desynchronise the connection. The gateway cannot read encoded responses, and it sets the
- * request's id.
+ * Matches names that a configuration cannot set. The HTTP client itself sets the headers that frame a
+ * message; a second such header would desynchronise the connection. The gateway cannot read encoded
+ * responses, and it sets the request's id itself.
  */
 export const HEADER_NAMES_REJECTED =
   '^(host|connection|content-(length|type|encoding)|transfer-encoding|keep-alive|upgrade|te|trailer|expect|proxy-.*|http2-settings|accept-encoding|x-request-id)$';
-/** Names whose value is a secret: also `apikey` of Kong, `x-apikey` of Apigee. */
+/** Matches names whose value is a secret, among them `apikey` of Kong and `x-apikey` of Apigee. */
 export const HEADER_NAMES_SECRET = '^(cookie|(.*[-_])?(authorization|(api)?key|token|secret))$';
 
 const timeout = (presetMs: number, description: string) =>
-  whole(1, TIMEOUT_MS_MAX, presetMs, 'milliseconds', { description });
+  wholeNumber(1, TIMEOUT_MS_MAX, presetMs, 'milliseconds', { description });
 
-/** A text without blanks that has the pattern. `want` is its `x-want`. */
+/** Declares a text without blanks that matches the pattern. `want` becomes its `x-want`. */
 const word = (pattern: string, description: string, want: string) =>
   Type.String({ pattern, description, 'x-want': want } satisfies Annotations);
 
-/** Whether a text is an address as for `isHttpUrl`, or that of the built-in model. */
+/** Whether `isHttpUrl` accepts the text, or the text is the address of the built-in model. */
 export function isUpstreamUrl(text: string): boolean {
   return text === 'echo:' || isHttpUrl(text);
 }
@@ -83,7 +84,7 @@ export function isHttpUrl(text: string): boolean {
   return (protocol === 'http:' || protocol === 'https:') && username === '' && password === '' && hash === '';
 }
 
-/** Whether the text has a certificate. Only the first is read here; OpenSSL skips later ones that are bad. */
+/** Whether the text has a certificate. Reads only the first one; OpenSSL skips later ones that are bad. */
 export function isCertificates(text: string): boolean {
   try {
     return new X509Certificate(text).raw.length > 0;
@@ -180,11 +181,11 @@ export const upstreamSchema = Type.Object(
         } satisfies Annotations,
       ),
     ),
-    thoughts_back: off({
+    thoughts_back: switchOff({
       description:
         "openai and azure: calls of Messages and Responses that are translated give the upstream its model's earlier thoughts back, as reasoning_content of the assistant's messages. For servers that refuse a conversation without them, such as DeepSeek and Kimi; OpenAI and others may refuse the member.",
     }),
-    drop_unsupported: off({
+    drop_unsupported: switchOff({
       description:
         'Leaves out what a request asks for and the provider has no word for; else such a request gets 400, which names the member.',
     }),
@@ -234,15 +235,15 @@ export const upstreamSchema = Type.Object(
       TOTAL_TIMEOUT_MS_DEFAULT,
       'Longest duration of one try of a call, without the time that its caller does not read; after it no other upstream is tried. A stream that still comes is cut then and charged for what was sent.',
     ),
-    connections_max: whole(1, CONNECTIONS_MAX, 10_000, 'connections', {
+    connections_max: wholeNumber(1, CONNECTIONS_MAX, 10_000, 'connections', {
       description:
         'Connections to this origin from one worker. A call that finds none free waits for connect_timeout_ms.',
     }),
-    breaker_failures: whole(0, BREAKER_FAILURES_MAX, 10, 'failures', {
+    breaker_failures: wholeNumber(0, BREAKER_FAILURES_MAX, 10, 'failures', {
       description:
         'Failures in a row, or within 10 seconds where half of the calls fail, after which a worker leaves this upstream alone, for 2 seconds at first and 60 at most (5 where the model has no other that serves); 0 is never.',
     }),
-    park_max_ms: whole(0, PARK_MS_MAX, 5_000, 'milliseconds', {
+    park_max_ms: wholeNumber(0, PARK_MS_MAX, 5_000, 'milliseconds', {
       description:
         'Longest time for which a Retry-After of this upstream (with 429 or 503) holds back all calls where the model has no other that serves; then one call asks again. While others serve they take its calls, for 60 seconds at most. 0: it never holds back another call.',
     }),
@@ -267,7 +268,7 @@ export const upstreamSchema = Type.Object(
       description:
         'What the three limits count together: key, all models that use this url and key; model, each model of the key by itself, as providers with limits by model do.',
     } satisfies Annotations),
-    queue_ms: whole(0, QUEUE_MS_MAX, 5_000, 'milliseconds', {
+    queue_ms: wholeNumber(0, QUEUE_MS_MAX, 5_000, 'milliseconds', {
       description:
         'Longest wait of a call for room in the three limits where no upstream of its model has any; then it gets 503 and a Retry-After. 0: it does not wait.',
     }),
