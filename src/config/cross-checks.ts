@@ -1,37 +1,43 @@
 /**
  * Checks what a single declaration cannot say: names that must be unique or must exist, and settings that
- * exclude or need each other. load.ts calls it, also if settings have errors: then these are undefined. Pure.
+ * exclude or need each other. load.ts calls it, also if settings have errors: a setting with an error is
+ * undefined in the draft. Pure.
  *
- * Must hold: a pattern matches exactly the ids that it describes
- * (test/unit/config/cross-checks.model-pattern.test.ts tries all short patterns and ids).
+ * Must hold:
+ * - A pattern matches exactly the ids that it describes
+ *   (test/unit/config/cross-checks.model-pattern.test.ts tries all short patterns and ids).
+ * - An undefined setting leads to no further error, because its error was reported already
+ *   (test/unit/config/settings-reader.errors.test.ts).
  */
 import type { Service } from '../core/door-names.js';
 import type { SettingPath } from './config-error.js';
 import { nearestName } from '../core/wrong-input.js';
-import { forEachUpstream } from './provider-settings.js';
+import { forEachUpstream, type UpstreamDraft } from './provider-settings.js';
 import type { SettingsDraft } from './schema.js';
 
 /**
- * Whether `pattern` matches the model's id. `*` stands for any characters. gateway/snapshot.ts applies the
- * patterns of plans by it too.
+ * Whether `pattern` matches the model's id. `*` stands for any characters, also none. gateway/snapshot.ts
+ * applies the patterns of plans by it too.
  */
 export function matchesModel(pattern: string, id: string): boolean {
   const [head = '', ...inner] = pattern.split('*');
   const tail = inner.pop();
   if (tail === undefined) return pattern === id;
   if (!id.startsWith(head) || !id.endsWith(tail)) return false;
-  const end = id.length - tail.length;
+  // Each text between two stars is taken where it comes first, which leaves the most for the next ones.
   let position = head.length;
-  for (const part of inner) {
-    const found = id.indexOf(part, position);
-    if (found < 0) return false;
-    position = found + part.length;
+  for (const text of inner) {
+    const foundAt = id.indexOf(text, position);
+    if (foundAt < 0) return false;
+    position = foundAt + text.length;
   }
-  return position <= end;
+  return position <= id.length - tail.length;
 }
 
+/** Reports an error of the setting at `path`. */
 type Report = (path: SettingPath, text: string) => void;
 
+/** Returns the ids that have no error. */
 function idsOf(models: SettingsDraft['models']): string[] {
   return (models ?? []).flatMap((model) => model?.id ?? []);
 }
@@ -61,9 +67,9 @@ function checkModelNames(models: SettingsDraft['models'], report: Report): void 
   const owners = new Map<string, string>();
   const check = (name: string | undefined, path: SettingPath, owner: string): void => {
     if (name === undefined) return;
-    const first = owners.get(name);
-    if (first === undefined) owners.set(name, owner);
-    else report(path, `got "${name}", which is already ${first}`);
+    const firstOwner = owners.get(name);
+    if (firstOwner === undefined) owners.set(name, owner);
+    else report(path, `got "${name}", which is already ${firstOwner}`);
   };
   // Ids first: if an id equals an alias, the alias is to be changed.
   models?.forEach((model, index) => check(model?.id, ['models', index, 'id'], `the id of models[${index}]`));
@@ -74,6 +80,7 @@ function checkModelNames(models: SettingsDraft['models'], report: Report): void 
   );
 }
 
+/** A fallback is the id of another model, and is listed once. */
 function checkFallbacks(models: SettingsDraft['models'], report: Report): void {
   const ids = idsOf(models);
   models?.forEach((model, modelIndex) => {
@@ -92,16 +99,16 @@ function checkFallbacks(models: SettingsDraft['models'], report: Report): void {
 /** Long prices must ascend, because the last one whose `above` the prompt exceeds counts. */
 function checkLongPrices(models: SettingsDraft['models'], report: Report): void {
   models?.forEach((model, modelIndex) => {
-    let before = 0;
+    let highestAbove = 0;
     model?.price?.long?.forEach((price, index) => {
       const above = price?.above;
       if (above === undefined) return;
-      if (above <= before)
+      if (above <= highestAbove)
         report(
           ['models', modelIndex, 'price', 'long', index, 'above'],
-          `got ${above}, want more than ${before}, which an entry before it has`,
+          `got ${above}, want more than ${highestAbove}, which an entry before it has`,
         );
-      before = Math.max(before, above);
+      highestAbove = Math.max(highestAbove, above);
     });
   });
 }
@@ -109,42 +116,51 @@ function checkLongPrices(models: SettingsDraft['models'], report: Report): void 
 /** Services that Azure does not have. */
 const NOT_AT_AZURE: readonly Service[] = ['moderations', 'rerank'];
 
-/**
- * Services other than chat, and `speaks`, need OpenAI's paths. A fallback must serve all that its model does.
- */
+/** A model's upstreams, and its fallbacks, must serve all that the model serves. */
 function checkServices(models: SettingsDraft['models'], report: Report): void {
   models?.forEach((model, modelIndex) => {
-    const serves = model?.serves?.filter((service) => service !== undefined) ?? ['chat'];
-    const passed = serves.filter((service) => service !== 'chat');
+    const services = model?.serves?.filter((service) => service !== undefined) ?? ['chat'];
     model?.upstreams?.forEach((upstream, index) => {
-      const { provider = 'openai', url, speaks = [] } = upstream ?? {};
-      const path = ['models', modelIndex, 'upstreams', index];
-      /** Whether the upstream has OpenAI's paths. */
-      const hasPaths = (provider === 'openai' && url !== 'echo:') || provider === 'azure';
-      const name = url === 'echo:' ? url : provider;
-      const unserved = provider === 'azure' ? passed.filter((one) => NOT_AT_AZURE.includes(one)) : passed;
-      const want = provider === 'azure' ? 'openai' : 'openai or azure';
-      if ((!hasPaths || provider === 'azure') && unserved.length > 0)
-        report(
-          [...path, url === 'echo:' ? 'url' : 'provider'],
-          `got ${name}, which does not serve ${unserved.join(', ')}, want an upstream of the provider ${want}, or another serves`,
-        );
-      if (!hasPaths && speaks.length > 0)
-        report([...path, 'speaks'], `given for ${name}, want it for the providers openai and azure alone`);
+      // The cast hides entries of lists that have an error, which matter to no check here.
+      const draft = (upstream ?? {}) as UpstreamDraft;
+      checkUpstreamServices(services, draft, ['models', modelIndex, 'upstreams', index], report);
     });
     model?.fallbacks?.forEach((id, index) => {
-      const other = models.find((one) => one?.id === id && id !== undefined);
-      const services = other?.serves ?? ['chat'];
-      if (other !== undefined && !serves.every((service) => services.includes(service)))
+      const fallback = models.find((candidate) => candidate?.id === id && id !== undefined);
+      const served = fallback?.serves ?? ['chat'];
+      if (fallback !== undefined && !services.every((service) => served.includes(service)))
         report(
           ['models', modelIndex, 'fallbacks', index],
-          `got "${id!}", which serves ${services.join(', ')}, want a model that serves ${serves.join(' and ')}`,
+          `got "${id!}", which serves ${served.join(', ')}, want a model that serves ${services.join(' and ')}`,
         );
     });
   });
 }
 
-/** The sentence for a text that is not the id of a model. */
+/** Services other than chat, and `speaks`, need an upstream with OpenAI's paths. */
+function checkUpstreamServices(
+  services: readonly Service[],
+  { provider = 'openai', url, speaks = [] }: UpstreamDraft,
+  path: SettingPath,
+  report: Report,
+): void {
+  const withoutChat = services.filter((service) => service !== 'chat');
+  const isEcho = url === 'echo:';
+  const isAzure = provider === 'azure';
+  const hasOpenAiPaths = (provider === 'openai' && !isEcho) || isAzure;
+  const name = isEcho ? url : provider;
+  const unserved = isAzure ? withoutChat.filter((service) => NOT_AT_AZURE.includes(service)) : withoutChat;
+  const want = isAzure ? 'openai' : 'openai or azure';
+  if ((!hasOpenAiPaths || isAzure) && unserved.length > 0)
+    report(
+      [...path, isEcho ? 'url' : 'provider'],
+      `got ${name}, which does not serve ${unserved.join(', ')}, want an upstream of the provider ${want}, or another serves`,
+    );
+  if (!hasOpenAiPaths && speaks.length > 0)
+    report([...path, 'speaks'], `given for ${name}, want it for the providers openai and azure alone`);
+}
+
+/** Returns the sentence for a text that is not the id of a model. */
 function unknownModel(
   text: string,
   models: NonNullable<SettingsDraft['models']>,
@@ -156,7 +172,9 @@ function unknownModel(
     : `got "${text}", which is an alias, want the id of its model: ${aliased}`;
 }
 
+/** No two plans may share an id. */
 function checkPlanNames(plans: SettingsDraft['plans'], report: Report): void {
+  /** Of the first plan with each id. */
   const firstIndices = new Map<string, number>();
   plans?.forEach((plan, index) => {
     if (plan?.id === undefined) return;
@@ -166,6 +184,7 @@ function checkPlanNames(plans: SettingsDraft['plans'], report: Report): void {
   });
 }
 
+/** Each id or pattern of a plan must match a model, else it is misspelt. */
 function checkPlanModels(draft: SettingsDraft, report: Report): void {
   const models = draft.models;
   const ids = idsOf(models);
@@ -183,11 +202,12 @@ function checkPlanModels(draft: SettingsDraft, report: Report): void {
   });
 }
 
-/** Reports rules without effect: one without a quota, and one whose models earlier rules match already. */
+/** Reports rules without effect: a rule without a quota, or one whose models earlier rules match already. */
 function checkModelLimits(draft: SettingsDraft, report: Report, hasErrors: HasErrors): void {
   const ids = idsOf(draft.models);
   draft.plans?.forEach((plan, planIndex) => {
-    const ruled = new Set<string>();
+    /** The models that a rule so far matches. */
+    const ruledIds = new Set<string>();
     plan?.models_limits?.forEach((rule, index) => {
       if (rule === undefined) return;
       const { model: pattern, ...quotas } = rule;
@@ -197,14 +217,14 @@ function checkModelLimits(draft: SettingsDraft, report: Report, hasErrors: HasEr
         report(path, 'names no quota, want at least one beside model');
       if (pattern === undefined) return;
       const matched = ids.filter((id) => matchesModel(pattern, id));
-      if (matched.length > 0 && matched.every((id) => ruled.has(id)))
+      if (matched.length > 0 && matched.every((id) => ruledIds.has(id)))
         report([...path, 'model'], `got "${pattern}", whose models an earlier entry matches already`);
-      for (const id of matched) ruled.add(id);
+      for (const id of matched) ruledIds.add(id);
     });
   });
 }
 
-/** Reports files that are given beside the settings whose values they hold. */
+/** Reports a file (`key_file`) that is given beside the setting whose value it holds (`key`). */
 function checkFiles({ models, notify, admin }: SettingsDraft, report: Report): void {
   const check = (settings: object | undefined, name: string, path: SettingPath): void => {
     const values = { ...settings } as Readonly<Record<string, unknown>>;
@@ -219,7 +239,7 @@ function checkFiles({ models, notify, admin }: SettingsDraft, report: Report): v
   check(admin?.oidc, 'client_secret', ['admin', 'oidc']);
 }
 
-/** Reports sign-in by which nobody would be let in. */
+/** Reports a section `oidc` by which nobody would be let in. */
 function checkOidc(
   oidc: NonNullable<SettingsDraft['admin']>['oidc'],
   report: Report,
@@ -235,8 +255,8 @@ function checkOidc(
 }
 
 /**
- * Listeners open their port to be shared, so an equal admin port would open too, and each would get some
- * calls.
+ * The admin port must be another one. Listeners open their port to be shared, so an equal admin port would be
+ * opened too, and each of the two would get some of the calls.
  */
 function checkPorts(draft: SettingsDraft, report: Report): void {
   const port = draft.admin?.port;
@@ -244,7 +264,10 @@ function checkPorts(draft: SettingsDraft, report: Report): void {
   report(['admin', 'port'], `got ${port}, which is listen.port too, want another one`);
 }
 
-/** In a common file the lines of both logs would mix, and both would rotate it. Paths must be absolute. */
+/**
+ * The access log and the usage log must have different files: in a common file their lines would mix, and
+ * both would rotate the file. To be called after the paths were made absolute.
+ */
 export function checkLogFiles({ usage_log: usage, access_log: access }: SettingsDraft, report: Report): void {
   if (usage?.path === undefined || access?.path === undefined) return;
   if (!isLogFileOf(usage.path, access.path) && !isLogFileOf(access.path, usage.path)) return;
@@ -254,12 +277,12 @@ export function checkLogFiles({ usage_log: usage, access_log: access }: Settings
   );
 }
 
-/** Whether the log with that path has the file: the current or an older one, of any process. */
+/** Whether `file` is one of the log with that path: its current file or an older one, of any process. */
 function isLogFileOf(path: string, file: string): boolean {
   return file.startsWith(path) && /^(\.p\d+)?(\.\d+)?$/.test(file.slice(path.length));
 }
 
-/** Each listener has its part of the calls in flight, rounded down. With none it would refuse every call. */
+/** Each listener gets a part of the calls in flight, rounded down. A part of 0 would reject every call. */
 function checkCallsInFlight({ limits, listen }: SettingsDraft, report: Report): void {
   const [calls, listeners] = [limits?.calls_in_flight, listen?.listeners];
   if (calls === undefined || listeners === undefined || calls >= listeners) return;
@@ -269,6 +292,7 @@ function checkCallsInFlight({ limits, listen }: SettingsDraft, report: Report): 
   );
 }
 
+/** Rules between `sharing` and other settings. A node may not expire while a call of it may still run. */
 function checkSharing(draft: SettingsDraft, report: Report, hasErrors: HasErrors): void {
   const { sharing } = draft;
   if (sharing === undefined) return;

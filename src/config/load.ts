@@ -1,9 +1,12 @@
 /**
  * Loads the settings from the command line, the environment, the file and the defaults, in this order of
- * precedence, with the keys and certificates that the file names. Supervisor and commands, at start and at
- * reloads; it reads files synchronously.
+ * precedence, with the keys and certificates that the file names. The supervisor (in a process that then
+ * ends) and commands call it at a start and at reloads. Files are read synchronously.
  *
- * Must hold: the order of precedence; the settings are frozen (test/unit/config/load.test.ts).
+ * Must hold:
+ * - The order of precedence stays, and the settings are frozen (test/unit/config/load.test.ts).
+ * - All errors are thrown at once, in the order of their lines. Checks after an error see an undefined value,
+ *   and report no error that only follows from it.
  */
 import { createHash, createPrivateKey, X509Certificate } from 'node:crypto';
 import { existsSync } from 'node:fs';
@@ -25,20 +28,23 @@ import { CONFIG_BYTES_MAX, parseYaml, readBounded, type YamlSource } from './yam
 const CONFIG_FILE_NAME = 'tollgate.yaml';
 /** Keys have some hundred characters, signed tokens some thousand. */
 const KEY_FILE_BYTES_MAX = 16 * 1024;
-/** A chain of ten certificates with long names; a key has some 3 KB. */
+/** Enough for a chain of ten certificates with long names; a key has some 3 KB. */
 const TLS_FILE_BYTES_MAX = 256 * 1024;
+/**
+ * Visible ASCII characters, because a key becomes a header. `key` of upstream-schema.ts has the same bound.
+ */
 const KEY_PATTERN = /^[!-~]{1,4096}$/;
 
 export interface LoadOptions {
   /** Path of the configuration file, which must exist. */
   readonly config?: string | undefined;
-  /** The content of `config`, which is then not read: it has not been written yet. */
+  /** The content of a file `config` that has not been written yet, so that no file is read. */
   readonly text?: string | undefined;
   readonly host?: string | undefined;
   readonly port?: number | undefined;
   readonly adminPort?: number | undefined;
   readonly data?: string | undefined;
-  /** False for a command that calls no upstream: providers' keys are not read and may be missing. */
+  /** False for a command that calls no upstream: secrets are not read and may be missing. Default: true. */
   readonly secrets?: boolean | undefined;
 }
 
@@ -51,7 +57,7 @@ interface Surroundings {
 export interface LoadedSettings {
   /** Complete and deeply frozen. Paths are absolute; `upstreams[].key` is the key, wherever it came from. */
   readonly settings: Settings;
-  /** Absolute path of the file; undefined if there is none. */
+  /** Absolute path of the file; undefined without a file. */
   readonly source: string | undefined;
   /** Whether there is no file, so that the built-in demo runs. */
   readonly demo: boolean;
@@ -70,6 +76,7 @@ export function loadSettings(
   const errors: LoadError[] = [];
   /** Paths of settings with an error. */
   const rejected = new Set<string>();
+  /** `origin`: the option or variable that gave the value; undefined if the file did. */
   const report = (path: SettingPath, text: string, origin?: string): void => {
     const line = origin === undefined ? yaml?.lineOf(path) : undefined;
     rejected.add(formatPath(path));
@@ -80,35 +87,35 @@ export function loadSettings(
       text: `${location === undefined ? '' : `${location}: `}${formatPath(path)}: ${text}`,
     });
   };
-  const secrets = options.secrets ?? true;
-  const readerOptions = { environment, flags: flagsOf(options), secrets, report };
+  const readsSecrets = options.secrets ?? true;
+  const readerOptions = { environment, flags: flagsOf(options), secrets: readsSecrets, report };
   const reader = new SettingsReader(settingsDeclaration, readerOptions);
   const draft = (reader.read(yaml === undefined ? DEMO_SETTINGS : yaml.value) ?? {}) as SettingsDraft;
-  // `checkProviders` needs the errors so far, and `checkUpstreamLimits` the keys of the files.
   crossCheck(draft, report, (path) => [...rejected].some((wrong) => wrong.startsWith(formatPath(path))));
+  // After all checks that may reject a setting, because `checkProviders` would take it for missing.
   checkProviders(draft, report, (path) => rejected.has(formatPath(path)));
 
   const folder = file === undefined ? workingDirectory : dirname(file.path);
-  if (draft.data !== undefined) {
-    draft.data = resolve(reader.overrideAt(['data']) !== undefined ? workingDirectory : folder, draft.data);
-  }
+  const dataFolder = reader.overrideAt(['data']) === undefined ? folder : workingDirectory;
+  if (draft.data !== undefined) draft.data = resolve(dataFolder, draft.data);
   for (const log of [draft.usage_log, draft.access_log])
     if (log?.path !== undefined) log.path = resolve(folder, log.path);
   checkLogFiles(draft, report);
-  readKeyFiles(draft, folder, secrets, report);
+  readKeyFiles(draft, folder, readsSecrets, report);
   // If an error about `notify.secret` was reported, the secret only seems to be missing.
-  if (secrets && draft.notify?.url !== undefined && draft.notify.secret === undefined)
+  if (readsSecrets && draft.notify?.url !== undefined && draft.notify.secret === undefined)
     if (!errors.some(({ text }) => text.includes('notify.secret')))
       report(['notify', 'url'], `needs secret or secret_file: ${WANTED_SECRET}`);
-  if (secrets) checkUpstreamLimits(draft, report);
+  // After the key files were read, because upstreams of one key share their limits.
+  if (readsSecrets) checkUpstreamLimits(draft, report);
   readCaFiles(draft, folder, report);
-  if (secrets) readTlsFiles(draft.listen?.tls, folder, new SystemClock().wallMs(), report);
+  if (readsSecrets) readTlsFiles(draft.listen?.tls, folder, new SystemClock().wallMs(), report);
 
   if (errors.length > 0) {
     errors.sort((left, right) => left.line - right.line);
     throw new ConfigError(errors.map(({ text }) => text));
   }
-  // Without an error the reader has filled in every declared setting.
+  // The cast is safe because without an error the reader has filled in every declared setting.
   const settings = freezeDeep(draft) as Settings;
   const originOf = (path: SettingPath): string => {
     const override = reader.overrideAt(path);
@@ -134,6 +141,9 @@ interface ConfigFile {
   readonly shown: string;
 }
 
+/**
+ * Finds the file by the option, else the variable, else the usual name; undefined if there is no such file.
+ */
 function findFile(
   options: LoadOptions,
   { environment, workingDirectory }: Surroundings,
@@ -145,11 +155,13 @@ function findFile(
   return existsSync(path) ? { path, shown: basename(path) } : undefined;
 }
 
-function readFile(file: ConfigFile, given: string | undefined): YamlSource {
+/** Parses the file, or `unwritten` in place of its content. Throws ConfigError. */
+function readFile(file: ConfigFile, unwritten: string | undefined): YamlSource {
+  /** Undefined if it is too long. */
   let text: string | undefined;
   try {
-    if (given === undefined) text = readBounded(file.path, CONFIG_BYTES_MAX);
-    else if (Buffer.byteLength(given) <= CONFIG_BYTES_MAX) text = given;
+    if (unwritten === undefined) text = readBounded(file.path, CONFIG_BYTES_MAX);
+    else if (Buffer.byteLength(unwritten) <= CONFIG_BYTES_MAX) text = unwritten;
   } catch (error) {
     throw new ConfigError([`${file.shown}: cannot be read: ${reasonOf(error)}`]);
   }
@@ -157,6 +169,7 @@ function readFile(file: ConfigFile, given: string | undefined): YamlSource {
   return parseYaml(text, file.shown);
 }
 
+/** Returns the options of the command line by the paths of the settings that they override. */
 function flagsOf(options: LoadOptions): Map<string, Override> {
   const flags = new Map<string, Override>();
   const add = (path: string, origin: string, value: string | number | undefined): void => {
@@ -171,12 +184,13 @@ function flagsOf(options: LoadOptions): Map<string, Override> {
 
 /**
  * Sets each upstream's `key`, `notify.secret` and `admin.oidc.client_secret` to the content of its file.
- * Makes the paths of these files and of `credentials_file` absolute. Reads no file if `secrets` is false.
+ * Makes the paths of these files and of `credentials_file` absolute. Reads no file if `readsSecrets` is
+ * false.
  */
-function readKeyFiles(draft: SettingsDraft, folder: string, secrets: boolean, report: Report): void {
+function readKeyFiles(draft: SettingsDraft, folder: string, readsSecrets: boolean, report: Report): void {
   const isKey = (text: string): boolean => KEY_PATTERN.test(text);
   const read = (file: string, path: SettingPath, want: string, fits: (text: string) => boolean) => {
-    if (!secrets) return undefined;
+    if (!readsSecrets) return undefined;
     try {
       const key = readBounded(file, KEY_FILE_BYTES_MAX)?.trim();
       if (key !== undefined && fits(key)) return key;
@@ -246,6 +260,7 @@ export function readTlsFiles(tls: TlsDraft | undefined, folder: string, nowMs: n
   else report(['listen', 'tls', error.setting], error.text);
 }
 
+/** Returns the text of the file; undefined, after a report, if it cannot be read or is too long. */
 function readTlsFile(setting: 'cert_file' | 'key_file', file: string, report: Report): string | undefined {
   try {
     const text = readBounded(file, TLS_FILE_BYTES_MAX);
@@ -263,6 +278,9 @@ interface TlsFileError {
   readonly text: string;
 }
 
+/**
+ * Returns what is wrong with the texts of the two files, or undefined. Only the first certificate is checked.
+ */
 function tlsFileErrorOf(
   { cert_file: certFile, key_file: keyFile, passphrase }: TlsDraft,
   certificate: string,
@@ -283,10 +301,10 @@ function tlsFileErrorOf(
       text: `${certFile}: the certificate is not valid before ${leaf.validFrom}`,
     };
   try {
-    const belongs = leaf.checkPrivateKey(
+    const isKeyOfLeaf = leaf.checkPrivateKey(
       createPrivateKey({ key, ...(passphrase === undefined ? {} : { passphrase }) }),
     );
-    if (belongs) return undefined;
+    if (isKeyOfLeaf) return undefined;
     return { setting: 'key_file', text: `${keyFile}: is not the key of the certificate in ${certFile}` };
   } catch (error) {
     const text = `${keyFile}: no private key in PEM form can be read from it, with the passphrase as it is: ${reasonOf(error)}`;

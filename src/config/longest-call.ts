@@ -1,8 +1,9 @@
 /**
- * How long a call can last by the settings. Hosts that share use it (sharing/open-hosts.ts), on the main
- * thread of a gateway process.
+ * How long a call can last by the settings. If hosts share limits, sharing/open-hosts.ts calls it to know
+ * when no call of a silent host can be in flight any more. Main thread of a gateway process.
  *
- * Must hold: it follows the rules of upstream/retry-plan.ts and call-models.ts
+ * Must hold: the result is never too short. It follows the rules by which upstreams and fallbacks are tried
+ * (upstream/retry-plan.ts, upstream/call-models.ts): a change of them needs a change here
  * (test/unit/config/longest-call.test.ts).
  */
 import type { Settings } from './schema.js';
@@ -10,22 +11,25 @@ import type { Settings } from './schema.js';
 type Model = Settings['models'][number];
 
 /**
- * The longest call in milliseconds, on all upstreams and fallbacks that it may be tried on, without the time
- * that its caller does not read.
+ * Returns how many milliseconds the longest call lasts, on all upstreams and fallbacks that it may be tried
+ * on, without the time in which its caller does not read. 0 without models.
  */
 export function longestCallMs(models: readonly Model[]): number {
-  const byId = new Map(models.map((model) => [model.id, longestOn(model)]));
-  const lasts = models.map(({ id, fallbacks }) =>
-    [id, ...fallbacks].reduce((sumMs, tried) => sumMs + (byId.get(tried) ?? 0), 0),
+  const msByModel = new Map(models.map((model) => [model.id, longestOnModelMs(model)]));
+  const callsMs = models.map(({ id, fallbacks }) =>
+    [id, ...fallbacks].reduce((sumMs, tried) => sumMs + (msByModel.get(tried) ?? 0), 0),
   );
-  return Math.max(0, ...lasts);
+  return Math.max(0, ...callsMs);
 }
 
 /**
- * After the total_timeout_ms of an upstream that failed no other is tried, so a last try begins before that,
- * and lasts for its own. A wait for room comes before it.
+ * Returns how long a call may last on the upstreams of one model. After a failure no further attempt begins
+ * if the model has had the call for the total_timeout_ms of the upstream that failed. So the last attempt
+ * begins within the longest of these timeouts, and lasts for that of its own upstream. A wait for the
+ * upstreams' limits (queue_ms) is added.
  */
-function longestOn({ upstreams }: Model): number {
-  const [longest = 0, second = 0] = upstreams.map((one) => one.total_timeout_ms).sort((a, b) => b - a);
-  return longest + second + Math.max(0, ...upstreams.map((one) => one.queue_ms));
+function longestOnModelMs({ upstreams }: Model): number {
+  const timeoutsMs = upstreams.map((upstream) => upstream.total_timeout_ms);
+  const [longestMs = 0, secondMs = 0] = timeoutsMs.sort((left, right) => right - left);
+  return longestMs + secondMs + Math.max(0, ...upstreams.map((upstream) => upstream.queue_ms));
 }

@@ -1,24 +1,25 @@
 /**
  * The rules of each provider for an upstream's settings: the default address and version, the settings that
- * it needs, and those that mean nothing to it. load.ts calls the check. gateway/snapshot.ts,
+ * it needs, and those that mean nothing to it. load.ts calls `checkProviders`. gateway/snapshot.ts,
  * upstream-scopes.ts and the import from LiteLLM look up the address. Pure.
  *
  * Must hold: a setting that means nothing to the provider is an error, and not ignored
- * (test/unit/config/provider-settings.test.ts).
+ * (test/unit/config/provider-settings.test.ts). A new provider has an entry in RULES, else it does not
+ * compile; default versions are also in a description of upstream-schema.ts, which no test compares.
  */
 import type { ProviderName } from '../core/provider-names.js';
 import type { SettingPath } from './config-error.js';
 import type { Settings, SettingsDraft } from './schema.js';
 
 type UpstreamSettings = Settings['models'][number]['upstreams'][number];
-/** The settings of an upstream while they are being read. */
+/** A draft of an upstream's settings: a value with an error is undefined. */
 export type UpstreamDraft = {
   readonly [Name in keyof UpstreamSettings]?: UpstreamSettings[Name] | undefined;
 };
 
 type ModelDraft = NonNullable<NonNullable<SettingsDraft['models']>[number]>;
 
-/** Calls `visit` with each upstream of the models that has no error as a whole, and with its path. */
+/** Calls `visit` with each upstream of the models and with its path. Skips upstreams that are no maps. */
 export function forEachUpstream(
   models: SettingsDraft['models'],
   visit: (
@@ -34,7 +35,7 @@ export function forEachUpstream(
   });
 }
 
-/** Settings that only some providers know: `uses` of RULES says which. */
+/** Settings that only some providers know: `uses` of RULES has those of each provider. */
 const SPECIAL = [
   'api_version',
   'betas',
@@ -51,29 +52,30 @@ type Special = (typeof SPECIAL)[number];
 interface Rules {
   /** The provider's address; absent if each customer has another. */
   readonly url?: (region: string) => string;
+  /** The default of `api_version`; empty if the provider has none. */
   readonly apiVersion: string;
+  /** The settings of SPECIAL that mean something to the provider. */
   readonly uses: readonly Special[];
+  /** Settings that must be given. */
   readonly needs?: readonly ('url' | 'region' | 'project')[];
   /**
-   * The end of the path that the gateway adds itself, so that `url` must not have it. The same words in the
-   * middle belong to what stands before the provider, such as `/v1/ACCOUNT/` of Cloudflare's AI Gateway.
+   * Matches the end of the path that the gateway adds itself, so that `url` must not have it. The same words
+   * in the middle belong to what stands before the provider, such as `/v1/ACCOUNT/` of Cloudflare's AI
+   * Gateway.
    */
   readonly adds?: RegExp;
-  /**
-   * Headers that the gateway writes itself, so that `headers` must not have them, and what sets them instead.
-   */
+  /** Headers that the gateway writes itself, so that `headers` must not have them. */
   readonly writes?: readonly HeaderRule[];
 }
 
+/** `instead`: what an operator should do in place of setting the header, for an error. */
 type HeaderRule = readonly [name: RegExp, instead: string];
 
 const VERSION: HeaderRule = [/^anthropic-version$/i, 'set api_version'];
 const BETAS: HeaderRule = [/^anthropic-beta$/i, 'set betas'];
 /** AWS rejects a header of this kind that the signature does not cover. */
 const SIGNED: HeaderRule = [/^x-amz-/i, 'calls are signed here, which writes them'];
-/**
- * Headers that authorise a call. Beside a key there would be two credentials, and nobody knows which counts.
- */
+/** Matches headers that authorise a call. With a key too there would be two credentials: which one counts? */
 export const AUTHORISING_HEADER = /^(?:(?:x-)?api-key|x-goog-api-key|authorization)$/i;
 
 const RULES: Readonly<Record<ProviderName, Rules>> = {
@@ -122,14 +124,14 @@ const RULES: Readonly<Record<ProviderName, Rules>> = {
   },
 };
 
-/** The address of the upstream: `url`, or the provider's own; empty if that needs a `url` or `region`. */
+/** Returns `url`, or else the provider's own address; empty if that needs a `url` or a `region`. */
 export function urlOf({ provider = 'openai', url, region }: UpstreamDraft): string {
-  const { url: preset, needs = [] } = RULES[provider];
+  const { url: presetOf, needs = [] } = RULES[provider];
   if (url !== undefined) return url;
-  return needs.includes('region') && region === undefined ? '' : (preset?.(region ?? '') ?? '');
+  return needs.includes('region') && region === undefined ? '' : (presetOf?.(region ?? '') ?? '');
 }
 
-/** The address, which has no slash at its end, without the path that the gateway adds itself. */
+/** Returns the address without the path that the gateway adds itself. `url` has no slash at its end. */
 export function withoutAddedPath(provider: ProviderName, url: string): string {
   const { adds } = RULES[provider];
   // The host is no path: `https://openai` stays.
@@ -137,41 +139,42 @@ export function withoutAddedPath(provider: ProviderName, url: string): string {
   return adds === undefined || pathAt < 0 ? url : url.slice(0, pathAt) + url.slice(pathAt).replace(adds, '');
 }
 
-/** What an operator should do instead of setting this header; undefined if the header may be set. */
+/** Returns what an operator should do instead of setting this header; undefined if the header may be set. */
 export function insteadOfHeader(provider: ProviderName, name: string): string | undefined {
   return RULES[provider].writes?.find(([pattern]) => pattern.test(name))?.[1];
 }
 
-/** `api_version`, or the provider's default; empty if it has none. */
-export function apiVersionOf({ provider, api_version: given }: UpstreamSettings): string {
-  return given ?? RULES[provider].apiVersion;
+/** Returns `api_version`, or else the provider's default; empty if the provider has none. */
+export function apiVersionOf({ provider, api_version: apiVersion }: UpstreamSettings): string {
+  return apiVersion ?? RULES[provider].apiVersion;
 }
 
 /**
  * Models of OpenAI, also fine-tuned, that answer 400 to `max_tokens`: by its reference of chat completions
  * the o-series, by reports the GPT-5 series too, also at Azure (softwaremill/sttp-ai issue 490,
- * anomalyco/opencode issue 37964; read 2026-11). All its chat models know `max_completion_tokens`, so later
- * numbers are in the pattern as well. A deployment of Azure often has the name of its model.
+ * anomalyco/opencode issue 37964; read 2026-11). All chat models of OpenAI know `max_completion_tokens`, so
+ * later numbers are in the pattern as well. A deployment of Azure often has the name of its model.
  */
 const REFUSES_MAX_TOKENS = /^(?:ft:)?(?:o[1-9]|gpt-[5-9])(?:[-.:]|$)/;
 const NEW_NAMES = { max_tokens: 'max_completion_tokens' };
 
 /**
- * `member_names`, and for a model of REFUSES_MAX_TOKENS NEW_NAMES too, unless they name the bound already.
+ * Returns `member_names`. For a model of REFUSES_MAX_TOKENS adds NEW_NAMES, unless the operator has named one
+ * of the two members already. Undefined if no member has another name.
  */
 export function memberNamesOf(
-  { provider, model, member_names: given }: UpstreamSettings,
+  { provider, model, member_names: memberNames }: UpstreamSettings,
   modelId: string,
 ): Readonly<Record<string, string>> | undefined {
   const isOpenAi = provider === 'openai' || provider === 'azure';
-  const isNamed = given?.max_tokens !== undefined || given?.max_completion_tokens !== undefined;
-  if (!isOpenAi || isNamed || !REFUSES_MAX_TOKENS.test(model ?? modelId)) return given;
-  return { ...NEW_NAMES, ...given };
+  const isNamed = memberNames?.max_tokens !== undefined || memberNames?.max_completion_tokens !== undefined;
+  if (!isOpenAi || isNamed || !REFUSES_MAX_TOKENS.test(model ?? modelId)) return memberNames;
+  return { ...NEW_NAMES, ...memberNames };
 }
 
 /**
- * Reports settings that an upstream's provider needs or does not know. `isRejected`: whether an error of that
- * setting was reported already, so that it only seems to be missing.
+ * Reports settings that an upstream's provider needs or does not know. `isRejected` returns whether an error
+ * of that setting was reported already, so that the setting only seems to be missing.
  */
 export function checkProviders(
   { models }: SettingsDraft,
@@ -179,6 +182,7 @@ export function checkProviders(
   isRejected: (path: SettingPath) => boolean,
 ): void {
   forEachUpstream(models, (upstream, path) => {
+    // An unknown provider was reported already. Otherwise the default has set it, so the cast is safe.
     if (upstream.provider === undefined) return;
     checkProvider(
       upstream as UpstreamDraft & { provider: ProviderName },
@@ -222,13 +226,14 @@ function checkProvider(
   const { pathname, search } = new URL(url);
   if (search !== '') report('url', `has a query, which the provider ${provider} does not take`);
   const [added] = adds?.exec(pathname.replace(/\/$/, '')) ?? [];
-  // The rest of the path is not shown, nor what follows: a variable in it may be a secret.
+  // Nothing but the first word of the added path is shown: a variable in the address may be a secret.
   if (added !== undefined)
     report('url', `ends with a path that is added to it, want it without /${added.split('/')[1]} at its end`);
 }
 
 /**
- * Headers of an OpenAI-compatible upstream are not checked: it may want another `authorization` than its key.
+ * Reports headers that the gateway writes itself, and a second credential. Headers of an OpenAI-compatible
+ * upstream are not checked, because it may want another `authorization` than its key.
  */
 function checkHeaders(
   { provider, headers = {}, ...upstream }: UpstreamDraft & { readonly provider: ProviderName },
