@@ -1,10 +1,13 @@
 /**
  * The settings in force, and what a reload would change, as operators see it: every setting as text, the
  * paths that differ between two files, their values before and after, and when each change takes effect.
- * load.ts and the supervisor call it; the supervisor sends the texts to the gateway processes.
+ * load.ts and the supervisor (reloads.ts, process-group.ts) call it. The supervisor sends the texts to the
+ * gateway processes.
  *
- * Must hold: no text contains a secret (test/unit/config/settings-in-force.changes.test.ts); each setting has
- * one declaration that says when it applies (test/unit/config/settings-in-force.test.ts).
+ * Must hold:
+ * - No text contains a secret (test/unit/config/settings-in-force.changes.test.ts).
+ * - Each setting has one declaration that says when it applies (test/unit/config/settings-in-force.test.ts).
+ * - A setting that only another version knows is neither lost nor an error (`adopt`, `withDefaults`).
  */
 import { readFileSync } from 'node:fs';
 import { isDeepStrictEqual } from 'node:util';
@@ -15,34 +18,35 @@ import type { Applies, Declaration } from './annotations.js';
 import { formatPath, type SettingPath } from './config-error.js';
 import type { Settings } from './schema.js';
 
-let declared: Declaration | undefined;
+/** What `declarationOnDisk` has read. */
+let cachedDeclaration: Declaration | undefined;
 
 /**
- * The declarations of all settings, from the file that the build writes, so that the supervisor, which needs
- * them at a reload, does not load TypeBox.
+ * Returns the declarations of all settings, from the file that the build writes, so that the supervisor,
+ * which needs them at a reload, does not load TypeBox.
  */
 export function declarationOnDisk(): Declaration {
   const file = new URL('../tollgate.schema.json', import.meta.url);
-  return (declared ??= JSON.parse(readFileSync(file, 'utf8')) as Declaration);
+  return (cachedDeclaration ??= JSON.parse(readFileSync(file, 'utf8')) as Declaration);
 }
 
 /**
- * When a setting takes effect that only a newer version knows: it was installed while this supervisor runs,
- * and the processes that are started from then on are of that version.
+ * When a setting takes effect that only a newer version knows. The newer version was installed while this
+ * supervisor runs, and the processes that are started from then on are of the newer version.
  */
 const UNKNOWN_APPLIES: Applies = 'replacement';
 
 /**
- * When a change at this path takes effect. `path` may name models and plans by position or by id, because no
- * declaration below a list says when it applies. Exported for tests.
+ * Returns when a change at this path takes effect. `path` may name models and plans by position or by id,
+ * because no declaration below a list says when it applies. Exported for tests.
  */
 export function appliesAt(path: SettingPath): Applies {
-  let declared = declarationOnDisk();
+  let declaration = declarationOnDisk();
   for (const name of path) {
-    const property: Declaration | undefined = declared.properties?.[name];
+    const property: Declaration | undefined = declaration.properties?.[name];
     if (property === undefined) return UNKNOWN_APPLIES;
     if (property['x-applies'] !== undefined) return property['x-applies'];
-    declared = property;
+    declaration = property;
   }
   return 'restart';
 }
@@ -52,19 +56,20 @@ const isLive = (path: SettingPath): boolean => appliesAt(path) === 'reload';
 /** Whether a gateway process that replaces another starts with the new value. */
 export const isReplaceable = (path: SettingPath): boolean => appliesAt(path) !== 'restart';
 
-/** `current` with all of `next` that a running gateway can take over. */
+/** Returns `current` with all of `next` that a running gateway can take over. */
 export function adoptLive(current: Settings, next: Settings): Settings {
   return adopt(declarationOnDisk(), current, next, (applies) => applies === 'reload') as Settings;
 }
 
-/** The settings of a gateway process that replaces one which has `current`. */
+/** Returns the settings of a gateway process that replaces one which has `current`. */
 export function adoptReplaced(current: Settings, next: Settings): Settings {
   return adopt(declarationOnDisk(), current, next, (applies) => applies !== 'restart') as Settings;
 }
 
 /**
- * The declaration may be older or newer than `current` and `next`: the supervisor keeps running while another
- * version is installed, and that one reads the file.
+ * Returns `current` with the settings of `next` whose `x-applies` passes `isAdopted`. The declaration may be
+ * older or newer than `current` and `next`: the supervisor keeps running while another version is installed,
+ * and the other version reads the file.
  */
 function adopt(
   declaration: Declaration,
@@ -75,23 +80,23 @@ function adopt(
   const applies = declaration['x-applies'];
   if (applies !== undefined) return isAdopted(applies) ? next : current;
   if (current === undefined && next === undefined) return undefined;
-  const from = isRecord(current) ? current : {};
-  const to = isRecord(next) ? next : {};
+  const currentMap = isRecord(current) ? current : {};
+  const nextMap = isRecord(next) ? next : {};
   const { properties = {} } = declaration;
-  const unknown = Object.entries(isAdopted(UNKNOWN_APPLIES) ? to : from).filter(
+  const undeclared = Object.entries(isAdopted(UNKNOWN_APPLIES) ? nextMap : currentMap).filter(
     ([name]) => !Object.hasOwn(properties, name),
   );
-  const known = Object.entries(properties).flatMap(([name, property]) => {
-    const value = adopt(property, from[name], to[name], isAdopted);
+  const declared = Object.entries(properties).flatMap(([name, property]) => {
+    const value = adopt(property, currentMap[name], nextMap[name], isAdopted);
     return value === undefined ? [] : [[name, value] as const];
   });
-  return Object.fromEntries([...unknown, ...known]);
+  return Object.fromEntries([...undeclared, ...declared]);
 }
 
 /**
- * Fills in the defaults of settings that are absent, as SettingsReader does. A gateway calls it with the
- * settings that its supervisor sends: these may come from an older or a newer version (see `adopt`).
- * `declaration` must be that of schema.ts, because the one of the file on disk requires no setting with a
+ * Fills in the defaults of settings that are absent, as SettingsReader does. gateway/main.ts calls it with
+ * the settings that the supervisor sends, which may come from an older or a newer version (see `adopt`).
+ * `declaration` must be that of schema.ts, because the declaration on disk requires no setting with a
  * default.
  */
 export function withDefaults(declaration: Declaration, settings: unknown): unknown {
@@ -99,16 +104,16 @@ export function withDefaults(declaration: Declaration, settings: unknown): unkno
   const { items, properties, required = [] } = declaration;
   if (Array.isArray(value) && items !== undefined) return value.map((entry) => withDefaults(items, entry));
   if (!isRecord(value) || properties === undefined) return value;
-  const known = Object.entries(properties).flatMap(([name, property]) => {
+  const declared = Object.entries(properties).flatMap(([name, property]) => {
     if (value[name] === undefined && !required.includes(name)) return [];
-    const own = withDefaults(property, value[name]);
-    return own === undefined ? [] : [[name, own] as const];
+    const member = withDefaults(property, value[name]);
+    return member === undefined ? [] : [[name, member] as const];
   });
-  return { ...value, ...Object.fromEntries(known) };
+  return { ...value, ...Object.fromEntries(declared) };
 }
 
 export interface SettingInForce {
-  /** `models.gpt-4o-mini.price.input`. */
+  /** The path as text, such as `models.gpt-4o-mini.price.input`. */
   readonly setting: string;
   /** As text. A secret is `(secret)`, and so are user, password, query and keys in the path of an address. */
   readonly value: string;
@@ -118,12 +123,13 @@ export interface SettingInForce {
   readonly live: boolean;
 }
 
-/** Lists of model patterns and addresses are shorter. Operators can look up a longer value in the file. */
+/** The longest text of a value. Lists of model patterns and addresses are shorter; others are clipped. */
 const VALUE_CHARS_MAX = 300;
 
 /**
- * One entry for each leaf, in the order of the declarations. `originOf` gets the path with positions in
- * lists, such as `['models', 0, 'id']`; the entries name models and plans by their ids.
+ * Returns one entry for each setting that is not a map, in the order of the declarations. `originOf` gets the
+ * path with positions in lists, such as `['models', 0, 'id']`; the entries name models and plans by their
+ * ids.
  */
 export function settingsInForce(
   declaration: Declaration,
@@ -131,38 +137,42 @@ export function settingsInForce(
   originOf: (path: SettingPath) => string,
 ): SettingInForce[] {
   const entries: SettingInForce[] = [];
-  const add = (position: SettingPath, name: SettingPath, value: string): void => {
-    entries.push({ setting: formatPath(name), value, origin: originOf(position), live: isLive(name) });
+  const add = (path: SettingPath, shownPath: SettingPath, value: string): void => {
+    entries.push({ setting: formatPath(shownPath), value, origin: originOf(path), live: isLive(shownPath) });
   };
-  const walk = (declared: Declaration, value: unknown, position: SettingPath, name: SettingPath): void => {
+  // `path` has positions in lists, `shownPath` the ids of models and plans.
+  const walk = (part: Declaration, value: unknown, path: SettingPath, shownPath: SettingPath): void => {
     if (value === undefined) return;
-    if (declared['x-secret'] === true) {
-      add(position, name, SECRET);
-    } else if (declared.patternProperties !== undefined) {
-      for (const [own, inner] of Object.entries(value as Members)) {
+    if (part['x-secret'] === true) {
+      add(path, shownPath, SECRET);
+    } else if (part.patternProperties !== undefined) {
+      for (const [name, inner] of Object.entries(value as Members)) {
         // A header of any name may contain a variable of the environment, and so a secret.
-        const shown = declared['x-names-secret'] === undefined ? textOf(inner) : SECRET;
-        add([...position, own], [...name, own], shown);
+        const text = part['x-names-secret'] === undefined ? textOf(inner) : SECRET;
+        add([...path, name], [...shownPath, name], text);
       }
-    } else if (declared.type === 'object') {
+    } else if (part.type === 'object') {
       // Members that are not declared are not shown: contents and digests of files.
-      for (const [member, inner] of Object.entries(declared.properties ?? {})) {
-        walk(inner, (value as Members)[member], [...position, member], [...name, member]);
+      for (const [name, inner] of Object.entries(part.properties ?? {})) {
+        walk(inner, (value as Members)[name], [...path, name], [...shownPath, name]);
       }
-    } else if (declared.type === 'array' && declared.items?.type === 'object') {
+    } else if (part.type === 'array' && part.items?.type === 'object') {
       (value as readonly unknown[]).forEach((entry, index) =>
-        walk(declared.items!, entry, [...position, index], [...name, idOf(entry) ?? index]),
+        walk(part.items!, entry, [...path, index], [...shownPath, idOf(entry) ?? index]),
       );
     } else {
-      const isSecretPath = declared['x-secret-path'] === true;
-      add(position, name, isSecretPath ? withoutUrlPath(value as string) : textOf(value));
+      const isSecretPath = part['x-secret-path'] === true;
+      add(path, shownPath, isSecretPath ? withoutUrlPath(value as string) : textOf(value));
     }
   };
   walk(declaration, settings, [], []);
   return entries;
 }
 
-/** The values that are declared as secrets, as texts: gateway.ts masks them in stored contents of calls. */
+/**
+ * Returns the values that are declared as secrets. gateway/gateway.ts masks them in stored contents of calls.
+ * Headers are not among them.
+ */
 export function secretsIn(declaration: Declaration, value: unknown): string[] {
   if (value === undefined) return [];
   if (declaration['x-secret'] === true) return [value as string];
@@ -174,8 +184,8 @@ export function secretsIn(declaration: Declaration, value: unknown): string[] {
 }
 
 /**
- * The entries after the settings that apply at `applied` took effect: for these settings those of `next`, and
- * for all others those of `current`.
+ * Returns the entries after a change that let the settings of kind `applied` take effect: the entries of
+ * `next` for these settings, and those of `current` for all others.
  */
 export function adoptInForce(
   current: readonly SettingInForce[],
@@ -186,20 +196,21 @@ export function adoptInForce(
   return [...current.filter((entry) => !isAdopted(entry)), ...next.filter(isAdopted)];
 }
 
-/** Whether the file has a value at this path. */
+/** Whether the raw content of a file has a value at this path. */
 export function isWritten(raw: unknown, path: SettingPath): boolean {
-  let found = raw;
-  for (const part of path) found = (found as Members | undefined | null)?.[part];
-  return found !== undefined;
+  let value = raw;
+  for (const part of path) value = (value as Members | undefined | null)?.[part];
+  return value !== undefined;
 }
 
+/** Undefined for an entry without an id, such as an upstream. */
 function idOf(entry: unknown): string | undefined {
   const { id } = entry as Members;
   return typeof id === 'string' ? id : undefined;
 }
 
 function textOf(value: unknown): string {
-  const texts = (Array.isArray(value) ? value : [value]).map((one) => withoutUrlSecrets(String(one)));
+  const texts = (Array.isArray(value) ? value : [value]).map((entry) => withoutUrlSecrets(String(entry)));
   return clipped(texts.join(', '), VALUE_CHARS_MAX);
 }
 
@@ -219,10 +230,10 @@ interface Change {
 }
 
 /**
- * The paths that differ, without values. Models and plans are named by their ids: `models.gpt-4o-mini.price`,
- * `models.gpt-4o-mini (added)`, `plans.free (removed)`. Upstreams have no names and are given by position:
- * `models.gpt-4o-mini.upstreams[0].key`. `isApplied` says what can take effect now; by default what a reload
- * can change.
+ * Returns the paths that differ, without values. Models and plans are named by their ids:
+ * `models.gpt-4o-mini.price`, `models.gpt-4o-mini (added)`, `plans.free (removed)`. Upstreams have no names
+ * and are given by position: `models.gpt-4o-mini.upstreams[0].key`. `isApplied` tells which paths can take
+ * effect now; by default those that a reload can change.
  */
 export function differenceOf(
   current: Settings,
@@ -230,11 +241,14 @@ export function differenceOf(
   isApplied: (path: SettingPath) => boolean = isLive,
 ): SettingsDifference {
   const changes = compare([], current, next);
-  const textsOf = (applied: boolean): string[] =>
-    changes.filter(({ path }) => isApplied(path) === applied).map(({ text }) => text);
-  return { applied: textsOf(true), restartNeeded: textsOf(false) };
+  const pathsOf = (areApplied: boolean): string[] =>
+    changes.filter(({ path }) => isApplied(path) === areApplied).map(({ text }) => text);
+  return { applied: pathsOf(true), restartNeeded: pathsOf(false) };
 }
 
+/**
+ * Returns the changes at `path` and below: of a list whose length differs, or of a leaf, one for the whole.
+ */
 function compare(path: SettingPath, current: unknown, next: unknown): Change[] {
   if (isDeepStrictEqual(current, next)) return [];
   if (isMapList(current) && isMapList(next)) {
@@ -249,11 +263,16 @@ function compare(path: SettingPath, current: unknown, next: unknown): Change[] {
   return [change(path)];
 }
 
-interface Entry {
+/** An entry of a list that is named by its id: a model or a plan. */
+interface NamedEntry {
   readonly id: string;
 }
 
-function compareById(path: SettingPath, current: readonly Entry[], next: readonly Entry[]): Change[] {
+function compareById(
+  path: SettingPath,
+  current: readonly NamedEntry[],
+  next: readonly NamedEntry[],
+): Change[] {
   const before = new Map(current.map((entry) => [entry.id, entry]));
   const after = new Map(next.map((entry) => [entry.id, entry]));
   return [...new Set([...before.keys(), ...after.keys()])].flatMap((id) => {
@@ -273,20 +292,20 @@ function isMapList(value: unknown): value is readonly object[] {
   return Array.isArray(value) && value.every(isRecord);
 }
 
-function hasIds(list: readonly object[]): list is readonly Entry[] {
+function hasIds(list: readonly object[]): list is readonly NamedEntry[] {
   return list.every((entry) => 'id' in entry && typeof entry.id === 'string');
 }
 
 export interface SettingChange {
   /** A path as `differenceOf` gives it: `models.gpt-4o-mini.price`, `plans.free (removed)`. */
   readonly setting: string;
-  /** Null if it had no value, or if a whole entry is added or removed. */
+  /** Null if the setting had no value, or if a whole entry is added or removed. */
   readonly before: string | null;
   /** The value after the change, with `(changed)` if both texts are equal, as those of a secret are. */
   readonly after: string | null;
 }
 
-/** One change for each of the paths that `differenceOf` gave, in their order. */
+/** Returns one change for each of the paths that `differenceOf` gave, in their order. */
 export function changesOf(
   declaration: Declaration,
   current: unknown,
@@ -296,20 +315,25 @@ export function changesOf(
   const before = textsOf(declaration, current);
   const after = textsOf(declaration, next);
   return paths.map((setting) => {
-    const [former, now] = [textAt(before, setting), textAt(after, setting)];
-    return { setting, before: former, after: former !== null && former === now ? `${now} (changed)` : now };
+    const [textBefore, textAfter] = [textAt(before, setting), textAt(after, setting)];
+    const isSameText = textBefore !== null && textBefore === textAfter;
+    return { setting, before: textBefore, after: isSameText ? `${textAfter} (changed)` : textAfter };
   });
 }
 
+/** Returns the values of all settings as texts, by their paths. */
 function textsOf(declaration: Declaration, settings: unknown): ReadonlyMap<string, string> {
   const entries = settingsInForce(declaration, settings, () => '');
   return new Map(entries.map(({ setting, value }) => [setting, value]));
 }
 
-/** The value at `path`, or all values below it in one text: `input: 0.15, output: 0.60`. */
+/**
+ * Returns the value at `path`, or all values below it in one text: `input: 0.15, output: 0.60`. Null if there
+ * are none.
+ */
 function textAt(texts: ReadonlyMap<string, string>, path: string): string | null {
-  const own = texts.get(path);
-  if (own !== undefined) return own;
+  const text = texts.get(path);
+  if (text !== undefined) return text;
   const below = [...texts].flatMap(([name, value]) =>
     name.startsWith(`${path}.`) || name.startsWith(`${path}[`)
       ? [`${name.slice(path.length).replace(/^\./, '')}: ${value}`]

@@ -1,9 +1,9 @@
 /**
  * Reads a raw configuration along its declaration: replaces variables, applies overrides, fills in defaults,
- * and reports each value that does not fit. It goes on after an error, so that one run reports all. load.ts
- * makes one reader for each load, in the supervisor and in commands, and calls `read` once.
+ * and reports each value that does not fit. It goes on after an error, so that one run reports all errors.
+ * load.ts makes one reader for each load, in the supervisor and in commands, and calls `read` once.
  *
- * A value comes from the first of these that has it, and is converted as the table says:
+ * A value comes from the first of these sources that has it, and is converted as the table says:
  *
  *     an option (--port)           a number or a text, as the command has parsed it
  *     a variable (TOLLGATE_PORT)   digits become a number if the setting is an integer; for a list the text
@@ -12,31 +12,38 @@
  *                                  `${NAME}` cannot stand for a number, a switch or a list
  *     the declaration's default    as declared
  *
- * Must hold: all errors are reported at once, each with its path and what is wanted, and no error has the
- * value of a secret (test/unit/config/settings-reader.errors.test.ts). Options go before variables, and
- * variables before the file (test/unit/config/load.test.ts).
+ * Must hold:
+ * - All errors are reported, each with its path and what is wanted, and no error has the value of a secret
+ *   (test/unit/config/settings-reader.errors.test.ts).
+ * - Options go before variables, and variables before the file (test/unit/config/load.test.ts).
  */
 import { isRecord } from '../core/json.js';
 import { wantedBy, nearestName, synonymOf } from '../core/wrong-input.js';
 import type { Declaration } from './annotations.js';
 import { COMMA_IN_NUMBER, describe, formatPath, isNumberName, type SettingPath } from './config-error.js';
 
-/** `${NAME}` stands for a variable with a name that a shell accepts, `$${` for a plain `${`. */
+/** `${NAME}` stands for a variable, `$${` for a plain `${`. The groups: the second dollar, and the name. */
 const REFERENCE = /\$(\$?)\{([^}]*)\}/g;
+/** A name that a shell accepts for a variable. */
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
 interface Interpolation {
+  /** Unset and malformed references are left in the text as they are. */
   readonly text: string;
-  /** The number of variables in the text. */
+  /** The number of variables in the raw text. */
   readonly references: number;
+  /** Names of variables that are not set. */
   readonly unset: readonly string[];
   /** Contents of `${…}` that cannot be a variable's name. */
   readonly malformed: readonly string[];
 }
 
-/** Replaces each `${NAME}` by the variable's value, in one pass: values are not searched. For tests too. */
+/**
+ * Replaces each `${NAME}` by the variable's value, in one pass: values are not searched for further
+ * variables. Exported for tests.
+ */
 export function interpolate(raw: string, environment: Environment): Interpolation {
   const unset: string[] = [];
   const malformed: string[] = [];
@@ -56,7 +63,7 @@ export function interpolate(raw: string, environment: Environment): Interpolatio
   return { text, references, unset, malformed };
 }
 
-/** A value that replaces the file's, and its origin: `--port` or `TOLLGATE_PORT`. */
+/** A value that goes before that of the file, and its origin: `--port` or `TOLLGATE_PORT`. */
 export interface Override {
   readonly origin: string;
   readonly value: string | number;
@@ -94,7 +101,9 @@ export class SettingsReader {
     this.#collectNames(root, '');
   }
 
-  /** Returns the settings; a value with an error is undefined. `raw` stays as it is. To be called once. */
+  /**
+   * Returns the settings, in which a value with an error is undefined. Does not change `raw`. Called once.
+   */
   read(raw: unknown): unknown {
     return this.#read(this.#root, raw, []);
   }
@@ -108,7 +117,8 @@ export class SettingsReader {
   }
 
   /**
-   * Returns the option, or else the variable, that sets this very setting. An empty variable counts as unset.
+   * Returns the option, or else the variable, that sets this very setting; undefined if neither does. An
+   * empty variable counts as unset.
    */
   #overrideOf(declaration: Declaration, path: SettingPath): Override | undefined {
     const flag = this.#options.flags.get(formatPath(path));
@@ -116,7 +126,7 @@ export class SettingsReader {
     const origin = declaration['x-environment'];
     const value = origin === undefined ? undefined : this.#options.environment[origin];
     if (origin === undefined || value === undefined || value === '') return undefined;
-    // More than 15 digits stay text, so that they are shown as they were written when they are rejected.
+    // More than 15 digits stay text, so that the error shows them as they were written.
     const isNumber = declaration.type === 'integer' && /^\d{1,15}$/.test(value);
     return { origin, value: isNumber ? Number(value) : value };
   }
@@ -164,7 +174,7 @@ export class SettingsReader {
     return result;
   }
 
-  /** Whether the command line or the environment sets this, or a setting below it. */
+  /** Whether the command line or the environment sets the setting at `path`, or one below it. */
   #isOverridden(declaration: Declaration, path: SettingPath): boolean {
     return (
       this.#overrideOf(declaration, path) !== undefined ||
@@ -177,14 +187,14 @@ export class SettingsReader {
   #readList(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
     if (!Array.isArray(raw)) return this.#reject(declaration, raw, path);
     if (raw.length < (declaration.minItems ?? 0)) return this.#reject(declaration, raw, path);
-    if (this.#isTooLong(raw, declaration.maxItems, path)) return undefined;
+    if (this.#reportLength(raw, declaration.maxItems, path)) return undefined;
     const items = declaration.items ?? {};
     // An empty entry is null here, because undefined means that a setting was left out.
     return raw.map((item: unknown, index) => this.#read(items, item ?? null, [...path, index]));
   }
 
-  /** Whether there are more entries than the declaration permits, which is reported. */
-  #isTooLong(
+  /** Reports a list or map with more entries than the declaration permits. Returns whether it is one. */
+  #reportLength(
     entries: readonly unknown[],
     max: number | undefined,
     path: SettingPath,
@@ -202,7 +212,7 @@ export class SettingsReader {
       .split(',')
       .map((word) => word.trim())
       .filter((word) => word !== '');
-    if (this.#isTooLong(words, maxItems, path, origin)) return undefined;
+    if (this.#reportLength(words, maxItems, path, origin)) return undefined;
     return words.map((word, index) => this.#readLeaf(items, word, [...path, index], origin));
   }
 
@@ -212,10 +222,10 @@ export class SettingsReader {
    */
   #readNamedValues(declaration: Declaration, raw: unknown, path: SettingPath): unknown {
     if (!isRecord(raw)) return this.#reject(declaration, raw, path);
-    // The one entry declares the values. Its pattern is for tools of JSON Schema: `x-names` is checked here.
+    // The only entry declares the values. Its pattern is for tools of JSON Schema: `x-names` is checked here.
     const [values = {}] = Object.values(declaration.patternProperties ?? {});
     const names = Object.keys(raw);
-    if (this.#isTooLong(names, declaration.maxProperties, path)) return undefined;
+    if (this.#reportLength(names, declaration.maxProperties, path)) return undefined;
     const matches = (pattern: string | undefined, name: string): boolean =>
       pattern !== undefined && new RegExp(pattern, 'i').test(name);
     const entries: [string, unknown][] = [];
@@ -226,29 +236,29 @@ export class SettingsReader {
         this.#options.report(entryPath, 'a name that cannot be set here');
         continue;
       }
-      const secret = matches(declaration['x-names-secret'], name);
+      const isSecret = matches(declaration['x-names-secret'], name);
       const value =
         typeof given === 'string'
-          ? this.#readText(values, given, entryPath, secret)
-          : this.#readLeaf({ ...values, 'x-secret': secret }, given, entryPath);
+          ? this.#readText(values, given, entryPath, isSecret)
+          : this.#readLeaf({ ...values, 'x-secret': isSecret }, given, entryPath);
       if (value !== undefined) entries.push([name, value]);
     }
     return Object.fromEntries(entries);
   }
 
   /**
-   * Reads a text of the file: replaces its variables, and rejects a secret without one. No error shows a text
-   * in which a variable was replaced, because the variable may be a secret.
+   * Reads a text of the file: replaces its variables, and rejects a secret without a variable. No error shows
+   * a text in which a variable was replaced, because the variable may be a secret.
    */
-  #readText(declaration: Declaration, raw: string, path: SettingPath, secret: boolean): unknown {
+  #readText(declaration: Declaration, raw: string, path: SettingPath, isSecret: boolean): unknown {
     const interpolated = interpolate(raw, this.#options.environment);
-    if (secret && interpolated.references === 0) {
+    if (isSecret && interpolated.references === 0) {
       const want = declaration['x-secret'] === true ? wantOf(declaration) : 'a reference such as "${NAME}"';
       this.#options.report(path, `got a secret written inline, want ${want}`);
       return undefined;
     }
-    // The caller needs no secrets, and without its variable this one has no value that could be checked.
-    if (secret && interpolated.unset.length > 0 && !this.#options.secrets) return undefined;
+    // The command needs no secrets, and a secret without its variable has no value that could be checked.
+    if (isSecret && interpolated.unset.length > 0 && !this.#options.secrets) return undefined;
     if (!this.#reportVariables(interpolated, path)) return undefined;
     if (interpolated.references === 0) return this.#readLeaf(declaration, interpolated.text, path);
     if (fits(declaration, interpolated.text)) return interpolated.text;
@@ -256,7 +266,9 @@ export class SettingsReader {
     return undefined;
   }
 
-  /** Reports variables that are unset or have no possible name. Returns whether there are none. */
+  /**
+   * Reports variables that are unset or whose names are none. Returns whether there are no such variables.
+   */
   #reportVariables(interpolated: Interpolation, path: SettingPath): boolean {
     for (const name of interpolated.unset)
       this.#options.report(path, `the environment variable ${name} is not set`);
@@ -286,19 +298,21 @@ export class SettingsReader {
     return undefined;
   }
 
+  /** Returns the path of a known setting that was probably meant; `none` if no name is near. */
   #nearestTo(name: string, properties: Readonly<Record<string, Declaration>>, path: SettingPath): string {
     const siblings = Object.keys(properties).map((sibling) => ({
       name: sibling,
       path: formatPath([...path, sibling]),
     }));
     const synonym = synonymOf(name);
-    const meant = siblings.find((sibling) => sibling.name === synonym);
-    if (meant !== undefined) return meant.path;
+    const sameMeaning = siblings.find((sibling) => sibling.name === synonym);
+    if (sameMeaning !== undefined) return sameMeaning.path;
     // Siblings come first, so that of two equally near names the sibling is named.
-    const known = [...siblings, ...this.#knownNames];
-    return nearestName(name, known, (candidate) => candidate.name)?.path ?? 'none';
+    const candidates = [...siblings, ...this.#knownNames];
+    return nearestName(name, candidates, (candidate) => candidate.name)?.path ?? 'none';
   }
 
+  /** Adds all names below the declaration to `#knownNames`. `prefix`: the path of the declaration. */
   #collectNames(declaration: Declaration, prefix: string): void {
     for (const [name, property] of Object.entries(declaration.properties ?? {})) {
       const path = prefix === '' ? name : `${prefix}.${name}`;
@@ -325,7 +339,7 @@ function fits(declaration: Declaration, value: unknown): boolean {
   return (declaration['~refine'] ?? []).every((refinement) => refinement.check(value));
 }
 
-/** The end of the sentence "want …". */
+/** Returns the end of the sentence "want …": by type and bounds, or else by the annotations. */
 function wantOf(declaration: Declaration): string {
   const hint = declaration['x-hint'] === undefined ? '' : ` (${declaration['x-hint']})`;
   return wantedBy(declaration) ?? `${declaration['x-want'] ?? 'a text'}${hint}`;

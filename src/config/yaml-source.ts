@@ -1,10 +1,11 @@
 /**
- * Parses YAML into plain values, and finds the line of each setting, for error messages. load.ts reads the
- * settings with it, and litellm/import.ts the file that it imports. Supervisor and commands.
+ * Parses YAML into plain values, and finds the line of each setting, for error messages. load.ts parses the
+ * settings by it, and litellm/import.ts the file that is imported. Supervisor and commands.
  *
- * Must hold: files are bounded before they are parsed (readBounded), and so is the expansion of aliases. A
- * warning of the parser is an error, because the parser may read such a text differently than it was meant
- * (test/unit/config/yaml-source.test.ts).
+ * Must hold (test/unit/config/yaml-source.test.ts):
+ * - Files are bounded before they are parsed (`readBounded`), and so is the expansion of aliases.
+ * - A warning of the parser is an error, because the parser may have read the text differently than it was
+ *   meant.
  */
 import { closeSync, openSync, readSync } from 'node:fs';
 import {
@@ -31,15 +32,20 @@ export const ALIASES_MAX = 100;
 export interface YamlSource {
   /** Plain values; `{}` for an empty file. */
   readonly value: unknown;
-  /** The line, from 1, of the setting, or of the nearest one above it that the file has. */
+  /**
+   * Returns the line, from 1, of the setting; if the file lacks it, of the nearest setting that contains it.
+   */
   lineOf(path: SettingPath): number;
-  /** A scalar as it is written, without quotes: `1.10` is the number 1.1. Undefined if there is no scalar. */
+  /**
+   * Returns the text of a scalar as it is written, without quotes: `1.10`, although the value is the number
+   * 1.1. Undefined if there is no scalar.
+   */
   sourceTextAt(path: SettingPath): string | undefined;
 }
 
 /**
- * Returns the text of a file, or undefined if it is longer than `bytesMax`. Throws what node:fs throws. Also
- * for load.ts, of keys and certificates, and cli/config-command.ts.
+ * Returns the text of a file, or undefined if the file is longer than `bytesMax`. Throws what node:fs throws.
+ * load.ts also reads keys and certificates by it, and cli/config-command.ts the file to import.
  */
 export function readBounded(path: string, bytesMax: number): string | undefined {
   const file = openSync(path, 'r');
@@ -58,8 +64,8 @@ export function readBounded(path: string, bytesMax: number): string | undefined 
 }
 
 /**
- * Parses YAML 1.2 (core schema, no other tags). `merge`: `<<` merges another map's entries, as in YAML 1.1,
- * which LiteLLM's files use. Throws ConfigError with lines such as `name:line: …`.
+ * Parses YAML 1.2 (core schema, no other tags). `merge`: the key `<<` merges another map's entries, as in
+ * YAML 1.1, by which LiteLLM reads its files. Throws ConfigError with lines such as `name:line: …`.
  */
 export function parseYaml(text: string, name: string, { merge = false } = {}): YamlSource {
   const lineCounter = new LineCounter();
@@ -108,7 +114,8 @@ export function parseYaml(text: string, name: string, { merge = false } = {}): Y
 }
 
 /**
- * The offset of the setting's name or list entry, or of the nearest one above it, and the setting's value.
+ * Returns the offset of the setting's name or list entry, and the node of its value. If the file lacks the
+ * setting, returns the offset of the nearest one that contains it, and no node.
  */
 function positionOf(
   document: Document.Parsed,
