@@ -1,8 +1,12 @@
 /**
  * Converts an entry of LiteLLM's `model_list` to an upstream of Tollgate, with its prices. import.ts calls
- * it, in the process of `tollgate config import-litellm`. What is not carried over gets a remark.
+ * `importDeployment`, in the process of `tollgate config import-litellm`. In all files of this folder
+ * `params` is the entry's map `litellm_params`, and `info` its `model_info`.
  *
- * Must hold: no secret of the file is written (test/unit/config/litellm/import.test.ts).
+ * Must hold (test/unit/config/litellm/import.test.ts):
+ * - No secret of the file is written.
+ * - What is not carried over gets a remark. So a name is read only where its value is used or remarked on,
+ *   and `remarkUnread` comes last, because all names that were not read until then get a remark.
  */
 import type { Service } from '../../core/door-names.js';
 import { secretsInQuery } from '../../core/secret-url.js';
@@ -23,6 +27,7 @@ import {
 } from './provider.js';
 import { type ImportMap, PARAMETER_REASONS, reasonOf } from './remarks.js';
 
+/** By LiteLLM's mode of a model. Modes that Tollgate does not serve are absent. */
 const SERVICE_OF_MODE: ReadonlyMap<string, Service> = new Map([
   ['chat', 'chat'],
   ['embedding', 'embeddings'],
@@ -32,8 +37,8 @@ const SERVICE_OF_MODE: ReadonlyMap<string, Service> = new Map([
 ]);
 
 /**
- * The mode of a model by its name, for files that do not name it: LiteLLM has it in a table of its own, which
- * is not read here. The first pattern that fits counts.
+ * The mode of a model by its name, for files that do not name the mode. LiteLLM has modes in a table of its
+ * own, which is not read here. The first pattern that matches counts.
  */
 const MODE_OF_NAME: readonly (readonly [name: RegExp, mode: string])[] = [
   [/rerank/i, 'rerank'],
@@ -57,13 +62,16 @@ export interface Upstream extends Partial<NativeSettings> {
   readonly drop_unsupported?: true;
 }
 
+/** One entry of the file, converted. */
 export interface Deployment {
   readonly entry: ImportMap;
   readonly upstream: Upstream;
   readonly service: Service;
-  /** The provider's name, which is before the model's. */
+  /** LiteLLM's name of the provider, which stands before the model's name. */
   readonly provider: string;
-  /** The file's values. model.ts compares those of a model's entries to make weights and priorities. */
+  /**
+   * This value and the next three are as in the file. model.ts makes weights, limits and priorities of them.
+   */
   readonly weight: number | undefined;
   readonly rpm: number | undefined;
   readonly tpm: number | undefined;
@@ -74,7 +82,7 @@ export interface Deployment {
 
 export interface DeploymentContext {
   readonly variables: Variables;
-  /** The file's `credential_list`, by name. */
+  /** The values of the file's `credential_list`, by the credential's name. */
   readonly credentials: ReadonlyMap<string, ImportMap>;
   /** The timeout of `router_settings` or `litellm_settings`, for entries without one. */
   readonly timeoutSeconds: number | undefined;
@@ -82,101 +90,112 @@ export interface DeploymentContext {
   readonly dropsParameters: boolean;
 }
 
-/** A word before the model's id. An ARN does not match, because it has a colon before its first slash. */
+/** Matches a word before the model's id. An ARN does not match: it has a colon before its first slash. */
 const BEDROCK_PREFIX = /^[\w.-]+\//;
 
-/** What the provider vertex can call: Gemini, Claude, a tuned model's endpoint. LiteLLM has more there. */
+/**
+ * Matches what the provider vertex can call: Gemini, Claude, a tuned model's endpoint. LiteLLM calls more.
+ */
 const VERTEX_MODEL = /^(?:gemini-|claude-|\d+$|publishers\/google\/|endpoints\/)/;
 
-/** Parameters with which LiteLLM gets tokens of Entra, so that there need be no key of Azure. */
+/** Parameters by which LiteLLM gets tokens of Entra. With one of them an upstream at Azure needs no key. */
 const ENTRA_NAMES = ['azure_ad_token', 'tenant_id', 'client_id', 'client_secret', 'azure_username'];
 
 /**
- * `name`: the model's name for callers. Returns undefined, with a remark, if the entry cannot be an upstream.
+ * Converts one entry. `name`: the model's name for callers. Returns undefined, with a remark, if the entry
+ * cannot be an upstream.
  */
 export function importDeployment(
   entry: ImportMap,
   name: string,
   context: DeploymentContext,
 ): Deployment | undefined {
-  const own = entry.map('litellm_params');
+  const params = entry.map('litellm_params');
   const info = entry.map('model_info');
-  const model = own.text('model');
+  const model = params.text('model');
   if (model === undefined) {
-    own.remark('model', 'missing: the entry was left out');
+    params.remark('model', 'missing: the entry was left out');
     return undefined;
   }
-  const credentials = credentialsOf(own, context);
-  const parameter: Parameter = (wanted) => own.text(wanted) ?? credentials?.text(wanted);
+  const credentials = credentialsOf(params, context);
+  const parameter: Parameter = (parameterName) =>
+    params.text(parameterName) ?? credentials?.text(parameterName);
 
-  const found = providerModelOf(model, own.text('custom_llm_provider'));
-  const { provider } = found;
-  if (provider === undefined || found.model.includes('*')) {
-    own.remark('model', `${rejectionOf(found.name, found.model)}; the entry was left out`);
+  const target = providerModelOf(model, params.text('custom_llm_provider'));
+  const { provider } = target;
+  if (provider === undefined || target.model.includes('*')) {
+    params.remark('model', `${rejectionOf(target.name, target.model)}; the entry was left out`);
     return undefined;
   }
   const { speaks } = provider;
-  const service = serviceOf(own, info, found, name);
+  const service = serviceOf(params, info, target, name);
   if (service === undefined) return undefined;
-  const dropsParameters = own.flag('drop_params') ?? context.dropsParameters;
+  const dropsParameters = params.flag('drop_params') ?? context.dropsParameters;
   const { variables } = context;
-  const read: Partial<NativeSettings> | undefined =
+  const fileSettings: Partial<NativeSettings> | undefined =
     speaks === undefined
-      ? openaiSettings(own, provider, parameter, variables)
-      : nativeSettings(own, speaks, found, parameter, variables);
-  if (read === undefined) return undefined;
-  const settings = withoutQuerySecrets(own, name, read, variables);
-  if (speaks === 'bedrock' && BEDROCK_PREFIX.test(found.model))
-    own.remark('model', "what is before the slash may be LiteLLM's own: see that Bedrock has this model id");
-  if (speaks === 'vertex' && !VERTEX_MODEL.test(found.model))
-    own.remark('model', 'the provider vertex serves Gemini and Claude alone: calls of another model fail');
-  const hasEntra = ENTRA_NAMES.some((wanted) => isGiven(wanted, own, credentials));
-  const key = keyOf(own, name, provider, hasEntra, parameter('api_key'), variables);
+      ? openaiSettings(params, provider, parameter, variables)
+      : nativeSettings(params, speaks, target, parameter, variables);
+  if (fileSettings === undefined) return undefined;
+  const settings = withoutQuerySecrets(params, name, fileSettings, variables);
+  if (speaks === 'bedrock' && BEDROCK_PREFIX.test(target.model))
+    params.remark(
+      'model',
+      "what is before the slash may be LiteLLM's own: see that Bedrock has this model id",
+    );
+  if (speaks === 'vertex' && !VERTEX_MODEL.test(target.model))
+    params.remark('model', 'the provider vertex serves Gemini and Claude alone: calls of another model fail');
+  const hasEntra = ENTRA_NAMES.some((parameterName) => isGiven(parameterName, params, credentials));
+  const key = keyOf(params, name, provider, hasEntra, parameter('api_key'), variables);
   const isAuthorised = [key, settings.credentials_file, settings.profile].some(
     (value) => value !== undefined,
   );
-  const { headers, betas } = headersOf(own, name, { speaks, isAuthorised, parameter }, variables);
-  if (provider.note !== undefined) own.remark('model', provider.note);
-  const timeoutMs = millisecondsOf(own, context.timeoutSeconds);
+  const { headers, betas } = headersOf(params, name, { speaks, isAuthorised, parameter }, variables);
+  if (provider.note !== undefined) params.remark('model', provider.note);
+  const timeoutMs = millisecondsOf(params, context.timeoutSeconds);
   const deployment: Deployment = {
     entry,
     service,
     upstream: {
       ...settings,
       ...(key === undefined ? {} : { key }),
-      model: settings.model ?? variables.text(found.model),
+      model: settings.model ?? variables.text(target.model),
       ...(provider.memberNames === undefined ? {} : { member_names: provider.memberNames }),
       ...(dropsParameters && isChatAlone(provider) ? { drop_unsupported: true } : {}),
       ...(betas === undefined ? {} : { betas }),
       ...(Object.keys(headers).length === 0 ? {} : { headers }),
       ...(timeoutMs === undefined ? {} : timeoutsOf(timeoutMs)),
     },
-    provider: found.name,
-    weight: own.number('weight'),
-    rpm: own.number('rpm'),
-    tpm: own.number('tpm'),
-    order: own.number('order'),
-    prices: pricesOf(own, info),
+    provider: target.name,
+    weight: params.number('weight'),
+    rpm: params.number('rpm'),
+    tpm: params.number('tpm'),
+    order: params.number('order'),
+    prices: pricesOf(params, info),
     outputTokensMax: outputTokensOf(info),
   };
-  remarkRest(entry, own, info);
+  remarkUnread(entry, params, info);
   return deployment;
 }
 
-/**
- * Whether upstreams of the provider serve chat alone, in a protocol of its own that calls are translated to.
- */
+/** Whether the provider has a protocol of its own, to which only chat is translated. Azure has OpenAI's. */
 function isChatAlone(provider: Provider | undefined): boolean {
   return provider?.speaks !== undefined && provider.speaks !== 'azure';
 }
 
 /**
- * The service of an entry. Undefined, with a remark, if Tollgate does not serve it or not of this provider.
+ * Returns the service of an entry. Undefined, with a remark, if Tollgate does not serve it at all or not at
+ * this provider.
  */
-function serviceOf(own: ImportMap, info: ImportMap, found: ProviderModel, name: string): Service | undefined {
-  const mode = info.text('mode') ?? modeByName(own, info, found, name);
+function serviceOf(
+  params: ImportMap,
+  info: ImportMap,
+  target: ProviderModel,
+  name: string,
+): Service | undefined {
+  const mode = info.text('mode') ?? modeByName(params, info, target, name);
   const service = SERVICE_OF_MODE.get(mode);
-  if (service !== undefined && (service === 'chat' || !isChatAlone(found.provider))) return service;
+  if (service !== undefined && (service === 'chat' || !isChatAlone(target.provider))) return service;
   const reason =
     service === undefined
       ? 'Tollgate does not serve it'
@@ -186,26 +205,26 @@ function serviceOf(own: ImportMap, info: ImportMap, found: ProviderModel, name: 
 }
 
 /**
- * The upstream's key, as a reference to a variable; undefined if the upstream has none. `hasEntra`: the entry
- * has parameters of Entra. `given`: its `api_key`.
+ * Returns the upstream's key, as a reference to a variable; undefined if the upstream has none. `hasEntra`:
+ * the entry has parameters of Entra. `apiKey`: the entry's `api_key`, or that of its credential.
  */
 function keyOf(
-  own: ImportMap,
+  params: ImportMap,
   name: string,
   provider: Provider,
   hasEntra: boolean,
-  given: string | undefined,
+  apiKey: string | undefined,
   variables: Variables,
 ): string | undefined {
   const { speaks, variable, optionalVariable } = provider;
-  if (given !== undefined && speaks !== 'vertex')
-    return secretOf(own, 'api_key', given, variable ?? variableNameOf(name), variables);
-  if (given !== undefined) {
-    own.remark('api_key', 'vertex takes no key: name credentials_file, or see docs/credentials.md');
+  if (apiKey !== undefined && speaks !== 'vertex')
+    return secretOf(params, 'api_key', apiKey, variable ?? variableNameOf(name), variables);
+  if (apiKey !== undefined) {
+    params.remark('api_key', 'vertex takes no key: name credentials_file, or see docs/credentials.md');
     return undefined;
   }
   if (optionalVariable !== undefined)
-    own.remark(
+    params.remark(
       'model',
       `no api_key is given, and LiteLLM takes one from ${optionalVariable} if that is set: set key if the server wants one`,
     );
@@ -213,48 +232,49 @@ function keyOf(
 }
 
 /** Adds remarks on all parameters and all of `model_info` that were not read. */
-function remarkRest(entry: ImportMap, own: ImportMap, info: ImportMap): void {
-  for (const name of own.unread)
-    own.remark(
+function remarkUnread(entry: ImportMap, params: ImportMap, info: ImportMap): void {
+  for (const name of params.unread)
+    params.remark(
       name,
       reasonOf(PARAMETER_REASONS, name) ?? (PRICE_WORDS.test(name) ? UNPLACED_PRICE : 'has no counterpart'),
     );
-  const notes = info.unread.filter((name) => !PRICE_WORDS.test(name));
+  const descriptions = info.unread.filter((name) => !PRICE_WORDS.test(name));
   for (const name of info.unread) if (PRICE_WORDS.test(name)) info.remark(name, UNPLACED_PRICE);
-  if (notes.length > 0)
-    entry.remark('model_info', `${notes.join(', ')}: a description that Tollgate has no place for`);
+  if (descriptions.length > 0)
+    entry.remark('model_info', `${descriptions.join(', ')}: a description that Tollgate has no place for`);
 }
 
 /**
- * The mode of an entry that does not name it, with a remark unless the model is one of chat. The provider's
- * name of the model may not tell the mode. Then `base_model` is looked at, and then `name`, which callers
- * use.
+ * Returns the mode of an entry that does not name the mode, with a remark unless a name tells that the model
+ * is one of chat. The provider's name of the model is looked at first, then `base_model`, then `name`, which
+ * callers use. `peek`, because `base_model` is not carried over and gets a remark.
  */
 function modeByName(
-  own: ImportMap,
+  params: ImportMap,
   info: ImportMap,
   { provider, model }: ProviderModel,
   name: string,
 ): string {
-  const names = [model, info.peek('base_model'), own.peek('base_model'), name];
+  const names = [model, info.peek('base_model'), params.peek('base_model'), name];
   const [mode] = names.flatMap((candidate) => {
-    const known = MODE_OF_NAME.find(([pattern]) => typeof candidate === 'string' && pattern.test(candidate));
-    return known === undefined ? [] : [known[1]];
+    const match = MODE_OF_NAME.find(([pattern]) => typeof candidate === 'string' && pattern.test(candidate));
+    return match === undefined ? [] : [match[1]];
   });
-  const again = 'if it is not, set mode and import again';
-  const found = `model_info.mode is not in the file: ${JSON.stringify(model).slice(0, 200)} was taken for`;
-  if (mode === undefined && !isChatAlone(provider)) own.remark('model', `${found} chat; ${again}`);
-  if (mode !== undefined && mode !== 'chat') own.remark('model', `${found} ${mode} by its name; ${again}`);
+  const advice = 'if it is not, set mode and import again';
+  const taken = `model_info.mode is not in the file: ${JSON.stringify(model).slice(0, 200)} was taken for`;
+  if (mode === undefined && !isChatAlone(provider)) params.remark('model', `${taken} chat; ${advice}`);
+  if (mode !== undefined && mode !== 'chat')
+    params.remark('model', `${taken} ${mode} by its name; ${advice}`);
   return mode ?? 'chat';
 }
 
 /**
  * Returns the settings with references in place of secrets in the address's query, in which some providers
- * and proxies take the key. A provider with a protocol of its own takes no query, and `config check` rejects
- * it later; also then the secret must not be written. `name`: the model's name for callers.
+ * and proxies take the key. A provider with a protocol of its own takes no query: `config check` rejects the
+ * address later, but the secret must not be written either. `name`: the model's name for callers.
  */
 function withoutQuerySecrets(
-  own: ImportMap,
+  params: ImportMap,
   name: string,
   settings: Partial<NativeSettings>,
   variables: Variables,
@@ -263,64 +283,75 @@ function withoutQuerySecrets(
   if (url === undefined) return settings;
   const secrets = new Set(secretsInQuery(url).filter((secret) => url.includes(secret)));
   if (secrets.size === 0) return settings;
-  const wanted = variableNameOf(`${name}_api_base`).replace(/_API_KEY$/, '');
-  // A secret may begin with another one, so longer ones are tried first. One pass, so that references are not
-  // searched.
-  const longestFirst = [...secrets].sort((one, other) => other.length - one.length);
+  const variableName = variableNameOf(`${name}_api_base`).replace(/_API_KEY$/, '');
+  // One secret may be the begin of another, so longer ones are tried first. One pass, so that the references
+  // are not searched for secrets.
+  const longestFirst = [...secrets].sort((left, right) => right.length - left.length);
   const pattern = longestFirst.map((secret) => secret.replace(/[^\w]/g, '\\$&')).join('|');
   const replaced = url.replace(
     new RegExp(pattern, 'g'),
-    (secret) => secretOf(own, 'api_base', secret, wanted, variables) ?? secret,
+    (secret) => secretOf(params, 'api_base', secret, variableName, variables) ?? secret,
   );
   return { ...settings, url: replaced };
 }
 
+/** Returns why an entry of this provider and model cannot be carried over. */
 function rejectionOf(provider: string, model: string): string {
   if (model.includes('*')) return 'a pattern stands for models that Tollgate wants one by one';
   if (provider === 'none') return 'no provider is named (such as openai/ in front)';
   return `neither ${provider} nor an OpenAI-compatible interface of it is known here`;
 }
 
-function credentialsOf(own: ImportMap, { credentials }: DeploymentContext): ImportMap | undefined {
-  const name = own.text('litellm_credential_name');
+/**
+ * Returns the values of the credential that the entry names; undefined if it names none, or an unknown one.
+ */
+function credentialsOf(params: ImportMap, { credentials }: DeploymentContext): ImportMap | undefined {
+  const name = params.text('litellm_credential_name');
   if (name === undefined) return undefined;
-  const found = credentials.get(name);
-  if (found === undefined) own.remark('litellm_credential_name', 'there is no such entry in credential_list');
-  return found;
+  const values = credentials.get(name);
+  if (values === undefined)
+    params.remark('litellm_credential_name', 'there is no such entry in credential_list');
+  return values;
 }
 
 /** Whether the entry or its credential has the parameter, without reading it. */
-function isGiven(name: string, own: ImportMap, credentials: ImportMap | undefined): boolean {
-  return own.peek(name) !== undefined || credentials?.peek(name) !== undefined;
+function isGiven(name: string, params: ImportMap, credentials: ImportMap | undefined): boolean {
+  return params.peek(name) !== undefined || credentials?.peek(name) !== undefined;
 }
 
-function millisecondsOf(own: ImportMap, usualSeconds: number | undefined): number | undefined {
-  const seconds = own.number('timeout') ?? usualSeconds;
+/** Returns the entry's timeout, or else that of the file; undefined, with a remark, beyond the bounds. */
+function millisecondsOf(params: ImportMap, fileSeconds: number | undefined): number | undefined {
+  const seconds = params.number('timeout') ?? fileSeconds;
   if (seconds === undefined) return undefined;
   const milliseconds = Math.round(seconds * 1_000);
   if (milliseconds >= 1 && milliseconds <= TIMEOUT_MS_MAX) return milliseconds;
-  own.remark('timeout', `wanted is up to a day (${TIMEOUT_MS_MAX / 1_000} seconds)`);
+  params.remark('timeout', `wanted is up to a day (${TIMEOUT_MS_MAX / 1_000} seconds)`);
   return undefined;
 }
 
-/** To LiteLLM's HTTP client a timeout is the longest silence, before the first byte and after each. */
+/** To LiteLLM's HTTP client a timeout is the longest silence: before the first byte, and between two. */
 function timeoutsOf(
   timeoutMs: number,
 ): Pick<Upstream, 'first_byte_timeout_ms' | 'idle_timeout_ms' | 'total_timeout_ms'> {
   return {
     first_byte_timeout_ms: timeoutMs,
     idle_timeout_ms: timeoutMs,
-    // It bounds no whole call, but a silence must fit into one.
+    // LiteLLM's timeout bounds no whole call. But Tollgate's bound of a call must not end a silence before
+    // it.
     ...(timeoutMs > TOTAL_TIMEOUT_MS_DEFAULT && { total_timeout_ms: timeoutMs }),
   };
 }
 
+/** Returns the most output tokens; undefined, with a remark if the file names a number beyond the bounds. */
 function outputTokensOf(info: ImportMap): number | undefined {
-  const most = info.number('max_output_tokens');
-  const general = info.number('max_tokens');
-  const tokens = most ?? general;
+  const outputMax = info.number('max_output_tokens');
+  const tokensMax = info.number('max_tokens');
+  const tokens = outputMax ?? tokensMax;
   if (tokens === undefined) return undefined;
   if (Number.isInteger(tokens) && tokens >= 1 && tokens <= OUTPUT_TOKENS_MAX) return tokens;
-  info.remark(most === undefined ? 'max_tokens' : 'max_output_tokens', `wanted is 1 to ${OUTPUT_TOKENS_MAX}`);
+  info.remark(
+    outputMax === undefined ? 'max_tokens' : 'max_output_tokens',
+    `wanted is 1 to ${OUTPUT_TOKENS_MAX}`,
+  );
   return undefined;
 }

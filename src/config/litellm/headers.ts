@@ -1,9 +1,11 @@
 /**
- * Converts the headers of an entry of LiteLLM's `model_list`. deployment.ts calls it, in the process of
- * `tollgate config import-litellm`.
+ * Converts the headers of an entry of LiteLLM's `model_list`. deployment.ts calls `headersOf`, in the process
+ * of `tollgate config import-litellm`.
  *
- * Must hold: no header that `config check` rejects is carried over, and no secret of the file is written
- * (test/unit/config/litellm/import.test.ts).
+ * Must hold (test/unit/config/litellm/import.test.ts):
+ * - No header that `config check` rejects is carried over: the patterns are those of upstream-schema.ts and
+ *   provider-settings.ts.
+ * - No secret of the file is written. A header that is not carried over gets a remark.
  */
 import type { ProviderName } from '../../core/provider-names.js';
 import { AUTHORISING_HEADER, insteadOfHeader } from '../provider-settings.js';
@@ -18,26 +20,27 @@ import { type Parameter, variableNameOf, type Variables } from './provider.js';
 import type { ImportMap } from './remarks.js';
 
 /**
- * Rewrites a secret, which `own` has by this name, as a reference to a variable. If the file has the secret
- * itself, the variable is `wanted`, and a remark names it. Undefined for a word that means "no key".
+ * Rewrites a secret, which `map` has by the name `name`, as a reference to a variable. If the file has the
+ * secret itself, the variable is named `variableName`, or like that with a number, and a remark says so.
+ * Undefined for a word that means "no key".
  */
 export function secretOf(
-  own: ImportMap,
+  map: ImportMap,
   name: string,
   value: string,
-  wanted: string,
+  variableName: string,
   variables: Variables,
 ): string | undefined {
-  const secret = variables.secret(value, wanted);
+  const secret = variables.secret(value, variableName);
   if (secret?.inline !== undefined) {
-    own.remark(name, `a secret written inline is not carried over: set the variable ${secret.inline}`);
+    map.remark(name, `a secret written inline is not carried over: set the variable ${secret.inline}`);
   }
   return secret?.reference;
 }
 
 interface ImportedHeaders {
   readonly headers: Readonly<Record<string, string>>;
-  /** The features that a header switches on. */
+  /** The features that the header `anthropic-beta` switches on; undefined without it. */
   readonly betas: readonly string[] | undefined;
 }
 
@@ -50,24 +53,24 @@ interface HeaderContext {
 }
 
 /**
- * Returns the entry's `organization` and `extra_headers` as headers and features. `model`: its name for
- * callers.
+ * Returns the entry's `organization` and `extra_headers` as headers and features. `model`: the model's name
+ * for callers, of which names of variables are made.
  */
 export function headersOf(
-  own: ImportMap,
+  params: ImportMap,
   model: string,
   { speaks, isAuthorised, parameter }: HeaderContext,
   variables: Variables,
 ): ImportedHeaders {
   let betas: readonly string[] | undefined;
   const headers: Record<string, string> = {};
-  if (Array.isArray(own.take('organization'))) {
-    own.remark('organization', 'several make several upstreams: write one upstream for each');
+  if (Array.isArray(params.take('organization'))) {
+    params.remark('organization', 'several make several upstreams: write one upstream for each');
   } else {
     const organization = parameter('organization');
     if (organization !== undefined) headers['openai-organization'] = variables.text(organization);
   }
-  const extra = own.map('extra_headers');
+  const extra = params.map('extra_headers');
   const matches = (pattern: string, name: string): boolean => new RegExp(pattern, 'i').test(name);
   for (const name of extra.unread) {
     const value = extra.text(name);
@@ -76,14 +79,15 @@ export function headersOf(
     if (!matches(HEADER_NAMES, name) || matches(HEADER_NAMES_REJECTED, name)) {
       extra.remark(name, 'a header that cannot be set');
     } else if (instead !== undefined) {
-      const found = name.toLowerCase() === 'anthropic-beta' ? betasOf(value) : undefined;
-      if (found === undefined) extra.remark(name, `a header that the gateway writes itself: ${instead}`);
-      betas = found ?? betas;
+      const headerBetas = name.toLowerCase() === 'anthropic-beta' ? betasOf(value) : undefined;
+      if (headerBetas === undefined)
+        extra.remark(name, `a header that the gateway writes itself: ${instead}`);
+      betas = headerBetas ?? betas;
     } else if (speaks !== undefined && isAuthorised && AUTHORISING_HEADER.test(name)) {
       extra.remark(name, 'the upstream has a key or credentials, and takes one of the two');
     } else if (matches(HEADER_NAMES_SECRET, name)) {
-      const wanted = variableNameOf(`${model}_${name}`).replace(/_API_KEY$/, '');
-      const reference = secretOf(extra, name, value, wanted, variables);
+      const variableName = variableNameOf(`${model}_${name}`).replace(/_API_KEY$/, '');
+      const reference = secretOf(extra, name, value, variableName, variables);
       if (reference !== undefined) headers[name] = reference;
     } else {
       headers[name] = variables.text(value);
@@ -92,7 +96,7 @@ export function headersOf(
   return { headers, betas };
 }
 
-/** The features that the header `anthropic-beta` names; undefined if they cannot be settings. */
+/** Returns the features that the header `anthropic-beta` names; undefined if `betas` cannot have them all. */
 function betasOf(value: string): readonly string[] | undefined {
   const names = value.split(',').map((name) => name.trim());
   const areNames = names.every((name) => new RegExp(BETA_PATTERN).test(name));

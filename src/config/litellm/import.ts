@@ -2,8 +2,11 @@
  * Converts LiteLLM's `config.yaml` (docs.litellm.ai/docs/proxy/configs) to a `tollgate.yaml`: models with
  * their upstreams, and remarks on what could not be carried over. `tollgate config import-litellm` calls it.
  *
- * Must hold: every setting of the file is carried over or has a remark with its line; what is written passes
- * `config check`, or has a remark too (test/unit/config/litellm/import.test.ts).
+ * Must hold (test/unit/config/litellm/import.test.ts):
+ * - Every setting of the file is carried over or has a remark with its line.
+ * - What is written passes `config check`, or has a remark too.
+ * - Maps of the file are read before `remarkSections` and `remarkCredential`, which take a name that was not
+ *   read until then for one that is not carried over.
  */
 import { Document, isMap, isSeq, type Node } from 'yaml';
 import { ConfigError } from '../config-error.js';
@@ -29,13 +32,13 @@ interface LitellmImport {
   readonly remarks: readonly Remark[];
   /** The environment variables in `yaml`. */
   readonly variables: readonly string[];
-  /** The number of entries of `model_list` that are in no model. A remark on each says why. */
+  /** How many entries of `model_list` are in no model. A remark on each says why. */
   readonly leftOut: number;
 }
 
 /**
- * Throws ConfigError, with lines that name `fileName`, if the text is no YAML or none of its models can be
- * carried over.
+ * Converts the text of LiteLLM's file. Throws ConfigError, with lines that name `fileName`, if the text is no
+ * YAML or none of its models can be carried over.
  */
 export function importLitellm(text: string, fileName: string): LitellmImport {
   const source = parseYaml(text, fileName, { merge: true });
@@ -68,14 +71,15 @@ export function importLitellm(text: string, fileName: string): LitellmImport {
   return { yaml, remarks: remarks.list, variables, leftOut: leftOut.length };
 }
 
-/** The variables of the written file, where no text has a line break. `$${NAME}` is none. */
+/** Returns the names of the variables in the written file, of which no text has a line break. */
 function variablesOf(yaml: string): string[] {
   return Array.from(yaml.matchAll(/\$(\$?)\{([^}\n]*)\}/g)).flatMap(([, escape, name = '']) =>
+    // `$${NAME}` stands for a plain `${NAME}`.
     escape === '' && /^\w+$/.test(name) ? [name] : [],
   );
 }
 
-/** What `config check` says of the written file if its variables have values that fit. */
+/** Returns what `config check` says of the written file if its variables have values that fit. */
 function problemsOf(
   yaml: string,
   variables: readonly string[],
@@ -96,11 +100,12 @@ function problemsOf(
   }
 }
 
-/** `config.yaml:12: model_list[0].litellm_params.rpm: …` */
+/** Returns a line such as `config.yaml:12: model_list[0].litellm_params.rpm: …`. */
 export function remarkLine(fileName: string, { line, path, text }: Remark): string {
   return `${fileName}:${line}: ${path}: ${text}`;
 }
 
+/** Reads a list of maps; empty, with a remark, if the value is no list. */
 function listOf(file: ImportMap, name: string, remarks: Remarks): ImportMap[] {
   const list = file.take(name) ?? [];
   if (!Array.isArray(list)) {
@@ -110,23 +115,24 @@ function listOf(file: ImportMap, name: string, remarks: Remarks): ImportMap[] {
   return list.map((item: unknown, index) => new ImportMap(item, [name, index], remarks));
 }
 
-/** The variables from which LiteLLM takes the keys of entries that name none, nor do their credentials. */
+/** Returns the variables from which LiteLLM takes a key if neither an entry nor its credential names one. */
 function impliedVariables(
   entries: readonly ImportMap[],
   credentials: ReadonlyMap<string, ImportMap>,
 ): string[] {
   return entries.flatMap((entry) => {
-    const own = entry.map('litellm_params');
-    const model = own.text('model');
-    const credential = credentials.get(own.text('litellm_credential_name') ?? '');
-    const named = own.text('api_key') ?? credential?.peek('api_key');
-    if (model === undefined || named !== undefined) return [];
-    const { provider } = providerModelOf(model, own.text('custom_llm_provider'));
+    // A map of its own, so that these names do not count as read when the entry is converted.
+    const params = entry.map('litellm_params');
+    const model = params.text('model');
+    const credential = credentials.get(params.text('litellm_credential_name') ?? '');
+    const key = params.text('api_key') ?? credential?.peek('api_key');
+    if (model === undefined || key !== undefined) return [];
+    const { provider } = providerModelOf(model, params.text('custom_llm_provider'));
     return provider?.variable ?? [];
   });
 }
 
-/** The values of each credential, by its name. Of two with one name LiteLLM reads the first. */
+/** Returns the values of each credential, by its name. Of two with one name LiteLLM reads the first. */
 function credentialsOf(file: ImportMap, remarks: Remarks): Map<string, ImportMap> {
   const credentials = new Map<string, ImportMap>();
   for (const credential of listOf(file, 'credential_list', remarks)) {
@@ -141,7 +147,7 @@ function credentialsOf(file: ImportMap, remarks: Remarks): Map<string, ImportMap
   return credentials;
 }
 
-/** Adds the entries that are in no model to `leftOut`. */
+/** Groups the entries by their model's name. Adds the entries that are in no model to `leftOut`. */
 function modelsOf(
   entries: readonly ImportMap[],
   context: DeploymentContext,
@@ -151,8 +157,8 @@ function modelsOf(
   for (const entry of entries) {
     const name = entry.text('model_name');
     if (name === undefined || !MODEL_NAME.test(name)) {
-      const fault = name === undefined ? `is missing: ${MODEL_NAME_RULE}` : MODEL_NAME_RULE;
-      entry.remark('model_name', `${fault}; the entry was left out`);
+      const problem = name === undefined ? `is missing: ${MODEL_NAME_RULE}` : MODEL_NAME_RULE;
+      entry.remark('model_name', `${problem}; the entry was left out`);
       leftOut.push(entry);
       continue;
     }
@@ -182,12 +188,13 @@ function withAliases(models: readonly ImportedModel[], router: ImportMap): Impor
     models.map(({ id }) => id),
   );
   return models.map(({ id, ...model }) => {
-    const own = aliases.get(id);
-    return own === undefined ? { id, ...model } : { id, aliases: own, ...model };
+    const modelAliases = aliases.get(id);
+    // In the file that is written, the aliases follow the id.
+    return modelAliases === undefined ? { id, ...model } : { id, aliases: modelAliases, ...model };
   });
 }
 
-/** LiteLLM takes the names of models as they are, and none from the environment. */
+/** Escapes `${` in names, because LiteLLM takes the names of models as they are, not from the environment. */
 function withEscapedNames(model: ImportedModel): ImportedModel {
   const { id, aliases, fallbacks } = model;
   return {
@@ -201,6 +208,7 @@ function withEscapedNames(model: ImportedModel): ImportedModel {
 /** LiteLLM's file has no plans, and Tollgate needs one. */
 const PLAN = { id: 'default', requests_per_minute: 60, calls_per_day: 1_000, models: ['*'] };
 
+/** Returns the text of the `tollgate.yaml`, with a comment at each model without a price. */
 function documentOf(models: readonly ImportedModel[], fileName: string): string {
   const written = models.map(withEscapedNames);
   // Entries share values, and load.ts expands few aliases.
@@ -209,14 +217,14 @@ function documentOf(models: readonly ImportedModel[], fileName: string): string 
   document.commentBefore =
     ` Made from ${fileName.replaceAll(/\s+/g, ' ')} by: tollgate config import-litellm\n` +
     ' Check with: tollgate config check';
-  const remark = (node: unknown, text: string): void => {
+  const comment = (node: unknown, text: string): void => {
     if (isMap(node)) (node as Node).commentBefore = ` ${text}`;
   };
   const list = document.get('models');
   models.forEach(({ price }, index) => {
-    if (price === undefined && isSeq(list)) remark(list.items[index], 'No price: its calls cost nothing.');
+    if (price === undefined && isSeq(list)) comment(list.items[index], 'No price: its calls cost nothing.');
   });
   const plans = document.get('plans');
-  if (isSeq(plans)) remark(plans.items[0], 'Of no setting of LiteLLM: write your own limits.');
+  if (isSeq(plans)) comment(plans.items[0], 'Of no setting of LiteLLM: write your own limits.');
   return `${document.toString({ lineWidth: 0 }).trimEnd()}\n`;
 }

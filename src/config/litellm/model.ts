@@ -1,13 +1,14 @@
 /**
  * Makes one model of Tollgate with several upstreams from the entries of LiteLLM's file that have the same
- * `model_name`: its price, its upstreams' weights and priorities, its aliases, its fallbacks. import.ts calls
- * it, in the process of `tollgate config import-litellm`. Pure.
+ * `model_name`: the price, the upstreams' weights and priorities, the aliases, the fallbacks. import.ts calls
+ * `importModel`, `importAliases` and `withFallbacks`, in the process of `tollgate config import-litellm`.
+ * Pure.
  *
  * An ImportMap (remarks.ts) remembers which names were read: `take`, `map`, `text` and `number` mark a name
- * as read, and a name that nobody has read gets a remark in the end. So a function that reads a name and
+ * as read, and a name that no function has read gets a remark in the end. So a function that reads a name and
  * cannot use its value adds the remark itself.
  *
- * Must hold: what `config check` would refuse is left out, with a remark
+ * Must hold: what `config check` would reject is left out, with a remark
  * (test/unit/config/litellm/import.test.ts).
  */
 import type { Service } from '../../core/door-names.js';
@@ -22,6 +23,7 @@ import type { Deployment, Upstream } from './deployment.js';
 import { type ModelPrice, priceOf } from './price.js';
 import type { ImportMap } from './remarks.js';
 
+/** A model in Tollgate's file, with the names and in the order of the file. */
 export interface ImportedModel {
   readonly id: string;
   readonly aliases?: readonly string[];
@@ -35,14 +37,14 @@ export interface ImportedModel {
     Limits & { readonly weight?: number; readonly priority?: number })[];
 }
 
-/** What a model serves without a setting `serves`. */
+/** What a model without the setting `serves` serves. */
 const CHAT: readonly Service[] = ['chat'];
 
 type FallbackReason = Settings['models'][number]['fallback_on'][number];
 
 /**
  * The limits of one deployment. LiteLLM counts each deployment by itself. Tollgate counts all models of an
- * address and key together unless `quota_scope` is `model`, so a deployment with limits gets that.
+ * address and key together unless `quota_scope` is `model`, so a deployment with limits gets this setting.
  */
 interface Limits {
   readonly requests_per_minute?: number;
@@ -50,20 +52,20 @@ interface Limits {
   readonly quota_scope?: 'model';
 }
 
-/** The highest weight and the highest priority in Tollgate's file. */
-const SHARE_MAX = 1_000;
+/** The highest weight in Tollgate's file (upstream-schema.ts). */
+const WEIGHT_MAX = 1_000;
 
-/** LiteLLM chooses an upstream by the first of these that an entry has. */
+/** LiteLLM chooses an upstream by the first of these parameters that an entry has. */
 const SHARES = ['weight', 'rpm', 'tpm'] as const;
 
 /**
- * Returns the model `id` with an upstream for each deployment. `deployments` has at least one entry; a remark
- * names those beyond UPSTREAMS_MAX, which are left out. `all`: the deployments of all models.
+ * Returns the model `id` with an upstream for each deployment. There is at least one. Deployments beyond
+ * UPSTREAMS_MAX are left out, with a remark. `ofAllModels`: the deployments of all models.
  */
 export function importModel(
   id: string,
   deployments: readonly Deployment[],
-  all: readonly Deployment[],
+  ofAllModels: readonly Deployment[],
 ): ImportedModel {
   const used = deployments.slice(0, UPSTREAMS_MAX);
   for (const { entry } of deployments.slice(UPSTREAMS_MAX)) {
@@ -87,7 +89,7 @@ export function importModel(
     ...(outputTokensMax === undefined ? {} : { max_output_tokens: outputTokensMax }),
     upstreams: used.map(({ upstream }, index) => ({
       ...upstream,
-      ...limitsOf(used[index]!, all),
+      ...limitsOf(used[index]!, ofAllModels),
       ...(weights === undefined ? {} : { weight: weights[index]! }),
       ...(priorities === undefined ? {} : { priority: priorities[index]! }),
     })),
@@ -101,12 +103,12 @@ const LIMITS = {
 
 /**
  * Returns the entry's `rpm` and `tpm` as limits. Upstreams of one scope share one limit in Tollgate, whatever
- * models they are of, and `config check` rejects two values of it: entries that differ get no limit, and a
- * remark. `all`: the entries of all models.
+ * models they are of, and `config check` rejects a limit with two values. So entries that differ get no
+ * limit, but a remark.
  */
-function limitsOf(deployment: Deployment, all: readonly Deployment[]): Limits {
+function limitsOf(deployment: Deployment, ofAllModels: readonly Deployment[]): Limits {
   const scope = scopeOf(deployment);
-  const same = all.filter((other) => scopeOf(other) === scope);
+  const ofScope = ofAllModels.filter((other) => scopeOf(other) === scope);
   const limits: { requests_per_minute?: number; tokens_per_minute?: number } = {};
   for (const share of ['rpm', 'tpm'] as const) {
     const value = deployment[share];
@@ -114,7 +116,7 @@ function limitsOf(deployment: Deployment, all: readonly Deployment[]): Limits {
     const { name, max } = LIMITS[share];
     if (!Number.isSafeInteger(value) || value < 1 || value > max)
       remarkParameter(deployment, share, `no limit: wanted is a whole number from 1 to ${max}`);
-    else if (same.some((other) => other[share] !== value))
+    else if (ofScope.some((other) => other[share] !== value))
       remarkParameter(deployment, share, 'no limit: entries with the same address, key and model differ');
     else limits[name] = value;
   }
@@ -122,8 +124,8 @@ function limitsOf(deployment: Deployment, all: readonly Deployment[]): Limits {
 }
 
 /**
- * The same text for upstreams that share their limits, as `scopeTextOf` has it of settings that were read:
- * here variables have no values yet.
+ * Returns the same text for upstreams that share their limits. A twin of `scopeTextOf` (upstream-scopes.ts),
+ * which needs settings that were read: here variables have no values yet. The text stays in this process.
  */
 function scopeOf({ upstream }: Deployment): string {
   const { provider, key, model, region, project, profile, headers = {} } = upstream;
@@ -131,28 +133,33 @@ function scopeOf({ upstream }: Deployment): string {
   return JSON.stringify([provider, urlOf(upstream), key, model, region, project, profile, secrets]);
 }
 
-/** Whole numbers from 1 in the proportion of the shares; undefined if all shares are the same. */
+/** Returns whole numbers from 1 in the proportion of the shares; undefined if all shares are the same. */
 function weightsOf(deployments: readonly Deployment[]): number[] | undefined {
   const name = SHARES.find((share) => deployments.some((deployment) => deployment[share] !== undefined));
   if (name === undefined) return undefined;
   const shares = deployments.map((deployment) => Math.max(deployment[name] ?? 0, 0));
   const largest = Math.max(...shares);
   if (shares.every((share) => share === largest)) return undefined;
+  // 0: shares that are no whole numbers are scaled and rounded.
   const divisor = shares.every(Number.isSafeInteger) ? shares.reduce(greatestDivisor) : 0;
-  const isExact = divisor > 0 && largest / divisor <= SHARE_MAX;
+  const isExact = divisor > 0 && largest / divisor <= WEIGHT_MAX;
   return shares.map((share, index) => {
     if (share === 0)
       remarkParameter(deployments[index]!, name, 'has no share in LiteLLM; here it has the smallest');
-    const weight = isExact ? share / divisor : Math.round((share / largest) * SHARE_MAX);
+    const weight = isExact ? share / divisor : Math.round((share / largest) * WEIGHT_MAX);
     return Math.max(weight, 1);
   });
 }
 
+/** Returns the greatest common divisor. */
 function greatestDivisor(left: number, right: number): number {
   return right === 0 ? left : greatestDivisor(right, left % right);
 }
 
-/** LiteLLM uses `order` 1 first, and entries without one last. Undefined if no entry has one. */
+/**
+ * Returns priorities in the order of the entries' `order`, of which LiteLLM uses the lowest first, and
+ * entries without an order last. Undefined if no entry has an order.
+ */
 function prioritiesOf(deployments: readonly Deployment[]): number[] | undefined {
   const orders = [...new Set(deployments.flatMap(({ order }) => (order === undefined ? [] : [order])))];
   if (orders.length === 0) return undefined;
@@ -160,11 +167,13 @@ function prioritiesOf(deployments: readonly Deployment[]): number[] | undefined 
   return deployments.map(({ order }) => (order === undefined ? orders.length : orders.indexOf(order)) + 1);
 }
 
+/** Returns the highest bound of output tokens that an entry has; undefined if none has one. */
 function outputTokensOf(deployments: readonly Deployment[]): number | undefined {
-  const given = deployments.flatMap(({ outputTokensMax }) => outputTokensMax ?? []);
-  return given.length === 0 ? undefined : Math.max(...given);
+  const bounds = deployments.flatMap(({ outputTokensMax }) => outputTokensMax ?? []);
+  return bounds.length === 0 ? undefined : Math.max(...bounds);
 }
 
+/** Adds a remark on a parameter that was read already. */
 function remarkParameter({ entry }: Deployment, name: string, text: string): void {
   entry.map('litellm_params').remark(name, text);
 }
@@ -190,26 +199,28 @@ export function importAliases(router: ImportMap, modelIds: readonly string[]): M
     } else if (target === undefined || !modelIds.includes(target)) {
       section.remark(alias, 'its model is not among those carried over');
     } else {
-      const own = aliases.get(target) ?? [];
-      if (own.length < ALIASES_MAX) aliases.set(target, [...own, alias]);
+      const targetAliases = aliases.get(target) ?? [];
+      if (targetAliases.length < ALIASES_MAX) aliases.set(target, [...targetAliases, alias]);
       else section.remark(alias, `a model has at most ${ALIASES_MAX} aliases`);
     }
   }
   return aliases;
 }
 
-const FALLBACK_SECTIONS: readonly [name: string, reason: FallbackReason][] = [
+/** LiteLLM's lists of fallbacks, and when the fallbacks of each are asked. */
+const FALLBACK_LISTS: readonly [name: string, reason: FallbackReason][] = [
   ['fallbacks', 'unavailable'],
   ['context_window_fallbacks', 'context_length'],
 ];
 
+/** The fallbacks of one model, of all lists together. */
 interface ModelFallbacks {
-  readonly others: Set<string>;
+  readonly ids: Set<string>;
   readonly reasons: Set<FallbackReason>;
 }
 
 /**
- * Adds their fallbacks to the models. `sections`: `router_settings`, then `litellm_settings`.
+ * Returns the models with their fallbacks. `sections`: `router_settings`, then `litellm_settings`.
  *
  * LiteLLM has a list for each reason, and Tollgate has one for both: a model's lists become one. Adds a
  * remark if fallbacks are not carried over, or are used for a further reason.
@@ -218,11 +229,11 @@ export function withFallbacks(
   models: readonly ImportedModel[],
   sections: readonly ImportMap[],
 ): ImportedModel[] {
-  const found = fallbacksOf(models, sections);
+  const fallbacksByModel = fallbacksOf(models, sections);
   const servedBy = new Map(models.map(({ id, serves }) => [id, serves ?? CHAT]));
   return models.map((model) => {
-    const own = found.get(model.id);
-    return own === undefined ? model : withOwnFallbacks(model, own, servedBy, sections[0]);
+    const fallbacks = fallbacksByModel.get(model.id);
+    return fallbacks === undefined ? model : withOwnFallbacks(model, fallbacks, servedBy, sections[0]);
   });
 }
 
@@ -231,45 +242,51 @@ function fallbacksOf(
   models: readonly ImportedModel[],
   sections: readonly ImportMap[],
 ): Map<string, ModelFallbacks> {
-  const ids = new Set(models.map(({ id }) => id));
-  const found = new Map<string, ModelFallbacks>();
+  const modelIds = new Set(models.map(({ id }) => id));
+  const fallbacksByModel = new Map<string, ModelFallbacks>();
   for (const { section, name, reason, id, listed } of listedFallbacks(sections)) {
-    const others = listed.filter((other): other is string => typeof other === 'string' && ids.has(other));
+    const imported = listed.filter(
+      (other): other is string => typeof other === 'string' && modelIds.has(other),
+    );
     const ofModel = `of ${JSON.stringify(id).slice(0, 200)}`;
-    if (!ids.has(id) || others.length === 0) {
+    if (!modelIds.has(id) || imported.length === 0) {
       section.remark(name, `${ofModel}: its models are not among those carried over`);
       continue;
     }
-    if (others.length < listed.length)
-      section.remark(name, `${ofModel}: ${listed.length - others.length} of its models are not carried over`);
-    const own = found.get(id);
-    if (own === undefined) {
-      found.set(id, { others: new Set(others), reasons: new Set([reason]) });
+    if (imported.length < listed.length)
+      section.remark(
+        name,
+        `${ofModel}: ${listed.length - imported.length} of its models are not carried over`,
+      );
+    const fallbacks = fallbacksByModel.get(id);
+    if (fallbacks === undefined) {
+      fallbacksByModel.set(id, { ids: new Set(imported), reasons: new Set([reason]) });
       continue;
     }
-    if (!own.reasons.has(reason))
+    if (!fallbacks.reasons.has(reason))
       section.remark(name, `${ofModel}: a model has one list of fallbacks, so each is used for both reasons`);
-    for (const other of others) own.others.add(other);
-    own.reasons.add(reason);
+    for (const other of imported) fallbacks.ids.add(other);
+    fallbacks.reasons.add(reason);
   }
-  return found;
+  return fallbacksByModel;
 }
 
-/** One list of fallbacks, as the file has it. */
+/** One model's list of fallbacks, as the file has it. */
 interface ListedFallbacks {
   readonly section: ImportMap;
+  /** The name of the list in the section. */
   readonly name: string;
   readonly reason: FallbackReason;
-  /** The model that has them. */
+  /** The model that has the fallbacks. */
   readonly id: string;
-  /** Without the model itself. */
+  /** The fallbacks, without the model itself. */
   readonly listed: readonly unknown[];
 }
 
 /** Reads `fallbacks` and `context_window_fallbacks`: lists of maps from a model to a list of others. */
 function listedFallbacks(sections: readonly ImportMap[]): ListedFallbacks[] {
   return sections.flatMap((section) =>
-    FALLBACK_SECTIONS.flatMap(([name, reason]) =>
+    FALLBACK_LISTS.flatMap(([name, reason]) =>
       fallbackMaps(section, name).flatMap((map) =>
         Object.entries(map).map(([id, list]) => {
           const listed = listIn(list).filter((other) => other !== id);
@@ -280,7 +297,7 @@ function listedFallbacks(sections: readonly ImportMap[]): ListedFallbacks[] {
   );
 }
 
-/** The maps of such a list. Anything else in it gets a remark: LiteLLM does not start with it. */
+/** Returns the maps of such a list. Anything else gets a remark: LiteLLM would not start with it. */
 function fallbackMaps(section: ImportMap, name: string): Record<string, unknown>[] {
   const value = section.take(name);
   const maps = listIn(value).filter(isRecord);
@@ -290,33 +307,34 @@ function fallbackMaps(section: ImportMap, name: string): Record<string, unknown>
   return maps;
 }
 
+/** Returns the value if it is a list, else an empty list. */
 function listIn(value: unknown): readonly unknown[] {
   return Array.isArray(value) ? (value as unknown[]) : [];
 }
 
-/** Adds at most FALLBACKS_MAX of the fallbacks: those that serve all that the model serves. */
+/** Returns the model with the first FALLBACKS_MAX of the fallbacks that serve all that the model serves. */
 function withOwnFallbacks(
   model: ImportedModel,
-  { others, reasons }: ModelFallbacks,
+  { ids, reasons }: ModelFallbacks,
   servedBy: ReadonlyMap<string, readonly Service[]>,
   router: ImportMap | undefined,
 ): ImportedModel {
   const ofModel = `of ${JSON.stringify(model.id)}`;
-  if (others.size > FALLBACKS_MAX)
+  if (ids.size > FALLBACKS_MAX)
     router?.remark('fallbacks', `${ofModel}: a model has at most ${FALLBACKS_MAX}`);
   // Another service's responses have another form, so `config check` rejects such a fallback.
   const services = model.serves ?? CHAT;
-  const fitting = [...others].filter((other) =>
-    services.every((service) => (servedBy.get(other) ?? CHAT).includes(service)),
+  const serving = [...ids].filter((id) =>
+    services.every((service) => (servedBy.get(id) ?? CHAT).includes(service)),
   );
-  if (fitting.length < others.size)
+  if (serving.length < ids.size)
     router?.remark(
       'fallbacks',
-      `${ofModel}: ${others.size - fitting.length} of its models serve something else`,
+      `${ofModel}: ${ids.size - serving.length} of its models serve something else`,
     );
-  if (fitting.length === 0) return model;
+  if (serving.length === 0) return model;
   // In the file that is written, the upstreams come last.
-  const { upstreams, ...rest } = model;
-  const fallbacks = fitting.slice(0, FALLBACKS_MAX);
-  return { ...rest, fallbacks, fallback_on: [...reasons], upstreams };
+  const { upstreams, ...withoutUpstreams } = model;
+  const fallbacks = serving.slice(0, FALLBACKS_MAX);
+  return { ...withoutUpstreams, fallbacks, fallback_on: [...reasons], upstreams };
 }

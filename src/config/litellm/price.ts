@@ -3,11 +3,16 @@
  * deployment.ts calls `pricesOf`, model.ts `priceOf`, in the process of `tollgate config import-litellm`.
  * Pure.
  *
- * Must hold: a price is never below LiteLLM's cost, so one with too many decimals is rounded up
- * (test/unit/config/litellm/price.test.ts). Each price of a model, also of its long ones, is the highest that
- * the file has for one of its upstreams (test/unit/config/litellm/import.test.ts), so that no upstream with a
- * price in the file is sold below it. That says nothing of an upstream without this price in the file:
- * LiteLLM takes such a price from a table of its own, which is not read here.
+ * A _cost_ is LiteLLM's number for one token or call; a _price_ is the text in Tollgate's file, for a million
+ * tokens or a call.
+ *
+ * Must hold:
+ * - A price is never below LiteLLM's cost, so a price with too many decimals is rounded up
+ *   (test/unit/config/litellm/price.test.ts).
+ * - Each price of a model, also of its long prices, is the highest that the file has for one of its upstreams
+ *   (test/unit/config/litellm/import.test.ts), so that no upstream is sold below its price in the file. An
+ *   upstream without a price in the file may be: LiteLLM has such a price in a table of its own, which is not
+ *   read here.
  */
 import { picoUnitsPerCall, picoUnitsPerToken } from '../../core/money.js';
 import { LONG_PRICES_MAX, LONG_PROMPT_TOKENS_MAX } from '../catalog-schema.js';
@@ -24,7 +29,8 @@ const TOKEN_PRICE_NAMES = [
 type PriceName = (typeof TOKEN_PRICE_NAMES)[number] | 'call';
 const PRICE_NAMES: readonly PriceName[] = [...TOKEN_PRICE_NAMES, 'call'];
 
-const COSTS: Readonly<Record<PriceName, string>> = {
+/** LiteLLM's name of the cost of which each price is made. */
+const COST_NAMES: Readonly<Record<PriceName, string>> = {
   input: 'input_cost_per_token',
   output: 'output_cost_per_token',
   cached_input: 'cache_read_input_token_cost',
@@ -34,13 +40,14 @@ const COSTS: Readonly<Record<PriceName, string>> = {
   call: 'input_cost_per_query',
 };
 
-/** The end of a cost's name, if the cost is for prompts of more than so many thousand tokens. */
+/** Matches the end of the name of a cost for prompts of more than so many thousand tokens. */
 const ABOVE = /_above_([1-9]\d{0,4})k_tokens$/;
 
-/** Names of LiteLLM that are about money. */
+/** Matches LiteLLM's names that are about money. */
 export const PRICE_WORDS = /cost|price|pricing/;
 export const UNPLACED_PRICE = 'a price that Tollgate has no place for: raise price.input or price.output';
 
+/** The prices that the file has. Kinds that it lacks are absent. */
 type Prices = Readonly<Partial<Record<PriceName, ImportedPrice>>>;
 
 /** What one entry of the file says of prices. */
@@ -50,36 +57,44 @@ export interface DeploymentPrices {
   readonly long: ReadonlyMap<number, Prices>;
 }
 
-/** `own`: the entry's `litellm_params`, which go before `info`, its `model_info`. */
-export function pricesOf(own: ImportMap, info: ImportMap): DeploymentPrices {
-  const base = pricesNamed(PRICE_NAMES, '', own, info);
+/** Reads the costs of an entry. `params`: its `litellm_params`, which go before `info`, its `model_info`. */
+export function pricesOf(params: ImportMap, info: ImportMap): DeploymentPrices {
+  const base = pricesNamed(PRICE_NAMES, '', params, info);
   const long = new Map<number, Prices>();
-  for (const name of [...own.unread, ...info.unread]) {
+  for (const name of [...params.unread, ...info.unread]) {
     const [suffix = '', thousands] = ABOVE.exec(name) ?? [];
     const above = Number(thousands) * 1_000;
+    // Negated, because `above` is NaN for a name without the suffix.
     if (!(above <= LONG_PROMPT_TOKENS_MAX) || long.has(above)) continue;
-    const prices = pricesNamed(TOKEN_PRICE_NAMES, suffix, own, info);
+    const prices = pricesNamed(TOKEN_PRICE_NAMES, suffix, params, info);
     if (Object.keys(prices).length > 0) long.set(above, prices);
   }
   return { base, long };
 }
 
-function pricesNamed(names: readonly PriceName[], suffix: string, own: ImportMap, info: ImportMap): Prices {
+/** Reads the costs for these prices, whose names end with `suffix`. A cost that is none gets a remark. */
+function pricesNamed(
+  names: readonly PriceName[],
+  suffix: string,
+  params: ImportMap,
+  info: ImportMap,
+): Prices {
   const prices: Partial<Record<PriceName, ImportedPrice>> = {};
   for (const name of names) {
-    const cost = `${COSTS[name]}${suffix}`;
-    const ownCost = own.costText(cost);
-    const infoCost = info.costText(cost);
-    const costText = ownCost ?? infoCost;
-    if (costText === undefined) continue;
-    const owner = ownCost === undefined ? info : own;
+    const costName = `${COST_NAMES[name]}${suffix}`;
+    const paramsCost = params.costText(costName);
+    // Read also if it is not used, so that it gets no remark as a name that nobody reads.
+    const infoCost = info.costText(costName);
+    const cost = paramsCost ?? infoCost;
+    if (cost === undefined) continue;
+    const source = paramsCost === undefined ? info : params;
     const kind = name === 'call' ? PER_CALL : PER_TOKEN;
-    const price = importPrice(costText, kind);
+    const price = importPrice(cost, kind);
     if (price === undefined) {
-      owner.remark(cost, kind.rule);
+      source.remark(costName, kind.rule);
       continue;
     }
-    if (!price.exact) owner.remark(cost, `rounded up to ${price.text} ${kind.limit}`);
+    if (!price.isExact) source.remark(costName, `rounded up to ${price.text} ${kind.limit}`);
     prices[name] = price;
   }
   return prices;
@@ -99,11 +114,14 @@ interface Priced {
 }
 
 /**
- * A model has one price, whichever upstream responds. So each kind of price (PRICE_NAMES) is the highest that
- * an entry has; entries without that kind do not count. If no entry has an input price, or none an output
- * price, the model has no price and its calls cost nothing, which a remark says. There are two exceptions: a
- * price of calls alone is enough, and tokens cost nothing then; a price of input alone is enough if responses
- * have no output to pay for (`hasOutput` is false), such as embeddings.
+ * Returns the price of a model, which is one price whichever upstream responds. Each kind of price
+ * (PRICE_NAMES) is the highest that an entry has; entries without that kind do not count. `deployments` has
+ * at least one entry.
+ *
+ * If no entry has an input price, or none an output price, returns undefined: the model's calls cost nothing,
+ * which a remark says. There are two exceptions. A price of calls alone is enough, and tokens cost nothing
+ * then. A price of input alone is enough if responses have no output to pay for (`hasOutput` is false), such
+ * as embeddings.
  */
 export function priceOf(deployments: readonly Priced[], hasOutput: boolean): ModelPrice | undefined {
   const base = highestOf(deployments, (prices) => prices.base, '');
@@ -112,10 +130,10 @@ export function priceOf(deployments: readonly Priced[], hasOutput: boolean): Mod
   const isOfCallsAlone = input === undefined && output === undefined && call !== undefined;
   const isOutputFree = input !== undefined && !hasOutput;
   if ((input === undefined || output === undefined) && !isOfCallsAlone && !isOutputFree) {
-    const found = input === undefined && output === undefined ? 'no price' : 'only one of the two prices';
+    const given = input === undefined && output === undefined ? 'no price' : 'only one of the two prices';
     first.remark(
       'model_name',
-      `${found} in the file (LiteLLM has a table of its own): calls cost nothing until price is set`,
+      `${given} in the file (LiteLLM has a table of its own): calls cost nothing until price is set`,
     );
     return undefined;
   }
@@ -128,7 +146,7 @@ export function priceOf(deployments: readonly Priced[], hasOutput: boolean): Mod
         `a model has at most ${LONG_PRICES_MAX} long prices`,
     );
   const long = aboves.slice(0, LONG_PRICES_MAX).map((above, index) => {
-    // The last long price covers the thresholds for which there is no place.
+    // The last long price also covers the thresholds beyond LONG_PRICES_MAX.
     const covered = index === LONG_PRICES_MAX - 1 ? aboves.slice(index) : [above];
     const pricesIn = (prices: DeploymentPrices): Prices =>
       covered.map((threshold) => pricesAbove(prices, threshold)).reduce(higherOf);
@@ -139,65 +157,66 @@ export function priceOf(deployments: readonly Priced[], hasOutput: boolean): Mod
 }
 
 /**
- * LiteLLM's prices for a prompt of more than `above` tokens. A kind that a long price leaves out is as usual.
+ * Returns LiteLLM's prices for a prompt of more than `above` tokens: those of the highest threshold up to
+ * `above`, and the base price of each kind that the long prices leave out. A call has no long price.
  */
 function pricesAbove({ base: { call: _, ...base }, long }: DeploymentPrices, above: number): Prices {
   const reached = [...long.keys()].filter((threshold) => threshold <= above);
   return { ...base, ...long.get(Math.max(...reached)) };
 }
 
-/** The higher price of each kind. */
+/** Returns the higher price of each kind. */
 function higherOf(left: Prices, right: Prices): Prices {
   const higher: Partial<Record<PriceName, ImportedPrice>> = { ...left };
   for (const [name, price] of Object.entries(right) as [PriceName, ImportedPrice][]) {
-    const known = higher[name];
-    higher[name] = known === undefined ? price : higherPrice(known, price);
+    const other = higher[name];
+    higher[name] = other === undefined ? price : higherPrice(other, price);
   }
   return higher;
 }
 
-/** The highest price of each kind. `which`: for which prompts the prices are, for a remark; may be empty. */
+/** Returns the highest price of each kind. `forPrompts`: part of a remark, such as ` above 200000 tokens`. */
 function highestOf(
   deployments: readonly Priced[],
   pricesIn: (prices: DeploymentPrices) => Prices,
-  which: string,
+  forPrompts: string,
 ): Prices {
   let highest: Prices = {};
   for (const { entry, prices } of deployments) {
-    const own = pricesIn(prices);
-    for (const [name, price] of Object.entries(own) as [PriceName, ImportedPrice][]) {
-      const known = highest[name];
-      if (known !== undefined && known.text !== price.text) {
+    const entryPrices = pricesIn(prices);
+    for (const [name, price] of Object.entries(entryPrices) as [PriceName, ImportedPrice][]) {
+      const soFar = highest[name];
+      if (soFar !== undefined && soFar.text !== price.text) {
         entry.remark(
           'litellm_params',
-          `the ${name} price${which} differs from another entry's; a model has one price: the higher was taken`,
+          `the ${name} price${forPrompts} differs from another entry's; a model has one price: the higher was taken`,
         );
       }
     }
-    highest = higherOf(highest, own);
+    highest = higherOf(highest, entryPrices);
   }
   return highest;
 }
 
-/** The texts of the prices. Input or output without a price costs nothing. */
-function textsOf({ input, output, ...parts }: Prices): PriceTexts {
+/** Returns the texts of the prices. Input or output without a price costs nothing. */
+function textsOf({ input, output, ...others }: Prices): PriceTexts {
   return {
     input: input?.text ?? '0',
     output: output?.text ?? '0',
-    ...Object.fromEntries(Object.entries(parts).map(([name, { text }]) => [name, text])),
+    ...Object.fromEntries(Object.entries(others).map(([name, { text }]) => [name, text])),
   };
 }
 
 interface ImportedPrice {
-  /** A decimal number with at most six decimals. */
+  /** A decimal number, with as many decimals as its kind permits at most. */
   readonly text: string;
-  /** False if it had more decimals and was rounded up. */
-  readonly exact: boolean;
+  /** False if the price had more decimals and was rounded up. */
+  readonly isExact: boolean;
 }
 
 /** Costs as a YAML file writes them: `1.5e-07`, `.00000015`, `0.00000015`, `1`. */
 const COST = /^\+?(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,3}))?$/;
-/** A number with more digits is no price. */
+/** A number with more digits, or a greater exponent, is no price. They bound the length of the BigInts. */
 const DIGITS_MAX = 40;
 const EXPONENT_MAX = 40;
 
@@ -207,8 +226,11 @@ interface PriceKind {
   readonly decimals: number;
   /** The cost is multiplied by 10 to this power. */
   readonly power: number;
+  /** Returns undefined for a price beyond the bounds of the setting. */
   readonly picoUnits: (price: string) => bigint | undefined;
+  /** What a remark says of a cost that cannot become a price. */
   readonly rule: string;
+  /** What a remark says of a price that was rounded. */
   readonly limit: string;
 }
 
@@ -239,21 +261,22 @@ export function importPrice(cost: string, kind: PriceKind = PER_TOKEN): Imported
   const digits = whole + fraction;
   const exponent = Number(exponentText);
   if (digits === '' || digits.length > DIGITS_MAX || Math.abs(exponent) > EXPONENT_MAX) return undefined;
+  /** How many decimals the price has: `digits` is its value without the decimal point. */
   const decimals = fraction.length - exponent - kind.power;
   const divisor = 10n ** BigInt(Math.max(decimals - kind.decimals, 0));
   const scaled = BigInt(digits) * 10n ** BigInt(Math.max(kind.decimals - decimals, 0));
-  const exact = scaled % divisor === 0n;
-  const text = decimalText(scaled / divisor + (exact ? 0n : 1n), kind.decimals);
-  return kind.picoUnits(text) === undefined ? undefined : { text, exact };
+  const isExact = scaled % divisor === 0n;
+  const text = decimalText(scaled / divisor + (isExact ? 0n : 1n), kind.decimals);
+  return kind.picoUnits(text) === undefined ? undefined : { text, isExact };
 }
 
-/** The higher of two prices of one kind. */
+/** Returns the higher of two prices of one kind. */
 export function higherPrice(left: ImportedPrice, right: ImportedPrice): ImportedPrice {
-  // Both kinds are below the bound of a call, and have no more decimals.
+  // `!`: prices of both kinds are within the bounds of a price of a call, and have no more decimals than it.
   return picoUnitsPerCall(left.text)! >= picoUnitsPerCall(right.text)! ? left : right;
 }
 
-/** `amount` is in the unit of the last decimal. */
+/** Returns a decimal number without zeros at its end. `amount` is in the unit of the last decimal. */
 function decimalText(amount: bigint, decimals: number): string {
   const digits = amount.toString().padStart(decimals + 1, '0');
   const fraction = digits.slice(-decimals).replace(/(?<!0)0+$/, '');

@@ -1,7 +1,8 @@
 /**
  * The table of LiteLLM's providers: which protocol each speaks here, at which address, and which variable has
  * the key. Names, addresses and variables are those of LiteLLM's get_llm_provider
- * (github.com/BerriAI/litellm, MIT). import.ts and deployment.ts use it, in the process of a command. Pure.
+ * (github.com/BerriAI/litellm, MIT). import.ts, deployment.ts and headers.ts use it, in the process of
+ * `tollgate config import-litellm`. Pure. `params` is an entry's map `litellm_params`.
  *
  * Must hold: a secret that the file has inline is never printed; a reference to a variable takes its place
  * (test/unit/config/litellm/import.test.ts).
@@ -12,7 +13,7 @@ import { isUpstreamUrl } from '../upstream-schema.js';
 import type { ImportMap } from './remarks.js';
 
 export interface Provider {
-  /** `provider` of the upstream; undefined if it is OpenAI's protocol. */
+  /** The setting `provider` of the upstream; undefined if the upstream speaks OpenAI's protocol. */
   readonly speaks?: ProviderName;
   /** The provider's address; undefined if the file has to name it. */
   readonly url: string | undefined;
@@ -24,6 +25,7 @@ export interface Provider {
   readonly modelPrefix?: string;
   /** The path, for a file whose `api_base` has only the origin. */
   readonly path?: string;
+  /** The setting `member_names` of the upstream. */
   readonly memberNames?: Readonly<Record<string, string>>;
   /** A remark on what LiteLLM does differently. */
   readonly note?: string;
@@ -31,6 +33,7 @@ export interface Provider {
 
 const COMPATIBLE = 'LiteLLM speaks its own interface to it, Tollgate the OpenAI-compatible one';
 
+/** By LiteLLM's name of the provider. */
 const PROVIDERS: ReadonlyMap<string, Provider> = new Map<string, Provider>([
   ['openai', { url: 'https://api.openai.com/v1', variable: 'OPENAI_API_KEY' }],
   ['groq', { url: 'https://api.groq.com/openai/v1', variable: 'GROQ_API_KEY' }],
@@ -76,7 +79,7 @@ const PROVIDERS: ReadonlyMap<string, Provider> = new Map<string, Provider>([
   ['litellm_proxy', { url: undefined, variable: undefined, optionalVariable: 'LITELLM_PROXY_API_KEY' }],
 ]);
 
-/** Words that LiteLLM takes before a model's name, to choose the way in which it calls the provider. */
+/** Match words before a model's name by which LiteLLM chooses how it calls the provider. They are cut off. */
 const ROUTES: Readonly<Record<string, RegExp>> = {
   openai: /^responses\//,
   azure: /^(?:o_series|gpt5_series|responses)\//,
@@ -90,37 +93,42 @@ const BEDROCK_REGION = /^([a-z]{2}(?:-[a-z]+)+-\d)\//;
 const OPENAI_MODEL = /^(?:ft:)?(?:gpt-|chatgpt-|o\d)/;
 
 export interface ProviderModel {
+  /** LiteLLM's name of the provider; `none` if the file names none. */
   readonly name: string;
-  /** Undefined if no provider is named, or if it cannot be called from here. */
+  /** Undefined if no provider is named, or if PROVIDERS lacks it. */
   readonly provider: Provider | undefined;
   /** The provider's name of the model. */
   readonly model: string;
-  /** The region that is before the model's name. */
+  /** The region that stands before the model's name; undefined if none does. */
   readonly region?: string | undefined;
 }
 
-/** Splits `groq/llama-3.3-70b-versatile`. `custom` is the entry's `custom_llm_provider`. */
+/** Splits a name such as `groq/llama-3.3-70b-versatile`. `custom`: the entry's `custom_llm_provider`. */
 export function providerModelOf(model: string, custom: string | undefined): ProviderModel {
   const slash = model.indexOf('/');
   const first = slash === -1 ? undefined : model.slice(0, slash);
   if (custom !== undefined) {
-    return providerModel(custom, first === custom ? model.slice(slash + 1) : model);
+    return modelOfProvider(custom, first === custom ? model.slice(slash + 1) : model);
   }
-  if (first !== undefined) return providerModel(first, model.slice(slash + 1));
+  if (first !== undefined) return modelOfProvider(first, model.slice(slash + 1));
   return OPENAI_MODEL.test(model)
-    ? providerModel('openai', model)
+    ? modelOfProvider('openai', model)
     : { name: 'none', provider: undefined, model };
 }
 
-function providerModel(name: string, model: string): ProviderModel {
+/**
+ * `model`: the name without the provider's. Cuts off a route and a region, and adds the provider's prefix.
+ */
+function modelOfProvider(name: string, model: string): ProviderModel {
   const provider = PROVIDERS.get(name);
   const prefix = provider?.modelPrefix;
-  const plain = model.replace(ROUTES[name] ?? '', '');
-  const full = prefix === undefined || plain.includes('/') ? plain : prefix + plain;
-  const [before, region] = (name === 'bedrock' ? BEDROCK_REGION.exec(full) : null) ?? [''];
-  return { name, provider, model: full.slice(before.length), region };
+  const withoutRoute = model.replace(ROUTES[name] ?? '', '');
+  const full = prefix === undefined || withoutRoute.includes('/') ? withoutRoute : prefix + withoutRoute;
+  const [regionPart, region] = (name === 'bedrock' ? BEDROCK_REGION.exec(full) : null) ?? [''];
+  return { name, provider, model: full.slice(regionPart.length), region };
 }
 
+/** What LiteLLM's file has before the name of a variable. */
 const ENVIRONMENT = 'os.environ/';
 const VARIABLE = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
@@ -132,9 +140,9 @@ const NO_KEY = /^(?:none|null|empty|no-?key)$/i;
  * written inline is never carried over: it becomes a reference to a variable that the operator has to set.
  */
 export class Variables {
-  /** The variable of each inline secret. */
+  /** The variable of each inline secret. Equal secrets have one variable. */
   readonly #inline = new Map<string, string>();
-  /** Variables that are in use already: no inline secret gets one of them. */
+  /** Variables that are in use already. No inline secret gets one of them: it has another value. */
   readonly #used: ReadonlySet<string>;
 
   /** `implied`: the variables that LiteLLM reads if an entry names no key. */
@@ -153,49 +161,52 @@ export class Variables {
 
   /**
    * Rewrites a secret as a reference. If the file has the secret itself, `inline` is the variable that the
-   * operator has to set. Undefined for a word that means "no key".
+   * operator has to set: `variableName`, with a number if that is in use. Undefined for a word that means "no
+   * key".
    */
-  secret(value: string, wanted: string): { reference: string; inline: string | undefined } | undefined {
+  secret(value: string, variableName: string): { reference: string; inline: string | undefined } | undefined {
     const reference = referenceOf(value);
     if (reference !== undefined) return { reference, inline: undefined };
     if (NO_KEY.test(value)) return undefined;
-    const known = this.#inline.get(value);
-    const name = known ?? this.#freeName(wanted);
+    const name = this.#inline.get(value) ?? this.#freeName(variableName);
     this.#inline.set(value, name);
     return { reference: `\${${name}}`, inline: name };
   }
 
-  #freeName(wanted: string): string {
-    const taken = new Set([...this.#used, ...this.#inline.values()]);
-    let name = wanted;
-    for (let number = 2; taken.has(name); number++) name = `${wanted}_${number}`;
+  #freeName(variableName: string): string {
+    const used = new Set([...this.#used, ...this.#inline.values()]);
+    let name = variableName;
+    for (let number = 2; used.has(name); number++) name = `${variableName}_${number}`;
     return name;
   }
 }
 
-/** `GPT_4O_API_KEY` for the model `gpt-4o`. */
+/** Returns the name of the variable for a model's key: `GPT_4O_API_KEY` for `gpt-4o`. */
 export function variableNameOf(model: string): string {
   const name = model.toUpperCase().replace(/[^A-Z0-9]+/g, '_');
   return `${/^[A-Z_]/.test(name) ? '' : 'MODEL_'}${name}_API_KEY`;
 }
 
-/** The text as Tollgate's file must have it: what looks like a reference to a variable is escaped. */
+/** Returns the text as Tollgate's file must have it: what looks like a reference to a variable is escaped. */
 export function escapedText(value: string): string {
-  return value.replace(/\$\{[^}]*\}/g, (found) => `$${found}`);
+  return value.replace(/\$\{[^}]*\}/g, (reference) => `$${reference}`);
 }
 
+/** Returns `${NAME}` for `os.environ/NAME`; undefined for other text. */
 function referenceOf(value: string): string | undefined {
   if (!value.startsWith(ENVIRONMENT)) return undefined;
   const name = value.slice(ENVIRONMENT.length).trim();
   return VARIABLE.test(name) ? `\${${name}}` : undefined;
 }
 
-/** Returns a parameter of the entry, or else of the credential that the entry names. */
-export type Parameter = (wanted: string) => string | undefined;
+/**
+ * Returns a parameter of the entry, or else of the credential that the entry names; undefined without one.
+ */
+export type Parameter = (name: string) => string | undefined;
 
-/** The address of an upstream with OpenAI's protocol. Undefined, with a remark, if none can be called. */
+/** Returns the address of an upstream with OpenAI's protocol. Undefined, with a remark, if there is none. */
 export function openaiSettings(
-  own: ImportMap,
+  params: ImportMap,
   provider: Provider,
   parameter: Parameter,
   variables: Variables,
@@ -203,19 +214,24 @@ export function openaiSettings(
   const base = parameter('api_base') ?? parameter('base_url');
   if (base === undefined) {
     if (provider.url !== undefined) return { url: provider.url };
-    own.remark('model', 'api_base is missing: the entry was left out');
+    params.remark('model', 'api_base is missing: the entry was left out');
     return undefined;
   }
-  const url = variables.text(base.replace(/(?<!\/)\/+$/, ''));
+  const url = variables.text(withoutEndSlashes(base));
   const full = provider.path === undefined || url.endsWith(provider.path) ? url : url + provider.path;
-  const checked = checkedUrl(own, full);
+  const checked = checkedUrl(params, full);
   return checked === undefined ? undefined : { url: checked };
+}
+
+/** The lookbehind keeps the pattern from trying each slash of a long run anew. */
+function withoutEndSlashes(address: string): string {
+  return address.replace(/(?<!\/)\/+$/, '');
 }
 
 /** The settings of an upstream with a protocol of its own. */
 export interface NativeSettings {
   readonly provider: ProviderName;
-  /** Only if it differs from the entry's. */
+  /** Present if the file names a model that differs from that of the entry. */
   readonly model?: string;
   readonly url?: string;
   readonly api_version?: string;
@@ -225,35 +241,38 @@ export interface NativeSettings {
   readonly profile?: string;
 }
 
-/** LiteLLM's default regions. */
+/** LiteLLM's default regions, for the providers that need one. */
 const REGIONS: Readonly<Partial<Record<ProviderName, string>>> = {
   vertex: 'us-central1',
   bedrock: 'us-west-2',
 };
-/** The deployment that an address of Azure names. To LiteLLM it goes before the model's name. */
+/** Finds the deployment that an address of Azure names. LiteLLM calls it in place of the model. */
 const AZURE_DEPLOYMENT = /\/openai\/deployments\/([\w.-]+)/;
 
 /**
- * The settings of an upstream that speaks the provider's own protocol. Undefined, with a remark, if a setting
- * that the provider needs is missing. `found`: the provider's name of the model, and the region before it.
+ * Returns the settings of an upstream that speaks the provider's own protocol. Undefined, with a remark, if a
+ * setting that the provider needs is missing. `target`: the provider's name of the model, and the region.
  */
 export function nativeSettings(
-  own: ImportMap,
+  params: ImportMap,
   speaks: ProviderName,
-  found: ProviderModel,
+  target: ProviderModel,
   parameter: Parameter,
   variables: Variables,
 ): NativeSettings | undefined {
   const base = parameter('api_base') ?? parameter('base_url');
   if (speaks === 'azure' && base === undefined) {
-    own.remark('model', 'api_base is missing: the entry was left out');
+    params.remark('model', 'api_base is missing: the entry was left out');
     return undefined;
   }
-  const text = base === undefined ? undefined : variables.text(base.replace(/(?<!\/)\/+$/, ''));
-  if (text?.startsWith('${') === true)
-    own.remark('api_base', `the variable must be the provider's own address: no path, no slash at its end`);
-  const address = text === undefined ? undefined : withoutAddedPath(speaks, text);
-  const url = address === undefined ? undefined : checkedUrl(own, address);
+  const baseText = base === undefined ? undefined : variables.text(withoutEndSlashes(base));
+  if (baseText?.startsWith('${') === true)
+    params.remark(
+      'api_base',
+      `the variable must be the provider's own address: no path, no slash at its end`,
+    );
+  const address = baseText === undefined ? undefined : withoutAddedPath(speaks, baseText);
+  const url = address === undefined ? undefined : checkedUrl(params, address);
   if (address !== undefined && url === undefined) return undefined;
   const settings = { provider: speaks, ...(url !== undefined && { url }) };
   const textOf: Parameter = (name) => {
@@ -262,19 +281,21 @@ export function nativeSettings(
   };
   switch (speaks) {
     case 'azure': {
-      const version = azureVersion(own, text!, textOf('api_version'));
-      const [, deployment = found.model] = AZURE_DEPLOYMENT.exec(text!) ?? [];
-      if (deployment === found.model) return { ...settings, ...version };
-      own.remark('api_base', 'LiteLLM calls the deployment that this path names: it was taken as model');
+      // `!`: without an address the entry was left out above.
+      const version = azureVersion(params, baseText!, textOf('api_version'));
+      const [, deployment = target.model] = AZURE_DEPLOYMENT.exec(baseText!) ?? [];
+      if (deployment === target.model) return { ...settings, ...version };
+      params.remark('api_base', 'LiteLLM calls the deployment that this path names: it was taken as model');
       return { ...settings, ...version, model: deployment };
     }
     case 'vertex': {
-      const vertex = vertexSettings(own, textOf);
+      const vertex = vertexSettings(params, textOf);
       return vertex && { ...settings, ...vertex };
     }
     case 'bedrock': {
+      // A key and a profile would be two credentials, and `config check` rejects that.
       const profile = parameter('api_key') === undefined ? textOf('aws_profile_name') : undefined;
-      const region = regionOf(own, textOf('aws_region_name') ?? found.region, speaks);
+      const region = regionOf(params, textOf('aws_region_name') ?? target.region, speaks);
       return { ...settings, region, ...(profile !== undefined && { profile }) };
     }
     default:
@@ -282,54 +303,60 @@ export function nativeSettings(
   }
 }
 
-/** The settings of Vertex AI alone. Undefined, with a remark, if the project is missing. */
+/** Returns the settings that only Vertex AI has. Undefined, with a remark, if the project is missing. */
 function vertexSettings(
-  own: ImportMap,
+  params: ImportMap,
   textOf: Parameter,
 ): Pick<NativeSettings, 'region' | 'project' | 'credentials_file'> | undefined {
   // LiteLLM takes both spellings.
   const vertexText: Parameter = (name) => textOf(`vertex_${name}`) ?? textOf(`vertex_ai_${name}`);
   const project = vertexText('project');
   if (project === undefined) {
-    own.remark('model', 'vertex_project is missing: the entry was left out');
+    params.remark('model', 'vertex_project is missing: the entry was left out');
     return undefined;
   }
   const credentials = vertexText('credentials');
   const name = textOf('vertex_credentials') === undefined ? 'vertex_ai_credentials' : 'vertex_credentials';
+  // LiteLLM takes a path or the JSON itself.
   const isFile = credentials !== undefined && !credentials.trimStart().startsWith('{');
   if (credentials !== undefined && !isFile)
-    own.remark(
+    params.remark(
       name,
       'a secret: write it into a file that only Tollgate reads, and name it in credentials_file',
     );
   if (credentials?.startsWith('${') === true)
-    own.remark(name, "the variable must be a file's path: LiteLLM takes the JSON itself from it too");
-  const region = regionOf(own, vertexText('location'), 'vertex');
+    params.remark(name, "the variable must be a file's path: LiteLLM takes the JSON itself from it too");
+  const region = regionOf(params, vertexText('location'), 'vertex');
   return { region, project, ...(isFile && { credentials_file: credentials }) };
 }
 
-function regionOf(own: ImportMap, region: string | undefined, speaks: ProviderName): string {
+/** Returns the region, or LiteLLM's default with a remark. `speaks`: a provider of REGIONS. */
+function regionOf(params: ImportMap, region: string | undefined, speaks: ProviderName): string {
   if (region !== undefined) return region;
   const preset = REGIONS[speaks]!;
-  own.remark('model', `no region is given: ${preset} was taken`);
+  params.remark('model', `no region is given: ${preset} was taken`);
   return preset;
 }
 
-/** The version for LiteLLM's `api_version`. For an address below `/openai/v1` it is always `v1`. */
+/** Returns the version for LiteLLM's `api_version`. For an address below `/openai/v1` it is always `v1`. */
 function azureVersion(
-  own: ImportMap,
+  params: ImportMap,
   address: string,
   version: string | undefined,
 ): { readonly api_version?: string } {
   if (address.includes('/openai/v1') || version === 'v1' || version === 'latest')
     return { api_version: 'v1' };
-  if (version === undefined) own.remark('model', 'no api_version is given: that of Tollgate was taken');
+  if (version === undefined) params.remark('model', 'no api_version is given: that of Tollgate was taken');
   return version === undefined ? {} : { api_version: version };
 }
 
-function checkedUrl(own: ImportMap, url: string): string | undefined {
+/** Returns the address; undefined, with a remark, if it is none that an upstream may have. */
+function checkedUrl(params: ImportMap, url: string): string | undefined {
   // A variable's value is checked when the settings are read.
   if (url.startsWith('${') || isUpstreamUrl(url)) return url;
-  own.remark('api_base', 'no http:// or https:// address without user and password; the entry was left out');
+  params.remark(
+    'api_base',
+    'no http:// or https:// address without user and password; the entry was left out',
+  );
   return undefined;
 }

@@ -1,11 +1,12 @@
 /**
  * Collects what an import from LiteLLM cannot carry over. ImportMap reads a map of the file and remembers
- * which of its names were read; what is left becomes a remark. import.ts and deployment.ts use both, for
- * `tollgate config import-litellm`. Pure.
+ * which of its names were read; each name that was not read becomes a remark. All files of this folder use
+ * ImportMap, in the process of `tollgate config import-litellm`. Pure.
  *
- * Must hold: no name of the file is lost without a remark, and no remark has a value that may be secret
- * (test/unit/config/litellm/import.test.ts). A new feature of Tollgate that LiteLLM has too changes its
- * reason here.
+ * Must hold:
+ * - No name of the file is lost without a remark, and no remark has a value that may be secret
+ *   (test/unit/config/litellm/import.test.ts). So who reads a name and cannot use its value adds the remark.
+ * - If Tollgate gets a feature that LiteLLM has too, its reason below changes (no test).
  */
 import { isRecord } from '../../core/json.js';
 import { formatPath, type SettingPath } from '../config-error.js';
@@ -14,7 +15,7 @@ import type { YamlSource } from '../yaml-source.js';
 export interface Remark {
   /** Line of the file, from 1. */
   readonly line: number;
-  /** `model_list[0].litellm_params.rpm`. */
+  /** The path as text, such as `model_list[0].litellm_params.rpm`. */
   readonly path: string;
   /** Contains no value that may be secret. */
   readonly text: string;
@@ -22,13 +23,14 @@ export interface Remark {
 
 export class Remarks {
   readonly #source: YamlSource;
-  /** By path and text, because a map may be read more than once. */
+  /** By path and text, so that a remark is there once although a map is read more than once. */
   readonly #remarks = new Map<string, Remark>();
 
   constructor(source: YamlSource) {
     this.#source = source;
   }
 
+  /** `text` must not have a value that may be secret. */
   add(path: SettingPath, text: string): void {
     const remark = { line: this.#source.lineOf(path), path: formatPath(path), text };
     this.#remarks.set(`${remark.path}: ${text}`, remark);
@@ -45,7 +47,9 @@ export class Remarks {
   }
 }
 
-/** One map of the file. `unread` has the names that were not read. */
+/**
+ * One map of the file, with a record of which names were read. A second ImportMap of it has its own record.
+ */
 export class ImportMap {
   readonly path: SettingPath;
   readonly remarks: Remarks;
@@ -61,23 +65,26 @@ export class ImportMap {
     this.#values = isMap ? value : {};
   }
 
-  /** Reads any value; undefined if the file has none, or null. */
+  /** Reads any value; undefined if the file has none, or null. Marks the name as read, as all below do. */
   take(name: string): unknown {
     this.#read.add(name);
     return this.peek(name);
   }
 
-  /** As `take`, but the name does not count as read. */
+  /** As `take`, but does not mark the name as read. */
   peek(name: string): unknown {
     return Object.hasOwn(this.#values, name) ? (this.#values[name] ?? undefined) : undefined;
   }
 
-  /** Reads a map. In the map that is returned no name counts as read yet, also if it was read before. */
+  /** Reads a map; an empty one if there is none. In the returned map no name counts as read yet. */
   map(name: string): ImportMap {
     return new ImportMap(this.take(name), [...this.path, name], this.remarks);
   }
 
-  /** Reads a text that is not empty; a number or a boolean is read as its text. */
+  /**
+   * Reads a text; a number or a boolean as its text. Undefined if it is empty, or with a remark if it is
+   * none.
+   */
   text(name: string): string | undefined {
     const value = this.take(name);
     if (value === undefined || value === '') return undefined;
@@ -87,7 +94,7 @@ export class ImportMap {
     return undefined;
   }
 
-  /** Reads a finite number, or a text of one. */
+  /** Reads a finite number, or a text of one. Undefined, with a remark, if the value is neither. */
   number(name: string): number | undefined {
     const value = this.take(name);
     if (value === undefined) return undefined;
@@ -97,7 +104,10 @@ export class ImportMap {
     return undefined;
   }
 
-  /** Reads true or false, also by the words of YAML 1.1, by which LiteLLM reads its file. */
+  /**
+   * Reads true or false, also as the words of YAML 1.1, by which LiteLLM reads its file. Undefined, with a
+   * remark, for any other value.
+   */
   flag(name: string): boolean | undefined {
     const value = this.take(name);
     if (value === undefined || typeof value === 'boolean') return value;
@@ -113,10 +123,12 @@ export class ImportMap {
     return value === undefined ? undefined : (this.remarks.sourceTextAt([...this.path, name]) ?? value);
   }
 
+  /** Adds a remark on the value of that name. */
   remark(name: string, text: string): void {
     this.remarks.add([...this.path, name], text);
   }
 
+  /** The names that were not read, in the order of the file. */
   get unread(): string[] {
     return Object.keys(this.#values).filter((name) => !this.#read.has(name));
   }
@@ -125,7 +137,7 @@ export class ImportMap {
 /** By LiteLLM's name of a setting: which setting replaces it, or why none does. Operators read the text. */
 export type Reasons = Readonly<Record<string, string>>;
 
-/** Undefined if there is none, also for a name such as `constructor`, which every object has. */
+/** Returns undefined if there is no reason, also for a name such as `constructor`, which every object has. */
 export function reasonOf(reasons: Reasons, name: string): string | undefined {
   return Object.hasOwn(reasons, name) ? reasons[name] : undefined;
 }
@@ -202,7 +214,7 @@ const FILE_REASONS: Reasons = {
   guardrails: 'requests are not changed or judged',
 };
 
-/** Adds a remark for each setting of LiteLLM's other sections that was not read. */
+/** Adds a remark for each setting outside of the lists that was not read. To be called last. */
 export function remarkSections(sections: { file: ImportMap; router: ImportMap; litellm: ImportMap }): void {
   const { file, router, litellm } = sections;
   remarkUnread(router, ROUTER_REASONS);
@@ -211,6 +223,7 @@ export function remarkSections(sections: { file: ImportMap; router: ImportMap; l
   remarkUnread(file, FILE_REASONS);
 }
 
-function remarkUnread(section: ImportMap, reasons: Reasons, usual = 'has no counterpart'): void {
-  for (const name of section.unread) section.remark(name, reasonOf(reasons, name) ?? usual);
+/** `defaultReason`: for names without a reason of their own. */
+function remarkUnread(section: ImportMap, reasons: Reasons, defaultReason = 'has no counterpart'): void {
+  for (const name of section.unread) section.remark(name, reasonOf(reasons, name) ?? defaultReason);
 }

@@ -20,10 +20,10 @@ void t.test('costs per token become exact prices per million', (t) => {
     // A binary fraction would make 0.28500000000000003 of it.
     '2.85e-07': '0.285',
   };
-  for (const [cost, text] of Object.entries(exact)) t.same(importPrice(cost), { text, exact: true }, cost);
-  t.same(importPrice('1.2345678e-07'), { text: '0.123457', exact: false }, 'rounded up');
-  t.same(importPrice('1e-13'), { text: '0.000001', exact: false });
-  t.same(importPrice('9.9999999999e-7'), { text: '1', exact: false });
+  for (const [cost, text] of Object.entries(exact)) t.same(importPrice(cost), { text, isExact: true }, cost);
+  t.same(importPrice('1.2345678e-07'), { text: '0.123457', isExact: false }, 'rounded up');
+  t.same(importPrice('1e-13'), { text: '0.000001', isExact: false });
+  t.same(importPrice('9.9999999999e-7'), { text: '1', isExact: false });
   t.end();
 });
 
@@ -49,17 +49,17 @@ void t.test('what is no price', (t) => {
 });
 
 void t.test('costs per call stay what they are', (t) => {
-  t.same(importPrice('0.002', PER_CALL), { text: '0.002', exact: true });
-  t.same(importPrice('2e-3', PER_CALL), { text: '0.002', exact: true });
-  t.same(importPrice('1.5', PER_CALL), { text: '1.5', exact: true });
-  t.same(importPrice('1e-13', PER_CALL), { text: '0.000000000001', exact: false }, 'rounded up');
+  t.same(importPrice('0.002', PER_CALL), { text: '0.002', isExact: true });
+  t.same(importPrice('2e-3', PER_CALL), { text: '0.002', isExact: true });
+  t.same(importPrice('1.5', PER_CALL), { text: '1.5', isExact: true });
+  t.same(importPrice('1e-13', PER_CALL), { text: '0.000000000001', isExact: false }, 'rounded up');
   t.equal(importPrice('10000.5', PER_CALL), undefined);
   t.end();
 });
 
 void t.test('the higher of two', (t) => {
-  const small = { text: '2', exact: true };
-  const large = { text: '10', exact: true };
+  const small = { text: '2', isExact: true };
+  const large = { text: '10', isExact: true };
   t.equal(higherPrice(small, large), large);
   t.equal(higherPrice(large, small), large);
   t.end();
