@@ -49,8 +49,8 @@ export class BlockNames {
   /** Returns the position of a name, which is added if the block lacks it; NONE for null. */
   positionOf(text: string | null): number {
     if (text === null) return NONE;
-    const known = this.#positions.get(text);
-    if (known !== undefined) return known;
+    const listed = this.#positions.get(text);
+    if (listed !== undefined) return listed;
     const position = this.#positions.size;
     // 3: the quotes and the comma of the JSON array.
     this.#bytes += text.length + 3;

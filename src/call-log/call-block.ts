@@ -193,11 +193,11 @@ export class Block {
     const at64 = this.at64(index);
     const at16 = at64 << 2;
     const { names, shorts } = this;
-    const named = (field: keyof typeof NAMED): string | null => names[shorts[at16 + NAMED[field]]!] ?? null;
+    const nameOf = (field: keyof typeof NAMED): string | null => names[shorts[at16 + NAMED[field]]!] ?? null;
     const flags = shorts[at16 + FLAGS]!;
     const isPlain = (flags & PLAIN) !== 0;
-    const account = named('account');
-    const source = named('source');
+    const account = nameOf('account');
+    const source = nameOf('source');
     const at = this.#variableAt + this.#data.readUInt32LE(at64 * 8 + VARIABLE * 4);
     const read = new VariableReader(this.#data, at, names);
     const durationMs = read.time();
@@ -205,18 +205,18 @@ export class Block {
     const admittedMs = read.timeOrNone();
     return {
       endedMs: asWallMs(this.floats[at64]!),
-      requestPrefix: named('prefix')!,
+      requestPrefix: nameOf('prefix')!,
       request: this.floats[at64 + REQUEST]!,
-      route: named('route')!,
+      route: nameOf('route')!,
       account,
-      key: named('key'),
-      model: named('model'),
-      upstream: named('upstream'),
+      key: nameOf('key'),
+      model: nameOf('model'),
+      upstream: nameOf('upstream'),
       stream: (flags & STREAM) !== 0,
       cache: (flags & CACHE_HIT) !== 0 ? 'hit' : (flags & CACHE_MISS) !== 0 ? 'miss' : null,
       // Here and in `attempts` 0 stands for no status.
       status: shorts[at16 + STATUS]! || null,
-      code: named('code'),
+      code: nameOf('code'),
       usage:
         source === null
           ? undefined
@@ -227,7 +227,7 @@ export class Block {
               cacheWrite1hTokens: read.number(),
               completionTokens: read.number(),
               reasoningTokens: read.number(),
-              answeredModel: named('answered')!,
+              answeredModel: nameOf('answered')!,
               source,
               charged: asPicoUnits(this.#data.readBigInt64LE((at64 + CHARGED) * 8)),
             },
@@ -235,7 +235,7 @@ export class Block {
       firstTokenMs,
       durationMs,
       queuedMs: this.#data.readUInt32LE(at64 * 8 + QUEUED_MS * 4),
-      attempts: isPlain ? [read.plainAttempt(named('upstream'), named('answered'))] : read.attempts(),
+      attempts: isPlain ? [read.plainAttempt(nameOf('upstream'), nameOf('answered'))] : read.attempts(),
       quotas: isPlain ? read.plainQuotas(account) : read.quotas(),
       error: isPlain ? null : read.text(),
     };
@@ -353,11 +353,11 @@ const TWO_28 = 2 ** 28;
  */
 export function putNumber(bytes: Uint8Array, start: number, value: number): number {
   // Most numbers are whole and have 31 bits. `| 0` changes all other numbers.
-  let rest = value | 0;
-  if (rest !== value || rest < 0) return putRareNumber(bytes, start, value);
+  let bits = value | 0;
+  if (bits !== value || bits < 0) return putRareNumber(bytes, start, value);
   let at = start;
-  for (; rest > 0x7f; rest >>= 7) bytes[at++] = (rest & 0x7f) | 0x80;
-  bytes[at++] = rest;
+  for (; bits > 0x7f; bits >>= 7) bytes[at++] = (bits & 0x7f) | 0x80;
+  bytes[at++] = bits;
   return at;
 }
 

@@ -50,7 +50,7 @@ export class CallReader {
   readonly #folder: string;
   readonly #searchMs: number;
   readonly #written: () => GrowingSegment | undefined;
-  /** By number. Those whose files are gone are left out at the next search. */
+  /** By number. A segment whose file is gone is left out at the next search. */
   #segments = new Map<number, Segment>();
 
   constructor(folder: string, { written = () => undefined, searchMs = SEARCH_MS }: CallReaderOptions = {}) {
@@ -147,8 +147,8 @@ export class CallReader {
     }
     this.#segments = segments;
     const all = [...segments.values()];
-    for (let first = 0; first < all.length; first += BEGUN_AT_ONCE)
-      await Promise.all(all.slice(first, first + BEGUN_AT_ONCE).map((segment) => segment.begin()));
+    for (let index = 0; index < all.length; index += BEGUN_AT_ONCE)
+      await Promise.all(all.slice(index, index + BEGUN_AT_ONCE).map((segment) => segment.begin()));
     return all;
   }
 
@@ -210,7 +210,7 @@ function appendNewer(
   calls: CallRecord[],
   limit: number,
 ): Position {
-  let last = position;
+  let tested = position;
   for (const { at, block } of blocks) {
     if (at < position.at) continue;
     const test = testOf(filter, block);
@@ -218,7 +218,7 @@ function appendNewer(
       if (calls.length >= limit) return { at, call };
       if (test?.(call) === true) calls.push(block.call(call));
     }
-    last = { at: at + block.bytes, call: 0 };
+    tested = { at: at + block.bytes, call: 0 };
   }
-  return last;
+  return tested;
 }

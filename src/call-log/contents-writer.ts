@@ -157,8 +157,8 @@ export class ContentsReader {
   /** Resolves with the contents of the call of that request id; undefined if none are kept. */
   async find(requestId: string): Promise<CallContents | undefined> {
     for (const { path } of segmentFiles(this.#folder, 'contents').reverse()) {
-      const found = await findIn(path, requestId);
-      if (found !== undefined) return found;
+      const contents = await findIn(path, requestId);
+      if (contents !== undefined) return contents;
     }
     return undefined;
   }

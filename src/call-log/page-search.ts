@@ -25,7 +25,7 @@ import type { BlockAt, Segment } from './segment.js';
 
 /** How many extents (some 64 KiB each) a batch has: one at first, then twice as many each time up to this. */
 const BATCH_EXTENTS_MAX = 32;
-/** The same if accounts must be looked up. Thousands of lookups in one turn would delay other work. */
+/** As BATCH_EXTENTS_MAX, if accounts must be looked up: thousands of lookups in one turn delay other work. */
 const BATCH_OF_ACCOUNTS_MAX = 8;
 /** Extents that follow each other are read as one range. The thread pool reads several ranges at once. */
 const RANGE_EXTENTS_MAX = 8;

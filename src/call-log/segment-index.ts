@@ -377,7 +377,7 @@ function mixed(value: number): number {
 
 const FAILED_HASH = hashOf(FAILED_KEY);
 
-/** Returns the step between the probes of a filter key. It is odd, so it is never 0. */
+/** Returns the step between the probes of a filter key. The step is odd, so it is never 0. */
 function stepOf(hash: number): number {
   return Math.imul(hash, 0x9e3779b1) | 1;
 }

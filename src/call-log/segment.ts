@@ -132,8 +132,8 @@ export class Segment {
   }
 
   /**
-   * Returns the extents, oldest first; none if the file was removed. They do not change while the caller has
-   * them.
+   * Returns the extents, oldest first; none if the file was removed. The extents do not change while the
+   * caller has them.
    */
   async extents(): Promise<readonly Extent[]> {
     // Searches at the same time share one read.
@@ -203,7 +203,8 @@ export class Segment {
   }
 
   /**
-   * Reads the blocks of one or more extents at once. They must follow each other in the file, as in a Range.
+   * Reads the blocks of one or more extents at once. The extents must follow each other in the file, as in a
+   * Range.
    */
   async blocks(extents: readonly Extent[]): Promise<BlockAt[]> {
     const from = extents[0]!.at;

@@ -90,7 +90,9 @@ interface Meaning {
   readonly applies?: Applies;
 }
 
-/** A whole number without a default. It is required, unless it is `optionalLimit`. */
+/**
+ * A whole number without a default. A required setting: `optionalLimit` declares one that may be left out.
+ */
 export const limit = (minimum: number, maximum: number, unit: string, { description, applies }: Meaning) =>
   Type.Integer({
     minimum,

@@ -149,8 +149,8 @@ function findFile(
   { environment, workingDirectory }: Surroundings,
 ): ConfigFile | undefined {
   const fromEnvironment = environment.TOLLGATE_CONFIG;
-  const named = options.config ?? (fromEnvironment === '' ? undefined : fromEnvironment);
-  if (named !== undefined) return { path: resolve(workingDirectory, named), shown: named };
+  const given = options.config ?? (fromEnvironment === '' ? undefined : fromEnvironment);
+  if (given !== undefined) return { path: resolve(workingDirectory, given), shown: given };
   const path = resolve(workingDirectory, CONFIG_FILE_NAME);
   return existsSync(path) ? { path, shown: basename(path) } : undefined;
 }

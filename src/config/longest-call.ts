@@ -2,8 +2,8 @@
  * How long a call can last by the settings. If hosts share limits, sharing/open-hosts.ts calls it to know
  * when no call of a silent host can be in flight any more. Main thread of a gateway process.
  *
- * Must hold: the result is never too short. It follows the rules by which upstreams and fallbacks are tried
- * (upstream/retry-plan.ts, upstream/call-models.ts): a change of them needs a change here
+ * Must hold: the result is never too short. A change of the rules by which upstreams and fallbacks are tried
+ * (upstream/retry-plan.ts, upstream/call-models.ts) needs a change here
  * (test/unit/config/longest-call.test.ts).
  */
 import type { Settings } from './schema.js';

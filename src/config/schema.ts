@@ -259,8 +259,8 @@ type Draft<T> = T extends object
 export type SettingsDraft = Draft<Static<typeof settingsSchema>>;
 
 /**
- * JSON Schema 2020-12 of the file. It requires fewer members than the declaration: a setting with a default
- * may be left out of the file, but is always in the program's settings.
+ * Returns the JSON Schema 2020-12 of the file. The schema requires fewer members than the declaration: a
+ * setting with a default may be left out of the file, but is always in the program's settings.
  */
 export function settingsJsonSchema(): object {
   return {

@@ -1,6 +1,6 @@
 /**
  * Reads a raw configuration along its declaration: replaces variables, applies overrides, fills in defaults,
- * and reports each value that does not fit. It goes on after an error, so that one run reports all errors.
+ * and reports each value that does not fit. The reader goes on after an error, so that one run reports all.
  * load.ts makes one reader for each load, in the supervisor and in commands, and calls `read` once.
  *
  * A value comes from the first of these sources that has it, and is converted as the table says:

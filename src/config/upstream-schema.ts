@@ -50,7 +50,7 @@ const QUEUE_MS_MAX = 60_000;
 /** The certificate bundles of operating systems have some 220 KB. */
 export const CA_BYTES_MAX = 1024 * 1024;
 
-/** Matches a header's name. This pattern and the next two are used without regard to case. */
+/** Matches a header's name. The three patterns of names are used without regard to case. */
 export const HEADER_NAMES = "^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}$";
 /**
  * Matches names that a configuration cannot set. The HTTP client itself sets the headers that frame a

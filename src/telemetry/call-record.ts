@@ -61,7 +61,9 @@ export interface CallRecord {
   readonly route: string;
   readonly account: string | null;
   readonly key: string | null;
-  /** The model that the caller named. This member and the next four are null as in the JSON. */
+  /**
+   * The model that the caller named. Here and in the next four members null means the same as in the JSON.
+   */
   readonly model: string | null;
   readonly upstream: string | null;
   readonly stream: boolean;

@@ -277,16 +277,16 @@ export class CallRingReader {
   /** The attempt at `at`, which begins with two floats: start and duration. Its text is at `textAt`. */
   #attemptAt(at: number, textAt: number): EndedAttempt {
     const { floats, ints } = this.#ring;
-    const first = at >> 2;
-    const code = ints[first + layout.ATTEMPT_CODE]!;
+    const first32 = at >> 2;
+    const code = ints[first32 + layout.ATTEMPT_CODE]!;
     return {
-      upstream: ints[first + layout.ATTEMPT_UPSTREAM]!,
-      model: ints[first + layout.ATTEMPT_MODEL]!,
-      status: ints[first + layout.ATTEMPT_STATUS]!,
+      upstream: ints[first32 + layout.ATTEMPT_UPSTREAM]!,
+      model: ints[first32 + layout.ATTEMPT_MODEL]!,
+      status: ints[first32 + layout.ATTEMPT_STATUS]!,
       code: code === layout.NOTHING ? undefined : ATTEMPT_CODES[code]!,
       startMs: floats[at >> 3]!,
       durationMs: floats[(at >> 3) + 1]!,
-      error: this.#textAt(textAt, ints[first + layout.ATTEMPT_TEXT]!),
+      error: this.#textAt(textAt, ints[first32 + layout.ATTEMPT_TEXT]!),
     };
   }
 

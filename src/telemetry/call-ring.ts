@@ -98,17 +98,17 @@ export class CallRingWriter {
    * ring is full, after counting the call as dropped.
    *
    * request/chat-exchange.ts then writes all other fields to `ints`, `floats` and `amounts`, and calls
-   * `publish`. It gives no object, because most calls are plain and an object would cost more than the
-   * record.
+   * `publish`. The caller gives no object, because most calls are plain and an object would cost more than
+   * the record.
    */
   beginPlain(others: readonly number[] | undefined): number {
-    const count = others === undefined ? 0 : others.length / QUOTA_NUMBERS;
-    const at = this.#ring.reserve(layout.PLAIN_CALL, layout.PLAIN_BYTES + count * layout.QUOTA_BYTES);
+    const otherCount = others === undefined ? 0 : others.length / QUOTA_NUMBERS;
+    const at = this.#ring.reserve(layout.PLAIN_CALL, layout.PLAIN_BYTES + otherCount * layout.QUOTA_BYTES);
     if (at === -1) {
       Atomics.add(this.#dropped, layout.DROPPED, 1);
       return -1;
     }
-    this.ints[((at + FIELDS_AT) >> 2) + layout.PLAIN_QUOTAS] = count;
+    this.ints[((at + FIELDS_AT) >> 2) + layout.PLAIN_QUOTAS] = otherCount;
     if (others !== undefined) this.#writeQuotas(at + layout.PLAIN_BYTES, others);
     return (at + FIELDS_AT) >> 3;
   }
@@ -198,13 +198,13 @@ export class CallRingWriter {
     const { floats, ints } = this.#ring;
     floats[at >> 3] = attempt.startMs;
     floats[(at >> 3) + 1] = attempt.durationMs;
-    const first = at >> 2;
-    ints[first + layout.ATTEMPT_UPSTREAM] = attempt.upstream;
-    ints[first + layout.ATTEMPT_MODEL] = attempt.model;
-    ints[first + layout.ATTEMPT_STATUS] = attempt.status;
-    ints[first + layout.ATTEMPT_CODE] =
+    const first32 = at >> 2;
+    ints[first32 + layout.ATTEMPT_UPSTREAM] = attempt.upstream;
+    ints[first32 + layout.ATTEMPT_MODEL] = attempt.model;
+    ints[first32 + layout.ATTEMPT_STATUS] = attempt.status;
+    ints[first32 + layout.ATTEMPT_CODE] =
       attempt.code === undefined ? layout.NOTHING : ATTEMPT_CODES.indexOf(attempt.code);
-    return (ints[first + layout.ATTEMPT_TEXT] = this.#writeText(
+    return (ints[first32 + layout.ATTEMPT_TEXT] = this.#writeText(
       attempt.error,
       layout.ATTEMPT_ERROR_CHARS_MAX,
       textAt,

@@ -53,7 +53,7 @@ export class Exposition {
   /** Pages that are being written, by format. A scrape that comes meanwhile gets the same page. */
   readonly #runningPages = new Map<MetricsFormat, Promise<MetricsPage>>();
 
-  /** `collect` reads the samples of all processes. It is called once a page. */
+  /** `collect` reads the samples of all processes, and is called once a page. */
   constructor(collect: () => Promise<FamilySamples>) {
     this.#collect = collect;
   }

@@ -1,6 +1,6 @@
 /**
  * Metrics of accounting, spans, the call log, webhooks, groups, threads, the process, single accounts, and
- * sharing. Those of requests are in request-families.ts, those of upstreams in upstream-families.ts.
+ * sharing. request-families.ts has the metrics of requests, upstream-families.ts those of upstreams.
  * exposition.ts reads them at a scrape, on the main thread.
  *
  * Must hold:
@@ -41,7 +41,7 @@ function accountSamples(
   });
 }
 
-/** These have samples only if `metrics.account_labels` is on. */
+/** These families have samples only if `metrics.account_labels` is on. */
 const ACCOUNT_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_account_balance',
@@ -238,7 +238,7 @@ const GROUP_QUOTA_FAMILY: MetricFamily = {
     })),
 };
 
-/** These have samples only if `notify.url` is set. */
+/** These families have samples only if `notify.url` is set. */
 const WEBHOOK_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_webhooks_total',
@@ -291,7 +291,7 @@ function stateSamples(states: readonly string[], state: string | undefined): Sam
   return states.map((name) => ({ value: name === state ? 1 : 0, labels: { state: name } }));
 }
 
-/** These have samples only if limits are shared. */
+/** These families have samples only if limits are shared. */
 export const SHARING_FAMILIES: readonly MetricFamily[] = [
   {
     name: 'tollgate_sharing_processes',

@@ -263,7 +263,7 @@ class StatusRing extends SpanRing<HistorySpan> {
   }
 }
 
-/** How many models a span names: those with most calls. It bounds the size of a span. */
+/** How many models a span names: those with most calls. Bounds the size of a span. */
 const MODELS_MAX = 20;
 
 /** Returns by how much each sum grew. */

@@ -157,9 +157,9 @@ export class LineFile {
     if (stat.isFIFO()) throw new Error('the path must be that of a file: it is a pipe');
     this.#fileBytes = stat.size;
     if (this.#fileBytes === 0) return;
-    const last = Buffer.alloc(1);
-    readSync(file, last, 0, 1, this.#fileBytes - 1);
-    if (last[0] !== NEWLINE) this.#write(Buffer.from([NEWLINE]));
+    const lastByte = Buffer.alloc(1);
+    readSync(file, lastByte, 0, 1, this.#fileBytes - 1);
+    if (lastByte[0] !== NEWLINE) this.#write(Buffer.from([NEWLINE]));
   }
 
   /** Renames each file to the next higher number, from the oldest on, so that none is overwritten. */

@@ -247,8 +247,8 @@ export const THREAD_HEAP_BYTES = 2;
 export const THREAD_MEASUREMENTS = 3;
 /**
  * Node's id of the counter thread that has the stripe, or 0 if it is free; unused in stripes of other
- * threads. A 32-bit integer for Atomics in the first half of the word (thread-health.ts). It is the last
- * word, because thread-health.ts clears the words before it and then frees the stripe.
+ * threads. A 32-bit integer for Atomics in the first half of the word (thread-health.ts). THREAD_HOLDER is
+ * the last word, because thread-health.ts clears the words before it and then frees the stripe.
  */
 export const THREAD_HOLDER = 4;
 export const THREAD_STRIPE_WORDS = wholeLines(THREAD_HOLDER + 1);

@@ -143,11 +143,11 @@ export class MetricsReader {
     const listeners = this.#listeners;
     return {
       doors: DOOR_NAMES.map((door, index) => {
-        const first = layout.doorAt(modelSlot, index);
+        const firstWord = layout.doorAt(modelSlot, index);
         return {
           door,
-          outcomes: sumsByName(listeners, first, layout.OUTCOMES),
-          broken: sumsByName(listeners, first + layout.OUTCOMES.length, layout.OUTCOMES),
+          outcomes: sumsByName(listeners, firstWord, layout.OUTCOMES),
+          broken: sumsByName(listeners, firstWord + layout.OUTCOMES.length, layout.OUTCOMES),
         };
       }),
       cachedTokens: sum(listeners, block + layout.MODEL_CACHED_TOKENS),

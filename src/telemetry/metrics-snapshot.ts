@@ -96,9 +96,9 @@ function combine(samples: readonly Sample[], merge: (left: number, right: number
     // Sorted, because a process of another version may have its labels in another order.
     const sortedLabels = Object.entries(labels).sort(([left], [right]) => (left < right ? -1 : 1));
     const key = JSON.stringify([metricName, ...sortedLabels]);
-    const former = merged.get(key);
+    const mergedSoFar = merged.get(key);
     merged.set(key, {
-      value: former === undefined ? value : merge(former.value, value),
+      value: mergedSoFar === undefined ? value : merge(mergedSoFar.value, value),
       labels,
       ...(metricName === undefined ? {} : { metricName }),
     });

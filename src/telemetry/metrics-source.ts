@@ -260,8 +260,8 @@ export class UpstreamNames {
 
   /** Returns the slot of a model and name; gives the next one if they have none yet. */
   #slotOf(key: string): number {
-    const known = this.#slots.get(key);
-    if (known !== undefined) return known;
+    const given = this.#slots.get(key);
+    if (given !== undefined) return given;
     const slot = this.#slots.size;
     if (slot >= UPSTREAM_SLOTS_MAX) return UPSTREAM_SLOTS_MAX - 1;
     this.#slots.set(key, slot);

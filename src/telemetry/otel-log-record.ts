@@ -25,7 +25,7 @@ const ERROR = { severityNumber: SeverityNumber.ERROR, severityText: 'ERROR' } as
 export interface LogRecordEnvironment {
   /** Names the gateway: its version, and what OTEL_RESOURCE_ATTRIBUTES adds. */
   readonly resource: Resource;
-  /** The same object for all records, because the SDK groups records by the object. */
+  /** One object for all records, because the SDK groups records by the object. */
   readonly scope: { readonly name: string; readonly version: string };
   /** When the exporting thread got the record, in Unix milliseconds. */
   readonly observedMs: number;

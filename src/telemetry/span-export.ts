@@ -134,9 +134,9 @@ class CountedExporter<Item> implements Exporter<Item> {
  * Bounds the queue of the SDK's batch processor, by counting the items that go in and come out.
  *
  * Must hold: the processor queues each item that it gets and hands it to the exporter once. If it dropped an
- * item, the count of waiting items would stay too high. It ignores unsampled spans, but none is recorded
- * (request/call-trace.ts, upstream/attempt-span.ts). The processor drops items beyond QUEUE_ITEMS_MAX and
- * items after its end, but `offer` gives it no such items.
+ * item, the count of waiting items would stay too high. The processor ignores unsampled spans, but none is
+ * recorded (request/call-trace.ts, upstream/attempt-span.ts). The processor drops items beyond
+ * QUEUE_ITEMS_MAX and items after its end, but `offer` gives it no such items.
  */
 class BatchedExport<Item> {
   readonly #budget: ExportBudget;

@@ -109,7 +109,7 @@ export class StandardError {
   }
 }
 
-/** This thread's standard error; undefined before the first call of `standardError`. */
+/** What `standardError` returns in this thread; undefined before the first call. */
 let threadOutput: StandardError | undefined;
 /** Referenced from here, because a socket that is garbage-collected closes its descriptor. */
 let keptSocket: Socket | undefined;

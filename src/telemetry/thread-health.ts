@@ -62,13 +62,13 @@ export interface EventLoop {
 }
 
 function ownEventLoop(): EventLoop {
-  let last = performance.eventLoopUtilization();
+  let lastRead = performance.eventLoopUtilization();
   return {
     nowMs: () => performance.now(),
     activeShare: () => {
-      const former = last;
-      last = performance.eventLoopUtilization();
-      return performance.eventLoopUtilization(last, former).utilization;
+      const before = lastRead;
+      lastRead = performance.eventLoopUtilization();
+      return performance.eventLoopUtilization(lastRead, before).utilization;
     },
     later: (delayMs, act) => {
       const timer = setTimeout(act, delayMs).unref();

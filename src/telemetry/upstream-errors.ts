@@ -35,10 +35,10 @@ export class UpstreamErrors implements CallSink {
       const endedSeconds = Math.floor((call.endedMs - call.durationMs + startMs + durationMs) / 1_000);
       const requestId = requestIdOf(call.requestPrefix, call.request);
       const added = { at: endedSeconds, kind: code, status, error, request_id: requestId };
-      const former = this.#errors.get(key) ?? [];
+      const earlier = this.#errors.get(key) ?? [];
       // Set anew, so that the upstream that failed last is the last to be dropped.
       this.#errors.delete(key);
-      this.#errors.set(key, newestErrors([added], former));
+      this.#errors.set(key, newestErrors([added], earlier));
       if (this.#errors.size > UPSTREAM_SLOTS_MAX) this.#errors.delete(this.#errors.keys().next().value!);
     }
   }

@@ -33,7 +33,9 @@ export interface WebhookReceiver {
 }
 
 export interface Webhook {
-  /** The same in all attempts. Has no full stop, because full stops separate the parts of the signed text. */
+  /**
+   * Stays the same in all attempts. Has no full stop, because that separates the parts of the signed text.
+   */
   readonly id: string;
   /** JSON. */
   readonly body: string;
@@ -98,7 +100,7 @@ export function sendWebhook(
     request.on('close', () => {
       clearTimeout(timer);
       // If the receiver switches protocols (101), Node closes the connection, because nobody listens to
-      // `upgrade`. It emits neither `response` nor `error` then.
+      // `upgrade`. Node then emits neither `response` nor `error`.
       resolve({ sent: false, reason: 'the connection ended without an answer' });
     });
     request.on('response', (response) => {

@@ -69,9 +69,7 @@ export interface Deployment {
   readonly service: Service;
   /** LiteLLM's name of the provider, which stands before the model's name. */
   readonly provider: string;
-  /**
-   * This value and the next three are as in the file. model.ts makes weights, limits and priorities of them.
-   */
+  /** Weight, rpm, tpm and order are as in the file. model.ts makes settings of these four. */
   readonly weight: number | undefined;
   readonly rpm: number | undefined;
   readonly tpm: number | undefined;

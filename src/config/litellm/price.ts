@@ -216,7 +216,7 @@ interface ImportedPrice {
 
 /** Costs as a YAML file writes them: `1.5e-07`, `.00000015`, `0.00000015`, `1`. */
 const COST = /^\+?(\d*)(?:\.(\d*))?(?:[eE]([+-]?\d{1,3}))?$/;
-/** A number with more digits, or a greater exponent, is no price. They bound the length of the BigInts. */
+/** A number with more digits, or a greater exponent, is no price. Both bounds keep BigInts short. */
 const DIGITS_MAX = 40;
 const EXPONENT_MAX = 40;
 

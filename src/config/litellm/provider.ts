@@ -79,7 +79,7 @@ const PROVIDERS: ReadonlyMap<string, Provider> = new Map<string, Provider>([
   ['litellm_proxy', { url: undefined, variable: undefined, optionalVariable: 'LITELLM_PROXY_API_KEY' }],
 ]);
 
-/** Match words before a model's name by which LiteLLM chooses how it calls the provider. They are cut off. */
+/** Matches words before a model's name, by which LiteLLM chooses how it calls the provider. */
 const ROUTES: Readonly<Record<string, RegExp>> = {
   openai: /^responses\//,
   azure: /^(?:o_series|gpt5_series|responses)\//,
@@ -106,11 +106,11 @@ export interface ProviderModel {
 /** Splits a name such as `groq/llama-3.3-70b-versatile`. `custom`: the entry's `custom_llm_provider`. */
 export function providerModelOf(model: string, custom: string | undefined): ProviderModel {
   const slash = model.indexOf('/');
-  const first = slash === -1 ? undefined : model.slice(0, slash);
+  const beforeSlash = slash === -1 ? undefined : model.slice(0, slash);
   if (custom !== undefined) {
-    return modelOfProvider(custom, first === custom ? model.slice(slash + 1) : model);
+    return modelOfProvider(custom, beforeSlash === custom ? model.slice(slash + 1) : model);
   }
-  if (first !== undefined) return modelOfProvider(first, model.slice(slash + 1));
+  if (beforeSlash !== undefined) return modelOfProvider(beforeSlash, model.slice(slash + 1));
   return OPENAI_MODEL.test(model)
     ? modelOfProvider('openai', model)
     : { name: 'none', provider: undefined, model };
@@ -147,11 +147,11 @@ export class Variables {
 
   /** `implied`: the variables that LiteLLM reads if an entry names no key. */
   constructor(fileText: string, implied: Iterable<string>) {
-    const named = Array.from(
+    const inFile = Array.from(
       fileText.matchAll(/os\.environ\/([A-Za-z_][A-Za-z0-9_]*)/g),
       ([, name]) => name!,
     );
-    this.#used = new Set([...named, ...implied]);
+    this.#used = new Set([...inFile, ...implied]);
   }
 
   /** Rewrites a value that is no secret: `${NAME}` for a reference, else the plain text. */
