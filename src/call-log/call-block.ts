@@ -119,7 +119,7 @@ export class Block {
   readonly #variableAt: number;
   readonly #namesAt: number;
   readonly #namesBytes: number;
-  /** Undefined until they are parsed. */
+  /** Undefined until `names` is read, which parses them. */
   #names: readonly string[] | undefined;
 
   private constructor(data: Buffer, at: number, words: Uint32Array) {

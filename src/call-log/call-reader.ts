@@ -6,7 +6,7 @@
  * Must hold:
  * - Pages that continue at a cursor neither skip nor repeat a call, also while processes write
  *   (test/unit/call-log/call-log.test.ts).
- * - `begin` of a segment comes before all else that is asked of it: `#begunSegments` does that.
+ * - `begin` of a segment is awaited before any other method is called (`#begunSegments`).
  */
 import { join } from 'node:path';
 import type { CallRecord } from '../telemetry/call-record.js';

@@ -7,9 +7,8 @@
 import { Type } from 'typebox';
 import { optionalLimit, section, settingsMap, wholeNumber, type Annotations } from './annotations.js';
 
-/** 30 days: a response that is older is hardly what the model would answer now. */
+/** 30 days. */
 const TTL_SECONDS_MAX = 2_592_000;
-/** Bytes of responses on disk. Fewer would hold no long response. */
 const BYTES_MIN = 1024 * 1024;
 /** A quarter of the largest store. */
 const BYTES_MAX = 4 * 1024 ** 3;

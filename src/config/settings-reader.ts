@@ -164,7 +164,7 @@ export class SettingsReader {
     const result: Record<string, unknown> = {};
     for (const [name, property] of Object.entries(properties)) {
       const given = Object.hasOwn(raw, name) ? raw[name] : undefined;
-      // If the file lacks a map, but an option or a variable sets something in it, it is read as empty.
+      // If the file lacks a map, but an option or a variable sets something in it, the map is read as empty.
       const isOverridden = given === undefined && this.#isOverridden(property, [...path, name]);
       if (given === undefined && !isOverridden && declaration.required?.includes(name) !== true) continue;
       const isMissingMap = isOverridden && property.type === 'object' && property.default === undefined;
@@ -267,7 +267,7 @@ export class SettingsReader {
   }
 
   /**
-   * Reports variables that are unset or whose names are none. Returns whether there are no such variables.
+   * Reports variables that are unset, and text that cannot be a variable's name. Returns whether all is well.
    */
   #reportVariables(interpolated: Interpolation, path: SettingPath): boolean {
     for (const name of interpolated.unset)

@@ -30,7 +30,7 @@ export interface MemberSnapshot {
 
 /**
  * Returns the families that still count when the process has ended: counters and histograms that each process
- * has for itself. What several processes read from one place (`across`) the running processes still show.
+ * has for itself. A counter with `across: 'one'` is left out, because the running processes show it too.
  */
 export function endedSnapshot(families: MetricsSnapshot): MetricsSnapshot {
   return families.filter(({ type, across }) => type !== 'gauge' && across === undefined);

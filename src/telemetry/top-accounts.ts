@@ -31,7 +31,7 @@ const MS_PER_SECOND = 1_000;
 /** What is counted of a record of the journal. Numbers of a `reversed` record are negative. */
 export interface CountedCall {
   readonly account: AccountIndex;
-  /** `ok`, `client_gone`, the code of an error, or that of a correction: `reversed` or `collected`. */
+  /** One of JOURNAL_OUTCOMES (ledger/journal-layout.ts). */
   readonly outcome: string;
   readonly promptTokens: number;
   readonly cachedTokens: number;

@@ -1,8 +1,9 @@
 /**
  * W3C Trace Context (https://www.w3.org/TR/trace-context/): reads the headers `traceparent` and `tracestate`,
  * makes ids of traces and spans, and decides which traces are recorded. request/call-trace.ts (listener) and
- * upstream/attempt-span.ts (upstream worker) call it. The samplers are those of OTEL_TRACES_SAMPLER. The
- * SDK's own classes are not used, because a listener decides and does not load the SDK.
+ * upstream/attempt-span.ts (upstream worker) call it, and gateway/traces.ts on the main thread. The samplers
+ * are those of OTEL_TRACES_SAMPLER. The SDK's own classes are not used, because a listener decides and does
+ * not load the SDK.
  *
  * Must hold:
  * - An invalid header counts as not sent (test/unit/telemetry/trace-context.test.ts).
@@ -10,9 +11,7 @@
  */
 import { randomFillSync } from 'node:crypto';
 
-/**
- * Random bytes are made in blocks, each for some hundred ids: one system call for each id would cost more.
- */
+/** Random bytes are made in blocks, each for some hundred ids: to make them for each id would cost more. */
 const BLOCK_BYTES = 4_096;
 const TRACE_ID_BYTES = 16;
 const SPAN_ID_BYTES = 8;

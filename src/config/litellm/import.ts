@@ -1,6 +1,7 @@
 /**
  * Converts LiteLLM's `config.yaml` (docs.litellm.ai/docs/proxy/configs) to a `tollgate.yaml`: models with
- * their upstreams, and remarks on what could not be carried over. `tollgate config import-litellm` calls it.
+ * their upstreams, and remarks on what could not be carried over. cli/config-command.ts calls
+ * `importLitellm`, in the process of `tollgate config import-litellm`.
  *
  * Must hold (test/unit/config/litellm/import.test.ts):
  * - Every setting of the file is carried over or has a remark with its line.

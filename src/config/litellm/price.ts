@@ -72,7 +72,9 @@ export function pricesOf(params: ImportMap, info: ImportMap): DeploymentPrices {
   return { base, long };
 }
 
-/** Reads the costs for these prices, whose names end with `suffix`. A cost that is none gets a remark. */
+/**
+ * Reads the costs of which `names` are made, whose own names end with `suffix`. A wrong cost gets a remark.
+ */
 function pricesNamed(
   names: readonly PriceName[],
   suffix: string,
@@ -83,7 +85,7 @@ function pricesNamed(
   for (const name of names) {
     const costName = `${COST_NAMES[name]}${suffix}`;
     const paramsCost = params.costText(costName);
-    // Read also if it is not used, so that it gets no remark as a name that nobody reads.
+    // Read also if it is not used, because a name that is not read gets a remark.
     const infoCost = info.costText(costName);
     const cost = paramsCost ?? infoCost;
     if (cost === undefined) continue;

@@ -350,7 +350,7 @@ function azureVersion(
   return version === undefined ? {} : { api_version: version };
 }
 
-/** Returns the address; undefined, with a remark, if it is none that an upstream may have. */
+/** Returns the address; undefined, with a remark, if an upstream may not have such an address. */
 function checkedUrl(params: ImportMap, url: string): string | undefined {
   // A variable's value is checked when the settings are read.
   if (url.startsWith('${') || isUpstreamUrl(url)) return url;
