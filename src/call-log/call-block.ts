@@ -361,9 +361,7 @@ export function putNumber(bytes: Uint8Array, start: number, value: number): numb
   return at;
 }
 
-/**
- * Writes a number beyond 31 bits, or the whole part of a fraction. A negative number is a bug and becomes 0.
- */
+/** Writes a number beyond 31 bits, or the whole part of a fraction. A negative number, a bug, becomes 0. */
 function putRareNumber(bytes: Uint8Array, start: number, value: number): number {
   const whole = value > 0 ? Math.min(Math.floor(value), Number.MAX_SAFE_INTEGER) : 0;
   if (whole < TWO_28) return putNumber(bytes, start, whole);

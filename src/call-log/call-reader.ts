@@ -32,9 +32,7 @@ import { type BlockAt, Segment } from './segment.js';
 const INDEX_BYTES_MAX = 48 * 1024 * 1024;
 /** After this time a search returns what it has found. Making the page's text takes up to 30 ms more. */
 const SEARCH_MS = 70;
-/**
- * How many segments are open at a time while their summaries are read. A process may have few descriptors.
- */
+/** How many segments are open at a time while their summaries are read. Descriptors may be few. */
 const BEGUN_AT_ONCE = 64;
 /** How many extents one request for newer calls reads, so that it ends soon. The client asks again. */
 const NEWER_EXTENTS_MAX = 64;
@@ -64,9 +62,7 @@ export class CallReader {
     await this.#begunSegments();
   }
 
-  /**
-   * Returns the call of that request id; undefined if none is kept. A call is found a second after its end.
-   */
+  /** Returns the call of that request id; undefined without one. A call is found a second after its end. */
   async find(requestId: string): Promise<CallRecord | undefined> {
     const [, prefix, number] = /^(.*-)([0-9a-z]{1,11})$/.exec(requestId) ?? [];
     if (prefix === undefined) return undefined;

@@ -59,9 +59,7 @@ export class CallWriter implements CallSink {
     return this.#segments.dropped;
   }
 
-  /**
-   * The segment that is being written; undefined if there is none. A reader in this thread uses its index.
-   */
+  /** The segment that is being written; undefined without one. A reader in this thread uses its index. */
   get growing(): GrowingSegment | undefined {
     const { open } = this.#segments;
     return open && { ...open, index: this.#index };

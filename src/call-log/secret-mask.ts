@@ -117,9 +117,7 @@ export class SecretMask {
     return data.toString();
   }
 
-  /**
-   * Makes the needles of these secrets and of tokens. A Set, because most forms of most secrets are equal.
-   */
+  /** Makes the needles of secrets and tokens. A Set, because most forms of most secrets are equal. */
   #build(secrets: readonly string[]): void {
     this.#listsByStart.fill(0);
     this.#lists = [[]];
@@ -218,9 +216,7 @@ function tokenChars(text: string, prefix: string): number {
   return prefix.length + TOKEN_RUN.exec(text.slice(prefix.length))![0].length;
 }
 
-/**
- * Whether the text, which ends at `to`, ends or was cut at `at`: then a secret may be longer than its match.
- */
+/** Whether the text, which ends at `to`, ends or was cut at `at`: then a secret may end there too early. */
 function isCutAt(text: Buffer, at: number, to: number): boolean {
   const ellipsisEnd = at + ELLIPSIS.length;
   return (

@@ -331,9 +331,7 @@ function filterOf(keys: Int32Array): Int32Array {
   return filter;
 }
 
-/**
- * Returns the filter keys of a status as texts: first that of the status itself, then of its class (`=5xx`).
- */
+/** Returns the filter keys of a status as texts: of the status itself, then of its class (`=5xx`). */
 export function statusKeys(status: number): string[] {
   return [`=${status}`, `=${Math.floor(status / 100)}xx`];
 }
@@ -382,9 +380,7 @@ function stepOf(hash: number): number {
   return Math.imul(hash, 0x9e3779b1) | 1;
 }
 
-/**
- * Returns the factor from a 32-bit hash to a bit of the filter. A remainder would take four times as long.
- */
+/** Returns the factor from a 32-bit hash to a bit of the filter. A remainder takes four times as long. */
 function scaleOf(filter: Int32Array): number {
   return (filter.length * 32) / 2 ** 32;
 }

@@ -130,9 +130,7 @@ export class SegmentSummary {
     return bytes;
   }
 
-  /**
-   * Reads the summary at the end of `bytes`, which end where the index's tail begins. Undefined without one.
-   */
+  /** Reads the summary at the end of `bytes`, which end at the index's tail. Undefined without a summary. */
   static of(bytes: Buffer): SegmentSummary | undefined {
     const foot = bytes.length - FOOT_BYTES;
     if (foot < 0 || bytes.readUInt32LE(foot) !== MAGIC) return undefined;

@@ -80,9 +80,7 @@ export class SegmentWriter<B extends WrittenBlock> {
   #waitingBytes = 0;
   /** The segment that is being written; undefined before the first block and after a segment's end. */
   #segment: OpenSegment<B> | undefined;
-  /**
-   * The greatest segment number of any process so far. Smaller ones are not given again (segment-files.ts).
-   */
+  /** The greatest segment number of any process so far: the next one is greater (segment-files.ts). */
   #lastNumber = 0;
   #flushTimer: NodeJS.Timeout | undefined;
   /** Calls of blocks that were dropped since the start. */
@@ -144,9 +142,7 @@ export class SegmentWriter<B extends WrittenBlock> {
     }
   }
 
-  /**
-   * Flushes, and ends the segment. Blocks that cannot be written are lost. To be called once, as the last.
-   */
+  /** Flushes, and ends the segment. Blocks that cannot be written are lost. To be called once, last. */
   close(): void {
     this.flush();
     // If writes fail, `flush` has set the timer again.

@@ -32,9 +32,7 @@ import { type ExtentAt, SegmentSummary, SUMMARY_BYTES_MAX } from './segment-summ
  */
 const CHUNK_BYTES = 2 * BLOCK_BYTES_MAX;
 const readPiece = promisify(read);
-/**
- * An index up to this size is read into memory that is used again, because new memory takes longer to get.
- */
+/** An index up to this size is read into memory that is used again: new memory takes longer to get. */
 const SCRATCH_BYTES = 1024 * 1024;
 /**
  * If the summary leaves at most this many extents, they are read at once. The index would rule out more, but

@@ -90,9 +90,7 @@ interface Meaning {
   readonly applies?: Applies;
 }
 
-/**
- * A whole number without a default. A required setting: `optionalLimit` declares one that may be left out.
- */
+/** A whole number without a default. Required, while `optionalLimit` declares one that may be absent. */
 export const limit = (minimum: number, maximum: number, unit: string, { description, applies }: Meaning) =>
   Type.Integer({
     minimum,

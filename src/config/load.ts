@@ -30,9 +30,7 @@ const CONFIG_FILE_NAME = 'tollgate.yaml';
 const KEY_FILE_BYTES_MAX = 16 * 1024;
 /** Enough for a chain of ten certificates with long names; a key has some 3 KB. */
 const TLS_FILE_BYTES_MAX = 256 * 1024;
-/**
- * Visible ASCII characters, because a key becomes a header. `key` of upstream-schema.ts has the same bound.
- */
+/** Visible ASCII characters, because a key becomes a header. `key` in upstream-schema.ts is alike. */
 const KEY_PATTERN = /^[!-~]{1,4096}$/;
 
 export interface LoadOptions {
@@ -141,9 +139,7 @@ interface ConfigFile {
   readonly shown: string;
 }
 
-/**
- * Finds the file by the option, else the variable, else the usual name; undefined if there is no such file.
- */
+/** Finds the file by the option, else the variable, else the usual name; undefined without a file. */
 function findFile(
   options: LoadOptions,
   { environment, workingDirectory }: Surroundings,
@@ -278,9 +274,7 @@ interface TlsFileError {
   readonly text: string;
 }
 
-/**
- * Returns what is wrong with the texts of the two files, or undefined. Only the first certificate is checked.
- */
+/** Returns what is wrong with the two files, or undefined. Checks only the first certificate. */
 function tlsFileErrorOf(
   { cert_file: certFile, key_file: keyFile, passphrase }: TlsDraft,
   certificate: string,

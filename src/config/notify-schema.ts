@@ -17,9 +17,7 @@ const SECRET_BYTES_MIN = 24;
 const SECRET_BYTES_MAX = 64;
 const SECRET = /^whsec_([A-Za-z0-9+/]+={0,2})$/;
 
-/**
- * Returns the bytes of a secret such as `whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw`; undefined for other text.
- */
+/** Returns the bytes of a secret like `whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw`; undefined for other text. */
 export function webhookKeyOf(secret: string): Buffer | undefined {
   const encoded = SECRET.exec(secret)?.[1];
   if (encoded === undefined) return undefined;

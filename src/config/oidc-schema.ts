@@ -17,9 +17,7 @@ export const OIDC_CALLBACK_PATH = '/admin/session/oidc/callback';
 const LOOPBACK = ['localhost', '127.0.0.1', '[::1]'];
 /** All scopes are in one URL. No provider has so many. */
 const SCOPES_MAX = 30;
-/**
- * Values of the claim that have a role. More values would be people, who belong into groups at the provider.
- */
+/** Values of the claim that have a role. More would be people, and these belong into groups. */
 const ROLE_VALUES_MAX = 1_000;
 /** If clocks are further apart than so, one of them is wrong. */
 const CLOCK_TOLERANCE_SECONDS_MAX = 300;

@@ -246,9 +246,7 @@ export function differenceOf(
   return { applied: pathsOf(true), restartNeeded: pathsOf(false) };
 }
 
-/**
- * Returns the changes at `path` and below: of a list whose length differs, or of a leaf, one for the whole.
- */
+/** Returns the changes at `path` and below: one for a list whose length differs. */
 function compare(path: SettingPath, current: unknown, next: unknown): Change[] {
   if (isDeepStrictEqual(current, next)) return [];
   if (isMapList(current) && isMapList(next)) {

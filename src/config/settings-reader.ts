@@ -101,9 +101,7 @@ export class SettingsReader {
     this.#collectNames(root, '');
   }
 
-  /**
-   * Returns the settings, in which a value with an error is undefined. Does not change `raw`. Called once.
-   */
+  /** Returns the settings; a value with an error is undefined. Does not change `raw`. Called once. */
   read(raw: unknown): unknown {
     return this.#read(this.#root, raw, []);
   }
@@ -266,9 +264,7 @@ export class SettingsReader {
     return undefined;
   }
 
-  /**
-   * Reports variables that are unset, and text that cannot be a variable's name. Returns whether all is well.
-   */
+  /** Reports variables that are unset, and impossible names. Returns whether there are neither. */
   #reportVariables(interpolated: Interpolation, path: SettingPath): boolean {
     for (const name of interpolated.unset)
       this.#options.report(path, `the environment variable ${name} is not set`);

@@ -32,9 +32,7 @@ export const ALIASES_MAX = 100;
 export interface YamlSource {
   /** Plain values; `{}` for an empty file. */
   readonly value: unknown;
-  /**
-   * Returns the line, from 1, of the setting; if the file lacks it, of the nearest setting that contains it.
-   */
+  /** Returns the line, from 1, of the setting, or of the nearest one in the file that contains it. */
   lineOf(path: SettingPath): number;
   /**
    * Returns the text of a scalar as it is written, without quotes: `1.10`, although the value is the number

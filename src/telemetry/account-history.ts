@@ -44,9 +44,7 @@ export interface AccountSpan extends Span {
 
 export type AccountSpanOfRing = SpanOfRing<AccountSpan>;
 
-/**
- * One process's report: plain data, for the channel between processes. Adding a report twice changes nothing.
- */
+/** One process's report: plain data, for the channel between processes. May be added twice. */
 export interface AccountReport {
   /** Random text that names the life of a process. A process that is started again has another text. */
   readonly source: string;
@@ -140,9 +138,7 @@ class AccountRing extends SpanRing<AccountSpan> {
   /** Reports by the span's start, then by `source`. `complete` removes them, `isNew` bounds the starts. */
   readonly #reported = new Map<number, Map<string, AccountsStats>>();
 
-  /**
-   * A process repeats its report of a span until it has a later span. The last report replaces the others.
-   */
+  /** A process repeats its report of a span until it has a later span. The last report counts. */
   addReport(source: string, { start, accounts }: AccountSpan, nowSeconds: number): void {
     // Drops complete spans of a clock that was far ahead. `complete` drops reports of such a clock.
     this.dropAhead(nowSeconds);
@@ -152,9 +148,7 @@ class AccountRing extends SpanRing<AccountSpan> {
     this.#reported.set(start, reports.set(source, accounts));
   }
 
-  /**
-   * Sums up the spans whose REPORTING_SECONDS are over, pushes them to the ring, returns them oldest first.
-   */
+  /** Sums up the spans whose REPORTING_SECONDS are over, pushes them, and returns them oldest first. */
   complete(nowSeconds: number): AccountSpan[] {
     for (const start of this.#reported.keys()) if (isAhead(start, nowSeconds)) this.#reported.delete(start);
     const starts = [...this.#reported.keys()]

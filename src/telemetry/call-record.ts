@@ -61,9 +61,7 @@ export interface CallRecord {
   readonly route: string;
   readonly account: string | null;
   readonly key: string | null;
-  /**
-   * The model that the caller named. Here and in the next four members null means the same as in the JSON.
-   */
+  /** The model that the caller named. Here and in the next four members null is as in the JSON. */
   readonly model: string | null;
   readonly upstream: string | null;
   readonly stream: boolean;
@@ -263,9 +261,7 @@ function msOrNull(ms: number | undefined): string {
   return ms === undefined ? 'null' : String(roundedMs(ms));
 }
 
-/**
- * Rounds to microseconds: the clocks of two threads differ by that much, so more digits would mean nothing.
- */
+/** Rounds to microseconds: the clocks of two threads differ by that much. */
 function roundedMs(ms: number): number {
   return Math.round(ms * 1_000) / 1_000;
 }

@@ -173,9 +173,7 @@ export const UNSTORED = 1;
 export const DROPPED_LOG_ONLY = 2;
 const COUNTS = 3;
 
-/**
- * A listener gets its CallRingBuffer in its `workerData`, and the listener that replaces it gets the same.
- */
+/** A listener gets its CallRingBuffer in its `workerData`, and so does the listener that replaces it. */
 export interface CallRingBuffer {
   readonly ring: SharedArrayBuffer;
   /** 32-bit words DROPPED, UNSTORED and DROPPED_LOG_ONLY, modulo 2^32. Only the listener adds. */

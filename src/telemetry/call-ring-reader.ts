@@ -257,9 +257,7 @@ export class CallRingReader {
     return others;
   }
 
-  /**
-   * The attempts of the record at `at`, and its error. The record ends with their texts, in this order.
-   */
+  /** The attempts of the record at `at`, and its error. The record ends with their texts, in this order. */
   #attemptsAndErrorAt(at: number): Pick<EndedCall, 'attempts' | 'error'> {
     const { ints } = this.#ring;
     const first32 = (at + FIELDS_AT) >> 2;

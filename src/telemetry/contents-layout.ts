@@ -76,9 +76,7 @@ export function packContents({ requestId, endedMs, request, response }: CallCont
   return packed;
 }
 
-/**
- * Returns how many bytes the contents at `at` have; undefined if they are not whole, such as after a crash.
- */
+/** Returns how many bytes the contents at `at` have; undefined if a crash has cut them. */
 export function contentsBytesAt(data: Buffer, at: number): number | undefined {
   if (at + CONTENTS_HEAD_BYTES > data.length) return undefined;
   const bytes = data.readUInt32LE(at);

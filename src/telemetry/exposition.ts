@@ -134,9 +134,7 @@ function valueText(value: number): string {
   return value === -Infinity ? '-Inf' : String(value);
 }
 
-/**
- * Returns the format that an `Accept` header asks for: Prometheus' own text unless it prefers OpenMetrics.
- */
+/** Returns the format that an `Accept` header asks for: Prometheus' own unless it prefers OpenMetrics. */
 export function formatOf(accept: string): MetricsFormat {
   return weightOf(accept, 'application/openmetrics-text') > weightOf(accept, 'text/plain')
     ? 'openmetrics'

@@ -27,9 +27,7 @@ import { UPSTREAM_FAMILIES } from './upstream-families.js';
 
 const ACCOUNT_LABELS = ['account', 'account_name'];
 
-/**
- * Returns a sample for each account, except accounts whose value is undefined because it is not known yet.
- */
+/** Returns a sample for each account, except accounts whose value is not known yet (undefined). */
 function accountSamples(
   source: MetricsSource,
   valueOf: (account: AccountSample) => number | undefined,

@@ -226,9 +226,7 @@ export function writeWhole(file: number, bytes: Buffer, at: number): void {
   }
 }
 
-/**
- * Returns how many bytes the first lines have that fit `bytesMax` together: 0 if none fits or it is negative.
- */
+/** Returns how many bytes the first lines have that fit `bytesMax` (may be negative); 0 if none fits. */
 function wholeLinesIn(piece: Buffer, bytesMax: number): number {
   if (piece.length <= bytesMax) return piece.length;
   return bytesMax <= 0 ? 0 : piece.lastIndexOf(NEWLINE, bytesMax - 1) + 1;

@@ -35,9 +35,7 @@ export const OPERATIONS: Readonly<Record<Service, string>> = {
 export interface AccountSample {
   readonly id: string;
   readonly name: string;
-  /**
-   * Undefined if processes or hosts share the account and it is not known yet what they have left together.
-   */
+  /** Undefined while it is not known what the processes or hosts that share the account have left. */
   readonly availablePicoUnits: bigint | undefined;
   readonly spentPicoUnits: bigint;
   readonly callsToday: number;
@@ -134,9 +132,7 @@ export interface DroppedCalls {
   readonly rejected: number;
 }
 
-/**
- * One line of the page. Samples with the same `sharedLabels` object share its text; those labels come last.
- */
+/** One line of the page. Samples with the same `sharedLabels` object share its text, which comes last. */
 export interface Sample {
   readonly value: number;
   readonly labels: Readonly<Record<string, string>>;

@@ -25,9 +25,7 @@ import type {
   Route,
 } from './metrics-layout.js';
 
-/**
- * `modelSlot`: what `modelSlotOf` returns, NO_MODEL or OTHER_MODEL. `!` is safe: all words are in the stripe.
- */
+/** `modelSlot`: what `modelSlotOf` returns, NO_MODEL or OTHER_MODEL. `!`: all words are in the stripe. */
 export class ListenerMetrics {
   readonly #words: Float64Array;
 
@@ -184,9 +182,7 @@ export class UpstreamMetrics {
     this.#words[layout.upstreamAt(slot) + layout.UPSTREAM_WAITING]! += 1;
   }
 
-  /**
-   * To be called once for each `waitBegun`, with its slot. `isRejected`: no upstream had capacity in time.
-   */
+  /** Called once for each `waitBegun`, with its slot. `isRejected`: no upstream had capacity in time. */
   waitEnded(slot: number, waitedMs: number, isRejected: boolean): void {
     const block = layout.upstreamAt(slot);
     this.#words[block + layout.UPSTREAM_WAITING]! -= 1;

@@ -30,9 +30,7 @@ import { ThreadHealth } from './thread-health.js';
 
 /** The cache of ids is cleared this often, so that an id that could not be read is asked for again. */
 const IDS_CLEARED_PERIOD_MS = 10_000;
-/**
- * How long `close` waits for ids. The main thread, which waits for this thread to end, has little else to do.
- */
+/** How long `close` waits for ids. The main thread waits for this thread's end then. */
 const IDS_WAIT_MS = 500;
 
 const { spans, logRecords, version, metrics, stripe } = workerData as SpanExportInit;

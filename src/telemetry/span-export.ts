@@ -59,9 +59,7 @@ interface Exporter<Item> {
   shutdown(): Promise<void>;
 }
 
-/**
- * The part of the SDK's batch processors that is used here. `queue` is `onEnd` (spans) or `onEmit` (records).
- */
+/** What is used of the SDK's batch processors. `queue` is `onEnd` (spans) or `onEmit` (records). */
 interface Processor<Item> {
   queue(item: Item): void;
   shutdown(): Promise<void>;

@@ -56,9 +56,7 @@ export class ExportBudget {
     this.#counts = new BigInt64Array(shared);
   }
 
-  /**
-   * Counts the spans as in flight and returns true. If that were too many, counts them as dropped instead.
-   */
+  /** Counts the spans as in flight and returns true. If they are too many, counts them as dropped. */
   take(spans: number): boolean {
     if (Atomics.add(this.#inFlight, IN_FLIGHT, spans) + spans <= SPANS_IN_FLIGHT_MAX) return true;
     this.giveBack(spans);

@@ -127,9 +127,7 @@ export type ToSpanExport =
   /** The last message. The sources have ended: the thread exports what they sent, and then ends. */
   | { readonly kind: 'close' };
 
-/**
- * The only message of the exporting thread to the main thread. Asks for ids of accounts; the reply is `ids`.
- */
+/** The only message to the main thread. Asks for ids of accounts; the reply is `ids`. */
 export interface FromSpanExport {
   readonly kind: 'accounts';
   readonly accounts: readonly AccountIndex[];

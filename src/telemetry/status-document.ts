@@ -62,9 +62,7 @@ export interface UpstreamStatus {
   readonly failures: number;
   /** `kind` as in the metric's label, `at` in Unix seconds; null before the first. */
   readonly last_failure: { readonly kind: string; readonly at: number } | null;
-  /**
-   * Newest first, at most five (upstream-errors.ts). Has the errors of a call only after the call has ended.
-   */
+  /** Newest first, at most five (upstream-errors.ts). Has a call's errors only after its end. */
   readonly last_errors: readonly UpstreamError[];
   /** What this host uses of the upstream's limits; empty if the upstream has none. */
   readonly quotas: readonly { readonly quota: string; readonly limit: number; readonly used: number }[];
@@ -74,9 +72,7 @@ export interface UpstreamStatus {
 
 /** A credential of upstreams that expires and that the gateway renews. Each process has its own. */
 export interface CredentialStatus {
-  /**
-   * The source, with the file or profile if it has one: `google:/etc/sa.json`, `aws:bills`, `entra`.
-   */
+  /** The source, with the file or profile if it has one: `google:/etc/sa.json`, `aws:bills`, `entra`. */
   readonly name: string;
   /** Whether there is a valid credential; over several processes, whether all have one. */
   readonly ok: boolean;

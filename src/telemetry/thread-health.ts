@@ -55,9 +55,7 @@ export interface EventLoop {
   nowMs(): number;
   /** Share of the time since the last `activeShare` in which the loop did not wait for events, 0 to 1. */
   activeShare(): number;
-  /**
-   * Calls `act` after `delayMs`. Returns a function that cancels the call. Does not keep the thread alive.
-   */
+  /** Calls `act` after `delayMs`; returns a function that cancels that. Does not keep the thread alive. */
   later(delayMs: number, act: () => void): () => void;
 }
 

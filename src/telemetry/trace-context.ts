@@ -75,9 +75,7 @@ const NO_SPAN_ID = '0'.repeat(16);
 /** The standard asks to carry at least so many characters. A longer state is dropped whole. */
 const TRACE_STATE_CHARS_MAX = 512;
 const TRACE_STATE_MEMBERS_MAX = 32;
-/**
- * Key and value by the standard's grammar: `key` or `tenant@system`, `=`, and a value that ends in no space.
- */
+/** By the standard's grammar: `key` or `tenant@system`, `=`, and a value that ends in no space. */
 const TRACE_STATE_MEMBER =
   /^((?:[a-z0-9][a-z0-9_\-*/]{0,240}@[a-z][a-z0-9_\-*/]{0,13})|[a-z][a-z0-9_\-*/]{0,255})=[ -+\--<>-~]{0,255}[!-+\--<>-~]$/;
 
@@ -117,9 +115,7 @@ export function traceHeadersOf(carried: CarriedTrace): readonly string[] {
     : ['traceparent', traceParent, 'tracestate', traceState];
 }
 
-/**
- * Returns the state without empty members and without spaces around members; '' if it is invalid or too long.
- */
+/** Returns the state without empty members and spaces around members; '' if invalid or too long. */
 export function checkedTraceState(text: string): string {
   if (text.length === 0 || text.length > TRACE_STATE_CHARS_MAX) return '';
   const keys = new Set<string>();

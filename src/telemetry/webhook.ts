@@ -33,9 +33,7 @@ export interface WebhookReceiver {
 }
 
 export interface Webhook {
-  /**
-   * Stays the same in all attempts. Has no full stop, because that separates the parts of the signed text.
-   */
+  /** The same in all attempts. Has no full stop, because that separates the parts of the signed text. */
   readonly id: string;
   /** JSON. */
   readonly body: string;
@@ -44,9 +42,7 @@ export interface Webhook {
 export interface Delivery {
   /** Whether the receiver took the webhook: it responded with a status from 200 to 299. */
   readonly sent: boolean;
-  /**
-   * Why the webhook was not sent, for the log; absent if it was. Has no secret, and nothing of the address.
-   */
+  /** Why the webhook was not sent, for the log; else absent. Has no secret, and nothing of the address. */
   readonly reason?: string;
   /** The least pause before the next attempt (Retry-After); absent if the receiver asks for none. */
   readonly pauseMs?: number;
@@ -134,9 +130,7 @@ function deliveryOf(status: number, retryAfter: string | undefined, nowMs: numbe
   };
 }
 
-/**
- * Reads the seconds or the date of a Retry-After; undefined if it is neither, 0 for a date that has passed.
- */
+/** Reads the seconds or the date of a Retry-After; undefined for other text, 0 for a date that is past. */
 function pauseMsOf(retryAfter: string, nowMs: number): number | undefined {
   const ms = /^\d{1,9}$/.test(retryAfter) ? Number(retryAfter) * 1_000 : Date.parse(retryAfter) - nowMs;
   return Number.isFinite(ms) ? Math.min(Math.max(0, ms), PAUSE_MS_MAX) : undefined;

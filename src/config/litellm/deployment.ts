@@ -91,9 +91,7 @@ export interface DeploymentContext {
 /** Matches a word before the model's id. An ARN does not match: it has a colon before its first slash. */
 const BEDROCK_PREFIX = /^[\w.-]+\//;
 
-/**
- * Matches what the provider vertex can call: Gemini, Claude, a tuned model's endpoint. LiteLLM calls more.
- */
+/** Matches what the provider vertex can call: Gemini, Claude, an endpoint of a tuned model. */
 const VERTEX_MODEL = /^(?:gemini-|claude-|\d+$|publishers\/google\/|endpoints\/)/;
 
 /** Parameters by which LiteLLM gets tokens of Entra. With one of them an upstream at Azure needs no key. */
@@ -300,9 +298,7 @@ function rejectionOf(provider: string, model: string): string {
   return `neither ${provider} nor an OpenAI-compatible interface of it is known here`;
 }
 
-/**
- * Returns the values of the credential that the entry names; undefined if it names none, or an unknown one.
- */
+/** Returns the values of the credential that the entry names; undefined without a known name. */
 function credentialsOf(params: ImportMap, { credentials }: DeploymentContext): ImportMap | undefined {
   const name = params.text('litellm_credential_name');
   if (name === undefined) return undefined;

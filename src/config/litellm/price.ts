@@ -72,9 +72,7 @@ export function pricesOf(params: ImportMap, info: ImportMap): DeploymentPrices {
   return { base, long };
 }
 
-/**
- * Reads the costs of which `names` are made, whose own names end with `suffix`. A wrong cost gets a remark.
- */
+/** Reads the costs of which `names` are made, whose names end with `suffix`. A wrong cost gets a remark. */
 function pricesNamed(
   names: readonly PriceName[],
   suffix: string,

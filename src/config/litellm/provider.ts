@@ -116,9 +116,7 @@ export function providerModelOf(model: string, custom: string | undefined): Prov
     : { name: 'none', provider: undefined, model };
 }
 
-/**
- * `model`: the name without the provider's. Cuts off a route and a region, and adds the provider's prefix.
- */
+/** `model`: the name without the provider's. Cuts off route and region, and adds the provider's prefix. */
 function modelOfProvider(name: string, model: string): ProviderModel {
   const provider = PROVIDERS.get(name);
   const prefix = provider?.modelPrefix;
@@ -199,9 +197,7 @@ function referenceOf(value: string): string | undefined {
   return VARIABLE.test(name) ? `\${${name}}` : undefined;
 }
 
-/**
- * Returns a parameter of the entry, or else of the credential that the entry names; undefined without one.
- */
+/** Returns a parameter of the entry, or else of the entry's credential; undefined without one. */
 export type Parameter = (name: string) => string | undefined;
 
 /** Returns the address of an upstream with OpenAI's protocol. Undefined, with a remark, if there is none. */

@@ -47,9 +47,7 @@ export class Remarks {
   }
 }
 
-/**
- * One map of the file, with a record of which names were read. A second ImportMap of it has its own record.
- */
+/** One map of the file, and which names were read. A second ImportMap of it begins with no name read. */
 export class ImportMap {
   readonly path: SettingPath;
   readonly remarks: Remarks;
