@@ -315,9 +315,8 @@ class VariableReader {
     };
   }
 
-  /** `accountId`: the call's account, whose quotas come first. */
-  plainQuotas(accountId: string | null): QuotaLeft[] {
-    const id = accountId;
+  /** `id`: the id of the call's account, whose quotas come first. */
+  plainQuotas(id: string | null): QuotaLeft[] {
     const quotas: QuotaLeft[] = [
       { scope: 'account', id, quota: 'balance', left: this.#amount() },
       { scope: 'account', id, quota: 'calls_in_flight', left: this.number() },

@@ -146,10 +146,10 @@ export class UpstreamMetrics {
   /** Continues the counts of a dead worker with this index, but with no attempt in flight and no wait. */
   constructor(buffers: MetricsBuffers, workerIndex: number) {
     this.#words = layout.openStripe(buffers.upstreams, workerIndex, layout.UPSTREAM_STRIPE_WORDS);
+    const words = this.#words;
     for (let slot = 0; slot < layout.UPSTREAM_SLOTS_MAX; slot += 1) {
       const block = layout.upstreamAt(slot);
       // Only words of upstreams that were called are set to 0: a store makes the kernel allocate the page.
-      const words = this.#words;
       if (words[block + layout.UPSTREAM_ATTEMPTS] !== 0) words[block + layout.UPSTREAM_IN_FLIGHT] = 0;
       if (words[block + layout.UPSTREAM_WAITING] !== 0) words[block + layout.UPSTREAM_WAITING] = 0;
     }
