@@ -7,8 +7,8 @@
  * Its silence is measured by how often the supervisor has looked, because a clock goes on while the machine
  * sleeps or the supervisor is stopped.
  *
- * After the gateway has ended, a message is dropped and a request resolves by its timeout. No promise
- * rejects. A fork that fails, as for want of memory, is an exit like any other.
+ * After the gateway has ended, messages are dropped, and a request resolves by its timeout. No promise
+ * rejects. A fork that fails, as for want of memory, is reported as an exit.
  *
  * Must hold: what a gateway prints beside its log becomes bounded entries of the log, one for each burst
  * (test/unit/supervisor/gateway-process.stray-output.test.ts).
@@ -66,7 +66,7 @@ export interface GatewayProcessOptions {
   readonly entry: URL;
   /** A gateway that is not ready after this time is killed. */
   readonly readyMsMax: number;
-  /** A gateway that serves and sends no message for this time hangs, and is killed. */
+  /** A gateway that serves and sends no message for this time counts as hanging, and is killed. */
   readonly silentMsMax: number;
   /** The time for the last flush and the exit, once nothing is served. Then the gateway is killed. */
   readonly exitGraceMs: number;
@@ -76,19 +76,20 @@ export interface GatewayProcessOptions {
 }
 
 /**
- * A gateway replies within some milliseconds unless its main thread is busy. Operators do not wait longer.
+ * A gateway sends a snapshot within some milliseconds unless its main thread is busy. An operator who waits
+ * for all gateways then gets the latest snapshot that the busy one had sent.
  */
 const READ_MS_MAX = 1_000;
 
 /**
- * How often the supervisor looks before a silent gateway is killed. Not once: each time a sleeping machine
- * wakes for a moment, the supervisor may get to look, and the gateway not to send.
+ * How often the supervisor looks before a silent gateway is killed. One look is too few: when a sleeping
+ * machine wakes for a moment, the supervisor may have time to look and the gateway none to send.
  */
 const SILENT_LOOKS = 12;
 
 /**
- * Arenas of glibc's malloc. One thread allocates a buffer and another frees it, so with one arena a thread
- * all of them fragment: after 5,000 streams 316 MB were resident, with two arenas 244 MB.
+ * Arenas of glibc's malloc. One thread allocates a buffer and another frees it, so with one arena for each
+ * thread all arenas fragment: after 5,000 streams 316 MB were resident, with two arenas 244 MB.
  */
 const MALLOC_ARENA_MAX = '2';
 
@@ -112,11 +113,15 @@ const INLINED_BYTES_MAX = 2_000;
 /** Bytes of request headers that µWS accepts, instead of 4,096: some proxies add long cookies and baggage. */
 const UWS_HTTP_MAX_HEADERS_SIZE = '16384';
 
+/** File descriptor of the supervisor. */
 const STANDARD_ERROR = 2;
-/** A gateway's descriptor of the supervisor's standard error: after the standard ones and the IPC channel. */
+/** A gateway's descriptor for its log: its index in `stdio`, after the standard ones and the IPC channel. */
 const LOG_DESCRIPTOR = 4;
 
-/** Starts the main module of a gateway. If the system gives no process, throws, or the child gets 'error'. */
+/**
+ * Starts the main module of a gateway. If the system gives no process, the function throws, or the child
+ * emits 'error'. An operator's variable wins over the constants above.
+ */
 function forkGateway(entry: URL): ChildProcess {
   return fork(fileURLToPath(entry), [], {
     cwd: process.cwd(),
@@ -143,16 +148,19 @@ export class GatewayProcess {
   /** Undefined if the fork threw. */
   readonly #child: ChildProcess | undefined;
   readonly #callbacks: GatewayCallbacks;
+  /** Runs from the fork to `ready`, and again from `refused` to the exit. */
   #killTimer: NodeJS.Timeout | undefined;
+  /** Runs from `ready` to the exit. */
   #lookTimer: NodeJS.Timeout | undefined;
   /** How often the supervisor has looked since the last message. */
   #silentLooks = 0;
-  /** Why it was killed from here, for GatewayExit.how. */
+  /** Why this class has killed the process, for GatewayExit.how; undefined if it has not. */
   #killedFor: string | undefined;
+  /** See GatewayExit. */
   #rejection: string | undefined;
-  /** One reload at a time: Reloads runs them in sequence. */
+  /** One at a time, because Reloads runs reloads in sequence. */
   readonly #reloads: PendingReplies<readonly string[]>;
-  /** One request of each kind at a time: GroupSnapshots shares them. */
+  /** Few at a time: GroupSnapshots shares requests of a kind, except those that name accounts. */
   readonly #reads = new PendingReplies<Snapshot>({ waitMsMax: READ_MS_MAX, onTimeout: () => ({}) });
 
   /** Forks `entry` and sends it `start`. The gateway is killed if it is not ready within `readyMsMax`. */
@@ -166,8 +174,8 @@ export class GatewayProcess {
     try {
       this.#child = forkGateway(options.entry);
     } catch (error) {
-      // Some errors of the system come as 'error', others are thrown. The exit comes later, as after 'error':
-      // nobody expects one before the constructor has returned.
+      // Some errors of the system come as 'error', others are thrown. `onExit` must follow later in both
+      // cases, because the owner has no process before the constructor has returned.
       setImmediate(() => this.#onEnd(`no process: ${(error as Error).message}`, false));
       return;
     }
@@ -176,7 +184,7 @@ export class GatewayProcess {
   }
 
   #listenTo(child: ChildProcess): void {
-    // Undefined, whatever its type says, if the fork failed for want of descriptors.
+    // `stderr` is undefined, whatever its type says, if the fork failed for want of descriptors.
     const { stderr } = child as { readonly stderr?: Readable | null };
     if (stderr) logStrayOutput(stderr, child.pid ?? 0, this.#options.log);
     this.#killTimer = setTimeout(() => {
@@ -185,19 +193,19 @@ export class GatewayProcess {
     }, this.#options.readyMsMax);
     child.on('message', (message) => this.#onMessage(message as FromGateway));
     child.on('error', (error) => {
-      // If the fork failed, there is no 'exit'. Any other error is followed by 'exit', perhaps after more
-      // errors: one that nobody listens to would end the supervisor.
+      // After a failed fork there is no 'exit'. Any other error is followed by 'exit', so nothing is to do.
+      // The listener stays: an 'error' without a listener would end the supervisor.
       if (child.pid === undefined) this.#onEnd(`no process: ${error.message}`, false);
     });
     child.once('exit', (code, signal) => {
       const how = signal === null ? `exit code ${code ?? 0}` : `signal ${signal}`;
-      const end = (): void => {
+      const onLastMessage = (): void => {
         if (code === START_REJECTED_EXIT_CODE) this.#rejection ??= 'the gateway refused to start';
         this.#onEnd(how, code === 0);
       };
       // 'exit' can come before the last message is read, and `refused` must not be lost.
-      if (child.connected) child.once('disconnect', end);
-      else end();
+      if (child.connected) child.once('disconnect', onLastMessage);
+      else onLastMessage();
     });
   }
 
@@ -217,8 +225,8 @@ export class GatewayProcess {
   }
 
   /**
-   * Sends new settings, or with `check` asks whether the gateway could take them. Resolves with the reasons
-   * against them; also if the gateway ends or does not reply in time.
+   * Sends new settings, or with `check` asks whether the gateway could apply them. Resolves with the reasons
+   * against them, empty if there are none. A gateway that ends or does not reply in time is a reason.
    */
   reload(settings: Settings, check: boolean): Promise<readonly string[]> {
     return this.#reloads.ask((id) => this.#send({ kind: 'reload', id, settings, check }));
@@ -248,10 +256,11 @@ export class GatewayProcess {
 
   #send(message: ToGateway): void {
     if (!this.#child?.connected) return;
-    // The gateway may end meanwhile. Its exit is reported anyway.
+    // Without a callback an error would come as 'error'. It means that the gateway ends, which is reported.
     this.#child.send(message, () => undefined);
   }
 
+  /** Kills the gateway if it has been silent for all looks. Any message begins the count again. */
   #look(): void {
     this.#silentLooks += 1;
     if (this.#silentLooks <= SILENT_LOOKS || this.#killedFor !== undefined) return;
@@ -286,6 +295,7 @@ export class GatewayProcess {
         this.#reloads.reply(message.id, message.problems);
         return;
       case 'reading':
+        // 0 is no id of a question: the gateway sends its last snapshot unasked.
         if (message.id === 0) this.#callbacks.onLastSnapshot(message.reading);
         else this.#reads.reply(message.id, message.reading);
         return;
@@ -306,6 +316,7 @@ export class GatewayProcess {
     }
   }
 
+  /** Called once: after 'exit' and the last message, or after a fork that failed. */
   #onEnd(how: string, clean: boolean): void {
     clearTimeout(this.#killTimer);
     clearInterval(this.#lookTimer);
@@ -321,9 +332,9 @@ export class GatewayProcess {
 
 /** A stack trace arrives in several writes. Text within this time of the first belongs to the same burst. */
 const BURST_MS = 100;
-/** Characters kept of a burst. A stack trace has some 2 KB. */
-const TEXT_CHARS_MAX = 8 * 1024;
-/** LMDB writes a line for every failed commit, so at most one burst a second is logged. */
+/** Characters of a burst that are logged. A stack trace has some 2 KB. */
+const BURST_CHARS_MAX = 8 * 1024;
+/** From one logged burst to the next, at least: LMDB writes a line for every failed commit. */
 const PAUSE_MS = 1_000;
 
 /**
@@ -333,27 +344,27 @@ const PAUSE_MS = 1_000;
  */
 export function logStrayOutput(stream: Readable, pid: number, log: Log): void {
   let text = '';
-  let dropped = 0;
+  let droppedChars = 0;
   let timer: NodeJS.Timeout | undefined;
-  let sentAtMs = -Infinity;
+  let loggedAtMs = -Infinity;
   const flush = (): void => {
     clearTimeout(timer);
     timer = undefined;
     if (text === '') return;
-    sentAtMs = performance.now();
-    const cut = dropped === 0 ? {} : { droppedChars: dropped };
+    loggedAtMs = performance.now();
+    const cut = droppedChars === 0 ? {} : { droppedChars };
     log.warn('a gateway wrote to standard error', { gateway: pid, text: text.trimEnd(), ...cut });
     text = '';
-    dropped = 0;
+    droppedChars = 0;
   };
   stream.setEncoding('utf8');
   stream.on('data', (piece: string) => {
-    const head = piece.slice(0, TEXT_CHARS_MAX - text.length);
+    const head = piece.slice(0, BURST_CHARS_MAX - text.length);
     text += head;
-    dropped += piece.length - head.length;
-    timer ??= setTimeout(flush, Math.max(BURST_MS, sentAtMs + PAUSE_MS - performance.now()));
+    droppedChars += piece.length - head.length;
+    timer ??= setTimeout(flush, Math.max(BURST_MS, loggedAtMs + PAUSE_MS - performance.now()));
   });
   stream.once('end', flush);
-  // A killed process breaks its pipe. Its exit is reported elsewhere.
+  // A killed process breaks its pipe. GatewayProcess reports the exit.
   stream.on('error', flush);
 }

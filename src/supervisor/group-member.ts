@@ -1,10 +1,12 @@
 /**
- * A member of the process group (GroupMember): a slot, and the process in it or the pause before its next
- * start. And the choice of the member with the admin interface (Primary). ProcessGroup drives both, in the
- * supervisor process; its options and callbacks are declared here too.
+ * GroupMember: a member of the process group, which is a slot, and the process in it or the pause before its
+ * next start. Primary: which member has the admin interface. ProcessGroup (process-group.ts) drives both, in
+ * the supervisor process. The types of its options, callbacks and results are declared here too.
  *
- * Must hold: the pauses between failed starts double up to a longest one, and begin again at the first after
- * a healthy life (test/unit/supervisor/group-member.restart-policy.test.ts).
+ * Must hold: a member has at most one process at a time. The pauses between failed starts double up to a
+ * longest one, and begin again at the first after a healthy life
+ * (test/unit/supervisor/group-member.restart-policy.test.ts). A fork that fails is tried again after a pause
+ * (test/unit/supervisor/group-member.start-later.test.ts).
  */
 import type { Settings } from '../config/schema.js';
 import type { Clock } from '../core/clock.js';
@@ -29,7 +31,7 @@ interface RestartPauses {
   readonly healthyMs: number;
 }
 
-/** A client that retries does not notice the first pause. A gateway that cannot start costs a try in 10 s. */
+/** A client that retries does not notice the first pause. A gateway that cannot start is tried every 10 s. */
 export const RESTART_PAUSES: RestartPauses = { firstMs: 100, longestMs: 10_000, healthyMs: 60_000 };
 
 /** Decides how long to wait before a gateway that ended is started again. */
@@ -37,6 +39,7 @@ export class RestartPolicy {
   readonly #clock: Clock;
   readonly #pauses: RestartPauses;
   #nextPauseMs: number;
+  /** Undefined while no gateway serves. */
   #readySinceMs: MonotonicMs | undefined;
 
   constructor(clock: Clock, pauses: RestartPauses) {
@@ -55,9 +58,9 @@ export class RestartPolicy {
    */
   pauseAfterExitMs(): number {
     const { firstMs, longestMs, healthyMs } = this.#pauses;
-    const readyMs = this.#readySinceMs;
+    const readySinceMs = this.#readySinceMs;
     this.#readySinceMs = undefined;
-    if (readyMs !== undefined && this.#clock.monotonicMs() - readyMs >= healthyMs)
+    if (readySinceMs !== undefined && this.#clock.monotonicMs() - readySinceMs >= healthyMs)
       this.#nextPauseMs = firstMs;
     const pauseMs = this.#nextPauseMs;
     this.#nextPauseMs = Math.min(pauseMs * 2, longestMs);
@@ -70,7 +73,10 @@ interface MemberOptions extends GatewayProcessOptions {
   readonly clock: Clock;
 }
 
-/** What a member needs of its group; ProcessGroup implements it. */
+/**
+ * What a member needs of its group; ProcessGroup implements it. Callbacks without a comment pass on those of
+ * the same name in GatewayProcess.
+ */
 export interface MemberOwner {
   /** Returns the message that starts the member's next process. Called once for each process. */
   startOf(member: GroupMember): StartGateway;
@@ -98,13 +104,13 @@ export class GroupMember implements PrimaryCandidate {
   readonly #policy: RestartPolicy;
   #process: GatewayProcess | undefined;
   #serves = false;
-  #restart: NodeJS.Timeout | undefined;
+  #restartTimer: NodeJS.Timeout | undefined;
   #retiring = false;
   #rejected = false;
   /** Resolves the promise of `start`. */
   #onStarted: (failure: string | undefined) => void = () => undefined;
   /** Resolves the promise of `retire`. */
-  #onGone: () => void = () => undefined;
+  #onRetired: () => void = () => undefined;
 
   constructor(
     options: MemberOptions,
@@ -119,6 +125,7 @@ export class GroupMember implements PrimaryCandidate {
     this.isTrial = start.isTrial;
   }
 
+  /** Undefined before the first start, during a pause, and after the end. */
   get process(): GatewayProcess | undefined {
     return this.#process;
   }
@@ -132,17 +139,17 @@ export class GroupMember implements PrimaryCandidate {
     return this.#retiring;
   }
 
-  /** Whether its last process refused to start. */
+  /** Whether the member's last process refused to start. */
   get isRejected(): boolean {
     return this.#rejected;
   }
 
   /**
-   * Starts a process. None may run. Resolves with undefined when it serves, or with the reason if it ended
-   * before.
+   * Starts a process; none may run. Resolves with undefined when the process serves, or with the reason if it
+   * ended before.
    */
   start(): Promise<string | undefined> {
-    clearTimeout(this.#restart);
+    clearTimeout(this.#restartTimer);
     const started = new Promise<string | undefined>((resolve) => (this.#onStarted = resolve));
     this.#process = new GatewayProcess(this.#options, this.#owner.startOf(this), {
       onReady: (ready) => this.#onReady(ready),
@@ -156,14 +163,14 @@ export class GroupMember implements PrimaryCandidate {
     return started;
   }
 
-  /** Starts a process after a pause, which grows with every failure. Returns the pause in milliseconds. */
+  /** To be called once for each exit: starts a process after a pause (RestartPolicy). Returns the pause. */
   startLater(): number {
     const pauseMs = this.#policy.pauseAfterExitMs();
-    this.#restart = setTimeout(() => void this.start(), pauseMs);
+    this.#restartTimer = setTimeout(() => void this.start(), pauseMs);
     return pauseMs;
   }
 
-  /** See PrimaryCandidate. */
+  /** See PrimaryCandidate, as `follow`. Does nothing without a process: Primary is told of each exit. */
   lead(): void {
     this.#process?.lead();
   }
@@ -173,9 +180,9 @@ export class GroupMember implements PrimaryCandidate {
   }
 
   /**
-   * Sends new settings as GatewayProcess.reload does. A process that waits for its restart is started now.
-   * One that is being replaced gets them too, because it still takes the last call of each connection; but it
-   * is not asked, and what it says against them keeps nobody back.
+   * Sends new settings as GatewayProcess.reload does. A member that waits for its restart is started now. A
+   * process that is being replaced gets the settings too, because it still takes the last call of each
+   * connection. But it is not asked with `check`, and its reasons against the settings are dropped.
    */
   async reload(settings: Settings, check: boolean): Promise<readonly string[]> {
     if (this.#retiring) {
@@ -186,9 +193,9 @@ export class GroupMember implements PrimaryCandidate {
     return this.#process!.reload(settings, check);
   }
 
-  /** Asks the member's process to finish its calls and end. The group must not start it again. */
+  /** Asks the member's process to finish its calls and end. The group must not start the member again. */
   drain(): void {
-    clearTimeout(this.#restart);
+    clearTimeout(this.#restartTimer);
     this.#process?.drain(false);
   }
 
@@ -198,12 +205,12 @@ export class GroupMember implements PrimaryCandidate {
    */
   async retire(waitMsMax: number): Promise<void> {
     this.#retiring = true;
-    clearTimeout(this.#restart);
+    clearTimeout(this.#restartTimer);
     if (this.#process === undefined) return;
-    const gone = new Promise<void>((resolve) => (this.#onGone = resolve));
+    const ended = new Promise<void>((resolve) => (this.#onRetired = resolve));
     const killTimer = setTimeout(() => this.kill(), waitMsMax);
     this.#process.drain(true);
-    await gone;
+    await ended;
     clearTimeout(killTimer);
   }
 
@@ -220,13 +227,15 @@ export class GroupMember implements PrimaryCandidate {
   }
 
   #onExit(exit: GatewayExit): void {
+    // Set by `start`: GatewayProcess calls this after its constructor has returned.
     const process = this.#process!;
+    // The state is that of a member without a process before the owner learns of the exit.
     this.#process = undefined;
     this.#serves = false;
     this.#rejected = exit.rejection !== undefined;
     this.#owner.onExit(this, process, exit);
     this.#onStarted(exit.rejection ?? exit.how);
-    this.#onGone();
+    this.#onRetired();
   }
 }
 
@@ -241,9 +250,9 @@ export interface GroupOptions extends MemberOptions {
 }
 
 export interface GroupEnd {
-  /** 0 if every gateway was asked to end and exited with 0. */
+  /** 0 if the group was asked to end and every gateway then exited with 0. */
   readonly exitCode: 0 | 1;
-  /** Why a gateway cannot run, for the operator. May have several lines. */
+  /** Why no gateway can run, for the operator; undefined if one could. May have several lines. */
   readonly rejection: string | undefined;
 }
 
@@ -257,7 +266,7 @@ export interface GroupCallbacks {
 export interface Replacement {
   /** How many gateways are replaced. */
   readonly count: number;
-  /** Resolves with undefined when all are replaced, or with the reason why the rest stay. */
+  /** Resolves with undefined when all are replaced, or with the reason why the others stay. */
   readonly done: Promise<string | undefined>;
 }
 
@@ -271,14 +280,15 @@ export interface PrimaryCandidate {
 }
 
 /**
- * Decides which gateway of a group has the admin interface, and passes it on. Gateways of a group share the
- * port, and the next one opens its socket before the former closes its own: the interface stays reachable,
- * unless the process that had it was killed.
+ * Decides which gateway of a group has the admin interface, and passes the interface on. Gateways of a group
+ * share the port, and the next one opens its socket before the former closes its own. So the interface stays
+ * reachable, unless the process that had it was killed. At most one interface is being passed on at a time.
  *
  * Must hold: the former gateway closes its interface when the next one has opened its own, not before
  * (test/unit/supervisor/group-member.primary.test.ts).
  */
 export class Primary<Candidate extends PrimaryCandidate> {
+  /** The gateway that has the interface or is to open it; undefined if no gateway is fit. */
   #current: Candidate | undefined;
   /** The gateway that keeps the interface until `#current` has opened its own. */
   #former: Candidate | undefined;
@@ -314,7 +324,9 @@ export class Primary<Candidate extends PrimaryCandidate> {
     this.#onSettled();
   }
 
+  /** To be called when `candidate` has opened the interface. */
   onLeads(candidate: Candidate): void {
+    // The message may come late, after `takeBack`: `candidate` has then been told to follow.
     if (candidate !== this.#current) return;
     this.#former?.follow();
     this.#former = undefined;
@@ -323,7 +335,7 @@ export class Primary<Candidate extends PrimaryCandidate> {
 
   /**
    * To be called when `candidate` has ended. The interface then stays with the former gateway if that still
-   * has it, or goes to a fit one of `others`, or to the next candidate that `onFit` names.
+   * has it, or goes to a fit gateway of `others`, or to the next candidate of `onFit`.
    */
   onEnd(candidate: Candidate, others: readonly Candidate[]): void {
     if (candidate === this.#former) this.#former = undefined;
@@ -335,6 +347,7 @@ export class Primary<Candidate extends PrimaryCandidate> {
     if (this.#current === undefined && next !== undefined) void this.handOver(next);
   }
 
+  /** To be called when `candidate` serves: it gets the interface if no gateway has it. */
   onFit(candidate: Candidate): void {
     if (this.#current === undefined) void this.handOver(candidate);
   }

@@ -1,13 +1,13 @@
 /**
- * Collects the snapshots of all gateway processes for the one that has the admin interface. It also keeps the
- * counters of processes that have ended, so that no sum falls when a process ends. ProcessGroup owns it. Runs
- * in the supervisor process.
+ * Collects the snapshots of all gateway processes for the one that has the admin interface, and keeps the
+ * counters of processes that have ended, so that no sum falls when a process ends. ProcessGroup
+ * (process-group.ts) owns the one object. Supervisor process.
  *
  * A process that drains sends a last snapshot. For a killed one the last collected snapshot counts, because
  * no operator has seen higher numbers.
  *
- * Must hold: no sum falls, a process that ends while it is asked is counted once, and nothing replaces its
- * last snapshot (test/unit/supervisor/group-snapshots.test.ts).
+ * Must hold: no sum falls, a process that ends while it is asked is counted once, and nothing replaces the
+ * last snapshot of a process.
  */
 import { addStatus, endedStatus } from '../gateway/group-status.js';
 import { GROUP_REQUESTS, type GroupSnapshot, type Snapshot, type SnapshotKind } from '../gateway/messages.js';
@@ -19,71 +19,70 @@ export interface ReadableProcess {
   read(kind: SnapshotKind, accounts?: readonly string[]): Promise<Snapshot>;
 }
 
-interface Entry {
+/** What is known of a running process. */
+interface RunningProcess {
   readonly slot: number;
   /** The latest snapshots that the process sent, without replies to GROUP_REQUESTS. */
-  last: Snapshot;
-  /** Whether `last` has the last snapshot. What the process replies to later requests lacks a part of it. */
+  latest: Snapshot;
+  /**
+   * Whether `latest` has the last snapshot, which a process sends as it drains. Its replies to later requests
+   * are less than that, so they are dropped.
+   */
   isFinal: boolean;
 }
 
 export class GroupSnapshots {
-  readonly #entries = new Map<ReadableProcess, Entry>();
+  readonly #running = new Map<ReadableProcess, RunningProcess>();
   /** The summed counters of all processes that have ended. */
   #ended: Snapshot = {};
-  /** Collections in progress. Requests that come meanwhile share the result. */
-  readonly #underWay = new Map<SnapshotKind, Promise<GroupSnapshot>>();
+  /** The collection in progress of each kind. Requests that come meanwhile share its result. */
+  readonly #current = new Map<SnapshotKind, Promise<GroupSnapshot>>();
   /**
-   * GROUP_REQUESTS that start when the current one has ended. Requests that come meanwhile share the next
-   * one, because the current one may have begun before the change in question.
+   * Collections of GROUP_REQUESTS that start when the current one has ended. Requests that come meanwhile
+   * share the next one, because the current one may have begun before the change in question.
    */
   readonly #next = new Map<SnapshotKind, Promise<GroupSnapshot>>();
 
   /** Includes the process in all later collections. */
   add(process: ReadableProcess, slot: number): void {
-    this.#entries.set(process, { slot, last: {}, isFinal: false });
+    this.#running.set(process, { slot, latest: {}, isFinal: false });
   }
 
-  /** Stores the last snapshot, which the process sends unasked. The process is asked for no more to store. */
+  /** Stores the last snapshot, which the process sends unasked. No later reply of the process is stored. */
   recordLast(process: ReadableProcess, snapshot: Snapshot): void {
-    const entry = this.#entries.get(process);
-    if (entry === undefined) return;
-    entry.last = { ...entry.last, ...snapshot };
-    entry.isFinal = true;
+    const running = this.#running.get(process);
+    if (running === undefined) return;
+    running.latest = { ...running.latest, ...snapshot };
+    running.isFinal = true;
   }
 
-  /** Drops the reply if the last snapshot has come meanwhile. */
-  #record(entry: Entry, reply: Snapshot): void {
-    if (!entry.isFinal) entry.last = { ...entry.last, ...reply };
-  }
-
-  /** To be called when the process has ended. Its counters are kept. */
+  /** To be called when the process has ended. Its counters are added to those of the others that ended. */
   remove(process: ReadableProcess): void {
-    const entry = this.#entries.get(process);
-    this.#entries.delete(process);
-    if (entry !== undefined) this.#ended = addSnapshots(this.#ended, entry.last);
+    const running = this.#running.get(process);
+    this.#running.delete(process);
+    if (running !== undefined) this.#ended = addSnapshots(this.#ended, running.latest);
   }
 
   /**
    * Asks every process and waits for the slowest, at most for the time limit of one. A process that does not
-   * reply in time counts with its latest snapshot; for GROUP_REQUESTS and `calls` its part is empty.
+   * reply in time counts with its latest snapshot; for GROUP_REQUESTS and `calls` its part is empty. Only
+   * `calls` has `accounts`: the accounts in question.
    */
   collect(kind: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
     if (accounts !== undefined) return this.#ask(kind, accounts);
-    const underWay = this.#underWay.get(kind);
-    if (underWay !== undefined)
-      return GROUP_REQUESTS.has(kind) ? this.#collectNext(kind, underWay) : underWay;
-    const collected = (GROUP_REQUESTS.has(kind) ? this.#ask(kind) : this.#collect(kind)).finally(() =>
-      this.#underWay.delete(kind),
+    const current = this.#current.get(kind);
+    if (current !== undefined) return GROUP_REQUESTS.has(kind) ? this.#collectNext(kind, current) : current;
+    const started = (GROUP_REQUESTS.has(kind) ? this.#ask(kind) : this.#collect(kind)).finally(() =>
+      this.#current.delete(kind),
     );
-    this.#underWay.set(kind, collected);
-    return collected;
+    this.#current.set(kind, started);
+    return started;
   }
 
-  #collectNext(kind: SnapshotKind, underWay: Promise<GroupSnapshot>): Promise<GroupSnapshot> {
-    const waited = this.#next.get(kind);
-    if (waited !== undefined) return waited;
-    const next = underWay.then(() => {
+  #collectNext(kind: SnapshotKind, current: Promise<GroupSnapshot>): Promise<GroupSnapshot> {
+    const waiting = this.#next.get(kind);
+    if (waiting !== undefined) return waiting;
+    const next = current.then(() => {
       this.#next.delete(kind);
       return this.collect(kind);
     });
@@ -92,32 +91,36 @@ export class GroupSnapshots {
   }
 
   /**
-   * Asks every process and stores nothing, because an old reply is no reply to a later request. Leaves out
+   * Asks every process and stores nothing, because an old reply does not answer a later request. Leaves out
    * processes that have ended meanwhile.
    */
   async #ask(kind: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
     const replies = await Promise.all(
-      [...this.#entries.keys()].map(async (process) => ({
+      [...this.#running.keys()].map(async (process) => ({
         process,
         reading: only(await process.read(kind, accounts), kind),
       })),
     );
     const members = replies.flatMap(({ process, reading }) => {
-      const entry = this.#entries.get(process);
-      return entry === undefined ? [] : [{ slot: entry.slot, reading }];
+      const running = this.#running.get(process);
+      return running === undefined ? [] : [{ slot: running.slot, reading }];
     });
     return { members, ended: {} };
   }
 
+  /** Asks every process and stores the replies. */
   async #collect(kind: SnapshotKind): Promise<GroupSnapshot> {
     await Promise.all(
-      [...this.#entries].map(async ([process, entry]) => {
-        if (!entry.isFinal) this.#record(entry, await process.read(kind));
+      [...this.#running].map(async ([process, running]) => {
+        if (running.isFinal) return;
+        const reply = await process.read(kind);
+        // Asked again: the last snapshot may have come while the request waited.
+        if (!running.isFinal) running.latest = { ...running.latest, ...reply };
       }),
     );
-    // No await between these two: a process that has just ended is then in `ended` and not in `members`.
+    // No await between `members` and `ended`, so that a process is in one of them and not in both.
     return {
-      members: [...this.#entries.values()].map(({ slot, last }) => ({ slot, reading: only(last, kind) })),
+      members: [...this.#running.values()].map(({ slot, latest }) => ({ slot, reading: only(latest, kind) })),
       ended: only(this.#ended, kind),
     };
   }
@@ -129,14 +132,14 @@ function only(snapshot: Snapshot, kind: SnapshotKind): Snapshot {
 }
 
 /**
- * How many account reports of ended processes are kept. The history recorder reads them every two seconds,
- * before that many more processes have ended.
+ * How many account reports of ended processes are kept. The history recorder (telemetry) collects them every
+ * two seconds, and fewer processes than that end in two seconds.
  */
 const ENDED_REPORTS_MAX = 4;
 
 /** Adds the last snapshot of a process to those of the processes that ended before it. */
 function addSnapshots(ended: Snapshot, { metrics, status, accounts = [] }: Snapshot): Snapshot {
-  const statuses = [ended.status, status && endedStatus(status)].filter((part) => part !== undefined);
+  const statuses = [ended.status, status && endedStatus(status)].filter((known) => known !== undefined);
   return {
     accounts: [...(ended.accounts ?? []), ...accounts].slice(-ENDED_REPORTS_MAX),
     metrics: addEnded(ended.metrics ?? [], endedSnapshot(metrics ?? [])),

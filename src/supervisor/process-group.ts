@@ -6,9 +6,9 @@
  * would fail in the same way, and the operator who starts it should see why at once.
  *
  * A member is a slot of the group and the process in it (GroupMember). A process serves from its message
- * `ready` on. A member is fit if its process serves and is not being replaced. It is a trial while it is to
- * replace another member and has not taken over. The primary is the member that leads: it has the admin
- * interface, or was told to open it.
+ * `ready` on. A member is fit if its process serves and is not being replaced. A member is a trial while it
+ * is to replace another member and has not taken over. The primary is the member that leads: its process has
+ * the admin interface, or was told to open it.
  *
  * Must hold, of replacements: if the new gateway does not serve, those that serve stay; at most one process
  * more than usual runs; a drain in the middle ends all gateways. What operators have changed of the log since
@@ -34,6 +34,7 @@ import { GroupSnapshots } from './group-snapshots.js';
 export class ProcessGroup {
   readonly #options: GroupOptions;
   readonly #callbacks: GroupCallbacks;
+  /** At most `processes` members, and during a replacement one more. */
   readonly #members: GroupMember[];
   readonly #primary = new Primary<GroupMember>();
   readonly #snapshots = new GroupSnapshots();
@@ -41,15 +42,15 @@ export class ProcessGroup {
   #resolveEnded!: (end: GroupEnd) => void;
   /**
    * The settings of the start, with the ports of the first gateway, and with what reloads have changed. A
-   * replacement changes only those of members (`GroupMember.settings`): of what the group reads here, it
-   * could change nothing. `processes` and `sharing` need a restart, `drain_timeout_ms` a reload.
+   * replacement changes `GroupMember.settings` alone. The group itself reads `processes` and `sharing`, which
+   * need a restart, and `drain_timeout_ms`, which applies at a reload.
    */
   #settings: Settings;
   /** The settings as operators see them, for gateways that start. */
   #inForce: StartGateway['inForce'];
   /**
-   * What operators have changed of the log since the last reload. A gateway forgets it when it applies
-   * settings, and its successor starts without it: then it is sent again.
+   * What operators have changed of the log since the last reload. A gateway forgets the change when it
+   * applies settings, and its successor starts without it, so the change is then sent again.
    */
   #logChange: LogChange = {};
   /** Whether a gateway has served since the start of the group. */
@@ -57,9 +58,9 @@ export class ProcessGroup {
   /** The settings of members that the replacement in progress adds; undefined if there is none. */
   #replacing: Settings | undefined;
   #stopping = false;
-  /** Whether a gateway ended other than by exit code 0 as the group stopped, or none can run. */
-  #failed = false;
-  /** Why no gateway can run, for the operator. */
+  /** Whether a gateway ended other than by exit code 0 as the group stopped, or no gateway can run. */
+  #hasFailed = false;
+  /** Why no gateway can run, for the operator; undefined while one can. */
   #rejection: string | undefined;
   #killTimer: NodeJS.Timeout | undefined;
 
@@ -87,9 +88,9 @@ export class ProcessGroup {
 
   /**
    * Sends the settings that apply at a reload to every gateway, also to those started later, if all gateways
-   * can apply them; with `dryRun` only asks. Resolves with the reasons against them; if there are any, the
+   * can apply them; with `dryRun` only asks. Resolves with the reasons against them. If there are any, the
    * settings stay as before, also at gateways that had applied them, and so does what operators have changed
-   * of the log. One reload at a time: Reloads runs them in sequence.
+   * of the log. Reloads calls this once at a time.
    */
   async reload(next: Settings, dryRun: boolean): Promise<readonly string[]> {
     if (!this.#hasServed) return ['the gateway is still starting; reload again when it serves'];
@@ -98,24 +99,24 @@ export class ProcessGroup {
     if (errors.length > 0 || dryRun) return errors;
     if (this.#isStopping()) return ['the gateway is stopping'];
     // All gateways can apply the settings. From here on a gateway that restarts gets them.
-    const before = this.#settings;
-    const logChange = this.#logChange;
+    const settingsBefore = this.#settings;
+    const logChangeBefore = this.#logChange;
     this.#logChange = {};
     this.#adopt(next);
     const failures = await this.#reloadAll(next, false);
     if (failures.length === 0) {
-      // A change that came meanwhile is lost at gateways that got it before they had applied the settings.
+      // Gateways that got a change of the log before they applied the settings have lost it.
       for (const member of this.#members) this.#sendLogChange(member);
       return failures;
     }
-    this.#logChange = { ...logChange, ...this.#logChange };
-    // Those that have applied them would bill and admit by them, while operators see the former settings.
-    this.#adopt(before);
-    // Asking a member whose process has ended would start it again.
+    this.#logChange = { ...logChangeBefore, ...this.#logChange };
+    // Gateways that have applied `next` would bill and admit by it, while operators see the former settings.
+    this.#adopt(settingsBefore);
+    // Asking a member whose process has ended would start that process again.
     if (this.#isStopping()) return failures;
-    const more = await this.#reloadAll(before, false);
+    const failuresToUndo = await this.#reloadAll(settingsBefore, false);
     for (const member of this.#members) this.#sendLogChange(member);
-    return [...new Set([...failures, ...more])];
+    return [...new Set([...failures, ...failuresToUndo])];
   }
 
   /** Replaces the settings that operators see, at every gateway and at those started later. */
@@ -141,9 +142,9 @@ export class ProcessGroup {
   }
 
   /**
-   * Begins to replace the gateways one by one. The new ones run with `next` and the program on disk now.
-   * Reloads has seen that there is no `replaceProblem`; since then only a stop can have come between, which
-   * ends the replacement.
+   * Begins to replace the gateways one by one. The new ones run with `next` and the program on disk now. The
+   * caller, Reloads, has checked `replaceProblem`. Since then only a stop can have come between, which ends
+   * the replacement.
    */
   replace(next: Settings): Replacement {
     this.#replacing = adoptReplaced(this.#settings, next);
@@ -153,9 +154,8 @@ export class ProcessGroup {
   }
 
   /**
-   * The new gateway serves before the former stops accepting, and the former has ended before the next is
-   * started. Resolves with undefined when all are replaced, or with the
-   * reason why the rest stay.
+   * The new gateway serves before the former stops accepting, and the former has ended before another new one
+   * is started. Resolves with undefined when all are replaced, or with the reason why the others stay.
    */
   async #replaceOneByOne(): Promise<string | undefined> {
     for (const former of [...this.#members]) {
@@ -166,7 +166,7 @@ export class ProcessGroup {
       if (failure !== undefined) return `the new gateway did not serve: ${failure}`;
       const hasTakenOver = this.#primary.current !== former || (await this.#handOver(next));
       if (hasTakenOver) next.isTrial = false;
-      // A trial that ends is removed (#onMemberExit). The former goes on, with the interface if it had it.
+      // A trial that ends is removed (#onMemberExit). The former goes on, with the admin interface if it led.
       if (!this.#members.includes(next)) return 'the new gateway ended before it had taken over';
       await this.#retire(former);
       this.#forget(former);
@@ -175,27 +175,30 @@ export class ProcessGroup {
   }
 
   /**
-   * Passes the admin interface on. If `to` cannot open it in time, the former keeps it, and `to` is ended:
-   * each later replacement would wait for this one. Resolves with false in that case; with true if `to` has
-   * opened it, or has ended by itself. A `to` that has ended was a trial, so it is no member any more.
+   * Passes the admin interface on to the trial `next`. If `next` cannot open it in time, the former keeps it,
+   * and `next` is ended, because each later replacement would wait for this one. Resolves with false in that
+   * case, and with true if `next` has opened the interface or has ended by itself. The caller must then ask
+   * whether `next` is still a member.
    */
-  async #handOver(to: GroupMember): Promise<boolean> {
+  async #handOver(next: GroupMember): Promise<boolean> {
     const waitMs = this.#options.readyMsMax;
-    // After a stall of this process the message `leads` may lie in the pipe, which is read after timers.
-    const timer = setTimeout(() => setImmediate(() => this.#primary.takeBack(to)), waitMs);
-    await this.#primary.handOver(to);
+    // After a stall of this process the message `leads` may lie in the pipe, which is read after timers. So
+    // the pipe is given one more turn.
+    const timer = setTimeout(() => setImmediate(() => this.#primary.takeBack(next)), waitMs);
+    await this.#primary.handOver(next);
     clearTimeout(timer);
-    if (this.#primary.current === to || to.process === undefined) return true;
+    if (this.#primary.current === next || next.process === undefined) return true;
     this.#options.log.error('a gateway could not open the admin interface; the former keeps it', {
       waited_ms: waitMs,
     });
-    await this.#retire(to);
+    await this.#retire(next);
     return false;
   }
 
+  /** Resolves when the member's process has ended. */
   #retire(member: GroupMember): Promise<void> {
     // Twice the drain timeout: until the gateway closes an idle connection, its caller may send another call
-    // by it, which has the full time from then on (Gateway.drain).
+    // over it, which then has the full timeout (Gateway.drain).
     return member.retire(this.#endMsMax() + this.drainTimeoutMs);
   }
 
@@ -223,6 +226,7 @@ export class ProcessGroup {
     return this.drainTimeoutMs + this.#options.exitGraceMs;
   }
 
+  /** Makes a member without a process; the caller adds it to `#members` and starts it. */
   #memberOf(slot: number, isTrial: boolean, settings = this.#settings): GroupMember {
     return new GroupMember(
       this.#options,
@@ -243,7 +247,7 @@ export class ProcessGroup {
     );
   }
 
-  /** Repeats what operators have changed of the log, if anything. Harmless to a gateway that has it. */
+  /** Repeats what operators have changed of the log, if anything. A gateway may get the same change twice. */
   #sendLogChange(member: GroupMember): void {
     if (Object.keys(this.#logChange).length > 0)
       member.process?.broadcast({ kind: 'log', change: this.#logChange });
@@ -261,7 +265,7 @@ export class ProcessGroup {
   #startOf(member: GroupMember): StartGateway {
     const { demo, groupId } = this.#options;
     const inForce = this.#inForce;
-    // If so, the gateway opens the admin interface at its start, and sends no message `leads`.
+    // A gateway that starts with `leads` opens the admin interface by itself, and sends no message `leads`.
     const leads = this.#primary.current === undefined;
     if (leads) this.#primary.begin(member);
     return {
@@ -271,7 +275,7 @@ export class ProcessGroup {
       inForce,
       ...(this.#isShared ? { group: { id: groupId, slot: member.slot } } : {}),
       leads,
-      // Others of the group may listen on the ports already. (To join a coordinator is something else.)
+      // Other gateways of the group may listen on the ports already.
       joins: this.#isShared && this.#hasServed,
       isRestart: this.#hasServed,
     };
@@ -279,12 +283,13 @@ export class ProcessGroup {
 
   /** Returns the lowest free slot, so that at most one slot beyond the usual number is used. */
   #freeSlot(): number {
-    const taken = new Set(this.#members.map(({ slot }) => slot));
+    const used = new Set(this.#members.map(({ slot }) => slot));
     let slot = 0;
-    while (taken.has(slot)) slot += 1;
+    while (used.has(slot)) slot += 1;
     return slot;
   }
 
+  /** Takes over what applies at a reload, for the group, for all members and for members still to come. */
   #adopt(next: Settings): void {
     this.#settings = adoptLive(this.#settings, next);
     this.#replacing &&= adoptLive(this.#replacing, next);
@@ -292,8 +297,8 @@ export class ProcessGroup {
   }
 
   /**
-   * Sends the settings to all gateways; with `check` only asks whether they could take them. Returns the
-   * reasons against them.
+   * Sends the settings to all gateways; with `check` only asks whether they could apply them. Returns the
+   * reasons against the settings, each once.
    */
   async #reloadAll(next: Settings, check: boolean): Promise<readonly string[]> {
     const replies = this.#members.map((member) => member.reload(adoptLive(member.settings, next), check));
@@ -317,8 +322,9 @@ export class ProcessGroup {
 
   #onMemberExit(member: GroupMember, process: GatewayProcess, exit: GatewayExit): void {
     this.#snapshots.remove(process);
+    // Before a trial is forgotten: `handOver` resolves here, and #replaceOneByOne goes on after this method.
     this.#primary.onEnd(member, this.#members);
-    if (this.#stopping) this.#failed ||= !exit.clean;
+    if (this.#stopping) this.#hasFailed ||= !exit.clean;
     else if (member.isTrial) this.#forget(member);
     else if (member.isRetiring) this.#onRetired(exit);
     else this.#onUnexpectedExit(member, exit);
@@ -334,7 +340,7 @@ export class ProcessGroup {
       this.#reject(rejection ?? `the gateway ended before it was ready (${how})`);
       return;
     }
-    // If another one serves, or is to be tried, the reason may pass by itself: a full disk, for example.
+    // While another member has not been refused, the reason may pass by itself: a full disk, for example.
     if (rejection !== undefined && this.#members.every(({ isRejected }) => isRejected)) {
       this.#reject(rejection);
       return;
@@ -345,6 +351,7 @@ export class ProcessGroup {
     });
   }
 
+  /** Idempotent: a trial that was retired is forgotten twice. */
   #forget(member: GroupMember): void {
     const index = this.#members.indexOf(member);
     if (index !== -1) this.#members.splice(index, 1);
@@ -352,7 +359,7 @@ export class ProcessGroup {
 
   /** Ends the group: no gateway can run with these settings or this data. */
   #reject(reason: string): void {
-    this.#failed = true;
+    this.#hasFailed = true;
     this.#rejection ??= reason;
     this.drain();
   }
@@ -365,10 +372,11 @@ export class ProcessGroup {
   #endIfEmpty(): void {
     if (!this.#stopping || this.#members.some((member) => member.process !== undefined)) return;
     clearTimeout(this.#killTimer);
-    this.#resolveEnded({ exitCode: this.#failed ? 1 : 0, rejection: this.#rejection });
+    this.#resolveEnded({ exitCode: this.#hasFailed ? 1 : 0, rejection: this.#rejection });
   }
 }
 
+/** Replaces the settings' ports, which may be 0, by those that the gateway has got. */
 function withPorts(settings: Settings, { port, adminPort }: GatewayReady): Settings {
   return {
     ...settings,

@@ -3,8 +3,8 @@
  * changed file, in the supervisor process.
  *
  * A reload reads and checks the whole file, then sends the gateways the settings that apply at a reload. If
- * there is any problem it changes nothing and returns the problems. With `restart` the gateways are then
- * replaced one by one.
+ * there is any problem, the reload changes nothing and returns the problems. With `restart` the gateways are
+ * then replaced one by one.
  *
  * Must hold: a file with a mistake changes nothing at all, and reloads never overlap
  * (test/unit/supervisor/reloads.test.ts).
@@ -27,7 +27,7 @@ import type { Replacement } from './group-member.js';
 interface ReloadsOptions {
   /** The settings read from the file at the start, with the file's ports. */
   readonly settings: Settings;
-  /** Reads the file, the environment and the files that they name. Rejects with ConfigError. */
+  /** Reads the file, the environment and the files that both name. Rejects with ConfigError. */
   readonly load: (dryRun: boolean) => Promise<Settings>;
   /** Sends settings to the gateways. Resolves with the reasons against them; never rejects. */
   readonly apply: (next: Settings, dryRun: boolean) => Promise<readonly string[]>;
@@ -38,8 +38,9 @@ interface ReloadsOptions {
   readonly log: Log;
 }
 
-interface Waiting {
-  /** The `origin` of each request that was joined. */
+/** A reload that has not read the file yet. */
+interface WaitingReload {
+  /** The `origin` of each request that shares the reload. */
   readonly origins: Set<string>;
   readonly outcome: Promise<ReloadOutcome>;
 }
@@ -53,12 +54,13 @@ export class Reloads {
    * start, so every reload reports it again.
    */
   #settings: Settings;
-  /** The last reload of the queue. */
+  /** The last reload of the queue. Never rejects, so that the next one can follow it. */
   #last: Promise<unknown> = Promise.resolve();
   /**
-   * Reloads that have not read the file yet, by kind. A further request of a kind joins the waiting one.
+   * The waiting reload of each kind, which a further request of that kind shares. There are four kinds, which
+   * bounds the queue.
    */
-  readonly #waiting = new Map<string, Waiting>();
+  readonly #waiting = new Map<string, WaitingReload>();
 
   constructor(options: ReloadsOptions) {
     this.#options = options;
@@ -70,9 +72,9 @@ export class Reloads {
   }
 
   /**
-   * Reads and applies the file after all earlier reloads, so the last content wins. Equal requests are
-   * joined. With `dryRun` it only reports what would change. `origin` says in the log where the request comes
-   * from. Never rejects.
+   * Reads and applies the file after all earlier reloads, so the last content wins. Equal requests share a
+   * reload. With `dryRun` the outcome only reports what would change. `origin` is logged: where the request
+   * comes from. Never rejects.
    */
   reload(origin: string, request: ReloadRequest): Promise<ReloadOutcome> {
     const kind = JSON.stringify([request.dryRun, request.restart]);
@@ -81,6 +83,7 @@ export class Reloads {
       waiting.origins.add(origin);
       return waiting.outcome;
     }
+    // The set grows while the reload waits, so its text is made when the reload logs.
     const origins = new Set([origin]);
     const outcome = this.#last
       .then(() => {
@@ -108,7 +111,7 @@ export class Reloads {
     const { applied, restartNeeded } = difference;
     const paths = dryRun ? [...applied, ...restartNeeded] : applied;
     const changes = changesOf(declarationOnDisk(), this.#settings, next, paths);
-    // Also if nothing differs, because a thread may have missed an earlier reload.
+    // Settings without a difference are sent too, because a thread may have missed an earlier reload.
     const problems = await apply(next, dryRun);
     if (problems.length > 0) return this.#reject(origin, request, problems);
     if (dryRun) return { ...difference, changes, problems, replacing: 0 };
@@ -135,9 +138,9 @@ export class Reloads {
   }
 
   #reject(origin: string, { dryRun, restart }: ReloadRequest, problems: readonly string[]): ReloadOutcome {
-    const what = restart ? 'gateways not replaced' : 'settings not reloaded';
+    const failed = restart ? 'gateways not replaced' : 'settings not reloaded';
     if (!dryRun)
-      this.#options.log.warn(`${what}, the old ones stay in force`, {
+      this.#options.log.warn(`${failed}, the old ones stay in force`, {
         origin,
         problems: problems.join('\n'),
       });
@@ -145,10 +148,12 @@ export class Reloads {
   }
 }
 
+/** Returns the difference as members of a log entry. */
 function textsOf({ applied, restartNeeded }: SettingsDifference): Record<string, string> {
   return { applied: applied.join(', '), restartNeeded: restartNeeded.join(', ') };
 }
 
+/** A ConfigError has texts for operators. Any other error is a bug or the disk, so its stack is shown. */
 function problemsOf(error: unknown): readonly string[] {
   if (error instanceof ConfigError) return error.problems;
   return [error instanceof Error ? (error.stack ?? error.message) : String(error)];

@@ -1,10 +1,10 @@
 /**
  * The supervisor: starts the gateways, turns signals and file changes into reloads, replacements and
- * shutdown, and waits for the end. The command `serve` calls it, in the supervisor process. It imports no
- * code that serves calls, so that it stays small while it waits.
+ * shutdown, and waits for the end. The command `serve` (cli/serve.ts) calls it, in the supervisor process.
+ * This file imports no code that serves calls, so that the process stays small while it waits.
  *
- * Must hold: after a signal to stop, the supervisor ends whatever its gateways do: it kills a gateway that
- * ignores the drain or hangs at its start (test/unit/supervisor/supervisor.test.ts).
+ * Must hold: after a signal to stop, the supervisor process ends, whatever its gateways do. A gateway that
+ * ignores the drain or hangs at its start is killed (test/unit/supervisor/supervisor.test.ts).
  */
 import { randomUUID } from 'node:crypto';
 import { statSync } from 'node:fs';
@@ -26,16 +26,19 @@ import { ProcessGroup } from './process-group.js';
 import { Reloads } from './reloads.js';
 
 const GATEWAY_ENTRY = new URL('../gateway/main.js', import.meta.url);
-/** Reading two million keys takes seconds. A start that takes two minutes hangs. */
+/** A start with two million keys takes seconds, so a start that takes two minutes hangs. */
 const READY_MS_MAX = 120_000;
 /**
  * No main thread is known to stand still for more than some seconds: as the map of LMDB grows, or for a disk
- * that is busy. It is long because a kill loses the charges that are not flushed yet.
+ * that is busy. The limit is far above that, because a kill loses the charges that are not flushed yet.
  */
 const SILENT_MS_MAX = 12 * ALIVE_PERIOD_MS;
-/** A reload waits twice for threads (SETTINGS_WAIT_MS_MAX), and first for a gateway that restarts. */
+/**
+ * A reload waits first for a gateway that restarts, then twice for threads (SETTINGS_WAIT_MS_MAX, which must
+ * stay well below half of this time).
+ */
 const RELOAD_MS_MAX = 60_000;
-/** The period of FileWatch. A change takes effect after two polls. */
+/** The period of FileWatch. A change is reported after two polls. */
 const WATCH_PERIOD_MS = 1_000;
 
 const RELOAD: ReloadRequest = { dryRun: false, restart: false };
@@ -56,7 +59,7 @@ export interface SupervisorOptions extends GroupOptions {
   readonly onSettings: (settings: Settings) => void;
 }
 
-/** Returns the options of the product. Tests use their own entry and shorter times. */
+/** Returns the options for `serve`. Tests use their own entry and shorter times. */
 export function supervisorOptions(
   loaded: LoadedSettings,
   load: () => Promise<LoadedSettings>,
@@ -85,9 +88,9 @@ export function supervisorOptions(
 }
 
 /**
- * Runs until all gateways have ended: SIGTERM and SIGINT drain them, a second SIGINT kills them, or one
- * cannot run. SIGHUP reloads the settings, SIGUSR2 also replaces the gateways. Calls `onReady` at most once.
- * Never rejects.
+ * Runs until all gateways have ended. SIGTERM and SIGINT drain them, and a second SIGINT kills them. They
+ * also end if none can run. SIGHUP reloads the settings, and SIGUSR2 also replaces the gateways. `onReady` is
+ * called at most once, when the first gateway serves. Never rejects.
  */
 export async function supervise(
   options: SupervisorOptions,
@@ -115,15 +118,16 @@ class Supervisor {
   readonly #reloads: Reloads;
   readonly #watch: FileWatch;
   readonly #group: ProcessGroup;
-  /** The settings in force, as operators see them, and their file. */
+  /** The settings in force, as operators see them. */
   #inForce: LoadedSettings['inForce'];
+  /** The file of the settings in force; undefined if there is none. */
   #source: string | undefined;
-  /** The same of what was read last, in force or not. */
+  /** The settings that were read last and their file, whether they are in force or not. */
   #latest: Pick<LoadedSettings, 'inForce' | 'source'>;
   #isStopping = false;
   #isInterrupted = false;
 
-  /** Starts the first gateway. */
+  /** Starts the first gateway. The watch is switched on when it serves. */
   constructor(options: SupervisorOptions, onReady: (ready: GatewayReady) => void) {
     const { settings, watchPeriodMs, log } = options;
     this.#options = options;
@@ -157,7 +161,10 @@ class Supervisor {
     return this.#group.ended.finally(() => (this.#watch.isOn = false));
   }
 
-  /** Also records the reload. If an operator asks for one, the operator's gateway records it. */
+  /**
+   * Reloads for a signal or a changed file, and has the reload recorded. Operators reload by
+   * `onReloadRequested` instead: the gateway that an operator asks records that reload itself.
+   */
   async reload(origin: string, by: RecordReload['by'], request: ReloadRequest): Promise<void> {
     const { problems, changes, replacing } = await this.#reloads.reload(origin, request);
     if (problems.length === 0) this.#group.recordReload({ by, changes, replacing });
@@ -185,15 +192,17 @@ class Supervisor {
     try {
       return await this.#read();
     } catch (error) {
-      // What was wrong may be none of the watched files: a new file that they name, or the disk.
-      if (!dryRun) this.#watch.isTaken = false;
+      // Try again later, for the watch may never see the mistake mended: it can lie in a file that the watched
+      // ones name since now, or in the disk.
+      if (!dryRun) this.#watch.isApplied = false;
       throw error;
     }
   }
 
   async #read(): Promise<Settings> {
     const loaded = await this.#options.load();
-    // The built-in settings are for a start without a file, and not for a file that is away for a moment.
+    // Without a file `load` returns the built-in settings. They must not replace those of a file that is away
+    // for a moment.
     if (this.#source !== undefined && loaded.source === undefined)
       throw new ConfigError([`${this.#source} is not there any more: put it back, and reload`]);
     this.#latest = loaded;
@@ -201,10 +210,11 @@ class Supervisor {
     return loaded.settings;
   }
 
+  /** Returns the gateways' reasons against `next`. Reloads has called `#read` before, which set `#latest`. */
   async #apply(next: Settings, dryRun: boolean): Promise<readonly string[]> {
     const errors = await this.#group.reload(next, dryRun);
     if (dryRun) return errors;
-    this.#watch.isTaken = errors.length === 0;
+    this.#watch.isApplied = errors.length === 0;
     if (errors.length > 0) return errors;
     this.#watch.isOn = next.watch && !this.#isStopping;
     this.#options.onSettings(next);
@@ -216,17 +226,21 @@ class Supervisor {
 
   #replace(next: Settings): Replacement {
     const replacement = this.#group.replace(next);
-    const { inForce: replaced } = this.#latest;
+    // Read now: reloads during the replacement change `#latest`.
+    const { inForce: replacing } = this.#latest;
     void replacement.done.then((failure) => {
       if (failure !== undefined) return;
-      this.#inForce = adoptInForce(this.#inForce, replaced, 'replacement');
+      this.#inForce = adoptInForce(this.#inForce, replacing, 'replacement');
       this.#group.showInForce(this.#inForce);
     });
     return replacement;
   }
 }
 
-/** Returns the files whose content is part of the settings: first `source`, then those that they name. */
+/**
+ * Returns the files whose content is part of the settings: first `source`, then each file that a setting
+ * names. A new setting that names a file must be added here, or a change of its file is not seen.
+ */
 function filesOf(source: string | undefined, settings: Settings): string[] {
   const { models, notify, admin, listen } = settings;
   const upstreams = models.flatMap((model) => model.upstreams);
@@ -237,14 +251,15 @@ function filesOf(source: string | undefined, settings: Settings): string[] {
 }
 
 /**
- * How many files are watched: the configuration, and a key or certificate for each of some hundred upstreams.
+ * How many files are watched at most. The configuration and a key or certificate for each of some hundred
+ * upstreams are below it, and a poll of so many takes 3 ms. The others change at the next reload.
  */
 const FILES_MAX = 1_000;
 
 /**
- * After how many polls files are reported again that could not be read, or that the gateways did not take.
- * The number doubles, from the first value to the second: seconds for a gateway that had ended, minutes for a
- * plan in use.
+ * After how many polls files are reported again that could not be read, or that the gateways did not apply.
+ * The number doubles with each failure, from the first value to the second. The first suits a gateway that
+ * had ended, which is back after seconds; the second a plan in use, which an operator has to free.
  */
 const RETRY_POLLS_MIN = 5;
 const RETRY_POLLS_MAX = 300;
@@ -262,8 +277,8 @@ interface FileWatchOptions {
  * bind mounts of containers). A poll costs some 3 µs a file.
  *
  * Must hold: a change is reported once, when its writer has finished, also one during the gateway's start.
- * It is reported again while it cannot be read or the gateways do not take it. A file that the settings begin
- * to name is no change (test/unit/supervisor/supervisor.file-watch.test.ts).
+ * The change is reported again while the files cannot be read or the gateways do not apply them. A file that
+ * the settings begin to name is no change (test/unit/supervisor/supervisor.file-watch.test.ts).
  */
 export class FileWatch {
   readonly #options: FileWatchOptions;
@@ -272,41 +287,48 @@ export class FileWatch {
   readonly #reported = new Map<string, string>();
   /** The states at the last poll. */
   #polled: ReadonlyMap<string, string> = new Map();
-  /** After how many polls a failure is reported again; 0 if there was none. */
+  /** After how many polls the files are reported again; 0 if the gateways have applied them. */
   #retryPolls = 0;
-  /** How many of them are left. */
-  #pollsLeft = 0;
+  /** How many polls are left until then; 0 if none is awaited. */
+  #retryPollsLeft = 0;
 
-  /** To be called when the files have just been read: the first start reports what changed since. */
+  /**
+   * To be called when the files have just been read: what has changed since then is reported when the watch
+   * is switched on.
+   */
   constructor(options: FileWatchOptions) {
     this.#options = options;
     this.haveRead(this.#files());
   }
 
   /** Starts or stops polling. Idempotent. */
-  set isOn(on: boolean) {
-    // What changes while it is off is not reported when it is switched on.
-    if (!on) {
+  set isOn(isOn: boolean) {
+    // What changes after the watch was switched off is not reported when it is switched on again.
+    if (!isOn) {
       this.#reported.clear();
-      this.isTaken = true;
+      this.isApplied = true;
     }
-    if (on === (this.#timer !== undefined)) return;
+    if (isOn === (this.#timer !== undefined)) return;
     clearInterval(this.#timer);
     this.#timer = undefined;
-    if (!on) return;
+    if (!isOn) return;
     this.#polled = this.#states();
-    this.#hasChanged(this.#polled);
+    this.#recordNew(this.#polled);
     this.#timer = setInterval(() => this.#poll(), this.#options.periodMs);
     this.#timer.unref();
   }
 
-  /** Whether the gateways run with the files as they were last read. */
-  set isTaken(taken: boolean) {
-    this.#retryPolls = taken ? 0 : Math.min(Math.max(2 * this.#retryPolls, RETRY_POLLS_MIN), RETRY_POLLS_MAX);
-    this.#pollsLeft = this.#retryPolls;
+  /** To be set after each reload: whether the gateways run with the files as they were last read. */
+  set isApplied(isApplied: boolean) {
+    const doubled = Math.min(Math.max(2 * this.#retryPolls, RETRY_POLLS_MIN), RETRY_POLLS_MAX);
+    this.#retryPolls = isApplied ? 0 : doubled;
+    this.#retryPollsLeft = this.#retryPolls;
   }
 
-  /** To be called when files have just been read that are perhaps watched from now on. */
+  /**
+   * To be called when files have just been read that are perhaps watched from now on. Leaves watched files
+   * alone: one may have changed after it was read, which the next poll must report.
+   */
   haveRead(paths: readonly string[]): void {
     const watched = new Set(this.#timer === undefined ? [] : this.#files());
     for (const path of paths) if (!watched.has(path)) this.#reported.set(path, stateOf(path));
@@ -320,35 +342,32 @@ export class FileWatch {
       [...states].every(([path, state]) => this.#polled.get(path) === state);
     this.#polled = states;
     if (!isSettled) return;
-    const isRetried = this.#pollsLeft > 0 && --this.#pollsLeft === 0;
-    if (!this.#hasChanged(states) && !isRetried) return;
+    const isRetried = this.#retryPollsLeft > 0 && --this.#retryPollsLeft === 0;
+    this.#recordNew(states);
+    const hasChanged = [...states].some(([path, state]) => this.#reported.get(path) !== state);
+    if (!hasChanged && !isRetried) return;
     for (const [path, state] of states) this.#reported.set(path, state);
     this.#options.onChange();
   }
 
-  /** Returns whether a file has changed. One that was not known before has not: its state is recorded. */
-  #hasChanged(states: ReadonlyMap<string, string>): boolean {
-    let hasChanged = false;
-    for (const [path, state] of states) {
-      const known = this.#reported.get(path);
-      if (known === undefined) this.#reported.set(path, state);
-      else if (known !== state) hasChanged = true;
-    }
-    return hasChanged;
+  /** Records the files that are watched since now as they are, so that they count as unchanged. */
+  #recordNew(states: ReadonlyMap<string, string>): void {
+    for (const [path, state] of states) if (!this.#reported.has(path)) this.#reported.set(path, state);
   }
 
   #files(): readonly string[] {
     return this.#options.files().slice(0, FILES_MAX);
   }
 
-  /**
-   * Follows links. A missing file counts as a state too, because it may be in the middle of a replacement.
-   */
   #states(): Map<string, string> {
     return new Map(this.#files().map((path) => [path, stateOf(path)]));
   }
 }
 
+/**
+ * Returns a text that changes with the file. Follows links. For a file that cannot be read the text is the
+ * error's code, such as ENOENT: an editor that replaces a file may have it away for a moment.
+ */
 function stateOf(path: string): string {
   try {
     const { dev, ino, size, mtimeNs, ctimeNs } = statSync(path, { bigint: true });

@@ -160,7 +160,7 @@ void t.test('what the gateways did not take is reported again, ever later, until
   const timesMs: number[] = [];
   const { watch, changes } = watchOf(t, [path], () => {
     timesMs.push(performance.now());
-    watch.isTaken = timesMs.length === 4;
+    watch.isApplied = timesMs.length === 4;
   });
   writeFileSync(path, '22');
   await eventually('three more tries', () => (changes() === 4 ? true : undefined));
@@ -170,7 +170,7 @@ void t.test('what the gateways did not take is reported again, ever later, until
     t.ok(pauseMs >= 5 * 2 ** at * PERIOD_MS * 0.8, `${Math.round(pauseMs)} ms before try ${at + 1}`);
   await sleep(100 * PERIOD_MS);
   t.equal(changes(), 4, 'and then it is quiet');
-  watch.isTaken = false;
+  watch.isApplied = false;
   watch.isOn = false;
   watch.isOn = true;
   await sleep(QUIET_MS);
