@@ -1,9 +1,11 @@
 /**
- * `/admin/v1/accounts`: accounts, their credits and their recent calls; and `/admin/v1/bulk`, many accounts
- * with their keys at once. routes.ts lists these routes with the others, api.ts calls them. Main thread.
+ * `/admin/v1/accounts` and `/admin/v1/history/accounts`: accounts, their credits and their recent calls; and
+ * `/admin/v1/bulk`, many accounts with their keys at once. routes.ts lists these routes with the others,
+ * api.ts calls them. Main thread.
  *
- * Must hold: each change runs inside `service.change`, in one transaction with the row that says who made it
- * (test/unit/admin/api.test.ts, test/unit/admin/openapi.test.ts).
+ * Must hold: each change runs inside `service.change`, in one transaction with the row that says who made the
+ * change (test/unit/admin/api.test.ts, test/unit/admin/openapi.test.ts). Views:
+ * test/unit/admin/account-routes.account-view.test.ts, test/unit/admin/account-routes.history.test.ts.
  */
 import { Type } from 'typebox';
 import { jsonText } from '../core/json.js';
@@ -81,7 +83,7 @@ function viewOfCredit({ amount, note, createdMs }: CreditRecord): CreditView {
   return { amount: decimalOf(amount), note, created: secondsOf(createdMs) };
 }
 
-/** Shows a sum below zero as zero: a charge may be taken back in a later span than it was made in. */
+/** Shows a sum below zero as zero: a charge may be given back in a later span than that of its call. */
 function viewOfStats(stats: Readonly<AccountStats>): AccountStatsView {
   return {
     calls: stats.calls,
@@ -125,12 +127,12 @@ const NewCredit = closed({
 });
 
 /**
- * One full request takes the main thread some 100 ms. Meanwhile the admin port and the flush wait, and calls
- * are served. Larger requests would hardly be faster.
+ * A request with so many accounts takes some 100 ms of the main thread. Meanwhile the admin port and the
+ * flush wait; calls do not. For each account larger requests would hardly be faster.
  */
 const BULK_ACCOUNTS_MAX = 1_000;
 const BULK_KEYS_OF_ACCOUNT_MAX = 10;
-/** A thousand accounts with the longest names, each with ten keys. */
+/** Enough for BULK_ACCOUNTS_MAX accounts with the longest names and BULK_KEYS_OF_ACCOUNT_MAX keys each. */
 const BULK_BODY_BYTES_MAX = 8 * 1024 * 1024;
 
 const NewKeys = Type.Array(KeyTerms, { maxItems: BULK_KEYS_OF_ACCOUNT_MAX });
@@ -154,7 +156,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
       const { search: text, plan: planId, group, active } = query;
       const filter = { text, planId, group, active };
       const isFiltered = Object.values(filter).some((value) => value !== undefined);
-      // The registry's search needs a filter (registry/account-directory.ts).
+/** Enough for BULK_ACCOUNTS_MAX accounts with the longest names, each with all the keys that it may have. */
       return service.read(({ accounts }) =>
         pageView(
           query,
@@ -262,6 +264,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
       return service.change(({ credits }) => {
         if (idempotencyKey === undefined) return viewOfAccount(credits.add(id, amount, note));
         const request = { account: id, amount, note, idempotencyKey };
+        // A text, because a repeated request must get the first response byte for byte.
         const text = credits.addOnce(request, (statement) => jsonText(viewOfAccount(statement)));
         return new TextResponse(JSON_TYPE, text);
       });

@@ -3,8 +3,8 @@
  * response as a record whose body is a string. server.ts calls it for requests over HTTP. While no gateway
  * runs, commands such as `accounts`, `keys` and `usage` call it directly (cli/store-client.ts). Main thread.
  *
- * Must hold: `handle` never throws and its promise never rejects; a change leaves a row of who made it, or a
- * warning in the response (test/unit/admin/api.test.ts, test/e2e/operator-roles.test.ts).
+ * Must hold: `handle` never throws and its promise never rejects. A change leaves a row of who made the
+ * change, or a warning in the response (test/unit/admin/api.test.ts, test/e2e/operator-roles.test.ts).
  */
 import { invariant, ProxyError } from '../core/errors.js';
 import { jsonText } from '../core/json.js';
@@ -36,9 +36,10 @@ export interface AdminApiOptions extends AdminParts {
 interface RoutedRequest {
   readonly bodyBytesMax: number;
   /**
-   * `query`: still percent-encoded, without its question mark. `query` and `body` may be empty. An expected
-   * failure becomes an error response. A bug is logged, and the response is `internal_error`.
-   * `requesterLeft`: aborted when the requester has left, which ends long work early.
+   * `query`: still percent-encoded, without its question mark. `query` and `body` may be empty. The caller
+   * rejects a body of more than `bodyBytesMax` itself. An expected failure becomes an error response. A bug
+   * is logged, and the response is `internal_error`. `requesterLeft`: aborted when the requester has left,
+   * which ends long work early.
    */
   handle(query: string, body: string, requesterLeft?: AbortSignal): AdminResponse | Promise<AdminResponse>;
 }
@@ -92,7 +93,7 @@ export class AdminApi {
   ): Promise<AdminResponse> {
     // The body of a GET means nothing (RFC 9110 §9.3.1).
     const input = { ...rawInput, body: route.method === 'GET' ? {} : parseBody(rawInput.body) };
-    // A response has one warning: of two the later one.
+    // A response has one warning, so a later one replaces an earlier one.
     let warning: string | undefined;
     const warn = (text: string): void => void (warning = text);
     const context = {
@@ -107,20 +108,21 @@ export class AdminApi {
     return { ...responseOfView(view), warning };
   }
 
-  /** Warns if some processes did not confirm a change in time, or if it could not be recorded. */
+  /** Adds the requester to changes. Warns if processes did not confirm a change, or it is not recorded. */
   #serviceFor(route: Route, requester: Requester, warn: (text: string) => void): RequestService {
     const { service } = this.#parts;
-    const onBehind = (unconfirmed: number): void => warn(unconfirmedText(unconfirmed));
-    // A function, because a route that changes nothing has no cause: there it throws when it is called.
+    const onUnconfirmed = (processes: number): void => warn(unconfirmedText(processes));
+    // A function, because a route without an action has no cause. `causeOf` throws only if such a route
+    // changes something, which is a bug.
     const cause = (): Cause => causeOf(route, requester);
     return {
       read: (work) => service.read(work),
-      change: (work) => service.change(cause(), work, onBehind),
-      // Records what the route has already changed outside of the registry, so an error must not fail the
-      // request. Only a route without an action fails: `cause` throws in the catch block too.
+      change: (work) => service.change(cause(), work, onUnconfirmed),
+      // The route has already made the change, outside of the registry. So an error must not fail the
+      // request, unless the route has no action: `cause` then throws in the catch block too.
       note: async (note) => {
         try {
-          await service.change(cause(), (registry) => registry.note(note), onBehind);
+          await service.change(cause(), (registry) => registry.note(note), onUnconfirmed);
         } catch (error) {
           warn(this.#notRecorded(cause(), note, error));
         }
@@ -153,7 +155,7 @@ export class AdminApi {
         path,
         error: diskError,
       });
-      // There is no code for a full disk. `overloaded` is a 503 with `Retry-After`, so the client may retry.
+      // No error code is for a full disk. `overloaded` is a 503 with `Retry-After`, so the client may retry.
       return responseOfError({
         code: 'overloaded',
         message: `The books cannot be written: look at the disk of the data folder, ${diskError}. Nothing was changed. Retry after ${DISK_RETRY_SECONDS} seconds.`,
@@ -177,7 +179,7 @@ function causeOf({ method, path, action }: Route, { operator, from }: Requester)
   return { actor: { ...operator, from }, action };
 }
 
-/** Returns a 403, or undefined if the role may use the route, which may be outside ADMIN_ROUTES. */
+/** Returns a 403, or undefined if the role may use the route. server.ts asks too, of OTHER_ROUTES. */
 export function roleRejectionOf(
   role: Role,
   { method, roles }: Pick<Route, 'method' | 'roles'>,
@@ -194,12 +196,14 @@ function unconfirmedText(unconfirmed: number): string {
   return `The change is made. ${unconfirmed} of the gateway processes did not confirm it in time: each applies it as soon as it can.`;
 }
 
+/** `view`: what the `answer` of a route has returned. */
 function responseOfView(view: unknown): AdminResponse {
   const { contentType, text } =
     view instanceof TextResponse ? view : new TextResponse(JSON_TYPE, jsonText(view));
   return { status: 200, contentType, body: text };
 }
 
+/** Whether a path with these decoded segments is that of a route with the segments `declared`. */
 function matches(declared: readonly string[], segments: readonly string[]): boolean {
   return (
     declared.length === segments.length &&
@@ -207,7 +211,7 @@ function matches(declared: readonly string[], segments: readonly string[]): bool
   );
 }
 
-/** Returns none if the path is not below ROOT or cannot be decoded. No route has none, so that is a 404. */
+/** Returns [] if the path is not below ROOT or cannot be decoded. No route has no segments: that is a 404. */
 function segmentsOf(path: string): string[] {
   if (!path.startsWith(`${ROOT}/`)) return [];
   try {
@@ -220,6 +224,7 @@ function segmentsOf(path: string): string[] {
   }
 }
 
+/** Throws `invalid_parameters` if the body is no JSON. No body counts as one without fields. */
 function parseBody(body: string): unknown {
   if (body === '') return {};
   try {

@@ -3,13 +3,15 @@
  * console session (sessions.ts), below just _session_. server.ts calls `hostRejectionOf` for every request
  * but those of probes, then `identify` for each that needs an operator. Main thread of the gateway.
  *
- * A browser sends a session's cookie by itself, so another site could make it do so (CSRF). Three defences,
- * each sufficient alone: the cookie is SameSite=Strict; a request that names its origin must name this one;
- * and a request that changes something must have a header that a page of another origin cannot set without a
- * CORS preflight. AllowedHosts rejects pages that have their own name resolve to this port (DNS rebinding).
+ * A browser sends a session's cookie by itself, so another site could make the browser do so (CSRF). There
+ * are three defences, each sufficient alone: the cookie is SameSite=Strict; a request that names its origin
+ * must name this one; and a request that changes something must have a header that a page of another origin
+ * cannot set without a CORS preflight. AllowedHosts rejects pages that have their own name resolve to this
+ * port (DNS rebinding).
  *
- * Must hold: without a token or a session a client learns only that the process lives. Tests:
- * test/unit/admin/authentication.session.test.ts, test/unit/admin/authentication.allowed-hosts.test.ts.
+ * Must hold: without a token or a session a client can read and change nothing of what server.ts keeps behind
+ * `identify`. Tests: test/unit/admin/authentication.session.test.ts, test/unit/admin/server.test.ts,
+ * test/unit/admin/authentication.allowed-hosts.test.ts.
  */
 import { isIP, isIPv6 } from 'node:net';
 import type { HttpResponse } from 'uWebSockets.js';
@@ -25,9 +27,9 @@ import { TokenCheck, WrongTokens } from './token.js';
 /** An authority without user information: a name, or an address (IPv6 in brackets), and perhaps a port. */
 const AUTHORITY = /^(?:\[([0-9a-f:.]+)\]|([\w.-]+))(?::\d{1,5})?$/i;
 const LOOPBACK = ['localhost', '127.0.0.1', '::1'];
-/** An entry that allows every Host. */
+/** The entry of `admin.hosts` that allows every Host. */
 const ANY = '*';
-/** The start of an entry that allows all names below another. */
+/** The start of an entry that allows all names below another: `*.example.org`. */
 const BELOW = '*.';
 
 /**
@@ -39,13 +41,13 @@ const BELOW = '*.';
  */
 export class AllowedHosts {
   readonly #names: ReadonlySet<string>;
-  /** With the leading dot. */
+  /** The ends of allowed names, each with its leading dot. */
   readonly #endings: readonly string[];
   readonly #allowsAny: boolean;
   readonly #alsoNamed: () => string | undefined;
   /**
-   * Whether any IP address is allowed, unless the port listens on loopback alone: nobody can list all
-   * addresses of a host, and rebinding needs a name.
+   * Whether any IP address is allowed. True unless the port listens on loopback alone, because nobody can
+   * list all addresses of a host, and rebinding needs a name.
    */
   readonly #allowsAddresses: boolean;
 
@@ -126,7 +128,7 @@ export class AdminAuthentication {
   readonly #token: TokenCheck;
   readonly #wrongTokens: WrongTokens;
   readonly #sessions: Sessions;
-  /** Contains the port: browsers send cookies to all ports of a host, and two gateways must not share one. */
+  /** The name has the port, because browsers send a cookie to all ports of a host. */
   readonly #cookieName: (secure: boolean) => string;
   readonly #hosts: AllowedHosts;
   readonly #operators: Pick<Operators, 'identityOf'>;
@@ -148,8 +150,8 @@ export class AdminAuthentication {
   }
 
   /**
-   * Returns the rejection of a request that has neither an allowed Host nor a token, which a page with a
-   * rebound name does not know. Undefined if the request may go on.
+   * Returns the rejection of a request that has neither an allowed Host nor a valid token; undefined if the
+   * request may go on. With a token any Host is allowed, because a page with a rebound name knows no token.
    */
   hostRejectionOf(head: RequestHead): AdminResponse | undefined {
     if (this.#hosts.allows(head.host) || this.#operatorOf(head) !== undefined) return undefined;
@@ -165,11 +167,11 @@ export class AdminAuthentication {
    * with a session may have another header Authorization, for a proxy: browsers send it with every request.
    */
   identify(response: HttpResponse, head: RequestHead): Operator | { readonly rejection: AdminResponse } {
-    const secret = this.#secretOf(head);
+    const secret = this.#sessionSecretOf(head);
     if (bearerOf(head) === undefined && secret !== undefined) {
       const session = this.#sessions.find(secret);
       if (session === undefined) return { rejection: NO_SESSION };
-      const isRejected = isCrossSite(head) || (head.method !== 'GET' && !head.fromConsole);
+      const isRejected = isCrossSite(head) || (head.method !== 'GET' && !head.isFromConsole);
       return isRejected ? { rejection: CROSS_SITE } : session.operator;
     }
     const operator = this.#operatorOf(head);
@@ -177,7 +179,7 @@ export class AdminAuthentication {
     return { rejection: bearerOf(head) === undefined ? NO_TOKEN : this.#rejectWrongToken(response) };
   }
 
-  /** Returns the operator whose token the request has. */
+  /** Returns the operator whose token the request has; undefined if its token is missing or wrong. */
   #operatorOf(head: RequestHead): Operator | undefined {
     const token = bearerOf(head);
     if (token === undefined || head.authorization.length > AUTHORIZATION_CHARS_MAX) return undefined;
@@ -185,8 +187,8 @@ export class AdminAuthentication {
   }
 
   /**
-   * Returns a function that finds who has the token now. Undefined if the text is neither the admin token nor
-   * has the form of an operator's.
+   * Returns a function that finds who has the token at the moment of its call. Returns undefined if the text
+   * is neither the admin token nor has the form of an operator's.
    */
   #identityOf(token: string): Identify | undefined {
     if (this.#token.accepts(token)) return () => BOOTSTRAP;
@@ -202,10 +204,10 @@ export class AdminAuthentication {
     };
   }
 
-  /** Whether a request that `identify` admitted still would be: a stream may outlast its session or token. */
+  /** Whether `identify` would admit the request again: a stream may outlast its session or token. */
   stillAdmits(head: RequestHead): boolean {
     if (bearerOf(head) !== undefined) return this.#operatorOf(head) !== undefined;
-    const secret = this.#secretOf(head);
+    const secret = this.#sessionSecretOf(head);
     return secret !== undefined && this.#sessions.find(secret) !== undefined;
   }
 
@@ -214,14 +216,14 @@ export class AdminAuthentication {
    * to sign in. Needs no token.
    */
   sessionOf(head: RequestHead, oidc?: OidcView): AdminResponse {
-    const secret = this.#secretOf(head);
+    const secret = this.#sessionSecretOf(head);
     const view = viewOfSession(secret === undefined ? undefined : this.#sessions.find(secret));
     return ok(oidc === undefined ? view : { ...view, oidc });
   }
 
   /** `POST /admin/session` with `{"token"}`: opens a session. */
   signIn(response: HttpResponse, head: RequestHead, body: string): AdminResponse {
-    if (isCrossSite(head) || !head.fromConsole) return CROSS_SITE;
+    if (isCrossSite(head) || !head.isFromConsole) return CROSS_SITE;
     const token = tokenIn(body);
     if (token === undefined) {
       const message = 'the body must be {"token":"<admin token>"}';
@@ -246,8 +248,8 @@ export class AdminAuthentication {
    * `DELETE /admin/session`: ends the client's session. The response says where to sign out of the provider.
    */
   signOut(head: RequestHead): AdminResponse {
-    if (isCrossSite(head) || !head.fromConsole) return CROSS_SITE;
-    const secret = this.#secretOf(head);
+    if (isCrossSite(head) || !head.isFromConsole) return CROSS_SITE;
+    const secret = this.#sessionSecretOf(head);
     const url = secret === undefined ? undefined : this.#sessions.end(secret);
     const view = viewOfSession(undefined);
     const body = url === undefined ? view : { ...view, sign_out: { issuer: new URL(url).host, url } };
@@ -259,20 +261,24 @@ export class AdminAuthentication {
     return this.#wrongTokens.record(response.getRemoteAddress()) ? WRONG_TOKEN : TOO_MANY_WRONG;
   }
 
-  #secretOf(head: RequestHead): string | undefined {
+  /** Behind HTTPS only the cookie with HOST_COOKIE counts, which no other host of the domain can set. */
+  #sessionSecretOf(head: RequestHead): string | undefined {
     const secret = cookieOf(head, this.#cookieName(true));
     if (secret !== '') return secret;
     return isHttps(head) ? undefined : cookieOf(head, this.#cookieName(false)) || undefined;
   }
 
-  /** `secure` only behind a proxy that ends TLS: over plain HTTP such a cookie would not come back. */
+  /**
+   * Returns a `set-cookie`; `seconds` 0 deletes the cookie. `secure`: only behind a proxy that ends TLS,
+   * because browsers send such a cookie over HTTPS alone.
+   */
   #cookie(secret: string, seconds: number, secure: boolean): string {
     const attribute = secure ? '; Secure' : '';
     return `${this.#cookieName(secure)}=${secret}; Path=/; Max-Age=${seconds}; HttpOnly; SameSite=Strict${attribute}`;
   }
 }
 
-/** Returns whether a proxy says that the browser uses HTTPS. */
+/** Whether a proxy says that the browser uses HTTPS. Its list begins with the proxy next to the browser. */
 const isHttps = ({ forwardedProto }: RequestHead): boolean => /^https\b/i.test(forwardedProto);
 
 /** The console gets the role, because it shows only what the role may do. */
@@ -281,16 +287,18 @@ function viewOfSession(session: OpenSession | undefined): object {
   return { signed_in: true, seconds_left: session.secondsLeft, ...session.operator };
 }
 
+/** Returns the token of the header Authorization; undefined without one, or if it has another scheme. */
 function bearerOf({ authorization }: RequestHead): string | undefined {
   return /^Bearer +(\S.*)$/i.exec(authorization)?.[1]?.trim();
 }
 
-/** Returns whether the headers of a browser say that another site caused the request. */
+/** Whether the headers of a browser say that another site caused the request. */
 function isCrossSite({ origin, host, fetchSite }: RequestHead): boolean {
   if (fetchSite !== '' && fetchSite !== 'same-origin' && fetchSite !== 'none') return true;
   return origin !== '' && origin.replace(/^https?:\/\//, '') !== host;
 }
 
+/** Returns undefined if the body is no JSON object with a token, or the token is too long. */
 function tokenIn(body: string): string | undefined {
   try {
     const { token } = (JSON.parse(body) ?? {}) as { token?: unknown };

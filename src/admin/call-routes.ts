@@ -26,9 +26,9 @@ import { closed, Money, orNull, optionalText } from './views.js';
 const PAGE_CALLS_MAX = 1_000;
 const PAGE_CALLS_DEFAULT = 100;
 /**
- * The calls of a group with at most this many accounts are found by the indexes of segments, which are asked
- * for each account. Of a larger group `membersOf` only tells whether an account is in it. Then each call is
- * tested that the rest of the filter leaves.
+ * The calls of a group with at most this many accounts are found by the indexes of segments, which are
+ * searched for each account. For a larger group `membersOf` gives a test whether an account is in the group,
+ * and each call that passes the other filters is tested.
  */
 const ACCOUNTS_SOUGHT_MAX = 256;
 const DAY_MS = 86_400_000;
@@ -150,7 +150,7 @@ export const CALL_ROUTES: readonly Route[] = [
     query: CallsQuery,
     responseSchema: CallsPageView,
     answer: async ({ query }, { calls, registry, flushCalls }) => {
-      // Calls of this process that ended just now may not be on disk yet. The routes below do the same.
+      // Calls of this process that ended just now may not be on disk yet, where all three routes look.
       flushCalls();
       const { limit = PAGE_CALLS_DEFAULT, cursor, after } = query;
       if (cursor !== undefined && after !== undefined) throw invalid('give one of cursor and after');
@@ -216,13 +216,13 @@ export const CALL_ROUTES: readonly Route[] = [
 const decoder = new TextDecoder();
 
 function contentsText({ bytes, bytesInAll }: ClippedText): Static<typeof ContentsText> {
-  const cut = bytesInAll > bytes.length;
+  const isCut = bytesInAll > bytes.length;
   const text = decoder.decode(bytes);
-  // The text may be cut within a character.
-  return { text: cut ? text.replace(/\ufffd$/, '') : text, bytes: bytesInAll, cut };
+  // A text that is cut within a character ends with the decoder's replacement character.
+  return { text: isCut ? text.replace(/\ufffd$/, '') : text, bytes: bytesInAll, cut: isCut };
 }
 
-/** Names are those of now: a call has only the ids of its account and key. */
+/** Adds the names that account and key have now, because the record of a call has only their ids. */
 function viewOf(call: CallRecord, registry: Registry): CallView {
   const { account, key } = call;
   const view = callView(call);
@@ -242,12 +242,12 @@ function viewOf(call: CallRecord, registry: Registry): CallView {
 function filterOf(query: CallsQuery, registry: Registry): CallFilter {
   const { account, group, key, model, upstream, status, code, failed, from, to } = query;
   const fromMs = from === undefined ? undefined : timeOf('from', from);
-  // The filter finds calls that ended before `toMs`, so of a day it is the start of the next one.
+  // The filter finds calls that ended before `toMs`. If `to` is a day, `toMs` is the start of the next day.
   const toMs = to === undefined ? undefined : timeOf('to', to) + (isDay(to) ? DAY_MS : 0);
   // The last moment that belongs to a day is a millisecond before `toMs`, so `from` may not be `toMs` itself.
   checkFromTo(fromMs ?? -Infinity, to !== undefined && isDay(to) ? toMs! - 1 : (toMs ?? Infinity));
   return {
-    // An id is not looked up, so that calls of a deleted key are found by it.
+    // An id is not looked up, so that the calls of a deleted key are found by its id.
     account:
       account === undefined || isIdOf('acct_', account) ? account : registry.accounts.find(account).record.id,
     accounts: group === undefined ? undefined : registry.groups.membersOf(group, ACCOUNTS_SOUGHT_MAX),
@@ -262,7 +262,7 @@ function filterOf(query: CallsQuery, registry: Registry): CallFilter {
   };
 }
 
-/** Returns the status, or of a class its first digit, as CallFilter has them: 502 is `502`, 5 is `5xx`. */
+/** Returns the status, or the first digit of a class, as CallFilter expects: 502 for `502`, 5 for `5xx`. */
 function statusOf(text: string): number {
   if (/^[1-5]\d\d$/.test(text)) return Number(text);
   if (/^[1-5]xx$/.test(text)) return Number(text[0]);

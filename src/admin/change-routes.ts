@@ -3,7 +3,7 @@
  * store/operator-changes.ts has recorded, and names no `roles`: all may use it (Permission in route.ts).
  * routes.ts lists the routes with the others, api.ts calls them. Main thread.
  *
- * Must hold: the chain is verified for one request at a time, and no longer than who asked waits
+ * Must hold: the chain is verified for one request at a time, and no longer than the requester waits
  * (test/unit/admin/change-routes.test.ts). What is recorded: test/e2e/changes.test.ts.
  */
 import { Type, type Static } from 'typebox';
@@ -26,6 +26,7 @@ const ChangesQuery = closed({
   to: optionalSeconds('Unix seconds; changes up to then'),
 });
 
+/** What names a row of the chain. */
 const LINK_FIELDS = { number: Type.Integer(), hash: Type.String() };
 
 export const ChainView = closed({
@@ -43,7 +44,7 @@ export const ChainView = closed({
 
 export type ChainView = Static<typeof ChainView>;
 
-/** For the console, which may not import the registry. */
+/** The console imports the type from here, because it may not import the registry. */
 export type { OperatorChange };
 
 export const CHANGE_ROUTES: readonly Route[] = [
@@ -58,7 +59,7 @@ export const CHANGE_ROUTES: readonly Route[] = [
       const { from, to, who, action, target, cursor, limit = PAGE_ITEMS_DEFAULT } = query;
       checkFromTo(from ?? 0, to ?? Infinity);
       const fromMs = from === undefined ? undefined : from * 1_000;
-      // All of the second `to` is meant.
+      // `to` names a second, all of which is searched.
       const toMs = to === undefined ? undefined : to * 1_000 + 999;
       const filter = { who, action, target, fromMs, toMs };
       const { items, next } = registry.changes.page(filter, cursor, limit);
@@ -84,11 +85,12 @@ export const CHANGE_ROUTES: readonly Route[] = [
 ];
 
 const VERIFY_RETRY_SECONDS = 5;
+/** Of the process, whose main thread all requests share. */
 let isVerifying = false;
 
 /**
- * Verifies the chain, or rejects while that is done for another request: it reads up to a million rows on the
- * main thread, where the flush runs too.
+ * Verifies the chain until `requesterLeft` is aborted. Rejects while the chain is verified for another
+ * request: that reads up to a million rows on the main thread, where the flush runs too.
  */
 async function verifyAlone(
   { changes }: Registry,
@@ -96,7 +98,7 @@ async function verifyAlone(
 ): ReturnType<Registry['changes']['verify']> {
   if (isVerifying) {
     const message = 'The changes are being verified already: ask again when that has ended.';
-    // `downstream`: who asks is the cause, and neither the gateway nor a provider (ErrorSource).
+    // `downstream`: the requester is the cause, and neither the gateway nor a provider (ErrorSource).
     throw new ProxyError('overloaded', 'downstream', message, VERIFY_RETRY_SECONDS);
   }
   isVerifying = true;

@@ -2,9 +2,9 @@
  * Serves the console's page and the files that it loads, from the package. server.ts calls it before it asks
  * for a token. Main thread of the gateway.
  *
- * Must hold: only files of the package are served, because no token is asked for. Each has a compressed twin
- * `NAME.gz`, or the gateway does not start; and each but the page has a digest of its content in its name, or
- * browsers keep an old one for a year. scripts/build-console.mjs makes both. Test:
+ * Must hold: only files of the package are served, because no token is asked for. Each file has a compressed
+ * twin `NAME.gz`, or the gateway does not start. Each file but the page has a digest of its content in its
+ * name, or browsers use an old file for a year. scripts/build-console.mjs makes twins and digests. Test:
  * test/unit/admin/console-files.test.ts (paths out of the folder, digests, both forms are equal, the policy).
  */
 import { readFileSync, readdirSync } from 'node:fs';
@@ -17,7 +17,7 @@ const FOLDER = fileURLToPath(new URL('../console/', import.meta.url));
 const PAGE = 'index.html';
 const ASSETS = '/console/';
 
-/** The content types, by the end of a file's name. Others, such as `.gz`, are not served by their names. */
+/** The content types, by the end of a file's name. Files with other ends, such as `.gz`, have no path. */
 const TYPES: ReadonlyMap<string, string> = new Map([
   ['html', 'text/html; charset=utf-8'],
   ['js', 'text/javascript; charset=utf-8'],
@@ -30,7 +30,8 @@ const ACCEPTS_GZIP = /(?:^|[\s,])gzip(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))\s*(?:[;,]
 
 /**
  * For the page, the browser runs, loads, shows and calls only what the gateway serves. Names of accounts and
- * keys are texts of other people: even if one got into the page as markup, a script in it would not run.
+ * keys are texts of other people: even if such a name got into the page as markup, a script in the name would
+ * not run.
  */
 const POLICY = [
   "default-src 'none'",
@@ -56,8 +57,8 @@ const HEADERS: readonly (readonly [string, string])[] = [
 interface ConsoleFile {
   readonly contentType: string;
   readonly cacheControl: string;
-  /** The content, as it is and compressed. */
-  readonly whole: Buffer;
+  readonly plain: Buffer;
+  /** `plain`, compressed. */
   readonly gzip: Buffer;
 }
 
@@ -72,27 +73,27 @@ export class ConsoleFiles {
       this.#files.set(name === PAGE ? '/' : `${ASSETS}${name}`, {
         contentType,
         cacheControl: name === PAGE ? 'no-cache' : 'public, max-age=31536000, immutable',
-        whole: readFileSync(`${FOLDER}${name}`),
+        plain: readFileSync(`${FOLDER}${name}`),
         gzip: readFileSync(`${FOLDER}${name}.gz`),
       });
     }
   }
 
   /**
-   * Sends the file at that path; to a HEAD, of which `method` is GET and `head` true, only its headers.
-   * Returns false if no file is there, or for another method.
+   * Sends the file at that path, or only its headers to a HEAD (whose `method` is GET too). Returns false,
+   * and sends nothing, if no file is there or for another method.
    */
-  serve(response: HttpResponse, { method, head, path, acceptEncoding }: RequestHead): boolean {
+  serve(response: HttpResponse, { method, isHead, path, acceptEncoding }: RequestHead): boolean {
     const file = method === 'GET' ? this.#files.get(path) : undefined;
     if (file === undefined) return false;
-    const compressed = ACCEPTS_GZIP.test(acceptEncoding);
-    const body = compressed ? file.gzip : file.whole;
+    const isCompressed = ACCEPTS_GZIP.test(acceptEncoding);
+    const body = isCompressed ? file.gzip : file.plain;
     response.cork(() => {
       response.writeHeader('content-type', file.contentType);
       response.writeHeader('cache-control', file.cacheControl);
-      if (compressed) response.writeHeader('content-encoding', 'gzip');
+      if (isCompressed) response.writeHeader('content-encoding', 'gzip');
       for (const [name, value] of HEADERS) response.writeHeader(name, value);
-      endWith(response, body, head);
+      endWith(response, body, isHead);
     });
     return true;
   }

@@ -1,6 +1,7 @@
 /**
  * What the requests and responses of several routes have in common: names, amounts, pages, the limits of a
- * scope, and how much of each quota is used. The route files use it. Pure; main thread.
+ * scope, and how much of each quota is used. The route files use these schemas and functions. Pure; main
+ * thread of a gateway, and commands that work without one.
  *
  * Must hold: a rule that the registry checks (`x-rule`) is shown in the OpenAPI document but not applied by
  * the reader, so that there is one error message, the registry's (test/unit/admin/openapi.test.ts). Limits:
@@ -34,16 +35,16 @@ import {
   Moment,
 } from './views.js';
 
-/** A page costs the main thread 10 µs an item. */
+/** A page takes 10 µs of the main thread for each item, so the longest takes 10 ms. */
 const PAGE_ITEMS_MAX = 1_000;
 export const PAGE_ITEMS_DEFAULT = 100;
 
 /**
- * A text whose rule the registry checks and explains. The reader of the body ignores the rule; the OpenAPI
- * document shows it, by `withRules`.
+ * Makes the schema of a text whose rule the registry checks and explains. The reader of the body ignores the
+ * rule; the OpenAPI document shows it, by `withRules`.
  */
-export function ruled(description: string, rule: TextRule, more: object = {}) {
-  return Type.String({ description, ...more, 'x-rule': rule });
+export function ruled(description: string, rule: TextRule, options: object = {}) {
+  return Type.String({ description, ...options, 'x-rule': rule });
 }
 
 interface TextRule {
@@ -56,8 +57,8 @@ interface TextRule {
 export function withRules(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(withRules);
   if (typeof schema !== 'object' || schema === null) return schema;
-  const { 'x-rule': rule, ...rest } = schema as Readonly<Record<string, unknown>>;
-  const keywords = Object.entries(rest).map(([keyword, value]) => [keyword, withRules(value)]);
+  const { 'x-rule': rule, ...others } = schema as Readonly<Record<string, unknown>>;
+  const keywords = Object.entries(others).map(([keyword, value]) => [keyword, withRules(value)]);
   return { ...Object.fromEntries(keywords), ...(rule ?? {}) };
 }
 
@@ -65,14 +66,17 @@ export const nameOf = (description: string) => ruled(description, NAME_RULE);
 export const planId = ruled('id of a plan', { pattern: IDENTIFIER_PATTERN });
 export const reference = (description = 'id or name') => ruled(description, REFERENCE_RULE);
 
-/** Decimal text: a JSON number is a binary fraction, which cannot be 0.1 exactly. */
+/**
+ * Text, because a JSON number is a binary fraction, which cannot be 0.1 exactly. `amountOf` applies the rule,
+ * and its message repeats the bounds.
+ */
 export const Amount = ruled(
   'decimal text with at most 12 decimals, at most 3000000',
   { pattern: '^-?(?:0|[1-9][0-9]{0,6})(?:\\.[0-9]{1,12})?$' },
   { examples: ['10.00'] },
 );
 
-/** The parameter `limit` of a list. `items`: what is counted, for the document. */
+/** The parameter `limit` of a list. `items`: what is counted; for the OpenAPI document, as `preset`. */
 export const pageLimit = (items: string, maximum: number, preset: number) =>
   Type.Optional(Type.Integer({ minimum: 1, maximum, description: `${items}, ${preset} by default` }));
 
@@ -88,7 +92,7 @@ export const PAGE_PARAMETERS = {
   limit: pageLimit('items', PAGE_ITEMS_MAX, PAGE_ITEMS_DEFAULT),
 };
 
-/** Reads the page that PAGE_PARAMETERS of the query name, and shows its items. */
+/** Reads the page that PAGE_PARAMETERS of the query name, and makes a view of each item. */
 export function pageView<Item, View>(
   { cursor = 0, limit = PAGE_ITEMS_DEFAULT }: { cursor?: number; limit?: number },
   read: (
@@ -106,11 +110,14 @@ export function listOf<View>(data: View[], next?: number): ListView<View> {
   return { data, next: next === undefined ? null : String(next) };
 }
 
-/** Accepts a minus: the registry decides which amounts may be negative. Throws `invalid_parameters`. */
+/**
+ * Accepts a minus, because the registry decides which amounts may be negative. Throws `invalid_parameters`,
+ * with `field` as the name of the field.
+ */
 export function amountOf(field: string, text: Static<typeof Amount>): PicoUnits {
-  const negative = text.startsWith('-');
-  const amount = picoUnitsOf(negative ? text.slice(1) : text);
-  if (amount !== undefined) return negative ? asPicoUnits(0n - amount) : amount;
+  const isNegative = text.startsWith('-');
+  const amount = picoUnitsOf(isNegative ? text.slice(1) : text);
+  if (amount !== undefined) return isNegative ? asPicoUnits(0n - amount) : amount;
   throw invalid(
     `${field} must be a decimal amount such as "10.00", at most 3000000 with at most 12 decimals, got ${shown(text)}`,
   );
@@ -128,6 +135,7 @@ export const RangeQuery = closed({
 /** Limits as a body has them. Null removes the limit, if the route's schema allows it. */
 type LimitFields = Readonly<Partial<Record<QuotaName, number | string | null>>>;
 
+/** `spendOf` applies the rule. The pattern excludes what is less than QUOTA_SPEND_MIN. */
 const Spend = ruled(
   'decimal text with at most 12 decimals, from 0.000000001 to 3000000',
   { pattern: '^(?!0(?:\\.0{1,9}|\\.0{9}[0-9]{1,3})?$)(?:0|[1-9][0-9]{0,6})(?:\\.[0-9]{1,12})?$' },
@@ -177,13 +185,14 @@ export function viewOfQuotas(uses: readonly QuotaUse[]): QuotasView {
 }
 
 function viewOfUse({ quota, limit, used, held, leased, resetsMs }: QuotaUse): QuotaUseView {
-  const free = limit - used - held;
+  // Negative after the limit was lowered.
+  const available = limit - used - held;
   const format = QUOTA_KINDS[quota].unit === 'money' ? decimalOf : Number;
   return {
     limit: format(limit),
     used: format(used),
     held: format(held),
-    left: format(free < 0n ? 0n : free),
+    left: format(available < 0n ? 0n : available),
     ...(leased !== undefined && { leased: format(leased) }),
     resets_at: resetsMs === undefined ? null : secondsOf(resetsMs),
   } as QuotaUseView;
@@ -199,7 +208,7 @@ export function viewOfLimits(limits: QuotaLimits): LimitsView {
   );
 }
 
-/** When a new key or token expires; spread it into a body. */
+/** When a new key or token expires. Spread the fields into a body; the registry rejects both together. */
 export const EXPIRY = {
   expires: Type.Optional(Moment),
   expires_in: Type.Optional(

@@ -1,19 +1,20 @@
 /**
- * `gateway.json` in the data directory tells commands where the running gateway listens. The gateway's main
- * thread writes it after listening and removes it at exit. Commands read it.
+ * `gateway.json` in the data directory tells commands where the running gateway listens.
+ * gateway/admin-service.ts writes the file when the admin port is open and removes it at the end, on the main
+ * thread. Commands read it (cli/admin-client.ts).
  *
- * The file is validated by hand: TypeBox takes 0.2 s of CPU to load, and `tollgate health` runs every few
- * seconds.
+ * The file is validated by hand, because TypeBox takes 0.2 s of CPU to load, and `tollgate health` runs every
+ * few seconds.
  *
- * Must hold: no reader sees half a file, only its writer removes it, and a command trusts it only if the
- * process that wrote it still responds, because a killed gateway leaves its file
- * (test/unit/admin/gateway-file.test.ts).
+ * Must hold: no reader sees half a file, and only its writer removes the file. A command trusts the file only
+ * if the process that wrote it still responds, because a killed gateway leaves its file.
  */
 import { readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 interface GatewayAddress {
+  /** Of the gateway process that has the admin interface. */
   readonly pid: number;
   readonly adminHost: string;
   readonly adminPort: number;
@@ -22,8 +23,8 @@ interface GatewayAddress {
 /** On one host a response takes a millisecond. A gateway that is silent this long counts as dead. */
 const PROBE_TIMEOUT_MS = 2_000;
 /**
- * While the interface passes from one process of a group to the next, the response may be of the one that is
- * not in the file, for some milliseconds. Then the file is read again.
+ * While the interface passes from one process of a group to the next, the process that responds may not be
+ * the one in the file, for some milliseconds. Then the file is read again.
  */
 const TRIES_MAX = 3;
 const TRY_PAUSE_MS = 100;
@@ -40,7 +41,7 @@ export function writeGatewayFile(dataPath: string, address: GatewayAddress): voi
   renameSync(temporary, path);
 }
 
-/** Leaves the file alone if another process wrote it: a successor may have done so already. */
+/** Leaves the file alone if another process wrote it, such as a successor. */
 export function removeGatewayFile(dataPath: string, pid: number): void {
   if (readGatewayFile(dataPath)?.pid === pid) unlinkSync(gatewayFilePath(dataPath));
 }
@@ -56,8 +57,9 @@ export function readGatewayFile(dataPath: string): GatewayAddress | undefined {
 }
 
 /**
- * Returns the gateway that runs on this data directory: the one that the file names, if it responds at its
- * address. Undefined if nobody listens there, or another program does. Takes at most two seconds a try.
+ * Returns the address of the gateway that runs on this data directory: that of the file, if the gateway
+ * responds there. Undefined if nobody listens there, or another program does. Takes at most TRIES_MAX tries
+ * of PROBE_TIMEOUT_MS. Never rejects.
  */
 export async function findGateway(dataPath: string): Promise<GatewayAddress | undefined> {
   for (let tries = 1; ; tries += 1) {
@@ -68,16 +70,16 @@ export async function findGateway(dataPath: string): Promise<GatewayAddress | un
   }
 }
 
-/** `another`: a gateway responds that is not the one in the file. One of its group may be taking over. */
+/** `another`: not the gateway of the file responds but another, such as one of its group that takes over. */
 async function tryToFind(dataPath: string): Promise<GatewayAddress | 'another' | undefined> {
   const address = readGatewayFile(dataPath);
   if (address === undefined) return undefined;
   try {
-    const answer = await fetch(`${adminOrigin(address)}/healthz`, {
+    const response = await fetch(`${adminOrigin(address)}/healthz`, {
       signal: AbortSignal.timeout(PROBE_TIMEOUT_MS),
       redirect: 'error',
     });
-    const health: unknown = await answer.json();
+    const health: unknown = await response.json();
     if (!isHealth(health)) return undefined;
     return health.pid === address.pid ? address : 'another';
   } catch {
@@ -103,7 +105,7 @@ function isWhole(value: unknown, maximum: number): boolean {
   return Number.isInteger(value) && (value as number) >= 1 && (value as number) <= maximum;
 }
 
-/** Returns whether the value is a response of `/healthz`. */
+/** Whether the value is the JSON of a response of `/healthz`, which server.ts makes. */
 function isHealth(value: unknown): value is { readonly pid: number } {
   if (typeof value !== 'object' || value === null) return false;
   const { status, pid } = value as { readonly status?: unknown; readonly pid?: unknown };

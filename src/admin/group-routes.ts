@@ -1,9 +1,10 @@
 /**
  * `/admin/v1/groups` and `/admin/v1/group-tree`: groups of accounts, and what is used of their quotas.
- * routes.ts lists these routes with the others, api.ts calls them. Main thread. Each role may use a route
+ * routes.ts lists these routes with the others, api.ts calls them. Main thread. Any role may use a route
  * without `roles` (route.ts).
  *
- * Must hold: each change runs inside `service.change`, in one transaction with the row that says who made it
+ * Must hold: each change runs inside `service.change`, in one transaction with the row that says who made the
+ * change. `limitsOf` runs before, because a wrong limit must be rejected without a transaction
  * (test/unit/admin/group-routes.test.ts, test/unit/admin/openapi.test.ts).
  */
 import { Type } from 'typebox';
@@ -41,10 +42,12 @@ const NewGroup = closed({
   parent: Type.Optional(reference('id or name of the group that it is in; this cannot be changed later')),
   ...LIMIT_FIELDS,
 });
+/** Lists the groups directly in `parent`; without it, all groups. */
 const GroupsQuery = closed({
   ...PAGE_PARAMETERS,
   parent: Type.Optional(reference('only the groups in this one: id or name')),
 });
+/** Lists `root` and all groups below it; without it, the whole tree. */
 const TreeQuery = closed({
   ...PAGE_PARAMETERS,
   root: Type.Optional(reference('this group and those below it: id or name')),

@@ -1,7 +1,7 @@
 /**
- * Reads requests of the admin interface from µWebSockets (µWS) and writes responses to it. server.ts calls
- * it, and live-feed.ts, playground.ts and console-files.ts, which write to a socket themselves. Main thread
- * of the gateway.
+ * Reads requests of the admin interface from µWebSockets (µWS) and writes responses to it. server.ts uses
+ * these functions, and so do live-feed.ts, playground.ts and console-files.ts, which write to a socket
+ * themselves. Main thread of the gateway.
  *
  * Must hold: a body is read up to its bound and no further, and a late response is written only if its socket
  * is still open, because µWS throws otherwise (test/unit/admin/server.test.ts).
@@ -17,8 +17,8 @@ import { JSON_TYPE } from './route.js';
 export interface RequestHead {
   /** `GET` for a HEAD too. */
   readonly method: string;
-  /** Whether it is a HEAD, which wants the headers alone. */
-  readonly head: boolean;
+  /** Whether the request is a HEAD, whose response is the headers alone. */
+  readonly isHead: boolean;
   /** Still percent-encoded. */
   readonly path: string;
   /** Without its question mark; may be empty. */
@@ -29,8 +29,8 @@ export interface RequestHead {
   readonly host: string;
   readonly origin: string;
   readonly fetchSite: string;
-  /** Set by the console's own code. A page of another site cannot set it. */
-  readonly fromConsole: boolean;
+  /** Whether the console's own code made the request. A page of another site cannot set that header. */
+  readonly isFromConsole: boolean;
   readonly forwardedProto: string;
   readonly acceptEncoding: string;
 }
@@ -38,12 +38,12 @@ export interface RequestHead {
 /** Reads everything at once, because µWS invalidates the request when its callback returns. */
 export function readHead(request: HttpRequest): RequestHead {
   const sentMethod = request.getCaseSensitiveMethod();
-  const head = sentMethod === 'HEAD';
-  // Undefined if there is no question mark, whatever its type says.
+  const isHead = sentMethod === 'HEAD';
+  // `getQuery` returns undefined if there is no question mark, whatever its type says.
   const query = request.getQuery() as string | undefined;
   return {
-    method: head ? 'GET' : sentMethod,
-    head,
+    method: isHead ? 'GET' : sentMethod,
+    isHead,
     path: request.getUrl(),
     query: query ?? '',
     authorization: request.getHeader('authorization'),
@@ -51,16 +51,17 @@ export function readHead(request: HttpRequest): RequestHead {
     host: request.getHeader('host'),
     origin: request.getHeader('origin'),
     fetchSite: request.getHeader('sec-fetch-site'),
-    fromConsole: request.getHeader('x-tollgate-console') === '1',
+    // console/api.ts sends it.
+    isFromConsole: request.getHeader('x-tollgate-console') === '1',
     forwardedProto: request.getHeader('x-forwarded-proto'),
     acceptEncoding: request.getHeader('accept-encoding'),
   };
 }
 
 /**
- * Before the names of cookies that are `Secure`. Browsers take such a cookie from this host alone. Without it
- * another host of the domain could sign a browser in as somebody else, by a cookie for all hosts (cookie
- * tossing).
+ * Prefix of the names of cookies that are `Secure`. Browsers accept a cookie with it from this host alone.
+ * Without the prefix another host of the domain could sign a browser in as somebody else, by a cookie for all
+ * hosts (cookie tossing).
  */
 export const HOST_COOKIE = '__Host-';
 
@@ -72,19 +73,16 @@ export function cookieOf({ cookie }: RequestHead, name: string): string {
 
 const NOT_UTF8 = responseOfError({ code: 'invalid_parameters', message: 'the body must be UTF-8' });
 
-/** Serves a request, or a part of it. Throws or rejects if that fails; a Guard then sends the response. */
-export type Work = () => void | Promise<void>;
-
 /**
- * Runs what serves one request. An exception in a callback of µWS, or a rejection that nobody handles, would
- * end the process: here both become the error response of that request.
+ * Runs `work`, which serves one request or a part of it. An exception in a callback of µWS, or a rejection
+ * that nobody handles, would end the process. Within a Guard both become the error response of that request.
  */
-export type Guard = (work: Work) => void;
+export type Guard = (work: () => void | Promise<void>) => void;
 
-/** `errorOf`: makes the error response of what was thrown, and logs what is a bug. */
+/** `errorOf`: makes the error response of what was thrown, and logs it if it is a bug. */
 export function guardOf(
   response: HttpResponse,
-  head: boolean,
+  isHead: boolean,
   errorOf: (error: unknown) => AdminResponse,
 ): Guard {
   const fail = (error: unknown): void => {
@@ -92,9 +90,9 @@ export function guardOf(
     try {
       // A response that has begun must not look complete.
       if (response.getWriteOffset() > 0) response.close();
-      else send(response, errorResponse, head, true);
+      else send(response, errorResponse, isHead, true);
     } catch {
-      // The response has ended, or its client has left: then µWS allows no access to it.
+      // The response has ended, or its client has left. µWS then throws at any access to the response.
     }
   };
   return (work) => {
@@ -113,33 +111,33 @@ export function guardOf(
  */
 export function withBody(
   response: HttpResponse,
-  { head }: RequestHead,
+  { isHead }: RequestHead,
   bytesMax: number,
   guard: Guard,
   use: (body: string) => void | Promise<void>,
 ): void {
   const chunks: Buffer[] = [];
   let bytes = 0;
-  let ended = false;
+  let isOver = false;
   response.onAborted(() => {
-    ended = true;
+    isOver = true;
   });
   response.onData((chunk, isLast) => {
-    if (ended) return;
+    if (isOver) return;
     bytes += chunk.byteLength;
-    ended = isLast || bytes > bytesMax;
+    isOver = isLast || bytes > bytesMax;
     if (bytes > bytesMax) {
       const message = `The body must have at most ${bytesMax} bytes.`;
-      send(response, responseOfError({ code: 'request_too_large', message }), head, true);
+      send(response, responseOfError({ code: 'request_too_large', message }), isHead, true);
       return;
     }
-    // µWebSockets reuses the chunk's memory when this function returns.
+    // µWS reuses the chunk's memory when this function returns.
     chunks.push(Buffer.copyBytesFrom(new Uint8Array(chunk)));
     if (!isLast) return;
     const whole = Buffer.concat(chunks);
     // From here on `use` must notice if the client leaves, by `respond` or its own onAborted.
     if (isUtf8(whole)) guard(() => use(whole.toString('utf8')));
-    else send(response, NOT_UTF8, head, false);
+    else send(response, NOT_UTF8, isHead, false);
   });
 }
 
@@ -161,13 +159,13 @@ export interface AdminResponse {
 }
 
 /**
- * Whether the operator `who` may open no further page (live-feed.ts) or call (playground.ts) beside those in
- * `open`. From `max` on only operators without one may open one, up to twice as many in all, so that nobody
- * keeps the others out.
+ * Whether the operator `who` may open no further stream (live-feed.ts) or call (playground.ts) beside those
+ * in `open`. From `max` on only an operator who has none open may open one, up to twice as many in all, so
+ * that no operator keeps the others out.
  */
 export function isFull(open: ReadonlySet<{ readonly who: string }>, max: number, who: string): boolean {
   if (open.size < max) return false;
-  return open.size >= 2 * max || [...open].some((item) => item.who === who);
+  return open.size >= 2 * max || [...open].some((opened) => opened.who === who);
 }
 
 export function responseOfError(error: ErrorRecord): AdminResponse {
@@ -181,35 +179,36 @@ export function methodNotAllowed(method: string, allowed: readonly string[]): Ad
   return { ...responseOfError({ code: 'method_not_allowed', message }), allow };
 }
 
+/** `view` must have no bigint, which JSON lacks. */
 export function ok(view: object): AdminResponse {
   return { status: 200, contentType: JSON_TYPE, body: JSON.stringify(view) };
 }
 
 /**
- * Sends the response once it is ready, unless the client has left by then: that aborts `requesterLeft`. Most
- * responses are ready at once. Rejects if `content` does: call it within a Guard.
+ * Sends the response once `content` is ready, unless the client has left by then, which aborts
+ * `requesterLeft`. Most responses are ready at once. Rejects if `content` does: to be called within a Guard.
  */
 export function respond(
   response: HttpResponse,
   content: AdminResponse | Promise<AdminResponse>,
-  head: boolean,
+  isHead: boolean,
   requesterLeft = new AbortController(),
 ): void | Promise<void> {
   if (!(content instanceof Promise)) {
-    send(response, content, head, false);
+    send(response, content, isHead, false);
     return;
   }
   response.onAborted(() => requesterLeft.abort());
   return content.then((late) => {
-    if (!requesterLeft.signal.aborted) send(response, late, head, false);
+    if (!requesterLeft.signal.aborted) send(response, late, isHead, false);
   });
 }
 
-/** `head`: sends only the headers. `closeConnection`: for a request whose body was not read. */
+/** The response must still be open. `closeConnection`: for a request whose body was not read. */
 export function send(
   response: HttpResponse,
   content: AdminResponse,
-  head: boolean,
+  isHead: boolean,
   closeConnection: boolean,
 ): void {
   response.cork(() => {
@@ -226,17 +225,18 @@ export function send(
       response.writeHeader('retry-after', String(content.retryAfterSeconds));
     }
     // As bytes, because µWS does not write every character of a text that is not JSON as UTF-8.
-    endWith(response, Buffer.from(content.body), head, closeConnection);
+    endWith(response, Buffer.from(content.body), isHead, closeConnection);
   });
 }
 
 /**
- * Whether a GET, whose body nobody reads, has one that is too long to be discarded as it comes: µWS takes
- * half a megabyte of it in each event-loop turn, to its end.
+ * Whether the request is a GET with a long body, or one of unknown length. Nobody reads the body of a GET,
+ * and µWS discards half a megabyte of it in each event-loop turn, to its end. `closeAfter` ends that.
  */
 export function hasUnreadBody(request: HttpRequest, { method }: RequestHead): boolean {
   if (method !== 'GET') return false;
   const bytes = Number(request.getHeader('content-length'));
+  // Negated, because a header that is no number is NaN, which compares false.
   return !(bytes <= BODY_BYTES_UNCOUNTED) || request.getHeader('transfer-encoding') !== '';
 }
 
@@ -247,7 +247,7 @@ export function hasUnreadBody(request: HttpRequest, { method }: RequestHead): bo
 export function closeAfter(response: HttpResponse): void {
   const end = response.end.bind(response);
   response.end = (body) => end(body, response.getWriteOffset() === 0);
-  // For a HEAD. `endWith` has written its length, with which µWS does not close the connection itself.
+  // A HEAD ends so. `endWith` has written its content-length, so µWS does not close the connection itself.
   response.endWithoutBody = () => {
     let isGone = false;
     response.onAborted(() => {
@@ -263,16 +263,22 @@ export function closeAfter(response: HttpResponse): void {
 }
 
 /**
- * Ends a response whose headers are written. Call it within `cork`. After a HEAD the connection stays open,
- * unless `closeAfter` was called.
+ * Ends a response whose headers are written. To be called within `cork`. After a HEAD the connection stays
+ * open, unless `closeAfter` was called.
  */
-export function endWith(response: HttpResponse, body: Buffer, head: boolean, closeConnection = false): void {
-  if (!head) {
+export function endWith(
+  response: HttpResponse,
+  body: Buffer,
+  isHead: boolean,
+  closeConnection = false,
+): void {
+  if (!isHead) {
     response.end(body, closeConnection);
     return;
   }
-  // A HEAD has the length of the body without the body. As an argument of endWithoutBody the length would
-  // make µWS 20.41 wait for the body, and end the process if nothing else waits for the request.
+  // The response to a HEAD has the length of the body without the body. The length is no argument of
+  // endWithoutBody: µWS 20.41 would wait for the body, and end the process if nothing else waits for the
+  // request.
   response.writeHeader('content-length', String(body.length));
   response.endWithoutBody();
 }

@@ -4,10 +4,10 @@
  * Files with routes use `shown` for errors of their own. Main thread of a gateway, and commands that work
  * without one.
  *
- * Must hold: nothing here compiles text to code, as TypeBox's compiler would, because the gateway forbids it
- * to its process (test/unit/admin/openapi.test.ts). So TypeBox interprets the schemas; the first request with
- * input loads it. TypeBox needs some 30 µs to check one account of `POST /bulk`, whose body may have 8 MB. So
- * lists that are too long and unknown names are rejected before TypeBox sees them
+ * Must hold: nothing here compiles text to code, as TypeBox's compiler would, because the gateway forbids
+ * that to its process (test/unit/admin/openapi.test.ts). So TypeBox interprets the schemas; the first request
+ * with input loads TypeBox. To interpret one account of `POST /bulk` takes some 30 µs, and its body may have
+ * 8 MB. So lists that are too long and unknown names are rejected before TypeBox sees them
  * (test/unit/admin/input-reader.test.ts).
  */
 import type { Static, TObject, TSchema } from 'typebox';
@@ -26,9 +26,9 @@ import {
 } from '../core/wrong-input.js';
 import { invalid } from '../registry/record-id.js';
 
-/** How much of a wrong value a message shows: enough to recognise it. A whole body may be 64 KiB and more. */
+/** How much of a wrong value a message shows, to recognise the value by. A whole body may have megabytes. */
 const SHOWN_CHARS_MAX = 100;
-/** How many unknown names are collected. More would not fit, as each takes at least one character. */
+/** How many unknown names are collected. More would not fit, as each name takes at least one character. */
 const NAMES_SHOWN_MAX = SHOWN_CHARS_MAX;
 
 /** What a message calls a member of the input: a field of a body or a parameter of a query. */
@@ -47,9 +47,9 @@ export function createReader<Schema extends TObject>(
   schema: Schema,
   noun: InputNoun,
 ): Reader<Static<Schema>> {
-  const needsNothing = !('required' in schema);
+  const isAllOptional = !('required' in schema);
   return async (value) => {
-    if (needsNothing && isRecord(value) && Object.keys(value).length === 0) return value as Static<Schema>;
+    if (isAllOptional && isRecord(value) && Object.keys(value).length === 0) return value as Static<Schema>;
     assertBounded(schema, value, noun);
     const typebox = await import('typebox/schema');
     if (typebox.Check(schema, value)) return value;
@@ -58,10 +58,10 @@ export function createReader<Schema extends TObject>(
 }
 
 /**
- * Rejects unknown names and lists that are too long before TypeBox sees them: it checks every item of a list
- * before it counts them, which took 29 s of the main thread for a body of 8 MB. Follows `properties` and
- * `items` alone: what a schema puts into another keyword, such as `anyOf`, TypeBox checks without a bound.
- * `path` is the JSON pointer of the value.
+ * Throws `invalid_parameters` for unknown names and lists that are too long. TypeBox checks every item of a
+ * list before it counts the items, which took 29 s of the main thread for a body of 8 MB. Follows
+ * `properties` and `items` alone. So a schema must not have a list within another keyword, such as `anyOf`:
+ * TypeBox would check the list without a bound. `path` is the JSON pointer of the value.
  */
 function assertBounded(schema: TSchema, value: unknown, noun: InputNoun, path = ''): void {
   const { properties, items, maxItems } = schema as Partial<TObject> & {
@@ -94,11 +94,12 @@ function unknownError(names: readonly string[], path: string, schema: TSchema, n
   return `unknown ${noun} ${clipped(fields.join(', '), SHOWN_CHARS_MAX)}${nearest}`;
 }
 
-/** Returns the value as a message shows it: as JSON, cut to SHOWN_CHARS_MAX. */
+/** Returns the text of a value for a message: its JSON, cut to SHOWN_CHARS_MAX. */
 export function shown(value: unknown): string {
   return clipped(value === undefined ? 'nothing' : jsonOf(value), SHOWN_CHARS_MAX);
 }
 
+/** `value` comes from JSON.parse, or from a query as text, so it has a JSON. */
 function jsonOf(value: unknown): string {
   try {
     return JSON.stringify(value);
@@ -110,7 +111,7 @@ function jsonOf(value: unknown): string {
 
 /** Reports unknown names first, because a misspelt field is missing too. */
 function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, value: unknown): string {
-  // In a part of the schema that `assertBounded` does not follow.
+  // Those in a part of the schema that `assertBounded` does not follow.
   const unknown = errors.find((error) => error.keyword === 'additionalProperties');
   if (unknown !== undefined) {
     const { additionalProperties: names } = unknown.params;
@@ -126,7 +127,7 @@ function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, val
   // Only a body can be another value: the parameters of a query are always an object (`parseQuery`).
   if (first.instancePath === '') return `the body must be a JSON object, got ${shown(value)}`;
   const wanted = wantedBy(schemaAt(schema, first.schemaPath));
-  // The whole rule, because the validator's message has only a part of it, such as one of two bounds.
+  // The schema's rule comes first, because TypeBox's message has only a part of it, as one of two bounds.
   const rule = wanted === undefined ? first.message : `must be ${wanted}`;
   return `${fieldOf(first.instancePath)} ${rule}, got ${shown(valueAt(value, first.instancePath))}`;
 }
@@ -138,10 +139,10 @@ function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, val
 function nearestTo(name: string, { properties = {} }: Partial<TObject>): string {
   const known = Object.keys(properties);
   const synonym = synonymOf(name);
-  const meant = known.find((candidate) => candidate === synonym);
-  const nearest = meant ?? nearestName(name, known, (candidate) => candidate);
+  const sameMeaning = known.find((candidate) => candidate === synonym);
+  const nearest = sameMeaning ?? nearestName(name, known, (candidate) => candidate);
   const isNear =
-    meant !== undefined || (nearest !== undefined && 2 * editDistance(name, nearest) <= nearest.length);
+    sameMeaning !== undefined || (nearest !== undefined && 2 * editDistance(name, nearest) <= nearest.length);
   return isNear ? `, the nearest known one is ${nearest}` : '';
 }
 
@@ -150,12 +151,12 @@ function pointerTo(path: string, name: string): string {
   return `${path}/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`;
 }
 
-/** A position in a list, in a JSON pointer. A JavaScript number has so few digits exactly. */
-const POSITION = /^(?:0|[1-9]\d{0,14})$/;
+/** The index of an item in a list, in a JSON pointer. JavaScript's numbers are exact up to 15 digits. */
+const INDEX = /^(?:0|[1-9]\d{0,14})$/;
 
 /** Converts `/accounts/3/name` to `accounts[3].name`. */
 function fieldOf(pointer: string): string {
-  const parts = namesOf(pointer).map((name) => (POSITION.test(name) ? Number(name) : name));
+  const parts = namesOf(pointer).map((name) => (INDEX.test(name) ? Number(name) : name));
   return formatInputPath(parts);
 }
 
@@ -164,7 +165,7 @@ function schemaAt(schema: TSchema, path: string): ValueSchema {
   return valueAt(schema, path.slice('#'.length)) as ValueSchema;
 }
 
-/** Returns undefined if the path leads nowhere, as in a schema of another kind. */
+/** Returns undefined if the path leads nowhere. */
 function valueAt(value: unknown, path: string): unknown {
   let found = value;
   for (const name of namesOf(path)) found = (found as Record<string, unknown> | undefined)?.[name];
@@ -179,7 +180,7 @@ function namesOf(path: string): string[] {
     .map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'));
 }
 
-/** A number of more digits is not exact in JavaScript. It stays text, which the reader rejects. */
+/** A number of more digits may not be exact in JavaScript. It stays text, which the reader rejects. */
 const WHOLE_NUMBER = /^-?\d{1,15}$/;
 
 /** The longest value is `newest` of `GET /calls`: a cursor with a position for each of 64 processes. */
@@ -205,11 +206,12 @@ export function parseQuery(query: string, schema: TObject): Record<string, unkno
   return Object.fromEntries(values);
 }
 
-function decode(text: string, what: string): string {
+/** `noun`: what the message calls the text. */
+function decode(text: string, noun: string): string {
   try {
     return decodeURIComponent(text.replaceAll('+', ' '));
   } catch {
-    throw invalid(`${what} must be percent-encoded UTF-8, got ${shown(text)}`);
+    throw invalid(`${noun} must be percent-encoded UTF-8, got ${shown(text)}`);
   }
 }
 

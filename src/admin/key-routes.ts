@@ -1,9 +1,10 @@
 /**
- * `/admin/v1/keys`: callers' keys. routes.ts lists these routes with the others, api.ts calls them. Main
- * thread.
+ * `/admin/v1/keys`: callers' keys. routes.ts lists these routes with the others, api.ts calls them;
+ * account-routes.ts creates keys of `/bulk` with functions of this file. Main thread.
  *
  * Must hold: a key is shown only in the response that creates it, and its digest never
- * (test/unit/admin/key-routes.key-view.test.ts).
+ * (test/unit/admin/key-routes.key-view.test.ts). Each change runs inside `service.change`, in one transaction
+ * with the row that says who made the change (test/unit/admin/openapi.test.ts).
  */
 import { Type, type Static } from 'typebox';
 import { ADMIN_ONLY, RIGHTS } from '../core/roles.js';
@@ -46,7 +47,10 @@ export function viewOfKey(statement: KeyStatement): KeyView {
   };
 }
 
-/** The quotas are read from `keys`, because a key that rotation has made begins with the old key's use. */
+/**
+ * The quotas are read from `keys`, because a key that rotation has made begins with the old key's use. A key
+ * without limits has none, so a look is saved: `/bulk` creates many keys.
+ */
 export function viewOfCreatedKey(created: CreatedKey, keys: Pick<Keys, 'find'>): CreatedKeyView {
   const { record, accountName, key } = created;
   const quotas = isLimited(record) ? keys.find(record.id).quotas : [];
@@ -57,12 +61,12 @@ export function viewOfRotatedKey(rotated: RotatedKey, keys: Pick<Keys, 'find'>):
   return { ...viewOfCreatedKey(rotated, keys), replaces: viewOfKey(rotated.replaced) };
 }
 
-/** A year. For longer an operator keeps two keys. */
+/** A year. An operator who wants both keys for longer creates a second key in place of a rotation. */
 const GRACE_SECONDS_MAX = 31_536_000;
 /** Long enough to put the new key into a running service, short enough to be remembered. */
 const GRACE_SECONDS_DEFAULT = 3_600;
 
-/** Body of `POST /keys` without the account; `/bulk` has it for each key. */
+/** Body of `POST /keys` without the account; `/bulk` has such an object for each key. */
 export const KeyTerms = closed({
   name: nameOf('what the key is for; unique in the account'),
   ...EXPIRY,
@@ -169,7 +173,10 @@ export const KEY_ROUTES: readonly Route[] = [
   }),
 ];
 
-/** Messages have `prefix` before the names of fields, such as `accounts[3].keys[0].`. */
+/**
+ * Returns the registry's request for a new key. Throws `invalid_parameters` for a wrong limit, with `prefix`,
+ * such as `accounts[3].keys[0].`, before the name of its field.
+ */
 export function newKeyOf(terms: Static<typeof KeyTerms>, prefix = ''): RegistryNewKey {
   return {
     name: terms.name,

@@ -9,10 +9,9 @@
  * The text of `now` is made once for all subscribers, that of a `span` once for all of its ring; `history` is
  * made for each subscriber. Nothing is made while there is no subscriber.
  *
- * Must hold: a subscriber misses no span: the connection of one that reads too slowly is closed, and the page
- * reconnects and gets all spans. A stream ends with the console session or the token that began it; an
- * operator with many pages keeps out no other; no stream stands still when another gateway has the interface
- * (test/unit/admin/live-feed.test.ts).
+ * Must hold: a subscriber misses no span, because a connection that reads too slowly is closed, and the page
+ * reconnects and gets all spans. A stream ends with the console session or the token that began it. An
+ * operator with many pages keeps out no other. No stream stands still when another gateway has the interface.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { jsonText } from '../core/json.js';
@@ -24,21 +23,21 @@ import { isFull, responseOfError, send } from './http.js';
 
 const readQuery = createReader(RangeQuery, 'query parameter');
 
-/** For `send`: server.ts rejects a HEAD itself. */
+/** An argument of `send`: server.ts rejects a HEAD before. */
 const IS_HEAD = false;
 
 /**
- * From so many open pages on, only an operator without one may open one, up to twice as many (`isFull` of
- * http.ts). Sixty took no measurable CPU.
+ * From so many streams on, only an operator without one may open one, up to twice as many in all (`isFull` of
+ * http.ts). Sixty streams took no measurable CPU.
  */
 const SUBSCRIBERS_MAX = 64;
 
 /** Where the stats come from: gateway/history-recorder.ts. */
 export interface LiveSource {
   readonly history: History;
-  /** server.ts gives it to the route of the busiest accounts; it is not used here. */
+  /** Not used here: server.ts gives it to the route of the busiest accounts. */
   readonly accounts: AccountHistory;
-  /** Calls back every two seconds with the status and the ended spans. Returns a function that stops this. */
+  /** Calls `watcher` every two seconds with the status and the ended spans. Returns what stops the calls. */
   watch(watcher: (status: object, ended: readonly EndedSpan[]) => void): () => void;
 }
 
@@ -50,12 +49,13 @@ interface Subscriber {
   /** Whether the console session or the token that began the stream is still valid, with its role. */
   readonly stillAdmitted: () => boolean;
   /** Whether the socket has not sent all that was written (backpressure). */
-  full: boolean;
+  isBlocked: boolean;
 }
 
 export class LiveFeed {
   readonly #source: LiveSource;
   readonly #subscribers = new Set<Subscriber>();
+  /** Stops `watch` of the source; undefined while there is no subscriber. */
   #unwatch: (() => void) | undefined;
   #isClosed = false;
 
@@ -66,7 +66,7 @@ export class LiveFeed {
   /**
    * Starts the stream of the operator `who`, whom admin authentication has admitted, or sends an error
    * response. Calls `stillAdmitted` before each event after the history. The promise rejects with
-   * `invalid_parameters` if the query is wrong: call it within a Guard.
+   * `invalid_parameters` if the query is wrong, so `subscribe` must be called within a Guard.
    */
   async subscribe(
     response: HttpResponse,
@@ -94,11 +94,11 @@ export class LiveFeed {
       send(response, error, IS_HEAD, false);
       return;
     }
-    const subscriber: Subscriber = { response, ring, who, stillAdmitted, full: false };
+    const subscriber: Subscriber = { response, ring, who, stillAdmitted, isBlocked: false };
     // Replaces the handler above: µWS has one for each response.
     response.onAborted(() => this.#forget(subscriber));
     response.onWritable(() => {
-      subscriber.full = false;
+      subscriber.isBlocked = false;
       return true;
     });
     const { seconds } = HISTORY_RINGS[ring];
@@ -107,7 +107,7 @@ export class LiveFeed {
       response.writeHeader('content-type', 'text/event-stream');
       response.writeHeader('cache-control', 'no-store');
       response.writeHeader('x-accel-buffering', 'no');
-      subscriber.full = !response.write(eventOf('history', { range: ring, seconds, spans }));
+      subscriber.isBlocked = !response.write(eventOf('history', { range: ring, seconds, spans }));
     });
     this.#subscribers.add(subscriber);
     this.#unwatch ??= this.#source.watch((status, ended) => this.#send(status, ended));
@@ -123,21 +123,24 @@ export class LiveFeed {
   }
 
   #send(status: object, ended: readonly EndedSpan[]): void {
-    const now = eventOf('now', status);
+    const nowEvent = eventOf('now', status);
     // Of each ring at most one span ends with a status (StatusRing.add of history.ts).
-    const texts = new Map<RingName, string>(ended.map(({ ring, span }) => [ring, eventOf('span', span)]));
+    const spanEvents = new Map<RingName, string>(
+      ended.map(({ ring, span }) => [ring, eventOf('span', span)]),
+    );
     for (const subscriber of this.#subscribers) {
       const { response, ring, stillAdmitted } = subscriber;
-      const span = texts.get(ring);
+      const spanEvent = spanEvents.get(ring);
       if (!stillAdmitted()) {
         this.#forget(subscriber);
         response.cork(() => response.end());
         continue;
       }
-      // A slow reader may miss `now` events. If it would miss a span, its connection is closed, and it
-      // reconnects; µWS calls `onAborted`, which forgets the subscriber.
-      if (subscriber.full && span !== undefined) response.close();
-      else if (!subscriber.full) response.cork(() => (subscriber.full = !response.write(now + (span ?? ''))));
+      // A slow reader may miss `now` events. If it would miss a span, its connection is closed, and the page
+      // reconnects. µWS calls `onAborted` for a closed connection, which forgets the subscriber.
+      if (subscriber.isBlocked && spanEvent !== undefined) response.close();
+      else if (!subscriber.isBlocked)
+        response.cork(() => (subscriber.isBlocked = !response.write(nowEvent + (spanEvent ?? ''))));
     }
   }
 
@@ -149,6 +152,7 @@ export class LiveFeed {
   }
 }
 
+/** `jsonText` writes no line break, which would end the event's `data`. */
 function eventOf(name: string, data: object): string {
   return `event: ${name}\ndata: ${jsonText(data)}\n\n`;
 }

@@ -2,8 +2,8 @@
  * Reads the claims of an OpenID Connect provider about a person: a name, and the values that map to a role.
  * oidc.ts calls it when somebody signs in. Pure. Main thread of the gateway.
  *
- * Must hold: claims are untrusted text, so a name is one line and not from a claim that people choose for
- * themselves, and what a session keeps is bounded (test/unit/admin/oidc-claims.test.ts).
+ * Must hold: claims are untrusted text. So a name is one line, an email that people choose for themselves
+ * counts for nothing, and what a console session keeps is bounded.
  */
 import { ROLES, type Role } from '../core/roles.js';
 import type { Settings } from '../config/schema.js';
@@ -23,29 +23,30 @@ export interface Person {
 }
 
 const NAME_CHARS_MAX = 200;
-/** The setting `roles` has no longer names. A console session keeps at most VALUES_MAX values, 256 KB. */
+/** The setting `roles` has no longer names. Each console session keeps up to VALUES_MAX values, 256 KB. */
 const VALUE_CHARS_MAX = 256;
 const VALUES_MAX = 1_000;
 /** Names are logged, so they have no control characters and none that change the direction of text. */
 const ONE_LINE = /^[^\p{C}\p{Zl}\p{Zp}]+$/u;
 
-/** `claims` must be of a validated token. */
+/** `claims` must be of a validated token, which always has `sub`. */
 export function personOf(claims: Claims, settings: OidcSettings): Person {
   const sub = String(claims.sub);
-  const found = claimAt(claims, settings.role_claim);
-  const values = (Array.isArray(found) ? (found as readonly unknown[]) : [found]).filter(
+  const roleClaim = claimAt(claims, settings.role_claim);
+  const values = (Array.isArray(roleClaim) ? (roleClaim as readonly unknown[]) : [roleClaim]).filter(
     (value) => typeof value === 'string' && value.length <= VALUE_CHARS_MAX,
   ) as string[];
-  const [group = ''] = settings.role_claim.split('.');
+  // `_claim_names` has the names of whole claims (OpenID Connect Core 5.6.2).
+  const [topClaim = ''] = settings.role_claim.split('.');
   return {
     name: nameIn(claims, settings) ?? oneLine(sub),
     sub: oneLine(sub),
     values: values.slice(0, VALUES_MAX),
-    overflown: found === undefined && isMap(claims._claim_names) && group in claims._claim_names,
+    overflown: roleClaim === undefined && isMap(claims._claim_names) && topClaim in claims._claim_names,
   };
 }
 
-/** Returns the role with the most rights that `values` map to, else the default role, if there is one. */
+/** Returns the role with the most rights that `values` map to (the last of ROLES), else the default role. */
 export function roleOf(
   values: readonly string[],
   { roles, default_role: defaultRole }: OidcSettings,
@@ -56,9 +57,9 @@ export function roleOf(
 
 /**
  * Returns the claim at a path with dots; undefined if there is none. Names of claims may have dots
- * themselves, as URLs do, so each dot may lead into an object or be a part of a name; the whole path is tried
- * first. An unverified email counts as missing, because people choose it themselves. Some providers write
- * `email_verified` as text; anything but true counts as unverified.
+ * themselves, as URLs do. So each dot may lead into an object or be a part of a name, and the whole path is
+ * tried first. An unverified email counts as missing, because people choose it themselves. Some providers
+ * write `email_verified` as text. If it is there, anything but true counts as unverified.
  */
 export function claimAt(claims: Claims, path: string): unknown {
   const { email_verified: verified = true } = claims;
@@ -73,11 +74,13 @@ export function claimAt(claims: Claims, path: string): unknown {
   return undefined;
 }
 
+/** Returns undefined if the claim is missing, too long or not one line. */
 function nameIn(claims: Claims, settings: OidcSettings): string | undefined {
   const name = claimAt(claims, settings.name_claim);
   return typeof name === 'string' && name.length <= NAME_CHARS_MAX && ONE_LINE.test(name) ? name : undefined;
 }
 
+/** Cuts the text to NAME_CHARS_MAX, and replaces each character that ONE_LINE forbids. */
 function oneLine(text: string): string {
   return text.slice(0, NAME_CHARS_MAX).replace(/[\p{C}\p{Zl}\p{Zp}]/gu, '?');
 }

@@ -3,21 +3,21 @@
  * and exchanges an authorization code for claims. oidc.ts loads this file when the first operator signs in
  * there, because the client library (openid-client) takes memory. Main thread of the gateway.
  *
- * Must hold: only the issuer's document and the addresses in it (token, keys, userinfo) are fetched, and no
- * redirect is followed. Signatures are always checked, although the specification accepts TLS instead. Each
- * failure is a SignInError without a token, a code or a secret, because its text goes to a page and to the
- * log (test/unit/admin/oidc.test.ts, test/hostile/oidc.test.ts).
+ * Must hold: only the issuer's document and the addresses in the document (token, keys, userinfo) are
+ * fetched, and no redirect is followed. Signatures are always checked, although the specification accepts TLS
+ * instead. Each failure is a SignInError without a token, a code or a secret, because its text goes to a page
+ * and to the log (test/unit/admin/oidc.test.ts, test/hostile/oidc.test.ts).
  */
 import * as client from 'openid-client';
 import type { Clock } from '../core/clock.js';
 import { type Claims, claimAt, type OidcSettings } from './oidc-claims.js';
 import { type SignInFailure, SignInError } from './oidc-failures.js';
 
-/** The longest response. Keys and tokens have some kilobytes, a token with a thousand groups a hundred. */
+/** The longest response. Keys and tokens have some kilobytes; a token with a thousand groups has 100 KB. */
 const BODY_BYTES_MAX = 1024 * 1024;
-/** How long the document is used, from when it was asked for. The library renews keys by itself. */
+/** How long the document is used, from the request for it. The library renews keys by itself. */
 const DOCUMENT_MS = 3_600_000;
-/** Servers accept request lines of 8 KiB. Each console session keeps such an address. */
+/** Below the 8 KiB of a request line that servers accept. Each console session keeps such an address. */
 const LOGOUT_URL_CHARS_MAX = 6_000;
 
 /** The secrets that tie the end of a sign-in to its beginning. */
@@ -30,13 +30,14 @@ export interface Proofs {
 
 interface SignInResult {
   readonly claims: Claims;
-  /** Where to sign out of the provider; undefined if it has no such address. */
+  /** Where to sign out of the provider; undefined if the provider has no such address. */
   readonly logoutUrl: string | undefined;
 }
 
 export class OidcProvider {
   readonly #settings: OidcSettings;
   readonly #clock: Clock;
+  /** The library's view of the document; undefined before it is asked for, and after a failure. */
   #configuration: Promise<client.Configuration> | undefined;
   /** When the document becomes too old to be used, by the monotonic clock. */
   #staleMs = 0;
@@ -49,7 +50,7 @@ export class OidcProvider {
   /** Resolves with the address for the browser. Rejects with a SignInError if the document cannot be read. */
   async addressFor({ state, nonce, verifier }: Proofs): Promise<string> {
     const configuration = await this.#configured();
-    // A digest of our own text: it does not fail, so it needs no `failureOf`.
+    // Needs no `failureOf`, because a digest of our own text does not fail.
     const challenge = await client.calculatePKCECodeChallenge(verifier);
     try {
       return client.buildAuthorizationUrl(configuration, {
@@ -66,9 +67,9 @@ export class OidcProvider {
   }
 
   /**
-   * Exchanges the code in `query` for the claims of the id token. Adds those of userinfo if the token lacks
-   * the role or the name. `query` is that of the address to which the provider has sent the browser back,
-   * without its question mark. Rejects with a SignInError.
+   * Exchanges the code in `query` for the claims of the id token. Adds the claims of userinfo if the token
+   * lacks the role or the name. `query` is that of the address to which the provider has sent the browser
+   * back, without its question mark. Rejects with a SignInError.
    */
   async resultFrom(query: string, { state, nonce, verifier }: Proofs): Promise<SignInResult> {
     const configuration = await this.#configured();
@@ -81,11 +82,12 @@ export class OidcProvider {
         pkceCodeVerifier: verifier,
         idTokenExpected: true,
       });
+      // Both are there, because of `idTokenExpected`.
       const claims = tokens.claims()!;
       const logoutUrl = this.#logoutUrl(configuration, tokens.id_token!);
       const { role_claim: role, name_claim: name } = this.#settings;
-      const complete = [role, name].every((path) => claimAt(claims, path) !== undefined);
-      if (complete || configuration.serverMetadata().userinfo_endpoint === undefined) {
+      const isComplete = [role, name].every((path) => claimAt(claims, path) !== undefined);
+      if (isComplete || configuration.serverMetadata().userinfo_endpoint === undefined) {
         return { claims, logoutUrl };
       }
       const userInfo = await client.fetchUserInfo(configuration, tokens.access_token, claims.sub);
@@ -97,8 +99,8 @@ export class OidcProvider {
   }
 
   /**
-   * Returns the address of RP-initiated logout. Some providers require the id token in it. A token that makes
-   * the address too long is left out; the provider may then ask the person.
+   * Returns the address of RP-initiated logout, in which some providers require the id token. A token that
+   * makes the address too long is left out; the provider may then ask the person.
    */
   #logoutUrl(configuration: client.Configuration, idToken: string): string | undefined {
     if (configuration.serverMetadata().end_session_endpoint === undefined) return undefined;
@@ -108,23 +110,23 @@ export class OidcProvider {
       if (href.length <= LOGOUT_URL_CHARS_MAX) return href;
       return client.buildEndSessionUrl(configuration, parameters).href;
     } catch {
-      // The provider's address is invalid or not HTTPS. The sign-in goes on without it.
+      // The provider's address is invalid or not HTTPS. The sign-in goes on without a way to sign out.
       return undefined;
     }
   }
 
-  /** Resolves with the library's view of the document. Calls at the same time share one reading of it. */
+  /** Resolves with the library's view of the document. Calls at the same time share one request for it. */
   #configured(): Promise<client.Configuration> {
     const nowMs = this.#clock.monotonicMs();
     if (this.#configuration !== undefined && nowMs < this.#staleMs) return this.#configuration;
     this.#staleMs = nowMs + DOCUMENT_MS;
-    const reading = this.#discover().catch((error: unknown) => {
-      // The next sign-in tries again.
-      if (this.#configuration === reading) this.#configuration = undefined;
+    const discovered = this.#discover().catch((error: unknown) => {
+      // Unset, so that the next sign-in tries again.
+      if (this.#configuration === discovered) this.#configuration = undefined;
       throw otherIssuerErrorOf(error) ?? failureOf(error);
     });
-    this.#configuration = reading;
-    return reading;
+    this.#configuration = discovered;
+    return discovered;
   }
 
   async #discover(): Promise<client.Configuration> {
@@ -139,16 +141,17 @@ export class OidcProvider {
         [client.customFetch]: boundedFetch,
         execute: [
           client.enableNonRepudiationChecks,
-          // The settings allow it on loopback only. The library marks it deprecated as a warning.
+          // The settings allow http: on loopback only. The library deprecates this function to warn of it.
           // eslint-disable-next-line @typescript-eslint/no-deprecated
           ...(issuer.startsWith('http:') ? [client.allowInsecureRequests] : []),
         ],
       },
     );
-    const named = configuration.serverMetadata().issuer;
-    // The library accepts Entra ID's issuer that stands for every tenant, so it is compared here too.
-    if (URL.canParse(named) && new URL(named).href === new URL(issuer).href) return configuration;
-    throw new SignInError('wrong_provider', namesIssuer(named));
+    const documentIssuer = configuration.serverMetadata().issuer;
+    // The library accepts Entra ID's issuer that stands for every tenant, so the issuer is compared here too.
+    if (URL.canParse(documentIssuer) && new URL(documentIssuer).href === new URL(issuer).href)
+      return configuration;
+    throw new SignInError('wrong_provider', issuerText(documentIssuer));
   }
 }
 
@@ -162,7 +165,10 @@ function authenticationWith(secret: string): client.ClientAuth {
   };
 }
 
-/** The library's `options` have the signal of its timeout, which applies to the body too. */
+/**
+ * A `fetch` for the library that rejects a body above BODY_BYTES_MAX and follows no redirect. `options` have
+ * the signal of the library's timeout, which applies to the body too.
+ */
 async function boundedFetch(url: string, options: client.CustomFetchOptions): Promise<Response> {
   const response = await fetch(url, { ...options, redirect: 'manual' } as RequestInit);
   const chunks: Uint8Array[] = [];
@@ -178,20 +184,20 @@ async function boundedFetch(url: string, options: client.CustomFetchOptions): Pr
   return new Response(bytes === 0 ? null : Buffer.concat(chunks), { status, headers });
 }
 
-const namesIssuer = (issuer: unknown): string => `its document names the issuer ${JSON.stringify(issuer)}`;
+const issuerText = (issuer: unknown): string => `its document names the issuer ${JSON.stringify(issuer)}`;
 
 /**
  * Returns an error if the library has rejected a document because it names another issuer; else undefined.
- * openid-client 6.9 makes this `cause`, but does not document it. If another version makes another one, the
- * failure becomes `bad_answer`, and test/hostile/oidc.test.ts fails.
+ * openid-client 6.9 makes this `cause`, but does not document it. If another version makes another `cause`,
+ * the failure becomes `bad_answer`, and test/hostile/oidc.test.ts fails.
  */
 function otherIssuerErrorOf(error: unknown): SignInError | undefined {
   if (!(error instanceof client.ClientError)) return undefined;
   const { body, attribute } = (error.cause ?? {}) as { attribute?: string; body?: { issuer?: unknown } };
-  return attribute === 'issuer' ? new SignInError('wrong_provider', namesIssuer(body?.issuer)) : undefined;
+  return attribute === 'issuer' ? new SignInError('wrong_provider', issuerText(body?.issuer)) : undefined;
 }
 
-/** By the codes of openid-client. All other codes are invalid responses. */
+/** By the codes of openid-client. All other codes mean an invalid response: `bad_answer`. */
 const FAILURES: Readonly<Record<string, SignInFailure>> = {
   OAUTH_TIMEOUT: 'unreachable',
   OAUTH_ABORT: 'unreachable',
@@ -206,35 +212,36 @@ const FAILURES: Readonly<Record<string, SignInFailure>> = {
  * texts without tokens. Texts of the provider may have any length: SignInError cuts them.
  */
 function failureOf(error: unknown): SignInError {
-  const known = causesOf(error).find((cause) => cause instanceof SignInError);
-  if (known !== undefined) return known;
+  // `boundedFetch` throws a SignInError, which the library wraps.
+  const signInError = causesOf(error).find((cause) => cause instanceof SignInError);
+  if (signInError !== undefined) return signInError;
   if (error instanceof client.AuthorizationResponseError) {
-    return new SignInError('refused', wordsOf(error.error, error.error_description));
+    return new SignInError('refused', providerTextOf(error.error, error.error_description));
   }
   if (error instanceof client.ResponseBodyError) {
     const failure = error.error === 'invalid_client' ? 'wrong_client' : 'refused_code';
-    return new SignInError(failure, wordsOf(error.error, error.error_description));
+    return new SignInError(failure, providerTextOf(error.error, error.error_description));
   }
   if (error instanceof client.WWWAuthenticateChallengeError) {
     return new SignInError('wrong_client', `it answered with status ${error.status}`);
   }
   const causes = causesOf(error);
-  // Left out, because a SyntaxError quotes the text that it could not parse, which may be a token.
-  const words = causes
+  // A SyntaxError is left out, because it quotes the text that it could not parse, which may be a token.
+  const detail = causes
     .filter((cause) => !(cause instanceof SyntaxError))
     .map(textOf)
     .join(': ');
   // This is how fetch reports that there is no connection, or that it broke.
   if (causes.some((cause) => cause instanceof TypeError && cause.cause !== undefined)) {
-    return new SignInError('unreachable', words);
+    return new SignInError('unreachable', detail);
   }
   const code = error instanceof client.ClientError ? error.code : undefined;
-  return new SignInError(FAILURES[code ?? ''] ?? 'bad_answer', words);
+  return new SignInError(FAILURES[code ?? ''] ?? 'bad_answer', detail);
 }
 
 /**
- * Returns an error and the errors in its chain of causes. The chain ends: the library and fetch give each new
- * error one as its cause that was there before.
+ * Returns an error and the errors in its chain of causes. The chain ends, because the library and fetch make
+ * a new error with an older one as its cause.
  */
 function causesOf(error: unknown): Error[] {
   return error instanceof Error ? [error, ...causesOf(error.cause)] : [];
@@ -246,5 +253,5 @@ function textOf(error: Error): string {
   return error.message === '' ? (code ?? error.name) : error.message;
 }
 
-const wordsOf = (error: string, description: string | undefined): string =>
+const providerTextOf = (error: string, description: string | undefined): string =>
   description === undefined ? error : `${error}: ${description}`;

@@ -1,14 +1,14 @@
 /**
  * Signs operators in to the console at an OpenID Connect provider: authorization code flow with PKCE, state
- * and nonce. server.ts calls it for two paths: one redirects the browser to the provider, to the other the
- * provider redirects it back. Main thread of the gateway.
+ * and nonce. server.ts calls `serve` for two paths: one redirects the browser to the provider, and to the
+ * other the provider redirects the browser back. Main thread of the gateway.
  *
- * A pending sign-in takes no memory here, so nobody can exhaust it. The browser keeps a random cookie; state,
- * nonce and PKCE's verifier are derived from it with a key that only this process knows. So the end of the
- * process ends all pending sign-ins.
+ * A pending sign-in takes no memory here, so nobody can exhaust the memory. The browser keeps a random
+ * cookie. State, nonce and PKCE's verifier, here the _proofs_, are derived from the cookie with a key that
+ * only this process knows. So the end of the process ends all pending sign-ins.
  *
- * Must hold: a code is accepted only from the browser that began the sign-in, and in time. So the time in the
- * cookie is part of what the proofs are derived from (test/unit/admin/oidc.test.ts).
+ * Must hold: a code is accepted only from the browser that began the sign-in, once, and in time. So the
+ * proofs are derived from the time in the cookie too.
  */
 import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
@@ -28,14 +28,15 @@ const MS_PER_SECOND = 1_000;
 /** How many requests of browsers are served at a time; each may have documents of 1 MiB in memory. */
 const EXCHANGES_MAX = 16;
 /**
- * How many used states are kept while their cookies are valid, some 150 bytes each. Beyond that the oldest is
- * dropped: the provider then rejects its code, which is valid once.
+ * How many used states are recorded while their cookies are valid, some 150 bytes each. Beyond that the
+ * oldest is dropped. Its request could then come again, but the provider accepts each code only once.
  */
 const USED_MAX = 10_000;
+/** How many values of the role claim an error names. */
 const VALUES_SHOWN_MAX = 20;
 
 interface OidcOptions {
-  /** Returns the settings of now, because a reload may change them; undefined without this sign-in. */
+  /** Returns the settings in force, which a reload may change; undefined without this sign-in. */
   readonly settings: () => OidcSettings | undefined;
   /** Opens a console session and returns its `set-cookie`. */
   readonly openSession: (head: RequestHead, session: NewSession, secure: boolean) => string;
@@ -48,18 +49,21 @@ interface OidcOptions {
 export interface OidcView {
   /** The provider's host. */
   readonly issuer: string;
-  /** Where a browser begins. */
+  /** The address at which a browser begins the sign-in. */
   readonly url: string;
 }
 
 export class OidcSignIn {
   readonly #options: OidcOptions;
-  /** Proofs are derived with it. */
+  /** Proofs are derived with this key. */
   readonly #key = randomBytes(KEY_BYTES);
-  /** When each used state may be dropped, in the order of use. */
+  /** When each used state may be dropped (monotonic), by state, in the order of use. */
   readonly #usedEndMs = new Map<string, number>();
+  /** Counts failed sign-ins by the browser's address. */
   readonly #failures: WrongTokens;
+  /** How many requests of browsers are being served. */
   #exchanges = 0;
+  /** The client of the last sign-in, and the settings that it was made with. */
   #provider: { readonly settings: OidcSettings; readonly opened: Promise<OidcProvider> } | undefined;
 
   constructor(options: OidcOptions) {
@@ -71,7 +75,7 @@ export class OidcSignIn {
   view(): OidcView | undefined {
     const settings = this.#options.settings();
     if (settings === undefined) return undefined;
-    // On the host that browsers are redirected back to, so that the cookie is sent there.
+    // On the host of `redirect_url`, because the browser must send the cookie to that address.
     return {
       issuer: new URL(settings.issuer).host,
       url: new URL(OIDC_START_PATH, settings.redirect_url).href,
@@ -100,6 +104,7 @@ export class OidcSignIn {
     }
   }
 
+  /** Sets the cookie of a new sign-in, and redirects the browser to the provider. */
   async #start(settings: OidcSettings): Promise<AdminResponse> {
     const cookie = `${this.#nowSeconds()}.${randomBytes(NONCE_BYTES).toString('base64url')}`;
     const provider = await this.#providerOf(settings);
@@ -107,10 +112,12 @@ export class OidcSignIn {
     return redirectTo(address, [this.#cookie(settings, cookie, PENDING_SECONDS)]);
   }
 
+  /** Opens a console session for the person whose code the browser brings. */
   async #finish(head: RequestHead, settings: OidcSettings, from: string): Promise<AdminResponse> {
     const proofs = this.#proofsOf(this.#pendingIn(head, settings), settings);
-    const [state = '', ...more] = new URLSearchParams(head.query).getAll('state');
-    if (more.length > 0 || !isSame(state, proofs.state)) throw new SignInError('not_begun');
+    const [state = '', ...furtherStates] = new URLSearchParams(head.query).getAll('state');
+    if (furtherStates.length > 0 || !isSame(state, proofs.state)) throw new SignInError('not_begun');
+    // Before the provider is asked, so that a second request with the same code ends here.
     this.#markUsed(state);
     const provider = await this.#providerOf(settings);
     const { claims, logoutUrl } = await provider.resultFrom(head.query, proofs);
@@ -121,22 +128,26 @@ export class OidcSignIn {
     const fields = { ...operator, sub: person.sub, from };
     this.#options.log.record('an operator signed in at the OpenID Connect provider', fields);
     // The session's cookie is SameSite=Strict, so a browser that comes from the provider's site does not send
-    // it to `/`. The page there needs none, and its own requests have it.
+    // the cookie to `/`. The page there needs no cookie, and the page's own requests have it.
     return redirectTo('/', [
       this.#options.openSession(head, { identify, logoutUrl }, isSecure(settings)),
       this.#cookie(settings, '', 0),
     ]);
   }
 
-  /** A session follows the settings of now: if a reload takes a role from a group, nobody has it any more. */
+  /**
+   * A session follows the settings in force: if a reload takes a role from a group, its people lose the role
+   * at their next request. A session of another provider or client ends.
+   */
   #identifyOf(
     { name, values }: Person,
     { issuer, client_id: clientId, role_claim: claim }: OidcSettings,
   ): Identify {
     return () => {
-      const now = this.#options.settings();
-      if (now?.issuer !== issuer || now.client_id !== clientId || now.role_claim !== claim) return undefined;
-      const role = roleOf(values, now);
+      const current = this.#options.settings();
+      if (current?.issuer !== issuer || current.client_id !== clientId || current.role_claim !== claim)
+        return undefined;
+      const role = roleOf(values, current);
       return role === undefined ? undefined : { who: `oidc:${name}`, role };
     };
   }
@@ -155,7 +166,7 @@ export class OidcSignIn {
     return opened;
   }
 
-  /** Monotonic: no other process reads the cookies. */
+  /** Monotonic time is enough for the cookies, because no other process reads them. */
   #nowSeconds(): number {
     return Math.floor(this.#options.clock.monotonicMs() / MS_PER_SECOND);
   }
@@ -166,14 +177,16 @@ export class OidcSignIn {
    */
   #pendingIn(head: RequestHead, settings: OidcSettings): string {
     const cookie = cookieOf(head, this.#cookieName(settings));
-    const [, seconds] = /^(\d{1,12})\.[\w-]{43}$/.exec(cookie) ?? [];
-    const age = this.#nowSeconds() - Number(seconds ?? -Infinity);
-    if (age < 0 || age >= PENDING_SECONDS) throw new SignInError('not_begun');
+    // As `#start` writes it: seconds, and NONCE_BYTES as base64url. Without a match the age is Infinity.
+    const [, begunSeconds] = /^(\d{1,12})\.[\w-]{43}$/.exec(cookie) ?? [];
+    const ageSeconds = this.#nowSeconds() - Number(begunSeconds ?? -Infinity);
+    if (ageSeconds < 0 || ageSeconds >= PENDING_SECONDS) throw new SignInError('not_begun');
     return cookie;
   }
 
   /**
-   * Derived from the issuer too: a sign-in cannot begin at one provider and end at another after a reload.
+   * The proofs are derived from the issuer too, so that after a reload no sign-in ends at another provider
+   * than that at which it began.
    */
   #proofsOf(cookie: string, { issuer, client_id: clientId }: OidcSettings): Proofs {
     const proofOf = (use: string): string =>
@@ -194,22 +207,26 @@ export class OidcSignIn {
     this.#usedEndMs.set(state, nowMs + PENDING_SECONDS * MS_PER_SECOND);
   }
 
+  /** Logs the failure and returns its page. */
   #failed(error: unknown, address: ArrayBuffer, from: string): AdminResponse {
-    const known = error instanceof SignInError ? error : new SignInError('bad_answer', String(error));
-    const { failure, message: detail } = known;
-    // A flood is not logged, and its responses do not say why.
-    if (failure === 'too_many') return pageOf(known);
+    const signInError = error instanceof SignInError ? error : new SignInError('bad_answer', String(error));
+    const { failure, message: detail } = signInError;
+    // A flood of failures is not logged, and its responses do not say what has failed.
+    if (failure === 'too_many') return pageOf(signInError);
     if (!this.#failures.record(address)) return pageOf(new SignInError('too_many'));
     const fields = { failure, detail, from };
     this.#options.log.record('a sign-in at the OpenID Connect provider failed', fields, 'warn');
-    return pageOf(known);
+    return pageOf(signInError);
   }
 
   #cookieName(settings: OidcSettings): string {
     return `${isSecure(settings) ? HOST_COOKIE : ''}tollgate-sign-in-${this.#options.port()}`;
   }
 
-  /** SameSite=Lax, because the browser comes back from the provider's site. */
+  /**
+   * Returns a `set-cookie`; `seconds` 0 deletes the cookie. SameSite=Lax, because the browser comes back from
+   * the provider's site. A name with HOST_COOKIE requires the path `/`.
+   */
   #cookie(settings: OidcSettings, value: string, seconds: number): string {
     const [path, secure] = isSecure(settings) ? ['/', '; Secure'] : [OIDC_START_PATH, ''];
     return `${this.#cookieName(settings)}=${value}; Path=${path}; Max-Age=${seconds}; HttpOnly; SameSite=Lax${secure}`;
@@ -219,16 +236,18 @@ export class OidcSignIn {
 const isSecure = ({ redirect_url: url }: OidcSettings): boolean => url.startsWith('https:');
 
 function redirectTo(address: string, cookies: readonly string[]): AdminResponse {
-  const set = cookies.map((cookie): readonly [string, string] => ['set-cookie', cookie]);
-  const headers = [['location', address] as const, ...set, ...PAGE_HEADERS];
+  const setCookies = cookies.map((cookie): readonly [string, string] => ['set-cookie', cookie]);
+  const headers = [['location', address] as const, ...setCookies, ...PAGE_HEADERS];
   return { status: 303, contentType: 'text/plain; charset=utf-8', body: '', headers };
 }
 
-function isSame(sent: string, wanted: string): boolean {
-  const [left, right] = [Buffer.from(sent), Buffer.from(wanted)];
+/** Takes a time that does not depend on where the texts differ. */
+function isSame(sent: string, expected: string): boolean {
+  const [left, right] = [Buffer.from(sent), Buffer.from(expected)];
   return left.length === right.length && timingSafeEqual(left, right);
 }
 
+/** The detail of `no_role`, by which an operator finds out what to set. */
 function noRoleText({ name, values, overflown }: Person, { role_claim: claim }: OidcSettings): string {
   if (overflown) return `${name} is in too many groups: the provider sends them elsewhere than in the token`;
   if (values.length === 0) return `${name} has no ${claim}`;

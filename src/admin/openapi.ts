@@ -14,7 +14,7 @@ import { REFERENCE_RULE } from '../registry/record-id.js';
 import { LIVE_ROUTE, isVariable, JSON_TYPE, ROOT, type Route } from './route.js';
 import { RangeQuery, withRules } from './fields.js';
 
-/** Returns a value that can be written as JSON. */
+/** Returns the document as a value that JSON can express. ADMIN_ROUTES has no LIVE_ROUTE, so it is added. */
 export function adminDocument(routes: readonly Route[]): object {
   const paths: Record<string, Record<string, object>> = {};
   for (const route of routes) {
@@ -76,14 +76,15 @@ function operationOf(route: Route): object {
   };
 }
 
-/** Fields whose value names something that may not exist. */
+/** Fields whose value names something that may not exist. A new such field must be added here. */
 const REFERENCE_FIELDS = ['account', 'group', 'parent', 'root'];
 
+/** Returns the codes of the errors that the document lists for the route. */
 function codesOf({ method, path, roles, segments, query, body }: Route): ErrorCode[] {
   const fields = { ...query.properties, ...body.properties };
   const hasReference = segments.some(isVariable) || REFERENCE_FIELDS.some((name) => name in fields);
-  // The conflicts: hosts without sharing, a second rotation of a key, a group that is not empty, and with
-  // hosts that share any change that is made, or may be, and could not be confirmed.
+  // Conflicts are: hosts without sharing, a second rotation of a key, a group that is not empty, and, with
+  // hosts that share, any change that could not be confirmed, whether it was made or not.
   const mayConflict = method !== 'GET' || segments.includes('hosts') || path === '/groups/{group}';
   return [
     'invalid_parameters',
@@ -104,6 +105,7 @@ function codesOf({ method, path, roles, segments, query, body }: Route): ErrorCo
  */
 function operationIdOf({ method, segments }: Route): string {
   const words = segments.filter((segment) => !isVariable(segment)).map(pascalCased);
+  // `split` gives at least one segment.
   const isOfOne = isVariable(segments.at(-1)!);
   return `${method.toLowerCase()}${words.join('')}${isOfOne ? 'One' : ''}`;
 }
@@ -135,12 +137,12 @@ function queryParameters(query: TObject): object[] {
   }));
 }
 
-/** `required` is absent if all are optional, whatever its type says. */
+/** `required` is absent if all properties are optional, whatever its type says. */
 function requiredOf(schema: TObject): readonly string[] {
   return Array.isArray(schema.required) ? schema.required : [];
 }
 
-/** Server-sent events have no end, so live-feed.ts serves them instead of a route. */
+/** The operation of LIVE_ROUTE, which live-feed.ts serves and not a route of ADMIN_ROUTES. */
 const LIVE_OPERATION = {
   operationId: 'getLive',
   summary: 'Stream the status every two seconds, and the course of its figures.',

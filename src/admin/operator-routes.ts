@@ -2,10 +2,10 @@
  * `/admin/v1/operators`: who has a token for this interface, and with which role. Only the role `admin` may
  * use it. routes.ts lists the routes with the others, api.ts calls them. Main thread.
  *
- * Must hold: a token is shown only in the response that creates it; when its operator is disabled or
- * deleted, it is rejected, and the sessions that it opened end: authentication.ts and sessions.ts ask
- * registry/operators.ts at each request (test/unit/admin/operator-routes.test.ts). Writes go through
- * `service.change`, which records them as changes of the requester; reads need no record and use `registry`.
+ * Must hold: a token is shown only in the response that creates it. When its operator is disabled or deleted,
+ * the token is rejected, and the sessions that it opened end, because authentication.ts and sessions.ts ask
+ * registry/operators.ts at each request. Writes go through `service.change`, which records them as changes
+ * of the requester. Reads need no record, and use `registry`.
  */
 import { Type, type Static } from 'typebox';
 import { ADMIN_ONLY, ROLES } from '../core/roles.js';
@@ -16,7 +16,7 @@ import { closed, listSchema, Moment, orNull, DeletedView } from './views.js';
 
 const RoleName = Type.Enum([...ROLES], { description: 'what the operator may do: docs/roles.md' });
 
-/** Has neither the token nor its digest. CreatedOperatorView has the token. */
+/** Shows neither the token nor its digest. CreatedOperatorView shows the token. */
 export const OperatorView = closed({
   id: Type.String(),
   name: Type.String(),

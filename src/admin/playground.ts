@@ -3,11 +3,11 @@
  * relays the response as it arrives (a reverse proxy). `GET /admin/playground`: the address of that port.
  * server.ts calls both, after it has checked the operator and the body's length. Main thread of the gateway.
  *
- * The page cannot call the public port itself: that is another origin, which the page's policy forbids and
- * the listener does not allow.
+ * The page cannot call the public port itself: that port is another origin, which the page's policy
+ * (console-files.ts) forbids and the listener does not allow.
  *
- * There is no timeout here: the listener ends every call by the timeouts of its upstreams, as for any caller.
- * If the listener's thread hangs, the call stands still until the page leaves.
+ * There is no timeout here, because the listener ends every call by the timeouts of its upstreams, as for any
+ * caller. If the listener's thread hangs, the call stands still until the page leaves.
  *
  * Must hold: the call has only the rights of the key that the operator gave, and is cancelled when the page
  * disconnects (test/unit/admin/playground.test.ts).
@@ -18,14 +18,14 @@ import type { HttpResponse } from 'uWebSockets.js';
 import { isRecord } from '../core/json.js';
 import { type AdminResponse, type Guard, isFull, ok, responseOfError, send } from './http.js';
 
-/** server.ts rejects a longer body. Enough for a long conversation. */
+/** Enough for a long conversation. server.ts rejects a longer body. */
 export const PLAYGROUND_BODY_BYTES_MAX = 1024 * 1024;
 /**
- * From so many calls under way on, only an operator without one may begin one, up to twice as many in all
+ * From so many calls in flight on, only an operator without one may begin one, up to twice as many in all
  * (`isFull` of http.ts).
  */
 const CALLS_MAX = 16;
-/** What a header can carry. Keys have 46 characters; of longer texts the listener says what is wrong. */
+/** Any text that a header can carry. The listener checks whether the text is a key, and explains errors. */
 const KEY_PATTERN = /^[\x21-\x7e]{1,500}$/;
 
 /** The headers of the response that are relayed to the page. */
@@ -40,7 +40,7 @@ export interface PublicAddress {
 
 export class Playground {
   readonly #addressOf: () => PublicAddress;
-  /** The calls under way, each with the operator's name. */
+  /** The calls in flight, each with the operator's name. */
   readonly #calls = new Set<{ readonly who: string }>();
 
   constructor(addressOf: () => PublicAddress) {
@@ -57,12 +57,12 @@ export class Playground {
 
   /**
    * `body`: `{"key":"sk-…","request":{…}}`; the request is the body of the chat call. `who`: the operator's
-   * name. Call it within `guard`, in which the relay begins too. Later events need no guard: each looks first
-   * whether the response is still open, and µWS throws only if it is not.
+   * name. To be called within `guard`, in which the relay begins too. Later events need no guard, because
+   * each looks first whether the response is still open, and µWS throws only if it is not.
    */
   serve(response: HttpResponse, body: string, who: string, guard: Guard): void {
-    const sent = callIn(body);
-    if (sent === undefined) {
+    const chatCall = callIn(body);
+    if (chatCall === undefined) {
       const message = 'the body must be {"key":"sk-…","request":{…}}, with a chat call as its request';
       send(response, responseOfError({ code: 'invalid_parameters', message }), false, false);
       return;
@@ -72,34 +72,37 @@ export class Playground {
       send(response, responseOfError({ code: 'overloaded', message, retryAfterSeconds: 5 }), false, false);
       return;
     }
-    const outgoing = this.#call(sent.key, sent.request);
-    const call = { who };
-    this.#calls.add(call);
+    const outgoing = this.#call(chatCall.key, chatCall.request);
+    const inFlight = { who };
+    this.#calls.add(inFlight);
+    /** Whether the call is over: the page has left, or the response is whole or has broken off. */
     let hasEnded = false;
+    /** Whether the listener has responded, from when on `relay` handles all events. */
     let hasBegun = false;
-    const end = (): void => {
-      this.#calls.delete(call);
+    const onEnd = (): void => {
+      this.#calls.delete(inFlight);
       hasEnded = true;
     };
-    // Until `relay` sets its own, which replaces this one.
+    // `relay` sets a handler of its own later, which replaces this one.
     response.onAborted(() => {
-      end();
+      onEnd();
       outgoing.destroy();
     });
     outgoing.on('error', (error) => {
       // A reset within the response fails `incoming` too, for which `relay` ends the page's response.
       if (hasEnded || hasBegun) return;
-      end();
+      onEnd();
       const message = `the gateway's own public port cannot be reached: ${error.message}`;
       send(response, responseOfError({ code: 'internal_error', message }), false, false);
     });
     outgoing.once('response', (incoming) => {
       hasBegun = true;
       // The client may have left meanwhile.
-      if (!hasEnded) guard(() => relay(response, incoming, end));
+      if (!hasEnded) guard(() => relay(response, incoming, onEnd));
     });
   }
 
+  /** Sends a chat call to the public port. `body`: its JSON. */
   #call(key: string, body: string): ClientRequest {
     const { host, port, tls } = this.#addressOf();
     const outgoing = (tls ? httpsRequest : httpRequest)({
@@ -113,7 +116,7 @@ export class Playground {
         'content-type': 'application/json',
         'content-length': Buffer.byteLength(body),
       },
-      // The other end is this process, whose certificate names the service and not this address.
+      // The port is this gateway's own, and its certificate names the service, not this address.
       rejectUnauthorized: false,
     });
     outgoing.end(body);
@@ -122,16 +125,16 @@ export class Playground {
 }
 
 /**
- * Relays the response with back-pressure: reads from the gateway only as fast as the page reads. Calls `end`
- * when the response is over or the page has left; more than once does no harm.
+ * Relays the response with back-pressure: reads from the listener only as fast as the page reads. Calls
+ * `onEnd` when the response is over or the page has left; more than one call of it must do no harm.
  */
-function relay(response: HttpResponse, incoming: IncomingMessage, end: () => void): void {
+function relay(response: HttpResponse, incoming: IncomingMessage, onEnd: () => void): void {
   let isOpen = true;
-  /** Returns whether the response was still open. */
+  /** Returns whether the response was still open, so that the caller may end it. */
   const finish = (): boolean => {
     const wasOpen = isOpen;
     isOpen = false;
-    end();
+    onEnd();
     return wasOpen;
   };
   response.onAborted(() => {
@@ -165,6 +168,7 @@ function relay(response: HttpResponse, incoming: IncomingMessage, end: () => voi
   });
 }
 
+/** Returns undefined if the body is not as `serve` says. `request` is JSON again. */
 function callIn(body: string): { readonly key: string; readonly request: string } | undefined {
   try {
     const { key, request } = (JSON.parse(body) ?? {}) as { key?: unknown; request?: unknown };

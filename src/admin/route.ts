@@ -4,8 +4,8 @@
  * parts of the gateway that routes use (AdminContext); and OTHER_ROUTES, what server.ts serves beside the
  * routes. Main thread of a gateway, and commands that work without one.
  *
- * Must hold: each route has the roles that may use it, and a route with another method than GET declares
- * them; each route that makes changes has an action, the name as which they are recorded
+ * Must hold: each route has the roles that may use it, and a route with another method than GET declares its
+ * roles. Each route that makes changes has an action, the name under which its changes are recorded
  * (test/unit/admin/roles.test.ts, test/unit/admin/openapi.test.ts). OTHER_ROUTES, which
  * scripts/write-docs.mjs and tests read, says what server.ts does (test/e2e/operator-roles.test.ts).
  */
@@ -23,7 +23,7 @@ import type { Log, LogChange, LogView } from '../telemetry/log.js';
 import { type HostView, closed } from './views.js';
 import { createReader, parseQuery } from './input-reader.js';
 
-/** All paths of routes are below it. */
+/** The paths of all routes are below this one. */
 export const ROOT = '/admin/v1';
 
 /**
@@ -43,10 +43,11 @@ export interface Requester {
 
 /** The registry for one request. Its changes are recorded as changes of the requester. */
 export interface RequestService extends Pick<RegistryService, 'read'> {
+  /** Runs `work` in one transaction. What `work` throws undoes all of it. */
   change<Result>(work: (registry: Registry) => Result): Result | Promise<Result>;
   /**
-   * Records a change outside the registry, after it was made. If it cannot be recorded, the log and the
-   * response say so.
+   * Records a change that was made outside the registry. If the change cannot be recorded, the log and the
+   * response say so. Never rejects for that.
    */
   note(note: ChangeNote): Promise<void>;
 }
@@ -55,7 +56,7 @@ export interface RequestService extends Pick<RegistryService, 'read'> {
 export interface AdminContext extends Omit<AdminParts, 'service'>, Requester {
   readonly service: RequestService;
   readonly log: Log;
-  /** Says in the response what is not as it should be, although it is a success. `text` has no quotes. */
+  /** Adds a warning to a response of success. `text` has no quotes; a second warning replaces the first. */
   readonly warn: (text: string) => void;
   /** Aborted when the requester has left, for work that takes long. Undefined for a command. */
   readonly requesterLeft: AbortSignal | undefined;
@@ -85,13 +86,13 @@ export interface AdminParts {
   readonly resetUpstreams: (model: string | undefined) => Promise<void>;
   /** Removes the cached responses of that model, or of all. Resolves when all processes have done so. */
   readonly clearCache: (model: string | undefined) => Promise<void>;
-  /** Returns the busiest accounts of the last spans. */
+  /** Returns the ended spans of that ring, each with its busiest accounts. */
   readonly accountSpans: (ring: RingName) => readonly AccountSpan[];
-  /** Returns each setting with the value that is in force now, and where that comes from. */
+  /** Returns each setting with the value that is in force now, and where that value comes from. */
   readonly settings: () => readonly SettingInForce[];
-  /** Reads the call log; it finds nothing if `call_log` was never on. */
+  /** Reads the call log, which is empty if `call_log` was never on. */
   readonly calls: CallReader;
-  /** Reads contents of calls; it finds nothing if `call_log.contents` was never on. */
+  /** Reads contents of calls. There are none if `call_log.contents` was never on. */
   readonly contents: ContentsReader;
   /** Undefined if nothing is shared with other hosts. */
   readonly hosts: SharedHosts | undefined;
@@ -102,7 +103,7 @@ export interface ReloadResult {
   readonly restartNeeded: readonly string[];
   /** Values before and after: of both lists in a dry run, else of what was applied. */
   readonly changes?: readonly SettingChange[] | undefined;
-  /** Why nothing was applied, each a whole line. */
+  /** Why nothing was applied, each a whole line; empty if the settings were applied. */
   readonly problems: readonly string[];
   /** How many gateways are being replaced from now on. */
   readonly replacing: number;
@@ -122,7 +123,10 @@ export interface SharedHost {
   readonly id: string;
   readonly isSelf: boolean;
   readonly state: HostView['state'];
-  /** When the server of sharing last heard the host: Unix milliseconds by that server's clock. */
+  /**
+   * When the server of sharing last heard the host: Unix milliseconds by that server's clock. Undefined if
+   * the server does not know.
+   */
   readonly heardMs: number | undefined;
 }
 
@@ -155,7 +159,7 @@ type Permission =
   | {
       readonly method: Exclude<RouteMethod, 'GET'>;
       readonly roles: Roles;
-      /** The name of its changes in the record; null if it makes none. By default made from the path. */
+      /** The name under which its changes are recorded; null if there are none. By default see `actionOf`. */
       readonly action?: string | null;
     };
 
@@ -165,7 +169,7 @@ type RouteDeclaration<Query extends TObject, Body extends TObject, Response exte
 interface RouteTerms<Query extends TObject, Body extends TObject, Response extends TSchema> {
   /** Below `/admin/v1`; one segment may be variable: `/accounts/{account}`. */
   readonly path: string;
-  /** One line, for the document. */
+  /** One line, for the OpenAPI document. */
   readonly summary: string;
   /** Absent: the route takes no parameters. */
   readonly query?: Query;
@@ -187,9 +191,10 @@ export interface Route {
   readonly method: RouteMethod;
   /** Other roles get a 403 (api.ts). */
   readonly roles: Roles;
-  /** The name of its changes in the record; undefined if it makes none. */
+  /** The name under which its changes are recorded; undefined if the route makes none. */
   readonly action: string | undefined;
   readonly path: string;
+  /** Of `path`, at most one of them variable. */
   readonly segments: readonly string[];
   readonly summary: string;
   readonly query: TObject;
@@ -247,8 +252,9 @@ const VERBS: Readonly<Record<RouteMethod, string | undefined>> = {
 };
 
 /**
- * `POST /keys/{key}/rotate` is `keys.rotate`, and `POST /keys` is `keys.create`. If a path has two words, its
- * methods would get the same action: then a route must declare its own.
+ * Returns `keys.rotate` for `POST /keys/{key}/rotate`, and `keys.create` for `POST /keys`; undefined for a
+ * GET. All methods of a path with two words get the same action, so such a path with several methods must
+ * declare its actions.
  */
 function actionOf({ method, path }: Pick<Route, 'method' | 'path'>): string | undefined {
   const verb = VERBS[method];
@@ -260,7 +266,7 @@ function actionOf({ method, path }: Pick<Route, 'method' | 'path'>): string | un
   return (words.length > 1 ? words : [...words, verb]).join('.');
 }
 
-/** Returns whether a segment of a route's path is variable, such as `{account}`. */
+/** Whether a segment of a route's path is variable, such as `{account}`. */
 export function isVariable(segment: string): boolean {
   return segment.startsWith('{');
 }
@@ -281,8 +287,8 @@ export const SESSION_PATH = '/admin/session';
 export const LIVE_ROUTE = { method: 'GET', path: `${ROOT}/live`, roles: ALL_ROLES } as const;
 
 /**
- * The playground makes a call with a caller's key, which the operator must give. So it would need no role;
- * still a role that may only read makes no calls here.
+ * The playground makes a call with a caller's key, which the operator must give. The key alone would be
+ * enough, but a role that may only read shall make no calls at this port.
  */
 export const PLAYGROUND_ROUTE = {
   method: 'POST',
@@ -306,7 +312,8 @@ export const OTHER_ROUTES: readonly OtherRoute[] = [
   { method: 'GET', path: OIDC_CALLBACK_PATH, roles: 'anyone' },
   { method: 'GET', path: '/', roles: 'anyone' },
   { method: 'GET', path: '/console/*', roles: 'anyone' },
-  // Always open, so that Prometheus needs no token. Names accounts only with `metrics.account_labels`.
+  // Open to anyone, so that Prometheus needs no token. Its page names accounts only with
+  // `metrics.account_labels`.
   { method: 'GET', path: '/metrics', roles: 'anyone' },
   { method: 'GET', path: '/healthz', roles: 'anyone' },
   { method: 'GET', path: '/readyz', roles: 'anyone' },

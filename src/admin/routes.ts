@@ -3,9 +3,10 @@
  * groups, calls, changes, operators and usage have files of their own; those of the gateway itself are here.
  * Main thread.
  *
- * Must hold: a route that changes something outside the registry records it by `service.note`, once it is
- * done (test/unit/admin/openapi.test.ts calls each route). route.ts makes the name of the change from the
- * path, unless the route has an `action`; `action: null` is for a route that changes nothing.
+ * Must hold: a route that changes something outside the registry records the change by `service.note`, once
+ * the change is made (test/unit/admin/openapi.test.ts calls each route). route.ts makes the name of a change
+ * from the path, unless the route has an `action`; `action: null` is for a route that changes nothing. The
+ * view of a model: test/unit/admin/routes.model-view.test.ts.
  */
 import { Type } from 'typebox';
 import { ProxyError } from '../core/errors.js';
@@ -56,7 +57,7 @@ import {
 
 const TOKENS_PER_PRICE = 1_000_000n;
 
-/** Prices are shown as in the settings: per million tokens, and per call. */
+/** Prices are shown as in the settings: per million tokens, and per call. `models`: where the model is. */
 export function viewOfModel(model: ModelEntry, models: Catalog['models']): ModelView {
   const { price } = model;
   return {
@@ -88,6 +89,7 @@ function viewOfTokenPrices(price: PartPrices): TokenPricesView {
   };
 }
 
+/** `limit`: in pico-units; undefined if there is none. */
 function spendOf(limit: bigint | undefined): string | null {
   return limit === undefined ? null : decimalOf(limit);
 }
@@ -142,7 +144,7 @@ const STATUS_ROUTE = defineRoute({
   answer: (_, { status }) => status(),
 });
 
-/** Throws ProxyError if this gateway shares with no other host. */
+/** Throws `conflict` if this gateway shares with no other host. */
 function hostsOf({ hosts }: AdminContext): NonNullable<AdminContext['hosts']> {
   if (hosts === undefined)
     throw conflict('this gateway shares with no other host: its settings have no sharing');
@@ -191,8 +193,8 @@ const SETTINGS_ROUTE = defineRoute({
 });
 
 /**
- * The row of a reload in the record of changes. gateway/gateway.ts uses it too, for reloads by a signal or a
- * changed file.
+ * Returns the row of a reload among the changes of operators. gateway/gateway.ts calls this too, for reloads
+ * by a signal or a changed file.
  */
 export function noteOfReload({
   changes = [],
@@ -257,7 +259,7 @@ const LOG_ROUTES = [
     path: '/log',
     summary: 'Show what is logged.',
     responseSchema: LogSchema,
-    // Without a field it changes nothing, and returns what is logged.
+    // `changeLog` without a field changes nothing, and returns what is logged.
     answer: (_, { changeLog }) => changeLog({}),
   }),
   defineRoute({
@@ -273,6 +275,7 @@ const LOG_ROUTES = [
     }),
     responseSchema: LogSchema,
     answer: async ({ body }, { changeLog, service }) => {
+      // A copy, because `changeLog` may return one object each time.
       const before = { ...changeLog({}) };
       const view = changeLog(body);
       const fields = Object.keys(body) as (keyof LogView)[];
@@ -302,7 +305,10 @@ const UPSTREAM_RESET_ROUTE = defineRoute({
   },
 });
 
-/** Returns the id of the model that `name` is the id or alias of, or of all models. Throws ProxyError. */
+/**
+ * Returns the id of the model that has `name` as its id or alias, or without a name the ids of all models.
+ * Throws `invalid_parameters` if there is no such model.
+ */
 function idsOf(catalog: Catalog, name: string | undefined): string[] {
   const listed = catalog.models.filter(isListed);
   if (name === undefined) return listed.map(({ id }) => id);
@@ -343,7 +349,7 @@ const FLUSH_ROUTE = defineRoute({
   answer: async (_, { flushBooks }) => ({ flushed: await flushBooks() }),
 });
 
-/** Made at the first request. */
+/** The OpenAPI document, made at the first request, because few gateways are asked for it. */
 let documentText: string | undefined;
 
 const DOCUMENT_ROUTE = defineRoute({

@@ -5,10 +5,10 @@
  * Most responses are sent synchronously, in the callback that has the whole request. A later response is sent
  * only if its socket is still open.
  *
- * Must hold: what fails in serving a request fails that request alone: all of it runs within a Guard. Only
- * `/healthz` (the process lives), `/readyz` (it accepts calls), `/metrics`, the console's files, and
- * `/admin/session` and below, where the console signs in, need no token. All but the first two need an
- * allowed Host (test/unit/admin/server.test.ts).
+ * Must hold: an error in serving a request fails that request alone, because all of its code runs within a
+ * Guard. Only `/healthz` (the process lives), `/readyz` (the gateway accepts calls), `/metrics`, the
+ * console's files, and `/admin/session` and below, where the console signs in, need no token (OTHER_ROUTES of
+ * route.ts lists them). All but the first two need an allowed Host (test/unit/admin/server.test.ts).
  */
 import uWS, { type HttpRequest, type HttpResponse, type us_listen_socket } from 'uWebSockets.js';
 import { OIDC_CALLBACK_PATH, OIDC_START_PATH } from '../config/oidc-schema.js';
@@ -51,7 +51,7 @@ export interface AdminOptions extends Omit<AdminApiOptions, 'accountSpans'> {
   /** Names that Host may have, besides `host` and those of loopback. */
   readonly allowedHosts: readonly string[];
   readonly token: string;
-  /** Returns the setting `admin.oidc` of now. */
+  /** Returns the setting `admin.oidc`, which a reload may change; undefined if it is not set. */
   readonly oidc: () => OidcSettings | undefined;
   /** False while the gateway starts or drains. */
   readonly readiness: () => boolean;
@@ -64,11 +64,12 @@ export interface AdminOptions extends Omit<AdminApiOptions, 'accountSpans'> {
 }
 
 export interface AdminServer {
+  /** The port in use, also if `AdminOptions.port` is 0. */
   readonly port: number;
   /**
    * To be called when another gateway has the interface. Accepts no more connections, and ends live streams.
    * Other requests of open connections are served, and each connection is closed by its next response.
-   * Idempotent.
+   * Idempotent; does nothing after `close`.
    */
   stop(): void;
   /** Closes the port and every connection; idempotent. */
@@ -82,6 +83,7 @@ export interface AdminServer {
  */
 export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   const { host, port, live, clock } = options;
+  // Replaced once the port is open. No request comes before, so none sees a 0.
   let openPort = port;
   const publicHost = (): string | undefined => {
     const address = options.oidc()?.redirect_url;
@@ -94,7 +96,7 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
     () => openPort,
     new AllowedHosts(host, options.allowedHosts, publicHost),
   );
-  const parts: ServerParts = {
+  const services: Services = {
     api: new AdminApi({
       ...options,
       accountSpans: (ring) => live.accounts.spans(ring, Math.floor(clock.wallMs() / 1_000)),
@@ -113,28 +115,29 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
     readiness: options.readiness,
   };
   const app = uWS.App({});
-  let accepts = true;
-  const guardFor = (response: HttpResponse, { method, path, head }: RequestHead): Guard =>
-    guardOf(response, head, (error) => parts.api.failureOf(method, path, error));
+  let isAccepting = true;
+  const guardFor = (response: HttpResponse, { method, path, isHead }: RequestHead): Guard =>
+    guardOf(response, isHead, (error) => services.api.failureOf(method, path, error));
   const serveScrape = (response: HttpResponse, request: HttpRequest): void => {
     const head = readHead(request);
-    if (!accepts || hasUnreadBody(request, head)) closeAfter(response);
+    if (!isAccepting || hasUnreadBody(request, head)) closeAfter(response);
     const accept = request.getHeader('accept');
     const guard = guardFor(response, head);
     guard(() => {
-      const rejection = parts.authentication.hostRejectionOf(head);
-      if (rejection === undefined) return serveMetrics(response, accept, head.head, options);
-      send(response, rejection, head.head, true);
+      const rejection = services.authentication.hostRejectionOf(head);
+      if (rejection === undefined) return serveMetrics(response, accept, head.isHead, options);
+      send(response, rejection, head.isHead, true);
       return;
     });
   };
+  // A route of its own, because it alone needs the header `accept`.
   app.get('/metrics', serveScrape);
   app.head('/metrics', serveScrape);
   app.any('/*', (response, request) => {
     const head = readHead(request);
-    if (!accepts || hasUnreadBody(request, head)) closeAfter(response);
+    if (!isAccepting || hasUnreadBody(request, head)) closeAfter(response);
     const guard = guardFor(response, head);
-    guard(() => serve(response, head, parts, guard));
+    guard(() => serve(response, head, services, guard));
   });
 
   return new Promise((resolve, reject) => {
@@ -144,18 +147,18 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
         reject(new Error(message));
         return;
       }
-      let open = true;
+      let isOpen = true;
       openPort = uWS.us_socket_local_port(socket);
       resolve({
         port: openPort,
         stop: () => {
-          if (open && accepts) uWS.us_listen_socket_close(socket);
-          accepts = false;
-          if (open) parts.live.close();
+          if (isOpen && isAccepting) uWS.us_listen_socket_close(socket);
+          isAccepting = false;
+          if (isOpen) services.live.close();
         },
         close: () => {
-          if (open) app.close();
-          open = false;
+          if (isOpen) app.close();
+          isOpen = false;
         },
       });
     };
@@ -163,14 +166,14 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   });
 }
 
-/** `accept`: the header, by which the page is Prometheus' text or OpenMetrics. */
+/** `accept`: the header, which chooses between Prometheus' text and OpenMetrics. */
 async function serveMetrics(
   response: HttpResponse,
   accept: string,
-  head: boolean,
+  isHead: boolean,
   { metrics }: Pick<AdminOptions, 'metrics'>,
 ): Promise<void> {
-  // The client may leave while the page is made.
+  // The client may leave while the page is made. The cast keeps TypeScript from assuming `false` below.
   let isGone = false as boolean;
   response.onAborted(() => {
     isGone = true;
@@ -180,11 +183,12 @@ async function serveMetrics(
   response.cork(() => {
     response.writeHeader('content-type', contentType);
     response.writeHeader('cache-control', 'no-store');
-    endWith(response, body, head);
+    endWith(response, body, isHead);
   });
 }
 
-interface ServerParts {
+/** What serves the requests of one port. */
+interface Services {
   readonly api: AdminApi;
   readonly authentication: AdminAuthentication;
   readonly oidc: OidcSignIn;
@@ -197,58 +201,58 @@ interface ServerParts {
 function serve(
   response: HttpResponse,
   head: RequestHead,
-  parts: ServerParts,
+  services: Services,
   guard: Guard,
 ): void | Promise<void> {
-  const { authentication, readiness } = parts;
+  const { authentication, readiness } = services;
   if (head.method === 'GET' && serveHealth(response, head, readiness)) return;
   const hostRejection = authentication.hostRejectionOf(head);
   if (hostRejection !== undefined) {
-    send(response, hostRejection, head.head, true);
+    send(response, hostRejection, head.isHead, true);
     return;
   }
-  if (serveWithoutToken(response, head, parts, guard)) return;
+  if (serveWithoutToken(response, head, services, guard)) return;
   const operator = authentication.identify(response, head);
-  if (!('rejection' in operator)) return serveOperator(response, head, parts, guard, operator);
-  // The connection is closed, so the body need not be read.
-  send(response, operator.rejection, head.head, true);
+  if (!('rejection' in operator)) return serveOperator(response, head, services, guard, operator);
+  // Closes the connection, so that the body need not be read.
+  send(response, operator.rejection, head.isHead, true);
 }
 
 /** Serves the console's files and its sign-in, which need no token. Returns false for any other request. */
 function serveWithoutToken(
   response: HttpResponse,
   head: RequestHead,
-  { authentication, oidc, files }: ServerParts,
+  { authentication, oidc, files }: Services,
   guard: Guard,
 ): boolean {
   const { method, path } = head;
   if (path === OIDC_START_PATH || path === OIDC_CALLBACK_PATH) {
-    // No HEAD, because it would use up the sign-in.
-    if (method === 'GET' && !head.head) {
+    // A HEAD is rejected, because it would use up the sign-in.
+    if (method === 'GET' && !head.isHead) {
       const address = response.getRemoteAddress().slice(0);
       guard(() => respond(response, oidc.serve(head, address, remoteTextOf(response)), false));
-    } else send(response, methodNotAllowed(method, ['GET']), head.head, true);
+    } else send(response, methodNotAllowed(method, ['GET']), head.isHead, true);
     return true;
   }
   if (path !== SESSION_PATH) return files.serve(response, head);
   if (method === 'GET') {
-    send(response, authentication.sessionOf(head, oidc.view()), head.head, false);
+    send(response, authentication.sessionOf(head, oidc.view()), head.isHead, false);
     return true;
   }
   if (method !== 'POST' && method !== 'DELETE') return false;
   withBody(response, head, ADMIN_BODY_BYTES_MAX, guard, (body) => {
     const isSignIn = method === 'POST';
     const content = isSignIn ? authentication.signIn(response, head, body) : authentication.signOut(head);
-    send(response, content, head.head, false);
+    send(response, content, head.isHead, false);
   });
   return true;
 }
 
-/** Serves the stream, the playground and the routes of ADMIN_ROUTES, if the operator's role allows it. */
+/** Serves the stream, the playground and the routes of ADMIN_ROUTES, if the operator's role allows that. */
 function serveOperator(
   response: HttpResponse,
   head: RequestHead,
-  { api, authentication, live, playground }: ServerParts,
+  { api, authentication, live, playground }: Services,
   guard: Guard,
   operator: Operator,
 ): void | Promise<void> {
@@ -258,17 +262,17 @@ function serveOperator(
   );
   const roleRejection = route && roleRejectionOf(operator.role, route);
   if (roleRejection !== undefined) {
-    send(response, roleRejection, head.head, true);
+    send(response, roleRejection, head.isHead, true);
     return;
   }
   if (path === LIVE_ROUTE.path) {
-    if (route === LIVE_ROUTE && !head.head)
+    if (route === LIVE_ROUTE && !head.isHead)
       return live.subscribe(response, query, operator.who, () => authentication.stillAdmits(head));
-    send(response, methodNotAllowed(method, ['GET']), head.head, true);
+    send(response, methodNotAllowed(method, ['GET']), head.isHead, true);
     return;
   }
   if (route === PLAYGROUND_ADDRESS_ROUTE) {
-    send(response, playground.describe(), head.head, false);
+    send(response, playground.describe(), head.isHead, false);
     return;
   }
   if (route === PLAYGROUND_ROUTE) {
@@ -277,25 +281,25 @@ function serveOperator(
     );
     return;
   }
-  const call = api.find(method, path, { operator, from: remoteTextOf(response) });
-  withBody(response, head, call.bodyBytesMax, guard, (body) => {
+  const routed = api.find(method, path, { operator, from: remoteTextOf(response) });
+  withBody(response, head, routed.bodyBytesMax, guard, (body) => {
     const requesterLeft = new AbortController();
-    return respond(response, call.handle(query, body, requesterLeft.signal), head.head, requesterLeft);
+    return respond(response, routed.handle(query, body, requesterLeft.signal), head.isHead, requesterLeft);
   });
 }
 
 const remoteTextOf = (response: HttpResponse): string =>
   Buffer.from(response.getRemoteAddressAsText()).toString();
 
-/** Responds under any Host, because probes send the address of a pod. Returns whether it has responded. */
+/** Responds under any Host, because probes send the address of a pod. Returns false for any other path. */
 function serveHealth(response: HttpResponse, head: RequestHead, readiness: () => boolean): boolean {
   if (head.path === '/healthz') {
-    send(response, ok({ status: 'ok', pid: process.pid }), head.head, false);
+    send(response, ok({ status: 'ok', pid: process.pid }), head.isHead, false);
     return true;
   }
   if (head.path !== '/readyz') return false;
   const isReady = readiness();
   const content = ok({ status: isReady ? 'ready' : 'not ready' });
-  send(response, { ...content, status: isReady ? 200 : 503 }, head.head, false);
+  send(response, { ...content, status: isReady ? 200 : 503 }, head.isHead, false);
   return true;
 }

@@ -1,7 +1,7 @@
 /**
  * The console sessions of operators who are signed in. The browser has a session's random secret in a cookie.
- * authentication.ts opens one at a sign-in and looks it up at each request. Main thread of the one gateway
- * process that has the admin interface; all sessions end with it.
+ * authentication.ts opens a session at a sign-in and looks the session up at each request. Main thread of the
+ * one gateway process that has the admin interface; all sessions end with that process.
  *
  * Must hold: only the digest of a secret is kept, so that a leak of memory opens no session, and an operator
  * with many sessions cannot push out those of others (test/unit/admin/authentication.session.test.ts,
@@ -11,40 +11,41 @@ import { createHash, randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
 import type { Identify, Operator } from '../core/roles.js';
 
-/** As many as the admin token has. */
+/** As many as the admin token has: TOKEN_BITS of token.ts. */
 const SECRET_BITS = 256;
 /** A working day and some hours: an operator signs in again the next morning. */
 export const SESSION_SECONDS = 12 * 3_600;
 /**
- * More than the operators of one gateway have browsers. When one more is opened, the oldest session ends of
- * those of the operators with the most sessions. An expired session counts until it is looked up.
+ * More sessions than the operators of one gateway have browsers. When one more is opened, `#endOldest` ends
+ * another. An expired session counts until it is looked up, or ended so.
  */
 const SESSIONS_MAX = 200;
 const MS_PER_SECOND = 1_000;
 
 export interface NewSession {
-  /** Called at the sign-in and at each request; it returns undefined once its operator may not go on. */
+  /** Called at the sign-in and at each request. Returns undefined once the operator may not go on. */
   readonly identify: Identify;
-  /** Where its operator can sign out of the OpenID Connect provider; undefined without one. */
+  /** Where the operator can sign out of the OpenID Connect provider; undefined without one. */
   readonly logoutUrl?: string | undefined;
 }
 
 interface Session extends NewSession {
+  /** By the monotonic clock. */
   readonly endMs: number;
-  /** The name of the operator who opened it; undefined if `identify` knew none any more. */
+  /** The operator's name; undefined if the operator might not go on already when the session was opened. */
   readonly who: string | undefined;
 }
 
 export interface OpenSession {
   /** The operator as of now: the role may have changed since the session was opened. */
   readonly operator: Operator;
-  /** Whole seconds that it still lasts, at least 1. */
+  /** Whole seconds until the session expires, at least 1. */
   readonly secondsLeft: number;
 }
 
 export class Sessions {
   readonly #clock: Clock;
-  /** By digest, oldest first. */
+  /** By the digest of the secret, oldest first. */
   readonly #sessions = new Map<string, Session>();
 
   constructor(clock: Clock) {
@@ -52,18 +53,19 @@ export class Sessions {
   }
 
   /**
-   * Opens a session and returns its secret, 43 characters of base64url. It ends after SESSION_SECONDS, or at
-   * the first `find` at which `identify` returns undefined. Beyond SESSIONS_MAX another one ends first.
+   * Opens a session and returns its secret, 43 characters of base64url. The session ends after
+   * SESSION_SECONDS, or at the first `find` at which `identify` returns undefined.
    */
   open(session: NewSession): string {
-    if (this.#sessions.size >= SESSIONS_MAX) this.#endOne();
+    if (this.#sessions.size >= SESSIONS_MAX) this.#endOldest();
     const secret = randomBytes(SECRET_BITS / 8).toString('base64url');
     const endMs = this.#clock.monotonicMs() + SESSION_SECONDS * MS_PER_SECOND;
     this.#sessions.set(digestOf(secret), { ...session, endMs, who: session.identify()?.who });
     return secret;
   }
 
-  #endOne(): void {
+  /** Ends the oldest session of the operator with the most sessions, or of all such operators if they tie. */
+  #endOldest(): void {
     const counts = new Map<string | undefined, number>();
     for (const { who } of this.#sessions.values()) counts.set(who, (counts.get(who) ?? 0) + 1);
     const most = Math.max(...counts.values());
@@ -71,7 +73,7 @@ export class Sessions {
     if (oldest !== undefined) this.#sessions.delete(oldest[0]);
   }
 
-  /** Returns undefined if no session has that secret, or it has ended. */
+  /** Returns undefined if no session has that secret, or the session has ended. */
   find(secret: string): OpenSession | undefined {
     const digest = digestOf(secret);
     const session = this.#sessions.get(digest);
@@ -83,7 +85,7 @@ export class Sessions {
     return undefined;
   }
 
-  /** Ends the session and returns its `logoutUrl`. */
+  /** Ends the session, if there is one, and returns its `logoutUrl`. */
   end(secret: string): string | undefined {
     const digest = digestOf(secret);
     const logoutUrl = this.#sessions.get(digest)?.logoutUrl;

@@ -4,10 +4,10 @@
  * file (cli/admin-client.ts). oidc.ts limits failed sign-ins by a WrongTokens of its own.
  *
  * Must hold: a new file is readable by its owner alone, and is created once, also if two processes start
- * together. (The mode of a file that is there already is the operator's affair: it is not checked.) The
+ * together. (The mode of a file that is there already is the operator's affair, and is not checked.) The
  * comparison takes the same time wherever a wrong token differs (test/unit/admin/token.test.ts). A right
- * token is never limited: callers of `WrongTokens.record` have compared the token before, and call it for a
- * wrong one alone (test/unit/admin/token.wrong-tokens.test.ts).
+ * token is never limited, because `WrongTokens.record` is called for a wrong token alone
+ * (test/unit/admin/token.wrong-tokens.test.ts).
  */
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto';
 import { linkSync, readFileSync, unlinkSync, writeFileSync } from 'node:fs';
@@ -16,15 +16,15 @@ import type { Clock } from '../core/clock.js';
 import { OPERATOR_TOKEN } from '../registry/record-id.js';
 import { makeDataFolder } from '../store/store-file.js';
 
-/** As many as an API key has. */
+/** As many as an API key has, and a console session's secret (sessions.ts). */
 const TOKEN_BITS = 256;
-/** A token that an operator chooses must be hard to guess, and fit a header. */
+/** A token that an operator chooses must be hard to guess, and fit a header. TOKEN_RULE says the same. */
 const TOKEN = /^[\x21-\x7e]{16,256}$/;
 const TOKEN_RULE = 'wanted are 16 to 256 printable ASCII characters without spaces';
 
 /**
- * An expected error: what is given as the token breaks TOKEN_RULE, or is not for the gateway. A command
- * prints an error with a `code` without its stack (cli/program.ts).
+ * An expected error: the given token breaks TOKEN_RULE, or is not for the gateway. A command prints an error
+ * with a `code` without its stack (cli/program.ts).
  */
 class TokenError extends Error {
   readonly code = 'no_token';
@@ -37,20 +37,20 @@ export function tokenPath(dataPath: string): string {
 
 /**
  * Returns `TOLLGATE_ADMIN_TOKEN` if it is set and not empty, else the content of the token's file, else a new
- * token, which it writes to that file. Throws TokenError if the token breaks TOKEN_RULE, or is an operator's:
- * commands take that from the same variable, but whoever has the gateway's own token has the role admin,
+ * token, which it writes to that file. Throws TokenError if the token breaks TOKEN_RULE, or is an operator's.
+ * Commands read an operator's token from the same variable. But the gateway's own token gives the role admin,
  * under the name `bootstrap`, and no change of an operator revokes it.
  *
  * A new token is written to a temporary file, which then gets the token's name, unless another process was
- * first. The pid makes the temporary name unique: the caller has opened the store, so only processes of its
- * own group can be here too, and these are in one PID namespace (store/store-hold.ts). Two containers with
- * the same pid never are here together. A crash in here may leave the temporary file, which nothing reads.
+ * first. The pid makes the temporary name unique. The caller must have opened the store: then only processes
+ * of its own group can be here too, and these are in one PID namespace (store/store-hold.ts). A crash in here
+ * may leave the temporary file, which nothing reads.
  */
 export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEnv): string {
-  const known = findAdminToken(dataPath, environment);
-  if (known !== undefined) {
-    if (OPERATOR_TOKEN.test(known)) throw new TokenError(OPERATOR_TOKEN_GIVEN);
-    return known;
+  const found = findAdminToken(dataPath, environment);
+  if (found !== undefined) {
+    if (OPERATOR_TOKEN.test(found)) throw new TokenError(OPERATOR_TOKEN_GIVEN);
+    return found;
   }
   makeDataFolder(dataPath);
   const path = tokenPath(dataPath);
@@ -76,8 +76,8 @@ const OPERATOR_TOKEN_GIVEN =
   'if it is the file, remove it and the next start makes a new one.';
 
 /**
- * As `obtainAdminToken`, but creates none, and takes an operator's token too. If `dataPath` is undefined it
- * reads only the environment.
+ * As `obtainAdminToken`, but creates no token, and accepts an operator's token too. If `dataPath` is
+ * undefined, only the environment is read. Returns undefined if there is no token.
  */
 export function findAdminToken(
   dataPath: string | undefined,
@@ -111,11 +111,11 @@ export class TokenCheck {
   }
 }
 
-/** How many wrong tokens of one address in any second get 401. Further ones get 429. */
+/** How many wrong tokens of one sender in any second get 401. Further wrong tokens get 429. */
 const WRONG_PER_SECOND_MAX = 5;
 const SECOND_MS = 1_000;
-/** How many senders are kept, about 200 bytes each. The oldest one is dropped first. */
-const ADDRESSES_MAX = 4_096;
+/** How many senders are recorded, about 200 bytes each. The sender that came first is dropped first. */
+const SENDERS_MAX = 4_096;
 
 const IPV4_BYTES = 4;
 /** The smallest network that a user of IPv6 gets: 2^64 addresses with the same first bytes. */
@@ -123,16 +123,16 @@ const IPV6_NETWORK_BYTES = 8;
 const IPV4_IN_IPV6 = '00000000000000000000ffff';
 
 /**
- * Rate limit of wrong tokens by sender: the times of the last ones are kept (a sliding log). A sender is an
- * IPv4 address or an IPv6 network (`senderOf`). The caller accepts a right token from any sender, also from
- * one that must wait: an operator must be able to work beside a broken script on the same host. So this
- * does not protect against guessing, which the length of the token does. It keeps a flood of wrong tokens
- * out of the logs, and asks the sender to stop.
+ * Rate limit of wrong tokens by sender: the times of the last ones are recorded (a sliding log). A sender is
+ * an IPv4 address or an IPv6 network (`senderOf`). The caller accepts a right token from any sender, also
+ * from one that must wait, because an operator must be able to work beside a broken script on the same host.
+ * The limit keeps a flood of wrong tokens out of the logs, and asks the sender to stop. What protects against
+ * guessing is the length of the token.
  */
 export class WrongTokens {
   readonly #clock: Clock;
-  /** Times of the last wrong tokens by sender, oldest first. */
-  readonly #momentsMs = new Map<string, number[]>();
+  /** When the last wrong tokens came, oldest first, by sender: at most WRONG_PER_SECOND_MAX times each. */
+  readonly #timesMs = new Map<string, number[]>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -145,21 +145,21 @@ export class WrongTokens {
   record(address: ArrayBuffer): boolean {
     const sender = senderOf(address);
     const nowMs = this.#clock.monotonicMs();
-    const known = this.#momentsMs.get(sender);
-    const moments = known ?? [];
-    while (moments.length > 0 && nowMs - moments[0]! >= SECOND_MS) moments.shift();
-    if (moments.length >= WRONG_PER_SECOND_MAX) return false;
-    moments.push(nowMs);
-    if (known === undefined) this.#remember(sender, moments);
+    const recorded = this.#timesMs.get(sender);
+    const timesMs = recorded ?? [];
+    while (timesMs.length > 0 && nowMs - timesMs[0]! >= SECOND_MS) timesMs.shift();
+    if (timesMs.length >= WRONG_PER_SECOND_MAX) return false;
+    timesMs.push(nowMs);
+    if (recorded === undefined) this.#addSender(sender, timesMs);
     return true;
   }
 
-  #remember(sender: string, moments: number[]): void {
-    if (this.#momentsMs.size >= ADDRESSES_MAX) {
-      const [oldest] = this.#momentsMs.keys();
-      if (oldest !== undefined) this.#momentsMs.delete(oldest);
+  #addSender(sender: string, timesMs: number[]): void {
+    if (this.#timesMs.size >= SENDERS_MAX) {
+      const [oldest] = this.#timesMs.keys();
+      if (oldest !== undefined) this.#timesMs.delete(oldest);
     }
-    this.#momentsMs.set(sender, moments);
+    this.#timesMs.set(sender, timesMs);
   }
 }
 
@@ -174,6 +174,7 @@ function senderOf(address: ArrayBuffer): string {
   return hex.slice(0, IPV6_NETWORK_BYTES * 2);
 }
 
+/** Throws TokenError if the file has no token, and the system's error if the file cannot be read. */
 function readToken(path: string): string {
   const token = readFileSync(path, 'utf8').trim();
   if (!TOKEN.test(token)) {

@@ -3,7 +3,7 @@
  * routes with the others, api.ts calls them. Main thread.
  *
  * Must hold: the CSV is safe to open in a spreadsheet, because no name becomes a formula
- * (test/unit/core/csv.test.ts).
+ * (test/unit/core/csv.test.ts). Charges are flushed before a sum is made, or the response has a warning.
  */
 import { Type } from 'typebox';
 import { csvOf } from '../core/csv.js';
@@ -37,10 +37,10 @@ import {
 
 const PAGE_LINES_MAX = 1_000;
 
-/** More than the hours of a year, and as many accounts as a spreadsheet still handles. About 1 MB. */
+/** More lines than a year has hours, and no more than a spreadsheet handles. So many have about 1 MB. */
 const CSV_LINES_MAX = 10_000;
 
-/** Sums lack charges that are only in memory. If the disk is full, those are charges of hours. */
+/** Sums lack charges that are only in memory. While the disk is full, those may be charges of hours. */
 const MAY_LACK_CALLS =
   'Calls of the last moments may be missing here: a process of the gateway could not write them now.';
 
@@ -85,8 +85,9 @@ export const USAGE_ROUTES: readonly Route[] = [
       const model = modelName === undefined ? undefined : idOfModel(modelName, registry.catalog);
       const request = { account, key, model, ...hoursOf(from, to), by };
       const requestText = JSON.stringify(request);
-      // Later pages are of the report that the first page kept, if it is still there.
+      // The first page keeps its report for the later pages, which make another if it has been dropped.
       const keptLines = cursor === undefined ? undefined : registry.keptReport.find(requestText);
+      // Only a new report needs the flush, which must come before it.
       if (keptLines === undefined && !(await flushBooks())) warn(MAY_LACK_CALLS);
       const lines = keptLines ?? (await registry.reportUsage(request, requesterLeft));
       if (format === 'csv') return new TextResponse(CSV_TYPE, csvOfUsage(lines, by));
@@ -118,7 +119,7 @@ export const USAGE_ROUTES: readonly Route[] = [
   }),
 ];
 
-/** Throws `invalid_parameters`. */
+/** Reads `next` of `/usage/rows`: a key's slot and an hour. Throws `invalid_parameters`. */
 function cursorOf(cursor = '0_0'): UsageCursor {
   const [, slot, hour] = /^(\d{1,8})_(\d{1,8})$/.exec(cursor) ?? [];
   if (slot === undefined) throw invalid(`cursor must be the next of the page before, got ${shown(cursor)}`);
@@ -165,6 +166,7 @@ function statsOf(line: UsageTotals): Pick<UsageRowView, keyof typeof USAGE_STATS
 
 /**
  * The cursor is the last line's name, so no line is skipped or repeated if lines appear between two pages.
+ * `lines` must be in the order of their names.
  */
 function pageOfLines<View>(
   lines: readonly UsageLine[],
@@ -172,13 +174,13 @@ function pageOfLines<View>(
   cursor: string | undefined,
   limit = PAGE_LINES_MAX,
 ): ListView<View> {
-  const rest = cursor === undefined ? lines : lines.filter(({ name }) => name > cursor);
-  const page = rest.slice(0, limit);
-  return { data: page.map(viewOf), next: rest.length > limit ? page.at(-1)!.name : null };
+  const linesLeft = cursor === undefined ? lines : lines.filter(({ name }) => name > cursor);
+  const page = linesLeft.slice(0, limit);
+  return { data: page.map(viewOf), next: linesLeft.length > limit ? page.at(-1)!.name : null };
 }
 
 const DAY_MS = 86_400_000;
-/** The last hour of the year 9999, the last year that a date can name. */
+/** The last hour of the year 9999, the last year that a day in a query can name. */
 const LAST_HOUR = hourOf(asWallMs(Date.UTC(9_999, 11, 31, 23)));
 
 /** The report includes the hours that `from` and `to` fall into, and the whole day if `to` is a day. */
@@ -200,23 +202,24 @@ export function checkFromTo(from: number, to: number): void {
   if (from > to) throw invalid('from must not be after to');
 }
 
-/** call-routes.ts calls it too, and `momentOf`. */
+/** Whether a text names a day. call-routes.ts calls this function and `momentOf` too. */
 export function isDay(text: string): boolean {
   return /^\d{4}-\d{2}-\d{2}$/.test(text);
 }
 
 /**
- * Returns Unix milliseconds. Throws `invalid_parameters`, which names `field` and `wanted`: the forms that
- * the caller takes.
+ * Returns the Unix milliseconds of a text of Unix seconds, or of the start of a day. Throws
+ * `invalid_parameters` for any other text. The message names `field` and `acceptedForms`, because a caller
+ * may accept more forms than this function.
  */
 export function momentOf(
   field: string,
   text: string,
-  wanted = 'Unix seconds or a day such as 2025-01-31',
+  acceptedForms = 'Unix seconds or a day such as 2025-01-31',
 ): number {
   const ms = isDay(text) ? parseMomentMs(text) : /^\d{1,11}$/.test(text) ? Number(text) * 1_000 : NaN;
   if (!Number.isNaN(ms)) return ms;
-  throw invalid(`${field} must be ${wanted}, got ${shown(text)}`);
+  throw invalid(`${field} must be ${acceptedForms}, got ${shown(text)}`);
 }
 
 /** Money is exact, with all decimals. Throws `invalid_parameters` if there are too many lines. */

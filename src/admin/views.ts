@@ -11,7 +11,7 @@ import { SERVICES } from '../core/door-names.js';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import { HISTORY_RINGS, RING_NAMES, type RingName } from '../telemetry/history.js';
 
-/** The schema of objects that have only these fields. */
+/** Returns the schema of objects that have only these fields. */
 export const closed = <Fields extends TProperties>(fields: Fields, description?: string) =>
   Type.Object(fields, { additionalProperties: false, ...(description && { description }) });
 
@@ -55,10 +55,10 @@ const useSchema = <Amount extends TSchema>(amount: Amount) =>
 const CountUse = useSchema(Count);
 const MoneyUse = useSchema(Money);
 
-/** limit = used + held + left, unless more is used than a lowered limit allows. Money is decimal text. */
+/** limit = used + held + left, unless a lowered limit allows less than is used. Money is decimal text. */
 export type QuotaUseView = Readonly<Static<typeof CountUse> | Static<typeof MoneyUse>>;
 
-/** By the quota's name. */
+/** The use of each quota that has a limit, by the quota's name. */
 export type QuotasView = Readonly<Partial<Record<QuotaName, QuotaUseView>>>;
 
 export const QuotasView = Type.Unsafe<QuotasView>(
@@ -74,7 +74,7 @@ export const QuotasView = Type.Unsafe<QuotasView>(
   ),
 );
 
-/** credited = balance + held + spent. */
+/** credited = balance + held + spent, so `balance` is what new calls can spend. */
 export const AccountView = closed({
   id: Type.String(),
   name: Type.String(),
@@ -88,7 +88,6 @@ export const AccountView = closed({
         'there if the plan is not in the settings: calls are refused until it is, or another is set',
     }),
   ),
-  /** What can be spent now: credited less held less spent. */
   balance: Money,
   held: Money,
   spent: Money,
@@ -118,7 +117,7 @@ export type AccountView = Readonly<Static<typeof AccountView>>;
 export const CreditView = closed({ amount: Money, note: Type.String(), created: Moment });
 export type CreditView = Readonly<Static<typeof CreditView>>;
 
-/** The digest of a key is never shown, and the key itself only in the response to its creation. */
+/** Shows neither the key nor its digest. CreatedKeyView shows the key, in the response that creates it. */
 export const KeyView = closed({
   id: Type.String(),
   account: Type.String({ description: 'id of the account' }),
@@ -147,7 +146,7 @@ export type CreatedKeyView = Readonly<Static<typeof CreatedKeyView>>;
 export const RotatedKeyView = closed({ ...CreatedKeyView.properties, replaces: KeyView });
 export type RotatedKeyView = Readonly<Static<typeof RotatedKeyView>>;
 
-/** A group of accounts and of groups. What its calls use counts toward it and each group above it. */
+/** A group of accounts and of groups. What its accounts' calls use counts for it and each group above it. */
 export const GroupView = closed({
   id: Type.String(),
   name: Type.String(),
@@ -207,7 +206,8 @@ export function historyOf<Line>(range: RingName, data: Line[]): HistoryView<Line
 }
 
 /**
- * The numbers of a usage line, in the order of the CSV's columns in `GET /usage`. New ones must come last.
+ * The numbers of a usage line, in the order of the CSV's columns in `GET /usage`. New numbers must come last,
+ * because programs read columns by their position.
  */
 export const USAGE_STATS = {
   calls: Count,
@@ -230,7 +230,10 @@ const ACCOUNT_NAME = orNull(
 );
 const KEY_NAME = orNull(Type.String(), 'name of the key; null if it is deleted');
 
-/** Has one of the first five, by which lines are grouped. If that is an id, the names are there too. */
+/**
+ * A line of a report has one of the first five fields, by which lines are grouped. The line of an account
+ * also has `account_name`; that of a key has both names.
+ */
 export const UsageView = closed({
   account: optionalText('id of the account'),
   key: optionalText('id of the key'),
@@ -243,7 +246,7 @@ export const UsageView = closed({
 });
 export type UsageView = Readonly<Static<typeof UsageView>>;
 
-/** One row of the accounting: the calls of a key to a model that ended in one hour. */
+/** A row of the accounting: the calls of a key to a model that ended in one hour. */
 export const UsageRowView = closed({
   hour: Type.String({ description: 'when it began, such as 2025-01-31T12:00:00Z' }),
   account: Type.String({ description: 'id' }),

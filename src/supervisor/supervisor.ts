@@ -192,8 +192,8 @@ class Supervisor {
     try {
       return await this.#read();
     } catch (error) {
-      // Try again later, for the watch may never see the mistake mended: it can lie in a file that the watched
-      // ones name since now, or in the disk.
+      // The watch may never see the mistake mended, which can lie in the disk, or in a file that is not yet
+      // watched. So the files are reported again.
       if (!dryRun) this.#watch.isApplied = false;
       throw error;
     }
