@@ -156,7 +156,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
       const { search: text, plan: planId, group, active } = query;
       const filter = { text, planId, group, active };
       const isFiltered = Object.values(filter).some((value) => value !== undefined);
-/** Enough for BULK_ACCOUNTS_MAX accounts with the longest names, each with all the keys that it may have. */
+      // The registry's `search` needs a filter (registry/account-directory.ts). Without one `list` is used.
       return service.read(({ accounts }) =>
         pageView(
           query,

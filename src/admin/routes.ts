@@ -275,7 +275,7 @@ const LOG_ROUTES = [
     }),
     responseSchema: LogSchema,
     answer: async ({ body }, { changeLog, service }) => {
-      // A copy, because `changeLog` may return one object each time.
+      // A copy, because `changeLog` may return the same object again (test/unit/admin/support.ts does).
       const before = { ...changeLog({}) };
       const view = changeLog(body);
       const fields = Object.keys(body) as (keyof LogView)[];
