@@ -16,7 +16,7 @@ import { queryOf, useView } from './api.js';
 import { addressOf, callsAddress } from './browser.js';
 import { chart, Charts, linesOf, timesUntil } from './chart.js';
 import { ErrorText, RangeChoice } from './controls.js';
-import { roughMoney, short } from './format.js';
+import { roughMoney, shortNumber } from './format.js';
 import { type Range, rangeSeconds } from './live.js';
 import { Table } from './table.js';
 
@@ -70,8 +70,8 @@ function CourseCharts({ history: { data, seconds: step }, seconds }: CourseProps
       times={times}
       seconds={seconds}
       charts={[
-        chart('Calls', 'per second', short, [perSecond('calls', '--series-1', ({ calls }) => calls)]),
-        chart('Tokens', 'per second', short, [
+        chart('Calls', 'per second', shortNumber, [perSecond('calls', '--series-1', ({ calls }) => calls)]),
+        chart('Tokens', 'per second', shortNumber, [
           perSecond('prompt', '--series-1', (stats) => stats.prompt_tokens),
           perSecond('completion', '--series-5', (stats) => stats.completion_tokens),
         ]),
@@ -104,7 +104,7 @@ export function AccountHours({ account }: { readonly account: string }) {
           seconds={(HOURS - 1) * SECONDS_PER_HOUR}
           barSeconds={SECONDS_PER_HOUR}
           charts={[
-            chart('Calls', 'per hour', short, [line('calls', '--series-1', ({ calls }) => calls)]),
+            chart('Calls', 'per hour', shortNumber, [line('calls', '--series-1', ({ calls }) => calls)]),
             chart('Spend', 'per hour', roughMoney, [line('cost', '--series-1', ({ cost }) => Number(cost))]),
           ]}
         />
@@ -127,15 +127,15 @@ export function BusyAccounts({ range }: { readonly range: Range }) {
     <Table
       label="Busiest accounts"
       rows={history.data.slice(0, BUSY_ROWS_MAX)}
-      all={() => ({ rows: history.data, more: false })}
+      all={() => ({ rows: history.data, hasMore: false })}
       keyOf={({ account }) => account}
       columns={[
         { head: 'Account', text: ({ name }) => name, href: ({ account }) => addressOf('accounts', account) },
-        { head: 'Calls', figure: (stats) => stats.calls, format: short, href: callsOf },
+        { head: 'Calls', figure: (stats) => stats.calls, format: shortNumber, href: callsOf },
         {
           head: 'Tokens',
           figure: (stats) => stats.prompt_tokens + stats.completion_tokens,
-          format: short,
+          format: shortNumber,
           href: callsOf,
         },
         {

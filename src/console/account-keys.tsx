@@ -49,7 +49,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
       onClose();
       reload();
     },
-    onMade: (key: CreatedKeyView): void => {
+    onCreated: (key: CreatedKeyView): void => {
       setDialog({ kind: 'shown', key });
       reload();
     },
@@ -130,15 +130,15 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
       {dialog?.kind === 'rotate' && <RotateKeyDialog item={dialog.key} {...dialogProps} />}
       {dialog?.kind === 'limits' && <KeyLimitsDialog item={dialog.key} {...dialogProps} />}
       {dialog?.kind === 'private' && <PrivateKeyDialog item={dialog.key} {...dialogProps} />}
-      {dialog?.kind === 'switch' && <SwitchDialog what="key" item={dialog.key} {...dialogProps} />}
+      {dialog?.kind === 'switch' && <SwitchDialog noun="key" item={dialog.key} {...dialogProps} />}
       {dialog?.kind === 'delete' && (
-        <DeleteDialog what="key" path={`/keys/${dialog.key.id}`} {...dialogProps}>
+        <DeleteDialog noun="key" path={`/keys/${dialog.key.id}`} {...dialogProps}>
           <LongName text={dialog.key.name} /> is refused from now on and cannot be brought back. Its usage
           stays in the books.
         </DeleteDialog>
       )}
       {dialog?.kind === 'shown' && (
-        <ShownSecretDialog title="The new key" what="key" secret={dialog.key.key} onClose={onClose} />
+        <ShownSecretDialog title="The new key" noun="key" secret={dialog.key.key} onClose={onClose} />
       )}
     </section>
   );

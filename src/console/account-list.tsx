@@ -14,7 +14,7 @@ import type { AccountView, ListView } from '../admin/views.js';
 import { get, queryOf, textOf, useRefresh, useRows } from './api.js';
 import { addressOf } from './browser.js';
 import { Money, Name, StatusBadge } from './controls.js';
-import { number, short } from './format.js';
+import { number, shortNumber } from './format.js';
 
 /** The height of a row in style/pages.css, in pixels. */
 const ROW_PX = 52;
@@ -174,8 +174,8 @@ function Row({ row, count, account, open }: RowProps) {
             {account.active && account.plan_missing !== true ? null : <StatusBadge account={account} />}
           </span>
           <span class="row-plan muted">{account.plan}</span>
-          <span class="row-figure row-minute muted">{short(account.requests_this_minute)}</span>
-          <span class="row-figure row-today muted">{short(account.calls_today)}</span>
+          <span class="row-figure row-minute muted">{shortNumber(account.requests_this_minute)}</span>
+          <span class="row-figure row-today muted">{shortNumber(account.calls_today)}</span>
           <span class="row-figure row-balance">
             <Money amount={account.balance} decimalsMax={4} />
           </span>
@@ -211,7 +211,7 @@ interface AccountRows {
   /** How many rows there are, as far as is known. */
   readonly count: number;
   /** Whether there may be more rows. */
-  readonly more: boolean;
+  readonly hasMore: boolean;
   /** Undefined until the row has been fetched. */
   readonly accountAt: (row: number) => AccountView | undefined;
   /** Call when other rows come into sight. */
@@ -322,7 +322,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   const { rows, next } = found.current;
   return {
     count: filtered ? rows.length : Math.max(total ?? 0, rows.length),
-    more: filtered && next !== null,
+    hasMore: filtered && next !== null,
     accountAt: (row) => rows[row],
     fetchRows,
     refresh,
@@ -350,13 +350,13 @@ export function useSortedAccounts(
   const rows = (view?.rows ?? []).toSorted((left, right) => sign * compare(left, right, order.by));
   return {
     count: rows.length,
-    more: false,
+    hasMore: false,
     accountAt: (row) => rows[row],
     fetchRows: () => undefined,
     refresh: reload,
     error:
       error ??
-      (view?.more === true
+      (view?.hasMore === true
         ? `Sorted are the first ${number(SORTED_MAX)} of them: search for fewer to sort all.`
         : undefined),
   };

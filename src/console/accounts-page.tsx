@@ -14,8 +14,8 @@ import {
   useAccountRows,
   useSortedAccounts,
 } from './account-list.js';
-import { allOf, may, type Part, useAction, useView } from './api.js';
-import { addressOf, callsAddress, go } from './browser.js';
+import { allOf, may, type FirstRows, useAction, useView } from './api.js';
+import { addressOf, callsAddress, openPage } from './browser.js';
 import {
   Badge,
   Button,
@@ -32,7 +32,7 @@ import {
   useInput,
 } from './controls.js';
 import { CreditDialog, NewAccountDialog, PlanDialog, SwitchDialog } from './dialogs.js';
-import { counted, moment, money, number, short } from './format.js';
+import { counted, moment, money, number, shortNumber } from './format.js';
 import { AccountGroupDialog, useGroupOptions } from './quota-dialogs.js';
 import { QuotaBars } from './quotas.js';
 import { type Column, CsvButton, Table, type Tile, Tiles } from './table.js';
@@ -52,7 +52,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
   const { view, error } = useView<ListView<PlanView>>('/plans');
   const plans = view?.data ?? [];
   const groups = useGroupOptions().options;
-  const [making, setMaking] = useState(false);
+  const [isCreating, setCreating] = useState(false);
   const [order, setOrder] = useState<AccountOrder>();
   // Each keystroke sends a request: a search among 100,000 accounts costs the gateway 5 ms.
   const filter = { search: text.value.trim(), plan: plan.value, group: group.value, active: active.value };
@@ -68,7 +68,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
           <h1>Accounts</h1>
           {/* A new account needs a plan: the button waits until plans have been loaded. */}
           {may('everything') && (
-            <Button class="primary" disabled={plans.length === 0} onClick={() => setMaking(true)}>
+            <Button class="primary" disabled={plans.length === 0} onClick={() => setCreating(true)}>
               <Icon name="plus" /> New account
             </Button>
           )}
@@ -94,7 +94,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
           />
         </div>
         <p class="count muted" role="status">
-          {counted(rows.count, 'account', (all) => `${number(all)}${rows.more ? ' or more' : ''}`)}
+          {counted(rows.count, 'account', (all) => `${number(all)}${rows.hasMore ? ' or more' : ''}`)}
           {rows.count > ROWS_MAX ? `: the first ${number(ROWS_MAX)} are listed, search for the others` : ''}
         </p>
         <ErrorText text={rows.error ?? error} />
@@ -106,14 +106,14 @@ export function AccountsPage({ item, count }: AccountsProps) {
         />
       </section>
       {item !== '' && <AccountPanel key={item} id={item} plans={plans} onChanged={rows.refresh} />}
-      {making ? (
+      {isCreating ? (
         <NewAccountDialog
           plans={plans}
-          onClose={() => setMaking(false)}
-          onMade={({ id }) => {
-            setMaking(false);
+          onClose={() => setCreating(false)}
+          onCreated={({ id }) => {
+            setCreating(false);
             rows.refresh();
-            go('accounts', id);
+            openPage('accounts', id);
           }}
         />
       ) : null}
@@ -187,7 +187,7 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
                 </a>
               )}
               <code>{account.id}</code>
-              <CopyButton text={account.id} what="the account’s id" />
+              <CopyButton text={account.id} noun="the account’s id" />
             </p>
             <p class="actions">
               <a class="button" href={callsAddress({ account: account.id })}>
@@ -225,7 +225,7 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
           {dialog === 'credit' && <CreditDialog account={account} {...dialogProps} />}
           {dialog === 'plan' && <PlanDialog account={account} plans={plans} {...dialogProps} />}
           {dialog === 'group' && <AccountGroupDialog account={account} {...dialogProps} />}
-          {dialog === 'switch' && <SwitchDialog what="account" item={account} {...dialogProps} />}
+          {dialog === 'switch' && <SwitchDialog noun="account" item={account} {...dialogProps} />}
         </>
       )}
     </section>
@@ -252,7 +252,7 @@ function Counters({ account, plan }: CountersProps) {
   const inFlight = (calls: number): string => `${counted(calls, 'call')} in flight`;
   // If the plan is not known, the limit is left out.
   const limitText = (limit: number | undefined, noun: string): string =>
-    limit === undefined ? `${noun}s` : `of ${counted(limit, noun, short)}`;
+    limit === undefined ? `${noun}s` : `of ${counted(limit, noun, shortNumber)}`;
   const tiles: readonly Tile[] = [
     ['Balance', <CutMoney amount={account.balance} />, `of ${money(account.credited, 2)} credited`],
     ['Held', <CutMoney amount={account.held} />, inFlight(account.calls_in_flight)],
@@ -297,7 +297,7 @@ const CREDITS_SHOWN = 10;
  * most ROWS_OF_CSV_MAX.
  */
 function AccountCredits({ account }: { readonly account: AccountView }) {
-  const [read, setRead] = useState<Part<CreditView>>();
+  const [read, setRead] = useState<FirstRows<CreditView>>();
   const { error, run } = useAction(async () => {
     setRead(await allOf<CreditView>(`/accounts/${encodeURIComponent(account.id)}/credits`));
   });
@@ -317,7 +317,7 @@ function AccountCredits({ account }: { readonly account: AccountView }) {
           class="cards"
           rows={newestFirst.slice(0, CREDITS_SHOWN)}
           keyOf={(_, index) => String(newestFirst.length - index)}
-          all={() => ({ rows: newestFirst, more: read.more })}
+          all={() => ({ rows: newestFirst, hasMore: read.hasMore })}
           columns={[
             { head: 'When', at: ({ created }) => created },
             { head: 'Amount', money: ({ amount }) => amount },
@@ -327,9 +327,9 @@ function AccountCredits({ account }: { readonly account: AccountView }) {
       )}
       {newestFirst.length > CREDITS_SHOWN && (
         <p class="muted">
-          The last {CREDITS_SHOWN} of {read.more ? 'the first ' : ''}
+          The last {CREDITS_SHOWN} of {read.hasMore ? 'the first ' : ''}
           {number(newestFirst.length)}
-          {read.more ? '; later ones are not read here' : ''}.
+          {read.hasMore ? '; later ones are not read here' : ''}.
         </p>
       )}
     </section>

@@ -1,11 +1,12 @@
 /**
  * The console's client of the admin interface: requests, and the hooks by which components make them. All
- * pages use it. The console session is in a cookie that this code cannot read. Browser.
+ * pages use it. The secret of the console session is in a cookie that this code cannot read. Browser.
  *
- * Must hold: each request that changes something has CONSOLE_HEADER, which a page of another site cannot set,
- * or the gateway rejects it (test/unit/admin/authentication.session.test.ts); a response for a path that is
- * no longer open is dropped (test/e2e/console.test.ts); the page goes only if the session itself says that it
- * is over, and not before a dialog that keeps it has been closed (test/e2e/console-pages.test.ts).
+ * Must hold: each request has CONSOLE_HEADER, or the gateway rejects every request that changes something
+ * (test/unit/admin/authentication.session.test.ts). A response for a path that is no longer open is dropped
+ * (test/e2e/console.test.ts). The page is replaced by the sign-in only if `/admin/session` says that the
+ * session is over, and not before a dialog that keeps the page has been closed
+ * (test/e2e/console-pages.test.ts).
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { ListView } from '../admin/views.js';
@@ -28,7 +29,7 @@ let keepersCount = 0;
 /** Whether the session has ended while a dialog keeps the page. */
 let isSignOutPending = false;
 
-/** Calls back when the session has ended. */
+/** Sets the one callback for the end of the session; main.tsx sets it once. */
 export function whenSignedOut(callback: () => void): void {
   onSignedOut = callback;
 }
@@ -47,8 +48,9 @@ function reportSignedOut(): void {
   if (!isSignOutPending) onSignedOut();
 }
 
-/** Marks a request as the console's own: a page of another site cannot set it. */
+/** Marks a request as the console's own. admin/http.ts reads the header, which no other site's page can set. */
 const CONSOLE_HEADER = { 'x-tollgate-console': '1' };
+/** As in admin/route.ts, which this code cannot import, as `ROOT`. */
 const SESSION = '/admin/session';
 const ROOT = '/admin/v1';
 
@@ -74,11 +76,12 @@ export async function send(
     throw new ApiError(0, 'The gateway cannot be reached. Is it running, and are you still on its network?');
   }
   if (response.ok) return response;
-  // The playground relays the 401 of a caller's key too, so the session itself is asked whether it has ended.
+  // The playground relays the 401 of a caller's key too, so the gateway is asked whether the session is over.
   if (response.status === 401 && path !== SESSION) checkSession().catch(() => undefined);
   throw new ApiError(response.status, await messageOf(response));
 }
 
+/** Returns the message of an error response, or its status if its body is not the gateway's. */
 async function messageOf(response: Response): Promise<string> {
   const withoutReason = `The gateway answered with status ${response.status}.`;
   try {
@@ -89,27 +92,28 @@ async function messageOf(response: Response): Promise<string> {
   }
 }
 
-export async function json<View>(method: string, path: string, body?: object): Promise<View> {
+/** As `send`, with the JSON of the response, which is not checked. `path`: the whole path. */
+export async function requestJson<View>(method: string, path: string, body?: object): Promise<View> {
   return (await (await send(method, path, body)).json()) as View;
 }
 
-/** Requests to paths below `/admin/v1`. */
-export const get = <View>(path: string): Promise<View> => json<View>('GET', ROOT + path);
+/** `get`, `post` and `remove` send requests to paths below `/admin/v1`. */
+export const get = <View>(path: string): Promise<View> => requestJson<View>('GET', ROOT + path);
 export const post = <View>(path: string, body: object = {}): Promise<View> =>
-  json<View>('POST', ROOT + path, body);
-export const remove = <View>(path: string): Promise<View> => json<View>('DELETE', ROOT + path);
+  requestJson<View>('POST', ROOT + path, body);
+export const remove = <View>(path: string): Promise<View> => requestJson<View>('DELETE', ROOT + path);
 
-/** A query string of the values that are neither undefined nor empty. */
+/** Returns a query string of the values that are neither undefined nor empty; '' if there are none. */
 export function queryOf(values: Readonly<Record<string, string | number | undefined>>): string {
   const given = Object.entries(values).filter(([, value]) => value !== undefined && value !== '');
   const text = new URLSearchParams(given.map(([name, value]) => [name, String(value)])).toString();
   return text === '' ? '' : `?${text}`;
 }
 
-/** Some rows of a list, and whether there are more. */
-export interface Part<Row> {
+/** The first rows of a list, and whether there are more. */
+export interface FirstRows<Row> {
   readonly rows: readonly Row[];
-  readonly more: boolean;
+  readonly hasMore: boolean;
 }
 
 /** The most rows of a CSV file: spreadsheets still open it. */
@@ -117,14 +121,14 @@ export const ROWS_OF_CSV_MAX = 10_000;
 const PAGE_ROWS_MAX = 1_000;
 
 /**
- * The rows of a list from its first page on, at most `rowsMax`. A page may be short, or empty, and not be the
- * last. `query` as for `queryOf`.
+ * Fetches the rows of a list from its first page on, at most `rowsMax`. A page may be short, or empty, and
+ * not be the last, so only its cursor ends the loop. `query`: see `queryOf`.
  */
 export async function allOf<Row>(
   path: string,
   query: Parameters<typeof queryOf>[0] = {},
   rowsMax = ROWS_OF_CSV_MAX,
-): Promise<Part<Row>> {
+): Promise<FirstRows<Row>> {
   const rows: Row[] = [];
   let cursor: string | null | undefined;
   while (cursor !== null && rows.length < rowsMax) {
@@ -134,16 +138,17 @@ export async function allOf<Row>(
     rows.push(...page.data);
     cursor = page.next;
   }
-  return { rows: rows.slice(0, rowsMax), more: cursor !== null || rows.length > rowsMax };
+  return { rows: rows.slice(0, rowsMax), hasMore: cursor !== null || rows.length > rowsMax };
 }
 
-/** A provider where operators sign in or out, and where the browser goes for it. */
+/** An OpenID Connect provider, and where the browser goes to sign in or out there. */
 export interface OidcView {
   /** The provider's host. */
   readonly issuer: string;
   readonly url: string;
 }
 
+/** The responses of `/admin/session`, which admin/authentication.ts makes. */
 interface SessionView {
   readonly signed_in: boolean;
   readonly who: string | null;
@@ -158,32 +163,33 @@ interface SignedIn {
   readonly role: Role;
 }
 
-let signedIn: SignedIn | undefined;
+let operator: SignedIn | undefined;
 
-/** Remembers who is signed in, for `operatorNow` and `may`. Returns whether somebody is. */
+/** Remembers who is signed in, for `operatorNow` and `may`. Returns whether somebody is signed in. */
 function rememberOperator({ who, role }: SessionView): boolean {
-  signedIn = who === null || role === null ? undefined : { who, role };
-  return signedIn !== undefined;
+  operator = who === null || role === null ? undefined : { who, role };
+  return operator !== undefined;
 }
 
-export const operatorNow = (): SignedIn | undefined => signedIn;
+export const operatorNow = (): SignedIn | undefined => operator;
 
 /**
- * Returns whether the operator's role allows the action; false while nobody is signed in. It only hides what
- * would be rejected: the gateway itself checks each request (test/e2e/operator-roles.test.ts).
+ * Returns whether the operator's role allows the action; false while nobody is signed in. Pages hide what
+ * would be rejected; the gateway itself checks each request (test/e2e/operator-roles.test.ts).
  */
 export function may(right: keyof typeof RIGHTS): boolean {
   const allowed: readonly Role[] = RIGHTS[right];
-  return signedIn !== undefined && allowed.includes(signedIn.role);
+  return operator !== undefined && allowed.includes(operator.role);
 }
 
-export async function isSignedIn(): Promise<boolean> {
-  return rememberOperator(await json<SessionView>('GET', SESSION));
+/** As the other functions of the session, rejects with an ApiError if the gateway cannot be reached. */
+export async function fetchIsSignedIn(): Promise<boolean> {
+  return rememberOperator(await requestJson<SessionView>('GET', SESSION));
 }
 
 /** Returns whether the session goes on. If it has ended, the callback of `whenSignedOut` is called. */
 export async function checkSession(): Promise<boolean> {
-  const session = await json<SessionView>('GET', SESSION);
+  const session = await requestJson<SessionView>('GET', SESSION);
   if (session.signed_in) return rememberOperator(session);
   reportSignedOut();
   return false;
@@ -191,16 +197,17 @@ export async function checkSession(): Promise<boolean> {
 
 /** The provider where operators can sign in too, if the settings name one. */
 export async function oidcView(): Promise<OidcView | undefined> {
-  return (await json<SessionView>('GET', SESSION)).oidc;
+  return (await requestJson<SessionView>('GET', SESSION)).oidc;
 }
 
+/** Opens a session. Rejects with an ApiError if the token is wrong. */
 export async function signIn(token: string): Promise<void> {
-  rememberOperator(await json<SessionView>('POST', SESSION, { token }));
+  rememberOperator(await requestJson<SessionView>('POST', SESSION, { token }));
 }
 
-/** Resolves with where to sign out of the provider too, for an operator who signed in there. */
+/** Resolves with where to sign out of the provider too, if the operator signed in there. */
 export async function signOut(): Promise<OidcView | undefined> {
-  return (await json<SessionView>('DELETE', SESSION)).sign_out;
+  return (await requestJson<SessionView>('DELETE', SESSION)).sign_out;
 }
 
 export function textOf(error: unknown): string {
@@ -208,12 +215,12 @@ export function textOf(error: unknown): string {
 }
 
 interface Viewed<View> {
-  /** The last view that came. After a change of the path it is that of the former path for a moment. */
+  /** The last view that came. After a change of the path this is the former path's view for a moment. */
   readonly view: View | undefined;
-  /** Why the last request failed. */
+  /** Why the last request failed; undefined if it did not. */
   readonly error: string | undefined;
   readonly reload: () => void;
-  /** Call with a newer view that came as the response to a change. */
+  /** To be called with a newer view that came as the response to a change. */
   readonly setView: (view: View) => void;
 }
 
@@ -225,20 +232,21 @@ export function useView<View>(path: string | undefined, refreshMs?: number): Vie
   return useRead(path, get<View>, refreshMs);
 }
 
-/** As `useView`, for the first rows of a list, at most `rowsMax`, from all pages that they are on. */
+/** As `useView`, for the first rows of a list, at most `rowsMax`, from as many pages as needed. */
 export function useRows<Row>(
   path: string | undefined,
   query: Parameters<typeof queryOf>[0],
   rowsMax: number,
   refreshMs?: number,
-): Viewed<Part<Row>> {
-  const asked = path === undefined ? undefined : path + queryOf(query);
-  return useRead(asked, () => allOf<Row>(path!, query, rowsMax), refreshMs);
+): Viewed<FirstRows<Row>> {
+  const pathAndQuery = path === undefined ? undefined : path + queryOf(query);
+  // `read` is not called for an undefined path.
+  return useRead(pathAndQuery, () => allOf<Row>(path!, query, rowsMax), refreshMs);
 }
 
 /**
- * `path` identifies what `read` reads. If it changes, `read` is called; earlier responses are dropped. So is
- * a response that comes after that of a later request, or after `setView`.
+ * `path` identifies what `read` reads. When `path` changes, `read` is called, and responses for an earlier
+ * path are dropped. So is a response that comes after that of a later request, or after `setView`.
  */
 function useRead<View>(
   path: string | undefined,
@@ -247,18 +255,19 @@ function useRead<View>(
 ): Viewed<View> {
   const [view, setView] = useState<View>();
   const [error, setError] = useState<string>();
-  const wanted = useRef(path);
-  wanted.current = path;
+  const latestPath = useRef(path);
+  latestPath.current = path;
+  /** The numbers of the last request, and of the request whose response is shown. */
   const requests = useRef({ sent: 0, shown: 0 }).current;
   const reload = useCallback((): void => {
     if (path === undefined) return;
     const own = ++requests.sent;
-    const isNews = (): boolean => wanted.current === path && own > requests.shown;
+    const isNews = (): boolean => latestPath.current === path && own > requests.shown;
     read(path).then(
-      (found) => {
+      (newView) => {
         if (!isNews()) return;
         requests.shown = own;
-        setView(found);
+        setView(newView);
         setError(undefined);
       },
       (reason: unknown) => {
@@ -267,6 +276,7 @@ function useRead<View>(
         setError(textOf(reason));
       },
     );
+    // `read` is another function at each call, but reads the same for the same path.
   }, [path]);
   useEffect(reload, [reload]);
   useRefresh(reload, refreshMs);
@@ -277,7 +287,7 @@ function useRead<View>(
   return { view, error, reload, setView: setNewer };
 }
 
-/** Calls `refresh` every `periodMs` while the page is in sight; never if that is undefined. */
+/** Calls `refresh` every `periodMs` while the page is in sight; never if `periodMs` is undefined. */
 export function useRefresh(refresh: () => void, periodMs: number | undefined): void {
   useEffect(() => {
     if (periodMs === undefined) return undefined;
@@ -289,9 +299,10 @@ export function useRefresh(refresh: () => void, periodMs: number | undefined): v
 }
 
 interface Action<Args extends readonly unknown[]> {
-  /** Why the last run failed. */
+  /** Why the last run failed; undefined if it did not, and during a run. */
   readonly error: string | undefined;
-  readonly busy: boolean;
+  /** Whether the action runs. */
+  readonly isBusy: boolean;
   readonly run: (...args: Args) => void;
 }
 
@@ -300,18 +311,18 @@ export function useAction<Args extends readonly unknown[]>(
   act: (...args: Args) => Promise<void>,
 ): Action<Args> {
   const [error, setError] = useState<string>();
-  const [busy, setBusy] = useState(false);
-  const runs = useRef(0);
+  const [isBusy, setBusy] = useState(false);
+  const runsCount = useRef(0);
   const run = (...args: Args): void => {
-    const own = ++runs.current;
+    const ownCount = ++runsCount.current;
     setBusy(true);
     setError(undefined);
     void act(...args)
       .catch((reason: unknown) => setError(textOf(reason)))
       .finally(() => {
-        // If it was run again before the end, as by other filters, the last run counts.
-        if (own === runs.current) setBusy(false);
+        // A later run, as by other filters, may still go on.
+        if (ownCount === runsCount.current) setBusy(false);
       });
   };
-  return { error, busy, run };
+  return { error, isBusy, run };
 }

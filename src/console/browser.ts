@@ -2,15 +2,17 @@
  * The console's state in the browser: the open page, in the address (hash routing), so that going back and
  * links work; and the colours that the operator chose. Pages and charts use it. Browser.
  *
- * Must hold: no address, from whomever it comes, leads out of the console (test/e2e/console-oidc.test.ts).
+ * Must hold: no address, from whomever it comes, leads out of the console, except `leaveTo` to the provider
+ * that the gateway names (test/e2e/console-oidc.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
 
-/** Texts by name; empty for none. */
+/** The filters of a page, by name. An empty text filters nothing. */
 export type Filters = Readonly<Record<string, string>>;
 
 /** The parts of an address such as `#/accounts/acct_…` or `#/calls?model=m`. */
 interface PageAddress {
+  /** The name of a page, or any text that somebody typed. */
   readonly page: string;
   /** The item that is open in the page; empty if none is. */
   readonly item: string;
@@ -27,7 +29,7 @@ function readAddress(): PageAddress {
   };
 }
 
-/** An address that somebody typed may not be percent-encoded. */
+/** Returns the text as it is if it is not percent-encoded, as somebody may have typed it. */
 function decode(text: string): string {
   try {
     return decodeURIComponent(text);
@@ -38,15 +40,15 @@ function decode(text: string): string {
 
 /** Empty filters are left out. */
 export function addressOf(page: string, item = '', filters: Filters = {}): string {
-  const given = new URLSearchParams(Object.entries(filters).filter(([, text]) => text !== '')).toString();
-  return `#/${page}${item === '' ? '' : `/${encodeURIComponent(item)}`}${given === '' ? '' : `?${given}`}`;
+  const query = new URLSearchParams(Object.entries(filters).filter(([, text]) => text !== '')).toString();
+  return `#/${page}${item === '' ? '' : `/${encodeURIComponent(item)}`}${query === '' ? '' : `?${query}`}`;
 }
 
-export function go(page: string, item = ''): void {
+export function openPage(page: string, item = ''): void {
   location.hash = addressOf(page, item);
 }
 
-/** Puts filters into the address of a page, without a new step to go back to. */
+/** Puts filters into the address of a page without a new entry in the browser's history. */
 export function putFilters(page: string, filters: Filters): void {
   location.replace(addressOf(page, '', filters));
 }
@@ -63,38 +65,42 @@ export function usePageAddress(): PageAddress {
 
 const RETURN_KEY = 'tollgate-return';
 
-/** Leaves the console for a sign-in elsewhere, after which `comeBack` opens the present page again. */
+/** Leaves the console for a sign-in elsewhere. Afterwards `restoreAddress` opens the present page again. */
 export function leaveTo(url: string): void {
   sessionStorage.setItem(RETURN_KEY, location.hash);
   location.assign(url);
 }
 
-/** `leaveTo` has stored only the part of an address after `#`, which cannot lead out of the console. */
-export function comeBack(): void {
+/**
+ * Opens the page that `leaveTo` has left, unless the address names a page. Only the part of an address after
+ * `#` was stored, which cannot lead out of the console. Called once, at the start, before the address is read.
+ */
+export function restoreAddress(): void {
   const hash = sessionStorage.getItem(RETURN_KEY);
   sessionStorage.removeItem(RETURN_KEY);
   if (hash !== null && location.hash === '') history.replaceState(null, '', hash === '' ? '#/' : hash);
 }
 
-/** Long enough for a browser to begin to save a file. */
-const SAVED_MS = 10_000;
+/** Long enough for a browser to begin to save a file. Afterwards the memory of its text is freed. */
+const SAVE_MS = 10_000;
 
-/** Gives the browser a file to save. By its byte order mark spreadsheets read it as UTF-8. */
+/** Gives the browser a file to save. The byte order mark lets spreadsheets read the file as UTF-8. */
 export function saveText(name: string, type: string, text: string): void {
   const link = document.createElement('a');
   link.href = URL.createObjectURL(new Blob(['\ufeff', text], { type }));
   link.download = name;
   link.click();
-  setTimeout(() => URL.revokeObjectURL(link.href), SAVED_MS);
+  setTimeout(() => URL.revokeObjectURL(link.href), SAVE_MS);
 }
 
 export const THEMES = ['system', 'light', 'dark'] as const;
 type Theme = (typeof THEMES)[number];
 
 const STORAGE_KEY = 'tollgate-theme';
-const DARK = matchMedia('(prefers-color-scheme: dark)');
+const SYSTEM_IS_DARK = matchMedia('(prefers-color-scheme: dark)');
 const watchers = new Set<() => void>();
 
+/** Returns `system` for any text that is no theme. */
 export const themeOf = (name: string | null): Theme => THEMES.find((theme) => theme === name) ?? 'system';
 
 export function storedTheme(): Theme {
@@ -106,13 +112,14 @@ export function chooseTheme(theme: Theme): void {
   applyTheme(theme);
 }
 
+/** Sets the attribute by which style/theme.css chooses the colours, then has charts painted anew. */
 export function applyTheme(theme: Theme): void {
-  const dark = theme === 'dark' || (theme === 'system' && DARK.matches);
-  document.documentElement.dataset.theme = dark ? 'dark' : 'light';
+  const isDark = theme === 'dark' || (theme === 'system' && SYSTEM_IS_DARK.matches);
+  document.documentElement.dataset.theme = isDark ? 'dark' : 'light';
   for (const watcher of watchers) watcher();
 }
 
-/** Calls back when the colours have changed: charts are painted anew. Returns a function that stops that. */
+/** Calls `watcher` when the colours have changed. Returns a function that stops the calls. */
 export function onThemeChange(watcher: () => void): () => void {
   watchers.add(watcher);
   return () => watchers.delete(watcher);
@@ -123,11 +130,12 @@ export function colorOf(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-DARK.addEventListener('change', () => applyTheme(storedTheme()));
+SYSTEM_IS_DARK.addEventListener('change', () => applyTheme(storedTheme()));
 
 /**
- * As `GET /admin/v1/calls` takes them: accounts, groups (with those below) and keys by id or name; `status`
- * such as `500` or `5xx`; `failed` is `true` for those with a code; times in Unix seconds.
+ * The filters of the page of calls are parameters of `GET /admin/v1/calls` (CallsQuery of
+ * admin/call-routes.ts): accounts, groups (with those below) and keys by id or name; `status` such as `500`
+ * or `5xx`; `failed` is `true` for calls with an error code; times in Unix seconds.
  */
 export const CALL_FILTERS = [
   'account',

@@ -33,7 +33,7 @@ export function CallPage({ id }: { readonly id: string }) {
       </div>
       <p class="marks">
         <code>{id}</code>
-        <CopyButton text={id} what="the request’s id" />
+        <CopyButton text={id} noun="the request’s id" />
         {call !== undefined && (
           <Badge tone={toneOfCall(call)}>
             {call.status} {outcomeOf(call)}
@@ -209,7 +209,7 @@ interface Step {
   readonly atMs: number;
   /** Undefined if the step takes no time. */
   readonly untilMs?: number;
-  readonly what: string;
+  readonly title: string;
   readonly bad?: boolean;
   readonly detail?: ComponentChildren;
 }
@@ -221,24 +221,24 @@ interface Step {
 function stepsOf(call: CallView): Step[] {
   const { admitted_ms: admittedMs, first_token_ms: firstMs, duration_ms: endMs, queued_ms: queuedMs } = call;
   const steps: Step[] = [
-    { atMs: 0, what: 'Arrived', detail: exactMoment(Date.parse(call.time) - endMs) },
+    { atMs: 0, title: 'Arrived', detail: exactMoment(Date.parse(call.time) - endMs) },
     ...(admittedMs === null
       ? []
-      : [{ atMs: admittedMs, what: 'Admitted', detail: <QuotasLeft quotas={call.quotas} /> }]),
+      : [{ atMs: admittedMs, title: 'Admitted', detail: <QuotasLeft quotas={call.quotas} /> }]),
     ...(queuedMs > 0
-      ? [{ atMs: admittedMs ?? 0, untilMs: (admittedMs ?? 0) + queuedMs, what: 'Waited for room' }]
+      ? [{ atMs: admittedMs ?? 0, untilMs: (admittedMs ?? 0) + queuedMs, title: 'Waited for room' }]
       : []),
     ...call.attempts.map((attempt) => ({
       atMs: attempt.start_ms,
       untilMs: attempt.start_ms + attempt.duration_ms,
-      what: `Attempt on ${attempt.upstream ?? 'an upstream that is gone'}`,
+      title: `Attempt on ${attempt.upstream ?? 'an upstream that is gone'}`,
       bad: isFailed(attempt),
       detail: <AttemptDetail attempt={attempt} model={call.model} />,
     })),
-    ...(firstMs === null ? [] : [{ atMs: firstMs, what: 'First token' }]),
+    ...(firstMs === null ? [] : [{ atMs: firstMs, title: 'First token' }]),
     {
       atMs: endMs,
-      what: call.code === 'client_gone' ? 'The caller left' : 'End',
+      title: call.code === 'client_gone' ? 'The caller left' : 'End',
       bad: call.code !== null,
       detail: call.code === null ? `status ${call.status}` : words(call.code),
     },
@@ -254,12 +254,12 @@ function Timeline({ call }: { readonly call: CallView }) {
   const percent = (ms: number): number => Math.min(100, Math.max(0, (100 * ms) / whole));
   return (
     <ol class="timeline">
-      {stepsOf(call).map(({ atMs, untilMs = atMs, what, bad = false, detail }, index) => (
+      {stepsOf(call).map(({ atMs, untilMs = atMs, title, bad = false, detail }, index) => (
         <li key={index}>
           <span class="figure muted">{milliseconds(atMs)}</span>
           <div>
             <p>
-              <b>{what}</b>
+              <b>{title}</b>
               {untilMs > atMs && <span class="muted"> {milliseconds(untilMs - atMs)}</span>}
             </p>
             {detail !== undefined && <div class="muted">{detail}</div>}

@@ -8,14 +8,14 @@
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
 import type { CallsPageView, CallView } from '../admin/call-routes.js';
 import type { ListView, ModelView } from '../admin/views.js';
-import { allOf, get, type Part, queryOf, textOf, useRefresh, useView } from './api.js';
+import { allOf, get, type FirstRows, queryOf, textOf, useRefresh, useView } from './api.js';
 import {
   addressOf,
   CALL_FILTERS,
   type CallFilters,
   callAddress,
   type Filters,
-  go,
+  openPage,
   putFilters,
 } from './browser.js';
 import {
@@ -194,7 +194,7 @@ function FindCall() {
       role="search"
       onSubmit={(event) => {
         event.preventDefault();
-        if (id.value.trim() !== '') go('calls', id.value.trim());
+        if (id.value.trim() !== '') openPage('calls', id.value.trim());
       }}
     >
       <TextField label="Request id" type="search" placeholder="req_…" maxLength={100} {...id} />
@@ -288,7 +288,7 @@ function tokensOf({ prompt_tokens: prompt, completion_tokens: completion }: Call
 
 interface CallTableProps {
   readonly calls: readonly CallView[];
-  readonly all: () => Promise<Part<CallView>>;
+  readonly all: () => Promise<FirstRows<CallView>>;
 }
 
 function CallTable({ calls, all }: CallTableProps) {

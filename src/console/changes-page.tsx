@@ -31,7 +31,7 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
   wanted.current = query;
   const hasRequested = useRef(false);
   // `run` does not wait for an earlier run: the responses of that, to other filters, are dropped.
-  const { error, busy, run } = useAction(async (before: readonly OperatorChange[], cursor?: string) => {
+  const { error, isBusy, run } = useAction(async (before: readonly OperatorChange[], cursor?: string) => {
     let next = cursor;
     for (let pages = 0; pages < PAGES_AT_ONCE; pages++) {
       const path = `/changes${queryOf({ ...filter, limit: PAGE_ROWS, cursor: next })}`;
@@ -87,7 +87,7 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
       )}
       {shown?.next == null ? null : (
         <Button
-          disabled={busy || shown.query !== query}
+          disabled={isBusy || shown.query !== query}
           onClick={() => run(shown.data, shown.next ?? undefined)}
         >
           Show older changes
@@ -169,7 +169,7 @@ const COLUMNS: readonly Column<OperatorChange>[] = [
 function Verify() {
   const [verified, setVerified] = useState<ChainView>();
   const problems = verified?.problems.map((row) => `Row ${row.number}: ${row.problem}.`) ?? [];
-  const { error, busy, run } = useAction(async () => {
+  const { error, isBusy, run } = useAction(async () => {
     setVerified(undefined);
     setVerified(await get<ChainView>('/changes/verify'));
   });
@@ -179,7 +179,7 @@ function Verify() {
         {verified?.ok === true ? `${counted(verified.rows, 'change')}: none was altered or removed.` : ''}
       </span>
       <ErrorText text={error ?? (problems.length === 0 ? undefined : problems.join(' '))} />
-      <Button disabled={busy} onClick={() => run()}>
+      <Button disabled={isBusy} onClick={() => run()}>
         Verify
       </Button>
     </div>

@@ -1,9 +1,10 @@
 /**
- * A chat call of the playground, and its response as it comes (server-sent events). playground-page.tsx uses
- * it. Browser.
+ * A chat call of the playground, and its response as it comes (server-sent events). playground-page.tsx calls
+ * `chat`; admin/playground.ts relays the call. Browser.
  *
- * Must hold: a call ends when its page is left, because it is charged, and a wrong API key ends no console
- * session (test/e2e/console-pages.test.ts, test/e2e/console.test.ts).
+ * Must hold: a call ends when its page is left, because the call is charged. A wrong API key ends no console
+ * session: `send` of api.ts asks for the session first (test/e2e/console-pages.test.ts,
+ * test/e2e/console.test.ts).
  */
 import { ApiError, send, textOf } from './api.js';
 
@@ -21,17 +22,21 @@ export interface ChatRequest {
   readonly stream_options?: { readonly include_usage: boolean };
 }
 
-/** The progress of a call. */
+/** What is known of a call so far. A field is absent until it is known. */
 export interface Outcome {
+  /** The text of the response; empty before the first token. */
   readonly text: string;
   readonly status?: number;
   readonly headers?: readonly (readonly [string, string])[];
+  /** Since the call was sent, as `totalMs`. */
   readonly firstTokenMs?: number;
+  /** Present if the call is over, whether it went well or failed. */
   readonly totalMs?: number;
   /** Why the call failed, in words. */
   readonly error?: string;
 }
 
+/** A chunk of a stream, with `delta`, or a whole chat completion, with `message`. */
 interface Chunk {
   readonly choices?: readonly {
     readonly delta?: { readonly content?: string | null };
@@ -41,8 +46,8 @@ interface Chunk {
 }
 
 /**
- * Calls `onProgress` with all that is known so far, whenever there is more. Resolves when the response is
- * complete or has failed; never rejects. `leaving` cancels the call, so that it costs no more.
+ * Calls `onProgress` with the outcome so far, whenever it has grown. Resolves when the response is complete
+ * or has failed; never rejects. `leaving`: aborted when the page is left, which cancels the call.
  */
 export async function chat(
   key: string,
@@ -50,10 +55,10 @@ export async function chat(
   onProgress: (outcome: Outcome) => void,
   leaving: AbortSignal,
 ): Promise<void> {
-  const start = performance.now();
+  const startMs = performance.now();
   let outcome: Outcome = { text: '' };
-  const add = (news: Partial<Outcome>): void => {
-    outcome = { ...outcome, ...news };
+  const add = (fields: Partial<Outcome>): void => {
+    outcome = { ...outcome, ...fields };
     onProgress(outcome);
   };
   const onChunk = ({ choices, error }: Chunk): void => {
@@ -62,7 +67,7 @@ export async function chat(
     const isFirst = piece !== '' && outcome.firstTokenMs === undefined;
     add({
       text: outcome.text + piece,
-      ...(isFirst ? { firstTokenMs: performance.now() - start } : {}),
+      ...(isFirst ? { firstTokenMs: performance.now() - startMs } : {}),
       ...(error === undefined ? {} : { error: error.message ?? 'The stream ended with an error.' }),
     });
   };
@@ -71,30 +76,34 @@ export async function chat(
     add({ status: response.status, headers: headersOf(response) });
     if (request.stream) await readEvents(response, onChunk);
     else onChunk((await response.json()) as Chunk);
-    add({ totalMs: performance.now() - start });
+    add({ totalMs: performance.now() - startMs });
   } catch (error) {
     const status = error instanceof ApiError && error.status > 0 ? { status: error.status } : {};
-    add({ ...status, totalMs: performance.now() - start, error: errorTextOf(error) });
+    add({ ...status, totalMs: performance.now() - startMs, error: errorTextOf(error) });
   }
 }
 
+/** An ApiError is an error response; any other error came in the middle of a response. */
 function errorTextOf(error: unknown): string {
   return error instanceof ApiError ? error.message : `The answer broke off: ${textOf(error)}`;
 }
 
+/** Returns the headers that admin/playground.ts relays, or adds, and that tell of the call. */
 function headersOf(response: Response): [string, string][] {
   return [...response.headers].filter(([name]) => name.startsWith('x-') || name === 'content-type');
 }
 
+/** Rejects if the stream breaks off. The gateway sends each event's data as one line of JSON. */
 async function readEvents(response: Response, onChunk: (chunk: Chunk) => void): Promise<void> {
   const reader = response.body!.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = '';
+  /** The line whose end has not come yet. */
+  let unfinished = '';
   for (;;) {
     const { done, value } = await reader.read();
     if (done) return;
-    rest += value;
-    const lines = rest.split('\n');
-    rest = lines.pop()!;
+    unfinished += value;
+    const lines = unfinished.split('\n');
+    unfinished = lines.pop()!;
     for (const line of lines) {
       const data = /^data: ?(.*)$/.exec(line.trimEnd())?.[1];
       if (data !== undefined && data !== '[DONE]') onChunk(JSON.parse(data) as Chunk);

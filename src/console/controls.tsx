@@ -242,7 +242,7 @@ export function ErrorText({ text }: { readonly text: string | undefined }) {
 /** How long the button says whether it has copied. */
 const COPIED_MS = 2_000;
 
-export function CopyButton({ text, what }: { readonly text: string; readonly what: string }) {
+export function CopyButton({ text, noun }: { readonly text: string; readonly noun: string }) {
   const [outcome, setOutcome] = useState<'Copied' | 'Not copied'>();
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const copy = async (): Promise<void> => {
@@ -252,7 +252,7 @@ export function CopyButton({ text, what }: { readonly text: string; readonly wha
     timer.current = setTimeout(() => setOutcome(undefined), COPIED_MS);
   };
   return (
-    <Button class="quiet" aria-label={`Copy ${what}`} onClick={() => void copy()}>
+    <Button class="quiet" aria-label={`Copy ${noun}`} onClick={() => void copy()}>
       <Icon name={outcome === 'Copied' ? 'check' : 'copy'} />
       <span aria-live="polite">{outcome ?? 'Copy'}</span>
     </Button>

@@ -1,2 +1,2 @@
-/** Style sheets are imported for the build, which puts them together. */
+/** Lets main.tsx import style sheets, which scripts/build-console.mjs puts together into one file. */
 declare module '*.css';

@@ -64,7 +64,7 @@ interface QuestionProps extends DialogProps {
 }
 
 export function Question({ title, verb = title, harmful = false, onClose, act, children }: QuestionProps) {
-  const { error, busy, run } = useAction(act);
+  const { error, isBusy, run } = useAction(act);
   return (
     <Dialog title={title} onClose={onClose}>
       <form
@@ -77,7 +77,7 @@ export function Question({ title, verb = title, harmful = false, onClose, act, c
         <ErrorText text={error} />
         <div class="actions">
           <Button onClick={onClose}>Cancel</Button>
-          <button type="submit" class={harmful ? 'danger' : 'primary'} disabled={busy}>
+          <button type="submit" class={harmful ? 'danger' : 'primary'} disabled={isBusy}>
             {verb}
           </button>
         </div>
@@ -95,10 +95,10 @@ function PlanChoice({ plans, ...input }: Input & { readonly plans: readonly Plan
 
 interface NewAccountProps extends Closable {
   readonly plans: readonly PlanView[];
-  readonly onMade: (account: AccountView) => void;
+  readonly onCreated: (account: AccountView) => void;
 }
 
-export function NewAccountDialog({ plans, onClose, onMade }: NewAccountProps) {
+export function NewAccountDialog({ plans, onClose, onCreated }: NewAccountProps) {
   const name = useInput();
   const plan = useInput(plans[0]?.id);
   const credit = useInput();
@@ -109,7 +109,7 @@ export function NewAccountDialog({ plans, onClose, onMade }: NewAccountProps) {
       title="New account"
       verb="Create account"
       onClose={onClose}
-      act={async () => onMade(await post<AccountView>('/accounts', body))}
+      act={async () => onCreated(await post<AccountView>('/accounts', body))}
     >
       <TextField label="Name" hint="Unique; it cannot be changed later." required {...name} />
       <PlanChoice plans={plans} {...plan} />
@@ -184,7 +184,7 @@ export function PlanDialog({ account, plans, onClose, onChanged }: PlanDialogPro
 }
 
 interface SwitchProps<View> extends ChangeProps<View> {
-  readonly what: keyof typeof SWITCH_TEXTS;
+  readonly noun: keyof typeof SWITCH_TEXTS;
 }
 
 /** The texts before and after the name of the item: when it is disabled, and when it is enabled. */
@@ -207,14 +207,14 @@ const SWITCH_TEXTS = {
 export function SwitchDialog<View extends Pick<AccountView, 'id' | 'name' | 'active'>>(
   props: SwitchProps<View>,
 ) {
-  const { what, item, onClose, onChanged } = props;
+  const { noun, item, onClose, onChanged } = props;
   const { active, id, name } = item;
   const verb = active ? 'Disable' : 'Enable';
-  const path = `/${what}s/${encodeURIComponent(id)}/${verb.toLowerCase()}`;
-  const [before, after] = SWITCH_TEXTS[what][active ? 0 : 1];
+  const path = `/${noun}s/${encodeURIComponent(id)}/${verb.toLowerCase()}`;
+  const [before, after] = SWITCH_TEXTS[noun][active ? 0 : 1];
   return (
     <Question
-      title={`${verb} ${what}`}
+      title={`${verb} ${noun}`}
       verb={verb}
       harmful={active}
       onClose={onClose}
@@ -231,10 +231,10 @@ export function SwitchDialog<View extends Pick<AccountView, 'id' | 'name' | 'act
 
 interface NewKeyProps extends Closable {
   readonly account: AccountView;
-  readonly onMade: (key: CreatedKeyView) => void;
+  readonly onCreated: (key: CreatedKeyView) => void;
 }
 
-export function NewKeyDialog({ account, onClose, onMade }: NewKeyProps) {
+export function NewKeyDialog({ account, onClose, onCreated }: NewKeyProps) {
   const name = useInput();
   const expiresIn = useInput();
   const expiry = expiresIn.value === '' ? {} : { expires_in: Number(expiresIn.value) };
@@ -245,7 +245,7 @@ export function NewKeyDialog({ account, onClose, onMade }: NewKeyProps) {
       title="New key"
       verb="Make key"
       onClose={onClose}
-      act={async () => onMade(await post<CreatedKeyView>('/keys', body))}
+      act={async () => onCreated(await post<CreatedKeyView>('/keys', body))}
     >
       <p>
         For <LongName text={account.name} />, whose limits and balance it shares.
@@ -276,10 +276,10 @@ export function NewKeyDialog({ account, onClose, onMade }: NewKeyProps) {
 
 interface RotateKeyProps extends Closable {
   readonly item: KeyView;
-  readonly onMade: (key: CreatedKeyView) => void;
+  readonly onCreated: (key: CreatedKeyView) => void;
 }
 
-export function RotateKeyDialog({ item, onClose, onMade }: RotateKeyProps) {
+export function RotateKeyDialog({ item, onClose, onCreated }: RotateKeyProps) {
   const grace = useInput('3600');
   const body = { grace: Number(grace.value) };
   return (
@@ -287,7 +287,7 @@ export function RotateKeyDialog({ item, onClose, onMade }: RotateKeyProps) {
       title="Rotate key"
       verb="Make the new key"
       onClose={onClose}
-      act={async () => onMade(await post<CreatedKeyView>(`/keys/${item.id}/rotate`, body))}
+      act={async () => onCreated(await post<CreatedKeyView>(`/keys/${item.id}/rotate`, body))}
     >
       <p>
         A new key takes the place of <LongName text={item.name} />. The former one works on for the time
@@ -308,17 +308,17 @@ export function RotateKeyDialog({ item, onClose, onMade }: RotateKeyProps) {
 }
 
 interface DeleteProps extends Closable {
-  readonly what: string;
+  readonly noun: string;
   /** Its path below `/admin/v1`. */
   readonly path: string;
   readonly onChanged: () => void;
   readonly children: ComponentChildren;
 }
 
-export function DeleteDialog({ what, path, onClose, onChanged, children }: DeleteProps) {
+export function DeleteDialog({ noun, path, onClose, onChanged, children }: DeleteProps) {
   return (
     <Question
-      title={`Delete ${what}`}
+      title={`Delete ${noun}`}
       verb="Delete for good"
       harmful
       onClose={onClose}
@@ -354,18 +354,18 @@ export function PrivateKeyDialog({ item, onClose, onChanged }: ChangeProps<KeyVi
 interface ShownSecretProps extends Closable {
   readonly title: string;
   /** Name of the text, for screen readers. */
-  readonly what: string;
+  readonly noun: string;
   readonly secret: string;
 }
 
-export function ShownSecretDialog({ title, what, secret, onClose }: ShownSecretProps) {
+export function ShownSecretDialog({ title, noun, secret, onClose }: ShownSecretProps) {
   useEffect(keepPage, []);
   return (
     <Dialog title={title} onClose={onClose}>
       <p class="notice warn">It is shown only once. Only its digest is kept: nobody can look it up later.</p>
       <p class="secret">
-        <code data-testid={`new-${what}`}>{secret}</code>
-        <CopyButton text={secret} what={`the ${what}`} />
+        <code data-testid={`new-${noun}`}>{secret}</code>
+        <CopyButton text={secret} noun={`the ${noun}`} />
       </p>
       <div class="actions">
         <Button class="primary" onClick={onClose}>

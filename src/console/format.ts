@@ -8,13 +8,14 @@ import { decimalOf } from '../core/money.js';
 
 const WHOLE = new Intl.NumberFormat('en', { maximumFractionDigits: 0 });
 
-/** `1,234`, `12.3`, `0.05`: three figures, and all of a whole number. */
+/** `1,234`, `12.3`, `0.05`: the fewer decimals the larger the value, none from 100 on. */
 export function number(value: number): string {
   if (Number.isInteger(value) || Math.abs(value) >= 100) return WHOLE.format(value);
   return value.toLocaleString('en', { maximumFractionDigits: Math.abs(value) >= 10 ? 1 : 2 });
 }
 
-const SCALES: readonly (readonly [number, string])[] = [
+/** From which value on a unit is used. Thousands begin at 10,000: four digits are as short as `1.23k`. */
+const UNITS: readonly (readonly [from: number, unit: string])[] = [
   [1e12, 'T'],
   [1e9, 'G'],
   [1e6, 'M'],
@@ -26,19 +27,20 @@ export function counted(count: number, noun: string, format = number): string {
   return `${format(count)} ${noun}${count === 1 ? '' : 's'}`;
 }
 
-/** `12.3k`: where there is little room. */
-export function short(value: number): string {
-  for (const [scale, unit] of SCALES) {
-    if (Math.abs(value) >= scale) return `${number(value / (unit === 'k' ? 1_000 : scale))}${unit}`;
+/** `12.3k`: for narrow places. */
+export function shortNumber(value: number): string {
+  for (const [from, unit] of UNITS) {
+    if (Math.abs(value) >= from) return `${number(value / (unit === 'k' ? 1_000 : from))}${unit}`;
   }
   return number(value);
 }
 
-/** Money is counted in pico-units. */
+/** Money is counted in pico-units, so that no amount has more decimals. */
 export const DECIMALS_OF_MONEY = 12;
 
 /**
- * `1,234.50` of decimal text: at least two decimals, at most `decimalsMax`, and `…` if more were left out.
+ * `1,234.50` of decimal text: at least two decimals, at most `decimalsMax`, and `…` if decimals other than 0
+ * were left out.
  */
 export function money(text: string, decimalsMax = 6): string {
   const [, sign = '', whole = '0', decimals = ''] = /^(-?)(\d+)(?:\.(\d+))?$/.exec(text) ?? [];
@@ -46,13 +48,13 @@ export function money(text: string, decimalsMax = 6): string {
     .slice(0, decimalsMax)
     .replace(/(?<!0)0+$/, '')
     .padEnd(2, '0');
-  const more = /[1-9]/.test(decimals.slice(decimalsMax)) ? '…' : '';
+  const ellipsis = /[1-9]/.test(decimals.slice(decimalsMax)) ? '…' : '';
   // eslint-disable-next-line regexp/no-super-linear-move -- Money has at most some twenty digits.
   const grouped = whole.replace(/\B(?=(\d{3})+$)/g, ',');
-  return `${sign}${grouped}.${shown}${more}`;
+  return `${sign}${grouped}.${shown}${ellipsis}`;
 }
 
-/** The exact sum of decimal texts with at most twelve decimals. */
+/** The exact sum of decimal texts with at most DECIMALS_OF_MONEY decimals, as decimal text. */
 export function sumOfMoney(texts: readonly string[]): string {
   const picoUnits = texts.map((text) => {
     const [whole = '0', decimals = ''] = text.split('.');
@@ -61,23 +63,26 @@ export function sumOfMoney(texts: readonly string[]): string {
   return decimalOf(picoUnits.reduce((sum, amount) => sum + amount, 0n));
 }
 
-/** Money in charts, which is a float. */
+/** An amount of money that is a float, as charts have it: `0.0012`, `12.3k`. */
 export function roughMoney(value: number): string {
   if (value === 0) return '0';
   if (Math.abs(value) < 0.0001) return value.toExponential(1);
-  return Math.abs(value) < 1 ? String(Number(value.toPrecision(2))) : short(value);
+  return Math.abs(value) < 1 ? String(Number(value.toPrecision(2))) : shortNumber(value);
 }
 
+/** `1.23 s`, `12.3 ms`: three figures. A dash for null. */
 export function milliseconds(value: number | null): string {
   if (value === null) return '–';
   if (value >= 1_000) return `${number(Number((value / 1_000).toPrecision(3)))} s`;
   return `${number(Number(value.toPrecision(3)))} ms`;
 }
 
+/** `12.3 MB`. */
 export function bytes(value: number): string {
   return value >= 1024 ** 3 ? `${number(value / 1024 ** 3)} GB` : `${number(value / 1024 ** 2)} MB`;
 }
 
+/** Unix seconds, in the browser's time zone, as all moments here: `31 Jan 2025, 12:00`. */
 export function moment(seconds: number): string {
   return new Date(seconds * 1_000).toLocaleString('en-GB', {
     year: 'numeric',
@@ -88,12 +93,12 @@ export function moment(seconds: number): string {
   });
 }
 
-/** With seconds: `31 Jan 2025, 12:00:05`. */
+/** Unix milliseconds, with seconds: `31 Jan 2025, 12:00:05`. */
 export function exactMoment(ms: number): string {
   return new Date(ms).toLocaleString('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
 }
 
-/** `31 Jan, 12:00:05`: for lists of recent events. */
+/** Unix milliseconds, for lists of recent events: `31 Jan, 12:00:05`. */
 export function recentMoment(ms: number): string {
   return new Date(ms).toLocaleString('en-GB', {
     day: 'numeric',
@@ -115,18 +120,18 @@ export function isoOf(seconds: number): string {
   return new Date(seconds * 1_000).toISOString();
 }
 
-const AGES: readonly (readonly [number, string])[] = [
+const AGE_UNITS: readonly (readonly [seconds: number, name: string])[] = [
   [86_400, 'day'],
   [3_600, 'hour'],
   [60, 'minute'],
   [1, 'second'],
 ];
 
-/** `3 hours ago`. */
+/** `3 hours ago`, of Unix seconds. A moment after `nowMs`, by a wrong clock, is `just now`. */
 export function ago(seconds: number, nowMs: number): string {
-  const age = Math.max(0, Math.floor(nowMs / 1_000 - seconds));
-  for (const [unit, name] of AGES) {
-    if (age >= unit) return `${counted(Math.floor(age / unit), name)} ago`;
+  const ageSeconds = Math.max(0, Math.floor(nowMs / 1_000 - seconds));
+  for (const [unitSeconds, name] of AGE_UNITS) {
+    if (ageSeconds >= unitSeconds) return `${counted(Math.floor(ageSeconds / unitSeconds), name)} ago`;
   }
   return 'just now';
 }

@@ -9,7 +9,7 @@
 import { useState } from 'preact/hooks';
 import type { AccountView, GroupView, ListView, PlanView } from '../admin/views.js';
 import { allOf, may, queryOf, useRows, useView } from './api.js';
-import { addressOf, callsAddress, go } from './browser.js';
+import { addressOf, callsAddress, openPage } from './browser.js';
 import {
   Button,
   CopyButton,
@@ -39,7 +39,7 @@ export function GroupsPage({ item }: { readonly item: string }) {
   const { view, error, reload } = useView<ListView<GroupView>>(path, REFRESH_MS);
   const plans = useView<ListView<PlanView>>('/plans');
   const text = useInput();
-  const [making, setMaking] = useState(false);
+  const [isCreating, setCreating] = useState(false);
   const wanted = text.value.trim().toLowerCase();
   const groups = (view?.data ?? []).filter(({ path: names }) =>
     names.some((name) => name.toLowerCase().includes(wanted)),
@@ -51,7 +51,7 @@ export function GroupsPage({ item }: { readonly item: string }) {
           <div class="head">
             <h1>Groups</h1>
             {may('everything') && (
-              <Button class="primary" onClick={() => setMaking(true)}>
+              <Button class="primary" onClick={() => setCreating(true)}>
                 <Icon name="plus" /> New group
               </Button>
             )}
@@ -80,14 +80,14 @@ export function GroupsPage({ item }: { readonly item: string }) {
         <p class="muted">What each account on a plan may use by itself. The settings have them.</p>
         <PlanTable plans={plans.view?.data ?? []} />
       </section>
-      {making ? (
+      {isCreating ? (
         <NewGroupDialog
           parent={undefined}
-          onClose={() => setMaking(false)}
-          onMade={({ id }) => {
-            setMaking(false);
+          onClose={() => setCreating(false)}
+          onCreated={({ id }) => {
+            setCreating(false);
             reload();
-            go('groups', id);
+            openPage('groups', id);
           }}
         />
       ) : null}
@@ -158,7 +158,7 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
                 </span>
               )}
               <code>{group.id}</code>
-              <CopyButton text={group.id} what="the group’s id" />
+              <CopyButton text={group.id} noun="the group’s id" />
               <a href={callsAddress({ group: group.id })}>Calls</a>
             </p>
             {may('everything') && (
@@ -181,16 +181,16 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
           {/* By its key a new number of accounts in the group makes a new list, which is fetched at once. */}
           <GroupAccounts key={group.accounts} group={group} onAdd={() => setDialog('account')} />
           {dialog === 'limits' && <GroupLimitsDialog item={group} onClose={onClose} onChanged={onDone} />}
-          {dialog === 'inner' && <NewGroupDialog parent={group} onClose={onClose} onMade={onDone} />}
+          {dialog === 'inner' && <NewGroupDialog parent={group} onClose={onClose} onCreated={onDone} />}
           {dialog === 'account' && <AddAccountDialog group={group} onClose={onClose} onChanged={onDone} />}
           {dialog === 'delete' && (
             <DeleteDialog
-              what="group"
+              noun="group"
               path={pathTo(group)}
               onClose={onClose}
               onChanged={() => {
                 onChanged();
-                go('groups');
+                openPage('groups');
               }}
             >
               <LongName text={group.name} /> is empty. Its limits go with it.
@@ -248,7 +248,7 @@ function GroupAccounts({ group, onAdd }: GroupAccountsProps) {
           ]}
         />
       )}
-      {view?.more === true && (
+      {view?.hasMore === true && (
         <p class="muted">
           The first {ACCOUNTS_SHOWN_MAX} are shown; <code>tollgate accounts list --group</code> tells all.
         </p>

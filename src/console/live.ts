@@ -1,10 +1,11 @@
 /**
- * The stream of stats from the gateway (`/admin/v1/live`), one for the whole console, and the rates, shares
- * and percentiles that pages show of it. main.tsx opens it and gives it to the pages. Browser.
+ * The stream of stats from the gateway (`/admin/v1/live`, which admin/live-feed.ts sends), and the rates,
+ * shares and percentiles that pages make of the stats. main.tsx opens one stream for the whole console and
+ * gives its stats to the pages. Browser.
  *
- * Must hold: a stream that is silent for SILENCE_MS is shown as broken; one that broke or was rejected is
- * requested again until it comes; after the end of a console session the form to sign in is shown
- * (test/unit/admin/live-feed.test.ts, test/e2e/console.test.ts).
+ * Must hold: a stream that is silent for SILENCE_MS is shown as broken. A stream that broke or was rejected
+ * is requested again until it comes. After the end of a console session the form to sign in is shown
+ * (test/e2e/console.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
 import {
@@ -28,7 +29,7 @@ export const rangeSeconds = (range: Range): number =>
 export type Growth = Readonly<CallGrowth>;
 export type Span = Readonly<HistorySpan>;
 
-/** Rates are taken over so many snapshots: 10 seconds, so that a number does not flicker. */
+/** Rates are taken over so many snapshots, 2 seconds apart: over 10 seconds a number does not flicker. */
 const SNAPSHOTS_KEPT = 6;
 /** The stream counts as broken after this silence, in which two events should have come. */
 const SILENCE_MS = 6_000;
@@ -44,28 +45,31 @@ export interface Live {
   readonly range: Range;
   /** Length of each span. */
   readonly spanSeconds: number;
-  /** Ended ones, oldest first. */
+  /** The spans of the range that have ended, oldest first. */
   readonly spans: readonly Span[];
-  /** Two seconds apart, the newest last. */
+  /** Two seconds apart, the newest last, at most SNAPSHOTS_KEPT. */
   readonly snapshots: readonly Snapshot[];
-  readonly connected: boolean;
+  /** Whether the stream is open. */
+  readonly isConnected: boolean;
 }
 
+/** Another range opens another stream. */
 export function useLive(range: Range): Live {
   const [live, setLive] = useState<Live>(() => emptyLive(range));
   useEffect(() => {
+    // The snapshots are those of any range.
     setLive(({ snapshots }) => ({ ...emptyLive(range), snapshots }));
     const reducers: Reducers = {
       history: (before, data) => {
         const { seconds, spans } = data as { seconds: number; spans: readonly Span[] };
-        return { ...before, spanSeconds: seconds, spans, connected: true };
+        return { ...before, spanSeconds: seconds, spans, isConnected: true };
       },
       now: (before, data) => {
         const snapshot: Snapshot = { ...(data as StatusDocument), atSeconds: performance.now() / 1_000 };
         return {
           ...before,
           snapshots: [...before.snapshots, snapshot].slice(-SNAPSHOTS_KEPT),
-          connected: true,
+          isConnected: true,
         };
       },
       span: (before, data) => ({ ...before, spans: spansIn(range, [...before.spans, data as Span]) }),
@@ -85,9 +89,10 @@ function follow(
   update: (reduce: (before: Live) => Live) => void,
 ): () => void {
   let source: EventSource;
+  /** Waits for an event while the stream is open, and else for the next request: one of the two at a time. */
   let timer: ReturnType<typeof setTimeout>;
   let isOver = false;
-  const setDisconnected = (): void => update((before) => ({ ...before, connected: false }));
+  const setDisconnected = (): void => update((before) => ({ ...before, isConnected: false }));
   const connectLater = (): void => {
     if (!isOver) timer = setTimeout(connect, RECONNECT_MS);
   };
@@ -112,7 +117,8 @@ function follow(
       // The browser connects again by itself, unless the response was an error, such as a proxy's 502.
       if (source.readyState !== EventSource.CLOSED) return;
       clearTimeout(timer);
-      void checkSession().then((goesOn) => (goesOn ? connectLater() : undefined), connectLater);
+      // If the session has ended, `checkSession` has the form to sign in shown, and nothing is to do here.
+      void checkSession().then((isValid) => (isValid ? connectLater() : undefined), connectLater);
     });
   };
   connect();
@@ -123,9 +129,9 @@ function follow(
   };
 }
 
-/** The state before the first event, which has the real length of spans. */
+/** The state before the event `history`, which has the real length of spans. */
 function emptyLive(range: Range): Live {
-  return { range, spanSeconds: 2, spans: [], snapshots: [], connected: false };
+  return { range, spanSeconds: 2, spans: [], snapshots: [], isConnected: false };
 }
 
 /** Drops the spans that lie before the range. */
@@ -136,14 +142,14 @@ function spansIn(range: Range, spans: readonly Span[]): Span[] {
 
 /** Outcomes that the gateway or an upstream caused. All others but `ok` and `client_gone` are rejections. */
 const FAILURES: readonly string[] = ['provider_unavailable', 'internal_error', 'overloaded'];
-/** Finds the failed calls in the call log, those too that broke after their status 200. */
+/** The filter `code` that finds failed calls in the call log, also those that broke after a status 200. */
 export const FAILURE_CODES = FAILURES.join(',');
 
 export function sumOf(counts: Readonly<Record<string, number>> = {}): number {
   return Object.values(counts).reduce((sum, count) => sum + count, 0);
 }
 
-/** Sums up calls by the kind of their outcome. */
+/** Sums up calls by the kind of their outcome. `left`: the caller left. */
 export function sharesOf(outcomes: Readonly<Record<string, number>> = {}) {
   const shares = { answered: 0, rejected: 0, failed: 0, left: 0 };
   for (const [outcome, count] of Object.entries(outcomes)) {
@@ -156,40 +162,48 @@ export function sharesOf(outcomes: Readonly<Record<string, number>> = {}) {
 }
 
 /**
- * The value below which the share `p` (0 to 1) of all lies, as if values were spread evenly within a bucket;
- * null if there are none. `counts`: by index of the bucket. `bounds`: upper ends of all buckets but the last.
+ * Returns the value below which `share` (0 to 1) of all values lie, as if they were spread evenly within a
+ * bucket; null if there are none. `counts`: by index of the bucket. `bounds`: upper ends of all buckets but
+ * the last, whose values count as the highest bound.
  */
 export function percentile(
   counts: Readonly<Record<string, number>> | undefined,
   bounds: readonly number[],
-  p: number,
+  share: number,
 ): number | null {
   const total = sumOf(counts);
   if (counts === undefined || total === 0 || bounds.length === 0) return null;
-  let below = 0;
+  const rank = share * total;
+  /** How many values lie in the buckets before. */
+  let countBelow = 0;
   for (let bucket = 0; bucket <= bounds.length; bucket++) {
     const count = counts[bucket] ?? 0;
-    if (count > 0 && below + count >= p * total) {
+    if (count > 0 && countBelow + count >= rank) {
       const low = bounds[bucket - 1] ?? 0;
       const high = bounds[bucket] ?? low;
-      return low + ((p * total - below) / count) * (high - low);
+      return low + ((rank - countBelow) / count) * (high - low);
     }
-    below += count;
+    countBelow += count;
   }
   return null;
 }
 
-/** The calls of a span, of all models or of one. */
+/** Returns the calls of a span, of all models if `model` is empty. */
 export function growthOf(span: Span, model: string): Growth {
   return model === '' ? span : (span.models?.[model] ?? {});
 }
 
 export interface LastSeconds extends Growth {
+  /** How long the calls took to come: about 10. */
   readonly seconds: number;
+  /** Rejections of all models, by reason. */
   readonly refusals?: Readonly<Record<string, number>> | undefined;
 }
 
-/** The calls between the first snapshot and the last, of all models or of one; undefined without two. */
+/**
+ * Returns the calls between the first snapshot and the last, of all models if `model` is empty; undefined
+ * without two snapshots.
+ */
 export function lastSecondsOf(snapshots: readonly Snapshot[], model: string): LastSeconds | undefined {
   const first = snapshots[0];
   const last = snapshots.at(-1);

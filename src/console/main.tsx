@@ -1,10 +1,10 @@
 /**
- * Entry of the console: the page that the admin port serves at `/`. Signed out it is the form to sign in
- * (sign-in.tsx), else one of the pages in its frame: links to the others, the gateway's state, the colours,
- * signing out. All pages share one stream of stats. Browser.
+ * Entry of the console, which index.html loads and the admin port serves at `/`. Signed out, it shows the
+ * form to sign in (sign-in.tsx). Signed in, it shows one of the pages in a frame (Shell): links to the other
+ * pages, the gateway's state, the colours, signing out. All pages share one stream of stats. Browser.
  *
- * Must hold: a page that is open stays until its operator is signed out for certain
- * (test/e2e/console.test.ts, test/e2e/console-pages.test.ts).
+ * Must hold: an open page stays until its operator is signed out for certain, because it may have what the
+ * operator has typed (test/e2e/console.test.ts, test/e2e/console-pages.test.ts).
  */
 import 'uplot/dist/uPlot.min.css';
 import './style/theme.css';
@@ -15,11 +15,19 @@ import { render, type ComponentChildren } from 'preact';
 import { useCallback, useEffect, useState, useRef } from 'preact/hooks';
 import type { StatusDocument } from '../telemetry/status-document.js';
 import { AccountsPage } from './accounts-page.js';
-import { isSignedIn, type OidcView, signOut, whenSignedOut, may, operatorNow, useAction } from './api.js';
+import {
+  fetchIsSignedIn,
+  type OidcView,
+  signOut,
+  whenSignedOut,
+  may,
+  operatorNow,
+  useAction,
+} from './api.js';
 import {
   addressOf,
   applyTheme,
-  comeBack,
+  restoreAddress,
   storedTheme,
   usePageAddress,
   chooseTheme,
@@ -41,7 +49,10 @@ import { SignIn } from './sign-in.js';
 import { UpstreamsPage } from './upstreams-page.js';
 import { UsagePage } from './usage-page.js';
 
-/** In the order of their links. The name of a page is in its address and its link, and names its icon. */
+/**
+ * In the order of their links. The name of a page is in its address and its link, and names its icon. A new
+ * page needs an icon (controls.tsx) and an entry of `pages` below; both are checked by the compiler.
+ */
 const PAGES = [
   'overview',
   'accounts',
@@ -57,29 +68,29 @@ const PAGES = [
 
 type PageName = (typeof PAGES)[number];
 
-/** Pages that the operator's role cannot use are not offered. */
+/** Whether a page has a link: whether the operator's role can use the page. */
 const isOffered = (name: PageName): boolean =>
   name === 'playground' ? may('playground') : name !== 'operators' || may('everything');
 
 const capitalized = (name: string): string => name.charAt(0).toUpperCase() + name.slice(1);
 
 interface ShellProps {
-  /** As the address has it: a PageName, or what somebody typed. */
+  /** The page's name in the address: a PageName, or any text that somebody typed. */
   readonly page: string;
   /** The newest stats; undefined before the first have come. */
   readonly status: StatusDocument | undefined;
   /** Whether the stream of stats is open. */
-  readonly connected: boolean;
+  readonly isConnected: boolean;
   /** Rejects if the operator may still be signed in. */
   readonly onSignOut: () => Promise<void>;
   readonly children: ComponentChildren;
 }
 
 /** The frame of every page. */
-function Shell({ page, status, connected, onSignOut, children }: ShellProps) {
+function Shell({ page, status, isConnected, onSignOut, children }: ShellProps) {
   const nav = useRef<HTMLElement>(null);
-  const { error, busy, run } = useAction(onSignOut);
-  // On a phone not all links fit beside each other: the one of this page is scrolled into sight.
+  const { error, isBusy, run } = useAction(onSignOut);
+  // On a phone not all links fit beside each other, so the link of this page is scrolled into sight.
   useEffect(() => {
     const current = nav.current?.querySelector<HTMLElement>('[aria-current]');
     if (current) nav.current!.scrollLeft = current.offsetLeft - current.offsetWidth;
@@ -90,7 +101,7 @@ function Shell({ page, status, connected, onSignOut, children }: ShellProps) {
         class="skip"
         href="#content"
         onClick={(event) => {
-          // What follows # is the page's address (browser.ts): the link would open a page “content”.
+          // Otherwise the link would open a page “content”: the text after # is the page's address.
           event.preventDefault();
           document.getElementById('content')?.focus();
         }}
@@ -110,10 +121,10 @@ function Shell({ page, status, connected, onSignOut, children }: ShellProps) {
           ))}
         </nav>
         <div class="side-end">
-          <Health status={status} connected={connected} />
-          <Who />
+          <Health status={status} isConnected={isConnected} />
+          <OperatorName />
           <ThemeChoice />
-          <Button class="quiet" disabled={busy} onClick={() => run()}>
+          <Button class="quiet" disabled={isBusy} onClick={() => run()}>
             <Icon name="out" /> Sign out
           </Button>
         </div>
@@ -126,13 +137,17 @@ function Shell({ page, status, connected, onSignOut, children }: ShellProps) {
   );
 }
 
-function healthOf({ status, connected }: Pick<ShellProps, 'status' | 'connected'>): readonly [Tone, string] {
-  if (!connected) return ['warn', 'Connecting…'];
+/** Returns the tone and the text of the badge for the gateway's state, the worst first. */
+function healthOf({
+  status,
+  isConnected,
+}: Pick<ShellProps, 'status' | 'isConnected'>): readonly [Tone, string] {
+  if (!isConnected) return ['warn', 'Connecting…'];
   if (status !== undefined && !status.store.ok) return ['bad', 'Books not written'];
   return status?.ready === false ? ['warn', 'Draining'] : ['good', 'Serving'];
 }
 
-function Health(props: Pick<ShellProps, 'status' | 'connected'>) {
+function Health(props: Pick<ShellProps, 'status' | 'isConnected'>) {
   const { status } = props;
   const [tone, text] = healthOf(props);
   return (
@@ -147,8 +162,8 @@ function Health(props: Pick<ShellProps, 'status' | 'connected'>) {
   );
 }
 
-/** Name and role of the operator who is signed in. */
-function Who() {
+/** Shows name and role of the operator who is signed in. */
+function OperatorName() {
   const operator = operatorNow();
   return operator === undefined ? null : (
     <p class="who">
@@ -182,14 +197,14 @@ function ThemeChoice() {
 }
 
 function App() {
-  /** Undefined until the gateway has said it. */
+  /** Whether an operator is signed in; undefined until the gateway has responded. */
   const [signedIn, setSignedIn] = useState<boolean>();
   const [providerSignOut, setProviderSignOut] = useState<OidcView>();
   const onSignedOut = useCallback(() => setSignedIn(false), []);
   useEffect(() => {
     whenSignedOut(onSignedOut);
-    // If the gateway cannot be reached, the form comes: who sends it is told so, and it works afterwards.
-    isSignedIn().then(setSignedIn, onSignedOut);
+    // If the gateway cannot be reached, the form is shown. Sending it then shows the error, or works again.
+    fetchIsSignedIn().then(setSignedIn, onSignedOut);
   }, []);
   if (signedIn === undefined) return <p class="waiting muted">Opening the console…</p>;
   const onSignedIn = (): void => {
@@ -197,7 +212,7 @@ function App() {
     setSignedIn(true);
   };
   if (!signedIn) return <SignIn providerSignOut={providerSignOut} onSignedIn={onSignedIn} />;
-  // If the gateway cannot be reached, the session may still be valid: `signOut` rejects, and the page stays.
+  // If `signOut` rejects, as when the gateway cannot be reached, the session may be valid and the page stays.
   const onSignOut = async (): Promise<void> => {
     setProviderSignOut(await signOut());
     onSignedOut();
@@ -214,7 +229,7 @@ function Console({ onSignOut }: Pick<ShellProps, 'onSignOut'>) {
     overview: () => <OverviewPage live={live} onRange={setRange} />,
     accounts: () => <AccountsPage item={item} count={status?.accounts} />,
     groups: () => <GroupsPage item={item} />,
-    // By `key` each call has a page of its own, on which nobody has asked for the contents yet.
+    // `key` gives each call a page of its own, on which nobody has asked for the contents yet.
     calls: () => (item === '' ? <CallsPage filters={filters} /> : <CallPage key={item} id={item} />),
     usage: () => <UsagePage />,
     playground: () => <PlaygroundPage />,
@@ -223,10 +238,10 @@ function Console({ onSignOut }: Pick<ShellProps, 'onSignOut'>) {
     changes: () => <ChangesPage filters={filters} />,
     operators: () => <OperatorsPage />,
   };
-  const known = PAGES.find((name) => name === page);
+  const pageName = PAGES.find((name) => name === page);
   return (
-    <Shell page={page} status={status} connected={live.connected} onSignOut={onSignOut}>
-      {known === undefined ? <UnknownPage name={page} /> : pages[known]()}
+    <Shell page={page} status={status} isConnected={live.isConnected} onSignOut={onSignOut}>
+      {pageName === undefined ? <UnknownPage name={page} /> : pages[pageName]()}
     </Shell>
   );
 }
@@ -244,6 +259,6 @@ function UnknownPage({ name }: { readonly name: string }) {
 }
 
 applyTheme(storedTheme());
-// Before the address is read: who signed in at a provider comes back without the page of before in it.
-comeBack();
+// Before `render` reads the address, which an operator who comes back from a provider has lost.
+restoreAddress();
 render(<App />, document.getElementById('app')!);

@@ -40,7 +40,7 @@ export function OperatorsPage() {
       onClose();
       reload();
     },
-    onMade: ({ token }: CreatedOperatorView): void => {
+    onCreated: ({ token }: CreatedOperatorView): void => {
       setDialog({ kind: 'shown', token });
       reload();
     },
@@ -114,9 +114,9 @@ export function OperatorsPage() {
       {dialog?.kind === 'new' && <NewOperatorDialog {...dialogProps} />}
       {dialog?.kind === 'role' && <RoleDialog item={dialog.operator} {...dialogProps} />}
       {dialog?.kind === 'rotate' && <RotateDialog item={dialog.operator} {...dialogProps} />}
-      {dialog?.kind === 'switch' && <SwitchDialog what="operator" item={dialog.operator} {...dialogProps} />}
+      {dialog?.kind === 'switch' && <SwitchDialog noun="operator" item={dialog.operator} {...dialogProps} />}
       {dialog?.kind === 'delete' && (
-        <DeleteDialog what="operator" path={pathTo(dialog.operator)} {...dialogProps}>
+        <DeleteDialog noun="operator" path={pathTo(dialog.operator)} {...dialogProps}>
           The token of <LongName text={dialog.operator.name} /> is refused from now on. The changes that it
           made stay on record.
         </DeleteDialog>
@@ -124,7 +124,7 @@ export function OperatorsPage() {
       {dialog?.kind === 'shown' && (
         <ShownSecretDialog
           title="The operator’s token"
-          what="token"
+          noun="token"
           secret={dialog.token}
           onClose={onClose}
         />
@@ -144,7 +144,7 @@ const pathTo = ({ id }: OperatorView): string => `/operators/${encodeURIComponen
 const ROLE_OPTIONS = ROLES.map((role) => [role, `${role}: ${ROLE_MEANINGS[role]}`] as const);
 
 interface MadeProps extends Closable {
-  readonly onMade: (operator: CreatedOperatorView) => void;
+  readonly onCreated: (operator: CreatedOperatorView) => void;
 }
 
 /** How long a token lasts: in seconds, and in words. */
@@ -161,7 +161,7 @@ function expiryOf(lifetime: string): { readonly expires_in?: number } {
   return lifetime === '' ? {} : { expires_in: Number(lifetime) };
 }
 
-function NewOperatorDialog({ onClose, onMade }: MadeProps) {
+function NewOperatorDialog({ onClose, onCreated }: MadeProps) {
   const name = useInput();
   const role = useInput('viewer');
   const expiresIn = useInput(LIFETIME_DEFAULT);
@@ -171,7 +171,7 @@ function NewOperatorDialog({ onClose, onMade }: MadeProps) {
       title="New operator"
       verb="Make operator"
       onClose={onClose}
-      act={async () => onMade(await post<CreatedOperatorView>('/operators', body))}
+      act={async () => onCreated(await post<CreatedOperatorView>('/operators', body))}
     >
       <TextField label="Name" hint="Unique among operators; changes are under it." required {...name} />
       <Choice label="Role" options={ROLE_OPTIONS} {...role} />
@@ -198,7 +198,7 @@ function RoleDialog({ item, onClose, onChanged }: ChangeProps<OperatorView>) {
 }
 
 /** By default the new token expires as the former one would, unless that has expired already. */
-function RotateDialog({ item, onClose, onMade }: MadeProps & { readonly item: OperatorView }) {
+function RotateDialog({ item, onClose, onCreated }: MadeProps & { readonly item: OperatorView }) {
   const expiresIn = useInput(item.expired ? LIFETIME_DEFAULT : '');
   const former =
     item.expires === null ? 'Until it is disabled' : `Until ${moment(item.expires)}, as the former one`;
@@ -209,7 +209,7 @@ function RotateDialog({ item, onClose, onMade }: MadeProps & { readonly item: Op
       harmful
       onClose={onClose}
       act={async () =>
-        onMade(await post<CreatedOperatorView>(`${pathTo(item)}/rotate`, expiryOf(expiresIn.value)))
+        onCreated(await post<CreatedOperatorView>(`${pathTo(item)}/rotate`, expiryOf(expiresIn.value)))
       }
     >
       <p>

@@ -10,7 +10,7 @@ import { BusyAccounts } from './account-course.js';
 import { callsAddress } from './browser.js';
 import { chart, type ChartContent, Charts, type Series } from './chart.js';
 import { Choice, RANGE_TEXTS, RangeChoice } from './controls.js';
-import { bytes, milliseconds, number, roughMoney, short, words } from './format.js';
+import { bytes, milliseconds, number, roughMoney, shortNumber, words } from './format.js';
 import {
   FAILURE_CODES,
   lastSecondsOf,
@@ -76,7 +76,7 @@ function LastSeconds({ live, model }: { readonly live: Live; readonly model: str
   const status = live.snapshots.at(-1);
   const last = lastSecondsOf(live.snapshots, model);
   const rate = (count: number): number => (last === undefined ? 0 : count / last.seconds);
-  const perSecond = (count: number): string => `${short(rate(count))}/s`;
+  const perSecond = (count: number): string => `${shortNumber(rate(count))}/s`;
   const shares = sharesOf(last?.outcomes);
   const [prompt, , completion] = last?.tokens ?? [0, 0, 0];
   const calls = sumOf(last?.outcomes);
@@ -100,7 +100,11 @@ function LastSeconds({ live, model }: { readonly live: Live; readonly model: str
       <a href={callsAddress({ model, code: FAILURE_CODES })}>{perSecond(shares.failed)}</a>,
       'by upstreams or here',
     ],
-    ['In flight', short(status?.calls_in_flight ?? 0), `of ${short(status?.limits.calls_in_flight ?? 0)}`],
+    [
+      'In flight',
+      shortNumber(status?.calls_in_flight ?? 0),
+      `of ${shortNumber(status?.limits.calls_in_flight ?? 0)}`,
+    ],
     [
       'Tokens',
       <a href={callsAddress({ model })}>{perSecond(prompt + completion)}</a>,
@@ -142,14 +146,14 @@ function ModelTable({ spans }: { readonly spans: readonly Span[] }) {
       keyOf={({ id }) => id}
       columns={[
         { head: 'Model', text: ({ id }) => id },
-        { head: 'Calls', figure: ({ calls }) => calls, format: short, href },
+        { head: 'Calls', figure: ({ calls }) => calls, format: shortNumber, href },
         {
           head: 'Failed',
           figure: ({ failed }) => failed,
-          format: short,
+          format: shortNumber,
           href: ({ id }) => callsAddress({ model: id, from, code: FAILURE_CODES }),
         },
-        { head: 'Tokens', figure: ({ tokens }) => tokens, format: short, href },
+        { head: 'Tokens', figure: ({ tokens }) => tokens, format: shortNumber, href },
         { head: 'Cost', figure: ({ cost }) => cost, format: roughMoney, href },
       ]}
     />
@@ -230,7 +234,7 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
       chart(
         'Requests',
         'per second',
-        short,
+        shortNumber,
         [
           perSecond('answered', '--series-1', ({ outcomes }) => sharesOf(outcomes).answered),
           perSecond('refused', '--series-2', ({ outcomes }) => sharesOf(outcomes).rejected),
@@ -251,7 +255,7 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
         milliseconds,
         percentiles((growth) => growth.first_token, firstTokenBounds),
       ),
-      chart('Tokens', 'per second', short, [
+      chart('Tokens', 'per second', shortNumber, [
         // `tokens` are prompt, cached and completion tokens; absent if there were none.
         perSecond('prompt', '--series-1', ({ tokens }) => tokens?.[0] ?? 0),
         perSecond('cached', '--series-2', ({ tokens }) => tokens?.[1] ?? 0),
@@ -276,8 +280,8 @@ const secondsOf = ({ seconds }: Span, spanSeconds: number): number => seconds ??
 /** Charts of what is not counted by model. They are left out if one model is selected. */
 function chartsOfAllModels(spans: readonly Span[], spanSeconds: number): ChartContent[] {
   return [
-    chart('Refusals', 'per second, by reason', short, rejectionsOf(spans, spanSeconds), WIDE),
-    chart('In flight', 'calls, at most', short, [
+    chart('Refusals', 'per second, by reason', shortNumber, rejectionsOf(spans, spanSeconds), WIDE),
+    chart('In flight', 'calls, at most', shortNumber, [
       { name: 'calls', color: '--series-1', values: spans.map((span) => span.in_flight) },
     ]),
   ];

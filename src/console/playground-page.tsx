@@ -9,7 +9,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { CallView } from '../admin/call-routes.js';
 import type { ListView, ModelView } from '../admin/views.js';
-import { get, json, textOf, useView } from './api.js';
+import { get, requestJson, textOf, useView } from './api.js';
 import { chat, type ChatRequest, type Message, type Outcome } from './chat-stream.js';
 import {
   Button,
@@ -44,12 +44,12 @@ export function PlaygroundPage() {
   const maxTokens = useInput();
   const temperature = useInput();
   const [turns, setTurns] = useState<readonly Turn[]>([]);
-  const [busy, setBusy] = useState(false);
+  const [isBusy, setBusy] = useState(false);
   const [leaving] = useState(() => new AbortController());
   useEffect(() => () => leaving.abort(), []);
   useEffect(() => {
     // The console's own endpoint, outside /admin/v1: it is no part of the admin interface that programs use.
-    json<{ base_url: string }>('GET', '/admin/playground').then(
+    requestJson<{ base_url: string }>('GET', '/admin/playground').then(
       (found) => baseUrl.onValue(found.base_url),
       (reason: unknown) => setError(textOf(reason)),
     );
@@ -82,7 +82,7 @@ export function PlaygroundPage() {
     <>
       <div class="head">
         <h1>Playground</h1>
-        <Button disabled={turns.length === 0 || busy} onClick={() => setTurns([])}>
+        <Button disabled={turns.length === 0 || isBusy} onClick={() => setTurns([])}>
           New conversation
         </Button>
       </div>
@@ -120,11 +120,11 @@ export function PlaygroundPage() {
           </label>
         </section>
         <section class="card talk" aria-label="Conversation">
-          <Conversation turns={turns} busy={busy} />
+          <Conversation turns={turns} isBusy={isBusy} />
           <form
             onSubmit={(event) => {
               event.preventDefault();
-              if (!busy) void ask();
+              if (!isBusy) void ask();
             }}
           >
             <Field label="Message">
@@ -146,7 +146,7 @@ export function PlaygroundPage() {
             </Field>
             <div class="actions">
               <small class="muted">Enter sends, Shift+Enter breaks the line.</small>
-              <button type="submit" class="primary" disabled={busy || model === '' || key.value === ''}>
+              <button type="submit" class="primary" disabled={isBusy || model === '' || key.value === ''}>
                 Send
               </button>
             </div>
@@ -177,10 +177,10 @@ function messagesOf(turns: readonly Turn[], text: string): Message[] {
 
 interface ConversationProps {
   readonly turns: readonly Turn[];
-  readonly busy: boolean;
+  readonly isBusy: boolean;
 }
 
-function Conversation({ turns, busy }: ConversationProps) {
+function Conversation({ turns, isBusy }: ConversationProps) {
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => box.current?.scrollTo({ top: box.current.scrollHeight }), [turns]);
   return (
@@ -188,7 +188,7 @@ function Conversation({ turns, busy }: ConversationProps) {
       ref={box}
       class="turns"
       aria-live="polite"
-      aria-busy={busy}
+      aria-busy={isBusy}
       tabIndex={0}
       role="log"
       aria-label="What was said"
@@ -199,7 +199,7 @@ function Conversation({ turns, busy }: ConversationProps) {
           <p class="said by-user">{question}</p>
           <p class="said by-model">
             {outcome.text}
-            {busy && index === turns.length - 1 ? <i class="cursor" /> : null}
+            {isBusy && index === turns.length - 1 ? <i class="cursor" /> : null}
           </p>
           <ErrorText text={outcome.error} />
           <CallStats outcome={outcome} />
@@ -367,7 +367,7 @@ function CodeSamples({ baseUrl, request }: CodeSamplesProps) {
         <h2>As code</h2>
         <div class="head-end">
           <ButtonChoice label="Language" value={language} options={LANGUAGES} onValue={setLanguage} />
-          <CopyButton text={code} what="the code" />
+          <CopyButton text={code} noun="the code" />
         </div>
       </div>
       <TextField

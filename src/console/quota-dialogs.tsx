@@ -20,10 +20,10 @@ export const pathTo = (group: GroupView): string => `/groups/${encodeURIComponen
 interface NewGroupProps extends Closable {
   /** Undefined for a group at the top. */
   readonly parent: GroupView | undefined;
-  readonly onMade: (group: GroupView) => void;
+  readonly onCreated: (group: GroupView) => void;
 }
 
-export function NewGroupDialog({ parent, onClose, onMade }: NewGroupProps) {
+export function NewGroupDialog({ parent, onClose, onCreated }: NewGroupProps) {
   const name = useInput();
   const limits = useLimits();
   const body = { name: name.value, ...(parent && { parent: parent.id }), ...limits.body };
@@ -32,7 +32,7 @@ export function NewGroupDialog({ parent, onClose, onMade }: NewGroupProps) {
       title={parent === undefined ? 'New group' : 'New group in this one'}
       verb="Create group"
       onClose={onClose}
-      act={async () => onMade(await post<GroupView>('/groups', body))}
+      act={async () => onCreated(await post<GroupView>('/groups', body))}
     >
       {parent !== undefined && (
         <p>

@@ -10,7 +10,7 @@ import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import type { PlanView, QuotasView, QuotaUseView } from '../admin/views.js';
 import { type CallFilters, callsAddress } from './browser.js';
 import { Money, TextField } from './controls.js';
-import { duration, moment, money, number, short } from './format.js';
+import { duration, moment, money, number, shortNumber } from './format.js';
 import { type Column, Table } from './table.js';
 
 /** `Tokens a month`, `Calls in flight`. */
@@ -216,7 +216,7 @@ export function PlanTable({ plans }: { readonly plans: readonly PlanView[] }) {
       return typeof value === 'string' ? (
         <Money amount={value} />
       ) : (
-        <span title={number(value)}>{short(value)}</span>
+        <span title={number(value)}>{shortNumber(value)}</span>
       );
     },
     class: 'figure',

@@ -51,7 +51,7 @@ export function SettingsPage() {
         class="settings cards"
         rows={found.slice(0, ROWS_MAX)}
         // For the CSV, which has each column's `value`, and all rows found. `cell` is what is drawn.
-        all={() => ({ rows: found, more: false })}
+        all={() => ({ rows: found, hasMore: false })}
         keyOf={({ setting }) => setting}
         columns={[
           { head: 'Setting', value: ({ setting }) => setting, cell: ({ setting }) => <code>{setting}</code> },
@@ -87,7 +87,7 @@ export function SettingsPage() {
  */
 function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
   const [view, setView] = useState<ReloadView>();
-  const { error, busy, run } = useAction(async (dryRun: boolean) => {
+  const { error, isBusy, run } = useAction(async (dryRun: boolean) => {
     try {
       setView(await post<ReloadView>('/reload', { dry_run: dryRun }));
     } catch (reason) {
@@ -104,7 +104,7 @@ function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
           <h2>Reload</h2>
           <p class="muted">Reads the file, the environment and key files anew. No call is dropped.</p>
         </div>
-        <Button disabled={busy} onClick={() => run(true)}>
+        <Button disabled={isBusy} onClick={() => run(true)}>
           Show what would change
         </Button>
       </div>
@@ -113,7 +113,7 @@ function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
       {view?.dry_run === true && view.applied.length > 0 && (
         <div class="actions">
           <Button onClick={() => setView(undefined)}>Leave it</Button>
-          <Button class="primary" disabled={busy} onClick={() => run(false)}>
+          <Button class="primary" disabled={isBusy} onClick={() => run(false)}>
             Apply {view.applied.length === 1 ? 'the change' : `${view.applied.length} changes`}
           </Button>
         </div>

@@ -1,8 +1,8 @@
 /**
  * The form to sign in to the console: by a token, or at an OpenID Connect provider if the settings name one.
- * main.tsx shows it while nobody is signed in. Browser.
+ * main.tsx shows the form while nobody is signed in. Browser.
  *
- * Must hold: the token is sent once and kept nowhere (test/e2e/console.test.ts,
+ * Must hold: the token is sent once and stored nowhere (test/e2e/console.test.ts,
  * test/e2e/console-oidc.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
@@ -11,7 +11,7 @@ import { leaveTo } from './browser.js';
 import { Button, ErrorText, Logo, TextField, useInput } from './controls.js';
 
 interface SignInProps {
-  /** Where to sign out too, if the operator who has just signed out here had signed in at a provider. */
+  /** Where to sign out too; undefined unless an operator has just signed out who had signed in there. */
   readonly providerSignOut: OidcView | undefined;
   readonly onSignedIn: () => void;
 }
@@ -20,10 +20,10 @@ export function SignIn({ providerSignOut, onSignedIn }: SignInProps) {
   const token = useInput();
   const [oidc, setOidc] = useState<OidcView>();
   useEffect(() => {
-    // If it fails, the form offers the token alone, and whoever sends that is told what is wrong.
+    // If the request fails, the form offers the token alone. Sending the token then shows the error.
     oidcView().then(setOidc, () => undefined);
   }, []);
-  const { error, busy, run } = useAction(async () => {
+  const { error, isBusy, run } = useAction(async () => {
     await signIn(token.value.trim());
     onSignedIn();
   });
@@ -56,7 +56,7 @@ export function SignIn({ providerSignOut, onSignedIn }: SignInProps) {
           stands in <code>admin-token</code> in the gateway’s data folder, or is what{' '}
           <code>TOLLGATE_ADMIN_TOKEN</code> was set to.
         </p>
-        {/* The same field and request for an operator's token: the gateway tells them apart. */}
+        {/* An operator's token goes into the same field: the gateway tells the two apart. */}
         <TextField
           label="Admin token"
           type="password"
@@ -66,7 +66,7 @@ export function SignIn({ providerSignOut, onSignedIn }: SignInProps) {
           {...token}
         />
         <ErrorText text={error} />
-        <button type="submit" class={oidc === undefined ? 'primary wide' : 'wide'} disabled={busy}>
+        <button type="submit" class={oidc === undefined ? 'primary wide' : 'wide'} disabled={isBusy}>
           {oidc === undefined ? 'Sign in' : 'Sign in with the token'}
         </button>
       </form>

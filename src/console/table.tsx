@@ -7,7 +7,7 @@
  */
 import type { ComponentChildren } from 'preact';
 import { type CsvCell, csvOf } from '../core/csv.js';
-import { type Part, ROWS_OF_CSV_MAX, useAction } from './api.js';
+import { type FirstRows, ROWS_OF_CSV_MAX, useAction } from './api.js';
 import { saveText } from './browser.js';
 import { Button, ErrorText, Money, Name } from './controls.js';
 import { ago, isoOf, moment, number } from './format.js';
@@ -108,23 +108,23 @@ interface CsvProps<Row> {
   readonly label: string;
   readonly columns: readonly Column<Row>[];
   /** All rows of the filter, up to ROWS_OF_CSV_MAX. */
-  readonly all: () => Part<Row> | Promise<Part<Row>>;
+  readonly all: () => FirstRows<Row> | Promise<FirstRows<Row>>;
 }
 
 /** Saves all rows of a table as a file, not only those in sight. */
 export function CsvButton<Row>({ label, columns, all }: CsvProps<Row>) {
-  const { error, busy, run } = useAction(async () => {
+  const { error, isBusy, run } = useAction(async () => {
     const exported = columns.flatMap((column) => {
       const { head } = column;
       const value = valueOf(column);
       return value === undefined ? [] : [{ head: typeof head === 'string' ? head : head.hidden, value }];
     });
-    const { rows, more } = await all();
+    const { rows, hasMore } = await all();
     const heads = exported.map(({ head }) => head);
     const cells = rows.slice(0, ROWS_OF_CSV_MAX).map((row) => exported.map(({ value }) => value(row)));
     const fileName = `${label.toLowerCase().replaceAll(' ', '-')}.csv`;
     saveText(fileName, 'text/csv;charset=utf-8', csvOf(heads, cells));
-    if (more || rows.length > ROWS_OF_CSV_MAX) {
+    if (hasMore || rows.length > ROWS_OF_CSV_MAX) {
       throw new Error(
         `The file has the first ${number(cells.length)} rows; there are more. Filter for fewer to have all.`,
       );
@@ -136,7 +136,7 @@ export function CsvButton<Row>({ label, columns, all }: CsvProps<Row>) {
       <p class="table-end">
         <Button
           class="quiet"
-          disabled={busy}
+          disabled={isBusy}
           aria-label={`Download CSV: ${label}`}
           title={`All rows, at most ${number(ROWS_OF_CSV_MAX)}`}
           onClick={() => run()}
@@ -205,7 +205,7 @@ export function Table<Row>({ label, class: className, rows, keyOf, columns, all,
   return (
     <div class="table">
       {table}
-      {csv ?? <CsvButton label={label} columns={columns} all={all ?? (() => ({ rows, more: false }))} />}
+      {csv ?? <CsvButton label={label} columns={columns} all={all ?? (() => ({ rows, hasMore: false }))} />}
     </div>
   );
 }

@@ -12,7 +12,7 @@ import type { UpstreamStatus } from '../telemetry/status-document.js';
 import { may, post, useAction, useView } from './api.js';
 import { callAddress, callsAddress } from './browser.js';
 import { Badge, Button, ErrorText, type Tone } from './controls.js';
-import { ago, isoOf, moment, number, short, words } from './format.js';
+import { ago, isoOf, moment, number, shortNumber, words } from './format.js';
 import type { Snapshot } from './live.js';
 import { Table } from './table.js';
 
@@ -87,7 +87,7 @@ function longPricesOf({ price: { long } }: ModelView): string[] {
 /** Calls go to the upstreams of the model, or of all models, again, whatever their breakers say. */
 export function ResetButton({ model }: { readonly model?: string | undefined }) {
   const [done, setDone] = useState(false);
-  const { error, busy, run } = useAction(async () => {
+  const { error, isBusy, run } = useAction(async () => {
     setDone(false);
     await post('/upstreams/reset', model === undefined ? {} : { model });
     setDone(true);
@@ -95,7 +95,7 @@ export function ResetButton({ model }: { readonly model?: string | undefined }) 
   if (!may('upstreams')) return null;
   return (
     <div class="marks">
-      <Button disabled={busy} onClick={() => run()}>
+      <Button disabled={isBusy} onClick={() => run()}>
         {model === undefined ? 'Call all again now' : 'Call again now'}
       </Button>
       <span role="status">{done ? 'Done: called again.' : ''}</span>
@@ -152,7 +152,10 @@ interface UpstreamRow {
 function stateOf({ now, attempts, failures }: UpstreamRow, seconds: number): readonly [Tone, string] {
   if (now.breaker !== 'closed' || failures <= 0) return STATES[now.breaker];
   const tone = 2 * failures >= attempts ? 'bad' : 'warn';
-  return [tone, `${short(failures)} of ${short(attempts)} failed in ${number(Math.round(seconds))} s`];
+  return [
+    tone,
+    `${shortNumber(failures)} of ${shortNumber(attempts)} failed in ${number(Math.round(seconds))} s`,
+  ];
 }
 
 export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snapshot[] }) {
@@ -187,24 +190,24 @@ export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snap
             );
           },
         },
-        { head: 'In flight', figure: ({ now }) => now.calls_in_flight, format: short },
+        { head: 'In flight', figure: ({ now }) => now.calls_in_flight, format: shortNumber },
         {
           head: 'Limits',
           value: ({ now }) => limitsOf(now).join('; '),
           cell: ({ now }) => limitsOf(now).map((text) => <div key={text}>{text}</div>),
         },
-        { head: 'Waiting', figure: ({ now }) => now.waiting_calls, format: short },
+        { head: 'Waiting', figure: ({ now }) => now.waiting_calls, format: shortNumber },
         { head: 'Calls/s', figure: ({ attempts }) => (seconds > 0 ? attempts / seconds : null) },
         {
           head: 'Calls',
           figure: ({ now }) => now.attempts,
-          format: short,
+          format: shortNumber,
           href: ({ now }) => callsAddress({ upstream: now.name, model: now.model }),
         },
         {
           head: 'Failed',
           figure: ({ now }) => now.failures,
-          format: short,
+          format: shortNumber,
           href: ({ now }) => callsAddress({ upstream: now.name, model: now.model, failed: 'true' }),
         },
         {

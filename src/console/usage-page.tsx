@@ -11,7 +11,7 @@ import { get, queryOf, textOf, useView } from './api.js';
 import { addressOf, type CallFilters, callsAddress } from './browser.js';
 import { chart, Charts, linesOf, timesUntil } from './chart.js';
 import { Button, Choice, ErrorText, idsOf, Money, Name, TextField, TYPING_MS } from './controls.js';
-import { moment, number, roughMoney, short, sumOfMoney } from './format.js';
+import { moment, number, roughMoney, shortNumber, sumOfMoney } from './format.js';
 import { type Column, Table } from './table.js';
 
 const GROUPINGS = ['day', 'hour', 'model', 'account', 'key'] as const;
@@ -183,11 +183,11 @@ function UsageCharts({ rows, by, from, to }: UsageChartsProps) {
       seconds={(count - 1) * step}
       barSeconds={step}
       charts={[
-        chart('Calls', unit, short, [
+        chart('Calls', unit, shortNumber, [
           series('calls', '--series-1', ({ calls }) => calls),
           series('failed', '--series-3', (usage) => usage.failed_calls),
         ]),
-        chart('Tokens', unit, short, [
+        chart('Tokens', unit, shortNumber, [
           series('all', '--series-1', (usage) => usage.prompt_tokens + usage.completion_tokens),
           series('completion', '--series-5', (usage) => usage.completion_tokens),
         ]),
