@@ -1,7 +1,9 @@
 /**
- * The recent calls of accounts, from the last five minutes to the last day: one account's in charts
- * (accounts-page.tsx), and a table of the busiest (overview-page.tsx). Browser
- * (test/e2e/account-history.test.ts).
+ * The recent calls of accounts, from the last five minutes to the last day: charts of one account, which
+ * accounts-page.tsx shows, and a table of the busiest accounts, which overview-page.tsx shows. Browser.
+ *
+ * Must hold: values of one range are never shown as those of another (test/e2e/account-history.test.ts, which
+ * tests the values).
  */
 import { useState } from 'preact/hooks';
 import type {
@@ -20,20 +22,21 @@ import { roughMoney, shortNumber } from './format.js';
 import { type Range, rangeSeconds } from './live.js';
 import { Table } from './table.js';
 
-/** A new span comes every two seconds in the shortest range, every ten in the next, and seldom in others. */
+/** A new span comes every two seconds in the range `5m`, every ten in `1h`, and more seldom in others. */
 const refreshMs = (range: Range): number => (range === '5m' ? 2_000 : 10_000);
 
 /** `path`: `/history/accounts`, or that of one account. */
 function useAccountHistory<Line>(path: string, range: Range) {
   const { view, error } = useView<HistoryView<Line>>(`${path}?range=${range}`, refreshMs(range));
-  // Until the view of this range comes, that of the former range must not be shown as if it were.
+  // Until the view of this range comes, `view` is that of the former range.
   return { history: view?.range === range ? view : undefined, error };
 }
 
 const SECONDS_PER_HOUR = 3_600;
-/** So long after the end of a span the gateway has its sums. */
+/** How long after the end of a span the gateway has its sums. The charts end before that. */
 const SUMMED_AFTER_SECONDS = 6;
 
+/** Charts of what an account has called, in the range that the operator chooses. */
 export function AccountCourse({ account }: { readonly account: string }) {
   const [range, setRange] = useState<Range>('5m');
   const path = `/accounts/${encodeURIComponent(account)}/history`;
@@ -54,17 +57,19 @@ export function AccountCourse({ account }: { readonly account: string }) {
 }
 
 interface CourseProps {
-  /** Only the spans in which there were calls. */
+  /** Only the spans in which the account was among the busiest. In all others its line is 0. */
   readonly history: HistoryView<AccountSpanView>;
+  /** Length of the range. */
   readonly seconds: number;
 }
 
-function CourseCharts({ history: { data, seconds: step }, seconds }: CourseProps) {
-  const last = Math.floor((Date.now() / 1_000 - SUMMED_AFTER_SECONDS) / step) * step;
-  const times = timesUntil(last, step, seconds / step);
-  const line = linesOf(times, new Map(data.map((span) => [span.start + step, span])));
+function CourseCharts({ history: { data, seconds: spanSeconds }, seconds }: CourseProps) {
+  const lastTime = Math.floor((Date.now() / 1_000 - SUMMED_AFTER_SECONDS) / spanSeconds) * spanSeconds;
+  const times = timesUntil(lastTime, spanSeconds, seconds / spanSeconds);
+  // Each span is drawn at its end.
+  const line = linesOf(times, new Map(data.map((span) => [span.start + spanSeconds, span])));
   const perSecond = (name: string, color: string, value: (stats: AccountStatsView) => number) =>
-    line(name, color, (span) => value(span) / step);
+    line(name, color, (span) => value(span) / spanSeconds);
   return (
     <Charts
       times={times}
@@ -84,7 +89,7 @@ function CourseCharts({ history: { data, seconds: step }, seconds }: CourseProps
 }
 
 const HOURS = 24;
-/** Usage on disk is a second behind, and the chart has hours. */
+/** Seldom, because the charts have one bar for each hour. */
 const HOURS_REFRESH_MS = 30_000;
 
 /** The last day of an account, hour by hour, from its usage on disk. */
@@ -113,9 +118,10 @@ export function AccountHours({ account }: { readonly account: string }) {
   );
 }
 
-/** The gateway lists fifty accounts. Charts of all others are in their own panels. */
+/** Of the fifty accounts that the gateway lists. The CSV has all fifty. */
 const BUSY_ROWS_MAX = 10;
 
+/** A table of the accounts with most calls in the range. */
 export function BusyAccounts({ range }: { readonly range: Range }) {
   const { history, error } = useAccountHistory<BusyAccountView>('/history/accounts', range);
   if (error !== undefined) return <ErrorText text={error} />;

@@ -1,6 +1,7 @@
 /**
- * The keys of an account, and the actions on each. accounts-page.tsx shows it, anew for each account.
- * Browser. Of the calls of a private key no contents are kept. The rights of `may` are in core/roles.ts.
+ * The keys of an account, and the actions on each key. accounts-page.tsx shows this section, anew for each
+ * account. Of the calls of a private key no contents are kept. The rights of `may` are in core/roles.ts.
+ * Browser.
  *
  * Must hold: an action that changes a key asks first, and is offered only to operators whose role allows it
  * (test/e2e/console.test.ts).
@@ -24,14 +25,14 @@ import { KeyLimitsDialog } from './quota-dialogs.js';
 import { QuotaLine } from './quotas.js';
 import { Table } from './table.js';
 
-/** How often the keys are fetched again: last uses change, and other operators may make keys. */
+/** How often the keys are fetched again: last uses change, and other operators may create keys. */
 const REFRESH_MS = 5_000;
-/** Hardly an account has more keys. */
+/** Hardly an account has more keys. One page has no more: PAGE_ITEMS_MAX of admin/fields.ts. */
 const KEYS_SHOWN_MAX = 1_000;
 
 /**
- * The dialog that is open. Its `key` is as it was when the dialog was opened: it does what it says, also if
- * another operator has changed the key since.
+ * The dialog that is open. Its `key` is as it was when the dialog was opened, so that the dialog does what
+ * its text says, also if another operator has changed the key since.
  */
 type OpenDialog =
   | { readonly kind: 'new' }
@@ -77,7 +78,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
           label="Keys"
           class="keys cards"
           rows={view.data}
-          // For the CSV: all keys, not only those listed.
+          // The CSV has all keys, also those that are not listed.
           all={() => allOf<KeyView>('/keys', { account: account.id })}
           keyOf={({ id }) => id}
           columns={[
@@ -144,12 +145,14 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
   );
 }
 
+/** Returns tone and text of a badge: whether the key is accepted, and until when. */
 function stateOf({ active, expired, expires, replaced_by: replacedBy }: KeyView): readonly [Tone, string] {
   if (expired) return ['bad', 'Expired'];
   if (!active) return ['bad', 'Disabled'];
-  const end = expires === null ? undefined : moment(expires);
-  if (replacedBy !== null) return ['warn', end === undefined ? 'Replaced' : `Replaced, until ${end}`];
-  return end === undefined ? ['good', 'Active'] : ['warn', `Until ${end}`];
+  const expiryText = expires === null ? undefined : moment(expires);
+  if (replacedBy !== null)
+    return ['warn', expiryText === undefined ? 'Replaced' : `Replaced, until ${expiryText}`];
+  return expiryText === undefined ? ['good', 'Active'] : ['warn', `Until ${expiryText}`];
 }
 
 /** The property is `item`, because Preact does not pass `key` to a component. */

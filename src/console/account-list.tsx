@@ -1,13 +1,13 @@
 /**
- * The list of accounts, with the heads by which it is sorted: a virtual list, which accounts-page.tsx shows.
- * The arrows, Page Up and Down, Home and End move between rows. Browser.
+ * The list of accounts, with the heads of its columns, which sort it: a virtual list, which accounts-page.tsx
+ * shows. The arrows, Page Up and Down, Home and End move between rows. Browser.
  *
- * Without a filter, an account's position in the list is the slot that a cursor names, so any part can be
- * fetched. With a filter only the order of pages is known, and the list grows when its end comes into sight.
+ * Without a filter, an account's row in the list is the slot that a cursor names, so any page can be fetched.
+ * With a filter only the order of pages is known, and the list grows when its end comes into sight.
  *
- * Must hold: of a hundred thousand rows only those in sight are fetched, and are in the document
- * (test/e2e/console-accounts.test.ts); an account that a filter finds no longer leaves the list at the next
- * refresh (test/e2e/console-pages.test.ts).
+ * Must hold: of a hundred thousand rows only those in sight, and some beyond, are fetched and are in the
+ * document (test/e2e/console-accounts.test.ts). An account that a filter finds no longer leaves the list at
+ * the next refresh (test/e2e/console-pages.test.ts).
  */
 import { useEffect, useLayoutEffect, useRef, useState, useCallback } from 'preact/hooks';
 import type { AccountView, ListView } from '../admin/views.js';
@@ -16,7 +16,7 @@ import { addressOf } from './browser.js';
 import { Money, Name, StatusBadge } from './controls.js';
 import { number, shortNumber } from './format.js';
 
-/** The height of a row in style/pages.css, in pixels. */
+/** The height of `.row` and `.row-place` in style/pages.css, in pixels. */
 const ROW_PX = 52;
 /** Rows that are drawn beyond the edges, so that scrolling shows no gap. */
 const MARGIN_ROWS = 8;
@@ -25,8 +25,9 @@ export const ROWS_MAX = 300_000;
 
 interface AccountListProps {
   readonly rows: AccountRows;
-  /** Id of the account whose panel is open. */
-  readonly open: string;
+  /** Id of the account whose panel is open; empty if none is. */
+  readonly openId: string;
+  /** Undefined for the order of creation. */
   readonly order: AccountOrder | undefined;
   readonly onOrder: (order: AccountOrder | undefined) => void;
 }
@@ -40,7 +41,7 @@ const COLUMNS: readonly (readonly [text: string, sort: SortedBy, className: stri
   ['Balance', 'balance', 'row-figure row-balance'],
 ];
 
-/** The first click sorts from A or from the largest number, the second the other way; the third undoes it. */
+/** The first click sorts from A or the largest number, the second the other way; the third ends sorting. */
 function nextOrder(order: AccountOrder | undefined, by: SortedBy): AccountOrder | undefined {
   const isNumber = by !== 'name' && by !== 'plan';
   if (order?.by !== by) return { by, descending: isNumber };
@@ -51,17 +52,17 @@ function Heads({ order, onOrder }: Pick<AccountListProps, 'order' | 'onOrder'>) 
   return (
     <div class="row row-heads" role="group" aria-label="Sort the accounts by">
       {COLUMNS.map(([text, by, className]) => {
-        const sorted = order?.by === by;
+        const isSorted = order?.by === by;
         return (
           <button
             key={by}
             type="button"
             class={`quiet ${className}`}
-            aria-pressed={sorted}
-            aria-label={sorted ? `${text}, sorted ${order.descending ? 'downwards' : 'upwards'}` : text}
+            aria-pressed={isSorted}
+            aria-label={isSorted ? `${text}, sorted ${order.descending ? 'downwards' : 'upwards'}` : text}
             onClick={() => onOrder(nextOrder(order, by))}
           >
-            {text} {sorted ? (order.descending ? '↓' : '↑') : ''}
+            {text} {isSorted ? (order.descending ? '↓' : '↑') : ''}
           </button>
         );
       })}
@@ -69,11 +70,11 @@ function Heads({ order, onOrder }: Pick<AccountListProps, 'order' | 'onOrder'>) 
   );
 }
 
-export function AccountList({ rows, open, order, onOrder }: AccountListProps) {
+export function AccountList({ rows, openId, order, onOrder }: AccountListProps) {
   const box = useRef<HTMLDivElement>(null);
   const [topPx, setTopPx] = useState(0);
   const [heightPx, setHeightPx] = useState(600);
-  /** The row that gets the focus as soon as it is drawn. */
+  /** The row that gets the focus as soon as it is drawn; undefined if none does. */
   const rowToFocus = useRef<number | undefined>(undefined);
   useEffect(() => {
     const watch = new ResizeObserver(() => setHeightPx(box.current?.clientHeight ?? 600));
@@ -95,23 +96,24 @@ export function AccountList({ rows, open, order, onOrder }: AccountListProps) {
   useLayoutEffect(focusRow);
 
   const onKeyDown = (event: KeyboardEvent): void => {
-    const step = STEPS[event.key];
+    const moveFrom = MOVES[event.key];
     const row = Number((event.target as HTMLElement).dataset.row ?? NaN);
-    if (step === undefined || Number.isNaN(row)) return;
+    if (moveFrom === undefined || Number.isNaN(row)) return;
     event.preventDefault();
-    const page = Math.floor(heightPx / ROW_PX) - 1;
-    const next = Math.min(count - 1, Math.max(0, step(row, page, count)));
-    rowToFocus.current = next;
+    // One row less than fit, so that the last row in sight stays in sight.
+    const pageRows = Math.floor(heightPx / ROW_PX) - 1;
+    const nextRow = Math.min(count - 1, Math.max(0, moveFrom(row, pageRows, count)));
+    rowToFocus.current = nextRow;
     const element = box.current!;
-    if (next * ROW_PX < element.scrollTop) element.scrollTop = next * ROW_PX;
-    if ((next + 1) * ROW_PX > element.scrollTop + heightPx)
-      element.scrollTop = (next + 1) * ROW_PX - heightPx;
-    // Without scrolling no event would draw the row, so it is drawn here.
+    if (nextRow * ROW_PX < element.scrollTop) element.scrollTop = nextRow * ROW_PX;
+    if ((nextRow + 1) * ROW_PX > element.scrollTop + heightPx)
+      element.scrollTop = (nextRow + 1) * ROW_PX - heightPx;
+    // A row that is drawn already gets the focus now: without scrolling nothing would be drawn again.
     focusRow();
     setTopPx(element.scrollTop);
   };
 
-  const shown = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
+  const drawnRows = Array.from({ length: Math.max(0, last - first + 1) }, (_, index) => first + index);
   return (
     <>
       <Heads order={order} onOrder={onOrder} />
@@ -124,8 +126,8 @@ export function AccountList({ rows, open, order, onOrder }: AccountListProps) {
         onKeyDown={onKeyDown}
       >
         <div class="rows-inner" style={{ height: `${count * ROW_PX}px` }} role="presentation">
-          {shown.map((row) => (
-            <Row key={row} row={row} count={count} account={rows.accountAt(row)} open={open} />
+          {drawnRows.map((row) => (
+            <Row key={row} row={row} count={count} account={rows.accountAt(row)} openId={openId} />
           ))}
         </div>
       </div>
@@ -133,25 +135,27 @@ export function AccountList({ rows, open, order, onOrder }: AccountListProps) {
   );
 }
 
-/** The row that gets the focus by a key, from the row that has it. */
-const STEPS: Readonly<Record<string, (row: number, page: number, count: number) => number>> = {
+/** The row to which a key of the keyboard moves the focus, from `row`. It may lie outside of the list. */
+const MOVES: Readonly<Record<string, (row: number, pageRows: number, count: number) => number>> = {
   ArrowDown: (row) => row + 1,
   ArrowUp: (row) => row - 1,
-  PageDown: (row, page) => row + page,
-  PageUp: (row, page) => row - page,
+  PageDown: (row, pageRows) => row + pageRows,
+  PageUp: (row, pageRows) => row - pageRows,
   Home: () => 0,
   End: (_, __, count) => count - 1,
 };
 
 interface RowProps {
+  /** From 0. */
   readonly row: number;
+  /** How many rows the list has. */
   readonly count: number;
   /** Undefined while it is being fetched. */
   readonly account: AccountView | undefined;
-  readonly open: string;
+  readonly openId: string;
 }
 
-function Row({ row, count, account, open }: RowProps) {
+function Row({ row, count, account, openId }: RowProps) {
   const style = { transform: `translateY(${row * ROW_PX}px)` };
   return (
     <div class="row-place" style={style} role="listitem" aria-setsize={count} aria-posinset={row + 1}>
@@ -162,7 +166,7 @@ function Row({ row, count, account, open }: RowProps) {
           class="row"
           data-row={row}
           href={addressOf('accounts', account.id)}
-          aria-current={account.id === open ? 'true' : undefined}
+          aria-current={account.id === openId ? 'true' : undefined}
         >
           <span class="row-name">
             <Name text={account.name} />
@@ -185,7 +189,7 @@ function Row({ row, count, account, open }: RowProps) {
   );
 }
 
-/** Rows of a page, which costs the gateway 1 ms. */
+/** Rows of a page, which takes the gateway 1 ms. */
 const PAGE_ROWS = 100;
 /** How often the rows in sight are fetched again, for their counters. */
 const REFRESH_MS = 3_000;
@@ -214,58 +218,63 @@ interface AccountRows {
   readonly hasMore: boolean;
   /** Undefined until the row has been fetched. */
   readonly accountAt: (row: number) => AccountView | undefined;
-  /** Call when other rows come into sight. */
+  /** To be called when other rows come into sight. */
   readonly fetchRows: (first: number, last: number) => void;
   readonly refresh: () => void;
   readonly error: string | undefined;
 }
 
 /** The cursor of the first page. */
-const FIRST = '0';
+const FIRST_CURSOR = '0';
 
-interface Found {
+/** The rows that have come. Without a filter there may be gaps, and only `rows` is used. */
+interface FetchedRows {
   readonly rows: AccountView[];
-  /** The cursor of the page that follows; FIRST until the first has come, null if all have. */
+  /** The cursor of the page that follows; FIRST_CURSOR until the first has come, null after the last. */
   readonly next: string | null;
   /** How many pages the rows are from. A page may be short, or empty, and not be the last. */
   readonly pages: number;
 }
 
-/** `total`: how many accounts there are; undefined while it is not known. */
+/** In `requestedPages` with a filter: the next page, whichever that is. */
+const NEXT_PAGE = -1;
+
+/** `total`: how many accounts there are without a filter; undefined while that is not known. */
 export function useAccountRows(filter: AccountFilter, total: number | undefined): AccountRows {
   const { search, plan, group, active } = filter;
-  const filtered = Object.values(filter).some((value) => value !== '');
-  const found = useRef<Found>({ rows: [], next: FIRST, pages: 0 });
-  /** Pages that are being fetched, or were. With a filter, -1 is the next page, whichever that is. */
+  const isFiltered = Object.values(filter).some((value) => value !== '');
+  const fetched = useRef<FetchedRows>({ rows: [], next: FIRST_CURSOR, pages: 0 });
+  /** Pages that are being fetched. Without a filter also those that have come. */
   const requestedPages = useRef(new Set<number>());
   /** The first and the last row in sight. */
   const inSight = useRef<readonly [number, number]>([0, 0]);
-  /** Grows with each filter; responses to an earlier one are dropped. */
+  /** Grows with each filter. Responses to an earlier filter are dropped. */
   const generation = useRef(0);
+  /** Grows with each change of the refs, which by themselves draw nothing. */
   const [, setVersion] = useState(0);
   const [error, setError] = useState<string>();
 
   const fetchFrom = useCallback(
-    /** `again`: fetches the page, for its counters, also if it was fetched before. */
-    async (page: number, cursor: string, again: boolean): Promise<void> => {
-      if (requestedPages.current.has(page) && !again) return;
+    /** `isRefresh`: fetches the page, for its counters, also if the page was fetched before. */
+    async (page: number, cursor: string, isRefresh: boolean): Promise<void> => {
+      if (requestedPages.current.has(page) && !isRefresh) return;
       requestedPages.current.add(page);
       const ownGeneration = generation.current;
       try {
         const query = queryOf({ cursor, limit: PAGE_ROWS, search, plan, group, active });
         const { data, next } = await get<ListView<AccountView>>(`/accounts${query}`);
         if (ownGeneration !== generation.current) return;
-        const { rows } = found.current;
-        if (!filtered) data.forEach((account, index) => (rows[page * PAGE_ROWS + index] = account));
-        else if (again) {
-          // The first page may have become shorter. A second page may have come meanwhile.
-          if (found.current.pages === 1) found.current = { rows: [...data], next, pages: 1 };
+        const { rows } = fetched.current;
+        if (!isFiltered) data.forEach((account, index) => (rows[page * PAGE_ROWS + index] = account));
+        else if (isRefresh) {
+          // The first page may have become shorter. If a second page has come meanwhile, the first is kept.
+          if (fetched.current.pages === 1) fetched.current = { rows: [...data], next, pages: 1 };
         } else {
           requestedPages.current.delete(page);
-          // If the list was refreshed meanwhile, this page may not be the next one any more.
-          const isNext = cursor === found.current.next;
-          if (isNext) found.current = { rows: [...rows, ...data], next, pages: found.current.pages + 1 };
-          const { next: nextCursor } = found.current;
+          // If the list was refreshed meanwhile, this page may not be the next page any more.
+          const isNext = cursor === fetched.current.next;
+          if (isNext) fetched.current = { rows: [...rows, ...data], next, pages: fetched.current.pages + 1 };
+          const { next: nextCursor } = fetched.current;
           // Of a million accounts a page may have none, and still not be the last.
           if (nextCursor !== null && (!isNext || data.length === 0)) void fetchFrom(page, nextCursor, false);
         }
@@ -283,9 +292,9 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   const fetchRows = useCallback(
     (first: number, last: number): void => {
       inSight.current = [first, last];
-      if (filtered) {
-        const { rows, next } = found.current;
-        if (next !== null && last >= rows.length - 1) void fetchFrom(-1, next, false);
+      if (isFiltered) {
+        const { rows, next } = fetched.current;
+        if (next !== null && last >= rows.length - 1) void fetchFrom(NEXT_PAGE, next, false);
         return;
       }
       for (let page = Math.floor(first / PAGE_ROWS); page <= Math.floor(last / PAGE_ROWS); page++) {
@@ -297,19 +306,19 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
 
   useEffect(() => {
     generation.current += 1;
-    found.current = { rows: [], next: FIRST, pages: 0 };
+    fetched.current = { rows: [], next: FIRST_CURSOR, pages: 0 };
     requestedPages.current.clear();
     setVersion((version) => version + 1);
     fetchRows(0, 0);
   }, [fetchRows]);
 
   const refresh = useCallback((): void => {
-    if (filtered) {
-      // If the page of these rows could not be fetched, nothing else fetches it again.
+    if (isFiltered) {
+      // If the page of these rows could not be fetched, nothing else fetches that page again.
       fetchRows(...inSight.current);
-      // Only the first page is fetched again. It is the one mostly looked at, and where others begin may have
-      // changed.
-      if (found.current.pages === 1) void fetchFrom(0, FIRST, true);
+      // Of the fetched pages only the first is refreshed, and only while it is the only one: it is mostly
+      // looked at, and the cursors of later pages may have changed.
+      if (fetched.current.pages === 1) void fetchFrom(0, FIRST_CURSOR, true);
       return;
     }
     const [first, last] = inSight.current;
@@ -319,10 +328,10 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   }, [fetchFrom, fetchRows]);
   useRefresh(refresh, REFRESH_MS);
 
-  const { rows, next } = found.current;
+  const { rows, next } = fetched.current;
   return {
-    count: filtered ? rows.length : Math.max(total ?? 0, rows.length),
-    hasMore: filtered && next !== null,
+    count: isFiltered ? rows.length : Math.max(total ?? 0, rows.length),
+    hasMore: isFiltered && next !== null,
     accountAt: (row) => rows[row],
     fetchRows,
     refresh,
@@ -330,14 +339,14 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
   };
 }
 
-/** The gateway needs 15 ms for them. Operators with more accounts have to search. */
+/** The gateway needs 15 ms for so many. Operators with more accounts have to search. */
 const SORTED_MAX = 1_000;
 
-const names = new Intl.Collator('en', { numeric: true });
+const collator = new Intl.Collator('en', { numeric: true });
 
 /**
- * The accounts of a filter in the order of a column; undefined without an order. They are sorted here, so all
- * of them must be here: the gateway lists accounts only in the order of their creation.
+ * The accounts of a filter in the order of a column; undefined without an order. The gateway lists accounts
+ * only in the order of their creation, so they are all fetched, up to SORTED_MAX, and sorted here.
  */
 export function useSortedAccounts(
   filter: AccountFilter,
@@ -362,8 +371,8 @@ export function useSortedAccounts(
   };
 }
 
-/** Equal accounts stay in the order of their creation. */
+/** Returns 0 for equal accounts, which then stay in the order of their creation. */
 function compare(left: AccountView, right: AccountView, by: SortedBy): number {
-  if (by === 'name' || by === 'plan') return names.compare(left[by], right[by]);
+  if (by === 'name' || by === 'plan') return collator.compare(left[by], right[by]);
   return Number(left[by]) - Number(right[by]);
 }

@@ -1,7 +1,10 @@
 /**
  * The page of accounts, which main.tsx shows: a list with search and filters, a dialog that creates an
- * account, and a panel for the open account with its live counters, its keys and its recent calls. Browser
- * (test/e2e/console.test.ts, test/e2e/console-accounts.test.ts).
+ * account, and a panel for the open account with its live counters, its keys and its recent calls. Browser.
+ *
+ * Must hold: actions are offered only to operators whose role allows them (the gateway rejects them anyway),
+ * and a change is seen in the panel and the list at once (test/e2e/console.test.ts,
+ * test/e2e/console-accounts.test.ts).
  */
 import { useEffect, useState } from 'preact/hooks';
 import type { AccountView, CreditView, ListView, PlanView } from '../admin/views.js';
@@ -45,7 +48,7 @@ interface AccountsProps {
 }
 
 export function AccountsPage({ item, count }: AccountsProps) {
-  const text = useInput();
+  const search = useInput();
   const plan = useInput();
   const group = useInput();
   const active = useInput();
@@ -54,9 +57,9 @@ export function AccountsPage({ item, count }: AccountsProps) {
   const groups = useGroupOptions().options;
   const [isCreating, setCreating] = useState(false);
   const [order, setOrder] = useState<AccountOrder>();
-  // Each keystroke sends a request: a search among 100,000 accounts costs the gateway 5 ms.
-  const filter = { search: text.value.trim(), plan: plan.value, group: group.value, active: active.value };
-  // `sorted` is undefined until the operator has chosen a column to sort by; until then `unsorted` is shown.
+  // Each keystroke sends a request, because a search among 100,000 accounts takes the gateway only 5 ms.
+  const filter = { search: search.value.trim(), plan: plan.value, group: group.value, active: active.value };
+  // `sorted` is undefined without an order.
   const unsorted = useAccountRows(filter, count);
   const sorted = useSortedAccounts(filter, order);
   const rows = sorted ?? unsorted;
@@ -66,7 +69,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
       <section class="account-finder" aria-label="All accounts">
         <div class="head">
           <h1>Accounts</h1>
-          {/* A new account needs a plan: the button waits until plans have been loaded. */}
+          {/* A new account needs a plan, so the button waits until the plans have come. */}
           {may('everything') && (
             <Button class="primary" disabled={plans.length === 0} onClick={() => setCreating(true)}>
               <Icon name="plus" /> New account
@@ -79,7 +82,7 @@ export function AccountsPage({ item, count }: AccountsProps) {
             type="search"
             placeholder="Part of the name, or the id"
             maxLength={100}
-            {...text}
+            {...search}
           />
           <Choice label="Plan" options={[['', 'Any'], ...idsOf(plans)]} {...plan} />
           {groups.length !== 0 && <Choice label="Group" options={[['', 'Any'], ...groups]} {...group} />}
@@ -94,11 +97,11 @@ export function AccountsPage({ item, count }: AccountsProps) {
           />
         </div>
         <p class="count muted" role="status">
-          {counted(rows.count, 'account', (all) => `${number(all)}${rows.hasMore ? ' or more' : ''}`)}
+          {counted(rows.count, 'account', (count) => `${number(count)}${rows.hasMore ? ' or more' : ''}`)}
           {rows.count > ROWS_MAX ? `: the first ${number(ROWS_MAX)} are listed, search for the others` : ''}
         </p>
         <ErrorText text={rows.error ?? error} />
-        <AccountList rows={rows} open={item} order={order} onOrder={setOrder} />
+        <AccountList rows={rows} openId={item} order={order} onOrder={setOrder} />
         <CsvButton
           label="Accounts"
           columns={ACCOUNT_COLUMNS}
@@ -141,11 +144,12 @@ const ACCOUNT_COLUMNS: readonly Column<AccountView>[] = [
 /** How often the open account is fetched again, for its counters. */
 const REFRESH_MS = 2_000;
 
-/** Shown if the account's plan is not in the settings (`plan_missing`). */
+/** The error of an account whose plan is not in the settings (`plan_missing`). */
 const planMissingText = ({ plan }: AccountView): string =>
   `The settings have no plan ${plan}, so the keys of this account are refused. Add the plan to the settings, or change the account’s.`;
 
 interface AccountPanelProps {
+  /** Id or name. */
   readonly id: string;
   readonly plans: readonly PlanView[];
   /** Called after a change of the account, so that the list fetches its row again. */
@@ -155,7 +159,7 @@ interface AccountPanelProps {
 function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
   const path = `/accounts/${encodeURIComponent(id)}`;
   const { view: account, error, setView } = useView<AccountView>(path, REFRESH_MS);
-  // Which dialog is open. `switch` disables or enables the account.
+  /** The open dialog. `switch` disables or enables the account. */
   const [dialog, setDialog] = useState<'credit' | 'plan' | 'group' | 'switch'>();
   const onClose = (): void => setDialog(undefined);
   const dialogProps = {
@@ -234,7 +238,7 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
 
 const SECONDS_PER_MINUTE = 60;
 const SECONDS_PER_DAY = 86_400;
-/** The day of calls begins at 00:00 in UTC+8. */
+/** The day in which `calls_today` is counted begins at 00:00 in UTC+8 (ledger/day.ts). */
 const DAY_OFFSET_SECONDS = 8 * 3_600;
 
 const secondsNow = (): number => Math.floor(Date.now() / 1_000);
@@ -242,15 +246,15 @@ const dayStartOf = (seconds: number): number => seconds - ((seconds + DAY_OFFSET
 
 interface CountersProps {
   readonly account: AccountView;
+  /** Undefined if it is not in the settings, or has not come yet. Its limits are then left out. */
   readonly plan: PlanView | undefined;
 }
 
 function Counters({ account, plan }: CountersProps) {
   const { leased } = account;
-  const calls = (from?: number): string =>
+  const callsSince = (from?: number): string =>
     callsAddress({ account: account.id, ...(from === undefined ? {} : { from: String(from) }) });
   const inFlight = (calls: number): string => `${counted(calls, 'call')} in flight`;
-  // If the plan is not known, the limit is left out.
   const limitText = (limit: number | undefined, noun: string): string =>
     limit === undefined ? `${noun}s` : `of ${counted(limit, noun, shortNumber)}`;
   const tiles: readonly Tile[] = [
@@ -258,7 +262,7 @@ function Counters({ account, plan }: CountersProps) {
     ['Held', <CutMoney amount={account.held} />, inFlight(account.calls_in_flight)],
     [
       'Spent',
-      <a href={calls()}>
+      <a href={callsSince()}>
         <CutMoney amount={account.spent} />
       </a>,
       `since ${moment(account.created)}`,
@@ -269,7 +273,7 @@ function Counters({ account, plan }: CountersProps) {
     ...(leased === undefined
       ? []
       : [
-          // What processes were granted in advance and have not used: a part of the balance, and call slots.
+          // Granted to processes in advance and not used yet: a part of the balance, and call slots.
           [
             'Leased',
             <CutMoney amount={leased.balance} />,
@@ -278,33 +282,32 @@ function Counters({ account, plan }: CountersProps) {
         ]),
     [
       'This minute',
-      <a href={calls(secondsNow() - SECONDS_PER_MINUTE)}>{number(account.requests_this_minute)}</a>,
+      <a href={callsSince(secondsNow() - SECONDS_PER_MINUTE)}>{number(account.requests_this_minute)}</a>,
       limitText(plan?.requests_per_minute, 'request'),
     ],
     [
       'Today',
-      <a href={calls(dayStartOf(secondsNow()))}>{number(account.calls_today)}</a>,
+      <a href={callsSince(dayStartOf(secondsNow()))}>{number(account.calls_today)}</a>,
       limitText(plan?.calls_per_day, 'call'),
     ],
   ];
-  return <Tiles label="Counters" small tiles={tiles} />;
+  return <Tiles label="Counters" isSmall tiles={tiles} />;
 }
 
 const CREDITS_SHOWN = 10;
 
 /**
- * The journal of credits and debits, newest first: the gateway lists them oldest first, so all are read, at
- * most ROWS_OF_CSV_MAX.
+ * The journal of credits and debits, newest first. The gateway lists them oldest first, so all are fetched,
+ * at most ROWS_OF_CSV_MAX. They are fetched again after each credit or debit, which changes `credited`.
  */
 function AccountCredits({ account }: { readonly account: AccountView }) {
-  const [read, setRead] = useState<FirstRows<CreditView>>();
+  const [credits, setCredits] = useState<FirstRows<CreditView>>();
   const { error, run } = useAction(async () => {
-    setRead(await allOf<CreditView>(`/accounts/${encodeURIComponent(account.id)}/credits`));
+    setCredits(await allOf<CreditView>(`/accounts/${encodeURIComponent(account.id)}/credits`));
   });
-  // Each credit and each debit changes the sum.
   useEffect(() => run(), [account.credited]);
-  if (read === undefined) return <ErrorText text={error} />;
-  const newestFirst = read.rows.toReversed();
+  if (credits === undefined) return <ErrorText text={error} />;
+  const newestFirst = credits.rows.toReversed();
   return (
     <section>
       <h3>Credits and debits</h3>
@@ -317,7 +320,7 @@ function AccountCredits({ account }: { readonly account: AccountView }) {
           class="cards"
           rows={newestFirst.slice(0, CREDITS_SHOWN)}
           keyOf={(_, index) => String(newestFirst.length - index)}
-          all={() => ({ rows: newestFirst, hasMore: read.hasMore })}
+          all={() => ({ rows: newestFirst, hasMore: credits.hasMore })}
           columns={[
             { head: 'When', at: ({ created }) => created },
             { head: 'Amount', money: ({ amount }) => amount },
@@ -327,9 +330,9 @@ function AccountCredits({ account }: { readonly account: AccountView }) {
       )}
       {newestFirst.length > CREDITS_SHOWN && (
         <p class="muted">
-          The last {CREDITS_SHOWN} of {read.hasMore ? 'the first ' : ''}
+          The last {CREDITS_SHOWN} of {credits.hasMore ? 'the first ' : ''}
           {number(newestFirst.length)}
-          {read.hasMore ? '; later ones are not read here' : ''}.
+          {credits.hasMore ? '; later ones are not read here' : ''}.
         </p>
       )}
     </section>

@@ -48,7 +48,7 @@ function reportSignedOut(): void {
   if (!isSignOutPending) onSignedOut();
 }
 
-/** Marks a request as the console's own. admin/http.ts reads the header, which no other site's page can set. */
+/** Marks a request as the console's own. admin/http.ts reads it; no page of another site can set it. */
 const CONSOLE_HEADER = { 'x-tollgate-console': '1' };
 /** As in admin/route.ts, which this code cannot import, as `ROOT`. */
 const SESSION = '/admin/session';

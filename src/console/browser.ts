@@ -65,7 +65,7 @@ export function usePageAddress(): PageAddress {
 
 const RETURN_KEY = 'tollgate-return';
 
-/** Leaves the console for a sign-in elsewhere. Afterwards `restoreAddress` opens the present page again. */
+/** Leaves the console for a sign-in elsewhere. `restoreAddress` then opens the present page again. */
 export function leaveTo(url: string): void {
   sessionStorage.setItem(RETURN_KEY, location.hash);
   location.assign(url);

@@ -62,7 +62,7 @@ function CallDetails({ call }: { readonly call: CallView }) {
           <Advice code={call.code} />
         </section>
       )}
-      <Tiles label="The call" small tiles={tilesOf(call)} />
+      <Tiles label="The call" isSmall tiles={tilesOf(call)} />
       <dl class="facts">{factsOf(call)}</dl>
       <section>
         <h2>Course</h2>

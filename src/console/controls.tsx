@@ -1,6 +1,6 @@
 /**
- * Small components that every page uses: the logo, icons, fields, choices, badges (of an account's state
- * too), error messages, copying, names and money. Browser.
+ * Small components that the pages use: the logo, icons, fields, choices, badges (of an account's state too),
+ * error messages, copying, names and money. Browser.
  *
  * Must hold: each icon is beside words, each field has a label, and an error is read out, so that the pages
  * can be used without seeing them (test/e2e/console.test.ts).
@@ -11,7 +11,7 @@ import type { AccountView } from '../admin/views.js';
 import { DECIMALS_OF_MONEY, localOf, money } from './format.js';
 import { type Range, RANGES } from './live.js';
 
-/** Drawn beside words, never instead of them. */
+/** SVG paths. main.tsx draws the icon of each page by the page's name. */
 const ICON_PATHS = {
   overview: 'M3 12h4l3-8 4 16 3-8h4',
   accounts:
@@ -41,7 +41,7 @@ export function Icon({ name }: { readonly name: IconName }) {
   );
 }
 
-/** Beside the name of the product. */
+/** Drawn beside the name of the product, so screen readers leave it out. icon.svg has the same shape. */
 export function Logo() {
   return (
     <svg class="mark" viewBox="0 0 32 32" aria-hidden="true" focusable="false">
@@ -56,13 +56,13 @@ export function Button(props: JSX.IntrinsicElements['button']) {
   return <button type="button" {...props} />;
 }
 
-/** The value of a control, and the function that sets it. */
+/** The value of a control, and the function that sets the value. */
 export interface Input<Value extends string = string> {
   readonly value: Value;
   readonly onValue: (value: Value) => void;
 }
 
-/** A state for one control; spread it into the control. */
+/** Returns the state of one control; spread the state into the control. */
 export function useInput(initial = ''): Input {
   const [value, onValue] = useState(initial);
   return { value, onValue };
@@ -71,10 +71,11 @@ export function useInput(initial = ''): Input {
 interface FieldProps {
   readonly label: string;
   readonly hint?: string | undefined;
+  /** Returns the control, which must have these as `id` and `aria-describedby`. */
   readonly children: (id: string, hintId: string | undefined) => ComponentChildren;
 }
 
-/** A label, its control, and a hint how to fill it in. */
+/** A label, its control, and a hint how to fill the control in. */
 export function Field({ label, hint, children }: FieldProps) {
   const id = useId();
   const hintId = hint === undefined ? undefined : `${id}-hint`;
@@ -109,17 +110,18 @@ interface TextFieldProps extends Input {
   readonly autofocus?: boolean;
 }
 
-export function TextField({ label, hint, value, onValue, ...rest }: TextFieldProps) {
+/** Without `autocomplete`, browsers must not fill in what is typed: names, keys, amounts. */
+export function TextField({ label, hint, value, onValue, ...attributes }: TextFieldProps) {
   return (
     <Field label={label} hint={hint}>
       {(id, hintId) => (
         <input
-          {...(rest as JSX.IntrinsicElements['input'])}
+          {...(attributes as JSX.IntrinsicElements['input'])}
           id={id}
           aria-describedby={hintId}
           value={value}
           onInput={(event) => onValue(event.currentTarget.value)}
-          autocomplete={rest.autocomplete ?? 'off'}
+          autocomplete={attributes.autocomplete ?? 'off'}
           spellcheck={false}
         />
       )}
@@ -130,7 +132,7 @@ export function TextField({ label, hint, value, onValue, ...rest }: TextFieldPro
 interface ChoiceProps extends Input {
   readonly label: string;
   readonly hint?: string | undefined;
-  /** A value that is its own text, or a value and its text. */
+  /** Values with their texts. A string is a value that is its own text. */
   readonly options: readonly (string | readonly [value: string, text: string])[];
 }
 
@@ -157,7 +159,7 @@ export function Choice({ label, hint, value, onValue, options }: ChoiceProps) {
   );
 }
 
-/** `options` of a Choice in which each id is its own text. */
+/** Returns `options` of a Choice in which each id is its own text. */
 export const idsOf = (items: readonly { readonly id: string }[]): string[] => items.map(({ id }) => id);
 
 interface ButtonChoiceProps<Value extends string> extends Input<Value> {
@@ -201,7 +203,7 @@ export function Badge({ tone, children }: { readonly tone: Tone; readonly childr
 
 type AccountState = Pick<AccountView, 'active' | 'plan_missing'>;
 
-/** Tone and text of a badge: whether the keys of an account are accepted. */
+/** Returns tone and text of a badge: whether the keys of an account are accepted. */
 export function statusOf({ active, plan_missing: planMissing }: AccountState): readonly [Tone, string] {
   if (!active) return ['bad', 'Disabled'];
   return planMissing === true ? ['bad', 'Plan missing'] : ['good', 'Active'];
@@ -212,25 +214,26 @@ export function StatusBadge({ account }: { readonly account: AccountState }) {
   return <Badge tone={tone}>{text}</Badge>;
 }
 
-/** A moment as Unix seconds in text, empty for none; chosen in the time zone of the browser. */
+/** A field for a moment in the browser's time zone. Its value is Unix seconds as text, empty for none. */
 export function TimeField({ label, value, onValue }: Input & { readonly label: string }) {
   /**
-   * What is typed and is no moment yet: after its first digit 2025 is the year 2, which lies before 1970.
-   * `Date.parse` reads no year of five digits.
+   * A text that is typed and is no moment yet: after its first digit, 2025 is the year 2, which lies before
+   * 1970. Nor does `Date.parse` read a year of five digits.
    */
-  const [typed, setTyped] = useState<string>();
-  useEffect(() => setTyped(undefined), [value]);
+  const [unfinished, setUnfinished] = useState<string>();
+  useEffect(() => setUnfinished(undefined), [value]);
   const onText = (text: string): void => {
     const seconds = Date.parse(text) / 1_000;
     const isValue = text === '' || seconds >= 0;
-    setTyped(isValue ? undefined : text);
+    setUnfinished(isValue ? undefined : text);
     if (isValue) onValue(text === '' ? '' : String(seconds));
   };
-  const shown = typed ?? (/^\d{1,11}$/.test(value) ? localOf(Number(value)) : '');
-  return <TextField label={label} type="datetime-local" value={shown} onValue={onText} />;
+  // An address that somebody typed may have any text as the value.
+  const text = unfinished ?? (/^\d{1,11}$/.test(value) ? localOf(Number(value)) : '');
+  return <TextField label={label} type="datetime-local" value={text} onValue={onText} />;
 }
 
-/** An error message, which screen readers read at once. */
+/** An error message, which screen readers read at once; nothing if `text` is undefined. */
 export function ErrorText({ text }: { readonly text: string | undefined }) {
   return text === undefined ? null : (
     <p class="notice bad" role="alert">
@@ -239,9 +242,10 @@ export function ErrorText({ text }: { readonly text: string | undefined }) {
   );
 }
 
-/** How long the button says whether it has copied. */
+/** How long the button says whether the text was copied. */
 const COPIED_MS = 2_000;
 
+/** `noun`: what the text is, for screen readers: `the code`. */
 export function CopyButton({ text, noun }: { readonly text: string; readonly noun: string }) {
   const [outcome, setOutcome] = useState<'Copied' | 'Not copied'>();
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
@@ -260,8 +264,8 @@ export function CopyButton({ text, noun }: { readonly text: string; readonly nou
 }
 
 /**
- * Returns whether the clipboard has the text. Over plain HTTP, browsers give their clipboard only to pages on
- * this host.
+ * Returns whether the clipboard has the text. Over plain HTTP browsers give `navigator.clipboard` only to
+ * pages of localhost, so other pages copy by a selected text area.
  */
 async function copyText(text: string): Promise<boolean> {
   try {
@@ -270,9 +274,10 @@ async function copyText(text: string): Promise<boolean> {
   } catch {
     const area = document.createElement('textarea');
     area.value = text;
+    // Within an open dialog, because nothing outside of it can be selected.
     (document.querySelector('dialog[open]') ?? document.body).append(area);
     area.select();
-    // Deprecated, and without a successor if there is no `clipboard`.
+    // The function is deprecated, and has no successor if there is no `clipboard`.
     // eslint-disable-next-line @typescript-eslint/no-deprecated
     const isCopied = document.execCommand('copy');
     area.remove();
@@ -280,7 +285,10 @@ async function copyText(text: string): Promise<boolean> {
   }
 }
 
-/** A name that somebody else chose: cut if there is no room, and whole under the pointer. */
+/**
+ * A name that somebody else chose: cut if it is too long for its place, and whole under the pointer. <bdi>: a
+ * text in a right-to-left script does not reorder what stands around it.
+ */
 export function Name({ text }: { readonly text: string }) {
   return (
     <bdi class="name" title={text}>
@@ -289,7 +297,7 @@ export function Name({ text }: { readonly text: string }) {
   );
 }
 
-/** A change. <bdi>: a text in a right-to-left script does not reorder what stands around it. */
+/** A change of a value. <bdi>: see Name. */
 export function BeforeAfter({ before, after }: { readonly before: string; readonly after: string }) {
   return (
     <>
@@ -304,9 +312,9 @@ export function BeforeAfter({ before, after }: { readonly before: string; readon
   );
 }
 
-/** As `Money`, for narrow places: `…` replaces the decimals that do not fit. */
+/** As `Money`, for narrow places: the style sheet replaces the decimals that do not fit by `…`. */
 export function CutMoney({ amount }: { readonly amount: string }) {
-  // There are always decimals: `money` gives two at least.
+  // `money` gives two decimals at least.
   const [whole, decimals] = money(amount).split('.');
   return (
     <span class="cut-money" title={money(amount, DECIMALS_OF_MONEY)}>
@@ -316,7 +324,7 @@ export function CutMoney({ amount }: { readonly amount: string }) {
   );
 }
 
-/** Money as it fits, and in full under the pointer. */
+/** Money with at most `decimalsMax` decimals, by default as many as `money`, and with all under the pointer. */
 export function Money({ amount, decimalsMax }: { readonly amount: string; readonly decimalsMax?: number }) {
   const shown = money(amount, decimalsMax);
   const full = money(amount, DECIMALS_OF_MONEY);

@@ -1,9 +1,9 @@
 /**
- * Tables that scroll sideways in a box of their own, with the keyboard too, and that can be had as CSV; and
- * tiles, each a number with its name. All pages use them. Browser.
+ * Tables that scroll sideways in a box of their own, with the keyboard too, and that can be saved as CSV; and
+ * tiles, each a number with its name. Most pages use them. Browser.
  *
- * Must hold: the CSV has all rows of the filter, exact and without units, not only what is in sight
- * (test/e2e/console-tables.test.ts).
+ * Must hold: the CSV has all rows of the filter, not only those in sight, up to ROWS_OF_CSV_MAX, and exact
+ * values without units (test/e2e/console-tables.test.ts).
  */
 import type { ComponentChildren } from 'preact';
 import { type CsvCell, csvOf } from '../core/csv.js';
@@ -15,39 +15,40 @@ import { ago, isoOf, moment, number } from './format.js';
 interface ColumnHead {
   /** A hidden head is for screen readers alone. */
   readonly head: string | { readonly hidden: string };
-  /** In the last line, below all rows. */
+  /** The cell in the last line, below all rows. Only if the first column has one, there is such a line. */
   readonly foot?: ComponentChildren;
 }
 
-/** The address to which the content of a cell is a link. */
 interface Linked<Row> {
+  /** The address to which the content of a cell is a link; undefined for no link. */
   readonly href?: (row: Row) => string | undefined;
 }
 
-/** Null is shown as a dash. */
+/** Null and an empty text are shown as a dash. */
 interface TextColumn<Row> extends ColumnHead, Linked<Row> {
   readonly text: (row: Row) => string | null;
 }
 
-/** Null is shown as a dash; 0 is no link. The CSV has the number as it is. */
+/** A column of numbers. Null is shown as a dash; 0 is no link. The CSV has the number without `format`. */
 interface FigureColumn<Row> extends ColumnHead, Linked<Row> {
   readonly figure: (row: Row) => number | null;
   readonly format?: (figure: number) => string;
 }
 
-/** Decimal text, of which the CSV has all decimals; 0 is no link. */
+/** A column of decimal text, of which the CSV has all decimals; 0 is no link. */
 interface MoneyColumn<Row> extends ColumnHead, Linked<Row> {
   readonly money: (row: Row) => string;
   readonly decimalsMax?: number;
 }
 
-/** Unix seconds. Shown is how long ago that was; the CSV has ISO 8601. */
+/** A column of Unix seconds, shown as how long ago they were; the CSV has ISO 8601. */
 interface AgeColumn<Row> extends ColumnHead, Linked<Row> {
   readonly at: (row: Row) => number | null;
-  /** The text that is shown for null. */
+  /** The text that is shown for null; a dash by default. */
   readonly none?: string;
 }
 
+/** A column whose cells the page makes itself. */
 interface OtherColumn<Row> extends ColumnHead {
   readonly cell: (row: Row) => ComponentChildren;
   /** The value in the CSV. A column without it is not in the CSV. */
@@ -56,6 +57,7 @@ interface OtherColumn<Row> extends ColumnHead {
   readonly class?: string;
 }
 
+/** Columns are told apart by which of the members `text`, `figure`, `money`, `at` and `cell` they have. */
 export type Column<Row> =
   TextColumn<Row> | FigureColumn<Row> | MoneyColumn<Row> | AgeColumn<Row> | OtherColumn<Row>;
 
@@ -91,7 +93,7 @@ function classOf<Row>(column: Column<Row>): string | undefined {
   return 'figure' in column || 'money' in column ? 'figure' : undefined;
 }
 
-/** The value in the CSV, exact and without a unit; undefined if the column is not in it. */
+/** Returns what makes the exact value in the CSV, without a unit; undefined if the CSV lacks the column. */
 function valueOf<Row>(column: Column<Row>): ((row: Row) => CsvCell) | undefined {
   if ('cell' in column) return column.value;
   if ('money' in column) return column.money;
@@ -114,16 +116,17 @@ interface CsvProps<Row> {
 /** Saves all rows of a table as a file, not only those in sight. */
 export function CsvButton<Row>({ label, columns, all }: CsvProps<Row>) {
   const { error, isBusy, run } = useAction(async () => {
-    const exported = columns.flatMap((column) => {
+    const csvColumns = columns.flatMap((column) => {
       const { head } = column;
       const value = valueOf(column);
       return value === undefined ? [] : [{ head: typeof head === 'string' ? head : head.hidden, value }];
     });
     const { rows, hasMore } = await all();
-    const heads = exported.map(({ head }) => head);
-    const cells = rows.slice(0, ROWS_OF_CSV_MAX).map((row) => exported.map(({ value }) => value(row)));
+    const heads = csvColumns.map(({ head }) => head);
+    const cells = rows.slice(0, ROWS_OF_CSV_MAX).map((row) => csvColumns.map(({ value }) => value(row)));
     const fileName = `${label.toLowerCase().replaceAll(' ', '-')}.csv`;
     saveText(fileName, 'text/csv;charset=utf-8', csvOf(heads, cells));
+    // An error, so that nobody takes the saved part for the whole.
     if (hasMore || rows.length > ROWS_OF_CSV_MAX) {
       throw new Error(
         `The file has the first ${number(cells.length)} rows; there are more. Filter for fewer to have all.`,
@@ -154,15 +157,16 @@ interface TableProps<Row> {
   readonly class?: string;
   readonly rows: readonly Row[];
   readonly keyOf: (row: Row, index: number) => string;
-  /** The first one is the head of its row. */
+  /** The cell of the first column is the head of its row. */
   readonly columns: readonly Column<Row>[];
-  /** All rows of the filter, if `rows` are a part of them. */
+  /** Returns all rows of the filter; needed if `rows` are a part of them. */
   readonly all?: CsvProps<Row>['all'] | undefined;
   /** Replaces the button that saves the CSV, for a CSV that the gateway writes. */
   readonly csv?: ComponentChildren;
 }
 
 export function Table<Row>({ label, class: className, rows, keyOf, columns, all, csv }: TableProps<Row>) {
+  // `data-head` is shown on a phone, where a table of the class `cards` has no line of heads.
   const cellsOf = (contentOfColumn: (column: Column<Row>) => ComponentChildren) =>
     columns.map((column, index) =>
       index === 0 ? (
@@ -210,18 +214,19 @@ export function Table<Row>({ label, class: className, rows, keyOf, columns, all,
   );
 }
 
+/** `hint`: a line below the value. Names are unique in their Tiles. */
 export type Tile = readonly [name: string, value: ComponentChildren, hint: string];
 
 interface TilesProps {
   /** For screen readers. */
   readonly label: string;
   readonly tiles: readonly Tile[];
-  readonly small?: boolean;
+  readonly isSmall?: boolean;
 }
 
-export function Tiles({ label, tiles, small = false }: TilesProps) {
+export function Tiles({ label, tiles, isSmall = false }: TilesProps) {
   return (
-    <dl class={small ? 'tiles small' : 'tiles'} aria-label={label}>
+    <dl class={isSmall ? 'tiles small' : 'tiles'} aria-label={label}>
       {tiles.map(([name, value, hint]) => (
         <div key={name} class="tile">
           <dt>{name}</dt>
