@@ -2,8 +2,8 @@
  * The recent calls of accounts, from the last five minutes to the last day: charts of one account, which
  * accounts-page.tsx shows, and a table of the busiest accounts, which overview-page.tsx shows. Browser.
  *
- * Must hold: values of one range are never shown as those of another (test/e2e/account-history.test.ts, which
- * tests the values).
+ * Must hold: values of one range are never shown as those of another. No test notices this;
+ * test/e2e/account-history.test.ts tests the values that the gateway sends.
  */
 import { useState } from 'preact/hooks';
 import type {

@@ -73,7 +73,7 @@ export function leaveTo(url: string): void {
 
 /**
  * Opens the page that `leaveTo` has left, unless the address names a page. Only the part of an address after
- * `#` was stored, which cannot lead out of the console. Called once, at the start, before the address is read.
+ * `#` was stored, which cannot lead out of the console. main.tsx calls it once, before it reads the address.
  */
 export function restoreAddress(): void {
   const hash = sessionStorage.getItem(RETURN_KEY);

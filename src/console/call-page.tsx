@@ -1,10 +1,10 @@
 /**
- * The page of one call, which calls-page.tsx opens: from its arrival to its end, what was left of each quota
- * when it was admitted, its attempts, its tokens and cost, the error that the caller got and what to do about
- * it. Browser.
+ * The page of one call, which main.tsx shows and calls-page.tsx links to: the call from its arrival to its
+ * end, what was left of each quota when the call was admitted, its attempts, its tokens and cost, the error
+ * that the caller got and what to do about the error. Browser.
  *
  * Must hold: contents are requested only by a click, because the gateway logs each look at them. Test:
- * test/e2e/console-calls.test.ts, which clicks, but does not see an earlier request.
+ * test/e2e/console-calls.test.ts, which clicks, but would not notice an earlier request.
  */
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
@@ -18,6 +18,7 @@ import { exactMoment, milliseconds, money, number, words } from './format.js';
 import { type Tile, Tiles } from './table.js';
 import { ResetButton } from './upstreams-page.js';
 
+/** `id`: the request id. */
 export function CallPage({ id }: { readonly id: string }) {
   const { view: call, error, reload } = useView<CallView>(`/calls/${encodeURIComponent(id)}`);
   return (
@@ -46,7 +47,7 @@ export function CallPage({ id }: { readonly id: string }) {
   );
 }
 
-/** Stands beside the status, which is null if the caller left before there was one. */
+/** Returns the text beside the status; empty for a call that went well. */
 function outcomeOf({ code }: CallView): string {
   if (code === null) return '';
   return code === 'client_gone' ? 'The caller left' : words(code);
@@ -75,29 +76,33 @@ function CallDetails({ call }: { readonly call: CallView }) {
 
 /** The contents of the call, once an operator asks for them. */
 function Contents({ id }: { readonly id: string }) {
-  const [wanted, setWanted] = useState(false);
-  const path = wanted ? `/calls/${encodeURIComponent(id)}/contents` : undefined;
+  const [isRequested, setRequested] = useState(false);
+  const path = isRequested ? `/calls/${encodeURIComponent(id)}/contents` : undefined;
   const { view, error } = useView<ContentsView>(path);
   return (
     <section aria-label="Contents">
       <div class="head">
         <h2>Contents</h2>
-        {wanted ? null : <Button onClick={() => setWanted(true)}>Show request and response</Button>}
+        {isRequested ? null : <Button onClick={() => setRequested(true)}>Show request and response</Button>}
       </div>
-      {wanted ? null : <p class="muted">Shown on demand, and only if the settings keep them.</p>}
+      {isRequested ? null : <p class="muted">Shown on demand, and only if the settings keep them.</p>}
       <ErrorText text={error} />
       {view !== undefined && (
         <>
-          <ContentsText title="Request" shown={view.request} />
-          <ContentsText title="Response" shown={view.response} />
+          <ContentsText title="Request" contents={view.request} />
+          <ContentsText title="Response" contents={view.response} />
         </>
       )}
     </section>
   );
 }
 
-function ContentsText({ title, shown }: { readonly title: string; readonly shown: ContentsView['request'] }) {
-  const { text, bytes, cut } = shown;
+interface ContentsTextProps {
+  readonly title: string;
+  readonly contents: ContentsView['request'];
+}
+
+function ContentsText({ title, contents: { text, bytes, cut } }: ContentsTextProps) {
   return (
     <>
       <h3>
@@ -113,7 +118,7 @@ function ContentsText({ title, shown }: { readonly title: string; readonly shown
   );
 }
 
-/** What an error means, and what an operator can do about it. ERROR_MEANINGS does not have `client_gone`. */
+/** What an error means, and what an operator can do; nothing for `client_gone`, which is no error. */
 function Advice({ code }: { readonly code: string | null }) {
   const meanings: Readonly<Record<string, ErrorMeaning>> = ERROR_MEANINGS;
   if (code === null || !Object.hasOwn(meanings, code)) return null;
@@ -125,10 +130,11 @@ function Advice({ code }: { readonly code: string | null }) {
   );
 }
 
-/** Removes the marks of code, and of a link all but its words. */
+/** The meanings are written for docs/errors.md: code loses its backquotes, and a link its address. */
 const withoutMarkdown = (text: string): string =>
   text.replaceAll('`', '').replace(/\[([^[\]]+)\]\([^()]*\)/g, '$1');
 
+/** Null numbers, such as the tokens of a call that was rejected, are shown as a dash. */
 function tilesOf(call: CallView): Tile[] {
   const { cost, prompt_tokens: prompt, cached_tokens: cached, reasoning_tokens: reasoning } = call;
   const tokens = (count: number | null): string => (count === null ? '–' : number(count));
@@ -205,18 +211,20 @@ function NameLink({ to, text }: { readonly to: string; readonly text: string }) 
 
 /** A line of the timeline. */
 interface Step {
-  /** After the call came; so is `untilMs`. */
+  /** Since the call came, as `untilMs`. */
   readonly atMs: number;
   /** Undefined if the step takes no time. */
   readonly untilMs?: number;
   readonly title: string;
-  readonly bad?: boolean;
+  /** Whether it is drawn as a failure; false by default. */
+  readonly isBad?: boolean;
   readonly detail?: ComponentChildren;
 }
 
 /**
- * In the order of time; steps of the same moment stay in this order. A call may wait for room before several
- * attempts, but only the sum is known: it is shown as one wait after the admission.
+ * Returns the steps in the order of time; steps of the same moment stay in the order below. A call may wait
+ * for room before several attempts, but only the sum of the waits is known. So one wait is shown, after the
+ * admission.
  */
 function stepsOf(call: CallView): Step[] {
   const { admitted_ms: admittedMs, first_token_ms: firstMs, duration_ms: endMs, queued_ms: queuedMs } = call;
@@ -232,29 +240,29 @@ function stepsOf(call: CallView): Step[] {
       atMs: attempt.start_ms,
       untilMs: attempt.start_ms + attempt.duration_ms,
       title: `Attempt on ${attempt.upstream ?? 'an upstream that is gone'}`,
-      bad: isFailed(attempt),
+      isBad: isFailed(attempt),
       detail: <AttemptDetail attempt={attempt} model={call.model} />,
     })),
     ...(firstMs === null ? [] : [{ atMs: firstMs, title: 'First token' }]),
     {
       atMs: endMs,
       title: call.code === 'client_gone' ? 'The caller left' : 'End',
-      bad: call.code !== null,
+      isBad: call.code !== null,
       detail: call.code === null ? `status ${call.status}` : words(call.code),
     },
   ];
   return steps.toSorted((left, right) => left.atMs - right.atMs);
 }
 
-/** So that a call of 0 ms divides nothing by 0. The records are exact to this. */
+/** The least duration that a record can express. A call of 0 ms counts as this, so that none divides by 0. */
 const DURATION_MS_MIN = 0.001;
 
 function Timeline({ call }: { readonly call: CallView }) {
-  const whole = Math.max(call.duration_ms, DURATION_MS_MIN);
-  const percent = (ms: number): number => Math.min(100, Math.max(0, (100 * ms) / whole));
+  const durationMs = Math.max(call.duration_ms, DURATION_MS_MIN);
+  const percent = (ms: number): number => Math.min(100, Math.max(0, (100 * ms) / durationMs));
   return (
     <ol class="timeline">
-      {stepsOf(call).map(({ atMs, untilMs = atMs, title, bad = false, detail }, index) => (
+      {stepsOf(call).map(({ atMs, untilMs = atMs, title, isBad = false, detail }, index) => (
         <li key={index}>
           <span class="figure muted">{milliseconds(atMs)}</span>
           <div>
@@ -266,7 +274,7 @@ function Timeline({ call }: { readonly call: CallView }) {
           </div>
           <span class="course" aria-hidden="true">
             <i
-              class={bad ? 'bad' : ''}
+              class={isBad ? 'bad' : ''}
               style={{ left: `${percent(atMs)}%`, width: `${percent(untilMs) - percent(atMs)}%` }}
             />
           </span>
@@ -276,7 +284,7 @@ function Timeline({ call }: { readonly call: CallView }) {
   );
 }
 
-/** Fewer than prices have: what is left of a balance or of a limit of spending is a larger amount. */
+/** Decimals of money that is left: fewer than of prices, because a balance or a limit is a larger amount. */
 const DECIMALS_LEFT = 4;
 
 function QuotasLeft({ quotas }: { readonly quotas: CallView['quotas'] }) {
@@ -300,12 +308,12 @@ interface AttemptDetailProps {
   readonly model: string | null;
 }
 
-/** `cancelled` is no failure of the upstream: the caller had left. */
+/** Whether the upstream has failed. With `cancelled` it has not: the caller had left. */
 const isFailed = ({ code }: CallView['attempts'][number]): boolean => code !== null && code !== 'cancelled';
 
 function AttemptDetail({ attempt, model }: AttemptDetailProps) {
   const { status, code, error } = attempt;
-  // Resets the breakers of all upstreams of the model: the gateway knows no smaller reset.
+  // ResetButton resets all upstreams of a model, because the gateway has no smaller reset.
   const resetModel = attempt.model ?? model ?? undefined;
   return (
     <>

@@ -1,8 +1,8 @@
 /**
- * The page of calls, which main.tsx shows: those that have ended, newest first and live, by filters that
- * stand in the address. Browser.
+ * The page of calls, which main.tsx shows: calls that have ended, newest first, by the filters in the
+ * address. While the page is live, new calls are added at its top (the live tail). Browser.
  *
- * Must hold: the list has no gap, also if the live tail cuts it while older calls are fetched
+ * Must hold: the list has no gap, also if the live tail cuts its end while older calls are fetched
  * (test/e2e/console-calls.test.ts).
  */
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks';
@@ -34,23 +34,26 @@ import { counted, exactMoment, money, number, recentMoment, roughMoney, words } 
 import { type Column, Table } from './table.js';
 
 const PAGE_CALLS = 100;
-/** After so many searches of some 70 ms, one after the other, the operator has to ask for more. */
+/** After so many searches of some 70 ms, one after the other, the operator has to ask again. */
 const PAGES_AT_ONCE = 50;
-/** The live tail keeps so many calls in the document. */
+/** The live tail cuts the list to so many calls, so that a page that stays open does not grow. */
 const CALLS_SHOWN_MAX = 500;
-/** In place of a cursor: all that is shown is read again, from the newest call on. */
+/** In place of a cursor: all shown calls are fetched again, from the newest on. */
 const FROM_NEWEST = '';
+/** The period of the live tail. */
 const TAIL_MS = 1_000;
 
+/** `bad`: the gateway or an upstream has failed. `warn`: the call was rejected, or its caller left. */
 export const toneOfCall = ({ status, code }: CallView): Tone => {
   if (code === null) return 'good';
   return code === 'client_gone' || (status !== null && status < 500) ? 'warn' : 'bad';
 };
 
-interface Shown {
+interface ShownCalls {
   readonly calls: readonly CallView[];
-  /** The cursor of older calls; FROM_NEWEST if the last calls were cut, null if there are none. */
+  /** The cursor of older calls; FROM_NEWEST if the list was cut, null if there are no older calls. */
   readonly next: string | null;
+  /** `searched_to` of the last page. */
   readonly searchedTo: string | null;
 }
 
@@ -58,48 +61,48 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
   // The gateway itself rejects filters that it does not know.
   const filter = Object.fromEntries(CALL_FILTERS.map((name) => [name, filters[name]?.trim()]));
   const query = queryOf(filter);
-  const [shown, setShown] = useState<Shown>();
+  const [shown, setShown] = useState<ShownCalls>();
   const [error, setError] = useState<string>();
-  const [live, setLive] = useState(true);
-  /** The cursor of the tail's next request; undefined until the first page has come. */
+  const [isLive, setLive] = useState(true);
+  /** The cursor of the tail's next request; undefined until the first page has come, and during a request. */
   const newest = useRef<string | undefined>(undefined);
-  const wanted = useRef(query);
-  wanted.current = query;
+  const latestQuery = useRef(query);
+  latestQuery.current = query;
 
-  /** Adds `parameters` to the filters. Calls `onPage` unless the filters have changed meanwhile. */
+  /** Requests a page by the filters and `parameters`. Drops the response if the filters have changed. */
   const request = useCallback(
     async (parameters: Parameters<typeof queryOf>[0], onPage: (page: CallsPageView) => void) => {
       try {
         const page = await get<CallsPageView>(`/calls${queryOf({ ...filter, ...parameters })}`);
-        if (wanted.current !== query) return;
+        if (latestQuery.current !== query) return;
         setError(undefined);
         onPage(page);
       } catch (reason) {
-        if (wanted.current === query) setError(textOf(reason));
+        if (latestQuery.current === query) setError(textOf(reason));
       }
     },
     [query],
   );
   /**
    * Adds `count` older calls from the cursor on, or as many as PAGES_AT_ONCE searches find: a page is short,
-   * or empty, if its search took too long. FROM_NEWEST replaces all that is shown.
+   * or empty, if its search took too long. FROM_NEWEST replaces all shown calls.
    */
   const addOlder = useCallback(
     async (firstCursor: string | null, count: number): Promise<void> => {
       let cursor = firstCursor;
-      let left = count;
-      for (let pages = 0; cursor !== null && left > 0 && pages < PAGES_AT_ONCE; pages++) {
-        const isNewest = cursor === FROM_NEWEST;
-        const parameters = { limit: left, cursor };
-        // Stays null, and so ends the loop, if the request fails or is dropped.
+      let missing = count;
+      for (let pages = 0; cursor !== null && missing > 0 && pages < PAGES_AT_ONCE; pages++) {
+        const isFromNewest = cursor === FROM_NEWEST;
+        const parameters = { limit: missing, cursor };
+        // The cursor stays null, which ends the loop, if the request fails or its response is dropped.
         cursor = null;
-        await request(parameters, ({ data, next, newest: last, searched_to: searchedTo }) => {
+        await request(parameters, ({ data, next, newest: tailCursor, searched_to: searchedTo }) => {
           cursor = next;
-          left -= data.length;
-          if (isNewest) newest.current = last;
+          missing -= data.length;
+          if (isFromNewest) newest.current = tailCursor;
           setShown((before) => {
-            if (before === undefined || isNewest) return before && { calls: data, next, searchedTo };
-            // The tail has cut the list meanwhile: these calls would follow with a gap.
+            if (before === undefined || isFromNewest) return before && { calls: data, next, searchedTo };
+            // If the tail has cut the list meanwhile, these calls would follow with a gap.
             if (before.next === FROM_NEWEST) return before;
             return { calls: [...before.calls, ...data], next, searchedTo };
           });
@@ -112,8 +115,8 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
     newest.current = undefined;
     const timer = setTimeout(
       () =>
-        void request({ limit: PAGE_CALLS }, ({ data, next, newest: last, searched_to: searchedTo }) => {
-          newest.current = last;
+        void request({ limit: PAGE_CALLS }, ({ data, next, newest: tailCursor, searched_to: searchedTo }) => {
+          newest.current = tailCursor;
           setShown({ calls: data, next, searchedTo });
           if (searchedTo !== null) void addOlder(next, PAGE_CALLS - data.length);
         }),
@@ -122,27 +125,30 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
     return () => clearTimeout(timer);
   }, [request]);
 
-  const tail = useCallback((): void => {
+  const addNewer = useCallback((): void => {
     const after = newest.current;
     if (after === undefined) return;
-    // The next request of the tail waits for this one.
+    // Unset, so that one request of the tail runs at a time. After a failure `finally` sets the same cursor
+    // again, unless the filters have changed.
     newest.current = undefined;
-    void request({ after, limit: PAGE_CALLS }, ({ data, newest: last }) => {
-      newest.current = last;
+    void request({ after, limit: PAGE_CALLS }, ({ data, newest: tailCursor }) => {
+      newest.current = tailCursor;
       if (data.length === 0) return;
+      // The calls come in the order in which they were written; the list has those that ended last first.
       const added = data.toSorted((left, right) => right.time.localeCompare(left.time));
       setShown((before) => {
         if (before === undefined) return before;
         const calls = [...added, ...before.calls];
-        // The cursor lies behind the calls that are cut, so from there older calls would follow with a gap.
+        // The cursor lies behind the calls that are cut: older calls from there on would follow with a gap.
         const next = calls.length > CALLS_SHOWN_MAX ? FROM_NEWEST : before.next;
         return { ...before, calls: calls.slice(0, CALLS_SHOWN_MAX), next };
       });
-    }).finally(() => (newest.current ??= wanted.current === query ? after : undefined));
+    }).finally(() => (newest.current ??= latestQuery.current === query ? after : undefined));
   }, [request]);
-  useRefresh(tail, live ? TAIL_MS : undefined);
+  useRefresh(addNewer, isLive ? TAIL_MS : undefined);
 
   const showOlder = (): void => {
+    // Otherwise the tail would cut the older calls off again.
     setLive(false);
     const next = shown?.next ?? null;
     void addOlder(next, next === FROM_NEWEST ? PAGE_CALLS + CALLS_SHOWN_MAX : PAGE_CALLS);
@@ -154,8 +160,8 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
         <h1>Calls</h1>
         <div class="head-end">
           <FindCall />
-          <Button aria-pressed={live} onClick={() => setLive(!live)}>
-            {live ? 'Pause' : 'Go on live'}
+          <Button aria-pressed={isLive} onClick={() => setLive(!isLive)}>
+            {isLive ? 'Pause' : 'Go on live'}
           </Button>
         </div>
       </div>
@@ -164,7 +170,7 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
       {shown !== undefined && (
         <>
           <p class="count muted" role="status">
-            {counted(shown.calls.length, 'call')} shown{live ? ', live' : ''}
+            {counted(shown.calls.length, 'call')} shown{isLive ? ', live' : ''}
           </p>
           {shown.calls.length === 0 ? (
             <p class="empty">
@@ -185,7 +191,7 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
   );
 }
 
-/** The search for one call by its id, which a caller who complains has. */
+/** The search for one call by its request id, which a caller who complains has in a response header. */
 function FindCall() {
   const id = useInput();
   return (
@@ -203,7 +209,8 @@ function FindCall() {
   );
 }
 
-const OUTCOMES: readonly (readonly [string, string])[] = [
+/** Options of the filter `failed`. */
+const OUTCOMES: readonly (readonly [value: string, text: string])[] = [
   ['', 'Any'],
   ['true', 'Failed'],
   ['false', 'Good'],
@@ -212,18 +219,18 @@ const OUTCOMES: readonly (readonly [string, string])[] = [
 /** On a phone the fields are folded, because they would fill the first screen. */
 function CallFilterFields({ filters }: { readonly filters: Filters }) {
   const models = useView<ListView<ModelView>>('/models');
-  const [open, setOpen] = useState(false);
-  const given = CALL_FILTERS.filter((name) => filters[name] !== undefined).length;
+  const [isOpen, setOpen] = useState(false);
+  const filterCount = CALL_FILTERS.filter((name) => filters[name] !== undefined).length;
   const inputOf = (name: keyof CallFilters) => ({
     value: filters[name] ?? '',
     onValue: (text: string): void => putFilters('calls', { ...filters, [name]: text }),
   });
   return (
     <>
-      <button type="button" class="fold" aria-expanded={open} onClick={() => setOpen(!open)}>
-        Filters{given === 0 ? '' : `: ${given}`}
+      <button type="button" class="fold" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
+        Filters{filterCount === 0 ? '' : `: ${filterCount}`}
       </button>
-      <div class={open ? 'filters' : 'filters folded'}>
+      <div class={isOpen ? 'filters' : 'filters folded'}>
         <TextField label="Account" placeholder="Id or name" {...inputOf('account')} />
         <TextField label="Group" placeholder="Id or name" {...inputOf('group')} />
         <TextField label="Key" placeholder="Id or name" {...inputOf('key')} />
@@ -282,6 +289,7 @@ const CALL_COLUMNS: readonly Column<CallView>[] = [
   { head: 'Request', text: (call) => call.request_id },
 ];
 
+/** Null if no tokens were counted. */
 function tokensOf({ prompt_tokens: prompt, completion_tokens: completion }: CallView): number | null {
   return prompt === null ? null : prompt + (completion ?? 0);
 }

@@ -1,9 +1,10 @@
 /**
  * The page of changes, which main.tsx shows: who changed what, when and from where, with the values before
- * and after; and whether the chain of their hashes is whole. The filters stand in the address. Browser.
+ * and after; and whether the chain of their hashes is whole. The filters are in the address. Browser.
  *
- * Must hold: the page says that there are no such changes only if all were searched; a response to an earlier
- * filter is dropped, and rows of two filters are never shown together (test/e2e/console-pages.test.ts).
+ * Must hold: the page says that there are no such changes only if all changes were searched. A response to
+ * earlier filters is dropped, and rows of two filters are never shown together
+ * (test/e2e/console-pages.test.ts).
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ChainView, OperatorChange } from '../admin/change-routes.js';
@@ -16,8 +17,8 @@ import { type Column, Table } from './table.js';
 
 const PAGE_ROWS = 100;
 /**
- * The gateway reads some 3,000 rows for a page. If the filters let none of them through, the next page is
- * requested, and so on, up to so many.
+ * The gateway reads some 3,000 rows for a page. If none of these rows passes the filters, the next page is
+ * requested, and so on, up to so many pages.
  */
 const PAGES_AT_ONCE = 50;
 const FILTER_NAMES = ['who', 'action', 'target', 'from', 'to'] as const;
@@ -27,15 +28,15 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
   const query = queryOf(filter);
   const [shown, setShown] = useState<ListView<OperatorChange> & { readonly query: string }>();
   /** The query of the present filters; undefined once the page is left. */
-  const wanted = useRef<string | undefined>(query);
-  wanted.current = query;
+  const latestQuery = useRef<string | undefined>(query);
+  latestQuery.current = query;
   const hasRequested = useRef(false);
-  // `run` does not wait for an earlier run: the responses of that, to other filters, are dropped.
+  // A run does not wait for an earlier run, whose responses, to other filters, are dropped.
   const { error, isBusy, run } = useAction(async (before: readonly OperatorChange[], cursor?: string) => {
     let next = cursor;
     for (let pages = 0; pages < PAGES_AT_ONCE; pages++) {
       const path = `/changes${queryOf({ ...filter, limit: PAGE_ROWS, cursor: next })}`;
-      const page = await orDropped(get<ListView<OperatorChange>>(path), () => wanted.current === query);
+      const page = await orDropped(get<ListView<OperatorChange>>(path), () => latestQuery.current === query);
       if (page === undefined) return;
       setShown({ query, data: [...before, ...page.data], next: page.next });
       if (page.data.length > 0 || page.next === null) return;
@@ -43,13 +44,14 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
     }
   });
   useEffect(() => {
+    // The first request is sent at once, and each later one when nothing has been typed for a while.
     const timer = setTimeout(() => run([]), hasRequested.current ? TYPING_MS : 0);
     hasRequested.current = true;
     return () => clearTimeout(timer);
   }, [query]);
   useEffect(
     () => () => {
-      wanted.current = undefined;
+      latestQuery.current = undefined;
     },
     [],
   );
@@ -97,13 +99,13 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
   );
 }
 
-/** Resolves with undefined, also after an error, if the view is not wanted by then. */
-async function orDropped<View>(response: Promise<View>, isWanted: () => boolean): Promise<View | undefined> {
+/** Resolves with undefined, also after an error, if the view is not current any more. */
+async function orDropped<View>(response: Promise<View>, isCurrent: () => boolean): Promise<View | undefined> {
   try {
     const view = await response;
-    return isWanted() ? view : undefined;
+    return isCurrent() ? view : undefined;
   } catch (error) {
-    if (isWanted()) throw error;
+    if (isCurrent()) throw error;
     return undefined;
   }
 }
@@ -122,7 +124,7 @@ function addressOfTarget({ target }: OperatorChange): string | undefined {
   return undefined;
 }
 
-/** A column with `cell` shows that, and has `value` in the CSV file (table.tsx). */
+/** A column shows its `cell`, and the CSV has its `value` (table.tsx). */
 const COLUMNS: readonly Column<OperatorChange>[] = [
   { head: 'When', value: (row) => new Date(row.at_ms).toISOString(), cell: (row) => exactMoment(row.at_ms) },
   {
@@ -131,7 +133,7 @@ const COLUMNS: readonly Column<OperatorChange>[] = [
     cell: ({ who, role }) => (
       <>
         <Name text={who} />
-        {/* An operator may be named as the role: it is not said twice. */}
+        {/* An operator may have the role's name, which is then shown once. */}
         {role !== who && <small class="muted"> {role}</small>}
       </>
     ),
@@ -165,7 +167,7 @@ const COLUMNS: readonly Column<OperatorChange>[] = [
   },
 ];
 
-/** Has the gateway read all rows, and check the hash of each against the row and the hash before. */
+/** The button that has the gateway read all rows, and check the hash of each row and the chain of hashes. */
 function Verify() {
   const [verified, setVerified] = useState<ChainView>();
   const problems = verified?.problems.map((row) => `Row ${row.number}: ${row.problem}.`) ?? [];

@@ -1,6 +1,6 @@
 /**
- * Charts of one or more lines over time, painted by uPlot, and the lines that pages make of their rows. The
- * pages with charts use it. Browser.
+ * Charts of one or more lines over time, painted by uPlot, and functions that make the lines of rows.
+ * overview-page.tsx, account-course.tsx and usage-page.tsx use them. Browser.
  *
  * Must hold: a chart is painted anew when the colours change, and freed with its component
  * (test/e2e/console.test.ts).
@@ -13,7 +13,7 @@ export interface Series {
   readonly name: string;
   /** A custom property of the style sheet. */
   readonly color: string;
-  /** One for each time; null if there is none. */
+  /** A value for each time; null if there is none. */
   readonly values: readonly (number | null)[];
 }
 
@@ -33,8 +33,8 @@ export interface ChartContent {
   readonly unit: string;
   readonly series: readonly Series[];
   readonly format: (value: number) => string;
-  /** Twice as wide as the others, if there is room. */
-  readonly wide: boolean;
+  /** Whether it is twice as wide as other charts, if the window is wide enough. */
+  readonly isWide: boolean;
 }
 
 type ChartProps = TimeAxis & ChartContent;
@@ -44,11 +44,12 @@ export function chart(
   unit: string,
   format: ChartContent['format'],
   series: readonly Series[],
-  wide = false,
+  isWide = false,
 ): ChartContent {
-  return { title, unit, format, series, wide };
+  return { title, unit, format, series, isWide };
 }
 
+/** Titles are unique among `charts`. */
 export function Charts({ charts, ...axis }: TimeAxis & { readonly charts: readonly ChartContent[] }) {
   return (
     <div class="charts">
@@ -59,12 +60,12 @@ export function Charts({ charts, ...axis }: TimeAxis & { readonly charts: readon
   );
 }
 
-/** `count` times, `stepSeconds` apart, the newest last. */
+/** Returns `count` times, `stepSeconds` apart, of which the newest is `last`. */
 export function timesUntil(last: number, stepSeconds: number, count: number): number[] {
   return Array.from({ length: count }, (_, index) => last - (count - 1 - index) * stepSeconds);
 }
 
-/** Returns a function that makes lines of rows, given by their time. Without a row the value is 0. */
+/** Returns a function that makes a line of rows, given by their time. A missing row counts as 0. */
 export function linesOf<Row>(times: readonly number[], rows: ReadonlyMap<number, Row>) {
   return (name: string, color: string, value: (row: Row) => number): Series => ({
     name,
@@ -76,7 +77,7 @@ export function linesOf<Row>(times: readonly number[], rows: ReadonlyMap<number,
   });
 }
 
-/** As the least height of `.plot` in style/layout.css. */
+/** As the `min-height` of `.plot` in style/layout.css, so that no page jumps when a chart is painted. */
 const HEIGHT_PX = 168;
 const FONT = '11px system-ui, sans-serif';
 const AXIS_WIDTH_PX = 56;
@@ -84,35 +85,39 @@ const TIME_STEPS_SECONDS = [
   10, 30, 60, 120, 300, 600, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400, 172_800, 432_000, 864_000,
   2_592_000,
 ];
-/** The axes of longer charts have days instead of times of the day. */
+/** The time axes of charts over longer spans have days instead of times of the day. */
 const DAYS_FROM_SECONDS = 172_800;
 
 function Chart(props: ChartProps) {
-  const { title, unit, times, series, seconds, wide } = props;
+  const { title, unit, times, series, seconds, isWide } = props;
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | undefined>(undefined);
+  /** For functions that uPlot calls later. */
   const latest = useRef(props);
   latest.current = props;
   /** Counts changes of the colours, each of which paints the chart anew. */
-  const [paints, setPaints] = useState(0);
-  useEffect(() => onThemeChange(() => setPaints((count) => count + 1)), []);
+  const [themeChanges, setThemeChanges] = useState(0);
+  useEffect(() => onThemeChange(() => setThemeChanges((count) => count + 1)), []);
 
-  const shape = series.map(({ name, color }) => `${name} ${color}`).join();
+  /** Other lines need another uPlot; other values do not. */
+  const linesKey = series.map(({ name, color }) => `${name} ${color}`).join();
   useEffect(() => {
     const element = box.current!;
-    const drawn = new uPlot(optionsOf(latest, element.clientWidth), dataOf(latest.current), element);
-    plot.current = drawn;
-    const watch = new ResizeObserver(() => drawn.setSize({ width: element.clientWidth, height: HEIGHT_PX }));
+    const painted = new uPlot(optionsOf(latest, element.clientWidth), dataOf(latest.current), element);
+    plot.current = painted;
+    const watch = new ResizeObserver(() =>
+      painted.setSize({ width: element.clientWidth, height: HEIGHT_PX }),
+    );
     watch.observe(element);
     return () => {
       watch.disconnect();
-      drawn.destroy();
+      painted.destroy();
     };
-  }, [shape, paints]);
+  }, [linesKey, themeChanges]);
   useEffect(() => plot.current?.setData(dataOf(latest.current), true), [times, series, seconds]);
 
   return (
-    <figure class={wide ? 'chart wide' : 'chart'}>
+    <figure class={isWide ? 'chart wide' : 'chart'}>
       <figcaption>
         <h3>{title}</h3>
         <span class="unit">{unit}</span>
@@ -130,19 +135,20 @@ function Legend({ series, format }: ChartProps) {
       {series.map(({ name, color, values }) => (
         <li key={name}>
           <i class="swatch" style={{ background: `var(${color})` }} />
-          {name} <b>{shown(values.findLast((value) => value !== null) ?? null, format)}</b>
+          {name} <b>{textOf(values.findLast((value) => value !== null) ?? null, format)}</b>
         </li>
       ))}
     </ul>
   );
 }
 
+/** The chart in words, for screen readers. */
 function descriptionOf({ title, unit, series, format }: ChartProps): string {
-  const lines = series.map(({ name, values }) => `${name} ${shown(values.at(-1) ?? null, format)}`);
+  const lines = series.map(({ name, values }) => `${name} ${textOf(values.at(-1) ?? null, format)}`);
   return `${title}, ${unit}: now ${lines.join(', ')}`;
 }
 
-function shown(value: number | null, format: (value: number) => string): string {
+function textOf(value: number | null, format: (value: number) => string): string {
   return value === null ? '–' : format(value);
 }
 
@@ -150,12 +156,14 @@ function dataOf({ times, series }: ChartProps): uPlot.AlignedData {
   return [[...times], ...series.map(({ values }) => [...values])];
 }
 
+/** `latest`: the properties, which uPlot's callbacks read when they are called. `width`: in pixels. */
 function optionsOf(latest: { readonly current: ChartProps }, width: number): uPlot.Options {
   const muted = colorOf('--muted');
   const grid = { show: true, stroke: colorOf('--line'), width: 1 };
   const axis = { stroke: muted, font: FONT, grid, ticks: { show: false } };
   const bars = latest.current.barSeconds === undefined ? undefined : uPlot.paths.bars!({ size: [0.7, 60] });
-  const single = latest.current.series.length === 1;
+  /** The area below a single line is filled; areas of several lines would cover each other. */
+  const isSingle = latest.current.series.length === 1;
   return {
     width,
     height: HEIGHT_PX,
@@ -170,7 +178,7 @@ function optionsOf(latest: { readonly current: ChartProps }, width: number): uPl
           return [Math.min(min, max - seconds) - barSeconds / 2, max + barSeconds / 2];
         },
       },
-      // From 0, so that the noise of a quiet line does not fill the chart.
+      // The axis begins at 0, so that the noise of a nearly constant line does not fill the chart.
       y: { range: (_, __, max) => [0, max > 0 ? max * 1.1 : 1] },
     },
     axes: [
@@ -197,7 +205,7 @@ function optionsOf(latest: { readonly current: ChartProps }, width: number): uPl
         width: 1.75,
         points: { show: false },
         spanGaps: false,
-        ...(single && bars === undefined ? { fill: `${colorOf(color)}22` } : {}),
+        ...(isSingle && bars === undefined ? { fill: `${colorOf(color)}22` } : {}),
         ...(bars === undefined ? {} : { paths: bars, width: 0, fill: colorOf(color) }),
       })),
     ],
@@ -205,6 +213,7 @@ function optionsOf(latest: { readonly current: ChartProps }, width: number): uPl
   };
 }
 
+/** `shownSeconds`: how long a time the chart shows, which decides between days, minutes and seconds. */
 function clockOf(unixSeconds: number, shownSeconds: number): string {
   if (shownSeconds > DAYS_FROM_SECONDS) {
     return new Date(unixSeconds * 1_000).toLocaleDateString('en-GB', { day: 'numeric', month: 'short' });
@@ -216,24 +225,25 @@ function clockOf(unixSeconds: number, shownSeconds: number): string {
   });
 }
 
-/** Shows the values under the pointer, beside it. */
+/** Shows the values under the pointer, in a box beside it. uPlot calls this at each move of the pointer. */
 function showHint(chart: uPlot, { times, series, format, seconds }: ChartProps): void {
-  const over = chart.over;
-  let hint = over.querySelector<HTMLElement>('.hint');
+  const plotArea = chart.over;
+  let hint = plotArea.querySelector<HTMLElement>('.hint');
   const index = chart.cursor.idx;
-  const left = chart.cursor.left ?? -1;
-  if (index === null || index === undefined || left < 0) {
+  const leftPx = chart.cursor.left ?? -1;
+  // uPlot's position is negative when the pointer has left.
+  if (index === null || index === undefined || leftPx < 0) {
     hint?.remove();
     return;
   }
   if (hint === null) {
     hint = document.createElement('div');
     hint.className = 'hint';
-    over.append(hint);
+    plotArea.append(hint);
   }
-  const lines = series.map(({ name, values }) => `${name} ${shown(values[index] ?? null, format)}`);
+  const lines = series.map(({ name, values }) => `${name} ${textOf(values[index] ?? null, format)}`);
   hint.textContent = [clockOf(times[index]!, seconds), ...lines].join('\n');
-  const right = left > over.clientWidth / 2;
-  hint.style.left = right ? 'auto' : `${left + 10}px`;
-  hint.style.right = right ? `${over.clientWidth - left + 10}px` : 'auto';
+  const isRightHalf = leftPx > plotArea.clientWidth / 2;
+  hint.style.left = isRightHalf ? 'auto' : `${leftPx + 10}px`;
+  hint.style.right = isRightHalf ? `${plotArea.clientWidth - leftPx + 10}px` : 'auto';
 }

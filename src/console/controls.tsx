@@ -324,7 +324,7 @@ export function CutMoney({ amount }: { readonly amount: string }) {
   );
 }
 
-/** Money with at most `decimalsMax` decimals, by default as many as `money`, and with all under the pointer. */
+/** Money with at most `decimalsMax` decimals, by default as `money`, and with all under the pointer. */
 export function Money({ amount, decimalsMax }: { readonly amount: string; readonly decimalsMax?: number }) {
   const shown = money(amount, decimalsMax);
   const full = money(amount, DECIMALS_OF_MONEY);

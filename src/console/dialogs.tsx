@@ -1,10 +1,10 @@
 /**
- * The dialogs of accounts and keys: what can be done with them, each with its question. They are the
- * browser's own dialog, which keeps the keyboard inside and closes with Escape. The pages of accounts open
- * them. Browser.
+ * The dialogs of accounts and keys, and the parts of dialogs of other pages. A dialog is the browser's own,
+ * which keeps the keyboard inside and closes with Escape. accounts-page.tsx and account-keys.tsx open them;
+ * groups-page.tsx, operators-page.tsx and quota-dialogs.tsx use the parts. Browser.
  *
- * Must hold: a key that was created is shown once, and its dialog does not close by itself, at the end of the
- * session neither (test/e2e/console.test.ts, test/e2e/console-pages.test.ts).
+ * Must hold: a secret that was created is shown once, and its dialog does not close by itself, at the end of
+ * the session neither (test/e2e/console.test.ts, test/e2e/console-pages.test.ts).
  */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
@@ -18,7 +18,7 @@ export interface Closable {
   readonly onClose: () => void;
 }
 
-/** For a dialog that changes `item`. */
+/** Of a dialog that changes `item`. `onChanged` gets the new item, and must close the dialog. */
 export interface ChangeProps<Item> extends Closable {
   readonly item: Item;
   readonly onChanged: (item: Item) => void;
@@ -29,6 +29,7 @@ interface DialogProps extends Closable {
   readonly children: ComponentChildren;
 }
 
+/** Opens with its component, and gives the focus back when the component goes. */
 function Dialog({ title, onClose, children }: DialogProps) {
   const element = useRef<HTMLDialogElement>(null);
   const titleId = useId();
@@ -44,6 +45,7 @@ function Dialog({ title, onClose, children }: DialogProps) {
       ref={element}
       aria-labelledby={titleId}
       onCancel={(event) => {
+        // Escape. The owner closes the dialog by leaving the component out.
         event.preventDefault();
         onClose();
       }}
@@ -55,15 +57,16 @@ function Dialog({ title, onClose, children }: DialogProps) {
 }
 
 interface QuestionProps extends DialogProps {
-  /** Text of the button; the title if absent. */
+  /** Text of the button that runs `act`; the title if absent. */
   readonly verb?: string;
-  /** Whether it takes something away. */
-  readonly harmful?: boolean;
-  /** The action. If it resolves, the caller closes the dialog; if it rejects, the dialog shows why. */
+  /** Whether the action takes something away. The button then has the colour of danger. */
+  readonly isHarmful?: boolean;
+  /** The action. It closes the dialog itself if it succeeds; if it rejects, the dialog shows why. */
   readonly act: () => Promise<void>;
 }
 
-export function Question({ title, verb = title, harmful = false, onClose, act, children }: QuestionProps) {
+/** A dialog with a form, which asks before it does something. */
+export function Question({ title, verb = title, isHarmful = false, onClose, act, children }: QuestionProps) {
   const { error, isBusy, run } = useAction(act);
   return (
     <Dialog title={title} onClose={onClose}>
@@ -77,7 +80,7 @@ export function Question({ title, verb = title, harmful = false, onClose, act, c
         <ErrorText text={error} />
         <div class="actions">
           <Button onClick={onClose}>Cancel</Button>
-          <button type="submit" class={harmful ? 'danger' : 'primary'} disabled={isBusy}>
+          <button type="submit" class={isHarmful ? 'danger' : 'primary'} disabled={isBusy}>
             {verb}
           </button>
         </div>
@@ -86,14 +89,17 @@ export function Question({ title, verb = title, harmful = false, onClose, act, c
   );
 }
 
+/** A name that is never cut, because a question must show the whole. */
 export const LongName = ({ text }: { readonly text: string }) => <bdi class="long-name">{text}</bdi>;
 
+/** Shows the limits of the chosen plan below it. */
 function PlanChoice({ plans, ...input }: Input & { readonly plans: readonly PlanView[] }) {
   const plan = plans.find(({ id }) => id === input.value);
   return <Choice label="Plan" hint={plan && limitsText(plan)} options={idsOf(plans)} {...input} />;
 }
 
 interface NewAccountProps extends Closable {
+  /** At least one. */
   readonly plans: readonly PlanView[];
   readonly onCreated: (account: AccountView) => void;
 }
@@ -128,13 +134,14 @@ interface AccountDialogProps extends Closable {
   readonly onChanged: (account: AccountView) => void;
 }
 
-const changeOf = (account: AccountView, change: string, body?: object): Promise<AccountView> =>
+/** `change`: the last segment of the route's path. */
+const changeAccount = (account: AccountView, change: string, body?: object): Promise<AccountView> =>
   post<AccountView>(`/accounts/${encodeURIComponent(account.id)}/${change}`, body);
 
 export function CreditDialog({ account, onClose, onChanged }: AccountDialogProps) {
   const amount = useInput();
   const note = useInput();
-  /** So the amount is booked once, also if it is sent twice, or again after a response was lost. */
+  /** One key for each dialog: an amount that is sent twice, or again after an error, is booked once. */
   const [idempotencyKey] = useState(newIdempotencyKey);
   const body = { amount: amount.value.trim(), note: note.value, idempotency_key: idempotencyKey };
   return (
@@ -142,7 +149,7 @@ export function CreditDialog({ account, onClose, onChanged }: AccountDialogProps
       title="Add credit"
       verb="Book it"
       onClose={onClose}
-      act={async () => onChanged(await changeOf(account, 'credit', body))}
+      act={async () => onChanged(await changeAccount(account, 'credit', body))}
     >
       <p>
         <LongName text={account.name} /> has {money(account.balance)}.
@@ -159,7 +166,7 @@ export function CreditDialog({ account, onClose, onChanged }: AccountDialogProps
   );
 }
 
-/** Over plain HTTP, on another host than this one, a browser has no `crypto.randomUUID`. */
+/** Not `crypto.randomUUID`, which browsers lack over plain HTTP, unless the host is localhost. */
 function newIdempotencyKey(): string {
   const words = crypto.getRandomValues(new Uint32Array(4));
   return `console-${[...words].map((word) => word.toString(16).padStart(8, '0')).join('')}`;
@@ -173,7 +180,7 @@ export function PlanDialog({ account, plans, onClose, onChanged }: PlanDialogPro
     <Question
       title="Change plan"
       onClose={onClose}
-      act={async () => onChanged(await changeOf(account, 'set-plan', { plan: plan.value }))}
+      act={async () => onChanged(await changeAccount(account, 'set-plan', { plan: plan.value }))}
     >
       <p>
         <LongName text={account.name} /> keeps what it has used in this minute and day.
@@ -187,7 +194,10 @@ interface SwitchProps<View> extends ChangeProps<View> {
   readonly noun: keyof typeof SWITCH_TEXTS;
 }
 
-/** The texts before and after the name of the item: when it is disabled, and when it is enabled. */
+/**
+ * By the noun of an item, which with an `s` is also its path: the texts before and after its name, when the
+ * item is disabled and when it is enabled.
+ */
 const SWITCH_TEXTS = {
   account: [
     ['From now on all keys of ', ' are refused. Calls under way are finished.'],
@@ -203,7 +213,7 @@ const SWITCH_TEXTS = {
   ],
 } as const;
 
-/** Disables what is active, enables what is not. */
+/** Disables an active item, and enables any other. */
 export function SwitchDialog<View extends Pick<AccountView, 'id' | 'name' | 'active'>>(
   props: SwitchProps<View>,
 ) {
@@ -216,7 +226,7 @@ export function SwitchDialog<View extends Pick<AccountView, 'id' | 'name' | 'act
     <Question
       title={`${verb} ${noun}`}
       verb={verb}
-      harmful={active}
+      isHarmful={active}
       onClose={onClose}
       act={async () => onChanged(await post<View>(path))}
     >
@@ -234,6 +244,7 @@ interface NewKeyProps extends Closable {
   readonly onCreated: (key: CreatedKeyView) => void;
 }
 
+/** `onCreated` gets the only view that has the key itself. */
 export function NewKeyDialog({ account, onClose, onCreated }: NewKeyProps) {
   const name = useInput();
   const expiresIn = useInput();
@@ -308,8 +319,9 @@ export function RotateKeyDialog({ item, onClose, onCreated }: RotateKeyProps) {
 }
 
 interface DeleteProps extends Closable {
+  /** What is deleted: `key`. */
   readonly noun: string;
-  /** Its path below `/admin/v1`. */
+  /** The path of the item below `/admin/v1`. */
   readonly path: string;
   readonly onChanged: () => void;
   readonly children: ComponentChildren;
@@ -320,7 +332,7 @@ export function DeleteDialog({ noun, path, onClose, onChanged, children }: Delet
     <Question
       title={`Delete ${noun}`}
       verb="Delete for good"
-      harmful
+      isHarmful
       onClose={onClose}
       act={async () => {
         await remove(path);
@@ -353,11 +365,12 @@ export function PrivateKeyDialog({ item, onClose, onChanged }: ChangeProps<KeyVi
 
 interface ShownSecretProps extends Closable {
   readonly title: string;
-  /** Name of the text, for screen readers. */
+  /** What the secret is, for screen readers and tests: `key`. */
   readonly noun: string;
   readonly secret: string;
 }
 
+/** Keeps the page while it is open, because the secret cannot be shown again. */
 export function ShownSecretDialog({ title, noun, secret, onClose }: ShownSecretProps) {
   useEffect(keepPage, []);
   return (

@@ -2,9 +2,9 @@
  * The page of groups, which main.tsx shows: the tree with what is used of each quota, a panel for the open
  * group with its limits and its accounts, and the limits of the plans. Browser.
  *
- * Must hold: what was changed in a dialog is seen in the tree and in the panel at once
- * (test/e2e/console-groups.test.ts; there is no unit test). An operator who may not change groups sees no
- * button for it; no test shows this, and the gateway rejects the change anyway (`may` in api.ts).
+ * Must hold: a change that was made in a dialog is seen in the tree and in the panel at once
+ * (test/e2e/console-groups.test.ts). An operator who may not change groups sees no button for it; no test
+ * shows this, and the gateway rejects the change anyway (`may` in api.ts).
  */
 import { useState } from 'preact/hooks';
 import type { AccountView, GroupView, ListView, PlanView } from '../admin/views.js';
@@ -29,7 +29,7 @@ import { Table } from './table.js';
 
 /** How often the tree and the open group are fetched again, for their counters. */
 const REFRESH_MS = 5_000;
-/** The search finds only groups that are shown. */
+/** As PAGE_ITEMS_MAX of admin/fields.ts: the first page of the tree. The search finds no other groups. */
 const GROUPS_SHOWN_MAX = 1_000;
 const ACCOUNTS_SHOWN_MAX = 100;
 
@@ -38,11 +38,12 @@ export function GroupsPage({ item }: { readonly item: string }) {
   const path = `/group-tree${queryOf({ limit: GROUPS_SHOWN_MAX })}`;
   const { view, error, reload } = useView<ListView<GroupView>>(path, REFRESH_MS);
   const plans = useView<ListView<PlanView>>('/plans');
-  const text = useInput();
+  const search = useInput();
   const [isCreating, setCreating] = useState(false);
-  const wanted = text.value.trim().toLowerCase();
+  const searchText = search.value.trim().toLowerCase();
+  // A group is found by the name of a group above it too.
   const groups = (view?.data ?? []).filter(({ path: names }) =>
-    names.some((name) => name.toLowerCase().includes(wanted)),
+    names.some((name) => name.toLowerCase().includes(searchText)),
   );
   return (
     <>
@@ -56,7 +57,7 @@ export function GroupsPage({ item }: { readonly item: string }) {
               </Button>
             )}
           </div>
-          <TextField label="Search" type="search" placeholder="Part of a name" maxLength={100} {...text} />
+          <TextField label="Search" type="search" placeholder="Part of a name" maxLength={100} {...search} />
           <ErrorText text={error ?? plans.error} />
           {view === undefined ? null : view.data.length === 0 ? (
             <p class="empty">
@@ -68,11 +69,11 @@ export function GroupsPage({ item }: { readonly item: string }) {
                 {counted(groups.length, 'group')}
                 {view.next === null ? '' : `: the first ${GROUPS_SHOWN_MAX} are shown`}
               </p>
-              <Tree groups={groups} open={item} />
+              <Tree groups={groups} openGroup={item} />
             </>
           )}
         </section>
-        {/* By its key, another group gets a new panel, without the open dialog and the view of this one. */}
+        {/* `key` gives another group a new panel, without the open dialog and the view of this group. */}
         {item !== '' && <GroupPanel key={item} id={item} onChanged={reload} />}
       </div>
       <section>
@@ -96,19 +97,21 @@ export function GroupsPage({ item }: { readonly item: string }) {
 }
 
 interface TreeProps {
+  /** In the order of `/group-tree`, in which each group is followed by the groups in it. */
   readonly groups: readonly GroupView[];
-  readonly open: string;
+  /** Id or name; empty if no group is open. */
+  readonly openGroup: string;
 }
 
-/** `groups`: in the order of `/group-tree`, which sends each group followed by those in it. */
-function Tree({ groups, open }: TreeProps) {
+/** A flat list: the style sheet indents each group by its depth. */
+function Tree({ groups, openGroup }: TreeProps) {
   return (
     <ul class="tree" aria-label="Groups">
       {groups.map((group) => (
         <li key={group.id} style={{ '--depth': group.path.length - 1 }}>
           <a
             href={addressOf('groups', group.id)}
-            aria-current={group.id === open || group.name === open ? 'true' : undefined}
+            aria-current={group.id === openGroup || group.name === openGroup ? 'true' : undefined}
           >
             <span class="tree-name">
               <Name text={group.name} />
@@ -125,13 +128,13 @@ function Tree({ groups, open }: TreeProps) {
 interface GroupPanelProps {
   /** Id or name. */
   readonly id: string;
-  /** The group was changed or deleted: the tree must be fetched again. */
+  /** Called after the group was changed or deleted: the tree must be fetched again. */
   readonly onChanged: () => void;
 }
 
 function GroupPanel({ id, onChanged }: GroupPanelProps) {
   const { view: group, error, reload } = useView<GroupView>(`/groups/${encodeURIComponent(id)}`, REFRESH_MS);
-  /** The open dialog. `inner`: that of a new group in this one. */
+  /** The open dialog. `inner` creates a group in this group, `account` adds an account. */
   const [dialog, setDialog] = useState<'limits' | 'delete' | 'inner' | 'account'>();
   const onClose = (): void => setDialog(undefined);
   const onDone = (): void => {
@@ -178,7 +181,7 @@ function GroupPanel({ id, onChanged }: GroupPanelProps) {
             )}
           </div>
           <QuotaBars quotas={group.quotas} owner={{ group: group.id }} label="Quotas of the group" />
-          {/* By its key a new number of accounts in the group makes a new list, which is fetched at once. */}
+          {/* `key`: when an account comes or goes, a new list is fetched at once. */}
           <GroupAccounts key={group.accounts} group={group} onAdd={() => setDialog('account')} />
           {dialog === 'limits' && <GroupLimitsDialog item={group} onClose={onClose} onChanged={onDone} />}
           {dialog === 'inner' && <NewGroupDialog parent={group} onClose={onClose} onCreated={onDone} />}
@@ -207,7 +210,7 @@ interface GroupAccountsProps {
   readonly onAdd: () => void;
 }
 
-/** Accounts of the group and of the groups below it. (`group.accounts` counts those of the group itself.) */
+/** Lists the accounts of the group and of the groups below it. (`group.accounts` counts only its own.) */
 function GroupAccounts({ group, onAdd }: GroupAccountsProps) {
   const { view, error } = useRows<AccountView>(
     '/accounts',

@@ -1,6 +1,9 @@
 /**
- * The page of operators, which main.tsx shows: who has a token for this interface, with which role and until
- * when. Browser (test/e2e/operator-roles.test.ts).
+ * The page of operators, which main.tsx shows to the role admin: who has a token for this interface, with
+ * which role and until when. Browser.
+ *
+ * Must hold: an action that changes an operator asks first, and a new token is shown once
+ * (test/e2e/console.test.ts; rotation: test/e2e/console-pages.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type { CreatedOperatorView, OperatorView } from '../admin/operator-routes.js';
@@ -133,6 +136,7 @@ export function OperatorsPage() {
   );
 }
 
+/** Returns tone and text of a badge: whether the token is accepted, and until when. */
 function stateOf({ active, expired, expires }: OperatorView): readonly [Tone, string] {
   if (!active) return ['bad', 'Disabled'];
   if (expired) return ['bad', 'Expired'];
@@ -143,11 +147,12 @@ const pathTo = ({ id }: OperatorView): string => `/operators/${encodeURIComponen
 
 const ROLE_OPTIONS = ROLES.map((role) => [role, `${role}: ${ROLE_MEANINGS[role]}`] as const);
 
-interface MadeProps extends Closable {
+interface CreateProps extends Closable {
+  /** Gets the only view that has the token. */
   readonly onCreated: (operator: CreatedOperatorView) => void;
 }
 
-/** How long a token lasts: in seconds, and in words. */
+/** Options of a Choice: how long a token lasts, in seconds and in words. */
 const LIFETIMES = [
   ['86400', '1 day'],
   ['2592000', '30 days'],
@@ -156,12 +161,12 @@ const LIFETIMES = [
 ] as const;
 const LIFETIME_DEFAULT = '7776000';
 
-/** Field of a request's body; none if `lifetime` is empty. */
+/** The field of a request's body. Without it a new token never expires, a rotated one as before. */
 function expiryOf(lifetime: string): { readonly expires_in?: number } {
   return lifetime === '' ? {} : { expires_in: Number(lifetime) };
 }
 
-function NewOperatorDialog({ onClose, onCreated }: MadeProps) {
+function NewOperatorDialog({ onClose, onCreated }: CreateProps) {
   const name = useInput();
   const role = useInput('viewer');
   const expiresIn = useInput(LIFETIME_DEFAULT);
@@ -197,16 +202,16 @@ function RoleDialog({ item, onClose, onChanged }: ChangeProps<OperatorView>) {
   );
 }
 
-/** By default the new token expires as the former one would, unless that has expired already. */
-function RotateDialog({ item, onClose, onCreated }: MadeProps & { readonly item: OperatorView }) {
+/** By default the new token expires when the former token would, which is no option if that is past. */
+function RotateDialog({ item, onClose, onCreated }: CreateProps & { readonly item: OperatorView }) {
   const expiresIn = useInput(item.expired ? LIFETIME_DEFAULT : '');
-  const former =
+  const formerText =
     item.expires === null ? 'Until it is disabled' : `Until ${moment(item.expires)}, as the former one`;
   return (
     <Question
       title="Rotate token"
       verb="Make the new token"
-      harmful
+      isHarmful
       onClose={onClose}
       act={async () =>
         onCreated(await post<CreatedOperatorView>(`${pathTo(item)}/rotate`, expiryOf(expiresIn.value)))
@@ -217,7 +222,7 @@ function RotateDialog({ item, onClose, onCreated }: MadeProps & { readonly item:
       </p>
       <Choice
         label="The new token lasts"
-        options={[...(item.expired ? [] : [['', former] as const]), ...LIFETIMES]}
+        options={[...(item.expired ? [] : [['', formerText] as const]), ...LIFETIMES]}
         {...expiresIn}
       />
     </Question>

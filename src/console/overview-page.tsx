@@ -1,7 +1,10 @@
 /**
- * The overview, which main.tsx shows first: what the gateway does now and has done, in tiles, charts,
- * upstreams, models, accounts, threads. A chart has one point for each span of the history
- * (telemetry/history.ts), 2 seconds to 5 minutes by the range shown. Browser (test/e2e/console.test.ts).
+ * The overview, which main.tsx shows first: what the gateway does now and has done, in tiles, charts, and
+ * tables of upstreams, models, accounts and threads. A chart has one point for each span of the history
+ * (telemetry/history.ts), 2 seconds to 5 minutes by the range shown. Browser.
+ *
+ * Must hold: the count of failed calls links to all of them, also to those that broke after a status 200
+ * (test/e2e/console-numbers.test.ts; other parts of the page: test/e2e/console.test.ts).
  */
 import type { ComponentChildren } from 'preact';
 import { useState, useMemo } from 'preact/hooks';
@@ -28,14 +31,16 @@ import { Table, type Tile, Tiles } from './table.js';
 import { UpstreamTable } from './upstreams-page.js';
 
 interface OverviewProps {
+  /** main.tsx has it, for all pages. */
   readonly live: Live;
   readonly onRange: (range: Range) => void;
 }
 
 export function OverviewPage({ live, onRange }: OverviewProps) {
+  /** Id of the selected model; empty for all models, here and below. */
   const [model, setModel] = useState('');
   const status = live.snapshots.at(-1);
-  // A model that was selected stays, also if a reload has removed it.
+  // The selected model stays an option, also if a reload has removed the model.
   const models = new Set([...(status?.models.map(({ id }) => id) ?? []), ...(model === '' ? [] : [model])]);
   return (
     <>
@@ -72,12 +77,14 @@ export function OverviewPage({ live, onRange }: OverviewProps) {
 
 const SECONDS_PER_HOUR = 3_600;
 
+/** Tiles with the rates of the last ten seconds. Without two snapshots the rates are 0. */
 function LastSeconds({ live, model }: { readonly live: Live; readonly model: string }) {
   const status = live.snapshots.at(-1);
   const last = lastSecondsOf(live.snapshots, model);
   const rate = (count: number): number => (last === undefined ? 0 : count / last.seconds);
   const perSecond = (count: number): string => `${shortNumber(rate(count))}/s`;
   const shares = sharesOf(last?.outcomes);
+  // Prompt, cached and completion tokens.
   const [prompt, , completion] = last?.tokens ?? [0, 0, 0];
   const calls = sumOf(last?.outcomes);
   const percentiles = (
@@ -87,9 +94,10 @@ function LastSeconds({ live, model }: { readonly live: Live; readonly model: str
     <a href={callsAddress({ model, failed: 'false' })}>{milliseconds(percentile(counts, bounds, 0.5))}</a>,
     `p95 ${milliseconds(percentile(counts, bounds, 0.95))}`,
   ];
-  const answered = calls === 0 ? 'none just now' : `${number((100 * shares.answered) / calls)} % answered`;
+  const answeredText =
+    calls === 0 ? 'none just now' : `${number((100 * shares.answered) / calls)} % answered`;
   const tiles: readonly Tile[] = [
-    ['Requests', <a href={callsAddress({ model })}>{perSecond(calls)}</a>, answered],
+    ['Requests', <a href={callsAddress({ model })}>{perSecond(calls)}</a>, answeredText],
     [
       'Refused',
       <a href={callsAddress({ model, status: '4xx' })}>{perSecond(shares.rejected)}</a>,
@@ -121,6 +129,7 @@ function LastSeconds({ live, model }: { readonly live: Live; readonly model: str
   return <Tiles label="The last ten seconds" tiles={tiles} />;
 }
 
+/** Returns the most frequent reason of rejections. */
 function topReason(refusals: Readonly<Record<string, number>> = {}): string {
   const [top] = Object.entries(refusals).sort(([, left], [, right]) => right - left);
   return top === undefined || top[1] === 0 ? 'none just now' : words(top[0]);
@@ -130,7 +139,9 @@ interface ModelSums {
   readonly id: string;
   calls: number;
   failed: number;
+  /** Of prompts and completions. */
   tokens: number;
+  /** In units of the currency, a float. */
   cost: number;
 }
 
@@ -164,12 +175,12 @@ function modelSums(spans: readonly Span[]): ModelSums[] {
   const sums = new Map<string, ModelSums>();
   for (const { models = {} } of spans) {
     for (const [id, { outcomes, tokens, cost = 0 }] of Object.entries(models)) {
-      const sum = sums.get(id) ?? { id, calls: 0, failed: 0, tokens: 0, cost: 0 };
-      sums.set(id, sum);
-      sum.calls += sumOf(outcomes);
-      sum.failed += sharesOf(outcomes).failed;
-      sum.tokens += (tokens?.[0] ?? 0) + (tokens?.[2] ?? 0);
-      sum.cost += cost;
+      const modelSum = sums.get(id) ?? { id, calls: 0, failed: 0, tokens: 0, cost: 0 };
+      sums.set(id, modelSum);
+      modelSum.calls += sumOf(outcomes);
+      modelSum.failed += sharesOf(outcomes).failed;
+      modelSum.tokens += (tokens?.[0] ?? 0) + (tokens?.[2] ?? 0);
+      modelSum.cost += cost;
     }
   }
   return [...sums.values()].sort((left, right) => right.calls - left.calls);
@@ -194,24 +205,25 @@ function ThreadTable({ status }: { readonly status: StatusDocument | undefined }
   );
 }
 
-/** Lines of the chart of rejections: the style sheet has five colors that can be told apart. */
+/** Lines of the chart of rejections: style/theme.css has five colours, --series-1 to --series-5. */
 const REASONS_MAX = 5;
-/** None has --series-3, the red of failed calls: a high percentile is no failure. */
-const PERCENTILES: readonly (readonly [name: string, color: string, p: number])[] = [
+/** No percentile has --series-3, the red of failed calls, because a high percentile is no failure. */
+const PERCENTILES: readonly (readonly [name: string, color: string, share: number])[] = [
   ['p50', '--series-5', 0.5],
   ['p95', '--series-1', 0.95],
   ['p99', '--series-4', 0.99],
 ];
+/** An argument of `chart`. */
 const WIDE = true;
 
 function OverviewCharts({ live, model }: { readonly live: Live; readonly model: string }) {
   const { spans, spanSeconds, range } = live;
-  /** The newest snapshot of the status. The bounds of its histograms are those of the spans too. */
+  /** The newest snapshot, whose histograms have the bounds of the spans' histograms. */
   const latest = live.snapshots.at(-1);
   const durationBounds = latest?.duration_ms.bounds;
   const firstTokenBounds = latest?.first_token_ms.bounds;
   const charts = useMemo((): readonly ChartContent[] => {
-    // Of each span: by how much the counters grew in it.
+    // By how much the counters grew in each span.
     const growths = spans.map((span) => growthOf(span, model));
     const series = (name: string, color: string, value: (growth: Growth) => number | null): Series => ({
       name,
@@ -227,8 +239,8 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
       counts: (growth: Growth) => Growth['duration'],
       bounds: readonly number[] = [],
     ): readonly Series[] =>
-      PERCENTILES.map(([name, color, p]) =>
-        series(name, color, (growth) => percentile(counts(growth), bounds, p)),
+      PERCENTILES.map(([name, color, share]) =>
+        series(name, color, (growth) => percentile(counts(growth), bounds, share)),
       );
     return [
       chart(
@@ -262,22 +274,22 @@ function OverviewCharts({ live, model }: { readonly live: Live; readonly model: 
         perSecond('completion', '--series-5', ({ tokens }) => tokens?.[2] ?? 0),
       ]),
       chart('Spend', 'per hour', roughMoney, [
-        // `cost` is in units of the currency, a float: for charts only.
+        // `cost` is in units of the currency, a float, which is exact enough for a chart.
         perSecond('spend', '--series-1', ({ cost = 0 }) => cost * SECONDS_PER_HOUR),
       ]),
       ...(model === '' ? chartsOfAllModels(spans, spanSeconds) : []),
     ];
-    // The bounds are constants of the gateway, so it is enough to know whether they have come.
+    // The bounds are constants of the gateway. So their number tells enough: whether they have come.
   }, [spans, spanSeconds, model, durationBounds?.length, firstTokenBounds?.length]);
   /** Each value is drawn at the end of its span. */
   const times = useMemo(() => spans.map(({ start }) => start + spanSeconds), [spans, spanSeconds]);
   return <Charts times={times} seconds={rangeSeconds(range)} charts={charts} />;
 }
 
-/** In how many seconds the calls of the span came. */
+/** Returns in how many seconds the calls of the span came: a span may have more than its usual length. */
 const secondsOf = ({ seconds }: Span, spanSeconds: number): number => seconds ?? spanSeconds;
 
-/** Charts of what is not counted by model. They are left out if one model is selected. */
+/** Charts of counts that the gateway does not have by model, so they are left out if a model is selected. */
 function chartsOfAllModels(spans: readonly Span[], spanSeconds: number): ChartContent[] {
   return [
     chart('Refusals', 'per second, by reason', shortNumber, rejectionsOf(spans, spanSeconds), WIDE),
@@ -287,7 +299,7 @@ function chartsOfAllModels(spans: readonly Span[], spanSeconds: number): ChartCo
   ];
 }
 
-/** One line for each of the most frequent reasons in the range shown, rejections per second. */
+/** Lines of rejections per second, by the most frequent reasons in the range shown. */
 function rejectionsOf(spans: readonly Span[], spanSeconds: number): Series[] {
   const totals: Record<string, number> = {};
   for (const { refusals = {} } of spans) {

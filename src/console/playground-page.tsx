@@ -3,8 +3,9 @@
  * response as it streams, with its tokens, cost and time; and the same request as a program would send it.
  * Browser.
  *
- * Must hold: the key stays in this page's memory, is never stored in the browser, and is only named in the
- * code samples (test/e2e/console.test.ts); a call ends with the page (test/e2e/console-pages.test.ts).
+ * Must hold: the key stays in this page's memory, and is never stored in the browser. The code samples name a
+ * variable in its place (test/e2e/console.test.ts). A call ends when the page is left
+ * (test/e2e/console-pages.test.ts).
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { CallView } from '../admin/call-routes.js';
@@ -37,10 +38,11 @@ export function PlaygroundPage() {
   const [error, setError] = useState<string>();
   const baseUrl = useInput();
   const key = useInput();
-  const chosen = useInput();
-  const system = useInput();
-  const text = useInput();
-  const [stream, setStream] = useState(true);
+  /** Empty until the operator chooses a model; the first one is then used. */
+  const chosenModel = useInput();
+  const systemMessage = useInput();
+  const question = useInput();
+  const [isStream, setStream] = useState(true);
   const maxTokens = useInput();
   const temperature = useInput();
   const [turns, setTurns] = useState<readonly Turn[]>([]);
@@ -48,33 +50,33 @@ export function PlaygroundPage() {
   const [leaving] = useState(() => new AbortController());
   useEffect(() => () => leaving.abort(), []);
   useEffect(() => {
-    // The console's own endpoint, outside /admin/v1: it is no part of the admin interface that programs use.
+    // This path is not below /admin/v1, because it is not for programs (admin/playground.ts).
     requestJson<{ base_url: string }>('GET', '/admin/playground').then(
-      (found) => baseUrl.onValue(found.base_url),
+      (view) => baseUrl.onValue(view.base_url),
       (reason: unknown) => setError(textOf(reason)),
     );
   }, []);
 
-  const model = chosen.value === '' ? (models[0]?.id ?? '') : chosen.value;
+  const model = chosenModel.value === '' ? (models[0]?.id ?? '') : chosenModel.value;
   const request: ChatRequest = {
     model,
     messages: [
-      ...(system.value === '' ? [] : [{ role: 'system', content: system.value } as const]),
-      ...messagesOf(turns, text.value),
+      ...(systemMessage.value === '' ? [] : [{ role: 'system', content: systemMessage.value } as const]),
+      ...messagesOf(turns, question.value),
     ],
     ...(maxTokens.value === '' ? {} : { max_tokens: Number(maxTokens.value) }),
     ...(temperature.value === '' ? {} : { temperature: Number(temperature.value) }),
-    stream,
-    ...(stream ? { stream_options: { include_usage: true } } : {}),
+    stream: isStream,
+    ...(isStream ? { stream_options: { include_usage: true } } : {}),
   };
   const ask = async (): Promise<void> => {
-    const question = text.value;
-    const before = turns;
-    const show = (outcome: Outcome): void => setTurns([...before, { question, outcome }]);
+    const sentQuestion = question.value;
+    const earlierTurns = turns;
+    const show = (outcome: Outcome): void => setTurns([...earlierTurns, { question: sentQuestion, outcome }]);
     setBusy(true);
-    text.onValue('');
+    question.onValue('');
     show({ text: '' });
-    // Never rejects, so the page is not left busy.
+    // `chat` never rejects, so `setBusy(false)` is reached.
     await chat(key.value.trim(), request, show, leaving.signal);
     setBusy(false);
   };
@@ -89,7 +91,7 @@ export function PlaygroundPage() {
       <ErrorText text={error ?? modelsError} />
       <div class="playground">
         <section class="card" aria-label="Call">
-          <Choice label="Model" options={idsOf(models)} value={model} onValue={chosen.onValue} />
+          <Choice label="Model" options={idsOf(models)} value={model} onValue={chosenModel.onValue} />
           <TextField
             label="API key"
             hint="Its limits count and its account pays. It stays in this page."
@@ -97,7 +99,7 @@ export function PlaygroundPage() {
             placeholder="sk-…"
             {...key}
           />
-          <TextField label="System message" {...system} />
+          <TextField label="System message" {...systemMessage} />
           <div class="pair">
             <TextField label="Most tokens" type="number" min="1" placeholder="No bound" {...maxTokens} />
             <TextField
@@ -113,7 +115,7 @@ export function PlaygroundPage() {
           <label class="check">
             <input
               type="checkbox"
-              checked={stream}
+              checked={isStream}
               onChange={(event) => setStream(event.currentTarget.checked)}
             />
             Stream the answer
@@ -133,8 +135,8 @@ export function PlaygroundPage() {
                   id={id}
                   rows={3}
                   required
-                  value={text.value}
-                  onInput={(event) => text.onValue(event.currentTarget.value)}
+                  value={question.value}
+                  onInput={(event) => question.onValue(event.currentTarget.value)}
                   onKeyDown={(event) => {
                     // While a text is composed (Japanese, Chinese, Korean), Enter only takes the candidate.
                     if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
@@ -159,19 +161,19 @@ export function PlaygroundPage() {
 }
 
 /**
- * The messages of the next call. While the message field is empty they are those of the last call that went
- * well, or a greeting before the first, so that the code samples always show a whole call.
+ * Returns the messages of the next call. While the message field is empty these are the messages of the last
+ * call that went well, or a greeting before the first, so that the code samples always show a whole call.
  */
-function messagesOf(turns: readonly Turn[], text: string): Message[] {
-  // A turn whose call failed is not sent again: it may have no response, or part of one.
+function messagesOf(turns: readonly Turn[], question: string): Message[] {
+  // A turn whose call failed is not sent again, because it may have no response, or a part of one.
   const history = turns
     .filter(({ outcome }) => outcome.error === undefined)
-    .flatMap(({ question, outcome }): Message[] => [
-      { role: 'user', content: question },
+    .flatMap(({ question: sentQuestion, outcome }): Message[] => [
+      { role: 'user', content: sentQuestion },
       { role: 'assistant', content: outcome.text },
     ]);
-  if (text !== '') return [...history, { role: 'user', content: text }];
-  // Without the last response, the conversation ends with the message that was last sent.
+  if (question !== '') return [...history, { role: 'user', content: question }];
+  // Without the last response, the conversation ends with the question that was last sent.
   return history.length > 0 ? history.slice(0, -1) : [{ role: 'user', content: 'Hello!' }];
 }
 
@@ -209,11 +211,11 @@ function Conversation({ turns, isBusy }: ConversationProps) {
   );
 }
 
-/** With several processes a call is found a second after its end, so it is looked for again. */
+/** With several processes a call is found only a second after its end, so it is searched for again. */
 const RECORD_PAUSE_MS = 1_000;
 const RECORD_TRIES_MAX = 3;
 
-/** The record of the ended call in the call log; undefined until it is found, and if none is kept. */
+/** Returns the record of an ended call in the call log; undefined until it is found, or if there is none. */
 function useRecord(requestId: string | undefined): CallView | undefined {
   const [call, setCall] = useState<CallView>();
   useEffect(() => {
@@ -242,8 +244,9 @@ function useRecord(requestId: string | undefined): CallView | undefined {
 
 /**
  * One line of the call's status, tokens, cost and times, which unfolds to the headers of its response. Tokens
- * and cost are those that were charged. The response may have other numbers: the gateway may not believe what
- * the upstream reports, and another model may have answered, or the response cache.
+ * and cost are those that were charged, so they are read from the record and not from the response. The
+ * response may have other numbers: the gateway may not believe what the upstream reports, and a fallback or
+ * the response cache may have answered.
  */
 function CallStats({ outcome }: { readonly outcome: Outcome }) {
   const { status, firstTokenMs, totalMs, headers } = outcome;
@@ -282,6 +285,7 @@ function CallStats({ outcome }: { readonly outcome: Outcome }) {
   );
 }
 
+/** What makes the code sample of each language. */
 const SAMPLES = { curl: curlOf, TypeScript: typescriptOf, Python: pythonOf };
 type Language = keyof typeof SAMPLES;
 const LANGUAGES = Object.keys(SAMPLES) as Language[];
@@ -297,7 +301,7 @@ function curlOf(baseUrl: string, request: ChatRequest): string {
 
 function typescriptOf(baseUrl: string, request: ChatRequest): string {
   const call = `await client.chat.completions.create(${JSON.stringify(request, null, 2)})`;
-  const rest = request.stream
+  const usage = request.stream
     ? `const stream = ${call};
 for await (const chunk of stream) {
   process.stdout.write(chunk.choices[0]?.delta?.content ?? '');
@@ -311,13 +315,13 @@ const client = new OpenAI({
   apiKey: process.env.TOLLGATE_KEY,
 });
 
-${rest}`;
+${usage}`;
 }
 
 function pythonOf(baseUrl: string, request: ChatRequest): string {
   const fields = Object.entries(request).map(([name, value]) => `    ${name}=${pythonLiteral(value, 1)},`);
   const call = `client.chat.completions.create(\n${fields.join('\n')}\n)`;
-  const rest = request.stream
+  const usage = request.stream
     ? `stream = ${call}
 for chunk in stream:
     if chunk.choices:
@@ -332,17 +336,17 @@ client = OpenAI(
     api_key=os.environ["TOLLGATE_KEY"],
 )
 
-${rest}`;
+${usage}`;
 }
 
-/** A Python literal: JSON with other words for null, true and false. */
+/** Returns a Python literal: JSON with other words for null, true and false, indented by `depth` levels. */
 function pythonLiteral(value: unknown, depth: number): string {
   const indent = '    '.repeat(depth + 1);
-  const end = '    '.repeat(depth);
+  const outerIndent = '    '.repeat(depth);
   if (typeof value === 'boolean') return value ? 'True' : 'False';
   if (value === null) return 'None';
   if (Array.isArray(value)) {
-    return `[\n${value.map((item) => `${indent}${pythonLiteral(item, depth + 1)},`).join('\n')}\n${end}]`;
+    return `[\n${value.map((item) => `${indent}${pythonLiteral(item, depth + 1)},`).join('\n')}\n${outerIndent}]`;
   }
   if (typeof value === 'object') {
     const members = Object.entries(value).map(

@@ -3,8 +3,9 @@
  * the limits of a group or a key: forms that post to the admin interface. accounts-page.tsx and
  * groups-page.tsx open them. Browser.
  *
- * Must hold: of limits only those that were changed are sent, or two operators would undo each other's
- * changes. A field that was emptied takes its limit away (test/e2e/console-groups.test.ts).
+ * Must hold: only limits that were changed are sent, or two operators would undo each other's changes. A
+ * field that was emptied takes its limit away. `useLimits` of quotas.tsx sees to both
+ * (test/e2e/console-groups.test.ts).
  */
 import type { AccountView, GroupView, KeyView, ListView } from '../admin/views.js';
 import { post, queryOf, useView } from './api.js';
@@ -12,9 +13,13 @@ import { Choice, ErrorText, TextField, useInput } from './controls.js';
 import { type ChangeProps, type Closable, LongName, Question } from './dialogs.js';
 import { LimitFields, useLimits } from './quotas.js';
 
-/** The groups that a choice offers. To reach another one, an operator opens it and adds the account there. */
+/**
+ * How many groups a choice offers: one page of the gateway (PAGE_ITEMS_MAX of admin/fields.ts). To reach
+ * another group, an operator opens the group's page and adds the account there.
+ */
 const GROUPS_OFFERED_MAX = 1_000;
 
+/** The group's path below `/admin/v1`. */
 export const pathTo = (group: GroupView): string => `/groups/${encodeURIComponent(group.id)}`;
 
 interface NewGroupProps extends Closable {
@@ -83,11 +88,11 @@ interface AccountGroupProps extends Closable {
   readonly onChanged: (account: AccountView) => void;
 }
 
-/** `account`: id or name. */
+/** `account`: id or name. `group`: null for no group. */
 const moveAccount = (account: string, group: string | null): Promise<AccountView> =>
   post<AccountView>(`/accounts/${encodeURIComponent(account)}/set-group`, { group });
 
-/** The first groups of the tree as options of a Choice: id and path. */
+/** Returns the first groups of the tree as options of a Choice: id and path. */
 export function useGroupOptions() {
   const path = `/group-tree${queryOf({ limit: GROUPS_OFFERED_MAX })}`;
   const { view, error } = useView<ListView<GroupView>>(path);
@@ -95,11 +100,11 @@ export function useGroupOptions() {
 }
 
 export function AccountGroupDialog({ account, onClose, onChanged }: AccountGroupProps) {
-  const { options: offered, error } = useGroupOptions();
+  const { options, error } = useGroupOptions();
   const group = useInput(account.group ?? '');
-  // The group that the account is in may not be among those that are offered, or these have not come yet.
-  const isMissing = account.group !== null && !offered.some(([id]) => id === account.group);
-  const own = isMissing ? [[account.group, account.group_name ?? account.group] as const] : [];
+  // The group that the account is in may not be among `options`, or these have not come yet.
+  const isMissing = account.group !== null && !options.some(([id]) => id === account.group);
+  const ownOption = isMissing ? [[account.group, account.group_name ?? account.group] as const] : [];
   return (
     <Question
       title="Change group"
@@ -111,7 +116,7 @@ export function AccountGroupDialog({ account, onClose, onChanged }: AccountGroup
         used stays with the former group.
       </p>
       <ErrorText text={error} />
-      <Choice label="Group" options={[['', 'None'], ...own, ...offered]} {...group} />
+      <Choice label="Group" options={[['', 'None'], ...ownOption, ...options]} {...group} />
     </Question>
   );
 }

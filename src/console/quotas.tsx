@@ -1,9 +1,10 @@
 /**
- * Quotas as people see them: bars of what is used, the same in one line, fields for limits, and the table of
- * the plans. The pages of accounts and of groups show these. Browser (test/e2e/console-groups.test.ts).
+ * Quotas as people see them: bars of what is used (QuotaBars, and shorter QuotaLine), fields for limits, and
+ * the table of the plans. The pages of accounts and of groups show these, with their dialogs. Browser.
  *
- * Must hold: what is used of a quota links to the calls that it counts, those of its day or month
- * (test/e2e/console-numbers.test.ts).
+ * Must hold: the used amount of a quota links to the calls that it counts, those of its day or month
+ * (test/e2e/console-numbers.test.ts). Of limits only those that were changed are sent
+ * (test/e2e/console-groups.test.ts).
  */
 import { useState } from 'preact/hooks';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
@@ -13,7 +14,7 @@ import { Money, TextField } from './controls.js';
 import { duration, moment, money, number, shortNumber } from './format.js';
 import { type Column, Table } from './table.js';
 
-/** `Tokens a month`, `Calls in flight`. */
+/** Returns `Tokens a month`, `Calls in flight`. */
 function titleOf(quota: QuotaName): string {
   const words = quota.replace('_per_', ' a ').replaceAll('_', ' ');
   return words.charAt(0).toUpperCase() + words.slice(1);
@@ -43,9 +44,10 @@ function usesOf(quotas: QuotasView): QuotaUse[] {
   });
 }
 
-/** The lower one of the default thresholds of the setting `notify.at`. */
+/** As the lower default threshold of the setting `notify.at` (config). */
 const NEARLY_USED_PERCENT = 80;
 
+/** Returns the class of a bar; empty for the usual colour. */
 function toneOf({ usedPercent, heldPercent }: QuotaUse): string {
   const takenPercent = usedPercent + heldPercent;
   return takenPercent >= 100 ? 'bad' : takenPercent >= NEARLY_USED_PERCENT ? 'warn' : '';
@@ -74,43 +76,44 @@ function Bar({ use }: UseProps) {
   );
 }
 
-/** Whose quotas they are, as a filter of calls. */
+/** The account or group that has the quotas, as a filter of calls. */
 type QuotaOwner = Pick<CallFilters, 'account' | 'group'>;
 
 const DAY_SECONDS = 86_400;
-/** The first time zone to begin a day is so far ahead of UTC; none is a day behind that one's clock. */
+/** No time zone is farther ahead of UTC. The last zone to begin a day does so 26 hours later. */
 const ZONE_AHEAD_SECONDS_MAX = 14 * 3_600;
 
 /**
- * When the quota began to count, in Unix seconds; undefined for calls in flight. Days and months begin by
- * `quota_timezone`, which this page does not know, so it computes the start from the end. That is an hour
- * off if the zone changes its clocks in between.
+ * Returns when the quota began to count, in Unix seconds; undefined for calls in flight. Days and months
+ * begin by the setting `quota_timezone`, which this page does not know. So the start is computed from the
+ * end, `resetsAt`. The result is an hour off if the zone changes its clocks in between.
  */
 function countedSince(quota: QuotaName, resetsAt: number | null): number | undefined {
   const { per } = QUOTA_KINDS[quota];
   if (per === 'minute') return Math.floor(Date.now() / 1_000) - 60;
   if (per === 'flight' || resetsAt === null) return undefined;
   if (per === 'day') return resetsAt - DAY_SECONDS;
-  // Within the first two days of the next month by UTC, wherever the zone is; day 0 is the last one before.
-  const next = new Date((resetsAt + ZONE_AHEAD_SECONDS_MAX) * 1_000);
-  const days = new Date(Date.UTC(next.getUTCFullYear(), next.getUTCMonth(), 0)).getUTCDate();
-  return resetsAt - days * DAY_SECONDS;
+  // `nextMonth` lies within the first two days of the next month by UTC, wherever the zone is. Day 0 of that
+  // month is the last day of the quota's month.
+  const nextMonth = new Date((resetsAt + ZONE_AHEAD_SECONDS_MAX) * 1_000);
+  const daysInMonth = new Date(Date.UTC(nextMonth.getUTCFullYear(), nextMonth.getUTCMonth(), 0)).getUTCDate();
+  return resetsAt - daysInMonth * DAY_SECONDS;
 }
 
-/** What is used, linked to the calls that used it. */
-function Used({ use: { quota, view }, owner }: UseProps & { readonly owner: QuotaOwner }) {
+/** The used amount, linked to the calls that used it. */
+function UsedLink({ use: { quota, view }, owner }: UseProps & { readonly owner: QuotaOwner }) {
   const since = countedSince(quota, view.resets_at);
   const text = <span class="quota-used">{textOf(view.used)}</span>;
   return since === undefined ? text : <a href={callsAddress({ ...owner, from: String(since) })}>{text}</a>;
 }
 
-/** A window and calls in flight are never refilled, so `resets_at` is null. */
+/** `resets_at` is null for a window and for calls in flight, which are never reset. */
 function UseText({ use, owner }: UseProps & { readonly owner: QuotaOwner }) {
   const { held, leased = 0, limit, resets_at: resetsAt } = use.view;
   const seconds = resetsAt === null ? 0 : Math.max(0, resetsAt - Math.floor(Date.now() / 1_000));
   return (
     <small class="muted">
-      <Used use={use} owner={owner} /> of {textOf(limit)}
+      <UsedLink use={use} owner={owner} /> of {textOf(limit)}
       {Number(held) === 0 ? '' : `, ${textOf(held)} held`}
       {Number(leased) === 0 ? '' : `, ${textOf(leased)} granted in advance`}
       {resetsAt !== null && <span title={moment(resetsAt)}>, reset in {duration(seconds)}</span>}
@@ -140,7 +143,7 @@ export function QuotaBars({ quotas, owner, label }: QuotaBarsProps) {
   );
 }
 
-/** Quotas where there is little room: name, bar and percent of each. */
+/** Quotas for narrow places: name, bar and percent of each. */
 export function QuotaLine({ quotas }: { readonly quotas: QuotasView }) {
   return (
     <span class="quota-line">
@@ -165,6 +168,7 @@ interface LimitsInput {
   readonly body: Readonly<Record<string, number | string | null>>;
 }
 
+/** `quotas`: those in force when the dialog opens; empty for a new group. */
 export function useLimits(quotas: QuotasView = {}): LimitsInput {
   const [initial] = useState(() => {
     const entries = QUOTA_NAMES.map((quota) => [quota, String(quotas[quota]?.limit ?? '')]);
@@ -198,7 +202,7 @@ export function LimitFields({ limits: { texts, onTexts } }: { readonly limits: L
   );
 }
 
-/** `60 requests a minute, 1.00 spend a day`: the limits of a plan. */
+/** Returns the limits of a plan: `60 requests a minute, 1.00 spend a day`. */
 export function limitsText(plan: PlanView): string {
   return QUOTA_NAMES.flatMap((quota) => {
     const limit = plan[quota];

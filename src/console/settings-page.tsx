@@ -1,7 +1,7 @@
 /**
- * The page of settings, which main.tsx shows: what the gateway runs with and where each value came from;
- * and a reload: first what it would change (a dry run), then doing it. Browser. Values come as text from
- * the gateway (config/settings-in-force.ts), secrets already hidden.
+ * The page of settings, which main.tsx shows: each setting in force with its origin; and a reload in two
+ * steps, a dry run and Apply. Values come as text from the gateway (config/settings-in-force.ts), in which
+ * secrets are hidden. Browser.
  *
  * Must hold: nothing is applied before the operator has seen a dry run and confirmed it
  * (test/e2e/console.test.ts).
@@ -12,45 +12,45 @@ import { may, post, useAction, useView } from './api.js';
 import { Badge, BeforeAfter, Button, Choice, ErrorText, TextField, useInput } from './controls.js';
 import { Table } from './table.js';
 
-/** Rows drawn at a time. A thousand models have more settings: the operator searches for those. */
+/** Rows that are drawn. A thousand models have more settings, which the operator finds by a search. */
 const ROWS_MAX = 500;
 
-const DEFAULT = <span class="muted">default</span>;
+const DEFAULT_ORIGIN = <span class="muted">default</span>;
 
 export function SettingsPage() {
   const { view, error, reload } = useView<ListView<SettingView>>('/settings');
-  const text = useInput();
-  const origin = useInput('given');
-  const wanted = text.value.toLowerCase();
+  const search = useInput();
+  const shownOrigins = useInput('given');
+  const searchText = search.value.toLowerCase();
   const found = (view?.data ?? []).filter(
     (setting) =>
-      (origin.value === 'all' || setting.origin !== 'default') &&
-      `${setting.setting} ${setting.value}`.toLowerCase().includes(wanted),
+      (shownOrigins.value === 'all' || setting.origin !== 'default') &&
+      `${setting.setting} ${setting.value}`.toLowerCase().includes(searchText),
   );
   return (
     <>
       <div class="head">
         <h1>Settings</h1>
       </div>
-      {/* Only hides it from others: the gateway rejects their reloads anyway. */}
+      {/* The gateway rejects reloads of other operators anyway. */}
       {may('everything') && <ReloadCard onApplied={reload} />}
       <ErrorText text={error} />
       <div class="filters">
-        <TextField label="Search" type="search" {...text} />
+        <TextField label="Search" type="search" {...search} />
         <Choice
           label="Show"
           options={[
             ['given', 'What was set'],
             ['all', 'Everything, with defaults'],
           ]}
-          {...origin}
+          {...shownOrigins}
         />
       </div>
       <Table
         label="Settings"
         class="settings cards"
         rows={found.slice(0, ROWS_MAX)}
-        // For the CSV, which has each column's `value`, and all rows found. `cell` is what is drawn.
+        // The CSV has all rows found, with the `value` of each column. The table draws its `cell`.
         all={() => ({ rows: found, hasMore: false })}
         keyOf={({ setting }) => setting}
         columns={[
@@ -58,14 +58,14 @@ export function SettingsPage() {
           {
             head: 'Value',
             value: ({ value }) => value,
-            // <bdi>: a value in a right-to-left script does not reorder what stands around it.
+            // <bdi>: a value in a right-to-left script does not reorder the text around it.
             cell: ({ value }) => <bdi>{value}</bdi>,
             class: 'value',
           },
           {
             head: 'From',
             value: (line) => line.origin,
-            cell: (line) => (line.origin === 'default' ? DEFAULT : <code>{line.origin}</code>),
+            cell: (line) => (line.origin === 'default' ? DEFAULT_ORIGIN : <code>{line.origin}</code>),
           },
           {
             head: 'Takes effect on',
@@ -82,8 +82,8 @@ export function SettingsPage() {
 }
 
 /**
- * The gateway reads its file anew for each request. If the file has changed since the dry run, Apply applies
- * the new content, and shows what was applied.
+ * The gateway reads its file anew for the dry run and for Apply. If the file has changed in between, Apply
+ * applies the new content, and the card shows what was applied.
  */
 function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
   const [view, setView] = useState<ReloadView>();
@@ -91,7 +91,7 @@ function ReloadCard({ onApplied }: { readonly onApplied: () => void }) {
     try {
       setView(await post<ReloadView>('/reload', { dry_run: dryRun }));
     } catch (reason) {
-      // The former dry run no longer holds, or Apply would still be offered.
+      // Hides the result of an earlier dry run, which no longer holds, and with it the button Apply.
       setView(undefined);
       throw reason;
     }
@@ -164,7 +164,7 @@ function SettingList({ title, paths, values = [] }: SettingListProps) {
   );
 }
 
-/** Both are null if a whole entry is added or removed. A secret never is: `(secret)` stands for it. */
+/** Shows nothing if a whole entry is added or removed: both values are null then. A secret is `(secret)`. */
 function Values({ change }: { readonly change: SettingChangeView | undefined }) {
   if (change === undefined || (change.before === null && change.after === null)) return null;
   return (

@@ -1,9 +1,9 @@
 /**
- * The page of upstreams and models with their prices, which main.tsx shows. The overview shows the table of
- * upstreams too. Browser (test/e2e/console.test.ts).
+ * The page of upstreams, and of models with their prices, which main.tsx shows. overview-page.tsx shows the
+ * table of upstreams too, and call-page.tsx the button that resets them. Browser (test/e2e/console.test.ts).
  *
- * Must hold: the counts of an upstream are compared with its own earlier ones, also after a reload has moved
- * it and after a restart (test/e2e/console-numbers.test.ts).
+ * Must hold: the counts of an upstream are compared with its own earlier counts, also after a restart, and
+ * after a reload that has moved the upstream in the list (test/e2e/console-numbers.test.ts).
  */
 import { useState } from 'preact/hooks';
 import type { ListView, ModelView } from '../admin/views.js';
@@ -67,6 +67,7 @@ export function UpstreamsPage({ snapshots }: { readonly snapshots: readonly Snap
   );
 }
 
+/** The parts of a price, as ModelView names them, and their words. */
 const PART_WORDS = [
   ['input', 'input'],
   ['cached_input', 'cached'],
@@ -76,7 +77,7 @@ const PART_WORDS = [
   ['reasoning', 'reasoning'],
 ] as const;
 
-/** One text for each long price, with all of its parts. */
+/** Returns a text for each long price, with all of its parts. */
 function longPricesOf({ price: { long } }: ModelView): string[] {
   return long.map(
     (prices) =>
@@ -84,9 +85,9 @@ function longPricesOf({ price: { long } }: ModelView): string[] {
   );
 }
 
-/** Calls go to the upstreams of the model, or of all models, again, whatever their breakers say. */
+/** Resets the breakers of the model's upstreams, or of all: calls go to them again at once. */
 export function ResetButton({ model }: { readonly model?: string | undefined }) {
-  const [done, setDone] = useState(false);
+  const [isDone, setDone] = useState(false);
   const { error, isBusy, run } = useAction(async () => {
     setDone(false);
     await post('/upstreams/reset', model === undefined ? {} : { model });
@@ -98,12 +99,13 @@ export function ResetButton({ model }: { readonly model?: string | undefined }) 
       <Button disabled={isBusy} onClick={() => run()}>
         {model === undefined ? 'Call all again now' : 'Call again now'}
       </Button>
-      <span role="status">{done ? 'Done: called again.' : ''}</span>
+      <span role="status">{isDone ? 'Done: called again.' : ''}</span>
       <ErrorText text={error} />
     </div>
   );
 }
 
+/** The last errors of all upstreams, newest first. */
 function ErrorTable({ upstreams }: { readonly upstreams: readonly UpstreamStatus[] }) {
   const rows = upstreams
     .flatMap(({ model, name, last_errors: errors }) => errors.map((error) => ({ model, name, ...error })))
@@ -141,14 +143,18 @@ const STATES: Readonly<Record<UpstreamStatus['breaker'], readonly [Tone, string]
   open: ['bad', 'Not called'],
 };
 
-/** An upstream now, and its attempts since the first snapshot. */
 interface UpstreamRow {
+  /** In the newest snapshot. */
   readonly now: UpstreamStatus;
+  /** Since the oldest snapshot, as `failures`. */
   readonly attempts: number;
   readonly failures: number;
 }
 
-/** The state of the breaker or, if it lets calls through and some have failed, how many. */
+/**
+ * Returns tone and text of a badge: the state of the breaker or, if calls go to the upstream and some have
+ * failed, how many. `seconds`: between the oldest and the newest snapshot.
+ */
 function stateOf({ now, attempts, failures }: UpstreamRow, seconds: number): readonly [Tone, string] {
   if (now.breaker !== 'closed' || failures <= 0) return STATES[now.breaker];
   const tone = 2 * failures >= attempts ? 'bad' : 'warn';
@@ -163,7 +169,7 @@ export function UpstreamTable({ snapshots }: { readonly snapshots: readonly Snap
   const last = snapshots.at(-1);
   const seconds = (last?.atSeconds ?? 0) - (first?.atSeconds ?? 0);
   const rows = (last?.upstreams ?? []).map((now): UpstreamRow => {
-    // Not by the position: a reload adds, removes and reorders upstreams.
+    // By name and not by position, because a reload adds, removes and reorders upstreams.
     const before =
       first?.upstreams.find(({ model, name }) => model === now.model && name === now.name) ?? now;
     const attempts = grownBy(before.attempts, now.attempts);
@@ -227,6 +233,7 @@ function limitsOf({ quotas }: UpstreamStatus): string[] {
   return quotas.map(({ quota, limit, used }) => `${words(quota)}: ${number(used)} of ${number(limit)}`);
 }
 
+/** A link to the call whose attempt failed last, if that call is among the last errors. */
 function LastFailure({ upstream }: { readonly upstream: UpstreamStatus }) {
   const { last_failure: last, last_errors: errors } = upstream;
   if (last === null) return <>–</>;

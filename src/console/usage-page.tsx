@@ -2,8 +2,8 @@
  * The page of usage, which main.tsx shows: calls, tokens and cost from the usage on disk, filtered and
  * grouped, as charts, as a table and as CSV. Browser.
  *
- * Must hold: if only a part of the rows has come, the page says that its sums are without the others
- * (test/e2e/console-pages.test.ts; the rest of the page: test/e2e/console.test.ts).
+ * Must hold: if only a part of the rows has come, the page says that its sums lack the other rows
+ * (test/e2e/console-pages.test.ts; other parts of the page: test/e2e/console.test.ts).
  */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { ListView, ModelView, UsageView } from '../admin/views.js';
@@ -17,25 +17,26 @@ import { type Column, Table } from './table.js';
 const GROUPINGS = ['day', 'hour', 'model', 'account', 'key'] as const;
 type Grouping = (typeof GROUPINGS)[number];
 
+/** The length of what a row by day or by hour stands for. */
 const STEP_SECONDS = { day: 86_400, hour: 3_600 } as const;
 
-/** What the page asks for. */
+/** What the page requests: the parameters of `GET /usage`. */
 interface Query {
   readonly by: Grouping;
-  /** Days (UTC); empty for no bound. */
+  /** Days (UTC), both included; empty for no bound. */
   readonly from: string;
   readonly to: string;
+  /** Empty for all models; so are `account` and `key`, which are ids or names. */
   readonly model: string;
-  /** Ids or names. */
   readonly account: string;
   readonly key: string;
 }
 
 /** The rows of one query, from its first page to the last that has come. */
-interface Shown {
+interface ShownRows {
   readonly query: Query;
   readonly rows: readonly UsageView[];
-  /** The cursor of the next page. */
+  /** The cursor of the next page; null after the last page. */
   readonly next: string | null;
 }
 
@@ -49,9 +50,9 @@ export function UsagePage() {
     key: '',
   }));
   const models = useView<ListView<ModelView>>('/models');
-  const [shown, setShown] = useState<Shown>();
+  const [shown, setShown] = useState<ShownRows>();
   const [error, setError] = useState<string>();
-  /** The query of the fields now; responses to other queries are dropped. */
+  /** The query that the fields have now. Responses to other queries are dropped. */
   const latest = useRef(query);
   latest.current = query;
   const inputOf = (name: Exclude<keyof Query, 'by'>) => ({
@@ -59,6 +60,7 @@ export function UsagePage() {
     onValue: (text: string): void => setQuery({ ...query, [name]: text }),
   });
 
+  /** Without a cursor replaces the rows, else adds to `before`. */
   const load = async (cursor?: string, before: readonly UsageView[] = []): Promise<void> => {
     try {
       const page = await get<ListView<UsageView>>(`/usage${queryOf({ ...trimmed(query), cursor })}`);
@@ -70,6 +72,7 @@ export function UsagePage() {
     }
   };
   useEffect(() => {
+    // The first request is sent at once, and each later one when nothing has been typed for a while.
     const timer = setTimeout(() => void load(), shown === undefined ? 0 : TYPING_MS);
     return () => clearTimeout(timer);
   }, [query]);
@@ -109,7 +112,7 @@ export function UsagePage() {
   );
 }
 
-interface ShownUsageProps extends Shown {
+interface ShownUsageProps extends ShownRows {
   /** Undefined while a new request waits for its rows. */
   readonly onMore: ((cursor: string) => void) | undefined;
 }
@@ -135,12 +138,12 @@ function ShownUsage({ query, rows, next, onMore }: ShownUsageProps) {
   );
 }
 
-/** The filter as it is sent: without spaces around typed names. */
+/** Returns the query as it is sent: without spaces around typed names. */
 function trimmed({ account, key, ...others }: Query): Query {
   return { ...others, account: account.trim(), key: key.trim() };
 }
 
-/** `2025-01-31`, UTC. */
+/** Returns the day in UTC: `2025-01-31`. */
 function dayOf(ms: number): string {
   return new Date(ms).toISOString().slice(0, '2025-01-31'.length);
 }
@@ -149,7 +152,7 @@ function secondsOf(day: string): number {
   return Date.parse(day) / 1_000;
 }
 
-/** The most points of one chart: the hours of a year of 366 days. Older ones are not drawn. */
+/** The most points of one chart: the hours of a year of 366 days. Older points are not drawn. */
 const POINTS_MAX = 8_784;
 
 interface UsageChartsProps {
@@ -161,21 +164,21 @@ interface UsageChartsProps {
 }
 
 /**
- * A day or hour without a call has no row, and is 0 in the charts. So is one whose row has not come: then the
- * page says that rows are missing.
+ * A day or hour without a call has no row, and is 0 in the charts. A day or hour whose row has not come is 0
+ * too; the page then says that rows are missing.
  */
 function UsageCharts({ rows, by, from, to }: UsageChartsProps) {
   const step = STEP_SECONDS[by];
-  // By the Unix seconds at which the day or hour begins.
-  const rowAt = new Map(rows.map((row) => [row.hour ?? secondsOf(row.day ?? '1970-01-01'), row]));
-  const starts = [...rowAt.keys()].sort((left, right) => left - right);
+  // By the Unix seconds at which the day or hour begins. Each row has one of the two.
+  const rowsByStart = new Map(rows.map((row) => [row.hour ?? secondsOf(row.day ?? '1970-01-01'), row]));
+  const starts = [...rowsByStart.keys()].sort((left, right) => left - right);
   // By day the chart reaches to the day `to`. By hour it ends with the last hour that had a call, because not
   // all hours of `to`, by default today, have begun.
   const last = Math.max(starts.at(-1) ?? 0, to === '' || by === 'hour' ? 0 : secondsOf(to));
   const first = from === '' ? (starts[0] ?? 0) : Math.min(starts[0] ?? 0, secondsOf(from));
   const count = Math.min(POINTS_MAX, Math.round((last - first) / step) + 1);
   const times = timesUntil(last, step, count);
-  const series = linesOf(times, rowAt);
+  const series = linesOf(times, rowsByStart);
   const unit = `per ${by}`;
   return (
     <Charts
@@ -200,16 +203,16 @@ function UsageCharts({ rows, by, from, to }: UsageChartsProps) {
 interface UsageTableProps {
   readonly rows: readonly UsageView[];
   readonly query: Query;
-  /** Whether there are more rows. */
+  /** Whether `rows` are only a part of the query's rows. */
   readonly isPart: boolean;
 }
 
-/** The last row has the sums. A bar in each row compares its cost with the highest cost of a row. */
+/** The last line has the sums. A bar in each row compares the row's cost with the highest cost of a row. */
 function UsageTable({ rows, query, isPart }: UsageTableProps) {
   const { by } = query;
   const highestCost = Math.max(...rows.map(({ cost }) => Number(cost)));
   const callsOfRow = (row: UsedBy): string => callsAddress(callsOf(row, query));
-  // A count is a link to its calls, and the sum to all calls, also if rows are missing.
+  // A count links to its calls. The sum links to all calls of the query, also if rows are missing.
   const countColumn = (
     head: string,
     count: (row: UsageView) => number,
@@ -220,15 +223,15 @@ function UsageTable({ rows, query, isPart }: UsageTableProps) {
     href,
     foot: <a href={href({})}>{number(rows.reduce((total, row) => total + count(row), 0))}</a>,
   });
-  const sum = sumOfMoney(rows.map(({ cost }) => cost));
-  const uncovered = sumOfMoney(rows.map((row) => row.uncovered));
+  const costSum = sumOfMoney(rows.map(({ cost }) => cost));
+  const uncoveredSum = sumOfMoney(rows.map((row) => row.uncovered));
   return (
     <Table
       label="Usage"
       rows={rows}
       keyOf={groupingValueOf}
       csv={
-        // The gateway writes this file: with all rows, not only those that have come, and all columns.
+        // The gateway makes this file, with all rows of the query and all columns.
         <p class="table-end">
           <a
             class="button quiet"
@@ -262,17 +265,17 @@ function UsageTable({ rows, query, isPart }: UsageTableProps) {
           href: callsOfRow,
           foot: (
             <a href={callsOfRow({})}>
-              <Money amount={sum} />
+              <Money amount={costSum} />
             </a>
           ),
         },
-        // Seldom, and a table of nothing but zeros would hide it.
+        // Left out if there are no uncovered charges, so that an operator does not overlook a few of them.
         ...(rows.some((row) => Number(row.uncovered) !== 0)
           ? [
               {
                 head: 'Uncovered',
                 money: (row: UsageView) => row.uncovered,
-                foot: <Money amount={uncovered} />,
+                foot: <Money amount={uncoveredSum} />,
               },
             ]
           : []),
@@ -291,10 +294,10 @@ function UsageTable({ rows, query, isPart }: UsageTableProps) {
   );
 }
 
-/** What a row is grouped by: one of these. The sum of all rows has none. */
+/** What a row is grouped by: it has one of these members. The line of the sums has none. */
 type UsedBy = Partial<Pick<UsageView, 'account' | 'key' | 'model' | 'day' | 'hour'>>;
 
-/** The filters of the calls that a row counts. */
+/** Returns the filters that find the calls that a row counts. */
 function callsOf({ account, key, model, day, hour }: UsedBy, query: Query): CallFilters {
   const filter = trimmed(query);
   const { from, to } = filter;
@@ -314,7 +317,7 @@ function callsOf({ account, key, model, day, hour }: UsedBy, query: Query): Call
   };
 }
 
-/** What the row is grouped by, as people read it: the name of an account or key, or its id without a name. */
+/** What the row is grouped by, as people read it: an account or key by its name, or by its id without one. */
 function RowName({ row }: { readonly row: UsageView }) {
   const { account, key, hour } = row;
   if (account !== undefined) {
@@ -324,12 +327,12 @@ function RowName({ row }: { readonly row: UsageView }) {
       </a>
     );
   }
-  // In the browser's time zone, as all moments of the console. Days are those of UTC.
+  // Hours are shown in the browser's time zone, as all moments of the console. Days are those of UTC.
   if (hour !== undefined) return <>{moment(hour)}</>;
   return <Name text={(key === undefined ? undefined : row.key_name) ?? groupingValueOf(row)} />;
 }
 
-/** What the row is grouped by: the only one of these members that it has. */
+/** Returns what the row is grouped by: the only one of these members that it has. */
 function groupingValueOf({ account, key, model, day, hour }: UsageView): string {
   return account ?? key ?? model ?? day ?? String(hour);
 }
