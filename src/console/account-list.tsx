@@ -16,7 +16,7 @@ import { addressOf } from './browser.js';
 import { Money, Name, StatusBadge } from './controls.js';
 import { number, shortNumber } from './format.js';
 
-/** The height of `.row` and `.row-place` in style/pages.css, in pixels. */
+/** The height of `.row` and `.row-place` in style/accounts.css, in pixels. */
 const ROW_PX = 52;
 /** Rows that are drawn beyond the edges, so that scrolling shows no gap. */
 const MARGIN_ROWS = 8;

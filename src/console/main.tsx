@@ -10,6 +10,7 @@ import 'uplot/dist/uPlot.min.css';
 import './style/theme.css';
 import './style/layout.css';
 import './style/controls.css';
+import './style/accounts.css';
 import './style/pages.css';
 import { render, type ComponentChildren } from 'preact';
 import { useCallback, useEffect, useState, useRef } from 'preact/hooks';
