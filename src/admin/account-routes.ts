@@ -152,7 +152,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     summary: 'List accounts in the order of their creation. A page of a search may be short and still go on.',
     query: AccountsQuery,
     responseSchema: listSchema(AccountView),
-    answer: ({ query }, { service }) => {
+    respond: ({ query }, { service }) => {
       const { search: text, plan: planId, group, active } = query;
       const filter = { text, planId, group, active };
       const isFiltered = Object.values(filter).some((value) => value !== undefined);
@@ -173,7 +173,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     summary: 'Create an account.',
     body: NewAccount,
     responseSchema: AccountView,
-    answer: ({ body: { name, plan, credit, group } }, { service }) => {
+    respond: ({ body: { name, plan, credit, group } }, { service }) => {
       const amount = credit === undefined ? NO_CREDIT : amountOf('credit', credit);
       return service.change(({ accounts }) =>
         viewOfAccount(accounts.create({ name, planId: plan, credit: amount, group })),
@@ -185,7 +185,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     path: '/accounts/{account}',
     summary: 'Show an account, by id or name, with its live counters.',
     responseSchema: AccountView,
-    answer: ({ id }, { service }) => service.read(({ accounts }) => viewOfAccount(accounts.find(id))),
+    respond: ({ id }, { service }) => service.read(({ accounts }) => viewOfAccount(accounts.find(id))),
   }),
   defineRoute({
     method: 'POST',
@@ -194,7 +194,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     summary: 'Move an account to another plan; what it has used in this minute and day stays used.',
     body: closed({ plan: planId }),
     responseSchema: AccountView,
-    answer: ({ id, body: { plan } }, { service }) =>
+    respond: ({ id, body: { plan } }, { service }) =>
       service.change(({ accounts }) => viewOfAccount(accounts.setPlan(id, plan))),
   }),
   defineRoute({
@@ -204,7 +204,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     summary: 'Move an account to another group, or to none; what it has used stays used in the former one.',
     body: closed({ group: orNull(reference('id or name; null: in no group')) }),
     responseSchema: AccountView,
-    answer: ({ id, body: { group } }, { service }) =>
+    respond: ({ id, body: { group } }, { service }) =>
       service.change(({ accounts }) => viewOfAccount(accounts.setGroup(id, group ?? undefined))),
   }),
   ...[
@@ -217,7 +217,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
       roles: ADMIN_ONLY,
       summary,
       responseSchema: AccountView,
-      answer: ({ id }, { service }) =>
+      respond: ({ id }, { service }) =>
         service.change(({ accounts }) => viewOfAccount(accounts.setActive(id, active))),
     }),
   ),
@@ -227,7 +227,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     summary: 'List the accounts with most calls of late, the busiest first.',
     query: RangeQuery,
     responseSchema: historySchema(BusyAccountView),
-    answer: ({ query: { range = '5m' } }, { accountSpans, service }) => {
+    respond: ({ query: { range = '5m' } }, { accountSpans, service }) => {
       const busiest = busiestAccounts(accountSpans(range));
       return service.read(({ accounts }) => {
         const lines = busiest.map(([account, stats]) => {
@@ -244,7 +244,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     summary: 'Show what an account has called of late, in the spans in which it was among the 50 busiest.',
     query: RangeQuery,
     responseSchema: historySchema(AccountSpanView),
-    answer: ({ id, query: { range = '5m' } }, { accountSpans, service }) =>
+    respond: ({ id, query: { range = '5m' } }, { accountSpans, service }) =>
       service.read(({ accounts }) => {
         const series = accountSeries(accountSpans(range), accounts.find(id).record.id);
         const lines = series.map(({ start, stats }) => ({ start, ...viewOfStats(stats) }));
@@ -258,7 +258,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     summary: 'Add to the balance; a negative amount takes away what the balance covers.',
     body: NewCredit,
     responseSchema: AccountView,
-    answer: ({ id, body }, { service }) => {
+    respond: ({ id, body }, { service }) => {
       const { note = '', idempotency_key: idempotencyKey } = body;
       const amount = amountOf('amount', body.amount);
       return service.change(({ credits }) => {
@@ -276,7 +276,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     summary: 'List the credits and debits of an account, oldest first.',
     query: closed(PAGE_PARAMETERS),
     responseSchema: listSchema(CreditView),
-    answer: ({ id, query }, { registry: { credits } }) =>
+    respond: ({ id, query }, { registry: { credits } }) =>
       pageView(query, (from, limit) => credits.list(id, from, limit), viewOfCredit),
   }),
   defineRoute({
@@ -288,7 +288,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     body: Bulk,
     bodyBytesMax: BULK_BODY_BYTES_MAX,
     responseSchema: BulkView,
-    answer: ({ body: { accounts } }, { service }) => {
+    respond: ({ body: { accounts } }, { service }) => {
       const items = accounts.map(({ name, plan, credit, group, keys = [] }, index) => ({
         name,
         planId: plan,

@@ -104,7 +104,7 @@ export class AdminApi {
       warn,
       requesterLeft,
     };
-    const view = await route.answer(input, context);
+    const view = await route.respond(input, context);
     return { ...responseOfView(view), warning };
   }
 
@@ -196,7 +196,7 @@ function unconfirmedText(unconfirmed: number): string {
   return `The change is made. ${unconfirmed} of the gateway processes did not confirm it in time: each applies it as soon as it can.`;
 }
 
-/** `view`: what the `answer` of a route has returned. */
+/** `view`: what the `respond` of a route has returned. */
 function responseOfView(view: unknown): AdminResponse {
   const { contentType, text } =
     view instanceof TextResponse ? view : new TextResponse(JSON_TYPE, jsonText(view));

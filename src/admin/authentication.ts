@@ -155,10 +155,10 @@ export class AdminAuthentication {
    */
   hostRejectionOf(head: RequestHead): AdminResponse | undefined {
     if (this.#hosts.allows(head.host) || this.#operatorOf(head) !== undefined) return undefined;
-    const shown = JSON.stringify(head.host.slice(0, HOST_CHARS_SHOWN));
+    const quotedHost = JSON.stringify(head.host.slice(0, HOST_CHARS_SHOWN));
     return responseOfError({
       code: 'invalid_parameters',
-      message: `The admin port does not answer under the Host ${shown} without the admin token: put the name into the setting admin.hosts (TOLLGATE_ADMIN_HOSTS).`,
+      message: `The admin port does not answer under the Host ${quotedHost} without the admin token: put the name into the setting admin.hosts (TOLLGATE_ADMIN_HOSTS).`,
     });
   }
 

@@ -18,7 +18,7 @@ import { RIGHTS } from '../core/roles.js';
 import type { ClippedText } from '../telemetry/contents-layout.js';
 import { type CallRecord, callView } from '../telemetry/call-record.js';
 import { pageLimit } from './fields.js';
-import { shown } from './input-reader.js';
+import { quoted } from './input-reader.js';
 import { defineRoute, type Route } from './route.js';
 import { checkFromTo, isDay, momentOf } from './usage-routes.js';
 import { closed, Money, orNull, optionalText } from './views.js';
@@ -149,7 +149,7 @@ export const CALL_ROUTES: readonly Route[] = [
       'List the calls that this host has kept, those that ended last first. With several processes a call is there a second after its end.',
     query: CallsQuery,
     responseSchema: CallsPageView,
-    answer: async ({ query }, { calls, registry, flushCalls }) => {
+    respond: async ({ query }, { calls, registry, flushCalls }) => {
       // Calls of this process that ended just now may not be on disk yet, where all three routes look.
       flushCalls();
       const { limit = PAGE_CALLS_DEFAULT, cursor, after } = query;
@@ -161,7 +161,7 @@ export const CALL_ROUTES: readonly Route[] = [
           : await calls.after(after, filter, limit);
       if (page === undefined) {
         const [name, text] = after === undefined ? ['cursor', cursor] : ['after', after];
-        throw invalid(`${name} must be one that a page has given, got ${shown(text)}`);
+        throw invalid(`${name} must be one that a page has given, got ${quoted(text)}`);
       }
       return {
         data: page.calls.map((call) => viewOf(call, registry)),
@@ -176,12 +176,12 @@ export const CALL_ROUTES: readonly Route[] = [
     path: '/calls/{call}',
     summary: "Show the call of that request id, the response's x-request-id.",
     responseSchema: CallView,
-    answer: async ({ id }, { calls, registry, flushCalls }) => {
+    respond: async ({ id }, { calls, registry, flushCalls }) => {
       flushCalls();
       const call = await calls.find(id);
       if (call !== undefined) return viewOf(call, registry);
       throw notFound(
-        `there is no call ${shown(id)} on this host: a call is kept by the host that served it, from a second after ` +
+        `there is no call ${quoted(id)} on this host: a call is kept by the host that served it, from a second after ` +
           'its end, for as long as call_log says; of several hosts ask each',
       );
     },
@@ -193,12 +193,12 @@ export const CALL_ROUTES: readonly Route[] = [
     summary:
       'Show the body of the request and the text of the response of a call, if call_log.contents has kept them. Who asked is in the log.',
     responseSchema: ContentsView,
-    answer: async ({ id }, { contents, operator, from, log, flushCalls }) => {
+    respond: async ({ id }, { contents, operator, from, log, flushCalls }) => {
       flushCalls();
       const found = await contents.find(id);
       if (found === undefined) {
         throw notFound(
-          `no contents of ${shown(id)} are kept on this host: call_log.contents says of which calls they are, for ` +
+          `no contents of ${quoted(id)} are kept on this host: call_log.contents says of which calls they are, for ` +
             'contents_keep_hours, and of private keys they never are',
         );
       }
@@ -266,7 +266,7 @@ function filterOf(query: CallsQuery, registry: Registry): CallFilter {
 function statusOf(text: string): number {
   if (/^[1-5]\d\d$/.test(text)) return Number(text);
   if (/^[1-5]xx$/.test(text)) return Number(text[0]);
-  throw invalid(`status must be an HTTP status such as 502, or a class such as 5xx, got ${shown(text)}`);
+  throw invalid(`status must be an HTTP status such as 502, or a class such as 5xx, got ${quoted(text)}`);
 }
 
 /** A day with a time of the day, in UTC, such as `2025-01-31T12:00Z`; seconds and milliseconds may follow. */

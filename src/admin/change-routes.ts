@@ -55,7 +55,7 @@ export const CHANGE_ROUTES: readonly Route[] = [
       'List what operators changed, the newest first. A page looks at some thousand rows: it may be empty while `next` says that there are more.',
     query: ChangesQuery,
     responseSchema: listSchema(OperatorChange),
-    answer: ({ query }, { registry }) => {
+    respond: ({ query }, { registry }) => {
       const { from, to, who, action, target, cursor, limit = PAGE_ITEMS_DEFAULT } = query;
       checkFromTo(from ?? 0, to ?? Infinity);
       const fromMs = from === undefined ? undefined : from * 1_000;
@@ -71,7 +71,7 @@ export const CHANGE_ROUTES: readonly Route[] = [
     path: '/changes/verify',
     summary: 'Check the whole chain of changes: which rows were altered, removed or put in.',
     responseSchema: ChainView,
-    answer: async (_, { registry, requesterLeft }) => {
+    respond: async (_, { registry, requesterLeft }) => {
       const { rows, before, head, problems } = await verifyAlone(registry, requesterLeft);
       return {
         ok: problems.length === 0,

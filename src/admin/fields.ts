@@ -24,7 +24,7 @@ import { KEY_EXPIRES_SECONDS_MAX } from '../registry/key-table.js';
 import type { QuotaUse } from '../registry/quota-use.js';
 import { invalid, NAME_RULE, REFERENCE_RULE } from '../registry/record-id.js';
 import { RING_NAMES } from '../telemetry/history.js';
-import { shown } from './input-reader.js';
+import { quoted } from './input-reader.js';
 import {
   closed,
   type ListView,
@@ -119,7 +119,7 @@ export function amountOf(field: string, text: Static<typeof Amount>): PicoUnits 
   const amount = picoUnitsOf(isNegative ? text.slice(1) : text);
   if (amount !== undefined) return isNegative ? asPicoUnits(0n - amount) : amount;
   throw invalid(
-    `${field} must be a decimal amount such as "10.00", at most 3000000 with at most 12 decimals, got ${shown(text)}`,
+    `${field} must be a decimal amount such as "10.00", at most 3000000 with at most 12 decimals, got ${quoted(text)}`,
   );
 }
 

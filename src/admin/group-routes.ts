@@ -60,7 +60,7 @@ export const GROUP_ROUTES: readonly Route[] = [
     summary: 'List groups in the order of their creation, with what is used of their quotas.',
     query: GroupsQuery,
     responseSchema: listSchema(GroupView),
-    answer: ({ query }, { service }) =>
+    respond: ({ query }, { service }) =>
       service.read(({ groups }) =>
         pageView(query, (from, limit) => groups.list(query.parent, from, limit), viewOfGroup),
       ),
@@ -72,7 +72,7 @@ export const GROUP_ROUTES: readonly Route[] = [
       'List groups as a tree: each is followed by the groups in it; the length of `path` is its depth.',
     query: TreeQuery,
     responseSchema: listSchema(GroupView),
-    answer: ({ query }, { service }) =>
+    respond: ({ query }, { service }) =>
       service.read(({ groups }) =>
         pageView(query, (from, limit) => groups.tree(query.root, from, limit), viewOfGroup),
       ),
@@ -84,7 +84,7 @@ export const GROUP_ROUTES: readonly Route[] = [
     summary: 'Create a group. Its limits hold for all accounts and groups in it together.',
     body: NewGroup,
     responseSchema: GroupView,
-    answer: ({ body }, { service }) => {
+    respond: ({ body }, { service }) => {
       const limits = limitsOf(body);
       const { name, parent } = body;
       return service.change(({ groups }) => viewOfGroup(groups.create({ name, parent, limits })));
@@ -95,7 +95,7 @@ export const GROUP_ROUTES: readonly Route[] = [
     path: '/groups/{group}',
     summary: 'Show a group, by id or name, with what is used of its quotas.',
     responseSchema: GroupView,
-    answer: ({ id }, { service }) => service.read(({ groups }) => viewOfGroup(groups.find(id))),
+    respond: ({ id }, { service }) => service.read(({ groups }) => viewOfGroup(groups.find(id))),
   }),
   defineRoute({
     method: 'POST',
@@ -105,7 +105,7 @@ export const GROUP_ROUTES: readonly Route[] = [
       'Change limits of a group: a limit that is not named stays, and null removes it. What was used stays counted.',
     body: closed(LIMIT_CHANGE_FIELDS),
     responseSchema: GroupView,
-    answer: ({ id, body }, { service }) => {
+    respond: ({ id, body }, { service }) => {
       const limits = limitsOf(body);
       return service.change(({ groups }) => viewOfGroup(groups.setLimits(id, limits)));
     },
@@ -116,7 +116,7 @@ export const GROUP_ROUTES: readonly Route[] = [
     roles: ADMIN_ONLY,
     summary: 'Delete a group in which there is no account and no group.',
     responseSchema: DeletedView,
-    answer: ({ id }, { service }) =>
+    respond: ({ id }, { service }) =>
       service.change(({ groups }) => ({ id: groups.delete(id).id, deleted: true as const })),
   }),
 ];

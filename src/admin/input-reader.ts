@@ -1,7 +1,7 @@
 /**
  * Checks bodies and query parameters of the admin interface by their schemas, and explains errors. route.ts
  * creates a reader for the body and one for the query of each route; live-feed.ts creates one for its query.
- * Files with routes use `shown` for errors of their own. Main thread of a gateway, and commands that work
+ * Files with routes use `quoted` for errors of their own. Main thread of a gateway, and commands that work
  * without one.
  *
  * Must hold: nothing here compiles text to code, as TypeBox's compiler would, because the gateway forbids
@@ -95,7 +95,7 @@ function unknownError(names: readonly string[], path: string, schema: TSchema, n
 }
 
 /** Returns the text of a value for a message: its JSON, cut to SHOWN_CHARS_MAX. */
-export function shown(value: unknown): string {
+export function quoted(value: unknown): string {
   return clipped(value === undefined ? 'nothing' : jsonOf(value), SHOWN_CHARS_MAX);
 }
 
@@ -125,11 +125,11 @@ function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, val
   const first = errors[0];
   invariant(first !== undefined, 'what is rejected has an error');
   // Only a body can be another value: the parameters of a query are always an object (`parseQuery`).
-  if (first.instancePath === '') return `the body must be a JSON object, got ${shown(value)}`;
+  if (first.instancePath === '') return `the body must be a JSON object, got ${quoted(value)}`;
   const wanted = wantedBy(schemaAt(schema, first.schemaPath));
   // The schema's rule comes first, because TypeBox's message has only a part of it, as one of two bounds.
   const rule = wanted === undefined ? first.message : `must be ${wanted}`;
-  return `${fieldOf(first.instancePath)} ${rule}, got ${shown(valueAt(value, first.instancePath))}`;
+  return `${fieldOf(first.instancePath)} ${rule}, got ${quoted(valueAt(value, first.instancePath))}`;
 }
 
 /**
@@ -198,8 +198,8 @@ export function parseQuery(query: string, schema: TObject): Record<string, unkno
     if (part === '') continue;
     const [encodedName = '', ...encodedText] = part.split('=');
     const name = decode(encodedName, 'the name of a query parameter');
-    const text = decode(encodedText.join('='), `query parameter ${shown(name)}`);
-    if (values.has(name)) throw invalid(`query parameter ${shown(name)} must be given once`);
+    const text = decode(encodedText.join('='), `query parameter ${quoted(name)}`);
+    if (values.has(name)) throw invalid(`query parameter ${quoted(name)} must be given once`);
     assertText(name, text);
     values.set(name, valueOf(text, schema.properties[name]));
   }
@@ -211,18 +211,18 @@ function decode(text: string, noun: string): string {
   try {
     return decodeURIComponent(text.replaceAll('+', ' '));
   } catch {
-    throw invalid(`${noun} must be percent-encoded UTF-8, got ${shown(text)}`);
+    throw invalid(`${noun} must be percent-encoded UTF-8, got ${quoted(text)}`);
   }
 }
 
 function assertText(name: string, text: string): void {
   if (text.length > VALUE_CHARS_MAX) {
     throw invalid(
-      `query parameter ${shown(name)} must have at most ${VALUE_CHARS_MAX} characters, got ${text.length}`,
+      `query parameter ${quoted(name)} must have at most ${VALUE_CHARS_MAX} characters, got ${text.length}`,
     );
   }
   if (UNPRINTABLE.test(text))
-    throw invalid(`query parameter ${shown(name)} must not have control characters`);
+    throw invalid(`query parameter ${quoted(name)} must not have control characters`);
 }
 
 function valueOf(text: string, schema: { type?: unknown } | undefined): unknown {

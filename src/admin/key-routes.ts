@@ -94,7 +94,7 @@ export const KEY_ROUTES: readonly Route[] = [
     summary: 'List keys, those of all accounts by default.',
     query: KeysQuery,
     responseSchema: listSchema(KeyView),
-    answer: ({ query }, { registry: { keys } }) =>
+    respond: ({ query }, { registry: { keys } }) =>
       pageView(query, (from, limit) => keys.list(query.account, from, limit), viewOfKey),
   }),
   defineRoute({
@@ -104,7 +104,7 @@ export const KEY_ROUTES: readonly Route[] = [
     summary: 'Create a key. It is shown only once, in this response.',
     body: NewKey,
     responseSchema: CreatedKeyView,
-    answer: ({ body }, { service }) =>
+    respond: ({ body }, { service }) =>
       service.change(({ keys }) =>
         viewOfCreatedKey(keys.create({ account: body.account, ...newKeyOf(body) }), keys),
       ),
@@ -114,7 +114,7 @@ export const KEY_ROUTES: readonly Route[] = [
     path: '/keys/{key}',
     summary: 'Show a key, by id or name, with its last use.',
     responseSchema: KeyView,
-    answer: ({ id }, { registry }) => viewOfKey(registry.keys.find(id)),
+    respond: ({ id }, { registry }) => viewOfKey(registry.keys.find(id)),
   }),
   defineRoute({
     method: 'POST',
@@ -123,7 +123,7 @@ export const KEY_ROUTES: readonly Route[] = [
     summary: `Replace a key by a new one, which is shown only once, in this response. The old key is still accepted for \`grace\` seconds, ${GRACE_SECONDS_DEFAULT} by default.`,
     body: Rotation,
     responseSchema: RotatedKeyView,
-    answer: ({ id, body: { grace } }, { service }) =>
+    respond: ({ id, body: { grace } }, { service }) =>
       service.change(({ keys }) => viewOfRotatedKey(keys.rotate(id, grace ?? GRACE_SECONDS_DEFAULT), keys)),
   }),
   defineRoute({
@@ -134,7 +134,7 @@ export const KEY_ROUTES: readonly Route[] = [
       'Change limits of a key, within those of its account: what is not named stays, and null takes a limit away. What was used stays used.',
     body: closed(LIMIT_CHANGE_FIELDS),
     responseSchema: KeyView,
-    answer: ({ id, body }, { service }) => {
+    respond: ({ id, body }, { service }) => {
       const limits = limitsOf(body);
       return service.change(({ keys }) => viewOfKey(keys.setLimits(id, limits)));
     },
@@ -146,7 +146,7 @@ export const KEY_ROUTES: readonly Route[] = [
     summary: 'Say whether contents of the calls of a key may be kept, if call_log.contents keeps them.',
     body: closed({ private: Type.Boolean() }),
     responseSchema: KeyView,
-    answer: ({ id, body }, { service }) =>
+    respond: ({ id, body }, { service }) =>
       service.change(({ keys }) => viewOfKey(keys.setPrivate(id, body.private))),
   }),
   ...[
@@ -159,7 +159,7 @@ export const KEY_ROUTES: readonly Route[] = [
       roles: RIGHTS.keys,
       summary,
       responseSchema: KeyView,
-      answer: ({ id }, { service }) => service.change(({ keys }) => viewOfKey(keys.setActive(id, active))),
+      respond: ({ id }, { service }) => service.change(({ keys }) => viewOfKey(keys.setActive(id, active))),
     }),
   ),
   defineRoute({
@@ -168,7 +168,7 @@ export const KEY_ROUTES: readonly Route[] = [
     roles: RIGHTS.keys,
     summary: 'Delete a key permanently.',
     responseSchema: DeletedView,
-    answer: ({ id }, { service }) =>
+    respond: ({ id }, { service }) =>
       service.change(({ keys }) => ({ id: keys.delete(id).id, deleted: true as const })),
   }),
 ];

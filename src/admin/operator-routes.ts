@@ -65,7 +65,7 @@ export const OPERATOR_ROUTES: readonly Route[] = [
     roles: ADMIN_ONLY,
     summary: 'List the operators by name, all on one page.',
     responseSchema: listSchema(OperatorView),
-    answer: (_, { registry }) => listOf(registry.operators.list().map(viewOfOperator)),
+    respond: (_, { registry }) => listOf(registry.operators.list().map(viewOfOperator)),
   }),
   defineRoute({
     method: 'POST',
@@ -74,7 +74,7 @@ export const OPERATOR_ROUTES: readonly Route[] = [
     summary: 'Create an operator. Its token is shown only once, in this response.',
     body: NewOperator,
     responseSchema: CreatedOperatorView,
-    answer: ({ body: { name, role, expires, expires_in } }, { service }) =>
+    respond: ({ body: { name, role, expires, expires_in } }, { service }) =>
       service.change(({ operators }) => {
         const expiry = { expiresSeconds: expires, expiresInSeconds: expires_in };
         const created = operators.create({ name, role, ...expiry });
@@ -87,7 +87,7 @@ export const OPERATOR_ROUTES: readonly Route[] = [
     roles: ADMIN_ONLY,
     summary: 'Show an operator, by id or name.',
     responseSchema: OperatorView,
-    answer: ({ id }, { registry }) => viewOfOperator(registry.operators.find(id)),
+    respond: ({ id }, { registry }) => viewOfOperator(registry.operators.find(id)),
   }),
   defineRoute({
     method: 'POST',
@@ -96,7 +96,7 @@ export const OPERATOR_ROUTES: readonly Route[] = [
     summary: 'Change the role of an operator, from its next request on.',
     body: closed({ role: RoleName }),
     responseSchema: OperatorView,
-    answer: ({ id, body: { role } }, { service }) =>
+    respond: ({ id, body: { role } }, { service }) =>
       service.change(({ operators }) => viewOfOperator(operators.setRole(id, role))),
   }),
   defineRoute({
@@ -107,7 +107,7 @@ export const OPERATOR_ROUTES: readonly Route[] = [
       'Replace the token by a new one, which is shown only once, in this response. The old token is rejected at once. The new one expires as the old one would have, unless the body says otherwise.',
     body: closed(EXPIRY),
     responseSchema: CreatedOperatorView,
-    answer: ({ id, body: { expires, expires_in } }, { service }) =>
+    respond: ({ id, body: { expires, expires_in } }, { service }) =>
       service.change(({ operators }) => {
         const rotated = operators.rotate(id, { expiresSeconds: expires, expiresInSeconds: expires_in });
         return { ...viewOfOperator(rotated), token: rotated.token };
@@ -127,7 +127,7 @@ export const OPERATOR_ROUTES: readonly Route[] = [
       roles: ADMIN_ONLY,
       summary,
       responseSchema: OperatorView,
-      answer: ({ id }, { service }) =>
+      respond: ({ id }, { service }) =>
         service.change(({ operators }) => viewOfOperator(operators.setActive(id, active))),
     }),
   ),
@@ -137,7 +137,7 @@ export const OPERATOR_ROUTES: readonly Route[] = [
     roles: ADMIN_ONLY,
     summary: 'Delete an operator for good.',
     responseSchema: DeletedView,
-    answer: ({ id }, { service }) =>
+    respond: ({ id }, { service }) =>
       service.change(({ operators }) => ({ id: operators.delete(id).id, deleted: true as const })),
   }),
 ];

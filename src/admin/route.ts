@@ -52,7 +52,7 @@ export interface RequestService extends Pick<RegistryService, 'read'> {
   note(note: ChangeNote): Promise<void>;
 }
 
-/** What a route's `answer` gets: the gateway's parts, and the requester. */
+/** What a route's `respond` gets: the gateway's parts, and the requester. */
 export interface AdminContext extends Omit<AdminParts, 'service'>, Requester {
   readonly service: RequestService;
   readonly log: Log;
@@ -181,7 +181,7 @@ interface RouteTerms<Query extends TObject, Body extends TObject, Response exten
   readonly responseSchema: Response;
   /** Content types of other responses, which the query may ask for. */
   readonly otherTypes?: readonly string[];
-  readonly answer: (
+  readonly respond: (
     input: RouteInput<Static<Query>, Static<Body>>,
     context: AdminContext,
   ) => Static<Response> | TextResponse | Promise<Static<Response> | TextResponse>;
@@ -206,7 +206,7 @@ export interface Route {
    * Checks the input and does the work. Resolves with a view or a TextResponse. Rejects with a ProxyError if
    * the failure is an expected one.
    */
-  readonly answer: (input: RawInput, context: AdminContext) => Promise<unknown>;
+  readonly respond: (input: RawInput, context: AdminContext) => Promise<unknown>;
 }
 
 const NO_FIELDS = closed({});
@@ -232,8 +232,8 @@ export function defineRoute<
     body,
     bodyBytesMax: declaration.bodyBytesMax ?? ADMIN_BODY_BYTES_MAX,
     otherTypes: declaration.otherTypes ?? [],
-    answer: async (input, context) =>
-      declaration.answer(
+    respond: async (input, context) =>
+      declaration.respond(
         {
           id: input.id,
           query: await readQuery(parseQuery(input.query, query)),

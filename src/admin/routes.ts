@@ -122,7 +122,7 @@ const CATALOG_ROUTES = [
     path: '/models',
     summary: 'List the models and their prices.',
     responseSchema: listSchema(ModelView),
-    answer: (_, { registry: { catalog } }) =>
+    respond: (_, { registry: { catalog } }) =>
       listOf(catalog.models.filter(isListed).map((model) => viewOfModel(model, catalog.models))),
   }),
   defineRoute({
@@ -130,7 +130,7 @@ const CATALOG_ROUTES = [
     path: '/plans',
     summary: 'List the plans and their limits.',
     responseSchema: listSchema(PlanView),
-    answer: (_, { registry: { catalog } }) =>
+    respond: (_, { registry: { catalog } }) =>
       listOf(catalog.plans.filter(isListed).map((plan) => viewOfPlan(plan, catalog))),
   }),
 ];
@@ -141,7 +141,7 @@ const STATUS_ROUTE = defineRoute({
   summary: 'Show threads, calls in flight, outcomes and the state of the books.',
   // Empty if a command reads the store without a gateway.
   responseSchema: Type.Object({}, { additionalProperties: true }),
-  answer: (_, { status }) => status(),
+  respond: (_, { status }) => status(),
 });
 
 /** Throws `conflict` if this gateway shares with no other host. */
@@ -166,7 +166,7 @@ const HOST_ROUTES = [
     path: '/hosts',
     summary: 'List the hosts that share with this one.',
     responseSchema: listSchema(HostView),
-    answer: async (_, context) => listOf((await hostsOf(context).list()).map(viewOfHost)),
+    respond: async (_, context) => listOf((await hostsOf(context).list()).map(viewOfHost)),
   }),
   defineRoute({
     method: 'DELETE',
@@ -176,7 +176,7 @@ const HOST_ROUTES = [
     summary:
       'Forget a host that will not come back: what it was granted is free, and nobody waits for it. What it charged and did not report is lost.',
     responseSchema: closed({ id: Type.String(), forgotten: Type.Literal(true) }),
-    answer: async ({ id }, context) => {
+    respond: async ({ id }, context) => {
       await hostsOf(context).forget(id);
       await context.service.note({ target: { type: 'host', id, name: null }, changes: [] });
       return { id, forgotten: true as const };
@@ -189,7 +189,7 @@ const SETTINGS_ROUTE = defineRoute({
   path: '/settings',
   summary: 'Show every setting in force and where its value came from.',
   responseSchema: listSchema(SettingView),
-  answer: (_, { settings }) => listOf(settings().map((setting) => ({ ...setting }))),
+  respond: (_, { settings }) => listOf(settings().map((setting) => ({ ...setting }))),
 });
 
 /**
@@ -227,7 +227,7 @@ const RELOAD_ROUTE = defineRoute({
     ),
   }),
   responseSchema: ReloadView,
-  answer: async ({ body }, { reload, service }) => {
+  respond: async ({ body }, { reload, service }) => {
     const { dry_run: dryRun = false, restart = false } = body;
     const { applied, restartNeeded, changes = [], problems, replacing } = await reload({ dryRun, restart });
     if (problems.length > 0) throw new ProxyError('invalid_parameters', 'downstream', problems.join('\n'));
@@ -260,7 +260,7 @@ const LOG_ROUTES = [
     summary: 'Show what is logged.',
     responseSchema: LogSchema,
     // `changeLog` without a field changes nothing, and returns what is logged.
-    answer: (_, { changeLog }) => changeLog({}),
+    respond: (_, { changeLog }) => changeLog({}),
   }),
   defineRoute({
     method: 'PUT',
@@ -274,7 +274,7 @@ const LOG_ROUTES = [
       sample_percent: Type.Optional(LOG_FIELDS.sample_percent),
     }),
     responseSchema: LogSchema,
-    answer: async ({ body }, { changeLog, service }) => {
+    respond: async ({ body }, { changeLog, service }) => {
       // A copy, because `changeLog` may return the same object again (test/unit/admin/support.ts does).
       const before = { ...changeLog({}) };
       const view = changeLog(body);
@@ -296,7 +296,7 @@ const UPSTREAM_RESET_ROUTE = defineRoute({
     'Call upstreams again at once that are left alone because they failed or asked for a pause: of one model, or all; in all workers and processes.',
   body: OneModelOrAll,
   responseSchema: UpstreamResetView,
-  answer: async ({ body: { model } }, { registry, resetUpstreams, service }) => {
+  respond: async ({ body: { model } }, { registry, resetUpstreams, service }) => {
     const models = idsOf(registry.catalog, model);
     const onlyModel = model === undefined ? undefined : models[0];
     await resetUpstreams(onlyModel);
@@ -325,7 +325,7 @@ const CACHE_CLEAR_ROUTE = defineRoute({
   summary: 'Remove the responses of the response cache: of one model, or all; in memory and on disk.',
   body: OneModelOrAll,
   responseSchema: CacheClearView,
-  answer: async ({ body: { model } }, { registry, clearCache, service }) => {
+  respond: async ({ body: { model } }, { registry, clearCache, service }) => {
     const models = idsOf(registry.catalog, model);
     const onlyModel = model === undefined ? undefined : models[0];
     await clearCache(onlyModel);
@@ -346,7 +346,7 @@ const FLUSH_ROUTE = defineRoute({
       description: 'false where a process did not answer in time, or the disk takes nothing now',
     }),
   }),
-  answer: async (_, { flushBooks }) => ({ flushed: await flushBooks() }),
+  respond: async (_, { flushBooks }) => ({ flushed: await flushBooks() }),
 });
 
 /** The OpenAPI document, made at the first request, because few gateways are asked for it. */
@@ -357,7 +357,7 @@ const DOCUMENT_ROUTE = defineRoute({
   path: '/openapi.json',
   summary: 'Show this document.',
   responseSchema: Type.Object({ openapi: Type.Literal('3.1.0') }, { additionalProperties: true }),
-  answer: () => new TextResponse(JSON_TYPE, (documentText ??= jsonText(adminDocument(ADMIN_ROUTES)))),
+  respond: () => new TextResponse(JSON_TYPE, (documentText ??= jsonText(adminDocument(ADMIN_ROUTES)))),
 });
 
 export const ADMIN_ROUTES: readonly Route[] = [

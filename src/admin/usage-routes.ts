@@ -23,7 +23,7 @@ import {
   type UsageTotals,
 } from '../registry/usage-report.js';
 import { pageLimit } from './fields.js';
-import { shown } from './input-reader.js';
+import { quoted } from './input-reader.js';
 import { defineRoute, type Route, TextResponse } from './route.js';
 import {
   closed,
@@ -77,7 +77,7 @@ export const USAGE_ROUTES: readonly Route[] = [
     query: UsageQuery,
     responseSchema: listSchema(UsageView),
     otherTypes: ['text/csv'],
-    answer: async ({ query }, { registry, flushBooks, requesterLeft, warn }) => {
+    respond: async ({ query }, { registry, flushBooks, requesterLeft, warn }) => {
       const { account, key, model: modelName, from, to, by = 'day', format, cursor, limit } = query;
       if (format === 'csv' && (cursor !== undefined || limit !== undefined)) {
         throw invalid(`${cursor === undefined ? 'limit' : 'cursor'} must not be given with format=csv`);
@@ -107,7 +107,7 @@ export const USAGE_ROUTES: readonly Route[] = [
       'List the rows that usage is summed from: calls, tokens and cost of an account, key, model and hour. A page may be empty and have a `next`.',
     query: RowsQuery,
     responseSchema: listSchema(UsageRowView),
-    answer: async ({ query }, { registry, flushBooks, warn }) => {
+    respond: async ({ query }, { registry, flushBooks, warn }) => {
       const { from, to, cursor, limit = PAGE_LINES_MAX } = query;
       if (!(await flushBooks())) warn(MAY_LACK_CALLS);
       const { rows, next } = registry.usageRows(hoursOf(from, to), cursorOf(cursor), limit);
@@ -122,7 +122,7 @@ export const USAGE_ROUTES: readonly Route[] = [
 /** Reads `next` of `/usage/rows`: a key's slot and an hour. Throws `invalid_parameters`. */
 function cursorOf(cursor = '0_0'): UsageCursor {
   const [, slot, hour] = /^(\d{1,8})_(\d{1,8})$/.exec(cursor) ?? [];
-  if (slot === undefined) throw invalid(`cursor must be the next of the page before, got ${shown(cursor)}`);
+  if (slot === undefined) throw invalid(`cursor must be the next of the page before, got ${quoted(cursor)}`);
   return { slot: Number(slot), hour: Number(hour) };
 }
 
@@ -219,7 +219,7 @@ export function momentOf(
 ): number {
   const ms = isDay(text) ? parseMomentMs(text) : /^\d{1,11}$/.test(text) ? Number(text) * 1_000 : NaN;
   if (!Number.isNaN(ms)) return ms;
-  throw invalid(`${field} must be ${acceptedForms}, got ${shown(text)}`);
+  throw invalid(`${field} must be ${acceptedForms}, got ${quoted(text)}`);
 }
 
 /** Money is exact, with all decimals. Throws `invalid_parameters` if there are too many lines. */

@@ -39,7 +39,7 @@ void t.test('each list has admin, last, and each role once', (t) => {
 void t.test(
   'a route that changes something does not compile without roles, nor a list without admin',
   (t) => {
-    const rest = { summary: '', responseSchema: Type.Object({}), answer: () => ({}) };
+    const rest = { summary: '', responseSchema: Type.Object({}), respond: () => ({}) };
     // @ts-expect-error -- who may is not said
     defineRoute({ method: 'POST', path: '/x', ...rest });
     // @ts-expect-error -- admin may do everything
