@@ -57,9 +57,19 @@ interface ShownCalls {
   readonly searchedTo: string | null;
 }
 
-export function CallsPage({ filters }: { readonly filters: Filters }) {
-  // The gateway itself rejects filters that it does not know.
-  const filter = Object.fromEntries(CALL_FILTERS.map((name) => [name, filters[name]?.trim()]));
+interface CallList {
+  /** Undefined until the first page has come. */
+  readonly shown: ShownCalls | undefined;
+  /** Why the last request failed; undefined if it did not. */
+  readonly error: string | undefined;
+  /** Whether the live tail runs. */
+  readonly isLive: boolean;
+  readonly setLive: (isLive: boolean) => void;
+  readonly showOlder: () => void;
+}
+
+/** The list of calls and its requests. Responses to earlier filters are dropped. */
+function useCallList(filter: Readonly<Record<string, string | undefined>>): CallList {
   const query = queryOf(filter);
   const [shown, setShown] = useState<ShownCalls>();
   const [error, setError] = useState<string>();
@@ -153,7 +163,13 @@ export function CallsPage({ filters }: { readonly filters: Filters }) {
     const next = shown?.next ?? null;
     void addOlder(next, next === FROM_NEWEST ? PAGE_CALLS + CALLS_SHOWN_MAX : PAGE_CALLS);
   };
+  return { shown, error, isLive, setLive, showOlder };
+}
 
+export function CallsPage({ filters }: { readonly filters: Filters }) {
+  // The gateway itself rejects filters that it does not know.
+  const filter = Object.fromEntries(CALL_FILTERS.map((name) => [name, filters[name]?.trim()]));
+  const { shown, error, isLive, setLive, showOlder } = useCallList(filter);
   return (
     <>
       <div class="head">

@@ -12,18 +12,8 @@ import type { CallView } from '../admin/call-routes.js';
 import type { ListView, ModelView } from '../admin/views.js';
 import { get, requestJson, textOf, useView } from './api.js';
 import { chat, type ChatRequest, type Message, type Outcome } from './chat-stream.js';
-import {
-  Button,
-  ButtonChoice,
-  Choice,
-  CopyButton,
-  ErrorText,
-  Field,
-  idsOf,
-  type Input,
-  TextField,
-  useInput,
-} from './controls.js';
+import { CodeSamples } from './code-samples.js';
+import { Button, Choice, ErrorText, Field, idsOf, type Input, TextField, useInput } from './controls.js';
 import { milliseconds, money, number } from './format.js';
 
 /** A message of the operator, and the outcome of the call that sent it. */
@@ -37,14 +27,8 @@ export function PlaygroundPage() {
   const models = view?.data ?? [];
   const [error, setError] = useState<string>();
   const baseUrl = useInput();
-  const key = useInput();
-  /** Empty until the operator chooses a model; the first one is then used. */
-  const chosenModel = useInput();
-  const systemMessage = useInput();
+  const fields = useCallFields();
   const question = useInput();
-  const [isStream, setStream] = useState(true);
-  const maxTokens = useInput();
-  const temperature = useInput();
   const [turns, setTurns] = useState<readonly Turn[]>([]);
   const [isBusy, setBusy] = useState(false);
   const [leaving] = useState(() => new AbortController());
@@ -57,18 +41,9 @@ export function PlaygroundPage() {
     );
   }, []);
 
-  const model = chosenModel.value === '' ? (models[0]?.id ?? '') : chosenModel.value;
-  const request: ChatRequest = {
-    model,
-    messages: [
-      ...(systemMessage.value === '' ? [] : [{ role: 'system', content: systemMessage.value } as const]),
-      ...messagesOf(turns, question.value),
-    ],
-    ...(maxTokens.value === '' ? {} : { max_tokens: Number(maxTokens.value) }),
-    ...(temperature.value === '' ? {} : { temperature: Number(temperature.value) }),
-    stream: isStream,
-    ...(isStream ? { stream_options: { include_usage: true } } : {}),
-  };
+  const model = fields.chosenModel.value === '' ? (models[0]?.id ?? '') : fields.chosenModel.value;
+  const request = requestOf(fields, model, messagesOf(turns, question.value));
+  const canSend = !isBusy && model !== '' && fields.key.value !== '';
   const ask = async (): Promise<void> => {
     const sentQuestion = question.value;
     const earlierTurns = turns;
@@ -77,7 +52,7 @@ export function PlaygroundPage() {
     question.onValue('');
     show({ text: '' });
     // `chat` never rejects, so `setBusy(false)` is reached.
-    await chat(key.value.trim(), request, show, leaving.signal);
+    await chat(fields.key.value.trim(), request, show, leaving.signal);
     setBusy(false);
   };
   return (
@@ -90,73 +65,140 @@ export function PlaygroundPage() {
       </div>
       <ErrorText text={error ?? modelsError} />
       <div class="playground">
-        <section class="card" aria-label="Call">
-          <Choice label="Model" options={idsOf(models)} value={model} onValue={chosenModel.onValue} />
-          <TextField
-            label="API key"
-            hint="Its limits count and its account pays. It stays in this page."
-            type="password"
-            placeholder="sk-…"
-            {...key}
-          />
-          <TextField label="System message" {...systemMessage} />
-          <div class="pair">
-            <TextField label="Most tokens" type="number" min="1" placeholder="No bound" {...maxTokens} />
-            <TextField
-              label="Temperature"
-              type="number"
-              min="0"
-              max="2"
-              step="0.1"
-              placeholder="1"
-              {...temperature}
-            />
-          </div>
-          <label class="check">
-            <input
-              type="checkbox"
-              checked={isStream}
-              onChange={(event) => setStream(event.currentTarget.checked)}
-            />
-            Stream the answer
-          </label>
-        </section>
+        <CallFieldset fields={fields} models={models} model={model} />
         <section class="card talk" aria-label="Conversation">
           <Conversation turns={turns} isBusy={isBusy} />
-          <form
-            onSubmit={(event) => {
-              event.preventDefault();
-              if (!isBusy) void ask();
-            }}
-          >
-            <Field label="Message">
-              {(id) => (
-                <textarea
-                  id={id}
-                  rows={3}
-                  required
-                  value={question.value}
-                  onInput={(event) => question.onValue(event.currentTarget.value)}
-                  onKeyDown={(event) => {
-                    // While a text is composed (Japanese, Chinese, Korean), Enter only takes the candidate.
-                    if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
-                    event.preventDefault();
-                    event.currentTarget.form?.requestSubmit();
-                  }}
-                />
-              )}
-            </Field>
-            <div class="actions">
-              <small class="muted">Enter sends, Shift+Enter breaks the line.</small>
-              <button type="submit" class="primary" disabled={isBusy || model === '' || key.value === ''}>
-                Send
-              </button>
-            </div>
-          </form>
+          <QuestionForm question={question} isBusy={isBusy} canSend={canSend} onSend={() => void ask()} />
         </section>
       </div>
       <CodeSamples baseUrl={baseUrl} request={request} />
     </>
+  );
+}
+
+/** What an operator can set of the call, besides its messages. */
+interface CallFields {
+  readonly key: Input;
+  /** Empty until the operator chooses a model; the first one is then used. */
+  readonly chosenModel: Input;
+  readonly systemMessage: Input;
+  /** The upper bound of the response, and the temperature; empty for the defaults of the model. */
+  readonly maxTokens: Input;
+  readonly temperature: Input;
+  readonly isStream: boolean;
+  readonly setStream: (isStream: boolean) => void;
+}
+
+function useCallFields(): CallFields {
+  const key = useInput();
+  const chosenModel = useInput();
+  const systemMessage = useInput();
+  const maxTokens = useInput();
+  const temperature = useInput();
+  const [isStream, setStream] = useState(true);
+  return { key, chosenModel, systemMessage, maxTokens, temperature, isStream, setStream };
+}
+
+/** Returns the body of the call. `messages`: without the system message. */
+function requestOf(fields: CallFields, model: string, messages: readonly Message[]): ChatRequest {
+  const { systemMessage, maxTokens, temperature, isStream } = fields;
+  return {
+    model,
+    messages: [
+      ...(systemMessage.value === '' ? [] : [{ role: 'system', content: systemMessage.value } as const]),
+      ...messages,
+    ],
+    ...(maxTokens.value === '' ? {} : { max_tokens: Number(maxTokens.value) }),
+    ...(temperature.value === '' ? {} : { temperature: Number(temperature.value) }),
+    stream: isStream,
+    ...(isStream ? { stream_options: { include_usage: true } } : {}),
+  };
+}
+
+interface CallFieldsetProps {
+  readonly fields: CallFields;
+  readonly models: readonly ModelView[];
+  /** Id of the model that is used; empty if there is none. */
+  readonly model: string;
+}
+
+function CallFieldset({ fields, models, model }: CallFieldsetProps) {
+  const { key, chosenModel, systemMessage, maxTokens, temperature, isStream, setStream } = fields;
+  return (
+    <section class="card" aria-label="Call">
+      <Choice label="Model" options={idsOf(models)} value={model} onValue={chosenModel.onValue} />
+      <TextField
+        label="API key"
+        hint="Its limits count and its account pays. It stays in this page."
+        type="password"
+        placeholder="sk-…"
+        {...key}
+      />
+      <TextField label="System message" {...systemMessage} />
+      <div class="pair">
+        <TextField label="Most tokens" type="number" min="1" placeholder="No bound" {...maxTokens} />
+        <TextField
+          label="Temperature"
+          type="number"
+          min="0"
+          max="2"
+          step="0.1"
+          placeholder="1"
+          {...temperature}
+        />
+      </div>
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={isStream}
+          onChange={(event) => setStream(event.currentTarget.checked)}
+        />
+        Stream the answer
+      </label>
+    </section>
+  );
+}
+
+interface QuestionFormProps {
+  readonly question: Input;
+  /** Whether a call is in flight; no other is then sent. */
+  readonly isBusy: boolean;
+  readonly canSend: boolean;
+  readonly onSend: () => void;
+}
+
+function QuestionForm({ question, isBusy, canSend, onSend }: QuestionFormProps) {
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        if (!isBusy) onSend();
+      }}
+    >
+      <Field label="Message">
+        {(id) => (
+          <textarea
+            id={id}
+            rows={3}
+            required
+            value={question.value}
+            onInput={(event) => question.onValue(event.currentTarget.value)}
+            onKeyDown={(event) => {
+              // While a text is composed (Japanese, Chinese, Korean), Enter only takes the candidate.
+              if (event.key !== 'Enter' || event.shiftKey || event.isComposing) return;
+              event.preventDefault();
+              event.currentTarget.form?.requestSubmit();
+            }}
+          />
+        )}
+      </Field>
+      <div class="actions">
+        <small class="muted">Enter sends, Shift+Enter breaks the line.</small>
+        <button type="submit" class="primary" disabled={!canSend}>
+          Send
+        </button>
+      </div>
+    </form>
   );
 }
 
@@ -282,106 +324,5 @@ function CallStats({ outcome }: { readonly outcome: Outcome }) {
         ))}
       </dl>
     </details>
-  );
-}
-
-/** What makes the code sample of each language. */
-const SAMPLES = { curl: curlOf, TypeScript: typescriptOf, Python: pythonOf };
-type Language = keyof typeof SAMPLES;
-const LANGUAGES = Object.keys(SAMPLES) as Language[];
-
-function curlOf(baseUrl: string, request: ChatRequest): string {
-  // Within single quotes a shell leaves everything unchanged but the quote itself.
-  const body = JSON.stringify(request, null, 2).replaceAll("'", `'\\''`);
-  return `curl ${baseUrl}/chat/completions \\
-  -H "Authorization: Bearer $TOLLGATE_KEY" \\
-  -H "Content-Type: application/json" \\
-  ${request.stream ? '--no-buffer ' : ''}-d '${body}'`;
-}
-
-function typescriptOf(baseUrl: string, request: ChatRequest): string {
-  const call = `await client.chat.completions.create(${JSON.stringify(request, null, 2)})`;
-  const usage = request.stream
-    ? `const stream = ${call};
-for await (const chunk of stream) {
-  process.stdout.write(chunk.choices[0]?.delta?.content ?? '');
-}`
-    : `const completion = ${call};
-console.log(completion.choices[0]?.message.content);`;
-  return `import OpenAI from 'openai';
-
-const client = new OpenAI({
-  baseURL: ${JSON.stringify(baseUrl)},
-  apiKey: process.env.TOLLGATE_KEY,
-});
-
-${usage}`;
-}
-
-function pythonOf(baseUrl: string, request: ChatRequest): string {
-  const fields = Object.entries(request).map(([name, value]) => `    ${name}=${pythonLiteral(value, 1)},`);
-  const call = `client.chat.completions.create(\n${fields.join('\n')}\n)`;
-  const usage = request.stream
-    ? `stream = ${call}
-for chunk in stream:
-    if chunk.choices:
-        print(chunk.choices[0].delta.content or "", end="", flush=True)`
-    : `completion = ${call}
-print(completion.choices[0].message.content)`;
-  return `import os
-from openai import OpenAI
-
-client = OpenAI(
-    base_url=${JSON.stringify(baseUrl)},
-    api_key=os.environ["TOLLGATE_KEY"],
-)
-
-${usage}`;
-}
-
-/** Returns a Python literal: JSON with other words for null, true and false, indented by `depth` levels. */
-function pythonLiteral(value: unknown, depth: number): string {
-  const indent = '    '.repeat(depth + 1);
-  const outerIndent = '    '.repeat(depth);
-  if (typeof value === 'boolean') return value ? 'True' : 'False';
-  if (value === null) return 'None';
-  if (Array.isArray(value)) {
-    return `[\n${value.map((item) => `${indent}${pythonLiteral(item, depth + 1)},`).join('\n')}\n${outerIndent}]`;
-  }
-  if (typeof value === 'object') {
-    const members = Object.entries(value).map(
-      ([name, member]) => `${JSON.stringify(name)}: ${pythonLiteral(member, depth + 1)}`,
-    );
-    return `{${members.join(', ')}}`;
-  }
-  return JSON.stringify(value);
-}
-
-interface CodeSamplesProps {
-  readonly baseUrl: Input;
-  readonly request: ChatRequest;
-}
-
-function CodeSamples({ baseUrl, request }: CodeSamplesProps) {
-  const [language, setLanguage] = useState<Language>('curl');
-  const code = SAMPLES[language](baseUrl.value, request);
-  return (
-    <section class="card">
-      <div class="head">
-        <h2>As code</h2>
-        <div class="head-end">
-          <ButtonChoice label="Language" value={language} options={LANGUAGES} onValue={setLanguage} />
-          <CopyButton text={code} noun="the code" />
-        </div>
-      </div>
-      <TextField
-        label="Base address"
-        hint="As callers reach this gateway; its own view of it to begin with. The key is taken from the variable TOLLGATE_KEY."
-        {...baseUrl}
-      />
-      <pre tabIndex={0} role="region" aria-label={`Request in ${language}`}>
-        <code>{code}</code>
-      </pre>
-    </section>
   );
 }

@@ -1,0 +1,111 @@
+/**
+ * The request of a chat call as a program would send it: with curl, in TypeScript or in Python.
+ * playground-page.tsx shows the samples below the conversation. Browser.
+ *
+ * Must hold: no sample has the key itself. Each reads the variable TOLLGATE_KEY (test/e2e/console.test.ts).
+ */
+import { useState } from 'preact/hooks';
+import type { ChatRequest } from './chat-stream.js';
+import { ButtonChoice, CopyButton, type Input, TextField } from './controls.js';
+
+/** What makes the code sample of each language. */
+const SAMPLES = { curl: curlOf, TypeScript: typescriptOf, Python: pythonOf };
+type Language = keyof typeof SAMPLES;
+const LANGUAGES = Object.keys(SAMPLES) as Language[];
+
+function curlOf(baseUrl: string, request: ChatRequest): string {
+  // Within single quotes a shell leaves everything unchanged but the quote itself.
+  const body = JSON.stringify(request, null, 2).replaceAll("'", `'\\''`);
+  return `curl ${baseUrl}/chat/completions \\
+  -H "Authorization: Bearer $TOLLGATE_KEY" \\
+  -H "Content-Type: application/json" \\
+  ${request.stream ? '--no-buffer ' : ''}-d '${body}'`;
+}
+
+function typescriptOf(baseUrl: string, request: ChatRequest): string {
+  const call = `await client.chat.completions.create(${JSON.stringify(request, null, 2)})`;
+  const usage = request.stream
+    ? `const stream = ${call};
+for await (const chunk of stream) {
+  process.stdout.write(chunk.choices[0]?.delta?.content ?? '');
+}`
+    : `const completion = ${call};
+console.log(completion.choices[0]?.message.content);`;
+  return `import OpenAI from 'openai';
+
+const client = new OpenAI({
+  baseURL: ${JSON.stringify(baseUrl)},
+  apiKey: process.env.TOLLGATE_KEY,
+});
+
+${usage}`;
+}
+
+function pythonOf(baseUrl: string, request: ChatRequest): string {
+  const fields = Object.entries(request).map(([name, value]) => `    ${name}=${pythonLiteral(value, 1)},`);
+  const call = `client.chat.completions.create(\n${fields.join('\n')}\n)`;
+  const usage = request.stream
+    ? `stream = ${call}
+for chunk in stream:
+    if chunk.choices:
+        print(chunk.choices[0].delta.content or "", end="", flush=True)`
+    : `completion = ${call}
+print(completion.choices[0].message.content)`;
+  return `import os
+from openai import OpenAI
+
+client = OpenAI(
+    base_url=${JSON.stringify(baseUrl)},
+    api_key=os.environ["TOLLGATE_KEY"],
+)
+
+${usage}`;
+}
+
+/** Returns a Python literal: JSON with other words for null, true and false, indented by `depth` levels. */
+function pythonLiteral(value: unknown, depth: number): string {
+  const indent = '    '.repeat(depth + 1);
+  const outerIndent = '    '.repeat(depth);
+  if (typeof value === 'boolean') return value ? 'True' : 'False';
+  if (value === null) return 'None';
+  if (Array.isArray(value)) {
+    return `[\n${value.map((item) => `${indent}${pythonLiteral(item, depth + 1)},`).join('\n')}\n${outerIndent}]`;
+  }
+  if (typeof value === 'object') {
+    const members = Object.entries(value).map(
+      ([name, member]) => `${JSON.stringify(name)}: ${pythonLiteral(member, depth + 1)}`,
+    );
+    return `{${members.join(', ')}}`;
+  }
+  return JSON.stringify(value);
+}
+
+interface CodeSamplesProps {
+  readonly baseUrl: Input;
+  readonly request: ChatRequest;
+}
+
+/** The request of the next call as code, and the base address to put into it. */
+export function CodeSamples({ baseUrl, request }: CodeSamplesProps) {
+  const [language, setLanguage] = useState<Language>('curl');
+  const code = SAMPLES[language](baseUrl.value, request);
+  return (
+    <section class="card">
+      <div class="head">
+        <h2>As code</h2>
+        <div class="head-end">
+          <ButtonChoice label="Language" value={language} options={LANGUAGES} onValue={setLanguage} />
+          <CopyButton text={code} noun="the code" />
+        </div>
+      </div>
+      <TextField
+        label="Base address"
+        hint="As callers reach this gateway; its own view of it to begin with. The key is taken from the variable TOLLGATE_KEY."
+        {...baseUrl}
+      />
+      <pre tabIndex={0} role="region" aria-label={`Request in ${language}`}>
+        <code>{code}</code>
+      </pre>
+    </section>
+  );
+}
