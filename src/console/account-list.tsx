@@ -1,20 +1,17 @@
 /**
  * The list of accounts, with the heads of its columns, which sort it: a virtual list, which accounts-page.tsx
- * shows. The arrows, Page Up and Down, Home and End move between rows. Browser.
+ * shows. account-rows.ts fetches its rows. The arrows, Page Up and Down, Home and End move between rows.
+ * Browser.
  *
- * Without a filter, an account's row in the list is the slot that a cursor names, so any page can be fetched.
- * With a filter only the order of pages is known, and the list grows when its end comes into sight.
- *
- * Must hold: of a hundred thousand rows only those in sight, and some beyond, are fetched and are in the
- * document (test/e2e/console-accounts.test.ts). An account that a filter finds no longer leaves the list at
- * the next refresh (test/e2e/console-pages.test.ts).
+ * Must hold: of a hundred thousand rows only those in sight, and some beyond, are in the document
+ * (test/e2e/console-accounts.test.ts).
  */
-import { useEffect, useLayoutEffect, useRef, useState, useCallback } from 'preact/hooks';
-import type { AccountView, ListView } from '../admin/views.js';
-import { get, queryOf, textOf, useRefresh, useRows } from './api.js';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import type { AccountView } from '../admin/views.js';
+import type { AccountOrder, AccountRows, SortedBy } from './account-rows.js';
 import { addressOf } from './browser.js';
 import { Money, Name, StatusBadge } from './controls.js';
-import { number, shortNumber } from './format.js';
+import { shortNumber } from './format.js';
 
 /** The height of `.row` and `.row-place` in style/accounts.css, in pixels. */
 const ROW_PX = 52;
@@ -187,192 +184,4 @@ function Row({ row, count, account, openId }: RowProps) {
       )}
     </div>
   );
-}
-
-/** Rows of a page, which takes the gateway 1 ms. */
-const PAGE_ROWS = 100;
-/** How often the rows in sight are fetched again, for their counters. */
-const REFRESH_MS = 3_000;
-
-export interface AccountFilter {
-  readonly search: string;
-  readonly plan: string;
-  /** Id of a group; accounts in groups below it are found too. */
-  readonly group: string;
-  /** Empty, `true` or `false`. */
-  readonly active: string;
-}
-
-/** Columns that the list can be sorted by. */
-type SortedBy = 'name' | 'plan' | 'requests_this_minute' | 'calls_today' | 'balance';
-
-export interface AccountOrder {
-  readonly by: SortedBy;
-  readonly descending: boolean;
-}
-
-interface AccountRows {
-  /** How many rows there are, as far as is known. */
-  readonly count: number;
-  /** Whether there may be more rows. */
-  readonly hasMore: boolean;
-  /** Undefined until the row has been fetched. */
-  readonly accountAt: (row: number) => AccountView | undefined;
-  /** To be called when other rows come into sight. */
-  readonly fetchRows: (first: number, last: number) => void;
-  readonly refresh: () => void;
-  readonly error: string | undefined;
-}
-
-/** The cursor of the first page. */
-const FIRST_CURSOR = '0';
-
-/** The rows that have come. Without a filter there may be gaps, and only `rows` is used. */
-interface FetchedRows {
-  readonly rows: AccountView[];
-  /** The cursor of the page that follows; FIRST_CURSOR until the first has come, null after the last. */
-  readonly next: string | null;
-  /** How many pages the rows are from. A page may be short, or empty, and not be the last. */
-  readonly pages: number;
-}
-
-/** In `requestedPages` with a filter: the next page, whichever that is. */
-const NEXT_PAGE = -1;
-
-/** `total`: how many accounts there are without a filter; undefined while that is not known. */
-export function useAccountRows(filter: AccountFilter, total: number | undefined): AccountRows {
-  const { search, plan, group, active } = filter;
-  const isFiltered = Object.values(filter).some((value) => value !== '');
-  const fetched = useRef<FetchedRows>({ rows: [], next: FIRST_CURSOR, pages: 0 });
-  /** Pages that are being fetched. Without a filter also those that have come. */
-  const requestedPages = useRef(new Set<number>());
-  /** The first and the last row in sight. */
-  const inSight = useRef<readonly [number, number]>([0, 0]);
-  /** Grows with each filter. Responses to an earlier filter are dropped. */
-  const generation = useRef(0);
-  /** Grows with each change of the refs, which by themselves draw nothing. */
-  const [, setVersion] = useState(0);
-  const [error, setError] = useState<string>();
-
-  const fetchFrom = useCallback(
-    /** `isRefresh`: fetches the page, for its counters, also if the page was fetched before. */
-    async (page: number, cursor: string, isRefresh: boolean): Promise<void> => {
-      if (requestedPages.current.has(page) && !isRefresh) return;
-      requestedPages.current.add(page);
-      const ownGeneration = generation.current;
-      try {
-        const query = queryOf({ cursor, limit: PAGE_ROWS, search, plan, group, active });
-        const { data, next } = await get<ListView<AccountView>>(`/accounts${query}`);
-        if (ownGeneration !== generation.current) return;
-        const { rows } = fetched.current;
-        if (!isFiltered) data.forEach((account, index) => (rows[page * PAGE_ROWS + index] = account));
-        else if (isRefresh) {
-          // The first page may have become shorter. If a second page has come meanwhile, the first is kept.
-          if (fetched.current.pages === 1) fetched.current = { rows: [...data], next, pages: 1 };
-        } else {
-          requestedPages.current.delete(page);
-          // If the list was refreshed meanwhile, this page may not be the next page any more.
-          const isNext = cursor === fetched.current.next;
-          if (isNext) fetched.current = { rows: [...rows, ...data], next, pages: fetched.current.pages + 1 };
-          const { next: nextCursor } = fetched.current;
-          // Of a million accounts a page may have none, and still not be the last.
-          if (nextCursor !== null && (!isNext || data.length === 0)) void fetchFrom(page, nextCursor, false);
-        }
-        setError(undefined);
-        setVersion((version) => version + 1);
-      } catch (reason) {
-        if (ownGeneration !== generation.current) return;
-        requestedPages.current.delete(page);
-        setError(textOf(reason));
-      }
-    },
-    [search, plan, group, active],
-  );
-
-  const fetchRows = useCallback(
-    (first: number, last: number): void => {
-      inSight.current = [first, last];
-      if (isFiltered) {
-        const { rows, next } = fetched.current;
-        if (next !== null && last >= rows.length - 1) void fetchFrom(NEXT_PAGE, next, false);
-        return;
-      }
-      for (let page = Math.floor(first / PAGE_ROWS); page <= Math.floor(last / PAGE_ROWS); page++) {
-        void fetchFrom(page, String(page * PAGE_ROWS), false);
-      }
-    },
-    [fetchFrom],
-  );
-
-  useEffect(() => {
-    generation.current += 1;
-    fetched.current = { rows: [], next: FIRST_CURSOR, pages: 0 };
-    requestedPages.current.clear();
-    setVersion((version) => version + 1);
-    fetchRows(0, 0);
-  }, [fetchRows]);
-
-  const refresh = useCallback((): void => {
-    if (isFiltered) {
-      // If the page of these rows could not be fetched, nothing else fetches that page again.
-      fetchRows(...inSight.current);
-      // Of the fetched pages only the first is refreshed, and only while it is the only one: it is mostly
-      // looked at, and the cursors of later pages may have changed.
-      if (fetched.current.pages === 1) void fetchFrom(0, FIRST_CURSOR, true);
-      return;
-    }
-    const [first, last] = inSight.current;
-    for (let page = Math.floor(first / PAGE_ROWS); page <= Math.floor(last / PAGE_ROWS); page++) {
-      void fetchFrom(page, String(page * PAGE_ROWS), true);
-    }
-  }, [fetchFrom, fetchRows]);
-  useRefresh(refresh, REFRESH_MS);
-
-  const { rows, next } = fetched.current;
-  return {
-    count: isFiltered ? rows.length : Math.max(total ?? 0, rows.length),
-    hasMore: isFiltered && next !== null,
-    accountAt: (row) => rows[row],
-    fetchRows,
-    refresh,
-    error,
-  };
-}
-
-/** The gateway needs 15 ms for so many. Operators with more accounts have to search. */
-const SORTED_MAX = 1_000;
-
-const collator = new Intl.Collator('en', { numeric: true });
-
-/**
- * The accounts of a filter in the order of a column; undefined without an order. The gateway lists accounts
- * only in the order of their creation, so they are all fetched, up to SORTED_MAX, and sorted here.
- */
-export function useSortedAccounts(
-  filter: AccountFilter,
-  order: AccountOrder | undefined,
-): AccountRows | undefined {
-  const path = order === undefined ? undefined : '/accounts';
-  const { view, error, reload } = useRows<AccountView>(path, { ...filter }, SORTED_MAX, REFRESH_MS);
-  if (order === undefined) return undefined;
-  const sign = order.descending ? -1 : 1;
-  const rows = (view?.rows ?? []).toSorted((left, right) => sign * compare(left, right, order.by));
-  return {
-    count: rows.length,
-    hasMore: false,
-    accountAt: (row) => rows[row],
-    fetchRows: () => undefined,
-    refresh: reload,
-    error:
-      error ??
-      (view?.hasMore === true
-        ? `Sorted are the first ${number(SORTED_MAX)} of them: search for fewer to sort all.`
-        : undefined),
-  };
-}
-
-/** Returns 0 for equal accounts, which then stay in the order of their creation. */
-function compare(left: AccountView, right: AccountView, by: SortedBy): number {
-  if (by === 'name' || by === 'plan') return collator.compare(left[by], right[by]);
-  return Number(left[by]) - Number(right[by]);
 }

@@ -10,13 +10,8 @@ import { useEffect, useState } from 'preact/hooks';
 import type { AccountView, CreditView, ListView, PlanView } from '../admin/views.js';
 import { AccountCourse, AccountHours } from './account-course.js';
 import { AccountKeys } from './account-keys.js';
-import {
-  AccountList,
-  type AccountOrder,
-  ROWS_MAX,
-  useAccountRows,
-  useSortedAccounts,
-} from './account-list.js';
+import { AccountList, ROWS_MAX } from './account-list.js';
+import { type AccountOrder, useAccountRows, useSortedAccounts } from './account-rows.js';
 import { allOf, may, type FirstRows, useAction, useView } from './api.js';
 import { addressOf, callsAddress, openPage } from './browser.js';
 import {

@@ -199,7 +199,7 @@ function ThemeChoice() {
 
 function App() {
   /** Whether an operator is signed in; undefined until the gateway has responded. */
-  const [signedIn, setSignedIn] = useState<boolean>();
+  const [isSignedIn, setSignedIn] = useState<boolean>();
   const [providerSignOut, setProviderSignOut] = useState<OidcView>();
   const onSignedOut = useCallback(() => setSignedIn(false), []);
   useEffect(() => {
@@ -207,12 +207,12 @@ function App() {
     // If the gateway cannot be reached, the form is shown. Sending it then shows the error, or works again.
     fetchIsSignedIn().then(setSignedIn, onSignedOut);
   }, []);
-  if (signedIn === undefined) return <p class="waiting muted">Opening the console…</p>;
+  if (isSignedIn === undefined) return <p class="waiting muted">Opening the console…</p>;
   const onSignedIn = (): void => {
     setProviderSignOut(undefined);
     setSignedIn(true);
   };
-  if (!signedIn) return <SignIn providerSignOut={providerSignOut} onSignedIn={onSignedIn} />;
+  if (!isSignedIn) return <SignIn providerSignOut={providerSignOut} onSignedIn={onSignedIn} />;
   // If `signOut` rejects, as when the gateway cannot be reached, the session may be valid and the page stays.
   const onSignOut = async (): Promise<void> => {
     setProviderSignOut(await signOut());
