@@ -1,6 +1,6 @@
 /**
- * Serves the console's page and the files that it loads, from the package. server.ts calls it before it asks
- * for a token. Main thread of the gateway.
+ * Serves the console's page and the files that the page loads, from the package. server.ts calls `serve`
+ * before it checks the token. Main thread of the gateway.
  *
  * Must hold: only files of the package are served, because no token is asked for. Each file has a compressed
  * twin `NAME.gz`, or the gateway does not start. Each file but the page has a digest of its content in its

@@ -134,7 +134,7 @@ function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, val
 
 /**
  * Returns the end of a message about an unknown name; empty if the schema has no near one. A name is near if
- * at most half of its characters differ, or if another gateway calls it so.
+ * at most half of its characters differ, or if `name` is another gateway's word for it.
  */
 function nearestTo(name: string, { properties = {} }: Partial<TObject>): string {
   const known = Object.keys(properties);

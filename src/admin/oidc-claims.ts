@@ -1,6 +1,6 @@
 /**
  * Reads the claims of an OpenID Connect provider about a person: a name, and the values that map to a role.
- * oidc.ts calls it when somebody signs in. Pure. Main thread of the gateway.
+ * oidc.ts calls these functions when somebody signs in. Pure. Main thread of the gateway.
  *
  * Must hold: claims are untrusted text. So a name is one line, an email that people choose for themselves
  * counts for nothing, and what a console session keeps is bounded.

@@ -231,7 +231,7 @@ function failureOf(error: unknown): SignInError {
     .filter((cause) => !(cause instanceof SyntaxError))
     .map(textOf)
     .join(': ');
-  // This is how fetch reports that there is no connection, or that it broke.
+  // By a TypeError with a cause fetch reports that there is no connection, or that the connection broke.
   if (causes.some((cause) => cause instanceof TypeError && cause.cause !== undefined)) {
     return new SignInError('unreachable', detail);
   }

@@ -85,7 +85,7 @@ export const USAGE_ROUTES: readonly Route[] = [
       const model = modelName === undefined ? undefined : idOfModel(modelName, registry.catalog);
       const request = { account, key, model, ...hoursOf(from, to), by };
       const requestText = JSON.stringify(request);
-      // The first page keeps its report for the later pages, which make another if it has been dropped.
+      // The first page keeps its report for the later pages, which make another report if it was dropped.
       const keptLines = cursor === undefined ? undefined : registry.keptReport.find(requestText);
       // Only a new report needs the flush, which must come before it.
       if (keptLines === undefined && !(await flushBooks())) warn(MAY_LACK_CALLS);
@@ -195,8 +195,8 @@ function hoursOf(from: string | undefined, to: string | undefined): { fromHour: 
 }
 
 /**
- * Rejects a time that ends before it begins, which would read like a time without calls. `from` and `to` have
- * the same unit. call-routes.ts and change-routes.ts call it too.
+ * Rejects a time that ends before it begins, whose response would look like one of a time without calls.
+ * `from` and `to` must have the same unit. call-routes.ts and change-routes.ts call this function too.
  */
 export function checkFromTo(from: number, to: number): void {
   if (from > to) throw invalid('from must not be after to');

@@ -1,7 +1,7 @@
 /**
  * The keys of an account, and the actions on each key. accounts-page.tsx shows this section, anew for each
- * account. Of the calls of a private key no contents are kept. The rights of `may` are in core/roles.ts.
- * Browser.
+ * account. The gateway keeps no contents of calls with a private key. The rights of `may` are in
+ * core/roles.ts. Browser.
  *
  * Must hold: an action that changes a key asks first, and is offered only to operators whose role allows it
  * (test/e2e/console.test.ts).

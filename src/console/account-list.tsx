@@ -132,7 +132,7 @@ export function AccountList({ rows, openId, order, onOrder }: AccountListProps) 
   );
 }
 
-/** The row to which a key of the keyboard moves the focus, from `row`. It may lie outside of the list. */
+/** To which row each key of the keyboard moves the focus from `row`; it may lie outside of the list. */
 const MOVES: Readonly<Record<string, (row: number, pageRows: number, count: number) => number>> = {
   ArrowDown: (row) => row + 1,
   ArrowUp: (row) => row - 1,

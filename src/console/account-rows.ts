@@ -103,7 +103,7 @@ export function useAccountRows(filter: AccountFilter, total: number | undefined)
           const isNext = cursor === fetched.current.next;
           if (isNext) fetched.current = { rows: [...rows, ...data], next, pages: fetched.current.pages + 1 };
           const { next: nextCursor } = fetched.current;
-          // A page may have no account, and still not be the last: the gateway searches only so far for a page.
+          // A page may have no account, and still not be the last: the gateway searches a part for each page.
           if (nextCursor !== null && (!isNext || data.length === 0)) void fetchFrom(page, nextCursor, false);
         }
         setError(undefined);

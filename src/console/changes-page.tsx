@@ -116,7 +116,7 @@ const textOfValue = (value: unknown): string =>
 const textOfChange = ({ field, before, after }: OperatorChange['changes'][number]): string =>
   `${field}: ${textOfValue(before)} → ${textOfValue(after)}`;
 
-/** The address of what was changed; undefined if it has no id (settings, log), or no page. */
+/** The address of the changed item; undefined if the item has no id (settings, log), or no page. */
 function addressOfTarget({ target }: OperatorChange): string | undefined {
   if (target.id === null) return undefined;
   if (target.type === 'account') return addressOf('accounts', target.id);

@@ -1,5 +1,5 @@
 /**
- * Numbers, money and moments as people read them. All pages call it. Pure; browser.
+ * Numbers, money and moments as people read them. All pages call these functions. Pure; browser.
  *
  * Must hold: money is decimal text, whose decimals are cut and never computed as a binary fraction
  * (test/e2e/console-tables.test.ts).

@@ -161,7 +161,7 @@ const LIFETIMES = [
 ] as const;
 const LIFETIME_DEFAULT = '7776000';
 
-/** The field of a request's body. Without it a new token never expires, a rotated one as before. */
+/** The field of a request's body. Without the field a new token never expires, a rotated one as before. */
 function expiryOf(lifetime: string): { readonly expires_in?: number } {
   return lifetime === '' ? {} : { expires_in: Number(lifetime) };
 }

@@ -31,7 +31,7 @@ import { Table, type Tile, Tiles } from './table.js';
 import { UpstreamTable } from './upstreams-page.js';
 
 interface OverviewProps {
-  /** main.tsx has it, for all pages. */
+  /** The stats of the one stream, which main.tsx has opened. */
   readonly live: Live;
   readonly onRange: (range: Range) => void;
 }

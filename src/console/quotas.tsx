@@ -3,7 +3,7 @@
  * the table of the plans. The pages of accounts and of groups show these, with their dialogs. Browser.
  *
  * Must hold: the used amount of a quota links to the calls that it counts, those of its day or month
- * (test/e2e/console-numbers.test.ts). Of limits only those that were changed are sent
+ * (test/e2e/console-numbers.test.ts). Only limits that were changed are sent
  * (test/e2e/console-groups.test.ts).
  */
 import { useState } from 'preact/hooks';

@@ -142,7 +142,7 @@ function ReloadResult({ view }: { readonly view: ReloadView }) {
 interface SettingListProps {
   readonly title: string;
   readonly paths: readonly string[];
-  /** Only a dry run's reply has them. */
+  /** Undefined unless the reload was a dry run. */
   readonly values: readonly SettingChangeView[] | undefined;
 }
 

@@ -95,18 +95,18 @@ const MALLOC_ARENA_MAX = '2';
 
 /**
  * glibc returns freed buffers longer than the first value to the system, and keeps at most the second value
- * free at an arena's end. By itself it raises both to the longest buffer freed, up to 32 MiB, so large bodies
- * stay in the arenas: 200 of 10 MiB, all garbage collected, left 64 MiB more resident than before (128 in
- * all). With these values they leave 8 MiB.
+ * free at an arena's end. If the values are not set, glibc raises both to the longest buffer freed, up to
+ * 32 MiB, so large bodies stay in the arenas: 200 bodies of 10 MiB, all garbage collected, left 64 MiB more
+ * resident than before (128 in all). With these values such bodies leave 8 MiB.
  */
 const MALLOC_MMAP_THRESHOLD_ = String(1024 * 1024);
 const MALLOC_TRIM_THRESHOLD_ = String(2 * 1024 * 1024);
 
 /**
  * Bytes of bytecode that V8 may inline into one function; its default is 920. A request passes through some
- * hundred small functions, and calls between them are expensive: relative to the default, it takes 1.14 to
- * 1.23 times the CPU without inlining and 0.85 to 0.96 with this value. From 3,000 on the gain is lost
- * (bench/README.md).
+ * hundred small functions, and calls between them are expensive: relative to the default, a request takes
+ * 1.14 to 1.23 times the CPU without inlining and 0.85 to 0.96 with this value. From 3,000 on the gain is
+ * lost (bench/README.md).
  */
 const INLINED_BYTES_MAX = 2_000;
 

@@ -25,8 +25,8 @@ interface RunningProcess {
   /** The latest snapshots that the process sent, without replies to GROUP_REQUESTS. */
   latest: Snapshot;
   /**
-   * Whether `latest` has the last snapshot, which a process sends as it drains. Its replies to later requests
-   * are less than that, so they are dropped.
+   * Whether `latest` has the last snapshot, which a process sends as it drains. Replies to later requests
+   * lack a part of the last snapshot, so they are dropped.
    */
   isFinal: boolean;
 }
