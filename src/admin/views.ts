@@ -1,6 +1,7 @@
 /**
- * The schemas and types of the admin interface's responses. The routes respond with them, the OpenAPI
- * document shows them, and the commands, the console and the tests use their types. Pure.
+ * The schemas and types of the admin interface's responses. The routes respond with these views, the OpenAPI
+ * document shows the schemas, and the commands, the console and the tests use the types. A schema and the
+ * type of its values have the same name. Pure.
  *
  * Must hold: fields may be added, but none is renamed or removed, because operators' programs read them (no
  * test; test/unit/admin/openapi.test.ts compares responses with the schemas). Nothing of Node is imported,
@@ -21,6 +22,7 @@ export const Moment = Type.Integer({ description: 'Unix seconds' });
 
 const Count = Type.Integer({ minimum: 0 });
 
+/** Returns the schema of a value that may be null. `description` says when it is null. */
 export const orNull = <Schema extends TSchema>(schema: Schema, description?: string) =>
   Type.Union([schema, Type.Null()], description === undefined ? {} : { description });
 
@@ -42,7 +44,7 @@ const ResetsAt = orNull(
   Moment,
   'when the quota is refilled; null for a sliding minute and for calls in flight',
 );
-const useSchema = <Amount extends TSchema>(amount: Amount) =>
+const quotaUseSchema = <Amount extends TSchema>(amount: Amount) =>
   closed({
     limit: amount,
     used: amount,
@@ -52,10 +54,13 @@ const useSchema = <Amount extends TSchema>(amount: Amount) =>
     resets_at: ResetsAt,
   });
 
-const CountUse = useSchema(Count);
-const MoneyUse = useSchema(Money);
+const CountUse = quotaUseSchema(Count);
+const MoneyUse = quotaUseSchema(Money);
 
-/** limit = used + held + left, unless a lowered limit allows less than is used. Money is decimal text. */
+/**
+ * limit = used + held + left, unless a lowered limit allows less than is used. `leased` is what the glossary
+ * calls granted. Money is decimal text.
+ */
 export type QuotaUseView = Readonly<Static<typeof CountUse> | Static<typeof MoneyUse>>;
 
 /** The use of each quota that has a limit, by the quota's name. */
