@@ -143,6 +143,9 @@ const REFRESH_MS = 2_000;
 const planMissingText = ({ plan }: AccountView): string =>
   `The settings have no plan ${plan}, so the keys of this account are refused. Add the plan to the settings, or change the account’s.`;
 
+/** The open dialog of the panel. `switch` disables or enables the account. */
+type AccountDialog = 'credit' | 'plan' | 'group' | 'switch';
+
 interface AccountPanelProps {
   /** Id or name. */
   readonly id: string;
@@ -154,8 +157,7 @@ interface AccountPanelProps {
 function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
   const path = `/accounts/${encodeURIComponent(id)}`;
   const { view: account, error, setView } = useView<AccountView>(path, REFRESH_MS);
-  /** The open dialog. `switch` disables or enables the account. */
-  const [dialog, setDialog] = useState<'credit' | 'plan' | 'group' | 'switch'>();
+  const [dialog, setDialog] = useState<AccountDialog>();
   const onClose = (): void => setDialog(undefined);
   const dialogProps = {
     onClose,
@@ -173,38 +175,7 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
       <ErrorText text={error} />
       {account !== undefined && (
         <>
-          <div class="panel-head">
-            <h2>
-              <bdi class="long-name">{account.name}</bdi>
-            </h2>
-            <p class="marks">
-              <StatusBadge account={account} />
-              <Badge tone="plain">{account.plan}</Badge>
-              {account.group !== null && (
-                <a href={addressOf('groups', account.group)}>
-                  <Name text={account.group_name ?? account.group} />
-                </a>
-              )}
-              <code>{account.id}</code>
-              <CopyButton text={account.id} noun="the account’s id" />
-            </p>
-            <p class="actions">
-              <a class="button" href={callsAddress({ account: account.id })}>
-                Calls
-              </a>
-              <a class="button" href={callsAddress({ account: account.id, failed: 'true' })}>
-                Failed calls
-              </a>
-              {may('credit') && <Button onClick={() => setDialog('credit')}>Add credit</Button>}
-              {may('everything') && (
-                <>
-                  <Button onClick={() => setDialog('plan')}>Change plan</Button>
-                  <Button onClick={() => setDialog('group')}>Change group</Button>
-                  <Button onClick={() => setDialog('switch')}>{account.active ? 'Disable' : 'Enable'}</Button>
-                </>
-              )}
-            </p>
-          </div>
+          <AccountHead account={account} onOpen={setDialog} />
           <ErrorText text={account.plan_missing === true ? planMissingText(account) : undefined} />
           <Counters account={account} plan={plans.find((plan) => plan.id === account.plan)} />
           <section>
@@ -228,6 +199,50 @@ function AccountPanel({ id, plans, onChanged }: AccountPanelProps) {
         </>
       )}
     </section>
+  );
+}
+
+interface AccountHeadProps {
+  readonly account: AccountView;
+  /** Opens a dialog. */
+  readonly onOpen: (dialog: AccountDialog) => void;
+}
+
+/** The name of the account, its marks, and the actions that the operator's role allows. */
+function AccountHead({ account, onOpen }: AccountHeadProps) {
+  return (
+    <div class="panel-head">
+      <h2>
+        <bdi class="long-name">{account.name}</bdi>
+      </h2>
+      <p class="marks">
+        <StatusBadge account={account} />
+        <Badge tone="plain">{account.plan}</Badge>
+        {account.group !== null && (
+          <a href={addressOf('groups', account.group)}>
+            <Name text={account.group_name ?? account.group} />
+          </a>
+        )}
+        <code>{account.id}</code>
+        <CopyButton text={account.id} noun="the account’s id" />
+      </p>
+      <p class="actions">
+        <a class="button" href={callsAddress({ account: account.id })}>
+          Calls
+        </a>
+        <a class="button" href={callsAddress({ account: account.id, failed: 'true' })}>
+          Failed calls
+        </a>
+        {may('credit') && <Button onClick={() => onOpen('credit')}>Add credit</Button>}
+        {may('everything') && (
+          <>
+            <Button onClick={() => onOpen('plan')}>Change plan</Button>
+            <Button onClick={() => onOpen('group')}>Change group</Button>
+            <Button onClick={() => onOpen('switch')}>{account.active ? 'Disable' : 'Enable'}</Button>
+          </>
+        )}
+      </p>
+    </div>
   );
 }
 

@@ -23,10 +23,25 @@ const PAGE_ROWS = 100;
 const PAGES_AT_ONCE = 50;
 const FILTER_NAMES = ['who', 'action', 'target', 'from', 'to'] as const;
 
-export function ChangesPage({ filters }: { readonly filters: Filters }) {
-  const filter = Object.fromEntries(FILTER_NAMES.map((name) => [name, filters[name]?.trim()]));
+interface ShownChanges extends ListView<OperatorChange> {
+  /** The query that found the rows. */
+  readonly query: string;
+}
+
+interface ChangeList {
+  /** Undefined until the first page has come. */
+  readonly shown: ShownChanges | undefined;
+  /** Why the last request failed; undefined if it did not. */
+  readonly error: string | undefined;
+  /** Whether `showOlder` can be called: the shown rows are those of the filters, and no request runs. */
+  readonly canShowOlder: boolean;
+  readonly showOlder: () => void;
+}
+
+/** The list of changes and its requests. Responses to earlier filters are dropped. */
+function useChangeList(filter: Readonly<Record<string, string | undefined>>): ChangeList {
   const query = queryOf(filter);
-  const [shown, setShown] = useState<ListView<OperatorChange> & { readonly query: string }>();
+  const [shown, setShown] = useState<ShownChanges>();
   /** The query of the present filters; undefined once the page is left. */
   const latestQuery = useRef<string | undefined>(query);
   latestQuery.current = query;
@@ -55,6 +70,17 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
     },
     [],
   );
+  return {
+    shown,
+    error,
+    canShowOlder: !isBusy && shown?.query === query,
+    showOlder: () => shown && run(shown.data, shown.next ?? undefined),
+  };
+}
+
+export function ChangesPage({ filters }: { readonly filters: Filters }) {
+  const filter = Object.fromEntries(FILTER_NAMES.map((name) => [name, filters[name]?.trim()]));
+  const { shown, error, canShowOlder, showOlder } = useChangeList(filter);
   const inputOf = (name: (typeof FILTER_NAMES)[number]) => ({
     value: filters[name] ?? '',
     onValue: (text: string): void => putFilters('changes', { ...filters, [name]: text }),
@@ -88,10 +114,7 @@ export function ChangesPage({ filters }: { readonly filters: Filters }) {
         />
       )}
       {shown?.next == null ? null : (
-        <Button
-          disabled={isBusy || shown.query !== query}
-          onClick={() => run(shown.data, shown.next ?? undefined)}
-        >
+        <Button disabled={!canShowOlder} onClick={showOlder}>
           Show older changes
         </Button>
       )}
