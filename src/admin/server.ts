@@ -82,38 +82,10 @@ export interface AdminServer {
  * has connections of a gateway that died.
  */
 export function startAdmin(options: AdminOptions): Promise<AdminServer> {
-  const { host, port, live, clock } = options;
+  const { host, port } = options;
   // Replaced once the port is open. No request comes before, so none sees a 0.
   let openPort = port;
-  const publicHost = (): string | undefined => {
-    const address = options.oidc()?.redirect_url;
-    return address === undefined ? undefined : new URL(address).host;
-  };
-  const authentication = new AdminAuthentication(
-    options.token,
-    options.registry.operators,
-    clock,
-    () => openPort,
-    new AllowedHosts(host, options.allowedHosts, publicHost),
-  );
-  const services: Services = {
-    api: new AdminApi({
-      ...options,
-      accountSpans: (ring) => live.accounts.spans(ring, Math.floor(clock.wallMs() / 1_000)),
-    }),
-    authentication,
-    oidc: new OidcSignIn({
-      settings: options.oidc,
-      openSession: (head, session, secure) => authentication.openSession(head, session, secure),
-      port: () => openPort,
-      clock,
-      log: options.log,
-    }),
-    files: new ConsoleFiles(),
-    live: new LiveFeed(live),
-    playground: new Playground(options.publicAddress),
-    readiness: options.readiness,
-  };
+  const services = servicesOf(options, () => openPort);
   const app = uWS.App({});
   let isAccepting = true;
   const guardFor = (response: HttpResponse, { method, path, isHead }: RequestHead): Guard =>
@@ -164,6 +136,41 @@ export function startAdmin(options: AdminOptions): Promise<AdminServer> {
     };
     app.listen(host, port, onListening);
   });
+}
+
+/** `port`: returns the port in use; called only once it is open. */
+function servicesOf(options: AdminOptions, port: () => number): Services {
+  const { host, live, clock } = options;
+  // Browsers come back from the OpenID Connect provider under this host, so it is allowed too.
+  const publicHost = (): string | undefined => {
+    const address = options.oidc()?.redirect_url;
+    return address === undefined ? undefined : new URL(address).host;
+  };
+  const authentication = new AdminAuthentication(
+    options.token,
+    options.registry.operators,
+    clock,
+    port,
+    new AllowedHosts(host, options.allowedHosts, publicHost),
+  );
+  return {
+    api: new AdminApi({
+      ...options,
+      accountSpans: (ring) => live.accounts.spans(ring, Math.floor(clock.wallMs() / 1_000)),
+    }),
+    authentication,
+    oidc: new OidcSignIn({
+      settings: options.oidc,
+      openSession: (head, session, secure) => authentication.openSession(head, session, secure),
+      port,
+      clock,
+      log: options.log,
+    }),
+    files: new ConsoleFiles(),
+    live: new LiveFeed(live),
+    playground: new Playground(options.publicAddress),
+    readiness: options.readiness,
+  };
 }
 
 /** `accept`: the header, which chooses between Prometheus' text and OpenMetrics. */
