@@ -262,16 +262,16 @@ function useRead<View>(
   const reload = useCallback((): void => {
     if (path === undefined) return;
     const own = ++requests.sent;
-    const isNews = (): boolean => latestPath.current === path && own > requests.shown;
+    const isNewer = (): boolean => latestPath.current === path && own > requests.shown;
     read(path).then(
       (newView) => {
-        if (!isNews()) return;
+        if (!isNewer()) return;
         requests.shown = own;
         setView(newView);
         setError(undefined);
       },
       (reason: unknown) => {
-        if (!isNews()) return;
+        if (!isNewer()) return;
         requests.shown = own;
         setError(textOf(reason));
       },
