@@ -11,11 +11,11 @@ void t.test('names are read as they were set, the longest too', (t) => {
   names.set(second, '😀'.repeat(100));
   names.set(third, 'Größe');
   const elsewhere = new GroupNames(buffer);
-  t.equal(elsewhere.of(first), 'research');
-  t.equal(elsewhere.of(second), '😀'.repeat(100));
-  t.equal(elsewhere.of(third), 'Größe');
+  t.equal(elsewhere.nameOf(first), 'research');
+  t.equal(elsewhere.nameOf(second), '😀'.repeat(100));
+  t.equal(elsewhere.nameOf(third), 'Größe');
   names.set(first, 'x');
-  t.equal(elsewhere.of(first), 'x');
+  t.equal(elsewhere.nameOf(first), 'x');
   t.throws(() => names.set(asGroupIndex(3), 'y'), /invariant/);
   t.end();
 });
