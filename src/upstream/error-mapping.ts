@@ -101,7 +101,8 @@ const CONNECTIONS_BUSY = 'TIMEOUT_QUEUE';
 /** The provider's protocol cannot express a member of the request. */
 export const FIELD_UNSUPPORTED = 'FIELD_UNSUPPORTED';
 /**
- * The request could not be written, by a bug. providers/translated-call.ts repeats this code and the last.
+ * The request could not be written, by a bug. providers/translated-call.ts repeats this code and
+ * FIELD_UNSUPPORTED.
  */
 export const REQUEST_UNWRITTEN = 'REQUEST_UNWRITTEN';
 /**
@@ -209,7 +210,10 @@ export function connectionFailure(fault: HttpFault): AttemptFailure {
   };
 }
 
-/** For an error within a response. Its message is dropped, its wait counts with any status. */
+/**
+ * For an error within a response. Its message is dropped. Its wait counts with any status, because such
+ * errors name a wait only if they mean it.
+ */
 function reportedFailure(status: number, retryAfterSeconds: number | undefined): AttemptFailure {
   return {
     ...UNAVAILABLE,
