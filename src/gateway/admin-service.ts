@@ -232,7 +232,7 @@ export class AdminService {
     };
   }
 
-  // An operator's orders: carried out here, then sent to the other gateways, and recorded in the log.
+  // What an operator does at all gateways: done here, sent to the other gateways, and recorded in the log.
   #changeLog(change: LogChange): LogView {
     const { logs, supervisor, log } = this.#options;
     const view = logs.change(change);

@@ -123,7 +123,7 @@ interface SharedAccountingOptions extends AccountingBase {
   readonly uses: SharedUses;
 }
 
-/** The parts that only a gateway which shares has. They call each other, so their order matters little. */
+/** The parts that only a gateway which shares has. */
 class SharedAccounting implements Sharing {
   readonly service: RegistryService;
   readonly uncoveredCharges: UncoveredCharges;

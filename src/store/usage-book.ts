@@ -1,8 +1,8 @@
 /**
  * The hot usage rows: totals by account, key, model and hour. A row is in memory from the first call of its
- * hour until it is on disk and a call of another hour has come. flush.ts uses the rows on the main
- * thread: UsageBook if this gateway alone writes them (gateway/accounting.ts), SharedUsageBook if several
- * gateways add to them (gateway/shared-accounting.ts).
+ * hour until it is on disk and the last call was of another hour. flush.ts uses the rows on the main thread:
+ * UsageBook if this gateway alone writes them (gateway/accounting.ts), SharedUsageBook if several gateways
+ * add to them (gateway/shared-accounting.ts).
  *
  * Must hold: `recordCommitted` is called only when the rows are on disk; otherwise usage and money differ on
  * disk (test/unit/store/flush.test.ts, test/unit/store/shared-books.test.ts).
