@@ -351,7 +351,7 @@ export class ProcessGroup {
     });
   }
 
-  /** Idempotent: a trial that was retired is forgotten twice. */
+  /** Removes a member whose process has ended. */
   #forget(member: GroupMember): void {
     const index = this.#members.indexOf(member);
     if (index !== -1) this.#members.splice(index, 1);

@@ -83,7 +83,7 @@ export class Reloads {
       waiting.origins.add(origin);
       return waiting.outcome;
     }
-    // The set grows while the reload waits, so its text is made when the reload logs.
+    // The set grows while the reload waits, so its text is made when the reload begins.
     const origins = new Set([origin]);
     const outcome = this.#last
       .then(() => {
