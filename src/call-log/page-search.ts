@@ -92,7 +92,7 @@ export class PageSearch {
   readonly #unread: Segment[];
   /** Extents to be read, newest first. */
   readonly #candidates: Candidate[] = [];
-  /** Newest first, `limit` calls and one more. The one more tells whether there is another page. */
+  /** Newest first, at most `limit` calls and one more, which tells whether there is another page. */
   #found: FoundCall[] = [];
 
   constructor(options: PageSearchOptions) {
