@@ -149,7 +149,7 @@ export class UpstreamMetrics {
     const words = this.#words;
     for (let slot = 0; slot < layout.UPSTREAM_SLOTS_MAX; slot += 1) {
       const block = layout.upstreamAt(slot);
-      // Only words of upstreams that were called are set to 0: a store makes the kernel allocate the page.
+      // Words that were never written are left alone: a store makes the kernel allocate the page.
       if (words[block + layout.UPSTREAM_ATTEMPTS] !== 0) words[block + layout.UPSTREAM_IN_FLIGHT] = 0;
       if (words[block + layout.UPSTREAM_WAITING] !== 0) words[block + layout.UPSTREAM_WAITING] = 0;
     }
