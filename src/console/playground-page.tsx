@@ -68,7 +68,7 @@ export function PlaygroundPage() {
         <CallFieldset fields={fields} models={models} model={model} />
         <section class="card talk" aria-label="Conversation">
           <Conversation turns={turns} isBusy={isBusy} />
-          <QuestionForm question={question} isBusy={isBusy} canSend={canSend} onSend={() => void ask()} />
+          <QuestionForm question={question} canSend={canSend} onSend={() => void ask()} />
         </section>
       </div>
       <CodeSamples baseUrl={baseUrl} request={request} />
@@ -161,18 +161,18 @@ function CallFieldset({ fields, models, model }: CallFieldsetProps) {
 
 interface QuestionFormProps {
   readonly question: Input;
-  /** Whether a call is in flight; no other is then sent. */
-  readonly isBusy: boolean;
+  /** False while a call is in flight, and without a key or a model. */
   readonly canSend: boolean;
   readonly onSend: () => void;
 }
 
-function QuestionForm({ question, isBusy, canSend, onSend }: QuestionFormProps) {
+function QuestionForm({ question, canSend, onSend }: QuestionFormProps) {
   return (
     <form
       onSubmit={(event) => {
         event.preventDefault();
-        if (!isBusy) onSend();
+        // `requestSubmit` below comes here although Send is disabled.
+        if (canSend) onSend();
       }}
     >
       <Field label="Message">
