@@ -57,7 +57,7 @@ export function AccountCourse({ account }: { readonly account: string }) {
 }
 
 interface CourseProps {
-  /** Only the spans in which the account was among the busiest. In all others its line is 0. */
+  /** Of spans in which any account called. Where this one was not among the busiest, its sums are 0. */
   readonly history: HistoryView<AccountSpanView>;
   /** Length of the range. */
   readonly seconds: number;
