@@ -123,6 +123,9 @@ export function throwIfLeft(clientLeft: AbortSignal | undefined): void {
   }
 }
 
+/** Returns `1 second` or `2 seconds`, as messages say when to try again. */
+export const secondsText = (seconds: number): string => `${seconds} second${seconds === 1 ? '' : 's'}`;
+
 /** The HTTP status of the error. At some doors it is another: `statusByDoor` in door-names.ts. */
 export function statusOf(record: ErrorRecord): number {
   return record.status ?? ERROR_KINDS[record.code].status;

@@ -9,7 +9,7 @@
  * change behaviour.
  */
 import { type DoorName, PROMPT_OF } from '../core/door-names.js';
-import type { ErrorCode, ErrorRecord, RejectionDetail } from '../core/errors.js';
+import { secondsText, type ErrorCode, type ErrorRecord, type RejectionDetail } from '../core/errors.js';
 import { decimalOf } from '../core/money.js';
 import { QUOTA_KINDS, type QuotaName } from '../core/quotas.js';
 import { asGroupIndex } from '../core/units.js';
@@ -92,11 +92,10 @@ export function quotaUsedUp({
       : per === 'flight'
         ? ' and they are all in use'
         : ' and they are used up';
-  const seconds = `${retryAfterSeconds} second${retryAfterSeconds === 1 ? '' : 's'}`;
   const moment = quota === 'calls_per_day' ? ', at 00:00 UTC+8' : '';
   const record = {
     code: CODES[quota],
-    message: `${capitalized(allowanceText(owner, quota, limit))}${state}. Retry after ${seconds}${moment}.`,
+    message: `${capitalized(allowanceText(owner, quota, limit))}${state}. Retry after ${secondsText(retryAfterSeconds)}${moment}.`,
     retryAfterSeconds,
   };
   const detail = metricsDetailOf(owner, quota);

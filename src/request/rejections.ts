@@ -14,7 +14,7 @@
  * decide; details that begin with `books_` are about accounting.
  */
 import type { LeaseEnd } from '../channel/lease-channel.js';
-import type { ErrorCode, ErrorRecord, RejectionDetail } from '../core/errors.js';
+import { secondsText, type ErrorCode, type ErrorRecord, type RejectionDetail } from '../core/errors.js';
 import {
   DOOR_NAMES,
   DOOR_PATHS,
@@ -38,7 +38,7 @@ const rejection = (code: ErrorCode, message: string): ErrorRecord => ({ code, me
 
 /** Makes a 503. `reason` is the first sentence of its message; the second says when to try again. */
 function overloaded(detail: RejectionDetail | undefined, reason: string, retryAfterSeconds = 1): ErrorRecord {
-  const message = `${reason} Retry after ${retryAfterSeconds} second${retryAfterSeconds === 1 ? '' : 's'}.`;
+  const message = `${reason} Retry after ${secondsText(retryAfterSeconds)}.`;
   return { code: 'overloaded', message, retryAfterSeconds, ...(detail === undefined ? {} : { detail }) };
 }
 

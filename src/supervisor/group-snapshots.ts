@@ -112,10 +112,7 @@ export class GroupSnapshots {
   async #collect(kind: SnapshotKind): Promise<GroupSnapshot> {
     await Promise.all(
       [...this.#running].map(async ([process, running]) => {
-        if (running.isFinal) return;
-        const reply = await process.read(kind);
-        // Asked again: the last snapshot may have come while the request waited.
-        if (!running.isFinal) running.latest = { ...running.latest, ...reply };
+        if (!running.isFinal) recordReply(running, await process.read(kind));
       }),
     );
     // No await between `members` and `ended`, so that a process is in one of them and not in both.
@@ -124,6 +121,11 @@ export class GroupSnapshots {
       ended: only(this.#ended, kind),
     };
   }
+}
+
+/** Drops a reply if the last snapshot has come while the request waited. */
+function recordReply(running: RunningProcess, reply: Snapshot): void {
+  if (!running.isFinal) running.latest = { ...running.latest, ...reply };
 }
 
 /** Returns the snapshot with the member of that kind alone. */

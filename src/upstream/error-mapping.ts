@@ -7,7 +7,7 @@
  * address: that of a failed connection is in `cause`, which operators alone read
  * (test/unit/upstream/error-mapping.test.ts, test/unit/upstream/secret-traces.test.ts).
  */
-import { OUT_OF_DESCRIPTORS, type ErrorRecord } from '../core/errors.js';
+import { OUT_OF_DESCRIPTORS, secondsText, type ErrorRecord } from '../core/errors.js';
 import { UPSTREAM_MESSAGE_CHARS_MAX, UPSTREAM_RESPONSE_BYTES_MAX } from '../core/limits.js';
 import type { WallMs } from '../core/units.js';
 import type { FailureKind } from '../telemetry/metrics-layout.js';
@@ -342,7 +342,7 @@ function isContextLength(error: unknown): boolean {
 /** A `provider_unavailable` error that says what to do. `seconds`: when to retry, if that is known. */
 export function unavailableError(reason: string, seconds: number | undefined): ErrorRecord {
   const advice =
-    seconds === undefined ? 'retry later, with increasing intervals' : `retry after ${seconds} seconds`;
+    seconds === undefined ? 'retry later, with increasing intervals' : `retry after ${secondsText(seconds)}`;
   const message = `the provider of this model is temporarily unavailable (${reason}); ${advice}. This call is not billed.`;
   return {
     code: 'provider_unavailable',

@@ -9,7 +9,7 @@
  * it throws reaches the queue (test/unit/upstream/quota-wait.test.ts).
  */
 import type { Clock } from '../core/clock.js';
-import { invariant, type ErrorRecord } from '../core/errors.js';
+import { invariant, secondsText, type ErrorRecord } from '../core/errors.js';
 import type { UpstreamQuotaName } from '../core/quotas.js';
 import type { AccountIndex, UpstreamScopeIndex } from '../core/units.js';
 import type { UpstreamMetrics } from '../telemetry/metrics-writers.js';
@@ -181,7 +181,7 @@ export function noRoomError(
   const state = isUnknown ? 'could not be found out in time' : 'is used up';
   return {
     code: 'overloaded',
-    message: `what the gateway may ask of the provider of this model ${state}${limit}; retry after ${seconds} seconds. This call is not billed.`,
+    message: `what the gateway may ask of the provider of this model ${state}${limit}; retry after ${secondsText(seconds)}. This call is not billed.`,
     retryAfterSeconds: seconds,
   };
 }

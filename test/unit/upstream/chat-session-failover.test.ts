@@ -229,7 +229,7 @@ void t.test('an upstream that keeps failing is left alone: no call reaches it, a
     const { error } = await one.run();
     t.equal(error?.code, 'provider_unavailable');
     t.ok(error?.retryAfterSeconds !== undefined && error.retryAfterSeconds <= 2);
-    t.match(error?.message, /it failed repeatedly\); retry after [12] seconds/);
+    t.match(error?.message, /it failed repeatedly\); retry after (1 second|2 seconds)\./);
   }
   t.equal(one.upstreams[0]?.requests.length, 3);
   t.equal(one.log.lines.filter(({ message }) => message.includes('all upstreams of a model rest')).length, 1);
