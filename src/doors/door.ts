@@ -73,8 +73,8 @@ export interface DoorCall {
   readonly nowMs: number;
   /**
    * Whether the upstream wants the thoughts of this response back (as in `toChat`). Clients keep only
-   * thoughts that look as if the provider had signed them, so the translator gives these thoughts an empty
-   * signature.
+   * thoughts that look as if the provider had signed them, so the translators give unsigned thoughts an empty
+   * `signature` (Messages) or an `encrypted_content` without blocks (Responses).
    */
   readonly thoughtsBack?: boolean | undefined;
 }

@@ -68,7 +68,9 @@ export function assertCompiled(validators: Partial<Validators>): void {
 
 assertCompiled(generated);
 
-/** Each validator tells whether a value is a valid request of its door. It never throws. Takes 0.1 µs. */
+/**
+ * Each validator tells whether a value is a valid request of its door: 0.1 µs for a small one. Never throws.
+ */
 export const {
   checkChatRequest,
   checkMessagesRequest,
