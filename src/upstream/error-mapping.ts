@@ -100,10 +100,7 @@ const REJECTED = 'the provider of this model refused the request; check its para
 const CONNECTIONS_BUSY = 'TIMEOUT_QUEUE';
 /** The provider's protocol cannot express a member of the request. */
 export const FIELD_UNSUPPORTED = 'FIELD_UNSUPPORTED';
-/**
- * The request could not be written, by a bug. providers/translated-call.ts repeats this code and
- * FIELD_UNSUPPORTED.
- */
+/** The request could not be written, by a bug. providers/translated-call.ts repeats both codes. */
 export const REQUEST_UNWRITTEN = 'REQUEST_UNWRITTEN';
 /**
  * Codes of errors that are not the upstream's. TIMEOUT_HELD_UP is another, but only begun streams get it:
@@ -368,8 +365,7 @@ export function tokensUsedBy({ kind, repeatable }: AttemptFailure, sent: boolean
 
 /**
  * Seconds of a `Retry-After` (RFC 9110, 10.2.3: a whole number or a date), within 1..3600; undefined if the
- * header is neither. A fraction is rounded up. Dates in other forms than HTTP's are read too, and do no harm
- * within these bounds.
+ * header is neither. A fraction is rounded up. Dates in other forms than HTTP's are read too.
  */
 export function retryAfterSeconds(header: string | undefined, nowMs: WallMs): number | undefined {
   if (header === undefined) return undefined;
