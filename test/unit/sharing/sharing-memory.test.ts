@@ -94,10 +94,8 @@ void t.test('another namespace and a damaged file are named', (t) => {
   ] as const)
     for (const text of texts) {
       writeFileSync(join(folder, name), text);
-      t.throws(
-        () => new SharingMemory(folder, 'ns').of(partition),
-        `${name}: is not what a gateway has written`,
-      );
+      const message = `${join(folder, name)}: is not what a gateway has written`;
+      t.throws(() => new SharingMemory(folder, 'ns').of(partition), { message }, text);
     }
   t.end();
 });
