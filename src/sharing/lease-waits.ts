@@ -104,7 +104,8 @@ export class LeaseWaits {
 
   /**
    * Ends the wait, or asks for what its request lacks, or lets it wait for what others may give back. Counts
-   * waits of this last kind in `waiting`, by their first scopes: an event decides all its waits with one map.
+   * waits of this last kind in `waiting`, by their first scopes: `onReplies` has one map for all its waits,
+   * which DENIED_WAITS_MAX bounds so.
    */
   #decide(wait: Wait, waiting: Map<LeasedScope, number>): void {
     const { clock, contact, periodOf, ask } = this.#options;

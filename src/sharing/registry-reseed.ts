@@ -4,8 +4,9 @@
  *
  * A copy's position is its epoch and its version. A new epoch of the registry begins whenever a host puts its
  * whole copy on a server that has lost data; the version counts the changes since the very first, and goes on
- * over epochs. `lastId` is the id of the last change, by which two histories of one length differ. `history`
- * lists the epochs before, each with the version at which the next epoch began.
+ * over epochs (with a leap at each new one once `history` is full: VERSIONS_SKIPPED). `lastId` is the id of
+ * the last change, by which two histories of one length differ. `history` lists the epochs before, each with
+ * the version that its copy had when the next epoch began.
  *
  *     the server has          what the host does (`wayTo`)
  *     the same                nothing                                              equal
