@@ -1,5 +1,5 @@
 /**
- * Writes JSON text for responses, and parses JSON text from outside. Pure; any thread.
+ * Writes JSON text for responses, and parses JSON text from outside. Most folders use it. Pure; any thread.
  *
  * Must hold: `jsonText` is ASCII and reads back as the value was. A string whose characters all lie below
  * U+0100 is written as Latin-1 by newer versions of µWS (seen on Node 24) and as UTF-8 by older ones. For
