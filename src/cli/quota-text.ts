@@ -7,6 +7,7 @@
  */
 import { type Command, InvalidArgumentError } from 'commander';
 import type { QuotasView, QuotaUseView } from '../admin/views.js';
+import { amountOf } from '../core/money.js';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
 import { wholeNumber } from './options.js';
 import { timeText } from './output.js';
@@ -86,7 +87,7 @@ function lineOf(name: QuotaName, use: QuotaUseView): QuotaLine {
   const { limit, used, held, leased = 0, resets_at: resetsAt } = use;
   return {
     quota: name.replaceAll('_', ' '),
-    used: `${amountText(used)} of ${amountText(limit)} (${percentText(Number(used), Number(limit))})`,
+    used: `${amountText(used)} of ${amountText(limit)} (${percentText(used, limit)})`,
     held: Number(held) === 0 ? '' : amountText(held),
     leased: Number(leased) === 0 ? '' : amountText(leased),
     resets: resetsAt === null ? '' : timeText(resetsAt),
@@ -114,7 +115,13 @@ export function amountText(amount: number | string): string {
 }
 
 /** `limit` is above 0: the settings and the admin interface reject a limit of 0. */
-function percentText(used: number, limit: number): string {
-  const percent = (used / limit) * 100;
-  return percent > 0 && percent < 1 ? 'under 1 %' : `${Math.floor(percent)} %`;
+function percentText(used: number | string, limit: number | string): string {
+  // In whole numbers: as a float, 0.57 of 1.00 would be 56 %, and all but a pico-unit of a million 100 %.
+  const percent = (100n * wholeAmount(used)) / wholeAmount(limit);
+  return percent === 0n && wholeAmount(used) > 0n ? 'under 1 %' : `${percent} %`;
+}
+
+/** A count, or money in pico-units. */
+function wholeAmount(amount: number | string): bigint {
+  return typeof amount === 'number' ? BigInt(amount) : amountOf(amount);
 }

@@ -30,5 +30,14 @@ void t.test('what is used of each quota, as people read it', (t) => {
     [['tokens per day', '999 of 1,000 (99 %)']],
     'rounded down: 100 % is all',
   );
+  for (const [used, limit, percent] of [
+    ['0.57', '1.00', '57 %'],
+    ['2999999.999999999999', '3000000.00', '99 %'],
+  ] as const)
+    t.same(
+      quotaFields({ spend_per_day: { limit, used, held: '0.00', left: '0.00', resets_at: null } }),
+      [['spend per day', `${used} of ${limit} (${percent})`]],
+      'money is exact',
+    );
   t.end();
 });
