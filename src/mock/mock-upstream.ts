@@ -156,7 +156,7 @@ class MockServer {
         return;
       }
       earlierBytes += bytes.byteLength;
-      if (earlierBytes > REQUEST_BYTES_MAX) response.close();
+      if (earlierBytes > REQUEST_BYTES_MAX) delivery.cut();
       // Copied, because µWS keeps `bytes` valid in this callback only.
       else earlierPieces.push(Buffer.from(new Uint8Array(bytes)));
     });
@@ -344,12 +344,16 @@ export class Delivery {
     } else if (response.ending === 'reset') {
       // Closing at once would lose the corked bytes.
       setImmediate(() => {
-        if (this.#isOver) return;
-        this.#markOver();
-        this.#response.close();
+        if (!this.#isOver) this.cut();
       });
     }
     // A response that stalls waits for its client to leave.
+  }
+
+  /** Closes the connection. To be called before the delivery is over. */
+  cut(): void {
+    this.#markOver();
+    this.#response.close();
   }
 
   #markOver(): void {

@@ -57,6 +57,7 @@ void t.test('the mock serves as it is told', async (t) => {
     }
     const { incoming } = await openStream(mock.port, '', chat(steered('fault=reset-mid'), { stream: true }));
     await t.rejects(readRest(incoming), { code: 'ECONNRESET' });
+    await t.rejects(post(mock, chat('x'.repeat(65 * 1024 * 1024))), 'a body of more than 64 MiB');
     t.equal((await mock.stats()).aborted, 0, 'nobody else closed');
   });
 
