@@ -9,7 +9,7 @@ import { addValue, emptyHistogram, type HistogramSnapshot } from '../telemetry/h
 import { EXCHANGE_BOUNDS_MS } from '../telemetry/metrics-source.js';
 import { CoordinatorLost, type LossReason } from './coordinator.js';
 
-/** The pause after a failure doubles from MIN to MAX. A random part keeps nodes from coming all at once. */
+/** The pause after a failure doubles from MIN to MAX. A random factor keeps nodes from trying all at once. */
 const RETRY_MS_MIN = 100;
 /**
  * With this pause each contact tries twice a second on average. A process has up to four (LeaseManager, and
@@ -17,7 +17,7 @@ const RETRY_MS_MIN = 100;
  * while the coordinator has nothing else to do.
  */
 const RETRY_MS_MAX = 500;
-/** The longest pause in a quarantine, which takes a minute or more: frequent tries are no use. */
+/** The longest pause in a quarantine, which takes a minute or more: frequent tries would not help. */
 const RETRY_MS_QUARANTINE = 2_000;
 /** In a shorter loss another server may be taking over: requests without a lease wait for the end of it. */
 const BRIEF_MS = 2_000;
@@ -36,7 +36,7 @@ export interface ContactState {
     | undefined;
   /** How long exchanges with a reply took. */
   readonly exchanges: HistogramSnapshot;
-  /** How many exchanges got no reply, or a rejection. Each try counts, also during one loss. */
+  /** How many exchanges got no reply, or an error as reply. Each try during a loss counts. */
   readonly failures: number;
   /** When the last reply came; 0 before the first. */
   readonly repliedMs: number;
@@ -48,10 +48,10 @@ export class CoordinatorContact {
   readonly #exchanges = emptyHistogram(EXCHANGE_BOUNDS_MS);
   #failures = 0;
   #repliedMs = 0;
-  /** Failures since the last reply, or since a shorter pause was wanted. The pause depends on them. */
+  /** Failures since the last reply, or since `endPause`. The length of the next pause depends on them. */
   #failuresInRow = 0;
-  /** When the pause ends. */
-  #retryMs = 0;
+  /** When the pause ends; 0 without one. */
+  #pauseEndMs = 0;
 
   constructor(random: () => number) {
     this.#random = random;
@@ -78,7 +78,7 @@ export class CoordinatorContact {
 
   /** How long the pause after a failure still lasts. */
   pauseMs(nowMs: number): number {
-    return Math.max(0, this.#retryMs - nowMs);
+    return Math.max(0, this.#pauseEndMs - nowMs);
   }
 
   /** Whether no pause runs. */
@@ -89,7 +89,7 @@ export class CoordinatorContact {
   /** Ends the pause, and makes the next one the shortest. Called when the coordinator may be there again. */
   endPause(): void {
     this.#failuresInRow = 0;
-    this.#retryMs = 0;
+    this.#pauseEndMs = 0;
   }
 
   /** Ends the loss. A pause that still runs, after a try that did not ask `mayTry`, is not cut short. */
@@ -112,6 +112,6 @@ export class CoordinatorContact {
     const longestMs = reason === 'quarantine' ? RETRY_MS_QUARANTINE : RETRY_MS_MAX;
     const pauseMs = Math.min(longestMs, RETRY_MS_MIN * 2 ** this.#failuresInRow);
     this.#failuresInRow += 1;
-    this.#retryMs = nowMs + pauseMs * (0.5 + this.#random());
+    this.#pauseEndMs = nowMs + pauseMs * (0.5 + this.#random());
   }
 }

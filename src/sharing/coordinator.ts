@@ -46,7 +46,7 @@ export interface NodeIdentity {
   readonly host: string;
   /** The process's slot in its group; other nodes of the process add to it (DEBIT_SLOTS_FROM). */
   readonly slot: number;
-  /** Random, anew for each life. */
+  /** Random, and another one for each life. */
   readonly incarnation: string;
 }
 
@@ -93,11 +93,11 @@ export function periodAt(name: StockName, calendar: Calendar, wallMs: WallMs): n
 export const SPEND_UNIT = 1_000n;
 
 /** A value for each of some stocks. A stock that is left out is not part of the ask or the reply. */
-export type Stocks<Of> = Readonly<Partial<Record<StockName, Of>>>;
+export type Stocks<Value> = Readonly<Partial<Record<StockName, Value>>>;
 
 /** The entries of `stocks` that are there. */
-export function entriesOf<Of>(stocks: Stocks<Of>): [StockName, Of][] {
-  return Object.entries(stocks) as [StockName, Of][];
+export function entriesOf<Value>(stocks: Stocks<Value>): [StockName, Value][] {
+  return Object.entries(stocks) as [StockName, Value][];
 }
 
 /** What was used of a stock in a day or month. */
@@ -119,12 +119,12 @@ export function periodUsesOf(quotas: SettledQuotas): Stocks<PeriodUse> {
   };
 }
 
-/** Returns the same stocks, each with what `map` makes of its value. */
+/** Returns the same stocks, each with the value that `newValueOf` returns. */
 export function mapStocks<From, To>(
   stocks: Stocks<From>,
-  map: (value: From, name: StockName) => To,
+  newValueOf: (value: From, name: StockName) => To,
 ): Stocks<To> {
-  return Object.fromEntries(entriesOf(stocks).map(([name, value]) => [name, map(value, name)]));
+  return Object.fromEntries(entriesOf(stocks).map(([name, value]) => [name, newValueOf(value, name)]));
 }
 
 /** Some permits of an earlier grant. They may have expired since. */
@@ -203,7 +203,7 @@ export interface StockAsk extends Wanted<bigint> {
   readonly spent?: HostSpent;
 }
 
-/** What one node reports and wants of one scope. A resource that is left out is neither read nor answered. */
+/** What one node reports and wants of one scope. A resource that is left out gets no reply. */
 export interface LeaseAsk {
   /** The id of an account, a key or a group, or the name of an upstream. */
   readonly scope: string;

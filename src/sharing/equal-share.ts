@@ -6,20 +6,17 @@
  * A node sends a heartbeat (an exchange, mostly without asks) every few seconds even if it holds nothing:
  * after a loss of data the server waits for every node.
  *
- * With `on_authority_loss: equal_share`, calls of a node that is cut off are granted from their fallback
- * quota. When that is used up, no stock is granted until the server is back. Permits still are: a node that
- * has been cut off for long gives itself an equal share of each minute's limit.
- *
- * Why the limit holds while some nodes are cut off: once the server has not heard a node for SILENT_MS, it
- * holds the node's share back, until the node expires or has been back for a window. Grants from before weigh
- * for QUARANTINE_MS at most. A node uses its share only after both spans, counted from the last moment at
- * which the server may have heard the node. A message may take up to SILENT_MS, which so counts twice. A
- * slower message finds the share held back already. The node stops using its share at its first contact, or
- * when it expires, counted from the last moment after which the server surely heard the node. So a message
- * without a reply begins the silence anew, and postpones no expiry. If the server is gone, all nodes use
- * their shares, which together are the limit.
- *
- * A node that has not joined in its life has no share, because its earlier life may have used the share.
+ * The server is _lost_ from a failed request (a join, an exchange, a leave) to the next reply. The node is
+ * _alone_ while it grants by itself. It may do so only with `on_authority_loss: equal_share`: stocks from the
+ * fallback quota, until that is used up; permits from there too, and later from an equal share of each
+ * minute's limit. Why the limit holds:
+ * - When the server has not heard a node for SILENT_MS, it holds the node's share back, until the node
+ *   expires or has been back for a window. Earlier grants weigh for QUARANTINE_MS at most.
+ * - A request may take SILENT_MS. A slower one finds the share held back. So a share begins SHARE_BEGINS_MS
+ *   after the server may last have heard the node; a request without a reply postpones that.
+ * - A share ends at the first reply, or when the node expires, which only a request with a reply postpones.
+ * - If the server is gone, all nodes use their shares, which together are the limit.
+ * - A node that has not joined in its life has no share, because its earlier life may have used the share.
  *
  * Must hold: no limit is exceeded, whichever nodes are cut off. (The test makes random cuts and use.)
  */
@@ -54,12 +51,12 @@ import { QUARANTINE_MS, SILENT_MS } from './valkey-lua.js';
 export const SHARE_BEGINS_MS = 2 * SILENT_MS + QUARANTINE_MS;
 /** How often a node sends a heartbeat: so often that the server does not hold its share back. */
 const HEARTBEAT_MS = SILENT_MS / 4;
-/** How soon a node sends a heartbeat if it or another node of its process has lost the server. */
+/** How soon a node sends a heartbeat if it is disturbed: see `#isDisturbed`. */
 const DISTURBED_MS = 100;
 
 /**
  * The tick of permits of the fallback quota, which the server has on record at another node. Permits of the
- * own share have other ticks below 0. Neither kind is returned to the server (`withoutOwnPermits`).
+ * share have other ticks below 0. Neither kind is returned to the server (`withoutLocalPermits`).
  */
 const FALLBACK_TICK = Number.MIN_SAFE_INTEGER;
 
@@ -67,12 +64,12 @@ export interface EqualShareOptions {
   readonly coordinator: Coordinator;
   readonly node: NodeIdentity;
   readonly clock: Clock;
-  /** How many nodes of calls all hosts have, by the settings; 0 if this node has no share. */
+  /** How many processes of all hosts serve calls, by the settings; 0 if this node has no share. */
   readonly shares: number;
   readonly nodeExpiryMs: number; // after so long a silence the server may end the node's life
   /** Makes the fallback quotas of this node; called only if there are shares. */
   readonly openFallback?: (mayReport: () => boolean) => FallbackCoordinator;
-  readonly onLost?: () => void; // the server has not replied to a call
+  readonly onLost?: () => void; // a request to the server failed
   /** Called with a reason when calls are granted from here, and with undefined when that ends. */
   readonly onAlone?: (reason: string | undefined) => void;
   readonly random?: () => number; // in [0, 1); default Math.random
@@ -81,21 +78,21 @@ export interface EqualShareOptions {
 
 export class EqualShare implements Coordinator {
   readonly #options: EqualShareOptions;
-  /** What was granted of the own share of each minute, by scope; never more scopes than the ledger has. */
-  readonly #ownGrants = new Map<string, ScopeGrants>();
+  /** What was granted of the share of each minute, by scope; never more scopes than the ledger has. */
+  readonly #shareGrants = new Map<string, ScopeGrants>();
   readonly #fallback: FallbackCoordinator | undefined;
   readonly #unreported = new UnreportedAsks();
   readonly #contact: CoordinatorContact;
   /** The last moment at which the server may have heard the node; Infinity before the node has joined. */
   #heardMs = Infinity;
-  /** When the last call with a reply was made: the server ends the node's life nodeExpiryMs later or more. */
+  /** When the last request with a reply was sent: the node's life ends nodeExpiryMs later at the earliest. */
   #surelyHeardMs = -Infinity;
   #isAlone = false; // whether calls are granted from here
   #isBeating = false; // whether a heartbeat is under way
   /** Whether a connection broke, or a node of the process lost the server, since the last reply. */
   #isDisturbed = false;
-  /** The end of the last call to the server, for which the next call waits. Never rejects. */
-  #lastCall: Promise<unknown> = Promise.resolve();
+  /** The end of the last request to the server, for which the next request waits. Never rejects. */
+  #lastRequest: Promise<unknown> = Promise.resolve();
   /** Stops the timer of the next heartbeat; undefined before the node has joined. */
   #stopHeartbeat: (() => void) | undefined;
   /** Whether `leave` or `close` was called. */
@@ -148,16 +145,17 @@ export class EqualShare implements Coordinator {
       if (this.#contact.mayTry(clock.monotonicMs()) && !this.#isBeating) void this.#beat();
       return this.#grantHere(asks);
     }
-    const sentMs = clock.monotonicMs();
+    const queuedMs = clock.monotonicMs();
     try {
       const reply = await this.#inTurn(async () => {
         await this.#reportUnreported();
-        return this.#options.coordinator.exchange(asks.map(withoutOwnPermits));
+        return this.#options.coordinator.exchange(asks.map(withoutLocalPermits));
       });
-      this.#onReply(sentMs);
+      this.#onReply(queuedMs);
       for (const [index, ask] of asks.entries()) this.#fallback?.served(ask, reply.answers[index]!);
       return reply;
     } catch (error) {
+      // `unknown_node` is a reply: the caller joins again. `closed`: this process has closed the coordinator.
       if (!(error instanceof CoordinatorLost) || error.reason === 'unknown_node' || error.reason === 'closed')
         throw error;
       this.#onLoss(error);
@@ -215,8 +213,8 @@ export class EqualShare implements Coordinator {
     this.#setAlone(this.#contact.state.lost?.message);
     const hasShare = this.#hasShare;
     const replies = asks.map((ask) => {
-      const own = hasShare ? this.#grantOwn(ask) : undefined;
-      const reply = replyAlone(ask, own, this.#fallback?.grant(ask));
+      const ofShare = hasShare ? this.#grantOfShare(ask) : undefined;
+      const reply = replyAlone(ask, ofShare, this.#fallback?.grant(ask));
       this.#unreported.record(ask, reply);
       return reply;
     });
@@ -232,7 +230,7 @@ export class EqualShare implements Coordinator {
     }
   }
 
-  /** Sets the timer of the next heartbeat anew, and so of all later ones. */
+  /** Sets the timer of the next heartbeat, in place of the former timer. Each heartbeat sets the next. */
   #setHeartbeat(): void {
     if (this.#hasLeft) return;
     this.#stopHeartbeat?.();
@@ -251,11 +249,11 @@ export class EqualShare implements Coordinator {
     this.#options.onLost?.();
   }
 
-  /** Sends a heartbeat. If the server has lost its data, joins at once: other nodes wait for this one. */
+  /** Sends a heartbeat. Joins if the server has lost its data; the next request reports unreported asks. */
   async #beat(): Promise<void> {
     const { coordinator, clock } = this.#options;
     this.#isBeating = true;
-    const sentMs = clock.monotonicMs();
+    const queuedMs = clock.monotonicMs();
     try {
       await this.#inTurn(async () => {
         if (this.#hasLeft) return;
@@ -267,7 +265,7 @@ export class EqualShare implements Coordinator {
           await coordinator.join();
         }
       });
-      this.#onReply(sentMs);
+      this.#onReply(queuedMs);
     } catch (error) {
       // No caller waits for a heartbeat. The next exchange of the node meets the same failure.
       if (!(error instanceof CoordinatorLost)) throw error;
@@ -277,23 +275,23 @@ export class EqualShare implements Coordinator {
     }
   }
 
-  #onReply(sentMs: number): void {
+  #onReply(queuedMs: number): void {
     const wasLost = this.#contact.isLost;
     this.#isDisturbed = false;
-    this.#contact.answered(sentMs, this.#options.clock.monotonicMs());
+    this.#contact.answered(queuedMs, this.#options.clock.monotonicMs());
     this.#setAlone(undefined);
     if (wasLost) this.onBack?.();
   }
 
-  /** Makes one call to the server at a time. Records when the server has, or may have, heard the node. */
-  #inTurn<Result>(call: () => Promise<Result>): Promise<Result> {
+  /** Sends one request at a time. Records when the server has heard the node, or may have. */
+  #inTurn<Result>(send: () => Promise<Result>): Promise<Result> {
     const { clock } = this.#options;
-    const ended = this.#lastCall.then(async () => {
-      const madeMs = clock.monotonicMs();
+    const ended = this.#lastRequest.then(async () => {
+      const sentMs = clock.monotonicMs();
       try {
-        const result = await call();
+        const result = await send();
         this.#heardMs = clock.monotonicMs();
-        this.#surelyHeardMs = madeMs;
+        this.#surelyHeardMs = sentMs;
         return result;
       } catch (error) {
         // Before its first reply the node has not joined, and so has no share that could begin.
@@ -301,66 +299,67 @@ export class EqualShare implements Coordinator {
         throw error;
       }
     });
-    this.#lastCall = ended.catch(() => undefined);
+    this.#lastRequest = ended.catch(() => undefined);
     return ended;
   }
 
-  /** Grants permits of the own share, after taking back permits of it that the ask returns. */
-  #grantOwn({ scope, minute }: LeaseAsk): LeaseReply {
+  /** Grants permits of the share, after taking back those that the ask returns: of FALLBACK_TICK none are. */
+  #grantOfShare({ scope, minute }: LeaseAsk): LeaseReply {
     if (minute === undefined) return {};
     const { clock, node, shares } = this.#options;
     const limit = Math.floor(minute.limit / shares);
     const returned = minute.returned
       .filter(({ tick }) => tick < 0)
       .map(({ tick, count }) => ({ tick: -1 - tick, count }));
-    const grants = this.#ownGrants.get(scope) ?? new ScopeGrants();
-    this.#ownGrants.set(scope, grants);
-    const own = { scope, minute: { ...minute, limit, returned, used: [] } };
-    return grants.reply(placeOf(node), node.host, own, clock.monotonicMs(), () => 0);
+    const grants = this.#shareGrants.get(scope) ?? new ScopeGrants();
+    this.#shareGrants.set(scope, grants);
+    const askOfShare = { scope, minute: { ...minute, limit, returned, used: [] } };
+    // The last argument is of stocks, and the ask has none.
+    return grants.reply(placeOf(node), node.host, askOfShare, clock.monotonicMs(), () => 0);
   }
 }
 
 /** The ask without the permits that this node was granted here: the server does not know their ticks. */
-function withoutOwnPermits(ask: LeaseAsk): LeaseAsk {
+function withoutLocalPermits(ask: LeaseAsk): LeaseAsk {
   const { minute } = ask;
   if (minute === undefined) return ask;
   const { returned, used = [] } = minute;
-  return { ...ask, minute: { ...minute, returned: ofServer(returned), used: ofServer(used) } };
+  return { ...ask, minute: { ...minute, returned: grantedByServer(returned), used: grantedByServer(used) } };
 }
 
-function ofServer(permits: readonly GrantedPermits[]): GrantedPermits[] {
+function grantedByServer(permits: readonly GrantedPermits[]): GrantedPermits[] {
   return permits.filter(({ tick }) => tick >= 0);
 }
 
 /**
- * The reply of a node that is cut off to its own calls. Permits come from its equal share (`own`) if it has
- * a share, else from the fallback quota (`granted`). Of the fallback quota the reply says that nothing
- * remains and that others may hold some. `isUnknown`: too little was granted, and only the server has more.
+ * The reply of a node that is cut off to its own calls. Permits come from its share if it has one, else from
+ * the fallback quota. Of the fallback quota the reply says that nothing remains and that others may hold
+ * some. `isUnknown`: too little was granted, and only the server has more.
  */
 function replyAlone(
   ask: LeaseAsk,
-  own: LeaseReply | undefined,
-  granted: FallbackGrant | undefined,
+  ofShare: LeaseReply | undefined,
+  ofFallback: FallbackGrant | undefined,
 ): LeaseReply {
   const { minute, stocks = {} } = ask;
-  const minuteGrant = minute && minuteAlone(minute, own?.minute, granted?.minute);
-  let isUnknown = minute !== undefined && own === undefined && minute.least > minuteGrant!.granted;
+  const minuteGrant = minute && minuteAlone(minute, ofShare?.minute, ofFallback?.minute);
+  let isUnknown = minute !== undefined && ofShare === undefined && minute.least > minuteGrant!.granted;
   const grants = mapStocks(stocks, ({ least, period }, name): StockGrant => {
-    const amount = granted?.stocks[name] ?? 0n;
+    const amount = ofFallback?.stocks[name] ?? 0n;
     isUnknown ||= least > amount;
     return { granted: amount, remaining: 0n, heldByOthers: true, period, freeInMs: 0 };
   });
   return { ...(minuteGrant && { minute: minuteGrant }), stocks: grants, ...(isUnknown && { isUnknown }) };
 }
 
-/** Permits of the own share get the tick -1 - t in place of t; `#grantOwn` turns the tick of an ask back. */
+/** Permits of the share get the tick -1 - t in place of t; `#grantOfShare` restores t from an ask. */
 function minuteAlone(
   { forMs }: MinuteAsk,
-  own: MinuteGrant | undefined,
-  granted: FallbackGrant['minute'],
+  ofShare: MinuteGrant | undefined,
+  ofFallback: FallbackGrant['minute'],
 ): MinuteGrant {
-  if (own !== undefined) return { ...own, tick: -1 - own.tick, heldByOthers: false };
-  const { count, validMs } = granted ?? { count: 0, validMs: forMs };
+  if (ofShare !== undefined) return { ...ofShare, tick: -1 - ofShare.tick, heldByOthers: false };
+  const { count, validMs } = ofFallback ?? { count: 0, validMs: forMs };
   return { remaining: 0, heldByOthers: true, granted: count, tick: FALLBACK_TICK, validMs, freeInMs: 0 };
 }
 
@@ -377,15 +376,15 @@ class UnreportedAsks {
 
   /** Takes in an ask that this node replied to itself. */
   record({ scope, stocks = {} }: LeaseAsk, reply: LeaseReply): void {
-    const before = this.#asks.get(scope)?.stocks;
+    const earlierAsks = this.#asks.get(scope)?.stocks;
     const held = mapStocks(stocks, (ask, name): StockAsk => {
       const granted = reply.stocks?.[name]?.granted ?? 0n;
-      const earlier = before?.[name];
+      const earlier = earlierAsks?.[name];
       // The ask's later period may be a mistake of this host's clock, and nothing is held of that period.
       if (earlier !== undefined && earlier.period < ask.period && granted === 0n) return earlier;
       return { ...ask, unused: ask.unused + granted, least: 0n, most: 0n };
     });
-    this.#asks.set(scope, { scope, stocks: { ...before, ...held } });
+    this.#asks.set(scope, { scope, stocks: { ...earlierAsks, ...held } });
   }
 
   /** The next asks to report, as many as one exchange carries. */

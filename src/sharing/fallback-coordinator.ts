@@ -34,7 +34,7 @@ export interface FallbackOptions {
   readonly coordinator: Coordinator;
   readonly clock: Clock;
   readonly timers: LeaseTimers;
-  /** How many processes of all hosts serve calls. Each sets aside its part of what remains. */
+  /** How many processes of all hosts serve calls. Each sets aside its share of what remains. */
   readonly shares: number;
   /** After so long a silence the coordinator may end this node's life. */
   readonly nodeExpiryMs: number;
@@ -123,7 +123,7 @@ export class FallbackCoordinator {
     this.#stopTimer?.();
   }
 
-  /** Sets the one timer anew. */
+  /** Sets the timer of the next report, in place of the former timer. */
   #reportAfter(ms: number): void {
     if (this.#isClosed) return;
     this.#stopTimer?.();

@@ -102,14 +102,14 @@ class StockQuota {
 
   /**
    * Gives back what is held beyond the target, and asks for what is missing to the target. The target is 0 if
-   * others lack the stock, also if less remains than calls ask for at once. `givesAllBack`: it is 0 too.
+   * others lack the stock, or less remains than calls ask for at once, or with `givesAllBack`.
    */
   ask(givesAllBack: boolean, nowMs: number): StockAsk {
     const { limit, period } = this.#need;
     if (period > this.#period) this.#held = 0n;
     this.#period = Math.max(this.#period, period);
     const isReleased = givesAllBack || nowMs < this.#deniedUntilMs;
-    const isLacked = isScarce(this.#held, this.remaining) || this.remaining < this.#atOnce;
+    const isLacked = isScarce(this.#held, this.remaining) || this.remaining < this.#neededAtOnce;
     const equalPart = (this.#held + this.remaining) / this.#nodes;
     const target = isReleased || isLacked ? 0n : minOf(equalPart, this.#max);
     this.#held = minOf(this.#held, target);
@@ -128,9 +128,9 @@ class StockQuota {
   /** Grants calls between `least` and `most`, or nothing. */
   grant({ period, least, most }: StockAsk): bigint {
     if (period !== this.#period || most <= 0n || this.#held < least) return 0n;
-    const taken = minOf(this.#held, most);
-    this.#held -= taken;
-    return taken;
+    const granted = minOf(this.#held, most);
+    this.#held -= granted;
+    return granted;
   }
 
   /** The coordinator may have granted to others what is held. */
@@ -142,7 +142,7 @@ class StockQuota {
    * What calls ask for at once. 0 for calls and call slots, of which a call takes one. Of another stock a
    * call may ask for much of what remains.
    */
-  get #atOnce(): bigint {
+  get #neededAtOnce(): bigint {
     return this.#name.startsWith('calls_') ? 0n : this.#need.most;
   }
 
@@ -166,8 +166,8 @@ export class FallbackQuota {
   /** The last ask of calls for permits. */
   #minute: MinuteAsk | undefined;
   #permits: Permits | undefined;
-  /** Permits that the next ask returns: newer permits have replaced them, or others lack them. */
-  #replaced: Permits[] = [];
+  /** Permits that the next ask returns: newer permits have replaced these, or others lack permits. */
+  #toReturn: Permits[] = [];
   /** How many permits the coordinator could still grant to any node, by its last reply. */
   #minuteRemaining = 0;
   /** The most permits that are set aside. */
@@ -197,13 +197,13 @@ export class FallbackQuota {
       if (minute.most > 0 && (reply.minute?.granted ?? 0) === 0)
         this.#minuteDeniedUntilMs = nowMs + DENIED_MS;
     }
-    let isLacking = nowMs < this.#minuteDeniedUntilMs && this.#hasPermits(nowMs);
+    let isDenied = nowMs < this.#minuteDeniedUntilMs && this.#hasPermits(nowMs);
     for (const [name, ask] of entriesOf(stocks)) {
       const stock = this.#stocks.get(name) ?? new StockQuota(name, this.#nodes, ask);
       this.#stocks.set(name, stock);
-      isLacking = stock.serve(ask, reply.stocks?.[name], nowMs) || isLacking;
+      isDenied = stock.serve(ask, reply.stocks?.[name], nowMs) || isDenied;
     }
-    return isLacking;
+    return isDenied;
   }
 
   /** Whether there is something that calls could be granted. */
@@ -218,7 +218,7 @@ export class FallbackQuota {
 
   /** Whether there are permits that the next ask will return. */
   get returns(): boolean {
-    return this.#replaced.length > 0;
+    return this.#toReturn.length > 0;
   }
 
   /** Reports what is set aside and asks for what is missing, or gives all back and asks for nothing. */
@@ -240,7 +240,7 @@ export class FallbackQuota {
     if (minute !== undefined) {
       this.#minuteRemaining = minute.remaining;
       if (minute.granted > 0) {
-        this.#replace();
+        this.#returnPermits();
         const expiresMs = sentMs + minute.validMs - VALIDITY_MARGIN_MS;
         this.#permits = { tick: minute.tick, count: minute.granted, expiresMs };
       }
@@ -257,11 +257,11 @@ export class FallbackQuota {
   /** Drops all that is set aside: the coordinator may have granted it to others. No ask is under way then. */
   drop(): void {
     this.#permits = undefined;
-    this.#replaced = [];
+    this.#toReturn = [];
     for (const stock of this.#stocks.values()) stock.drop();
   }
 
-  /** Grants calls what they ask for, as far as it goes. */
+  /** Grants calls what they ask for, as far as it is set aside. */
   grant({ minute, stocks = {} }: LeaseAsk, nowMs: number): FallbackGrant {
     return {
       minute: minute && this.#grantMinute(minute, nowMs),
@@ -284,21 +284,21 @@ export class FallbackQuota {
     const equalPart = isScarce(count, remaining) ? 0 : Math.floor((count + remaining) / this.#nodes);
     const target = Math.min(equalPart, this.#minuteMax);
     const isTooMuch = target < count;
-    if (isReleased || isTooMuch || expiresMs <= nowMs) this.#replace();
+    if (isReleased || isTooMuch || expiresMs <= nowMs) this.#returnPermits();
     // If this ask is lost, these permits are not returned: the coordinator counts them until they expire.
-    const returned = this.#replaced.map(({ tick, count: permits }) => ({ tick, count: permits }));
-    this.#replaced = [];
+    const returned = this.#toReturn.map(({ tick, count: permits }) => ({ tick, count: permits }));
+    this.#toReturn = [];
     // A new grant replaces the older one, and one ask is granted no more than `remaining` / SHARE.
     const wanted = Math.min(target, ceilDiv(remaining, SHARE));
-    // Permits that last are replaced only by a quarter more.
+    // Permits that stay valid are replaced only by a quarter more.
     const renews = expiresMs - nowMs < RENEW_MS || wanted > count + count / 4;
     const most = isReleased || isTooMuch || !renews ? 0 : wanted;
     return { limit, least: most > 0 ? 1 : 0, most, forMs: VALID_MS, isFallback: true, returned };
   }
 
-  /** Moves the permits that are held to `#replaced`, so that the next ask returns them. */
-  #replace(): void {
-    if (this.#permits !== undefined && this.#permits.count > 0) this.#replaced.push(this.#permits);
+  /** Moves the permits that are held to `#toReturn`, so that the next ask returns them. */
+  #returnPermits(): void {
+    if (this.#permits !== undefined && this.#permits.count > 0) this.#toReturn.push(this.#permits);
     this.#permits = undefined;
   }
 

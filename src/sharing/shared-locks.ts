@@ -1,13 +1,11 @@
 /**
- * Idempotency locks that the processes of one host share: a row in the lease file (lease-file.ts) for each
- * call with an `Idempotency-Key` in progress. The row is there from the lock until the response is on disk,
- * where all processes find it, or until the lock is abandoned. gateway/idempotency-service.ts calls it. Main
- * thread of a gateway process.
+ * Idempotency locks that the processes of one host share: a row for each call with an `Idempotency-Key` in
+ * progress. The rows are a table of the lease file (lease-file.ts), so a lock is taken or released in one
+ * transaction. A process has the lock until it releases it: when the response is on disk, where all processes
+ * find it, or when the call has none to keep. gateway/idempotency-service.ts calls it. Main thread.
  *
- * The row of a process that has ended is void. If a row could not be removed, the next release tries again.
- *
- * Must hold: of two processes one has the lock, until its response is on disk or the process has ended; else
- * a call with one key is made and charged twice.
+ * Must hold: of two processes one has the lock, until its response is on disk or the process has ended, which
+ * voids its rows; else a call with one key is made and charged twice.
  */
 import { Type } from 'typebox';
 import { invariant } from '../core/errors.js';
@@ -18,15 +16,15 @@ import { identityOf, isRunning } from '../store/process-identity.js';
 import type { LeaseFile } from './lease-file.js';
 
 const LockRow = Type.Object({
-  /** Identity of the process that has the lock, see store/process-identity.ts. */
+  /** The process that has the lock, as `identityOf` names it. */
   process: Type.String(),
   /** LockRequest.bodyDigest. */
   bodyDigest: Type.String(),
 });
-const isLock = schemaCheck('LockRow', LockRow);
+const isLockRow = schemaCheck('LockRow', LockRow);
 
-/** Rows that are checked in one transaction at the start: some 10 ms in which no process can lease. */
-const SWEPT_MAX = 1_000;
+/** Rows that are checked in one transaction at the start: for some 10 ms no process can write the file. */
+const SWEPT_ROWS_MAX = 1_000;
 
 interface LockFile {
   readonly environment: Pick<LeaseFile['environment'], 'write'>;
@@ -35,16 +33,16 @@ interface LockFile {
 
 export class SharedLocks {
   readonly #file: LockFile;
-  readonly #process: string;
-  /** The keys of rows to be removed, by `nameOfResponse`: at most one for each call in flight. */
-  readonly #released = new Map<string, ResponseKey>();
+  readonly #identity: string;
+  /** Locks to be released. While that fails, `take` fails too, so the calls in flight bound them. */
+  readonly #toRelease = new Map<string, ResponseKey>();
 
   /** Removes rows of processes that have ended. Throws what LMDB throws. */
   constructor(file: LockFile) {
-    const process = identityOf(globalThis.process.pid);
-    invariant(process !== undefined, '/proc tells who this process is');
+    const identity = identityOf(globalThis.process.pid);
+    invariant(identity !== undefined, '/proc tells who this process is');
     this.#file = file;
-    this.#process = process;
+    this.#identity = identity;
     this.#sweep();
   }
 
@@ -57,9 +55,10 @@ export class SharedLocks {
     const { environment, claims: locks } = this.#file;
     return environment.write(() => {
       const row = locks.get([account, key]);
-      if (isLock(row) && row.process !== this.#process && isRunning(row.process)) return row.bodyDigest;
-      locks.putSync([account, key], { process: this.#process, bodyDigest });
-      this.#released.delete(nameOfResponse({ account, key }));
+      if (isLockRow(row) && row.process !== this.#identity && isRunning(row.process)) return row.bodyDigest;
+      locks.putSync([account, key], { process: this.#identity, bodyDigest });
+      // Else a release that failed before, and is tried again, would remove this row.
+      this.#toRelease.delete(nameOfResponse({ account, key }));
       return undefined;
     });
   }
@@ -67,28 +66,28 @@ export class SharedLocks {
   /** Releases the locks of calls that are over, whose responses are on disk. One transaction, or none. */
   giveBack(keys: Iterable<ResponseKey>): void {
     for (const { account, key } of keys)
-      this.#released.set(nameOfResponse({ account, key }), { account, key });
-    if (this.#released.size === 0) return;
+      this.#toRelease.set(nameOfResponse({ account, key }), { account, key });
+    if (this.#toRelease.size === 0) return;
     const { environment, claims: locks } = this.#file;
     try {
       environment.write(() => {
-        for (const { account, key } of this.#released.values()) {
+        for (const { account, key } of this.#toRelease.values()) {
           const row = locks.get([account, key]);
-          if (isLock(row) && row.process === this.#process) locks.removeSync([account, key]);
+          if (isLockRow(row) && row.process === this.#identity) locks.removeSync([account, key]);
         }
       });
-      this.#released.clear();
+      this.#toRelease.clear();
     } catch {
-      // Tried again with the next release. Until then other processes find that the call still runs.
+      // The next release tries again. Until then other processes find that the call still runs.
     }
   }
 
-  /** Removes void rows, of the first SWEPT_MAX. `take` ignores any others. */
+  /** Removes void rows, of the first SWEPT_ROWS_MAX. `take` ignores any others. */
   #sweep(): void {
     const { environment, claims: locks } = this.#file;
     environment.write(() => {
-      for (const { key, value: row } of Array.from(locks.getRange({ limit: SWEPT_MAX }))) {
-        if (!isLock(row) || !isRunning(row.process)) locks.removeSync(key);
+      for (const { key, value: row } of Array.from(locks.getRange({ limit: SWEPT_ROWS_MAX }))) {
+        if (!isLockRow(row) || !isRunning(row.process)) locks.removeSync(key);
       }
     });
   }

@@ -1,11 +1,10 @@
 /**
- * What a coordinator does with an error that is neither the server's nor a damaged record: an exchange that
- * met a bug must not look like one whose connection was lost. valkey-coordinator.ts and lmdb-coordinator.ts
+ * Turns each error of a coordinator into a CoordinatorLost, so that the process goes on. Logs the error first
+ * if it is a bug, which must not look like a lost connection. valkey-coordinator.ts and lmdb-coordinator.ts
  * use it. Main thread of a gateway process.
  *
- * Must hold: such an error ends no process, and its stack is in the log (test/unit/sharing/
- * valkey-damage.test.ts, lmdb-coordinator.test.ts). Kinds of errors that alternate neither fill the log nor
- * hide each other.
+ * Must hold: a bug ends no process, and its stack is in the log (test/unit/sharing/valkey-damage.test.ts,
+ * lmdb-coordinator.test.ts). Kinds of bugs that alternate neither fill the log nor hide each other.
  */
 import { errorText } from '../core/errors.js';
 import { StoreError } from '../store/store-file.js';
@@ -14,35 +13,35 @@ import { CoordinatorLost } from './coordinator.js';
 
 /** How many kinds are remembered. A program has few bugs at a time. */
 const KINDS_MAX = 50;
-/** Messages that differ only in numbers, such as a position, are of one kind. */
+/** Messages that differ only in numbers are of one kind. Messages with other names are of other kinds. */
 const NUMBERS = /\d+/g;
 
 export class UnexpectedErrors {
   readonly #log: Pick<Log, 'error'>;
-  /** The kinds that were logged, the latest at the end. An error of every exchange is so logged once. */
-  readonly #logged = new Set<string>();
+  /** The kinds that were logged, the latest at the end. None is logged again: exchanges may repeat it. */
+  readonly #loggedKinds = new Set<string>();
 
   constructor(log: Pick<Log, 'error'>) {
     this.#log = log;
   }
 
-  /** Returns `error` as a loss. Logs it first if it is a bug: neither a loss nor a StoreError. */
+  /** Logs `error` if it is a bug: neither a CoordinatorLost nor a StoreError, which a damaged file causes. */
   asLoss(error: unknown): CoordinatorLost {
     if (error instanceof CoordinatorLost) return error;
     const reason = errorText(error);
-    if (!(error instanceof StoreError)) this.#record(reason, error);
+    if (!(error instanceof StoreError)) this.#logOnce(reason, error);
     return new CoordinatorLost('failing', `leases cannot be had: ${reason}`, { cause: error });
   }
 
-  #record(reason: string, error: unknown): void {
+  #logOnce(reason: string, error: unknown): void {
     const kind = reason.replace(NUMBERS, '0');
-    // To the end of the Set, which keeps the order of additions.
-    const wasLogged = this.#logged.delete(kind);
-    this.#logged.add(kind);
+    // Moves the kind to the end of the Set, which keeps the order of additions.
+    const wasLogged = this.#loggedKinds.delete(kind);
+    this.#loggedKinds.add(kind);
     if (wasLogged) return;
-    for (const oldest of this.#logged) {
-      if (this.#logged.size <= KINDS_MAX) break;
-      this.#logged.delete(oldest);
+    for (const oldest of this.#loggedKinds) {
+      if (this.#loggedKinds.size <= KINDS_MAX) break;
+      this.#loggedKinds.delete(oldest);
     }
     const stack = error instanceof Error ? error.stack : undefined;
     this.#log.error('leases cannot be had: an error that nobody expects', { error: reason, stack });
