@@ -5,7 +5,7 @@
  * Main thread.
  *
  * Must hold: the arithmetic is that of `answer_stock` in valkey-stocks.ts, so that hosts and processes get
- * the same grants (test/unit/sharing/valkey-coordinator.test.ts compares both with random asks). New parts of
+ * the same grants (test/unit/sharing/valkey-coordinator.test.ts compares both with random asks). New items of
  * StockState come at its end and may be absent, because files of a former version are read (no test has one).
  */
 import { maxOf } from '../core/units.js';
@@ -94,15 +94,15 @@ export class GrantedStock {
 
   /**
    * Records what `ask` reports, and grants what it wants of what is left of `limit`. `nowMs`: the time by
-   * which the coordinator counts ticks. `current`: the period by the coordinator's calendar. A period too far
-   * ahead of `current` was a mistake of a clock.
+   * which the coordinator counts ticks. `currentPeriod`: by the coordinator's calendar. A period too far
+   * ahead of it was a mistake of a clock.
    */
-  reply(node: string, limit: bigint, ask: StockAsk, nowMs: number, current: number): StockGrant {
+  reply(node: string, limit: bigint, ask: StockAsk, nowMs: number, currentPeriod: number): StockGrant {
     // The period on record was a mistake: its counts count in the current period.
-    if (this.#period > current + PERIODS_AHEAD_MAX) this.#period = current;
+    if (this.#period > currentPeriod + PERIODS_AHEAD_MAX) this.#period = currentPeriod;
     // The period of the ask is a mistake: nothing is recorded, so the record is not less than what is held.
-    if (ask.period > current + PERIODS_AHEAD_MAX) {
-      const period = Math.max(this.#period, current);
+    if (ask.period > currentPeriod + PERIODS_AHEAD_MAX) {
+      const period = Math.max(this.#period, currentPeriod);
       return { granted: 0n, remaining: 0n, heldByOthers: true, period, freeInMs: 0 };
     }
     // A new period: nothing of it was used or granted.
@@ -114,9 +114,9 @@ export class GrantedStock {
     }
     // A node that still counts in an earlier period reports nothing of this one.
     const { used, unused } = ask.period === this.#period ? ask : { used: 0n, unused: 0n };
-    const before = this.#nodes.get(node);
-    // A node without a record has reported all its use before: it had nothing left, and no call in flight.
-    if (before !== undefined) this.#weigh(used - before.used, nowMs);
+    const lastReport = this.#nodes.get(node);
+    // A node without a record has reported all its use: it had nothing left, and no call in flight.
+    if (lastReport !== undefined) this.#weigh(used - lastReport.used, nowMs);
     // The report is recorded before `#taken` counts it.
     this.#nodes.set(node, { used, unused });
     const remaining = limit - this.#taken(nowMs);
@@ -154,7 +154,7 @@ export class GrantedStock {
 
   view(nowMs: number): StockView {
     const records = [...this.#nodes.values()];
-    const unused = sum(records.map((record) => record.unused)) + this.#unknown;
+    const unused = totalOf(records.map((record) => record.unused)) + this.#unknown;
     return { period: this.#period, used: this.#taken(nowMs) - unused, unused };
   }
 
@@ -171,7 +171,7 @@ export class GrantedStock {
     for (const tick of this.#useByTick.keys()) if (tick < oldest) this.#useByTick.delete(tick);
     const isWindow = STOCK_KINDS[this.name] === 'window';
     const nodes = Array.from(this.#nodes.values(), ({ used, unused }) => (isWindow ? unused : used + unused));
-    return this.#usedByEnded + this.#unknown + sum(nodes) + sum(this.#useByTick.values());
+    return this.#usedByEnded + this.#unknown + totalOf(nodes) + totalOf(this.#useByTick.values());
   }
 
   /**
@@ -189,7 +189,7 @@ export class GrantedStock {
   }
 }
 
-function sum(amounts: Iterable<bigint>): bigint {
+function totalOf(amounts: Iterable<bigint>): bigint {
   let total = 0n;
   for (const amount of amounts) total += amount;
   return total;

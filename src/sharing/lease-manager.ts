@@ -81,10 +81,10 @@ export class LeaseManager {
   #isAlone = false;
   /** When the last exchange was sent to which the coordinator itself replied. */
   #heardMs = Infinity;
-  /** The coordinator may have forgotten what this process holds: every scope is reported anew. */
+  /** The coordinator may have forgotten what this process holds: every scope is reported again. */
   #reportsAll = false;
   #isClosed = false;
-  #aheadMs = 0; // of the coordinator's calendar, before the host's
+  #aheadMs = 0; // by how much the coordinator's calendar is ahead of the host's
 
   constructor(options: LeaseManagerOptions) {
     this.#options = options;
@@ -237,7 +237,7 @@ export class LeaseManager {
       // A node that replies to itself has only the host's calendar: the last known difference holds.
       if (!isAlone) {
         this.#followCalendar(wallMs, clock.wallMs(), nowMs - sentMs);
-        // After so long others may have been granted what was leased here, so all scopes report anew.
+        // After so long others may have been granted what was leased here, so all scopes report again.
         if (nowMs - this.#heardMs >= CUT_OFF_MS) this.#reportScopes();
         this.#heardMs = sentMs;
       }

@@ -40,7 +40,7 @@ const LOW_LEAST = 4;
 
 /**
  * The low-water mark of permits: the thread that leaves so many of `held` wakes the main thread. If the
- * coordinator has none `remaining`, an ask before the last one is taken would be in vain.
+ * coordinator has none `remaining`, an ask before the last one is taken would get nothing.
  */
 export function lowOf(held: number, remaining: number): number {
   return held < LOW_LEAST || remaining <= 0 ? 0 : Math.floor(held / LOW_PART);
@@ -72,9 +72,9 @@ export interface Denial {
  * halves an amount counts as idle at most half a window late, not a whole one.
  */
 export class IdleFloor {
-  /** The least of the half before the present one; 0 if the half before was not watched. */
+  /** The least amount of the half before the present one; 0 if the half before was not watched. */
   #leastBefore = 0n;
-  /** The least since `#sinceMs`; undefined before the first look. */
+  /** The least amount since `#sinceMs`; undefined before the first look. */
   #least: bigint | undefined;
   #sinceMs: number;
 
@@ -107,7 +107,7 @@ export class IdleFloor {
 
 /** Time constant of the moving average: it follows a change in seconds, and ignores one burst. */
 const AVERAGED_MS = 2_000;
-/** Readings closer together count with the next one: a use within a millisecond is no rate of 1,000. */
+/** A reading sooner after the last one sets no rate: one use within a millisecond is no rate of 1,000. */
 const READING_MS_MIN = 50;
 
 /** An exponentially weighted moving average (EWMA) of a rate, from readings of a total at irregular times. */

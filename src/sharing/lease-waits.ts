@@ -3,9 +3,9 @@
  * adds them and calls `onReplies`, `onLoss` and `onTimer`. Main thread.
  *
  * Must hold: each wait ends, by its deadline or LATE_MS_MAX later; otherwise a client waits for ever. A wait
- * ends with 'refused' only if the coordinator has denied something that it lacks, and has replied about the
- * rest. Otherwise the listener would name a quota that may have room, after a thread was stopped for so long.
- * (If another request is faster to take what was allotted to this one, this one asks again.) Tests:
+ * ends with 'refused' only if the coordinator has denied something that the request lacks, and has replied
+ * about all that it lacks. Else the listener could name a quota of which something is left. (If another
+ * request is faster to take what was allotted to this one, this one asks again.) Tests:
  * test/unit/sharing/lease-manager.test.ts, test/e2e/late-leases.test.ts.
  */
 import type { LeaseEnd, LeaseNeed } from '../channel/lease-channel.js';
@@ -16,7 +16,7 @@ import { type Lack, type LeasedScope, type Wait, laterLack } from './leased-scop
 
 /** How long a request waits for what others may give back: they do after 750 ms, see IDLE_MS_SCARCE. */
 const WAIT_MS_MAX = 1_500;
-/** How long a call waits that needs room at an upstream: see ASK_MS of upstream/upstream-quotas.ts. */
+/** How long a call waits for quotas of an upstream: less than ASK_MS of upstream/upstream-quotas.ts. */
 const UPSTREAM_WAIT_MS = 800;
 /** How much longer a request waits for the coordinator's first reply about what it needs. */
 const LATE_MS_MAX = 1_000;
@@ -37,7 +37,7 @@ export interface LeaseWaitsOptions {
 export class LeaseWaits {
   readonly #options: LeaseWaitsOptions;
   readonly #waits = new Set<Wait>();
-  /** Grows with each event. Within a round, each amount that is here is allotted to one request only. */
+  /** Grows with each event. Within a round, each leased amount is allotted to one request only. */
   #round = 0;
 
   constructor(options: LeaseWaitsOptions) {
@@ -65,8 +65,8 @@ export class LeaseWaits {
   /** Called when the coordinator's replies about these scopes have been applied. */
   onReplies(scopes: readonly LeasedScope[]): void {
     this.#round += 1;
-    const waiting = new Map<LeasedScope, number>();
-    for (const scope of scopes) for (const wait of scope.waits) this.#decide(wait, waiting);
+    const waitCounts = new Map<LeasedScope, number>();
+    for (const scope of scopes) for (const wait of scope.waits) this.#decide(wait, waitCounts);
   }
 
   /** Called when an exchange has failed. */
@@ -104,10 +104,10 @@ export class LeaseWaits {
 
   /**
    * Ends the wait, or asks for what its request lacks, or lets it wait for what others may give back. Counts
-   * waits of this last kind in `waiting`, by their first scopes: `onReplies` has one map for all its waits,
-   * which DENIED_WAITS_MAX bounds so.
+   * waits of this last kind in `waitCounts`, by their first scopes. `onReplies` has one map for all waits, so
+   * that DENIED_WAITS_MAX bounds them.
    */
-  #decide(wait: Wait, waiting: Map<LeasedScope, number>): void {
+  #decide(wait: Wait, waitCounts: Map<LeasedScope, number>): void {
     const { clock, contact, periodOf, ask } = this.#options;
     const nowMs = clock.monotonicMs();
     let lack: Lack = 'nothing';
@@ -117,7 +117,7 @@ export class LeaseWaits {
     if (lack === 'nothing') {
       this.#end(wait, 'try');
     } else if (lack === 'refused') {
-      this.#reject(wait, nowMs);
+      this.#refuse(wait, nowMs);
     } else if (
       contact.isLostForLong(nowMs) ||
       (lack === 'denied' && wait.scopes.some(({ isUnknown }) => isUnknown))
@@ -128,13 +128,13 @@ export class LeaseWaits {
     } else {
       // A wait has a scope: LeaseManager.wait adds none without.
       const firstScope = wait.scopes[0]!;
-      const count = waiting.get(firstScope) ?? 0;
-      waiting.set(firstScope, count + 1);
-      if (count >= DENIED_WAITS_MAX || nowMs >= wait.deadlineMs) this.#reject(wait, nowMs);
+      const waitCount = waitCounts.get(firstScope) ?? 0;
+      waitCounts.set(firstScope, waitCount + 1);
+      if (waitCount >= DENIED_WAITS_MAX || nowMs >= wait.deadlineMs) this.#refuse(wait, nowMs);
     }
   }
 
-  #reject(wait: Wait, nowMs: number): void {
+  #refuse(wait: Wait, nowMs: number): void {
     for (const scope of wait.scopes) {
       scope.reject(wait.need, nowMs);
       // The next exchange reports what `reject` gave back: others may be waiting for it.

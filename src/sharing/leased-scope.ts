@@ -33,7 +33,7 @@ const RESTING_MS = 2_000;
 
 /**
  * What a waiting request still lacks of a scope. Of several lacks, the later in this list decides: a request
- * is rejected only after all that it lacks was asked for. Else the listener could name a quota with room.
+ * is rejected only after all that it lacks was asked for. Else the listener could name a quota that has some.
  */
 const LACKS = [
   'nothing',
@@ -47,8 +47,8 @@ const LACKS = [
 export type Lack = (typeof LACKS)[number];
 
 /** Returns the argument that comes later in LACKS. */
-export function laterLack(left: Lack, right: Lack): Lack {
-  return LACKS.indexOf(left) > LACKS.indexOf(right) ? left : right;
+export function laterLack(first: Lack, second: Lack): Lack {
+  return LACKS.indexOf(first) > LACKS.indexOf(second) ? first : second;
 }
 
 /** A scope, and where its leases lie in shared memory. */
@@ -147,13 +147,13 @@ export class LeasedScope {
   #askStock(
     name: StockName,
     limit: bigint | undefined,
-    needs: readonly LeaseNeed[],
-    low: boolean,
+    waitingNeeds: readonly LeaseNeed[],
+    isLow: boolean,
     { nowMs, periodOf, reportsAll: all }: Asking,
   ): StockAsk | undefined {
     if (limit !== undefined) {
-      const amounts = needs.map((need) => needOf(name, need)).filter((amount) => amount > 0n);
-      return this.openStock(name, nowMs)?.ask({ needs: amounts, low, all }, limit, periodOf(name), nowMs);
+      const needs = waitingNeeds.map((need) => needOf(name, need)).filter((amount) => amount > 0n);
+      return this.openStock(name, nowMs)?.ask({ needs, low: isLow, all }, limit, periodOf(name), nowMs);
     }
     // A lease without a limit: the limit was removed.
     const lease = this.#stocks.get(name);
@@ -184,8 +184,8 @@ export class LeasedScope {
     const takesPermit = this.#takesPermit(need) && (limits.requestsPerMinute ?? 0) > 0;
     let lack: Lack = 'nothing';
     if (takesPermit && budget.minute < 1) {
-      const isAsked = this.minute.deniedLimit === limits.requestsPerMinute;
-      lack = isAsked ? lackOf(this.minute, sinceMs, nowMs) : 'unasked';
+      const isDenied = this.minute.deniedLimit === limits.requestsPerMinute;
+      lack = isDenied ? lackOf(this.minute, sinceMs, nowMs) : 'unasked';
     }
     const needs: [StockName, bigint][] = [];
     if (need.kind !== 'minute') {
@@ -200,13 +200,13 @@ export class LeasedScope {
         if (unallotted >= amount) continue;
         // A denial of a larger amount, or under another limit, says nothing of this need. What is allotted to
         // other requests is needed too.
-        const isAsked =
+        const isDenied =
           lease?.deniedLimit === limit && amount + lease.left(periodOf(name)) - unallotted >= lease.denied;
-        lack = laterLack(lack, isAsked ? lackOf(lease, sinceMs, nowMs) : 'unasked');
+        lack = laterLack(lack, isDenied ? lackOf(lease, sinceMs, nowMs) : 'unasked');
       }
     }
     if (lack !== 'nothing') return lack;
-    // Nothing lacks, so the budget has an amount of each stock in `needs`.
+    // The request lacks nothing, so the budget has an amount of each stock in `needs`.
     if (takesPermit) budget.minute -= 1;
     for (const [name, amount] of needs) budget.stocks.set(name, budget.stocks.get(name)! - amount);
     return 'nothing';
@@ -240,7 +240,7 @@ export class LeasedScope {
     const limit = slots && limitOf(this.address.limits(), slots.name);
     if (limit !== undefined) slots?.follow(limit);
     for (const stock of this.#stocks.values()) isDue = stock.look(nowMs) || isDue;
-    // When a scope has come to rest, one ask gives back all its resources.
+    // When a scope is resting, one ask gives back all its resources.
     if (isDue && this.waits.size === 0 && this.minute.idleMs(nowMs) >= RESTING_MS) this.giveBackAll(nowMs);
     return isDue;
   }

@@ -26,7 +26,7 @@ const COVERED_MS_SHORT = 1_200;
 const NEED_FACTOR = 1.25;
 /** This clock may run slower than the coordinator's: 10 ms in 16 s are 600 parts in a million. */
 export const VALIDITY_MARGIN_MS = 10;
-/** Permits that are valid for less are not named as used: little would be gained. */
+/** Permits that are valid for less are not named as used: that would free them little earlier. */
 const USED_MS_MIN = 2 * TICK_MS;
 /** An ask is sent when 1 / USED_PART of the limit was used and is not yet named as used. */
 const USED_PART = 128;
@@ -63,15 +63,15 @@ export class MinuteLease<Index extends number> {
   #isPlentiful = false;
   /** Whether the next ask wants permits in place of the present ones, to be valid for longer. */
   #renews = false;
-  /** The coordinator's last refusal; undefined after a grant. */
+  /** The coordinator's last reply, if it granted none of the wanted permits; undefined after a grant. */
   denial: Denial | undefined;
-  /** Until then new waits are refused without an ask. */
+  /** Until then new waits are rejected without an ask. */
   deniedUntilMs = 0;
   /** The limit at the last ask that wanted permits: `denial` and `deniedUntilMs` hold for this limit. */
   deniedLimit = 0;
-  /** When the coordinator will have some again, by its last reply. */
+  /** When the coordinator will have permits again, by its last reply. */
   #freeMs = 0;
-  /** How many the coordinator has left, by its last reply. */
+  /** How many permits the coordinator has left, by its last reply. */
   #remaining = 0;
   /** The limit at the last ask. */
   #limit = Infinity;
@@ -125,7 +125,7 @@ export class MinuteLease<Index extends number> {
     this.#publish();
   }
 
-  /** The coordinator has none and no other node gives any back: new waits are refused until `untilMs`. */
+  /** The coordinator has none and no other node gives any back: new waits are rejected until `untilMs`. */
   reject(untilMs: number): void {
     this.deniedUntilMs = Math.max(untilMs, this.deniedUntilMs);
     this.#publish();
@@ -187,12 +187,12 @@ export class MinuteLease<Index extends number> {
     // Half of what is used in the time that a lease covers.
     const aheadCount = this.#isPlentiful ? (this.#rate.perSecond * this.#coveredMs) / 2_000 : 0;
     const lowMark = Math.max(lowOf(granted, this.#remaining), Math.floor(Math.min(granted / 2, aheadCount)));
-    const replaced = this.#leases.addMinute(this.#index, expiresMs, granted, lowMark, nowMs);
-    if (replaced === 'joined') {
+    const replacedCount = this.#leases.addMinute(this.#index, expiresMs, granted, lowMark, nowMs);
+    if (replacedCount === 'joined') {
       this.#expiresMs = Math.min(this.#expiresMs, expiresMs);
     } else {
       // The number of unused permits that were here before, which the grant has replaced.
-      this.#return(replaced, nowMs);
+      this.#return(replacedCount, nowMs);
       this.#grants = [];
       this.#expiresMs = expiresMs;
     }
@@ -234,7 +234,7 @@ export class MinuteLease<Index extends number> {
   /** How many permits were used, and not yet named as used, if the grants here are valid for long; else 0. */
   #usedOfLong(nowMs: number): number {
     if (this.#expiresMs - nowMs < USED_MS_MIN) return 0;
-    const granted = this.#grants.reduce((sum, { count }) => sum + count, 0);
+    const granted = this.#grants.reduce((total, { count }) => total + count, 0);
     return granted - this.#leases.minuteUnused(this.#index);
   }
 

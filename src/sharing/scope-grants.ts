@@ -64,7 +64,7 @@ class MinuteBuckets {
     let [weighing, unexpired] = [0, 0];
     for (const [tick, bucket] of this.#buckets) {
       if (tick + WEIGHING_TICKS < nowTick) continue;
-      const count = node === undefined ? sum(bucket.values()) : (bucket.get(node) ?? 0);
+      const count = node === undefined ? totalOf(bucket.values()) : (bucket.get(node) ?? 0);
       weighing += count;
       if (tick >= nowTick) unexpired += count;
     }
@@ -82,10 +82,10 @@ class MinuteBuckets {
     for (const tick of this.#buckets.keys()) {
       if (tick + WEIGHING_TICKS < nowTick) this.#buckets.delete(tick);
     }
-    const last = this.#lastGrants.get(node);
-    if (last !== undefined && ask.order !== undefined && last.number > ask.order.heardNumber) {
+    const lastGrant = this.#lastGrants.get(node);
+    if (lastGrant !== undefined && ask.order !== undefined && lastGrant.number > ask.order.heardNumber) {
       // The ask repeats what an earlier one returned and named as used, which has been recorded.
-      this.#takeBack(node, last);
+      this.#takeBack(node, lastGrant);
     } else {
       for (const permits of ask.returned) this.#takeBack(node, permits);
       for (const permits of ask.used ?? []) {
@@ -134,9 +134,9 @@ class MinuteBuckets {
   #takeBack(node: string, { tick, count }: GrantedPermits): number {
     const bucket = this.#buckets.get(tick);
     const granted = bucket?.get(node) ?? 0;
-    const taken = Math.min(granted, count);
-    if (taken > 0) bucket!.set(node, granted - taken);
-    return taken;
+    const takenBack = Math.min(granted, count);
+    if (takenBack > 0) bucket!.set(node, granted - takenBack);
+    return takenBack;
   }
 
   /** In how many ms fewer permits than the limit will weigh; 0 if fewer weigh now. */
@@ -144,7 +144,7 @@ class MinuteBuckets {
     let stillWeighing = weighing;
     if (stillWeighing < limit) return 0;
     for (const [tick, bucket] of [...this.#buckets].sort(([first], [second]) => first - second)) {
-      stillWeighing -= sum(bucket.values());
+      stillWeighing -= totalOf(bucket.values());
       if (stillWeighing < limit) return (tick + WEIGHING_TICKS + 1) * TICK_MS - nowMs;
     }
     return 0;
@@ -306,7 +306,7 @@ function hasAsked({ minute, used }: ProcessView): boolean {
   return minute.weighing > 0 || minute.number > 0 || Object.keys(used).length > 0;
 }
 
-function sum(counts: Iterable<number>): number {
+function totalOf(counts: Iterable<number>): number {
   let total = 0;
   for (const count of counts) total += count;
   return total;

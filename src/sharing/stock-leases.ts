@@ -106,23 +106,23 @@ export class StockLease {
   /**
    * The next ask, if calls with these needs wait for this lease; undefined if nothing is wanted or to be
    * reported. `low`: the lease runs low, so more is wanted although no call waits. `all`: report also what
-   * the coordinator has on record, because it may have lost its record. `current`: the number of the day or
-   * month by the calendar, 0 for a stock without a period. Call this before you read what the host's store
-   * has as spent: see StockAsk.unused.
+   * the coordinator has on record, because it may have lost its record. `currentPeriod`: the number of the
+   * day or month by the calendar, 0 for a stock without a period. Call this before you read what the host's
+   * store has as spent: see StockAsk.unused.
    */
   ask(
     { needs = [], low = false, all = false }: { needs?: readonly bigint[]; low?: boolean; all?: boolean },
     limit: bigint,
-    current: number,
+    currentPeriod: number,
     nowMs: number,
   ): StockAsk | undefined {
     const held = this.#readHeld();
     if (this.#rate.read(this.#usedOf(held), nowMs)) this.#usedMs = nowMs;
     this.#gaveBack = false;
-    const isOver = held.period < current;
-    const period = isOver ? current : held.period;
+    const isOver = held.period < currentPeriod;
+    const period = isOver ? currentPeriod : held.period;
     const { granted, used } = isOver ? { granted: 0n, used: 0n } : held;
-    const available = this.left(current);
+    const available = this.left(currentPeriod);
     const unused = maxOf(granted - used, 0n);
     const report = { limit, period, used, unused };
     const wanted = needs.reduce((total, need) => total + need, this.#uncovered);
@@ -178,7 +178,7 @@ export class StockLease {
     this.#words.publish(remaining, freeInMs);
     if (granted === 0n) return;
     this.#netGranted += granted;
-    // If the coordinator has nothing left, an ask when the lease runs low would be in vain, so the mark is 0.
+    // If the coordinator has nothing left, an ask of a lease that runs low gets nothing: no low-water mark.
     this.#words.add(period, granted, remaining === 0n ? 0n : this.#lowOf(unused));
     this.#collect();
     this.#usedMs = nowMs;
