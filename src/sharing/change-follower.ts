@@ -20,7 +20,7 @@ import type { Log } from '../telemetry/log.js';
 /** Leaves time for two looks within the 100 ms, even if the main thread is busy. */
 const LOOK_PERIOD_MS = 25;
 
-/** How many records of a kind one event-loop turn reads anew, or tries again. They take some 10 ms. */
+/** How many records of a kind one event-loop turn reads or tries again. They take some 10 ms. */
 const PAGE_RECORDS = 500;
 
 /** After so many failed looks (10 s) the log repeats that the store cannot be read. */
@@ -39,8 +39,7 @@ interface FailedRecord {
   readonly tries: number;
   /** The number of the look that tries again. */
   readonly dueLook: number;
-  /** Tries again. */
-  readonly again: () => void;
+  readonly tryAgain: () => void;
 }
 
 export interface ChangeFollowerOptions {
@@ -62,8 +61,8 @@ export class ChangeFollower {
   #failedLooks = 0;
   /** Whether `#applyAll` runs. */
   #isReadingAll = false;
-  /** Whether a group was applied late: its accounts are disabled until all records are read anew. */
-  #isGroupBack = false;
+  /** Whether a group was applied late: its accounts are disabled until all records are read again. */
+  #wasGroupLate = false;
   /** How many readings of all records have begun. */
   #readingCount = 0;
   /** How many looks there were, without those during a reading of all records. */
@@ -104,7 +103,7 @@ export class ChangeFollower {
     try {
       this.#follow();
       this.#failedLooks = 0;
-      if (this.#isGroupBack) void this.#applyAll('a group was taken over late');
+      if (this.#wasGroupLate) void this.#applyAll('a group was taken over late');
     } catch (error) {
       if (this.#failedLooks++ % LOG_PERIOD_LOOKS > 0) return;
       this.#options.log.error('changes of other processes cannot be read; they are looked for again', {
@@ -130,7 +129,7 @@ export class ChangeFollower {
     this.#lookCount += 1;
     if (this.#failed.size === 0) return;
     const due = [...this.#failed.values()].filter(({ dueLook }) => dueLook <= this.#lookCount);
-    for (const { again } of due.slice(0, PAGE_RECORDS)) again();
+    for (const { tryAgain } of due.slice(0, PAGE_RECORDS)) tryAgain();
   }
 
   #apply({ groups = [], accounts, keys }: Touched): void {
@@ -144,18 +143,18 @@ export class ChangeFollower {
   async #applyAll(why: string): Promise<void> {
     const { groupsMax, accountsMax, keysMax, log } = this.#options;
     this.#isReadingAll = true;
-    this.#isGroupBack = false;
+    this.#wasGroupLate = false;
     const reading = ++this.#readingCount;
     log.warn(`${why}; all groups, accounts and keys are read anew`);
     // Groups come first: an account whose group is not in the buffers is disabled.
     for (let first = 0; first < groupsMax; first += PAGE_RECORDS) {
-      this.#apply({ groups: page(first, groupsMax).map(asGroupIndex), accounts: [], keys: [] });
+      this.#apply({ groups: slotsOfPage(first, groupsMax).map(asGroupIndex), accounts: [], keys: [] });
       await nextTurn();
     }
     for (let first = 0; first < Math.max(accountsMax, keysMax); first += PAGE_RECORDS) {
       this.#apply({
-        accounts: page(first, accountsMax).map(asAccountIndex),
-        keys: page(first, keysMax).map(asKeyIndex),
+        accounts: slotsOfPage(first, accountsMax).map(asAccountIndex),
+        keys: slotsOfPage(first, keysMax).map(asKeyIndex),
       });
       await nextTurn();
     }
@@ -164,27 +163,27 @@ export class ChangeFollower {
   }
 
   /**
-   * Applies one record by `work`. If `work` throws, the record is tried later, and the other records go on.
+   * Applies one record. If `applyRecord` throws, the record is tried later, and the other records go on.
    * `tries`: how often the change has failed; 0 for a new change.
    */
-  #attempt(kind: 'account' | 'group' | 'key', slot: number, work: () => void, tries = 0): void {
+  #attempt(kind: 'account' | 'group' | 'key', slot: number, applyRecord: () => void, tries = 0): void {
     const { log } = this.#options;
     const name = `${kind} in slot ${slot}`;
     const hasFailed = this.#failed.delete(name);
     try {
-      work();
+      applyRecord();
       if (!hasFailed) return;
       log.warn(`a change of the ${name} was taken over after all`);
-      if (kind === 'group') this.#isGroupBack = true;
+      if (kind === 'group') this.#wasGroupLate = true;
     } catch (error) {
-      const failed = tries + 1;
-      const pauseLooks = Math.min(Math.max(1, 2 ** (failed - 2)), PAUSE_LOOKS_MAX);
+      const triesFailed = tries + 1;
+      const pauseLooks = Math.min(Math.max(1, 2 ** (triesFailed - 2)), PAUSE_LOOKS_MAX);
       // `set` puts the record at the end of the map, so that the others have their turn if more are due than
       // PAGE_RECORDS.
       this.#failed.set(name, {
-        tries: failed,
+        tries: triesFailed,
         dueLook: this.#lookCount + pauseLooks,
-        again: () => this.#attempt(kind, slot, work, failed),
+        tryAgain: () => this.#attempt(kind, slot, applyRecord, triesFailed),
       });
       if (tries % LOG_PERIOD_TRIES === 0)
         log.error(`a change of the ${name} was not taken over; it is tried again`, {
@@ -195,7 +194,7 @@ export class ChangeFollower {
 }
 
 /** The slots of one page, from `first` to below `end`. */
-function page(first: number, end: number): number[] {
+function slotsOfPage(first: number, end: number): number[] {
   const length = Math.min(PAGE_RECORDS, Math.max(0, end - first));
   return Array.from({ length }, (_, index) => first + index);
 }

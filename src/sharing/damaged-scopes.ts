@@ -3,7 +3,7 @@
  * remains is not known, and logs the damage once. lmdb-coordinator.ts, valkey-coordinator.ts and
  * valkey-partition.ts use it. Main thread of a gateway process.
  *
- * Must hold: a coordinator does not write a damaged row of leases anew, because it is not known who holds
+ * Must hold: a coordinator does not replace a damaged row of leases, because it is not known who holds
  * what; and other scopes go on (test/unit/sharing/lmdb-coordinator.test.ts,
  * test/unit/sharing/valkey-damage.test.ts). A damaged row of use in the store is another matter: the flush
  * replaces it (store/quota-uses.ts, store/key-uses.ts).
@@ -17,7 +17,7 @@ export class DamagedScopes {
   readonly #log: Pick<Log, 'error'>;
   readonly #message: string;
   /** Scopes that were logged. Never more than the ledger has. */
-  readonly #logged = new Set<string>();
+  readonly #loggedScopes = new Set<string>();
 
   /** `message` says what is damaged, and what to do unless the fields of `record` say so. */
   constructor(log: Pick<Log, 'error'>, message: string) {
@@ -27,8 +27,8 @@ export class DamagedScopes {
 
   /** Logs the scope with `fields`, unless it was logged before. */
   record(scope: string, fields: LogFields): void {
-    if (this.#logged.has(scope)) return;
-    this.#logged.add(scope);
+    if (this.#loggedScopes.has(scope)) return;
+    this.#loggedScopes.add(scope);
     this.#log.error(this.#message, { scope, ...fields });
   }
 

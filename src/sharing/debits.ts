@@ -34,7 +34,7 @@ const JOIN_PERIOD_MS = 1_000;
  * if little remains. If much remains they may keep it longer (IDLE_MS_PLENTIFUL).
  */
 const WAIT_FOR_OTHERS_MS = 1_500;
-/** How often it asks meanwhile. */
+/** How often the debit asks again meanwhile. */
 const TRY_AGAIN_MS = 100;
 
 /** An expected error: the balance does not cover the debit. */
@@ -61,7 +61,7 @@ export class DebitService {
   /** The end of the last change, which the next change waits for. Never rejects. */
   #lastChange: Promise<unknown> = Promise.resolve();
   /** Changes with debits that are not over. */
-  #running = 0;
+  #runningCount = 0;
 
   /** `recall` makes this process give back the account's idle money. */
   constructor(coordinator: Coordinator, recall: (accountId: string) => void) {
@@ -92,10 +92,10 @@ export class DebitService {
    */
   during<Result>(debits: readonly Debit[], work: () => Promise<Result>): Promise<Result> {
     if (debits.length === 0) return work();
-    this.#running += 1;
+    this.#runningCount += 1;
     const ended = this.#lastChange
       .then(() => this.#leaseDuring(debits, work))
-      .finally(() => (this.#running -= 1));
+      .finally(() => (this.#runningCount -= 1));
     this.#lastChange = ended.catch(() => undefined);
     return ended;
   }
@@ -110,7 +110,7 @@ export class DebitService {
       await this.#joining;
       // The money of a change that still runs stays leased, because the change may be written after this. The
       // next life of the node frees the money.
-      if (this.#hasJoined && this.#running === 0) await this.#coordinator.leave();
+      if (this.#hasJoined && this.#runningCount === 0) await this.#coordinator.leave();
     } catch (error) {
       if (!(error instanceof CoordinatorLost)) throw error;
     }

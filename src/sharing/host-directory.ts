@@ -22,7 +22,7 @@ import { PAGE_SCOPES } from './valkey-scripts.js';
 
 // Both scripts work on one partition. valkey-lua.ts says what KEYS and ARGV are, and what a place is.
 
-/** ARGV[3]: [time]. Reply: [now, [place, last seen] of each node, awaited places]. */
+/** ARGV[3]: [time]. Reply: [now, [place, last heard] of each node, awaited places]. */
 const HOSTS_SCRIPT = scriptOf(`${LUA_PRELUDE}
 local rows, all = {}, call('HGETALL', KEYS[2])
 for i = 1, #all, 2 do
@@ -35,7 +35,7 @@ return pack({now_ms(head[1], KEYS[1]), rows, call('SMEMBERS', KEYS[3])})
 /**
  * Takes over a silent place under a new incarnation, so that its leases can be freed, and records that its
  * host is gone. ARGV[3]: [incarnation, time]. Reply: [status, ms, scopes to free]. Status: `ok`; `alive`
- * (seen `ms` ago); `early` (after a loss of data the host has `ms` left to come back).
+ * (heard `ms` ago); `early` (after a loss of data the host has `ms` left to come back).
  */
 const FORGET_SCRIPT = scriptOf(`${LUA_PRELUDE}${MARKS_LUA}
 local now = now_ms(head[2], KEYS[1])
@@ -86,7 +86,7 @@ interface HostRecord {
 }
 
 /** The replies of the two scripts. */
-type Hosts = readonly [nowMs: number, seen: readonly [place: string, seenMs: number][], awaited: string[]];
+type Hosts = readonly [nowMs: number, heard: readonly [place: string, heardMs: number][], awaited: string[]];
 type Forgotten = readonly [status: 'ok' | 'alive' | 'early', ms: number, scopes: readonly string[]];
 
 export class HostDirectory {
@@ -105,7 +105,7 @@ export class HostDirectory {
         const state = isAwaited ? 'awaited' : isHeard ? 'heard' : 'silent';
         return { id, isSelf: id === this.#options.host, state, heardMs };
       })
-      .sort((left, right) => (left.id < right.id ? -1 : 1));
+      .sort((first, second) => (first.id < second.id ? -1 : 1));
   }
 
   /**
@@ -124,7 +124,7 @@ export class HostDirectory {
     if (record === undefined) throw notFound(`there is no host ${id}: see the list of hosts`);
     // Checked for all places before one is freed: one of them may be silent while others are heard.
     const silentMs = nowMs - (record.heardMs ?? -Infinity);
-    if (silentMs < SILENT_MS) throw isAlive(id, heardAgo(silentMs));
+    if (silentMs < SILENT_MS) throw aliveError(id, heardAgo(silentMs));
     for (const place of record.places) {
       for (let partition = 0; partition < this.#options.partitions; partition++) {
         await this.#forgetPlace(id, this.#placeOf(partition, id, place));
@@ -136,11 +136,11 @@ export class HostDirectory {
     const incarnation = randomUUID();
     const reply = await place.run(FORGET_SCRIPT, [incarnation, place.timeInsteadMs]);
     const [status, ms, scopes] = reply as Forgotten;
-    if (status === 'alive') throw isAlive(host, heardAgo(ms));
-    if (status === 'early') throw isEarly(host, Math.ceil(ms / MS_PER_SECOND));
+    if (status === 'alive') throw aliveError(host, heardAgo(ms));
+    if (status === 'early') throw earlyError(host, Math.ceil(ms / MS_PER_SECOND));
     const isFree = await place.free(incarnation, scopes, () => false);
     if (!isFree || (await place.run(LEAVE_SCRIPT, [incarnation, false])) === false)
-      throw isAlive(host, 'it has just come back');
+      throw aliveError(host, 'it has just come back');
   }
 
   async #readHosts(): Promise<{ readonly nowMs: number; readonly hosts: Map<string, HostRecord> }> {
@@ -158,12 +158,12 @@ export class HostDirectory {
     for (let partition = 0; partition < partitions; partition++) {
       const server = this.#placeOf(partition, host, host);
       const reply = await server.run(HOSTS_SCRIPT, [server.timeInsteadMs]);
-      const [nowMs, seen, awaited] = reply as Hosts;
+      const [nowMs, heard, awaited] = reply as Hosts;
       latestMs = Math.max(latestMs, nowMs);
-      for (const [place, seenMs] of seen) {
+      for (const [place, heardMs] of heard) {
         const record = recordOf(place);
         // 0 if the place was forgotten half-way.
-        if (seenMs > 0) record.heardMs = Math.max(record.heardMs ?? 0, seenMs);
+        if (heardMs > 0) record.heardMs = Math.max(record.heardMs ?? 0, heardMs);
       }
       for (const place of awaited) recordOf(place).isAwaited = true;
     }
@@ -176,7 +176,7 @@ export class HostDirectory {
   }
 }
 
-function isAlive(host: string, reason: string): ProxyError {
+function aliveError(host: string, reason: string): ProxyError {
   return invalid(
     `host ${host} is alive, ${reason}: only one that was silent for ${SILENT_MS / MS_PER_SECOND} s can be forgotten; stop it first`,
   );
@@ -187,14 +187,14 @@ function heardAgo(ms: number): string {
   return `the server heard it ${Math.floor(Math.max(0, ms) / MS_PER_SECOND)} s ago`;
 }
 
-function isEarly(host: string, seconds: number): ProxyError {
+function earlyError(host: string, seconds: number): ProxyError {
   const message = `The sharing server has lost data, and host ${host} may come back and say what it holds. Try again in ${seconds} s.`;
   return new ProxyError('overloaded', 'gateway', message, seconds);
 }
 
-function asRejection(what: string): (error: unknown) => never {
+function asRejection(sentence: string): (error: unknown) => never {
   return (error) => {
     if (!(error instanceof CoordinatorLost)) throw error;
-    throw new ProxyError('overloaded', 'gateway', `${what} (${error.message}). Try again.`, 1);
+    throw new ProxyError('overloaded', 'gateway', `${sentence} (${error.message}). Try again.`, 1);
   };
 }

@@ -47,11 +47,11 @@ import { ScopeGrants, type ScopeState, type UsedBefore } from './scope-grants.js
 /** The key of the count of lives, in the table `meta`. */
 const LIVES = 'lives';
 /**
- * No count of lives is so high. If the count is damaged, it goes on at a random number of the LIVES_ANEW_SPAN
- * numbers from here on.
+ * No count of lives is so high. A damaged count goes on at one of the LIVES_REPAIRED_COUNT numbers from here
+ * on, chosen at random.
  */
-const LIVES_ANEW_FROM = 2 ** 50;
-const LIVES_ANEW_SPAN = 2 ** 47;
+const LIVES_REPAIRED_FROM = 2 ** 50;
+const LIVES_REPAIRED_COUNT = 2 ** 47;
 
 /** How often a coordinator checks which processes run, at 20 µs each. Leases of dead ones are free then. */
 const LOOK_PERIOD_MS = 200;
@@ -63,7 +63,7 @@ const NodeRow = Type.Object({
   /** The identity of the process, see store/process-identity.ts. */
   process: Type.String(),
 });
-const isNode = schemaCheck('NodeRow', NodeRow);
+const isNodeRow = schemaCheck('NodeRow', NodeRow);
 
 type NodeRow = Readonly<Static<typeof NodeRow>>;
 
@@ -106,7 +106,7 @@ class LeaseNodes {
   /** The life that is recorded at the place; undefined if there is none, or its row is damaged. */
   rowAt(place: string): NodeRow | undefined {
     const row = this.#file.nodes.get(place);
-    return isNode(row) ? row : undefined;
+    return isNodeRow(row) ? row : undefined;
   }
 
   /**
@@ -118,7 +118,7 @@ class LeaseNodes {
     if (looksAtProcesses) this.#processesLookedAtMs = nowMs;
     this.#living.clear();
     for (const { key: place, value: row } of Array.from(this.#file.nodes.getRange())) {
-      if (isNode(row) && (!looksAtProcesses || isRunning(row.process))) this.#living.add(String(row.life));
+      if (isNodeRow(row) && (!looksAtProcesses || isRunning(row.process))) this.#living.add(String(row.life));
       else this.#file.nodes.removeSync(place);
     }
   }
@@ -130,13 +130,13 @@ class LeaseNodes {
 }
 
 /**
- * The number of the next life, by the count of lives. A damaged count begins anew with numbers that no life
+ * The number of the next life, by the count of lives. A damaged count is replaced by a number that no life
  * ever had: with the number of an earlier life, a life would have what the earlier one holds.
  */
 function nextLife(lives: unknown): number {
   if (lives === undefined) return 1;
-  const isCount = typeof lives === 'number' && Number.isSafeInteger(lives + 1) && lives > 0;
-  return isCount ? lives + 1 : LIVES_ANEW_FROM + randomInt(LIVES_ANEW_SPAN);
+  const isSound = typeof lives === 'number' && Number.isSafeInteger(lives + 1) && lives > 0;
+  return isSound ? lives + 1 : LIVES_REPAIRED_FROM + randomInt(LIVES_REPAIRED_COUNT);
 }
 
 export interface LmdbCoordinatorOptions {
@@ -204,8 +204,8 @@ export class LmdbCoordinator implements Coordinator {
         return row === undefined ? [] : [[slot, String(row.life)] as const];
       });
       return scopes.flatMap((scope) => {
-        const leases = this.#leasesOf(scope, nowMs, true);
-        return leases === undefined ? [] : [leases.view(scope, processes, nowMs)];
+        const grants = this.#grantsOf(scope, nowMs, true);
+        return grants === undefined ? [] : [grants.view(scope, processes, nowMs)];
       });
     });
   }
@@ -224,39 +224,39 @@ export class LmdbCoordinator implements Coordinator {
 
   #carryOut(ask: LeaseAsk, life: string, nowMs: number): LeaseReply {
     const { node, file, clock, calendar } = this.#options;
-    const leases = this.#leasesOf(ask.scope, nowMs, ask.stocks?.balance !== undefined);
-    if (leases === undefined) return unknownReply(ask, nowMs);
-    const reply = leases.reply(life, node.host, ask, nowMs, (name) =>
+    const grants = this.#grantsOf(ask.scope, nowMs, ask.stocks?.balance !== undefined);
+    if (grants === undefined) return unknownReply(ask, nowMs);
+    const reply = grants.reply(life, node.host, ask, nowMs, (name) =>
       periodAt(name, calendar, clock.wallMs()),
     );
-    file.subjects.putSync(ask.scope, leases.state(nowMs));
+    file.subjects.putSync(ask.scope, grants.state(nowMs));
     return reply;
   }
 
   /**
    * What is on record of the scope. Undefined if a row of it is damaged, here or in the store. A damaged row
-   * is not written anew, because it is not known who holds what, or what was used.
+   * is not replaced, because it is not known who holds what, or what was used.
    */
-  #leasesOf(scope: string, nowMs: number, readsMoney: boolean): ScopeGrants | undefined {
+  #grantsOf(scope: string, nowMs: number, readsMoney: boolean): ScopeGrants | undefined {
     const { file, store, clock } = this.#options;
     const state = file.subjects.get(scope);
     return this.#damage.read(scope, () => {
-      const leases =
+      const grants =
         state === undefined
           ? ScopeGrants.fromUse(usedBefore(store, scope, clock.wallMs()), nowMs)
-          : this.#storedLeases(scope, state, nowMs);
-      if (readsMoney) this.#readMoney(scope, leases);
-      return leases;
+          : this.#storedGrants(scope, state, nowMs);
+      if (readsMoney) this.#readMoney(scope, grants);
+      return grants;
     });
   }
 
   /** Throws StoreError if the row is damaged. */
-  #storedLeases(scope: string, state: unknown, nowMs: number): ScopeGrants {
+  #storedGrants(scope: string, state: unknown, nowMs: number): ScopeGrants {
     try {
       // No schema check: only this program has written the file since the machine was started.
-      const leases = ScopeGrants.fromState(state as ScopeState);
-      leases.keepOnly((life) => this.#nodes.isAlive(life), nowMs);
-      return leases;
+      const grants = ScopeGrants.fromState(state as ScopeState);
+      grants.keepOnly((life) => this.#nodes.isAlive(life), nowMs);
+      return grants;
     } catch (error) {
       throw new StoreError(
         'damaged',
@@ -266,11 +266,11 @@ export class LmdbCoordinator implements Coordinator {
     }
   }
 
-  #readMoney(scope: string, leases: ScopeGrants): void {
+  #readMoney(scope: string, grants: ScopeGrants): void {
     const account = this.#options.store.findAccount(scope);
     if (account === undefined) return;
-    leases.credited = account.credited;
-    leases.spent = this.#options.store.findSpending(account.index)?.spent ?? asPicoUnits(0n);
+    grants.credited = account.credited;
+    grants.spent = this.#options.store.findSpending(account.index)?.spent ?? asPicoUnits(0n);
   }
 
   #ownLife(): number {

@@ -207,8 +207,8 @@ export async function claimOf(
   forMs: number,
 ): Promise<boolean> {
   try {
-    const set = await client.command(key, ['SET', key, host, 'NX', 'PX', String(Math.ceil(forMs))]);
-    return set !== null || (await client.command(key, ['GET', key])) === host;
+    const setReply = await client.command(key, ['SET', key, host, 'NX', 'PX', String(Math.ceil(forMs))]);
+    return setReply !== null || (await client.command(key, ['GET', key])) === host;
   } catch (error) {
     if (error instanceof ValkeyError) return true;
     throw error;
@@ -218,7 +218,7 @@ export async function claimOf(
 /** Ids of keys begin with it, ids of accounts and groups do not. */
 const KEY_PREFIX = 'key_' satisfies IdPrefix;
 /** How many account ids one read of the store returns. */
-const IDS_OF_PAGE = 500;
+const PAGE_IDS = 500;
 /** Above any version. `versionOf` is exact, because a history has at most 16 epochs (registry-reseed.ts). */
 const VERSIONS_PER_EPOCH = 2 ** 40;
 
@@ -235,7 +235,7 @@ function hostAccounting(
   >,
 ): HostAccounting {
   const spentBy = (account: AccountRecord | undefined): HostSpent | undefined => {
-    // Read before the amount. The amount may then be newer than its version, which the next report mends.
+    // Read before the amount, which then may be newer than this version: the next report corrects that.
     const version = store.shared.booksVersion();
     const spending = account === undefined ? undefined : store.findSpending(account.index);
     return spending === undefined ? undefined : { totalPicoUnits: spending.spent, version };
@@ -249,18 +249,18 @@ function hostAccounting(
       return spentBy(store.findAccount(scope));
     },
     creditedOf: (scope): Credited | undefined => {
-      const before = position();
+      const positionBefore = position();
       const account = store.findAccount(scope);
-      if (before === undefined || account === undefined) return undefined;
-      return { totalPicoUnits: account.credited, version: versionOf(before) };
+      if (positionBefore === undefined || account === undefined) return undefined;
+      return { totalPicoUnits: account.credited, version: versionOf(positionBefore) };
     },
     inheritedOf: (scope) => (scope.startsWith(KEY_PREFIX) ? store.keys.find(scope)?.inherited : undefined),
     *accounts() {
       store.refresh();
       // By pages: the caller awaits the server in between, and a range would keep one transaction open.
-      for (let ids = store.listAccountIds('', IDS_OF_PAGE); ids.length > 0;) {
+      for (let ids = store.listAccountIds('', PAGE_IDS); ids.length > 0;) {
         yield* ids;
-        ids = store.listAccountIds(ids.at(-1)!, IDS_OF_PAGE);
+        ids = store.listAccountIds(ids.at(-1)!, PAGE_IDS);
       }
     },
   };

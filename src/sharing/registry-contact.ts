@@ -64,14 +64,14 @@ export class RegistryContact {
 
   recordFailure(error: unknown): void {
     const reason = errorText(error);
-    const before = this.#state.kind;
+    const kindBefore = this.#state.kind;
     this.#state = { kind: error instanceof RegistryDiverged ? 'diverged' : 'lost', reason };
     const nowMs = performance.now();
-    if (before === this.#state.kind && nowMs - this.#loggedAtMs < LOG_PERIOD_MS) return;
+    if (kindBefore === this.#state.kind && nowMs - this.#loggedAtMs < LOG_PERIOD_MS) return;
     this.#loggedAtMs = nowMs;
-    const text =
+    const message =
       'accounts and keys cannot be changed: the registry that hosts share is not to be had; calls go on';
-    this.#log[error instanceof ValkeyError ? 'warn' : 'error'](text, { reason });
+    this.#log[error instanceof ValkeyError ? 'warn' : 'error'](message, { reason });
   }
 
   /** The rejection of a change that was not made. */
@@ -110,7 +110,7 @@ const SENDS_MAX = 3;
 const RETRY_MS = 500;
 
 /**
- * Appends the change `id` behind `position`. Returns false if another change came first. Rejects with
+ * Appends the change `id` after `position`. Returns false if another change came first. Rejects with
  * ValkeyError: `refused` if the change was not made, any other code if that is not known.
  */
 export async function appendOnce(
@@ -120,23 +120,23 @@ export async function appendOnce(
   rows: readonly RegistryRow[],
 ): Promise<boolean> {
   /** Why it is not known whether an earlier sending was carried out. */
-  let unsure: ValkeyError | undefined;
+  let earlierFailure: ValkeyError | undefined;
   for (let sends = 1; ; sends++) {
     try {
       const reply = await server.append(position, id, rows);
-      if (reply === 'done' || unsure === undefined) return reply === 'done';
+      if (reply === 'done' || earlierFailure === undefined) return reply === 'done';
       // The change that came first may be an earlier sending of this one.
       const registry = await server.pull(position);
-      const next = registry?.changes[0];
-      if (next?.id === id) return true;
+      const nextChange = registry?.changes[0];
+      if (nextChange?.id === id) return true;
       // The server has another epoch, or an older state: it is not known what became of the earlier sending.
-      if (next?.version !== position.version + 1) throw unsure;
+      if (nextChange?.version !== position.version + 1) throw earlierFailure;
       return false;
     } catch (error) {
       if (!(error instanceof ValkeyError)) throw error;
       // A rejection says nothing about an earlier sending.
-      if (unsure === undefined || error.code !== 'refused') unsure = error;
-      if (unsure.code === 'refused' || sends >= SENDS_MAX) throw unsure;
+      if (earlierFailure === undefined || error.code !== 'refused') earlierFailure = error;
+      if (earlierFailure.code === 'refused' || sends >= SENDS_MAX) throw earlierFailure;
       await pause(RETRY_MS);
     }
   }

@@ -252,9 +252,9 @@ export class RegistryLog {
   /** Whether the copy has the change `version` of `epoch`, which may be an earlier epoch of the copy. */
   #hasVersion(epoch: string, version: number): boolean {
     const position = this.#options.store.copy.position();
-    const former = position?.history.find(([earlier]) => earlier === epoch);
-    const last = position?.epoch === epoch ? position.version : former?.[1];
-    return last !== undefined && last >= version;
+    const ended = position?.history.find(([endedEpoch]) => endedEpoch === epoch);
+    const lastVersion = position?.epoch === epoch ? position.version : ended?.[1];
+    return lastVersion !== undefined && lastVersion >= version;
   }
 
   /**

@@ -259,7 +259,7 @@ export class RegistryReseed {
     // Of equal copies the host with the first id, so that all hosts choose the same.
     const newest = claims
       .filter(({ ageMs }) => ageMs < CLAIM_AGE_MS_MAX)
-      .sort((left, right) => compare(right.rank, left.rank) || compare(left.host, right.host))[0];
+      .sort((first, second) => compare(second.rank, first.rank) || compare(first.host, second.host))[0];
     if (newest?.host !== host || !(await server.claim(host, rank, true)).may) return;
     if (await seed(store, server, host, found)) {
       const reason =
@@ -283,8 +283,8 @@ function rankOf(position: RegistryPosition | undefined, isEmpty: boolean): strin
 }
 
 /** As a callback of `sort` compares. */
-function compare(left: string, right: string): number {
-  return left < right ? -1 : left > right ? 1 : 0;
+function compare(first: string, second: string): number {
+  return first < second ? -1 : first > second ? 1 : 0;
 }
 
 function lostChanges(version: number): RegistryDiverged {

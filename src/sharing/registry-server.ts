@@ -1,5 +1,5 @@
 /**
- * The registry on the server that hosts share, as typed calls and the scripts behind them. Each script does a
+ * The registry on the server that hosts share, as typed calls and their scripts. Each script does a
  * whole step at once, so that a registry has one history. open-hosts.ts makes a RegistryServer;
  * registry-log.ts and registry-reseed.ts call it. Main thread. Every call may reject with ValkeyError. The
  * keys are in valkey-codec.ts (`registryKeys`).
@@ -82,7 +82,7 @@ function unexpected(reply: unknown): ValkeyError {
 }
 
 /**
- * How many changes the server keeps for hosts that follow. A host that missed more takes all rows anew. That
+ * How many changes the server keeps for hosts that follow. A host that missed more downloads all rows. That
  * takes seconds, so few changes need be kept.
  */
 const LOG_ENTRIES_MAX = 10_000;
@@ -196,7 +196,7 @@ export interface ServerRegistry {
   readonly position: RegistryPosition;
   /** The first changes after the asker's version, oldest first; none if the asker has another epoch. */
   readonly changes: readonly ServerChange[];
-  /** Why the change after `changes` cannot be read. A host that needs it takes all rows anew. */
+  /** Why the change after `changes` cannot be read. A host that needs it downloads all rows. */
   readonly damage?: string | undefined;
 }
 
@@ -223,7 +223,7 @@ const SEED_BATCH_MS_MAX = 30_000;
 
 interface RegistryServerOptions {
   readonly client: ValkeyClient;
-  /** For `wait` alone: commands that are sent behind a waiting one would wait too. */
+  /** For `wait` alone: commands that are sent after a waiting one would wait too. */
   readonly waiter: ValkeyClient;
   readonly namespace: string;
 }

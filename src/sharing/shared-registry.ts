@@ -138,10 +138,10 @@ export class SharedRegistry implements RegistryService {
     // The record of the operator's change is made at each run: another host's may have come before it in the
     // chain.
     const run = (): Result => {
-      const ran = registry.during(cause, () => uses.show(known, () => work(registry)));
-      ({ change } = ran);
-      missed = ran.result.missed;
-      return ran.result.result;
+      const runEnd = registry.during(cause, () => uses.show(known, () => work(registry)));
+      ({ change } = runEnd);
+      missed = runEnd.result.missed;
+      return runEnd.result.result;
     };
     const result = await commit(run, (rows) => {
       const debitsOfRun = debitsOf(rows);
@@ -160,11 +160,11 @@ export class SharedRegistry implements RegistryService {
    * The uses of these accounts. Empty if the coordinator is lost: statements then show what the store has.
    */
   async #look(ids: Iterable<string>): Promise<Map<string, AccountUse>> {
-    const all = [...ids];
+    const accountIds = [...ids];
     const uses = new Map<string, AccountUse>();
     try {
-      for (let first = 0; first < all.length; first += EXCHANGE_ASKS_MAX) {
-        const page = all.slice(first, first + EXCHANGE_ASKS_MAX);
+      for (let first = 0; first < accountIds.length; first += EXCHANGE_ASKS_MAX) {
+        const page = accountIds.slice(first, first + EXCHANGE_ASKS_MAX);
         // Processes are asked before the coordinator: a charge that is written in between is counted twice
         // for a moment, never left out.
         const calls = await this.#options.callsUses(page);

@@ -44,14 +44,14 @@ const fileOf = (partition: number): string => `sharing-partition-${partition}.js
 const termsFileOf = (place: string): string => `sharing-${place.slice(place.lastIndexOf(':') + 1)}.json`;
 const NOTHING: Remembered = { epoch: '', places: [] };
 
-const ofPartition = { epoch: Type.String(), places: Type.Array(Type.String()) };
-const Memory = Type.Object({ namespace: Type.String(), ...ofPartition });
+const partitionFields = { epoch: Type.String(), places: Type.Array(Type.String()) };
+const Memory = Type.Object({ namespace: Type.String(), ...partitionFields });
 const isMemory = schemaCheck('SharingMemory', Memory);
 
 const FormerMemory = Type.Object({
   namespace: Type.String(),
   /** By partition. */
-  partitions: Type.Array(Type.Object(ofPartition)),
+  partitions: Type.Array(Type.Object(partitionFields)),
 });
 const isFormerMemory = schemaCheck('FormerSharingMemory', FormerMemory);
 
@@ -76,8 +76,8 @@ export class SharingMemory {
    * another namespace.
    */
   of(partition: number): Remembered {
-    const own = this.#read(fileOf(partition), isMemory);
-    if (own !== undefined) return { epoch: own.epoch, places: own.places };
+    const memory = this.#read(fileOf(partition), isMemory);
+    if (memory !== undefined) return { epoch: memory.epoch, places: memory.places };
     return this.#read(FORMER_FILE, isFormerMemory)?.partitions[partition] ?? NOTHING;
   }
 
@@ -105,10 +105,10 @@ export class SharingMemory {
     return readChecked(join(this.#folder, termsFileOf(place)), arePromisedTerms) ?? [];
   }
 
-  #read<Memory extends { readonly namespace: string }>(
+  #read<Content extends { readonly namespace: string }>(
     name: string,
-    check: (value: unknown) => value is Memory,
-  ): Memory | undefined {
+    check: (value: unknown) => value is Content,
+  ): Content | undefined {
     const path = join(this.#folder, name);
     const memory = readChecked(path, check);
     if (memory === undefined || memory.namespace === this.#namespace) return memory;
@@ -125,11 +125,11 @@ export class SharingMemory {
     writeFileSync(temporary, JSON.stringify(value), { mode: 0o600, flush: true });
     renameSync(temporary, path);
     // Without this the former file may be back after a loss of power.
-    const folder = openSync(this.#folder, 'r');
+    const folderFile = openSync(this.#folder, 'r');
     try {
-      fsyncSync(folder);
+      fsyncSync(folderFile);
     } finally {
-      closeSync(folder);
+      closeSync(folderFile);
     }
   }
 }

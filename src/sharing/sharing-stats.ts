@@ -81,9 +81,9 @@ export interface CallsUse {
 
 /** The uses by the id of their scope. */
 export function byScope(uses: readonly CallsUse[]): Map<string, CallsUse[]> {
-  const groups = new Map<string, CallsUse[]>();
-  for (const use of uses) groups.set(use.scope, [...(groups.get(use.scope) ?? []), use]);
-  return groups;
+  const usesOf = new Map<string, CallsUse[]>();
+  for (const use of uses) usesOf.set(use.scope, [...(usesOf.get(use.scope) ?? []), use]);
+  return usesOf;
 }
 
 const UNKNOWN: StockView = { period: 0, used: 0n, unused: 0n };
@@ -98,7 +98,7 @@ const UNKNOWN: StockView = { period: 0, used: 0n, unused: 0n };
  */
 function stockUseOf(name: StockName, view: ScopeView, calls: readonly CallsUse[]): QuotaCount {
   const { period, used: reported, unused } = view.stocks[name] ?? UNKNOWN;
-  const recordedUse = new Map(view.processes.map((process) => [process.slot, process.used[name]]));
+  const recordedUseBySlot = new Map(view.processes.map((process) => [process.slot, process.used[name]]));
   let used = reported;
   let [held, leasedHere] = [0n, 0n];
   for (const { slot, stocks } of calls) {
@@ -108,7 +108,7 @@ function stockUseOf(name: StockName, view: ScopeView, calls: readonly CallsUse[]
     held += heldByCalls;
     leasedHere += maxOf(count.granted - count.used - heldByCalls, 0n);
     // Without a record the life has ended for the coordinator, which has counted its use already.
-    const recorded = recordedUse.get(slot);
+    const recorded = recordedUseBySlot.get(slot);
     if (recorded !== undefined) used += maxOf(count.used - recorded, 0n);
   }
   const leased = maxOf(reported + unused - used - held, 0n);
@@ -125,8 +125,8 @@ function minuteUseOf(view: ScopeView, calls: readonly CallsUse[]): QuotaCount {
     const recorded = view.processes.find((process) => process.slot === slot)?.minute;
     if (recorded === undefined) continue;
     // If the process has asked since it was read, it is not known which of its valid permits are used.
-    const unknown = recorded.number <= minute.heardNumber ? 0 : recorded.unexpired;
-    const usedHere = Math.max(0, recorded.weighing - minute.unused - unknown);
+    const unknownPermits = recorded.number <= minute.heardNumber ? 0 : recorded.unexpired;
+    const usedHere = Math.max(0, recorded.weighing - minute.unused - unknownPermits);
     used += usedHere - (recorded.weighing - recorded.unexpired);
   }
   used = Math.max(0, used);
@@ -149,7 +149,7 @@ export function useOf(view: ScopeView, calls: readonly CallsUse[] = []): Account
   const slots = useOfStock('calls_in_flight');
   const money = useOfStock('balance');
   const quotas = Array.from(uses).flatMap(([name, count]): [QuotaName, QuotaCount][] =>
-    name === 'balance' ? [] : [[name, inUnitsOf(name, count)]],
+    name === 'balance' ? [] : [[name, inQuotaUnit(name, count)]],
   );
   return {
     held: asPicoUnits(money.held),
@@ -168,8 +168,8 @@ export function useOf(view: ScopeView, calls: readonly CallsUse[] = []): Account
   };
 }
 
-/** The count with money in pico-units, in place of the unit of leases. */
-function inUnitsOf(name: QuotaName, count: QuotaCount): QuotaCount {
+/** The count in the unit of the quota: money in pico-units, which leases count in SPEND_UNIT. */
+function inQuotaUnit(name: QuotaName, count: QuotaCount): QuotaCount {
   const unit = QUOTA_KINDS[name].unit === 'money' ? SPEND_UNIT : 1n;
   return {
     period: count.period,

@@ -25,7 +25,7 @@ const ENTRIES_MAX = 10_000;
  * but not so late.
  */
 export const COLLECT_HELD_AFTER_MS = 2 * COMMIT_WAIT_MS_MAX;
-/** An entry that is due for so long is given up. By then others have given back what lay idle. */
+/** An entry that is due for so long is dropped. By then others have given back what lay idle. */
 export const COLLECT_FOR_MS = 2 * IDLE_MS_PLENTIFUL;
 
 /** An uncovered charge that is to be collected. */
@@ -42,8 +42,8 @@ interface Entry {
 export interface UncoveredChargesOptions {
   /** Asks the coordinator for `amount` in all; 0 ends that. `collect` is called when some money is here. */
   readonly setUncovered: (account: AccountIndex, amount: PicoUnits) => void;
-  /** Charges the account's lease at most `most`; returns how much it has charged. */
-  readonly charge: (account: AccountIndex, most: PicoUnits) => PicoUnits;
+  /** Charges the account's lease `amountMax` at most; returns how much it has charged. */
+  readonly charge: (account: AccountIndex, amountMax: PicoUnits) => PicoUnits;
   /** Has a correction record written with the next flush. */
   readonly correct: (requestPrefix: string, record: JournalRecord) => void;
   /** Whether responses wait until their charge is on disk. */
@@ -66,19 +66,19 @@ export class UncoveredCharges {
     else if (record.uncovered > 0n && this.#entries.size < ENTRIES_MAX) this.#add(requestPrefix, record);
   }
 
-  /** Called when the lease has money. Charges what is due, at most `most`, oldest first; returns how much. */
-  collect(account: AccountIndex, most: PicoUnits): PicoUnits {
+  /** Called when the lease has money. Charges what is due, oldest first, `amountMax` at most. */
+  collect(account: AccountIndex, amountMax: PicoUnits): PicoUnits {
     const due = this.#dueOf(account);
-    const charged = this.#options.charge(account, asPicoUnits(minOf(due, most)));
+    const charged = this.#options.charge(account, asPicoUnits(minOf(due, amountMax)));
     let toDivide: bigint = charged;
     for (const entry of this.#entries) {
       if (toDivide === 0n) break;
       if (!entry.isDue || entry.record.account !== account) continue;
-      const part = minOf(toDivide, entry.uncollected);
-      toDivide -= part;
-      entry.uncollected -= part;
+      const amount = minOf(toDivide, entry.uncollected);
+      toDivide -= amount;
+      entry.uncollected -= amount;
       if (entry.uncollected === 0n) this.#entries.delete(entry);
-      this.#options.correct(entry.requestPrefix, correctionOf(entry.record, part));
+      this.#options.correct(entry.requestPrefix, correctionOf(entry.record, amount));
     }
     return charged;
   }

@@ -32,7 +32,7 @@ const CONNECT_TIMEOUT_MS = 2_000;
 /** How many calls may be under way. The coordinator has one for each partition, the registry some. */
 const COMMANDS_MAX = 1_024;
 /**
- * Pauses between tries grow from the first to the longest, and a random part of up to a half is taken off.
+ * Pauses between tries grow from the first to the longest, and up to a half is taken off at random.
  * With them a thousand clients that lost one server at the same moment make some 2,700 connections a second.
  */
 const RECONNECT_FIRST_MS = 100;
@@ -107,7 +107,7 @@ export class ValkeyClient {
   /** When the last connection began to open. */
   #openedMs = 0;
   /** Whether the connection has had a reply that was no error. */
-  #isGood = false;
+  #hasGoodReply = false;
   #lastError: string | undefined;
   #isClosed = false;
 
@@ -153,7 +153,7 @@ export class ValkeyClient {
     const connection = this.#connection;
     let timer: NodeJS.Timeout | undefined;
     let afterPoll: NodeJS.Immediate | undefined;
-    const late = new Promise<never>((_resolve, reject) => {
+    const deadlinePassed = new Promise<never>((_resolve, reject) => {
       const giveUp = (): void => {
         // Replies come in order, so all later replies on this connection would be late as well.
         reject(new ValkeyError('late', `no reply within ${deadlineMs} ms`));
@@ -163,9 +163,9 @@ export class ValkeyClient {
       timer = setTimeout(() => (afterPoll = setImmediate(giveUp)), deadlineMs);
     });
     try {
-      const reply = await Promise.race([connection.send(key, args, binary), late]);
+      const reply = await Promise.race([connection.send(key, args, binary), deadlinePassed]);
       this.#lastError = undefined;
-      if (connection === this.#connection) this.#recordGood();
+      if (connection === this.#connection) this.#recordGoodReply();
       return reply;
     } catch (error) {
       throw this.#asValkeyError(error, connection);
@@ -199,7 +199,7 @@ export class ValkeyClient {
       reconnectDelayMs: (tries) => this.#pauseMs(tries),
       onError: (error) => {
         if (connection !== this.#connection) return;
-        this.#lastError = textOf(error);
+        this.#lastError = messageOf(error);
         this.#options.onDisturbed?.();
       },
       onReady: () => {
@@ -207,14 +207,14 @@ export class ValkeyClient {
       },
       onOver: (error) => {
         if (connection !== this.#connection) return;
-        this.#lastError = textOf(error);
+        this.#lastError = messageOf(error);
         this.#options.onDisturbed?.();
         this.#drop(connection);
       },
     });
     connection.connect().catch((error: unknown) => {
       if (connection !== this.#connection || this.#isClosed) return;
-      this.#lastError = textOf(error);
+      this.#lastError = messageOf(error);
       this.#drop(connection);
     });
     return connection;
@@ -224,7 +224,7 @@ export class ValkeyClient {
   #drop(connection: ValkeyConnection): void {
     if (connection !== this.#connection || this.#reopening !== undefined || this.#isClosed) return;
     connection.destroy();
-    this.#isGood = false;
+    this.#hasGoodReply = false;
     this.#reopenAfter(this.#pauseMs(this.#drops++));
   }
 
@@ -237,10 +237,10 @@ export class ValkeyClient {
   }
 
   /** The connection had a reply that is no error. Its first one ends the pauses of the peers. */
-  #recordGood(): void {
+  #recordGoodReply(): void {
     this.#drops = 0;
-    if (this.#isGood) return;
-    this.#isGood = true;
+    if (this.#hasGoodReply) return;
+    this.#hasGoodReply = true;
     for (const peer of this.#peers.clients) peer.#hurry();
   }
 
@@ -260,7 +260,7 @@ export class ValkeyClient {
    * The error of a call that failed, for its caller. Drops the connection if its server is not the master.
    */
   #asValkeyError(error: unknown, connection: ValkeyConnection): ValkeyError {
-    const text = textOf(error);
+    const text = messageOf(error);
     const message =
       text.startsWith('MOVED') && SINGLE_SERVER.test(this.#options.url) ? `${text}: ${WANT_CLUSTER}` : text;
     if (error instanceof ValkeyError) {
@@ -280,8 +280,8 @@ export class ValkeyClient {
 }
 
 /** The error's message; of an AggregateError, which has none, that of its first error. */
-function textOf(error: unknown): string {
-  if (error instanceof AggregateError && error.errors.length > 0) return textOf(error.errors[0]);
+function messageOf(error: unknown): string {
+  if (error instanceof AggregateError && error.errors.length > 0) return messageOf(error.errors[0]);
   return error instanceof Error ? error.message || error.name : String(error);
 }
 

@@ -36,7 +36,7 @@ export function unpacked(bytes: Uint8Array): unknown {
   return packr.unpack(bytes);
 }
 
-/** The stocks that are counted as numbers. The balance has a form of its own. */
+/** The stocks that are counted as numbers. The balance is two numbers. */
 type CountedName = Exclude<StockName, 'balance'>;
 /** The name of each counted stock in the scripts: see STOCKS_LUA. The server has them on record. */
 export const STOCK_CODES: Readonly<Record<CountedName, string>> = {
@@ -54,8 +54,8 @@ const STOCK_NAME_OF_CODE = new Map(
 );
 
 /** The entries of `stocks` that are counted. */
-export function countedOf<Of>(stocks: Stocks<Of>): [CountedName, Of][] {
-  return entriesOf(stocks).filter((entry): entry is [CountedName, Of] => entry[0] !== 'balance');
+export function countedOf<Value>(stocks: Stocks<Value>): [CountedName, Value][] {
+  return entriesOf(stocks).filter((entry): entry is [CountedName, Value] => entry[0] !== 'balance');
 }
 
 /** How much was ever credited to an account, by this host's copy of the registry. */
@@ -65,7 +65,7 @@ export interface Credited {
   readonly version: number;
 }
 
-/** The high and the low part of an amount, as valkey-lua.ts has it. The low part is never negative. */
+/** An amount as high × 10^9 + low, as valkey-lua.ts has it. `low` is never negative. */
 export function moneyPair(amount: bigint): [number, number] {
   const low = ((amount % MONEY_BASE) + MONEY_BASE) % MONEY_BASE;
   return [Number((amount - low) / MONEY_BASE), Number(low)];
@@ -259,13 +259,13 @@ export function tagOf(namespace: string, partition: number): string {
  *     {ns:0}:registry:seeder  text    the host that puts its copy there
  */
 export function registryKeys(namespace: string) {
-  const first = `${tagOf(namespace, 0)}:registry`;
+  const prefix = `${tagOf(namespace, 0)}:registry`;
   return {
-    state: first,
-    claims: `${first}:claims`,
-    seeder: `${first}:seeder`,
-    logOf: (epoch: string) => `${first}:log:${epoch}`,
-    rowsOf: (epoch: string) => `${first}:rows:${epoch}`,
+    state: prefix,
+    claims: `${prefix}:claims`,
+    seeder: `${prefix}:seeder`,
+    logOf: (epoch: string) => `${prefix}:log:${epoch}`,
+    rowsOf: (epoch: string) => `${prefix}:rows:${epoch}`,
   };
 }
 

@@ -186,8 +186,8 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
   return {
     connect: async () => {
       const { connectTimeoutMs } = options;
-      const late = new Error(`no master within ${connectTimeoutMs} ms`);
-      timer = setTimeout(() => end(late), connectTimeoutMs);
+      const noMaster = new Error(`no master within ${connectTimeoutMs} ms`);
+      timer = setTimeout(() => end(noMaster), connectTimeoutMs);
       const server = knownMaster.found ?? (await askSentinels());
       // `destroy` was called meanwhile.
       if (isOver) return;
@@ -246,9 +246,9 @@ export class KnownMaster {
     return performance.now() - this.#foundMs < FOUND_MS ? this.#last : undefined;
   }
 
-  /** `ask` gets the epoch of the last master. It is not called while the Sentinels are asked already. */
-  ask(ask: (epochLast: number) => Promise<NamedMaster>): Promise<NamedMaster> {
-    this.#asking ??= ask(this.#last?.epoch ?? 0).finally(() => {
+  /** `askAll` gets the epoch of the last master. It is not called while the Sentinels are asked already. */
+  ask(askAll: (epochLast: number) => Promise<NamedMaster>): Promise<NamedMaster> {
+    this.#asking ??= askAll(this.#last?.epoch ?? 0).finally(() => {
       this.#asking = undefined;
     });
     return this.#asking;
@@ -278,7 +278,7 @@ async function masterNamedBy(
   socket: CommonOptions['socket'],
   epochLast: number,
 ): Promise<NamedMaster> {
-  const late: NamedMaster[] = [];
+  const outdated: NamedMaster[] = [];
   let isNamed = false;
   const ask = async (server: ServerAddress): Promise<NamedMaster> => {
     if (isNamed) throw new Error('another Sentinel has replied');
@@ -293,16 +293,16 @@ async function masterNamedBy(
     sentinel.on('error', () => undefined);
     try {
       await sentinel.connect();
-      const [address, facts] = await Promise.all([
+      const [address, fields] = await Promise.all([
         sentinel.sendCommand<ValkeyReply>(['SENTINEL', 'GET-MASTER-ADDR-BY-NAME', master]),
         sentinel.sendCommand<ValkeyReply>(['SENTINEL', 'MASTER', master]),
       ]);
-      if (!Array.isArray(address) || !Array.isArray(facts))
+      if (!Array.isArray(address) || !Array.isArray(fields))
         throw new Error(`a Sentinel knows no master "${master}"`);
-      const epoch = Number(facts[facts.indexOf('config-epoch') + 1]);
+      const epoch = Number(fields[fields.indexOf('config-epoch') + 1]);
       const named = { host: String(address[0]), port: Number(address[1]), epoch };
       if (epoch < epochLast) {
-        late.push(named);
+        outdated.push(named);
         throw new Error('a Sentinel has missed a failover');
       }
       isNamed = true;
@@ -311,9 +311,9 @@ async function masterNamedBy(
       sentinel.destroy();
     }
   };
-  const first = Math.floor(Math.random() * servers.length);
+  const firstIndex = Math.floor(Math.random() * servers.length);
   let mayAsk: Promise<unknown> = Promise.resolve();
-  const replies = [...servers.slice(first), ...servers.slice(0, first)].map((server) => {
+  const replies = [...servers.slice(firstIndex), ...servers.slice(0, firstIndex)].map((server) => {
     const turn = mayAsk;
     const reply = turn.then(() => ask(server));
     mayAsk = Promise.race([
@@ -323,7 +323,7 @@ async function masterNamedBy(
     return reply;
   });
   return Promise.any(replies).catch((error: unknown) => {
-    const [latest] = late.sort((left, right) => right.epoch - left.epoch);
+    const [latest] = outdated.sort((first, second) => second.epoch - first.epoch);
     if (latest === undefined) throw error;
     return latest;
   });

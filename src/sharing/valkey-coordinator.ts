@@ -34,7 +34,7 @@ import { UnexpectedErrors } from './unexpected-errors.js';
 import { partitionOf } from './valkey-codec.js';
 import { ValkeyPartition, type PartitionOptions, type PartitionReply } from './valkey-partition.js';
 
-/** The part of the time by which two clocks may drift apart: each by half a thousandth. */
+/** The fraction of the time by which two clocks may drift apart: each by half a thousandth. */
 const CLOCK_DRIFT = 0.001;
 /**
  * Older snapshots of the server's clock are not used. So a server that was away for longer counts as having
@@ -143,8 +143,8 @@ export class ValkeyCoordinator implements Coordinator {
     invariant(scopes.length <= EXCHANGE_ASKS_MAX, 'a look is within its bound');
     const views = await Promise.all(
       this.#partitions.map((partition, number) => {
-        const own = scopes.filter((scope) => partitionOf(scope, this.#partitions.length) === number);
-        return partition.look(own, slots);
+        const scopesThere = scopes.filter((scope) => partitionOf(scope, this.#partitions.length) === number);
+        return partition.look(scopesThere, slots);
       }),
     );
     const viewOf = new Map(views.flatMap((view) => [...view]));
@@ -203,7 +203,7 @@ export class ValkeyCoordinator implements Coordinator {
       return reply;
     } catch (error) {
       // After a loss the time does not go on as before.
-      if (hasLost(error)) this.#snapshots.delete(partition);
+      if (isLossOfData(error)) this.#snapshots.delete(partition);
       throw error;
     }
   }
@@ -222,7 +222,7 @@ export class ValkeyCoordinator implements Coordinator {
   }
 }
 
-function hasLost(error: unknown): boolean {
+function isLossOfData(error: unknown): boolean {
   return (
     error instanceof CoordinatorLost && (error.reason === 'quarantine' || error.reason === 'unknown_node')
   );

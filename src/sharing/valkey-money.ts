@@ -1,5 +1,5 @@
 /**
- * The Lua that grants money, which valkey-scripts.ts puts behind LUA_PRELUDE. The scripts run at the server;
+ * The Lua that grants money, which valkey-scripts.ts puts after LUA_PRELUDE. The scripts run at the server;
  * this file only makes their text, on the main thread.
  *
  * Must hold: all rows of a scope are read before one is written, so that a damaged row leaves the others as

@@ -97,6 +97,7 @@ type Term = readonly [term: number, server: string];
 type Entered = readonly [
   status: string,
   nowMs: number,
+  /** With the status `former` the process that still runs; with `evicts` the server's policy. */
   epoch: string,
   hostReported: boolean,
   /** The first scopes to free, or the term to be promised. */
@@ -188,12 +189,12 @@ export class ValkeyPartition {
     const encoded = asks.map((ask) => storeDamage.read(ask.scope, () => this.#encode(ask)));
     // An ask whose scope has a damaged record in the store is not sent: `encoded` is undefined.
     const sent = asks.filter((_, index) => encoded[index] !== undefined);
-    const raws = encoded.filter((raw) => raw !== undefined);
+    const rows = encoded.filter((row) => row !== undefined);
     const args = [incarnation, sequence, sentAtMs, timeInsteadMs, equalShares, nodeExpiryMs];
     const heard = [this.#heard.sequence, this.#heard.server];
     const scopes = sent.map(({ scope }) => scope);
     const [status, nowMs, epoch, waitMs, details = [], places] = await this.#inTerm<Exchanged>((promised) =>
-      this.#server.run(EXCHANGE_SCRIPT, [...args, heard, promised, calendar(), endedAfterMs()], scopes, raws),
+      this.#server.run(EXCHANGE_SCRIPT, [...args, heard, promised, calendar(), endedAfterMs()], scopes, rows),
     );
     if (status === 'aged' && !wasSetForward(nowMs))
       throw new CoordinatorLost('deadline', 'an exchange came to the server too late to be carried out');
@@ -221,15 +222,15 @@ export class ValkeyPartition {
     if (scopes.length === 0) return new Map();
     const keys = scopes.flatMap((scope) => this.#server.keys.of(scope));
     const reply = await this.#server.call(LOOK_SCRIPT, keys, [this.#server.timeInsteadMs, slots]);
-    const raws = reply as (RawView | string)[];
+    const rawViews = reply as (RawView | string)[];
     const { accounting, storeDamage } = this.#options;
     const views = new Map<string, ScopeView>();
     scopes.forEach((scope, index) => {
-      const raw = raws[index]!;
+      const rawView = rawViews[index]!;
       const view = storeDamage.read(scope, () => {
-        if (typeof raw === 'string') return raw;
+        if (typeof rawView === 'string') return rawView;
         const spent = accounting.spentOf(scope)?.totalPicoUnits;
-        return decodable(() => decodeView(scope, raw, spent));
+        return decodable(() => decodeView(scope, rawView, spent));
       });
       if (typeof view === 'string') this.#recordDamage(scope, view);
       else if (view !== undefined) views.set(scope, view);
@@ -328,9 +329,7 @@ export class ValkeyPartition {
     if (isRecorded === false) throw lossOf('unknown');
   }
 
-  /**
-   * Tells the server that all is reported in this epoch, in `pages` pages. Writes the list of nodes to disk.
-   */
+  /** Tells the server how many pages reported all of this epoch. Writes the list of nodes to disk. */
   async #finish(epoch: string, pages: number): Promise<void> {
     this.#pages = pages;
     const reply = await this.#server.run(REPORTED_SCRIPT, [this.#options.incarnation, epoch, pages]);

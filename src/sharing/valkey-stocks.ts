@@ -1,5 +1,5 @@
 /**
- * The Lua that grants stocks and counts by tick. valkey-scripts.ts puts it behind LUA_PRELUDE. The scripts
+ * The Lua that grants stocks and counts by tick. valkey-scripts.ts puts it after LUA_PRELUDE. The scripts
  * run at the server; this file only makes their text, on the main thread.
  *
  * Must hold: the arithmetic is that of granted-stock.ts and grant-policy.ts: change both together
