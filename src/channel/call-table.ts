@@ -21,7 +21,7 @@
  *                           modulo 2^32; set before word 4, valid only if word 4 names an upstream
  *
  * `postMessage` has no back-pressure, so the credits bound the bytes between the two threads. A call's window
- * is the credits that it begins with: so many bytes may be under way, and one frame that overdraws.
+ * is here, as in TCP, the credits that it begins with: so many bytes, and one frame, may be under way.
  *
  * Must hold: a slot belongs to one call from `begin` by its listener until the worker's last frame for it, or
  * until that listener has died (test/unit/channel/link.test.ts). Only the sides named above write each word,
@@ -44,7 +44,7 @@ const TRIED = 6;
 const TRIED_UNITS_PER_MS = 100;
 /** A second. The clocks of two threads differ by far less, some microseconds (core/clock.ts). */
 const CLOCKS_APART_UNITS_MAX = 1_000 * TRIED_UNITS_PER_MS;
-/** The two parts of the word `upstream`. The test checks that UPSTREAM_SLOTS_MAX fits the mask. */
+/** The two fields of the word `upstream`. The test checks that UPSTREAM_SLOTS_MAX fits the mask. */
 const FALLBACK_SHIFT = 16;
 const UPSTREAM_MASK = 0xffff;
 

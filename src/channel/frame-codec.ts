@@ -24,7 +24,7 @@
  * record or finds no space in the ring.
  *
  * A call with a large body has an empty `body`. Its record has everything but the large body, which
- * frame-port.ts posts behind the record, because its memory can be transferred. On the other thread
+ * frame-port.ts posts after the record, because its memory can be transferred. On the other thread
  * frame-port.ts puts the large body back into the frame.
  *
  * Must hold (test/unit/channel/frame-port.test.ts):
@@ -63,7 +63,7 @@ import type { CallId } from './open-calls.js';
 export const RECORD_BYTES_MAX = 32 * 1024;
 
 // Offsets in bytes from the start of a record, which is a multiple of 8. Offsets of a float64 must be
-// multiples of 8 too (FIELDS_AT is), those of an int32 multiples of 4. Behind the id, a Call has its int32; a
+// multiples of 8 too (FIELDS_AT is), those of an int32 multiples of 4. After the id, a Call has its int32; a
 // Data, End or Cut has the length of its bytes.
 const ID_AT = FIELDS_AT;
 /** Bytes of a Cancel, Stop or Credit. */
@@ -82,7 +82,7 @@ const LENGTH_AT = ID_AT + 8;
 const DATA_BYTES_AT = LENGTH_AT + 8;
 const END_SOURCE_AT = LENGTH_AT + 4;
 const END_FLOATS_AT = LENGTH_AT + 8;
-/** Behind the seven float64 that `writeEnd` writes. */
+/** After the seven float64 that `writeEnd` writes. */
 const END_BYTES_AT = END_FLOATS_AT + 7 * 8;
 
 /** Bits of a call's `flags`. */
@@ -281,35 +281,35 @@ function writeEnd(ring: SpscWriter, { kind, id, bytes, usage, upstreamWaitMs }: 
   ints[(recordAt + LENGTH_AT) >> 2] = bytes.length;
   // Never -1: the type UsageSource has no other sources.
   ints[(recordAt + END_SOURCE_AT) >> 2] = USAGE_SOURCES.indexOf(usage.source);
-  let float = (recordAt + END_FLOATS_AT) >> 3;
-  floats[float++] = usage.promptTokens;
-  floats[float++] = usage.cachedTokens;
-  floats[float++] = usage.cacheWriteTokens;
-  floats[float++] = usage.cacheWrite1hTokens;
-  floats[float++] = usage.completionTokens;
-  floats[float++] = usage.reasoningTokens;
-  floats[float] = upstreamWaitMs;
+  let floatIndex = (recordAt + END_FLOATS_AT) >> 3;
+  floats[floatIndex++] = usage.promptTokens;
+  floats[floatIndex++] = usage.cachedTokens;
+  floats[floatIndex++] = usage.cacheWriteTokens;
+  floats[floatIndex++] = usage.cacheWrite1hTokens;
+  floats[floatIndex++] = usage.completionTokens;
+  floats[floatIndex++] = usage.reasoningTokens;
+  floats[floatIndex] = upstreamWaitMs;
   ring.bytes.set(bytes, recordAt + END_BYTES_AT);
   return true;
 }
 
 function readEnd(ring: SpscReader, recordAt: number, kind: EndFrame['kind'], id: CallId): EndFrame {
   const { ints, floats } = ring;
-  const float = (recordAt + END_FLOATS_AT) >> 3;
+  const floatIndex = (recordAt + END_FLOATS_AT) >> 3;
   return {
     kind,
     id,
     bytes: bytesOf(ring, recordAt, END_BYTES_AT),
     usage: {
-      promptTokens: floats[float]!,
-      cachedTokens: floats[float + 1]!,
-      cacheWriteTokens: floats[float + 2]!,
-      cacheWrite1hTokens: floats[float + 3]!,
-      completionTokens: floats[float + 4]!,
-      reasoningTokens: floats[float + 5]!,
+      promptTokens: floats[floatIndex]!,
+      cachedTokens: floats[floatIndex + 1]!,
+      cacheWriteTokens: floats[floatIndex + 2]!,
+      cacheWrite1hTokens: floats[floatIndex + 3]!,
+      completionTokens: floats[floatIndex + 4]!,
+      reasoningTokens: floats[floatIndex + 5]!,
       source: USAGE_SOURCES[ints[(recordAt + END_SOURCE_AT) >> 2]!]!,
     },
-    upstreamWaitMs: floats[float + 6]!,
+    upstreamWaitMs: floats[floatIndex + 6]!,
   };
 }
 

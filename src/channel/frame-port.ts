@@ -129,7 +129,7 @@ export class FramePort {
   readonly #out: SpscWriter;
   readonly #in: SpscReader;
   readonly #onFrame: (frame: Frame, hasNext: boolean) => void;
-  readonly #onRecord = (at: number): void => this.#deliverBefore(readFrame(this.#in, at));
+  readonly #onRecord = (recordAt: number): void => this.#deliverBefore(readFrame(this.#in, recordAt));
   readonly #onTurnEnd = (): void => {
     this.#isScheduled = false;
     this.#flush();

@@ -201,11 +201,11 @@ export class ListenerChannel {
   }
 
   #leastLoadedWorker(): AttachedWorker | undefined {
-    let least: AttachedWorker | undefined;
+    let leastLoaded: AttachedWorker | undefined;
     for (const worker of this.#workers.values()) {
-      if (least === undefined || worker.inFlight < least.inFlight) least = worker;
+      if (leastLoaded === undefined || worker.inFlight < leastLoaded.inFlight) leastLoaded = worker;
     }
-    return least;
+    return leastLoaded;
   }
 
   #receive(frame: Frame, hasNext: boolean): void {

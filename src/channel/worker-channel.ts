@@ -3,8 +3,8 @@
  * session's output as frames. upstream/upstream-task.ts makes a WorkerChannel for each listener. Upstream
  * worker.
  *
- * Must hold: each session ends its call once. SessionHandle asserts that no session ends twice. Nothing here
- * notices an end that does not come, for which the listener waits for ever (test/unit/channel/link.test.ts).
+ * Must hold: each session ends its call once. SessionHandle asserts that no session ends its call twice. No
+ * code notices a missing end, for which the listener waits for ever (test/unit/channel/link.test.ts).
  */
 import { invariant, type ErrorRecord } from '../core/errors.js';
 import type { CallSlot, MonotonicMs } from '../core/units.js';
@@ -44,15 +44,11 @@ export class WorkerChannel {
     // Over the slots of all listeners, because the range of this listener is not known here.
     this.#sessions = new OpenCalls(0, table.slots);
     this.#port = new FramePort(channel, (frame) => this.#receive(frame));
-    // `close` comes if the listener has died, and with it the clients' connections. It also comes after
-    // `close` of this end: by then `cancelAll` has been called, and sessions allow a second `onCancel`.
+    // The event comes if the listener has died, or after `close` of this class, which follows `cancelAll`.
     channel.port.on('close', () => this.cancelAll());
   }
 
-  /**
-   * Aborts all calls of the listener, because the listener has died or been replaced, or the worker ends. May
-   * be called again.
-   */
+  /** Aborts all calls, because the listener has died or been replaced, or the worker ends. Idempotent. */
   cancelAll(): void {
     // Sessions may end their calls, and so remove themselves, within the loop: `all` returns a copy.
     for (const session of this.#sessions.all()) notify(session, 'onCancel', true);
@@ -73,6 +69,7 @@ export class WorkerChannel {
         notify(this.#sessions.get(frame.id), 'onCancel');
         return;
       case FRAME_STOP:
+        // As Cancel, but an upstream may not finish for a client that has gone.
         notify(this.#sessions.get(frame.id), 'onCancel', true);
         return;
       case FRAME_CREDIT:
@@ -93,9 +90,9 @@ export class WorkerChannel {
 }
 
 /**
- * Calls one method of a session, if the call is still open (undefined: it is not). An exception is a bug. It
- * ends that call, and not the worker with all of its calls; but what `crash` throws is not caught, and ends
- * the worker. `onCredit` gets `atOnce` too, and ignores it.
+ * Calls one method of a session; none if the call is not open, so that there is no session. An exception is a
+ * bug. It ends that call, and not the worker; but an exception of `crash` ends the worker with all its calls.
+ * `atOnce`: the session must abort its upstream. `onCredit` ignores it.
  */
 function notify(session: UpstreamSession | undefined, method: 'onCancel' | 'onCredit', atOnce = false): void {
   try {
@@ -105,7 +102,7 @@ function notify(session: UpstreamSession | undefined, method: 'onCancel' | 'onCr
   }
 }
 
-/** Sends the output of one session, and asserts that the session does not end twice. */
+/** Sends the output of one session, and asserts that the session does not end its call twice. */
 class SessionHandle implements DownstreamHandle {
   readonly #id: CallId;
   readonly #slot: CallSlot;
@@ -122,20 +119,22 @@ class SessionHandle implements DownstreamHandle {
     this.#sessions = sessions;
   }
 
+  /** False if the session must pause its upstream until it gets credits. */
   data(bytes: Uint8Array): boolean {
     invariant(!this.isEnded, 'no data after the end of a call');
-    // The client has gone, and the Cancel frame, or the event of the listener's end, is on its way. Also true
-    // if another call has the slot, so `spend` below only touches the words of this call.
+    // The client or the listener has gone, as a frame or event will say. Also true if another call has the
+    // slot, so `spend` below only changes the words of this call.
     if (this.#table.isCancelled(this.#id)) return true;
     this.#port.push({ kind: FRAME_DATA, id: this.#id, bytes });
     return this.#table.spend(this.#slot, bytes.length);
   }
 
+  /** `fallback`: its number in the order of the call's fallbacks, from 1; 0 for the model that is named. */
   recordUpstream(upstreamSlot: number, fallback: number, nowMs: MonotonicMs): void {
     if (this.#table.hasSlot(this.#id)) this.#table.recordUpstream(this.#slot, upstreamSlot, fallback, nowMs);
   }
 
-  // Without a check of `isEnded`: the listener drops a Tried that comes after the end of its call.
+  // Does not check `isEnded`: the listener drops a Tried frame that comes after the end of its call.
   tried(attempt: TriedAttempt): void {
     this.#port.push({ kind: FRAME_TRIED, id: this.#id, attempt });
   }
@@ -148,6 +147,7 @@ class SessionHandle implements DownstreamHandle {
     this.#finish({ kind: FRAME_END, id: this.#id, bytes, usage, upstreamWaitMs });
   }
 
+  /** Ends a stream that stopped half-way. It is billed up to there. */
   cut(usage: Usage, upstreamWaitMs: number): void {
     this.#finish({ kind: FRAME_CUT, id: this.#id, bytes: EMPTY, usage, upstreamWaitMs });
   }

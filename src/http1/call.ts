@@ -47,9 +47,9 @@ export class Http1Call implements HttpCall, PooledCall {
   next: PooledCall | undefined;
   /** Monotonic, as all times here. Pauses do not count: each moves the deadline by its length. */
   #totalDeadlineMs: number;
-  /** When the call fails with the code `#waitsFor`. While the call is paused, this bounds the pause. */
+  /** When the call fails with `#deadlineCode`. While the call is paused, this bounds the pause. */
   #deadlineMs: number;
-  #waitsFor: TimeoutCode = 'TIMEOUT_CONNECT';
+  #deadlineCode: TimeoutCode = 'TIMEOUT_CONNECT';
   /** From `dispatch` until the request is sent, or the call is over. */
   #request: Http1Request | undefined;
   #pool: Http1Pool | undefined;
@@ -104,7 +104,7 @@ export class Http1Call implements HttpCall, PooledCall {
     if (this.#isPaused || this.#isOver) return;
     this.#isPaused = true;
     this.#heldUpMs = this.#heldUpMsByNow();
-    this.#pausedAtMs = this.#wait('TIMEOUT_HELD_UP', HELD_UP_MS_MAX - this.#pausedMs);
+    this.#pausedAtMs = this.#setDeadline('TIMEOUT_HELD_UP', HELD_UP_MS_MAX - this.#pausedMs);
     // A head came by a connection, so there is one.
     if (this.#hasHead) this.#connection!.pause();
   }
@@ -112,7 +112,7 @@ export class Http1Call implements HttpCall, PooledCall {
   resume(): void {
     if (!this.#isPaused || this.#isOver) return;
     this.#isPaused = false;
-    this.#resumedAtMs = this.#wait('TIMEOUT_IDLE', this.#target.idleTimeoutMs);
+    this.#resumedAtMs = this.#setDeadline('TIMEOUT_IDLE', this.#target.idleTimeoutMs);
     const pausedMs = this.#resumedAtMs - this.#pausedAtMs;
     this.#pausedMs += pausedMs;
     this.#totalDeadlineMs += pausedMs;
@@ -130,7 +130,7 @@ export class Http1Call implements HttpCall, PooledCall {
   /** Fails the call if one of its deadlines has passed. Each sweep of the client calls it. */
   expire(nowMs: MonotonicMs): void {
     if (nowMs >= this.#totalDeadlineMs && !this.#isPaused) this.#timeOut('TIMEOUT_TOTAL');
-    else if (nowMs >= this.#deadlineMs) this.#timeOut(this.#isQueued ? 'TIMEOUT_QUEUE' : this.#waitsFor);
+    else if (nowMs >= this.#deadlineMs) this.#timeOut(this.#isQueued ? 'TIMEOUT_QUEUE' : this.#deadlineCode);
   }
 
   /** Called once: the pool has taken the call out of its queue, which a call that is over has left. */
@@ -140,19 +140,19 @@ export class Http1Call implements HttpCall, PooledCall {
     this.#request = undefined;
     this.#connection = connection;
     this.#wasSent = true;
-    this.#wait('TIMEOUT_FIRST_BYTE', this.#target.firstByteTimeoutMs);
+    this.#setDeadline('TIMEOUT_FIRST_BYTE', this.#target.firstByteTimeoutMs);
     connection.send(this, head, body, isAscii);
   }
 
   onHead(head: ResponseHead): void {
     this.#hasHead = true;
-    this.#wait('TIMEOUT_IDLE', this.#target.idleTimeoutMs);
+    this.#setDeadline('TIMEOUT_IDLE', this.#target.idleTimeoutMs);
     this.#handler.onStart(head.status, (name) => head.header(name));
   }
 
   onBody(bytes: Buffer): void {
     // Bytes that were read before the pause must not replace the deadline of the pause.
-    if (!this.#isPaused) this.#wait('TIMEOUT_IDLE', this.#target.idleTimeoutMs);
+    if (!this.#isPaused) this.#setDeadline('TIMEOUT_IDLE', this.#target.idleTimeoutMs);
     this.#handler.onData(bytes);
   }
 
@@ -186,9 +186,9 @@ export class Http1Call implements HttpCall, PooledCall {
   }
 
   /** Makes the call fail with `code` in `ms`, in place of the deadline before. Returns the current time. */
-  #wait(code: TimeoutCode, ms: number): number {
+  #setDeadline(code: TimeoutCode, ms: number): number {
     const nowMs = this.#clock.monotonicMs();
-    this.#waitsFor = code;
+    this.#deadlineCode = code;
     this.#deadlineMs = nowMs + ms;
     return nowMs;
   }

@@ -53,7 +53,7 @@ interface TargetHeads {
   readonly start: string | undefined;
   /** The `start` with the path of the last call that named a path: most of the next calls name it too. */
   lastPath: { readonly path: string; readonly start: string | undefined };
-  /** The further headers of the last call, and their lines, in case the same array comes again. */
+  /** The further headers of the last call, and their lines: the next call may have the same array. */
   lastFurther: { readonly headers: readonly string[]; readonly lines: string | undefined };
 }
 
@@ -74,7 +74,7 @@ export class Http1Client implements HttpClient {
   /** When a sweep first found no call; undefined while there are calls. */
   #idleSinceMs: MonotonicMs | undefined;
   /** Whether the timer runs at the period IDLE_SWEEP_PERIOD_MS. */
-  #isIdle = false;
+  #sweepsSlowly = false;
   #isClosed = false;
 
   constructor(options: Http1ClientOptions) {
@@ -96,7 +96,7 @@ export class Http1Client implements HttpClient {
       call.reject(CLIENT_CLOSED);
       return call;
     }
-    if (this.#isIdle || this.#stopSweeps === undefined) this.#sweepEach(SWEEP_PERIOD_MS);
+    if (this.#sweepsSlowly || this.#stopSweeps === undefined) this.#sweepEach(SWEEP_PERIOD_MS);
     const heads = this.#headsOf(target);
     const lengthBytes = typeof body === 'string' ? Buffer.byteLength(body) : body.length;
     const start = path === undefined ? heads.start : startOfPath(heads, path);
@@ -121,7 +121,7 @@ export class Http1Client implements HttpClient {
   /**
    * Called when a reload has made new targets. Closes connections to all others: idle connections at once,
    * those in use when their calls have ended. A call of a former target that starts later (its session began
-   * before the reload) makes a pool anew.
+   * before the reload) makes a new pool.
    */
   retain(targets: readonly HttpTarget[]): void {
     const kept = new Set(targets);
@@ -151,7 +151,7 @@ export class Http1Client implements HttpClient {
     this.#idleSinceMs ??= nowMs;
     for (const pool of this.#pools.values()) {
       if (pool.isEmpty) continue;
-      if (!this.#isIdle && nowMs - this.#idleSinceMs >= IDLE_SWEEP_PERIOD_MS)
+      if (!this.#sweepsSlowly && nowMs - this.#idleSinceMs >= IDLE_SWEEP_PERIOD_MS)
         this.#sweepEach(IDLE_SWEEP_PERIOD_MS);
       return;
     }
@@ -161,7 +161,7 @@ export class Http1Client implements HttpClient {
 
   #sweepEach(periodMs: number): void {
     this.#stopSweeps?.();
-    this.#isIdle = periodMs === IDLE_SWEEP_PERIOD_MS;
+    this.#sweepsSlowly = periodMs === IDLE_SWEEP_PERIOD_MS;
     this.#idleSinceMs = undefined;
     this.#stopSweeps = onEachTick(periodMs, () => this.#sweep());
   }

@@ -45,18 +45,18 @@ export class ResponseHead {
   readonly keepsAlive: boolean;
   readonly #text: string;
   /** `#text` in lower case, to find names in. Positions are the same in both, because all is Latin-1. */
-  readonly #lower: string;
+  readonly #lowered: string;
 
   constructor(
     text: string,
-    lower: string,
+    lowered: string,
     status: number,
     framing: Framing,
     lengthBytes: number,
     keepsAlive: boolean,
   ) {
     this.#text = text;
-    this.#lower = lower;
+    this.#lowered = lowered;
     this.status = status;
     this.framing = framing;
     this.lengthBytes = lengthBytes;
@@ -68,7 +68,7 @@ export class ResponseHead {
    * literal of the code: LINE_STARTS keeps each name for ever.
    */
   header(name: string): string | undefined {
-    return valueAt(this.#text, this.#lower, name, 0)?.value;
+    return valueAt(this.#text, this.#lowered, name, 0)?.value;
   }
 
   /** How long the server keeps the connection; undefined if the server does not say so. */
@@ -86,31 +86,31 @@ export class ResponseHead {
 export function parseHead(text: string): ResponseHead | string {
   if (!HEAD.test(text)) return STATUS_LINE.test(text) ? 'bad header' : 'bad status line';
   const status = Number(text.slice(STATUS_START, STATUS_END));
-  const lower = text.toLowerCase();
+  const lowered = text.toLowerCase();
   if (status === SWITCHING) return 'an upgrade that nobody asked for';
   // An informational head has no body, whatever it says; the final head follows.
-  if (status < 200) return new ResponseHead(text, lower, status, 'empty', 0, true);
+  if (status < 200) return new ResponseHead(text, lowered, status, 'empty', 0, true);
   // A shorter text cannot have more headers. The status line and the empty line are two more lines.
   if (text.length > HEADERS_MAX * HEADER_BYTES_MIN && lineCountOf(text) > HEADERS_MAX + 2)
     return `more than ${HEADERS_MAX} headers`;
   const isHttp10 = text.startsWith('HTTP/1.0');
   // The connection to an HTTP/1.0 server is never kept: the `keep-alive` that it may offer is no standard.
-  const keepsAlive = !isHttp10 && !saysClose(text, lower);
-  const length = valueAt(text, lower, 'content-length', 0);
-  const coding = valueAt(text, lower, 'transfer-encoding', 0);
+  const keepsAlive = !isHttp10 && !saysClose(text, lowered);
+  const length = valueAt(text, lowered, 'content-length', 0);
+  const coding = valueAt(text, lowered, 'transfer-encoding', 0);
   if (length !== undefined && coding !== undefined) return 'a length and a transfer coding';
   if (coding !== undefined) {
     if (isHttp10) return 'a transfer coding in HTTP/1.0';
     if (coding.value.toLowerCase() !== 'chunked') return 'a transfer coding but chunked';
-    if (valueAt(text, lower, 'transfer-encoding', coding.end) !== undefined) return 'two transfer codings';
+    if (valueAt(text, lowered, 'transfer-encoding', coding.end) !== undefined) return 'two transfer codings';
   }
   if (length !== undefined) {
     if (!LENGTH_PATTERN.test(length.value)) return 'a length that is none';
-    if (valueAt(text, lower, 'content-length', length.end) !== undefined) return 'two lengths';
+    if (valueAt(text, lowered, 'content-length', length.end) !== undefined) return 'two lengths';
   }
   const framing = framingOf(status, coding !== undefined, length?.value);
   const lengthBytes = framing === 'length' ? Number(length!.value) : 0;
-  return new ResponseHead(text, lower, status, framing, lengthBytes, keepsAlive && framing !== 'close');
+  return new ResponseHead(text, lowered, status, framing, lengthBytes, keepsAlive && framing !== 'close');
 }
 
 function framingOf(status: number, isChunked: boolean, length: string | undefined): Framing {
@@ -128,13 +128,13 @@ function lineCountOf(text: string): number {
 }
 
 /** Whether a header `connection` (there may be several) has the option `close`. */
-function saysClose(text: string, lower: string): boolean {
-  let header = valueAt(text, lower, 'connection', 0);
+function saysClose(text: string, lowered: string): boolean {
+  let header = valueAt(text, lowered, 'connection', 0);
   while (header !== undefined) {
     const options = header.value.toLowerCase();
     // The usual value is compared first, because `split` costs more.
     if (options !== 'keep-alive' && options.split(/[,\s]+/).includes('close')) return true;
-    header = valueAt(text, lower, 'connection', header.end);
+    header = valueAt(text, lowered, 'connection', header.end);
   }
   return false;
 }
@@ -144,17 +144,17 @@ const LINE_STARTS = new Map<string, string>();
 
 /**
  * Returns the value of the first header of that name from the position `from` on, and the position of its
- * line's CRLF. `text` must match HEAD; `lower` is the text in lower case.
+ * line's CRLF. `text` must match HEAD; `lowered` is the text in lower case.
  */
 function valueAt(
   text: string,
-  lower: string,
+  lowered: string,
   name: string,
   from: number,
 ): { readonly value: string; readonly end: number } | undefined {
   let lineStart = LINE_STARTS.get(name);
   if (lineStart === undefined) LINE_STARTS.set(name, (lineStart = `\n${name}:`));
-  const start = lower.indexOf(lineStart, from);
+  const start = lowered.indexOf(lineStart, from);
   if (start === -1) return undefined;
   const end = text.indexOf('\r', start);
   let valueStart = start + lineStart.length;

@@ -67,13 +67,13 @@ export class Http1Parser {
     this.hasBegun = true;
     this.bodyStart = 0;
     this.bodyEnd = 0;
-    let at = 0;
-    while (this.head === undefined && this.error === undefined && at < length)
-      at = this.#readHead(bytes, at, length);
+    let offset = 0;
+    while (this.head === undefined && this.error === undefined && offset < length)
+      offset = this.#readHead(bytes, offset, length);
     if (this.head === undefined) return;
-    if (!this.isOver) at = this.#readBody(this.head, bytes, at, length);
-    this.excessStart = at;
-    this.hasExcess = at < length;
+    if (!this.isOver) offset = this.#readBody(this.head, bytes, offset, length);
+    this.excessStart = offset;
+    this.hasExcess = offset < length;
   }
 
   /** The server has closed before the end. That ends a body framed by `close`; else it is an error. */
@@ -82,17 +82,17 @@ export class Http1Parser {
     else this.error = 'closed before its end';
   }
 
-  /** Reads one head, or a part of it, from `at` on. Returns the position after what was read. */
-  #readHead(bytes: Buffer, at: number, length: number): number {
+  /** Reads one head, or a part of it, from `offset` on. Returns the offset after what was read. */
+  #readHead(bytes: Buffer, offset: number, length: number): number {
     // Mostly the whole head has come at once. The buffer may have older bytes after `length`, which do not
     // count.
-    const endAt = this.#headPart === '' ? bytes.indexOf(HEAD_END_BYTES, at) : -1;
-    if (endAt !== -1 && endAt + HEAD_END.length <= length) {
-      const end = endAt + HEAD_END.length;
-      this.#readWholeHead(bytes.toString('latin1', at, end));
+    const headEndOffset = this.#headPart === '' ? bytes.indexOf(HEAD_END_BYTES, offset) : -1;
+    if (headEndOffset !== -1 && headEndOffset + HEAD_END.length <= length) {
+      const end = headEndOffset + HEAD_END.length;
+      this.#readWholeHead(bytes.toString('latin1', offset, end));
       return end;
     }
-    const piece = bytes.toString('latin1', at, Math.min(length, at + HEAD_BYTES_MAX));
+    const piece = bytes.toString('latin1', offset, Math.min(length, offset + HEAD_BYTES_MAX));
     const searched = this.#tail + piece;
     const endInSearched = searched.indexOf(HEAD_END);
     if (endInSearched === -1) {
@@ -104,7 +104,7 @@ export class Http1Parser {
     this.#headPart = '';
     this.#tail = '';
     this.#readWholeHead(head);
-    return at + pieceEnd;
+    return offset + pieceEnd;
   }
 
   /** `searched` is the former tail, in which no lone LF is, and the piece. */
@@ -135,21 +135,21 @@ export class Http1Parser {
     if (head.framing === 'chunked') this.#chunks.reset();
   }
 
-  /** Reads the body from `at` on. Returns the position after what was read. */
-  #readBody({ framing }: ResponseHead, bytes: Buffer, at: number, length: number): number {
-    this.bodyStart = at;
+  /** Reads the body from `offset` on. Returns the offset after what was read. */
+  #readBody({ framing }: ResponseHead, bytes: Buffer, offset: number, length: number): number {
+    this.bodyStart = offset;
     if (framing === 'chunked') {
-      const end = this.#chunks.decode(bytes, at, length);
+      const end = this.#chunks.decode(bytes, offset, length);
       this.bodyStart = this.#chunks.payloadStart;
       this.bodyEnd = this.#chunks.payloadEnd;
       this.error = this.#chunks.error;
       this.isOver = this.#chunks.isOver;
       return end;
     }
-    const end = framing === 'length' ? Math.min(length, at + this.#bytesToCome) : length;
+    const end = framing === 'length' ? Math.min(length, offset + this.#bytesToCome) : length;
     this.bodyEnd = end;
     if (framing === 'length') {
-      this.#bytesToCome -= end - at;
+      this.#bytesToCome -= end - offset;
       this.isOver = this.#bytesToCome === 0;
     }
     return end;
@@ -230,36 +230,36 @@ class ChunkedBody {
   }
 
   /**
-   * Reads `bytes[at..end)`, and moves payloads within it. Returns `end`, or the position where the body ends.
+   * Reads `bytes[offset..end)`, and moves payloads within it. Returns `end`, or where the body ends.
    */
-  decode(bytes: Uint8Array, at: number, end: number): number {
-    this.payloadStart = at;
-    this.payloadEnd = at;
-    while (at < end && this.#step !== OVER && this.error === undefined) {
+  decode(bytes: Uint8Array, offset: number, end: number): number {
+    this.payloadStart = offset;
+    this.payloadEnd = offset;
+    while (offset < end && this.#step !== OVER && this.error === undefined) {
       if (this.#step === DATA) {
-        const pieceEnd = Math.min(end, at + this.#sizeBytes);
-        this.#addPayload(bytes, at, pieceEnd);
-        this.#sizeBytes -= pieceEnd - at;
-        at = pieceEnd;
-        if (this.#sizeBytes === 0) at = this.#readDataEnd(bytes, at, end);
+        const pieceEnd = Math.min(end, offset + this.#sizeBytes);
+        this.#addPayload(bytes, offset, pieceEnd);
+        this.#sizeBytes -= pieceEnd - offset;
+        offset = pieceEnd;
+        if (this.#sizeBytes === 0) offset = this.#readDataEnd(bytes, offset, end);
       } else if (this.#step === SIZE && this.#digits === 0) {
-        at = this.#readSizeLine(bytes, at, end);
+        offset = this.#readSizeLine(bytes, offset, end);
       } else {
-        this.#readByte(bytes[at]!);
-        at++;
+        this.#readByte(bytes[offset]!);
+        offset++;
       }
     }
-    return at;
+    return offset;
   }
 
   /**
    * Reads a whole size line if all of it has come and it has no extension, as nearly always; else one byte.
-   * Returns the next position. The last chunk, of size 0, is read byte by byte.
+   * Returns the next offset. The last chunk, of size 0, is read byte by byte.
    */
-  #readSizeLine(bytes: Uint8Array, at: number, end: number): number {
-    const digitsEnd = Math.min(end - 2, at + SHORT_SIZE_DIGITS_MAX);
+  #readSizeLine(bytes: Uint8Array, offset: number, end: number): number {
+    const digitsEnd = Math.min(end - 2, offset + SHORT_SIZE_DIGITS_MAX);
     let size = 0;
-    let next = at;
+    let next = offset;
     for (; next < digitsEnd; next++) {
       const digit = hexDigitOf(bytes[next]!);
       if (digit === undefined) break;
@@ -270,16 +270,16 @@ class ChunkedBody {
       this.#step = DATA;
       return next + 2;
     }
-    this.#readByte(bytes[at]!);
-    return at + 1;
+    this.#readByte(bytes[offset]!);
+    return offset + 1;
   }
 
-  /** Reads the line end behind a chunk if the whole line end has come. Returns the next position. */
-  #readDataEnd(bytes: Uint8Array, at: number, end: number): number {
+  /** Reads the line end after a chunk if the whole line end has come. Returns the next offset. */
+  #readDataEnd(bytes: Uint8Array, offset: number, end: number): number {
     this.#digits = 0;
-    const hasCome = at + 1 < end && bytes[at] === CR && bytes[at + 1] === LF;
+    const hasCome = offset + 1 < end && bytes[offset] === CR && bytes[offset + 1] === LF;
     this.#step = hasCome ? SIZE : DATA_CR;
-    return hasCome ? at + 2 : at;
+    return hasCome ? offset + 2 : offset;
   }
 
   /** Moves the payload `bytes[start..end)` to the end of the payloads of this call of `decode`. */

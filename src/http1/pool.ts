@@ -56,7 +56,7 @@ export class Http1Pool implements ConnectionOwner {
   /**
    * How many of the waiting calls, from the first on, have waited a whole turn and may use a kept connection.
    */
-  #sendable = 0;
+  #sendableCount = 0;
   /**
    * Sends first, and only then counts the calls of this turn as sendable and its connections as idle, so that
    * both wait for the next run. Between two runs lies a whole turn, in which the sockets read all that had
@@ -67,9 +67,9 @@ export class Http1Pool implements ConnectionOwner {
     this.#sendWaiting();
     for (const connection of this.#justFreed) if (connection.isIdle) this.#idle.push(connection);
     this.#justFreed = [];
-    this.#sendable = this.#waiting.size;
-    if (this.#sendable === 0 && this.#isRetired) this.#destroyFree();
-    if (this.#sendable > 0 && this.#idle.length > 0) this.#awaitTurn();
+    this.#sendableCount = this.#waiting.size;
+    if (this.#sendableCount === 0 && this.#isRetired) this.#destroyFree();
+    if (this.#sendableCount > 0 && this.#idle.length > 0) this.#awaitTurn();
     this.#openConnections();
   };
   /** The calls in flight bound the queue, and the connect timeout of each call its wait. */
@@ -175,13 +175,13 @@ export class Http1Pool implements ConnectionOwner {
     // With an error, the connection failed to open. If the others are too few for the calls that wait, the
     // first call fails.
     const wasDead = false;
-    if (error !== undefined && this.#waiting.size > this.#soonFree)
+    if (error !== undefined && this.#waiting.size > this.#soonFreeCount)
       this.#dequeue()!.onConnectionError(error, wasDead);
     this.#openConnections();
   }
 
   /** How many connections will soon take a call. If some turn out to be closed, `#onTurnEnd` opens others. */
-  get #soonFree(): number {
+  get #soonFreeCount(): number {
     return this.#opening.size + this.#justFreed.length + this.#idle.length;
   }
 
@@ -203,10 +203,10 @@ export class Http1Pool implements ConnectionOwner {
   }
 
   #sendWaiting(): void {
-    while (this.#sendable > 0) {
+    while (this.#sendableCount > 0) {
       const connection = this.#takeIdle();
       if (connection === undefined) return;
-      // `#sendable` is at most the number of waiting calls, so there is one.
+      // `#sendableCount` is at most the number of waiting calls, so there is one.
       this.#dequeue()!.sendOn(connection);
     }
   }
@@ -218,11 +218,11 @@ export class Http1Pool implements ConnectionOwner {
   }
 
   /**
-   * Called when a call leaves the queue. The call counts as one of the sendable calls, also if it was behind
+   * Called when a call leaves the queue. The call counts as one of the sendable calls, also if it was after
    * them or had left before: at worst another call waits one more turn.
    */
   #lowerSendable(): void {
-    if (this.#sendable > 0) this.#sendable--;
+    if (this.#sendableCount > 0) this.#sendableCount--;
   }
 
   /** Gives the connection to the longest waiting call, if there is one. */
@@ -245,7 +245,7 @@ export class Http1Pool implements ConnectionOwner {
   }
 
   #openConnections(): void {
-    while (this.#waiting.size > this.#soonFree && this.#connections.size < this.#connectionsMax) {
+    while (this.#waiting.size > this.#soonFreeCount && this.#connections.size < this.#connectionsMax) {
       const connection = new Http1Connection(this.#dialer, this, this.#clock, this.#connectTimeoutMs);
       this.#connections.add(connection);
       this.#opening.add(connection);
