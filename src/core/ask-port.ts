@@ -30,11 +30,11 @@ interface WaitingQuestion<Reply> {
 
 /**
  * An id has a count and the question's slot in `#waiting`: together 53 bits, which a number holds exactly. By
- * the count a late reply is not taken for that of a later question in the same slot.
+ * its count a late reply is not taken for that of a later question in the same slot.
  */
 const SLOTS_MAX = 2 ** 20;
 /** After so many questions the count begins again: after 9 days, at 10,000 questions a second. */
-const COUNTS = 2 ** 33;
+const COUNTS_MAX = 2 ** 33;
 
 export class PendingReplies<Reply> {
   readonly #bound: WaitBound<Reply> | undefined;
@@ -63,7 +63,7 @@ export class PendingReplies<Reply> {
       const waiting: WaitingQuestion<Reply> = { id: 0, resolve, timer };
       const slot = this.#waiting.add(waiting);
       invariant(slot < SLOTS_MAX, 'an id has room for everybody who waits');
-      this.#count = (this.#count + 1) % COUNTS;
+      this.#count = (this.#count + 1) % COUNTS_MAX;
       waiting.id = this.#count * SLOTS_MAX + slot;
       send(waiting.id);
     });
@@ -154,7 +154,7 @@ export class AskPort<Ask, Reply, Message = never> {
   readonly #inTurns: boolean;
   readonly #pending = new PendingReplies<AskReply<Reply>>();
   /** With `inTurns`, the messages of this turn, to be sent at its end. */
-  #turn: (Question<Ask> | Withdrawal | Message)[] = [];
+  #turnMessages: (Question<Ask> | Withdrawal | Message)[] = [];
 
   constructor(port: MessagePort, { inTurns = false } = {}) {
     this.#port = port;
@@ -221,11 +221,11 @@ export class AskPort<Ask, Reply, Message = never> {
       return;
     }
     // The first message of a turn has the array sent; the others only join it.
-    if (this.#turn.push(message) > 1) return;
+    if (this.#turnMessages.push(message) > 1) return;
     setImmediate(() => {
-      const turn = this.#turn;
-      this.#turn = [];
-      this.#port.postMessage(turn);
+      const messages = this.#turnMessages;
+      this.#turnMessages = [];
+      this.#port.postMessage(messages);
     });
   }
 }

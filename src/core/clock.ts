@@ -50,12 +50,12 @@ export class SystemClock implements Clock {
 function offsetMs(): number {
   let best = { offsetMs: 0, spreadMs: Infinity };
   for (let sample = 0; sample < OFFSET_SAMPLES; sample++) {
-    const before = performance.now();
+    const beforeMs = performance.now();
     const [seconds, nanoseconds] = process.hrtime();
-    const after = performance.now();
-    const spreadMs = after - before;
+    const afterMs = performance.now();
+    const spreadMs = afterMs - beforeMs;
     if (spreadMs >= best.spreadMs) continue;
-    best = { offsetMs: seconds * 1_000 + nanoseconds / 1e6 - (before + after) / 2, spreadMs };
+    best = { offsetMs: seconds * 1_000 + nanoseconds / 1e6 - (beforeMs + afterMs) / 2, spreadMs };
   }
   return best.offsetMs;
 }
@@ -88,7 +88,7 @@ export class RetentionCalendar {
    * By how much the wall clock was ahead of the monotonic clock, at the calls of `nowMs` in the last hour. A
    * reading is kept while it is less than all later ones, so the first is the least of the hour.
    */
-  #readings: { readonly atMs: number; readonly aheadMs: number }[] = [];
+  #readings: { readonly readAtMs: number; readonly aheadMs: number }[] = [];
 
   constructor(clock: Clock) {
     this.#clock = clock;
@@ -100,14 +100,14 @@ export class RetentionCalendar {
    * nothing is to be removed: only a call takes a reading, and only readings tell a step ahead.
    */
   nowMs(): number {
-    const atMs = this.#clock.monotonicMs();
-    const aheadMs = this.#clock.wallMs() - atMs;
-    const earlier = this.#readings.filter(
-      (reading) => reading.aheadMs < aheadMs && atMs - reading.atMs < BELIEVED_AFTER_MS,
+    const readAtMs = this.#clock.monotonicMs();
+    const aheadMs = this.#clock.wallMs() - readAtMs;
+    const earlierReadings = this.#readings.filter(
+      (reading) => reading.aheadMs < aheadMs && readAtMs - reading.readAtMs < BELIEVED_AFTER_MS,
     );
-    this.#readings = [...earlier, { atMs, aheadMs }];
+    this.#readings = [...earlierReadings, { readAtMs, aheadMs }];
     // The first of `#readings` is there: this call has just added one.
-    return atMs - this.#startMs < FIRST_AFTER_MS ? -Infinity : atMs + this.#readings[0]!.aheadMs;
+    return readAtMs - this.#startMs < FIRST_AFTER_MS ? -Infinity : readAtMs + this.#readings[0]!.aheadMs;
   }
 }
 

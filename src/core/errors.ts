@@ -141,8 +141,8 @@ export function errorBody({ code, message }: ErrorRecord): string {
 
 /**
  * Throws an Error if `condition` is false, which is a bug. An error that no code catches ends the thread,
- * which the main thread replaces. `what` says what should be true.
+ * which the main thread replaces. `expectation` says what should be true.
  */
-export function invariant(condition: boolean, what: string): asserts condition {
-  if (!condition) throw new Error(`invariant broken: ${what}`);
+export function invariant(condition: boolean, expectation: string): asserts condition {
+  if (!condition) throw new Error(`invariant broken: ${expectation}`);
 }

@@ -30,11 +30,11 @@ const CHARS_MAX = 1024 * 1024;
 
 /**
  * As parsedJson (undefined for malformed JSON), with integers beyond 2^53 marked. Only exactJsonText may
- * write the value. `required` is a word that a text with such integers has, such as `tool_use`: nothing is
+ * write the value. `requiredWord` is what a text with such integers has, such as `tool_use`: nothing is
  * marked in a text without it, and it is found faster than digits are.
  */
-export function exactJson(text: string, required = ''): unknown {
-  const mayHaveMarks = text.length <= CHARS_MAX && text.includes(required) && LONG_INTEGER.test(text);
+export function exactJson(text: string, requiredWord = ''): unknown {
+  const mayHaveMarks = text.length <= CHARS_MAX && text.includes(requiredWord) && LONG_INTEGER.test(text);
   if (!mayHaveMarks) return parsedJson(text);
   return parsedJson(
     text.replace(STRINGS_AND_NUMBERS, (token) =>

@@ -49,18 +49,18 @@ export class FairQueue<Owner, T> {
   }
 
   /**
-   * Puts a value behind the owner's others. If the queue is full, it drops the latest values of the heaviest
+   * Puts a value after the owner's others. If the queue is full, it drops the latest values of the heaviest
    * lane, provided that this lane stays at least as heavy as the owner's. Returns the values that are not in
    * the queue now: those that were dropped, or `value` alone if the bounds forbid it.
    */
   offer(owner: Owner, value: T, weight: number): T[] {
     const { weightMax, ownerWeightMax } = this.#bounds;
-    const ownWeight = (this.#lanes.get(owner)?.weight ?? 0) + weight;
-    if (ownWeight > ownerWeightMax || weight > weightMax) return [value];
+    const laneWeight = (this.#lanes.get(owner)?.weight ?? 0) + weight;
+    if (laneWeight > ownerWeightMax || weight > weightMax) return [value];
     const dropped: T[] = [];
     if (this.#weight + weight > weightMax) {
       const heaviest = this.#heaviest();
-      if (heaviest === undefined || heaviest[1].weight - weight < ownWeight) return [value];
+      if (heaviest === undefined || heaviest[1].weight - weight < laneWeight) return [value];
       while (this.#weight + weight > weightMax && heaviest[1].items.length > 0)
         dropped.push(this.#takeOut(heaviest[0], heaviest[1].items.length - 1));
     }
@@ -92,22 +92,22 @@ export class FairQueue<Owner, T> {
   }
 
   /**
-   * Every value with its owner, in the order in which `take` would return them. O(values). Do not go on with
-   * the generator once the queue has changed: call `inTurn` again.
+   * Every value with its owner, in the order in which `take` would return the values. O(values). Do not go on
+   * with the generator once the queue has changed: call `inTurn` again.
    */
   *inTurn(): Generator<readonly [Owner, T]> {
     let lanes: Iterable<readonly [Owner, Lane<T>]> = this.#lanes;
     for (let round = 0; ; round++) {
       // The lanes with an item in the next round. Only these are visited then: one owner with many items must
       // not cost a visit of all others in each round.
-      const longer: (readonly [Owner, Lane<T>])[] = [];
+      const lanesOfNextRound: (readonly [Owner, Lane<T>])[] = [];
       for (const lane of lanes) {
         const [owner, { items }] = lane;
-        if (items.length > round + 1) longer.push(lane);
+        if (items.length > round + 1) lanesOfNextRound.push(lane);
         yield [owner, items[round]!.value];
       }
-      if (longer.length === 0) return;
-      lanes = longer;
+      if (lanesOfNextRound.length === 0) return;
+      lanes = lanesOfNextRound;
     }
   }
 

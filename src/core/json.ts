@@ -15,7 +15,7 @@ export function jsonText(value: unknown): string {
   );
 }
 
-/** A text of ASCII characters that stand for themselves in a JSON string. */
+/** Matches a text whose characters are ASCII and are written in a JSON string without an escape. */
 const NEEDS_NO_ESCAPE = /^[ !#-[\]-~]*$/;
 
 /** As JSON.stringify. Text that needs no escape, as most does, takes 0.2 µs for 240 characters, not 0.8. */

@@ -37,13 +37,13 @@ const DECIMAL = /^(0|[1-9]\d{0,11})(?:\.(\d{1,12}))?$/;
 
 /**
  * The decimal in units of its decimal number `decimals`, which the caller must know to be pico-units.
- * Undefined if the text is malformed, has more decimals or is above `max`.
+ * Undefined if the text is malformed, has more decimals or is above `valueMax`.
  */
-function parseDecimal(text: string, decimals: number, max: bigint): PicoUnits | undefined {
+function parseDecimal(text: string, decimals: number, valueMax: bigint): PicoUnits | undefined {
   const [, whole, fraction = ''] = DECIMAL.exec(text) ?? [];
   if (whole === undefined || fraction.length > decimals) return undefined;
   const value = BigInt(whole + fraction.padEnd(decimals, '0'));
-  return value > max ? undefined : asPicoUnits(value);
+  return value > valueMax ? undefined : asPicoUnits(value);
 }
 
 /**

@@ -140,7 +140,7 @@ const SET_BACK_MS_MIN = 15 * 60_000;
 /** More than any time zone sets its clocks back. */
 const SET_BACK_MS_MAX = 3 * 3_600_000;
 const OFFSET = /^([+-])(\d\d):([0-5]\d)$/;
-/** By which zones lie before or behind UTC. */
+/** No zone is further ahead of UTC, or after it. */
 const OFFSET_MS_MAX = 14 * 3_600_000;
 
 /** Whether a calendar can be made of the text: an offset such as +08:00, or a name such as Europe/Berlin. */
@@ -184,8 +184,8 @@ export class Calendar {
   }
 
   dayAt(wallMs: number): Period {
-    const last = this.#day;
-    if (last !== undefined && wallMs >= last.startMs && wallMs < last.endMs) return last;
+    const lastDay = this.#day;
+    if (lastDay !== undefined && wallMs >= lastDay.startMs && wallMs < lastDay.endMs) return lastDay;
     let number = Math.floor(this.#localMs(wallMs) / DAY_MS);
     // Clocks that were set back over midnight show the day before again. The day that has begun goes on.
     if (wallMs >= this.#utcOf((number + 1) * DAY_MS)) number += 1;
@@ -194,8 +194,8 @@ export class Calendar {
   }
 
   monthAt(wallMs: number): Period {
-    const last = this.#month;
-    if (last !== undefined && wallMs >= last.startMs && wallMs < last.endMs) return last;
+    const lastMonth = this.#month;
+    if (lastMonth !== undefined && wallMs >= lastMonth.startMs && wallMs < lastMonth.endMs) return lastMonth;
     const local = new Date(this.#localMs(wallMs));
     let number = (local.getUTCFullYear() - 1970) * 12 + local.getUTCMonth();
     const startOf = (month: number): WallMs => this.#utcOf(Date.UTC(1970, month, 1));
@@ -207,9 +207,9 @@ export class Calendar {
   /** What clocks on the wall show at `wallMs`, as if it were UTC. */
   #localMs(wallMs: number): number {
     if (this.#offsetMs !== undefined) return wallMs + this.#offsetMs;
-    const parts: Record<string, number> = {};
-    for (const { type, value } of this.#format!.formatToParts(wallMs)) parts[type] = Number(value);
-    const { year, month, day, hour, minute, second } = parts;
+    const fields: Record<string, number> = {};
+    for (const { type, value } of this.#format!.formatToParts(wallMs)) fields[type] = Number(value);
+    const { year, month, day, hour, minute, second } = fields;
     // The format has no milliseconds. Those of a moment before 1970 count from the second before it.
     return Date.UTC(year!, month! - 1, day, hour, minute, second) + (((wallMs % 1_000) + 1_000) % 1_000);
   }
@@ -232,7 +232,7 @@ export class Calendar {
   }
 }
 
-/** Milliseconds by which an offset such as +08:00 is before UTC; undefined for any other text. */
+/** Milliseconds by which an offset such as +08:00 is ahead of UTC; undefined for any other text. */
 function offsetMsOf(text: string): number | undefined {
   const [, sign, hours, minutes] = OFFSET.exec(text) ?? [];
   if (sign === undefined) return undefined;
@@ -240,7 +240,7 @@ function offsetMsOf(text: string): number | undefined {
 }
 
 /**
- * What is left of the quotas that an admitted call counts toward, after the call took its part. The ledger
+ * What is left of the quotas that an admitted call counts toward, after the call took of them. The ledger
  * fills it (ledger/call-left.ts), telemetry/call-ring.ts carries it, and gateway/call-lines.ts writes it into
  * the record of the call.
  */

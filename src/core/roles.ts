@@ -58,6 +58,6 @@ export const BOOTSTRAP: Operator = { who: 'bootstrap', role: 'admin' };
 
 /** `admin`, `support or admin`, `support, finance or admin`: for messages and pages. */
 export function rolesText(roles: readonly Role[]): string {
-  const last = roles.at(-1) ?? '';
-  return roles.length < 2 ? last : `${roles.slice(0, -1).join(', ')} or ${last}`;
+  const lastRole = roles.at(-1) ?? '';
+  return roles.length < 2 ? lastRole : `${roles.slice(0, -1).join(', ')} or ${lastRole}`;
 }

@@ -57,7 +57,7 @@ function secretWordsOf(segment: string): string[] {
   const changes = words.map(changesIn);
   const mixed = words.filter((word, index) => word.length >= MIXED_CHARS_MIN && changes[index]! > 0);
   if (mixed.length > 0) return mixed;
-  return changes.reduce((sum, count) => sum + count, 0) >= CHANGES_MIN ? [segment] : [];
+  return changes.reduce((total, count) => total + count, 0) >= CHANGES_MIN ? [segment] : [];
 }
 
 /** How often a digit follows a letter, or a letter a digit. */
@@ -83,9 +83,9 @@ export function secretsInPath(path: string): string[] {
 export function secretsInQuery(address: string): string[] {
   const [, query = ''] = /\?([^#]*)/s.exec(address) ?? [];
   return query.split('&').flatMap((pair) => {
-    const written = pair.slice(pair.indexOf('=') + 1);
+    const rawValue = pair.slice(pair.indexOf('=') + 1);
     const [[name, value] = ['', '']] = new URLSearchParams(pair);
     if (!SECRET_NAME.test(name)) return [];
-    return [...new Set([written, value])].filter((text) => text.length >= SECRET_CHARS_MIN);
+    return [...new Set([rawValue, value])].filter((text) => text.length >= SECRET_CHARS_MIN);
   });
 }

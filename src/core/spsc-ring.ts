@@ -89,14 +89,14 @@ export class SpscWriter extends SpscRing {
 
   /**
    * Begins a record of `bytes`, its kind and length included. Returns its offset, or -1 if the ring has no
-   * room: then nothing is written. The caller writes all fields of the record, and then announces it by
+   * space: then nothing is written. The caller writes all fields of the record, and then announces it by
    * `takeUnannounced` or `publish`: a ring uses one of the two.
    */
   reserve(kind: number, bytes: number): number {
     const length = (bytes + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES;
     const bytesToEnd = this.ringBytes - (this.#position & (this.ringBytes - 1));
     const gapBytes = length > bytesToEnd ? bytesToEnd : 0;
-    if (!this.#hasRoom(gapBytes + length)) return -1;
+    if (!this.#hasSpace(gapBytes + length)) return -1;
     if (gapBytes > 0) this.#begin(GAP, gapBytes);
     return this.#begin(kind, length);
   }
@@ -116,8 +116,8 @@ export class SpscWriter extends SpscRing {
     Atomics.store(this.ints, PUBLISHED, this.#position);
   }
 
-  #hasRoom(bytes: number): boolean {
-    // The shared word is loaded only if the last load left too little room.
+  #hasSpace(bytes: number): boolean {
+    // The shared word is loaded only if the last load left too little space.
     const usedMax = this.ringBytes - bytes;
     if ((this.#position - this.#givenBack) >>> 0 <= usedMax) return true;
     this.#givenBack = Atomics.load(this.ints, GIVEN_BACK);

@@ -37,8 +37,8 @@ export const asMonotonicMs = (value: number): MonotonicMs => value as MonotonicM
 export const asWallMs = (value: number): WallMs => value as WallMs;
 
 /** As Math.min and Math.max, which take no bigints. */
-export const minOf = (left: bigint, right: bigint): bigint => (left < right ? left : right);
-export const maxOf = (left: bigint, right: bigint): bigint => (left > right ? left : right);
+export const minOf = (first: bigint, second: bigint): bigint => (first < second ? first : second);
+export const maxOf = (first: bigint, second: bigint): bigint => (first > second ? first : second);
 
 /** The quotient rounded up. Both arguments are safe integers, `divisor` is positive. */
 export function ceilDiv(dividend: number, divisor: number): number {

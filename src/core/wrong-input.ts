@@ -31,9 +31,9 @@ export type InputPath = readonly (string | number)[];
 
 /** The path as text, such as `models[0].price`; empty for the root. */
 export function formatInputPath(path: InputPath): string {
-  return path.reduce<string>((text, part) => {
-    if (typeof part === 'number') return `${text}[${part}]`;
-    return text === '' ? part : `${text}.${part}`;
+  return path.reduce<string>((text, step) => {
+    if (typeof step === 'number') return `${text}[${step}]`;
+    return text === '' ? step : `${text}.${step}`;
   }, '');
 }
 
@@ -70,20 +70,20 @@ export function wantedBy(schema: ValueSchema): string | undefined {
 const NAME_CHARS_MAX = 64;
 
 /** The Levenshtein distance: insertions, deletions and replacements. At most 64² steps. */
-export function editDistance(left: string, right: string): number {
-  const from = left.slice(0, NAME_CHARS_MAX);
-  const to = right.slice(0, NAME_CHARS_MAX);
+export function editDistance(first: string, second: string): number {
+  const from = first.slice(0, NAME_CHARS_MAX);
+  const to = second.slice(0, NAME_CHARS_MAX);
   // A row of the usual table: the distances from the first characters of `from` to each beginning of `to`.
-  let above = Array.from({ length: to.length + 1 }, (_, column) => column);
+  let previousRow = Array.from({ length: to.length + 1 }, (_, column) => column);
   for (let row = 1; row <= from.length; row++) {
-    const current = [row];
+    const currentRow = [row];
     for (let column = 1; column <= to.length; column++) {
-      const replaced = above[column - 1]! + (from[row - 1] === to[column - 1] ? 0 : 1);
-      current.push(Math.min(replaced, above[column]! + 1, current[column - 1]! + 1));
+      const replaced = previousRow[column - 1]! + (from[row - 1] === to[column - 1] ? 0 : 1);
+      currentRow.push(Math.min(replaced, previousRow[column]! + 1, currentRow[column - 1]! + 1));
     }
-    above = current;
+    previousRow = currentRow;
   }
-  return above[to.length]!;
+  return previousRow[to.length]!;
 }
 
 /** Other gateways' names for settings of this one, which are too different to be found by their distance. */
