@@ -1,6 +1,6 @@
 /**
- * The roles of operators, and the operator behind a request to the admin interface. Each route declares which
- * roles may use it (admin/route.ts). Main thread; the console in the browser.
+ * The roles of operators, and the operator who sends a request to the admin interface. Each route declares
+ * which roles may use it (admin/route.ts). Main thread; the console in the browser.
  *
  * Must hold: no role may do more than its meaning says (test/e2e/operator-roles.test.ts tries every route
  * with every role). The names of roles stay, because the registry has them on disk.

@@ -1,7 +1,7 @@
 /**
  * A collection for items that come and go by the thousand a second, in place of a Set: calls, questions. An
- * item keeps its slot (its index in `#items`) from `add` to `remove`. ask-port.ts, http1/ and request/ have
- * some. Any thread.
+ * item keeps its slot, an index, from `add` to `remove`. (The slot list of the glossary is another thing.)
+ * ask-port.ts, http1/ and request/ have some. Any thread.
  *
  * V8's Set and Map make a new table every so many additions, and each old table points to the next. An old
  * table that has reached the old generation of the heap keeps all later tables alive, and their items, until

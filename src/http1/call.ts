@@ -1,6 +1,6 @@
 /**
- * One call over HTTP/1.1: its handler, its deadlines, its pauses and its abort. client.ts makes the call,
- * pool.ts gives it a connection, and connection.ts reports to it (PooledCall). Upstream worker.
+ * One call, here a request to an upstream: its handler, its deadlines, its pauses and its abort. client.ts
+ * makes the call, pool.ts gives it a connection, connection.ts reports to it (PooledCall). Upstream worker.
  *
  * Must hold (test/unit/http1/client.test.ts):
  * - The handler gets onStart, any number of onData, then onEnd or onError; onError alone is possible; nothing

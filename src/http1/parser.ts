@@ -88,9 +88,9 @@ export class Http1Parser {
     // count.
     const headEndOffset = this.#headPart === '' ? bytes.indexOf(HEAD_END_BYTES, offset) : -1;
     if (headEndOffset !== -1 && headEndOffset + HEAD_END.length <= length) {
-      const end = headEndOffset + HEAD_END.length;
-      this.#readWholeHead(bytes.toString('latin1', offset, end));
-      return end;
+      const bodyOffset = headEndOffset + HEAD_END.length;
+      this.#readWholeHead(bytes.toString('latin1', offset, bodyOffset));
+      return bodyOffset;
     }
     const piece = bytes.toString('latin1', offset, Math.min(length, offset + HEAD_BYTES_MAX));
     const searched = this.#tail + piece;

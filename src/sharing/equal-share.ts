@@ -6,10 +6,10 @@
  * A node sends a heartbeat (an exchange, mostly without asks) every few seconds even if it holds nothing:
  * after a loss of data the server waits for every node.
  *
- * The server is _lost_ from a failed request (a join, an exchange, a leave) to the next reply. The node is
- * _alone_ while it grants by itself. It may do so only with `on_authority_loss: equal_share`: stocks from the
- * fallback quota, until that is used up; permits from there too, and later from an equal share of each
- * minute's limit. Why the limit holds:
+ * A _request_ is a join, an exchange or a leave. The server is _lost_ from a failed exchange to the next
+ * reply. The node is _alone_ while it grants by itself, which it may with `on_authority_loss: equal_share`:
+ * stocks from the fallback quota, until that is used up; permits from there too, and later from an equal
+ * share of each minute's limit. Why the limit holds:
  * - When the server has not heard a node for SILENT_MS, it holds the node's share back, until the node
  *   expires or has been back for a window. Earlier grants weigh for QUARANTINE_MS at most.
  * - A request may take SILENT_MS. A slower one finds the share held back. So a share begins SHARE_BEGINS_MS
@@ -51,7 +51,7 @@ import { QUARANTINE_MS, SILENT_MS } from './valkey-lua.js';
 export const SHARE_BEGINS_MS = 2 * SILENT_MS + QUARANTINE_MS;
 /** How often a node sends a heartbeat: so often that the server does not hold its share back. */
 const HEARTBEAT_MS = SILENT_MS / 4;
-/** How soon a node sends a heartbeat if it is disturbed: see `#isDisturbed`. */
+/** How soon a heartbeat follows if a connection broke, or a node of the process has lost the server. */
 const DISTURBED_MS = 100;
 
 /**
@@ -303,7 +303,7 @@ export class EqualShare implements Coordinator {
     return ended;
   }
 
-  /** Grants permits of the share, after taking back those that the ask returns: of FALLBACK_TICK none are. */
+  /** Takes back the share's permits that the ask returns (none is of FALLBACK_TICK), then grants others. */
   #grantOfShare({ scope, minute }: LeaseAsk): LeaseReply {
     if (minute === undefined) return {};
     const { clock, node, shares } = this.#options;

@@ -50,12 +50,12 @@ export class HeldLeases {
    * no grant of the ask.
    */
   record({ scope, stocks = {} }: LeaseAsk, reply: LeaseReply | undefined): void {
-    const before = this.of(scope);
-    const held = mapStocks(stocks, (ask, name) => heldOf(ask, reply?.stocks?.[name], before[name]));
+    const heldBefore = this.of(scope);
+    const held = mapStocks(stocks, (ask, name) => heldOf(ask, reply?.stocks?.[name], heldBefore[name]));
     // Only a reply moves the period on: the period of an ask may be a mistake of the host's clock.
     for (const [name, { period }] of entriesOf(reply?.stocks ?? {}))
       this.#turnTo(name, period, period < (stocks[name]?.period ?? 0));
-    this.#keep(scope, { ...before, ...held });
+    this.#keep(scope, { ...heldBefore, ...held });
   }
 
   /** The scopes of which something is held. */

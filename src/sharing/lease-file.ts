@@ -3,9 +3,9 @@
  * locks. lmdb-coordinator.ts and shared-locks.ts work on it. Main thread.
  *
  *     nodes      host:slot → the life of the node: its number, and the identity of its process
- *     subjects   LeaseAsk.scope → ScopeState
+ *     subjects   the scopes: LeaseAsk.scope → ScopeState
  *     claims     the idempotency locks: [account slot, idempotency key] → the identity of the process that
- *                makes the call, and the digest of its body (shared-locks.ts)
+ *                makes the call, and the digest of its body. Tables keep their names, which are on disk
  *     meta       'lives' → how many lives there ever were
  *
  * Commits skip fsync: the page cache survives a process crash, and a reboot voids every lease anyway.

@@ -122,7 +122,7 @@ function parentsFirst(groups: readonly RegistryRow[]): RegistryRow[] {
 }
 
 /**
- * Puts this host's registry on the server, which has `before`, under a new epoch. Returns false if another
+ * Puts this host's registry on the server, which is at `found`, under a new epoch. Returns false if another
  * host was quicker, or the server has lost rows meanwhile. The caller must have the permission to seed: one
  * host has it, until it has sent no batch for some time. No process changes the store meanwhile, because
  * changes are made at the server first. Rejects with ValkeyError, StoreError.
@@ -134,11 +134,11 @@ export async function seed(
   store: Pick<Store, 'shared' | 'copy'>,
   server: RegistryServer,
   host: string,
-  before: RegistryPosition | undefined,
+  found: RegistryPosition | undefined,
 ): Promise<boolean> {
   const { shared, copy } = store;
   const position = copy.position();
-  const next: RegistryPosition = {
+  const newPosition: RegistryPosition = {
     epoch: randomUUID(),
     version: (position?.version ?? 0) + (position?.history.length === HISTORY_MAX ? VERSIONS_SKIPPED : 0),
     lastId: position?.lastId ?? '',
@@ -147,17 +147,17 @@ export async function seed(
         ? []
         : [...position.history, [position.epoch, position.version] as [string, number]].slice(-HISTORY_MAX),
   };
-  const rowCount = await putAll(copy.rows(), (rows) => server.putRows(host, next.epoch, rows));
+  const rowCount = await putAll(copy.rows(), (rows) => server.putRows(host, newPosition.epoch, rows));
   // To a host with accounts and without a position, shared accounts are those of others. So if the reply of
   // `finishSeed` is lost, the store must have the position already.
   const isFirst = position === undefined && !copy.isEmpty();
-  if (isFirst && rowCount !== undefined) shared.take(() => copy.setPosition(next));
-  if (rowCount === undefined || !(await server.finishSeed(host, before, next, rowCount))) {
+  if (isFirst && rowCount !== undefined) shared.take(() => copy.setPosition(newPosition));
+  if (rowCount === undefined || !(await server.finishSeed(host, found, newPosition, rowCount))) {
     if (isFirst) shared.take(() => copy.detach());
-    await server.dropEpoch(next.epoch);
+    await server.dropEpoch(newPosition.epoch);
     return false;
   }
-  if (!isFirst) shared.take(() => copy.setPosition(next));
+  if (!isFirst) shared.take(() => copy.setPosition(newPosition));
   return true;
 }
 

@@ -336,13 +336,13 @@ export class RegistryServer {
     rowCount: number,
   ): Promise<boolean> {
     const { state, seeder, claims, rowsOf, logOf } = this.#keys;
-    const former = before?.epoch ?? '';
+    const formerEpoch = before?.epoch ?? '';
     const reply = await this.#client.run(
       FINISH_SEED,
-      [state, seeder, claims, rowsOf(next.epoch), rowsOf(former), logOf(former)],
+      [state, seeder, claims, rowsOf(next.epoch), rowsOf(formerEpoch), logOf(formerEpoch)],
       [
         host,
-        former,
+        formerEpoch,
         before === undefined ? '' : String(before.version),
         next.epoch,
         String(next.version),

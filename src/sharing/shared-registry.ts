@@ -85,8 +85,8 @@ export class SharedRegistry implements RegistryService {
     const { result, missed } = uses.show(new Map(), () => work(registry));
     if (missed.size === 0) return result;
     await flushAll();
-    const known = await this.#look(missed);
-    return uses.show(known, () => work(registry)).result;
+    const knownUses = await this.#look(missed);
+    return uses.show(knownUses, () => work(registry)).result;
   }
 
   /**
@@ -99,7 +99,7 @@ export class SharedRegistry implements RegistryService {
     onBehind?: (processes: number) => void,
   ): Promise<Result> {
     const { store, confirm, debits: debitService, onChange } = this.#options;
-    let prepared: Preparation = { known: new Map(), asked: new Set(), debits: [] };
+    let prepared: Preparation = { knownUses: new Map(), asked: new Set(), debits: [] };
     for (let tries = 0; tries < TRIES_MAX; tries++) {
       try {
         const debits = prepared.uncovered === undefined ? prepared.debits : [];
@@ -118,7 +118,7 @@ export class SharedRegistry implements RegistryService {
           prepared = { ...prepared, uncovered: error };
         } else if (error instanceof Unprepared) {
           const asked = new Set([...prepared.asked, ...error.missed]);
-          prepared = { known: await this.#look(asked), asked, debits: error.debits };
+          prepared = { knownUses: await this.#look(asked), asked, debits: error.debits };
         } else throw error;
       }
     }
@@ -129,7 +129,7 @@ export class SharedRegistry implements RegistryService {
   async #commit<Result>(
     cause: Cause,
     work: (registry: Registry) => Result,
-    { known, asked, debits, uncovered }: Preparation,
+    { knownUses, asked, debits, uncovered }: Preparation,
   ): Promise<{ result: Result; writes: boolean; change: OperatorChange | undefined }> {
     const { registry, uses, commit } = this.#options;
     let writes = false;
@@ -138,7 +138,7 @@ export class SharedRegistry implements RegistryService {
     // The record of the operator's change is made at each run: another host's may have come before it in the
     // chain.
     const run = (): Result => {
-      const runEnd = registry.during(cause, () => uses.show(known, () => work(registry)));
+      const runEnd = registry.during(cause, () => uses.show(knownUses, () => work(registry)));
       ({ change } = runEnd);
       missed = runEnd.result.missed;
       return runEnd.result.result;
@@ -182,8 +182,8 @@ export class SharedRegistry implements RegistryService {
 
 /** What was found out and leased before a change is run. */
 interface Preparation {
-  readonly known: KnownUses;
-  /** The accounts whose use was asked for. `known` lacks it all the same if the coordinator was lost. */
+  readonly knownUses: KnownUses;
+  /** The accounts whose use was asked for. `knownUses` lacks it all the same if the coordinator was lost. */
   readonly asked: ReadonlySet<string>;
   /** The debits of the last run, which are leased while the change runs, unless `uncovered` is set. */
   readonly debits: readonly Debit[];

@@ -25,7 +25,7 @@ export class UnexpectedErrors {
     this.#log = log;
   }
 
-  /** Logs `error` if it is a bug: neither a CoordinatorLost nor a StoreError, which a damaged file causes. */
+  /** Returns `error` as a CoordinatorLost. Logs it if it is a bug: no CoordinatorLost and no StoreError. */
   asLoss(error: unknown): CoordinatorLost {
     if (error instanceof CoordinatorLost) return error;
     const reason = errorText(error);

@@ -168,7 +168,7 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
   const { knownMaster } = options;
   const askSentinels = (): Promise<NamedMaster> =>
     knownMaster.ask((epoch) => masterNamedBy(address, common.socket, epoch));
-  const end = (error: Error): void => {
+  const giveUp = (error: Error): void => {
     knownMaster.forget();
     options.onOver(error);
   };
@@ -180,19 +180,19 @@ function sentinelConnection(address: SharingAddress, options: ValkeyConnectionOp
   const look = async (used: NamedMaster): Promise<void> => {
     const { epoch } = await askSentinels().catch(() => used);
     if (isOver) return;
-    if (epoch > used.epoch) end(new Error('a Sentinel names another master'));
+    if (epoch > used.epoch) giveUp(new Error('a Sentinel names another master'));
     else timer = setTimeout(() => void look(used), SENTINEL_LOOK_MS);
   };
   return {
     connect: async () => {
       const { connectTimeoutMs } = options;
       const noMaster = new Error(`no master within ${connectTimeoutMs} ms`);
-      timer = setTimeout(() => end(noMaster), connectTimeoutMs);
+      timer = setTimeout(() => giveUp(noMaster), connectTimeoutMs);
       const server = knownMaster.found ?? (await askSentinels());
       // `destroy` was called meanwhile.
       if (isOver) return;
       client = clientOf(common, server);
-      client.on('error', end);
+      client.on('error', giveUp);
       await client.connect();
       isMaster = await isItMaster(client);
       if (!isMaster) {

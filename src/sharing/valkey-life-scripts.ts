@@ -11,7 +11,7 @@
  * Must hold: a server that was emptied grants nothing for QUARANTINE_MS once a host enters that remembers an
  * epoch of the server, nor before all places that this host remembers have reported
  * (test/unit/sharing/valkey-loss.test.ts). A server that lacks anything a life has heard begins a new epoch,
- * unless it is mending a loss already (test/unit/sharing/valkey-blink.test.ts, valkey-marks.test.ts).
+ * unless it awaits reports of a loss already (test/unit/sharing/valkey-blink.test.ts, valkey-marks.test.ts).
  */
 import { scriptOf } from './valkey-client.js';
 import { FORMAT, LUA_PRELUDE } from './valkey-lua.js';
@@ -35,8 +35,8 @@ import { PAGE_SCOPES } from './valkey-scripts.js';
  *     nothing   The life has heard nothing yet, or the server has the life's mark, or the server knows that
  *               the life was replaced or forgotten (it may still run, and enters again).
  *     lacking   The life has heard a reply, and the server lacks the life's mark: the server lost what it
- *               granted then. If the server knows of no loss, this is one: `lose`. If a loss is being mended,
- *               the quarantine is extended, as permits of the reply may weigh for longer.
+ *               granted then. If the server knows of no loss, this is one: `lose`. If it awaits reports
+ *               already, the quarantine is extended, as permits of the reply may weigh for longer.
  *     mute      The server checks whether it has lost something and awaits the mark of this place, but
  *               another life of the place has come. What the former life heard is not known: `lose`.
  *
