@@ -1,7 +1,7 @@
 /**
  * The listener's side of idempotency locks: its port to the main thread, and the bound on the responses that
  * the listener collects. request/idempotency.ts calls it; gateway/idempotency-service.ts is the other end.
- * For a lock that was granted (`new`) the listener sends either `keep` or `abandon`, and after `keep` perhaps
+ * For a lock that it got (`new`) the listener sends either `keep` or `abandon`, and after `keep` perhaps
  * `forget`. For a `finished` reply it sends `replayed` once, when it no longer keeps the bytes. If a listener
  * dies, the service releases its locks.
  *

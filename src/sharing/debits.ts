@@ -87,14 +87,14 @@ export class DebitService {
   }
 
   /**
-   * Leases the money, runs `work`, gives the money back; one `work` at a time. Without debits it just runs
-   * `work`. Rejects with DebitNotCovered or CoordinatorLost if `work` was not begun, else as `work` does.
+   * Leases the money, runs `change`, gives the money back; one change at a time. Without debits it just runs
+   * `change`. Rejects with DebitNotCovered or CoordinatorLost if the change did not begin, else as `change`.
    */
-  during<Result>(debits: readonly Debit[], work: () => Promise<Result>): Promise<Result> {
-    if (debits.length === 0) return work();
+  during<Result>(debits: readonly Debit[], change: () => Promise<Result>): Promise<Result> {
+    if (debits.length === 0) return change();
     this.#runningCount += 1;
     const ended = this.#lastChange
-      .then(() => this.#leaseDuring(debits, work))
+      .then(() => this.#leaseDuring(debits, change))
       .finally(() => (this.#runningCount -= 1));
     this.#lastChange = ended.catch(() => undefined);
     return ended;
@@ -130,10 +130,10 @@ export class DebitService {
     return this.#joining;
   }
 
-  async #leaseDuring<Result>(debits: readonly Debit[], work: () => Promise<Result>): Promise<Result> {
+  async #leaseDuring<Result>(debits: readonly Debit[], change: () => Promise<Result>): Promise<Result> {
     await this.#lease(debits);
     try {
-      return await work();
+      return await change();
     } finally {
       // If this ask fails, the money is free again after the account's next debit, or when this node ends.
       await this.#exchange(debits.map(({ accountId }) => askOf(accountId, 0n))).catch(() => undefined);

@@ -97,7 +97,7 @@ export class MinuteLease<Index extends number> {
     const wants = waiting > this.left(nowMs) || isLow || this.#renews;
     this.#renews = false;
     const hasReport = this.#returned.length > 0 || this.#unheard !== undefined;
-    if (!wants && !hasReport && !this.#isUsed(limit / USED_PART, nowMs)) return undefined;
+    if (!wants && !hasReport && !this.#hasUsed(limit / USED_PART, nowMs)) return undefined;
     this.#limit = limit;
     // An ask without a reply is repeated: nothing else is returned until the coordinator has taken these.
     const returned = this.#unheard?.returned ?? this.#returned.splice(0);
@@ -138,7 +138,7 @@ export class MinuteLease<Index extends number> {
     if (nowMs >= this.#expiresMs || isIdle) this.giveBack(nowMs);
     const wasUsed = this.#grants.length > 0 && nowMs - this.#usedMs < RESTING_MS;
     this.#renews = wasUsed && this.#isPlentiful && this.#expiresMs - nowMs < RENEW_MS;
-    if (this.#renews || this.#isUsed(this.#limit / USED_PART, nowMs)) return true;
+    if (this.#renews || this.#hasUsed(this.#limit / USED_PART, nowMs)) return true;
     if (this.#returned.length === 0) return false;
     const ageMs = nowMs - this.#returnedMs;
     if (ageMs > RETURNED_MS_MAX) {
@@ -219,7 +219,7 @@ export class MinuteLease<Index extends number> {
    */
   #takeUsed(nowMs: number): GrantedPermits[] {
     const used: GrantedPermits[] = [];
-    let toName = this.#usedOfLong(nowMs);
+    let toName = this.#usedOfLongGrants(nowMs);
     for (const grant of [...this.#grants].sort((first, second) => second.tick - first.tick)) {
       const count = Math.min(toName, grant.count);
       if (count <= 0) break;
@@ -232,15 +232,15 @@ export class MinuteLease<Index extends number> {
   }
 
   /** How many permits were used, and not yet named as used, if the grants here are valid for long; else 0. */
-  #usedOfLong(nowMs: number): number {
+  #usedOfLongGrants(nowMs: number): number {
     if (this.#expiresMs - nowMs < USED_MS_MIN) return 0;
     const granted = this.#grants.reduce((total, { count }) => total + count, 0);
     return granted - this.#leases.minuteUnused(this.#index);
   }
 
-  /** Whether `#usedOfLong` is `count` or more, and 1 at least. */
-  #isUsed(count: number, nowMs: number): boolean {
-    return this.#usedOfLong(nowMs) >= Math.max(1, count);
+  /** Whether `#usedOfLongGrants` is `count` or more, and 1 at least. */
+  #hasUsed(count: number, nowMs: number): boolean {
+    return this.#usedOfLongGrants(nowMs) >= Math.max(1, count);
   }
 
   /** Takes in from shared memory how many permits calls have used. */
