@@ -6,8 +6,8 @@
  * The file is validated by hand, because TypeBox takes 0.2 s of CPU to load, and `tollgate health` runs every
  * few seconds.
  *
- * Must hold: no reader sees half a file, and only its writer removes the file. A command trusts the file only
- * if the process that wrote it still responds, because a killed gateway leaves its file.
+ * Must hold: no reader sees half a file, and no gateway removes a file that it finds with another's pid. A
+ * command trusts the file only if its writer still responds, because a killed gateway leaves its file.
  */
 import { readFileSync, renameSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -20,11 +20,11 @@ interface GatewayAddress {
   readonly adminPort: number;
 }
 
-/** On one host a response takes a millisecond. A gateway that is silent this long counts as dead. */
+/** On one host a response takes a millisecond. A gateway that does not respond so long counts as dead. */
 const PROBE_TIMEOUT_MS = 2_000;
 /**
- * While the interface passes from one process of a group to the next, the process that responds may not be
- * the one in the file, for some milliseconds. Then the file is read again.
+ * While the interface passes from one process of a group to the next, for some milliseconds the process that
+ * responds may not be the one that the file names. Then the file is read again.
  */
 const TRIES_MAX = 3;
 const TRY_PAUSE_MS = 100;
@@ -33,15 +33,15 @@ export function gatewayFilePath(dataPath: string): string {
   return join(dataPath, 'gateway.json');
 }
 
-/** Replaces the file by a rename, so that no reader sees half of it. */
+/** Renames a temporary file, whose pid no other process uses. A crash may leave it; nothing reads it. */
 export function writeGatewayFile(dataPath: string, address: GatewayAddress): void {
   const path = gatewayFilePath(dataPath);
-  const temporary = `${path}.${address.pid}`;
-  writeFileSync(temporary, `${JSON.stringify(address)}\n`, { mode: 0o600 });
-  renameSync(temporary, path);
+  const temporaryPath = `${path}.${address.pid}`;
+  writeFileSync(temporaryPath, `${JSON.stringify(address)}\n`, { mode: 0o600 });
+  renameSync(temporaryPath, path);
 }
 
-/** Leaves the file alone if another process wrote it, such as a successor. */
+/** Leaves the file of another process, such as a successor, unless it is written between the two steps. */
 export function removeGatewayFile(dataPath: string, pid: number): void {
   if (readGatewayFile(dataPath)?.pid === pid) unlinkSync(gatewayFilePath(dataPath));
 }
@@ -57,21 +57,21 @@ export function readGatewayFile(dataPath: string): GatewayAddress | undefined {
 }
 
 /**
- * Returns the address of the gateway that runs on this data directory: that of the file, if the gateway
- * responds there. Undefined if nobody listens there, or another program does. Takes at most TRIES_MAX tries
- * of PROBE_TIMEOUT_MS. Never rejects.
+ * Returns the address in the file if the gateway that wrote the file responds there. Returns undefined if no
+ * gateway responds, or at each of TRIES_MAX tries another gateway than the writer. A try takes at most
+ * PROBE_TIMEOUT_MS. Never rejects.
  */
 export async function findGateway(dataPath: string): Promise<GatewayAddress | undefined> {
   for (let tries = 1; ; tries += 1) {
-    const found = await tryToFind(dataPath);
-    if (found !== 'another') return found;
+    const result = await probeGateway(dataPath);
+    if (result !== 'another') return result;
     if (tries === TRIES_MAX) return undefined;
     await sleep(TRY_PAUSE_MS);
   }
 }
 
-/** `another`: not the gateway of the file responds but another, such as one of its group that takes over. */
-async function tryToFind(dataPath: string): Promise<GatewayAddress | 'another' | undefined> {
+/** Returns `another` if a gateway responds that did not write the file, such as one that takes over. */
+async function probeGateway(dataPath: string): Promise<GatewayAddress | 'another' | undefined> {
   const address = readGatewayFile(dataPath);
   if (address === undefined) return undefined;
   try {

@@ -1,7 +1,7 @@
 /**
- * The keys of an account, and the actions on each key. accounts-page.tsx shows this section, anew for each
- * account. The gateway keeps no contents of calls with a private key. The rights of `may` are in
- * core/roles.ts. Browser.
+ * The keys of an account, and the actions on each key. accounts-page.tsx shows this section, a new one for
+ * each account. The gateway keeps no contents of calls with a private key. The rights that `may` checks are
+ * in core/roles.ts. Browser.
  *
  * Must hold: an action that changes a key asks first, and is offered only to operators whose role allows it
  * (test/e2e/console.test.ts).
@@ -25,14 +25,14 @@ import { KeyLimitsDialog } from './quota-dialogs.js';
 import { QuotaLine } from './quotas.js';
 import { Table } from './table.js';
 
-/** How often the keys are fetched again: last uses change, and other operators may create keys. */
+/** The keys are fetched again so often: last uses change, and other operators may create keys. */
 const REFRESH_MS = 5_000;
-/** Hardly an account has more keys. One page has no more: PAGE_ITEMS_MAX of admin/fields.ts. */
+/** The most that one page of the gateway has (PAGE_ITEMS_MAX of admin/fields.ts). Few accounts have more. */
 const KEYS_SHOWN_MAX = 1_000;
 
 /**
- * The dialog that is open. Its `key` is as it was when the dialog was opened, so that the dialog does what
- * its text says, also if another operator has changed the key since.
+ * The dialog that is open. `switch` disables or enables the key. `key` is as it was when the dialog opened,
+ * so that the dialog does what its text says, even if another operator has changed the key since.
  */
 type OpenDialog =
   | { readonly kind: 'new' }
@@ -41,7 +41,7 @@ type OpenDialog =
 
 export function AccountKeys({ account }: { readonly account: AccountView }) {
   const path = `/keys${queryOf({ account: account.id, limit: KEYS_SHOWN_MAX })}`;
-  const { view, error, reload } = useView<ListView<KeyView>>(path, REFRESH_MS);
+  const { view: keyList, error, reload } = useView<ListView<KeyView>>(path, REFRESH_MS);
   const [dialog, setDialog] = useState<OpenDialog>();
   const onClose = (): void => setDialog(undefined);
   const dialogProps = {
@@ -71,14 +71,14 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
         )}
       </div>
       <ErrorText text={error} />
-      {view === undefined ? null : view.data.length === 0 ? (
+      {keyList === undefined ? null : keyList.data.length === 0 ? (
         <p class="empty">No keys yet. The account’s programs need one each.</p>
       ) : (
         <Table
           label="Keys"
           class="keys cards"
-          rows={view.data}
-          // The CSV has all keys, also those that are not listed.
+          rows={keyList.data}
+          // For the CSV, which also has the keys that are not listed.
           all={() => allOf<KeyView>('/keys', { account: account.id })}
           keyOf={({ id }) => id}
           columns={[
@@ -124,7 +124,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
           ]}
         />
       )}
-      {typeof view?.next === 'string' && (
+      {typeof keyList?.next === 'string' && (
         <p class="muted">The first {number(KEYS_SHOWN_MAX)} are listed; the CSV has more.</p>
       )}
       {dialog?.kind === 'new' && <NewKeyDialog account={account} {...dialogProps} />}
@@ -145,7 +145,7 @@ export function AccountKeys({ account }: { readonly account: AccountView }) {
   );
 }
 
-/** Returns tone and text of a badge: whether the key is accepted, and until when. */
+/** Returns tone and text of a badge: first why the key is rejected, else until when it is accepted. */
 function stateOf({ active, expired, expires, replaced_by: replacedBy }: KeyView): readonly [Tone, string] {
   if (expired) return ['bad', 'Expired'];
   if (!active) return ['bad', 'Disabled'];
@@ -155,7 +155,7 @@ function stateOf({ active, expired, expires, replaced_by: replacedBy }: KeyView)
   return expiryText === undefined ? ['good', 'Active'] : ['warn', `Until ${expiryText}`];
 }
 
-/** The property is `item`, because Preact does not pass `key` to a component. */
+/** The key is passed as `item`, because Preact does not pass a property `key` to a component. */
 function KeyState({ item }: { readonly item: KeyView }) {
   const [tone, text] = stateOf(item);
   return (

@@ -1,10 +1,11 @@
 /**
- * Quotas as people see them: bars of what is used (QuotaBars, and shorter QuotaLine), fields for limits, and
- * the table of the plans. The pages of accounts and of groups show these, with their dialogs. Browser.
+ * Quotas as people see them. The pages of accounts and groups show QuotaBars, a bar for each quota; lists of
+ * keys and groups show the shorter QuotaLine. quota-dialogs.tsx uses the fields for limits (useLimits,
+ * LimitFields), dialogs.tsx limitsText, and groups-page.tsx the table of plans (PlanTable). Browser.
  *
- * Must hold: the used amount of a quota links to the calls that it counts, those of its day or month
- * (test/e2e/console-numbers.test.ts). Only limits that were changed are sent
- * (test/e2e/console-groups.test.ts).
+ * Must hold: the used amount of a quota links to the calls that it counts (test/e2e/console-numbers.test.ts),
+ * but for an hour if the clocks have changed since the start of the month (`countedSince`). Only changed
+ * limits are sent (test/e2e/console-groups.test.ts).
  */
 import { useState } from 'preact/hooks';
 import { QUOTA_KINDS, QUOTA_NAMES, type QuotaName } from '../core/quotas.js';
@@ -14,7 +15,7 @@ import { Money, TextField } from './controls.js';
 import { duration, moment, money, number, shortNumber } from './format.js';
 import { type Column, Table } from './table.js';
 
-/** Returns `Tokens a month`, `Calls in flight`. */
+/** Returns the quota's name for people: `Tokens a month`, `Calls in flight`. */
 function titleOf(quota: QuotaName): string {
   const words = quota.replace('_per_', ' a ').replaceAll('_', ' ');
   return words.charAt(0).toUpperCase() + words.slice(1);
@@ -27,15 +28,15 @@ type Amount = QuotaUseView['used'];
 
 const textOf = (amount: Amount): string => (typeof amount === 'string' ? money(amount, 4) : number(amount));
 
-interface QuotaUse {
+interface ShownQuota {
   readonly quota: QuotaName;
   readonly view: QuotaUseView;
-  /** Of the limit. */
+  /** Percent of the limit, which is never 0. */
   readonly usedPercent: number;
   readonly heldPercent: number;
 }
 
-function usesOf(quotas: QuotasView): QuotaUse[] {
+function shownQuotasOf(quotas: QuotasView): ShownQuota[] {
   return QUOTA_NAMES.flatMap((quota) => {
     const view = quotas[quota];
     if (view === undefined) return [];
@@ -44,25 +45,25 @@ function usesOf(quotas: QuotasView): QuotaUse[] {
   });
 }
 
-/** As the lower default threshold of the setting `notify.at` (config). */
+/** The lower default of the setting `notify.at`, whose thresholds make notices. */
 const NEARLY_USED_PERCENT = 80;
 
-/** Returns the class of a bar; empty for the usual colour. */
-function toneOf({ usedPercent, heldPercent }: QuotaUse): string {
+/** Returns a style class; empty for the usual colour. */
+function barClassOf({ usedPercent, heldPercent }: ShownQuota): string {
   const takenPercent = usedPercent + heldPercent;
   return takenPercent >= 100 ? 'bad' : takenPercent >= NEARLY_USED_PERCENT ? 'warn' : '';
 }
 
-interface UseProps {
-  readonly use: QuotaUse;
+interface ShownQuotaProps {
+  readonly shown: ShownQuota;
 }
 
-function Bar({ use }: UseProps) {
-  const { quota, view, usedPercent, heldPercent } = use;
+function Bar({ shown }: ShownQuotaProps) {
+  const { quota, view, usedPercent, heldPercent } = shown;
   const takenPercent = Math.min(100, Math.round(usedPercent + heldPercent));
   return (
     <span
-      class={`bar ${toneOf(use)}`}
+      class={`bar ${barClassOf(shown)}`}
       role="meter"
       aria-label={titleOf(quota)}
       aria-valuemin={0}
@@ -80,40 +81,40 @@ function Bar({ use }: UseProps) {
 type QuotaOwner = Pick<CallFilters, 'account' | 'group'>;
 
 const DAY_SECONDS = 86_400;
-/** No time zone is farther ahead of UTC. The last zone to begin a day does so 26 hours later. */
+/** No time zone is farther ahead of UTC. Elsewhere a day begins up to 26 hours later. */
 const ZONE_AHEAD_SECONDS_MAX = 14 * 3_600;
 
 /**
  * Returns when the quota began to count, in Unix seconds; undefined for calls in flight. Days and months
  * begin by the setting `quota_timezone`, which this page does not know. So the start is computed from the
- * end, `resetsAt`. The result is an hour off if the zone changes its clocks in between.
+ * end, `resetsAt`. If the zone's clocks change between start and end, the result is an hour off.
  */
 function countedSince(quota: QuotaName, resetsAt: number | null): number | undefined {
   const { per } = QUOTA_KINDS[quota];
   if (per === 'minute') return Math.floor(Date.now() / 1_000) - 60;
   if (per === 'flight' || resetsAt === null) return undefined;
   if (per === 'day') return resetsAt - DAY_SECONDS;
-  // `nextMonth` lies within the first two days of the next month by UTC, wherever the zone is. Day 0 of that
-  // month is the last day of the quota's month.
+  // `resetsAt` is midnight in the zone. `nextMonth` is 0 to 26 hours after the next month's start by UTC, in
+  // each zone. Day 0 of that month is the last day of the quota's month.
   const nextMonth = new Date((resetsAt + ZONE_AHEAD_SECONDS_MAX) * 1_000);
   const daysInMonth = new Date(Date.UTC(nextMonth.getUTCFullYear(), nextMonth.getUTCMonth(), 0)).getUTCDate();
   return resetsAt - daysInMonth * DAY_SECONDS;
 }
 
 /** The used amount, linked to the calls that used it. */
-function UsedLink({ use: { quota, view }, owner }: UseProps & { readonly owner: QuotaOwner }) {
+function UsedLink({ shown: { quota, view }, owner }: ShownQuotaProps & { readonly owner: QuotaOwner }) {
   const since = countedSince(quota, view.resets_at);
   const text = <span class="quota-used">{textOf(view.used)}</span>;
   return since === undefined ? text : <a href={callsAddress({ ...owner, from: String(since) })}>{text}</a>;
 }
 
 /** `resets_at` is null for a window and for calls in flight, which are never reset. */
-function UseText({ use, owner }: UseProps & { readonly owner: QuotaOwner }) {
-  const { held, leased = 0, limit, resets_at: resetsAt } = use.view;
+function QuotaText({ shown, owner }: ShownQuotaProps & { readonly owner: QuotaOwner }) {
+  const { held, leased = 0, limit, resets_at: resetsAt } = shown.view;
   const seconds = resetsAt === null ? 0 : Math.max(0, resetsAt - Math.floor(Date.now() / 1_000));
   return (
     <small class="muted">
-      <UsedLink use={use} owner={owner} /> of {textOf(limit)}
+      <UsedLink shown={shown} owner={owner} /> of {textOf(limit)}
       {Number(held) === 0 ? '' : `, ${textOf(held)} held`}
       {Number(leased) === 0 ? '' : `, ${textOf(leased)} granted in advance`}
       {resetsAt !== null && <span title={moment(resetsAt)}>, reset in {duration(seconds)}</span>}
@@ -128,43 +129,42 @@ interface QuotaBarsProps {
 }
 
 export function QuotaBars({ quotas, owner, label }: QuotaBarsProps) {
-  const uses = usesOf(quotas);
-  if (uses.length === 0) return <p class="muted">No quotas: nothing is limited here.</p>;
+  const shownQuotas = shownQuotasOf(quotas);
+  if (shownQuotas.length === 0) return <p class="muted">No quotas: nothing is limited here.</p>;
   return (
     <ul class="quotas" aria-label={label}>
-      {uses.map((use) => (
-        <li key={use.quota}>
-          <span class="quota-name">{titleOf(use.quota)}</span>
-          <Bar use={use} />
-          <UseText use={use} owner={owner} />
+      {shownQuotas.map((shown) => (
+        <li key={shown.quota}>
+          <span class="quota-name">{titleOf(shown.quota)}</span>
+          <Bar shown={shown} />
+          <QuotaText shown={shown} owner={owner} />
         </li>
       ))}
     </ul>
   );
 }
 
-/** Quotas for narrow places: name, bar and percent of each. */
 export function QuotaLine({ quotas }: { readonly quotas: QuotasView }) {
   return (
     <span class="quota-line">
-      {usesOf(quotas).map((use) => (
-        <span key={use.quota} title={`${textOf(use.view.used)} of ${textOf(use.view.limit)}`}>
-          <small class="muted">{titleOf(use.quota)}</small>
-          <Bar use={use} />
-          <small class="muted">{number(Math.round(use.usedPercent + use.heldPercent))} %</small>
+      {shownQuotasOf(quotas).map((shown) => (
+        <span key={shown.quota} title={`${textOf(shown.view.used)} of ${textOf(shown.view.limit)}`}>
+          <small class="muted">{titleOf(shown.quota)}</small>
+          <Bar shown={shown} />
+          <small class="muted">{number(Math.round(shown.usedPercent + shown.heldPercent))} %</small>
         </span>
       ))}
     </span>
   );
 }
 
-/** Limits that are being edited: the text of each field, empty for none. */
+/** Limits that an operator edits: the text of each field, empty for no limit. */
 type LimitTexts = Readonly<Record<QuotaName, string>>;
 
 interface LimitsInput {
   readonly texts: LimitTexts;
   readonly onTexts: (texts: LimitTexts) => void;
-  /** The limits that were changed, as fields of a body; null takes a limit away. */
+  /** Fields of a request's body: the changed limits; null takes one away. The gateway checks the numbers. */
   readonly body: Readonly<Record<string, number | string | null>>;
 }
 
@@ -176,6 +176,7 @@ export function useLimits(quotas: QuotasView = {}): LimitsInput {
   });
   const [texts, onTexts] = useState(initial);
   const changed = QUOTA_NAMES.filter((quota) => texts[quota].trim() !== initial[quota]);
+  // A number field whose text is no number has the text '' too, but browsers do not submit its form.
   const valueOf = (quota: QuotaName): number | string | null => {
     const text = texts[quota].trim();
     return text === '' ? null : isMoney(quota) ? text : Number(text);

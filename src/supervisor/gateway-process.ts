@@ -3,14 +3,14 @@
  * and kills it if it does not start or end in time. GroupMember creates one for each life of a gateway. Runs
  * in the supervisor process.
  *
- * A gateway that hangs later is killed too: one whose main thread sends neither `alive` nor anything else.
- * Its silence is measured by how often the supervisor has looked, because a clock goes on while the machine
- * sleeps or the supervisor is stopped.
+ * A gateway that serves and then hangs is killed too: its main thread sends no message, not even `alive`.
+ * The time without messages is counted in looks of the supervisor (`#look`), because a clock goes on while
+ * the machine sleeps or the supervisor is stopped.
  *
- * After the gateway has ended, messages are dropped, and a request resolves by its timeout. No promise
- * rejects. A fork that fails, as for want of memory, is reported as an exit.
+ * After the gateway has ended, messages to it are dropped, and a question to it resolves by its timeout. No
+ * promise rejects. A fork that fails, such as without memory, is reported as an exit.
  *
- * Must hold: what a gateway prints beside its log becomes bounded entries of the log, one for each burst
+ * Must hold: what a gateway writes to standard error becomes bounded entries of the log, one for each burst
  * (test/unit/supervisor/gateway-process.stray-output.test.ts).
  */
 import { type ChildProcess, fork } from 'node:child_process';
@@ -62,7 +62,7 @@ interface GatewayCallbacks {
 }
 
 export interface GatewayProcessOptions {
-  /** The main module of a gateway. */
+  /** The address of a gateway's main module. */
   readonly entry: URL;
   /** A gateway that is not ready after this time is killed. */
   readonly readyMsMax: number;
@@ -82,10 +82,10 @@ export interface GatewayProcessOptions {
 const READ_MS_MAX = 1_000;
 
 /**
- * How often the supervisor looks before a silent gateway is killed. One look is too few: when a sleeping
- * machine wakes for a moment, the supervisor may have time to look and the gateway none to send.
+ * How many looks without a message a gateway may have; at the next it is killed. One is too few: when a
+ * sleeping machine wakes for a moment, the supervisor may have time to look and the gateway none to send.
  */
-const SILENT_LOOKS = 12;
+const LOOKS_MAX = 12;
 
 /**
  * Arenas of glibc's malloc. One thread allocates a buffer and another frees it, so with one arena for each
@@ -113,14 +113,14 @@ const INLINED_BYTES_MAX = 2_000;
 /** Bytes of request headers that µWS accepts, instead of 4,096: some proxies add long cookies and baggage. */
 const UWS_HTTP_MAX_HEADERS_SIZE = '16384';
 
-/** File descriptor of the supervisor. */
+/** The supervisor's file descriptor for its log. */
 const STANDARD_ERROR = 2;
 /** A gateway's descriptor for its log: its index in `stdio`, after the standard ones and the IPC channel. */
 const LOG_DESCRIPTOR = 4;
 
 /**
  * Starts the main module of a gateway. If the system gives no process, the function throws, or the child
- * emits 'error'. An operator's variable wins over the constants above.
+ * emits 'error'. A variable of the same name that an operator has set replaces a constant above.
  */
 function forkGateway(entry: URL): ChildProcess {
   return fork(fileURLToPath(entry), [], {
@@ -156,12 +156,12 @@ export class GatewayProcess {
   #silentLooks = 0;
   /** Why this class has killed the process, for GatewayExit.how; undefined if it has not. */
   #killedFor: string | undefined;
-  /** See GatewayExit. */
+  /** Why the gateway refused to start; undefined if it did not. */
   #rejection: string | undefined;
   /** One at a time, because Reloads runs reloads in sequence. */
   readonly #reloads: PendingReplies<readonly string[]>;
-  /** Few at a time: GroupSnapshots shares requests of a kind, except those that name accounts. */
-  readonly #reads = new PendingReplies<Snapshot>({ waitMsMax: READ_MS_MAX, onTimeout: () => ({}) });
+  /** Few at a time: GroupSnapshots shares questions of a kind, except those that name accounts. */
+  readonly #snapshots = new PendingReplies<Snapshot>({ waitMsMax: READ_MS_MAX, onTimeout: () => ({}) });
 
   /** Forks `entry` and sends it `start`. The gateway is killed if it is not ready within `readyMsMax`. */
   constructor(options: GatewayProcessOptions, start: StartGateway, callbacks: GatewayCallbacks) {
@@ -232,9 +232,9 @@ export class GatewayProcess {
     return this.#reloads.ask((id) => this.#send({ kind: 'reload', id, settings, check }));
   }
 
-  /** Resolves with an empty snapshot if the gateway ends or does not reply in time. */
+  /** Asks for a snapshot. Resolves with an empty one if the gateway ends or does not reply in time. */
   read(kind: SnapshotKind, accounts?: readonly string[]): Promise<Snapshot> {
-    return this.#reads.ask((id) => this.#send({ kind: 'read', id, what: kind, accounts }));
+    return this.#snapshots.ask((id) => this.#send({ kind: 'read', id, what: kind, accounts }));
   }
 
   /** Replaces the settings that the gateway shows to its operators. */
@@ -260,10 +260,10 @@ export class GatewayProcess {
     this.#child.send(message, () => undefined);
   }
 
-  /** Kills the gateway if it has been silent for all looks. Any message begins the count again. */
+  /** Kills the gateway after too many looks without a message. Any message sets the count to 0. */
   #look(): void {
     this.#silentLooks += 1;
-    if (this.#silentLooks <= SILENT_LOOKS || this.#killedFor !== undefined) return;
+    if (this.#silentLooks <= LOOKS_MAX || this.#killedFor !== undefined) return;
     const { silentMsMax, log } = this.#options;
     this.#killedFor = `no sign of life for ${silentMsMax} ms, killed`;
     log.error('a gateway hangs and is killed: its main thread gives no sign of life', {
@@ -278,7 +278,7 @@ export class GatewayProcess {
     switch (message.kind) {
       case 'ready':
         clearTimeout(this.#killTimer);
-        this.#lookTimer = setInterval(() => this.#look(), this.#options.silentMsMax / SILENT_LOOKS);
+        this.#lookTimer = setInterval(() => this.#look(), this.#options.silentMsMax / LOOKS_MAX);
         this.#callbacks.onReady(message);
         return;
       case 'refused':
@@ -295,9 +295,9 @@ export class GatewayProcess {
         this.#reloads.reply(message.id, message.problems);
         return;
       case 'reading':
-        // 0 is no id of a question: the gateway sends its last snapshot unasked.
+        // Messages call a snapshot a reading. Id 0: the last one, for which nobody has asked.
         if (message.id === 0) this.#callbacks.onLastSnapshot(message.reading);
-        else this.#reads.reply(message.id, message.reading);
+        else this.#snapshots.reply(message.id, message.reading);
         return;
       case 'ask_readings':
         void this.#callbacks
@@ -321,7 +321,7 @@ export class GatewayProcess {
     clearTimeout(this.#killTimer);
     clearInterval(this.#lookTimer);
     this.#reloads.replyToAll([`the gateway ended (${how}) before it had taken the settings; reload again`]);
-    this.#reads.replyToAll({});
+    this.#snapshots.replyToAll({});
     this.#callbacks.onExit({
       how: this.#killedFor ?? how,
       clean,
@@ -334,34 +334,34 @@ export class GatewayProcess {
 const BURST_MS = 100;
 /** Characters of a burst that are logged. A stack trace has some 2 KB. */
 const BURST_CHARS_MAX = 8 * 1024;
-/** From one logged burst to the next, at least: LMDB writes a line for every failed commit. */
+/** The least time from one logged burst to the next: LMDB writes a line for every failed commit. */
 const PAUSE_MS = 1_000;
 
 /**
- * Logs what a gateway writes to standard error outside its log, until the stream ends: messages of native
- * libraries (LMDB's `Write error`), last messages of V8 and Node. Each burst becomes one log entry, so every
- * line stays JSON. Holds at most one burst.
+ * Logs what a gateway writes to standard error, until the stream ends: messages of native libraries (LMDB's
+ * `Write error`), last messages of V8 and Node. Each burst becomes one log entry, so every line of the log
+ * stays JSON. Keeps at most one burst in memory.
  */
 export function logStrayOutput(stream: Readable, pid: number, log: Log): void {
-  let text = '';
+  let burst = '';
   let droppedChars = 0;
   let timer: NodeJS.Timeout | undefined;
   let loggedAtMs = -Infinity;
   const flush = (): void => {
     clearTimeout(timer);
     timer = undefined;
-    if (text === '') return;
+    if (burst === '') return;
     loggedAtMs = performance.now();
-    const cut = droppedChars === 0 ? {} : { droppedChars };
-    log.warn('a gateway wrote to standard error', { gateway: pid, text: text.trimEnd(), ...cut });
-    text = '';
+    const dropped = droppedChars === 0 ? {} : { droppedChars };
+    log.warn('a gateway wrote to standard error', { gateway: pid, text: burst.trimEnd(), ...dropped });
+    burst = '';
     droppedChars = 0;
   };
   stream.setEncoding('utf8');
-  stream.on('data', (piece: string) => {
-    const head = piece.slice(0, BURST_CHARS_MAX - text.length);
-    text += head;
-    droppedChars += piece.length - head.length;
+  stream.on('data', (text: string) => {
+    const keptText = text.slice(0, BURST_CHARS_MAX - burst.length);
+    burst += keptText;
+    droppedChars += text.length - keptText.length;
     timer ??= setTimeout(flush, Math.max(BURST_MS, loggedAtMs + PAUSE_MS - performance.now()));
   });
   stream.once('end', flush);

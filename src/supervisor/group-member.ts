@@ -1,10 +1,10 @@
 /**
  * GroupMember: a member of the process group, which is a slot, and the process in it or the pause before its
- * next start. Primary: which member has the admin interface. ProcessGroup (process-group.ts) drives both, in
+ * next start. Primary: which member has the admin interface. ProcessGroup (process-group.ts) calls both, in
  * the supervisor process. The types of its options, callbacks and results are declared here too.
  *
- * Must hold: a member has at most one process at a time. The pauses between failed starts double up to a
- * longest one, and begin again at the first after a healthy life
+ * Must hold: a member has at most one process at a time. The pause before a restart doubles each time, up to
+ * the longest one, and is the first one again after a healthy life
  * (test/unit/supervisor/group-member.restart-policy.test.ts). A fork that fails is tried again after a pause
  * (test/unit/supervisor/group-member.start-later.test.ts).
  */
@@ -27,11 +27,11 @@ import { type GatewayExit, GatewayProcess, type GatewayProcessOptions } from './
 interface RestartPauses {
   readonly firstMs: number;
   readonly longestMs: number;
-  /** After this time of service, the pauses begin at `firstMs` again. */
+  /** A life is healthy if the gateway has served for so long. */
   readonly healthyMs: number;
 }
 
-/** A client that retries does not notice the first pause. A gateway that cannot start is tried every 10 s. */
+/** Clients that retry do not notice the first pause. A gateway that cannot start is tried every 10 s. */
 export const RESTART_PAUSES: RestartPauses = { firstMs: 100, longestMs: 10_000, healthyMs: 60_000 };
 
 /** Decides how long to wait before a gateway that ended is started again. */
@@ -74,8 +74,8 @@ interface MemberOptions extends GatewayProcessOptions {
 }
 
 /**
- * What a member needs of its group; ProcessGroup implements it. Callbacks without a comment pass on those of
- * the same name in GatewayProcess.
+ * What a member needs of its group; ProcessGroup implements it. A callback without a comment means what the
+ * one of the same name in GatewayCallbacks (gateway-process.ts) means.
  */
 export interface MemberOwner {
   /** Returns the message that starts the member's next process. Called once for each process. */
@@ -94,10 +94,7 @@ export class GroupMember implements PrimaryCandidate {
   readonly slot: number;
   /** The settings of the member's next process. The running one may differ in those that need a restart. */
   settings: Settings;
-  /**
-   * Whether the member replaces another one and has not taken over yet. Its exit is then no failure of the
-   * group.
-   */
+  /** Whether the member replaces another one and has not taken over yet. Its exit then fails no group. */
   isTrial: boolean;
   readonly #options: MemberOptions;
   readonly #owner: MemberOwner;
@@ -125,11 +122,12 @@ export class GroupMember implements PrimaryCandidate {
     this.isTrial = start.isTrial;
   }
 
-  /** Undefined before the first start, during a pause, and after the end. */
+  /** Undefined before the first start, during a pause, and after the process has ended. */
   get process(): GatewayProcess | undefined {
     return this.#process;
   }
 
+  /** Whether the member's process serves and is not being replaced. */
   get isFit(): boolean {
     return this.#serves && !this.#retiring;
   }
@@ -170,7 +168,7 @@ export class GroupMember implements PrimaryCandidate {
     return pauseMs;
   }
 
-  /** See PrimaryCandidate, as `follow`. Does nothing without a process: Primary is told of each exit. */
+  /** As `follow`, does nothing without a process: ProcessGroup tells Primary of each exit. */
   lead(): void {
     this.#process?.lead();
   }
@@ -227,13 +225,13 @@ export class GroupMember implements PrimaryCandidate {
   }
 
   #onExit(exit: GatewayExit): void {
-    // Set by `start`: GatewayProcess calls this after its constructor has returned.
-    const process = this.#process!;
-    // The state is that of a member without a process before the owner learns of the exit.
+    // `start` has set #process: GatewayProcess calls `onExit` after its constructor has returned.
+    const endedProcess = this.#process!;
+    // The owner, which is called below, must see a member without a process.
     this.#process = undefined;
     this.#serves = false;
     this.#rejected = exit.rejection !== undefined;
-    this.#owner.onExit(this, process, exit);
+    this.#owner.onExit(this, endedProcess, exit);
     this.#onStarted(exit.rejection ?? exit.how);
     this.#onRetired();
   }
@@ -282,7 +280,7 @@ export interface PrimaryCandidate {
 /**
  * Decides which gateway of a group has the admin interface, and passes the interface on. Gateways of a group
  * share the port, and the next one opens its socket before the former closes its own. So the interface stays
- * reachable, unless the process that had it was killed. At most one interface is being passed on at a time.
+ * reachable, unless the process that had it was killed. One handover ends before the next begins.
  *
  * Must hold: the former gateway closes its interface when the next one has opened its own, not before
  * (test/unit/supervisor/group-member.primary.test.ts).
@@ -313,7 +311,7 @@ export class Primary<Candidate extends PrimaryCandidate> {
     return settled;
   }
 
-  /** Leaves the interface with the former gateway, if it still has it: `candidate` could not open its own. */
+  /** To be called if `candidate` could not open the interface. The former gateway keeps it, if that lives. */
   takeBack(candidate: Candidate): void {
     if (candidate !== this.#current) return;
     if (this.#former !== undefined) {
@@ -335,15 +333,15 @@ export class Primary<Candidate extends PrimaryCandidate> {
 
   /**
    * To be called when `candidate` has ended. The interface then stays with the former gateway if that still
-   * has it, or goes to a fit gateway of `others`, or to the next candidate of `onFit`.
+   * has it, or goes to a fit gateway of `members`, or to the next candidate of `onFit`.
    */
-  onEnd(candidate: Candidate, others: readonly Candidate[]): void {
+  onEnd(candidate: Candidate, members: readonly Candidate[]): void {
     if (candidate === this.#former) this.#former = undefined;
     if (candidate !== this.#current) return;
     this.#current = this.#former;
     this.#former = undefined;
     this.#onSettled();
-    const next = others.find((other) => other !== candidate && other.isFit);
+    const next = members.find((member) => member !== candidate && member.isFit);
     if (this.#current === undefined && next !== undefined) void this.handOver(next);
   }
 

@@ -1,9 +1,10 @@
 /**
  * Collects the snapshots of all gateway processes for the one that has the admin interface, and keeps the
  * counters of processes that have ended, so that no sum falls when a process ends. ProcessGroup
- * (process-group.ts) owns the one object. Supervisor process.
+ * (process-group.ts) owns the one object. Supervisor process. In a GroupSnapshot each running process is one
+ * of `members`, and its snapshot is called `reading`.
  *
- * A process that drains sends a last snapshot. For a killed one the last collected snapshot counts, because
+ * A process that drains sends a last snapshot. For a killed one its latest collected snapshot counts, because
  * no operator has seen higher numbers.
  *
  * Must hold: no sum falls, a process that ends while it is asked is counted once, and nothing replaces the
@@ -19,15 +20,11 @@ export interface ReadableProcess {
   read(kind: SnapshotKind, accounts?: readonly string[]): Promise<Snapshot>;
 }
 
-/** What is known of a running process. */
+/** A running process and its latest snapshot of each kind, without replies to GROUP_REQUESTS. */
 interface RunningProcess {
   readonly slot: number;
-  /** The latest snapshots that the process sent, without replies to GROUP_REQUESTS. */
   latest: Snapshot;
-  /**
-   * Whether `latest` has the last snapshot, which a process sends as it drains. Replies to later requests
-   * lack a part of the last snapshot, so they are dropped.
-   */
+  /** Whether `latest` has the last snapshot. Later replies lack a part of its counts, so they are dropped. */
   isFinal: boolean;
 }
 
@@ -35,11 +32,11 @@ export class GroupSnapshots {
   readonly #running = new Map<ReadableProcess, RunningProcess>();
   /** The summed counters of all processes that have ended. */
   #ended: Snapshot = {};
-  /** The collection in progress of each kind. Requests that come meanwhile share its result. */
+  /** The collection in progress of each kind. Calls of `collect` that come meanwhile share its result. */
   readonly #current = new Map<SnapshotKind, Promise<GroupSnapshot>>();
   /**
-   * Collections of GROUP_REQUESTS that start when the current one has ended. Requests that come meanwhile
-   * share the next one, because the current one may have begun before the change in question.
+   * Collections of GROUP_REQUESTS that start when the current one has ended. Calls of `collect` that come
+   * meanwhile share the next one, because the current one may have begun before what they ask about.
    */
   readonly #next = new Map<SnapshotKind, Promise<GroupSnapshot>>();
 
@@ -48,7 +45,7 @@ export class GroupSnapshots {
     this.#running.set(process, { slot, latest: {}, isFinal: false });
   }
 
-  /** Stores the last snapshot, which the process sends unasked. No later reply of the process is stored. */
+  /** Stores the last snapshot, which the process sends without a question, and no reply after that. */
   recordLast(process: ReadableProcess, snapshot: Snapshot): void {
     const running = this.#running.get(process);
     if (running === undefined) return;
@@ -65,8 +62,8 @@ export class GroupSnapshots {
 
   /**
    * Asks every process and waits for the slowest, at most for the time limit of one. A process that does not
-   * reply in time counts with its latest snapshot; for GROUP_REQUESTS and `calls` its part is empty. Only
-   * `calls` has `accounts`: the accounts in question.
+   * reply in time counts with its latest snapshot; for GROUP_REQUESTS and `calls` with an empty one. Only
+   * `calls` has `accounts`: the ids of the accounts whose calls are counted.
    */
   collect(kind: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
     if (accounts !== undefined) return this.#ask(kind, accounts);
@@ -91,7 +88,7 @@ export class GroupSnapshots {
   }
 
   /**
-   * Asks every process and stores nothing, because an old reply does not answer a later request. Leaves out
+   * Asks every process and stores nothing, because an old reply does not answer a later question. Leaves out
    * processes that have ended meanwhile.
    */
   async #ask(kind: SnapshotKind, accounts?: readonly string[]): Promise<GroupSnapshot> {
@@ -112,7 +109,7 @@ export class GroupSnapshots {
   async #collect(kind: SnapshotKind): Promise<GroupSnapshot> {
     await Promise.all(
       [...this.#running].map(async ([process, running]) => {
-        if (!running.isFinal) recordReply(running, await process.read(kind));
+        if (!running.isFinal) storeReply(running, await process.read(kind));
       }),
     );
     // No await between `members` and `ended`, so that a process is in one of them and not in both.
@@ -123,25 +120,25 @@ export class GroupSnapshots {
   }
 }
 
-/** Drops a reply if the last snapshot has come while the request waited. */
-function recordReply(running: RunningProcess, reply: Snapshot): void {
+/** Drops a reply if the last snapshot has come while the question waited. */
+function storeReply(running: RunningProcess, reply: Snapshot): void {
   if (!running.isFinal) running.latest = { ...running.latest, ...reply };
 }
 
-/** Returns the snapshot with the member of that kind alone. */
+/** Returns only that kind of the snapshot. */
 function only(snapshot: Snapshot, kind: SnapshotKind): Snapshot {
   return { [kind]: snapshot[kind] };
 }
 
 /**
- * How many account reports of ended processes are kept. The history recorder (telemetry) collects them every
- * two seconds, and fewer processes than that end in two seconds.
+ * How many account reports of ended processes, the items of `accounts`, are kept. The history recorder
+ * (gateway/history-recorder.ts) collects them every two seconds, in which fewer processes end.
  */
 const ENDED_REPORTS_MAX = 4;
 
-/** Adds the last snapshot of a process to those of the processes that ended before it. */
+/** Adds the latest snapshot of a process that has ended to the counters of those that ended before it. */
 function addSnapshots(ended: Snapshot, { metrics, status, accounts = [] }: Snapshot): Snapshot {
-  const statuses = [ended.status, status && endedStatus(status)].filter((known) => known !== undefined);
+  const statuses = [ended.status, status && endedStatus(status)].filter((item) => item !== undefined);
   return {
     accounts: [...(ended.accounts ?? []), ...accounts].slice(-ENDED_REPORTS_MAX),
     metrics: addEnded(ended.metrics ?? [], endedSnapshot(metrics ?? [])),

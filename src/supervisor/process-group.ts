@@ -2,8 +2,8 @@
  * Starts the gateway processes, restarts those that end, replaces them one by one, and stops them.
  * supervisor.ts creates one group, in the supervisor process.
  *
- * The first gateway starts alone. If it ends before it has served, the group ends: most often another try
- * would fail in the same way, and the operator who starts it should see why at once.
+ * The first gateway starts alone. If it ends before it has served, the group ends: most often another start
+ * would fail in the same way, and the operator who starts the group should see why at once.
  *
  * A member is a slot of the group and the process in it (GroupMember). A process serves from its message
  * `ready` on. A member is fit if its process serves and is not being replaced. A member is a trial while it
@@ -11,8 +11,8 @@
  * the admin interface, or was told to open it.
  *
  * Must hold, of replacements: if the new gateway does not serve, those that serve stay; at most one process
- * more than usual runs; a drain in the middle ends all gateways. What operators have changed of the log since
- * the last reload is in force at every gateway that serves (test/unit/supervisor/process-group.test.ts). The
+ * more than usual runs; a drain during a replacement ends all gateways. What operators have changed of the
+ * log since the last reload is in force at every gateway (test/unit/supervisor/process-group.test.ts). The
  * ports of the first gateway are kept for every later start, so that port 0 stays the same port for the life
  * of the supervisor (test/e2e/shutdown.test.ts).
  */
@@ -50,7 +50,7 @@ export class ProcessGroup {
   #inForce: StartGateway['inForce'];
   /**
    * What operators have changed of the log since the last reload. A gateway forgets the change when it
-   * applies settings, and its successor starts without it, so the change is then sent again.
+   * applies settings, and a gateway that starts does not know it, so the group then sends the change again.
    */
   #logChange: LogChange = {};
   /** Whether a gateway has served since the start of the group. */
@@ -95,28 +95,28 @@ export class ProcessGroup {
   async reload(next: Settings, dryRun: boolean): Promise<readonly string[]> {
     if (!this.#hasServed) return ['the gateway is still starting; reload again when it serves'];
     if (this.#stopping) return ['the gateway is stopping'];
-    const errors = await this.#reloadAll(next, true);
-    if (errors.length > 0 || dryRun) return errors;
+    const checkReasons = await this.#reloadAll(next, true);
+    if (checkReasons.length > 0 || dryRun) return checkReasons;
     if (this.#isStopping()) return ['the gateway is stopping'];
     // All gateways can apply the settings. From here on a gateway that restarts gets them.
     const settingsBefore = this.#settings;
     const logChangeBefore = this.#logChange;
     this.#logChange = {};
     this.#adopt(next);
-    const failures = await this.#reloadAll(next, false);
-    if (failures.length === 0) {
+    const reasons = await this.#reloadAll(next, false);
+    if (reasons.length === 0) {
       // Gateways that got a change of the log before they applied the settings have lost it.
       for (const member of this.#members) this.#sendLogChange(member);
-      return failures;
+      return reasons;
     }
     this.#logChange = { ...logChangeBefore, ...this.#logChange };
     // Gateways that have applied `next` would bill and admit by it, while operators see the former settings.
     this.#adopt(settingsBefore);
     // Asking a member whose process has ended would start that process again.
-    if (this.#isStopping()) return failures;
-    const failuresToUndo = await this.#reloadAll(settingsBefore, false);
+    if (this.#isStopping()) return reasons;
+    const undoReasons = await this.#reloadAll(settingsBefore, false);
     for (const member of this.#members) this.#sendLogChange(member);
-    return [...new Set([...failures, ...failuresToUndo])];
+    return [...new Set([...reasons, ...undoReasons])];
   }
 
   /** Replaces the settings that operators see, at every gateway and at those started later. */
@@ -197,8 +197,8 @@ export class ProcessGroup {
 
   /** Resolves when the member's process has ended. */
   #retire(member: GroupMember): Promise<void> {
-    // Twice the drain timeout: until the gateway closes an idle connection, its caller may send another call
-    // over it, which then has the full timeout (Gateway.drain).
+    // The drain timeout counts twice: until the gateway closes an idle connection, a caller may send another
+    // call on the connection, and that call has the full timeout (Gateway.drain).
     return member.retire(this.#endMsMax() + this.drainTimeoutMs);
   }
 
@@ -226,7 +226,7 @@ export class ProcessGroup {
     return this.drainTimeoutMs + this.#options.exitGraceMs;
   }
 
-  /** Makes a member without a process; the caller adds it to `#members` and starts it. */
+  /** Creates a member without a process; the caller adds it to `#members` and starts it. */
   #memberOf(slot: number, isTrial: boolean, settings = this.#settings): GroupMember {
     return new GroupMember(
       this.#options,
@@ -289,7 +289,7 @@ export class ProcessGroup {
     return slot;
   }
 
-  /** Takes over what applies at a reload, for the group, for all members and for members still to come. */
+  /** Adopts the settings that apply at a reload, for the group, all members and those still to come. */
   #adopt(next: Settings): void {
     this.#settings = adoptLive(this.#settings, next);
     this.#replacing &&= adoptLive(this.#replacing, next);
@@ -301,8 +301,8 @@ export class ProcessGroup {
    * reasons against the settings, each once.
    */
   async #reloadAll(next: Settings, check: boolean): Promise<readonly string[]> {
-    const replies = this.#members.map((member) => member.reload(adoptLive(member.settings, next), check));
-    return [...new Set((await Promise.all(replies)).flat())];
+    const reasons = this.#members.map((member) => member.reload(adoptLive(member.settings, next), check));
+    return [...new Set((await Promise.all(reasons)).flat())];
   }
 
   #onMemberReady(member: GroupMember, ready: GatewayReady): void {
@@ -315,9 +315,9 @@ export class ProcessGroup {
     }
     this.#hasServed = true;
     this.#settings = withPorts(this.#settings, ready);
-    for (const other of this.#members) other.settings = withPorts(other.settings, ready);
+    for (const each of this.#members) each.settings = withPorts(each.settings, ready);
     this.#callbacks.onReady(ready);
-    if (!this.#stopping) this.#members.slice(1).forEach((other) => void other.start());
+    if (!this.#stopping) this.#members.slice(1).forEach((waiting) => void waiting.start());
   }
 
   #onMemberExit(member: GroupMember, process: GatewayProcess, exit: GatewayExit): void {

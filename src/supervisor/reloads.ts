@@ -27,7 +27,7 @@ import type { Replacement } from './group-member.js';
 interface ReloadsOptions {
   /** The settings read from the file at the start, with the file's ports. */
   readonly settings: Settings;
-  /** Reads the file, the environment and the files that both name. Rejects with ConfigError. */
+  /** Reads the file, the environment, and the files that these two name. Rejects with ConfigError. */
   readonly load: (dryRun: boolean) => Promise<Settings>;
   /** Sends settings to the gateways. Resolves with the reasons against them; never rejects. */
   readonly apply: (next: Settings, dryRun: boolean) => Promise<readonly string[]>;
@@ -54,7 +54,7 @@ export class Reloads {
    * start, so every reload reports it again.
    */
   #settings: Settings;
-  /** The last reload of the queue. Never rejects, so that the next one can follow it. */
+  /** Resolves when the last reload of the queue has ended. Never rejects, so that the next one can follow. */
   #last: Promise<unknown> = Promise.resolve();
   /**
    * The waiting reload of each kind, which a further request of that kind shares. There are four kinds, which
@@ -83,7 +83,7 @@ export class Reloads {
       waiting.origins.add(origin);
       return waiting.outcome;
     }
-    // The set grows while the reload waits, so its text is made when the reload begins.
+    // Origins may be added while the reload waits, so their text is made when the reload begins.
     const origins = new Set([origin]);
     const outcome = this.#last
       .then(() => {
@@ -138,9 +138,9 @@ export class Reloads {
   }
 
   #reject(origin: string, { dryRun, restart }: ReloadRequest, problems: readonly string[]): ReloadOutcome {
-    const failed = restart ? 'gateways not replaced' : 'settings not reloaded';
+    const failure = restart ? 'gateways not replaced' : 'settings not reloaded';
     if (!dryRun)
-      this.#options.log.warn(`${failed}, the old ones stay in force`, {
+      this.#options.log.warn(`${failure}, the old ones stay in force`, {
         origin,
         problems: problems.join('\n'),
       });
@@ -148,7 +148,7 @@ export class Reloads {
   }
 }
 
-/** Returns the difference as members of a log entry. */
+/** Returns the difference as fields of a log entry. */
 function textsOf({ applied, restartNeeded }: SettingsDifference): Record<string, string> {
   return { applied: applied.join(', '), restartNeeded: restartNeeded.join(', ') };
 }

@@ -192,8 +192,8 @@ class Supervisor {
     try {
       return await this.#read();
     } catch (error) {
-      // The watch may never see the mistake mended, which can lie in the disk, or in a file that is not yet
-      // watched. So the files are reported again.
+      // The cause may be the disk, or a file that is not yet watched. Then no watched file changes when the
+      // cause is gone, so the watch reports the files again.
       if (!dryRun) this.#watch.isApplied = false;
       throw error;
     }
@@ -201,8 +201,8 @@ class Supervisor {
 
   async #read(): Promise<Settings> {
     const loaded = await this.#options.load();
-    // Without a file `load` returns the built-in settings. They must not replace those of a file that is away
-    // for a moment.
+    // Without a file `load` returns the built-in settings. They must not replace the settings of a file that
+    // is missing for a moment.
     if (this.#source !== undefined && loaded.source === undefined)
       throw new ConfigError([`${this.#source} is not there any more: put it back, and reload`]);
     this.#latest = loaded;
@@ -210,27 +210,27 @@ class Supervisor {
     return loaded.settings;
   }
 
-  /** Returns the gateways' reasons against `next`. Reloads has called `#read` before, which set `#latest`. */
+  /** Returns the gateways' reasons against `next`. Reloads has called `#load` before, which set `#latest`. */
   async #apply(next: Settings, dryRun: boolean): Promise<readonly string[]> {
-    const errors = await this.#group.reload(next, dryRun);
-    if (dryRun) return errors;
-    this.#watch.isApplied = errors.length === 0;
-    if (errors.length > 0) return errors;
+    const reasons = await this.#group.reload(next, dryRun);
+    if (dryRun) return reasons;
+    this.#watch.isApplied = reasons.length === 0;
+    if (reasons.length > 0) return reasons;
     this.#watch.isOn = next.watch && !this.#isStopping;
     this.#options.onSettings(next);
     this.#source = this.#latest.source;
     this.#inForce = adoptInForce(this.#inForce, this.#latest.inForce, 'reload');
     this.#group.showInForce(this.#inForce);
-    return errors;
+    return reasons;
   }
 
   #replace(next: Settings): Replacement {
     const replacement = this.#group.replace(next);
     // Read now: reloads during the replacement change `#latest`.
-    const { inForce: replacing } = this.#latest;
+    const { inForce: replacingInForce } = this.#latest;
     void replacement.done.then((failure) => {
       if (failure !== undefined) return;
-      this.#inForce = adoptInForce(this.#inForce, replacing, 'replacement');
+      this.#inForce = adoptInForce(this.#inForce, replacingInForce, 'replacement');
       this.#group.showInForce(this.#inForce);
     });
     return replacement;
@@ -244,22 +244,22 @@ class Supervisor {
 function filesOf(source: string | undefined, settings: Settings): string[] {
   const { models, notify, admin, listen } = settings;
   const upstreams = models.flatMap((model) => model.upstreams);
-  const named = upstreams.flatMap(({ key_file: key, ca_file: ca }) => [key, ca]);
-  named.push(notify?.secret_file, admin.oidc?.client_secret_file);
-  named.push(listen.tls?.cert_file, listen.tls?.key_file);
-  return [source, ...new Set(named)].filter((path) => path !== undefined);
+  const namedPaths = upstreams.flatMap(({ key_file: key, ca_file: ca }) => [key, ca]);
+  namedPaths.push(notify?.secret_file, admin.oidc?.client_secret_file);
+  namedPaths.push(listen.tls?.cert_file, listen.tls?.key_file);
+  return [source, ...new Set(namedPaths)].filter((path) => path !== undefined);
 }
 
 /**
- * How many files are watched at most. The configuration and a key or certificate for each of some hundred
- * upstreams are below it, and a poll of so many takes 3 ms. The others change at the next reload.
+ * How many files are watched at most. The configuration, and a key and a certificate for each of some hundred
+ * upstreams, are fewer. A poll of so many takes 3 ms. A change of any other file takes effect at a reload.
  */
 const FILES_MAX = 1_000;
 
 /**
  * After how many polls files are reported again that could not be read, or that the gateways did not apply.
  * The number doubles with each failure, from the first value to the second. The first suits a gateway that
- * had ended, which is back after seconds; the second a plan in use, which an operator has to free.
+ * restarts, which takes seconds; the second a removed plan that accounts still use, until an operator acts.
  */
 const RETRY_POLLS_MIN = 5;
 const RETRY_POLLS_MAX = 300;
@@ -289,7 +289,7 @@ export class FileWatch {
   #polled: ReadonlyMap<string, string> = new Map();
   /** After how many polls the files are reported again; 0 if the gateways have applied them. */
   #retryPolls = 0;
-  /** How many polls are left until then; 0 if none is awaited. */
+  /** How many polls remain until the files are reported again; 0 if they will not be. */
   #retryPollsLeft = 0;
 
   /**
@@ -350,7 +350,7 @@ export class FileWatch {
     this.#options.onChange();
   }
 
-  /** Records the files that are watched since now as they are, so that they count as unchanged. */
+  /** Records each file that is watched from now on as it is now, so that it counts as unchanged. */
   #recordNew(states: ReadonlyMap<string, string>): void {
     for (const [path, state] of states) if (!this.#reported.has(path)) this.#reported.set(path, state);
   }
@@ -366,7 +366,7 @@ export class FileWatch {
 
 /**
  * Returns a text that changes with the file. Follows links. For a file that cannot be read the text is the
- * error's code, such as ENOENT: an editor that replaces a file may have it away for a moment.
+ * error's code, such as ENOENT: while an editor replaces a file, the file may be missing for a moment.
  */
 function stateOf(path: string): string {
   try {
