@@ -30,7 +30,7 @@ const LOOPBACK = ['localhost', '127.0.0.1', '::1'];
 /** The entry of `admin.hosts` that allows every Host. */
 const ANY = '*';
 /** The start of an entry that allows all names below another: `*.example.org`. */
-const BELOW = '*.';
+const ANY_BELOW = '*.';
 
 /**
  * The values of Host with which a request needs no token.
@@ -41,10 +41,10 @@ const BELOW = '*.';
  */
 export class AllowedHosts {
   readonly #names: ReadonlySet<string>;
-  /** The ends of allowed names, each with its leading dot. */
+  /** Allowed are names that end so; each ending has a leading dot. */
   readonly #endings: readonly string[];
   readonly #allowsAny: boolean;
-  readonly #alsoNamed: () => string | undefined;
+  readonly #extraHost: () => string | undefined;
   /**
    * Whether any IP address is allowed. True unless the port listens on loopback alone, because nobody can
    * list all addresses of a host, and rebinding needs a name.
@@ -52,22 +52,22 @@ export class AllowedHosts {
   readonly #allowsAddresses: boolean;
 
   /**
-   * `bound`: the host that the port listens on. `listed`: the setting `admin.hosts`. `alsoNamed`: returns a
-   * host that another setting names now.
+   * `listenHost`: the host that the port listens on. `entries`: the setting `admin.hosts`. `extraHost`:
+   * returns a host that another setting names now.
    */
   constructor(
-    bound: string,
-    listed: readonly string[],
-    alsoNamed: () => string | undefined = () => undefined,
+    listenHost: string,
+    entries: readonly string[],
+    extraHost: () => string | undefined = () => undefined,
   ) {
-    this.#alsoNamed = alsoNamed;
-    const exact = listed.filter((entry) => !entry.startsWith(ANY)).map((entry) => hostIn(entry) ?? entry);
-    this.#names = new Set([...LOOPBACK, canonical(bound), ...exact]);
-    this.#endings = listed
-      .filter((entry) => entry.startsWith(BELOW))
+    this.#extraHost = extraHost;
+    const names = entries.filter((entry) => !entry.startsWith(ANY)).map((entry) => hostIn(entry) ?? entry);
+    this.#names = new Set([...LOOPBACK, canonical(listenHost), ...names]);
+    this.#endings = entries
+      .filter((entry) => entry.startsWith(ANY_BELOW))
       .map((entry) => canonical(entry.slice(ANY.length)));
-    this.#allowsAny = listed.includes(ANY);
-    this.#allowsAddresses = !LOOPBACK.includes(canonical(bound)) && !bound.startsWith('127.');
+    this.#allowsAny = entries.includes(ANY);
+    this.#allowsAddresses = !LOOPBACK.includes(canonical(listenHost)) && !listenHost.startsWith('127.');
   }
 
   /** `header`: the header Host; empty if the request has none. */
@@ -75,7 +75,7 @@ export class AllowedHosts {
     if (this.#allowsAny) return true;
     const host = hostIn(header);
     if (host === undefined) return false;
-    if (this.#names.has(host) || hostIn(this.#alsoNamed() ?? '') === host) return true;
+    if (this.#names.has(host) || hostIn(this.#extraHost() ?? '') === host) return true;
     if (isIP(host) !== 0) return this.#allowsAddresses;
     return this.#endings.some((ending) => host.length > ending.length && host.endsWith(ending));
   }
@@ -204,7 +204,7 @@ export class AdminAuthentication {
     };
   }
 
-  /** Whether `identify` would admit the request again: a stream may outlast its session or token. */
+  /** Whether the session or token of the request is still valid: a stream may outlast it. */
   stillAdmits(head: RequestHead): boolean {
     if (bearerOf(head) !== undefined) return this.#operatorOf(head) !== undefined;
     const secret = this.#sessionSecretOf(head);
@@ -292,7 +292,7 @@ function bearerOf({ authorization }: RequestHead): string | undefined {
   return /^Bearer +(\S.*)$/i.exec(authorization)?.[1]?.trim();
 }
 
-/** Whether the headers of a browser say that another site caused the request. */
+/** Whether the headers that a browser adds say that a page of another site sent the request. */
 function isCrossSite({ origin, host, fetchSite }: RequestHead): boolean {
   if (fetchSite !== '' && fetchSite !== 'same-origin' && fetchSite !== 'none') return true;
   return origin !== '' && origin.replace(/^https?:\/\//, '') !== host;

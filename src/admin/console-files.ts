@@ -3,9 +3,9 @@
  * before it checks the token. Main thread of the gateway.
  *
  * Must hold: only files of the package are served, because no token is asked for. Each file has a compressed
- * twin `NAME.gz`, or the gateway does not start. Each file but the page has a digest of its content in its
- * name, or browsers use an old file for a year. scripts/build-console.mjs makes twins and digests. Test:
- * test/unit/admin/console-files.test.ts (paths out of the folder, digests, both forms are equal, the policy).
+ * copy `NAME.gz`, or the gateway does not start. Each file but the page has a digest of its content in its
+ * name, or browsers use an old file for a year. scripts/build-console.mjs makes copies and digests. Test:
+ * test/unit/admin/console-files.test.ts (paths out of the folder, digests, copies, the policy).
  */
 import { readFileSync, readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -13,12 +13,12 @@ import type { HttpResponse } from 'uWebSockets.js';
 import { endWith, type RequestHead } from './http.js';
 
 const FOLDER = fileURLToPath(new URL('../console/', import.meta.url));
-/** The page is served at `/`, all other files below ASSETS. */
+/** The page is served at `/`, all other files below ASSETS_PATH. */
 const PAGE = 'index.html';
-const ASSETS = '/console/';
+const ASSETS_PATH = '/console/';
 
-/** The content types, by the end of a file's name. Files with other ends, such as `.gz`, have no path. */
-const TYPES: ReadonlyMap<string, string> = new Map([
+/** By the extension of a file's name. Files with other extensions, such as `gz`, are not served by name. */
+const CONTENT_TYPES: ReadonlyMap<string, string> = new Map([
   ['html', 'text/html; charset=utf-8'],
   ['js', 'text/javascript; charset=utf-8'],
   ['css', 'text/css; charset=utf-8'],
@@ -29,9 +29,9 @@ const TYPES: ReadonlyMap<string, string> = new Map([
 const ACCEPTS_GZIP = /(?:^|[\s,])gzip(?!\s*;\s*q=0(?:\.0*)?\s*(?:,|$))\s*(?:[;,]|$)/i;
 
 /**
- * For the page, the browser runs, loads, shows and calls only what the gateway serves. Names of accounts and
- * keys are texts of other people: even if such a name got into the page as markup, a script in the name would
- * not run.
+ * The page runs, loads, shows and calls only what the gateway serves. Names of accounts and keys are texts
+ * of other people: even if such a name got into the page as markup, the browser would not run a script in the
+ * name.
  */
 const POLICY = [
   "default-src 'none'",
@@ -65,12 +65,12 @@ interface ConsoleFile {
 export class ConsoleFiles {
   readonly #files = new Map<string, ConsoleFile>();
 
-  /** Reads all files into memory, some 200 KB with their compressed twins. */
+  /** Reads all files into memory, some 200 KB with their compressed copies. */
   constructor() {
     for (const name of readdirSync(FOLDER)) {
-      const contentType = TYPES.get(name.slice(name.lastIndexOf('.') + 1));
+      const contentType = CONTENT_TYPES.get(name.slice(name.lastIndexOf('.') + 1));
       if (contentType === undefined) continue;
-      this.#files.set(name === PAGE ? '/' : `${ASSETS}${name}`, {
+      this.#files.set(name === PAGE ? '/' : `${ASSETS_PATH}${name}`, {
         contentType,
         cacheControl: name === PAGE ? 'no-cache' : 'public, max-age=31536000, immutable',
         plain: readFileSync(`${FOLDER}${name}`),

@@ -23,7 +23,7 @@ export interface RequestHead {
   readonly path: string;
   /** Without its question mark; may be empty. */
   readonly query: string;
-  /** Each of the following is empty if the request lacks the header. */
+  /** The following texts are empty if the request lacks the header. `fetchSite`: `sec-fetch-site`. */
   readonly authorization: string;
   readonly cookie: string;
   readonly host: string;
@@ -51,7 +51,7 @@ export function readHead(request: HttpRequest): RequestHead {
     host: request.getHeader('host'),
     origin: request.getHeader('origin'),
     fetchSite: request.getHeader('sec-fetch-site'),
-    // console/api.ts sends it.
+    // console/api.ts sends this header.
     isFromConsole: request.getHeader('x-tollgate-console') === '1',
     forwardedProto: request.getHeader('x-forwarded-proto'),
     acceptEncoding: request.getHeader('accept-encoding'),
@@ -67,14 +67,14 @@ export const HOST_COOKIE = '__Host-';
 
 /** Returns the value of the first cookie of that name; empty if the request has none. */
 export function cookieOf({ cookie }: RequestHead, name: string): string {
-  const pair = cookie.split(/; */).find((part) => part.startsWith(`${name}=`));
+  const pair = cookie.split(/; */).find((text) => text.startsWith(`${name}=`));
   return pair?.slice(name.length + 1) ?? '';
 }
 
 const NOT_UTF8 = responseOfError({ code: 'invalid_parameters', message: 'the body must be UTF-8' });
 
 /**
- * Runs `work`, which serves one request or a part of it. An exception in a callback of µWS, or a rejection
+ * Runs `work`, which serves a request, whole or in part. An exception in a callback of µWS, or a rejection
  * that nobody handles, would end the process. Within a Guard both become the error response of that request.
  */
 export type Guard = (work: () => void | Promise<void>) => void;
@@ -106,27 +106,27 @@ export function guardOf(
 }
 
 /**
- * Calls `use` once with the whole body. Sends an error instead if the body is not UTF-8, or as soon as it is
- * longer than `bytesMax`. Does neither if the client leaves.
+ * Calls `onBody` once with the whole body. Sends an error instead if the body is not UTF-8, or as soon as it
+ * is longer than `bytesMax`. Does neither if the client leaves.
  */
 export function withBody(
   response: HttpResponse,
   { isHead }: RequestHead,
   bytesMax: number,
   guard: Guard,
-  use: (body: string) => void | Promise<void>,
+  onBody: (body: string) => void | Promise<void>,
 ): void {
   const chunks: Buffer[] = [];
-  let bytes = 0;
+  let bytesRead = 0;
   let isOver = false;
   response.onAborted(() => {
     isOver = true;
   });
   response.onData((chunk, isLast) => {
     if (isOver) return;
-    bytes += chunk.byteLength;
-    isOver = isLast || bytes > bytesMax;
-    if (bytes > bytesMax) {
+    bytesRead += chunk.byteLength;
+    isOver = isLast || bytesRead > bytesMax;
+    if (bytesRead > bytesMax) {
       const message = `The body must have at most ${bytesMax} bytes.`;
       send(response, responseOfError({ code: 'request_too_large', message }), isHead, true);
       return;
@@ -134,9 +134,9 @@ export function withBody(
     // µWS reuses the chunk's memory when this function returns.
     chunks.push(Buffer.copyBytesFrom(new Uint8Array(chunk)));
     if (!isLast) return;
-    const whole = Buffer.concat(chunks);
-    // From here on `use` must notice if the client leaves, by `respond` or its own onAborted.
-    if (isUtf8(whole)) guard(() => use(whole.toString('utf8')));
+    const body = Buffer.concat(chunks);
+    // From here on `onBody` must notice if the client leaves, by `respond` or its own onAborted.
+    if (isUtf8(body)) guard(() => onBody(body.toString('utf8')));
     else send(response, NOT_UTF8, isHead, false);
   });
 }
@@ -165,7 +165,7 @@ export interface AdminResponse {
  */
 export function isFull(open: ReadonlySet<{ readonly who: string }>, max: number, who: string): boolean {
   if (open.size < max) return false;
-  return open.size >= 2 * max || [...open].some((opened) => opened.who === who);
+  return open.size >= 2 * max || [...open].some((each) => each.who === who);
 }
 
 export function responseOfError(error: ErrorRecord): AdminResponse {
@@ -185,7 +185,7 @@ export function ok(view: object): AdminResponse {
 }
 
 /**
- * Sends the response once `content` is ready, unless the client has left by then, which aborts
+ * Sends `content` on `response` once it is ready, unless the client has left by then, which aborts
  * `requesterLeft`. Most responses are ready at once. Rejects if `content` does: to be called within a Guard.
  */
 export function respond(
@@ -199,8 +199,8 @@ export function respond(
     return;
   }
   response.onAborted(() => requesterLeft.abort());
-  return content.then((late) => {
-    if (!requesterLeft.signal.aborted) send(response, late, isHead, false);
+  return content.then((lateContent) => {
+    if (!requesterLeft.signal.aborted) send(response, lateContent, isHead, false);
   });
 }
 
@@ -230,8 +230,8 @@ export function send(
 }
 
 /**
- * Whether the request is a GET with a long body, or one of unknown length. Nobody reads the body of a GET,
- * and µWS discards half a megabyte of it in each event-loop turn, to its end. `closeAfter` ends that.
+ * Whether the request is a GET whose body is long or of unknown length. Nobody reads the body of a GET, and
+ * µWS discards half a megabyte of it in each event-loop turn, to its end. `closeAfter` prevents that.
  */
 export function hasUnreadBody(request: HttpRequest, { method }: RequestHead): boolean {
   if (method !== 'GET') return false;
@@ -241,13 +241,13 @@ export function hasUnreadBody(request: HttpRequest, { method }: RequestHead): bo
 }
 
 /**
- * Makes the response close its connection when it ends, whoever ends it. A response that is sent in pieces
- * does not, because µWS 20.41 would write the header into its body.
+ * Makes the response close its connection when it ends, whoever ends it. A response that is sent in several
+ * writes does not, because µWS 20.41 would write the header into its body.
  */
 export function closeAfter(response: HttpResponse): void {
   const end = response.end.bind(response);
   response.end = (body) => end(body, response.getWriteOffset() === 0);
-  // A HEAD ends so. `endWith` has written its content-length, so µWS does not close the connection itself.
+  // For a HEAD. `endWith` has written the content-length, so µWS does not close the connection itself.
   response.endWithoutBody = () => {
     let isGone = false;
     response.onAborted(() => {

@@ -26,9 +26,9 @@ import {
 } from '../core/wrong-input.js';
 import { invalid } from '../registry/record-id.js';
 
-/** How much of a wrong value a message shows, to recognise the value by. A whole body may have megabytes. */
+/** How much of a wrong value a message shows: enough to recognise it. A whole body may have megabytes. */
 const SHOWN_CHARS_MAX = 100;
-/** How many unknown names are collected. More would not fit, as each name takes at least one character. */
+/** How many unknown names are collected. A message cannot show more: each takes a character or more. */
 const NAMES_SHOWN_MAX = SHOWN_CHARS_MAX;
 
 /** What a message calls a member of the input: a field of a body or a parameter of a query. */
@@ -61,35 +61,35 @@ export function createReader<Schema extends TObject>(
  * Throws `invalid_parameters` for unknown names and lists that are too long. TypeBox checks every item of a
  * list before it counts the items, which took 29 s of the main thread for a body of 8 MB. Follows
  * `properties` and `items` alone. So a schema must not have a list within another keyword, such as `anyOf`:
- * TypeBox would check the list without a bound. `path` is the JSON pointer of the value.
+ * TypeBox would check the list without a bound. `pointer`: the JSON pointer of the value.
  */
-function assertBounded(schema: TSchema, value: unknown, noun: InputNoun, path = ''): void {
+function assertBounded(schema: TSchema, value: unknown, noun: InputNoun, pointer = ''): void {
   const { properties, items, maxItems } = schema as Partial<TObject> & {
     readonly items?: TSchema;
     readonly maxItems?: number;
   };
   if (Array.isArray(value) && items !== undefined) {
     if (maxItems !== undefined && value.length > maxItems)
-      throw invalid(`${fieldOf(path)} must have at most ${maxItems} items, got ${value.length}`);
-    value.forEach((item, index) => assertBounded(items, item, noun, `${path}/${index}`));
+      throw invalid(`${fieldOf(pointer)} must have at most ${maxItems} items, got ${value.length}`);
+    value.forEach((item, index) => assertBounded(items, item, noun, `${pointer}/${index}`));
   }
   if (!isRecord(value) || properties === undefined) return;
   const isClosed = 'additionalProperties' in schema && schema.additionalProperties === false;
-  const unknown: string[] = [];
+  const unknownNames: string[] = [];
   for (const name of Object.keys(value)) {
     if (Object.hasOwn(properties, name))
-      assertBounded(properties[name]!, value[name], noun, pointerTo(path, name));
-    else if (isClosed && unknown.push(name) === NAMES_SHOWN_MAX) break;
+      assertBounded(properties[name]!, value[name], noun, pointerTo(pointer, name));
+    else if (isClosed && unknownNames.push(name) === NAMES_SHOWN_MAX) break;
   }
-  if (unknown.length > 0) throw invalid(unknownError(unknown, path, schema, noun));
+  if (unknownNames.length > 0) throw invalid(unknownError(unknownNames, pointer, schema, noun));
 }
 
 /**
- * Lists the unknown names that fit, and a known name near the first of them. That search is short also for a
+ * Lists the unknown names that fit, and a known name near the first of them. To find it is quick also for a
  * long name, because `editDistance` compares only the beginnings of names.
  */
-function unknownError(names: readonly string[], path: string, schema: TSchema, noun: InputNoun): string {
-  const fields = names.slice(0, NAMES_SHOWN_MAX).map((name) => fieldOf(pointerTo(path, name)));
+function unknownError(names: readonly string[], pointer: string, schema: TSchema, noun: InputNoun): string {
+  const fields = names.slice(0, NAMES_SHOWN_MAX).map((name) => fieldOf(pointerTo(pointer, name)));
   const nearest = nearestTo(names[0]!, schema);
   return `unknown ${noun} ${clipped(fields.join(', '), SHOWN_CHARS_MAX)}${nearest}`;
 }
@@ -99,7 +99,7 @@ export function quoted(value: unknown): string {
   return clipped(value === undefined ? 'nothing' : jsonOf(value), SHOWN_CHARS_MAX);
 }
 
-/** `value` comes from JSON.parse, or from a query as text, so it has a JSON. */
+/** `value` comes from JSON.parse, or is a text of a query, so JSON can express it. */
 function jsonOf(value: unknown): string {
   try {
     return JSON.stringify(value);
@@ -111,7 +111,7 @@ function jsonOf(value: unknown): string {
 
 /** Reports unknown names first, because a misspelt field is missing too. */
 function inputErrorOf(errors: InputErrors, schema: TSchema, noun: InputNoun, value: unknown): string {
-  // Those in a part of the schema that `assertBounded` does not follow.
+  // Unknown names below a keyword of the schema that `assertBounded` does not follow.
   const unknown = errors.find((error) => error.keyword === 'additionalProperties');
   if (unknown !== undefined) {
     const { additionalProperties: names } = unknown.params;
@@ -146,9 +146,9 @@ function nearestTo(name: string, { properties = {} }: Partial<TObject>): string 
   return isNear ? `, the nearest known one is ${nearest}` : '';
 }
 
-/** The JSON pointer of a field of the value at `path`. Names are escaped; `namesOf` takes that back. */
-function pointerTo(path: string, name: string): string {
-  return `${path}/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`;
+/** Returns the JSON pointer of a field of the value at `pointer`. Escapes the name, as `namesOf` expects. */
+function pointerTo(pointer: string, name: string): string {
+  return `${pointer}/${name.replaceAll('~', '~0').replaceAll('/', '~1')}`;
 }
 
 /** The index of an item in a list, in a JSON pointer. JavaScript's numbers are exact up to 15 digits. */
@@ -156,25 +156,25 @@ const INDEX = /^(?:0|[1-9]\d{0,14})$/;
 
 /** Converts `/accounts/3/name` to `accounts[3].name`. */
 function fieldOf(pointer: string): string {
-  const parts = namesOf(pointer).map((name) => (INDEX.test(name) ? Number(name) : name));
-  return formatInputPath(parts);
+  const namesAndIndexes = namesOf(pointer).map((name) => (INDEX.test(name) ? Number(name) : name));
+  return formatInputPath(namesAndIndexes);
 }
 
-/** `path` is TypeBox's path of a schema within `schema`: `#` and then a JSON pointer. */
-function schemaAt(schema: TSchema, path: string): ValueSchema {
-  return valueAt(schema, path.slice('#'.length)) as ValueSchema;
+/** `schemaPath`: TypeBox's path of a schema within `schema`: `#` and then a JSON pointer. */
+function schemaAt(schema: TSchema, schemaPath: string): ValueSchema {
+  return valueAt(schema, schemaPath.slice('#'.length)) as ValueSchema;
 }
 
-/** Returns undefined if the path leads nowhere. */
-function valueAt(value: unknown, path: string): unknown {
-  let found = value;
-  for (const name of namesOf(path)) found = (found as Record<string, unknown> | undefined)?.[name];
-  return found;
+/** Returns undefined if there is no value at the pointer. */
+function valueAt(value: unknown, pointer: string): unknown {
+  let inner = value;
+  for (const name of namesOf(pointer)) inner = (inner as Record<string, unknown> | undefined)?.[name];
+  return inner;
 }
 
 /** The names in a JSON pointer, without their escapes. */
-function namesOf(path: string): string[] {
-  return path
+function namesOf(pointer: string): string[] {
+  return pointer
     .split('/')
     .slice(1)
     .map((name) => name.replaceAll('~1', '/').replaceAll('~0', '~'));
@@ -194,11 +194,11 @@ const VALUE_CHARS_MAX = 1_500;
  */
 export function parseQuery(query: string, schema: TObject): Record<string, unknown> {
   const values = new Map<string, unknown>();
-  for (const part of query.split('&')) {
-    if (part === '') continue;
-    const [encodedName = '', ...encodedText] = part.split('=');
+  for (const pair of query.split('&')) {
+    if (pair === '') continue;
+    const [encodedName = '', ...encodedTexts] = pair.split('=');
     const name = decode(encodedName, 'the name of a query parameter');
-    const text = decode(encodedText.join('='), `query parameter ${quoted(name)}`);
+    const text = decode(encodedTexts.join('='), `query parameter ${quoted(name)}`);
     if (values.has(name)) throw invalid(`query parameter ${quoted(name)} must be given once`);
     assertText(name, text);
     values.set(name, valueOf(text, schema.properties[name]));

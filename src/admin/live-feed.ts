@@ -6,12 +6,12 @@
  *     now       every two seconds: the document of `/admin/v1/status`
  *     span      whenever a span of that ring has ended
  *
- * The text of `now` is made once for all subscribers, that of a `span` once for all of its ring; `history` is
- * made for each subscriber. Nothing is made while there is no subscriber.
+ * The text of `now` is made once for all subscribers, that of a `span` once for those of its ring; `history`
+ * is made for each subscriber. Without subscribers no text is made.
  *
  * Must hold: a subscriber misses no span, because a connection that reads too slowly is closed, and the page
  * reconnects and gets all spans. A stream ends with the console session or the token that began it. An
- * operator with many pages keeps out no other. No stream stands still when another gateway has the interface.
+ * operator with many pages keeps out no other. When another gateway has the interface, all streams end here.
  */
 import type { HttpResponse } from 'uWebSockets.js';
 import { jsonText } from '../core/json.js';
@@ -23,7 +23,7 @@ import { isFull, responseOfError, send } from './http.js';
 
 const readQuery = createReader(RangeQuery, 'query parameter');
 
-/** An argument of `send`: server.ts rejects a HEAD before. */
+/** An argument of `send`. server.ts has rejected a HEAD before. */
 const IS_HEAD = false;
 
 /**
@@ -46,7 +46,7 @@ interface Subscriber {
   readonly ring: RingName;
   /** The operator's name. */
   readonly who: string;
-  /** Whether the console session or the token that began the stream is still valid, with its role. */
+  /** Whether the console session or the token that began the stream is still valid. */
   readonly stillAdmitted: () => boolean;
   /** Whether the socket has not sent all that was written (backpressure). */
   isBlocked: boolean;
@@ -75,12 +75,12 @@ export class LiveFeed {
     stillAdmitted: () => boolean,
   ): Promise<void> {
     // The client may leave while the query is read. The response must not be used after that.
-    const client = { isGone: false };
+    const client = { hasLeft: false };
     response.onAborted(() => {
-      client.isGone = true;
+      client.hasLeft = true;
     });
     const { range: ring = '5m' } = await readQuery(parseQuery(query, RangeQuery));
-    if (client.isGone) return;
+    if (client.hasLeft) return;
     if (this.#isClosed) {
       const message = 'Another process of this gateway has the interface now: connect again.';
       const error = responseOfError({ code: 'overloaded', message, retryAfterSeconds: 1 });

@@ -12,7 +12,7 @@ import { clipped } from '../core/wrong-input.js';
 import type { AdminResponse } from './http.js';
 
 interface FailurePage {
-  /** Of HTTP. */
+  /** The HTTP status. */
   readonly status: number;
   /** What has happened. */
   readonly problem: string;
@@ -26,7 +26,7 @@ const TELL_OPERATOR = 'Tell whoever runs this gateway';
 /** How long a sign-in may take: long enough to find a second factor. oidc.ts enforces it. */
 export const PENDING_SECONDS = 600;
 
-/** The page of each failure. The comments say when a failure is thrown; those of oidc.ts come first. */
+/** The page of each failure. A comment says when it is thrown: the first failures by oidc.ts. */
 const FAILURES = {
   // The settings have no admin.oidc.
   not_configured: {
@@ -43,7 +43,7 @@ const FAILURES = {
   },
   // The state has come back before.
   used: { status: 400, problem: 'This sign-in has been finished already.', remedy: AGAIN },
-  // EXCHANGES_MAX requests are served now, or sign-ins of this address fail too often.
+  // REQUESTS_MAX requests are served now, or sign-ins of this address fail too often.
   too_many: {
     status: 429,
     problem: 'Too many sign-ins fail or are under way.',
@@ -55,14 +55,13 @@ const FAILURES = {
     problem: 'The provider has signed you in, but nothing that it says of you has a role at this gateway.',
     remedy: `Ask whoever runs the provider for a group that has one. ${TELL_OPERATOR} if you have it: admin.oidc.roles and role_claim say which.`,
   },
-  // This failure and those below are thrown by oidc-provider.ts.
-  // The provider sent the browser back with an error.
+  // oidc-provider.ts throws this failure and the next ones. The provider sent the browser back with an error.
   refused: {
     status: 403,
     problem: 'The provider has not signed you in.',
     remedy: `Ask whoever runs the provider whether you may use this application. ${AGAIN}`,
   },
-  // The provider responded with an error when the gateway brought the code.
+  // The provider responded with an error when the gateway sent the code.
   refused_code: {
     status: 400,
     problem:
@@ -94,13 +93,13 @@ const FAILURES = {
       'The provider’s token is not for this sign-in at this gateway, or the provider has not signed it.',
     remedy: `${AGAIN} ${TELL_OPERATOR} if it happens again.`,
   },
-  // The token is not valid now, even with `admin.oidc.clock_tolerance_seconds` to spare.
+  // The token is not valid now, nor within `admin.oidc.clock_tolerance_seconds`.
   wrong_time: {
     status: 403,
     problem: 'By the clock of this gateway, the provider’s token has expired or is not valid yet.',
     remedy: `${TELL_OPERATOR} or the provider: one of the clocks is wrong.`,
   },
-  // Any other error, also one of oidc.ts.
+  // Any other error; oidc.ts throws this failure too.
   bad_answer: {
     status: 502,
     problem: 'The provider’s answer is not as it must be: forged, incomplete or broken.',

@@ -25,18 +25,18 @@ import { WrongTokens } from './token.js';
 const KEY_BYTES = 32;
 const NONCE_BYTES = 32;
 const MS_PER_SECOND = 1_000;
-/** How many requests of browsers are served at a time; each may have documents of 1 MiB in memory. */
-const EXCHANGES_MAX = 16;
+/** How many requests are served at a time; each may have documents of the provider, 1 MiB long, in memory. */
+const REQUESTS_MAX = 16;
 /**
- * How many used states are recorded while their cookies are valid, some 150 bytes each. Beyond that the
- * oldest is dropped. Its request could then come again, but the provider accepts each code only once.
+ * How many used states are recorded while their cookies are valid, some 150 bytes each. Beyond that number
+ * the oldest is dropped. It could then be used again, but the provider accepts each code only once.
  */
 const USED_MAX = 10_000;
 /** How many values of the role claim an error names. */
 const VALUES_SHOWN_MAX = 20;
 
 interface OidcOptions {
-  /** Returns the settings in force, which a reload may change; undefined without this sign-in. */
+  /** Returns admin.oidc of the settings in force, which a reload may change; undefined if it is not set. */
   readonly settings: () => OidcSettings | undefined;
   /** Opens a console session and returns its `set-cookie`. */
   readonly openSession: (head: RequestHead, session: NewSession, secure: boolean) => string;
@@ -61,9 +61,9 @@ export class OidcSignIn {
   readonly #usedEndMs = new Map<string, number>();
   /** Counts failed sign-ins by the browser's address. */
   readonly #failures: WrongTokens;
-  /** How many requests of browsers are being served. */
-  #exchanges = 0;
-  /** The client of the last sign-in, and the settings that it was made with. */
+  /** How many requests are being served. */
+  #requests = 0;
+  /** The provider's client of the last sign-in, and the settings with which it was created. */
   #provider: { readonly settings: OidcSettings; readonly opened: Promise<OidcProvider> } | undefined;
 
   constructor(options: OidcOptions) {
@@ -71,7 +71,7 @@ export class OidcSignIn {
     this.#failures = new WrongTokens(options.clock);
   }
 
-  /** For the console's sign-in page; undefined without this sign-in. */
+  /** For the console's sign-in page; undefined if the settings have no admin.oidc. */
   view(): OidcView | undefined {
     const settings = this.#options.settings();
     if (settings === undefined) return undefined;
@@ -90,14 +90,14 @@ export class OidcSignIn {
     const settings = this.#options.settings();
     try {
       if (settings === undefined) throw new SignInError('not_configured');
-      if (this.#exchanges >= EXCHANGES_MAX) throw new SignInError('too_many');
-      this.#exchanges += 1;
+      if (this.#requests >= REQUESTS_MAX) throw new SignInError('too_many');
+      this.#requests += 1;
       try {
         return await (head.path === OIDC_CALLBACK_PATH
           ? this.#finish(head, settings, from)
           : this.#start(settings));
       } finally {
-        this.#exchanges -= 1;
+        this.#requests -= 1;
       }
     } catch (error) {
       return this.#failed(error, address, from);
@@ -117,7 +117,7 @@ export class OidcSignIn {
     const proofs = this.#proofsOf(this.#pendingIn(head, settings), settings);
     const [state = '', ...furtherStates] = new URLSearchParams(head.query).getAll('state');
     if (furtherStates.length > 0 || !isSame(state, proofs.state)) throw new SignInError('not_begun');
-    // Before the provider is asked, so that a second request with the same code ends here.
+    // The state is used before the provider is asked, so that a second request with the same code ends here.
     this.#markUsed(state);
     const provider = await this.#providerOf(settings);
     const { claims, logoutUrl } = await provider.resultFrom(head.query, proofs);
@@ -152,7 +152,7 @@ export class OidcSignIn {
     };
   }
 
-  /** Loads the client library at its first use. */
+  /** Returns the provider's client. Loads the client library at its first use. */
   #providerOf(settings: OidcSettings): Promise<OidcProvider> {
     if (this.#provider?.settings === settings) return this.#provider.opened;
     const opened = import('./oidc-provider.js').then(
@@ -173,7 +173,7 @@ export class OidcSignIn {
 
   /**
    * Returns the cookie of a pending sign-in. Throws if it is missing or too old. Nobody can change the time
-   * in it, because another state would be derived.
+   * in the cookie, because another state would be derived from it.
    */
   #pendingIn(head: RequestHead, settings: OidcSettings): string {
     const cookie = cookieOf(head, this.#cookieName(settings));
@@ -189,9 +189,9 @@ export class OidcSignIn {
    * than that at which it began.
    */
   #proofsOf(cookie: string, { issuer, client_id: clientId }: OidcSettings): Proofs {
-    const proofOf = (use: string): string =>
+    const proofOf = (purpose: string): string =>
       createHmac('sha256', this.#key)
-        .update(JSON.stringify([use, issuer, clientId, cookie]))
+        .update(JSON.stringify([purpose, issuer, clientId, cookie]))
         .digest('base64url');
     return { state: proofOf('state'), nonce: proofOf('nonce'), verifier: proofOf('verifier') };
   }
@@ -199,9 +199,9 @@ export class OidcSignIn {
   /** Throws if the state was used before. */
   #markUsed(state: string): void {
     const nowMs = this.#options.clock.monotonicMs();
-    for (const [used, endMs] of this.#usedEndMs) {
+    for (const [usedState, endMs] of this.#usedEndMs) {
       if (endMs > nowMs && this.#usedEndMs.size < USED_MAX) break;
-      this.#usedEndMs.delete(used);
+      this.#usedEndMs.delete(usedState);
     }
     if (this.#usedEndMs.has(state)) throw new SignInError('used');
     this.#usedEndMs.set(state, nowMs + PENDING_SECONDS * MS_PER_SECOND);
@@ -243,11 +243,11 @@ function redirectTo(address: string, cookies: readonly string[]): AdminResponse 
 
 /** Takes a time that does not depend on where the texts differ. */
 function isSame(sent: string, expected: string): boolean {
-  const [left, right] = [Buffer.from(sent), Buffer.from(expected)];
-  return left.length === right.length && timingSafeEqual(left, right);
+  const [sentBytes, expectedBytes] = [Buffer.from(sent), Buffer.from(expected)];
+  return sentBytes.length === expectedBytes.length && timingSafeEqual(sentBytes, expectedBytes);
 }
 
-/** The detail of `no_role`, by which an operator finds out what to set. */
+/** Returns the detail of the failure `no_role`, which shows an operator what to set. */
 function noRoleText({ name, values, overflown }: Person, { role_claim: claim }: OidcSettings): string {
   if (overflown) return `${name} is in too many groups: the provider sends them elsewhere than in the token`;
   if (values.length === 0) return `${name} has no ${claim}`;

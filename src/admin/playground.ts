@@ -28,8 +28,8 @@ const CALLS_MAX = 16;
 /** Any text that a header can carry. The listener checks whether the text is a key, and explains errors. */
 const KEY_PATTERN = /^[\x21-\x7e]{1,500}$/;
 
-/** The headers of the response that are relayed to the page. */
-const HEADERS_SHOWN = /^(?:content-type|retry-after|x-request-id|x-ratelimit-.*)$/;
+/** The headers of the listener's response that are relayed to the page. */
+const HEADERS_RELAYED = /^(?:content-type|retry-after|x-request-id|x-ratelimit-.*)$/;
 
 /** Where the listeners serve callers. */
 export interface PublicAddress {
@@ -61,7 +61,7 @@ export class Playground {
    * each looks first whether the response is still open, and µWS throws only if it is not.
    */
   serve(response: HttpResponse, body: string, who: string, guard: Guard): void {
-    const chatCall = callIn(body);
+    const chatCall = chatCallIn(body);
     if (chatCall === undefined) {
       const message = 'the body must be {"key":"sk-…","request":{…}}, with a chat call as its request';
       send(response, responseOfError({ code: 'invalid_parameters', message }), false, false);
@@ -72,15 +72,15 @@ export class Playground {
       send(response, responseOfError({ code: 'overloaded', message, retryAfterSeconds: 5 }), false, false);
       return;
     }
-    const outgoing = this.#call(chatCall.key, chatCall.request);
-    const inFlight = { who };
-    this.#calls.add(inFlight);
+    const outgoing = this.#send(chatCall.key, chatCall.request);
+    const callInFlight = { who };
+    this.#calls.add(callInFlight);
     /** Whether the call is over: the page has left, or the response is whole or has broken off. */
     let hasEnded = false;
-    /** Whether the listener has responded, from when on `relay` handles all events. */
+    /** Whether the listener has responded. From then on `relay` handles all events. */
     let hasBegun = false;
     const onEnd = (): void => {
-      this.#calls.delete(inFlight);
+      this.#calls.delete(callInFlight);
       hasEnded = true;
     };
     // `relay` sets a handler of its own later, which replaces this one.
@@ -89,7 +89,7 @@ export class Playground {
       outgoing.destroy();
     });
     outgoing.on('error', (error) => {
-      // A reset within the response fails `incoming` too, for which `relay` ends the page's response.
+      // A connection that breaks within the response fails `incoming` too, and `relay` handles that.
       if (hasEnded || hasBegun) return;
       onEnd();
       const message = `the gateway's own public port cannot be reached: ${error.message}`;
@@ -97,13 +97,13 @@ export class Playground {
     });
     outgoing.once('response', (incoming) => {
       hasBegun = true;
-      // The client may have left meanwhile.
+      // The page may have left meanwhile.
       if (!hasEnded) guard(() => relay(response, incoming, onEnd));
     });
   }
 
   /** Sends a chat call to the public port. `body`: its JSON. */
-  #call(key: string, body: string): ClientRequest {
+  #send(key: string, body: string): ClientRequest {
     const { host, port, tls } = this.#addressOf();
     const outgoing = (tls ? httpsRequest : httpRequest)({
       host,
@@ -126,7 +126,7 @@ export class Playground {
 
 /**
  * Relays the response with back-pressure: reads from the listener only as fast as the page reads. Calls
- * `onEnd` when the response is over or the page has left; more than one call of it must do no harm.
+ * `onEnd` when the response is over or the page has left, perhaps more than once.
  */
 function relay(response: HttpResponse, incoming: IncomingMessage, onEnd: () => void): void {
   let isOpen = true;
@@ -150,7 +150,7 @@ function relay(response: HttpResponse, incoming: IncomingMessage, onEnd: () => v
     response.writeStatus(`${statusCode} ${STATUS_CODES[statusCode] ?? ''}`);
     response.writeHeader('cache-control', 'no-store');
     for (const [name, value] of Object.entries(incoming.headers)) {
-      if (HEADERS_SHOWN.test(name) && typeof value === 'string') response.writeHeader(name, value);
+      if (HEADERS_RELAYED.test(name) && typeof value === 'string') response.writeHeader(name, value);
     }
   });
   incoming.on('data', (chunk: Buffer) => {
@@ -169,7 +169,7 @@ function relay(response: HttpResponse, incoming: IncomingMessage, onEnd: () => v
 }
 
 /** Returns undefined if the body is not as `serve` says. `request` is JSON again. */
-function callIn(body: string): { readonly key: string; readonly request: string } | undefined {
+function chatCallIn(body: string): { readonly key: string; readonly request: string } | undefined {
   try {
     const { key, request } = (JSON.parse(body) ?? {}) as { key?: unknown; request?: unknown };
     if (typeof key !== 'string' || !KEY_PATTERN.test(key) || !isRecord(request)) return undefined;

@@ -11,13 +11,13 @@ import { createHash, randomBytes } from 'node:crypto';
 import type { Clock } from '../core/clock.js';
 import type { Identify, Operator } from '../core/roles.js';
 
-/** As many as the admin token has: TOKEN_BITS of token.ts. */
+/** As many as the admin token has (TOKEN_BITS of token.ts). */
 const SECRET_BITS = 256;
 /** A working day and some hours: an operator signs in again the next morning. */
 export const SESSION_SECONDS = 12 * 3_600;
 /**
- * More sessions than the operators of one gateway have browsers. When one more is opened, `#endOldest` ends
- * another. An expired session counts until it is looked up, or ended so.
+ * More than the browsers of all operators of a gateway. When one more session is opened, `#endOldest` ends
+ * another. An expired session counts until it is looked up, or ended by `#endOldest`.
  */
 const SESSIONS_MAX = 200;
 const MS_PER_SECOND = 1_000;
@@ -32,7 +32,7 @@ export interface NewSession {
 interface Session extends NewSession {
   /** By the monotonic clock. */
   readonly endMs: number;
-  /** The operator's name; undefined if the operator might not go on already when the session was opened. */
+  /** The operator's name; undefined if `identify` found no operator when the session was opened. */
   readonly who: string | undefined;
 }
 
@@ -68,8 +68,8 @@ export class Sessions {
   #endOldest(): void {
     const counts = new Map<string | undefined, number>();
     for (const { who } of this.#sessions.values()) counts.set(who, (counts.get(who) ?? 0) + 1);
-    const most = Math.max(...counts.values());
-    const oldest = [...this.#sessions].find(([, { who }]) => counts.get(who) === most);
+    const highestCount = Math.max(...counts.values());
+    const oldest = [...this.#sessions].find(([, { who }]) => counts.get(who) === highestCount);
     if (oldest !== undefined) this.#sessions.delete(oldest[0]);
   }
 
@@ -78,9 +78,9 @@ export class Sessions {
     const digest = digestOf(secret);
     const session = this.#sessions.get(digest);
     if (session === undefined) return undefined;
-    const leftMs = session.endMs - this.#clock.monotonicMs();
-    const operator = leftMs > 0 ? session.identify() : undefined;
-    if (operator !== undefined) return { operator, secondsLeft: Math.ceil(leftMs / MS_PER_SECOND) };
+    const remainingMs = session.endMs - this.#clock.monotonicMs();
+    const operator = remainingMs > 0 ? session.identify() : undefined;
+    if (operator !== undefined) return { operator, secondsLeft: Math.ceil(remainingMs / MS_PER_SECOND) };
     this.#sessions.delete(digest);
     return undefined;
   }

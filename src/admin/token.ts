@@ -43,29 +43,29 @@ export function tokenPath(dataPath: string): string {
  *
  * A new token is written to a temporary file, which then gets the token's name, unless another process was
  * first. The pid makes the temporary name unique. The caller must have opened the store: then only processes
- * of its own group can be here too, and these are in one PID namespace (store/store-hold.ts). A crash in here
- * may leave the temporary file, which nothing reads.
+ * of its own group can run this too, and these are in one PID namespace (store/store-hold.ts). A crash before
+ * the end may leave the temporary file, which nothing reads.
  */
 export function obtainAdminToken(dataPath: string, environment: NodeJS.ProcessEnv): string {
-  const found = findAdminToken(dataPath, environment);
-  if (found !== undefined) {
-    if (OPERATOR_TOKEN.test(found)) throw new TokenError(OPERATOR_TOKEN_GIVEN);
-    return found;
+  const givenToken = findAdminToken(dataPath, environment);
+  if (givenToken !== undefined) {
+    if (OPERATOR_TOKEN.test(givenToken)) throw new TokenError(OPERATOR_TOKEN_GIVEN);
+    return givenToken;
   }
   makeDataFolder(dataPath);
   const path = tokenPath(dataPath);
-  const temporary = `${path}.${process.pid}`;
+  const temporaryPath = `${path}.${process.pid}`;
   const token = randomBytes(TOKEN_BITS / 8).toString('base64url');
-  writeFileSync(temporary, `${token}\n`, { mode: 0o600, flag: 'w', flush: true });
+  writeFileSync(temporaryPath, `${token}\n`, { mode: 0o600, flag: 'w', flush: true });
   try {
     // link() is atomic, and fails if another process was first.
-    linkSync(temporary, path);
+    linkSync(temporaryPath, path);
     return token;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
     return readToken(path);
   } finally {
-    unlinkSync(temporary);
+    unlinkSync(temporaryPath);
   }
 }
 
@@ -111,7 +111,7 @@ export class TokenCheck {
   }
 }
 
-/** How many wrong tokens of one sender in any second get 401. Further wrong tokens get 429. */
+/** How many wrong tokens of one sender in any second get status 401. Further wrong tokens get 429. */
 const WRONG_PER_SECOND_MAX = 5;
 const SECOND_MS = 1_000;
 /** How many senders are recorded, about 200 bytes each. The sender that came first is dropped first. */
@@ -123,7 +123,7 @@ const IPV6_NETWORK_BYTES = 8;
 const IPV4_IN_IPV6 = '00000000000000000000ffff';
 
 /**
- * Rate limit of wrong tokens by sender: the times of the last ones are recorded (a sliding log). A sender is
+ * Rate limit of wrong tokens by sender: records when the last ones came (a sliding log). A sender is
  * an IPv4 address or an IPv6 network (`senderOf`). The caller accepts a right token from any sender, also
  * from one that must wait, because an operator must be able to work beside a broken script on the same host.
  * The limit keeps a flood of wrong tokens out of the logs, and asks the sender to stop. What protects against
@@ -145,19 +145,19 @@ export class WrongTokens {
   record(address: ArrayBuffer): boolean {
     const sender = senderOf(address);
     const nowMs = this.#clock.monotonicMs();
-    const recorded = this.#timesMs.get(sender);
-    const timesMs = recorded ?? [];
+    const recordedMs = this.#timesMs.get(sender);
+    const timesMs = recordedMs ?? [];
     while (timesMs.length > 0 && nowMs - timesMs[0]! >= SECOND_MS) timesMs.shift();
     if (timesMs.length >= WRONG_PER_SECOND_MAX) return false;
     timesMs.push(nowMs);
-    if (recorded === undefined) this.#addSender(sender, timesMs);
+    if (recordedMs === undefined) this.#addSender(sender, timesMs);
     return true;
   }
 
   #addSender(sender: string, timesMs: number[]): void {
     if (this.#timesMs.size >= SENDERS_MAX) {
-      const [oldest] = this.#timesMs.keys();
-      if (oldest !== undefined) this.#timesMs.delete(oldest);
+      const [firstSender] = this.#timesMs.keys();
+      if (firstSender !== undefined) this.#timesMs.delete(firstSender);
     }
     this.#timesMs.set(sender, timesMs);
   }
