@@ -83,7 +83,7 @@ function viewOfCredit({ amount, note, createdMs }: CreditRecord): CreditView {
   return { amount: decimalOf(amount), note, created: secondsOf(createdMs) };
 }
 
-/** Shows a sum below zero as zero: a charge may be given back in a later span than that of its call. */
+/** Shows a count below 0 as 0: a charge may be given back in a later span than that of its call. */
 function viewOfStats(stats: Readonly<AccountStats>): AccountStatsView {
   return {
     calls: stats.calls,
@@ -128,7 +128,7 @@ const NewCredit = closed({
 
 /**
  * A request with so many accounts takes some 100 ms of the main thread. Meanwhile the admin port and the
- * flush wait; calls do not. For each account larger requests would hardly be faster.
+ * flush wait; calls do not. More accounts in a request would save hardly any time.
  */
 const BULK_ACCOUNTS_MAX = 1_000;
 const BULK_KEYS_OF_ACCOUNT_MAX = 10;
@@ -230,11 +230,11 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     respond: ({ query: { range = '5m' } }, { accountSpans, service }) => {
       const busiest = busiestAccounts(accountSpans(range));
       return service.read(({ accounts }) => {
-        const lines = busiest.map(([account, stats]) => {
+        const busyAccounts = busiest.map(([account, stats]) => {
           const { name } = accounts.find(account).record;
           return { account, name, ...viewOfStats(stats) };
         });
-        return historyOf(range, lines);
+        return historyOf(range, busyAccounts);
       });
     },
   }),
@@ -247,8 +247,8 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     respond: ({ id, query: { range = '5m' } }, { accountSpans, service }) =>
       service.read(({ accounts }) => {
         const series = accountSeries(accountSpans(range), accounts.find(id).record.id);
-        const lines = series.map(({ start, stats }) => ({ start, ...viewOfStats(stats) }));
-        return historyOf(range, lines);
+        const spans = series.map(({ start, stats }) => ({ start, ...viewOfStats(stats) }));
+        return historyOf(range, spans);
       }),
   }),
   defineRoute({
@@ -289,7 +289,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
     bodyBytesMax: BULK_BODY_BYTES_MAX,
     responseSchema: BulkView,
     respond: ({ body: { accounts } }, { service }) => {
-      const items = accounts.map(({ name, plan, credit, group, keys = [] }, index) => ({
+      const newAccounts = accounts.map(({ name, plan, credit, group, keys = [] }, index) => ({
         name,
         planId: plan,
         credit: credit === undefined ? NO_CREDIT : amountOf(`accounts[${index}].credit`, credit),
@@ -297,7 +297,7 @@ export const ACCOUNT_ROUTES: readonly Route[] = [
         keys: keys.map((key, keyIndex) => newKeyOf(key, `accounts[${index}].keys[${keyIndex}].`)),
       }));
       return service.change((registry) => ({
-        data: registry.createInBulk(items).map(({ statement, keys }) => ({
+        data: registry.createInBulk(newAccounts).map(({ statement, keys }) => ({
           account: viewOfAccount(statement),
           keys: keys.map((key) => viewOfCreatedKey(key, registry.keys)),
         })),

@@ -36,15 +36,15 @@ export interface AdminApiOptions extends AdminParts {
 interface RoutedRequest {
   readonly bodyBytesMax: number;
   /**
-   * `query`: still percent-encoded, without its question mark. `query` and `body` may be empty. The caller
-   * rejects a body of more than `bodyBytesMax` itself. An expected failure becomes an error response. A bug
+   * `query`: still percent-encoded, without its question mark. `query` and `body` may be empty. Whoever calls
+   * `handle` has rejected a body above `bodyBytesMax`. An expected failure becomes an error response. A bug
    * is logged, and the response is `internal_error`. `requesterLeft`: aborted when the requester has left,
    * which ends long work early.
    */
   handle(query: string, body: string, requesterLeft?: AbortSignal): AdminResponse | Promise<AdminResponse>;
 }
 
-/** Disk space is rarely freed within a second. */
+/** Longer than a second, within which disk space is rarely freed. */
 const DISK_RETRY_SECONDS = 5;
 
 export class AdminApi {
@@ -155,7 +155,7 @@ export class AdminApi {
         path,
         error: diskError,
       });
-      // No error code is for a full disk. `overloaded` is a 503 with `Retry-After`, so the client may retry.
+      // There is no code for a full disk. `overloaded` is a 503 with `Retry-After`, so clients may retry.
       return responseOfError({
         code: 'overloaded',
         message: `The books cannot be written: look at the disk of the data folder, ${diskError}. Nothing was changed. Retry after ${DISK_RETRY_SECONDS} seconds.`,
@@ -191,9 +191,9 @@ export function roleRejectionOf(
   });
 }
 
-/** `unconfirmed`: how many processes did not confirm the change in time. */
-function unconfirmedText(unconfirmed: number): string {
-  return `The change is made. ${unconfirmed} of the gateway processes did not confirm it in time: each applies it as soon as it can.`;
+/** `processes`: how many did not confirm the change in time. */
+function unconfirmedText(processes: number): string {
+  return `The change is made. ${processes} of the gateway processes did not confirm it in time: each applies it as soon as it can.`;
 }
 
 /** `view`: what the `respond` of a route has returned. */
@@ -203,15 +203,15 @@ function responseOfView(view: unknown): AdminResponse {
   return { status: 200, contentType, body: text };
 }
 
-/** Whether a path with these decoded segments is that of a route with the segments `declared`. */
-function matches(declared: readonly string[], segments: readonly string[]): boolean {
+/** Whether a path with these decoded segments is that of a route with `routeSegments`. */
+function matches(routeSegments: readonly string[], segments: readonly string[]): boolean {
   return (
-    declared.length === segments.length &&
-    declared.every((segment, index) => isVariable(segment) || segment === segments[index])
+    routeSegments.length === segments.length &&
+    routeSegments.every((segment, index) => isVariable(segment) || segment === segments[index])
   );
 }
 
-/** Returns [] if the path is not below ROOT or cannot be decoded. No route has no segments: that is a 404. */
+/** Returns [], which no route matches, if the path is not below ROOT or cannot be decoded. */
 function segmentsOf(path: string): string[] {
   if (!path.startsWith(`${ROOT}/`)) return [];
   try {
@@ -224,7 +224,7 @@ function segmentsOf(path: string): string[] {
   }
 }
 
-/** Throws `invalid_parameters` if the body is no JSON. No body counts as one without fields. */
+/** Throws `invalid_parameters` if the body is no JSON. An empty body counts as one without fields. */
 function parseBody(body: string): unknown {
   if (body === '') return {};
   try {

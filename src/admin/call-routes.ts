@@ -3,7 +3,7 @@
  * id; and their contents. routes.ts lists these routes with the others, api.ts calls them. The console and
  * the commands read the views. Main thread of a gateway, and commands that work without one.
  *
- * Must hold: only roles of RIGHTS.contents see contents, and each look at them is logged, whatever the level
+ * Must hold: only roles of RIGHTS.contents see contents, and each read of them is logged, whatever the level
  * (test/e2e/operator-roles.test.ts, test/e2e/contents.test.ts). A filter finds exactly the calls that it
  * describes, also those of deleted keys, of groups and of removed models; a wrong query is rejected. The
  * functions below are tested through the routes (test/unit/admin/call-routes.test.ts).
@@ -30,7 +30,7 @@ const PAGE_CALLS_DEFAULT = 100;
  * searched for each account. For a larger group `membersOf` gives a test whether an account is in the group,
  * and each call that passes the other filters is tested.
  */
-const ACCOUNTS_SOUGHT_MAX = 256;
+const INDEXED_ACCOUNTS_MAX = 256;
 const DAY_MS = 86_400_000;
 
 const Text = orNull(Type.String());
@@ -38,7 +38,7 @@ const Tokens = orNull(Type.Integer({ minimum: 0 }));
 const Milliseconds = Type.Number({ minimum: 0 });
 const Status = orNull(Type.Integer({ description: 'HTTP status; null if there was none' }));
 
-/** An item of `attempts`: a CallAttempt (telemetry/call-record.ts). `start_ms` is after the call came. */
+/** An item of `attempts`: a CallAttempt (telemetry/call-record.ts). `start_ms`: since the call came. */
 const AttemptSchema = closed({
   upstream: Text,
   model: Text,
@@ -58,8 +58,8 @@ const QuotaLeftSchema = closed({
 });
 
 /**
- * telemetry/call-record.ts says what each member is, and when it is null. `callView` of that file makes all
- * members but the names of account and key, which `viewOf` adds.
+ * telemetry/call-record.ts says what each field is, and when it is null. `callView` of that file makes all
+ * fields but the names of account and key, which `viewOf` adds.
  */
 export const CallView = closed({
   time: Type.String({ description: 'when the call ended; it came duration_ms before' }),
@@ -195,8 +195,8 @@ export const CALL_ROUTES: readonly Route[] = [
     responseSchema: ContentsView,
     respond: async ({ id }, { contents, operator, from, log, flushCalls }) => {
       flushCalls();
-      const found = await contents.find(id);
-      if (found === undefined) {
+      const callContents = await contents.find(id);
+      if (callContents === undefined) {
         throw notFound(
           `no contents of ${quoted(id)} are kept on this host: call_log.contents says of which calls they are, for ` +
             'contents_keep_hours, and of private keys they never are',
@@ -204,10 +204,10 @@ export const CALL_ROUTES: readonly Route[] = [
       }
       log.record('an operator read the contents of a call', { who: operator.who, from, request: id });
       return {
-        request_id: found.requestId,
-        time: new Date(found.endedMs).toISOString(),
-        request: contentsText(found.request),
-        response: contentsText(found.response),
+        request_id: callContents.requestId,
+        time: new Date(callContents.endedMs).toISOString(),
+        request: contentsText(callContents.request),
+        response: contentsText(callContents.response),
       };
     },
   }),
@@ -250,7 +250,7 @@ function filterOf(query: CallsQuery, registry: Registry): CallFilter {
     // An id is not looked up, so that the calls of a deleted key are found by its id.
     account:
       account === undefined || isIdOf('acct_', account) ? account : registry.accounts.find(account).record.id,
-    accounts: group === undefined ? undefined : registry.groups.membersOf(group, ACCOUNTS_SOUGHT_MAX),
+    accounts: group === undefined ? undefined : registry.groups.membersOf(group, INDEXED_ACCOUNTS_MAX),
     key: key === undefined || isIdOf('key_', key) ? key : registry.keys.recordOf(key, account).id,
     model: model === undefined ? undefined : idOfModel(model, registry.catalog),
     upstream,

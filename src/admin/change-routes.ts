@@ -26,17 +26,17 @@ const ChangesQuery = closed({
   to: optionalSeconds('Unix seconds; changes up to then'),
 });
 
-/** What names a row of the chain. */
-const LINK_FIELDS = { number: Type.Integer(), hash: Type.String() };
+/** The fields by which a row of the chain is identified. */
+const ROW_ID_FIELDS = { number: Type.Integer(), hash: Type.String() };
 
 export const ChainView = closed({
   ok: Type.Boolean({ description: 'whether every row is as it was written, and none is missing' }),
   rows: Type.Integer(),
   before: closed(
-    LINK_FIELDS,
+    ROW_ID_FIELDS,
     'the row before the oldest that is kept; number 0 and an empty hash if all are kept',
   ),
-  head: closed(LINK_FIELDS, 'the newest row'),
+  head: closed(ROW_ID_FIELDS, 'the newest row'),
   problems: Type.Array(closed({ number: Type.Integer(), problem: Type.String() }), {
     description: 'the first rows that are not as they should be',
   }),
@@ -85,7 +85,7 @@ export const CHANGE_ROUTES: readonly Route[] = [
 ];
 
 const VERIFY_RETRY_SECONDS = 5;
-/** Of the process, whose main thread all requests share. */
+/** Whether the chain is being verified, on the main thread that all requests share. */
 let isVerifying = false;
 
 /**

@@ -76,9 +76,9 @@ export const Amount = ruled(
   { examples: ['10.00'] },
 );
 
-/** The parameter `limit` of a list. `items`: what is counted; for the OpenAPI document, as `preset`. */
-export const pageLimit = (items: string, maximum: number, preset: number) =>
-  Type.Optional(Type.Integer({ minimum: 1, maximum, description: `${items}, ${preset} by default` }));
+/** The parameter `limit` of a list. The OpenAPI document shows `items`, what is counted, and the default. */
+export const pageLimit = (items: string, maximum: number, defaultLimit: number) =>
+  Type.Optional(Type.Integer({ minimum: 1, maximum, description: `${items}, ${defaultLimit} by default` }));
 
 /** Parameters of every list; spread them into its query. */
 export const PAGE_PARAMETERS = {
@@ -92,7 +92,7 @@ export const PAGE_PARAMETERS = {
   limit: pageLimit('items', PAGE_ITEMS_MAX, PAGE_ITEMS_DEFAULT),
 };
 
-/** Reads the page that PAGE_PARAMETERS of the query name, and makes a view of each item. */
+/** Reads the page that the query's PAGE_PARAMETERS name, and makes a view of each item. */
 export function pageView<Item, View>(
   { cursor = 0, limit = PAGE_ITEMS_DEFAULT }: { cursor?: number; limit?: number },
   read: (
@@ -112,7 +112,7 @@ export function listOf<View>(data: View[], next?: number): ListView<View> {
 
 /**
  * Accepts a minus, because the registry decides which amounts may be negative. Throws `invalid_parameters`,
- * with `field` as the name of the field.
+ * in which `field` is the name of the field.
  */
 export function amountOf(field: string, text: Static<typeof Amount>): PicoUnits {
   const isNegative = text.startsWith('-');
@@ -135,7 +135,7 @@ export const RangeQuery = closed({
 /** Limits as a body has them. Null removes the limit, if the route's schema allows it. */
 type LimitFields = Readonly<Partial<Record<QuotaName, number | string | null>>>;
 
-/** `spendOf` applies the rule. The pattern excludes what is less than QUOTA_SPEND_MIN. */
+/** `spendOf` applies the rule. The pattern excludes amounts below QUOTA_SPEND_MIN. */
 const Spend = ruled(
   'decimal text with at most 12 decimals, from 0.000000001 to 3000000',
   { pattern: '^(?!0(?:\\.0{1,9}|\\.0{9}[0-9]{1,3})?$)(?:0|[1-9][0-9]{0,6})(?:\\.[0-9]{1,12})?$' },
@@ -179,13 +179,13 @@ function spendOf(field: string, text: string): bigint {
   throw invalid(`${field} must be at least ${decimalOf(QUOTA_SPEND_MIN)}, got ${decimalOf(amount)}`);
 }
 
-/** Shows the use of each quota that has a limit. */
+/** Shows how much is used of each quota that has a limit. */
 export function viewOfQuotas(uses: readonly QuotaUse[]): QuotasView {
   return Object.fromEntries(uses.map((use) => [use.quota, viewOfUse(use)]));
 }
 
 function viewOfUse({ quota, limit, used, held, leased, resetsMs }: QuotaUse): QuotaUseView {
-  // Negative after the limit was lowered.
+  // Below 0 if the limit was lowered to less than is used and held.
   const available = limit - used - held;
   const format = QUOTA_KINDS[quota].unit === 'money' ? decimalOf : Number;
   return {
@@ -208,7 +208,7 @@ export function viewOfLimits(limits: QuotaLimits): LimitsView {
   );
 }
 
-/** When a new key or token expires. Spread the fields into a body; the registry rejects both together. */
+/** When a new key or token expires. Spread the fields into a body; the registry rejects one with both. */
 export const EXPIRY = {
   expires: Type.Optional(Moment),
   expires_in: Type.Optional(

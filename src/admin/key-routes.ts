@@ -48,8 +48,8 @@ export function viewOfKey(statement: KeyStatement): KeyView {
 }
 
 /**
- * The quotas are read from `keys`, because a key that rotation has made begins with the old key's use. A key
- * without limits has none, so a look is saved: `/bulk` creates many keys.
+ * The quotas are read from `keys`, because a key that rotation has made begins with what the old key has
+ * used. A key without limits has no quotas, so nothing is read for it: `/bulk` creates many keys.
  */
 export function viewOfCreatedKey(created: CreatedKey, keys: Pick<Keys, 'find'>): CreatedKeyView {
   const { record, accountName, key } = created;
@@ -61,7 +61,7 @@ export function viewOfRotatedKey(rotated: RotatedKey, keys: Pick<Keys, 'find'>):
   return { ...viewOfCreatedKey(rotated, keys), replaces: viewOfKey(rotated.replaced) };
 }
 
-/** A year. An operator who wants both keys for longer creates a second key in place of a rotation. */
+/** A year. An operator who wants both keys for longer creates a second key and rotates none. */
 const GRACE_SECONDS_MAX = 31_536_000;
 /** Long enough to put the new key into a running service, short enough to be remembered. */
 const GRACE_SECONDS_DEFAULT = 3_600;

@@ -2,8 +2,8 @@
  * Reads the claims of an OpenID Connect provider about a person: a name, and the values that map to a role.
  * oidc.ts calls these functions when somebody signs in. Pure. Main thread of the gateway.
  *
- * Must hold: claims are untrusted text. So a name is one line, an email that people choose for themselves
- * counts for nothing, and what a console session keeps is bounded.
+ * Must hold: claims are untrusted text. So a name is one line, an email that is not verified is ignored, and
+ * what a console session keeps is bounded.
  */
 import { ROLES, type Role } from '../core/roles.js';
 import type { Settings } from '../config/schema.js';
@@ -59,7 +59,7 @@ export function roleOf(
  * Returns the claim at a path with dots; undefined if there is none. Names of claims may have dots
  * themselves, as URLs do. So each dot may lead into an object or be a part of a name, and the whole path is
  * tried first. An unverified email counts as missing, because people choose it themselves. Some providers
- * write `email_verified` as text. If it is there, anything but true counts as unverified.
+ * write `email_verified` as text. If the claim exists, all values but true count as unverified.
  */
 export function claimAt(claims: Claims, path: string): unknown {
   const { email_verified: verified = true } = claims;
@@ -67,9 +67,9 @@ export function claimAt(claims: Claims, path: string): unknown {
   if (Object.hasOwn(claims, path)) return claims[path] ?? undefined;
   for (let dot = path.indexOf('.'); dot >= 0; dot = path.indexOf('.', dot + 1)) {
     const name = path.slice(0, dot);
-    const inner = Object.hasOwn(claims, name) ? claims[name] : undefined;
-    const found = isMap(inner) ? claimAt(inner, path.slice(dot + 1)) : undefined;
-    if (found !== undefined) return found;
+    const outerClaim = Object.hasOwn(claims, name) ? claims[name] : undefined;
+    const claim = isMap(outerClaim) ? claimAt(outerClaim, path.slice(dot + 1)) : undefined;
+    if (claim !== undefined) return claim;
   }
   return undefined;
 }

@@ -37,7 +37,7 @@ interface SignInResult {
 export class OidcProvider {
   readonly #settings: OidcSettings;
   readonly #clock: Clock;
-  /** The library's view of the document; undefined before it is asked for, and after a failure. */
+  /** What the library has read of the document; undefined before the first request, and after a failure. */
   #configuration: Promise<client.Configuration> | undefined;
   /** When the document becomes too old to be used, by the monotonic clock. */
   #staleMs = 0;
@@ -50,7 +50,7 @@ export class OidcProvider {
   /** Resolves with the address for the browser. Rejects with a SignInError if the document cannot be read. */
   async addressFor({ state, nonce, verifier }: Proofs): Promise<string> {
     const configuration = await this.#configured();
-    // Needs no `failureOf`, because a digest of our own text does not fail.
+    // Outside of the `try`, because a digest of our own text does not fail.
     const challenge = await client.calculatePKCECodeChallenge(verifier);
     try {
       return client.buildAuthorizationUrl(configuration, {
@@ -82,7 +82,7 @@ export class OidcProvider {
         pkceCodeVerifier: verifier,
         idTokenExpected: true,
       });
-      // Both are there, because of `idTokenExpected`.
+      // Because of `idTokenExpected` the claims and the id token exist.
       const claims = tokens.claims()!;
       const logoutUrl = this.#logoutUrl(configuration, tokens.id_token!);
       const { role_claim: role, name_claim: name } = this.#settings;
@@ -115,13 +115,13 @@ export class OidcProvider {
     }
   }
 
-  /** Resolves with the library's view of the document. Calls at the same time share one request for it. */
+  /** Resolves with what the library has read of the document. Sign-ins at the same time share a request. */
   #configured(): Promise<client.Configuration> {
     const nowMs = this.#clock.monotonicMs();
     if (this.#configuration !== undefined && nowMs < this.#staleMs) return this.#configuration;
     this.#staleMs = nowMs + DOCUMENT_MS;
     const discovered = this.#discover().catch((error: unknown) => {
-      // Unset, so that the next sign-in tries again.
+      // So the next sign-in requests the document again.
       if (this.#configuration === discovered) this.#configuration = undefined;
       throw otherIssuerErrorOf(error) ?? failureOf(error);
     });
@@ -172,16 +172,16 @@ function authenticationWith(secret: string): client.ClientAuth {
 async function boundedFetch(url: string, options: client.CustomFetchOptions): Promise<Response> {
   const response = await fetch(url, { ...options, redirect: 'manual' } as RequestInit);
   const chunks: Uint8Array[] = [];
-  let bytes = 0;
+  let bytesRead = 0;
   for await (const chunk of (response.body ?? []) as AsyncIterable<Uint8Array>) {
-    bytes += chunk.byteLength;
-    if (bytes > BODY_BYTES_MAX) {
+    bytesRead += chunk.byteLength;
+    if (bytesRead > BODY_BYTES_MAX) {
       throw new SignInError('bad_answer', `${new URL(url).pathname} has more than ${BODY_BYTES_MAX} bytes`);
     }
     chunks.push(chunk);
   }
   const { status, headers } = response;
-  return new Response(bytes === 0 ? null : Buffer.concat(chunks), { status, headers });
+  return new Response(bytesRead === 0 ? null : Buffer.concat(chunks), { status, headers });
 }
 
 const issuerText = (issuer: unknown): string => `its document names the issuer ${JSON.stringify(issuer)}`;

@@ -76,7 +76,7 @@ function operationOf(route: Route): object {
   };
 }
 
-/** Fields whose value names something that may not exist. A new such field must be added here. */
+/** Fields whose value names something that may not exist. A new field of this kind must be added here. */
 const REFERENCE_FIELDS = ['account', 'group', 'parent', 'root'];
 
 /** Returns the codes of the errors that the document lists for the route. */
@@ -106,8 +106,8 @@ function codesOf({ method, path, roles, segments, query, body }: Route): ErrorCo
 function operationIdOf({ method, segments }: Route): string {
   const words = segments.filter((segment) => !isVariable(segment)).map(pascalCased);
   // `split` gives at least one segment.
-  const isOfOne = isVariable(segments.at(-1)!);
-  return `${method.toLowerCase()}${words.join('')}${isOfOne ? 'One' : ''}`;
+  const endsWithOne = isVariable(segments.at(-1)!);
+  return `${method.toLowerCase()}${words.join('')}${endsWithOne ? 'One' : ''}`;
 }
 
 function pascalCased(segment: string): string {
@@ -142,7 +142,7 @@ function requiredOf(schema: TObject): readonly string[] {
   return Array.isArray(schema.required) ? schema.required : [];
 }
 
-/** The operation of LIVE_ROUTE, which live-feed.ts serves and not a route of ADMIN_ROUTES. */
+/** The operation of LIVE_ROUTE, which is not in ADMIN_ROUTES: live-feed.ts serves it. */
 const LIVE_OPERATION = {
   operationId: 'getLive',
   summary: 'Stream the status every two seconds, and the course of its figures.',

@@ -27,8 +27,8 @@ import { createReader, parseQuery } from './input-reader.js';
 export const ROOT = '/admin/v1';
 
 /**
- * A body is a handful of fields, of which the longest is a note of 500 characters, so this leaves ample
- * room. `POST /bulk` has a bound of its own.
+ * Much more than a body needs: it has a few fields, of which the longest is a note of 500 characters.
+ * `POST /bulk` has a bound of its own.
  */
 export const ADMIN_BODY_BYTES_MAX = 64 * 1024;
 
@@ -80,7 +80,7 @@ export interface AdminParts {
     readonly dryRun: boolean;
     readonly restart: boolean;
   }) => Promise<ReloadResult>;
-  /** Changes what is logged, by those members of `change` that are there, and returns what is logged then. */
+  /** Changes what is logged, by the fields that `change` has, and returns what is logged afterwards. */
   readonly changeLog: (change: LogChange) => LogView;
   /** Resets the breakers of that model's upstreams, or of all. Resolves when all processes have done so. */
   readonly resetUpstreams: (model: string | undefined) => Promise<void>;
@@ -159,7 +159,7 @@ type Permission =
   | {
       readonly method: Exclude<RouteMethod, 'GET'>;
       readonly roles: Roles;
-      /** The name under which its changes are recorded; null if there are none. By default see `actionOf`. */
+      /** The name under which its changes are recorded; null for no changes. By default that of `actionOf`. */
       readonly action?: string | null;
     };
 
@@ -191,10 +191,10 @@ export interface Route {
   readonly method: RouteMethod;
   /** Other roles get a 403 (api.ts). */
   readonly roles: Roles;
-  /** The name under which its changes are recorded; undefined if the route makes none. */
+  /** The name under which its changes are recorded; undefined if the route changes nothing. */
   readonly action: string | undefined;
   readonly path: string;
-  /** Of `path`, at most one of them variable. */
+  /** The segments of `path`, of which at most one is variable. */
   readonly segments: readonly string[];
   readonly summary: string;
   readonly query: TObject;

@@ -4,9 +4,9 @@
  * Main thread.
  *
  * Must hold: a route that changes something outside the registry records the change by `service.note`, once
- * the change is made (test/unit/admin/openapi.test.ts calls each route). route.ts makes the name of a change
- * from the path, unless the route has an `action`; `action: null` is for a route that changes nothing. The
- * view of a model: test/unit/admin/routes.model-view.test.ts.
+ * the change is made (test/unit/admin/openapi.test.ts calls each route). route.ts makes the action, the name
+ * of a change, from the path, unless the route declares one; `action: null` is for a route that changes
+ * nothing. The view of a model: test/unit/admin/routes.model-view.test.ts.
  */
 import { Type } from 'typebox';
 import { ProxyError } from '../core/errors.js';
@@ -57,7 +57,7 @@ import {
 
 const TOKENS_PER_PRICE = 1_000_000n;
 
-/** Prices are shown as in the settings: per million tokens, and per call. `models`: where the model is. */
+/** Prices are shown as in the settings: per million tokens, and per call. `models`: of its catalogue. */
 export function viewOfModel(model: ModelEntry, models: Catalog['models']): ModelView {
   const { price } = model;
   return {
@@ -89,7 +89,7 @@ function viewOfTokenPrices(price: PartPrices): TokenPricesView {
   };
 }
 
-/** `limit`: in pico-units; undefined if there is none. */
+/** `limit`: in pico-units; undefined for no limit. */
 function spendOf(limit: bigint | undefined): string | null {
   return limit === undefined ? null : decimalOf(limit);
 }
@@ -200,12 +200,12 @@ export function noteOfReload({
   changes = [],
   replacing,
 }: Pick<ReloadResult, 'changes' | 'replacing'>): ChangeNote {
-  const replaced = { field: 'gateways replaced', before: null, after: replacing };
+  const replacingChange = { field: 'gateways replaced', before: null, after: replacing };
   return {
     target: { type: 'settings', id: null, name: null },
     changes: [
       ...changes.map(({ setting, before, after }) => ({ field: setting, before, after })),
-      ...(replacing > 0 ? [replaced] : []),
+      ...(replacing > 0 ? [replacingChange] : []),
     ],
   };
 }
@@ -277,11 +277,11 @@ const LOG_ROUTES = [
     respond: async ({ body }, { changeLog, service }) => {
       // A copy, because `changeLog` may return the same object again (test/unit/admin/support.ts does).
       const before = { ...changeLog({}) };
-      const view = changeLog(body);
+      const after = changeLog(body);
       const fields = Object.keys(body) as (keyof LogView)[];
-      const changes = fields.map((field) => ({ field, before: before[field], after: view[field] }));
+      const changes = fields.map((field) => ({ field, before: before[field], after: after[field] }));
       if (fields.length > 0) await service.note({ target: { type: 'log', id: null, name: null }, changes });
-      return view;
+      return after;
     },
   }),
 ];
@@ -312,10 +312,10 @@ const UPSTREAM_RESET_ROUTE = defineRoute({
 function idsOf(catalog: Catalog, name: string | undefined): string[] {
   const listed = catalog.models.filter(isListed);
   if (name === undefined) return listed.map(({ id }) => id);
-  const named = listed.find(({ id, aliases }) => id === name || aliases.includes(name));
-  if (named === undefined)
+  const model = listed.find(({ id, aliases }) => id === name || aliases.includes(name));
+  if (model === undefined)
     throw invalid(`there is no model '${name}' in the settings; GET /admin/v1/models lists them`);
-  return [named.id];
+  return [model.id];
 }
 
 const CACHE_CLEAR_ROUTE = defineRoute({

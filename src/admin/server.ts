@@ -83,7 +83,7 @@ export interface AdminServer {
  */
 export function startAdmin(options: AdminOptions): Promise<AdminServer> {
   const { host, port } = options;
-  // Replaced once the port is open. No request comes before, so none sees a 0.
+  // Set again once the port is open. No request comes before that, so none sees a 0.
   let openPort = port;
   const services = servicesOf(options, () => openPort);
   const app = uWS.App({});
@@ -181,12 +181,12 @@ async function serveMetrics(
   { metrics }: Pick<AdminOptions, 'metrics'>,
 ): Promise<void> {
   // The client may leave while the page is made. The cast keeps TypeScript from assuming `false` below.
-  let isGone = false as boolean;
+  let hasLeft = false as boolean;
   response.onAborted(() => {
-    isGone = true;
+    hasLeft = true;
   });
   const { contentType, body } = await metrics(formatOf(accept));
-  if (isGone) return;
+  if (hasLeft) return;
   response.cork(() => {
     response.writeHeader('content-type', contentType);
     response.writeHeader('cache-control', 'no-store');
@@ -237,7 +237,7 @@ function serveWithoutToken(
     // A HEAD is rejected, because it would use up the sign-in.
     if (method === 'GET' && !head.isHead) {
       const address = response.getRemoteAddress().slice(0);
-      guard(() => respond(response, oidc.serve(head, address, remoteTextOf(response)), false));
+      guard(() => respond(response, oidc.serve(head, address, remoteAddressOf(response)), false));
     } else send(response, methodNotAllowed(method, ['GET']), head.isHead, true);
     return true;
   }
@@ -255,7 +255,7 @@ function serveWithoutToken(
   return true;
 }
 
-/** Serves the stream, the playground and the routes of ADMIN_ROUTES, if the operator's role allows that. */
+/** Serves the live stream, the playground and ADMIN_ROUTES, as far as the operator's role allows. */
 function serveOperator(
   response: HttpResponse,
   head: RequestHead,
@@ -288,14 +288,14 @@ function serveOperator(
     );
     return;
   }
-  const routed = api.find(method, path, { operator, from: remoteTextOf(response) });
+  const routed = api.find(method, path, { operator, from: remoteAddressOf(response) });
   withBody(response, head, routed.bodyBytesMax, guard, (body) => {
     const requesterLeft = new AbortController();
     return respond(response, routed.handle(query, body, requesterLeft.signal), head.isHead, requesterLeft);
   });
 }
 
-const remoteTextOf = (response: HttpResponse): string =>
+const remoteAddressOf = (response: HttpResponse): string =>
   Buffer.from(response.getRemoteAddressAsText()).toString();
 
 /** Responds under any Host, because probes send the address of a pod. Returns false for any other path. */

@@ -37,10 +37,10 @@ import {
 
 const PAGE_LINES_MAX = 1_000;
 
-/** More lines than a year has hours, and no more than a spreadsheet handles. So many have about 1 MB. */
+/** A year has fewer hours, and a spreadsheet handles so many lines. They have about 1 MB. */
 const CSV_LINES_MAX = 10_000;
 
-/** Sums lack charges that are only in memory. While the disk is full, those may be charges of hours. */
+/** Sums lack charges that are only in memory: while the disk is full, perhaps those of hours. */
 const MAY_LACK_CALLS =
   'Calls of the last moments may be missing here: a process of the gateway could not write them now.';
 
@@ -85,7 +85,7 @@ export const USAGE_ROUTES: readonly Route[] = [
       const model = modelName === undefined ? undefined : idOfModel(modelName, registry.catalog);
       const request = { account, key, model, ...hoursOf(from, to), by };
       const requestText = JSON.stringify(request);
-      // The first page keeps its report for the later pages, which make another report if it was dropped.
+      // The first page keeps its lines for the later pages, which make a new report if they were dropped.
       const keptLines = cursor === undefined ? undefined : registry.keptReport.find(requestText);
       // Only a new report needs the flush, which must come before it.
       if (keptLines === undefined && !(await flushBooks())) warn(MAY_LACK_CALLS);
@@ -174,9 +174,9 @@ function pageOfLines<View>(
   cursor: string | undefined,
   limit = PAGE_LINES_MAX,
 ): ListView<View> {
-  const linesLeft = cursor === undefined ? lines : lines.filter(({ name }) => name > cursor);
-  const page = linesLeft.slice(0, limit);
-  return { data: page.map(viewOf), next: linesLeft.length > limit ? page.at(-1)!.name : null };
+  const linesAfter = cursor === undefined ? lines : lines.filter(({ name }) => name > cursor);
+  const page = linesAfter.slice(0, limit);
+  return { data: page.map(viewOf), next: linesAfter.length > limit ? page.at(-1)!.name : null };
 }
 
 const DAY_MS = 86_400_000;
@@ -195,8 +195,8 @@ function hoursOf(from: string | undefined, to: string | undefined): { fromHour: 
 }
 
 /**
- * Rejects a time that ends before it begins, whose response would look like one of a time without calls.
- * `from` and `to` must have the same unit. call-routes.ts and change-routes.ts call this function too.
+ * Throws if `from` is after `to`: the response would look like that of a period without calls. `from` and
+ * `to` must have the same unit. call-routes.ts and change-routes.ts call this function too.
  */
 export function checkFromTo(from: number, to: number): void {
   if (from > to) throw invalid('from must not be after to');

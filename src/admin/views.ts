@@ -211,8 +211,8 @@ export function historyOf<Line>(range: RingName, data: Line[]): HistoryView<Line
 }
 
 /**
- * The numbers of a usage line, in the order of the CSV's columns in `GET /usage`. New numbers must come last,
- * because programs read columns by their position.
+ * The numbers of a line of usage, in the order of the CSV's columns in `GET /usage`. A new number must come
+ * last, because programs read columns by their position.
  */
 export const USAGE_STATS = {
   calls: Count,
@@ -236,8 +236,8 @@ const ACCOUNT_NAME = orNull(
 const KEY_NAME = orNull(Type.String(), 'name of the key; null if it is deleted');
 
 /**
- * A line of a report has one of the first five fields, by which lines are grouped. The line of an account
- * also has `account_name`; that of a key has both names.
+ * A line of usage has one of the first five fields, by which calls are grouped. The line of an account also
+ * has `account_name`; that of a key has both names.
  */
 export const UsageView = closed({
   account: optionalText('id of the account'),
